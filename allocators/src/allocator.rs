@@ -1,0 +1,99 @@
+//! A way of getting memory from a backend.
+
+use std::{fmt, sync::Arc};
+
+use crate::{Align, Backend, Result};
+
+/// The memory that an allocator hands out.
+pub type MemoryOf<A> = <<A as Allocator>::Backend as Backend>::Memory;
+/// The queues of an allocator's backend.
+pub type QueueOf<A> = <<A as Allocator>::Backend as Backend>::Queue;
+/// The events of an allocator's backend.
+pub type EventOf<A> = <<A as Allocator>::Backend as Backend>::Event;
+
+/// A way of getting memory from a backend: deferred, immediate, SVM, or an adaptor around one of them.
+///
+/// The trait is object safe: `Arc<dyn Allocator<Backend = B>>` is an allocator too, for programs that choose
+/// at run time. All methods may be called from any thread; none holds a lock while it calls the runtime.
+pub trait Allocator: fmt::Debug + Send + Sync {
+    /// Where the memory comes from.
+    type Backend: Backend;
+
+    /// Where the memory comes from.
+    fn backend(&self) -> &Self::Backend;
+
+    /// A block of at least `bytes` bytes ([`Memory::bytes`](crate::Memory::bytes) says how many), aligned to
+    /// [`alignment`](Self::alignment), with undefined contents.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfMemory`](crate::Error::OutOfMemory) where freeing memory may help;
+    /// [`ZeroSize`](crate::InvalidRequest::ZeroSize) and [`TooLarge`](crate::InvalidRequest::TooLarge) where
+    /// it never will.
+    fn allocate(&self, bytes: usize) -> Result<MemoryOf<Self>>;
+
+    /// Takes `memory` back. It may be freed or handed out again once the events in `after` have ended.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the runtime. The block is gone all the same.
+    fn release(&self, memory: MemoryOf<Self>, after: &[EventOf<Self>]) -> Result<()>;
+
+    /// Whether an out-of-memory failure may show only after [`allocate`](Self::allocate) has returned.
+    fn is_deferred(&self) -> bool;
+
+    /// Whether [`release`](Self::release) must be told of commands that may still use the block. False where
+    /// the runtime itself keeps memory until the commands that use it have ended, as OpenCL does for buffers.
+    fn release_needs_events(&self) -> bool {
+        true
+    }
+
+    /// What blocks start on, in bytes. A size that is no multiple of it costs as much as the next multiple.
+    fn alignment(&self) -> Align {
+        self.backend().limits().alignment
+    }
+
+    /// The largest block that can be asked for, in bytes.
+    fn largest_block(&self) -> usize {
+        self.backend().limits().largest_block_bytes
+    }
+}
+
+macro_rules! forward_allocator {
+    ($pointer:ident) => {
+        impl<A: Allocator + ?Sized> Allocator for $pointer<A> {
+            type Backend = A::Backend;
+
+            fn backend(&self) -> &Self::Backend {
+                (**self).backend()
+            }
+
+            fn allocate(&self, bytes: usize) -> Result<MemoryOf<Self>> {
+                (**self).allocate(bytes)
+            }
+
+            fn release(&self, memory: MemoryOf<Self>, after: &[EventOf<Self>]) -> Result<()> {
+                (**self).release(memory, after)
+            }
+
+            fn is_deferred(&self) -> bool {
+                (**self).is_deferred()
+            }
+
+            fn release_needs_events(&self) -> bool {
+                (**self).release_needs_events()
+            }
+
+            fn alignment(&self) -> Align {
+                (**self).alignment()
+            }
+
+            fn largest_block(&self) -> usize {
+                (**self).largest_block()
+            }
+        }
+    };
+}
+
+forward_allocator!(Arc);
+forward_allocator!(Box);

@@ -1,0 +1,220 @@
+//! Memory, queues and events of a backend that is chosen at run time.
+
+use std::{
+    any::Any,
+    fmt,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
+
+use crate::{
+    Event, EventId, EventStatus, Memory, MemoryId, MemoryKind, Queue, QueueId, QueueOrder, Result,
+    error::{InvalidRequest, ObjectKind},
+};
+
+fn foreign(kind: ObjectKind) -> InvalidRequest {
+    InvalidRequest::ForeignObject { kind }
+}
+
+/// [`Memory`] with a way back to its own type.
+trait ErasedMemory: Memory + Any {}
+
+impl<M: Memory> ErasedMemory for M {}
+
+/// A block of memory of a backend that is chosen at run time.
+#[derive(Debug)]
+pub struct AnyMemory(Box<dyn ErasedMemory>);
+
+impl AnyMemory {
+    pub(super) fn new(memory: impl Memory) -> Self {
+        Self(Box::new(memory))
+    }
+
+    /// The block in its backend's own type, or `None` where it is of another backend.
+    #[must_use]
+    pub fn downcast_ref<M: Memory>(&self) -> Option<&M> {
+        let any: &dyn Any = &*self.0;
+        any.downcast_ref()
+    }
+
+    pub(super) fn expect_ref<M: Memory>(&self) -> Result<&M> {
+        Ok(self
+            .downcast_ref()
+            .ok_or_else(|| foreign(ObjectKind::Memory))?)
+    }
+
+    pub(super) fn expect<M: Memory>(self) -> Result<M> {
+        let any: Box<dyn Any> = self.0;
+        match any.downcast() {
+            Ok(memory) => Ok(*memory),
+            Err(_) => Err(foreign(ObjectKind::Memory).into()),
+        }
+    }
+}
+
+impl Memory for AnyMemory {
+    fn id(&self) -> MemoryId {
+        self.0.id()
+    }
+
+    fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+
+    fn kind(&self) -> MemoryKind {
+        self.0.kind()
+    }
+}
+
+/// [`Queue`] without what keeps it from being an object.
+trait ErasedQueue: Any + fmt::Debug + Send + Sync {
+    fn id(&self) -> QueueId;
+    fn order(&self) -> QueueOrder;
+    fn flush(&self) -> Result<()>;
+    fn finish(&self) -> Result<()>;
+}
+
+impl<Q: Queue> ErasedQueue for Q {
+    fn id(&self) -> QueueId {
+        Queue::id(self)
+    }
+
+    fn order(&self) -> QueueOrder {
+        Queue::order(self)
+    }
+
+    fn flush(&self) -> Result<()> {
+        Queue::flush(self)
+    }
+
+    fn finish(&self) -> Result<()> {
+        Queue::finish(self)
+    }
+}
+
+/// A queue of a backend that is chosen at run time.
+#[derive(Clone, Debug)]
+pub struct AnyQueue(Arc<dyn ErasedQueue>);
+
+impl AnyQueue {
+    pub(super) fn new(queue: impl Queue) -> Self {
+        Self(Arc::new(queue))
+    }
+
+    /// The queue in its backend's own type, or `None` where it is of another backend.
+    #[must_use]
+    pub fn downcast_ref<Q: Queue>(&self) -> Option<&Q> {
+        let any: &dyn Any = &*self.0;
+        any.downcast_ref()
+    }
+
+    pub(super) fn expect_ref<Q: Queue>(&self) -> Result<&Q> {
+        Ok(self
+            .downcast_ref()
+            .ok_or_else(|| foreign(ObjectKind::Queue))?)
+    }
+}
+
+impl PartialEq for AnyQueue {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.id() == other.0.id()
+    }
+}
+
+impl Eq for AnyQueue {}
+
+impl Hash for AnyQueue {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.id().hash(state);
+    }
+}
+
+impl Queue for AnyQueue {
+    fn id(&self) -> QueueId {
+        self.0.id()
+    }
+
+    fn order(&self) -> QueueOrder {
+        self.0.order()
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.0.flush()
+    }
+
+    fn finish(&self) -> Result<()> {
+        self.0.finish()
+    }
+}
+
+/// [`Event`] without what keeps it from being an object.
+trait ErasedEvent: Any + fmt::Debug + Send + Sync {
+    fn id(&self) -> EventId;
+    fn status(&self) -> Result<EventStatus>;
+    fn wait(&self) -> Result<()>;
+}
+
+impl<E: Event> ErasedEvent for E {
+    fn id(&self) -> EventId {
+        Event::id(self)
+    }
+
+    fn status(&self) -> Result<EventStatus> {
+        Event::status(self)
+    }
+
+    fn wait(&self) -> Result<()> {
+        Event::wait(self)
+    }
+}
+
+/// An event of a backend that is chosen at run time.
+#[derive(Clone, Debug)]
+pub struct AnyEvent(Arc<dyn ErasedEvent>);
+
+impl AnyEvent {
+    pub(super) fn new(event: impl Event) -> Self {
+        Self(Arc::new(event))
+    }
+
+    /// The event in its backend's own type, or `None` where it is of another backend.
+    #[must_use]
+    pub fn downcast_ref<E: Event>(&self) -> Option<&E> {
+        let any: &dyn Any = &*self.0;
+        any.downcast_ref()
+    }
+
+    pub(super) fn expect_ref<E: Event>(&self) -> Result<&E> {
+        Ok(self
+            .downcast_ref()
+            .ok_or_else(|| foreign(ObjectKind::Event))?)
+    }
+}
+
+impl PartialEq for AnyEvent {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.id() == other.0.id()
+    }
+}
+
+impl Eq for AnyEvent {}
+
+impl Hash for AnyEvent {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.id().hash(state);
+    }
+}
+
+impl Event for AnyEvent {
+    fn id(&self) -> EventId {
+        self.0.id()
+    }
+
+    fn status(&self) -> Result<EventStatus> {
+        self.0.status()
+    }
+
+    fn wait(&self) -> Result<()> {
+        self.0.wait()
+    }
+}

@@ -1,0 +1,180 @@
+//! What a device runtime offers.
+
+use std::{fmt, sync::Arc};
+
+use crate::{
+    DeviceLimits, Event, Memory, MemoryFlags, Outcome, PendingRead, Queue, QueueOrder, Region, Result,
+};
+
+/// A device runtime: one device, and the context that its memory, queues and events belong to.
+///
+/// Whoever implements this trait gets the allocators, the adaptors, the pool and the tools, and a suite that
+/// checks the implementation (the feature `conformance`). Values are cheap handles; clones stand for the same
+/// device and context. All methods may be called from any thread.
+///
+/// # Objects and their backend
+///
+/// Memory, queues and events belong to the backend that made them. A method that is passed an object of
+/// another backend answers [`ForeignObject`](crate::InvalidRequest::ForeignObject) and does nothing.
+///
+/// # Deferred memory
+///
+/// [`create_buffer`](Self::create_buffer) may promise memory that the device does not have; the failure then
+/// shows in the first command that uses the buffer, from [`commit`](Self::commit) on.
+///
+/// # Commands
+///
+/// A command runs when its queue's order and its wait list allow. Its memory and its host bytes stay valid
+/// until it has ended, whatever the caller drops meanwhile. A command over no bytes does nothing to memory,
+/// but is ordered like any other. An out-of-bounds region, a foreign object or a bad pattern is refused
+/// before anything is enqueued.
+///
+/// A call that fails has no effect: nothing is enqueued, nothing is leaked.
+pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
+    /// A block of memory.
+    type Memory: Memory;
+    /// A queue of commands.
+    type Queue: Queue;
+    /// The event of a command.
+    type Event: Event;
+
+    /// What the device can hold and do.
+    fn limits(&self) -> &DeviceLimits;
+
+    /// Makes a queue.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](crate::Error::Unsupported) where the device has no out-of-order queues.
+    fn create_queue(&self, order: QueueOrder) -> Result<Self::Queue>;
+
+    /// Makes a buffer of `bytes` bytes, which may be deferred. Its contents are undefined.
+    ///
+    /// # Errors
+    ///
+    /// [`ZeroSize`](crate::InvalidRequest::ZeroSize), [`TooLarge`](crate::InvalidRequest::TooLarge),
+    /// [`ContradictoryFlags`](crate::InvalidRequest::ContradictoryFlags), or
+    /// [`OutOfMemory`](crate::Error::OutOfMemory).
+    fn create_buffer(&self, bytes: usize, flags: MemoryFlags) -> Result<Self::Memory>;
+
+    /// Makes a view of a region of `parent`, which keeps the whole block alive. A view of a view is a view of
+    /// the block.
+    ///
+    /// # Errors
+    ///
+    /// [`Misaligned`](crate::InvalidRequest::Misaligned) unless the region starts, within the whole block, on
+    /// a multiple of [`DeviceLimits::alignment`]; [`OutOfBounds`](crate::InvalidRequest::OutOfBounds);
+    /// [`ZeroSize`](crate::InvalidRequest::ZeroSize).
+    fn create_sub_region(&self, parent: &Self::Memory, region: Region) -> Result<Self::Memory>;
+
+    /// Makes the device commit `memory` now, and waits until it has.
+    ///
+    /// Contents may be lost. Costs nothing where the memory is committed already by its nature (SVM).
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfMemory`](crate::Error::OutOfMemory) where the device has no room. The block is still there and
+    /// can be committed later, or released.
+    fn commit(&self, queue: &Self::Queue, memory: &Self::Memory) -> Result<()>;
+
+    /// Gives `memory` back to the runtime, to be freed once the events in `after` and every command that was
+    /// enqueued with it through this trait have ended. Does not wait for them.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the runtime. The block is gone all the same.
+    fn release(&self, memory: Self::Memory, after: &[Self::Event]) -> Result<()>;
+
+    /// Writes `data` to `memory` from `offset` on, and waits until it is there.
+    fn write(
+        &self,
+        queue: &Self::Queue,
+        memory: &Self::Memory,
+        offset: usize,
+        data: &[u8],
+        wait_for: &[Self::Event],
+    ) -> Result<()>;
+
+    /// Reads into `data` from `memory` from `offset` on, and waits until it is there.
+    ///
+    /// On an error the contents of `data` are unspecified, but no command writes to it any more.
+    fn read(
+        &self,
+        queue: &Self::Queue,
+        memory: &Self::Memory,
+        offset: usize,
+        data: &mut [u8],
+        wait_for: &[Self::Event],
+    ) -> Result<()>;
+
+    /// Enqueues a write of `data` to `memory` from `offset` on. The backend keeps `data` until it is done.
+    fn enqueue_write(
+        &self,
+        queue: &Self::Queue,
+        memory: &Self::Memory,
+        offset: usize,
+        data: Arc<[u8]>,
+        wait_for: &[Self::Event],
+    ) -> Result<Self::Event>;
+
+    /// Enqueues a read of `region` of `memory`.
+    fn enqueue_read(
+        &self,
+        queue: &Self::Queue,
+        memory: &Self::Memory,
+        region: Region,
+        wait_for: &[Self::Event],
+    ) -> Result<PendingRead<Self::Event>>;
+
+    /// Enqueues a copy of `from`, a region of `source`, to `destination` from `to` on.
+    ///
+    /// # Errors
+    ///
+    /// [`OverlappingCopy`](crate::InvalidRequest::OverlappingCopy) where both are the same memory and the
+    /// regions share a byte. Overlaps between different views of one block are the caller's to avoid: they
+    /// are not looked for, and leave undefined bytes.
+    fn enqueue_copy(
+        &self,
+        queue: &Self::Queue,
+        source: &Self::Memory,
+        from: Region,
+        destination: &Self::Memory,
+        to: usize,
+        wait_for: &[Self::Event],
+    ) -> Result<Self::Event>;
+
+    /// Enqueues a fill of `region` of `memory` with `pattern`, over and over.
+    ///
+    /// # Errors
+    ///
+    /// [`PatternLength`](crate::InvalidRequest::PatternLength) unless the pattern has 1, 2, 4, ... 128 bytes;
+    /// [`PatternMismatch`](crate::InvalidRequest::PatternMismatch) unless offset and length are multiples of
+    /// it.
+    fn enqueue_fill(
+        &self,
+        queue: &Self::Queue,
+        memory: &Self::Memory,
+        region: Region,
+        pattern: &[u8],
+        wait_for: &[Self::Event],
+    ) -> Result<Self::Event>;
+
+    /// Enqueues a marker: its event completes when the events in `wait_for` have, or, where that is empty,
+    /// when every command that was enqueued before has.
+    fn enqueue_marker(&self, queue: &Self::Queue, wait_for: &[Self::Event]) -> Result<Self::Event>;
+
+    /// Enqueues a barrier: a marker that every later command of the queue waits for.
+    fn enqueue_barrier(&self, queue: &Self::Queue, wait_for: &[Self::Event])
+    -> Result<Self::Event>;
+
+    /// Makes an event that the host resolves.
+    fn create_user_event(&self) -> Result<Self::Event>;
+
+    /// Resolves a user event.
+    ///
+    /// # Errors
+    ///
+    /// [`NotAUserEvent`](crate::InvalidRequest::NotAUserEvent) or
+    /// [`AlreadyResolved`](crate::InvalidRequest::AlreadyResolved).
+    fn resolve_user_event(&self, event: &Self::Event, outcome: Outcome) -> Result<()>;
+}

@@ -1,0 +1,65 @@
+//! Memory as OpenCL promises it: perhaps not there when it is used.
+
+use crate::{Allocator, Backend, MemoryFlags, Result};
+
+/// Buffers that the device may not have room for: the failure shows in the first command that uses one.
+///
+/// `PyOpenCL`'s `DeferredAllocator`. A pool over it cannot see out-of-memory, and warns when it is built.
+///
+/// ```
+/// use binpool_allocators::{Allocator, DeferredAllocator, Memory};
+/// use binpool_mock::MockDevice;
+///
+/// let backend = MockDevice::builder().capacity_bytes(1 << 20).build().backend();
+/// let allocator = DeferredAllocator::new(&backend);
+/// // Twice what the device has: promised all the same.
+/// let blocks = [allocator.allocate(1 << 20)?, allocator.allocate(1 << 20)?];
+/// assert_eq!(blocks[1].bytes(), 1 << 20);
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct DeferredAllocator<B> {
+    backend: B,
+    flags: MemoryFlags,
+}
+
+impl<B: Backend> DeferredAllocator<B> {
+    /// Buffers that kernels read and write.
+    #[must_use]
+    pub fn new(backend: &B) -> Self {
+        Self::with_flags(backend, MemoryFlags::empty())
+    }
+
+    /// Buffers that are used as `flags` say.
+    #[must_use]
+    pub fn with_flags(backend: &B, flags: MemoryFlags) -> Self {
+        Self {
+            backend: backend.clone(),
+            flags,
+        }
+    }
+}
+
+impl<B: Backend> Allocator for DeferredAllocator<B> {
+    type Backend = B;
+
+    fn backend(&self) -> &B {
+        &self.backend
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<B::Memory> {
+        self.backend.create_buffer(bytes, self.flags)
+    }
+
+    fn release(&self, memory: B::Memory, after: &[B::Event]) -> Result<()> {
+        self.backend.release(memory, after)
+    }
+
+    fn is_deferred(&self) -> bool {
+        true
+    }
+
+    fn release_needs_events(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,349 @@
+//! What can go wrong, grouped by who can do something about it.
+
+use std::{error::Error as StdError, fmt};
+
+use crate::{Align, MemoryFlags, SvmGrain};
+
+/// A backend's own error, kept as the source of ours.
+pub type Source = Box<dyn StdError + Send + Sync + 'static>;
+
+/// The result of an operation on a device.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why an operation on a device failed.
+///
+/// The variants say who can act: the caller frees memory ([`OutOfMemory`](Self::OutOfMemory)), mends the
+/// call ([`InvalidRequest`](Self::InvalidRequest)), or picks another device or way
+/// ([`Unsupported`](Self::Unsupported)); on [`Backend`](Self::Backend) and
+/// [`DeviceLost`](Self::DeviceLost) the runtime itself has failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The device, the host or a limit has no memory left for the request. Freeing memory may help.
+    #[error(transparent)]
+    OutOfMemory(Box<OutOfMemory>),
+    /// The call itself is wrong, whatever the state of the device.
+    #[error("invalid request: {0}")]
+    InvalidRequest(#[from] InvalidRequest),
+    /// This device or backend does not have what was asked for.
+    #[error("unsupported: {what}")]
+    Unsupported {
+        /// What is missing, and where to look for another way.
+        what: String,
+    },
+    /// The runtime refused or failed a call, for another reason than memory.
+    #[error(transparent)]
+    Backend(Box<BackendFailure>),
+    /// The device is gone; nothing that lives on it can be used again.
+    #[error("the device is lost ({operation})")]
+    DeviceLost {
+        /// The call that found out.
+        operation: &'static str,
+        /// The runtime's own error.
+        source: Option<Source>,
+    },
+}
+
+impl Error {
+    /// An out-of-memory error of the device, with the runtime's own error as its source.
+    pub fn device_out_of_memory(requested: usize, source: impl Into<Source>) -> Self {
+        Self::OutOfMemory(Box::new(OutOfMemory {
+            requested,
+            available: None,
+            scope: Scope::Device,
+            source: Some(source.into()),
+        }))
+    }
+
+    /// A failure of the runtime call `operation`.
+    pub fn backend(operation: &'static str, code: Option<i32>, source: impl Into<Source>) -> Self {
+        Self::Backend(Box::new(BackendFailure {
+            operation,
+            code,
+            source: Some(source.into()),
+        }))
+    }
+
+    /// Something this device or backend does not have.
+    pub fn unsupported(what: impl Into<String>) -> Self {
+        Self::Unsupported { what: what.into() }
+    }
+
+    /// Whether freeing memory and trying again may help.
+    ///
+    /// False for a block larger than the device's largest: that never fits.
+    #[must_use]
+    pub fn is_out_of_memory(&self) -> bool {
+        matches!(self, Self::OutOfMemory(_))
+    }
+}
+
+/// Whose memory is exhausted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Scope {
+    /// The device's.
+    Device,
+    /// The host's, on behalf of the device's runtime.
+    Host,
+    /// A limit that a program set on itself.
+    Limit,
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Device => "device",
+            Self::Host => "host",
+            Self::Limit => "limit",
+        })
+    }
+}
+
+/// Memory is exhausted.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct OutOfMemory {
+    /// The bytes asked for.
+    pub requested: usize,
+    /// The bytes still free, where anybody knows.
+    pub available: Option<u64>,
+    /// Whose memory is exhausted.
+    pub scope: Scope,
+    /// The runtime's own error.
+    pub source: Option<Source>,
+}
+
+impl OutOfMemory {
+    /// `requested` bytes that `scope` does not have, with nothing else known.
+    #[must_use]
+    pub const fn new(requested: usize, scope: Scope) -> Self {
+        Self {
+            requested,
+            available: None,
+            scope,
+            source: None,
+        }
+    }
+
+    /// The same, with the bytes that are still free.
+    #[must_use]
+    pub const fn with_available(mut self, available: u64) -> Self {
+        self.available = Some(available);
+        self
+    }
+
+    /// The same, with the runtime's own error.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Source>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+}
+
+impl fmt::Display for OutOfMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scope, requested) = (self.scope, self.requested);
+        write!(
+            f,
+            "out of {scope} memory: {requested} bytes were asked for"
+        )?;
+        match self.available {
+            Some(available) => write!(f, ", {available} are free"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl StdError for OutOfMemory {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}
+
+impl From<OutOfMemory> for Error {
+    fn from(error: OutOfMemory) -> Self {
+        Self::OutOfMemory(Box::new(error))
+    }
+}
+
+/// A runtime call failed, for another reason than memory.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct BackendFailure {
+    /// The runtime's call, by its own name.
+    pub operation: &'static str,
+    /// The runtime's own code, where it has codes.
+    pub code: Option<i32>,
+    /// The runtime's own error.
+    pub source: Option<Source>,
+}
+
+impl fmt::Display for BackendFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} failed", self.operation)?;
+        if let Some(code) = self.code {
+            write!(f, " with code {code}")?;
+        }
+        Ok(())
+    }
+}
+
+impl StdError for BackendFailure {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}
+
+/// A kind of object that belongs to one backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ObjectKind {
+    /// A block of memory.
+    Memory,
+    /// A queue.
+    Queue,
+    /// An event.
+    Event,
+}
+
+impl fmt::Display for ObjectKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Memory => "block of memory",
+            Self::Queue => "queue",
+            Self::Event => "event",
+        })
+    }
+}
+
+/// What is wrong with a call, whatever the state of the device.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidRequest {
+    /// No runtime hands out blocks of no bytes.
+    #[error("a block of 0 bytes: ask for at least 1, or let a pool hand out the empty block")]
+    ZeroSize,
+    /// The block is larger than the device ever gives in one piece.
+    #[error("a block of {requested} bytes: this device's largest is {largest} bytes")]
+    TooLarge {
+        /// The bytes asked for.
+        requested: usize,
+        /// The device's largest block, in bytes.
+        largest: usize,
+    },
+    /// The region does not lie inside its block.
+    #[error("{bytes} bytes from offset {offset} on: the block has {size} bytes")]
+    OutOfBounds {
+        /// Where the region starts.
+        offset: usize,
+        /// Its length in bytes.
+        bytes: usize,
+        /// The size of the block in bytes.
+        size: usize,
+    },
+    /// A sub-region starts where the device does not let one start.
+    #[error("a sub-region at offset {offset}: this device wants multiples of {alignment}")]
+    Misaligned {
+        /// Where it was to start.
+        offset: usize,
+        /// What it must start on.
+        alignment: Align,
+    },
+    /// SVM was asked for with an alignment that the device does not have.
+    #[error("SVM aligned to {alignment}: this device aligns to at most {largest}")]
+    AlignmentTooLarge {
+        /// The alignment asked for.
+        alignment: Align,
+        /// The largest that the device has.
+        largest: Align,
+    },
+    /// A fill pattern of a length that devices do not take.
+    #[error("a fill pattern of {bytes} bytes: use 1, 2, 4, 8, 16, 32, 64 or 128")]
+    PatternLength {
+        /// The length of the pattern.
+        bytes: usize,
+    },
+    /// A fill whose offset or length is not a multiple of its pattern.
+    #[error(
+        "a fill of {bytes} bytes from offset {offset} on with a pattern of {pattern} bytes: \
+         offset and length must be multiples of the pattern"
+    )]
+    PatternMismatch {
+        /// Where the fill starts.
+        offset: usize,
+        /// Its length in bytes.
+        bytes: usize,
+        /// The length of the pattern.
+        pattern: usize,
+    },
+    /// A copy within one block whose source and destination share bytes.
+    #[error(
+        "a copy of {bytes} bytes from offset {from} to offset {to} of the same block: \
+         the two regions overlap"
+    )]
+    OverlappingCopy {
+        /// Where the source starts.
+        from: usize,
+        /// Where the destination starts.
+        to: usize,
+        /// The length in bytes.
+        bytes: usize,
+    },
+    /// Flags that contradict each other.
+    #[error("{flags:?} contradict each other")]
+    ContradictoryFlags {
+        /// The flags.
+        flags: MemoryFlags,
+    },
+    /// The object belongs to another backend, context or device.
+    #[error("this {kind} belongs to another backend: use objects made by the backend they are passed to")]
+    ForeignObject {
+        /// What kind of object it is.
+        kind: ObjectKind,
+    },
+    /// Frees of SVM can be ordered on an in-order queue only.
+    #[error(
+        "SVM cannot be freed in order on an out-of-order queue: bind it to an in-order queue, or to none"
+    )]
+    OutOfOrderQueue,
+    /// Only a user event can be resolved by the host.
+    #[error("only a user event can be resolved by the host")]
+    NotAUserEvent,
+    /// A user event can be resolved once.
+    #[error("this user event was resolved before")]
+    AlreadyResolved,
+}
+
+impl InvalidRequest {
+    /// Checks a fill's pattern against its region.
+    ///
+    /// # Errors
+    ///
+    /// [`PatternLength`](Self::PatternLength) or [`PatternMismatch`](Self::PatternMismatch).
+    pub fn check_pattern(region: crate::Region, pattern: &[u8]) -> Result<()> {
+        let length = pattern.len();
+        if !length.is_power_of_two() || length > 128 {
+            return Err(Self::PatternLength { bytes: length }.into());
+        }
+        if !region.offset.is_multiple_of(length) || !region.bytes.is_multiple_of(length) {
+            return Err(Self::PatternMismatch {
+                offset: region.offset,
+                bytes: region.bytes,
+                pattern: length,
+            }
+            .into());
+        }
+        Ok(())
+    }
+}
+
+impl Error {
+    /// The error for a kind of SVM that the device does not have.
+    #[must_use]
+    pub fn svm_unsupported(device_name: &str, grain: SvmGrain) -> Self {
+        Self::unsupported(format!(
+            "{device_name} has no {grain} SVM: see `DeviceLimits::svm` for what it has"
+        ))
+    }
+}

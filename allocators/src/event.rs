@@ -1,0 +1,49 @@
+//! Events: how far a command has come.
+
+use std::{fmt, hash::Hash};
+
+use crate::{EventId, Result};
+
+/// How far a command has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EventStatus {
+    /// It has not ended.
+    Pending,
+    /// It has ended well.
+    Complete,
+    /// It has ended with an error, or something that it waited for has.
+    Failed,
+}
+
+impl EventStatus {
+    /// Whether the command touches no memory any more.
+    #[must_use]
+    pub const fn has_ended(self) -> bool {
+        !matches!(self, Self::Pending)
+    }
+}
+
+/// How the host resolves a user event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// What waits for the event may run.
+    Complete,
+    /// What waits for the event fails.
+    Failed,
+}
+
+/// The event of a command, or a user event. Clones are the same event.
+pub trait Event: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static {
+    /// This event's identity.
+    fn id(&self) -> EventId;
+
+    /// How far the command has come. Does not wait.
+    fn status(&self) -> Result<EventStatus>;
+
+    /// Waits until the command has ended.
+    ///
+    /// # Errors
+    ///
+    /// The command's own failure, or that of something it waited for: the command has ended all the same.
+    fn wait(&self) -> Result<()>;
+}

@@ -1,0 +1,41 @@
+//! How a block of memory may be used.
+
+use bitflags::bitflags;
+
+bitflags! {
+    /// How the device and the host may use a buffer, as OpenCL's `cl_mem_flags` has it.
+    ///
+    /// The empty set means read and write from kernels, and every transfer from the host.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct MemoryFlags: u32 {
+        /// Kernels only read it.
+        const READ_ONLY = 1 << 0;
+        /// Kernels only write it.
+        const WRITE_ONLY = 1 << 1;
+        /// The host only reads it.
+        const HOST_READ_ONLY = 1 << 2;
+        /// The host only writes it.
+        const HOST_WRITE_ONLY = 1 << 3;
+        /// The host neither reads nor writes it.
+        const HOST_NO_ACCESS = 1 << 4;
+        /// It lies in host memory that the device reaches (pinned memory, on most runtimes).
+        const HOST_RESIDENT = 1 << 5;
+    }
+}
+
+impl MemoryFlags {
+    /// Checks that no two flags contradict each other.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest::ContradictoryFlags`](crate::InvalidRequest::ContradictoryFlags).
+    pub fn check(self) -> crate::Result<()> {
+        let kernel = Self::READ_ONLY | Self::WRITE_ONLY;
+        let host = Self::HOST_READ_ONLY | Self::HOST_WRITE_ONLY | Self::HOST_NO_ACCESS;
+        let named = |group: Self| (self & group).iter().count();
+        if named(kernel) > 1 || named(host) > 1 {
+            return Err(crate::InvalidRequest::ContradictoryFlags { flags: self }.into());
+        }
+        Ok(())
+    }
+}

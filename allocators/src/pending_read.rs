@@ -1,0 +1,56 @@
+//! Reads that go on while the host does something else.
+
+use std::fmt;
+
+use crate::{Event, Result};
+
+/// Bytes on their way from the device.
+///
+/// The backend owns the memory that the device writes to until the command has ended, so that dropping or
+/// forgetting this value early is safe: the bytes are thrown away when they arrive.
+#[must_use = "the bytes are thrown away unless `wait` takes them"]
+pub struct PendingRead<E> {
+    event: E,
+    take: Box<dyn FnOnce() -> Vec<u8> + Send>,
+}
+
+impl<E: Event> PendingRead<E> {
+    /// A read that ends with `event`; `take` hands out the bytes, and is called after the event completed.
+    pub fn new(event: E, take: impl FnOnce() -> Vec<u8> + Send + 'static) -> Self {
+        Self {
+            event,
+            take: Box::new(take),
+        }
+    }
+
+    /// The event of the read.
+    pub fn event(&self) -> &E {
+        &self.event
+    }
+
+    /// Waits for the bytes.
+    ///
+    /// # Errors
+    ///
+    /// The failure of the read, or of something that it waited for.
+    pub fn wait(self) -> Result<Vec<u8>> {
+        self.event.wait()?;
+        Ok((self.take)())
+    }
+
+    /// The same read, ending with another backend's view of its event.
+    pub(crate) fn map_event<F>(self, map: impl FnOnce(E) -> F) -> PendingRead<F> {
+        PendingRead {
+            event: map(self.event),
+            take: self.take,
+        }
+    }
+}
+
+impl<E: fmt::Debug> fmt::Debug for PendingRead<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PendingRead")
+            .field("event", &self.event)
+            .finish_non_exhaustive()
+    }
+}

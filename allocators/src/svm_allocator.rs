@@ -1,0 +1,109 @@
+//! Pointers that host and device both understand.
+
+use crate::{
+    Align, Allocator, Queue, QueueOrder, Result, SvmBackend, SvmGrain,
+    error::{Error, InvalidRequest},
+};
+
+/// Shared virtual memory, coarse or fine grained, with an alignment and an optional in-order queue on which
+/// frees are ordered.
+///
+/// `PyOpenCL`'s `SVMAllocator`, except that a null pointer is out-of-memory, and that an out-of-order queue is
+/// refused.
+///
+/// ```
+/// use binpool_allocators::{Allocator, Backend, QueueOrder, SvmAllocator, SvmBackend, SvmGrain};
+/// use binpool_mock::MockDevice;
+///
+/// let backend = MockDevice::new().backend();
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let allocator = SvmAllocator::new(&backend, SvmGrain::Coarse)?.with_queue(&queue)?;
+/// let block = allocator.allocate(4096)?;
+/// assert!(backend.svm_address(&block).is_some());
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct SvmAllocator<B: SvmBackend> {
+    backend: B,
+    grain: SvmGrain,
+    alignment: Align,
+    queue: Option<B::Queue>,
+}
+
+impl<B: SvmBackend> SvmAllocator<B> {
+    /// SVM of this grain, aligned to what the device's buffers are, as far as SVM can be.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](Error::Unsupported) where the device has none.
+    pub fn new(backend: &B, grain: SvmGrain) -> Result<Self> {
+        let limits = backend.limits();
+        if !grain.is_in(limits.svm) {
+            return Err(Error::svm_unsupported(&limits.device_name, grain));
+        }
+        Ok(Self {
+            alignment: limits.alignment.min(limits.largest_svm_alignment),
+            backend: backend.clone(),
+            grain,
+            queue: None,
+        })
+    }
+
+    /// The same, aligned to `alignment`.
+    ///
+    /// # Errors
+    ///
+    /// [`AlignmentTooLarge`](InvalidRequest::AlignmentTooLarge).
+    pub fn with_alignment(mut self, alignment: Align) -> Result<Self> {
+        let largest = self.backend.limits().largest_svm_alignment;
+        if alignment > largest {
+            return Err(InvalidRequest::AlignmentTooLarge { alignment, largest }.into());
+        }
+        self.alignment = alignment;
+        Ok(self)
+    }
+
+    /// The same, with frees ordered on `queue`.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfOrderQueue`](InvalidRequest::OutOfOrderQueue).
+    pub fn with_queue(mut self, queue: &B::Queue) -> Result<Self> {
+        if queue.order() == QueueOrder::OutOfOrder {
+            return Err(InvalidRequest::OutOfOrderQueue.into());
+        }
+        self.queue = Some(queue.clone());
+        Ok(self)
+    }
+
+    /// How finely host and device share this memory.
+    #[must_use]
+    pub fn grain(&self) -> SvmGrain {
+        self.grain
+    }
+}
+
+impl<B: SvmBackend> Allocator for SvmAllocator<B> {
+    type Backend = B;
+
+    fn backend(&self) -> &B {
+        &self.backend
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<B::Memory> {
+        self.backend
+            .allocate_svm(bytes, Some(self.alignment), self.grain, self.queue.as_ref())
+    }
+
+    fn release(&self, memory: B::Memory, after: &[B::Event]) -> Result<()> {
+        self.backend.release(memory, after)
+    }
+
+    fn is_deferred(&self) -> bool {
+        false
+    }
+
+    fn alignment(&self) -> Align {
+        self.alignment
+    }
+}
