@@ -48,6 +48,13 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     /// [`Unsupported`](crate::Error::Unsupported) where the device has no out-of-order queues.
     fn create_queue(&self, order: QueueOrder) -> Result<Self::Queue>;
 
+    /// Checks that `queue` belongs to this backend, without a call to the device.
+    ///
+    /// # Errors
+    ///
+    /// [`ForeignObject`](crate::InvalidRequest::ForeignObject).
+    fn check_queue(&self, queue: &Self::Queue) -> Result<()>;
+
     /// Makes a buffer of `bytes` bytes, which may be deferred. Its contents are undefined.
     ///
     /// # Errors

@@ -1,1 +1,72 @@
-//! Stub.
+//! A device-memory pool for array crates on GPUs.
+//!
+//! An array crate makes a fresh block of device memory for every intermediate of `a * b + c`. Asking the
+//! device each time is ruinous; [`MemoryPool`] keeps what was freed in bins by size class, and hands it out
+//! again. It sits on any [`Allocator`] over any [`Backend`]: OpenCL, the mock device, yours.
+//!
+//! ```
+//! use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+//! use binpool_mock::MockDevice;
+//!
+//! let backend = MockDevice::new().backend();
+//! let queue = backend.create_queue(QueueOrder::InOrder)?;
+//! let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+//!
+//! let block = pool.allocate(4096)?;
+//! block.write(&queue, 0, &[7; 4096], &[])?;
+//! drop(block); // Held by the pool from here on, not freed.
+//!
+//! let again = pool.allocate(4000)?; // The same block: no call to the device.
+//! assert_eq!(again.size(), 4000);
+//! assert_eq!(pool.statistics().hits, 1);
+//! # Ok::<(), binpool::PoolError>(())
+//! ```
+//!
+//! # Queues
+//!
+//! Every block is allocated for a queue, and knows the queues it was used on
+//! ([`PooledBuffer::memory_on`]). A block that was used on one in-order queue goes back to that queue's
+//! stock, and its next user on the same queue has it at once: the queue itself keeps the two apart. A block
+//! that was used on an out-of-order queue, or on several, is nobody's until the commands that were enqueued
+//! before its release have ended. So no block is ever handed out while a command of its former owner may
+//! still run against a command of its new one.
+//!
+//! # Out of memory
+//!
+//! When the device has no memory left, the pool looks for a larger held block, releases held blocks, calls
+//! the program's hooks ([`MemoryPool::add_reclaim_hook`]), waits for queues that hold blocks back, and only
+//! then gives up, with a [report](OutOfMemoryReport) that explains itself.
+//!
+//! # Threads
+//!
+//! A pool is a cheap handle: clone it, send it, share it. Blocks may be dropped on any thread. No lock is
+//! held while the device or a hook is called.
+
+#![forbid(unsafe_code)]
+
+mod bins;
+mod buffer;
+mod error;
+mod hooks;
+mod options;
+mod pending;
+mod pool;
+mod reclaim;
+mod region;
+mod shared;
+mod size_classes;
+mod state;
+mod statistics;
+mod svm;
+mod transfers;
+
+pub use binpool_allocators::*;
+pub use buffer::PooledBuffer;
+pub use error::{OutOfMemoryReport, PoolError, Verdict};
+pub use hooks::{HookId, Shortage};
+pub use options::PoolOptions;
+pub use pool::MemoryPool;
+pub use region::PooledRegion;
+pub use size_classes::{LeadingBits, SizeClasses};
+pub use statistics::PoolStatistics;
+pub use svm::{PooledSvm, SvmPool};

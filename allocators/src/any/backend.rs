@@ -71,6 +71,10 @@ impl Backend for AnyBackend {
         self.mirror.create_queue(order)
     }
 
+    fn check_queue(&self, queue: &AnyQueue) -> Result<()> {
+        self.mirror.check_queue(queue)
+    }
+
     fn create_buffer(&self, bytes: usize, flags: MemoryFlags) -> Result<AnyMemory> {
         self.mirror.create_buffer(bytes, flags)
     }

@@ -11,6 +11,7 @@ use crate::{
 /// [`Backend`] and [`SvmBackend`] over erased objects. See there for what each method does.
 pub(super) trait Mirror: fmt::Debug + Send + Sync {
     fn create_queue(&self, order: QueueOrder) -> Result<AnyQueue>;
+    fn check_queue(&self, queue: &AnyQueue) -> Result<()>;
     fn create_buffer(&self, bytes: usize, flags: MemoryFlags) -> Result<AnyMemory>;
     fn create_sub_region(&self, parent: &AnyMemory, region: Region) -> Result<AnyMemory>;
     fn commit(&self, queue: &AnyQueue, memory: &AnyMemory) -> Result<()>;
@@ -128,6 +129,10 @@ impl<B: Backend> Reflected<B> {
 impl<B: Backend> Mirror for Reflected<B> {
     fn create_queue(&self, order: QueueOrder) -> Result<AnyQueue> {
         self.backend.create_queue(order).map(AnyQueue::new)
+    }
+
+    fn check_queue(&self, queue: &AnyQueue) -> Result<()> {
+        self.backend.check_queue(queue.expect_ref()?)
     }
 
     fn create_buffer(&self, bytes: usize, flags: MemoryFlags) -> Result<AnyMemory> {

@@ -1,0 +1,156 @@
+//! Arrays and their arithmetic.
+
+use std::{
+    fmt,
+    ops::{Add, Mul, Sub},
+};
+
+use binpool::{Allocator, PooledBuffer};
+
+use crate::{ArrayError, BinaryOperation, Context, Kernels, Operands};
+
+/// A one-dimensional array of `f32` on a device.
+///
+/// The operators `+`, `-` and `*` work element by element on arrays and references to them, and enqueue without
+/// waiting. They panic where [`try_binary`](Self::try_binary) has an error, since operators have no other way.
+pub struct Array<A: Allocator, K> {
+    context: Context<A, K>,
+    buffer: PooledBuffer<A>,
+    length: usize,
+}
+
+impl<A: Allocator, K: Kernels<A::Backend>> Array<A, K> {
+    pub(crate) fn new(context: Context<A, K>, buffer: PooledBuffer<A>, length: usize) -> Self {
+        Self {
+            context,
+            buffer,
+            length,
+        }
+    }
+
+    pub(crate) fn buffer(&self) -> &PooledBuffer<A> {
+        &self.buffer
+    }
+
+    /// The number of elements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether there are no elements.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Enqueues an element-wise operation. The result is a fresh block from the pool.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::Lengths`] for operands of different lengths; no memory; a failure of the device.
+    pub fn try_binary(&self, operation: BinaryOperation, right: &Self) -> Result<Self, ArrayError> {
+        if self.length != right.length {
+            return Err(ArrayError::Lengths {
+                left: self.length,
+                right: right.length,
+            });
+        }
+        let context = &self.context;
+        let result = context.uninitialized(self.length)?;
+        let queue = context.queue();
+        let operands = (
+            self.buffer.memory_on(queue),
+            right.buffer.memory_on(queue),
+            result.buffer.memory_on(queue),
+        );
+        if let (Some(left), Some(right), Some(result)) = operands {
+            let operands = Operands {
+                left,
+                right,
+                result,
+                elements: self.length,
+            };
+            let backend = context.pool().backend();
+            context
+                .kernels()
+                .enqueue(backend, queue, operation, &operands)?;
+        }
+        Ok(result)
+    }
+
+    /// The elements, once everything enqueued before is computed.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the device.
+    pub fn to_vec(&self) -> Result<Vec<f32>, ArrayError> {
+        let mut bytes = vec![0; self.buffer.size()];
+        self.buffer.read(self.context.queue(), 0, &mut bytes, &[])?;
+        let (elements, _) = bytes.as_chunks();
+        Ok(elements
+            .iter()
+            .map(|bytes| f32::from_ne_bytes(*bytes))
+            .collect())
+    }
+
+    #[expect(
+        clippy::panic,
+        reason = "operators cannot return errors; `try_binary` does"
+    )]
+    fn binary(&self, operation: BinaryOperation, right: &Self) -> Self {
+        match self.try_binary(operation, right) {
+            Ok(result) => result,
+            Err(error) => panic!("{} failed: {error}", operation.name()),
+        }
+    }
+}
+
+impl<A: Allocator, K> fmt::Debug for Array<A, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Array")
+            .field("length", &self.length)
+            .field("buffer", &self.buffer)
+            .finish_non_exhaustive()
+    }
+}
+
+macro_rules! operator {
+    ($trait:ident, $method:ident, $operation:expr) => {
+        impl<A: Allocator, K: Kernels<A::Backend>> $trait for &Array<A, K> {
+            type Output = Array<A, K>;
+
+            fn $method(self, right: Self) -> Array<A, K> {
+                self.binary($operation, right)
+            }
+        }
+
+        impl<A: Allocator, K: Kernels<A::Backend>> $trait<&Self> for Array<A, K> {
+            type Output = Self;
+
+            fn $method(self, right: &Self) -> Self {
+                self.binary($operation, right)
+            }
+        }
+
+        impl<A: Allocator, K: Kernels<A::Backend>> $trait<Array<A, K>> for &Array<A, K> {
+            type Output = Array<A, K>;
+
+            fn $method(self, right: Array<A, K>) -> Array<A, K> {
+                self.binary($operation, &right)
+            }
+        }
+
+        impl<A: Allocator, K: Kernels<A::Backend>> $trait for Array<A, K> {
+            type Output = Self;
+
+            fn $method(self, right: Self) -> Self {
+                self.binary($operation, &right)
+            }
+        }
+    };
+}
+
+operator!(Add, add, BinaryOperation::Add);
+operator!(Sub, sub, BinaryOperation::Subtract);
+operator!(Mul, mul, BinaryOperation::Multiply);

@@ -1,0 +1,80 @@
+//! What the arrays of a program share.
+
+use std::sync::Arc;
+
+use binpool::{Allocator, MemoryPool, QueueOf};
+
+use crate::{Array, ArrayError, Kernels};
+
+/// What the arrays of a program share: a pool, a queue that everything is computed on, and kernels.
+///
+/// Clones are handles to the same context.
+#[derive(Debug)]
+pub struct Context<A: Allocator, K> {
+    inner: Arc<Inner<A, K>>,
+}
+
+#[derive(Debug)]
+struct Inner<A: Allocator, K> {
+    pool: MemoryPool<A>,
+    queue: QueueOf<A>,
+    kernels: K,
+}
+
+impl<A: Allocator, K> Clone for Context<A, K> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+        }
+    }
+}
+
+impl<A: Allocator, K: Kernels<A::Backend>> Context<A, K> {
+    /// A context that computes on `queue`, with memory from `pool`.
+    pub fn new(pool: MemoryPool<A>, queue: QueueOf<A>, kernels: K) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                pool,
+                queue,
+                kernels,
+            }),
+        }
+    }
+
+    /// An array with these elements.
+    ///
+    /// # Errors
+    ///
+    /// Where the pool has no memory, or the write fails.
+    pub fn array(&self, elements: &[f32]) -> Result<Array<A, K>, ArrayError> {
+        let array = self.uninitialized(elements.len())?;
+        let bytes: Vec<u8> = elements
+            .iter()
+            .flat_map(|element| element.to_ne_bytes())
+            .collect();
+        array.buffer().write(self.queue(), 0, &bytes, &[])?;
+        Ok(array)
+    }
+
+    /// An array of undefined elements, to be written by a kernel.
+    pub(crate) fn uninitialized(&self, length: usize) -> Result<Array<A, K>, ArrayError> {
+        // A length that overflows asks for more than any device has, and is refused by the pool.
+        let bytes = length.saturating_mul(size_of::<f32>());
+        let buffer = self.inner.pool.allocate_on(self.queue(), bytes)?;
+        Ok(Array::new(self.clone(), buffer, length))
+    }
+
+    /// The queue that everything is computed on.
+    pub fn queue(&self) -> &QueueOf<A> {
+        &self.inner.queue
+    }
+
+    /// The pool that arrays get their memory from.
+    pub fn pool(&self) -> &MemoryPool<A> {
+        &self.inner.pool
+    }
+
+    pub(crate) fn kernels(&self) -> &K {
+        &self.inner.kernels
+    }
+}

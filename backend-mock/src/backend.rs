@@ -1,0 +1,359 @@
+//! The mock device as a backend.
+
+use std::{fmt, sync::Arc};
+
+use binpool_allocators::{
+    Backend, DeviceLimits, Error, InvalidRequest, Memory, MemoryFlags, MemoryId, MemoryKind,
+    ObjectKind, Outcome, PendingRead, QueueOrder, Region, Result,
+};
+use parking_lot::Mutex;
+use smallvec::{SmallVec, smallvec};
+
+use crate::{
+    CallKind, MockEvent, MockHandle, MockMemory, MockQueue,
+    shared::Shared,
+    state::{EventKey, Fence, ObjectKey, Operand, Submission},
+    work::Work,
+};
+
+/// The backend of a [`MockDevice`](crate::MockDevice). Clones are the same backend.
+#[derive(Clone)]
+pub struct MockBackend {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl fmt::Debug for MockBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MockBackend")
+            .field("device", &self.shared.number)
+            .finish_non_exhaustive()
+    }
+}
+
+pub(crate) type EventKeys = SmallVec<[EventKey; 4]>;
+
+pub(crate) fn foreign(kind: ObjectKind) -> Error {
+    InvalidRequest::ForeignObject { kind }.into()
+}
+
+impl MockBackend {
+    pub(crate) fn check_memory(&self, memory: &MockMemory) -> Result<()> {
+        if memory.is_of(&self.shared) {
+            Ok(())
+        } else {
+            Err(foreign(ObjectKind::Memory))
+        }
+    }
+
+    /// A region of a block, as a command is given it.
+    pub(crate) fn part(&self, memory: &MockMemory, region: Region) -> Result<Operand> {
+        self.check_memory(memory)?;
+        region.check_within(memory.bytes())?;
+        Ok(memory.part(region))
+    }
+
+    pub(crate) fn events(&self, events: &[MockEvent]) -> Result<EventKeys> {
+        let keys = events.iter().map(|event| {
+            if event.is_of(&self.shared) {
+                Ok(event.key())
+            } else {
+                Err(foreign(ObjectKind::Event))
+            }
+        });
+        keys.collect()
+    }
+
+    pub(crate) fn new_memory(
+        &self,
+        (key, id): (ObjectKey, MemoryId),
+        region: Region,
+        kind: MemoryKind,
+    ) -> MockMemory {
+        MockMemory::new(&self.shared, Operand { key, id, region }, kind)
+    }
+
+    /// Enqueues a command.
+    pub(crate) fn submit(&self, submission: Submission<'_>) -> Result<MockEvent> {
+        self.shared
+            .enqueue(|state| state.submit(submission))
+            .map(|event| MockEvent::new(&self.shared, event))
+    }
+
+    /// Enqueues a command and waits until it has ended. One that would never end is not enqueued.
+    fn submit_and_wait(&self, submission: Submission<'_>) -> Result<()> {
+        let kind = submission.kind;
+        let event = self.shared.enqueue(|state| {
+            state.check_wait(&submission)?;
+            state.submit(submission)
+        })?;
+        MockEvent::new(&self.shared, event).wait_in(kind)
+    }
+
+    /// Gives back the memory that `handle` names, as [`Backend::release`] does, whoever else holds it.
+    ///
+    /// # Errors
+    ///
+    /// [`ForeignObject`](InvalidRequest::ForeignObject), and
+    /// [`DoubleFree`](crate::MockError::DoubleFree) as the source of an [`Error::Backend`], which is also
+    /// recorded as a [`Violation`](crate::Violation).
+    pub fn release_handle(&self, handle: MockHandle) -> Result<()> {
+        if handle.device != self.shared.number {
+            return Err(foreign(ObjectKind::Memory));
+        }
+        self.shared.with(|state| state.release(handle.operand, &[]))
+    }
+}
+
+impl Backend for MockBackend {
+    type Memory = MockMemory;
+    type Queue = MockQueue;
+    type Event = MockEvent;
+
+    fn limits(&self) -> &DeviceLimits {
+        &self.shared.limits
+    }
+
+    fn create_queue(&self, order: QueueOrder) -> Result<MockQueue> {
+        if order == QueueOrder::OutOfOrder && !self.limits().out_of_order_queues {
+            let name = &self.limits().device_name;
+            return Err(Error::unsupported(format!(
+                "{name} has no out-of-order queues: use in-order queues and events"
+            )));
+        }
+        let (key, id) = self.shared.with(|state| {
+            state.call(CallKind::CreateQueue, 0, |state| {
+                Ok(state.create_queue(order))
+            })
+        })?;
+        Ok(MockQueue::new(&self.shared, order, key, id))
+    }
+
+    fn check_queue(&self, queue: &MockQueue) -> Result<()> {
+        if queue.is_of(&self.shared) {
+            Ok(())
+        } else {
+            Err(foreign(ObjectKind::Queue))
+        }
+    }
+
+    fn create_buffer(&self, bytes: usize, flags: MemoryFlags) -> Result<MockMemory> {
+        self.limits().check_block(bytes)?;
+        flags.check()?;
+        let object = self.shared.with(|state| {
+            state.call(CallKind::CreateBuffer, bytes, |state| {
+                state.create_buffer(bytes, flags)
+            })
+        })?;
+        Ok(self.new_memory(object, Region::first(bytes), MemoryKind::Buffer))
+    }
+
+    fn create_sub_region(&self, parent: &MockMemory, region: Region) -> Result<MockMemory> {
+        let part = self.part(parent, region)?;
+        if region.bytes == 0 {
+            return Err(InvalidRequest::ZeroSize.into());
+        }
+        let (alignment, offset) = (self.limits().alignment, part.region.offset);
+        if !alignment.divides(offset) {
+            return Err(InvalidRequest::Misaligned { offset, alignment }.into());
+        }
+        let object = self.shared.with(|state| {
+            state.call(CallKind::CreateSubRegion, region.bytes, |state| {
+                state.create_view(part)
+            })
+        })?;
+        Ok(self.new_memory(object, part.region, parent.kind()))
+    }
+
+    fn commit(&self, queue: &MockQueue, memory: &MockMemory) -> Result<()> {
+        self.check_queue(queue)?;
+        self.check_memory(memory)?;
+        self.submit_and_wait(Submission {
+            writes: smallvec![memory.operand()],
+            ..Submission::new(CallKind::Commit, queue.key(), &[])
+        })
+    }
+
+    fn release(&self, memory: MockMemory, after: &[MockEvent]) -> Result<()> {
+        self.check_memory(&memory)?;
+        let own: EventKeys = after
+            .iter()
+            .filter(|event| event.is_of(&self.shared))
+            .map(MockEvent::key)
+            .collect();
+        let all_own = own.len() == after.len();
+        let result = memory.release(&own);
+        if all_own {
+            result
+        } else {
+            Err(foreign(ObjectKind::Event))
+        }
+    }
+
+    fn write(
+        &self,
+        queue: &MockQueue,
+        memory: &MockMemory,
+        offset: usize,
+        data: &[u8],
+        wait_for: &[MockEvent],
+    ) -> Result<()> {
+        self.check_queue(queue)?;
+        let part = self.part(memory, Region::new(offset, data.len()))?;
+        let wait_for = self.events(wait_for)?;
+        self.submit_and_wait(Submission {
+            writes: smallvec![part],
+            work: Work::Write(data.into()),
+            ..Submission::new(CallKind::Write, queue.key(), &wait_for)
+        })
+    }
+
+    fn read(
+        &self,
+        queue: &MockQueue,
+        memory: &MockMemory,
+        offset: usize,
+        data: &mut [u8],
+        wait_for: &[MockEvent],
+    ) -> Result<()> {
+        self.check_queue(queue)?;
+        let part = self.part(memory, Region::new(offset, data.len()))?;
+        let wait_for = self.events(wait_for)?;
+        let sink = Arc::new(Mutex::new(Vec::new()));
+        self.submit_and_wait(Submission {
+            reads: smallvec![part],
+            work: Work::Read(Arc::clone(&sink)),
+            ..Submission::new(CallKind::Read, queue.key(), &wait_for)
+        })?;
+        // Empty where `data` is, since a command over no bytes does nothing.
+        data.copy_from_slice(&sink.lock());
+        Ok(())
+    }
+
+    fn enqueue_write(
+        &self,
+        queue: &MockQueue,
+        memory: &MockMemory,
+        offset: usize,
+        data: Arc<[u8]>,
+        wait_for: &[MockEvent],
+    ) -> Result<MockEvent> {
+        self.check_queue(queue)?;
+        let part = self.part(memory, Region::new(offset, data.len()))?;
+        let wait_for = self.events(wait_for)?;
+        self.submit(Submission {
+            writes: smallvec![part],
+            work: Work::Write(data),
+            ..Submission::new(CallKind::EnqueueWrite, queue.key(), &wait_for)
+        })
+    }
+
+    fn enqueue_read(
+        &self,
+        queue: &MockQueue,
+        memory: &MockMemory,
+        region: Region,
+        wait_for: &[MockEvent],
+    ) -> Result<PendingRead<MockEvent>> {
+        self.check_queue(queue)?;
+        let part = self.part(memory, region)?;
+        let wait_for = self.events(wait_for)?;
+        let sink = Arc::new(Mutex::new(Vec::new()));
+        let event = self.submit(Submission {
+            reads: smallvec![part],
+            work: Work::Read(Arc::clone(&sink)),
+            ..Submission::new(CallKind::EnqueueRead, queue.key(), &wait_for)
+        })?;
+        Ok(PendingRead::new(event, move || {
+            std::mem::take(&mut *sink.lock())
+        }))
+    }
+
+    fn enqueue_copy(
+        &self,
+        queue: &MockQueue,
+        source: &MockMemory,
+        from: Region,
+        destination: &MockMemory,
+        to: usize,
+        wait_for: &[MockEvent],
+    ) -> Result<MockEvent> {
+        self.check_queue(queue)?;
+        let target = Region::new(to, from.bytes);
+        let read = self.part(source, from)?;
+        let write = self.part(destination, target)?;
+        if source.id() == destination.id() && from.overlaps(target) {
+            let (from, bytes) = (from.offset, from.bytes);
+            return Err(InvalidRequest::OverlappingCopy { from, to, bytes }.into());
+        }
+        let wait_for = self.events(wait_for)?;
+        self.submit(Submission {
+            reads: smallvec![read],
+            writes: smallvec![write],
+            work: Work::Copy,
+            ..Submission::new(CallKind::Copy, queue.key(), &wait_for)
+        })
+    }
+
+    fn enqueue_fill(
+        &self,
+        queue: &MockQueue,
+        memory: &MockMemory,
+        region: Region,
+        pattern: &[u8],
+        wait_for: &[MockEvent],
+    ) -> Result<MockEvent> {
+        self.check_queue(queue)?;
+        let part = self.part(memory, region)?;
+        InvalidRequest::check_pattern(region, pattern)?;
+        let wait_for = self.events(wait_for)?;
+        self.submit(Submission {
+            writes: smallvec![part],
+            work: Work::Fill(pattern.into()),
+            ..Submission::new(CallKind::Fill, queue.key(), &wait_for)
+        })
+    }
+
+    fn enqueue_marker(&self, queue: &MockQueue, wait_for: &[MockEvent]) -> Result<MockEvent> {
+        self.check_queue(queue)?;
+        let wait_for = self.events(wait_for)?;
+        self.submit(Submission {
+            fence: Fence::Marker,
+            ..Submission::new(CallKind::Marker, queue.key(), &wait_for)
+        })
+    }
+
+    fn enqueue_barrier(&self, queue: &MockQueue, wait_for: &[MockEvent]) -> Result<MockEvent> {
+        self.check_queue(queue)?;
+        let wait_for = self.events(wait_for)?;
+        self.submit(Submission {
+            fence: Fence::Barrier,
+            ..Submission::new(CallKind::Barrier, queue.key(), &wait_for)
+        })
+    }
+
+    fn create_user_event(&self) -> Result<MockEvent> {
+        let event = self.shared.with(|state| {
+            state.charge(|costs| costs.user_event);
+            state.call(CallKind::CreateUserEvent, 0, |state| {
+                Ok(state.new_event(None))
+            })
+        })?;
+        Ok(MockEvent::new(&self.shared, event))
+    }
+
+    fn resolve_user_event(&self, event: &MockEvent, outcome: Outcome) -> Result<()> {
+        if !event.is_of(&self.shared) {
+            return Err(foreign(ObjectKind::Event));
+        }
+        self.shared.with(|state| {
+            state.check_unresolved(event.key())?;
+            state.charge(|costs| costs.user_event);
+            state.call(CallKind::ResolveUserEvent, 0, |state| {
+                state.resolve_user_event(event.key(), outcome);
+                Ok(())
+            })
+        })?;
+        self.shared.event_was_resolved();
+        Ok(())
+    }
+}

@@ -1,0 +1,148 @@
+//! The calls that a device serves.
+
+use std::fmt;
+
+use crate::CommandId;
+
+macro_rules! call_kinds {
+    ($($(#[$doc:meta])* $kind:ident = $name:literal,)*) => {
+        /// A kind of call to the device.
+        ///
+        /// A request that is refused before it reaches the device (a foreign object, a region out of bounds,
+        /// a bad pattern) is no call.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        pub enum CallKind {
+            $($(#[$doc])* $kind,)*
+        }
+
+        impl CallKind {
+            /// Every kind.
+            pub const ALL: &[Self] = &[$(Self::$kind,)*];
+
+            /// The call's name, as errors have it.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $name,)*
+                }
+            }
+        }
+    };
+}
+
+call_kinds! {
+    /// [`Backend::create_queue`](binpool_allocators::Backend::create_queue).
+    CreateQueue = "create_queue",
+    /// [`Backend::create_buffer`](binpool_allocators::Backend::create_buffer).
+    CreateBuffer = "create_buffer",
+    /// [`Backend::create_sub_region`](binpool_allocators::Backend::create_sub_region).
+    CreateSubRegion = "create_sub_region",
+    /// [`SvmBackend::allocate_svm`](binpool_allocators::SvmBackend::allocate_svm).
+    AllocateSvm = "allocate_svm",
+    /// [`Backend::commit`](binpool_allocators::Backend::commit).
+    Commit = "commit",
+    /// [`Backend::release`](binpool_allocators::Backend::release), also when a block is dropped, and
+    /// [`MockBackend::release_handle`](crate::MockBackend::release_handle).
+    Release = "release",
+    /// [`MockBackend::free_svm_address`](crate::MockBackend::free_svm_address).
+    FreeSvmAddress = "free_svm_address",
+    /// [`Backend::write`](binpool_allocators::Backend::write).
+    Write = "write",
+    /// [`Backend::read`](binpool_allocators::Backend::read).
+    Read = "read",
+    /// [`Backend::enqueue_write`](binpool_allocators::Backend::enqueue_write).
+    EnqueueWrite = "enqueue_write",
+    /// [`Backend::enqueue_read`](binpool_allocators::Backend::enqueue_read).
+    EnqueueRead = "enqueue_read",
+    /// [`Backend::enqueue_copy`](binpool_allocators::Backend::enqueue_copy).
+    Copy = "enqueue_copy",
+    /// [`Backend::enqueue_fill`](binpool_allocators::Backend::enqueue_fill).
+    Fill = "enqueue_fill",
+    /// [`MockBackend::launch`](crate::MockBackend::launch).
+    Launch = "launch",
+    /// [`Backend::enqueue_marker`](binpool_allocators::Backend::enqueue_marker).
+    Marker = "enqueue_marker",
+    /// [`Backend::enqueue_barrier`](binpool_allocators::Backend::enqueue_barrier).
+    Barrier = "enqueue_barrier",
+    /// [`Backend::create_user_event`](binpool_allocators::Backend::create_user_event).
+    CreateUserEvent = "create_user_event",
+    /// [`Backend::resolve_user_event`](binpool_allocators::Backend::resolve_user_event).
+    ResolveUserEvent = "resolve_user_event",
+    /// [`Event::status`](binpool_allocators::Event::status).
+    Status = "status",
+    /// [`Event::wait`](binpool_allocators::Event::wait).
+    Wait = "wait",
+    /// [`Queue::flush`](binpool_allocators::Queue::flush).
+    Flush = "flush",
+    /// [`Queue::finish`](binpool_allocators::Queue::finish).
+    Finish = "finish",
+}
+
+impl fmt::Display for CallKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// How often each kind of call was made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct CallCounts {
+    counts: [u64; CallKind::ALL.len()],
+}
+
+impl Default for CallCounts {
+    fn default() -> Self {
+        Self {
+            counts: [0; CallKind::ALL.len()],
+        }
+    }
+}
+
+impl CallCounts {
+    /// The calls of this kind.
+    #[must_use]
+    pub const fn get(&self, kind: CallKind) -> u64 {
+        self.counts[kind as usize]
+    }
+
+    /// All calls.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// The kinds that were called, with their counts.
+    pub fn iter(&self) -> impl Iterator<Item = (CallKind, u64)> + '_ {
+        let all = CallKind::ALL.iter().map(|kind| (*kind, self.get(*kind)));
+        all.filter(|(_, count)| *count > 0)
+    }
+
+    pub(crate) const fn add(&mut self, kind: CallKind) {
+        self.counts[kind as usize] += 1;
+    }
+}
+
+impl fmt::Debug for CallCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+/// One call, as the log has it.
+///
+/// Nothing in it depends on what else the process does, so that two runs of one program can be compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Call {
+    /// Its number among all calls to the device, from 1 on.
+    pub number: u64,
+    /// What was called.
+    pub kind: CallKind,
+    /// The bytes that it is about; 0 where it is about none.
+    pub bytes: usize,
+    /// The command that it enqueued.
+    pub command: Option<CommandId>,
+    /// Whether it succeeded. A host wait that follows an enqueue in the same call is not looked at.
+    pub succeeded: bool,
+}

@@ -1,0 +1,29 @@
+//! When commands run.
+
+/// When the commands of a device run. They run in legal orders only, whichever is chosen: queue order,
+/// barriers and wait lists always hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Completion {
+    /// A command runs while it is enqueued, where its queue and its wait list allow; else as soon as they do.
+    #[default]
+    AtOnce,
+    /// Nothing runs until the test says so ([`MockDevice::step`](crate::MockDevice::step) and its siblings),
+    /// or the host waits for it. A host wait runs what it depends on, oldest first, and nothing else.
+    Manual,
+    /// At every enqueue and every status query, a generator with this seed decides how many commands run, and
+    /// which. A host wait runs commands that the generator picks until it is satisfied. The same program with
+    /// the same seed gives the same run, as long as one thread drives the device.
+    Seeded(u64),
+}
+
+/// What a host wait does that nothing on the device can end, because the commands wait for a user event that
+/// nobody has resolved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HostWait {
+    /// It fails, with [`MockError::WouldWaitForever`](crate::MockError::WouldWaitForever) as the source of its
+    /// error. A blocking transfer or a commit that would wait forever is not even enqueued.
+    #[default]
+    Report,
+    /// It blocks until another thread resolves the event, as real devices do.
+    Block,
+}

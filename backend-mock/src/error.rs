@@ -1,0 +1,169 @@
+//! The errors of the mock runtime itself.
+
+use std::borrow::Cow;
+
+use binpool_allocators::{Error, EventId, MemoryId, OutOfMemory, Scope};
+
+use crate::{CallKind, CommandId};
+
+/// What the mock runtime says went wrong: the source of the errors that its calls give.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MockError {
+    /// The device has no room to commit a block.
+    #[error("MEM_OBJECT_ALLOCATION_FAILURE: {requested} bytes to commit, {free} free")]
+    AllocationFailure {
+        /// The bytes that were to be committed.
+        requested: u64,
+        /// The bytes of the device that are not committed.
+        free: u64,
+    },
+    /// The host has no room for the contents of a block.
+    #[error("OUT_OF_HOST_MEMORY: no room for the {bytes} bytes of memory {memory}")]
+    OutOfHostMemory {
+        /// The block.
+        memory: MemoryId,
+        /// Its size in bytes.
+        bytes: usize,
+    },
+    /// A test asked for this failure.
+    #[error("a fault that was asked for, in {call}")]
+    Injected {
+        /// The call that failed.
+        call: CallKind,
+        /// The code that was asked for.
+        code: Option<i32>,
+    },
+    /// The host would wait forever: nothing but a user event that nobody has resolved can end the wait.
+    #[error(
+        "the host would wait forever: {} waits for user event {event}, which nobody has resolved",
+        describe(*command, name)
+    )]
+    WouldWaitForever {
+        /// The command that waits for the user event; `None` where the host itself does.
+        command: Option<CommandId>,
+        /// The command's name.
+        name: Cow<'static, str>,
+        /// The user event.
+        event: EventId,
+    },
+    /// A kernel waited for the device that runs it.
+    #[error("a kernel cannot wait for commands of the device that runs it")]
+    WaitInsideKernel,
+    /// A kernel writes an argument that shares bytes with another one.
+    #[error(
+        "INVALID_ARG_VALUE: kernel {kernel} writes argument {write}, which shares bytes with \
+         argument {other} (arguments counted from 0, reads first)"
+    )]
+    OverlappingArguments {
+        /// The kernel's name.
+        kernel: Cow<'static, str>,
+        /// The argument that is written.
+        write: usize,
+        /// The argument that it shares bytes with.
+        other: usize,
+    },
+    /// The flags of the memory do not allow this.
+    #[error("INVALID_OPERATION: memory {memory} was created without the right to be {access}")]
+    AccessDenied {
+        /// The memory.
+        memory: MemoryId,
+        /// What was to be done with it.
+        access: &'static str,
+    },
+    /// A kernel panicked.
+    #[error("{} panicked: {message}", describe(Some(*command), name))]
+    KernelPanicked {
+        /// The kernel's command.
+        command: CommandId,
+        /// The kernel's name.
+        name: Cow<'static, str>,
+        /// What it panicked with, where that was text.
+        message: String,
+    },
+    /// An event that a command waited for has failed.
+    #[error(
+        "EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST: {} waited for event {event}, which failed",
+        describe(Some(*command), name)
+    )]
+    DependencyFailed {
+        /// The command.
+        command: CommandId,
+        /// The command's name.
+        name: Cow<'static, str>,
+        /// The event that failed.
+        event: EventId,
+    },
+    /// The host resolved a user event as failed.
+    #[error("user event {event} was resolved as failed")]
+    UserEventFailed {
+        /// The user event.
+        event: EventId,
+    },
+    /// Memory that was given back was used.
+    #[error("INVALID_MEM_OBJECT: memory {memory} was given back before; this is a use after free")]
+    UseAfterFree {
+        /// The memory.
+        memory: MemoryId,
+    },
+    /// Memory that was given back was given back again.
+    #[error("INVALID_MEM_OBJECT: memory {memory} was given back before; this is a double free")]
+    DoubleFree {
+        /// The memory.
+        memory: MemoryId,
+    },
+    /// No block of SVM starts at the address that was to be freed.
+    #[error("INVALID_VALUE: no block of SVM starts at address {address:#x}")]
+    UnknownAddress {
+        /// The address.
+        address: usize,
+    },
+}
+
+fn describe(command: Option<CommandId>, name: &str) -> String {
+    command.map_or_else(
+        || "the host".to_owned(),
+        |id| format!("command {id} ({name})"),
+    )
+}
+
+impl MockError {
+    /// The code that an OpenCL runtime has for this, where it has one.
+    #[must_use]
+    pub const fn code(&self) -> Option<i32> {
+        match self {
+            Self::AllocationFailure { .. } => Some(-4),
+            Self::OutOfHostMemory { .. } => Some(-6),
+            Self::Injected { code, .. } => *code,
+            Self::WouldWaitForever { .. }
+            | Self::WaitInsideKernel
+            | Self::KernelPanicked { .. } => None,
+            Self::OverlappingArguments { .. } => Some(-50),
+            Self::AccessDenied { .. } => Some(-59),
+            Self::DependencyFailed { .. } | Self::UserEventFailed { .. } => Some(-14),
+            Self::UseAfterFree { .. } | Self::DoubleFree { .. } => Some(-38),
+            Self::UnknownAddress { .. } => Some(-30),
+        }
+    }
+
+    /// The error of a call that fails with this.
+    pub(crate) fn into_error(self, operation: &'static str) -> Error {
+        match self {
+            Self::AllocationFailure { requested, free } => {
+                OutOfMemory::new(saturate(requested), Scope::Device)
+                    .with_available(free)
+                    .with_source(self)
+                    .into()
+            }
+            Self::OutOfHostMemory { bytes, .. } => OutOfMemory::new(bytes, Scope::Host)
+                .with_source(self)
+                .into(),
+            _ => Error::backend(operation, self.code(), self),
+        }
+    }
+}
+
+/// `bytes` as the host counts them.
+pub(crate) fn saturate(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,101 @@
+//! Events of the mock device.
+
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
+
+use binpool_allocators::{Event, EventId, EventStatus, Result};
+
+use crate::{
+    CallKind,
+    shared::Shared,
+    state::{EventKey, Progress},
+};
+
+/// The event of a command, or a user event. Clones are the same event.
+#[derive(Clone)]
+pub struct MockEvent(Arc<Held>);
+
+/// The host's hold on an event.
+struct Held {
+    shared: Arc<Shared>,
+    key: EventKey,
+    id: EventId,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.shared.with(|state| state.let_go_of_event(self.key));
+    }
+}
+
+impl MockEvent {
+    pub(crate) fn new(shared: &Arc<Shared>, (key, id): (EventKey, EventId)) -> Self {
+        let shared = Arc::clone(shared);
+        Self(Arc::new(Held { shared, key, id }))
+    }
+
+    pub(crate) fn key(&self) -> EventKey {
+        self.0.key
+    }
+
+    pub(crate) fn is_of(&self, shared: &Arc<Shared>) -> bool {
+        Arc::ptr_eq(&self.0.shared, shared)
+    }
+
+    /// Waits for the end of the command, on behalf of `call`.
+    pub(crate) fn wait_in(&self, call: CallKind) -> Result<()> {
+        let shared = &self.0.shared;
+        shared.wait(&[self.0.key], call)?;
+        match shared.with(|state| state.progress(self.0.key)) {
+            Progress::Failed(error) => Err(error.into_error(call.name())),
+            Progress::Complete | Progress::Pending => Ok(()),
+        }
+    }
+}
+
+impl Event for MockEvent {
+    fn id(&self) -> EventId {
+        self.0.id
+    }
+
+    fn status(&self) -> Result<EventStatus> {
+        let shared = &self.0.shared;
+        shared.with(|state| {
+            state.charge(|costs| costs.status);
+            state.call(CallKind::Status, 0, |_| Ok(()))
+        })?;
+        shared.make_progress();
+        Ok(shared.with(|state| state.progress(self.0.key).status()))
+    }
+
+    fn wait(&self) -> Result<()> {
+        self.0.shared.with(|state| {
+            state.charge(|costs| costs.wait);
+            state.call(CallKind::Wait, 0, |_| Ok(()))
+        })?;
+        self.wait_in(CallKind::Wait)
+    }
+}
+
+impl PartialEq for MockEvent {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.id == other.0.id
+    }
+}
+
+impl Eq for MockEvent {}
+
+impl Hash for MockEvent {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.id.hash(state);
+    }
+}
+
+impl fmt::Debug for MockEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("MockEvent").field(&self.0.id).finish()
+    }
+}

@@ -1,0 +1,113 @@
+//! Failures that a test asks for.
+
+use binpool_allocators::{Error, OutOfMemory, Scope};
+
+use crate::{CallKind, MockError, random::Random};
+
+/// How a call fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// With [`Error::OutOfMemory`].
+    OutOfMemory,
+    /// With [`Error::Backend`], and this code of the runtime.
+    Backend(i32),
+    /// With [`Error::DeviceLost`]. For a device that stays lost, fail every call ([`Persistence::Forever`]).
+    DeviceLost,
+}
+
+impl Fault {
+    pub(crate) fn into_error(self, call: CallKind, bytes: usize, free: u64) -> Error {
+        let source = |code| MockError::Injected { call, code };
+        match self {
+            Self::OutOfMemory => OutOfMemory::new(bytes, Scope::Device)
+                .with_available(free)
+                .with_source(source(Some(-4)))
+                .into(),
+            Self::Backend(code) => Error::backend(call.name(), Some(code), source(Some(code))),
+            Self::DeviceLost => Error::DeviceLost {
+                operation: call.name(),
+                source: Some(source(None).into()),
+            },
+        }
+    }
+}
+
+/// For how long calls fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Persistence {
+    /// One call fails.
+    Once,
+    /// That call and every one after it fail, until the faults are cleared.
+    Forever,
+}
+
+/// When a fault strikes.
+#[derive(Debug)]
+pub(crate) enum Trigger {
+    /// At the call that makes `remaining` 0, and after it where the fault persists.
+    Nth {
+        remaining: u64,
+        persistence: Persistence,
+    },
+    /// At each call, with this probability.
+    Random { random: Random, probability: f64 },
+}
+
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// Which calls it looks at; `None` for all.
+    pub(crate) kind: Option<CallKind>,
+    pub(crate) trigger: Trigger,
+    pub(crate) fault: Fault,
+}
+
+impl Plan {
+    /// Whether the fault strikes this call.
+    fn strikes(&mut self, kind: CallKind) -> bool {
+        if self.kind.is_some_and(|wanted| wanted != kind) {
+            return false;
+        }
+        match &mut self.trigger {
+            Trigger::Nth {
+                remaining,
+                persistence,
+            } => {
+                let before = *remaining;
+                *remaining = before.saturating_sub(1);
+                before == 1 || (before == 0 && *persistence == Persistence::Forever)
+            }
+            Trigger::Random {
+                random,
+                probability,
+            } => random.fraction() < *probability,
+        }
+    }
+}
+
+/// Every failure that was asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Faults {
+    plans: Vec<Plan>,
+}
+
+impl Faults {
+    pub(crate) fn add(&mut self, plan: Plan) {
+        self.plans.push(plan);
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.plans.clear();
+    }
+
+    /// How this call fails. Every plan counts every call that it looks at; the oldest that strikes decides.
+    pub(crate) fn strike(&mut self, kind: CallKind) -> Option<Fault> {
+        let mut struck = None;
+        for plan in &mut self.plans {
+            if plan.strikes(kind) {
+                struck = struck.or(Some(plan.fault));
+            }
+        }
+        struck
+    }
+}

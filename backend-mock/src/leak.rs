@@ -1,0 +1,98 @@
+//! What is still alive on a device.
+
+use std::fmt;
+
+use binpool_allocators::{MemoryId, MemoryKind};
+
+/// Who keeps a block alive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Holder {
+    /// The program: it has not given it back.
+    Host,
+    /// The device: it was given back, and commands, events or views that use it remain.
+    Device,
+}
+
+/// A block of memory, or a view of one, that is still alive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LiveMemory {
+    /// Its identity.
+    pub id: MemoryId,
+    /// Its size in bytes.
+    pub bytes: usize,
+    /// What it is made of.
+    pub kind: MemoryKind,
+    /// The block that it is a view of; `None` where it is a block itself.
+    pub view_of: Option<MemoryId>,
+    /// The number of the call that created it ([`Call::number`](crate::Call::number)).
+    pub created_by_call: u64,
+    /// Who keeps it alive.
+    pub held_by: Holder,
+}
+
+impl fmt::Display for LiveMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            MemoryKind::Buffer => "buffer".to_owned(),
+            MemoryKind::Svm(grain) => format!("{grain} SVM"),
+            _ => "memory".to_owned(),
+        };
+        write!(f, "{kind} {} of {} bytes", self.id, self.bytes)?;
+        if let Some(block) = self.view_of {
+            write!(f, ", a view of {block}")?;
+        }
+        write!(f, ", created by call {}", self.created_by_call)?;
+        match self.held_by {
+            Holder::Host => Ok(()),
+            Holder::Device => f.write_str(", given back, still used"),
+        }
+    }
+}
+
+/// Everything that is alive on a device: at the end of a program, what it leaked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LeakReport {
+    /// Blocks and views, in the order in which they were created.
+    pub memory: Vec<LiveMemory>,
+    /// Queues that the host holds, or that have commands.
+    pub queues: usize,
+    /// Events that the host holds, or that something waits for or will end.
+    pub events: usize,
+}
+
+impl LeakReport {
+    /// Whether nothing is alive.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.memory.is_empty() && self.queues == 0 && self.events == 0
+    }
+
+    /// The bytes of all blocks; views have none of their own.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let blocks = self.memory.iter().filter(|memory| memory.view_of.is_none());
+        blocks.map(|block| block.bytes as u64).sum()
+    }
+}
+
+impl fmt::Display for LeakReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_empty() {
+            return f.write_str("nothing is alive");
+        }
+        write!(
+            f,
+            "{} blocks and views ({} bytes), {} queues and {} events are alive",
+            self.memory.len(),
+            self.bytes(),
+            self.queues,
+            self.events
+        )?;
+        self.memory
+            .iter()
+            .try_for_each(|memory| write!(f, "\n  {memory}"))
+    }
+}

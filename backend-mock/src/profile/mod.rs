@@ -1,0 +1,191 @@
+//! What a real device is like: its limits and its costs.
+
+mod cost;
+
+use binpool_allocators::{Align, DeviceLimits, SvmSupport};
+
+pub use cost::{CostModel, CostTable};
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+/// The limits and the costs of a kind of device, so that a run on the mock predicts the time on a real one.
+///
+/// ```
+/// use binpool_allocators::{Allocator, ImmediateAllocator};
+/// use binpool_mock::{DeviceProfile, MockDevice};
+///
+/// let device = MockDevice::builder().profile(DeviceProfile::h200()).build();
+/// let allocator = ImmediateAllocator::new(&device.backend())?;
+/// let before = device.device_time();
+/// let block = allocator.allocate(64 << 20)?;
+/// let micros = (device.device_time() - before).as_micros();
+/// assert_eq!(micros, 143);
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct DeviceProfile {
+    /// What the device can hold and do, and its name.
+    pub limits: DeviceLimits,
+    /// What its calls cost.
+    pub costs: CostModel,
+}
+
+impl DeviceProfile {
+    /// A profile of one's own.
+    #[must_use]
+    pub const fn new(limits: DeviceLimits, costs: CostModel) -> Self {
+        Self { limits, costs }
+    }
+
+    /// An NVIDIA H200 (driver 580, OpenCL 3.0), from measured medians.
+    ///
+    /// What was measured together is split so:
+    ///
+    /// - A commit is "create, migrate, finish" less "create", its enqueue and wait among it.
+    /// - Releasing a committed block was measured at 1 GiB (554 us) and 8 GiB (2670 us). Below, it is taken
+    ///   to cost what the commit does, which is no more than it really costs.
+    /// - Pairs of SVM allocation and free, and of creating and releasing a view, are split in halves.
+    /// - A barrier is "marker and barrier on another queue" less the marker.
+    /// - Flush, finish, waits and user events were not measured. They are taken to cost what the cheapest
+    ///   measured call does, a status query.
+    ///
+    /// Bandwidth is not charged.
+    #[must_use]
+    pub fn h200() -> Self {
+        let create = CostTable::new(&[
+            (4 * KIB, 1.4),
+            (MIB, 1.2),
+            (64 * MIB, 1.3),
+            (512 * MIB, 0.7),
+        ]);
+        let small_commits = [
+            (4 * KIB, 74.0 - 1.4),
+            (MIB, 71.0 - 1.2),
+            (64 * MIB, 143.0 - 1.3),
+            (512 * MIB, 220.0 - 0.7),
+        ];
+        let with =
+            |large: [(u64, f64); 2]| CostTable::new(&[&small_commits[..], &large[..]].concat());
+        let svm_pair = CostTable::new(&[
+            (4 * KIB, 1256.0),
+            (MIB, 1234.0),
+            (64 * MIB, 43_598.0),
+            (512 * MIB, 276_047.0),
+        ]);
+        let view_pair = CostTable::new(&[
+            (1, 1.8),
+            (30, 1.8),
+            (100, 3.2),
+            (300, 7.6),
+            (1000, 19.0),
+            (10_000, 149.0),
+        ]);
+        Self {
+            limits: limits(
+                "NVIDIA H200 (mock)",
+                143_771 * MIB,
+                35 * GIB,
+                [512, 128],
+                SvmSupport {
+                    coarse: true,
+                    ..SvmSupport::default()
+                },
+            ),
+            costs: CostModel {
+                create_buffer: create,
+                commit: with([(GIB, 156.0 - 0.7), (8 * GIB, 462.0 - 0.7)]),
+                release_deferred: CostTable::constant(0.1),
+                release_committed: with([(GIB, 554.0), (8 * GIB, 2670.0)]),
+                create_sub_region: view_pair.scaled(0.5),
+                release_sub_region: view_pair.scaled(0.5),
+                allocate_svm: svm_pair.scaled(0.5),
+                free_svm: svm_pair.scaled(0.5),
+                enqueue: 5.0,
+                marker: 1.9,
+                barrier: 0.3,
+                status: 0.3,
+                wait: 0.3,
+                flush: 0.3,
+                finish: 0.3,
+                create_queue: 0.3,
+                user_event: 0.3,
+                bytes_per_second: None,
+            },
+        }
+    }
+
+    /// `PoCL` 3.1 on a CPU, from measured medians.
+    ///
+    /// What was measured together is split so:
+    ///
+    /// - A commit is "create, migrate, finish, release" less "create, release", its enqueue and wait among it.
+    /// - Creating and releasing a buffer or a view, and allocating and freeing SVM, are split in halves. What
+    ///   releasing a committed block costs more than a deferred one is part of its commit.
+    /// - Enqueueing was not measured apart from the wait that follows; the thread wake of 22 us is charged to
+    ///   waits and finishes, and an enqueue costs what making a small object does.
+    ///
+    /// Bandwidth is not charged, so the slow first touch of blocks above 32 MiB is not in it.
+    #[must_use]
+    pub fn pocl() -> Self {
+        let object = 0.14;
+        let half = CostTable::constant(object / 2.0);
+        let svm_pair = CostTable::new(&[(4 * KIB, 0.2), (MIB, 0.2), (64 * MIB, 7.8)]);
+        Self {
+            limits: limits(
+                "PoCL (mock)",
+                8026 * MIB,
+                2006 * MIB,
+                [128, 128],
+                SvmSupport {
+                    coarse: true,
+                    fine: true,
+                    atomics: true,
+                    system: false,
+                },
+            ),
+            costs: CostModel {
+                create_buffer: half.clone(),
+                commit: CostTable::new(&[(4 * KIB, 21.0), (MIB, 25.0), (64 * MIB, 60.0)]),
+                release_deferred: half.clone(),
+                release_committed: half.clone(),
+                create_sub_region: half.clone(),
+                release_sub_region: half,
+                allocate_svm: svm_pair.scaled(0.5),
+                free_svm: svm_pair.scaled(0.5),
+                enqueue: object,
+                marker: object,
+                barrier: object,
+                status: object,
+                wait: 22.0,
+                flush: object,
+                finish: 22.0,
+                create_queue: object,
+                user_event: object,
+                bytes_per_second: None,
+            },
+        }
+    }
+}
+
+fn limits(
+    name: &str,
+    capacity_bytes: u64,
+    largest_block_bytes: u64,
+    [alignment, svm_alignment]: [usize; 2],
+    svm: SvmSupport,
+) -> DeviceLimits {
+    let align = |bytes| Align::new(bytes).unwrap_or(Align::ONE);
+    let mut limits = DeviceLimits::new(
+        name,
+        capacity_bytes,
+        crate::error::saturate(largest_block_bytes),
+        align(alignment),
+    );
+    limits.largest_svm_alignment = align(svm_alignment);
+    limits.svm = svm;
+    limits.out_of_order_queues = true;
+    limits
+}

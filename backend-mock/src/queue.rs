@@ -1,0 +1,104 @@
+//! Queues of the mock device.
+
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
+
+use binpool_allocators::{Queue, QueueId, QueueOrder, Result};
+
+use crate::{CallKind, shared::Shared, state::QueueKey};
+
+/// A queue of commands. Clones are the same queue.
+///
+/// Dropping the last clone lets the commands that were enqueued before go on.
+#[derive(Clone)]
+pub struct MockQueue(Arc<Held>);
+
+/// The host's hold on a queue.
+struct Held {
+    shared: Arc<Shared>,
+    key: QueueKey,
+    id: QueueId,
+    order: QueueOrder,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.shared.with(|state| state.let_go_of_queue(self.key));
+    }
+}
+
+impl MockQueue {
+    pub(crate) fn new(shared: &Arc<Shared>, order: QueueOrder, key: QueueKey, id: QueueId) -> Self {
+        let shared = Arc::clone(shared);
+        Self(Arc::new(Held {
+            shared,
+            key,
+            id,
+            order,
+        }))
+    }
+
+    pub(crate) fn key(&self) -> QueueKey {
+        self.0.key
+    }
+
+    pub(crate) fn is_of(&self, shared: &Arc<Shared>) -> bool {
+        Arc::ptr_eq(&self.0.shared, shared)
+    }
+}
+
+impl Queue for MockQueue {
+    fn id(&self) -> QueueId {
+        self.0.id
+    }
+
+    fn order(&self) -> QueueOrder {
+        self.0.order
+    }
+
+    /// Only counted: the device treats every command as flushed.
+    fn flush(&self) -> Result<()> {
+        self.0.shared.with(|state| {
+            state.charge(|costs| costs.flush);
+            state.call(CallKind::Flush, 0, |_| Ok(()))
+        })
+    }
+
+    fn finish(&self) -> Result<()> {
+        let events = self.0.shared.with(|state| {
+            state.charge(|costs| costs.finish);
+            state.call(
+                CallKind::Finish,
+                0,
+                |state| Ok(state.unfinished(self.0.key)),
+            )
+        })?;
+        self.0.shared.wait(&events, CallKind::Finish)
+    }
+}
+
+impl PartialEq for MockQueue {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.id == other.0.id
+    }
+}
+
+impl Eq for MockQueue {}
+
+impl Hash for MockQueue {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.id.hash(state);
+    }
+}
+
+impl fmt::Debug for MockQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MockQueue")
+            .field("id", &self.0.id)
+            .field("order", &self.0.order)
+            .finish()
+    }
+}

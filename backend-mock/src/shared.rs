@@ -1,0 +1,189 @@
+//! A device as its handles share it: the lock, and what runs without it.
+
+use std::{
+    collections::BTreeSet,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use binpool_allocators::{DeviceLimits, Result};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use crate::{
+    CallKind, CommandId, Completion, HostWait, MockError,
+    state::{Config, EventKey, Started, State, refuse},
+};
+
+/// A device.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// Tells this device from every other of the process.
+    pub(crate) number: u64,
+    pub(crate) limits: DeviceLimits,
+    completion: Completion,
+    state: Mutex<State>,
+    /// Something has ended.
+    changed: Condvar,
+}
+
+impl Shared {
+    pub(crate) fn new(config: Config) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            limits: config.limits.clone(),
+            completion: config.completion,
+            state: Mutex::new(State::new(config)),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Does something with the state. `body` must not call back into the device.
+    pub(crate) fn with<R>(&self, body: impl FnOnce(&mut State) -> R) -> R {
+        let mut state = self.state.lock();
+        let result = body(&mut state);
+        unlock(state);
+        result
+    }
+
+    /// Makes a call that enqueues something, and runs what the completion mode says.
+    pub(crate) fn enqueue<R>(&self, body: impl FnOnce(&mut State) -> Result<R>) -> Result<R> {
+        let result = self.with(body);
+        self.make_progress();
+        result
+    }
+
+    /// Runs what the completion mode runs by itself.
+    pub(crate) fn make_progress(&self) {
+        match self.completion {
+            Completion::Manual => {}
+            Completion::AtOnce => {
+                self.run_all();
+            }
+            Completion::Seeded(_) => {
+                let commands = self.with(|state| {
+                    let choices = state.ready.len() + 1;
+                    state.random.below(choices)
+                });
+                for _ in 0..commands {
+                    self.run_one(random);
+                }
+            }
+        }
+    }
+
+    /// Runs commands, oldest first, until none can run. Answers how many ran.
+    pub(crate) fn run_all(&self) -> usize {
+        let mut count = 0;
+        while self.run_one(oldest) {
+            count += 1;
+        }
+        count
+    }
+
+    /// Runs the command that `pick` picks among those that are ready. False where none is, or where this
+    /// thread is inside a kernel: what it enqueued runs after it.
+    pub(crate) fn run_one(&self, mut pick: impl FnMut(&mut State) -> Option<CommandId>) -> bool {
+        let mut state = self.state.lock();
+        loop {
+            if state.is_inside_kernel() {
+                return false;
+            }
+            let Some(id) = pick(&mut state) else {
+                return false;
+            };
+            match state.start(id) {
+                Started::Ended => {
+                    unlock(state);
+                    self.changed.notify_all();
+                    return true;
+                }
+                Started::Busy => self.changed.wait(&mut state),
+                Started::Kernel(kernel) => {
+                    drop(state);
+                    let id = kernel.id;
+                    let result = kernel.run();
+                    self.with(|state| state.kernel_ended(id, result));
+                    self.changed.notify_all();
+                    return true;
+                }
+            }
+        }
+    }
+
+    /// Waits until all of these events have ended, and runs what they need meanwhile.
+    pub(crate) fn wait(&self, events: &[EventKey], call: CallKind) -> Result<()> {
+        let mut ancestors: Option<BTreeSet<CommandId>> = None;
+        let mut pick = |state: &mut State| match self.completion {
+            Completion::Seeded(_) => random(state),
+            Completion::AtOnce | Completion::Manual => {
+                // The set does not grow: what a command waits for is fixed when it is enqueued.
+                let ancestors = ancestors.get_or_insert_with(|| state.ancestors(events));
+                let mut ready = state.ready.iter();
+                ready.find(|id| ancestors.contains(id)).copied()
+            }
+        };
+        loop {
+            while self.is_any_pending(events) && self.run_one(&mut pick) {}
+            let mut state = self.state.lock();
+            if !events.iter().any(|event| state.is_pending(*event)) {
+                return Ok(());
+            }
+            if state.is_inside_kernel() {
+                return refuse(call, MockError::WaitInsideKernel);
+            }
+            if pick(&mut state).is_some() {
+                // Another thread has made it ready since.
+                continue;
+            }
+            match state.gate(events) {
+                Some(gate) if state.config.host_waits == HostWait::Report => {
+                    return refuse(call, gate.into_error());
+                }
+                // Another thread runs a kernel, or is yet to resolve a user event.
+                _ => self.changed.wait(&mut state),
+            }
+        }
+    }
+
+    fn is_any_pending(&self, events: &[EventKey]) -> bool {
+        let state = self.state.lock();
+        events.iter().any(|event| state.is_pending(*event))
+    }
+
+    /// The host has resolved a user event.
+    pub(crate) fn event_was_resolved(&self) {
+        self.changed.notify_all();
+        if self.completion == Completion::AtOnce {
+            self.run_all();
+        }
+    }
+}
+
+/// The oldest command that is ready.
+pub(crate) fn oldest(state: &mut State) -> Option<CommandId> {
+    state.ready.first().copied()
+}
+
+/// A command that is ready, as the seed says.
+pub(crate) fn random(state: &mut State) -> Option<CommandId> {
+    if state.ready.is_empty() {
+        return None;
+    }
+    let index = state.random.below(state.ready.len());
+    state.ready.iter().nth(index).copied()
+}
+
+/// Frees the lock, and only then drops kernels that will not run: they may hold handles of this device.
+fn unlock(mut state: MutexGuard<'_, State>) {
+    if state.trash.is_empty() {
+        return;
+    }
+    let trash = std::mem::take(&mut state.trash);
+    drop(state);
+    for work in trash {
+        if catch_unwind(AssertUnwindSafe(|| drop(work))).is_err() {
+            tracing::error!("what a kernel held panicked when it was dropped");
+        }
+    }
+}

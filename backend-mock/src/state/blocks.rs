@@ -1,0 +1,232 @@
+//! Blocks of memory: promised, committed, viewed.
+
+use std::{borrow::Cow, ptr::NonNull, sync::Arc};
+
+use binpool_allocators::{Align, MemoryFlags, MemoryId, MemoryKind, Region, Result, SvmGrain};
+use smallvec::SmallVec;
+
+use super::{BlockKey, ObjectKey, QueueKey, State, refuse};
+use crate::{CallKind, MockError, Violation, storage::Storage};
+
+/// A whole buffer, or a whole allocation of SVM.
+#[derive(Debug)]
+pub(crate) struct Block {
+    /// The identity of the object that it was made with.
+    pub(crate) id: MemoryId,
+    pub(crate) bytes: usize,
+    pub(crate) kind: MemoryKind,
+    pub(crate) flags: MemoryFlags,
+    pub(crate) committed: bool,
+    /// The contents, from the first time that anything touches them.
+    pub(crate) storage: Option<Arc<Storage>>,
+    /// Objects, commands that use it, and frees that wait.
+    pub(crate) references: usize,
+    /// Live views.
+    pub(crate) views: u64,
+    pub(crate) created_by_call: u64,
+    /// The queue that frees are ordered on.
+    pub(crate) queue: Option<QueueKey>,
+}
+
+/// What the host holds: a block, or a view of one.
+#[derive(Debug)]
+pub(crate) struct Object {
+    pub(crate) id: MemoryId,
+    pub(crate) block: BlockKey,
+    /// Where it lies in the block.
+    pub(crate) region: Region,
+    pub(crate) is_view: bool,
+    pub(crate) created_by_call: u64,
+}
+
+/// An object as a call is given it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Operand {
+    pub(crate) key: ObjectKey,
+    pub(crate) id: MemoryId,
+    /// Where it lies in its block.
+    pub(crate) region: Region,
+}
+
+impl State {
+    /// The object and its block, or an error and a report where it was given back.
+    pub(super) fn find(
+        &mut self,
+        operand: Operand,
+        call: CallKind,
+        command: &str,
+    ) -> Result<BlockKey> {
+        if let Some(object) = self.objects.get(operand.key)
+            && self.blocks.get(object.block).is_some()
+        {
+            return Ok(object.block);
+        }
+        self.report(Violation::UseAfterFree {
+            memory: operand.id,
+            bytes: operand.region.bytes,
+            call,
+            command: Cow::Owned(command.to_owned()),
+        });
+        refuse(call, MockError::UseAfterFree { memory: operand.id })
+    }
+
+    pub(crate) fn create_buffer(
+        &mut self,
+        bytes: usize,
+        flags: MemoryFlags,
+    ) -> Result<(ObjectKey, MemoryId)> {
+        let block = self.new_block(bytes, MemoryKind::Buffer, flags);
+        if self.config.commit_at_create {
+            self.reserve(bytes as u64, CallKind::CreateBuffer)?;
+            self.charge(|costs| costs.commit.micros_at(bytes as u64));
+        }
+        self.charge(|costs| costs.create_buffer.micros_at(bytes as u64));
+        let committed = self.config.commit_at_create;
+        Ok(self.insert_block(Block { committed, ..block }))
+    }
+
+    pub(crate) fn allocate_svm(
+        &mut self,
+        bytes: usize,
+        alignment: Align,
+        grain: SvmGrain,
+        queue: Option<QueueKey>,
+    ) -> Result<(ObjectKey, MemoryId)> {
+        let kind = MemoryKind::Svm(grain);
+        let block = self.new_block(bytes, kind, MemoryFlags::empty());
+        let Some(storage) = Storage::zeroed(bytes, alignment) else {
+            let memory = block.id;
+            return refuse(
+                CallKind::AllocateSvm,
+                MockError::OutOfHostMemory { memory, bytes },
+            );
+        };
+        self.reserve(bytes as u64, CallKind::AllocateSvm)?;
+        self.charge(|costs| costs.allocate_svm.micros_at(bytes as u64));
+        let address = storage.address().addr().get();
+        let (object, id) = self.insert_block(Block {
+            committed: true,
+            storage: Some(Arc::new(storage)),
+            queue,
+            ..block
+        });
+        self.freed_svm.remove(&address);
+        if let Some(object) = self.objects.get(object) {
+            self.svm.insert(address, object.block);
+        }
+        Ok((object, id))
+    }
+
+    fn new_block(&self, bytes: usize, kind: MemoryKind, flags: MemoryFlags) -> Block {
+        Block {
+            id: MemoryId::fresh(),
+            bytes,
+            kind,
+            flags,
+            committed: false,
+            storage: None,
+            references: 1,
+            views: 0,
+            created_by_call: self.call_number(),
+            queue: None,
+        }
+    }
+
+    fn insert_block(&mut self, block: Block) -> (ObjectKey, MemoryId) {
+        let (id, bytes, created_by_call) = (block.id, block.bytes, block.created_by_call);
+        let block = self.blocks.insert(block);
+        let object = self.objects.insert(Object {
+            id,
+            block,
+            region: Region::first(bytes),
+            is_view: false,
+            created_by_call,
+        });
+        let statistics = &mut self.statistics;
+        statistics.live_blocks = self.blocks.len();
+        statistics.created_bytes += bytes as u64;
+        statistics.peak_created_bytes = statistics.peak_created_bytes.max(statistics.created_bytes);
+        (object, id)
+    }
+
+    /// Makes a view of a region, which is given as the part of an object that it is.
+    pub(crate) fn create_view(&mut self, part: Operand) -> Result<(ObjectKey, MemoryId)> {
+        let kind = CallKind::CreateSubRegion;
+        let key = self.find(part, kind, kind.name())?;
+        let mut siblings = 0;
+        if let Some(block) = self.blocks.get_mut(key) {
+            block.references += 1;
+            block.views += 1;
+            siblings = block.views;
+        }
+        self.charge(|costs| costs.create_sub_region.micros_at(siblings));
+        let id = MemoryId::fresh();
+        let object = self.objects.insert(Object {
+            id,
+            block: key,
+            region: part.region,
+            is_view: true,
+            created_by_call: self.call_number(),
+        });
+        self.statistics.live_sub_regions += 1;
+        Ok((object, id))
+    }
+
+    /// Takes `bytes` bytes from the device, or nothing.
+    fn reserve(&mut self, bytes: u64, kind: CallKind) -> Result<()> {
+        let free = self.free_bytes();
+        if bytes > free {
+            let requested = bytes;
+            return refuse(kind, MockError::AllocationFailure { requested, free });
+        }
+        let statistics = &mut self.statistics;
+        statistics.committed_bytes += bytes;
+        statistics.peak_committed_bytes = statistics
+            .peak_committed_bytes
+            .max(statistics.committed_bytes);
+        Ok(())
+    }
+
+    /// Commits all of these blocks that are not committed yet, or none.
+    pub(super) fn commit_blocks(
+        &mut self,
+        keys: impl Iterator<Item = BlockKey>,
+        kind: CallKind,
+    ) -> Result<()> {
+        let mut fresh: SmallVec<[(BlockKey, u64); 4]> = SmallVec::new();
+        for key in keys {
+            if let Some(block) = self.blocks.get(key)
+                && !block.committed
+                && !fresh.iter().any(|(seen, _)| *seen == key)
+            {
+                fresh.push((key, block.bytes as u64));
+            }
+        }
+        if fresh.is_empty() {
+            return Ok(());
+        }
+        let sum = fresh
+            .iter()
+            .fold(0u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
+        self.reserve(sum, kind)?;
+        for (key, bytes) in fresh {
+            self.charge(|costs| costs.commit.micros_at(bytes));
+            if let Some(block) = self.blocks.get_mut(key) {
+                block.committed = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// The address of an object of SVM that is alive.
+    pub(crate) fn svm_address(&self, key: ObjectKey) -> Option<NonNull<u8>> {
+        let object = self.objects.get(key)?;
+        let block = self.blocks.get(object.block)?;
+        if block.kind == MemoryKind::Buffer {
+            return None;
+        }
+        let start = block.storage.as_ref()?.address();
+        // In pointer arithmetic that stays a valid pointer and needs no unsafe code.
+        NonNull::new(start.as_ptr().wrapping_add(object.region.offset))
+    }
+}

@@ -1,0 +1,189 @@
+//! All that a device knows, behind its lock.
+//!
+//! # Invariants
+//!
+//! - I1: an event is in the table while the host holds it, something waits for it, or its command is pending.
+//! - I2: a block is in the table while its `references` (objects, commands that use it, frees that wait) are
+//!   not 0, unless its address was freed by hand.
+//! - I3: a command's `blocked_by` is the number of its entries among the waiters of pending events; commands
+//!   with 0 are in `ready` or in `running`.
+//! - I4: a command waits for events of older commands only, so that ascending numbers are a legal order.
+//! - I5: no value here is a handle (`MockMemory`, `MockQueue`, `MockEvent`), whose drop would take the lock
+//!   again. Kernels may hold such handles, so they go to `trash`, which is emptied after the lock is free.
+
+mod blocks;
+mod commands;
+mod events;
+mod leaks;
+mod release;
+mod run;
+mod submit;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    thread::ThreadId,
+    time::Duration,
+};
+
+use binpool_allocators::{DeviceLimits, Error, MemoryId, Result};
+use smallvec::SmallVec;
+
+pub(crate) use blocks::{Block, Object, Operand};
+pub(crate) use commands::QueueRecord;
+use commands::{Access, Accesses, Command};
+pub(crate) use events::{EventRecord, Hold, Progress};
+pub(crate) use run::Started;
+pub(crate) use submit::{Fence, Submission};
+
+use crate::{
+    Call, CallKind, CommandId, CommandRecord, Completion, CostModel, HostWait, MockStatistics,
+    Violation,
+    fault::Faults,
+    random::Random,
+    table::{Key, Table},
+    work::Work,
+};
+
+pub(crate) type ObjectKey = Key<Object>;
+pub(crate) type BlockKey = Key<Block>;
+pub(crate) type EventKey = Key<EventRecord>;
+pub(crate) type QueueKey = Key<QueueRecord>;
+
+/// What a device was built with.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) limits: DeviceLimits,
+    pub(crate) costs: Option<CostModel>,
+    pub(crate) completion: Completion,
+    pub(crate) host_waits: HostWait,
+    pub(crate) commit_at_create: bool,
+    pub(crate) log_calls: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) config: Config,
+    pub(crate) objects: Table<Object>,
+    pub(crate) blocks: Table<Block>,
+    pub(crate) events: Table<EventRecord>,
+    pub(crate) queues: Table<QueueRecord>,
+    holds: Table<Hold>,
+    /// The commands that have not ended.
+    pub(crate) commands: BTreeMap<CommandId, Command>,
+    /// Those that may run now.
+    pub(crate) ready: BTreeSet<CommandId>,
+    /// Kernels that are running now, without the lock.
+    running: SmallVec<[(CommandId, ThreadId); 2]>,
+    last_command: u64,
+    pub(crate) random: Random,
+
+    pub(crate) statistics: MockStatistics,
+    device_micros: f64,
+    pub(crate) faults: Faults,
+    pub(crate) call_log: Vec<Call>,
+    pub(crate) command_log: Vec<CommandRecord>,
+    pub(crate) violations: Vec<Violation>,
+
+    /// Live blocks of SVM by address, and those that were freed since an address was last used.
+    svm: HashMap<usize, BlockKey>,
+    freed_svm: HashMap<usize, (MemoryId, usize)>,
+    pub(crate) trash: Vec<Work>,
+}
+
+impl State {
+    pub(crate) fn new(config: Config) -> Self {
+        let seed = match config.completion {
+            Completion::Seeded(seed) => seed,
+            Completion::AtOnce | Completion::Manual => 0,
+        };
+        Self {
+            config,
+            objects: Table::default(),
+            blocks: Table::default(),
+            events: Table::default(),
+            queues: Table::default(),
+            holds: Table::default(),
+            commands: BTreeMap::new(),
+            ready: BTreeSet::new(),
+            running: SmallVec::new(),
+            last_command: 0,
+            random: Random::new(seed),
+            statistics: MockStatistics::default(),
+            device_micros: 0.0,
+            faults: Faults::default(),
+            call_log: Vec::new(),
+            command_log: Vec::new(),
+            violations: Vec::new(),
+            svm: HashMap::new(),
+            freed_svm: HashMap::new(),
+            trash: Vec::new(),
+        }
+    }
+
+    /// Counts and logs a call of `kind` about `bytes` bytes, and makes it, unless a fault strikes.
+    pub(crate) fn call<R>(
+        &mut self,
+        kind: CallKind,
+        bytes: usize,
+        body: impl FnOnce(&mut Self) -> Result<R>,
+    ) -> Result<R> {
+        self.statistics.calls.add(kind);
+        let commands = self.last_command;
+        let number = self.call_number();
+        let result = match self.faults.strike(kind) {
+            Some(fault) => Err(fault.into_error(kind, bytes, self.free_bytes())),
+            None => body(self),
+        };
+        if self.config.log_calls {
+            self.call_log.push(Call {
+                number,
+                kind,
+                bytes,
+                command: (self.last_command > commands).then_some(CommandId(self.last_command)),
+                succeeded: result.is_ok(),
+            });
+        }
+        result
+    }
+
+    /// The number of the call that is being made.
+    fn call_number(&self) -> u64 {
+        self.statistics.calls.total()
+    }
+
+    /// Adds to the time that the calls would have taken.
+    pub(crate) fn charge(&mut self, micros: impl FnOnce(&CostModel) -> f64) {
+        if let Some(costs) = &self.config.costs {
+            self.device_micros += micros(costs);
+        }
+    }
+
+    pub(crate) fn device_time(&self) -> Duration {
+        // The sum is finite and not negative, as every cost is; a cost model of the user's may still overflow.
+        Duration::try_from_secs_f64(self.device_micros / 1e6).unwrap_or(Duration::MAX)
+    }
+
+    /// The bytes of the device that are not committed.
+    pub(crate) fn free_bytes(&self) -> u64 {
+        let capacity = self.config.limits.capacity_bytes;
+        capacity.saturating_sub(self.statistics.committed_bytes)
+    }
+
+    /// Whether this thread is inside a kernel of this device.
+    pub(crate) fn is_inside_kernel(&self) -> bool {
+        !self.running.is_empty() && {
+            let this = std::thread::current().id();
+            self.running.iter().any(|(_, thread)| *thread == this)
+        }
+    }
+
+    /// Records what a program did wrong.
+    fn report(&mut self, violation: Violation) {
+        self.violations.push(violation);
+    }
+}
+
+/// The error of a call that fails with what the runtime says.
+pub(crate) fn refuse<R>(kind: CallKind, error: crate::MockError) -> Result<R, Error> {
+    Err(error.into_error(kind.name()))
+}

@@ -1,0 +1,128 @@
+//! How memory is given back.
+
+use binpool_allocators::{MemoryKind, Result};
+use smallvec::SmallVec;
+
+use super::{Block, BlockKey, EventKey, Operand, State, refuse};
+use crate::{CallKind, MockError, Violation};
+
+impl State {
+    /// The call that gives an object back: freed once `after`, the commands that use it, and what its queue
+    /// held before have ended. The object is gone whatever the answer is.
+    pub(crate) fn release(&mut self, operand: Operand, after: &[EventKey]) -> Result<()> {
+        let kind = CallKind::Release;
+        let result = self.call(kind, operand.region.bytes, |_| Ok(()));
+        let result = result.and(self.release_object(operand, after));
+        self.statistics.failed_releases += u64::from(result.is_err());
+        result
+    }
+
+    fn release_object(&mut self, operand: Operand, after: &[EventKey]) -> Result<()> {
+        let memory = operand.id;
+        let Some(object) = self.objects.remove(operand.key) else {
+            let bytes = Some(operand.region.bytes);
+            self.report(Violation::DoubleFree { memory, bytes });
+            return refuse(CallKind::Release, MockError::DoubleFree { memory });
+        };
+        self.statistics.live_sub_regions -= usize::from(object.is_view);
+        let Some(block) = self.blocks.get_mut(object.block) else {
+            // Its address was freed by hand. A view of it has nothing to free.
+            if object.is_view {
+                return Ok(());
+            }
+            let bytes = Some(operand.region.bytes);
+            self.report(Violation::DoubleFree { memory, bytes });
+            return refuse(CallKind::Release, MockError::DoubleFree { memory });
+        };
+        let (siblings, bytes, committed, kind) =
+            (block.views, block.bytes as u64, block.committed, block.kind);
+        block.views -= u64::from(object.is_view);
+        let queue = block.queue;
+        self.charge(|costs| match (object.is_view, kind) {
+            (true, _) => costs.release_sub_region.micros_at(siblings),
+            (false, MemoryKind::Svm(_)) => costs.free_svm.micros_at(bytes),
+            (false, _) if committed => costs.release_committed.micros_at(bytes),
+            (false, _) => costs.release_deferred.micros_at(bytes),
+        });
+        let ordered = queue.and_then(|queue| self.queues.get(queue)?.last);
+        let events: SmallVec<[EventKey; 4]> = after
+            .iter()
+            .copied()
+            .chain(ordered)
+            .filter(|event| self.is_pending(*event))
+            .collect();
+        if events.is_empty() {
+            self.let_go_of_block(object.block);
+        } else {
+            self.hold(object.block, &events);
+        }
+        Ok(())
+    }
+
+    /// One reference to a block less; the last one frees it.
+    pub(super) fn let_go_of_block(&mut self, key: BlockKey) {
+        if let Some(block) = self.blocks.get_mut(key) {
+            block.references -= 1;
+            if block.references == 0 {
+                self.free(key);
+            }
+        }
+    }
+
+    fn free(&mut self, key: BlockKey) -> Option<Block> {
+        let block = self.blocks.remove(key)?;
+        let statistics = &mut self.statistics;
+        statistics.live_blocks = self.blocks.len();
+        statistics.created_bytes -= block.bytes as u64;
+        if block.committed {
+            statistics.committed_bytes -= block.bytes as u64;
+        }
+        if let (MemoryKind::Svm(_), Some(storage)) = (block.kind, &block.storage) {
+            let address = storage.address().addr().get();
+            self.svm.remove(&address);
+            self.freed_svm.insert(address, (block.id, block.bytes));
+        }
+        Some(block)
+    }
+
+    /// Frees the block of SVM at `address` now, whoever still uses it.
+    pub(crate) fn free_svm_address(&mut self, address: usize) -> Result<()> {
+        let kind = CallKind::FreeSvmAddress;
+        self.call(kind, 0, |_| Ok(()))?;
+        let Some(key) = self.svm.get(&address).copied() else {
+            let Some((memory, bytes)) = self.freed_svm.get(&address).copied() else {
+                self.report(Violation::UnknownAddress { address });
+                return refuse(kind, MockError::UnknownAddress { address });
+            };
+            let bytes = Some(bytes);
+            self.report(Violation::DoubleFree { memory, bytes });
+            return refuse(kind, MockError::DoubleFree { memory });
+        };
+        let Some(block) = self.free(key) else {
+            return Ok(());
+        };
+        let bytes = block.bytes as u64;
+        self.charge(|costs| costs.free_svm.micros_at(bytes));
+        let users: Vec<_> = self
+            .commands
+            .values()
+            .filter(|command| {
+                command
+                    .reads
+                    .iter()
+                    .chain(&command.writes)
+                    .any(|access| access.block == key)
+            })
+            .map(|command| (command.id, command.name.clone()))
+            .collect();
+        for (command, name) in users {
+            self.report(Violation::FreedInUse {
+                memory: block.id,
+                bytes: block.bytes,
+                command,
+                name,
+            });
+        }
+        Ok(())
+    }
+}

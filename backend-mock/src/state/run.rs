@@ -1,0 +1,165 @@
+//! How commands run.
+
+use std::{
+    any::Any,
+    borrow::Cow,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    thread,
+};
+
+use binpool_allocators::MemoryId;
+
+use super::{Accesses, State};
+use crate::{
+    CommandId, MockError, Violation,
+    storage::{Claim, Refused, Span, Spans, Storage},
+    work::{KernelBody, Work},
+};
+
+/// What became of a command that was to run.
+pub(crate) enum Started {
+    /// It has ended.
+    Ended,
+    /// A kernel that runs on another thread holds some of its memory.
+    Busy,
+    /// It is a kernel, to be run without the lock.
+    Kernel(Box<Kernel>),
+}
+
+/// A kernel that holds its memory and is about to run.
+pub(crate) struct Kernel {
+    pub(crate) id: CommandId,
+    name: Cow<'static, str>,
+    body: KernelBody,
+    claim: Claim,
+}
+
+impl Kernel {
+    /// Runs it. Its memory is free again when this returns.
+    pub(crate) fn run(self) -> Result<(), MockError> {
+        let Self {
+            id,
+            name,
+            body,
+            claim,
+        } = self;
+        // A kernel that panics leaves bytes half written, as one that faults on a device does, and nothing
+        // else: the claim is dropped on the way, and no lock is held.
+        catch_unwind(AssertUnwindSafe(|| claim.touch(body))).map_err(|panic| {
+            MockError::KernelPanicked {
+                command: id,
+                name,
+                message: message(&*panic),
+            }
+        })
+    }
+}
+
+fn message(panic: &(dyn Any + Send)) -> String {
+    if let Some(text) = panic.downcast_ref::<&str>() {
+        (*text).to_owned()
+    } else if let Some(text) = panic.downcast_ref::<String>() {
+        text.clone()
+    } else {
+        "no text".to_owned()
+    }
+}
+
+impl State {
+    /// Runs a command that is ready, or hands it out to be run.
+    pub(crate) fn start(&mut self, id: CommandId) -> Started {
+        let Some(command) = self.commands.get(&id) else {
+            return Started::Ended;
+        };
+        if matches!(command.work, Work::Nothing) {
+            self.end_command(id, Ok(()));
+            return Started::Ended;
+        }
+        let (reads, writes) = (command.reads.clone(), command.writes.clone());
+        let claim = self
+            .spans(id, &reads)
+            .and_then(|reads| Ok((reads, self.spans(id, &writes)?)))
+            .map(|(reads, writes)| Claim::new(reads, writes));
+        let claim = match claim {
+            Ok(Ok(claim)) => claim,
+            Ok(Err(Refused::Busy)) => return Started::Busy,
+            Ok(Err(Refused::Malformed)) => {
+                // Spans were checked when the command was enqueued.
+                self.end_command(id, Ok(()));
+                return Started::Ended;
+            }
+            Err(error) => {
+                self.end_command(id, Err(error));
+                return Started::Ended;
+            }
+        };
+        let Some(command) = self.commands.get_mut(&id) else {
+            return Started::Ended;
+        };
+        match std::mem::replace(&mut command.work, Work::Nothing) {
+            Work::Kernel(body) => {
+                let name = command.name.clone();
+                self.ready.remove(&id);
+                self.running.push((id, thread::current().id()));
+                Started::Kernel(Box::new(Kernel {
+                    id,
+                    name,
+                    body,
+                    claim,
+                }))
+            }
+            work => {
+                claim.touch(|reads, writes| work.perform(reads, writes));
+                self.end_command(id, Ok(()));
+                Started::Ended
+            }
+        }
+    }
+
+    /// A kernel that was handed out has run.
+    pub(crate) fn kernel_ended(&mut self, id: CommandId, result: Result<(), MockError>) {
+        self.running.retain(|(running, _)| *running != id);
+        self.end_command(id, result);
+    }
+
+    /// The bytes of these ranges, which have contents from now on.
+    fn spans(&mut self, command: CommandId, accesses: &Accesses) -> Result<Spans, MockError> {
+        let mut spans = Spans::new();
+        for access in accesses {
+            let alignment = self.config.limits.alignment;
+            let Some(block) = self.blocks.get_mut(access.block) else {
+                return Err(self.used_after_free(command, access.memory, access.region.bytes));
+            };
+            let storage = if let Some(storage) = &block.storage {
+                Arc::clone(storage)
+            } else {
+                let storage = Storage::zeroed(block.bytes, alignment).map(Arc::new);
+                let storage = storage.ok_or(MockError::OutOfHostMemory {
+                    memory: block.id,
+                    bytes: block.bytes,
+                })?;
+                Arc::clone(block.storage.insert(storage))
+            };
+            spans.push(Span {
+                storage,
+                region: access.region,
+            });
+        }
+        Ok(spans)
+    }
+
+    /// A command is about to run with memory whose address was freed by hand.
+    fn used_after_free(&mut self, id: CommandId, memory: MemoryId, bytes: usize) -> MockError {
+        if let Some(command) = self.commands.get(&id) {
+            let violation = Violation::UseAfterFree {
+                memory,
+                bytes,
+                call: command.kind,
+                command: command.name.clone(),
+            };
+            self.violations.push(violation);
+        }
+        MockError::UseAfterFree { memory }
+    }
+}

@@ -1,0 +1,325 @@
+//! How commands are enqueued.
+//!
+//! All that a command will touch, and all that it waits for, is known here and fixed from here on: its queue
+//! and number, its whole wait list (ended events among it), and the byte ranges that it reads and writes.
+//! Whoever tracks what happens before what hooks in here, and where commands end.
+
+use std::borrow::Cow;
+
+use binpool_allocators::{EventId, MemoryFlags, QueueId, QueueOrder, Region, Result};
+use smallvec::SmallVec;
+
+use super::{
+    Access, Accesses, Command, EventKey, Operand, QueueKey, State,
+    events::{Edge, Progress, Waiter},
+    refuse,
+};
+use crate::{CallKind, CommandId, HostWait, MockError, work::Work};
+
+/// How a command orders others of its queue, beyond what the queue does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fence {
+    /// Not at all.
+    None,
+    /// It waits for all that came before, where it has no wait list.
+    Marker,
+    /// A marker that everything after waits for.
+    Barrier,
+}
+
+/// What a call enqueues.
+#[derive(Debug)]
+pub(crate) struct Submission<'a> {
+    pub(crate) kind: CallKind,
+    pub(crate) name: Cow<'static, str>,
+    pub(crate) queue: QueueKey,
+    pub(crate) wait_for: &'a [EventKey],
+    pub(crate) fence: Fence,
+    /// The memory, with regions counted from the start of its block.
+    pub(crate) reads: SmallVec<[Operand; 2]>,
+    pub(crate) writes: SmallVec<[Operand; 2]>,
+    pub(crate) work: Work,
+}
+
+impl<'a> Submission<'a> {
+    /// A command that touches no memory.
+    pub(crate) fn new(kind: CallKind, queue: QueueKey, wait_for: &'a [EventKey]) -> Self {
+        Self {
+            kind,
+            name: Cow::Borrowed(kind.name()),
+            queue,
+            wait_for,
+            fence: Fence::None,
+            reads: SmallVec::new(),
+            writes: SmallVec::new(),
+            work: Work::Nothing,
+        }
+    }
+
+    /// The bytes that the command moves.
+    pub(crate) fn bytes(&self) -> usize {
+        let touched = self.writes.iter().chain(&self.reads);
+        touched
+            .map(|operand| operand.region.bytes)
+            .max()
+            .unwrap_or(0)
+    }
+}
+
+/// The events that a command has to wait for.
+#[derive(Debug, Default)]
+struct Dependencies {
+    pending: SmallVec<[(EventKey, Edge); 4]>,
+    failed: Option<EventId>,
+}
+
+impl State {
+    fn dependencies(&self, submission: &Submission<'_>) -> Dependencies {
+        let mut dependencies = Dependencies::default();
+        let mut order = |key: EventKey| {
+            if self.is_pending(key) {
+                dependencies.pending.push((key, Edge::Order));
+            }
+        };
+        if let Some(queue) = self.queues.get(submission.queue) {
+            let waits_for_all = submission.fence != Fence::None
+                && submission.wait_for.is_empty()
+                && queue.order == QueueOrder::OutOfOrder;
+            if waits_for_all && queue.pending > 0 {
+                let all = self.commands.values();
+                all.filter(|command| command.queue == submission.queue)
+                    .for_each(|command| order(command.event));
+            } else if let Some(last) = queue.last {
+                order(last);
+            }
+        }
+        for key in submission.wait_for {
+            match self
+                .events
+                .get(*key)
+                .map(|event| (&event.progress, event.id))
+            {
+                Some((Progress::Pending, _)) => dependencies.pending.push((*key, Edge::WaitList)),
+                Some((Progress::Failed(_), id)) => dependencies.failed = Some(id),
+                Some((Progress::Complete, _)) | None => {}
+            }
+        }
+        dependencies
+    }
+
+    /// Refuses a submission that the host could not wait for.
+    pub(crate) fn check_wait(&self, submission: &Submission<'_>) -> Result<()> {
+        let kind = submission.kind;
+        if self.is_inside_kernel() {
+            return refuse(kind, MockError::WaitInsideKernel);
+        }
+        if self.config.host_waits == HostWait::Block {
+            return Ok(());
+        }
+        let dependencies = self.dependencies(submission);
+        let events: SmallVec<[EventKey; 4]> = dependencies
+            .pending
+            .iter()
+            .map(|(event, _)| *event)
+            .collect();
+        self.gate(&events)
+            .map_or(Ok(()), |gate| refuse(kind, gate.into_error()))
+    }
+
+    /// The call that enqueues a command.
+    pub(crate) fn submit(&mut self, submission: Submission<'_>) -> Result<(EventKey, EventId)> {
+        let (kind, bytes) = (submission.kind, submission.bytes());
+        let committed = self.statistics.committed_bytes;
+        let result = self.call(kind, bytes, |state| state.enqueue(submission));
+        let nothing_new = self.statistics.committed_bytes == committed;
+        self.charge(|costs| match kind {
+            CallKind::Marker => costs.marker,
+            CallKind::Barrier => costs.barrier,
+            CallKind::Launch => costs.enqueue,
+            // The table of commits has the enqueue and the wait of one in it.
+            CallKind::Commit if !nothing_new => 0.0,
+            CallKind::Commit => costs.enqueue + costs.wait,
+            CallKind::Write | CallKind::Read => costs.enqueue + costs.transfer(bytes) + costs.wait,
+            _ => costs.enqueue + costs.transfer(bytes),
+        });
+        result
+    }
+
+    /// Enqueues a command, and commits the memory that it touches.
+    fn enqueue(&mut self, submission: Submission<'_>) -> Result<(EventKey, EventId)> {
+        let Dependencies { pending, failed } = self.dependencies(&submission);
+        let Submission {
+            kind,
+            name,
+            queue,
+            fence,
+            reads,
+            writes,
+            work,
+            ..
+        } = submission;
+        let reads = self.accesses(&reads, kind, &name)?;
+        let mut writes = self.accesses(&writes, kind, &name)?;
+        self.check_flags(kind, &reads, &writes)?;
+        if kind == CallKind::Launch {
+            check_arguments(&name, &reads, &writes)?;
+        }
+        let work = adapt(work, &reads, &mut writes);
+        let blocks = reads.iter().chain(&writes).map(|access| access.block);
+        self.commit_blocks(blocks, kind)?;
+
+        self.last_command += 1;
+        let id = CommandId(self.last_command);
+        let (event, event_id) = self.new_event(Some(id));
+        for access in reads.iter().chain(&writes) {
+            if let Some(block) = self.blocks.get_mut(access.block) {
+                block.references += 1;
+            }
+        }
+        let mut queue_id = None;
+        if let Some(queue) = self.queues.get_mut(queue) {
+            queue.pending += 1;
+            queue_id = Some(queue.id);
+            if queue.order == QueueOrder::InOrder || fence == Fence::Barrier {
+                queue.last = Some(event);
+            }
+        }
+        for (key, edge) in &pending {
+            if let Some(event) = self.events.get_mut(*key) {
+                event.waiters.push(Waiter::Command(id, *edge));
+            }
+        }
+        let blocked_by = pending.len();
+        self.commands.insert(
+            id,
+            Command {
+                id,
+                kind,
+                name: name.clone(),
+                queue,
+                queue_id: queue_id.unwrap_or_else(QueueId::fresh),
+                event,
+                waits_for: pending.into_iter().map(|(event, _)| event).collect(),
+                blocked_by,
+                poison: failed,
+                reads,
+                writes,
+                work,
+            },
+        );
+        if blocked_by == 0 {
+            match failed {
+                None => {
+                    self.ready.insert(id);
+                }
+                Some(event) => {
+                    let command = id;
+                    self.end_command(
+                        id,
+                        Err(MockError::DependencyFailed {
+                            command,
+                            name,
+                            event,
+                        }),
+                    );
+                }
+            }
+        }
+        Ok((event, event_id))
+    }
+
+    fn accesses(&mut self, operands: &[Operand], kind: CallKind, name: &str) -> Result<Accesses> {
+        let mut accesses = Accesses::new();
+        for operand in operands {
+            let block = self.find(*operand, kind, name)?;
+            // A command over no bytes touches nothing.
+            if operand.region.bytes > 0 {
+                accesses.push(Access {
+                    block,
+                    memory: operand.id,
+                    region: operand.region,
+                });
+            }
+        }
+        Ok(accesses)
+    }
+
+    /// Refuses what the flags of a buffer do not allow.
+    fn check_flags(&self, kind: CallKind, reads: &Accesses, writes: &Accesses) -> Result<()> {
+        let (no_reads, no_writes, how) = match kind {
+            CallKind::Write | CallKind::EnqueueWrite | CallKind::Read | CallKind::EnqueueRead => (
+                MemoryFlags::HOST_WRITE_ONLY | MemoryFlags::HOST_NO_ACCESS,
+                MemoryFlags::HOST_READ_ONLY | MemoryFlags::HOST_NO_ACCESS,
+                ["read by the host", "written by the host"],
+            ),
+            CallKind::Launch => (
+                MemoryFlags::WRITE_ONLY,
+                MemoryFlags::READ_ONLY,
+                ["read by kernels", "written by kernels"],
+            ),
+            _ => return Ok(()),
+        };
+        let [reading, writing] = how;
+        let reads = reads.iter().map(|access| (access, no_reads, reading));
+        let writes = writes.iter().map(|access| (access, no_writes, writing));
+        for (access, forbidden, how) in reads.chain(writes) {
+            if let Some(block) = self.blocks.get(access.block)
+                && block.flags.intersects(forbidden)
+            {
+                let memory = access.memory;
+                return refuse(
+                    kind,
+                    MockError::AccessDenied {
+                        memory,
+                        access: how,
+                    },
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a kernel that writes an argument which shares bytes with another one.
+fn check_arguments(name: &str, reads: &Accesses, writes: &Accesses) -> Result<()> {
+    let arguments: SmallVec<[&Access; 8]> = reads.iter().chain(writes).collect();
+    for write in reads.len()..arguments.len() {
+        for other in 0..write {
+            let (one, two) = (arguments[write], arguments[other]);
+            if one.block == two.block && one.region.overlaps(two.region) {
+                let kernel = Cow::Owned(name.to_owned());
+                return refuse(
+                    CallKind::Launch,
+                    MockError::OverlappingArguments {
+                        kernel,
+                        write,
+                        other,
+                    },
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The work as its accesses want it: none where there are no bytes, and a copy between ranges that share bytes
+/// (views of one block can) as a copy inside one range.
+fn adapt(work: Work, reads: &Accesses, writes: &mut Accesses) -> Work {
+    match (work, reads.as_slice(), writes.as_mut_slice()) {
+        (work @ Work::Kernel(_), _, _) => work,
+        (_, [], []) => Work::Nothing,
+        (Work::Copy, [read], [write])
+            if read.block == write.block && read.region.overlaps(write.region) =>
+        {
+            let (from, to, bytes) = (read.region.offset, write.region.offset, read.region.bytes);
+            let start = from.min(to);
+            write.region = Region::new(start, from.max(to) - start + bytes);
+            Work::CopyWithin {
+                from: from - start,
+                to: to - start,
+                bytes,
+            }
+        }
+        (work, _, _) => work,
+    }
+}

@@ -1,0 +1,37 @@
+//! What a device counts.
+
+use std::time::Duration;
+
+use crate::CallCounts;
+
+/// What a device counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MockStatistics {
+    /// The bytes of all live blocks, committed or only promised.
+    pub created_bytes: u64,
+    /// The most that [`created_bytes`](Self::created_bytes) ever was.
+    pub peak_created_bytes: u64,
+    /// The bytes that are committed: never more than the capacity.
+    pub committed_bytes: u64,
+    /// The most that [`committed_bytes`](Self::committed_bytes) ever was.
+    pub peak_committed_bytes: u64,
+    /// Blocks that are alive, also those that were given back and that commands still use. Views do not count.
+    pub live_blocks: usize,
+    /// Views of blocks that the host holds.
+    pub live_sub_regions: usize,
+    /// Releases that failed. The memory was given back all the same.
+    pub failed_releases: u64,
+    /// The calls of each kind.
+    pub calls: CallCounts,
+    /// What all calls together would have taken, by the cost model of the device's profile; zero without one.
+    pub device_time: Duration,
+}
+
+impl MockStatistics {
+    /// All calls.
+    #[must_use]
+    pub fn total_calls(&self) -> u64 {
+        self.calls.total()
+    }
+}

@@ -1,0 +1,181 @@
+//! The bytes of a block, in the host's memory. All of this crate's unsafe code is here.
+//!
+//! # Invariants
+//!
+//! - S1: `allocation` came from `alloc_zeroed` with `layout`, and is freed only when the `Storage` drops.
+//! - S2: the `bytes` bytes from `start` on lie inside the allocation.
+//! - S3: references to the bytes exist only while a [`Claim`] holds the storage's `claimed` flag, and only
+//!   one claim holds it at a time.
+
+use std::{
+    alloc::{Layout, alloc_zeroed, dealloc},
+    ptr::NonNull,
+    slice,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use binpool_allocators::{Align, Region};
+use smallvec::SmallVec;
+
+/// What the host's allocator aligns zeroed memory to without touching its pages.
+const HOST_ALIGNMENT: usize = 16;
+
+/// The bytes of one block. They start as zeros, and cost the host a page only where they are touched.
+#[derive(Debug)]
+pub(crate) struct Storage {
+    allocation: NonNull<u8>,
+    layout: Layout,
+    start: NonNull<u8>,
+    bytes: usize,
+    claimed: AtomicBool,
+}
+
+// SAFETY: the allocation belongs to this value alone (S1), and does not care which thread frees it.
+unsafe impl Send for Storage {}
+// SAFETY: shared references give access to the bytes through claims only, one at a time (S3).
+unsafe impl Sync for Storage {}
+
+impl Storage {
+    /// `bytes` bytes of zeros at a multiple of `alignment`, or `None` where the host has no room for them.
+    pub(crate) fn zeroed(bytes: usize, alignment: Align) -> Option<Self> {
+        // The start is rounded up by hand: asked for more than its own alignment, the host's allocator
+        // writes the zeros itself, and every page of a block that nobody touches would be paid for.
+        let slack = alignment.bytes().saturating_sub(HOST_ALIGNMENT);
+        let size = bytes.max(1).checked_add(slack)?;
+        let layout = Layout::from_size_align(size, HOST_ALIGNMENT).ok()?;
+        // SAFETY: the layout has at least one byte.
+        let allocation = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        let offset = allocation.align_offset(alignment.bytes());
+        debug_assert!(offset <= slack, "the host aligns to {HOST_ALIGNMENT} bytes");
+        Some(Self {
+            // SAFETY: the allocation starts on a multiple of `HOST_ALIGNMENT`, so that the offset to the next
+            // multiple of a larger power of two is at most `slack`, and `slack + bytes` at most the length of
+            // the allocation.
+            start: unsafe { allocation.add(offset) },
+            allocation,
+            layout,
+            bytes,
+            claimed: AtomicBool::new(false),
+        })
+    }
+
+    /// Where the bytes start.
+    pub(crate) fn address(&self) -> NonNull<u8> {
+        self.start
+    }
+}
+
+impl Drop for Storage {
+    fn drop(&mut self) {
+        // SAFETY: S1. No reference is left: a claim keeps an `Arc` of the storage.
+        unsafe { dealloc(self.allocation.as_ptr(), self.layout) };
+    }
+}
+
+/// A range of a block's bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct Span {
+    pub(crate) storage: Arc<Storage>,
+    pub(crate) region: Region,
+}
+
+impl Span {
+    /// Its first byte.
+    fn first(&self) -> *mut u8 {
+        self.storage.start.as_ptr().wrapping_add(self.region.offset)
+    }
+}
+
+pub(crate) type Spans = SmallVec<[Span; 2]>;
+
+/// Why bytes cannot be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// Another claim holds one of the blocks.
+    Busy,
+    /// A span to write shares bytes with another span, or a span leaves its block.
+    Malformed,
+}
+
+/// The right to touch the bytes of some spans, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    reads: Spans,
+    writes: Spans,
+    /// The blocks whose flag this claim holds, each once.
+    held: SmallVec<[Arc<Storage>; 2]>,
+}
+
+impl Claim {
+    /// Claims the blocks of all spans, or none.
+    pub(crate) fn new(reads: Spans, writes: Spans) -> Result<Self, Refused> {
+        let well_formed = reads
+            .iter()
+            .chain(&writes)
+            .all(|span| span.region.check_within(span.storage.bytes).is_ok());
+        let shared = writes.iter().enumerate().any(|(index, write)| {
+            let others = writes.iter().skip(index + 1).chain(&reads);
+            others.into_iter().any(|other| {
+                Arc::ptr_eq(&write.storage, &other.storage) && write.region.overlaps(other.region)
+            })
+        });
+        if !well_formed || shared {
+            return Err(Refused::Malformed);
+        }
+        let mut claim = Self {
+            reads,
+            writes,
+            held: SmallVec::new(),
+        };
+        for span in claim.reads.iter().chain(&claim.writes) {
+            if claim
+                .held
+                .iter()
+                .any(|held| Arc::ptr_eq(held, &span.storage))
+            {
+                continue;
+            }
+            if span.storage.claimed.swap(true, Ordering::Acquire) {
+                // Dropping the claim gives back what it holds so far.
+                return Err(Refused::Busy);
+            }
+            claim.held.push(Arc::clone(&span.storage));
+        }
+        Ok(claim)
+    }
+
+    /// Calls `body` with the bytes.
+    pub(crate) fn touch<R>(self, body: impl FnOnce(&[&[u8]], &mut [&mut [u8]]) -> R) -> R {
+        let reads: SmallVec<[&[u8]; 2]> = self
+            .reads
+            .iter()
+            .map(|span| {
+                // SAFETY: (1) the span lies inside its block (checked in `new`), and the block inside its
+                // allocation (S2), which `self.held` keeps alive; (2) the bytes were zeroed when they were
+                // made; (3) no other claim has references to the block (S3), and no span to write of this one
+                // shares a byte with this span (checked in `new`).
+                unsafe { slice::from_raw_parts(span.first(), span.region.bytes) }
+            })
+            .collect();
+        let mut writes: SmallVec<[&mut [u8]; 2]> = self
+            .writes
+            .iter()
+            .map(|span| {
+                // SAFETY: as above, and no two spans to write share a byte (checked in `new`).
+                unsafe { slice::from_raw_parts_mut(span.first(), span.region.bytes) }
+            })
+            .collect();
+        body(&reads, &mut writes)
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        for storage in &self.held {
+            storage.claimed.store(false, Ordering::Release);
+        }
+    }
+}

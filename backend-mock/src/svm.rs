@@ -1,0 +1,67 @@
+//! Shared virtual memory of the mock device: real addresses.
+
+use std::ptr::NonNull;
+
+use binpool_allocators::{
+    Align, Backend, Error, InvalidRequest, MemoryKind, Queue, QueueOrder, Region, Result,
+    SvmBackend, SvmGrain,
+};
+
+use crate::{CallKind, MockBackend, MockMemory, MockQueue};
+
+impl SvmBackend for MockBackend {
+    fn allocate_svm(
+        &self,
+        bytes: usize,
+        alignment: Option<Align>,
+        grain: SvmGrain,
+        queue: Option<&MockQueue>,
+    ) -> Result<MockMemory> {
+        let limits = self.limits();
+        if !grain.is_in(limits.svm) {
+            return Err(Error::svm_unsupported(&limits.device_name, grain));
+        }
+        limits.check_block(bytes)?;
+        let largest = limits.largest_svm_alignment;
+        if let Some(alignment) = alignment.filter(|alignment| *alignment > largest) {
+            return Err(InvalidRequest::AlignmentTooLarge { alignment, largest }.into());
+        }
+        if let Some(queue) = queue {
+            self.check_queue(queue)?;
+            if queue.order() == QueueOrder::OutOfOrder {
+                return Err(InvalidRequest::OutOfOrderQueue.into());
+            }
+        }
+        let alignment = alignment.unwrap_or(limits.alignment);
+        let queue = queue.map(MockQueue::key);
+        let object = self.shared.with(|state| {
+            state.call(CallKind::AllocateSvm, bytes, |state| {
+                state.allocate_svm(bytes, alignment, grain, queue)
+            })
+        })?;
+        Ok(self.new_memory(object, Region::first(bytes), MemoryKind::Svm(grain)))
+    }
+
+    fn svm_address(&self, memory: &MockMemory) -> Option<NonNull<u8>> {
+        self.check_memory(memory).ok()?;
+        self.shared.with(|state| state.svm_address(memory.key()))
+    }
+}
+
+impl MockBackend {
+    /// Frees the block of SVM that starts at `address` now, whoever still uses it, as `clSVMFree` does.
+    ///
+    /// Every command that has not ended and uses the block is a recorded
+    /// [`Violation`](crate::Violation::FreedInUse); it fails when its turn comes. The [`MockMemory`] of the
+    /// block can only be a double free from then on; take it out of the way with
+    /// [`MockMemory::into_handle`].
+    ///
+    /// # Errors
+    ///
+    /// [`DoubleFree`](crate::MockError::DoubleFree) or [`UnknownAddress`](crate::MockError::UnknownAddress) as
+    /// the source of an [`Error::Backend`]; each is recorded as a [`Violation`](crate::Violation) too.
+    pub fn free_svm_address(&self, address: NonNull<u8>) -> Result<()> {
+        let address = address.addr().get();
+        self.shared.with(|state| state.free_svm_address(address))
+    }
+}

@@ -1,0 +1,67 @@
+//! What a command does to its memory.
+
+use std::{fmt, sync::Arc};
+
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+/// A kernel: it reads the first, and reads and writes the second.
+pub(crate) type KernelBody = Box<dyn FnOnce(&[&[u8]], &mut [&mut [u8]]) + Send>;
+
+/// What a command does to its memory.
+pub(crate) enum Work {
+    Nothing,
+    /// Writes the pattern over and over.
+    Fill(SmallVec<[u8; 16]>),
+    /// Copies what it reads to what it writes.
+    Copy,
+    /// Copies inside the region that it writes. The two ranges share bytes.
+    CopyWithin {
+        from: usize,
+        to: usize,
+        bytes: usize,
+    },
+    Write(Arc<[u8]>),
+    Read(Arc<Mutex<Vec<u8>>>),
+    Kernel(KernelBody),
+}
+
+impl fmt::Debug for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Nothing => "Nothing",
+            Self::Fill(_) => "Fill",
+            Self::Copy => "Copy",
+            Self::CopyWithin { .. } => "CopyWithin",
+            Self::Write(_) => "Write",
+            Self::Read(_) => "Read",
+            Self::Kernel(_) => "Kernel",
+        })
+    }
+}
+
+impl Work {
+    /// Does it. A kernel is called as it is; every other work leaves slices alone that it has no use for.
+    pub(crate) fn perform(self, reads: &[&[u8]], writes: &mut [&mut [u8]]) {
+        match (self, reads, writes) {
+            (Self::Kernel(body), reads, writes) => body(reads, writes),
+            (Self::Fill(pattern), _, [target]) => fill(target, &pattern),
+            (Self::Copy, [source], [target]) => target.copy_from_slice(source),
+            (Self::CopyWithin { from, to, bytes }, _, [region]) => {
+                region.copy_within(from..from + bytes, to);
+            }
+            (Self::Write(data), _, [target]) => target.copy_from_slice(&data),
+            (Self::Read(sink), [source], _) => *sink.lock() = source.to_vec(),
+            _ => {}
+        }
+    }
+}
+
+fn fill(target: &mut [u8], pattern: &[u8]) {
+    match pattern {
+        [byte] => target.fill(*byte),
+        _ => target
+            .chunks_exact_mut(pattern.len())
+            .for_each(|chunk| chunk.copy_from_slice(pattern)),
+    }
+}

@@ -1,0 +1,162 @@
+//! The backend: one device and its context.
+
+use std::{ffi::c_void, sync::Arc};
+
+use binpool_allocators::{DeviceLimits, InvalidRequest, ObjectKind, Result};
+
+use crate::{
+    cl_error::Purpose,
+    context::Context,
+    device::{DeviceInfo, System},
+    error::OpenClError,
+    event::ClEvent,
+    memory::ClMemory,
+    queue::ClQueue,
+    selector::DeviceSelector,
+    sys::{self, EventHandle, WaitList},
+};
+
+/// One OpenCL device, and the context that memory, queues and events belong to. Clones are the same.
+///
+/// Memory and events work with every backend of the same context; queues belong to one device of it.
+///
+/// ```no_run
+/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// use binpool_opencl::{DeviceSelector, OpenClBackend};
+///
+/// let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let memory = backend.create_buffer(4096, MemoryFlags::empty())?;
+/// backend.write(&queue, &memory, 0, &[1, 2, 3], &[])?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct OpenClBackend {
+    context: Arc<Context>,
+}
+
+impl OpenClBackend {
+    /// Opens a device of this system, with a context of its own.
+    ///
+    /// # Errors
+    ///
+    /// [`NoDevice`](OpenClError::NoDevice), which lists what there is; [`NoLibrary`](OpenClError::NoLibrary)
+    /// and [`NoPlatform`](OpenClError::NoPlatform), which say what to install;
+    /// [`TooOld`](OpenClError::TooOld) before OpenCL 1.2; or a failure of the runtime.
+    pub fn open(selector: &DeviceSelector) -> Result<Self, OpenClError> {
+        let system = System::look()?;
+        let Some(device) = selector.select(&system.devices) else {
+            return Err(OpenClError::NoDevice {
+                selector: selector.clone(),
+                available: system.available(),
+            });
+        };
+        device.check_version()?;
+        Self::with_context(sys::create_context(device.id())?, device)
+    }
+
+    /// The backend of a context and a device that was looked up.
+    pub(crate) fn with_context(
+        context: sys::ContextHandle,
+        device: &DeviceInfo,
+    ) -> Result<Self, OpenClError> {
+        device.check_version()?;
+        tracing::debug!(%device, limits = ?device.limits(), "opened an OpenCL device");
+        let context = Context::new(context, device.id(), device.limits().clone())?;
+        Ok(Self {
+            context: Arc::new(context),
+        })
+    }
+
+    /// The runtime's `cl_context`. It is borrowed: valid while this value or an object of it lives.
+    #[must_use]
+    pub fn raw_context(&self) -> *mut c_void {
+        self.context.handle.raw()
+    }
+
+    /// The runtime's `cl_device_id`.
+    #[must_use]
+    pub fn raw_device(&self) -> *mut c_void {
+        self.context.device.raw()
+    }
+
+    pub(crate) fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    pub(crate) fn device_limits(&self) -> &DeviceLimits {
+        &self.context.limits
+    }
+
+    pub(crate) fn check_own_queue(&self, queue: &ClQueue) -> Result<()> {
+        foreign_unless(queue.is_of(&self.context), ObjectKind::Queue)
+    }
+
+    pub(crate) fn check_own_memory(&self, memory: &ClMemory) -> Result<()> {
+        foreign_unless(memory.context().is_same(&self.context), ObjectKind::Memory)
+    }
+
+    pub(crate) fn check_own_events(&self, events: &[ClEvent]) -> Result<()> {
+        let own = events
+            .iter()
+            .all(|event| event.context().is_same(&self.context));
+        foreign_unless(own, ObjectKind::Event)
+    }
+
+    /// The wait list of a command of `queue`. The queues of its events are flushed, as the specification asks
+    /// of whoever waits for one queue on another.
+    pub(crate) fn wait_list<'a>(
+        &self,
+        queue: &ClQueue,
+        events: &'a [ClEvent],
+    ) -> Result<WaitList<'a>> {
+        self.check_own_events(events)?;
+        for event in events {
+            if event.queue() != Some(queue) {
+                event
+                    .flush_producer()
+                    .map_err(|error| error.into_error(Purpose::Control))?;
+            }
+        }
+        Ok(events.iter().map(ClEvent::handle).collect())
+    }
+
+    /// Whether a command that waits for `events` fails already, on a runtime that cannot be told to wait for them
+    /// (see [`failures`](crate::failures)).
+    pub(crate) fn is_stillborn(queue: &ClQueue, events: &[ClEvent]) -> bool {
+        queue.context().failures.are_fragile() && events.iter().any(ClEvent::has_failed)
+    }
+
+    /// Runs `enqueue`, and has every block of shared virtual memory in `memory` remember the command.
+    pub(crate) fn submit(
+        queue: &ClQueue,
+        purpose: Purpose,
+        memory: &[&ClMemory],
+        wait_for: &[ClEvent],
+        enqueue: impl FnOnce() -> crate::cl_error::ClResult<EventHandle>,
+    ) -> Result<ClEvent> {
+        let shared = || memory.iter().filter_map(|memory| memory.svm());
+        let context = queue.context();
+        let enqueueing = context.failures.while_enqueueing();
+        if Self::is_stillborn(queue, wait_for) {
+            return ClEvent::stillborn(context, purpose).map_err(|error| error.into_error(purpose));
+        }
+        let numbering = shared().next().map(|_| queue.numbering());
+        let handle = enqueue().map_err(|error| error.into_error(purpose))?;
+        let event = ClEvent::command(queue, handle, purpose);
+        drop(numbering);
+        drop(enqueueing);
+        for block in shared() {
+            block.record_command(&event);
+        }
+        Ok(event)
+    }
+}
+
+fn foreign_unless(own: bool, kind: ObjectKind) -> Result<()> {
+    if own {
+        Ok(())
+    } else {
+        Err(InvalidRequest::ForeignObject { kind }.into())
+    }
+}

@@ -1,0 +1,311 @@
+//! The traits' calls, in the order of [`Backend`].
+
+use std::sync::Arc;
+
+use binpool_allocators::{
+    Backend, DeviceLimits, Error, Event, InvalidRequest, Memory, MemoryFlags, Outcome, PendingRead,
+    Queue, QueueOrder, Region, Result,
+};
+
+use cl3::error_codes::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
+
+use crate::{
+    backend::OpenClBackend,
+    cl_error::{ClError, ClResult, Purpose},
+    copy,
+    event::ClEvent,
+    memory::{Body, ClMemory},
+    queue::ClQueue,
+    sys::{self, EventHandle, HostBytes, Place, WaitList},
+};
+
+/// A command over no bytes becomes a marker. On an out-of-order queue, and with nothing to wait for, OpenCL's
+/// markers wait for everything before, which is more than such a command has to; a blocking one returns at once
+/// there.
+impl Backend for OpenClBackend {
+    type Memory = ClMemory;
+    type Queue = ClQueue;
+    type Event = ClEvent;
+
+    fn limits(&self) -> &DeviceLimits {
+        self.device_limits()
+    }
+
+    fn create_queue(&self, order: QueueOrder) -> Result<ClQueue> {
+        let out_of_order = order == QueueOrder::OutOfOrder;
+        if out_of_order && !self.limits().out_of_order_queues {
+            return Err(Error::unsupported(format!(
+                "out-of-order queues on {}: use several in-order queues",
+                self.limits().device_name
+            )));
+        }
+        let context = self.context();
+        let handle = sys::create_queue(&context.handle, context.device, out_of_order)
+            .map_err(|error| error.into_error(Purpose::Control))?;
+        Ok(ClQueue::created(context, handle, order))
+    }
+
+    fn check_queue(&self, queue: &ClQueue) -> Result<()> {
+        self.check_own_queue(queue)
+    }
+
+    fn create_buffer(&self, bytes: usize, flags: MemoryFlags) -> Result<ClMemory> {
+        self.limits().check_block(bytes)?;
+        flags.check()?;
+        let handle = sys::create_buffer(&self.context().handle, cl_flags(flags), bytes)
+            .map_err(|error| error.into_error(Purpose::Memory(bytes)))?;
+        let body = Body::Buffer(Arc::new(handle));
+        Ok(ClMemory::new(self.context(), bytes, body))
+    }
+
+    fn create_sub_region(&self, parent: &ClMemory, region: Region) -> Result<ClMemory> {
+        self.check_own_memory(parent)?;
+        parent.view(region)
+    }
+
+    fn commit(&self, queue: &ClQueue, memory: &ClMemory) -> Result<()> {
+        self.check_own_queue(queue)?;
+        self.check_own_memory(memory)?;
+        let Some(buffer) = memory.buffer() else {
+            // SVM is committed when it is allocated.
+            return Ok(());
+        };
+        let purpose = Purpose::Memory(memory.bytes());
+        Self::submit(queue, purpose, &[memory], &[], || {
+            sys::enqueue_migrate(queue.handle(), buffer)
+        })?
+        .wait()
+    }
+
+    fn release(&self, memory: ClMemory, after: &[ClEvent]) -> Result<()> {
+        self.check_own_memory(&memory)?;
+        self.check_own_events(after)?;
+        memory.release(after)
+    }
+
+    fn write(
+        &self,
+        queue: &ClQueue,
+        memory: &ClMemory,
+        offset: usize,
+        data: &[u8],
+        wait_for: &[ClEvent],
+    ) -> Result<()> {
+        let region = Region::new(offset, data.len());
+        self.blocking(queue, memory, region, wait_for, |place, wait, enqueued| {
+            sys::write_borrowed(queue.handle(), place, data, wait, enqueued)
+        })
+    }
+
+    fn read(
+        &self,
+        queue: &ClQueue,
+        memory: &ClMemory,
+        offset: usize,
+        data: &mut [u8],
+        wait_for: &[ClEvent],
+    ) -> Result<()> {
+        let region = Region::new(offset, data.len());
+        self.blocking(queue, memory, region, wait_for, |place, wait, enqueued| {
+            sys::read_borrowed(queue.handle(), place, data, wait, enqueued)
+        })
+    }
+
+    fn enqueue_write(
+        &self,
+        queue: &ClQueue,
+        memory: &ClMemory,
+        offset: usize,
+        data: Arc<[u8]>,
+        wait_for: &[ClEvent],
+    ) -> Result<ClEvent> {
+        let region = Region::new(offset, data.len());
+        self.command(queue, memory, region, wait_for, |place, wait| {
+            sys::write_shared(queue.handle(), place, data, wait)
+        })
+    }
+
+    fn enqueue_read(
+        &self,
+        queue: &ClQueue,
+        memory: &ClMemory,
+        region: Region,
+        wait_for: &[ClEvent],
+    ) -> Result<PendingRead<ClEvent>> {
+        // Before the bytes are made: a region that is too large is not the host's lack of memory.
+        region.check_within(memory.bytes())?;
+        let target = Arc::new(HostBytes::new(region.bytes)?);
+        let event = self.command(queue, memory, region, wait_for, |place, wait| {
+            sys::read_owned(queue.handle(), place, &target, wait)
+        })?;
+        Ok(PendingRead::new(event, move || target.take()))
+    }
+
+    fn enqueue_copy(
+        &self,
+        queue: &ClQueue,
+        source: &ClMemory,
+        from: Region,
+        destination: &ClMemory,
+        to: usize,
+        wait_for: &[ClEvent],
+    ) -> Result<ClEvent> {
+        self.check_own_queue(queue)?;
+        self.check_own_memory(source)?;
+        self.check_own_memory(destination)?;
+        let into = Region::new(to, from.bytes);
+        from.check_within(source.bytes())?;
+        into.check_within(destination.bytes())?;
+        if source.id() == destination.id() && from.overlaps(into) {
+            return Err(copy::overlap(from, into).into());
+        }
+        let wait = self.wait_list(queue, wait_for)?;
+        if from.bytes == 0 {
+            return marker(queue, wait_for, &wait);
+        }
+        copy::enqueue(queue, (source, from), (destination, into), wait_for, &wait)
+    }
+
+    fn enqueue_fill(
+        &self,
+        queue: &ClQueue,
+        memory: &ClMemory,
+        region: Region,
+        pattern: &[u8],
+        wait_for: &[ClEvent],
+    ) -> Result<ClEvent> {
+        InvalidRequest::check_pattern(region, pattern)?;
+        self.command(queue, memory, region, wait_for, |place, wait| match place {
+            Place::Buffer(buffer, offset) => sys::enqueue_fill_buffer(
+                queue.handle(),
+                buffer,
+                pattern,
+                offset,
+                region.bytes,
+                wait,
+            ),
+            Place::Svm(range) => sys::enqueue_svm_fill(queue.handle(), range, pattern, wait),
+        })
+    }
+
+    fn enqueue_marker(&self, queue: &ClQueue, wait_for: &[ClEvent]) -> Result<ClEvent> {
+        self.check_own_queue(queue)?;
+        marker(queue, wait_for, &self.wait_list(queue, wait_for)?)
+    }
+
+    fn enqueue_barrier(&self, queue: &ClQueue, wait_for: &[ClEvent]) -> Result<ClEvent> {
+        self.check_own_queue(queue)?;
+        let wait = self.wait_list(queue, wait_for)?;
+        Self::submit(queue, Purpose::Control, &[], wait_for, || {
+            sys::enqueue_barrier(queue.handle(), &wait)
+        })
+    }
+
+    fn create_user_event(&self) -> Result<ClEvent> {
+        let handle = sys::create_user_event(&self.context().handle)
+            .map_err(|error| error.into_error(Purpose::Control))?;
+        Ok(ClEvent::user(self.context(), handle, true))
+    }
+
+    fn resolve_user_event(&self, event: &ClEvent, outcome: Outcome) -> Result<()> {
+        self.check_own_events(std::slice::from_ref(event))?;
+        event.resolve(outcome)
+    }
+}
+
+impl OpenClBackend {
+    /// A command on one region, or a marker where the region is empty.
+    fn command(
+        &self,
+        queue: &ClQueue,
+        memory: &ClMemory,
+        region: Region,
+        wait_for: &[ClEvent],
+        enqueue: impl FnOnce(Place<'_>, &WaitList<'_>) -> ClResult<EventHandle>,
+    ) -> Result<ClEvent> {
+        let wait = self.prepare(queue, memory, region, wait_for)?;
+        match memory.place(region) {
+            Some(place) if region.bytes > 0 => {
+                let purpose = Purpose::Memory(region.bytes);
+                Self::submit(queue, purpose, &[memory], wait_for, || {
+                    enqueue(place, &wait)
+                })
+            }
+            _ => marker(queue, wait_for, &wait),
+        }
+    }
+
+    /// A command on one region that `run` waits for, with memory that is borrowed until then.
+    fn blocking(
+        &self,
+        queue: &ClQueue,
+        memory: &ClMemory,
+        region: Region,
+        wait_for: &[ClEvent],
+        run: impl FnOnce(
+            Place<'_>,
+            &WaitList<'_>,
+            &mut dyn FnMut(),
+        ) -> ClResult<(EventHandle, ClResult<()>)>,
+    ) -> Result<()> {
+        let wait = self.prepare(queue, memory, region, wait_for)?;
+        match memory.place(region) {
+            Some(place) if region.bytes > 0 => {
+                let purpose = Purpose::Memory(region.bytes);
+                let context = queue.context();
+                let mut enqueueing = context.failures.while_enqueueing();
+                if Self::is_stillborn(queue, wait_for) {
+                    let error = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
+                    return Err(ClError::new("clWaitForEvents", error).into_error(purpose));
+                }
+                // The lock is not held during the wait: the event to fail may be the one waited for.
+                let (handle, ended) = run(place, &wait, &mut || enqueueing = None)
+                    .map_err(|error| error.into_error(purpose))?;
+                if ended.is_ok() {
+                    return Ok(());
+                }
+                ClEvent::command(queue, handle, purpose).waited(ended)
+            }
+            _ if wait.is_empty() && queue.order() == QueueOrder::OutOfOrder => Ok(()),
+            _ => marker(queue, wait_for, &wait)?.wait(),
+        }
+    }
+
+    fn prepare<'a>(
+        &self,
+        queue: &ClQueue,
+        memory: &ClMemory,
+        region: Region,
+        wait_for: &'a [ClEvent],
+    ) -> Result<WaitList<'a>> {
+        self.check_own_queue(queue)?;
+        self.check_own_memory(memory)?;
+        region.check_within(memory.bytes())?;
+        self.wait_list(queue, wait_for)
+    }
+}
+
+fn marker(queue: &ClQueue, wait_for: &[ClEvent], wait: &WaitList<'_>) -> Result<ClEvent> {
+    OpenClBackend::submit(queue, Purpose::Control, &[], wait_for, || {
+        sys::enqueue_marker(queue.handle(), wait)
+    })
+}
+
+/// The flags of `clCreateBuffer`.
+fn cl_flags(flags: MemoryFlags) -> u64 {
+    use cl3::memory::{
+        CL_MEM_ALLOC_HOST_PTR, CL_MEM_HOST_NO_ACCESS, CL_MEM_HOST_READ_ONLY,
+        CL_MEM_HOST_WRITE_ONLY, CL_MEM_READ_ONLY, CL_MEM_WRITE_ONLY,
+    };
+    [
+        (MemoryFlags::READ_ONLY, CL_MEM_READ_ONLY),
+        (MemoryFlags::WRITE_ONLY, CL_MEM_WRITE_ONLY),
+        (MemoryFlags::HOST_READ_ONLY, CL_MEM_HOST_READ_ONLY),
+        (MemoryFlags::HOST_WRITE_ONLY, CL_MEM_HOST_WRITE_ONLY),
+        (MemoryFlags::HOST_NO_ACCESS, CL_MEM_HOST_NO_ACCESS),
+        (MemoryFlags::HOST_RESIDENT, CL_MEM_ALLOC_HOST_PTR),
+    ]
+    .into_iter()
+    .filter(|(flag, _)| flags.contains(*flag))
+    .fold(0, |all, (_, bit)| all | bit)
+}

@@ -1,0 +1,53 @@
+//! What all objects of one backend share.
+
+use std::sync::OnceLock;
+
+use binpool_allocators::DeviceLimits;
+
+use crate::{
+    cl_error::ClResult,
+    failures::Failures,
+    sys::{self, ContextHandle, DeviceId, QueueHandle},
+};
+
+/// A context, one of its devices, and what that device can do.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) handle: ContextHandle,
+    pub(crate) device: DeviceId,
+    pub(crate) limits: DeviceLimits,
+    pub(crate) failures: Failures,
+    /// Where shared virtual memory is freed that waits for several queues; made when first needed.
+    free_queue: OnceLock<QueueHandle>,
+}
+
+impl Context {
+    pub(crate) fn new(
+        handle: ContextHandle,
+        device: DeviceId,
+        limits: DeviceLimits,
+    ) -> ClResult<Self> {
+        Ok(Self {
+            failures: Failures::of(device)?,
+            handle,
+            device,
+            limits,
+            free_queue: OnceLock::new(),
+        })
+    }
+
+    /// Whether both stand for the same context of the runtime, whose objects work together.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.handle.raw() == other.handle.raw()
+    }
+
+    /// A queue that nothing but frees goes through, so that a free that waits holds up no command of the
+    /// program. Out of order where the device can, so that it holds up no other free either.
+    pub(crate) fn free_queue(&self) -> ClResult<&QueueHandle> {
+        if let Some(queue) = self.free_queue.get() {
+            return Ok(queue);
+        }
+        let queue = sys::create_queue(&self.handle, self.device, self.limits.out_of_order_queues)?;
+        Ok(self.free_queue.get_or_init(|| queue))
+    }
+}

@@ -1,0 +1,180 @@
+//! Blocks of memory.
+
+use std::{ffi::c_void, ptr::NonNull, sync::Arc};
+
+use binpool_allocators::{InvalidRequest, Memory, MemoryId, MemoryKind, Region, Result};
+
+use crate::{
+    cl_error::Purpose,
+    context::Context,
+    event::ClEvent,
+    svm_block::SvmBlock,
+    sys::{self, MemHandle, Place, SvmRange},
+};
+
+/// A block of OpenCL memory: a buffer, a sub-buffer, a block of shared virtual memory (SVM), or a region of
+/// one.
+///
+/// Dropping it gives the memory back. The runtime keeps buffers until the commands that use them have ended;
+/// for SVM, which the runtime frees under running commands, this crate does.
+#[derive(Debug)]
+pub struct ClMemory {
+    id: MemoryId,
+    bytes: usize,
+    context: Arc<Context>,
+    body: Body,
+}
+
+#[derive(Debug)]
+pub(crate) enum Body {
+    Buffer(Arc<MemHandle>),
+    SubBuffer {
+        handle: MemHandle,
+        root: Arc<MemHandle>,
+        /// Where in the root it starts, in bytes.
+        offset: usize,
+    },
+    /// All of a block, or a region of it.
+    Svm {
+        block: Arc<SvmBlock>,
+        /// Where in the block it starts, in bytes.
+        offset: usize,
+    },
+}
+
+impl ClMemory {
+    pub(crate) fn new(context: &Arc<Context>, bytes: usize, body: Body) -> Self {
+        Self {
+            id: MemoryId::fresh(),
+            bytes,
+            context: Arc::clone(context),
+            body,
+        }
+    }
+
+    /// The runtime's handle, for the arguments of kernels; `None` for SVM, whose address
+    /// [`svm_address`](binpool_allocators::SvmBackend::svm_address) gives.
+    ///
+    /// It is borrowed: valid while this value lives, and not to be released. A kernel that was enqueued with
+    /// it keeps the memory, as every command does.
+    #[must_use]
+    pub fn raw(&self) -> Option<*mut c_void> {
+        self.buffer().map(MemHandle::raw)
+    }
+
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
+    }
+
+    pub(crate) fn buffer(&self) -> Option<&MemHandle> {
+        match &self.body {
+            Body::Buffer(handle) => Some(handle),
+            Body::SubBuffer { handle, .. } => Some(handle),
+            Body::Svm { .. } => None,
+        }
+    }
+
+    pub(crate) fn svm(&self) -> Option<&SvmBlock> {
+        match &self.body {
+            Body::Svm { block, .. } => Some(block),
+            Body::Buffer(_) | Body::SubBuffer { .. } => None,
+        }
+    }
+
+    pub(crate) fn svm_address(&self) -> Option<NonNull<u8>> {
+        self.svm_range(Region::first(self.bytes))
+            .map(SvmRange::start)
+    }
+
+    /// The bytes of `region`, which lies in this block.
+    fn svm_range(&self, region: Region) -> Option<SvmRange<'_>> {
+        let Body::Svm { block, offset } = &self.body else {
+            return None;
+        };
+        block.range(Region::new(
+            offset.checked_add(region.offset)?,
+            region.bytes,
+        ))
+    }
+
+    /// Where `region`, which lies in this block, is on the device.
+    pub(crate) fn place(&self, region: Region) -> Option<Place<'_>> {
+        match self.buffer() {
+            Some(buffer) => Some(Place::Buffer(buffer, region.offset)),
+            None => self.svm_range(region).map(Place::Svm),
+        }
+    }
+
+    /// A view of `region`, with the checks of `create_sub_region`.
+    pub(crate) fn view(&self, region: Region) -> Result<Self> {
+        if region.bytes == 0 {
+            return Err(InvalidRequest::ZeroSize.into());
+        }
+        region.check_within(self.bytes)?;
+        let base = match &self.body {
+            Body::Buffer(_) => 0,
+            Body::SubBuffer { offset, .. } | Body::Svm { offset, .. } => *offset,
+        };
+        // Both lie in one block, so the sum is less than the block's size.
+        let offset = base.saturating_add(region.offset);
+        let alignment = self.context.limits.alignment;
+        if !alignment.divides(offset) {
+            return Err(InvalidRequest::Misaligned { offset, alignment }.into());
+        }
+        let body = match &self.body {
+            Body::Buffer(root) | Body::SubBuffer { root, .. } => Body::SubBuffer {
+                handle: sys::create_sub_buffer(root, offset, region.bytes)
+                    .map_err(|error| error.into_error(Purpose::Memory(region.bytes)))?,
+                root: Arc::clone(root),
+                offset,
+            },
+            Body::Svm { block, .. } => Body::Svm {
+                block: Arc::clone(block),
+                offset,
+            },
+        };
+        Ok(Self::new(&self.context, region.bytes, body))
+    }
+
+    /// Gives the memory back, after `after` where the runtime does not see to that itself.
+    pub(crate) fn release(self, after: &[ClEvent]) -> Result<()> {
+        let purpose = Purpose::Control;
+        match self.body {
+            Body::Buffer(root) => match Arc::into_inner(root) {
+                Some(handle) => handle.release().map_err(|error| error.into_error(purpose)),
+                // Its sub-buffers keep it.
+                None => Ok(()),
+            },
+            Body::SubBuffer { handle, .. } => {
+                handle.release().map_err(|error| error.into_error(purpose))
+            }
+            Body::Svm { block, .. } => {
+                // Before the block is let go: another region's owner may be the last one.
+                for event in after {
+                    block.record_other(event);
+                }
+                match Arc::into_inner(block) {
+                    Some(block) => block.free(),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+impl Memory for ClMemory {
+    fn id(&self) -> MemoryId {
+        self.id
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn kind(&self) -> MemoryKind {
+        match self.svm() {
+            Some(block) => MemoryKind::Svm(block.grain()),
+            None => MemoryKind::Buffer,
+        }
+    }
+}

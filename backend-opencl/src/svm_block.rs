@@ -1,0 +1,215 @@
+//! Blocks of shared virtual memory, and the commands that still use them.
+
+use std::sync::Arc;
+
+use binpool_allocators::{Queue, QueueOrder, Region, Result, SvmGrain};
+use cl3::error_codes::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+use crate::{
+    cl_error::{ClResult, Purpose},
+    context::Context,
+    event::ClEvent,
+    queue::ClQueue,
+    sys::{self, SvmAllocation, SvmRange, Uses, WaitList},
+};
+
+/// A block of shared virtual memory.
+///
+/// The runtime frees such memory while commands still run. A block therefore remembers the events of the
+/// commands that were enqueued with it, and is freed after them:
+///
+/// ```text
+/// nothing pending, no bound queue      -> freed at once
+/// everything on one in-order queue     -> freed on that queue
+/// several queues                       -> freed on a queue of its own, so that none of them stalls
+/// ```
+#[derive(Debug)]
+pub(crate) struct SvmBlock {
+    /// `Some` until the block is freed.
+    allocation: Option<SvmAllocation>,
+    grain: SvmGrain,
+    context: Arc<Context>,
+    /// An in-order queue; the free comes after everything that was enqueued there.
+    bound: Option<ClQueue>,
+    /// Commands that may still use the block: of an in-order queue the last one, of an out-of-order queue all
+    /// that were pending when it was last looked.
+    uses: Mutex<Recorded>,
+}
+
+#[derive(Debug, Default)]
+struct Recorded {
+    /// The last command of each in-order queue.
+    last: SmallVec<[ClEvent; 2]>,
+    /// Everything else that may still be pending.
+    others: SmallVec<[ClEvent; 2]>,
+    /// How long `others` may get before the commands in it that have ended are looked for.
+    limit: usize,
+}
+
+const FIRST_LIMIT: usize = 16;
+
+impl SvmBlock {
+    pub(crate) fn new(
+        allocation: SvmAllocation,
+        grain: SvmGrain,
+        context: &Arc<Context>,
+        bound: Option<&ClQueue>,
+    ) -> Self {
+        Self {
+            allocation: Some(allocation),
+            grain,
+            context: Arc::clone(context),
+            bound: bound.cloned(),
+            uses: Mutex::default(),
+        }
+    }
+
+    pub(crate) const fn grain(&self) -> SvmGrain {
+        self.grain
+    }
+
+    pub(crate) fn range(&self, region: Region) -> Option<SvmRange<'_>> {
+        self.allocation
+            .as_ref()
+            .map(|allocation| allocation.range(region))
+    }
+
+    /// Remembers a command that uses the block, and that was enqueued and numbered under
+    /// [`ClQueue::numbering`].
+    pub(crate) fn record_command(&self, event: &ClEvent) {
+        self.uses.lock().add_command(event);
+    }
+
+    /// Remembers another event that the block must not be freed before.
+    pub(crate) fn record_other(&self, event: &ClEvent) {
+        self.uses.lock().add_other(event);
+    }
+
+    /// Frees the block after the commands that are remembered. Does not wait.
+    pub(crate) fn free(mut self) -> Result<()> {
+        self.free_after_uses()
+            .map_err(|error| error.into_error(Purpose::Control))
+    }
+
+    fn free_after_uses(&mut self) -> ClResult<()> {
+        let Some(allocation) = self.allocation.take() else {
+            return Ok(());
+        };
+        let recorded = std::mem::take(self.uses.get_mut());
+        let mut events = recorded.last;
+        events.extend(recorded.others);
+        events.retain(|event| !event.has_ended());
+        if events.is_empty() && self.bound.is_none() {
+            drop(allocation);
+            return Ok(());
+        }
+        let mut uses = match self.uses_of(&events) {
+            Ok(uses) => uses,
+            Err(error) => {
+                // Memory that is lost is better than memory that is freed under a command.
+                allocation.forget();
+                return Err(error);
+            }
+        };
+        let queue = match self.only_queue(&events) {
+            Some(queue) => Ok(queue.handle()),
+            None => self.prepare_free_queue(&events, &mut uses),
+        };
+        match queue {
+            Ok(queue) => {
+                let enqueued = sys::free_after(queue, allocation, uses);
+                let enqueued = enqueued.map(|event| self.context.failures.keep(&event));
+                handled(enqueued).and(sys::flush(queue))
+            }
+            Err(error) => {
+                sys::free_on_the_host(allocation, uses);
+                Err(error)
+            }
+        }
+    }
+
+    fn uses_of(&self, events: &[ClEvent]) -> ClResult<Uses> {
+        let bound = self.bound.as_ref();
+        Ok(Uses {
+            events: events
+                .iter()
+                .map(|event| event.handle().another())
+                .collect::<ClResult<_>>()?,
+            queue: bound.map(|queue| queue.handle().another()).transpose()?,
+        })
+    }
+
+    /// The in-order queue whose own order puts the free after everything, if there is one.
+    fn only_queue<'a>(&'a self, events: &'a [ClEvent]) -> Option<&'a ClQueue> {
+        let queue = match &self.bound {
+            Some(bound) => bound,
+            None => events.first()?.queue()?,
+        };
+        let only = events.iter().all(|event| event.queue() == Some(queue));
+        (only && queue.order() == QueueOrder::InOrder).then_some(queue)
+    }
+
+    /// The queue that nothing but frees goes through, with everything flushed that the free waits for there.
+    fn prepare_free_queue(
+        &self,
+        events: &[ClEvent],
+        uses: &mut Uses,
+    ) -> ClResult<&sys::QueueHandle> {
+        for event in events {
+            event.flush_producer()?;
+        }
+        if let Some(bound) = &self.bound {
+            let everything = sys::enqueue_marker(bound.handle(), &WaitList::none())?;
+            uses.events.push(everything);
+            sys::flush(bound.handle())?;
+        }
+        self.context.free_queue()
+    }
+}
+
+/// A free that was refused because a command before it failed is made up for, and no error.
+fn handled(result: ClResult<()>) -> ClResult<()> {
+    match result {
+        Err(error) if error.code == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST => Ok(()),
+        result => result,
+    }
+}
+
+impl Drop for SvmBlock {
+    fn drop(&mut self) {
+        if let Err(error) = self.free_after_uses() {
+            tracing::error!(%error, "a block of shared virtual memory was not freed in order");
+        }
+    }
+}
+
+impl Recorded {
+    fn add_command(&mut self, event: &ClEvent) {
+        let in_order = event
+            .queue()
+            .filter(|queue| queue.order() == QueueOrder::InOrder);
+        let Some(queue) = in_order else {
+            return self.add_other(event);
+        };
+        match self
+            .last
+            .iter_mut()
+            .find(|last| last.queue() == Some(queue))
+        {
+            // Two threads may come here in another order than their commands were enqueued in.
+            Some(last) if last.number() > event.number() => {}
+            Some(last) => *last = event.clone(),
+            None => self.last.push(event.clone()),
+        }
+    }
+
+    fn add_other(&mut self, event: &ClEvent) {
+        if self.others.len() >= self.limit.max(FIRST_LIMIT) {
+            self.others.retain(|event| !event.has_ended());
+            self.limit = self.others.len().saturating_mul(2);
+        }
+        self.others.push(event.clone());
+    }
+}

@@ -1,0 +1,223 @@
+//! Handles that own one reference to an object of the runtime.
+
+use std::{ffi::c_void, fmt, marker::PhantomData, ptr::NonNull};
+
+use cl3::error_codes::{
+    CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT, CL_INVALID_EVENT, CL_INVALID_MEM_OBJECT,
+};
+use smallvec::SmallVec;
+
+use crate::cl_error::{ClError, ClResult};
+
+macro_rules! handle {
+    (
+        $(#[$doc:meta])* $name:ident,
+        $release:path as $release_name:literal,
+        null is $null:ident
+    ) => {
+        $(#[$doc])*
+        pub(crate) struct $name(NonNull<c_void>);
+
+        // SAFETY: The runtime's calls are thread safe (OpenCL 3.0, appendix A.2), except for setting the
+        // arguments of one kernel, and kernels have no handle here.
+        unsafe impl Send for $name {}
+        // SAFETY: As above.
+        unsafe impl Sync for $name {}
+
+        impl $name {
+            /// Takes over a reference that `operation` has just returned.
+            ///
+            /// # Safety
+            ///
+            /// `raw` is null, or a live object of this kind, one reference to which is the caller's to give.
+            pub(super) unsafe fn own(raw: *mut c_void, operation: &'static str) -> ClResult<Self> {
+                NonNull::new(raw).map(Self).ok_or(ClError::new(operation, $null))
+            }
+
+            /// The handle, valid for as long as `self` is.
+            pub(crate) const fn raw(&self) -> *mut c_void {
+                self.0.as_ptr()
+            }
+
+            fn give_up(&mut self) -> ClResult<()> {
+                // SAFETY: `self` owns a reference, and this runs once: from `release`, which forgets
+                // `self`, or from `drop`.
+                unsafe { $release(self.0.as_ptr()) }
+                    .map_err(|code| ClError::new($release_name, code))
+            }
+        }
+
+        impl Drop for $name {
+            fn drop(&mut self) {
+                if let Err(error) = self.give_up() {
+                    tracing::error!(%error, "the OpenCL runtime refused to take an object back");
+                }
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({:p})"), self.0)
+            }
+        }
+    };
+}
+
+handle! {
+    /// A context.
+    ContextHandle,
+    cl3::context::release_context as "clReleaseContext",
+    null is CL_INVALID_CONTEXT
+}
+handle! {
+    /// A command queue.
+    QueueHandle,
+    cl3::command_queue::release_command_queue as "clReleaseCommandQueue",
+    null is CL_INVALID_COMMAND_QUEUE
+}
+handle! {
+    /// A buffer or sub-buffer. The runtime keeps it for every command enqueued with it.
+    MemHandle,
+    cl3::memory::release_mem_object as "clReleaseMemObject",
+    null is CL_INVALID_MEM_OBJECT
+}
+handle! {
+    /// An event.
+    EventHandle,
+    cl3::event::release_event as "clReleaseEvent",
+    null is CL_INVALID_EVENT
+}
+
+/// Further references to objects of a kind.
+macro_rules! retain {
+    ($name:ident, $retain:path as $retain_name:literal, null is $null:ident) => {
+        impl $name {
+            /// A reference of our own to somebody else's object.
+            ///
+            /// # Safety
+            ///
+            /// `raw` is null, or a live object of this kind.
+            pub(crate) unsafe fn retain(raw: *mut c_void) -> ClResult<Self> {
+                let Some(handle) = NonNull::new(raw) else {
+                    return Err(ClError::new($retain_name, $null));
+                };
+                // SAFETY: The object lives, as the caller promises.
+                unsafe { $retain(raw) }.map_err(|code| ClError::new($retain_name, code))?;
+                Ok(Self(handle))
+            }
+
+            /// Another reference to the same object.
+            pub(crate) fn another(&self) -> ClResult<Self> {
+                // SAFETY: `self` owns a reference, so the object lives.
+                unsafe { Self::retain(self.raw()) }
+            }
+        }
+    };
+}
+
+retain!(ContextHandle, cl3::context::retain_context as "clRetainContext", null is CL_INVALID_CONTEXT);
+retain!(
+    QueueHandle,
+    cl3::command_queue::retain_command_queue as "clRetainCommandQueue",
+    null is CL_INVALID_COMMAND_QUEUE
+);
+retain!(EventHandle, cl3::event::retain_event as "clRetainEvent", null is CL_INVALID_EVENT);
+
+impl MemHandle {
+    /// Gives the reference back, and says whether the runtime took it.
+    pub(crate) fn release(self) -> ClResult<()> {
+        let mut this = std::mem::ManuallyDrop::new(self);
+        this.give_up()
+    }
+}
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq)]
+        pub(crate) struct $name(*mut c_void);
+
+        // SAFETY: The runtime's calls are thread safe, and these are names that own nothing.
+        unsafe impl Send for $name {}
+        // SAFETY: As above.
+        unsafe impl Sync for $name {}
+
+        impl $name {
+            /// # Safety
+            ///
+            /// `raw` names an object of this kind for as long as it is used.
+            pub(crate) const unsafe fn new(raw: *mut c_void) -> Self {
+                Self(raw)
+            }
+
+            pub(crate) const fn raw(self) -> *mut c_void {
+                self.0
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({:p})"), self.0)
+            }
+        }
+    };
+}
+
+#[cfg(test)]
+impl DeviceId {
+    /// A name of nothing, for devices that are on no system.
+    pub(crate) const fn none() -> Self {
+        Self(std::ptr::null_mut())
+    }
+}
+
+id! {
+    /// A platform. Platforms live as long as the process.
+    PlatformId
+}
+id! {
+    /// A device. Devices of a platform live as long as the process; a sub-device lives as long as a context
+    /// that has it, and is only kept next to a handle of such a context.
+    DeviceId
+}
+
+/// The events that a command waits for.
+#[derive(Debug, Default)]
+pub(crate) struct WaitList<'a> {
+    raw: SmallVec<[*mut c_void; 8]>,
+    events: PhantomData<&'a EventHandle>,
+}
+
+impl<'a> WaitList<'a> {
+    /// Waits for nothing.
+    pub(crate) fn none() -> Self {
+        Self::default()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.raw.is_empty()
+    }
+
+    /// The length, as the runtime counts it. No program holds 2^32 events.
+    pub(super) fn count(&self) -> u32 {
+        u32::try_from(self.raw.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Null for an empty list, as the specification wants it.
+    pub(super) fn pointer(&self) -> *const *mut c_void {
+        if self.raw.is_empty() {
+            std::ptr::null()
+        } else {
+            self.raw.as_ptr()
+        }
+    }
+}
+
+impl<'a> FromIterator<&'a EventHandle> for WaitList<'a> {
+    fn from_iter<I: IntoIterator<Item = &'a EventHandle>>(events: I) -> Self {
+        Self {
+            raw: events.into_iter().map(EventHandle::raw).collect(),
+            events: PhantomData,
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! What the runtime tells about its objects.
+
+use cl3::{context::CL_CONTEXT_DEVICES, error_codes::CL_INVALID_VALUE, info_type::InfoType};
+
+use super::{ContextHandle, DeviceId, EventHandle, PlatformId, QueueHandle};
+use crate::cl_error::{ClError, ClResult};
+
+/// What a loader without any driver answers, by the extension `cl_khr_icd`.
+const CL_PLATFORM_NOT_FOUND_KHR: i32 = -1001;
+
+/// Whether there is an OpenCL library on this system. The first call looks for it.
+pub(crate) fn library_is_available() -> bool {
+    cl3::is_opencl_runtime_available()
+}
+
+/// All platforms. A loader without any answers with an error code of its own, which is no error here.
+pub(crate) fn platforms() -> ClResult<Vec<PlatformId>> {
+    match cl3::platform::get_platform_ids() {
+        // SAFETY: The runtime has just named them, and platforms are never destroyed.
+        Ok(ids) => Ok(ids
+            .into_iter()
+            .map(|id| unsafe { PlatformId::new(id) })
+            .collect()),
+        Err(CL_PLATFORM_NOT_FOUND_KHR) => Ok(Vec::new()),
+        Err(code) => Err(ClError::new("clGetPlatformIDs", code)),
+    }
+}
+
+/// All devices of a platform. A platform without any answers with an error code, which is no error here.
+pub(crate) fn devices_of(platform: PlatformId) -> ClResult<Vec<DeviceId>> {
+    match cl3::device::get_device_ids(platform.raw(), cl3::device::CL_DEVICE_TYPE_ALL) {
+        // SAFETY: The runtime has just named them, and root devices are never destroyed.
+        Ok(ids) => Ok(ids
+            .into_iter()
+            .map(|id| unsafe { DeviceId::new(id) })
+            .collect()),
+        Err(cl3::error_codes::CL_DEVICE_NOT_FOUND) => Ok(Vec::new()),
+        Err(code) => Err(ClError::new("clGetDeviceIDs", code)),
+    }
+}
+
+/// A text about a platform.
+pub(crate) fn platform_text(platform: PlatformId, what: u32) -> ClResult<String> {
+    let bytes = cl3::platform::get_platform_data(platform.raw(), what)
+        .map_err(|code| ClError::new("clGetPlatformInfo", code))?;
+    Ok(text(&bytes))
+}
+
+/// What the runtime says about a device, byte for byte.
+fn device_bytes(device: DeviceId, what: u32) -> ClResult<Vec<u8>> {
+    cl3::device::get_device_data(device.raw(), what)
+        .map_err(|code| ClError::new("clGetDeviceInfo", code))
+}
+
+/// A text about a device.
+pub(crate) fn device_text(device: DeviceId, what: u32) -> ClResult<String> {
+    Ok(text(&device_bytes(device, what)?))
+}
+
+/// A number about a device, whether the runtime answers in 4 bytes or in 8.
+pub(crate) fn device_number(device: DeviceId, what: u32) -> ClResult<u64> {
+    let bytes = device_bytes(device, what)?;
+    if let Ok(bytes) = <[u8; 8]>::try_from(bytes.as_slice()) {
+        return Ok(u64::from_ne_bytes(bytes));
+    }
+    match <[u8; 4]>::try_from(bytes.as_slice()) {
+        Ok(bytes) => Ok(u32::from_ne_bytes(bytes).into()),
+        Err(_) => Err(ClError::new("clGetDeviceInfo", CL_INVALID_VALUE)),
+    }
+}
+
+/// The name of a device's platform.
+pub(crate) fn platform_name_of(device: DeviceId) -> ClResult<String> {
+    let raw = device_number(device, cl3::device::CL_DEVICE_PLATFORM)?;
+    let raw = std::ptr::with_exposed_provenance_mut(usize::try_from(raw).unwrap_or(0));
+    // SAFETY: The runtime has just named it, and platforms are never destroyed.
+    let platform = unsafe { PlatformId::new(raw) };
+    platform_text(platform, cl3::platform::CL_PLATFORM_NAME)
+}
+
+/// The devices of a context.
+pub(crate) fn context_devices(context: &ContextHandle) -> ClResult<Vec<DeviceId>> {
+    const CALL: &str = "clGetContextInfo";
+    match cl3::context::get_context_info(context.raw(), CL_CONTEXT_DEVICES) {
+        Ok(InfoType::VecIntPtr(ids)) => {
+            let id = |id| {
+                std::ptr::with_exposed_provenance_mut(usize::from_ne_bytes(isize::to_ne_bytes(id)))
+            };
+            // SAFETY: The runtime has just named them, and they live as long as the context.
+            Ok(ids
+                .into_iter()
+                .map(|raw| unsafe { DeviceId::new(id(raw)) })
+                .collect())
+        }
+        Ok(_) => Err(ClError::new(CALL, CL_INVALID_VALUE)),
+        Err(code) => Err(ClError::new(CALL, code)),
+    }
+}
+
+/// What a queue says about itself.
+#[derive(Debug)]
+pub(crate) struct QueueInfo {
+    /// Its context, to compare.
+    pub(crate) context: usize,
+    /// Its device, to compare.
+    pub(crate) device: usize,
+    /// Whether it is out of order.
+    pub(crate) out_of_order: bool,
+}
+
+/// What a queue says about itself.
+pub(crate) fn queue_info(queue: &QueueHandle) -> ClResult<QueueInfo> {
+    use cl3::command_queue::{
+        CL_QUEUE_CONTEXT, CL_QUEUE_DEVICE, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE,
+        CL_QUEUE_PROPERTIES, get_command_queue_info,
+    };
+    const CALL: &str = "clGetCommandQueueInfo";
+    let ask =
+        |what| get_command_queue_info(queue.raw(), what).map_err(|code| ClError::new(CALL, code));
+    let pointer = |what| match ask(what)? {
+        InfoType::Ptr(raw) => Ok(usize::from_ne_bytes(raw.to_ne_bytes())),
+        _ => Err(ClError::new(CALL, CL_INVALID_VALUE)),
+    };
+    let InfoType::Ulong(properties) = ask(CL_QUEUE_PROPERTIES)? else {
+        return Err(ClError::new(CALL, CL_INVALID_VALUE));
+    };
+    Ok(QueueInfo {
+        context: pointer(CL_QUEUE_CONTEXT)?,
+        device: pointer(CL_QUEUE_DEVICE)?,
+        out_of_order: properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE != 0,
+    })
+}
+
+/// The context of an event, to compare, and a reference to its queue, which user events do not have.
+pub(crate) fn event_queue(event: &EventHandle) -> ClResult<(usize, Option<QueueHandle>)> {
+    use cl3::event::{CL_EVENT_COMMAND_QUEUE, CL_EVENT_CONTEXT, get_event_info};
+    const CALL: &str = "clGetEventInfo";
+    let pointer = |what| match get_event_info(event.raw(), what) {
+        Ok(InfoType::Ptr(raw)) => Ok(usize::from_ne_bytes(raw.to_ne_bytes())),
+        Ok(_) => Err(ClError::new(CALL, CL_INVALID_VALUE)),
+        Err(code) => Err(ClError::new(CALL, code)),
+    };
+    let context = pointer(CL_EVENT_CONTEXT)?;
+    let queue = match pointer(CL_EVENT_COMMAND_QUEUE)? {
+        0 => None,
+        raw => {
+            let raw = std::ptr::with_exposed_provenance_mut(raw);
+            // SAFETY: The runtime has just named the queue, and the event keeps it.
+            Some(unsafe { QueueHandle::retain(raw) }?)
+        }
+    };
+    Ok((context, queue))
+}
+
+/// The text in a runtime's answer, up to the null byte that ends it.
+fn text(bytes: &[u8]) -> String {
+    let end = bytes
+        .iter()
+        .position(|&byte| byte == 0)
+        .unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::text;
+
+    #[test]
+    fn a_text_ends_at_its_null_byte_and_has_no_blanks_around() {
+        assert_eq!(text(b" NVIDIA H200 \0junk"), "NVIDIA H200");
+        assert_eq!(text(b"plain"), "plain");
+        assert_eq!(text(b""), "");
+    }
+}

@@ -1,0 +1,48 @@
+//! The only room with `unsafe` in it: one wrapper for each call of the runtime.
+//!
+//! A wrapper takes handles that own a reference, so that nothing it passes on can be gone; it returns the
+//! runtime's code together with the name of the call. Two rules are kept by the callers inside this crate,
+//! since no single call can see them:
+//!
+//! * **Shared virtual memory is not freed under a command.** Whoever enqueues a command on an
+//!   [`SvmAllocation`] records its event with the block ([`SvmBlock`](crate::svm_block::SvmBlock)), or waits
+//!   for it while the block is borrowed.
+//! * **Host bytes outlive the command.** Bytes are either borrowed for a call that waits until the command has
+//!   ended, or owned by a callback of the command's event.
+
+mod callback;
+mod enqueue;
+mod event;
+mod handle;
+mod host_bytes;
+mod info;
+mod object;
+mod svm;
+mod transfer;
+
+pub(crate) use enqueue::{
+    enqueue_barrier, enqueue_copy_buffer, enqueue_fill_buffer, enqueue_marker, enqueue_migrate,
+    finish, flush,
+};
+pub(crate) use event::{
+    create_user_event, execution_status, set_user_event_status, wait_for_event,
+};
+pub(crate) use handle::{
+    ContextHandle, DeviceId, EventHandle, MemHandle, PlatformId, QueueHandle, WaitList,
+};
+pub(crate) use host_bytes::HostBytes;
+pub(crate) use info::{
+    context_devices, device_number, device_text, devices_of, event_queue, library_is_available,
+    platform_name_of, platform_text, platforms, queue_info,
+};
+pub(crate) use object::{
+    create_buffer, create_context, create_queue, create_sub_buffer, retain_context_of,
+    retain_event_of, retain_queue_of,
+};
+pub(crate) use svm::{
+    SvmAllocation, SvmRange, Uses, enqueue_svm_copy, enqueue_svm_fill, free_after, free_on_the_host,
+};
+pub(crate) use transfer::{
+    Place, read_borrowed, read_owned, read_to_svm, stage, write_borrowed, write_from_svm,
+    write_shared,
+};

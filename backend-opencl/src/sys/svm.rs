@@ -1,0 +1,336 @@
+//! Shared virtual memory: allocation, commands, and frees that come after commands.
+
+use std::{
+    ffi::c_void,
+    mem::ManuallyDrop,
+    ptr::{self, NonNull},
+    thread,
+};
+
+use binpool_allocators::{Align, Region};
+
+use super::{
+    ContextHandle, EventHandle, QueueHandle, WaitList,
+    callback::{Ended, when_ended},
+    enqueue::{finish, own_event},
+    event::{execution_status, wait_until_ended},
+};
+use crate::cl_error::{ClError, ClResult};
+
+/// A block of shared virtual memory. Dropping it frees it at once: no command may use it any more.
+#[derive(Debug)]
+pub(crate) struct SvmAllocation {
+    context: ContextHandle,
+    base: NonNull<u8>,
+    /// Where the block starts, between `base` and what was allocated in all less `bytes`.
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: The pointers are addresses that only commands of the runtime dereference.
+unsafe impl Send for SvmAllocation {}
+// SAFETY: As above.
+unsafe impl Sync for SvmAllocation {}
+
+impl SvmAllocation {
+    /// Allocates `bytes` bytes, on a multiple of `alignment`, or `None` where the runtime answers with null.
+    ///
+    /// The runtime is asked for `native` alignment, the most that it takes. Where `alignment` is more, and the
+    /// address that it gives is not on a multiple of it, the block is made larger and its start moved.
+    pub(crate) fn new(
+        context: &ContextHandle,
+        flags: u64,
+        bytes: usize,
+        alignment: Align,
+        native: Align,
+    ) -> ClResult<Option<Self>> {
+        let Some(plain) = Self::raw(context, flags, bytes, native)? else {
+            return Ok(None);
+        };
+        if plain.start.addr().get() % alignment.bytes() == 0 {
+            return Ok(Some(plain));
+        }
+        drop(plain);
+        let Some(total) = bytes.checked_add(alignment.bytes()) else {
+            return Ok(None);
+        };
+        let Some(mut padded) = Self::raw(context, flags, total, native)? else {
+            return Ok(None);
+        };
+        let beyond = padded.base.addr().get() % alignment.bytes();
+        let shift = (alignment.bytes() - beyond) % alignment.bytes();
+        // SAFETY: `shift` is less than the alignment, by which the allocation is larger than `bytes`.
+        padded.start = unsafe { padded.base.add(shift) };
+        padded.bytes = bytes;
+        Ok(Some(padded))
+    }
+
+    fn raw(
+        context: &ContextHandle,
+        flags: u64,
+        bytes: usize,
+        alignment: Align,
+    ) -> ClResult<Option<Self>> {
+        let alignment = u32::try_from(alignment.bytes()).unwrap_or(0);
+        // SAFETY: `context` lives.
+        let base = unsafe { cl3::memory::svm_alloc(context.raw(), flags, bytes, alignment) };
+        let base = match base {
+            Ok(base) => base,
+            // `cl3` answers so for a null pointer, which is all that the runtime says.
+            Err(cl3::error_codes::CL_INVALID_VALUE) => return Ok(None),
+            Err(code) => return Err(ClError::new("clSVMAlloc", code)),
+        };
+        let Some(base) = NonNull::new(base.cast::<u8>()) else {
+            return Ok(None);
+        };
+        let context = match context.another() {
+            Ok(context) => context,
+            Err(error) => {
+                free_now(context.raw(), base);
+                return Err(error);
+            }
+        };
+        Ok(Some(Self {
+            context,
+            base,
+            start: base,
+            bytes,
+        }))
+    }
+
+    /// The bytes of `region`, which is cut off at the end of the block.
+    pub(crate) fn range(&self, region: Region) -> SvmRange<'_> {
+        let offset = region.offset.min(self.bytes);
+        SvmRange {
+            allocation: self,
+            offset,
+            bytes: region.bytes.min(self.bytes - offset),
+        }
+    }
+}
+
+impl SvmAllocation {
+    /// Gives up the block without freeing it: the runtime does, or nobody may.
+    pub(crate) fn forget(self) {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: The reference is moved out of a value that is never dropped or used again.
+        drop(unsafe { ptr::read(&raw const this.context) });
+    }
+}
+
+impl Drop for SvmAllocation {
+    fn drop(&mut self) {
+        free_now(self.context.raw(), self.base);
+    }
+}
+
+fn free_now(context: *mut c_void, base: NonNull<u8>) {
+    // SAFETY: (1) `base` came from `clSVMAlloc` with this context and is freed once; (2) no command uses it
+    // any more, as whoever drops an `SvmAllocation` sees to.
+    if let Err(code) = unsafe { cl3::memory::svm_free(context, base.as_ptr().cast()) } {
+        let error = ClError::new("clSVMFree", code);
+        tracing::error!(%error, "shared virtual memory was lost");
+    }
+}
+
+/// Bytes inside a block of shared virtual memory.
+///
+/// # Invariants
+///
+/// I1: `offset + bytes` is at most the size of the block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SvmRange<'a> {
+    allocation: &'a SvmAllocation,
+    offset: usize,
+    bytes: usize,
+}
+
+impl SvmRange<'_> {
+    pub(crate) fn start(self) -> NonNull<u8> {
+        // SAFETY: The offset lies in the block (I1).
+        unsafe { self.allocation.start.add(self.offset) }
+    }
+
+    pub(super) const fn bytes(self) -> usize {
+        self.bytes
+    }
+}
+
+/// Enqueues a fill. The runtime copies `pattern` before it returns.
+pub(crate) fn enqueue_svm_fill(
+    queue: &QueueHandle,
+    range: SvmRange<'_>,
+    pattern: &[u8],
+    wait: &WaitList<'_>,
+) -> ClResult<EventHandle> {
+    // SAFETY: (1) queue and events are live references; (2) the range lies in its block (I1), which is not
+    // freed under a command (see `sys`); (3) `pattern` is readable for its length.
+    let event = unsafe {
+        cl3::command_queue::enqueue_svm_mem_fill(
+            queue.raw(),
+            range.start().as_ptr().cast::<c_void>(),
+            pattern.as_ptr().cast::<c_void>(),
+            pattern.len(),
+            range.bytes,
+            wait.count(),
+            wait.pointer(),
+        )
+    };
+    // SAFETY: This is that call's event.
+    unsafe { own_event("clEnqueueSVMMemFill", event) }
+}
+
+/// Enqueues a copy of `source` to as many bytes from the start of `destination`.
+pub(crate) fn enqueue_svm_copy(
+    queue: &QueueHandle,
+    source: SvmRange<'_>,
+    destination: SvmRange<'_>,
+    wait: &WaitList<'_>,
+) -> ClResult<EventHandle> {
+    // SAFETY: (1) queue and events are live references; (2) both ranges lie in their blocks (I1), which are
+    // not freed under a command (see `sys`); (3) no more is copied than either has.
+    let event = unsafe {
+        cl3::command_queue::enqueue_svm_mem_cpy(
+            queue.raw(),
+            cl3::types::CL_FALSE,
+            destination.start().as_ptr().cast::<c_void>(),
+            source.start().as_ptr().cast::<c_void>(),
+            source.bytes.min(destination.bytes),
+            wait.count(),
+            wait.pointer(),
+        )
+    };
+    // SAFETY: This is that call's event.
+    unsafe { own_event("clEnqueueSVMMemcpy", event) }
+}
+
+/// What has to end before a block may be freed.
+#[derive(Debug)]
+pub(crate) struct Uses {
+    /// Commands that use the block, as far as they are known.
+    pub(crate) events: Vec<EventHandle>,
+    /// A queue whose every command so far may use the block.
+    pub(crate) queue: Option<QueueHandle>,
+}
+
+impl Uses {
+    /// Waits until all of it has ended. How it ended does not matter here.
+    fn wait(&self) {
+        if let Some(queue) = &self.queue
+            && let Err(error) = finish(queue)
+        {
+            tracing::debug!(%error, "a queue that failed holds no free back");
+        }
+        for event in &self.events {
+            if let Err(error) = wait_until_ended(event) {
+                tracing::debug!(%error, "a command that failed holds no free back");
+            }
+        }
+    }
+}
+
+/// Frees `allocation` on `queue`, after `uses`. Does not wait.
+///
+/// The order of `queue` and the events of `uses` cover every command that uses the block. A free that itself
+/// fails, because something that it waits for has, is made up for by a thread that waits for `uses` on the
+/// host.
+///
+/// Returns the event of the free.
+///
+/// # Errors
+///
+/// Where the free cannot be enqueued. A thread frees the block all the same.
+pub(crate) fn free_after(
+    queue: &QueueHandle,
+    allocation: SvmAllocation,
+    uses: Uses,
+) -> ClResult<EventHandle> {
+    let free = PendingFree {
+        allocation: ManuallyDrop::new(allocation),
+        uses,
+    };
+    let wait: WaitList<'_> = free.uses.events.iter().collect();
+    let pointers = [free.allocation.base.as_ptr().cast::<c_void>().cast_const()];
+    // SAFETY: (1) queue and events are live references; (2) the list has one pointer, which came from
+    // `clSVMAlloc`, and which `free` frees only where this command did not; (3) no command uses the block
+    // after this one, as the caller promises.
+    let event = unsafe {
+        cl3::command_queue::enqueue_svm_free(
+            queue.raw(),
+            1,
+            pointers.as_ptr(),
+            None,
+            ptr::null_mut(),
+            wait.count(),
+            wait.pointer(),
+        )
+    };
+    // SAFETY: This is that call's event.
+    match unsafe { own_event("clEnqueueSVMFree", event) } {
+        Ok(event) => {
+            if let Err((error, free)) = when_ended(&event, free) {
+                tracing::warn!(%error, "a free of shared virtual memory cannot be watched");
+                free.leave_to_the_runtime();
+            }
+            Ok(event)
+        }
+        Err(error) => {
+            free.on_the_host();
+            Err(error)
+        }
+    }
+}
+
+/// Frees `allocation` from a thread that waits for `uses` first. Does not wait.
+pub(crate) fn free_on_the_host(allocation: SvmAllocation, uses: Uses) {
+    let free = PendingFree {
+        allocation: ManuallyDrop::new(allocation),
+        uses,
+    };
+    free.on_the_host();
+}
+
+/// A block whose free is enqueued, and what the free waits for. Dropping it does not free the block.
+#[derive(Debug)]
+struct PendingFree {
+    allocation: ManuallyDrop<SvmAllocation>,
+    uses: Uses,
+}
+
+impl PendingFree {
+    fn leave_to_the_runtime(self) {
+        ManuallyDrop::into_inner(self.allocation).forget();
+    }
+
+    /// Frees the block from a thread that waits for its uses first.
+    fn on_the_host(self) {
+        let bytes = self.allocation.bytes;
+        let started = thread::Builder::new()
+            .name("binpool-svm-free".into())
+            .spawn(move || {
+                self.uses.wait();
+                drop(ManuallyDrop::into_inner(self.allocation));
+            });
+        if let Err(error) = started {
+            tracing::error!(%error, bytes, "shared virtual memory was lost");
+        }
+    }
+}
+
+impl Ended for PendingFree {
+    fn ended(self, event: *mut c_void, status: i32) {
+        // Some runtimes pass on the status that was registered for, not the one that was reached.
+        let failed = status < 0 || {
+            // SAFETY: The event is live while its callback runs.
+            match unsafe { EventHandle::retain(event) } {
+                Ok(event) => matches!(execution_status(&event), Ok(status) if status < 0),
+                Err(_) => false,
+            }
+        };
+        if failed {
+            self.on_the_host();
+        } else {
+            self.leave_to_the_runtime();
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Transfers between the host's bytes and the device's.
+
+use std::{ffi::c_void, sync::Arc};
+
+use super::{
+    EventHandle, HostBytes, MemHandle, QueueHandle, SvmRange, WaitList,
+    callback::{Ended, when_ended},
+    enqueue::own_event,
+    event::wait_until_ended,
+};
+use crate::cl_error::ClResult;
+
+const NOT_BLOCKING: u32 = cl3::types::CL_FALSE;
+
+/// Where on the device a transfer starts, and for SVM also where it ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Place<'a> {
+    /// A byte of a buffer. The runtime checks the bounds.
+    Buffer(&'a MemHandle, usize),
+    /// Checked bytes of shared virtual memory.
+    Svm(SvmRange<'a>),
+}
+
+/// Enqueues a write of the bytes at `source`.
+///
+/// # Safety
+///
+/// `bytes` bytes at `source` are readable until the command has ended.
+unsafe fn write(
+    queue: &QueueHandle,
+    place: Place<'_>,
+    source: *const u8,
+    bytes: usize,
+    wait: &WaitList<'_>,
+) -> ClResult<EventHandle> {
+    match place {
+        Place::Buffer(buffer, offset) => {
+            // SAFETY: (1) queue, buffer and events are live references; (2) `source` stays readable, as
+            // the caller promises.
+            let event = unsafe {
+                cl3::command_queue::enqueue_write_buffer(
+                    queue.raw(),
+                    buffer.raw(),
+                    NOT_BLOCKING,
+                    offset,
+                    bytes,
+                    source.cast::<c_void>(),
+                    wait.count(),
+                    wait.pointer(),
+                )
+            };
+            // SAFETY: This is that call's event.
+            unsafe { own_event("clEnqueueWriteBuffer", event) }
+        }
+        Place::Svm(range) => {
+            // SAFETY: (1) `source` stays readable, as the caller promises; (2) the range lies in its
+            // block, which is not freed under a command (see `sys`).
+            let event = unsafe {
+                cl3::command_queue::enqueue_svm_mem_cpy(
+                    queue.raw(),
+                    NOT_BLOCKING,
+                    range.start().as_ptr().cast::<c_void>(),
+                    source.cast::<c_void>(),
+                    bytes.min(range.bytes()),
+                    wait.count(),
+                    wait.pointer(),
+                )
+            };
+            // SAFETY: This is that call's event.
+            unsafe { own_event("clEnqueueSVMMemcpy", event) }
+        }
+    }
+}
+
+/// Enqueues a read into the bytes at `target`.
+///
+/// # Safety
+///
+/// `bytes` bytes at `target` are writable, and nobody else touches them, until the command has ended.
+unsafe fn read(
+    queue: &QueueHandle,
+    place: Place<'_>,
+    target: *mut u8,
+    bytes: usize,
+    wait: &WaitList<'_>,
+) -> ClResult<EventHandle> {
+    match place {
+        Place::Buffer(buffer, offset) => {
+            // SAFETY: (1) queue, buffer and events are live references; (2) `target` stays writable, as
+            // the caller promises.
+            let event = unsafe {
+                cl3::command_queue::enqueue_read_buffer(
+                    queue.raw(),
+                    buffer.raw(),
+                    NOT_BLOCKING,
+                    offset,
+                    bytes,
+                    target.cast::<c_void>(),
+                    wait.count(),
+                    wait.pointer(),
+                )
+            };
+            // SAFETY: This is that call's event.
+            unsafe { own_event("clEnqueueReadBuffer", event) }
+        }
+        Place::Svm(range) => {
+            // SAFETY: (1) `target` stays writable, as the caller promises; (2) the range lies in its
+            // block, which is not freed under a command (see `sys`).
+            let event = unsafe {
+                cl3::command_queue::enqueue_svm_mem_cpy(
+                    queue.raw(),
+                    NOT_BLOCKING,
+                    target.cast::<c_void>(),
+                    range.start().as_ptr().cast::<c_void>(),
+                    bytes.min(range.bytes()),
+                    wait.count(),
+                    wait.pointer(),
+                )
+            };
+            // SAFETY: This is that call's event.
+            unsafe { own_event("clEnqueueSVMMemcpy", event) }
+        }
+    }
+}
+
+/// Writes `data`, calls `enqueued`, and waits until the command has ended.
+///
+/// Not the runtime's own blocking form: that waits for the whole queue on `PoCL`, and leaves no event to
+/// learn from what happened where it fails.
+pub(crate) fn write_borrowed(
+    queue: &QueueHandle,
+    place: Place<'_>,
+    data: &[u8],
+    wait: &WaitList<'_>,
+    enqueued: impl FnOnce(),
+) -> ClResult<(EventHandle, ClResult<()>)> {
+    // SAFETY: `data` is borrowed until this returns, which is after the command has ended.
+    let event = unsafe { write(queue, place, data.as_ptr(), data.len(), wait) }?;
+    enqueued();
+    let ended = wait_until_ended(&event);
+    Ok((event, ended))
+}
+
+/// Reads into `data`, calls `enqueued`, and waits until the command has ended.
+pub(crate) fn read_borrowed(
+    queue: &QueueHandle,
+    place: Place<'_>,
+    data: &mut [u8],
+    wait: &WaitList<'_>,
+    enqueued: impl FnOnce(),
+) -> ClResult<(EventHandle, ClResult<()>)> {
+    // SAFETY: `data` is borrowed exclusively until this returns, which is after the command has ended.
+    let event = unsafe { read(queue, place, data.as_mut_ptr(), data.len(), wait) }?;
+    enqueued();
+    let ended = wait_until_ended(&event);
+    Ok((event, ended))
+}
+
+/// Enqueues a write of `data`, which is kept until the command has ended.
+pub(crate) fn write_shared(
+    queue: &QueueHandle,
+    place: Place<'_>,
+    data: Arc<[u8]>,
+    wait: &WaitList<'_>,
+) -> ClResult<EventHandle> {
+    // SAFETY: `data` is kept until the command has ended, by `keep`.
+    let event = unsafe { write(queue, place, data.as_ptr(), data.len(), wait) }?;
+    keep(&event, data);
+    Ok(event)
+}
+
+/// Enqueues a read into `target`, which is kept until the command has ended.
+pub(crate) fn read_owned(
+    queue: &QueueHandle,
+    place: Place<'_>,
+    target: &Arc<HostBytes>,
+    wait: &WaitList<'_>,
+) -> ClResult<EventHandle> {
+    // SAFETY: (1) `target` is kept until the command has ended, by `keep`; (2) its bytes are taken only
+    // after that.
+    let event = unsafe { read(queue, place, target.start(), target.length(), wait) }?;
+    keep(&event, Arc::clone(target));
+    Ok(event)
+}
+
+/// Enqueues a write of what a command that ends with one of `wait` has read into `staged`, which is kept until
+/// the write has ended.
+pub(crate) fn stage(
+    queue: &QueueHandle,
+    place: Place<'_>,
+    staged: &Arc<HostBytes>,
+    wait: &WaitList<'_>,
+) -> ClResult<EventHandle> {
+    // SAFETY: `staged` is kept until the command has ended, by `keep`.
+    let event = unsafe { write(queue, place, staged.start(), staged.length(), wait) }?;
+    keep(&event, Arc::clone(staged));
+    Ok(event)
+}
+
+/// Enqueues a read of a buffer into fine-grained SVM, which counts as memory of the host.
+pub(crate) fn read_to_svm(
+    queue: &QueueHandle,
+    (source, offset): (&MemHandle, usize),
+    destination: SvmRange<'_>,
+    wait: &WaitList<'_>,
+) -> ClResult<EventHandle> {
+    let (start, bytes) = (destination.start().as_ptr(), destination.bytes());
+    // SAFETY: The range lies in its block, which is not freed under a command (see `sys`), and no other
+    // command is enqueued over the same bytes without an order, as the user of the device sees to.
+    unsafe { read(queue, Place::Buffer(source, offset), start, bytes, wait) }
+}
+
+/// Enqueues a write of fine-grained SVM, which counts as memory of the host, to a buffer.
+pub(crate) fn write_from_svm(
+    queue: &QueueHandle,
+    source: SvmRange<'_>,
+    (destination, offset): (&MemHandle, usize),
+    wait: &WaitList<'_>,
+) -> ClResult<EventHandle> {
+    let (start, bytes) = (source.start().as_ptr(), source.bytes());
+    // SAFETY: The range lies in its block, which is not freed under a command (see `sys`).
+    unsafe {
+        write(
+            queue,
+            Place::Buffer(destination, offset),
+            start,
+            bytes,
+            wait,
+        )
+    }
+}
+
+/// Host bytes that a command works on.
+#[derive(Debug)]
+struct Kept<T>(T);
+
+impl<T> Ended for Kept<T> {
+    fn ended(self, _event: *mut c_void, _status: i32) {
+        drop(self.0);
+    }
+}
+
+/// Keeps `bytes` until `event` has ended: by a callback, or, where the runtime does not take one, by waiting.
+fn keep<T: Send + 'static>(event: &EventHandle, bytes: T) {
+    if let Err((error, bytes)) = when_ended(event, Kept(bytes)) {
+        tracing::warn!(%error, "the host waits for a transfer, because its event takes no callback");
+        // The command's own failure shows in the event that the caller gets.
+        let _ = wait_until_ended(event);
+        drop(bytes);
+    }
+}

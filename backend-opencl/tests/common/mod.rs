@@ -1,0 +1,128 @@
+//! What the tests share. The device is chosen by `BINPOOL_TEST_DEVICE` (see `DeviceSelector`; default `any`).
+
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use std::sync::Arc;
+
+use binpool_allocators::{
+    Backend, InvalidRequest, Memory, MemoryFlags, Outcome, QueueOrder, Region,
+};
+use binpool_opencl::{ClEvent, ClMemory, ClQueue, DeviceSelector, OpenClBackend};
+
+pub(crate) use binpool_allocators::Error;
+
+/// The device under test, with a context of its own.
+///
+/// Never skipped: without a device the test fails.
+pub(crate) fn open() -> OpenClBackend {
+    let selector = std::env::var("BINPOOL_TEST_DEVICE").unwrap_or_default();
+    let Ok(selector) = selector.parse::<DeviceSelector>();
+    OpenClBackend::open(&selector).unwrap_or_else(|error| {
+        panic!(
+            "these tests need an OpenCL device: {error}. Run the tests through the project's test \
+             script, which installs PoCL, or set BINPOOL_TEST_DEVICE"
+        )
+    })
+}
+
+/// A device with one in-order queue.
+#[derive(Debug)]
+pub(crate) struct Bench {
+    pub(crate) backend: OpenClBackend,
+    pub(crate) queue: ClQueue,
+}
+
+impl Bench {
+    pub(crate) fn new() -> Self {
+        let backend = open();
+        let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+        Self { backend, queue }
+    }
+
+    pub(crate) fn another_queue(&self) -> ClQueue {
+        self.backend.create_queue(QueueOrder::InOrder).unwrap()
+    }
+
+    pub(crate) fn out_of_order_queue(&self) -> ClQueue {
+        self.backend.create_queue(QueueOrder::OutOfOrder).unwrap()
+    }
+
+    pub(crate) fn buffer(&self, bytes: usize) -> ClMemory {
+        self.backend
+            .create_buffer(bytes, MemoryFlags::empty())
+            .unwrap()
+    }
+
+    /// A buffer full of `byte`.
+    pub(crate) fn filled(&self, bytes: usize, byte: u8) -> ClMemory {
+        let memory = self.buffer(bytes);
+        self.write(&memory, &vec![byte; bytes]);
+        memory
+    }
+
+    pub(crate) fn write(&self, memory: &ClMemory, data: &[u8]) {
+        self.backend
+            .write(&self.queue, memory, 0, data, &[])
+            .unwrap();
+    }
+
+    /// All bytes of `memory`.
+    pub(crate) fn read(&self, memory: &ClMemory) -> Vec<u8> {
+        let mut data = vec![0; memory.bytes()];
+        self.backend
+            .read(&self.queue, memory, 0, &mut data, &[])
+            .unwrap();
+        data
+    }
+
+    /// Enqueues a fill of all of `memory`.
+    pub(crate) fn fill(
+        &self,
+        queue: &ClQueue,
+        memory: &ClMemory,
+        byte: u8,
+        wait_for: &[ClEvent],
+    ) -> ClEvent {
+        let all = Region::first(memory.bytes());
+        self.backend
+            .enqueue_fill(queue, memory, all, &[byte], wait_for)
+            .unwrap()
+    }
+
+    /// A user event: what waits for it runs when the test opens it.
+    pub(crate) fn gate(&self) -> ClEvent {
+        self.backend.create_user_event().unwrap()
+    }
+
+    pub(crate) fn open_gate(&self, gate: &ClEvent) {
+        self.backend
+            .resolve_user_event(gate, Outcome::Complete)
+            .unwrap();
+    }
+
+    pub(crate) fn fail_gate(&self, gate: &ClEvent) {
+        self.backend
+            .resolve_user_event(gate, Outcome::Failed)
+            .unwrap();
+    }
+}
+
+/// What is wrong with the call that gave `result`.
+pub(crate) fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> InvalidRequest {
+    match result.unwrap_err() {
+        Error::InvalidRequest(request) => request,
+        error => panic!("not a refusal: {error}"),
+    }
+}
+
+/// `count` bytes that tell their places apart.
+pub(crate) fn numbered(count: usize) -> Vec<u8> {
+    (0..count).map(|place| (place % 251) as u8).collect()
+}
+
+/// Waits until nobody else holds `data` any more.
+pub(crate) fn until_given_back(data: &Arc<[u8]>) {
+    while Arc::strong_count(data) > 1 {
+        std::thread::yield_now();
+    }
+}

@@ -1,0 +1,227 @@
+//! Objects that the program made with `opencl3`, or has by their bare handles.
+
+mod common;
+
+use binpool_allocators::{
+    Backend, Event, EventStatus, InvalidRequest, MemoryFlags, ObjectKind, Outcome, Queue,
+    QueueOrder, Region,
+};
+use binpool_opencl::{OpenClBackend, OpenClError};
+use opencl3::{
+    command_queue::{CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, CommandQueue},
+    context::Context,
+    device::Device,
+    event::Event as ProgramEvent,
+};
+
+use common::{open, refusal};
+
+/// A context of the program's own on the device under test.
+fn program() -> (Context, Device) {
+    let device = Device::new(open().raw_device());
+    (Context::from_device(&device).unwrap(), device)
+}
+
+fn queue_of(context: &Context, properties: u64) -> CommandQueue {
+    // SAFETY: The device is the context's own.
+    unsafe { CommandQueue::create(context, context.default_device(), properties) }.unwrap()
+}
+
+#[test]
+fn memory_goes_through_a_context_and_queue_of_the_program() {
+    let (context, _) = program();
+    let queue = queue_of(&context, 0);
+    let backend = OpenClBackend::from_context(&context).unwrap();
+    let wrapped = backend.wrap_queue(&queue).unwrap();
+    let memory = backend.create_buffer(64, MemoryFlags::empty()).unwrap();
+    backend.write(&wrapped, &memory, 0, &[7; 64], &[]).unwrap();
+    let mut data = [0; 64];
+    backend.read(&wrapped, &memory, 0, &mut data, &[]).unwrap();
+    assert_eq!(data, [7; 64]);
+    assert_eq!(backend.raw_context(), context.get());
+    assert_eq!(wrapped.raw(), queue.get());
+}
+
+#[test]
+fn the_program_may_drop_its_own_objects_first() {
+    let (context, _) = program();
+    let queue = queue_of(&context, 0);
+    let backend = OpenClBackend::from_context(&context).unwrap();
+    let wrapped = backend.wrap_queue(&queue).unwrap();
+    drop((queue, context));
+    let memory = backend.create_buffer(64, MemoryFlags::empty()).unwrap();
+    backend.write(&wrapped, &memory, 0, &[1; 64], &[]).unwrap();
+    wrapped.finish().unwrap();
+}
+
+#[test]
+fn wrapping_leaves_the_programs_references_alone() {
+    let (context, _) = program();
+    let queue = queue_of(&context, 0);
+    let contexts = context.reference_count().unwrap();
+    let queues = queue.reference_count().unwrap();
+    let backend = OpenClBackend::from_context(&context).unwrap();
+    assert_eq!(context.reference_count().unwrap(), contexts + 1);
+    let wrapped = backend.wrap_queue(&queue).unwrap();
+    assert_eq!(queue.reference_count().unwrap(), queues + 1);
+    let again = backend.wrap_queue(&queue).unwrap();
+    assert_eq!(queue.reference_count().unwrap(), queues + 1);
+    drop((wrapped, again));
+    assert_eq!(queue.reference_count().unwrap(), queues);
+    drop(backend);
+    assert_eq!(context.reference_count().unwrap(), contexts);
+    queue.finish().unwrap();
+}
+
+#[test]
+fn one_queue_has_one_identity_however_often_it_is_wrapped() {
+    let (context, device) = program();
+    let queue = queue_of(&context, 0);
+    let backend = OpenClBackend::from_context(&context).unwrap();
+    let same_context = OpenClBackend::from_context_and_device(&context, &device).unwrap();
+    let first = backend.wrap_queue(&queue).unwrap();
+    let second = same_context.wrap_queue(&queue).unwrap();
+    // SAFETY: The queue lives.
+    let third = unsafe { backend.wrap_raw_queue(queue.get()) }.unwrap();
+    assert_eq!((first.id(), &first), (second.id(), &second));
+    assert_eq!((first.id(), &first), (third.id(), &third));
+
+    let made_here = backend.create_queue(QueueOrder::InOrder).unwrap();
+    // SAFETY: The queue lives.
+    let wrapped = unsafe { backend.wrap_raw_queue(made_here.raw()) }.unwrap();
+    assert_eq!(made_here, wrapped);
+    assert_ne!(made_here, first);
+}
+
+#[test]
+fn identities_of_queues_are_not_used_again() {
+    let (context, _) = program();
+    let backend = OpenClBackend::from_context(&context).unwrap();
+    let mut seen = std::collections::HashSet::new();
+    for _ in 0..50 {
+        // The runtime may well give every one of these the same address.
+        let queue = queue_of(&context, 0);
+        assert!(seen.insert(backend.wrap_queue(&queue).unwrap().id()));
+    }
+}
+
+#[test]
+fn wrapping_from_many_threads_at_once_gives_one_identity() {
+    let (context, _) = program();
+    let queue = queue_of(&context, 0);
+    let backend = OpenClBackend::from_context(&context).unwrap();
+    for _ in 0..100 {
+        let keep = backend.wrap_queue(&queue).unwrap();
+        let ids: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|_| scope.spawn(|| backend.wrap_queue(&queue).unwrap().id()))
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .collect()
+        });
+        assert!(ids.iter().all(|&id| id == keep.id()));
+    }
+}
+
+#[test]
+fn the_order_of_a_wrapped_queue_is_seen() {
+    let (context, _) = program();
+    let backend = OpenClBackend::from_context(&context).unwrap();
+    let in_order = backend.wrap_queue(&queue_of(&context, 0)).unwrap();
+    assert_eq!(in_order.order(), QueueOrder::InOrder);
+    let queue = queue_of(&context, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+    let out_of_order = backend.wrap_queue(&queue).unwrap();
+    assert_eq!(out_of_order.order(), QueueOrder::OutOfOrder);
+}
+
+#[test]
+fn queues_and_events_of_another_context_are_foreign() {
+    let (context, _) = program();
+    let (other, _) = program();
+    let queue = queue_of(&other, 0);
+    let backend = OpenClBackend::from_context(&context).unwrap();
+    let foreign = |kind| InvalidRequest::ForeignObject { kind };
+    assert_eq!(
+        refusal(backend.wrap_queue(&queue)),
+        foreign(ObjectKind::Queue)
+    );
+    // SAFETY: No wait list.
+    let raw = unsafe { queue.enqueue_marker_with_wait_list(&[]) }.unwrap();
+    assert_eq!(
+        refusal(backend.wrap_event(&raw)),
+        foreign(ObjectKind::Event)
+    );
+}
+
+#[test]
+fn null_handles_are_errors() {
+    let null = std::ptr::null_mut();
+    let backend = open();
+    // SAFETY: Null is allowed.
+    unsafe {
+        assert!(backend.wrap_raw_queue(null).is_err());
+        assert!(backend.wrap_raw_event(null).is_err());
+        assert!(matches!(
+            OpenClBackend::from_raw(null, null),
+            Err(OpenClError::Call(error)) if error.name() == "CL_INVALID_CONTEXT"
+        ));
+        assert!(matches!(
+            OpenClBackend::from_raw(backend.raw_context(), null),
+            Err(OpenClError::NotInContext)
+        ));
+        let again = OpenClBackend::from_raw(backend.raw_context(), backend.raw_device()).unwrap();
+        assert_eq!(again.limits(), backend.limits());
+    }
+}
+
+#[test]
+fn objects_of_two_backends_of_one_context_work_together() {
+    let (context, _) = program();
+    let one = OpenClBackend::from_context(&context).unwrap();
+    let two = OpenClBackend::from_context(&context).unwrap();
+    let queue = one.create_queue(QueueOrder::InOrder).unwrap();
+    let memory = two.create_buffer(16, MemoryFlags::empty()).unwrap();
+    two.check_queue(&queue).unwrap();
+    two.write(&queue, &memory, 0, &[1; 16], &[]).unwrap();
+}
+
+#[test]
+fn an_event_of_the_program_can_be_waited_for() {
+    let (context, _) = program();
+    let backend = OpenClBackend::from_context(&context).unwrap();
+    let queue = queue_of(&context, 0);
+    let gate = backend.create_user_event().unwrap();
+    // SAFETY: The event in the wait list lives.
+    let raw = unsafe { queue.enqueue_marker_with_wait_list(&[gate.raw()]) }.unwrap();
+    let event = backend.wrap_event(&raw).unwrap();
+    drop(raw);
+    assert_eq!(event.status().unwrap(), EventStatus::Pending);
+
+    // The queue was never flushed by the program: waiting for it on another queue sees to that.
+    let ours = backend.create_queue(QueueOrder::InOrder).unwrap();
+    let memory = backend.create_buffer(16, MemoryFlags::empty()).unwrap();
+    let fill = backend
+        .enqueue_fill(&ours, &memory, Region::first(16), &[3], &[event.clone()])
+        .unwrap();
+    backend
+        .resolve_user_event(&gate, Outcome::Complete)
+        .unwrap();
+    fill.wait().unwrap();
+    assert_eq!(event.status().unwrap(), EventStatus::Complete);
+}
+
+#[test]
+fn a_user_event_of_the_program_is_resolved_once_whoever_does_it() {
+    let (context, _) = program();
+    let backend = OpenClBackend::from_context(&context).unwrap();
+    let raw = ProgramEvent::new(opencl3::event::create_user_event(context.get()).unwrap());
+    let event = backend.wrap_event(&raw).unwrap();
+    opencl3::event::set_user_event_status(raw.get(), 0).unwrap();
+    assert_eq!(event.status().unwrap(), EventStatus::Complete);
+    assert_eq!(
+        refusal(backend.resolve_user_event(&event, Outcome::Failed)),
+        InvalidRequest::AlreadyResolved
+    );
+}

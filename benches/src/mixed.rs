@@ -1,0 +1,107 @@
+//! The mixed workload: 1000 live blocks of 256 bytes to 64 MiB, replaced at random.
+
+use std::fmt;
+
+use crate::Subject;
+
+const ENTRIES: usize = 65_536;
+const SLOTS: usize = 1000;
+const WARM_UP: usize = 8 * ENTRIES;
+
+/// The mixed workload, bit for bit the same everywhere: sizes `2^e + (random & (2^e - 1))` with `e` from 8 to
+/// 25, each into one of 1000 slots, whose former block is freed first.
+pub struct Mixed<'a, S: Subject> {
+    subject: &'a S,
+    entries: Vec<(usize, usize)>,
+    slots: Vec<Option<S::Block>>,
+    step: usize,
+}
+
+impl<S: Subject> fmt::Debug for Mixed<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mixed")
+            .field("subject", &S::NAME)
+            .field("step", &self.step)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The generator `splitmix64`, by Sebastiano Vigna.
+struct SplitMix64(u64);
+
+impl SplitMix64 {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "sizes are below 2^26 and slots below 1000"
+)]
+fn entries() -> Vec<(usize, usize)> {
+    let mut random = SplitMix64(42);
+    let entry = |_| {
+        let exponent = 8 + random.next() % 18;
+        let size = (1 << exponent) + (random.next() & ((1 << exponent) - 1));
+        let slot = random.next() % SLOTS as u64;
+        (size as usize, slot as usize)
+    };
+    (0..ENTRIES).map(entry).collect()
+}
+
+impl<'a, S: Subject> Mixed<'a, S> {
+    /// The workload on `subject`, with the slots filled and warmed up by 8 rounds.
+    pub fn warmed_up(subject: &'a S) -> Self {
+        let entries = entries();
+        let slots = entries[..SLOTS]
+            .iter()
+            .map(|(size, _)| subject.allocate(*size))
+            .collect();
+        let mut workload = Self {
+            subject,
+            entries,
+            slots,
+            step: 0,
+        };
+        for _ in 0..WARM_UP {
+            workload.step();
+        }
+        workload
+    }
+
+    /// One pair: frees the block in a slot, and allocates another into it.
+    pub fn step(&mut self) {
+        let (size, slot) = self.entries[self.step % ENTRIES];
+        self.step += 1;
+        self.slots[slot] = None;
+        self.slots[slot] = self.subject.allocate(size);
+    }
+
+    /// Whether no allocation has failed.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.slots.iter().all(Option::is_some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Malloc;
+
+    #[test]
+    fn the_first_sizes_are_those_of_every_other_implementation() {
+        let sizes: Vec<usize> = entries().iter().take(4).map(|(size, _)| *size).collect();
+        assert_eq!(sizes, [771, 498, 932, 1471]);
+    }
+
+    #[test]
+    fn every_slot_is_filled_after_warming_up() {
+        assert!(Mixed::warmed_up(&Malloc).is_full());
+    }
+}

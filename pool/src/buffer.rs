@@ -1,0 +1,217 @@
+//! A block of memory that goes back to its pool.
+
+use std::{fmt, sync::Arc};
+
+use binpool_allocators::{
+    Allocator, Backend, Error, InvalidRequest, Memory, MemoryId, MemoryOf, Queue, QueueId, QueueOf,
+    Region,
+};
+use parking_lot::Mutex;
+
+use crate::{
+    PooledRegion,
+    bins::Block,
+    shared::{Granted, Shared},
+};
+
+/// A block of device memory that goes back to its pool when it is dropped.
+///
+/// It has two sizes: [`size`](Self::size), as it was asked for, which bounds every transfer and region made
+/// through this type, and [`class_size`](Self::class_size), what it takes of the device. The block of 0 bytes
+/// has no memory.
+///
+/// # Queues
+///
+/// A block is for the queue that it was allocated for. Commands get at its memory through
+/// [`memory_on`](Self::memory_on), which names the queue that they will run on: so the block knows where it was
+/// used, and the pool lets nobody else have it before those commands have ended. The transfers of this type do
+/// it by themselves. Commands that reach the memory in another way (an address in a kernel's data, say) are
+/// named by [`record_use`](Self::record_use).
+///
+/// Enqueue commands before dropping the block, or dropping it waits for none of them.
+#[must_use = "the block goes back to its pool when it is dropped"]
+pub struct PooledBuffer<A: Allocator> {
+    shared: Arc<Shared<A>>,
+    size: usize,
+    queue: QueueId,
+    granted: Option<Granted<A>>,
+    /// The queues that it was used on, apart from its own.
+    others: Mutex<Vec<QueueOf<A>>>,
+}
+
+impl<A: Allocator> PooledBuffer<A> {
+    pub(crate) fn new(
+        shared: &Arc<Shared<A>>,
+        queue: &QueueOf<A>,
+        size: usize,
+        granted: Granted<A>,
+    ) -> Self {
+        Self {
+            shared: Arc::clone(shared),
+            size,
+            queue: queue.id(),
+            granted: Some(granted),
+            others: Mutex::new(Vec::new()),
+        }
+    }
+
+    pub(crate) fn empty(shared: &Arc<Shared<A>>, queue: &QueueOf<A>) -> Self {
+        Self {
+            shared: Arc::clone(shared),
+            size: 0,
+            queue: queue.id(),
+            granted: None,
+            others: Mutex::new(Vec::new()),
+        }
+    }
+
+    fn block(&self) -> Option<&Block<A>> {
+        self.granted.as_ref().map(|granted| &granted.block)
+    }
+
+    pub(crate) fn memory(&self) -> Option<&MemoryOf<A>> {
+        self.block().map(|block| &block.memory)
+    }
+
+    /// The size in bytes, as it was asked for.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Whether this is the block of 0 bytes, which has no memory.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.size == 0
+    }
+
+    /// What the block takes of the device, in bytes: the size of its class, at least [`size`](Self::size).
+    #[must_use]
+    pub fn class_size(&self) -> usize {
+        self.block().map_or(0, |block| block.bytes)
+    }
+
+    /// The identity of the block's memory; `None` for the block of 0 bytes. Its later owners will see the
+    /// same.
+    #[must_use]
+    pub fn memory_id(&self) -> Option<MemoryId> {
+        self.memory().map(Memory::id)
+    }
+
+    /// The identity of the queue that the block was allocated for.
+    #[must_use]
+    pub fn queue_id(&self) -> QueueId {
+        self.queue
+    }
+
+    /// The backend that the block lives on.
+    #[must_use]
+    pub fn backend(&self) -> &A::Backend {
+        self.shared.allocator.backend()
+    }
+
+    /// The memory, for commands on `queue`; `None` for the block of 0 bytes.
+    ///
+    /// The pool lets nobody else have the block before what was enqueued on `queue` until the block's release
+    /// has ended. The memory may be larger than [`size`](Self::size).
+    pub fn memory_on(&self, queue: &QueueOf<A>) -> Option<&MemoryOf<A>> {
+        // A queue of another backend is not recorded: no command there can take this memory.
+        let _foreign = self.record_use(queue);
+        self.memory()
+    }
+
+    /// Tells that commands on `queue` use the block, for those that get at it by another way than
+    /// [`memory_on`](Self::memory_on).
+    ///
+    /// # Errors
+    ///
+    /// [`ForeignObject`](InvalidRequest::ForeignObject) for a queue of another backend.
+    pub fn record_use(&self, queue: &QueueOf<A>) -> Result<(), Error> {
+        if queue.id() == self.queue {
+            return Ok(());
+        }
+        self.backend().check_queue(queue)?;
+        let mut others = self.others.lock();
+        if !others.contains(queue) {
+            others.push(queue.clone());
+        }
+        Ok(())
+    }
+
+    /// A view of a region of the block, which cannot outlive it.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds`](InvalidRequest::OutOfBounds) unless it lies within [`size`](Self::size),
+    /// [`Misaligned`](InvalidRequest::Misaligned) unless it starts on a multiple of the device's
+    /// [alignment](binpool_allocators::DeviceLimits::alignment), [`ZeroSize`](InvalidRequest::ZeroSize) for a
+    /// region of 0 bytes.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let block = pool.allocate(4096)?;
+    /// let half = block.sub_region(2048..4096)?;
+    /// assert_eq!(half.size(), 2048);
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
+    pub fn sub_region(&self, region: impl Into<Region>) -> Result<PooledRegion<'_, A>, Error> {
+        let region = region.into();
+        region.check_within(self.size)?;
+        let memory = self.memory().ok_or(InvalidRequest::ZeroSize)?;
+        let memory = self.backend().create_sub_region(memory, region)?;
+        Ok(PooledRegion::new(self, memory))
+    }
+
+    /// Gives the block back now. Dropping it does the same, and logs the error.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the device. The block is back all the same.
+    pub fn release(mut self) -> Result<(), Error> {
+        self.give_back()
+    }
+
+    /// Takes the memory out of the pool for good; `None` for the block of 0 bytes.
+    ///
+    /// The pool forgets the block. The memory is freed when it is dropped.
+    #[must_use = "the memory is freed when it is dropped"]
+    pub fn detach(mut self) -> Option<MemoryOf<A>> {
+        let Granted { block, stock } = self.granted.take()?;
+        let mut state = self.shared.state.lock();
+        state.deactivate(stock, self.size);
+        state.forget(block.bytes);
+        drop(state);
+        Some(block.memory)
+    }
+
+    fn give_back(&mut self) -> Result<(), Error> {
+        let Some(Granted { block, stock }) = self.granted.take() else {
+            return Ok(());
+        };
+        let others = std::mem::take(self.others.get_mut());
+        self.shared.give_back(block, self.size, stock, others)
+    }
+}
+
+impl<A: Allocator> Drop for PooledBuffer<A> {
+    fn drop(&mut self) {
+        if let Err(error) = self.give_back() {
+            tracing::error!(%error, bytes = self.size, "a pooled block could not be given back cleanly");
+        }
+    }
+}
+
+impl<A: Allocator> fmt::Debug for PooledBuffer<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PooledBuffer")
+            .field("size", &self.size)
+            .field("class_size", &self.class_size())
+            .field("memory", &self.memory())
+            .field("queue", &self.queue)
+            .finish_non_exhaustive()
+    }
+}

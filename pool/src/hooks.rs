@@ -1,0 +1,93 @@
+//! Reclaim hooks: the program's own ways of freeing memory.
+
+use std::{
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+use parking_lot::Mutex;
+use slab::Slab;
+
+/// What a reclaim hook is told.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Shortage {
+    /// The size in bytes of the block that could not be had.
+    pub bytes: usize,
+}
+
+/// Names a hook, to take it away again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct HookId {
+    key: usize,
+    age: u64,
+}
+
+type Hook = Arc<dyn Fn(&Shortage) + Send + Sync>;
+
+#[derive(Default)]
+struct Registered {
+    hooks: Slab<(u64, Hook)>,
+    /// Grows with each hook: the order of calls, and what tells a hook from a later one under the same key.
+    next_age: u64,
+}
+
+/// The hooks of one pool, called in the order in which they were added.
+#[derive(Default)]
+pub(crate) struct Hooks {
+    registered: Mutex<Registered>,
+}
+
+impl Hooks {
+    pub(crate) fn add(&self, hook: Hook) -> HookId {
+        let mut registered = self.registered.lock();
+        let age = registered.next_age;
+        registered.next_age += 1;
+        HookId {
+            key: registered.hooks.insert((age, hook)),
+            age,
+        }
+    }
+
+    /// Whether the hook was there.
+    pub(crate) fn remove(&self, id: HookId) -> bool {
+        let mut registered = self.registered.lock();
+        let found = matches!(registered.hooks.get(id.key), Some((age, _)) if *age == id.age);
+        // Dropped after the lock: a hook may own blocks of this very pool.
+        let _removed = found.then(|| registered.hooks.remove(id.key));
+        drop(registered);
+        found
+    }
+
+    /// The hooks as they are now, oldest first, to be called without a lock.
+    pub(crate) fn snapshot(&self) -> Vec<Hook> {
+        let mut hooks: Vec<(u64, Hook)> = self
+            .registered
+            .lock()
+            .hooks
+            .iter()
+            .map(|(_, (age, hook))| (*age, Arc::clone(hook)))
+            .collect();
+        hooks.sort_by_key(|(age, _)| *age);
+        hooks.into_iter().map(|(_, hook)| hook).collect()
+    }
+}
+
+impl fmt::Debug for Hooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hooks")
+            .field("count", &self.registered.lock().hooks.len())
+            .finish()
+    }
+}
+
+/// Calls one hook. One that panics frees nothing, and does no other harm.
+pub(crate) fn call(hook: &Hook, shortage: &Shortage) {
+    if catch_unwind(AssertUnwindSafe(|| hook(shortage))).is_err() {
+        tracing::error!(
+            bytes = shortage.bytes,
+            "a reclaim hook panicked; the pool goes on without its help"
+        );
+    }
+}

@@ -1,0 +1,92 @@
+//! How a pool is set up.
+
+use std::sync::Arc;
+
+use binpool_allocators::{Allocator, Backend, QueueOf};
+
+use crate::{LeadingBits, MemoryPool, PoolError, SizeClasses};
+
+/// Settings of a [`MemoryPool`].
+///
+/// ```
+/// use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
+/// use binpool_mock::MockDevice;
+///
+/// let backend = MockDevice::new().backend();
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// // Blocks up to an eighth larger than asked, which makes fewer classes and more hits.
+/// let pool = PoolOptions::new()
+///     .leading_bits(3)
+///     .build(ImmediateAllocator::new(&backend)?, &queue)?;
+/// assert_eq!(pool.allocate(9000)?.class_size(), 9216);
+/// # Ok::<(), binpool::PoolError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct PoolOptions {
+    classes: Classes,
+}
+
+#[derive(Clone, Debug)]
+enum Classes {
+    LeadingBits(u32),
+    Given(Arc<dyn SizeClasses>),
+}
+
+impl Default for PoolOptions {
+    fn default() -> Self {
+        Self {
+            classes: Classes::LeadingBits(LeadingBits::default().bits()),
+        }
+    }
+}
+
+impl PoolOptions {
+    /// The default settings: size classes of [`LeadingBits`] with four bits.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Size classes by `bits` leading bits: blocks are at most `1 / 2^bits` larger than asked.
+    #[must_use]
+    pub fn leading_bits(mut self, bits: u32) -> Self {
+        self.classes = Classes::LeadingBits(bits);
+        self
+    }
+
+    /// Size classes of the program's own.
+    #[must_use]
+    pub fn size_classes(mut self, classes: impl SizeClasses + 'static) -> Self {
+        self.classes = Classes::Given(Arc::new(classes));
+        self
+    }
+
+    /// Builds a pool over `allocator`, whose blocks are for `queue` unless their allocation names another.
+    ///
+    /// A deferred allocator is accepted with a warning through `tracing`: a pool over it cannot see
+    /// out-of-memory, hence not do anything about it.
+    ///
+    /// # Errors
+    ///
+    /// [`PoolError::LeadingBits`] for more leading bits than are permitted, and
+    /// [`ForeignObject`](crate::InvalidRequest::ForeignObject) for a queue of another backend.
+    pub fn build<A: Allocator>(
+        self,
+        allocator: A,
+        queue: &QueueOf<A>,
+    ) -> Result<MemoryPool<A>, PoolError> {
+        let classes = match self.classes {
+            Classes::LeadingBits(bits) => Arc::new(LeadingBits::new(bits)?),
+            Classes::Given(classes) => classes,
+        };
+        allocator.backend().check_queue(queue)?;
+        if allocator.is_deferred() {
+            tracing::warn!(
+                ?allocator,
+                "a pool over a deferred allocator: out-of-memory will show in commands, where the pool \
+                 cannot free anything; use an `ImmediateAllocator`"
+            );
+        }
+        Ok(MemoryPool::assemble(allocator, queue, classes))
+    }
+}

@@ -1,0 +1,269 @@
+//! The pool, as its users hold it.
+
+use std::sync::Arc;
+
+use binpool_allocators::{Allocator, Backend, QueueOf};
+use parking_lot::Mutex;
+
+use crate::{
+    HookId, PoolError, PoolOptions, PoolStatistics, PooledBuffer, Shortage, SizeClasses,
+    hooks::Hooks,
+    shared::{Request, Shared},
+    state::State,
+};
+
+/// A pool of device memory: keeps freed blocks in bins by size class, and hands them out again.
+///
+/// Clones are handles to the same pool, and may be used from any thread. When the last handle is dropped, what
+/// the pool holds is freed; blocks still in use stay valid, and are freed when they are dropped.
+///
+/// `PyOpenCL`'s `MemoryPool`, made safe to share between threads and queues.
+///
+/// ```
+/// use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+/// use binpool_mock::MockDevice;
+///
+/// let backend = MockDevice::new().backend();
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+/// let block = pool.allocate(1 << 20)?;
+///
+/// let worker = pool.clone();
+/// std::thread::spawn(move || drop((worker, block))).join().unwrap();
+/// assert_eq!(pool.statistics().held_blocks, 1);
+/// assert_eq!(pool.free_held(), 1 << 20);
+/// # Ok::<(), binpool::PoolError>(())
+/// ```
+#[derive(Debug)]
+pub struct MemoryPool<A: Allocator> {
+    handle: Arc<Handle<A>>,
+}
+
+impl<A: Allocator> Clone for MemoryPool<A> {
+    fn clone(&self) -> Self {
+        Self {
+            handle: Arc::clone(&self.handle),
+        }
+    }
+}
+
+/// What all handles of a pool share, apart from its blocks: dropped with the last handle.
+#[derive(Debug)]
+struct Handle<A: Allocator> {
+    shared: Arc<Shared<A>>,
+    classes: Arc<dyn SizeClasses>,
+}
+
+impl<A: Allocator> Drop for Handle<A> {
+    fn drop(&mut self) {
+        self.shared.state.lock().holding = false;
+        self.shared.release_all();
+    }
+}
+
+impl<A: Allocator> MemoryPool<A> {
+    /// A pool over `allocator` with the default settings, whose blocks are for `queue` unless their allocation
+    /// names another. See [`PoolOptions`] for the settings.
+    ///
+    /// # Errors
+    ///
+    /// [`ForeignObject`](crate::InvalidRequest::ForeignObject) for a queue of another backend.
+    pub fn new(allocator: A, queue: &QueueOf<A>) -> Result<Self, PoolError> {
+        PoolOptions::new().build(allocator, queue)
+    }
+
+    pub(crate) fn assemble(
+        allocator: A,
+        queue: &QueueOf<A>,
+        classes: Arc<dyn SizeClasses>,
+    ) -> Self {
+        let shared = Arc::new(Shared {
+            allocator,
+            home: queue.clone(),
+            hooks: Hooks::default(),
+            state: Mutex::new(State::new(queue)),
+        });
+        Self {
+            handle: Arc::new(Handle { shared, classes }),
+        }
+    }
+
+    /// A block of `bytes` bytes for the pool's home queue, with undefined contents.
+    ///
+    /// 0 bytes are fine: such a block has no memory.
+    ///
+    /// # Errors
+    ///
+    /// [`PoolError::OutOfMemory`], with a report, when nothing can be done about it any more; the failures of
+    /// the allocator and the backend.
+    pub fn allocate(&self, bytes: usize) -> Result<PooledBuffer<A>, PoolError> {
+        self.allocate_unchecked(&self.handle.shared.home, bytes)
+    }
+
+    /// A block of `bytes` bytes for `queue`, with undefined contents.
+    ///
+    /// Blocks that `queue` may not have at once, because commands on other queues may still use them, are left
+    /// alone as long as the device has memory.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`allocate`](Self::allocate), and [`ForeignObject`](crate::InvalidRequest::ForeignObject) for
+    /// a queue of another backend.
+    pub fn allocate_on(
+        &self,
+        queue: &QueueOf<A>,
+        bytes: usize,
+    ) -> Result<PooledBuffer<A>, PoolError> {
+        self.backend().check_queue(queue)?;
+        self.allocate_unchecked(queue, bytes)
+    }
+
+    fn allocate_unchecked(
+        &self,
+        queue: &QueueOf<A>,
+        bytes: usize,
+    ) -> Result<PooledBuffer<A>, PoolError> {
+        let shared = &self.handle.shared;
+        if bytes == 0 {
+            shared.state.lock().count_empty();
+            return Ok(PooledBuffer::empty(shared, queue));
+        }
+        let request = self.request(bytes)?;
+        let granted = shared.allocate(queue, request)?;
+        tracing::trace!(asked = bytes, bytes = granted.block.bytes, "allocated");
+        Ok(PooledBuffer::new(shared, queue, bytes, granted))
+    }
+
+    /// The request in terms of the size classes. A class that would be too large for the device where the
+    /// request is not, has blocks of exact sizes.
+    fn request(&self, asked: usize) -> Result<Request, PoolError> {
+        let Handle { shared, classes } = &*self.handle;
+        let (alignment, largest) = (
+            shared.allocator.alignment(),
+            shared.allocator.largest_block(),
+        );
+        let rounded = alignment.round_up(asked).unwrap_or(asked);
+        let bin = classes.bin_number(rounded);
+        let class_size = classes.alloc_size(bin);
+        if class_size < rounded || bin >= classes.bin_count() {
+            return Err(PoolError::SizeClassTooSmall {
+                requested: rounded,
+                class_size,
+            });
+        }
+        let class_size = alignment.round_up(class_size).unwrap_or(class_size);
+        let sizes = [class_size, rounded, asked];
+        match sizes.into_iter().find(|size| *size <= largest) {
+            Some(bytes) => Ok(Request { asked, bin, bytes }),
+            None => Err(shared.never_fits(Request {
+                asked,
+                bin,
+                bytes: asked,
+            })),
+        }
+    }
+
+    /// Gives every held block back to the allocator, those included that commands may still use (the runtime
+    /// frees them after those commands), and lets go of queues that no block needs. Active blocks stay.
+    ///
+    /// The bytes given back. Failures are logged: there is nothing to be done about them.
+    pub fn free_held(&self) -> u64 {
+        self.handle.shared.release_all()
+    }
+
+    /// Frees what is held, and from now on frees blocks when they are dropped.
+    pub fn stop_holding(&self) {
+        self.handle.shared.state.lock().holding = false;
+        self.free_held();
+    }
+
+    /// From now on holds dropped blocks again.
+    pub fn resume_holding(&self) {
+        self.handle.shared.state.lock().holding = true;
+    }
+
+    /// Whether dropped blocks are held.
+    #[must_use]
+    pub fn is_holding(&self) -> bool {
+        self.handle.shared.state.lock().holding
+    }
+
+    /// Adds a hook that frees memory outside the pool, or blocks of the pool that the program can do without,
+    /// when the device is full and the pool has nothing left to give back. Hooks are called in the order in
+    /// which they were added, until the request succeeds, on the thread that made it.
+    ///
+    /// A hook may use the pool. One that keeps a handle of the pool keeps the pool alive; see
+    /// [`remove_reclaim_hook`](Self::remove_reclaim_hook). One that panics does no harm.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// use std::sync::{Arc, Mutex};
+    ///
+    /// # let backend = MockDevice::builder().capacity_bytes(1 << 20).build().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let cache = Arc::new(Mutex::new(vec![pool.allocate(1 << 20)?]));
+    /// let to_clear = Arc::clone(&cache);
+    /// pool.add_reclaim_hook(move |_| to_clear.lock().unwrap().clear());
+    /// // The device is full of cached blocks. The hook drops them, and the request is served.
+    /// assert!(pool.allocate(1 << 20).is_ok());
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
+    pub fn add_reclaim_hook(&self, hook: impl Fn(&Shortage) + Send + Sync + 'static) -> HookId {
+        self.handle.shared.hooks.add(Arc::new(hook))
+    }
+
+    /// Takes a hook away. Whether it was there.
+    pub fn remove_reclaim_hook(&self, id: HookId) -> bool {
+        self.handle.shared.hooks.remove(id)
+    }
+
+    /// The pool's counters, all taken at the same moment.
+    #[must_use]
+    pub fn statistics(&self) -> PoolStatistics {
+        self.handle.shared.state.lock().statistics()
+    }
+
+    /// Free blocks in the pool.
+    #[must_use]
+    pub fn held_blocks(&self) -> u64 {
+        self.statistics().held_blocks
+    }
+
+    /// Blocks in the user's hands.
+    #[must_use]
+    pub fn active_blocks(&self) -> u64 {
+        self.statistics().active_blocks
+    }
+
+    /// Bytes in the user's hands and held together, in whole blocks.
+    #[must_use]
+    pub fn managed_bytes(&self) -> u64 {
+        self.statistics().managed_bytes
+    }
+
+    /// Bytes in the user's hands, as they were asked for.
+    #[must_use]
+    pub fn active_bytes(&self) -> u64 {
+        self.statistics().active_bytes
+    }
+
+    /// The queue that blocks are for unless their allocation names another.
+    #[must_use]
+    pub fn home_queue(&self) -> &QueueOf<A> {
+        &self.handle.shared.home
+    }
+
+    /// The allocator that the pool's blocks come from.
+    #[must_use]
+    pub fn allocator(&self) -> &A {
+        &self.handle.shared.allocator
+    }
+
+    /// The backend that the pool's blocks live on.
+    #[must_use]
+    pub fn backend(&self) -> &A::Backend {
+        self.handle.shared.allocator.backend()
+    }
+}

@@ -1,0 +1,38 @@
+//! A view of a region of a pooled block.
+
+use binpool_allocators::{Allocator, Memory, MemoryOf, QueueOf};
+
+use crate::PooledBuffer;
+
+/// A view of a region of a [`PooledBuffer`], which cannot outlive it: made by
+/// [`PooledBuffer::sub_region`].
+#[derive(Debug)]
+pub struct PooledRegion<'a, A: Allocator> {
+    buffer: &'a PooledBuffer<A>,
+    memory: MemoryOf<A>,
+}
+
+impl<'a, A: Allocator> PooledRegion<'a, A> {
+    pub(crate) fn new(buffer: &'a PooledBuffer<A>, memory: MemoryOf<A>) -> Self {
+        Self { buffer, memory }
+    }
+
+    /// The size of the region in bytes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.memory.bytes()
+    }
+
+    /// The block that this is a region of.
+    pub fn buffer(&self) -> &'a PooledBuffer<A> {
+        self.buffer
+    }
+
+    /// The region's memory, for commands on `queue`. The use counts for the whole block.
+    #[must_use]
+    pub fn memory_on(&self, queue: &QueueOf<A>) -> &MemoryOf<A> {
+        // Whether the queue is this backend's shows in the command that it is for.
+        let _foreign = self.buffer.record_use(queue);
+        &self.memory
+    }
+}

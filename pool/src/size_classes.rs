@@ -1,0 +1,204 @@
+//! Size classes: which requests share a bin, and how large its blocks are.
+
+use std::fmt;
+
+use crate::PoolError;
+
+/// A way of sorting sizes into bins.
+///
+/// A pool calls it with sizes that are multiples of the allocator's alignment. Laws, for every size `s`:
+///
+/// - `bin_number(s)` is below [`bin_count`](Self::bin_count);
+/// - `alloc_size(bin_number(s))` is at least `s`;
+/// - both functions are monotone.
+///
+/// A scheme that breaks them wastes memory, or has its requests refused
+/// ([`PoolError::SizeClassTooSmall`]); it cannot make the pool hand out a block that is too small.
+pub trait SizeClasses: fmt::Debug + Send + Sync {
+    /// How many bins there are.
+    fn bin_count(&self) -> usize;
+
+    /// The bin of requests of `bytes` bytes.
+    fn bin_number(&self, bytes: usize) -> usize;
+
+    /// The size in bytes of the blocks of bin `bin`.
+    fn alloc_size(&self, bin: usize) -> usize;
+}
+
+/// Classes by the exponent and the leading bits of a size: with `n` bits, a block is at most `1 / 2^n` larger
+/// than what was asked for.
+///
+/// `PyOpenCL`'s scheme (`leading_bits_in_bin_id`), except that classes *end* on round sizes where the
+/// original's begin on them: 4096 bytes cost 4096, not 4351.
+///
+/// ```
+/// use binpool::{LeadingBits, SizeClasses};
+///
+/// let classes = LeadingBits::default();
+/// assert_eq!(classes.alloc_size(classes.bin_number(4096)), 4096);
+/// assert_eq!(classes.alloc_size(classes.bin_number(4097)), 4096 + 256);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LeadingBits {
+    bits: u32,
+}
+
+impl LeadingBits {
+    /// The most leading bits that are permitted: bins for all sizes then take 24 bytes each for 56 320 bins.
+    pub const LARGEST: u32 = 10;
+
+    /// Classes by `bits` leading bits.
+    ///
+    /// # Errors
+    ///
+    /// [`PoolError::LeadingBits`] above [`LARGEST`](Self::LARGEST).
+    pub fn new(bits: u32) -> Result<Self, PoolError> {
+        if bits > Self::LARGEST {
+            return Err(PoolError::LeadingBits {
+                requested: bits,
+                largest: Self::LARGEST,
+            });
+        }
+        Ok(Self { bits })
+    }
+
+    /// How many bits after the highest one tell classes apart.
+    #[must_use]
+    pub const fn bits(self) -> u32 {
+        self.bits
+    }
+}
+
+impl Default for LeadingBits {
+    /// Four bits: at most 1/16 wasted.
+    fn default() -> Self {
+        Self { bits: 4 }
+    }
+}
+
+impl SizeClasses for LeadingBits {
+    fn bin_count(&self) -> usize {
+        ((usize::BITS - self.bits + 1) as usize) << self.bits
+    }
+
+    /// Sizes up to `2^bits` have a bin each. Above, bins are numbered by the exponent of `bytes - 1`, then by
+    /// the bits after its highest one: a class is told by its *last* size but one, hence ends on a round size.
+    fn bin_number(&self, bytes: usize) -> usize {
+        let last = bytes.saturating_sub(1);
+        if last >> self.bits == 0 {
+            return last;
+        }
+        let shift = last.ilog2() - self.bits;
+        // The highest bit of `last >> shift` is bit number `bits`, so the sum is at least `1 << bits` and grows
+        // without gaps from one shift to the next.
+        ((shift as usize) << self.bits) + (last >> shift)
+    }
+
+    fn alloc_size(&self, bin: usize) -> usize {
+        let exponent = bin >> self.bits;
+        if exponent <= 1 {
+            return bin.saturating_add(1);
+        }
+        let leading = (bin & ((1 << self.bits) - 1)) | (1 << self.bits);
+        let shift = u32::try_from(exponent - 1).unwrap_or(u32::MAX);
+        // One more than the last size but one; the topmost class would end one past `usize::MAX`.
+        (leading + 1)
+            .checked_shl(shift)
+            .filter(|size| size >> shift == leading + 1)
+            .unwrap_or(usize::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn any_scheme() -> impl Strategy<Value = LeadingBits> {
+        (0..=LeadingBits::LARGEST).prop_map(|bits| LeadingBits::new(bits).unwrap())
+    }
+
+    /// Sizes of every magnitude, and those next to powers of two.
+    fn any_size() -> impl Strategy<Value = usize> {
+        (0..usize::BITS, any::<usize>(), -2_isize..=2).prop_map(|(exponent, low, nudge)| {
+            let base = 1_usize << exponent;
+            match nudge {
+                -2 => base + (low & (base - 1)),
+                _ => base.wrapping_add_signed(nudge),
+            }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_class_is_the_least_that_holds_the_size(classes in any_scheme(), bytes in any_size()) {
+            let bin = classes.bin_number(bytes);
+            prop_assert!(bin < classes.bin_count());
+            prop_assert!(classes.alloc_size(bin) >= bytes);
+            if bin > 0 {
+                prop_assert!(classes.alloc_size(bin - 1) < bytes);
+            }
+        }
+
+        #[test]
+        fn both_functions_are_monotone(classes in any_scheme(), a in any_size(), b in any_size()) {
+            let (small, large) = (a.min(b), a.max(b));
+            prop_assert!(classes.bin_number(small) <= classes.bin_number(large));
+            let (low, high) = (classes.bin_number(small), classes.bin_number(large));
+            prop_assert!(classes.alloc_size(low) <= classes.alloc_size(high));
+        }
+
+        #[test]
+        fn a_class_size_is_its_own_class(classes in any_scheme(), bytes in any_size()) {
+            let size = classes.alloc_size(classes.bin_number(bytes));
+            prop_assert_eq!(classes.alloc_size(classes.bin_number(size)), size);
+        }
+
+        #[test]
+        fn at_most_one_part_in_two_to_the_bits_is_wasted(classes in any_scheme(), bytes in any_size()) {
+            prop_assume!(bytes > 0);
+            let waste = classes.alloc_size(classes.bin_number(bytes)) - bytes;
+            prop_assert!(waste <= bytes >> classes.bits());
+        }
+    }
+
+    #[test]
+    fn every_bin_is_the_bin_of_its_own_size() {
+        for bits in 0..=LeadingBits::LARGEST {
+            let classes = LeadingBits::new(bits).unwrap();
+            for bin in 0..classes.bin_count() {
+                let size = classes.alloc_size(bin);
+                assert_eq!(classes.bin_number(size), bin, "{bits} bits, size {size}");
+            }
+        }
+    }
+
+    #[test]
+    fn powers_of_two_cost_nothing_extra() {
+        for bits in 0..=LeadingBits::LARGEST {
+            let classes = LeadingBits::new(bits).unwrap();
+            for exponent in 0..usize::BITS {
+                let size = 1 << exponent;
+                assert_eq!(classes.alloc_size(classes.bin_number(size)), size);
+            }
+        }
+    }
+
+    #[test]
+    fn the_ends_of_the_range_are_in_it() {
+        for bits in 0..=LeadingBits::LARGEST {
+            let classes = LeadingBits::new(bits).unwrap();
+            assert_eq!(classes.bin_number(0), 0);
+            assert_eq!(classes.bin_number(usize::MAX), classes.bin_count() - 1);
+            assert_eq!(classes.alloc_size(classes.bin_count() - 1), usize::MAX);
+            assert_eq!(classes.alloc_size(usize::MAX), usize::MAX);
+        }
+    }
+
+    #[test]
+    fn more_bits_than_permitted_are_refused() {
+        let error = LeadingBits::new(LeadingBits::LARGEST + 1).unwrap_err();
+        assert!(error.to_string().contains("at most 10"), "{error}");
+    }
+}

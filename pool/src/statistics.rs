@@ -1,0 +1,55 @@
+//! What a pool has done and what it holds.
+
+/// Counters of a pool, all taken at the same moment. Sizes in bytes.
+///
+/// The words are `PyOpenCL`'s where it has them. *Active*: in the user's hands. *Held*: free, in the pool.
+/// *Managed*: active and held together, in whole blocks. *Pending*: held, but commands of a former owner may
+/// still run. Empty blocks (of 0 bytes) take no memory, and count nowhere but in
+/// [`empty_allocations`](Self::empty_allocations).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PoolStatistics {
+    /// Blocks in the user's hands.
+    pub active_blocks: u64,
+    /// Bytes in the user's hands, as they were asked for.
+    pub active_bytes: u64,
+    /// The most `active_bytes` there have been.
+    pub peak_active_bytes: u64,
+    /// Free blocks in the pool, pending ones among them.
+    pub held_blocks: u64,
+    /// Their sizes.
+    pub held_bytes: u64,
+    /// Held blocks that commands may still use, on more than one queue or on an out-of-order queue.
+    pub pending_blocks: u64,
+    /// Their sizes.
+    pub pending_bytes: u64,
+    /// Active and held blocks together, in whole blocks: what the pool has from its allocator.
+    pub managed_bytes: u64,
+    /// The most `managed_bytes` there have been.
+    pub peak_managed_bytes: u64,
+    /// Allocations that a held block served.
+    pub hits: u64,
+    /// Allocations that the allocator served.
+    pub misses: u64,
+    /// Allocations of 0 bytes.
+    pub empty_allocations: u64,
+    /// Allocations that failed for lack of memory.
+    pub out_of_memory: u64,
+    /// Held blocks that were given back to the allocator.
+    pub released_blocks: u64,
+}
+
+impl PoolStatistics {
+    /// The part of all allocations that a held block served, from 0 to 1; 0 before the first allocation.
+    #[must_use]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a ratio for people; 2^53 allocations are exact"
+    )]
+    pub fn hit_rate(&self) -> f64 {
+        match self.hits + self.misses {
+            0 => 0.0,
+            all => self.hits as f64 / all as f64,
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! A failing device loses the pool nothing, and stops nobody.
+
+mod common;
+
+use binpool::{Backend, Error, PoolError, QueueOrder, SvmAllocator, SvmGrain, SvmPool};
+use binpool_mock::{CallKind, Fault, MockDevice, Persistence};
+use common::{MIB, Rig};
+
+#[test]
+fn a_commit_that_fails_leaks_no_buffer() {
+    let rig = Rig::with_capacity(MIB);
+    rig.device.fail_nth(
+        CallKind::Commit,
+        1,
+        Fault::Backend(-5555),
+        Persistence::Once,
+    );
+    let error = rig.pool.allocate(100).unwrap_err();
+    assert!(
+        matches!(error, PoolError::Allocator(Error::Backend(_))),
+        "{error:?}"
+    );
+    assert_eq!(rig.blocks_on_device(), 0);
+    assert_eq!(rig.pool.statistics(), binpool::PoolStatistics::default());
+    assert!(rig.pool.allocate(100).is_ok());
+}
+
+#[test]
+fn a_passing_shortage_is_got_over_by_reclaiming() {
+    let rig = Rig::with_capacity(MIB);
+    drop(rig.pool.allocate(5000).unwrap());
+    rig.device
+        .fail_nth(CallKind::Commit, 1, Fault::OutOfMemory, Persistence::Once);
+    assert!(rig.pool.allocate(100).is_ok());
+}
+
+#[test]
+fn svm_that_the_runtime_refuses_is_out_of_memory_and_reclaims() {
+    let device = MockDevice::builder().capacity_bytes(MIB as u64).build();
+    let backend = device.backend();
+    let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+    let allocator = SvmAllocator::new(&backend, SvmGrain::Coarse).unwrap();
+    let pool = SvmPool::new(allocator, &queue).unwrap();
+    drop(pool.allocate(MIB / 2).unwrap());
+    let block = pool.allocate(MIB).unwrap();
+    assert!(block.address().is_some());
+    assert!(pool.allocate(MIB).unwrap_err().is_out_of_memory());
+}
+
+#[test]
+fn a_release_that_fails_ends_nothing_and_loses_no_count() {
+    let rig = Rig::with_capacity(MIB);
+    rig.pool.stop_holding();
+    let block = rig.pool.allocate(100).unwrap();
+    rig.device
+        .fail_nth(CallKind::Release, 1, Fault::Backend(-1), Persistence::Once);
+    assert!(block.release().is_err());
+    let block = rig.pool.allocate(100).unwrap();
+    rig.device
+        .fail_nth(CallKind::Release, 1, Fault::Backend(-1), Persistence::Once);
+    drop(block);
+    assert_eq!(rig.pool.managed_bytes(), 0);
+    assert_eq!(rig.pool.active_blocks(), 0);
+    rig.pool.resume_holding();
+    drop(rig.pool.allocate(100).unwrap());
+    rig.device
+        .fail_nth(CallKind::Release, 1, Fault::Backend(-1), Persistence::Once);
+    assert_eq!(rig.pool.free_held(), 256);
+    assert_eq!(rig.pool.managed_bytes(), 0);
+}
+
+#[test]
+fn a_block_whose_commands_cannot_be_followed_is_not_handed_out() {
+    let rig = Rig::with_capacity(MIB);
+    let other = rig.another_queue(QueueOrder::InOrder);
+    let block = rig.pool.allocate(100).unwrap();
+    block.record_use(&other).unwrap();
+    rig.device
+        .fail_nth(CallKind::Marker, 1, Fault::Backend(-1), Persistence::Once);
+    assert!(block.release().is_err());
+    let statistics = rig.pool.statistics();
+    assert_eq!((statistics.held_blocks, statistics.managed_bytes), (0, 0));
+    assert_eq!(rig.blocks_on_device(), 0);
+}
+
+/// Every call of a short program fails once, in each way: nothing panics, nothing is lost, and the pool goes on.
+#[test]
+fn every_call_may_fail_once() {
+    let run = |fail: Option<(u64, Fault)>| {
+        let rig = Rig::with_capacity(MIB);
+        let other = rig.another_queue(QueueOrder::OutOfOrder);
+        let before = rig.device.statistics().total_calls();
+        if let Some((call, fault)) = fail {
+            rig.device.fail_nth_any(call, fault, Persistence::Once);
+        }
+        let _expected_failures = (|| -> Result<(), PoolError> {
+            let first = rig.pool.allocate(MIB / 2)?;
+            first.write(&rig.queue, 0, &[1; 64], &[])?;
+            let second = rig.pool.allocate_on(&other, 1000)?;
+            second.enqueue_fill(&other, 0..1000, &[2], &[])?;
+            drop((first, second));
+            let third = rig.pool.allocate(MIB / 2 + 1)?;
+            third.record_use(&other)?;
+            drop(third);
+            drop(rig.pool.allocate_on(&other, 1000)?);
+            Ok(())
+        })();
+        let calls = rig.device.statistics().total_calls() - before;
+        rig.device.clear_faults();
+        assert_eq!(rig.pool.active_blocks(), 0, "{fail:?}");
+        assert!(rig.pool.allocate(MIB).is_ok(), "{fail:?}");
+        let statistics = rig.pool.statistics();
+        assert_eq!(statistics.held_bytes, statistics.managed_bytes, "{fail:?}");
+        rig.pool.free_held();
+        drop(rig.pool);
+        assert_eq!(rig.device.statistics().live_blocks, 0, "{fail:?}");
+        assert_eq!(rig.device.statistics().committed_bytes, 0, "{fail:?}");
+        assert!(rig.device.violations().is_empty(), "{fail:?}");
+        calls
+    };
+    let calls = run(None);
+    assert!(calls > 10, "{calls} calls");
+    for call in 1..=calls {
+        for fault in [Fault::OutOfMemory, Fault::Backend(-9999), Fault::DeviceLost] {
+            run(Some((call, fault)));
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Views and transfers are bounded by the size that was asked for.
+
+mod common;
+
+use binpool::{Error, InvalidRequest, Region};
+use common::{MIB, Rig};
+
+fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> InvalidRequest {
+    match result {
+        Err(Error::InvalidRequest(refusal)) => refusal,
+        other => panic!("expected a refusal, got {other:?}"),
+    }
+}
+
+#[test]
+fn a_region_is_a_window_into_its_block() {
+    let rig = Rig::with_capacity(MIB);
+    let block = rig.pool.allocate(1024).unwrap();
+    block.write(&rig.queue, 0, &[1; 1024], &[]).unwrap();
+    let region = block.sub_region(512..768).unwrap();
+    assert_eq!(region.size(), 256);
+    assert_eq!(region.buffer().size(), 1024);
+    let backend = block.backend();
+    let memory = region.memory_on(&rig.queue);
+    binpool::Backend::write(backend, &rig.queue, memory, 0, &[2; 256], &[]).unwrap();
+    let mut bytes = [0; 1024];
+    block.read(&rig.queue, 0, &mut bytes, &[]).unwrap();
+    assert_eq!(bytes[..512], [1; 512]);
+    assert_eq!(bytes[512..768], [2; 256]);
+    assert_eq!(bytes[768..], [1; 256]);
+}
+
+#[test]
+fn a_region_lies_within_what_was_asked_for() {
+    let rig = Rig::with_capacity(MIB);
+    let block = rig.pool.allocate(1000).unwrap();
+    assert_eq!(block.class_size(), 1024);
+    assert_eq!(
+        refusal(block.sub_region(256..1001)),
+        InvalidRequest::OutOfBounds {
+            offset: 256,
+            bytes: 745,
+            size: 1000
+        }
+    );
+    assert!(block.sub_region(256..1000).is_ok());
+    assert!(matches!(
+        refusal(block.sub_region(Region::new(usize::MAX, 2))),
+        InvalidRequest::OutOfBounds { .. }
+    ));
+    assert_eq!(
+        refusal(block.sub_region(256..256)),
+        InvalidRequest::ZeroSize
+    );
+    assert!(matches!(
+        refusal(block.sub_region(100..200)),
+        InvalidRequest::Misaligned { offset: 100, .. }
+    ));
+    let empty = rig.pool.allocate(0).unwrap();
+    assert_eq!(refusal(empty.sub_region(0..0)), InvalidRequest::ZeroSize);
+}
+
+#[test]
+fn transfers_stay_within_what_was_asked_for() {
+    let rig = Rig::with_capacity(MIB);
+    let queue = &rig.queue;
+    let (block, other) = (
+        rig.pool.allocate(1000).unwrap(),
+        rig.pool.allocate(999).unwrap(),
+    );
+    let out = |refusal| matches!(refusal, InvalidRequest::OutOfBounds { .. });
+    assert!(out(refusal(block.write(queue, 1, &[0; 1000], &[]))));
+    assert!(out(refusal(block.read(queue, 1, &mut [0; 1000], &[]))));
+    assert!(out(refusal(block.enqueue_write(
+        queue,
+        usize::MAX,
+        vec![0; 2].into(),
+        &[]
+    ))));
+    assert!(out(refusal(block.enqueue_read(queue, 0..1001, &[]))));
+    assert!(out(refusal(block.enqueue_fill(queue, 0..1024, &[0], &[]))));
+    assert!(out(refusal(block.enqueue_copy_to(queue, &other, &[]))));
+    assert!(out(refusal(other.enqueue_copy_region_to(
+        queue,
+        0..1,
+        &block,
+        1000,
+        &[]
+    ))));
+    assert!(matches!(
+        refusal(block.enqueue_fill(queue, 0..9, &[0; 3], &[])),
+        InvalidRequest::PatternLength { bytes: 3 }
+    ));
+}
+
+#[test]
+fn transfers_move_bytes() {
+    let rig = Rig::with_capacity(MIB);
+    let queue = &rig.queue;
+    let (block, other) = (
+        rig.pool.allocate(100).unwrap(),
+        rig.pool.allocate(100).unwrap(),
+    );
+    block.enqueue_fill(queue, 0..100, &[1, 2], &[]).unwrap();
+    block
+        .enqueue_write(queue, 10, vec![9; 5].into(), &[])
+        .unwrap();
+    block.enqueue_copy_to(queue, &other, &[]).unwrap();
+    other
+        .enqueue_copy_region_to(queue, 10..15, &other, 90, &[])
+        .unwrap();
+    let bytes = other
+        .enqueue_read(queue, 0..100, &[])
+        .unwrap()
+        .wait()
+        .unwrap();
+    let mut expected: Vec<u8> = [1, 2].repeat(50);
+    expected[10..15].fill(9);
+    expected[90..95].fill(9);
+    assert_eq!(bytes, expected);
+}
+
+#[test]
+fn the_block_of_no_bytes_takes_transfers_of_no_bytes() {
+    let rig = Rig::with_capacity(MIB);
+    let queue = &rig.queue;
+    let (empty, other) = (
+        rig.pool.allocate(0).unwrap(),
+        rig.pool.allocate(10).unwrap(),
+    );
+    empty.write(queue, 0, &[], &[]).unwrap();
+    empty.read(queue, 0, &mut [], &[]).unwrap();
+    empty
+        .enqueue_write(queue, 0, Vec::new().into(), &[])
+        .unwrap();
+    empty.enqueue_fill(queue, 0..0, &[1], &[]).unwrap();
+    empty.enqueue_copy_to(queue, &other, &[]).unwrap();
+    assert_eq!(
+        empty
+            .enqueue_read(queue, 0..0, &[])
+            .unwrap()
+            .wait()
+            .unwrap(),
+        []
+    );
+    assert!(empty.write(queue, 0, &[1], &[]).is_err());
+}

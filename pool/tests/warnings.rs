@@ -1,0 +1,75 @@
+//! What the pool says through `tracing`.
+
+use std::sync::Arc;
+
+use binpool::{Backend, DeferredAllocator, ImmediateAllocator, MemoryPool, QueueOrder};
+use binpool_mock::MockDevice;
+use parking_lot::Mutex;
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Keeps what is logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl MakeWriter<'_> for Log {
+    type Writer = Self;
+
+    fn make_writer(&self) -> Self {
+        self.clone()
+    }
+}
+
+fn logged(level: tracing_subscriber::filter::LevelFilter, program: impl FnOnce()) -> String {
+    let log = Log::default();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(log.clone())
+        .with_ansi(false)
+        .finish();
+    tracing::subscriber::with_default(subscriber, program);
+    String::from_utf8(std::mem::take(&mut *log.0.lock())).unwrap()
+}
+
+#[test]
+fn a_deferred_allocator_is_warned_of() {
+    let warn = tracing_subscriber::filter::LevelFilter::WARN;
+    let backend = MockDevice::new().backend();
+    let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+    let text = logged(warn, || {
+        MemoryPool::new(DeferredAllocator::new(&backend), &queue).unwrap();
+    });
+    assert!(
+        text.contains("WARN") && text.contains("ImmediateAllocator"),
+        "{text:?}"
+    );
+    let text = logged(warn, || {
+        MemoryPool::new(ImmediateAllocator::new(&backend).unwrap(), &queue).unwrap();
+    });
+    assert_eq!(text, "");
+}
+
+#[test]
+fn giving_up_is_warned_of_and_misses_are_told() {
+    let backend = MockDevice::builder().capacity_bytes(1024).build().backend();
+    let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+    let pool = MemoryPool::new(ImmediateAllocator::new(&backend).unwrap(), &queue).unwrap();
+    let text = logged(tracing_subscriber::filter::LevelFilter::DEBUG, || {
+        let _full = pool.allocate(1024).unwrap();
+        assert!(pool.allocate(1024).is_err());
+    });
+    assert!(
+        text.contains("miss") && text.contains("giving up"),
+        "{text:?}"
+    );
+}
