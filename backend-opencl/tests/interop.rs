@@ -1,6 +1,14 @@
 //! Objects that the program made with `opencl3`, or has by their bare handles.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
 mod common;
+
+use std::slice::from_ref;
 
 use binpool_allocators::{
     Backend, Event, EventStatus, InvalidRequest, MemoryFlags, ObjectKind, Outcome, Queue,
@@ -160,20 +168,27 @@ fn null_handles_are_errors() {
     let null = std::ptr::null_mut();
     let backend = open();
     // SAFETY: Null is allowed.
-    unsafe {
-        assert!(backend.wrap_raw_queue(null).is_err());
-        assert!(backend.wrap_raw_event(null).is_err());
-        assert!(matches!(
-            OpenClBackend::from_raw(null, null),
-            Err(OpenClError::Call(error)) if error.name() == "CL_INVALID_CONTEXT"
-        ));
-        assert!(matches!(
-            OpenClBackend::from_raw(backend.raw_context(), null),
-            Err(OpenClError::NotInContext)
-        ));
-        let again = OpenClBackend::from_raw(backend.raw_context(), backend.raw_device()).unwrap();
-        assert_eq!(again.limits(), backend.limits());
-    }
+    assert!(unsafe { backend.wrap_raw_queue(null) }.is_err());
+    // SAFETY: Null is allowed.
+    assert!(unsafe { backend.wrap_raw_event(null) }.is_err());
+    // SAFETY: Null is allowed.
+    let opened = unsafe { OpenClBackend::from_raw(null, null) };
+    let Err(OpenClError::Call(error)) = opened else {
+        panic!("not refused: {opened:?}");
+    };
+    assert_eq!(error.name(), "CL_INVALID_CONTEXT");
+}
+
+#[test]
+fn a_bare_context_is_opened_with_one_of_its_own_devices() {
+    let backend = open();
+    let (context, device) = (backend.raw_context(), backend.raw_device());
+    // SAFETY: The context lives.
+    let again = unsafe { OpenClBackend::from_raw(context, device) }.unwrap();
+    assert_eq!(again.limits(), backend.limits());
+    // SAFETY: The context lives.
+    let stray = unsafe { OpenClBackend::from_raw(context, context) };
+    assert_eq!(stray.unwrap_err(), OpenClError::NotInContext);
 }
 
 #[test]
@@ -203,7 +218,7 @@ fn an_event_of_the_program_can_be_waited_for() {
     let ours = backend.create_queue(QueueOrder::InOrder).unwrap();
     let memory = backend.create_buffer(16, MemoryFlags::empty()).unwrap();
     let fill = backend
-        .enqueue_fill(&ours, &memory, Region::first(16), &[3], &[event.clone()])
+        .enqueue_fill(&ours, &memory, Region::first(16), &[3], from_ref(&event))
         .unwrap();
     backend
         .resolve_user_event(&gate, Outcome::Complete)

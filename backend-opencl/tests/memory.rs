@@ -1,6 +1,14 @@
 //! Buffers and sub-buffers.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
 mod common;
+
+use std::slice::from_ref;
 
 use binpool_allocators::{
     Align, Backend, Event, InvalidRequest, Memory, MemoryFlags, MemoryKind, ObjectKind, Outcome,
@@ -138,7 +146,7 @@ fn a_block_that_is_dropped_stays_until_its_commands_have_ended() {
     let source = bench.buffer(1 << 16);
     let target = bench.filled(1 << 16, 0);
     let gate = bench.gate();
-    let fill = bench.fill(&bench.queue, &source, 5, &[gate.clone()]);
+    let fill = bench.fill(&bench.queue, &source, 5, from_ref(&gate));
     let copy = bench
         .backend
         .enqueue_copy(&other, &source, Region::first(1 << 16), &target, 0, &[fill])

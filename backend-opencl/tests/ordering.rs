@@ -1,6 +1,14 @@
 //! Queues and events.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
 mod common;
+
+use std::slice::from_ref;
 
 use binpool_allocators::{
     Backend, Error, Event, EventStatus, InvalidRequest, Outcome, Queue, Region,
@@ -14,8 +22,8 @@ fn a_command_waits_for_one_of_another_queue_that_nobody_flushed() {
     let (first, second) = (bench.another_queue(), bench.another_queue());
     let memory = bench.filled(1 << 16, 0);
     let gate = bench.gate();
-    let one = bench.fill(&first, &memory, 1, &[gate.clone()]);
-    let two = bench.fill(&second, &memory, 2, &[one.clone()]);
+    let one = bench.fill(&first, &memory, 1, from_ref(&gate));
+    let two = bench.fill(&second, &memory, 2, from_ref(&one));
     assert_eq!(two.status().unwrap(), EventStatus::Pending);
     bench.open_gate(&gate);
     two.wait().unwrap();
@@ -40,7 +48,7 @@ fn an_in_order_queue_keeps_its_order() {
     let bench = Bench::new();
     let memory = bench.filled(64, 0);
     let gate = bench.gate();
-    bench.fill(&bench.queue, &memory, 1, &[gate.clone()]);
+    bench.fill(&bench.queue, &memory, 1, from_ref(&gate));
     let later = bench.fill(&bench.queue, &memory, 2, &[]);
     assert_eq!(later.status().unwrap(), EventStatus::Pending);
     bench.open_gate(&gate);
@@ -55,7 +63,7 @@ fn an_out_of_order_queue_runs_what_may_run() {
     let queue = bench.out_of_order_queue();
     let (held, free) = (bench.filled(64, 0), bench.filled(64, 0));
     let gate = bench.gate();
-    let waits = bench.fill(&queue, &held, 1, &[gate.clone()]);
+    let waits = bench.fill(&queue, &held, 1, from_ref(&gate));
     bench.fill(&queue, &free, 2, &[]).wait().unwrap();
     assert_eq!(waits.status().unwrap(), EventStatus::Pending);
     bench.open_gate(&gate);
@@ -68,10 +76,10 @@ fn markers_wait_for_everything_or_for_their_list() {
     let queue = bench.out_of_order_queue();
     let memory = bench.filled(64, 0);
     let (first, second) = (bench.gate(), bench.gate());
-    bench.fill(&queue, &memory, 1, &[first.clone()]);
+    bench.fill(&queue, &memory, 1, from_ref(&first));
     let listed = bench
         .backend
-        .enqueue_marker(&queue, &[second.clone()])
+        .enqueue_marker(&queue, from_ref(&second))
         .unwrap();
     let everything = bench.backend.enqueue_marker(&queue, &[]).unwrap();
     bench.open_gate(&first);
@@ -90,7 +98,7 @@ fn later_commands_wait_for_a_barrier() {
     let gate = bench.gate();
     let barrier = bench
         .backend
-        .enqueue_barrier(&queue, &[gate.clone()])
+        .enqueue_barrier(&queue, from_ref(&gate))
         .unwrap();
     let later = bench.fill(&queue, &memory, 1, &[]);
     queue.flush().unwrap();
@@ -125,7 +133,7 @@ fn what_waits_for_a_failed_event_fails_and_touches_nothing() {
     let memory = bench.filled(64, 1);
     let gate = bench.gate();
     let queue = bench.another_queue();
-    let fill = bench.fill(&queue, &memory, 2, &[gate.clone()]);
+    let fill = bench.fill(&queue, &memory, 2, from_ref(&gate));
     bench.fail_gate(&gate);
     let error = fill.wait().unwrap_err();
     assert!(matches!(error, Error::Backend(_)), "{error}");
@@ -146,7 +154,7 @@ fn a_command_on_an_event_that_has_failed_already_fails_too() {
     let all = Region::first(64);
     let fill = bench
         .backend
-        .enqueue_fill(&queue, &memory, all, &[2], &[gate.clone()]);
+        .enqueue_fill(&queue, &memory, all, &[2], from_ref(&gate));
     // The runtime may say so at once, or when it is waited for.
     let failed = fill.and_then(|event| event.wait());
     assert!(failed.is_err());
@@ -174,7 +182,7 @@ fn commands_whose_events_were_dropped_may_fail_too() {
     let queue = bench.another_queue();
     let gate = bench.gate();
     for _ in 0..200 {
-        bench.fill(&queue, &memory, 2, &[gate.clone()]);
+        bench.fill(&queue, &memory, 2, from_ref(&gate));
     }
     let last = bench.fill(&queue, &memory, 2, &[]);
     bench.fail_gate(&gate);
@@ -250,7 +258,7 @@ fn a_queue_may_be_dropped_with_commands_in_it() {
     let memory = bench.filled(64, 0);
     let gate = bench.gate();
     let queue = bench.another_queue();
-    let fill = bench.fill(&queue, &memory, 1, &[gate.clone()]);
+    let fill = bench.fill(&queue, &memory, 1, from_ref(&gate));
     drop(queue);
     bench.open_gate(&gate);
     fill.wait().unwrap();

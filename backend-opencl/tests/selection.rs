@@ -1,5 +1,11 @@
 //! Which device is opened, and what is said when there is none.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
 mod common;
 
 use std::{path::PathBuf, process::Command};
@@ -59,9 +65,9 @@ fn run_elsewhere(test: &str, surroundings: &[(&str, &str)]) {
         .envs(surroundings.iter().copied())
         .output()
         .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{text}\n{output:?}");
-    assert!(text.contains("1 passed"), "{text}");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}\n{output:?}");
+    assert!(said.contains("1 passed"), "{said}");
 }
 
 /// A folder with nothing but these files in it, removed at the end.

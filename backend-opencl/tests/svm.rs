@@ -1,8 +1,14 @@
 //! Shared virtual memory.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
 mod common;
 
-use std::sync::Arc;
+use std::{slice::from_ref, sync::Arc};
 
 use binpool_allocators::{
     Align, Backend, Error, Event, EventStatus, InvalidRequest, Memory, MemoryKind, Queue, Region,
@@ -159,7 +165,7 @@ fn copies_go_between_every_two_kinds_of_memory() {
             let region = Region::new(10, 300);
             let copy = bench
                 .backend
-                .enqueue_copy(&queue, &source, region, &target, 50, &[gate.clone()])
+                .enqueue_copy(&queue, &source, region, &target, 50, from_ref(&gate))
                 .unwrap();
             assert_eq!(copy.status().unwrap(), EventStatus::Pending);
             bench.open_gate(&gate);
@@ -231,8 +237,8 @@ fn drop_under_commands(bench: &Bench, bound: Option<&ClQueue>, queues: &[ClQueue
     let fills: Vec<_> = queues
         .iter()
         .flat_map(|queue| {
-            let first = bench.fill(queue, &memory, 7, &[gate.clone()]);
-            let second = bench.fill(queue, &memory, 8, &[gate.clone()]);
+            let first = bench.fill(queue, &memory, 7, from_ref(&gate));
+            let second = bench.fill(queue, &memory, 8, from_ref(&gate));
             [first, second]
         })
         .collect();
@@ -257,8 +263,8 @@ fn a_block_is_freed_after_the_commands_that_use_it() {
     let (one, two) = (bench.another_queue(), bench.another_queue());
     let loose = bench.out_of_order_queue();
     for bound in [None, Some(&one), Some(&bench.queue)] {
-        drop_under_commands(&bench, bound, std::slice::from_ref(&one));
-        drop_under_commands(&bench, bound, std::slice::from_ref(&loose));
+        drop_under_commands(&bench, bound, from_ref(&one));
+        drop_under_commands(&bench, bound, from_ref(&loose));
         drop_under_commands(&bench, bound, &[one.clone(), two.clone()]);
         drop_under_commands(&bench, bound, &[two.clone(), loose.clone(), one.clone()]);
     }
@@ -271,9 +277,9 @@ fn a_free_that_waits_for_one_queue_holds_up_no_other() {
     for bound in [None, Some(&bench.queue)] {
         let memory = bench.svm(4096, SvmGrain::Coarse, bound);
         let gate = bench.gate();
-        let held = bench.fill(&other, &memory, 1, &[gate.clone()]);
+        let held = bench.fill(&other, &memory, 1, from_ref(&gate));
         bench.fill(&bench.queue, &memory, 2, &[]);
-        bench.backend.release(memory, &[gate.clone()]).unwrap();
+        bench.backend.release(memory, from_ref(&gate)).unwrap();
         // Would never end if the free stood in this queue.
         let buffer = bench.filled(64, 5);
         assert_eq!(bench.read(&buffer), [5; 64]);
@@ -289,7 +295,7 @@ fn a_released_block_waits_for_the_events_it_is_given() {
     let memory = bench.svm(1 << 20, SvmGrain::Coarse, None);
     let address = bench.backend.svm_address(&memory).unwrap();
     let gate = bench.gate();
-    bench.backend.release(memory, &[gate.clone()]).unwrap();
+    bench.backend.release(memory, from_ref(&gate)).unwrap();
     let held = strangers(&bench, 1 << 20);
     let place = |memory| bench.backend.svm_address(memory).unwrap();
     assert!(held.iter().all(|memory| place(memory) != address));
@@ -303,7 +309,7 @@ fn a_block_whose_commands_fail_brings_nothing_down() {
         let queue = bench.another_queue();
         let memory = bench.svm(4096, SvmGrain::Coarse, bound.then_some(&queue));
         let gate = bench.gate();
-        let fill = bench.fill(&queue, &memory, 1, &[gate.clone()]);
+        let fill = bench.fill(&queue, &memory, 1, from_ref(&gate));
         drop(memory);
         bench.fail_gate(&gate);
         fill.wait().unwrap_err();

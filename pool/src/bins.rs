@@ -23,7 +23,8 @@ pub(crate) struct Block<A: Allocator> {
 /// largest block: there each block has the exact size that was asked for.
 #[derive(Debug)]
 pub(crate) struct Bins<A: Allocator> {
-    bins: Vec<Vec<Block<A>>>,
+    /// The free blocks of each bin.
+    classes: Vec<Vec<Block<A>>>,
     blocks: usize,
     bytes: u64,
 }
@@ -31,7 +32,7 @@ pub(crate) struct Bins<A: Allocator> {
 impl<A: Allocator> Default for Bins<A> {
     fn default() -> Self {
         Self {
-            bins: Vec::new(),
+            classes: Vec::new(),
             blocks: 0,
             bytes: 0,
         }
@@ -48,17 +49,17 @@ impl<A: Allocator> Bins<A> {
     }
 
     pub(crate) fn push(&mut self, block: Block<A>) {
-        if self.bins.len() <= block.bin {
-            self.bins.resize_with(block.bin + 1, Vec::new);
+        if self.classes.len() <= block.bin {
+            self.classes.resize_with(block.bin + 1, Vec::new);
         }
         self.blocks += 1;
         self.bytes += block.bytes as u64;
-        self.bins[block.bin].push(block);
+        self.classes[block.bin].push(block);
     }
 
     /// The block of this bin that was freed last, if it has `bytes` bytes, else another that has.
     pub(crate) fn pop(&mut self, bin: usize, bytes: usize) -> Option<Block<A>> {
-        let blocks = self.bins.get_mut(bin)?;
+        let blocks = self.classes.get_mut(bin)?;
         let fits = |block: &Block<A>| block.bytes >= bytes;
         let block = if blocks.last().is_some_and(fits) {
             blocks.pop()?
@@ -74,18 +75,18 @@ impl<A: Allocator> Bins<A> {
     /// The least bin, `bin` or above, that has a block of at least `bytes` bytes.
     pub(crate) fn least_fitting(&self, bin: usize, bytes: usize) -> Option<usize> {
         let fits = |block: &Block<A>| block.bytes >= bytes;
-        (bin..self.bins.len()).find(|bin| self.bins[*bin].iter().any(fits))
+        (bin..self.classes.len()).find(|bin| self.classes[*bin].iter().any(fits))
     }
 
     /// The largest block.
     pub(crate) fn pop_largest(&mut self) -> Option<Block<A>> {
-        let bin = self.bins.iter().rposition(|blocks| !blocks.is_empty())?;
+        let bin = self.classes.iter().rposition(|blocks| !blocks.is_empty())?;
         self.pop(bin, 0)
     }
 
     /// The size of the largest block, 0 where there is none.
     pub(crate) fn largest_bytes(&self) -> usize {
-        let largest = self.bins.iter().rev().find(|blocks| !blocks.is_empty());
+        let largest = self.classes.iter().rev().find(|blocks| !blocks.is_empty());
         largest
             .and_then(|blocks| blocks.iter().map(|block| block.bytes).max())
             .unwrap_or(0)

@@ -83,8 +83,8 @@ impl fmt::Debug for Hooks {
 }
 
 /// Calls one hook. One that panics frees nothing, and does no other harm.
-pub(crate) fn call(hook: &Hook, shortage: &Shortage) {
-    if catch_unwind(AssertUnwindSafe(|| hook(shortage))).is_err() {
+pub(crate) fn call(hook: &Hook, shortage: Shortage) {
+    if catch_unwind(AssertUnwindSafe(|| hook(&shortage))).is_err() {
         tracing::error!(
             bytes = shortage.bytes,
             "a reclaim hook panicked; the pool goes on without its help"

@@ -53,7 +53,7 @@ impl<A: Allocator> Shared<A> {
             bytes: request.bytes,
         };
         for hook in self.hooks.snapshot() {
-            hooks::call(&hook, &shortage);
+            hooks::call(&hook, shortage);
             if let Some(found) = self.look_again(&mut reclaim)? {
                 return Ok(found);
             }

@@ -1,5 +1,7 @@
 //! What the pool does about a full device, and what it says when nothing helps.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failing test panics")]
+
 mod common;
 
 use std::{
@@ -215,7 +217,7 @@ fn a_bin_of_exact_sizes_hands_out_no_block_that_is_too_small() {
     assert_eq!(rig.pool.statistics().misses, 2);
     // Both are held now, and each request finds one that fits.
     let both = [MIB + 1, largest].map(|size| rig.pool.allocate(size).unwrap());
-    assert!(both[0].class_size() >= MIB + 1);
+    assert!(both[0].class_size() > MIB);
     assert_eq!(both[1].class_size(), largest);
 }
 

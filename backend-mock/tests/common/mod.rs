@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its part")]
 
+pub mod program;
+
 use binpool_allocators::{
     Backend, Error, Event, EventStatus, Memory, MemoryFlags, QueueOrder, Region,
 };

@@ -188,7 +188,7 @@ pub(crate) struct WaitList<'a> {
     events: PhantomData<&'a EventHandle>,
 }
 
-impl<'a> WaitList<'a> {
+impl WaitList<'_> {
     /// Waits for nothing.
     pub(crate) fn none() -> Self {
         Self::default()

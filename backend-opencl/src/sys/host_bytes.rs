@@ -66,9 +66,10 @@ fn zeroed(length: usize) -> Option<Vec<u8>> {
     if start.is_null() {
         return None;
     }
+    let capacity = length;
     // SAFETY: (1) `start` comes from the global allocator with the layout of `length` bytes of alignment 1;
     // (2) all of them are initialised, to 0.
-    Some(unsafe { Vec::from_raw_parts(start, length, length) })
+    Some(unsafe { Vec::from_raw_parts(start, length, capacity) })
 }
 
 #[cfg(test)]

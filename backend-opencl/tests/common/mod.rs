@@ -1,5 +1,10 @@
 //! What the tests share. The device is chosen by `BINPOOL_TEST_DEVICE` (see `DeviceSelector`; default `any`).
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::sync::Arc;
@@ -117,7 +122,7 @@ pub(crate) fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> InvalidRe
 
 /// `count` bytes that tell their places apart.
 pub(crate) fn numbered(count: usize) -> Vec<u8> {
-    (0..count).map(|place| (place % 251) as u8).collect()
+    (0..251).cycle().take(count).collect()
 }
 
 /// Waits until nobody else holds `data` any more.

@@ -1,0 +1,105 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use binpool::PoolOptions;
+use binpool_opencl::DeviceSelector;
+use binpool_replay::{AllocatorChoice, Profile};
+use bytesize::ByteSize;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Device-memory pools: see what they do to real programs.
+#[derive(Debug, Parser)]
+#[command(name = "binpool", version, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    /// Tell what the pool and the backend do, on standard error; the variable `RUST_LOG` chooses in detail.
+    #[arg(long, short, global = true)]
+    pub(crate) verbose: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Replay(Replay),
+}
+
+/// Replay recorded allocation traces through a pool, on a simulated or a real device.
+///
+/// A trace is text, one event a line: `a ID BYTES STREAM` allocates, `f ID` frees; `.gz` files are
+/// decompressed. Every stream gets an in-order queue of its own.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Exit status: 0 when every trace was replayed to its end; 1 when one could not be read or replayed, \
+which names the file, the line and the block; 2 for a wrong command line.
+
+Examples:
+  binpool replay replay/traces/*.trace.gz
+  binpool replay --no-pool --profile pocl replay/traces/eager_arrays.trace.gz
+  binpool replay --backend opencl --device nvidia --need TRACE
+  binpool replay --backend opencl --scale 64 --capacity 1GiB TRACE")]
+pub(crate) struct Replay {
+    /// The traces.
+    #[arg(required = true, value_name = "TRACE")]
+    pub(crate) traces: Vec<PathBuf>,
+    /// Where the memory comes from.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) backend: BackendChoice,
+    /// The OpenCL device: a number, a part of its name, or gpu, cpu, accelerator, any.
+    #[arg(long, default_value = "any")]
+    pub(crate) device: DeviceSelector,
+    /// The device whose costs and limits the mock has.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) profile: Profile,
+    /// The way of getting memory.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) allocator: AllocatorChoice,
+    /// Get every block from the device and give it back, for comparison.
+    #[arg(long, conflicts_with = "leading_bits")]
+    pub(crate) no_pool: bool,
+    /// How many leading bits of a size tell size classes apart: blocks are at most 1/2^BITS too large.
+    #[arg(long, value_name = "BITS", default_value_t = 4)]
+    pub(crate) leading_bits: u32,
+    /// The most memory that may be taken from the device, such as 12GiB. Default: all of it.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) capacity: Option<ByteSize>,
+    /// Find the smallest capacity at which the whole trace succeeds, to within 0.1 % of its live peak.
+    #[arg(long, conflicts_with = "capacity")]
+    pub(crate) need: bool,
+    /// Divide every size by this.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
+    pub(crate) scale: usize,
+    /// Enqueue a small fill on each block, as a program would, so that deferred memory becomes real.
+    #[arg(long)]
+    pub(crate) touch: bool,
+    /// Replay each trace so often, and quote median times.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
+    pub(crate) repeat: usize,
+    /// Print JSON: an array, an object a trace.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BackendChoice {
+    /// A simulated device in this process.
+    #[default]
+    Mock,
+    /// An OpenCL device of this machine.
+    Opencl,
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("must be at least 1".into()),
+        Ok(number) => Ok(number),
+        Err(error) => Err(format!("{error}")),
+    }
+}
+
+impl Replay {
+    /// The pool's settings; `None` for no pool.
+    pub(crate) fn pool(&self) -> Option<PoolOptions> {
+        (!self.no_pool).then(|| PoolOptions::new().leading_bits(self.leading_bits))
+    }
+}

@@ -1,0 +1,238 @@
+//! Doing again what a program did.
+
+use std::{
+    error::Error as StdError,
+    fmt,
+    time::{Duration, Instant},
+};
+
+use binpool::{Allocator, Backend, Error, PoolOptions, Queue, QueueOrder, Region};
+
+use crate::{
+    Event, Trace,
+    metered::{Metered, Reading},
+    source::{Source, Unpooled},
+};
+
+/// How a trace is replayed, apart from the device.
+#[derive(Clone, Debug)]
+pub struct Manner {
+    /// The pool's settings; `None` for no pool.
+    pub pool: Option<PoolOptions>,
+    /// The most bytes that may be taken from the device.
+    pub limit_bytes: u64,
+    /// Whether a command is enqueued on each block that is handed out, as a program would: so that deferred
+    /// memory becomes real.
+    pub touch: bool,
+}
+
+/// What a replay came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Blocks that were allocated.
+    pub allocations: u64,
+    /// Allocations that were served without the device.
+    pub hits: u64,
+    /// Blocks that the device gave.
+    pub device_allocations: u64,
+    /// The most bytes that were taken from the device at once.
+    pub peak_reserved_bytes: u64,
+    /// The time of the whole replay, as the host saw it.
+    pub host_time: Duration,
+    /// The part of it that the allocator's calls took.
+    pub allocator_time: Duration,
+}
+
+/// Why a replay stopped.
+#[derive(Debug)]
+pub struct Failure {
+    /// The event, with its file, line and block.
+    pub event: String,
+    /// What failed.
+    pub source: Box<dyn StdError + Send + Sync>,
+    /// Whether memory ran out.
+    pub out_of_memory: bool,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.event)
+    }
+}
+
+impl StdError for Failure {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(&*self.source)
+    }
+}
+
+impl Failure {
+    pub(crate) fn setup(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Self {
+            event: "setting up the device".into(),
+            source: source.into(),
+            out_of_memory: false,
+        }
+    }
+
+    fn at(trace: &Trace, index: usize, out_of_memory: bool, source: impl StdError + Send + Sync + 'static) -> Self {
+        Self {
+            event: trace.describe(index),
+            source: Box::new(source),
+            out_of_memory,
+        }
+    }
+}
+
+/// Replays `trace` with blocks from `allocator`. `progress` is told now and then how many events are done.
+///
+/// # Errors
+///
+/// [`Failure`], which names the event.
+pub fn replay<A: Allocator + Clone>(
+    trace: &Trace,
+    allocator: A,
+    manner: &Manner,
+    progress: impl Fn(usize),
+) -> Result<Outcome, Failure> {
+    let queues = queues_of_streams(trace, allocator.backend()).map_err(Failure::setup)?;
+    let metered = Metered::new(allocator, manner.limit_bytes);
+    let reading = || metered.reading();
+    let run = Run {
+        trace,
+        queues: &queues,
+        touch: manner.touch,
+        progress: &progress,
+    };
+    match &manner.pool {
+        Some(options) => {
+            let home = queues.iter().flatten().next();
+            let home = home.ok_or_else(|| Failure::setup("the trace has no streams"))?;
+            let pool = options
+                .clone()
+                .build(metered.clone(), home)
+                .map_err(Failure::setup)?;
+            run.with(&pool, reading)
+        }
+        None => run.with(&Unpooled(metered.clone()), reading),
+    }
+}
+
+/// A queue for each stream of the trace, at the stream's number.
+fn queues_of_streams<B: Backend>(trace: &Trace, backend: &B) -> Result<Vec<Option<B::Queue>>, Error> {
+    const MOST: usize = 1024;
+    let mut queues = Vec::new();
+    for stream in trace.streams() {
+        let stream = stream as usize;
+        if stream >= MOST {
+            return Err(Error::unsupported(format!(
+                "stream {stream}: traces of up to {MOST} streams, numbered from 0, can be replayed"
+            )));
+        }
+        queues.resize(stream, None);
+        queues.push(Some(backend.create_queue(QueueOrder::InOrder)?));
+    }
+    Ok(queues)
+}
+
+/// A replay under way.
+struct Run<'a, B: Backend> {
+    trace: &'a Trace,
+    queues: &'a [Option<B::Queue>],
+    touch: bool,
+    progress: &'a dyn Fn(usize),
+}
+
+/// After how many events progress is told.
+const STRIDE: usize = 4096;
+
+impl<B: Backend> Run<'_, B> {
+    fn with<S>(&self, source: &S, reading: impl Fn() -> Reading) -> Result<Outcome, Failure>
+    where
+        S: Source<Allocator: Allocator<Backend = B>>,
+    {
+        let mut blocks: Vec<Option<S::Block>> = Vec::new();
+        blocks.resize_with(self.trace.allocations(), || None);
+        let start = Instant::now();
+        for (index, event) in self.trace.events().iter().enumerate() {
+            if index % STRIDE == 0 {
+                (self.progress)(index);
+            }
+            match *event {
+                Event::Allocate {
+                    block,
+                    bytes,
+                    stream,
+                } => blocks[block] = Some(self.allocate(source, index, bytes, stream)?),
+                Event::Free { block } => {
+                    if let Some(block) = blocks[block].take() {
+                        source
+                            .free(block)
+                            .map_err(|error| Failure::at(self.trace, index, false, error))?;
+                    }
+                }
+            }
+        }
+        let host_time = start.elapsed();
+        let hits = source.hits();
+        let metered = reading();
+        let end = self.trace.events().len();
+        let at_end = |error| Failure::at(self.trace, end, false, error);
+        for block in blocks.into_iter().flatten() {
+            source.free(block).map_err(at_end)?;
+        }
+        for queue in self.queues.iter().flatten() {
+            queue.finish().map_err(at_end)?;
+        }
+        Ok(Outcome {
+            allocations: self.trace.allocations() as u64,
+            hits,
+            device_allocations: metered.allocations,
+            peak_reserved_bytes: metered.peak_reserved_bytes,
+            host_time,
+            allocator_time: metered.time,
+        })
+    }
+
+    fn allocate<S>(&self, source: &S, index: usize, bytes: usize, stream: u32) -> Result<S::Block, Failure>
+    where
+        S: Source<Allocator: Allocator<Backend = B>>,
+    {
+        let queue = self.queues.get(stream as usize).and_then(Option::as_ref);
+        let queue = queue.ok_or_else(|| Failure::setup("a stream without a queue"))?;
+        let block = source.allocate(queue, bytes).map_err(|error| {
+            let out_of_memory = match &error {
+                binpool::PoolError::Allocator(error) => error.is_out_of_memory(),
+                error => error.is_out_of_memory(),
+            };
+            Failure::at(self.trace, index, out_of_memory, error)
+        })?;
+        if self.touch
+            && let Some(memory) = S::memory(&block, queue)
+        {
+            source
+                .allocator()
+                .backend()
+                .enqueue_fill(queue, memory, Region::first(1), &[0], &[])
+                .map_err(|error| Failure::at(self.trace, index, error.is_out_of_memory(), error))?;
+        }
+        Ok(block)
+    }
+}
+
+impl Outcome {
+    /// The part of all allocations that were served without the device, from 0 to 1.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
+    pub fn hit_rate(&self) -> f64 {
+        self.hits as f64 / self.allocations.max(1) as f64
+    }
+
+    /// The host's time for an allocation and its free, in nanoseconds.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+    pub fn ns_per_pair(&self) -> f64 {
+        self.host_time.as_nanos() as f64 / self.allocations.max(1) as f64
+    }
+}
+

@@ -1,0 +1,172 @@
+//! What a replay came to, for people and for programs.
+
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+
+use crate::{AllocatorChoice, Outcome};
+
+/// What all rows of a report share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// `mock` or `opencl`.
+    pub backend: &'static str,
+    /// The device's name.
+    pub device: String,
+    /// The way of getting memory.
+    pub allocator: AllocatorChoice,
+    /// Whether there is a pool.
+    pub pool: bool,
+    /// The capacity in bytes; `None` for all that the device has.
+    pub capacity_bytes: Option<u64>,
+    /// What the sizes of the traces were divided by.
+    pub scale: usize,
+    /// Whether a command was enqueued on each block.
+    pub touch: bool,
+}
+
+/// The replay of one trace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The trace's file.
+    pub trace: String,
+    /// The most bytes that were live at once.
+    pub peak_live_bytes: u64,
+    /// What the replay came to, the first of several.
+    pub outcome: Outcome,
+    /// The host's time for a pair, in nanoseconds, the median of several.
+    pub ns_per_pair: f64,
+    /// The device's time in microseconds, the median of several.
+    pub device_time_us: f64,
+    /// The smallest capacity in bytes, where it was looked for.
+    pub need_bytes: Option<u64>,
+}
+
+/// One object of the JSON report.
+#[derive(Serialize)]
+struct Object<'a> {
+    trace: &'a str,
+    backend: &'a str,
+    device: &'a str,
+    allocator: String,
+    pool: bool,
+    scale: usize,
+    touch: bool,
+    capacity_bytes: Option<u64>,
+    allocations: u64,
+    hits: u64,
+    device_allocations: u64,
+    peak_live_bytes: u64,
+    peak_reserved_bytes: u64,
+    reserved_over_live: f64,
+    ns_per_pair: f64,
+    device_time_us: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    need_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    need_over_live: Option<f64>,
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
+fn ratio(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
+}
+
+/// The report as a JSON array, an object a trace.
+///
+/// # Errors
+///
+/// None that can happen: every value has a JSON form.
+pub fn json(header: &Header, rows: &[Row]) -> serde_json::Result<String> {
+    let object = |row: &Row| {
+        serde_json::to_value(Object {
+            trace: &row.trace,
+            backend: header.backend,
+            device: &header.device,
+            allocator: header.allocator.to_string(),
+            pool: header.pool,
+            scale: header.scale,
+            touch: header.touch,
+            capacity_bytes: header.capacity_bytes,
+            allocations: row.outcome.allocations,
+            hits: row.outcome.hits,
+            device_allocations: row.outcome.device_allocations,
+            peak_live_bytes: row.peak_live_bytes,
+            peak_reserved_bytes: row.outcome.peak_reserved_bytes,
+            reserved_over_live: ratio(row.outcome.peak_reserved_bytes, row.peak_live_bytes),
+            ns_per_pair: row.ns_per_pair,
+            device_time_us: row.device_time_us,
+            need_bytes: row.need_bytes,
+            need_over_live: row.need_bytes.map(|need| ratio(need, row.peak_live_bytes)),
+        })
+    };
+    let objects: Vec<_> = rows.iter().map(object).collect::<Result<_, _>>()?;
+    serde_json::to_string_pretty(&objects)
+}
+
+fn bytes(bytes: u64) -> String {
+    bytesize::ByteSize::b(bytes).display().iec().to_string()
+}
+
+/// The report as a table with a line above it that says what was replayed on.
+#[must_use]
+pub fn table(header: &Header, rows: &[Row]) -> String {
+    let measured = match header.backend {
+        "mock" => "predicted",
+        _ => "measured",
+    };
+    let with_need = rows.iter().any(|row| row.need_bytes.is_some());
+    let mut table = Table::new();
+    table.load_preset(presets::ASCII_MARKDOWN);
+    let mut titles: Vec<String> = [
+        "trace",
+        "allocations",
+        "hit rate",
+        "device allocations",
+        "peak live",
+        "peak reserved",
+        "reserved / live",
+        "ns a pair",
+    ]
+    .map(String::from)
+    .into();
+    titles.push(format!("device time, {measured}"));
+    if with_need {
+        titles.extend(["need".to_owned(), "need / live".to_owned()]);
+    }
+    table.set_header(titles);
+    for row in rows {
+        let outcome = &row.outcome;
+        let mut cells = vec![
+            row.trace.clone(),
+            outcome.allocations.to_string(),
+            format!("{:.1} %", outcome.hit_rate() * 100.0),
+            outcome.device_allocations.to_string(),
+            bytes(row.peak_live_bytes),
+            bytes(outcome.peak_reserved_bytes),
+            format!("{:.2}", ratio(outcome.peak_reserved_bytes, row.peak_live_bytes)),
+            format!("{:.0}", row.ns_per_pair),
+            format!("{:.2} ms", row.device_time_us / 1000.0),
+        ];
+        if let Some(need) = row.need_bytes {
+            cells.push(bytes(need));
+            cells.push(format!("{:.2}", ratio(need, row.peak_live_bytes)));
+        }
+        table.add_row(cells);
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let pool = if header.pool { "with the pool" } else { "without a pool" };
+    let capacity = header
+        .capacity_bytes
+        .map_or_else(String::new, |capacity| format!(", capacity {}", bytes(capacity)));
+    let scale = match header.scale {
+        1 => String::new(),
+        scale => format!(", sizes divided by {scale}"),
+    };
+    let touch = if header.touch { ", each block touched" } else { "" };
+    format!(
+        "{} on {}, {} allocator, {pool}{capacity}{scale}{touch}\n\n{table}",
+        header.backend, header.device, header.allocator
+    )
+}
