@@ -3,7 +3,8 @@
 use std::{fmt, sync::Arc};
 
 use crate::{
-    DeviceLimits, Event, Memory, MemoryFlags, Outcome, PendingRead, Queue, QueueOrder, Region, Result,
+    DeviceLimits, Event, Memory, MemoryFlags, Outcome, PendingRead, Queue, QueueOrder, Region,
+    Result,
 };
 
 /// A device runtime: one device, and the context that its memory, queues and events belong to.

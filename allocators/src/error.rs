@@ -144,10 +144,7 @@ impl OutOfMemory {
 impl fmt::Display for OutOfMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scope, requested) = (self.scope, self.requested);
-        write!(
-            f,
-            "out of {scope} memory: {requested} bytes were asked for"
-        )?;
+        write!(f, "out of {scope} memory: {requested} bytes were asked for")?;
         match self.available {
             Some(available) => write!(f, ", {available} are free"),
             None => Ok(()),
@@ -297,7 +294,9 @@ pub enum InvalidRequest {
         flags: MemoryFlags,
     },
     /// The object belongs to another backend, context or device.
-    #[error("this {kind} belongs to another backend: use objects made by the backend they are passed to")]
+    #[error(
+        "this {kind} belongs to another backend: use objects made by the backend they are passed to"
+    )]
     ForeignObject {
         /// What kind of object it is.
         kind: ObjectKind,

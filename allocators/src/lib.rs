@@ -45,7 +45,9 @@ pub use allocator::{Allocator, EventOf, MemoryOf, QueueOf};
 pub use any::{AnyBackend, AnyEvent, AnyMemory, AnyQueue};
 pub use backend::Backend;
 pub use deferred::DeferredAllocator;
-pub use error::{BackendFailure, Error, InvalidRequest, ObjectKind, OutOfMemory, Result, Scope, Source};
+pub use error::{
+    BackendFailure, Error, InvalidRequest, ObjectKind, OutOfMemory, Result, Scope, Source,
+};
 pub use event::{Event, EventStatus, Outcome};
 pub use flags::MemoryFlags;
 pub use id::{EventId, MemoryId, QueueId};

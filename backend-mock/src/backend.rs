@@ -73,18 +73,18 @@ impl MockBackend {
     }
 
     /// Enqueues a command.
-    pub(crate) fn submit(&self, submission: Submission<'_>) -> Result<MockEvent> {
+    pub(crate) fn submit(&self, mut submission: Submission<'_>) -> Result<MockEvent> {
         self.shared
-            .enqueue(|state| state.submit(submission))
+            .enqueue(|state| state.submit(&mut submission))
             .map(|event| MockEvent::new(&self.shared, event))
     }
 
     /// Enqueues a command and waits until it has ended. One that would never end is not enqueued.
-    fn submit_and_wait(&self, submission: Submission<'_>) -> Result<()> {
+    fn submit_and_wait(&self, mut submission: Submission<'_>) -> Result<()> {
         let kind = submission.kind;
         let event = self.shared.enqueue(|state| {
             state.check_wait(&submission)?;
-            state.submit(submission)
+            state.submit(&mut submission)
         })?;
         MockEvent::new(&self.shared, event).wait_in(kind)
     }

@@ -21,7 +21,8 @@ pub enum Completion {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HostWait {
     /// It fails, with [`MockError::WouldWaitForever`](crate::MockError::WouldWaitForever) as the source of its
-    /// error. A blocking transfer or a commit that would wait forever is not even enqueued.
+    /// error. A blocking transfer or a commit that would wait forever is not even enqueued. Another thread that
+    /// is about to resolve the event is not waited for: programs with such threads want [`Block`](Self::Block).
     #[default]
     Report,
     /// It blocks until another thread resolves the event, as real devices do.

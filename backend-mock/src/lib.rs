@@ -1,4 +1,65 @@
-//! A whole simulated device, in process, deterministic.
+//! A whole simulated device for binpool: in process, deterministic, and stricter than real ones.
+//!
+//! [`MockDevice`] is what a test holds: it decides when commands run, makes calls fail, and says what happened.
+//! [`MockBackend`] is what the program under test uses, as it would use a real device's backend: it implements
+//! [`Backend`](binpool_allocators::Backend) and [`SvmBackend`](binpool_allocators::SvmBackend).
+//!
+//! ```
+//! use binpool_allocators::{Backend, Error, MemoryFlags, QueueOrder, Region};
+//! use binpool_mock::{Completion, Fault, CallKind, MockDevice, Persistence};
+//!
+//! let device = MockDevice::builder()
+//!     .capacity_bytes(1 << 20)
+//!     .completion(Completion::Seeded(42))
+//!     .build();
+//! let backend = device.backend();
+//! let queue = backend.create_queue(QueueOrder::OutOfOrder)?;
+//!
+//! // Memory is promised first, and missing later.
+//! let [one, two] = [(); 2].map(|()| backend.create_buffer(1 << 20, MemoryFlags::empty()).unwrap());
+//! backend.commit(&queue, &one)?;
+//! assert!(backend.commit(&queue, &two).unwrap_err().is_out_of_memory());
+//!
+//! // Commands move bytes, when their turn comes.
+//! let fill = backend.enqueue_fill(&queue, &one, Region::first(16), &[7], &[])?;
+//! let mut bytes = [0; 16];
+//! backend.read(&queue, &one, 0, &mut bytes, &[fill])?;
+//! assert_eq!(bytes, [7; 16]);
+//!
+//! // Calls fail when a test wants them to.
+//! device.fail_nth(CallKind::Marker, 1, Fault::Backend(-5), Persistence::Once);
+//! assert!(matches!(backend.enqueue_marker(&queue, &[]), Err(Error::Backend(_))));
+//! # Ok::<(), Error>(())
+//! ```
+//!
+//! # What it simulates
+//!
+//! - **Memory**: a capacity; buffers that are committed by the first command that uses them, which is where
+//!   out-of-memory shows; views with an alignment; SVM with real addresses ([`MockDeviceBuilder`]).
+//! - **Commands** that really move bytes, kernels ([`MockBackend::launch`]) among them, in any order that
+//!   queues, barriers and wait lists allow ([`Completion`]).
+//! - **Failures**: the nth call of a kind, or some at random ([`Fault`]).
+//! - **Misuse**: double free, use after free, SVM freed in use ([`Violation`]), leaks ([`LeakReport`]).
+//! - **Time**: what the calls would cost on a real device ([`DeviceProfile`]).
+//!
+//! # Determinism
+//!
+//! As long as one thread drives a device, the same program gives the same run, whatever else the process does:
+//! nothing depends on a clock, an address, or the identities of objects, which are unique in the process.
+//!
+//! # Implementation
+//!
+//! All of a device is one state behind one lock. Kernels run without it, on the thread that drives the device,
+//! with a claim on their blocks; every other command runs under the lock. No closure, destructor or log
+//! subscriber of the program's is called while it is held. Contents live in the host's memory from the first
+//! command that touches them, so that promising and committing cost none; SVM reserves zeroed pages, which cost
+//! nothing until they are touched.
+//!
+//! # What this crate does not do
+//!
+//! Races are not reported: a program that forgets an event gets wrong bytes under some seed, and no more. Every
+//! command counts as flushed. A device with unflushed commands, maps, images and kernels in a device language
+//! are not simulated. Costs do not depend on what runs at the same time.
 
 #![deny(unsafe_code)]
 
@@ -45,3 +106,15 @@ pub use profile::{CostModel, CostTable, DeviceProfile};
 pub use queue::MockQueue;
 pub use statistics::MockStatistics;
 pub use violation::Violation;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;
+
+// Every handle may be used from any thread.
+const _: fn() = || {
+    fn assert_handle<T: Send + Sync + 'static>() {}
+    fn assert_backend<B: binpool_allocators::SvmBackend>() {}
+    assert_handle::<MockDevice>();
+    assert_backend::<MockBackend>();
+};

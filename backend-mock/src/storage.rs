@@ -179,3 +179,97 @@ impl Drop for Claim {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        panic::{AssertUnwindSafe, catch_unwind},
+        sync::Arc,
+    };
+
+    use binpool_allocators::{Align, Region};
+    use smallvec::smallvec;
+
+    use super::{Claim, Refused, Span, Spans, Storage};
+
+    fn storage(bytes: usize) -> Arc<Storage> {
+        Arc::new(Storage::zeroed(bytes, Align::new(64).unwrap()).unwrap())
+    }
+
+    fn span(storage: &Arc<Storage>, offset: usize, bytes: usize) -> Spans {
+        smallvec![Span {
+            storage: Arc::clone(storage),
+            region: Region::new(offset, bytes),
+        }]
+    }
+
+    #[test]
+    fn starts_as_zeros_on_its_alignment() {
+        for bytes in [0, 1, 100, 1 << 20] {
+            for alignment in [1, 2, 16, 32, 4096, 1 << 16] {
+                let storage = Storage::zeroed(bytes, Align::new(alignment).unwrap()).unwrap();
+                assert_eq!(storage.address().addr().get() % alignment, 0);
+                let all = span(&Arc::new(storage), 0, bytes);
+                let claim = Claim::new(all, Spans::new()).unwrap();
+                assert!(claim.touch(|reads, _| reads[0].iter().all(|byte| *byte == 0)));
+            }
+        }
+    }
+
+    #[test]
+    fn what_no_host_has_is_refused() {
+        assert!(Storage::zeroed(usize::MAX, Align::ONE).is_none());
+        assert!(Storage::zeroed(isize::MAX as usize, Align::new(4096).unwrap()).is_none());
+        assert!(Storage::zeroed(1 << 60, Align::ONE).is_none());
+    }
+
+    #[test]
+    fn a_block_is_claimed_by_one_at_a_time() {
+        let (one, two) = (storage(64), storage(64));
+        let claim = Claim::new(span(&one, 0, 8), span(&one, 8, 8)).unwrap();
+        assert_eq!(
+            Claim::new(span(&one, 32, 8), Spans::new()).unwrap_err(),
+            Refused::Busy
+        );
+        // A claim that fails halfway holds nothing.
+        assert_eq!(
+            Claim::new(span(&two, 0, 8), span(&one, 32, 8)).unwrap_err(),
+            Refused::Busy
+        );
+        assert!(Claim::new(Spans::new(), span(&two, 0, 8)).is_ok());
+        drop(claim);
+        assert!(Claim::new(span(&one, 32, 8), Spans::new()).is_ok());
+    }
+
+    #[test]
+    fn spans_that_alias_or_leave_their_block_are_refused() {
+        let block = storage(64);
+        for (reads, writes) in [
+            (span(&block, 0, 9), span(&block, 8, 8)),
+            (
+                Spans::new(),
+                [span(&block, 0, 9), span(&block, 8, 8)]
+                    .into_iter()
+                    .flatten()
+                    .collect(),
+            ),
+            (span(&block, 64, 1), Spans::new()),
+            (Spans::new(), span(&block, 1, usize::MAX)),
+        ] {
+            assert_eq!(Claim::new(reads, writes).unwrap_err(), Refused::Malformed);
+        }
+        let reads = [span(&block, 0, 9), span(&block, 8, 8)];
+        assert!(Claim::new(reads.into_iter().flatten().collect(), Spans::new()).is_ok());
+    }
+
+    #[test]
+    fn a_panic_gives_the_claim_back() {
+        let block = storage(64);
+        let claim = Claim::new(Spans::new(), span(&block, 0, 8)).unwrap();
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            claim.touch(|_, _| panic!("on purpose"))
+        }));
+        assert!(result.is_err());
+        assert!(Claim::new(Spans::new(), span(&block, 0, 8)).is_ok());
+    }
+}

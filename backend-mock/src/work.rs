@@ -9,7 +9,9 @@ use smallvec::SmallVec;
 pub(crate) type KernelBody = Box<dyn FnOnce(&[&[u8]], &mut [&mut [u8]]) + Send>;
 
 /// What a command does to its memory.
+#[derive(Default)]
 pub(crate) enum Work {
+    #[default]
     Nothing,
     /// Writes the pattern over and over.
     Fill(SmallVec<[u8; 16]>),

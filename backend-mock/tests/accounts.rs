@@ -3,7 +3,7 @@
 mod common;
 
 use binpool_allocators::{Backend, Memory, MemoryKind, Region, SvmBackend, SvmGrain};
-use binpool_mock::{CallKind, Completion, Holder, LeakReport, MockDevice};
+use binpool_mock::{CallKind, CommandId, Completion, Holder, LeakReport, MockDevice};
 use common::Rig;
 
 #[test]
@@ -133,7 +133,7 @@ fn leaks_are_listed_with_the_call_that_made_them() {
 #[test]
 fn forgotten_memory_is_a_leak() {
     let rig = Rig::new(Completion::AtOnce);
-    std::mem::forget(rig.buffer(64));
+    let _handle_that_nobody_releases = rig.buffer(64).into_handle();
     assert_eq!(rig.device.leaks().bytes(), 64);
 }
 
@@ -152,7 +152,7 @@ fn the_log_has_every_call_with_its_command() {
                 call.number,
                 call.kind,
                 call.bytes,
-                call.command.map(|id| id.get()),
+                call.command.map(CommandId::get),
                 call.succeeded,
             )
         })

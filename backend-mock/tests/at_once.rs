@@ -131,7 +131,7 @@ fn a_read_that_nobody_waits_for_does_no_harm() {
 }
 
 #[test]
-fn copies_between_overlapping_views_stay_inside_their_views() {
+fn copies_between_overlapping_views_read_before_they_write() {
     let rig = Rig::new(Completion::AtOnce);
     let root = rig.buffer(1024);
     rig.fill(&root, 1, &[]);
@@ -143,12 +143,18 @@ fn copies_between_overlapping_views_stay_inside_their_views() {
         .backend
         .create_sub_region(&root, Region::new(512, 256))
         .unwrap();
-    rig.fill(&high, 2, &[]);
+    let pattern: Vec<u8> = (0..128).collect();
+    let all = Region::first(256);
+    rig.backend
+        .enqueue_fill(&rig.queue, &high, all, &pattern, &[])
+        .unwrap();
     let from = Region::first(256);
     rig.backend
         .enqueue_copy(&rig.queue, &high, from, &low, 128, &[])
         .unwrap();
     let bytes = rig.contents(&root);
-    assert_eq!(bytes[..256], [1; 256]);
+    assert_eq!(bytes[..384], [1; 384]);
+    assert_eq!(bytes[384..640], pattern.repeat(2));
+    assert_eq!(bytes[640..768], pattern);
     assert_eq!(bytes[768..], [1; 256]);
 }

@@ -1,5 +1,12 @@
 //! Requests that are wrong whatever the device does are refused before they reach it.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests fail as tests do"
+)]
+
 mod common;
 
 use binpool_allocators::{Backend, Error, InvalidRequest, MemoryFlags, Region, Result};

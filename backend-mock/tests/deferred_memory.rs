@@ -1,5 +1,12 @@
 //! Buffers are promised first, and committed by the first command that uses them.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests fail as tests do"
+)]
+
 mod common;
 
 use binpool_allocators::{Backend, Error, MemoryFlags, OutOfMemory, Region, Scope};

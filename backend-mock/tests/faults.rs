@@ -1,5 +1,12 @@
 //! Calls that fail because a test says so.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests fail as tests do"
+)]
+
 mod common;
 
 use binpool_allocators::{

@@ -1,5 +1,12 @@
 //! Objects of one device are refused by another, with no effect.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests fail as tests do"
+)]
+
 mod common;
 
 use binpool_allocators::{
@@ -12,7 +19,7 @@ use common::Rig;
 fn assert_foreign<T>(result: Result<T>, expected: ObjectKind) {
     match result.map(drop) {
         Err(Error::InvalidRequest(InvalidRequest::ForeignObject { kind })) => {
-            assert_eq!(kind, expected)
+            assert_eq!(kind, expected);
         }
         other => panic!("{other:?}"),
     }

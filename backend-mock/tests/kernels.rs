@@ -1,5 +1,12 @@
 //! Kernels are host closures that may do anything, and do not hurt the device.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests fail as tests do"
+)]
+
 mod common;
 
 use std::sync::{
@@ -9,7 +16,7 @@ use std::sync::{
 };
 
 use binpool_allocators::{Backend, Event, Memory, MemoryFlags, Outcome, Queue, QueueOrder, Region};
-use binpool_mock::{Completion, MockDevice, MockError};
+use binpool_mock::{CallKind, Completion, Fault, MockDevice, MockError, Persistence};
 use common::{Rig, cause, has_failed, is_complete, is_pending};
 
 #[test]
@@ -165,6 +172,27 @@ fn a_kernel_that_never_runs_may_hold_what_it_likes() {
 }
 
 #[test]
+fn a_launch_that_is_refused_drops_what_its_kernel_holds() {
+    let rig = Rig::on(MockDevice::builder().capacity_bytes(100));
+    let (buffer, large) = (rig.buffer(4), rig.buffer(100));
+    rig.fill(&buffer, 1, &[]);
+    let launch = |arguments: &[_]| {
+        let held = (rig.buffer(4), rig.queue(QueueOrder::InOrder), rig.gate());
+        let kernel = move |_: &[&[u8]], _: &mut [&mut [u8]]| drop(held);
+        rig.backend
+            .launch(&rig.queue, "k", &[], arguments, kernel, &[])
+            .unwrap_err()
+    };
+    launch(&[&buffer, &buffer]);
+    assert!(launch(&[&large]).is_out_of_memory());
+    rig.device
+        .fail_nth(CallKind::Launch, 1, Fault::Backend(-1), Persistence::Once);
+    launch(&[&buffer]);
+    assert_eq!(rig.device.statistics().live_blocks, 2);
+    assert_eq!((rig.device.live_queues(), rig.device.live_events()), (1, 0));
+}
+
+#[test]
 fn kernels_run_on_several_threads_at_a_time() {
     let rig = Rig::new(Completion::AtOnce);
     // Each kernel waits until the other runs too.
@@ -202,6 +230,7 @@ fn kernels_on_one_block_never_touch_it_at_the_same_time() {
                     let inside = Arc::clone(&inside);
                     let kernel = move |_: &[&[u8]], writes: &mut [&mut [u8]]| {
                         assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                        std::thread::yield_now();
                         let bytes: [u8; 8] = (&*writes[0]).try_into().unwrap();
                         writes[0].copy_from_slice(&(u64::from_ne_bytes(bytes) + 1).to_ne_bytes());
                         inside.fetch_sub(1, Ordering::SeqCst);

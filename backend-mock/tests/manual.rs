@@ -3,7 +3,7 @@
 mod common;
 
 use binpool_allocators::{Backend, Event, Outcome, Queue, QueueOrder};
-use binpool_mock::{Completion, MockError};
+use binpool_mock::{CommandId, Completion, MockError};
 use common::{Rig, cause, is_complete, is_pending};
 
 #[test]
@@ -137,7 +137,7 @@ fn an_endless_wait_runs_what_it_can_and_then_names_the_gate() {
             name,
             event,
         } => {
-            assert_eq!(command.map(|id| id.get()), Some(2));
+            assert_eq!(command.map(CommandId::get), Some(2));
             assert_eq!(name, "enqueue_fill");
             assert_eq!(*event, gate.id());
         }

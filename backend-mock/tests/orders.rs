@@ -1,5 +1,12 @@
 //! Random programs run in legal orders only, whoever picks the order, and the same seed gives the same run.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests fail as tests do"
+)]
+
 mod common;
 
 use binpool_allocators::{EventStatus, Outcome};

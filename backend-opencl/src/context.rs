@@ -7,7 +7,7 @@ use binpool_allocators::DeviceLimits;
 use crate::{
     cl_error::ClResult,
     failures::Failures,
-    sys::{self, ContextHandle, DeviceId, QueueHandle},
+    sys::{self, ContextHandle, DeviceId, QueueHandle, Threads},
 };
 
 /// A context, one of its devices, and what that device can do.
@@ -17,6 +17,7 @@ pub(crate) struct Context {
     pub(crate) device: DeviceId,
     pub(crate) limits: DeviceLimits,
     pub(crate) failures: Failures,
+    pub(crate) svm_threads: Threads,
     /// Where shared virtual memory is freed that waits for several queues; made when first needed.
     free_queue: OnceLock<QueueHandle>,
 }
@@ -27,8 +28,14 @@ impl Context {
         device: DeviceId,
         limits: DeviceLimits,
     ) -> ClResult<Self> {
+        let platform = sys::platform_name_of(device)?;
         Ok(Self {
-            failures: Failures::of(device)?,
+            failures: Failures::on(&platform),
+            svm_threads: if platform == "NVIDIA CUDA" {
+                Threads::One
+            } else {
+                Threads::Many
+            },
             handle,
             device,
             limits,

@@ -1,8 +1,6 @@
 //! Copies between any two kinds of memory.
 
-use std::sync::Arc;
-
-use binpool_allocators::{Error, InvalidRequest, Memory, MemoryKind, Region, Result, SvmGrain};
+use binpool_allocators::{Error, InvalidRequest, Memory, Region, Result};
 use cl3::error_codes::CL_MEM_COPY_OVERLAP;
 
 use crate::{
@@ -11,7 +9,7 @@ use crate::{
     event::ClEvent,
     memory::ClMemory,
     queue::ClQueue,
-    sys::{self, HostBytes, Place, WaitList},
+    sys::{self, MemHandle, Place, WaitList},
 };
 
 pub(crate) const fn overlap(from: Region, into: Region) -> InvalidRequest {
@@ -24,9 +22,10 @@ pub(crate) const fn overlap(from: Region, into: Region) -> InvalidRequest {
 
 /// Enqueues a copy of a region that is not empty. Everything is checked.
 ///
-/// OpenCL has no copy between a buffer and SVM. Fine-grained SVM is memory that the host may touch at any
-/// time, so the copy is a read or write of the buffer, with the block as the host's side. Coarse-grained SVM
-/// is not, and the bytes go through the host in two commands.
+/// OpenCL has no copy between a buffer and SVM. It does let a buffer be made over a block of SVM, and that buffer
+/// is what such a copy uses. The other ways are worse: NVIDIA's driver takes the address of a block for memory of
+/// the host that it is not, and reads what a write is to write when the write is enqueued, so that neither a
+/// read into the block nor two commands with host memory between them work there.
 pub(crate) fn enqueue(
     queue: &ClQueue,
     (source, from): (&ClMemory, Region),
@@ -34,7 +33,8 @@ pub(crate) fn enqueue(
     wait_for: &[ClEvent],
     wait: &WaitList<'_>,
 ) -> Result<ClEvent> {
-    let purpose = Purpose::Memory(from.bytes);
+    let bytes = from.bytes;
+    let purpose = Purpose::Memory(bytes);
     let (Some(start), Some(end)) = (source.place(from), destination.place(into)) else {
         // Only a block that is being freed has no place, and that is not borrowed here.
         return Err(InvalidRequest::OutOfBounds {
@@ -44,30 +44,25 @@ pub(crate) fn enqueue(
         }
         .into());
     };
-    if needs_staging(source, destination) {
-        let staged = Arc::new(HostBytes::new(from.bytes)?);
-        let read = OpenClBackend::submit(queue, purpose, &[source], wait_for, || {
-            sys::read_owned(queue.handle(), start, &staged, wait)
-        })?;
-        let read = [read];
-        let after_read: WaitList<'_> = read.iter().map(ClEvent::handle).collect();
-        return OpenClBackend::submit(queue, purpose, &[destination], &read, || {
-            sys::stage(queue.handle(), end, &staged, &after_read)
-        });
-    }
     let handle = queue.handle();
+    let buffers = |source: &MemHandle, from, destination: &MemHandle, to| {
+        sys::enqueue_copy_buffer(handle, (source, from), (destination, to), bytes, wait)
+    };
+    // The runtime keeps a buffer that was made over a block until the copy has ended.
     let enqueue = || match (start, end) {
-        (Place::Buffer(source, at), Place::Buffer(destination, to)) => {
-            sys::enqueue_copy_buffer(handle, (source, at), (destination, to), from.bytes, wait)
+        (Place::Buffer(source, from), Place::Buffer(destination, to)) => {
+            buffers(source, from, destination, to)
         }
         (Place::Svm(source), Place::Svm(destination)) => {
             sys::enqueue_svm_copy(handle, source, destination, wait)
         }
-        (Place::Buffer(source, at), Place::Svm(destination)) => {
-            sys::read_to_svm(handle, (source, at), destination, wait)
+        (Place::Buffer(source, from), Place::Svm(range)) => {
+            let (destination, to) = range.as_buffer()?;
+            buffers(source, from, &destination, to)
         }
-        (Place::Svm(source), Place::Buffer(destination, to)) => {
-            sys::write_from_svm(handle, source, (destination, to), wait)
+        (Place::Svm(range), Place::Buffer(destination, to)) => {
+            let (source, from) = range.as_buffer()?;
+            buffers(&source, from, destination, to)
         }
     };
     OpenClBackend::submit(queue, purpose, &[source, destination], wait_for, enqueue).map_err(
@@ -81,12 +76,4 @@ pub(crate) fn enqueue(
             }
         },
     )
-}
-
-/// Whether the copy is between a buffer and SVM that the host may not touch.
-fn needs_staging(source: &ClMemory, destination: &ClMemory) -> bool {
-    if std::env::var_os("DIRECT").is_some() { return false; }
-    let coarse = MemoryKind::Svm(SvmGrain::Coarse);
-    let kinds = (source.kind(), destination.kind());
-    kinds == (MemoryKind::Buffer, coarse) || kinds == (coarse, MemoryKind::Buffer)
 }

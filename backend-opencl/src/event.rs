@@ -200,9 +200,13 @@ impl ClEvent {
     }
 
     pub(crate) fn resolve(&self, outcome: Outcome) -> Result<()> {
-        let Origin::User { resolved, .. } = &self.inner.origin else {
+        let Origin::User { resolved, ours, .. } = &self.inner.origin else {
             return Err(InvalidRequest::NotAUserEvent.into());
         };
+        // The program may have resolved it by a call of its own, and not every runtime minds a second one.
+        if !ours && self.has_ended() {
+            return Err(InvalidRequest::AlreadyResolved.into());
+        }
         if resolved.swap(true, Ordering::Relaxed) {
             return Err(InvalidRequest::AlreadyResolved.into());
         }
@@ -217,7 +221,7 @@ impl ClEvent {
         let result = sys::set_user_event_status(&self.inner.handle, status);
         drop(failing);
         result.map_err(|error| {
-            // The program has resolved it by a call of its own.
+            // The program was faster.
             if error.code == CL_INVALID_OPERATION {
                 return InvalidRequest::AlreadyResolved.into();
             }

@@ -13,10 +13,7 @@
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::{
-    cl_error::ClResult,
-    sys::{self, DeviceId, EventHandle},
-};
+use crate::sys::{self, EventHandle};
 
 /// What is done about commands that fail, on the runtime of one context.
 #[derive(Debug)]
@@ -40,13 +37,12 @@ struct Dropped {
 const FIRST_LIMIT: usize = 64;
 
 impl Failures {
-    pub(crate) fn of(device: DeviceId) -> ClResult<Self> {
-        let platform = sys::platform_name_of(device)?;
-        Ok(Self {
+    pub(crate) fn on(platform: &str) -> Self {
+        Self {
             fragile: platform == "Portable Computing Language",
             changing: RwLock::new(()),
             dropped: Mutex::default(),
-        })
+        }
     }
 
     /// Whether events are to be looked at before a command waits for them.

@@ -46,11 +46,17 @@ impl SvmBackend for OpenClBackend {
         // Patterns of fills need alignment too, up to the largest: less is never asked of the runtime.
         let alignment = alignment.unwrap_or(limits.alignment).max(largest);
         let context = self.context();
-        let allocation =
-            SvmAllocation::new(&context.handle, svm_flags(grain), bytes, alignment, largest)
-                .map_err(|error| error.into_error(Purpose::Memory(bytes)))?
-                // Everything that can be wrong with the call was looked at above.
-                .ok_or_else(|| OutOfMemory::new(bytes, Scope::Device))?;
+        let allocation = SvmAllocation::new(
+            &context.handle,
+            svm_flags(grain),
+            bytes,
+            alignment,
+            largest,
+            context.svm_threads,
+        )
+        .map_err(|error| error.into_error(Purpose::Memory(bytes)))?
+        // Everything that can be wrong with the call was looked at above.
+        .ok_or_else(|| OutOfMemory::new(bytes, Scope::Device))?;
         let block = SvmBlock::new(allocation, grain, context, queue);
         let body = Body::Svm {
             block: Arc::new(block),

@@ -12,7 +12,7 @@ use crate::{
     context::Context,
     event::ClEvent,
     queue::ClQueue,
-    sys::{self, SvmAllocation, SvmRange, Uses, WaitList},
+    sys::{self, SvmAllocation, SvmRange, Threads, Uses, WaitList},
 };
 
 /// A block of shared virtual memory.
@@ -25,6 +25,8 @@ use crate::{
 /// everything on one in-order queue     -> freed on that queue
 /// several queues                       -> freed on a queue of its own, so that none of them stalls
 /// ```
+///
+/// Where the runtime cannot free blocks by itself safely ([`Threads::One`]), a thread does what the queues would.
 #[derive(Debug)]
 pub(crate) struct SvmBlock {
     /// `Some` until the block is freed.
@@ -114,20 +116,28 @@ impl SvmBlock {
             }
         };
         let queue = match self.only_queue(&events) {
-            Some(queue) => Ok(queue.handle()),
-            None => self.prepare_free_queue(&events, &mut uses),
+            Some(queue) if !self.is_freed_by_the_host() => Ok(Some(queue.handle())),
+            _ => self.gather(&events, &mut uses),
         };
         match queue {
-            Ok(queue) => {
+            Ok(Some(queue)) => {
                 let enqueued = sys::free_after(queue, allocation, uses);
                 let enqueued = enqueued.map(|event| self.context.failures.keep(&event));
                 handled(enqueued).and(sys::flush(queue))
+            }
+            Ok(None) => {
+                sys::free_on_the_host(allocation, uses);
+                Ok(())
             }
             Err(error) => {
                 sys::free_on_the_host(allocation, uses);
                 Err(error)
             }
         }
+    }
+
+    fn is_freed_by_the_host(&self) -> bool {
+        self.context.svm_threads == Threads::One
     }
 
     fn uses_of(&self, events: &[ClEvent]) -> ClResult<Uses> {
@@ -151,21 +161,22 @@ impl SvmBlock {
         (only && queue.order() == QueueOrder::InOrder).then_some(queue)
     }
 
-    /// The queue that nothing but frees goes through, with everything flushed that the free waits for there.
-    fn prepare_free_queue(
-        &self,
-        events: &[ClEvent],
-        uses: &mut Uses,
-    ) -> ClResult<&sys::QueueHandle> {
+    /// Sees to it that the events of `uses` cover everything and come to an end by themselves. Returns the queue
+    /// that nothing but frees goes through, unless the host is to free the block.
+    fn gather(&self, events: &[ClEvent], uses: &mut Uses) -> ClResult<Option<&sys::QueueHandle>> {
         for event in events {
             event.flush_producer()?;
         }
         if let Some(bound) = &self.bound {
             let everything = sys::enqueue_marker(bound.handle(), &WaitList::none())?;
             uses.events.push(everything);
+            uses.queue = None;
             sys::flush(bound.handle())?;
         }
-        self.context.free_queue()
+        if self.is_freed_by_the_host() {
+            return Ok(None);
+        }
+        self.context.free_queue().map(Some)
     }
 }
 

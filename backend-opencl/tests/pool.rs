@@ -1,5 +1,11 @@
 //! The pool over OpenCL: what it promises holds on a real runtime.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
 mod common;
 
 use binpool::{

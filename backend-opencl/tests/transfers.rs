@@ -306,6 +306,9 @@ fn blocking_transfers_of_an_out_of_order_queue_wait_for_their_own_lists_only() {
     let (memory, busy) = (bench.filled(64, 0), bench.filled(64, 0));
     let gate = bench.gate();
     let gated = bench.fill(&queue, &busy, 1, from_ref(&gate));
+    if !bench.overtakes() {
+        bench.open_gate(&gate);
+    }
     let mut data = [9; 64];
     bench
         .backend
@@ -318,7 +321,9 @@ fn blocking_transfers_of_an_out_of_order_queue_wait_for_their_own_lists_only() {
     assert_eq!(data, [3; 64]);
     bench.backend.write(&queue, &memory, 0, &[], &[]).unwrap();
     bench.backend.commit(&queue, &busy).unwrap();
-    assert_eq!(gated.status().unwrap(), EventStatus::Pending);
-    bench.open_gate(&gate);
+    if bench.overtakes() {
+        assert_eq!(gated.status().unwrap(), EventStatus::Pending);
+        bench.open_gate(&gate);
+    }
     gated.wait().unwrap();
 }

@@ -171,10 +171,14 @@ impl Device {
                 let device = builder.build();
                 let backend = device.backend();
                 let before = device.device_time();
-                let (outcome, after) =
-                    replay_on(&backend, trace, settings.allocator, &manner, progress, || {
-                        device.device_time()
-                    })?;
+                let (outcome, after) = replay_on(
+                    &backend,
+                    trace,
+                    settings.allocator,
+                    &manner,
+                    progress,
+                    || device.device_time(),
+                )?;
                 Ok(Measured {
                     outcome,
                     device_time: after.saturating_sub(before),

@@ -4,9 +4,7 @@ mod cli;
 
 use std::{error::Error, io, process::ExitCode};
 
-use binpool_replay::{
-    AllocatorChoice, Device, Failure, Header, Row, Settings, Trace, json, table,
-};
+use binpool_replay::{AllocatorChoice, Device, Failure, Header, Row, Settings, Trace, json, table};
 use clap::Parser;
 use cli::{BackendChoice, Cli, Command, Replay};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -44,7 +42,9 @@ fn report(error: &dyn Error) {
 /// Replays all traces and prints the report. Whether all succeeded.
 fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
     if options.need && options.allocator == AllocatorChoice::Deferred && !options.touch {
-        return Err("deferred memory that nobody touches fits any device: use --touch with --need".into());
+        return Err(
+            "deferred memory that nobody touches fits any device: use --touch with --need".into(),
+        );
     }
     let device = match options.backend {
         BackendChoice::Mock => Device::Mock(options.profile),

@@ -75,7 +75,12 @@ impl Failure {
         }
     }
 
-    fn at(trace: &Trace, index: usize, out_of_memory: bool, source: impl StdError + Send + Sync + 'static) -> Self {
+    fn at(
+        trace: &Trace,
+        index: usize,
+        out_of_memory: bool,
+        source: impl StdError + Send + Sync + 'static,
+    ) -> Self {
         Self {
             event: trace.describe(index),
             source: Box::new(source),
@@ -119,7 +124,10 @@ pub fn replay<A: Allocator + Clone>(
 }
 
 /// A queue for each stream of the trace, at the stream's number.
-fn queues_of_streams<B: Backend>(trace: &Trace, backend: &B) -> Result<Vec<Option<B::Queue>>, Error> {
+fn queues_of_streams<B: Backend>(
+    trace: &Trace,
+    backend: &B,
+) -> Result<Vec<Option<B::Queue>>, Error> {
     const MOST: usize = 1024;
     let mut queues = Vec::new();
     for stream in trace.streams() {
@@ -194,7 +202,13 @@ impl<B: Backend> Run<'_, B> {
         })
     }
 
-    fn allocate<S>(&self, source: &S, index: usize, bytes: usize, stream: u32) -> Result<S::Block, Failure>
+    fn allocate<S>(
+        &self,
+        source: &S,
+        index: usize,
+        bytes: usize,
+        stream: u32,
+    ) -> Result<S::Block, Failure>
     where
         S: Source<Allocator: Allocator<Backend = B>>,
     {
@@ -235,4 +249,3 @@ impl Outcome {
         self.host_time.as_nanos() as f64 / self.allocations.max(1) as f64
     }
 }
-

@@ -143,7 +143,10 @@ pub fn table(header: &Header, rows: &[Row]) -> String {
             outcome.device_allocations.to_string(),
             bytes(row.peak_live_bytes),
             bytes(outcome.peak_reserved_bytes),
-            format!("{:.2}", ratio(outcome.peak_reserved_bytes, row.peak_live_bytes)),
+            format!(
+                "{:.2}",
+                ratio(outcome.peak_reserved_bytes, row.peak_live_bytes)
+            ),
             format!("{:.0}", row.ns_per_pair),
             format!("{:.2} ms", row.device_time_us / 1000.0),
         ];
@@ -156,15 +159,23 @@ pub fn table(header: &Header, rows: &[Row]) -> String {
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    let pool = if header.pool { "with the pool" } else { "without a pool" };
-    let capacity = header
-        .capacity_bytes
-        .map_or_else(String::new, |capacity| format!(", capacity {}", bytes(capacity)));
+    let pool = if header.pool {
+        "with the pool"
+    } else {
+        "without a pool"
+    };
+    let capacity = header.capacity_bytes.map_or_else(String::new, |capacity| {
+        format!(", capacity {}", bytes(capacity))
+    });
     let scale = match header.scale {
         1 => String::new(),
         scale => format!(", sizes divided by {scale}"),
     };
-    let touch = if header.touch { ", each block touched" } else { "" };
+    let touch = if header.touch {
+        ", each block touched"
+    } else {
+        ""
+    };
     format!(
         "{} on {}, {} allocator, {pool}{capacity}{scale}{touch}\n\n{table}",
         header.backend, header.device, header.allocator

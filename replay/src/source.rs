@@ -1,8 +1,6 @@
 //! Where a replay gets its blocks: a pool, or the allocator itself.
 
-use binpool::{
-    Allocator, Error, MemoryOf, MemoryPool, PoolError, PooledBuffer, QueueOf,
-};
+use binpool::{Allocator, Error, MemoryOf, MemoryPool, PoolError, PooledBuffer, QueueOf};
 
 /// Where a replay gets its blocks.
 pub(crate) trait Source {
@@ -11,7 +9,11 @@ pub(crate) trait Source {
 
     fn allocator(&self) -> &Self::Allocator;
 
-    fn allocate(&self, queue: &QueueOf<Self::Allocator>, bytes: usize) -> Result<Self::Block, PoolError>;
+    fn allocate(
+        &self,
+        queue: &QueueOf<Self::Allocator>,
+        bytes: usize,
+    ) -> Result<Self::Block, PoolError>;
 
     fn free(&self, block: Self::Block) -> Result<(), Error>;
 

@@ -102,7 +102,9 @@ pub enum Problem {
         largest: u64,
     },
     /// The ID belongs to a block that lives.
-    #[error("block {id} is allocated already, in line {since}: expected an ID that no live block has")]
+    #[error(
+        "block {id} is allocated already, in line {since}: expected an ID that no live block has"
+    )]
     Live {
         /// The ID.
         id: u64,
@@ -231,7 +233,8 @@ impl Trace {
     }
 
     fn line_of_allocation(&self, wanted: usize) -> usize {
-        let is_it = |event: &Event| matches!(event, Event::Allocate { block, .. } if *block == wanted);
+        let is_it =
+            |event: &Event| matches!(event, Event::Allocate { block, .. } if *block == wanted);
         let place = self.events.iter().position(is_it);
         place.map_or(0, |place| self.lines[place])
     }
@@ -313,7 +316,10 @@ impl Trace {
         let name = &self.name;
         match self.events.get(index) {
             Some(Event::Allocate { block, bytes, .. }) => {
-                format!("{name}, line {line}: allocating {bytes} bytes as block {}", self.ids[*block])
+                format!(
+                    "{name}, line {line}: allocating {bytes} bytes as block {}",
+                    self.ids[*block]
+                )
             }
             Some(Event::Free { block }) => {
                 format!("{name}, line {line}: freeing block {}", self.ids[*block])

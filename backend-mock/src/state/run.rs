@@ -8,7 +8,7 @@ use std::{
     thread,
 };
 
-use binpool_allocators::MemoryId;
+use binpool_allocators::{MemoryId, Region};
 
 use super::{Accesses, State};
 use crate::{
@@ -76,7 +76,11 @@ impl State {
             self.end_command(id, Ok(()));
             return Started::Ended;
         }
-        let (reads, writes) = (command.reads.clone(), command.writes.clone());
+        let (mut reads, mut writes) = (command.reads.clone(), command.writes.clone());
+        let inside = match command.work {
+            Work::Copy => copy_inside(&mut reads, &mut writes),
+            _ => None,
+        };
         let claim = self
             .spans(id, &reads)
             .and_then(|reads| Ok((reads, self.spans(id, &writes)?)))
@@ -85,7 +89,7 @@ impl State {
             Ok(Ok(claim)) => claim,
             Ok(Err(Refused::Busy)) => return Started::Busy,
             Ok(Err(Refused::Malformed)) => {
-                // Spans were checked when the command was enqueued.
+                debug_assert!(false, "spans are checked when a command is enqueued");
                 self.end_command(id, Ok(()));
                 return Started::Ended;
             }
@@ -110,6 +114,7 @@ impl State {
                 }))
             }
             work => {
+                let work = inside.unwrap_or(work);
                 claim.touch(|reads, writes| work.perform(reads, writes));
                 self.end_command(id, Ok(()));
                 Started::Ended
@@ -162,4 +167,24 @@ impl State {
         }
         MockError::UseAfterFree { memory }
     }
+}
+
+/// A copy between ranges of one block that share bytes, as different views of it can, as a copy inside the range
+/// that has both in it. The bytes end up as if all had been read first.
+fn copy_inside(reads: &mut Accesses, writes: &mut Accesses) -> Option<Work> {
+    let ([read], [write]) = (reads.as_slice(), writes.as_mut_slice()) else {
+        return None;
+    };
+    if read.block != write.block || !read.region.overlaps(write.region) {
+        return None;
+    }
+    let (from, to, bytes) = (read.region.offset, write.region.offset, read.region.bytes);
+    let start = from.min(to);
+    write.region = Region::new(start, from.max(to) - start + bytes);
+    reads.clear();
+    Some(Work::CopyWithin {
+        from: from - start,
+        to: to - start,
+        bytes,
+    })
 }

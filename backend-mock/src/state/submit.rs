@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use binpool_allocators::{EventId, MemoryFlags, QueueId, QueueOrder, Region, Result};
+use binpool_allocators::{EventId, MemoryFlags, QueueId, QueueOrder, Result};
 use smallvec::SmallVec;
 
 use super::{
@@ -126,8 +126,12 @@ impl State {
             .map_or(Ok(()), |gate| refuse(kind, gate.into_error()))
     }
 
-    /// The call that enqueues a command.
-    pub(crate) fn submit(&mut self, submission: Submission<'_>) -> Result<(EventKey, EventId)> {
+    /// The call that enqueues a command. The work is taken where that succeeds; else it stays with the caller,
+    /// who drops it without the lock: a kernel may hold handles of this device.
+    pub(crate) fn submit(
+        &mut self,
+        submission: &mut Submission<'_>,
+    ) -> Result<(EventKey, EventId)> {
         let (kind, bytes) = (submission.kind, submission.bytes());
         let committed = self.statistics.committed_bytes;
         let result = self.call(kind, bytes, |state| state.enqueue(submission));
@@ -146,28 +150,24 @@ impl State {
     }
 
     /// Enqueues a command, and commits the memory that it touches.
-    fn enqueue(&mut self, submission: Submission<'_>) -> Result<(EventKey, EventId)> {
-        let Dependencies { pending, failed } = self.dependencies(&submission);
-        let Submission {
-            kind,
-            name,
-            queue,
-            fence,
-            reads,
-            writes,
-            work,
-            ..
-        } = submission;
-        let reads = self.accesses(&reads, kind, &name)?;
-        let mut writes = self.accesses(&writes, kind, &name)?;
+    fn enqueue(&mut self, submission: &mut Submission<'_>) -> Result<(EventKey, EventId)> {
+        let Dependencies { pending, failed } = self.dependencies(submission);
+        let (kind, queue, fence) = (submission.kind, submission.queue, submission.fence);
+        let name = submission.name.clone();
+        let reads = self.accesses(&submission.reads, kind, &name)?;
+        let writes = self.accesses(&submission.writes, kind, &name)?;
         self.check_flags(kind, &reads, &writes)?;
         if kind == CallKind::Launch {
             check_arguments(&name, &reads, &writes)?;
         }
-        let work = adapt(work, &reads, &mut writes);
         let blocks = reads.iter().chain(&writes).map(|access| access.block);
         self.commit_blocks(blocks, kind)?;
 
+        let work = match std::mem::take(&mut submission.work) {
+            work @ Work::Kernel(_) => work,
+            _ if reads.is_empty() && writes.is_empty() => Work::Nothing,
+            work => work,
+        };
         self.last_command += 1;
         let id = CommandId(self.last_command);
         let (event, event_id) = self.new_event(Some(id));
@@ -300,26 +300,4 @@ fn check_arguments(name: &str, reads: &Accesses, writes: &Accesses) -> Result<()
         }
     }
     Ok(())
-}
-
-/// The work as its accesses want it: none where there are no bytes, and a copy between ranges that share bytes
-/// (views of one block can) as a copy inside one range.
-fn adapt(work: Work, reads: &Accesses, writes: &mut Accesses) -> Work {
-    match (work, reads.as_slice(), writes.as_mut_slice()) {
-        (work @ Work::Kernel(_), _, _) => work,
-        (_, [], []) => Work::Nothing,
-        (Work::Copy, [read], [write])
-            if read.block == write.block && read.region.overlaps(write.region) =>
-        {
-            let (from, to, bytes) = (read.region.offset, write.region.offset, read.region.bytes);
-            let start = from.min(to);
-            write.region = Region::new(start, from.max(to) - start + bytes);
-            Work::CopyWithin {
-                from: from - start,
-                to: to - start,
-                bytes,
-            }
-        }
-        (work, _, _) => work,
-    }
 }

@@ -1,6 +1,11 @@
 //! What the tests of the mock share.
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its part")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests fail as tests do"
+)]
 
 pub mod program;
 

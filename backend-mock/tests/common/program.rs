@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use binpool_allocators::{Backend, Event, EventStatus, Memory, Outcome, Queue, QueueOrder, Region};
-use binpool_mock::{Call, Completion, MockDevice, MockEvent, MockMemory, MockStatistics};
+use binpool_mock::{
+    Call, Completion, MockDevice, MockEvent, MockMemory, MockQueue, MockStatistics,
+};
 use proptest::prelude::*;
 
 use super::Rig;
@@ -17,74 +19,53 @@ const ORDERS: [QueueOrder; 3] = [
     QueueOrder::OutOfOrder,
 ];
 
+/// A command of a program. Numbers are those of the buffers.
+#[derive(Clone, Copy, Debug)]
+pub enum Command {
+    Fill(usize, u8),
+    Copy(usize, usize),
+    Add(usize, usize),
+    Marker,
+    Barrier,
+}
+
 /// What a program does next. Numbers pick among what there is, modulo how much there is.
 #[derive(Clone, Debug)]
 pub enum Step {
-    Fill {
-        queue: usize,
-        buffer: usize,
-        byte: u8,
-        wait_for: Vec<usize>,
-    },
-    Copy {
-        queue: usize,
-        from: usize,
-        to: usize,
-        wait_for: Vec<usize>,
-    },
-    Add {
-        queue: usize,
-        from: usize,
-        to: usize,
-        wait_for: Vec<usize>,
-    },
-    Marker {
-        queue: usize,
-        wait_for: Vec<usize>,
-    },
-    Barrier {
-        queue: usize,
-        wait_for: Vec<usize>,
-    },
+    Enqueue(Command, usize, Vec<usize>),
     Gate,
-    Resolve {
-        gate: usize,
-        outcome: bool,
-    },
-    Status {
-        event: usize,
-    },
-    Wait {
-        event: usize,
-    },
-    Finish {
-        queue: usize,
-    },
-    Replace {
-        buffer: usize,
-    },
+    Resolve(usize, bool),
+    Status(usize),
+    Wait(usize),
+    Finish(usize),
+    Replace(usize),
+}
+
+fn commands() -> impl Strategy<Value = Command> {
+    let buffer = || 0..BUFFERS;
+    let pair = || (buffer(), 1..BUFFERS).prop_map(|(from, apart)| (from, (from + apart) % BUFFERS));
+    prop_oneof![
+        4 => (buffer(), 1..100u8).prop_map(|(buffer, byte)| Command::Fill(buffer, byte)),
+        2 => pair().prop_map(|(from, to)| Command::Copy(from, to)),
+        2 => pair().prop_map(|(from, to)| Command::Add(from, to)),
+        1 => Just(Command::Marker),
+        1 => Just(Command::Barrier),
+    ]
 }
 
 pub fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let wait_for = || prop::collection::vec(0..1000usize, 0..3);
     let queue = || 0..=ORDERS.len();
-    let buffer = || 0..BUFFERS;
+    let any = || 0..1000usize;
+    let enqueue = (commands(), queue(), prop::collection::vec(any(), 0..3));
     let step = prop_oneof![
-        4 => (queue(), buffer(), 1..100u8, wait_for())
-            .prop_map(|(queue, buffer, byte, wait_for)| Step::Fill { queue, buffer, byte, wait_for }),
-        2 => (queue(), buffer(), buffer(), wait_for())
-            .prop_map(|(queue, from, to, wait_for)| Step::Copy { queue, from, to, wait_for }),
-        2 => (queue(), buffer(), buffer(), wait_for())
-            .prop_map(|(queue, from, to, wait_for)| Step::Add { queue, from, to, wait_for }),
-        1 => (queue(), wait_for()).prop_map(|(queue, wait_for)| Step::Marker { queue, wait_for }),
-        1 => (queue(), wait_for()).prop_map(|(queue, wait_for)| Step::Barrier { queue, wait_for }),
+        10 => enqueue.prop_map(|(command, queue, wait_for)| Step::Enqueue(command, queue, wait_for)),
         1 => Just(Step::Gate),
-        1 => (0..1000usize, prop::bool::weighted(0.8))
-            .prop_map(|(gate, outcome)| Step::Resolve { gate, outcome }),
-        1 => (0..1000usize).prop_map(|event| Step::Status { event }),
-        1 => (0..1000usize).prop_map(|event| Step::Wait { event }),
-        1 => queue().prop_map(|queue| Step::Finish { queue }),
-        1 => buffer().prop_map(|buffer| Step::Replace { buffer }),
+        1 => (any(), prop::bool::weighted(0.8))
+            .prop_map(|(gate, complete)| Step::Resolve(gate, complete)),
+        1 => any().prop_map(Step::Status),
+        1 => any().prop_map(Step::Wait),
+        1 => queue().prop_map(Step::Finish),
+        1 => (0..BUFFERS).prop_map(Step::Replace),
     ];
     prop::collection::vec(step, 0..60)
 }
@@ -139,7 +120,7 @@ pub struct Run {
 
 struct Runner {
     rig: Rig,
-    queues: Vec<binpool_mock::MockQueue>,
+    queues: Vec<MockQueue>,
     buffers: Vec<(usize, MockMemory)>,
     blocks: usize,
     events: Vec<(Source, MockEvent)>,
@@ -171,156 +152,112 @@ pub fn run(steps: &[Step], completion: Completion) -> Run {
 
 impl Runner {
     fn step(&mut self, step: &Step) {
-        let all = Region::first(BYTES);
         match step {
-            Step::Fill {
-                queue,
-                buffer,
-                byte,
-                wait_for,
-            } => {
-                let block = self.buffers[*buffer].0;
-                self.enqueue(
-                    *queue,
-                    wait_for,
-                    Effect::Fill(block, *byte),
-                    false,
-                    |this, queue, wait_for| {
-                        let memory = &this.buffers[*buffer].1;
-                        this.rig
-                            .backend
-                            .enqueue_fill(queue, memory, all, &[*byte], wait_for)
-                            .unwrap()
-                    },
-                );
-            }
-            Step::Copy { from, to, .. } | Step::Add { from, to, .. } if from == to => {}
-            Step::Copy {
-                queue,
-                from,
-                to,
-                wait_for,
-            } => {
-                let effect = Effect::Copy(self.buffers[*from].0, self.buffers[*to].0);
-                self.enqueue(*queue, wait_for, effect, false, |this, queue, wait_for| {
-                    let (from, to) = (&this.buffers[*from].1, &this.buffers[*to].1);
-                    this.rig
-                        .backend
-                        .enqueue_copy(queue, from, all, to, 0, wait_for)
-                        .unwrap()
-                });
-            }
-            Step::Add {
-                queue,
-                from,
-                to,
-                wait_for,
-            } => {
-                let effect = Effect::Add(self.buffers[*from].0, self.buffers[*to].0);
-                self.enqueue(*queue, wait_for, effect, false, |this, queue, wait_for| {
-                    let (from, to) = (&this.buffers[*from].1, &this.buffers[*to].1);
-                    let add = |reads: &[&[u8]], writes: &mut [&mut [u8]]| {
-                        for (to, from) in writes[0].iter_mut().zip(reads[0]) {
-                            *to = to.wrapping_add(*from);
-                        }
-                    };
-                    this.rig
-                        .backend
-                        .launch(queue, "add", &[from], &[to], add, wait_for)
-                        .unwrap()
-                });
-            }
-            Step::Marker { queue, wait_for } => {
-                self.enqueue(
-                    *queue,
-                    wait_for,
-                    Effect::Nothing,
-                    false,
-                    |this, queue, wait_for| {
-                        this.rig.backend.enqueue_marker(queue, wait_for).unwrap()
-                    },
-                );
-            }
-            Step::Barrier { queue, wait_for } => {
-                self.enqueue(
-                    *queue,
-                    wait_for,
-                    Effect::Nothing,
-                    true,
-                    |this, queue, wait_for| {
-                        this.rig.backend.enqueue_barrier(queue, wait_for).unwrap()
-                    },
-                );
-            }
+            Step::Enqueue(command, queue, wait_for) => self.enqueue(*command, *queue, wait_for),
             Step::Gate => {
-                self.events
-                    .push((Source::Gate(self.gates.len()), self.rig.gate()));
+                let gate = Source::Gate(self.gates.len());
+                self.events.push((gate, self.rig.gate()));
                 self.gates.push(None);
             }
-            Step::Resolve { gate, outcome } => {
+            Step::Resolve(gate, complete) => {
                 if !self.gates.is_empty() {
-                    self.resolve(gate % self.gates.len(), *outcome);
+                    self.resolve(gate % self.gates.len(), *complete);
                 }
             }
-            Step::Status { event } => {
-                if !self.events.is_empty() {
-                    self.events[event % self.events.len()].1.status().unwrap();
+            Step::Status(event) => {
+                if let Some((_, event)) = self.event(*event) {
+                    event.status().unwrap();
                 }
             }
-            // Both may fail, where something failed or a gate is closed.
-            Step::Wait { event } => {
-                if !self.events.is_empty() {
-                    let _ended = self.events[event % self.events.len()].1.wait();
-                }
+            // Both fail where something failed or a gate is closed, and that is well.
+            Step::Wait(event) => {
+                let _ended = self.event(*event).map(|(_, event)| event.wait());
             }
-            Step::Finish { queue } => {
+            Step::Finish(queue) => {
                 let _ended = self.queues[*queue].finish();
             }
-            Step::Replace { buffer } => {
+            Step::Replace(buffer) => {
                 self.buffers[*buffer] = (self.blocks, self.rig.buffer(BYTES));
                 self.blocks += 1;
             }
         }
     }
 
-    fn enqueue(
-        &mut self,
-        queue: usize,
-        wait_for: &[usize],
-        effect: Effect,
-        is_barrier: bool,
-        enqueue: impl FnOnce(&Self, &binpool_mock::MockQueue, &[MockEvent]) -> MockEvent,
-    ) {
-        let waits: Vec<_> = wait_for
+    fn event(&self, number: usize) -> Option<&(Source, MockEvent)> {
+        self.events.get(number.checked_rem(self.events.len())?)
+    }
+
+    fn enqueue(&mut self, command: Command, queue: usize, wait_for: &[usize]) {
+        let waits = wait_for
             .iter()
-            .filter(|_| !self.events.is_empty())
-            .map(|index| self.events[index % self.events.len()].clone())
-            .collect();
-        let (wait_list, events): (Vec<Source>, Vec<MockEvent>) = waits.into_iter().unzip();
+            .filter_map(|number| self.event(*number).cloned());
+        let (wait_list, events): (Vec<Source>, Vec<MockEvent>) = waits.unzip();
         let number = self.commands.len();
-        let is_fence = matches!(effect, Effect::Nothing);
-        let in_order = self.queues[queue].order() == QueueOrder::InOrder;
-        let earlier = || (0..number).filter(|earlier| self.commands[*earlier].queue == queue);
-        let mut after: BTreeSet<usize> = if in_order || (is_fence && wait_list.is_empty()) {
-            earlier().collect()
-        } else {
-            earlier()
-                .filter(|earlier| self.commands[*earlier].is_barrier)
-                .collect()
+        let event = self.submit(command, &self.queues[queue], &events);
+        let expected = Expected {
+            effect: self.effect(command),
+            queue,
+            is_barrier: matches!(command, Command::Barrier),
+            after: self.must_come_before(command, queue, &wait_list),
+            wait_list,
         };
-        after.extend(wait_list.iter().filter_map(|source| match source {
+        self.commands.push(expected);
+        self.events.push((Source::Command(number), event));
+    }
+
+    fn submit(&self, command: Command, queue: &MockQueue, wait_for: &[MockEvent]) -> MockEvent {
+        let (backend, all) = (&self.rig.backend, Region::first(BYTES));
+        let memory = |buffer: usize| &self.buffers[buffer].1;
+        let event = match command {
+            Command::Fill(buffer, byte) => {
+                backend.enqueue_fill(queue, memory(buffer), all, &[byte], wait_for)
+            }
+            Command::Copy(from, to) => {
+                backend.enqueue_copy(queue, memory(from), all, memory(to), 0, wait_for)
+            }
+            Command::Add(from, to) => {
+                let add = |reads: &[&[u8]], writes: &mut [&mut [u8]]| {
+                    for (to, from) in writes[0].iter_mut().zip(reads[0]) {
+                        *to = to.wrapping_add(*from);
+                    }
+                };
+                backend.launch(queue, "add", &[memory(from)], &[memory(to)], add, wait_for)
+            }
+            Command::Marker => backend.enqueue_marker(queue, wait_for),
+            Command::Barrier => backend.enqueue_barrier(queue, wait_for),
+        };
+        event.unwrap()
+    }
+
+    fn effect(&self, command: Command) -> Effect {
+        let block = |buffer: usize| self.buffers[buffer].0;
+        match command {
+            Command::Fill(buffer, byte) => Effect::Fill(block(buffer), byte),
+            Command::Copy(from, to) => Effect::Copy(block(from), block(to)),
+            Command::Add(from, to) => Effect::Add(block(from), block(to)),
+            Command::Marker | Command::Barrier => Effect::Nothing,
+        }
+    }
+
+    /// The commands that must have ended before one that is enqueued now may.
+    fn must_come_before(
+        &self,
+        command: Command,
+        queue: usize,
+        wait_list: &[Source],
+    ) -> BTreeSet<usize> {
+        let is_fence = matches!(command, Command::Marker | Command::Barrier);
+        let in_order = self.queues[queue].order() == QueueOrder::InOrder;
+        let after_all = in_order || (is_fence && wait_list.is_empty());
+        let earlier = self.commands.iter().enumerate();
+        let of_queue = earlier
+            .filter(|(_, earlier)| earlier.queue == queue && (after_all || earlier.is_barrier))
+            .map(|(number, _)| number);
+        let listed = wait_list.iter().filter_map(|source| match source {
             Source::Command(command) => Some(*command),
             Source::Gate(_) => None,
-        }));
-        let event = enqueue(self, &self.queues[queue], &events);
-        self.commands.push(Expected {
-            effect,
-            queue,
-            is_barrier,
-            after,
-            wait_list,
         });
-        self.events.push((Source::Command(number), event));
+        of_queue.chain(listed).collect()
     }
 
     fn resolve(&mut self, gate: usize, complete: bool) {

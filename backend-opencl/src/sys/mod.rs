@@ -40,9 +40,7 @@ pub(crate) use object::{
     retain_event_of, retain_queue_of,
 };
 pub(crate) use svm::{
-    SvmAllocation, SvmRange, Uses, enqueue_svm_copy, enqueue_svm_fill, free_after, free_on_the_host,
+    SvmAllocation, SvmRange, Threads, Uses, enqueue_svm_copy, enqueue_svm_fill, free_after,
+    free_on_the_host,
 };
-pub(crate) use transfer::{
-    Place, read_borrowed, read_owned, read_to_svm, stage, write_borrowed, write_from_svm,
-    write_shared,
-};
+pub(crate) use transfer::{Place, read_borrowed, read_owned, write_borrowed, write_shared};

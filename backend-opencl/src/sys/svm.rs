@@ -8,9 +8,10 @@ use std::{
 };
 
 use binpool_allocators::{Align, Region};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::{
-    ContextHandle, EventHandle, QueueHandle, WaitList,
+    ContextHandle, EventHandle, MemHandle, QueueHandle, WaitList,
     callback::{Ended, when_ended},
     enqueue::{finish, own_event},
     event::{execution_status, wait_until_ended},
@@ -25,6 +26,24 @@ pub(crate) struct SvmAllocation {
     /// Where the block starts, between `base` and what was allocated in all less `bytes`.
     start: NonNull<u8>,
     bytes: usize,
+    threads: Threads,
+}
+
+/// Whether the runtime can allocate and free SVM on several threads at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Threads {
+    /// As the specification says.
+    Many,
+    /// One at a time, the runtime's own threads included, so that blocks are freed by the host only. NVIDIA's
+    /// driver answers with null, or crashes, where one thread allocates while its own frees a block.
+    One,
+}
+
+impl Threads {
+    fn guard(self) -> Option<MutexGuard<'static, ()>> {
+        static ONE: Mutex<()> = Mutex::new(());
+        (self == Self::One).then(|| ONE.lock())
+    }
 }
 
 // SAFETY: The pointers are addresses that only commands of the runtime dereference.
@@ -43,8 +62,9 @@ impl SvmAllocation {
         bytes: usize,
         alignment: Align,
         native: Align,
+        threads: Threads,
     ) -> ClResult<Option<Self>> {
-        let Some(plain) = Self::raw(context, flags, bytes, native)? else {
+        let Some(plain) = Self::raw(context, flags, bytes, native, threads)? else {
             return Ok(None);
         };
         if plain.start.addr().get() % alignment.bytes() == 0 {
@@ -54,7 +74,7 @@ impl SvmAllocation {
         let Some(total) = bytes.checked_add(alignment.bytes()) else {
             return Ok(None);
         };
-        let Some(mut padded) = Self::raw(context, flags, total, native)? else {
+        let Some(mut padded) = Self::raw(context, flags, total, native, threads)? else {
             return Ok(None);
         };
         let beyond = padded.base.addr().get() % alignment.bytes();
@@ -70,10 +90,13 @@ impl SvmAllocation {
         flags: u64,
         bytes: usize,
         alignment: Align,
+        threads: Threads,
     ) -> ClResult<Option<Self>> {
         let alignment = u32::try_from(alignment.bytes()).unwrap_or(0);
+        let guard = threads.guard();
         // SAFETY: `context` lives.
         let base = unsafe { cl3::memory::svm_alloc(context.raw(), flags, bytes, alignment) };
+        drop(guard);
         let base = match base {
             Ok(base) => base,
             // `cl3` answers so for a null pointer, which is all that the runtime says.
@@ -86,7 +109,7 @@ impl SvmAllocation {
         let context = match context.another() {
             Ok(context) => context,
             Err(error) => {
-                free_now(context.raw(), base);
+                free_now(context.raw(), base, threads);
                 return Err(error);
             }
         };
@@ -95,6 +118,7 @@ impl SvmAllocation {
             base,
             start: base,
             bytes,
+            threads,
         }))
     }
 
@@ -120,11 +144,12 @@ impl SvmAllocation {
 
 impl Drop for SvmAllocation {
     fn drop(&mut self) {
-        free_now(self.context.raw(), self.base);
+        free_now(self.context.raw(), self.base, self.threads);
     }
 }
 
-fn free_now(context: *mut c_void, base: NonNull<u8>) {
+fn free_now(context: *mut c_void, base: NonNull<u8>, threads: Threads) {
+    let _guard = threads.guard();
     // SAFETY: (1) `base` came from `clSVMAlloc` with this context and is freed once; (2) no command uses it
     // any more, as whoever drops an `SvmAllocation` sees to.
     if let Err(code) = unsafe { cl3::memory::svm_free(context, base.as_ptr().cast()) } {
@@ -153,6 +178,30 @@ impl SvmRange<'_> {
 
     pub(super) const fn bytes(self) -> usize {
         self.bytes
+    }
+
+    /// A buffer over the block, and where in it these bytes start. It is memory of the block: whatever uses it
+    /// uses the block.
+    pub(crate) fn as_buffer(self) -> ClResult<(MemHandle, usize)> {
+        const CALL: &str = "clCreateBuffer";
+        let Self {
+            allocation, offset, ..
+        } = self;
+        let shift = allocation.start.addr().get() - allocation.base.addr().get();
+        // SAFETY: (1) the context lives; (2) the address came from `clSVMAlloc`, with at least this size; (3) it
+        // is not freed under a command (see `sys`).
+        let raw = unsafe {
+            cl3::memory::create_buffer(
+                allocation.context.raw(),
+                cl3::memory::CL_MEM_USE_HOST_PTR,
+                shift + allocation.bytes,
+                allocation.base.as_ptr().cast::<c_void>(),
+            )
+        }
+        .map_err(|code| ClError::new(CALL, code))?;
+        // SAFETY: The call has just returned this reference to us.
+        let buffer = unsafe { MemHandle::own(raw, CALL) }?;
+        Ok((buffer, shift + offset))
     }
 }
 

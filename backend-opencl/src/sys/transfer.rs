@@ -183,53 +183,6 @@ pub(crate) fn read_owned(
     Ok(event)
 }
 
-/// Enqueues a write of what a command that ends with one of `wait` has read into `staged`, which is kept until
-/// the write has ended.
-pub(crate) fn stage(
-    queue: &QueueHandle,
-    place: Place<'_>,
-    staged: &Arc<HostBytes>,
-    wait: &WaitList<'_>,
-) -> ClResult<EventHandle> {
-    // SAFETY: `staged` is kept until the command has ended, by `keep`.
-    let event = unsafe { write(queue, place, staged.start(), staged.length(), wait) }?;
-    keep(&event, Arc::clone(staged));
-    Ok(event)
-}
-
-/// Enqueues a read of a buffer into fine-grained SVM, which counts as memory of the host.
-pub(crate) fn read_to_svm(
-    queue: &QueueHandle,
-    (source, offset): (&MemHandle, usize),
-    destination: SvmRange<'_>,
-    wait: &WaitList<'_>,
-) -> ClResult<EventHandle> {
-    let (start, bytes) = (destination.start().as_ptr(), destination.bytes());
-    // SAFETY: The range lies in its block, which is not freed under a command (see `sys`), and no other
-    // command is enqueued over the same bytes without an order, as the user of the device sees to.
-    unsafe { read(queue, Place::Buffer(source, offset), start, bytes, wait) }
-}
-
-/// Enqueues a write of fine-grained SVM, which counts as memory of the host, to a buffer.
-pub(crate) fn write_from_svm(
-    queue: &QueueHandle,
-    source: SvmRange<'_>,
-    (destination, offset): (&MemHandle, usize),
-    wait: &WaitList<'_>,
-) -> ClResult<EventHandle> {
-    let (start, bytes) = (source.start().as_ptr(), source.bytes());
-    // SAFETY: The range lies in its block, which is not freed under a command (see `sys`).
-    unsafe {
-        write(
-            queue,
-            Place::Buffer(destination, offset),
-            start,
-            bytes,
-            wait,
-        )
-    }
-}
-
 /// Host bytes that a command works on.
 #[derive(Debug)]
 struct Kept<T>(T);

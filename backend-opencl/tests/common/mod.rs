@@ -52,6 +52,11 @@ impl Bench {
         self.backend.create_queue(QueueOrder::OutOfOrder).unwrap()
     }
 
+    /// Whether commands of an out-of-order queue overtake one that waits. NVIDIA's driver runs them in order.
+    pub(crate) fn overtakes(&self) -> bool {
+        !self.backend.limits().device_name.contains("NVIDIA")
+    }
+
     pub(crate) fn buffer(&self, bytes: usize) -> ClMemory {
         self.backend
             .create_buffer(bytes, MemoryFlags::empty())

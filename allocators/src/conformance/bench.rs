@@ -1,0 +1,130 @@
+//! What the checks share.
+
+use crate::{
+    Backend, Error, InvalidRequest, Memory, MemoryFlags, Outcome, QueueOrder, Region,
+    conformance::Fixture,
+};
+
+/// A backend with an in-order queue.
+pub(crate) struct Bench<B: Backend> {
+    pub(crate) backend: B,
+    pub(crate) queue: B::Queue,
+}
+
+impl<B: Backend> Bench<B> {
+    pub(crate) fn new(fixture: &impl Fixture<Backend = B>) -> Self {
+        Self::on(fixture.backend())
+    }
+
+    pub(crate) fn on(backend: B) -> Self {
+        let queue = backend.create_queue(QueueOrder::InOrder);
+        let queue = queue.expect("every device has in-order queues");
+        Self { backend, queue }
+    }
+
+    pub(crate) fn another_queue(&self) -> B::Queue {
+        self.backend
+            .create_queue(QueueOrder::InOrder)
+            .expect("every device has in-order queues")
+    }
+
+    /// An out-of-order queue, where the device has such; else checks that it says so.
+    pub(crate) fn out_of_order_queue(&self) -> Option<B::Queue> {
+        let queue = self.backend.create_queue(QueueOrder::OutOfOrder);
+        if self.backend.limits().out_of_order_queues {
+            return Some(queue.expect("the limits promise out-of-order queues"));
+        }
+        assert!(
+            matches!(queue, Err(Error::Unsupported { .. })),
+            "a device without out-of-order queues must say `Unsupported`, not {queue:?}"
+        );
+        None
+    }
+
+    pub(crate) fn buffer(&self, bytes: usize) -> B::Memory {
+        self.backend
+            .create_buffer(bytes, MemoryFlags::empty())
+            .expect("a small buffer")
+    }
+
+    /// A buffer full of `byte`.
+    pub(crate) fn filled(&self, bytes: usize, byte: u8) -> B::Memory {
+        let memory = self.buffer(bytes);
+        self.write(&memory, &vec![byte; bytes]);
+        memory
+    }
+
+    pub(crate) fn write(&self, memory: &B::Memory, data: &[u8]) {
+        self.backend
+            .write(&self.queue, memory, 0, data, &[])
+            .expect("a write within bounds");
+    }
+
+    /// All bytes of `memory`, once everything that was enqueued on the bench's queue has ended.
+    pub(crate) fn read(&self, memory: &B::Memory) -> Vec<u8> {
+        let mut data = vec![0; memory.bytes()];
+        self.backend
+            .read(&self.queue, memory, 0, &mut data, &[])
+            .expect("a read within bounds");
+        data
+    }
+
+    /// Enqueues a fill of all of `memory`.
+    pub(crate) fn fill(
+        &self,
+        queue: &B::Queue,
+        memory: &B::Memory,
+        byte: u8,
+        wait_for: &[B::Event],
+    ) -> B::Event {
+        let all = Region::first(memory.bytes());
+        self.backend
+            .enqueue_fill(queue, memory, all, &[byte], wait_for)
+            .expect("a fill within bounds")
+    }
+
+    /// A user event: what waits for it runs when the check opens it.
+    pub(crate) fn gate(&self) -> B::Event {
+        self.backend.create_user_event().expect("a user event")
+    }
+
+    pub(crate) fn open(&self, gate: &B::Event) {
+        self.backend
+            .resolve_user_event(gate, Outcome::Complete)
+            .expect("a gate opens once");
+    }
+}
+
+/// `count` bytes that tell their places apart.
+pub(crate) fn numbered(count: usize) -> Vec<u8> {
+    (0..=250).cycle().take(count).collect()
+}
+
+/// What is wrong with the call that gave `result`.
+#[track_caller]
+pub(crate) fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> InvalidRequest {
+    match result {
+        Err(Error::InvalidRequest(request)) => request,
+        other => panic!("expected an invalid request, got {other:?}"),
+    }
+}
+
+/// Checks that the call was refused because an object belongs to another backend.
+#[track_caller]
+pub(crate) fn refused_as_foreign<T: std::fmt::Debug>(result: Result<T, Error>) {
+    let refusal = refusal(result);
+    assert!(
+        matches!(refusal, InvalidRequest::ForeignObject { .. }),
+        "expected `ForeignObject`, got {refusal:?}"
+    );
+}
+
+/// Checks that the call was refused because a region does not lie within its block.
+#[track_caller]
+pub(crate) fn refused_as_out_of_bounds<T: std::fmt::Debug>(result: Result<T, Error>) {
+    let refusal = refusal(result);
+    assert!(
+        matches!(refusal, InvalidRequest::OutOfBounds { .. }),
+        "expected `OutOfBounds`, got {refusal:?}"
+    );
+}

@@ -1,0 +1,107 @@
+//! Limits, and the making of buffers.
+
+use super::{
+    Fixture,
+    bench::{Bench, refusal},
+};
+use crate::{Backend, InvalidRequest, Memory, MemoryFlags, MemoryKind, Region};
+
+/// A device has room for its largest block, and at least one byte of each.
+pub fn limits_make_sense<F: Fixture>(fixture: &F) {
+    let backend = fixture.backend();
+    let limits = backend.limits();
+    assert!(limits.capacity_bytes > 0);
+    assert!(limits.largest_block_bytes > 0);
+    assert!(!limits.device_name.is_empty());
+    assert!(
+        limits.svm.coarse || !limits.svm.fine,
+        "fine-grained SVM comes with coarse"
+    );
+    assert!(
+        limits.svm.fine || !limits.svm.atomics,
+        "atomics come with fine-grained SVM"
+    );
+}
+
+/// `bytes` is what was asked for, of every size.
+pub fn a_buffer_has_the_size_that_was_asked_for<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    for bytes in [1, 3, 255, 256, 257, 4096, 65_537] {
+        let buffer = bench.buffer(bytes);
+        assert_eq!(buffer.bytes(), bytes);
+        assert_eq!(buffer.kind(), MemoryKind::Buffer);
+        bench.write(&buffer, &vec![7; bytes]);
+        assert_eq!(bench.read(&buffer), vec![7; bytes]);
+    }
+}
+
+/// No two blocks share an identity, not even one after the other.
+pub fn every_buffer_has_an_identity_of_its_own<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let first = bench.buffer(64);
+    let second = bench.buffer(64);
+    assert_ne!(first.id(), second.id());
+    let former = second.id();
+    drop(second);
+    assert_ne!(bench.buffer(64).id(), former);
+}
+
+/// `ZeroSize`.
+pub fn a_buffer_of_no_bytes_is_refused<F: Fixture>(fixture: &F) {
+    let backend = fixture.backend();
+    let refusal = refusal(backend.create_buffer(0, MemoryFlags::empty()));
+    assert_eq!(refusal, InvalidRequest::ZeroSize);
+}
+
+/// `TooLarge`, which is not out-of-memory: freeing never helps.
+pub fn a_buffer_larger_than_the_largest_is_refused<F: Fixture>(fixture: &F) {
+    let backend = fixture.backend();
+    let largest = backend.limits().largest_block_bytes;
+    for bytes in [largest + 1, usize::MAX / 2 + 1, usize::MAX - 1, usize::MAX] {
+        let error = backend
+            .create_buffer(bytes, MemoryFlags::empty())
+            .unwrap_err();
+        assert!(!error.is_out_of_memory());
+        assert_eq!(
+            refusal::<()>(Err(error)),
+            InvalidRequest::TooLarge {
+                requested: bytes,
+                largest
+            }
+        );
+    }
+}
+
+/// `ContradictoryFlags`.
+pub fn contradictory_flags_are_refused<F: Fixture>(fixture: &F) {
+    let backend = fixture.backend();
+    for flags in [
+        MemoryFlags::READ_ONLY | MemoryFlags::WRITE_ONLY,
+        MemoryFlags::HOST_READ_ONLY | MemoryFlags::HOST_WRITE_ONLY,
+        MemoryFlags::HOST_WRITE_ONLY | MemoryFlags::HOST_NO_ACCESS,
+    ] {
+        let refusal = refusal(backend.create_buffer(64, flags));
+        assert_eq!(refusal, InvalidRequest::ContradictoryFlags { flags });
+    }
+}
+
+/// Flags about kernels and about where the memory lies do not keep the host from its transfers.
+pub fn flags_leave_the_permitted_transfers<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    for flags in [
+        MemoryFlags::READ_ONLY,
+        MemoryFlags::WRITE_ONLY,
+        MemoryFlags::HOST_RESIDENT,
+    ] {
+        let buffer = bench.backend.create_buffer(64, flags).unwrap();
+        bench.write(&buffer, &[9; 64]);
+        assert_eq!(bench.read(&buffer), [9; 64], "{flags:?}");
+    }
+    let flags = MemoryFlags::HOST_READ_ONLY;
+    let buffer = bench.backend.create_buffer(64, flags).unwrap();
+    let fill = bench
+        .backend
+        .enqueue_fill(&bench.queue, &buffer, Region::first(64), &[3], &[]);
+    drop(fill.unwrap());
+    assert_eq!(bench.read(&buffer), [3; 64]);
+}

@@ -1,0 +1,67 @@
+//! Events.
+
+use super::{
+    Fixture,
+    bench::{Bench, refusal},
+};
+use crate::{Backend, Event, EventStatus, InvalidRequest, Outcome};
+
+/// After a wait, the status is `Complete`, and stays so.
+pub fn an_event_completes<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let buffer = bench.buffer(64);
+    let fill = bench.fill(&bench.queue, &buffer, 1, &[]);
+    for _ in 0..3 {
+        fill.wait().unwrap();
+        assert_eq!(fill.status().unwrap(), EventStatus::Complete);
+    }
+}
+
+/// Equality and identity agree.
+pub fn clones_of_an_event_are_equal_and_others_are_not<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let buffer = bench.buffer(64);
+    let first = bench.fill(&bench.queue, &buffer, 1, &[]);
+    let second = bench.fill(&bench.queue, &buffer, 1, &[]);
+    let clone = first.clone();
+    assert_eq!(first, clone);
+    assert_eq!(first.id(), clone.id());
+    assert_ne!(first, second);
+    assert_ne!(first.id(), second.id());
+}
+
+/// The host decides.
+pub fn a_user_event_is_pending_until_it_is_resolved<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    for (outcome, status) in [
+        (Outcome::Complete, EventStatus::Complete),
+        (Outcome::Failed, EventStatus::Failed),
+    ] {
+        let event = bench.gate();
+        assert_eq!(event.status().unwrap(), EventStatus::Pending);
+        bench.backend.resolve_user_event(&event, outcome).unwrap();
+        assert_eq!(event.status().unwrap(), status);
+        assert_eq!(event.wait().is_ok(), outcome == Outcome::Complete);
+    }
+}
+
+/// `AlreadyResolved`, and the first outcome stands.
+pub fn a_user_event_is_resolved_once<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let event = bench.gate();
+    bench.open(&event);
+    for outcome in [Outcome::Failed, Outcome::Complete] {
+        let again = bench.backend.resolve_user_event(&event, outcome);
+        assert_eq!(refusal(again), InvalidRequest::AlreadyResolved);
+    }
+    assert_eq!(event.status().unwrap(), EventStatus::Complete);
+}
+
+/// `NotAUserEvent`.
+pub fn only_user_events_can_be_resolved<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let buffer = bench.buffer(64);
+    let fill = bench.fill(&bench.queue, &buffer, 1, &[]);
+    let resolved = bench.backend.resolve_user_event(&fill, Outcome::Complete);
+    assert_eq!(refusal(resolved), InvalidRequest::NotAUserEvent);
+}

@@ -1,0 +1,73 @@
+//! Objects of another backend are refused by every method, before anything happens.
+
+use std::slice::from_ref;
+
+use super::{
+    Fixture,
+    bench::{Bench, refused_as_foreign},
+};
+use crate::{Backend, Outcome, Region, Queue};
+
+/// A queue of another backend.
+pub fn a_foreign_queue_is_refused<F: Fixture>(fixture: &F) {
+    let (bench, other) = (Bench::new(fixture), Bench::new(fixture));
+    let (backend, queue) = (&bench.backend, &other.queue);
+    let (buffer, target) = (bench.filled(64, 1), bench.filled(64, 2));
+    let all = Region::first(64);
+    refused_as_foreign(backend.check_queue(queue));
+    refused_as_foreign(backend.commit(queue, &buffer));
+    refused_as_foreign(backend.write(queue, &buffer, 0, &[9; 64], &[]));
+    refused_as_foreign(backend.read(queue, &buffer, 0, &mut [9; 64], &[]));
+    refused_as_foreign(backend.enqueue_write(queue, &buffer, 0, vec![9; 64].into(), &[]));
+    refused_as_foreign(backend.enqueue_read(queue, &buffer, all, &[]));
+    refused_as_foreign(backend.enqueue_copy(queue, &buffer, all, &target, 0, &[]));
+    refused_as_foreign(backend.enqueue_fill(queue, &buffer, all, &[9], &[]));
+    refused_as_foreign(backend.enqueue_marker(queue, &[]));
+    refused_as_foreign(backend.enqueue_barrier(queue, &[]));
+    queue.finish().unwrap();
+    assert_eq!(bench.read(&buffer), [1; 64]);
+    assert_eq!(bench.read(&target), [2; 64]);
+}
+
+/// Memory of another backend.
+pub fn foreign_memory_is_refused<F: Fixture>(fixture: &F) {
+    let (bench, other) = (Bench::new(fixture), Bench::new(fixture));
+    let (backend, queue) = (&bench.backend, &bench.queue);
+    let (own, foreign) = (bench.filled(64, 1), other.filled(64, 2));
+    let all = Region::first(64);
+    refused_as_foreign(backend.create_sub_region(&foreign, all));
+    refused_as_foreign(backend.commit(queue, &foreign));
+    refused_as_foreign(backend.write(queue, &foreign, 0, &[9; 64], &[]));
+    refused_as_foreign(backend.read(queue, &foreign, 0, &mut [9; 64], &[]));
+    refused_as_foreign(backend.enqueue_write(queue, &foreign, 0, vec![9; 64].into(), &[]));
+    refused_as_foreign(backend.enqueue_read(queue, &foreign, all, &[]));
+    refused_as_foreign(backend.enqueue_copy(queue, &foreign, all, &own, 0, &[]));
+    refused_as_foreign(backend.enqueue_copy(queue, &own, all, &foreign, 0, &[]));
+    refused_as_foreign(backend.enqueue_fill(queue, &foreign, all, &[9], &[]));
+    queue.finish().unwrap();
+    assert_eq!(bench.read(&own), [1; 64]);
+    assert_eq!(other.read(&foreign), [2; 64]);
+}
+
+/// An event of another backend.
+pub fn a_foreign_event_is_refused<F: Fixture>(fixture: &F) {
+    let (bench, other) = (Bench::new(fixture), Bench::new(fixture));
+    let (backend, queue) = (&bench.backend, &bench.queue);
+    let (buffer, target) = (bench.filled(64, 1), bench.filled(64, 2));
+    let all = Region::first(64);
+    let event = other.gate();
+    let events = from_ref(&event);
+    refused_as_foreign(backend.write(queue, &buffer, 0, &[9; 64], events));
+    refused_as_foreign(backend.read(queue, &buffer, 0, &mut [9; 64], events));
+    refused_as_foreign(backend.enqueue_write(queue, &buffer, 0, vec![9; 64].into(), events));
+    refused_as_foreign(backend.enqueue_read(queue, &buffer, all, events));
+    refused_as_foreign(backend.enqueue_copy(queue, &buffer, all, &target, 0, events));
+    refused_as_foreign(backend.enqueue_fill(queue, &buffer, all, &[9], events));
+    refused_as_foreign(backend.enqueue_marker(queue, events));
+    refused_as_foreign(backend.enqueue_barrier(queue, events));
+    refused_as_foreign(backend.resolve_user_event(&event, Outcome::Complete));
+    other.open(&event);
+    queue.finish().unwrap();
+    assert_eq!(bench.read(&buffer), [1; 64]);
+    assert_eq!(bench.read(&target), [2; 64]);
+}

@@ -1,0 +1,117 @@
+//! What a caller drops early stays valid for the commands that use it.
+
+use std::slice::from_ref;
+
+use super::{
+    Fixture,
+    bench::{Bench, numbered},
+};
+use crate::{Backend, Event, Region, Queue};
+
+const SIZE: usize = 65_536;
+
+/// The command still runs, and spoils nobody else's memory.
+pub fn memory_may_be_dropped_while_a_command_uses_it<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let (source, target) = (bench.filled(SIZE, 3), bench.filled(SIZE, 1));
+    let gate = bench.gate();
+    let all = Region::first(SIZE);
+    let copy = bench
+        .backend
+        .enqueue_copy(&bench.queue, &source, all, &target, 0, from_ref(&gate))
+        .unwrap();
+    drop(source);
+    let other = bench.another_queue();
+    let newcomer = bench.buffer(SIZE);
+    bench.fill(&other, &newcomer, 9, &[]).wait().unwrap();
+    bench.open(&gate);
+    copy.wait().unwrap();
+    assert_eq!(bench.read(&target), vec![3; SIZE]);
+    assert_eq!(bench.read(&newcomer), vec![9; SIZE]);
+}
+
+/// `release` neither waits for its events nor frees before them.
+pub fn memory_is_released_after_its_events<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let (source, target) = (bench.filled(SIZE, 3), bench.buffer(SIZE));
+    let gate = bench.gate();
+    let all = Region::first(SIZE);
+    let copy = bench
+        .backend
+        .enqueue_copy(&bench.queue, &source, all, &target, 0, from_ref(&gate))
+        .unwrap();
+    bench.backend.release(source, from_ref(&copy)).unwrap();
+    bench.open(&gate);
+    copy.wait().unwrap();
+    assert_eq!(bench.read(&target), vec![3; SIZE]);
+    bench.backend.release(target, &[]).unwrap();
+}
+
+/// The bytes are thrown away, and nothing else happens.
+pub fn a_pending_read_may_be_dropped_early<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let buffer = bench.filled(SIZE, 4);
+    for _ in 0..10 {
+        let gate = bench.gate();
+        let read = bench
+            .backend
+            .enqueue_read(&bench.queue, &buffer, Region::first(SIZE), from_ref(&gate))
+            .unwrap();
+        let event = read.event().clone();
+        drop(read);
+        bench.open(&gate);
+        event.wait().unwrap();
+    }
+    assert_eq!(bench.read(&buffer), vec![4; SIZE]);
+}
+
+/// Forgetting is no worse than dropping.
+pub fn a_pending_read_may_be_forgotten<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let buffer = bench.filled(1024, 4);
+    let read = bench
+        .backend
+        .enqueue_read(&bench.queue, &buffer, Region::first(1024), &[])
+        .unwrap();
+    std::mem::forget(read);
+    bench.queue.finish().unwrap();
+}
+
+/// The backend keeps the data.
+pub fn written_data_is_kept_until_it_is_written<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let buffer = bench.buffer(SIZE);
+    let gate = bench.gate();
+    let written = bench
+        .backend
+        .enqueue_write(
+            &bench.queue,
+            &buffer,
+            0,
+            numbered(SIZE).into(),
+            from_ref(&gate),
+        )
+        .unwrap();
+    // What was freed on the host is likely to be handed out here.
+    let spoiler = vec![255_u8; SIZE];
+    bench.open(&gate);
+    written.wait().unwrap();
+    assert_eq!(bench.read(&buffer), numbered(SIZE));
+    drop(spoiler);
+}
+
+/// Commands go on without them.
+pub fn queues_and_events_may_be_dropped_early<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let buffer = bench.filled(SIZE, 1);
+    let gate = bench.gate();
+    let last = {
+        let queue = bench.another_queue();
+        drop(bench.fill(&queue, &buffer, 2, from_ref(&gate)));
+        bench.fill(&queue, &buffer, 3, &[])
+    };
+    bench.open(&gate);
+    drop(gate);
+    last.wait().unwrap();
+    assert_eq!(bench.read(&buffer), vec![3; SIZE]);
+}

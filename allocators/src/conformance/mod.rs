@@ -1,0 +1,246 @@
+//! A suite that checks a backend or an allocator against every promise of the traits.
+//!
+//! Whoever writes a backend says how to make one, in a [`Fixture`], and gets a test for each promise:
+//!
+//! ```
+//! use binpool_allocators::conformance::Fixture;
+//! use binpool_mock::{MockBackend, MockDevice};
+//!
+//! struct Mock;
+//!
+//! impl Fixture for Mock {
+//!     type Backend = MockBackend;
+//!
+//!     fn backend(&self) -> MockBackend {
+//!         MockDevice::builder().capacity_bytes(1 << 24).build().backend()
+//!     }
+//!
+//!     fn enforced_capacity(&self) -> Option<u64> {
+//!         Some(1 << 24)
+//!     }
+//! }
+//!
+//! mod backend {
+//!     binpool_allocators::backend_conformance!(super::Mock);
+//! }
+//! mod svm {
+//!     binpool_allocators::svm_conformance!(super::Mock);
+//! }
+//! # for check in binpool_allocators::conformance::backend_checks() { (check.run)(&Mock); }
+//! ```
+//!
+//! [`backend_checks`], [`svm_checks`] and [`allocator_checks`] give the same checks as values, for programs that
+//! are no test runners. A check panics where the promise is broken, and says which.
+//!
+//! The checks never take it for granted that a command has ended without waiting for it, and never wait for what
+//! they have gated themselves: so they suit runtimes with threads of their own as well as simulated ones. A check
+//! of something that a device lacks checks instead for the error that the traits promise.
+
+#![allow(
+    clippy::expect_used,
+    clippy::missing_panics_doc,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a check fails by panicking"
+)]
+
+pub mod allocation;
+pub mod buffers;
+pub mod commits;
+pub mod events;
+pub mod foreign;
+pub mod lifetimes;
+pub mod ordering;
+pub mod queues;
+pub mod regions;
+pub mod shortage;
+pub mod svm;
+pub mod threads;
+pub mod transfers;
+
+mod bench;
+
+use std::fmt;
+
+use crate::{Allocator, Backend, SvmBackend};
+
+/// How to make the backend under test.
+pub trait Fixture {
+    /// The backend under test.
+    type Backend: Backend;
+
+    /// A backend of the device under test, with nothing on it yet.
+    fn backend(&self) -> Self::Backend;
+
+    /// The capacity in bytes, where the device really refuses to commit more; `None`, the default, where
+    /// nobody knows what would happen. Keep it small: the checks fill it.
+    fn enforced_capacity(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// How to make the allocator under test.
+pub trait AllocatorFixture {
+    /// The allocator under test.
+    type Allocator: Allocator;
+
+    /// A fresh allocator.
+    fn allocator(&self) -> Self::Allocator;
+}
+
+/// One promise, and how to check it.
+pub struct Check<F> {
+    /// The promise, in words.
+    pub name: &'static str,
+    /// Panics where it is broken.
+    pub run: fn(&F),
+}
+
+impl<F> fmt::Debug for Check<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Check")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Makes a list of checks, and a macro that expands to a test for each of them.
+macro_rules! suite {
+    (
+        $dollar:tt
+        $(#[$list_doc:meta])*
+        fn $list:ident<$fixture:ident: $bound:path $(where $backend:ty: $also:path)?>;
+        $(#[$macro_doc:meta])*
+        macro $name:ident;
+        $($module:ident::$check:ident,)*
+    ) => {
+        $(#[$list_doc])*
+        #[must_use]
+        pub fn $list<$fixture: $bound>() -> Vec<Check<$fixture>>
+        $(where $backend: $also)?
+        {
+            vec![$(Check { name: stringify!($check), run: $module::$check::<$fixture> },)*]
+        }
+
+        $(#[$macro_doc])*
+        #[macro_export]
+        macro_rules! $name {
+            ($dollar fixture:expr) => {
+                $(
+                    #[test]
+                    fn $check() {
+                        $crate::conformance::$module::$check(&$dollar fixture);
+                    }
+                )*
+            };
+        }
+    };
+}
+
+suite! {
+    $
+    /// The promises of [`Backend`].
+    fn backend_checks<F: Fixture>;
+    /// Expands to a `#[test]` for each promise of `Backend`, given a `Fixture`.
+    macro backend_conformance;
+    buffers::limits_make_sense,
+    buffers::a_buffer_has_the_size_that_was_asked_for,
+    buffers::every_buffer_has_an_identity_of_its_own,
+    buffers::a_buffer_of_no_bytes_is_refused,
+    buffers::a_buffer_larger_than_the_largest_is_refused,
+    buffers::contradictory_flags_are_refused,
+    buffers::flags_leave_the_permitted_transfers,
+    commits::a_committed_buffer_can_be_used,
+    commits::a_commit_may_be_repeated,
+    commits::a_region_can_be_committed,
+    regions::a_region_is_a_window_into_its_block,
+    regions::a_region_of_a_region_is_a_window_into_the_block,
+    regions::a_region_must_lie_within_its_block,
+    regions::a_region_must_be_aligned_and_the_error_says_how,
+    regions::a_region_of_no_bytes_is_refused,
+    regions::a_region_keeps_its_block_alive,
+    transfers::what_is_written_is_read,
+    transfers::offsets_are_kept_to,
+    transfers::transfers_with_events_move_the_same_bytes,
+    transfers::a_fill_repeats_patterns_of_every_length,
+    transfers::a_fill_stays_within_its_region,
+    transfers::a_bad_pattern_is_refused,
+    transfers::a_copy_moves_just_its_region,
+    transfers::a_copy_within_a_block_moves_what_does_not_overlap,
+    transfers::an_overlapping_copy_is_refused,
+    transfers::transfers_out_of_bounds_are_refused_and_do_nothing,
+    transfers::transfers_of_no_bytes_do_nothing,
+    ordering::an_in_order_queue_keeps_its_order,
+    ordering::a_gated_command_waits_for_its_gate,
+    ordering::a_gate_orders_commands_of_two_queues,
+    ordering::a_wait_list_orders_commands_of_an_out_of_order_queue,
+    ordering::a_barrier_holds_back_what_comes_after,
+    ordering::a_marker_waits_for_everything_before,
+    ordering::a_marker_waits_for_its_wait_list,
+    ordering::a_failed_gate_fails_what_waits_for_it,
+    ordering::blocking_transfers_heed_their_wait_list,
+    events::an_event_completes,
+    events::clones_of_an_event_are_equal_and_others_are_not,
+    events::a_user_event_is_pending_until_it_is_resolved,
+    events::a_user_event_is_resolved_once,
+    events::only_user_events_can_be_resolved,
+    queues::clones_of_a_queue_are_equal_and_others_are_not,
+    queues::identities_of_queues_are_not_used_again,
+    queues::a_queue_knows_its_order,
+    queues::an_idle_queue_finishes_and_flushes,
+    queues::a_finished_queue_has_nothing_pending,
+    lifetimes::memory_may_be_dropped_while_a_command_uses_it,
+    lifetimes::memory_is_released_after_its_events,
+    lifetimes::a_pending_read_may_be_dropped_early,
+    lifetimes::a_pending_read_may_be_forgotten,
+    lifetimes::written_data_is_kept_until_it_is_written,
+    lifetimes::queues_and_events_may_be_dropped_early,
+    foreign::a_foreign_queue_is_refused,
+    foreign::foreign_memory_is_refused,
+    foreign::a_foreign_event_is_refused,
+    shortage::an_immediate_allocator_tells_of_shortage_and_leaks_nothing,
+    shortage::a_failed_commit_leaves_the_block_to_be_committed_later,
+    shortage::a_deferred_allocator_promises_more_than_there_is,
+    shortage::freed_memory_can_be_had_again,
+    threads::threads_share_a_backend,
+    threads::threads_share_a_queue,
+}
+
+suite! {
+    $
+    /// The promises of [`SvmBackend`].
+    fn svm_checks<F: Fixture where F::Backend: SvmBackend>;
+    /// Expands to a `#[test]` for each promise of `SvmBackend`, given a `Fixture`.
+    macro svm_conformance;
+    svm::a_grain_that_is_not_there_is_unsupported,
+    svm::a_block_has_an_aligned_address,
+    svm::a_buffer_has_no_address,
+    svm::an_alignment_that_is_too_large_is_refused,
+    svm::sizes_are_checked,
+    svm::an_out_of_order_queue_is_refused,
+    svm::bytes_move_between_svm_and_the_host,
+    svm::bytes_move_between_svm_and_buffers,
+    svm::a_fill_of_svm_honours_its_length,
+    svm::a_region_of_svm_lies_at_its_offset,
+    svm::svm_out_of_bounds_is_refused,
+    svm::svm_needs_no_commit,
+    svm::svm_may_be_dropped_while_a_command_uses_it,
+    svm::svm_bound_to_a_queue_is_freed_behind_it,
+    svm::svm_of_several_queues_is_freed_behind_all,
+    svm::foreign_svm_is_refused,
+    svm::svm_runs_out_with_an_error,
+}
+
+suite! {
+    $
+    /// The promises of [`Allocator`].
+    fn allocator_checks<F: AllocatorFixture>;
+    /// Expands to a `#[test]` for each promise of `Allocator`, given an `AllocatorFixture`.
+    macro allocator_conformance;
+    allocation::blocks_are_large_enough,
+    allocation::live_blocks_do_not_overlap,
+    allocation::sizes_that_never_fit_are_refused,
+    allocation::a_block_can_be_released_while_commands_use_it,
+    allocation::a_boxed_allocator_is_the_same_allocator,
+    allocation::threads_share_an_allocator,
+}

@@ -1,0 +1,53 @@
+//! All methods may be called from any thread.
+
+use std::thread;
+
+use super::{Fixture, bench::Bench};
+use crate::{Backend, Event, MemoryFlags, QueueOrder, Region};
+
+const THREADS: u8 = 4;
+const ROUNDS: usize = 25;
+
+/// Each thread with a queue of its own.
+pub fn threads_share_a_backend<F: Fixture>(fixture: &F) {
+    let backend = fixture.backend();
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let backend = backend.clone();
+            scope.spawn(move || {
+                let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+                for round in 1..ROUNDS {
+                    check_a_buffer(&backend, &queue, round * 97, thread);
+                }
+            });
+        }
+    });
+}
+
+/// All threads on one queue.
+pub fn threads_share_a_queue<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let bench = &bench;
+            scope.spawn(move || {
+                for round in 1..ROUNDS {
+                    check_a_buffer(&bench.backend, &bench.queue, round * 97, thread);
+                }
+            });
+        }
+    });
+}
+
+fn check_a_buffer<B: Backend>(backend: &B, queue: &B::Queue, size: usize, byte: u8) {
+    let buffer = backend.create_buffer(size, MemoryFlags::empty()).unwrap();
+    let all = Region::first(size);
+    let fill = backend
+        .enqueue_fill(queue, &buffer, all, &[byte], &[])
+        .unwrap();
+    let read = backend
+        .enqueue_read(queue, &buffer, all, std::slice::from_ref(&fill))
+        .unwrap();
+    assert_eq!(read.wait().unwrap(), vec![byte; size]);
+    fill.wait().unwrap();
+}
