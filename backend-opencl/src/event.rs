@@ -181,11 +181,16 @@ impl ClEvent {
 
     /// Takes note of how a wait for this event came back.
     pub(crate) fn waited(&self, result: ClResult<()>) -> Result<()> {
-        let Err(error) = result else {
-            self.inner.known.store(COMPLETE, Ordering::Relaxed);
-            return Ok(());
-        };
         let status = sys::execution_status(&self.inner.handle);
+        let error = match (result, &status) {
+            // A wait for a user event that has failed succeeds on NVIDIA's runtime.
+            (Ok(()), Ok(code)) if *code < 0 => ClError::new("clWaitForEvents", *code),
+            (Ok(()), _) => {
+                self.inner.known.store(COMPLETE, Ordering::Relaxed);
+                return Ok(());
+            }
+            (Err(error), _) => error,
+        };
         let error = match status {
             // The wait only says that something failed; the command itself knows what. -1 says nothing.
             Ok(code) if code < -1 => ClError::new(error.operation, code),

@@ -55,7 +55,6 @@ impl<A: Allocator> Metered<A> {
                 .into());
         }
         reading.reserved_bytes += bytes as u64;
-        reading.peak_reserved_bytes = reading.peak_reserved_bytes.max(reading.reserved_bytes);
         Ok(())
     }
 }
@@ -75,7 +74,11 @@ impl<A: Allocator> Allocator for Metered<A> {
         let mut reading = self.reading.lock();
         reading.time += time;
         match &memory {
-            Ok(_) => reading.allocations += 1,
+            Ok(_) => {
+                reading.allocations += 1;
+                reading.peak_reserved_bytes =
+                    reading.peak_reserved_bytes.max(reading.reserved_bytes);
+            }
             Err(_) => reading.reserved_bytes -= bytes as u64,
         }
         memory

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test panics")]
 
-use std::{fs, io::Write, path::Path};
+use std::{fmt::Write as _, fs, io::Write as _, path::Path};
 
 use binpool_replay::{Event, Problem, Trace, TraceError};
 use flate2::{Compression, write::GzEncoder};
@@ -144,10 +144,11 @@ proptest! {
         let mut text = String::new();
         let mut live = Vec::new();
         for (id, (bytes, stream, index)) in steps.into_iter().enumerate() {
-            text += &format!("a {id} {bytes} {stream}\n");
+            writeln!(text, "a {id} {bytes} {stream}").unwrap();
             live.push(id);
             if bytes % 2 == 0 {
-                text += &format!("f {}\n", live.swap_remove(index.index(live.len())));
+                let freed = live.swap_remove(index.index(live.len()));
+                writeln!(text, "f {freed}").unwrap();
             }
         }
         prop_assert_eq!(parse(&text).unwrap().to_string(), text);
