@@ -36,3 +36,7 @@ pub use error::ArrayError;
 pub use kernels::{BinaryOperation, Kernels, Operands};
 pub use mock::MockKernels;
 pub use opencl::{OpenClKernels, open_opencl};
+
+#[doc = include_str!("../../README.md")]
+#[cfg(doctest)]
+struct Readme;

@@ -9,11 +9,19 @@ use libfuzzer_sys::fuzz_target;
 #[derive(Arbitrary, Debug)]
 enum Operation {
     /// Allocates for one of the queues.
-    Allocate { bytes: usize, queue: u8 },
+    Allocate {
+        bytes: usize,
+        queue: u8,
+    },
     /// Uses a live block on one of the queues.
-    Use { block: u8, queue: u8 },
+    Use {
+        block: u8,
+        queue: u8,
+    },
     /// Drops a live block.
-    Drop { block: u8 },
+    Drop {
+        block: u8,
+    },
     FreeHeld,
     StopHolding,
     ResumeHolding,
@@ -24,8 +32,16 @@ const CAPACITY: u64 = 1 << 20;
 fuzz_target!(|operations: Vec<Operation>| {
     let device = MockDevice::builder().capacity_bytes(CAPACITY).build();
     let backend = device.backend();
-    let queues = [QueueOrder::InOrder, QueueOrder::InOrder, QueueOrder::OutOfOrder]
-        .map(|order| backend.create_queue(order).expect("the mock has both orders"));
+    let queues = [
+        QueueOrder::InOrder,
+        QueueOrder::InOrder,
+        QueueOrder::OutOfOrder,
+    ]
+    .map(|order| {
+        backend
+            .create_queue(order)
+            .expect("the mock has both orders")
+    });
     let allocator = ImmediateAllocator::new(&backend).expect("the mock makes queues");
     let pool = MemoryPool::new(allocator, &queues[0]).expect("the queue is the backend's");
     let mut live = Vec::new();
@@ -63,7 +79,10 @@ fuzz_target!(|operations: Vec<Operation>| {
         let statistics = pool.statistics();
         assert_eq!(statistics.active_bytes, active_bytes);
         assert!(statistics.managed_bytes <= CAPACITY);
-        assert_eq!(device.statistics().committed_bytes, statistics.managed_bytes);
+        assert_eq!(
+            device.statistics().committed_bytes,
+            statistics.managed_bytes
+        );
     }
     drop(live);
     drop(pool);
