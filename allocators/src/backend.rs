@@ -30,6 +30,10 @@ use crate::{
 /// but is ordered like any other. An out-of-bounds region, a foreign object or a bad pattern is refused
 /// before anything is enqueued.
 ///
+/// A command that waits for an event that fails does not run, and its own event fails. Where the event has failed
+/// before the command is enqueued, the call may say so itself. What else such a failure does to later commands of
+/// the same in-order queue is the runtime's business: some fail those that were enqueued already.
+///
 /// A call that fails has no effect: nothing is enqueued, nothing is leaked.
 pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     /// A block of memory.

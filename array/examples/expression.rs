@@ -49,22 +49,30 @@ fn compute<A: Allocator, K: Kernels<A::Backend>>(
     Ok((time, misses))
 }
 
+/// Prints both ways. `predicted` is the device's time so far, where it is simulated.
 fn compare<B: Backend, K: Kernels<B>>(
-    device: &str,
     backend: &B,
     queue: &B::Queue,
     kernels: K,
+    predicted: impl Fn() -> Option<Duration>,
 ) -> Result<(), Box<dyn Error>> {
     let pool = MemoryPool::new(ImmediateAllocator::new(backend)?, queue)?;
     let context = Context::new(pool.clone(), queue.clone(), kernels);
+    let device = &backend.limits().device_name;
     println!("{device}: {ROUNDS} rounds over arrays of {ELEMENTS} floats");
     // Once before, so that what the runtime does only once is not counted.
     compute(&context)?;
-    let (time, blocks) = compute(&context)?;
-    println!("  with the pool:    {time:9.1?}, {blocks:4} blocks from the device");
-    pool.stop_holding();
-    let (time, blocks) = compute(&context)?;
-    println!("  without the pool: {time:9.1?}, {blocks:4} blocks from the device");
+    for name in ["with the pool:", "without the pool:"] {
+        let before = predicted();
+        let (time, blocks) = compute(&context)?;
+        print!("  {name:18}{time:9.1?}, {blocks:4} blocks from the device");
+        match (predicted(), before) {
+            (Some(after), Some(before)) => println!(", which would take {:.1?}", after - before),
+            _ => println!(),
+        }
+        // From here on every block comes from the device and goes back to it.
+        pool.stop_holding();
+    }
     Ok(())
 }
 
@@ -75,14 +83,13 @@ fn main() -> Result<(), Box<dyn Error>> {
             let device = MockDevice::builder().profile(DeviceProfile::h200()).build();
             let backend = device.backend();
             let queue = backend.create_queue(QueueOrder::InOrder)?;
-            compare("mock device", &backend, &queue, MockKernels)
+            compare(&backend, &queue, MockKernels, || Some(device.device_time()))
         }
         Some("opencl") => {
             let selector = arguments.next().unwrap_or_else(|| "any".into());
             let (backend, kernels) = open_opencl(&selector.parse()?)?;
             let queue = backend.create_queue(QueueOrder::InOrder)?;
-            let name = backend.limits().device_name.clone();
-            compare(&name, &backend, &queue, kernels)
+            compare(&backend, &queue, kernels, || None)
         }
         Some(other) => Err(format!("no backend {other:?}: use `mock` or `opencl`").into()),
     }

@@ -1,6 +1,11 @@
 //! Arrays compute what the host computes, on the mock and on OpenCL, with and without the pool.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failing test panics")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failing test panics"
+)]
 
 use std::env;
 

@@ -1,6 +1,11 @@
 //! What the pool does about a full device, and what it says when nothing helps.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failing test panics")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failing test panics"
+)]
 
 mod common;
 

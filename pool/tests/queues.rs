@@ -1,6 +1,11 @@
 //! No block is handed out while a command of its former owner may still run against one of its new owner.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failing test panics")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failing test panics"
+)]
 
 mod common;
 
