@@ -114,7 +114,7 @@ fn blocks_are_reused_and_keep_their_contents() {
         let block = pool.allocate(size).unwrap();
         let data: Vec<u8> = numbered(size)
             .into_iter()
-            .map(|byte| byte ^ round as u8)
+            .map(|byte| byte ^ u8::try_from(round).unwrap())
             .collect();
         block
             .enqueue_write(&bench.queue, 0, data.clone().into(), &[])

@@ -1,6 +1,9 @@
 //! What a pair of allocation and free costs the host, beside the C library's `malloc`.
 
-#![expect(clippy::expect_used, reason = "a benchmark without a pool measures nothing")]
+#![expect(
+    clippy::expect_used,
+    reason = "a benchmark without a pool measures nothing"
+)]
 
 use std::hint::black_box;
 

@@ -18,6 +18,7 @@ mod host_bytes;
 mod info;
 mod object;
 mod svm;
+mod svm_reaper;
 mod transfer;
 
 pub(crate) use enqueue::{

@@ -15,6 +15,7 @@ use super::{
     callback::{Ended, when_ended},
     enqueue::{finish, own_event},
     event::{execution_status, wait_until_ended},
+    svm_reaper,
 };
 use crate::cl_error::{ClError, ClResult};
 
@@ -64,7 +65,14 @@ impl SvmAllocation {
         native: Align,
         threads: Threads,
     ) -> ClResult<Option<Self>> {
-        let Some(plain) = Self::raw(context, flags, bytes, native, threads)? else {
+        let allocate = |bytes| match Self::raw(context, flags, bytes, native, threads) {
+            // Memory whose commands have ended may only not have been freed yet.
+            Ok(None) if svm_reaper::free_what_has_ended() => {
+                Self::raw(context, flags, bytes, native, threads)
+            }
+            result => result,
+        };
+        let Some(plain) = allocate(bytes)? else {
             return Ok(None);
         };
         if plain.start.addr().get() % alignment.bytes() == 0 {
@@ -74,7 +82,7 @@ impl SvmAllocation {
         let Some(total) = bytes.checked_add(alignment.bytes()) else {
             return Ok(None);
         };
-        let Some(mut padded) = Self::raw(context, flags, total, native, threads)? else {
+        let Some(mut padded) = allocate(total)? else {
             return Ok(None);
         };
         let beyond = padded.base.addr().get() % alignment.bytes();
@@ -134,6 +142,11 @@ impl SvmAllocation {
 }
 
 impl SvmAllocation {
+    #[cfg(test)]
+    pub(super) fn base(&self) -> usize {
+        self.base.addr().get()
+    }
+
     /// Gives up the block without freeing it: the runtime does, or nobody may.
     pub(crate) fn forget(self) {
         let this = ManuallyDrop::new(self);
@@ -264,7 +277,7 @@ pub(crate) struct Uses {
 
 impl Uses {
     /// Waits until all of it has ended. How it ended does not matter here.
-    fn wait(&self) {
+    pub(super) fn wait(&self) {
         if let Some(queue) = &self.queue
             && let Err(error) = finish(queue)
         {
@@ -332,16 +345,16 @@ pub(crate) fn free_after(
 
 /// Frees `allocation` from a thread that waits for `uses` first. Does not wait.
 pub(crate) fn free_on_the_host(allocation: SvmAllocation, uses: Uses) {
-    let free = PendingFree {
+    PendingFree {
         allocation: ManuallyDrop::new(allocation),
         uses,
-    };
-    free.on_the_host();
+    }
+    .on_the_host();
 }
 
 /// A block whose free is enqueued, and what the free waits for. Dropping it does not free the block.
 #[derive(Debug)]
-struct PendingFree {
+pub(super) struct PendingFree {
     allocation: ManuallyDrop<SvmAllocation>,
     uses: Uses,
 }
@@ -353,16 +366,46 @@ impl PendingFree {
 
     /// Frees the block from a thread that waits for its uses first.
     fn on_the_host(self) {
+        if self.uses.queue.is_none() {
+            svm_reaper::free_later(self);
+            return;
+        }
+        // Only a wait for the whole queue tells, which is not to hold up other frees.
         let bytes = self.allocation.bytes;
         let started = thread::Builder::new()
             .name("binpool-svm-free".into())
             .spawn(move || {
                 self.uses.wait();
-                drop(ManuallyDrop::into_inner(self.allocation));
+                self.free_now();
             });
         if let Err(error) = started {
             tracing::error!(%error, bytes, "shared virtual memory was lost");
         }
+    }
+
+    /// Whether no command uses the block any more, as far as events tell.
+    pub(super) fn has_ended(&self) -> bool {
+        let is_pending = |event| matches!(execution_status(event), Ok(1..));
+        self.uses.queue.is_none() && !self.uses.events.iter().any(is_pending)
+    }
+
+    /// What has to end first, to be waited for by somebody who does not hold this.
+    pub(super) fn uses_again(&self) -> ClResult<Uses> {
+        let events = self.uses.events.iter().map(EventHandle::another);
+        Ok(Uses {
+            events: events.collect::<ClResult<_>>()?,
+            queue: None,
+        })
+    }
+
+    #[cfg(test)]
+    pub(super) fn base(&self) -> usize {
+        self.allocation.base()
+    }
+
+    /// Frees the block. Its commands have ended.
+    pub(super) fn free_now(self) {
+        drop(ManuallyDrop::into_inner(self.allocation));
     }
 }
 
