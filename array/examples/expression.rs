@@ -67,7 +67,9 @@ fn compare<B: Backend, K: Kernels<B>>(
         let (time, blocks) = compute(&context)?;
         print!("  {name:18}{time:9.1?}, {blocks:4} blocks from the device");
         match (predicted(), before) {
-            (Some(after), Some(before)) => println!(", which would take {:.1?}", after - before),
+            (Some(after), Some(before)) => {
+                println!(", which would take {:.1?}", after.saturating_sub(before))
+            }
             _ => println!(),
         }
         // From here on every block comes from the device and goes back to it.

@@ -5,7 +5,7 @@
 use binpool_allocators::{
     AnyBackend, DeferredAllocator, ImmediateAllocator, SvmAllocator, SvmGrain,
     allocator_conformance, backend_conformance,
-    conformance::{AllocatorFixture, Fixture},
+    conformance::{AllocatorFixture, Fixture, backend_checks, run_all, svm_checks},
     svm_conformance,
 };
 use binpool_mock::{Completion, HostWait, MockBackend, MockDevice, MockDeviceBuilder};
@@ -75,6 +75,15 @@ mod in_order_queues_and_coarse_svm_only {
     svm_conformance!(MOCK);
 }
 
+mod committed_at_creation {
+    use super::*;
+
+    const MOCK: Mock = Mock(|| builder().commit_at_create(true));
+
+    backend_conformance!(MOCK);
+    svm_conformance!(MOCK);
+}
+
 /// A mock device whose type nobody knows.
 struct Erased {
     svm: bool,
@@ -92,6 +101,11 @@ impl Fixture for Erased {
         }
     }
 
+    fn foreign_backend(&self) -> AnyBackend {
+        // Erased twice: its objects are of other types than those of `backend`.
+        AnyBackend::with_svm(AnyBackend::with_svm(builder().build().backend()))
+    }
+
     fn enforced_capacity(&self) -> Option<u64> {
         Some(CAPACITY)
     }
@@ -107,6 +121,7 @@ mod erased {
 mod erased_without_svm {
     use super::*;
 
+    backend_conformance!(Erased { svm: false });
     svm_conformance!(Erased { svm: false });
 }
 
@@ -117,6 +132,10 @@ impl AllocatorFixture for Immediate {
 
     fn allocator(&self) -> Self::Allocator {
         ImmediateAllocator::new(&builder().build().backend()).unwrap()
+    }
+
+    fn enforced_capacity(&self) -> Option<u64> {
+        Some(CAPACITY)
     }
 }
 
@@ -134,6 +153,10 @@ impl AllocatorFixture for Deferred {
     fn allocator(&self) -> Self::Allocator {
         DeferredAllocator::new(&builder().build().backend())
     }
+
+    fn enforced_capacity(&self) -> Option<u64> {
+        Some(CAPACITY)
+    }
 }
 
 mod deferred {
@@ -150,10 +173,69 @@ impl AllocatorFixture for Svm {
     fn allocator(&self) -> Self::Allocator {
         SvmAllocator::new(&builder().build().backend(), SvmGrain::Coarse).unwrap()
     }
+
+    fn enforced_capacity(&self) -> Option<u64> {
+        Some(CAPACITY)
+    }
 }
 
 mod svm {
     use super::*;
 
     allocator_conformance!(Svm);
+}
+
+mod chosen_at_run_time {
+    use std::sync::Arc;
+
+    use binpool_allocators::Allocator;
+
+    use super::*;
+
+    fn allocator() -> Arc<dyn Allocator<Backend = MockBackend>> {
+        Arc::new(Immediate.allocator())
+    }
+
+    allocator_conformance!(allocator);
+}
+
+mod svm_freed_on_a_queue {
+    use binpool_allocators::{Backend, QueueOrder};
+
+    use super::*;
+
+    fn allocator() -> SvmAllocator<MockBackend> {
+        let device = builder().completion(Completion::Seeded(3)).build();
+        let queue = device.backend().create_queue(QueueOrder::InOrder).unwrap();
+        let allocator = SvmAllocator::new(&device.backend(), SvmGrain::Fine).unwrap();
+        allocator.with_queue(&queue).unwrap()
+    }
+
+    allocator_conformance!(allocator);
+}
+
+/// Every order that a device may run commands in, as far as some seeds go.
+#[test]
+fn promises_are_kept_under_every_seed() {
+    struct Seeded(u64);
+
+    impl Fixture for Seeded {
+        type Backend = MockBackend;
+
+        fn backend(&self) -> MockBackend {
+            let builder = builder().completion(Completion::Seeded(self.0));
+            builder.build().backend()
+        }
+
+        fn enforced_capacity(&self) -> Option<u64> {
+            Some(CAPACITY)
+        }
+    }
+
+    for seed in 0..20 {
+        let mut checks = backend_checks();
+        checks.extend(svm_checks());
+        let report = run_all(&checks, &Seeded(seed));
+        assert!(report.passed(), "seed {seed}: {report}");
+    }
 }

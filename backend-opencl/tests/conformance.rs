@@ -43,6 +43,11 @@ impl Fixture for Erased {
     fn backend(&self) -> AnyBackend {
         AnyBackend::with_svm(common::open())
     }
+
+    fn foreign_backend(&self) -> AnyBackend {
+        // Erased twice: its objects are of other types than those of `backend`.
+        AnyBackend::with_svm(AnyBackend::with_svm(common::open()))
+    }
 }
 
 mod erased {

@@ -1,12 +1,12 @@
 //! Ways of getting memory.
 
-use std::{slice::from_ref, thread};
+use std::{slice::from_ref, sync::Arc, thread};
 
 use super::{
     AllocatorFixture,
     bench::{Bench, refusal},
 };
-use crate::{Allocator, Event, InvalidRequest, Memory};
+use crate::{Align, Allocator, Backend, Event, InvalidRequest, Memory, Region};
 
 /// Every block has what was asked for, or more.
 pub fn blocks_are_large_enough<F: AllocatorFixture>(fixture: &F) {
@@ -48,7 +48,9 @@ pub fn sizes_that_never_fit_are_refused<F: AllocatorFixture>(fixture: &F) {
     let allocator = fixture.allocator();
     let refused = refusal(allocator.allocate(0));
     assert_eq!(refused, InvalidRequest::ZeroSize);
-    for bytes in [allocator.largest_block().saturating_add(1), usize::MAX] {
+    let largest = allocator.largest_block();
+    let sizes = [largest.saturating_add(1), usize::MAX];
+    for bytes in sizes.into_iter().filter(|bytes| *bytes > largest) {
         let refused = refusal(allocator.allocate(bytes));
         assert!(
             matches!(refused, InvalidRequest::TooLarge { requested, .. } if requested == bytes),
@@ -77,39 +79,134 @@ pub fn a_block_can_be_released_while_commands_use_it<F: AllocatorFixture>(fixtur
 /// `Box` and `Arc` of it, erased or not, answer the same.
 pub fn a_boxed_allocator_is_the_same_allocator<F: AllocatorFixture>(fixture: &F) {
     let allocator = fixture.allocator();
-    let expected = (
+    let expected = answers(&allocator);
+    let boxed: Box<dyn Allocator<Backend = _> + '_> = Box::new(allocator);
+    let found = answers(&boxed);
+    assert_eq!(found, expected);
+    let block = boxed.allocate(100).unwrap();
+    boxed.release(block, &[]).unwrap();
+    // One that is shared is an allocator by itself, as a pool wants it.
+    let shared: Arc<dyn Allocator<Backend = _> + '_> = Arc::from(boxed);
+    assert_eq!(found, answers(&Arc::clone(&shared)));
+    let block = shared.allocate(100).unwrap();
+    assert!(block.bytes() >= 100);
+    shared.release(block, &[]).unwrap();
+}
+
+/// What an allocator says of itself.
+fn answers(allocator: &impl Allocator) -> (bool, bool, Align, usize) {
+    (
         allocator.is_deferred(),
         allocator.release_needs_events(),
         allocator.alignment(),
         allocator.largest_block(),
-    );
-    let boxed: Box<dyn Allocator<Backend = _> + '_> = Box::new(allocator);
-    let found = (
-        boxed.is_deferred(),
-        boxed.release_needs_events(),
-        boxed.alignment(),
-        boxed.largest_block(),
-    );
-    assert_eq!(found, expected);
-    let block = boxed.allocate(100).unwrap();
-    boxed.release(block, &[]).unwrap();
+    )
 }
 
-/// Blocks of several threads do not overlap either.
+/// Blocks of several threads do not overlap either, and may be released by other threads.
 pub fn threads_share_an_allocator<F: AllocatorFixture>(fixture: &F) {
     let allocator = fixture.allocator();
+    let bench = || Bench::on(allocator.backend().clone());
+    for _ in 0..5 {
+        let mut dealt = on_threads([0, 50, 100, 150], |first| {
+            let bench = bench();
+            let fill = |byte: u8| {
+                let block = allocator.allocate(usize::from(byte) * 31 + 1).unwrap();
+                bench.write(&block, &vec![byte; block.bytes()]);
+                (block, byte)
+            };
+            (first..first + 20).map(fill).collect::<Vec<_>>()
+        });
+        // Each thread's blocks go to the next.
+        dealt.rotate_left(1);
+        on_threads(dealt, |blocks| {
+            let bench = bench();
+            for (block, byte) in blocks {
+                assert_eq!(bench.read(&block), vec![byte; block.bytes()]);
+                allocator.release(block, &[]).unwrap();
+            }
+        });
+    }
+}
+
+/// Calls `body` with each of `inputs`, on a thread each.
+fn on_threads<T: Send, R: Send>(
+    inputs: impl IntoIterator<Item = T>,
+    body: impl Fn(T) -> R + Sync,
+) -> Vec<R> {
+    let body = &body;
     thread::scope(|scope| {
-        for byte in 0..4_u8 {
-            let allocator = &allocator;
-            scope.spawn(move || {
-                let bench = Bench::on(allocator.backend().clone());
-                for round in 1..20_usize {
-                    let block = allocator.allocate(round * 301).unwrap();
-                    bench.write(&block, &vec![byte; block.bytes()]);
-                    assert_eq!(bench.read(&block), vec![byte; block.bytes()]);
-                    allocator.release(block, &[]).unwrap();
-                }
-            });
+        let inputs = inputs.into_iter();
+        let threads: Vec<_> = inputs
+            .map(|input| scope.spawn(move || body(input)))
+            .collect();
+        let results = threads.into_iter().map(thread::ScopedJoinHandle::join);
+        results
+            .map(|result| result.expect("each thread's part of the check passes"))
+            .collect()
+    })
+}
+
+/// Where the device keeps to its capacity: at once, unless the allocator says that it is deferred. Then the
+/// first command tells.
+pub fn shortage_shows_when_the_allocator_says<F: AllocatorFixture>(fixture: &F) {
+    let Some(capacity) = fixture.enforced_capacity() else {
+        return;
+    };
+    let allocator = fixture.allocator();
+    let bench = Bench::on(allocator.backend().clone());
+    let half = usize::try_from(capacity / 2).expect("the capacity is small");
+    // Blocks that may cost more than their size: some number of them is too much.
+    let mut live = Vec::new();
+    let error = loop {
+        assert!(
+            live.len() < 3,
+            "three halves of the capacity were handed out"
+        );
+        let block = match allocator.allocate(half) {
+            Ok(block) => block,
+            Err(error) => break error,
+        };
+        match bench.backend.write(&bench.queue, &block, 0, &[1], &[]) {
+            Ok(()) => live.push(block),
+            Err(error) => {
+                assert!(allocator.is_deferred(), "the block was not there: {error}");
+                break error;
+            }
         }
-    });
+    };
+    assert!(error.is_out_of_memory(), "{error:?}");
+    for block in live {
+        allocator.release(block, &[]).unwrap();
+    }
+    let block = allocator.allocate(half).unwrap();
+    bench.write(&block, &[1]);
+}
+
+/// As large as the allocator says that it gives, or out of memory, which is another matter.
+pub fn a_block_of_the_largest_size_is_no_invalid_request<F: AllocatorFixture>(fixture: &F) {
+    let allocator = fixture.allocator();
+    let largest = allocator.largest_block();
+    // On a device that does not keep to its capacity, only a promise can be made without harm.
+    if fixture.enforced_capacity().is_none() && !allocator.is_deferred() {
+        return;
+    }
+    match allocator.allocate(largest) {
+        Ok(block) => assert!(block.bytes() >= largest),
+        Err(error) => assert!(error.is_out_of_memory(), "{error:?}"),
+    }
+}
+
+/// A region of a block starts where the device lets regions start.
+pub fn parts_of_blocks_keep_to_themselves<F: AllocatorFixture>(fixture: &F) {
+    let allocator = fixture.allocator();
+    let bench = Bench::on(allocator.backend().clone());
+    let start = bench.backend.limits().alignment.bytes();
+    let block = allocator.allocate(4 * start).unwrap();
+    bench.write(&block, &vec![1; block.bytes()]);
+    let part = bench.region(&block, Region::new(start, start));
+    bench.write(&part, &vec![2; start]);
+    let mut expected = vec![1; block.bytes()];
+    expected[start..2 * start].fill(2);
+    assert_eq!(bench.read(&block), expected);
 }

@@ -1,7 +1,7 @@
 //! What the checks share.
 
 use crate::{
-    Backend, Error, InvalidRequest, Memory, MemoryFlags, Outcome, QueueOrder, Region,
+    Backend, Error, InvalidRequest, Memory, MemoryFlags, ObjectKind, Outcome, QueueOrder, Region,
     conformance::Fixture,
 };
 
@@ -14,6 +14,11 @@ pub(crate) struct Bench<B: Backend> {
 impl<B: Backend> Bench<B> {
     pub(crate) fn new(fixture: &impl Fixture<Backend = B>) -> Self {
         Self::on(fixture.backend())
+    }
+
+    /// A backend whose objects the one under test has to refuse.
+    pub(crate) fn foreign(fixture: &impl Fixture<Backend = B>) -> Self {
+        Self::on(fixture.foreign_backend())
     }
 
     pub(crate) fn on(backend: B) -> Self {
@@ -93,6 +98,32 @@ impl<B: Backend> Bench<B> {
             .resolve_user_event(gate, Outcome::Complete)
             .expect("a gate opens once");
     }
+
+    /// Makes everything that waits for `gate` fail.
+    pub(crate) fn fail(&self, gate: &B::Event) {
+        self.backend
+            .resolve_user_event(gate, Outcome::Failed)
+            .expect("a gate fails once");
+    }
+
+    /// A view of a region of `parent`.
+    pub(crate) fn region(&self, parent: &B::Memory, region: Region) -> B::Memory {
+        self.backend
+            .create_sub_region(parent, region)
+            .expect("an aligned region within bounds")
+    }
+}
+
+/// Whether `attempt` succeeds in the end. For what the backend does in its own time after a command has ended:
+/// it may be asked many times over.
+pub(crate) fn eventually(mut attempt: impl FnMut() -> bool) -> bool {
+    (0..200_000).any(|_| {
+        let succeeded = attempt();
+        if !succeeded {
+            std::thread::yield_now();
+        }
+        succeeded
+    })
 }
 
 /// `count` bytes that tell their places apart.
@@ -109,14 +140,10 @@ pub(crate) fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> InvalidRe
     }
 }
 
-/// Checks that the call was refused because an object belongs to another backend.
+/// Checks that the call was refused because an object of this kind belongs to another backend.
 #[track_caller]
-pub(crate) fn refused_as_foreign<T: std::fmt::Debug>(result: Result<T, Error>) {
-    let refusal = refusal(result);
-    assert!(
-        matches!(refusal, InvalidRequest::ForeignObject { .. }),
-        "expected `ForeignObject`, got {refusal:?}"
-    );
+pub(crate) fn refused_as_foreign<T: std::fmt::Debug>(kind: ObjectKind, result: Result<T, Error>) {
+    assert_eq!(refusal(result), InvalidRequest::ForeignObject { kind });
 }
 
 /// Checks that the call was refused because a region does not lie within its block.

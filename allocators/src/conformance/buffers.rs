@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{Backend, InvalidRequest, Memory, MemoryFlags, MemoryKind, Region};
 
-/// A device has room for its largest block, and at least one byte of each.
+/// No limit is zero, and no kind of SVM comes without those that it includes.
 pub fn limits_make_sense<F: Fixture>(fixture: &F) {
     let backend = fixture.backend();
     let limits = backend.limits();
@@ -57,7 +57,8 @@ pub fn a_buffer_of_no_bytes_is_refused<F: Fixture>(fixture: &F) {
 pub fn a_buffer_larger_than_the_largest_is_refused<F: Fixture>(fixture: &F) {
     let backend = fixture.backend();
     let largest = backend.limits().largest_block_bytes;
-    for bytes in [largest + 1, usize::MAX / 2 + 1, usize::MAX - 1, usize::MAX] {
+    let sizes = [largest.saturating_add(1), usize::MAX / 2 + 1, usize::MAX];
+    for bytes in sizes.into_iter().filter(|bytes| *bytes > largest) {
         let error = backend
             .create_buffer(bytes, MemoryFlags::empty())
             .unwrap_err();
@@ -69,6 +70,16 @@ pub fn a_buffer_larger_than_the_largest_is_refused<F: Fixture>(fixture: &F) {
                 largest
             }
         );
+    }
+}
+
+/// Where there is no room for it, that is another error.
+pub fn a_buffer_of_the_largest_size_is_no_invalid_request<F: Fixture>(fixture: &F) {
+    let backend = fixture.backend();
+    let largest = backend.limits().largest_block_bytes;
+    match backend.create_buffer(largest, MemoryFlags::empty()) {
+        Ok(buffer) => assert_eq!(buffer.bytes(), largest),
+        Err(error) => assert!(error.is_out_of_memory(), "{error:?}"),
     }
 }
 

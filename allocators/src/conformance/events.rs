@@ -1,10 +1,12 @@
 //! Events.
 
+use std::collections::HashSet;
+
 use super::{
     Fixture,
-    bench::{Bench, refusal},
+    bench::{Bench, eventually, refusal},
 };
-use crate::{Backend, Event, EventStatus, InvalidRequest, Outcome};
+use crate::{Backend, Event, EventStatus, InvalidRequest, Outcome, Queue};
 
 /// After a wait, the status is `Complete`, and stays so.
 pub fn an_event_completes<F: Fixture>(fixture: &F) {
@@ -28,6 +30,26 @@ pub fn clones_of_an_event_are_equal_and_others_are_not<F: Fixture>(fixture: &F) 
     assert_eq!(first.id(), clone.id());
     assert_ne!(first, second);
     assert_ne!(first.id(), second.id());
+    let events = HashSet::from([first, clone, second, bench.gate()]);
+    assert_eq!(events.len(), 3, "{events:?}");
+}
+
+/// Of commands and of the host's events, not even after the event is gone.
+pub fn identities_of_events_are_not_used_again<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let buffer = bench.buffer(64);
+    let mut former = Vec::new();
+    for _ in 0..10 {
+        for event in [bench.fill(&bench.queue, &buffer, 1, &[]), bench.gate()] {
+            assert!(
+                !former.contains(&event.id()),
+                "{} was another event's",
+                event.id()
+            );
+            former.push(event.id());
+        }
+        bench.queue.finish().unwrap();
+    }
 }
 
 /// The host decides.
@@ -62,6 +84,24 @@ pub fn only_user_events_can_be_resolved<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let buffer = bench.buffer(64);
     let fill = bench.fill(&bench.queue, &buffer, 1, &[]);
-    let resolved = bench.backend.resolve_user_event(&fill, Outcome::Complete);
-    assert_eq!(refusal(resolved), InvalidRequest::NotAUserEvent);
+    let marker = bench.backend.enqueue_marker(&bench.queue, &[]).unwrap();
+    for event in [fill, marker] {
+        let resolved = bench.backend.resolve_user_event(&event, Outcome::Failed);
+        assert_eq!(refusal(resolved), InvalidRequest::NotAUserEvent);
+        event.wait().unwrap();
+    }
+}
+
+/// Who asks for the status often enough learns of the end.
+pub fn asking_for_the_status_comes_to_an_end<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let buffer = bench.buffer(64);
+    let fill = bench.fill(&bench.queue, &buffer, 1, &[]);
+    bench.queue.flush().unwrap();
+    assert!(
+        eventually(|| fill.status().unwrap().has_ended()),
+        "a command that waits for nothing must end"
+    );
+    assert_eq!(fill.status().unwrap(), EventStatus::Complete);
+    fill.wait().unwrap();
 }

@@ -6,24 +6,31 @@ use super::{
     Fixture,
     bench::{Bench, refused_as_foreign},
 };
-use crate::{Backend, Outcome, Region, Queue};
+use crate::{Backend, Event, ObjectKind, Outcome, Queue, Region};
 
 /// A queue of another backend.
 pub fn a_foreign_queue_is_refused<F: Fixture>(fixture: &F) {
-    let (bench, other) = (Bench::new(fixture), Bench::new(fixture));
+    let (bench, other) = (Bench::new(fixture), Bench::foreign(fixture));
+    let kind = ObjectKind::Queue;
     let (backend, queue) = (&bench.backend, &other.queue);
     let (buffer, target) = (bench.filled(64, 1), bench.filled(64, 2));
     let all = Region::first(64);
-    refused_as_foreign(backend.check_queue(queue));
-    refused_as_foreign(backend.commit(queue, &buffer));
-    refused_as_foreign(backend.write(queue, &buffer, 0, &[9; 64], &[]));
-    refused_as_foreign(backend.read(queue, &buffer, 0, &mut [9; 64], &[]));
-    refused_as_foreign(backend.enqueue_write(queue, &buffer, 0, vec![9; 64].into(), &[]));
-    refused_as_foreign(backend.enqueue_read(queue, &buffer, all, &[]));
-    refused_as_foreign(backend.enqueue_copy(queue, &buffer, all, &target, 0, &[]));
-    refused_as_foreign(backend.enqueue_fill(queue, &buffer, all, &[9], &[]));
-    refused_as_foreign(backend.enqueue_marker(queue, &[]));
-    refused_as_foreign(backend.enqueue_barrier(queue, &[]));
+    refused_as_foreign(kind, backend.check_queue(queue));
+    refused_as_foreign(kind, backend.commit(queue, &buffer));
+    refused_as_foreign(kind, backend.write(queue, &buffer, 0, &[9; 64], &[]));
+    refused_as_foreign(kind, backend.read(queue, &buffer, 0, &mut [9; 64], &[]));
+    refused_as_foreign(
+        kind,
+        backend.enqueue_write(queue, &buffer, 0, vec![9; 64].into(), &[]),
+    );
+    refused_as_foreign(kind, backend.enqueue_read(queue, &buffer, all, &[]));
+    refused_as_foreign(
+        kind,
+        backend.enqueue_copy(queue, &buffer, all, &target, 0, &[]),
+    );
+    refused_as_foreign(kind, backend.enqueue_fill(queue, &buffer, all, &[9], &[]));
+    refused_as_foreign(kind, backend.enqueue_marker(queue, &[]));
+    refused_as_foreign(kind, backend.enqueue_barrier(queue, &[]));
     queue.finish().unwrap();
     assert_eq!(bench.read(&buffer), [1; 64]);
     assert_eq!(bench.read(&target), [2; 64]);
@@ -31,19 +38,29 @@ pub fn a_foreign_queue_is_refused<F: Fixture>(fixture: &F) {
 
 /// Memory of another backend.
 pub fn foreign_memory_is_refused<F: Fixture>(fixture: &F) {
-    let (bench, other) = (Bench::new(fixture), Bench::new(fixture));
+    let (bench, other) = (Bench::new(fixture), Bench::foreign(fixture));
+    let kind = ObjectKind::Memory;
     let (backend, queue) = (&bench.backend, &bench.queue);
     let (own, foreign) = (bench.filled(64, 1), other.filled(64, 2));
     let all = Region::first(64);
-    refused_as_foreign(backend.create_sub_region(&foreign, all));
-    refused_as_foreign(backend.commit(queue, &foreign));
-    refused_as_foreign(backend.write(queue, &foreign, 0, &[9; 64], &[]));
-    refused_as_foreign(backend.read(queue, &foreign, 0, &mut [9; 64], &[]));
-    refused_as_foreign(backend.enqueue_write(queue, &foreign, 0, vec![9; 64].into(), &[]));
-    refused_as_foreign(backend.enqueue_read(queue, &foreign, all, &[]));
-    refused_as_foreign(backend.enqueue_copy(queue, &foreign, all, &own, 0, &[]));
-    refused_as_foreign(backend.enqueue_copy(queue, &own, all, &foreign, 0, &[]));
-    refused_as_foreign(backend.enqueue_fill(queue, &foreign, all, &[9], &[]));
+    refused_as_foreign(kind, backend.create_sub_region(&foreign, all));
+    refused_as_foreign(kind, backend.commit(queue, &foreign));
+    refused_as_foreign(kind, backend.write(queue, &foreign, 0, &[9; 64], &[]));
+    refused_as_foreign(kind, backend.read(queue, &foreign, 0, &mut [9; 64], &[]));
+    refused_as_foreign(
+        kind,
+        backend.enqueue_write(queue, &foreign, 0, vec![9; 64].into(), &[]),
+    );
+    refused_as_foreign(kind, backend.enqueue_read(queue, &foreign, all, &[]));
+    refused_as_foreign(
+        kind,
+        backend.enqueue_copy(queue, &foreign, all, &own, 0, &[]),
+    );
+    refused_as_foreign(
+        kind,
+        backend.enqueue_copy(queue, &own, all, &foreign, 0, &[]),
+    );
+    refused_as_foreign(kind, backend.enqueue_fill(queue, &foreign, all, &[9], &[]));
     queue.finish().unwrap();
     assert_eq!(bench.read(&own), [1; 64]);
     assert_eq!(other.read(&foreign), [2; 64]);
@@ -51,23 +68,64 @@ pub fn foreign_memory_is_refused<F: Fixture>(fixture: &F) {
 
 /// An event of another backend.
 pub fn a_foreign_event_is_refused<F: Fixture>(fixture: &F) {
-    let (bench, other) = (Bench::new(fixture), Bench::new(fixture));
+    let (bench, other) = (Bench::new(fixture), Bench::foreign(fixture));
+    let kind = ObjectKind::Event;
     let (backend, queue) = (&bench.backend, &bench.queue);
     let (buffer, target) = (bench.filled(64, 1), bench.filled(64, 2));
     let all = Region::first(64);
     let event = other.gate();
     let events = from_ref(&event);
-    refused_as_foreign(backend.write(queue, &buffer, 0, &[9; 64], events));
-    refused_as_foreign(backend.read(queue, &buffer, 0, &mut [9; 64], events));
-    refused_as_foreign(backend.enqueue_write(queue, &buffer, 0, vec![9; 64].into(), events));
-    refused_as_foreign(backend.enqueue_read(queue, &buffer, all, events));
-    refused_as_foreign(backend.enqueue_copy(queue, &buffer, all, &target, 0, events));
-    refused_as_foreign(backend.enqueue_fill(queue, &buffer, all, &[9], events));
-    refused_as_foreign(backend.enqueue_marker(queue, events));
-    refused_as_foreign(backend.enqueue_barrier(queue, events));
-    refused_as_foreign(backend.resolve_user_event(&event, Outcome::Complete));
+    refused_as_foreign(kind, backend.write(queue, &buffer, 0, &[9; 64], events));
+    refused_as_foreign(kind, backend.read(queue, &buffer, 0, &mut [9; 64], events));
+    refused_as_foreign(
+        kind,
+        backend.enqueue_write(queue, &buffer, 0, vec![9; 64].into(), events),
+    );
+    refused_as_foreign(kind, backend.enqueue_read(queue, &buffer, all, events));
+    refused_as_foreign(
+        kind,
+        backend.enqueue_copy(queue, &buffer, all, &target, 0, events),
+    );
+    refused_as_foreign(
+        kind,
+        backend.enqueue_fill(queue, &buffer, all, &[9], events),
+    );
+    refused_as_foreign(kind, backend.enqueue_marker(queue, events));
+    refused_as_foreign(kind, backend.enqueue_barrier(queue, events));
+    refused_as_foreign(kind, backend.resolve_user_event(&event, Outcome::Complete));
     other.open(&event);
     queue.finish().unwrap();
     assert_eq!(bench.read(&buffer), [1; 64]);
     assert_eq!(bench.read(&target), [2; 64]);
+}
+
+/// Memory that is given to the wrong backend goes back to its own; memory that is released after an event of
+/// another backend is gone all the same.
+pub fn a_release_with_a_foreign_object_is_an_error<F: Fixture>(fixture: &F) {
+    let (bench, other) = (Bench::new(fixture), Bench::foreign(fixture));
+    let kind = ObjectKind::Memory;
+    refused_as_foreign(kind, bench.backend.release(other.filled(64, 1), &[]));
+    let kind = ObjectKind::Event;
+    let gate = other.gate();
+    let released = bench.backend.release(bench.filled(64, 1), from_ref(&gate));
+    refused_as_foreign(kind, released);
+    other.open(&gate);
+    gate.wait().unwrap();
+}
+
+/// One foreign object among those of its own is one too many.
+pub fn a_foreign_event_among_others_is_refused<F: Fixture>(fixture: &F) {
+    let (bench, other) = (Bench::new(fixture), Bench::foreign(fixture));
+    let buffer = bench.filled(64, 1);
+    let own = bench.fill(&bench.queue, &buffer, 2, &[]);
+    let events = [own, other.gate()];
+    let all = Region::first(64);
+    let fill = bench
+        .backend
+        .enqueue_fill(&bench.queue, &buffer, all, &[9], &events);
+    refused_as_foreign(ObjectKind::Event, fill);
+    let marker = bench.backend.enqueue_marker(&bench.queue, &events);
+    refused_as_foreign(ObjectKind::Event, marker);
+    assert_eq!(bench.read(&buffer), [2; 64]);
+    other.open(&events[1]);
 }

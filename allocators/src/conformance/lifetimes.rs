@@ -1,12 +1,12 @@
 //! What a caller drops early stays valid for the commands that use it.
 
-use std::slice::from_ref;
+use std::{slice::from_ref, sync::Arc};
 
 use super::{
     Fixture,
-    bench::{Bench, numbered},
+    bench::{Bench, eventually, numbered},
 };
-use crate::{Backend, Event, Region, Queue};
+use crate::{Backend, Event, Queue, Region};
 
 const SIZE: usize = 65_536;
 
@@ -47,6 +47,25 @@ pub fn memory_is_released_after_its_events<F: Fixture>(fixture: &F) {
     bench.backend.release(target, &[]).unwrap();
 }
 
+/// The command keeps the whole block.
+pub fn a_region_may_be_dropped_while_a_command_uses_it<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let (block, target) = (bench.filled(2 * SIZE, 3), bench.filled(SIZE, 1));
+    let region = bench.region(&block, Region::new(SIZE, SIZE));
+    let gate = bench.gate();
+    let all = Region::first(SIZE);
+    let copy = bench
+        .backend
+        .enqueue_copy(&bench.queue, &region, all, &target, 0, from_ref(&gate))
+        .unwrap();
+    drop((block, region));
+    let (other, newcomer) = (bench.another_queue(), bench.buffer(2 * SIZE));
+    bench.fill(&other, &newcomer, 9, &[]).wait().unwrap();
+    bench.open(&gate);
+    copy.wait().unwrap();
+    assert_eq!(bench.read(&target), vec![3; SIZE]);
+}
+
 /// The bytes are thrown away, and nothing else happens.
 pub fn a_pending_read_may_be_dropped_early<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
@@ -69,11 +88,13 @@ pub fn a_pending_read_may_be_dropped_early<F: Fixture>(fixture: &F) {
 pub fn a_pending_read_may_be_forgotten<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let buffer = bench.filled(1024, 4);
+    let gate = bench.gate();
     let read = bench
         .backend
-        .enqueue_read(&bench.queue, &buffer, Region::first(1024), &[])
+        .enqueue_read(&bench.queue, &buffer, Region::first(1024), from_ref(&gate))
         .unwrap();
     std::mem::forget(read);
+    bench.open(&gate);
     bench.queue.finish().unwrap();
 }
 
@@ -98,6 +119,26 @@ pub fn written_data_is_kept_until_it_is_written<F: Fixture>(fixture: &F) {
     written.wait().unwrap();
     assert_eq!(bench.read(&buffer), numbered(SIZE));
     drop(spoiler);
+}
+
+/// And no longer.
+pub fn written_data_is_given_back<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let buffer = bench.buffer(SIZE);
+    let data: Arc<[u8]> = numbered(SIZE).into();
+    for bytes in [Arc::clone(&data), data[..0].into()] {
+        bench
+            .backend
+            .enqueue_write(&bench.queue, &buffer, 0, Arc::clone(&bytes), &[])
+            .unwrap()
+            .wait()
+            .unwrap();
+        let owners = 1 + usize::from(Arc::ptr_eq(&bytes, &data));
+        assert!(
+            eventually(|| Arc::strong_count(&bytes) == owners),
+            "the backend keeps the data of a write that has ended"
+        );
+    }
 }
 
 /// Commands go on without them.

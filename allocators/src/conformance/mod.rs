@@ -26,11 +26,12 @@
 //! mod svm {
 //!     binpool_allocators::svm_conformance!(super::Mock);
 //! }
-//! # for check in binpool_allocators::conformance::backend_checks() { (check.run)(&Mock); }
+//! # use binpool_allocators::conformance::{backend_checks, run_all};
+//! # assert!(run_all(&backend_checks(), &Mock).passed());
 //! ```
 //!
-//! [`backend_checks`], [`svm_checks`] and [`allocator_checks`] give the same checks as values, for programs that
-//! are no test runners. A check panics where the promise is broken, and says which.
+//! [`backend_checks`], [`svm_checks`] and [`allocator_checks`] give the same checks as values, and [`run_all`] runs
+//! them in a program that is no test runner. A check panics where the promise is broken, and says which.
 //!
 //! The checks never take it for granted that a command has ended without waiting for it, and never wait for what
 //! they have gated themselves: so they suit runtimes with threads of their own as well as simulated ones. A check
@@ -48,6 +49,7 @@ pub mod allocation;
 pub mod buffers;
 pub mod commits;
 pub mod events;
+pub mod failures;
 pub mod foreign;
 pub mod lifetimes;
 pub mod ordering;
@@ -55,12 +57,16 @@ pub mod queues;
 pub mod regions;
 pub mod shortage;
 pub mod svm;
+pub mod svm_lifetimes;
 pub mod threads;
 pub mod transfers;
 
 mod bench;
+mod report;
 
 use std::fmt;
+
+pub use report::{Failure, Report, run_all};
 
 use crate::{Allocator, Backend, SvmBackend};
 
@@ -69,23 +75,45 @@ pub trait Fixture {
     /// The backend under test.
     type Backend: Backend;
 
-    /// A backend of the device under test, with nothing on it yet.
+    /// A backend of the device under test, with nothing on it yet. Two calls give backends that share no
+    /// objects.
     fn backend(&self) -> Self::Backend;
 
+    /// A backend whose objects the one under test has to refuse. A second one of the same kind, unless there are
+    /// stranger ones.
+    fn foreign_backend(&self) -> Self::Backend {
+        self.backend()
+    }
+
     /// The capacity in bytes, where the device really refuses to commit more; `None`, the default, where
-    /// nobody knows what would happen. Keep it small: the checks fill it.
+    /// nobody knows what would happen. Keep it small, since the checks fill it, and let half of it fit in one
+    /// block.
     fn enforced_capacity(&self) -> Option<u64> {
         None
     }
 }
 
-/// How to make the allocator under test.
+/// How to make the allocator under test: a closure, or a type that also knows the device's capacity.
 pub trait AllocatorFixture {
     /// The allocator under test.
     type Allocator: Allocator;
 
     /// A fresh allocator.
     fn allocator(&self) -> Self::Allocator;
+
+    /// The capacity in bytes, as for [`Fixture::enforced_capacity`], of the device that each fresh allocator has
+    /// to itself.
+    fn enforced_capacity(&self) -> Option<u64> {
+        None
+    }
+}
+
+impl<A: Allocator, F: Fn() -> A> AllocatorFixture for F {
+    type Allocator = A;
+
+    fn allocator(&self) -> A {
+        self()
+    }
 }
 
 /// One promise, and how to check it.
@@ -148,6 +176,7 @@ suite! {
     buffers::every_buffer_has_an_identity_of_its_own,
     buffers::a_buffer_of_no_bytes_is_refused,
     buffers::a_buffer_larger_than_the_largest_is_refused,
+    buffers::a_buffer_of_the_largest_size_is_no_invalid_request,
     buffers::contradictory_flags_are_refused,
     buffers::flags_leave_the_permitted_transfers,
     commits::a_committed_buffer_can_be_used,
@@ -159,6 +188,10 @@ suite! {
     regions::a_region_must_be_aligned_and_the_error_says_how,
     regions::a_region_of_no_bytes_is_refused,
     regions::a_region_keeps_its_block_alive,
+    regions::a_region_outlives_the_release_of_its_block,
+    regions::a_region_of_a_region_is_aligned_within_the_whole_block,
+    regions::bytes_move_between_regions_of_one_block,
+    regions::transfers_keep_to_their_region,
     transfers::what_is_written_is_read,
     transfers::offsets_are_kept_to,
     transfers::transfers_with_events_move_the_same_bytes,
@@ -170,6 +203,9 @@ suite! {
     transfers::an_overlapping_copy_is_refused,
     transfers::transfers_out_of_bounds_are_refused_and_do_nothing,
     transfers::transfers_of_no_bytes_do_nothing,
+    transfers::transfers_of_impossible_lengths_are_refused,
+    transfers::a_read_shows_the_moment_of_its_turn,
+    transfers::a_copy_to_the_same_place_of_another_block_is_no_overlap,
     ordering::an_in_order_queue_keeps_its_order,
     ordering::a_gated_command_waits_for_its_gate,
     ordering::a_gate_orders_commands_of_two_queues,
@@ -177,33 +213,58 @@ suite! {
     ordering::a_barrier_holds_back_what_comes_after,
     ordering::a_marker_waits_for_everything_before,
     ordering::a_marker_waits_for_its_wait_list,
-    ordering::a_failed_gate_fails_what_waits_for_it,
     ordering::blocking_transfers_heed_their_wait_list,
+    ordering::every_kind_of_command_waits_for_its_wait_list,
+    ordering::a_command_waits_for_all_of_its_wait_list,
+    ordering::an_in_order_queue_holds_everything_behind_a_gate,
+    ordering::a_barrier_waits_for_its_wait_list,
+    ordering::a_chain_of_wait_lists_is_followed_in_order,
+    failures::a_failed_gate_fails_what_waits_for_it,
+    failures::a_failure_passes_on_along_wait_lists,
+    failures::a_command_that_waits_for_what_has_failed_fails,
+    failures::blocking_transfers_fail_with_what_they_wait_for,
+    failures::a_command_over_no_bytes_fails_with_what_it_waits_for,
+    failures::a_queue_finishes_though_commands_failed,
+    failures::other_commands_are_none_the_worse_for_a_failure,
     events::an_event_completes,
     events::clones_of_an_event_are_equal_and_others_are_not,
+    events::identities_of_events_are_not_used_again,
     events::a_user_event_is_pending_until_it_is_resolved,
     events::a_user_event_is_resolved_once,
     events::only_user_events_can_be_resolved,
+    events::asking_for_the_status_comes_to_an_end,
     queues::clones_of_a_queue_are_equal_and_others_are_not,
+    queues::clones_of_a_queue_keep_one_order,
     queues::identities_of_queues_are_not_used_again,
     queues::a_queue_knows_its_order,
     queues::an_idle_queue_finishes_and_flushes,
     queues::a_finished_queue_has_nothing_pending,
     lifetimes::memory_may_be_dropped_while_a_command_uses_it,
     lifetimes::memory_is_released_after_its_events,
+    lifetimes::a_region_may_be_dropped_while_a_command_uses_it,
     lifetimes::a_pending_read_may_be_dropped_early,
     lifetimes::a_pending_read_may_be_forgotten,
     lifetimes::written_data_is_kept_until_it_is_written,
+    lifetimes::written_data_is_given_back,
     lifetimes::queues_and_events_may_be_dropped_early,
     foreign::a_foreign_queue_is_refused,
     foreign::foreign_memory_is_refused,
     foreign::a_foreign_event_is_refused,
+    foreign::a_foreign_event_among_others_is_refused,
+    foreign::a_release_with_a_foreign_object_is_an_error,
     shortage::an_immediate_allocator_tells_of_shortage_and_leaks_nothing,
     shortage::a_failed_commit_leaves_the_block_to_be_committed_later,
-    shortage::a_deferred_allocator_promises_more_than_there_is,
+    shortage::a_deferred_allocator_tells_of_shortage_in_the_end,
     shortage::freed_memory_can_be_had_again,
+    shortage::a_command_without_room_for_its_memory_says_so,
+    shortage::memory_that_a_command_uses_is_not_free,
+    shortage::memory_is_not_free_before_the_events_of_its_release,
+    shortage::a_region_holds_the_room_of_its_block,
+    shortage::a_block_is_committed_once,
     threads::threads_share_a_backend,
     threads::threads_share_a_queue,
+    threads::threads_wait_for_one_event,
+    threads::a_block_may_be_released_by_another_thread,
 }
 
 suite! {
@@ -224,9 +285,12 @@ suite! {
     svm::a_region_of_svm_lies_at_its_offset,
     svm::svm_out_of_bounds_is_refused,
     svm::svm_needs_no_commit,
-    svm::svm_may_be_dropped_while_a_command_uses_it,
-    svm::svm_bound_to_a_queue_is_freed_behind_it,
-    svm::svm_of_several_queues_is_freed_behind_all,
+    svm_lifetimes::svm_may_be_dropped_while_a_command_uses_it,
+    svm_lifetimes::svm_bound_to_a_queue_is_freed_behind_it,
+    svm_lifetimes::svm_of_several_queues_is_freed_behind_all,
+    svm_lifetimes::svm_is_not_freed_before_the_events_of_its_release,
+    svm_lifetimes::a_region_of_svm_holds_its_block,
+    svm_lifetimes::live_blocks_of_svm_do_not_overlap,
     svm::foreign_svm_is_refused,
     svm::svm_runs_out_with_an_error,
 }
@@ -243,4 +307,7 @@ suite! {
     allocation::a_block_can_be_released_while_commands_use_it,
     allocation::a_boxed_allocator_is_the_same_allocator,
     allocation::threads_share_an_allocator,
+    allocation::shortage_shows_when_the_allocator_says,
+    allocation::a_block_of_the_largest_size_is_no_invalid_request,
+    allocation::parts_of_blocks_keep_to_themselves,
 }

@@ -3,25 +3,44 @@
 use std::slice::from_ref;
 
 use super::{Fixture, bench::Bench};
-use crate::{Backend, Event, EventStatus, Outcome, Queue, Region};
+use crate::{Backend, Event, EventStatus, Queue, Region};
 
 const SIZE: usize = 1024;
+
+/// How many commands are to be kept in order.
+const STEPS: usize = 32;
 
 /// Each command sees what the one before has done.
 pub fn an_in_order_queue_keeps_its_order<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
-    let (first, second) = (bench.buffer(SIZE), bench.buffer(SIZE));
-    for byte in 0..20 {
-        drop(bench.fill(&bench.queue, &first, byte, &[]));
+    let queue = bench.another_queue();
+    let (buffer, copies) = (bench.buffer(SIZE), bench.buffer(STEPS * SIZE));
+    // All of it waits behind a gate, so that there is something to put in order when it opens.
+    let gate = bench.gate();
+    drop(bench.fill(&queue, &buffer, 255, from_ref(&gate)));
+    for step in 0..STEPS {
+        drop(bench.fill(&queue, &buffer, byte(step), &[]));
         let all = Region::first(SIZE);
         let copy = bench
             .backend
-            .enqueue_copy(&bench.queue, &first, all, &second, 0, &[]);
+            .enqueue_copy(&queue, &buffer, all, &copies, step * SIZE, &[]);
         drop(copy.unwrap());
-        drop(bench.fill(&bench.queue, &first, 255, &[]));
     }
-    assert_eq!(bench.read(&second), [19; SIZE]);
-    assert_eq!(bench.read(&first), [255; SIZE]);
+    bench.open(&gate);
+    queue.finish().unwrap();
+    assert_steps(&bench.read(&copies));
+}
+
+fn byte(step: usize) -> u8 {
+    u8::try_from(step).expect("there are few steps")
+}
+
+/// Checks that each step's copy shows what the step's fill left.
+#[track_caller]
+fn assert_steps(copies: &[u8]) {
+    for (step, copy) in copies.chunks(SIZE).enumerate() {
+        assert_eq!(copy, [byte(step); SIZE], "step {step}");
+    }
 }
 
 /// A command behind a gate has not happened before the gate opens, and has afterwards.
@@ -130,28 +149,6 @@ pub fn a_marker_waits_for_its_wait_list<F: Fixture>(fixture: &F) {
     assert_eq!(marker.status().unwrap(), EventStatus::Complete);
 }
 
-/// What waits for a failed event does not run, and has ended all the same.
-pub fn a_failed_gate_fails_what_waits_for_it<F: Fixture>(fixture: &F) {
-    let bench = Bench::new(fixture);
-    let other = bench.another_queue();
-    let buffer = bench.filled(SIZE, 1);
-    let gate = bench.gate();
-    let fill = bench.fill(&other, &buffer, 2, from_ref(&gate));
-    bench
-        .backend
-        .resolve_user_event(&gate, Outcome::Failed)
-        .unwrap();
-    assert!(
-        fill.wait().is_err(),
-        "waiting for what cannot run must be an error"
-    );
-    assert!(fill.status().unwrap().has_ended());
-    assert!(gate.wait().is_err());
-    assert_eq!(gate.status().unwrap(), EventStatus::Failed);
-    drop(other);
-    assert_eq!(bench.read(&buffer), [1; SIZE]);
-}
-
 /// A blocking transfer happens after the events in its wait list.
 pub fn blocking_transfers_heed_their_wait_list<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
@@ -173,4 +170,133 @@ pub fn blocking_transfers_heed_their_wait_list<F: Fixture>(fixture: &F) {
         let read = bench.read(&buffer);
         assert_eq!((read[9], read[10]), (4, 3));
     }
+}
+
+/// Writes, reads, copies, fills, markers and barriers, also over no bytes.
+pub fn every_kind_of_command_waits_for_its_wait_list<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let buffers = [(); 4].map(|()| bench.filled(SIZE, 1));
+    let [written, read, copied, filled] = &buffers;
+    let gate = bench.gate();
+    let wait_for = from_ref(&gate);
+    let (all, none) = (Region::first(SIZE), Region::first(0));
+    let backend = &bench.backend;
+    // A queue for each, so that none waits for another.
+    let queues = [(); 7].map(|()| bench.another_queue());
+    let data = vec![2; SIZE].into();
+    let bytes = backend
+        .enqueue_read(&queues[0], read, all, wait_for)
+        .unwrap();
+    let mut events = vec![
+        backend.enqueue_write(&queues[1], written, 0, data, wait_for),
+        backend.enqueue_copy(&queues[2], read, all, copied, 0, wait_for),
+        backend.enqueue_fill(&queues[3], filled, all, &[2], wait_for),
+        backend.enqueue_marker(&queues[4], wait_for),
+        backend.enqueue_barrier(&queues[5], wait_for),
+        backend.enqueue_fill(&queues[6], filled, none, &[2], wait_for),
+    ];
+    let events: Vec<_> = events.drain(..).map(Result::unwrap).collect();
+    for queue in &queues {
+        queue.flush().unwrap();
+    }
+    for buffer in &buffers {
+        assert_eq!(bench.read(buffer), [1; SIZE], "before the gate opens");
+    }
+    for event in events.iter().chain([bytes.event()]) {
+        assert_eq!(event.status().unwrap(), EventStatus::Pending, "{event:?}");
+    }
+    bench.write(read, &[2; SIZE]);
+    bench.open(&gate);
+    for event in &events {
+        event.wait().unwrap();
+    }
+    assert_eq!(bytes.wait().unwrap(), [2; SIZE]);
+    for buffer in &buffers {
+        assert_eq!(bench.read(buffer), [2; SIZE], "after the gate opened");
+    }
+}
+
+/// Not only for one of them.
+pub fn a_command_waits_for_all_of_its_wait_list<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let other = bench.another_queue();
+    for last in 0..3 {
+        let buffer = bench.filled(SIZE, 1);
+        let gates = [(); 3].map(|()| bench.gate());
+        let fill = bench.fill(&other, &buffer, 2, &gates);
+        for (_, gate) in gates.iter().enumerate().filter(|(index, _)| *index != last) {
+            bench.open(gate);
+        }
+        assert_eq!(fill.status().unwrap(), EventStatus::Pending);
+        assert_eq!(bench.read(&buffer), [1; SIZE]);
+        bench.open(&gates[last]);
+        fill.wait().unwrap();
+        assert_eq!(bench.read(&buffer), [2; SIZE]);
+    }
+}
+
+/// Also for those that wait for something else, or that touch no bytes.
+pub fn an_in_order_queue_holds_everything_behind_a_gate<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let queue = bench.another_queue();
+    let (first, second) = (bench.filled(SIZE, 1), bench.filled(SIZE, 1));
+    let gate = bench.gate();
+    let gated = bench.fill(&queue, &first, 2, from_ref(&gate));
+    let unrelated = bench.fill(&queue, &second, 2, &[]);
+    let empty = bench
+        .backend
+        .enqueue_fill(&queue, &second, Region::first(0), &[2], &[])
+        .unwrap();
+    queue.flush().unwrap();
+    assert_eq!(bench.read(&second), [1; SIZE]);
+    for event in [&gated, &unrelated, &empty] {
+        assert_eq!(event.status().unwrap(), EventStatus::Pending, "{event:?}");
+    }
+    bench.open(&gate);
+    queue.finish().unwrap();
+    assert_eq!(bench.read(&second), [2; SIZE]);
+    for event in [&gated, &unrelated, &empty] {
+        assert_eq!(event.status().unwrap(), EventStatus::Complete, "{event:?}");
+    }
+}
+
+/// A barrier with a wait list holds back what comes after until that has ended.
+pub fn a_barrier_waits_for_its_wait_list<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let queues = [Some(bench.another_queue()), bench.out_of_order_queue()];
+    for queue in queues.into_iter().flatten() {
+        let buffer = bench.filled(SIZE, 1);
+        let gate = bench.gate();
+        let barrier = bench.backend.enqueue_barrier(&queue, from_ref(&gate));
+        let after = bench.fill(&queue, &buffer, 2, &[]);
+        queue.flush().unwrap();
+        assert_eq!(bench.read(&buffer), [1; SIZE]);
+        assert_eq!(after.status().unwrap(), EventStatus::Pending);
+        bench.open(&gate);
+        after.wait().unwrap();
+        assert_eq!(barrier.unwrap().status().unwrap(), EventStatus::Complete);
+        assert_eq!(bench.read(&buffer), [2; SIZE]);
+    }
+}
+
+/// A chain of commands that each undo what the one before did, on a queue that keeps no order of its own.
+pub fn a_chain_of_wait_lists_is_followed_in_order<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let Some(queue) = bench.out_of_order_queue() else {
+        return;
+    };
+    let (buffer, copies) = (bench.buffer(SIZE), bench.buffer(STEPS * SIZE));
+    let gate = bench.gate();
+    let mut last = gate.clone();
+    for step in 0..STEPS {
+        let fill = bench.fill(&queue, &buffer, byte(step), from_ref(&last));
+        let all = Region::first(SIZE);
+        let copy = bench
+            .backend
+            .enqueue_copy(&queue, &buffer, all, &copies, step * SIZE, &[fill]);
+        last = copy.unwrap();
+    }
+    bench.open(&gate);
+    last.wait().unwrap();
+    assert_steps(&bench.read(&copies));
 }

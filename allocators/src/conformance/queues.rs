@@ -1,5 +1,7 @@
 //! Queues.
 
+use std::collections::HashSet;
+
 use super::{Fixture, bench::Bench};
 use crate::{Backend, Event, EventStatus, Queue, QueueOrder};
 
@@ -12,6 +14,26 @@ pub fn clones_of_a_queue_are_equal_and_others_are_not<F: Fixture>(fixture: &F) {
     assert_ne!(bench.queue, other);
     assert_ne!(bench.queue.id(), other.id());
     bench.backend.check_queue(&clone).unwrap();
+    let queues = HashSet::from([bench.queue.clone(), clone, other]);
+    assert_eq!(queues.len(), 2, "{queues:?}");
+}
+
+/// What is enqueued through one value is in the way of what is enqueued through the other.
+pub fn clones_of_a_queue_keep_one_order<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let (queue, clone) = (bench.another_queue(), bench.queue.clone());
+    let buffer = bench.filled(64, 1);
+    for byte in 2..20 {
+        drop(bench.fill(&bench.queue, &buffer, 0, &[]));
+        drop(bench.fill(&clone, &buffer, byte, &[]));
+        clone.finish().unwrap();
+        let mut bytes = [0; 64];
+        bench
+            .backend
+            .read(&queue, &buffer, 0, &mut bytes, &[])
+            .unwrap();
+        assert_eq!(bytes, [byte; 64]);
+    }
 }
 
 /// Not even after the queue is gone.

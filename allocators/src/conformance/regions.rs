@@ -4,7 +4,7 @@ use super::{
     Fixture,
     bench::{Bench, numbered, refusal, refused_as_out_of_bounds},
 };
-use crate::{Backend, InvalidRequest, Memory, Region};
+use crate::{Backend, Event, InvalidRequest, Memory, Region};
 
 /// What is written through a region is in the block, and the other way round.
 pub fn a_region_is_a_window_into_its_block<F: Fixture>(fixture: &F) {
@@ -99,4 +99,81 @@ pub fn a_region_keeps_its_block_alive<F: Fixture>(fixture: &F) {
     drop(block);
     let _other = bench.filled(65_536, 9);
     assert_eq!(bench.read(&region), [8; 1000]);
+}
+
+/// So may it be released, and so may a region between the two.
+pub fn a_region_outlives_the_release_of_its_block<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let block = bench.filled(65_536, 8);
+    let half = bench.region(&block, Region::first(32_768));
+    let region = bench.region(&half, Region::first(1000));
+    bench.backend.release(half, &[]).unwrap();
+    bench.backend.release(block, &[]).unwrap();
+    let _others = [bench.filled(65_536, 9), bench.filled(32_768, 9)];
+    assert_eq!(bench.read(&region), [8; 1000]);
+    bench.write(&region, &[7; 1000]);
+    assert_eq!(bench.read(&region), [7; 1000]);
+}
+
+/// `Misaligned` looks at the whole block, wherever the view that is viewed starts.
+pub fn a_region_of_a_region_is_aligned_within_the_whole_block<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let alignment = bench.backend.limits().alignment;
+    if alignment.bytes() == 1 {
+        return;
+    }
+    let start = alignment.bytes();
+    let block = bench.buffer(4 * start);
+    let half = bench.region(&block, Region::new(start, 3 * start));
+    let refusal = refusal(
+        bench
+            .backend
+            .create_sub_region(&half, Region::new(start - 1, 1)),
+    );
+    assert!(
+        matches!(refusal, InvalidRequest::Misaligned { alignment: wanted, .. } if wanted == alignment),
+        "expected `Misaligned`, got {refusal:?}"
+    );
+}
+
+/// The two are different memory to a copy.
+pub fn bytes_move_between_regions_of_one_block<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let start = bench.backend.limits().alignment.bytes();
+    let size = start.min(100);
+    let block = bench.filled(4 * start, 255);
+    let source = bench.region(&block, Region::new(start, size));
+    let target = bench.region(&block, Region::new(3 * start, size));
+    bench.write(&source, &numbered(size));
+    let copy =
+        bench
+            .backend
+            .enqueue_copy(&bench.queue, &source, Region::first(size), &target, 0, &[]);
+    copy.unwrap().wait().unwrap();
+    let mut expected = vec![255; 4 * start];
+    expected[start..start + size].copy_from_slice(&numbered(size));
+    expected[3 * start..3 * start + size].copy_from_slice(&numbered(size));
+    assert_eq!(bench.read(&block), expected);
+}
+
+/// Offsets of transfers count from the region's own start.
+pub fn transfers_keep_to_their_region<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let start = bench.backend.limits().alignment.bytes();
+    let block = bench.filled(start + 256, 1);
+    let region = bench.region(&block, Region::new(start, 200));
+    let (backend, queue) = (&bench.backend, &bench.queue);
+    backend.write(queue, &region, 10, &[2; 20], &[]).unwrap();
+    let fill = backend.enqueue_fill(queue, &region, Region::new(40, 8), &[3, 4], &[]);
+    fill.unwrap().wait().unwrap();
+    let mut expected = vec![1; start + 256];
+    expected[start + 10..start + 30].fill(2);
+    expected[start + 40..start + 48].copy_from_slice(&[3, 4].repeat(4));
+    assert_eq!(bench.read(&block), expected);
+    let mut part = [0; 50];
+    backend.read(queue, &region, 5, &mut part, &[]).unwrap();
+    assert_eq!(part, expected[start + 5..start + 55]);
+    // The block goes on after the region, but the region does not.
+    refused_as_out_of_bounds(backend.write(queue, &region, 199, &[9; 2], &[]));
+    refused_as_out_of_bounds(backend.read(queue, &region, 200, &mut [9], &[]));
 }

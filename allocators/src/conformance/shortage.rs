@@ -1,10 +1,14 @@
 //! Too little memory, on devices that keep to their capacity.
 
-use std::error::Error as _;
+use std::{error::Error as _, slice::from_ref};
 
-use super::{Fixture, bench::Bench};
+use super::{
+    Fixture,
+    bench::{Bench, eventually},
+};
 use crate::{
-    Allocator, Backend, DeferredAllocator, Error, ImmediateAllocator, Memory, MemoryFlags,
+    Allocator, Backend, DeferredAllocator, Error, Event, ImmediateAllocator, Memory, MemoryFlags,
+    Region,
 };
 
 /// Half of the capacity, where it is enforced.
@@ -18,6 +22,12 @@ fn is_out_of_device_memory(error: &Error, requested: usize) {
         panic!("expected out-of-memory, got {error:?}");
     };
     assert_eq!(shortage.requested, requested);
+    assert!(
+        shortage
+            .available
+            .is_none_or(|free| free < requested as u64),
+        "so much is free that the request fits: {error}"
+    );
     assert!(
         shortage.source().is_some(),
         "the runtime's own error must be kept"
@@ -39,19 +49,29 @@ pub fn an_immediate_allocator_tells_of_shortage_and_leaks_nothing<F: Fixture>(fi
     assert_eq!((second.bytes(), third.bytes()), (half, half));
 }
 
+/// A third buffer of half the capacity, where the device promises it, with the two that take all of it.
+fn overcommitted<B: Backend>(bench: &Bench<B>, half: usize) -> Option<[B::Memory; 3]> {
+    let taken = [(); 2].map(|()| bench.buffer(half));
+    for block in &taken {
+        bench.backend.commit(&bench.queue, block).unwrap();
+    }
+    let [first, second] = taken;
+    match bench.backend.create_buffer(half, MemoryFlags::empty()) {
+        Ok(third) => Some([first, second, third]),
+        Err(error) => {
+            is_out_of_device_memory(&error, half);
+            None
+        }
+    }
+}
+
 /// The block is still there, and fits once there is room.
 pub fn a_failed_commit_leaves_the_block_to_be_committed_later<F: Fixture>(fixture: &F) {
     let Some(half) = half(fixture) else { return };
     let bench = Bench::new(fixture);
-    let blocks = [(); 3].map(|()| {
-        bench
-            .backend
-            .create_buffer(half, MemoryFlags::empty())
-            .unwrap()
-    });
-    let [first, second, third] = blocks;
-    bench.backend.commit(&bench.queue, &first).unwrap();
-    bench.backend.commit(&bench.queue, &second).unwrap();
+    let Some([first, second, third]) = overcommitted(&bench, half) else {
+        return;
+    };
     let error = bench.backend.commit(&bench.queue, &third).unwrap_err();
     is_out_of_device_memory(&error, half);
     drop(first);
@@ -60,17 +80,19 @@ pub fn a_failed_commit_leaves_the_block_to_be_committed_later<F: Fixture>(fixtur
     bench.write(&third, &vec![1; half]);
 }
 
-/// The failure shows in the first command that uses a block.
-pub fn a_deferred_allocator_promises_more_than_there_is<F: Fixture>(fixture: &F) {
+/// In the first command that uses a block, if not when it is made.
+pub fn a_deferred_allocator_tells_of_shortage_in_the_end<F: Fixture>(fixture: &F) {
     let Some(half) = half(fixture) else { return };
     let bench = Bench::new(fixture);
     let allocator = DeferredAllocator::new(&bench.backend);
     assert!(allocator.is_deferred());
-    let blocks = [(); 3].map(|()| allocator.allocate(half).unwrap());
-    bench.write(&blocks[0], &[1]);
-    bench.write(&blocks[1], &[1]);
-    let write = bench.backend.write(&bench.queue, &blocks[2], 0, &[1], &[]);
-    is_out_of_device_memory(&write.unwrap_err(), half);
+    let blocks = [(); 2].map(|()| allocator.allocate(half).unwrap());
+    let third = allocator.allocate(half);
+    for block in &blocks {
+        bench.write(block, &[1]);
+    }
+    let write = third.and_then(|third| bench.backend.write(&bench.queue, &third, 0, &[1], &[]));
+    assert!(write.unwrap_err().is_out_of_memory());
 }
 
 /// Over and over.
@@ -86,6 +108,91 @@ pub fn freed_memory_can_be_had_again<F: Fixture>(fixture: &F) {
             for block in blocks {
                 allocator.release(block, &[]).unwrap();
             }
+        }
+    }
+}
+
+/// An event fails where the call does not.
+pub fn a_command_without_room_for_its_memory_says_so<F: Fixture>(fixture: &F) {
+    let Some(half) = half(fixture) else { return };
+    let bench = Bench::new(fixture);
+    let Some([first, second, third]) = overcommitted(&bench, half) else {
+        return;
+    };
+    let fill = bench
+        .backend
+        .enqueue_fill(&bench.queue, &third, Region::first(64), &[1], &[])
+        .and_then(|fill| fill.wait());
+    assert!(fill.unwrap_err().is_out_of_memory());
+    // The others are none the worse for it.
+    for block in [first, second] {
+        bench.write(&block, &vec![2; half]);
+    }
+}
+
+/// It is not free before the command has ended, however early it is dropped.
+pub fn memory_that_a_command_uses_is_not_free<F: Fixture>(fixture: &F) {
+    let Some(half) = half(fixture) else { return };
+    let bench = Bench::new(fixture);
+    let other = bench.another_queue();
+    let allocator = ImmediateAllocator::new(&bench.backend).unwrap();
+    let _first = allocator.allocate(half).unwrap();
+    let second = allocator.allocate(half).unwrap();
+    let gate = bench.gate();
+    let fill = bench.fill(&other, &second, 1, from_ref(&gate));
+    drop(second);
+    is_out_of_device_memory(&allocator.allocate(half).unwrap_err(), half);
+    bench.open(&gate);
+    fill.wait().unwrap();
+    assert!(
+        eventually(|| allocator.allocate(half).is_ok()),
+        "memory must be free once the last command that uses it has ended"
+    );
+}
+
+/// Nor before the events of its release have, whatever they are of.
+pub fn memory_is_not_free_before_the_events_of_its_release<F: Fixture>(fixture: &F) {
+    let Some(half) = half(fixture) else { return };
+    let bench = Bench::new(fixture);
+    let allocator = ImmediateAllocator::new(&bench.backend).unwrap();
+    let _first = allocator.allocate(half).unwrap();
+    let second = allocator.allocate(half).unwrap();
+    let gates = [bench.gate(), bench.gate()];
+    allocator.release(second, &gates).unwrap();
+    for gate in &gates {
+        is_out_of_device_memory(&allocator.allocate(half).unwrap_err(), half);
+        bench.open(gate);
+    }
+    assert!(
+        eventually(|| allocator.allocate(half).is_ok()),
+        "memory must be free once the events of its release have ended"
+    );
+}
+
+/// Nor before the last region is gone; a region by itself takes no room.
+pub fn a_region_holds_the_room_of_its_block<F: Fixture>(fixture: &F) {
+    let Some(half) = half(fixture) else { return };
+    let bench = Bench::new(fixture);
+    let allocator = ImmediateAllocator::new(&bench.backend).unwrap();
+    let _first = allocator.allocate(half).unwrap();
+    let second = allocator.allocate(half).unwrap();
+    let regions = [(); 3].map(|()| bench.region(&second, Region::first(half)));
+    drop(second);
+    for region in regions {
+        is_out_of_device_memory(&allocator.allocate(half).unwrap_err(), half);
+        bench.backend.release(region, &[]).unwrap();
+    }
+    allocator.allocate(half).unwrap();
+}
+
+/// A commit that is repeated takes no more room.
+pub fn a_block_is_committed_once<F: Fixture>(fixture: &F) {
+    let Some(half) = half(fixture) else { return };
+    let bench = Bench::new(fixture);
+    let blocks = [bench.buffer(half), bench.buffer(half)];
+    for _ in 0..3 {
+        for block in &blocks {
+            bench.backend.commit(&bench.queue, block).unwrap();
         }
     }
 }

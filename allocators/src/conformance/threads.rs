@@ -3,7 +3,7 @@
 use std::thread;
 
 use super::{Fixture, bench::Bench};
-use crate::{Backend, Event, MemoryFlags, QueueOrder, Region};
+use crate::{Backend, Event, EventStatus, MemoryFlags, QueueOrder, Region};
 
 const THREADS: u8 = 4;
 const ROUNDS: usize = 25;
@@ -50,4 +50,36 @@ fn check_a_buffer<B: Backend>(backend: &B, queue: &B::Queue, size: usize, byte: 
         .unwrap();
     assert_eq!(read.wait().unwrap(), vec![byte; size]);
     fill.wait().unwrap();
+}
+
+/// Threads wait for one event, and all of them go on.
+pub fn threads_wait_for_one_event<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let buffer = bench.buffer(65_536);
+    for byte in 0..20 {
+        let fill = bench.fill(&bench.queue, &buffer, byte, &[]);
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    fill.wait().unwrap();
+                    assert_eq!(fill.status().unwrap(), EventStatus::Complete);
+                });
+            }
+        });
+    }
+}
+
+/// A block goes from thread to thread, and is released by the last.
+pub fn a_block_may_be_released_by_another_thread<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    for byte in 0..20 {
+        let buffer = bench.filled(4096, byte);
+        let bench = &bench;
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                assert_eq!(bench.read(&buffer), [byte; 4096]);
+                bench.backend.release(buffer, &[]).unwrap();
+            });
+        });
+    }
 }

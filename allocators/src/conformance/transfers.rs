@@ -100,7 +100,11 @@ pub fn a_bad_pattern_is_refused<F: Fixture>(fixture: &F) {
         let refusal = fill(Region::first(768), &numbered(length));
         assert_eq!(refusal, InvalidRequest::PatternLength { bytes: length });
     }
-    for (offset, bytes) in [(2, 8), (0, 6), (1, 4)] {
+    assert_eq!(
+        fill(Region::first(0), &[]),
+        InvalidRequest::PatternLength { bytes: 0 }
+    );
+    for (offset, bytes) in [(2, 8), (0, 6), (1, 4), (2, 0)] {
         assert_eq!(
             fill(Region::new(offset, bytes), &[0; 4]),
             InvalidRequest::PatternMismatch {
@@ -208,4 +212,48 @@ pub fn transfers_of_no_bytes_do_nothing<F: Fixture>(fixture: &F) {
     }
     assert_eq!(bench.read(&buffer), vec![1; SIZE]);
     refused_as_out_of_bounds(backend.write(queue, &buffer, SIZE + 1, &[], &[]));
+}
+
+/// A length is checked even where the offset is fine, and before the host makes room for so many bytes.
+pub fn transfers_of_impossible_lengths_are_refused<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let (buffer, other) = (bench.filled(SIZE, 1), bench.filled(SIZE, 2));
+    let (backend, queue) = (&bench.backend, &bench.queue);
+    for bytes in [SIZE + 1, usize::MAX - SIZE, usize::MAX] {
+        for region in [Region::first(bytes), Region::new(SIZE, bytes)] {
+            refused_as_out_of_bounds(backend.enqueue_read(queue, &buffer, region, &[]));
+            refused_as_out_of_bounds(backend.enqueue_fill(queue, &buffer, region, &[9], &[]));
+            refused_as_out_of_bounds(backend.enqueue_copy(queue, &other, region, &buffer, 0, &[]));
+        }
+    }
+    assert_eq!(bench.read(&buffer), vec![1; SIZE]);
+}
+
+/// Later commands of the queue do not change what it reads.
+pub fn a_read_shows_the_moment_of_its_turn<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let buffer = bench.filled(SIZE, 1);
+    let all = Region::first(SIZE);
+    let read = bench.backend.enqueue_read(&bench.queue, &buffer, all, &[]);
+    bench.fill(&bench.queue, &buffer, 2, &[]).wait().unwrap();
+    assert_eq!(read.unwrap().wait().unwrap(), [1; SIZE]);
+    assert_eq!(bench.read(&buffer), [2; SIZE]);
+}
+
+/// Only regions of the same memory overlap.
+pub fn a_copy_to_the_same_place_of_another_block_is_no_overlap<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let (source, target) = (bench.filled(SIZE, 1), bench.filled(SIZE, 2));
+    let all = Region::first(SIZE);
+    let copy = bench
+        .backend
+        .enqueue_copy(&bench.queue, &source, all, &target, 0, &[]);
+    copy.unwrap().wait().unwrap();
+    assert_eq!(bench.read(&target), [1; SIZE]);
+    // Nor does an empty region share any.
+    let none = Region::new(10, 0);
+    let copy = bench
+        .backend
+        .enqueue_copy(&bench.queue, &source, none, &source, 10, &[]);
+    copy.unwrap().wait().unwrap();
 }
