@@ -68,7 +68,7 @@ fn compare<B: Backend, K: Kernels<B>>(
         print!("  {name:18}{time:9.1?}, {blocks:4} blocks from the device");
         match (predicted(), before) {
             (Some(after), Some(before)) => {
-                println!(", which would take {:.1?}", after.saturating_sub(before))
+                println!(", which would take {:.1?}", after.saturating_sub(before));
             }
             _ => println!(),
         }
