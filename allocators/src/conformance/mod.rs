@@ -263,6 +263,7 @@ suite! {
     shortage::a_block_is_committed_once,
     threads::threads_share_a_backend,
     threads::threads_share_a_queue,
+    threads::threads_commit_on_one_queue,
     threads::threads_wait_for_one_event,
     threads::a_block_may_be_released_by_another_thread,
 }

@@ -52,6 +52,22 @@ fn check_a_buffer<B: Backend>(backend: &B, queue: &B::Queue, size: usize, byte: 
     fill.wait().unwrap();
 }
 
+/// As the threads of a program do that share an allocator which commits.
+pub fn threads_commit_on_one_queue<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    thread::scope(|scope| {
+        for thread in 1..=usize::from(THREADS) {
+            let bench = &bench;
+            scope.spawn(move || {
+                for round in 1..100 {
+                    let buffer = bench.buffer(round * thread * 31);
+                    bench.backend.commit(&bench.queue, &buffer).unwrap();
+                }
+            });
+        }
+    });
+}
+
 /// Threads wait for one event, and all of them go on.
 pub fn threads_wait_for_one_event<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
