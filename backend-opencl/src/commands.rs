@@ -71,6 +71,8 @@ impl Backend for OpenClBackend {
             return Ok(());
         };
         let purpose = Purpose::Memory(memory.bytes());
+        // It is waited for, so there is nothing to gain from several at once, and NVIDIA's driver crashes.
+        let _one_at_a_time = queue.committing();
         Self::submit(queue, purpose, &[memory], &[], || {
             sys::enqueue_migrate(queue.handle(), buffer)
         })?
@@ -120,9 +122,11 @@ impl Backend for OpenClBackend {
         wait_for: &[ClEvent],
     ) -> Result<ClEvent> {
         let region = Region::new(offset, data.len());
-        self.command(queue, memory, region, wait_for, |place, wait| {
-            sys::write_shared(queue.handle(), place, data, wait)
-        })
+        let event = self.command(queue, memory, region, wait_for, |place, wait| {
+            sys::write_kept(queue.handle(), place, &data, wait)
+        })?;
+        event.keep(data);
+        Ok(event)
     }
 
     fn enqueue_read(
@@ -136,8 +140,9 @@ impl Backend for OpenClBackend {
         region.check_within(memory.bytes())?;
         let target = Arc::new(HostBytes::new(region.bytes)?);
         let event = self.command(queue, memory, region, wait_for, |place, wait| {
-            sys::read_owned(queue.handle(), place, &target, wait)
+            sys::read_kept(queue.handle(), place, &target, wait)
         })?;
+        event.keep(Arc::clone(&target));
         Ok(PendingRead::new(event, move || target.take()))
     }
 

@@ -18,6 +18,7 @@ use cl3::error_codes::{CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST, CL_INVALID_
 use crate::{
     cl_error::{ClError, ClResult, Purpose},
     context::Context,
+    kept::Kept,
     queue::ClQueue,
     sys::{self, EventHandle},
 };
@@ -45,6 +46,8 @@ struct EventInner {
     origin: Origin,
     /// What is known so far: [`PENDING`], [`SEEN_COMPLETE`], [`COMPLETE`], or the code of the failure.
     known: AtomicI32,
+    /// Bytes of the host that the command works on.
+    kept: Kept,
 }
 
 const PENDING: i32 = 2;
@@ -112,6 +115,7 @@ impl ClEvent {
                 handle,
                 origin,
                 known: AtomicI32::new(PENDING),
+                kept: Kept::default(),
             }),
         }
     }
@@ -179,6 +183,17 @@ impl ClEvent {
         matches!(self.status(), Ok(EventStatus::Failed))
     }
 
+    /// Keeps `bytes` until the command has ended.
+    pub(crate) fn keep(&self, bytes: impl Send + 'static) {
+        self.inner.kept.hold(bytes);
+    }
+
+    /// Takes note of what is known, and lets go of what the command needed.
+    fn ended(&self, known: i32) {
+        self.inner.known.store(known, Ordering::Relaxed);
+        self.inner.kept.let_go();
+    }
+
     /// Takes note of how a wait for this event came back.
     pub(crate) fn waited(&self, result: ClResult<()>) -> Result<()> {
         let status = sys::execution_status(&self.inner.handle);
@@ -186,7 +201,7 @@ impl ClEvent {
             // A wait for a user event that has failed succeeds on NVIDIA's runtime.
             (Ok(()), Ok(code)) if *code < 0 => ClError::new("clWaitForEvents", *code),
             (Ok(()), _) => {
-                self.inner.known.store(COMPLETE, Ordering::Relaxed);
+                self.ended(COMPLETE);
                 return Ok(());
             }
             (Err(error), _) => error,
@@ -199,7 +214,7 @@ impl ClEvent {
         let ended = matches!(status, Ok(code) if code <= 0)
             || error.code == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
         if ended {
-            self.inner.known.store(error.code, Ordering::Relaxed);
+            self.ended(error.code);
         }
         Err(error.into_error(self.purpose()))
     }
@@ -238,6 +253,7 @@ impl ClEvent {
 
 impl Drop for EventInner {
     fn drop(&mut self) {
+        self.kept.abandon(&self.handle);
         let (context, resolved) = match &self.origin {
             Origin::Command { queue, .. } => {
                 if !matches!(self.known.load(Ordering::Relaxed), COMPLETE | SEEN_COMPLETE) {
@@ -308,10 +324,11 @@ impl Event for ClEvent {
                     Ordering::Relaxed,
                     Ordering::Relaxed,
                 );
+                self.inner.kept.let_go();
                 Ok(EventStatus::Complete)
             }
             code if code < 0 => {
-                self.inner.known.store(code, Ordering::Relaxed);
+                self.ended(code);
                 Ok(EventStatus::Failed)
             }
             _ => {

@@ -6,8 +6,7 @@
 //! * never ends a command that is enqueued to wait for an event that *has* failed;
 //! * uses, and ends the process on, the event of a pending command that fails, where the program holds no
 //!   reference to it any more, or drops it while the failure spreads;
-//! * does not call the callbacks of commands that fail. Host bytes of such a command, and shared virtual memory
-//!   whose free waits for one, are lost.
+//! * does not call the callbacks of commands that fail. Shared virtual memory whose free waits for one is lost.
 //!
 //! The first two are kept from happening here. Other runtimes pay nothing for it.
 

@@ -52,6 +52,7 @@ mod error;
 mod event;
 mod failures;
 mod interop;
+mod kept;
 mod limits;
 mod memory;
 mod queue;

@@ -17,7 +17,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::{
     cl_error::{ClResult, Purpose},
     context::Context,
-    queue_registry,
+    kept, queue_registry,
     sys::{self, QueueHandle},
 };
 
@@ -47,6 +47,8 @@ pub(crate) struct QueueInner {
     /// Held while a command on shared virtual memory is enqueued and numbered, so that the numbers of such
     /// commands are in the order of the queue.
     numbering: Mutex<()>,
+    /// Held during a commit.
+    committing: Mutex<()>,
 }
 
 impl ClQueue {
@@ -84,6 +86,7 @@ impl ClQueue {
             enqueued: AtomicU64::new(0),
             flushed: AtomicU64::new(0),
             numbering: Mutex::new(()),
+            committing: Mutex::new(()),
         });
         Self {
             inner: queue_registry::find_or_insert(inner),
@@ -115,6 +118,11 @@ impl ClQueue {
     /// Held while a command on shared virtual memory is enqueued and numbered.
     pub(crate) fn numbering(&self) -> MutexGuard<'_, ()> {
         self.inner.numbering.lock()
+    }
+
+    /// Held during a commit.
+    pub(crate) fn committing(&self) -> MutexGuard<'_, ()> {
+        self.inner.committing.lock()
     }
 
     /// Numbers a command that has just been enqueued.
@@ -192,7 +200,9 @@ impl Queue for ClQueue {
     }
 
     fn finish(&self) -> Result<()> {
-        match self.flush_all(sys::finish) {
+        let finished = self.flush_all(sys::finish);
+        kept::drop_what_has_ended();
+        match finished {
             // A command that failed has ended too.
             Err(error) if error.code == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST => Ok(()),
             result => result.map_err(|error| error.into_error(Purpose::Control)),

@@ -10,7 +10,7 @@ mod common;
 
 use std::{slice::from_ref, sync::Arc};
 
-use binpool_allocators::{Backend, Event, EventStatus, InvalidRequest, Region};
+use binpool_allocators::{Backend, Event, EventStatus, InvalidRequest, Queue, Region};
 
 use common::{Bench, numbered, refusal, until_given_back};
 
@@ -66,6 +66,7 @@ fn a_write_gives_its_bytes_back_even_where_its_event_is_dropped() {
             .enqueue_write(&bench.queue, &memory, 0, Arc::clone(&data), &[]);
         drop(write.unwrap());
     }
+    bench.queue.finish().unwrap();
     until_given_back(&data);
 }
 

@@ -8,7 +8,7 @@
 //!   [`SvmAllocation`] records its event with the block ([`SvmBlock`](crate::svm_block::SvmBlock)), or waits
 //!   for it while the block is borrowed.
 //! * **Host bytes outlive the command.** Bytes are either borrowed for a call that waits until the command has
-//!   ended, or owned by a callback of the command's event.
+//!   ended, or kept by the command's event ([`Kept`](crate::kept::Kept)).
 
 mod callback;
 mod enqueue;
@@ -44,4 +44,4 @@ pub(crate) use svm::{
     SvmAllocation, SvmRange, Threads, Uses, enqueue_svm_copy, enqueue_svm_fill, free_after,
     free_on_the_host,
 };
-pub(crate) use transfer::{Place, read_borrowed, read_owned, write_borrowed, write_shared};
+pub(crate) use transfer::{Place, read_borrowed, read_kept, write_borrowed, write_kept};

@@ -3,9 +3,7 @@
 use std::{ffi::c_void, sync::Arc};
 
 use super::{
-    EventHandle, HostBytes, MemHandle, QueueHandle, SvmRange, WaitList,
-    callback::{Ended, when_ended},
-    enqueue::own_event,
+    EventHandle, HostBytes, MemHandle, QueueHandle, SvmRange, WaitList, enqueue::own_event,
     event::wait_until_ended,
 };
 use crate::cl_error::ClResult;
@@ -156,49 +154,25 @@ pub(crate) fn read_borrowed(
     Ok((event, ended))
 }
 
-/// Enqueues a write of `data`, which is kept until the command has ended.
-pub(crate) fn write_shared(
+/// Enqueues a write of `data`, which the caller keeps until the command has ended.
+pub(crate) fn write_kept(
     queue: &QueueHandle,
     place: Place<'_>,
-    data: Arc<[u8]>,
+    data: &Arc<[u8]>,
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
-    // SAFETY: `data` is kept until the command has ended, by `keep`.
-    let event = unsafe { write(queue, place, data.as_ptr(), data.len(), wait) }?;
-    keep(&event, data);
-    Ok(event)
+    // SAFETY: `data` is kept until the command has ended (see `sys`).
+    unsafe { write(queue, place, data.as_ptr(), data.len(), wait) }
 }
 
-/// Enqueues a read into `target`, which is kept until the command has ended.
-pub(crate) fn read_owned(
+/// Enqueues a read into `target`, which the caller keeps until the command has ended.
+pub(crate) fn read_kept(
     queue: &QueueHandle,
     place: Place<'_>,
     target: &Arc<HostBytes>,
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
-    // SAFETY: (1) `target` is kept until the command has ended, by `keep`; (2) its bytes are taken only
-    // after that.
-    let event = unsafe { read(queue, place, target.start(), target.length(), wait) }?;
-    keep(&event, Arc::clone(target));
-    Ok(event)
-}
-
-/// Host bytes that a command works on.
-#[derive(Debug)]
-struct Kept<T>(T);
-
-impl<T> Ended for Kept<T> {
-    fn ended(self, _event: *mut c_void, _status: i32) {
-        drop(self.0);
-    }
-}
-
-/// Keeps `bytes` until `event` has ended: by a callback, or, where the runtime does not take one, by waiting.
-fn keep<T: Send + 'static>(event: &EventHandle, bytes: T) {
-    if let Err((error, bytes)) = when_ended(event, Kept(bytes)) {
-        tracing::warn!(%error, "the host waits for a transfer, because its event takes no callback");
-        // The command's own failure shows in the event that the caller gets.
-        let _ = wait_until_ended(event);
-        drop(bytes);
-    }
+    // SAFETY: (1) `target` is kept until the command has ended (see `sys`); (2) its bytes are taken only after
+    // that.
+    unsafe { read(queue, place, target.start(), target.length(), wait) }
 }
