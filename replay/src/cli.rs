@@ -70,6 +70,9 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
     pub(crate) scale: usize,
     /// Enqueue a small fill on each block, as a program would, so that deferred memory becomes real.
+    ///
+    /// On the mock, this can take as much memory of this machine as the trace takes of the device, above all with
+    /// `--need` or `--no-pool`: use `--scale` where that is too much.
     #[arg(long)]
     pub(crate) touch: bool,
     /// Replay each trace so often, and quote median times.

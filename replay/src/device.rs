@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use binpool::{
     Backend, DeferredAllocator, ImmediateAllocator, PoolOptions, SvmAllocator, SvmBackend, SvmGrain,
 };
-use binpool_mock::{DeviceProfile, MockDevice};
+use binpool_mock::{CostModel, DeviceProfile, MockDevice};
 use binpool_opencl::{DeviceSelector, OpenClBackend, OpenClError};
 
 use crate::{Failure, Manner, Outcome, Trace, replay, smallest_capacity};
@@ -18,6 +18,8 @@ pub enum Profile {
     H200,
     /// `PoCL` on a processor.
     Pocl,
+    /// The H200's limits, where nothing costs time.
+    None,
 }
 
 impl Profile {
@@ -25,6 +27,11 @@ impl Profile {
         match self {
             Self::H200 => DeviceProfile::h200(),
             Self::Pocl => DeviceProfile::pocl(),
+            Self::None => {
+                let mut limits = DeviceProfile::h200().limits;
+                limits.device_name = "a device without costs (mock)".into();
+                DeviceProfile::new(limits, CostModel::default())
+            }
         }
     }
 }

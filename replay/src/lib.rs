@@ -10,8 +10,7 @@ mod report;
 mod source;
 mod trace;
 
-pub use device::{AllocatorChoice, Device, Profile, Settings};
-pub use metered::{Metered, Reading};
+pub use device::{AllocatorChoice, Device, Measured, Profile, Settings};
 pub use need::smallest_capacity;
 pub use replay::{Failure, Manner, Outcome, replay};
 pub use report::{Header, Row, json, table};

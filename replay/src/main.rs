@@ -2,12 +2,16 @@
 
 mod cli;
 
-use std::{error::Error, io, process::ExitCode};
+use std::{
+    error::Error,
+    io::{self, Write},
+    process::ExitCode,
+};
 
 use binpool_replay::{AllocatorChoice, Device, Failure, Header, Row, Settings, Trace, json, table};
 use clap::Parser;
 use cli::{BackendChoice, Cli, Command, Replay};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
@@ -36,6 +40,15 @@ fn report(error: &dyn Error) {
     while let Some(error) = cause {
         eprintln!("  because: {error}");
         cause = error.source();
+    }
+}
+
+/// Writes `text` and an end of line to standard output. A reader that has gone away, such as `head`, has read
+/// what it wanted: that is no failure.
+fn print(text: &str) -> io::Result<()> {
+    match writeln!(io::stdout(), "{text}") {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
     }
 }
 
@@ -82,9 +95,9 @@ fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
         touch: options.touch,
     };
     if options.json {
-        println!("{}", json(&header, &rows)?);
+        print(&json(&header, &rows)?)?;
     } else if !rows.is_empty() {
-        println!("{}", table(&header, &rows));
+        print(&table(&header, &rows))?;
     }
     Ok(rows.len() == options.traces.len())
 }
@@ -101,7 +114,9 @@ fn replay_one(
             ProgressStyle::with_template("{msg} {wide_bar} {percent:>3} % {elapsed}")
                 .unwrap_or_else(|_| ProgressStyle::default_bar()),
         )
-        .with_message(trace.name().to_owned());
+        .with_message(trace.name().to_owned())
+        // Also where the replay fails, so that the message stands alone.
+        .with_finish(ProgressFinish::AndClear);
     let progress = |events: usize| bar.set_position(events as u64);
     let first = device.replay(trace, settings, &progress)?;
     let mut runs = vec![first];
@@ -114,7 +129,6 @@ fn replay_one(
     } else {
         None
     };
-    bar.finish_and_clear();
     Ok(Row {
         trace: trace.name().to_owned(),
         peak_live_bytes: trace.peak_live_bytes(),

@@ -10,20 +10,22 @@ use parking_lot::Mutex;
 
 /// What went through a [`Metered`] allocator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reading {
+pub(crate) struct Reading {
     /// Blocks that the device gave.
-    pub allocations: u64,
+    pub(crate) allocations: u64,
+    /// Blocks that went back to it.
+    pub(crate) releases: u64,
     /// Bytes that are taken from the device now.
-    pub reserved_bytes: u64,
+    pub(crate) reserved_bytes: u64,
     /// The most bytes that were taken from it at once.
-    pub peak_reserved_bytes: u64,
+    pub(crate) peak_reserved_bytes: u64,
     /// The time that its calls took, as the host saw it.
-    pub time: Duration,
+    pub(crate) time: Duration,
 }
 
 /// Counts, times and bounds what goes through an allocator. Clones share one meter.
 #[derive(Clone, Debug)]
-pub struct Metered<A> {
+pub(crate) struct Metered<A> {
     allocator: A,
     /// The most bytes that may be taken at once.
     limit: u64,
@@ -32,7 +34,7 @@ pub struct Metered<A> {
 
 impl<A: Allocator> Metered<A> {
     /// Meters `allocator`, and lets it take at most `limit` bytes at once.
-    pub fn new(allocator: A, limit: u64) -> Self {
+    pub(crate) fn new(allocator: A, limit: u64) -> Self {
         Self {
             allocator,
             limit,
@@ -41,8 +43,7 @@ impl<A: Allocator> Metered<A> {
     }
 
     /// What the meter shows.
-    #[must_use]
-    pub fn reading(&self) -> Reading {
+    pub(crate) fn reading(&self) -> Reading {
         *self.reading.lock()
     }
 
@@ -54,7 +55,7 @@ impl<A: Allocator> Metered<A> {
                 .with_available(available)
                 .into());
         }
-        reading.reserved_bytes += bytes as u64;
+        reading.reserved_bytes = reading.reserved_bytes.saturating_add(bytes as u64);
         Ok(())
     }
 }
@@ -73,13 +74,13 @@ impl<A: Allocator> Allocator for Metered<A> {
         let time = start.elapsed();
         let mut reading = self.reading.lock();
         reading.time += time;
-        match &memory {
-            Ok(_) => {
-                reading.allocations += 1;
-                reading.peak_reserved_bytes =
-                    reading.peak_reserved_bytes.max(reading.reserved_bytes);
-            }
-            Err(_) => reading.reserved_bytes -= bytes as u64,
+        // What was asked for was taken before the call. The block may be larger.
+        let given = memory.as_ref().map_or(0, Memory::bytes) as u64;
+        let others = reading.reserved_bytes.saturating_sub(bytes as u64);
+        reading.reserved_bytes = others.saturating_add(given);
+        if memory.is_ok() {
+            reading.allocations += 1;
+            reading.peak_reserved_bytes = reading.peak_reserved_bytes.max(reading.reserved_bytes);
         }
         memory
     }
@@ -91,7 +92,8 @@ impl<A: Allocator> Allocator for Metered<A> {
         let time = start.elapsed();
         let mut reading = self.reading.lock();
         reading.time += time;
-        reading.reserved_bytes -= bytes;
+        reading.releases += 1;
+        reading.reserved_bytes = reading.reserved_bytes.saturating_sub(bytes);
         released
     }
 
@@ -109,5 +111,84 @@ impl<A: Allocator> Allocator for Metered<A> {
 
     fn largest_block(&self) -> usize {
         self.allocator.largest_block()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failing test panics")]
+mod tests {
+    use binpool::DeferredAllocator;
+    use binpool_mock::{MockBackend, MockDevice};
+
+    use super::*;
+
+    /// Gives whole kibibytes, as an allocator may.
+    #[derive(Debug)]
+    struct Generous(DeferredAllocator<MockBackend>);
+
+    impl Allocator for Generous {
+        type Backend = MockBackend;
+
+        fn backend(&self) -> &MockBackend {
+            self.0.backend()
+        }
+
+        fn allocate(&self, bytes: usize) -> Result<MemoryOf<Self>> {
+            self.0.allocate(bytes.next_multiple_of(1024))
+        }
+
+        fn release(&self, memory: MemoryOf<Self>, after: &[EventOf<Self>]) -> Result<()> {
+            self.0.release(memory, after)
+        }
+
+        fn is_deferred(&self) -> bool {
+            true
+        }
+    }
+
+    fn generous(limit: u64) -> Metered<Generous> {
+        let backend = MockDevice::new().backend();
+        Metered::new(Generous(DeferredAllocator::new(&backend)), limit)
+    }
+
+    fn counts(metered: &Metered<Generous>) -> [u64; 4] {
+        let reading = metered.reading();
+        [
+            reading.allocations,
+            reading.releases,
+            reading.reserved_bytes,
+            reading.peak_reserved_bytes,
+        ]
+    }
+
+    #[test]
+    fn a_block_counts_with_the_bytes_that_it_really_has() {
+        let metered = generous(u64::MAX);
+        let small = metered.allocate(1).unwrap();
+        assert_eq!(counts(&metered), [1, 0, 1024, 1024]);
+        let large = metered.allocate(1025).unwrap();
+        assert_eq!(counts(&metered), [2, 0, 3072, 3072]);
+        metered.release(small, &[]).unwrap();
+        metered.release(large, &[]).unwrap();
+        assert_eq!(counts(&metered), [2, 2, 0, 3072]);
+    }
+
+    #[test]
+    fn what_does_not_fit_within_the_limit_is_refused_and_not_counted() {
+        let metered = generous(2048);
+        let block = metered.allocate(1024).unwrap();
+        let error = metered.allocate(1025).unwrap_err();
+        assert!(error.is_out_of_memory(), "{error:?}");
+        assert_eq!(counts(&metered), [1, 0, 1024, 1024]);
+        metered.release(block, &[]).unwrap();
+        assert!(metered.allocate(1025).is_ok());
+    }
+
+    #[test]
+    fn a_failed_allocation_takes_nothing() {
+        let metered = generous(u64::MAX);
+        let largest = metered.largest_block();
+        assert!(metered.allocate(largest + 1).is_err());
+        assert_eq!(counts(&metered), [0; 4]);
     }
 }

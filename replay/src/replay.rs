@@ -31,10 +31,14 @@ pub struct Manner {
 pub struct Outcome {
     /// Blocks that were allocated.
     pub allocations: u64,
+    /// Blocks that were allocated and freed: those that live at the end are not among them.
+    pub pairs: u64,
     /// Allocations that were served without the device.
     pub hits: u64,
     /// Blocks that the device gave.
     pub device_allocations: u64,
+    /// Blocks that went back to it before the trace's end.
+    pub device_releases: u64,
     /// The most bytes that were taken from the device at once.
     pub peak_reserved_bytes: u64,
     /// The time of the whole replay, as the host saw it.
@@ -64,6 +68,13 @@ impl StdError for Failure {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         Some(&*self.source)
     }
+}
+
+/// A source counts blocks as active that the replay has freed.
+#[derive(Debug, thiserror::Error)]
+#[error("every block was freed, and the pool counts {blocks} as active: this is a bug of the pool")]
+struct StillActive {
+    blocks: u64,
 }
 
 impl Failure {
@@ -100,19 +111,22 @@ pub fn replay<A: Allocator + Clone>(
     manner: &Manner,
     progress: impl Fn(usize),
 ) -> Result<Outcome, Failure> {
-    let queues = queues_of_streams(trace, allocator.backend()).map_err(Failure::setup)?;
+    let streams = trace.streams();
+    let queues = queues_of(&streams, allocator.backend()).map_err(Failure::setup)?;
     let metered = Metered::new(allocator, manner.limit_bytes);
     let reading = || metered.reading();
     let run = Run {
         trace,
         queues: &queues,
+        queue_of_block: queues_of_blocks(trace, &streams),
         touch: manner.touch,
         progress: &progress,
     };
     match &manner.pool {
         Some(options) => {
-            let home = queues.iter().flatten().next();
-            let home = home.ok_or_else(|| Failure::setup("the trace has no streams"))?;
+            let home = queues
+                .first()
+                .ok_or_else(|| Failure::setup("the trace has no streams"))?;
             let pool = options
                 .clone()
                 .build(metered.clone(), home)
@@ -123,30 +137,36 @@ pub fn replay<A: Allocator + Clone>(
     }
 }
 
-/// A queue for each stream of the trace, at the stream's number.
-fn queues_of_streams<B: Backend>(
-    trace: &Trace,
-    backend: &B,
-) -> Result<Vec<Option<B::Queue>>, Error> {
+/// A queue for each of `streams`, in their order.
+fn queues_of<B: Backend>(streams: &[u32], backend: &B) -> Result<Vec<B::Queue>, Error> {
     const MOST: usize = 1024;
-    let mut queues = Vec::new();
-    for stream in trace.streams() {
-        let stream = stream as usize;
-        if stream >= MOST {
-            return Err(Error::unsupported(format!(
-                "stream {stream}: traces of up to {MOST} streams, numbered from 0, can be replayed"
-            )));
-        }
-        queues.resize(stream, None);
-        queues.push(Some(backend.create_queue(QueueOrder::InOrder)?));
+    if streams.len() > MOST {
+        return Err(Error::unsupported(format!(
+            "{} streams: traces of up to {MOST} can be replayed, since each takes a queue",
+            streams.len()
+        )));
     }
-    Ok(queues)
+    let queue = |_| backend.create_queue(QueueOrder::InOrder);
+    streams.iter().map(queue).collect()
+}
+
+/// For each block of the trace, the place of its stream among `streams`, which are ascending: looked up before
+/// the clock starts.
+fn queues_of_blocks(trace: &Trace, streams: &[u32]) -> Vec<usize> {
+    let places = trace.events().iter().filter_map(|event| match event {
+        // Every stream of the trace is among them, so the search never misses.
+        Event::Allocate { stream, .. } => Some(streams.partition_point(|other| other < stream)),
+        Event::Free { .. } => None,
+    });
+    places.collect()
 }
 
 /// A replay under way.
 struct Run<'a, B: Backend> {
     trace: &'a Trace,
-    queues: &'a [Option<B::Queue>],
+    queues: &'a [B::Queue],
+    /// The place among `queues` of each block's own.
+    queue_of_block: Vec<usize>,
     touch: bool,
     progress: &'a dyn Fn(usize),
 }
@@ -167,11 +187,10 @@ impl<B: Backend> Run<'_, B> {
                 (self.progress)(index);
             }
             match *event {
-                Event::Allocate {
-                    block,
-                    bytes,
-                    stream,
-                } => blocks[block] = Some(self.allocate(source, index, bytes, stream)?),
+                Event::Allocate { block, bytes, .. } => {
+                    let queue = &self.queues[self.queue_of_block[block]];
+                    blocks[block] = Some(self.allocate(source, index, bytes, queue)?);
+                }
                 Event::Free { block } => {
                     if let Some(block) = blocks[block].take() {
                         source
@@ -189,13 +208,18 @@ impl<B: Backend> Run<'_, B> {
         for block in blocks.into_iter().flatten() {
             source.free(block).map_err(at_end)?;
         }
-        for queue in self.queues.iter().flatten() {
+        for queue in self.queues {
             queue.finish().map_err(at_end)?;
+        }
+        if let Some(blocks @ 1..) = source.active_blocks() {
+            return Err(Failure::at(self.trace, end, false, StillActive { blocks }));
         }
         Ok(Outcome {
             allocations: self.trace.allocations() as u64,
+            pairs: self.trace.frees() as u64,
             hits,
             device_allocations: metered.allocations,
+            device_releases: metered.releases,
             peak_reserved_bytes: metered.peak_reserved_bytes,
             host_time,
             allocator_time: metered.time,
@@ -207,13 +231,11 @@ impl<B: Backend> Run<'_, B> {
         source: &S,
         index: usize,
         bytes: usize,
-        stream: u32,
+        queue: &B::Queue,
     ) -> Result<S::Block, Failure>
     where
         S: Source<Allocator: Allocator<Backend = B>>,
     {
-        let queue = self.queues.get(stream as usize).and_then(Option::as_ref);
-        let queue = queue.ok_or_else(|| Failure::setup("a stream without a queue"))?;
         let block = source.allocate(queue, bytes).map_err(|error| {
             let out_of_memory = match &error {
                 binpool::PoolError::Allocator(error) => error.is_out_of_memory(),
@@ -242,10 +264,78 @@ impl Outcome {
         self.hits as f64 / self.allocations.max(1) as f64
     }
 
-    /// The host's time for an allocation and its free, in nanoseconds.
+    /// The host's time for an allocation and its free, in nanoseconds. Of a trace that frees nothing: the time
+    /// of all of it.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
     pub fn ns_per_pair(&self) -> f64 {
-        self.host_time.as_nanos() as f64 / self.allocations.max(1) as f64
+        self.host_time.as_nanos() as f64 / self.pairs.max(1) as f64
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failing test panics")]
+mod tests {
+    use binpool::{DeferredAllocator, MemoryOf, PoolError};
+    use binpool_mock::{MockBackend, MockDevice};
+
+    use super::*;
+
+    type Plain = Unpooled<DeferredAllocator<MockBackend>>;
+
+    /// Counts one block too many.
+    struct Miscounting(Plain);
+
+    impl Source for Miscounting {
+        type Allocator = <Plain as Source>::Allocator;
+        type Block = <Plain as Source>::Block;
+
+        fn allocator(&self) -> &Self::Allocator {
+            self.0.allocator()
+        }
+
+        fn allocate(
+            &self,
+            queue: &<MockBackend as Backend>::Queue,
+            bytes: usize,
+        ) -> Result<Self::Block, PoolError> {
+            self.0.allocate(queue, bytes)
+        }
+
+        fn free(&self, block: Self::Block) -> Result<(), Error> {
+            self.0.free(block)
+        }
+
+        fn memory<'b>(
+            block: &'b Self::Block,
+            queue: &<MockBackend as Backend>::Queue,
+        ) -> Option<&'b MemoryOf<Self::Allocator>> {
+            Plain::memory(block, queue)
+        }
+
+        fn hits(&self) -> u64 {
+            0
+        }
+
+        fn active_blocks(&self) -> Option<u64> {
+            Some(1)
+        }
+    }
+
+    #[test]
+    fn a_source_that_counts_freed_blocks_as_active_is_found_out() {
+        let trace = Trace::parse("t", &b"a 0 100 0\n"[..]).unwrap();
+        let backend = MockDevice::new().backend();
+        let run = Run::<MockBackend> {
+            trace: &trace,
+            queues: &queues_of(&[0], &backend).unwrap(),
+            queue_of_block: vec![0],
+            touch: false,
+            progress: &|_| {},
+        };
+        let source = Miscounting(Unpooled(DeferredAllocator::new(&backend)));
+        let failure = run.with(&source, Reading::default).unwrap_err();
+        assert_eq!(failure.to_string(), "t: at the end");
+        assert!(failure.source.to_string().contains("counts 1 as active"));
     }
 }

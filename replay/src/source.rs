@@ -25,6 +25,9 @@ pub(crate) trait Source {
 
     /// Allocations that were served without the device.
     fn hits(&self) -> u64;
+
+    /// Blocks that this source believes to be in use; `None` where it keeps no count.
+    fn active_blocks(&self) -> Option<u64>;
 }
 
 impl<A: Allocator> Source for MemoryPool<A> {
@@ -49,6 +52,10 @@ impl<A: Allocator> Source for MemoryPool<A> {
 
     fn hits(&self) -> u64 {
         self.statistics().hits
+    }
+
+    fn active_blocks(&self) -> Option<u64> {
+        Some(self.statistics().active_blocks)
     }
 }
 
@@ -81,5 +88,9 @@ impl<A: Allocator> Source for Unpooled<A> {
 
     fn hits(&self) -> u64 {
         0
+    }
+
+    fn active_blocks(&self) -> Option<u64> {
+        None
     }
 }

@@ -257,6 +257,12 @@ impl Trace {
         self.ids.len()
     }
 
+    /// The number of blocks that are freed before the end: that of pairs of an allocation and its free.
+    #[must_use]
+    pub fn frees(&self) -> usize {
+        self.events.len() - self.ids.len()
+    }
+
     /// The most bytes that are live at once, as the program asked for them.
     #[must_use]
     pub fn peak_live_bytes(&self) -> u64 {

@@ -2,7 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a failing test panics")]
 
-use std::{env, fs, path::Path, process::Command};
+use std::{
+    env, fs,
+    path::Path,
+    process::{Command, Stdio},
+};
 
 use serde_json::Value;
 
@@ -45,6 +49,26 @@ const KEYS: [&str; 12] = [
     "device_time_us",
 ];
 
+/// The keys of an object, sorted.
+fn keys(object: &Value) -> Vec<&str> {
+    let mut keys: Vec<&str> = object
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
+    keys.sort_unstable();
+    keys
+}
+
+/// The keys that every object has, those of the settings among them, and `added`, sorted.
+fn with_keys<'a>(added: &[&'a str]) -> Vec<&'a str> {
+    let settings = ["device", "pool", "scale", "touch"];
+    let mut keys = [&KEYS[..], &settings, added].concat();
+    keys.sort_unstable();
+    keys
+}
+
 #[test]
 fn the_table_has_a_line_for_each_trace() {
     let ran = binpool(&["replay", "eager_arrays.trace.gz", "boxtree_builds.trace.gz"]);
@@ -77,9 +101,7 @@ fn json_has_an_object_with_every_key_for_each_trace() {
     ]);
     let objects = objects(&ran);
     assert_eq!(objects.len(), 2);
-    for key in KEYS {
-        assert!(objects[0].get(key).is_some(), "{key}");
-    }
+    assert_eq!(keys(&objects[0]), with_keys(&[]));
     assert_eq!(objects[0]["trace"], "eager_arrays.trace.gz");
     assert_eq!(objects[0]["backend"], "mock");
     assert_eq!(objects[0]["allocator"], "immediate");
@@ -99,6 +121,63 @@ fn json_with_need_has_the_need() {
     let need = objects[0]["need_bytes"].as_u64().unwrap();
     assert!(need >= objects[0]["peak_live_bytes"].as_u64().unwrap());
     assert!(objects[0]["need_over_live"].as_f64().unwrap() >= 1.0);
+    let added = ["need_bytes", "need_over_live"];
+    assert_eq!(keys(&objects[0]), with_keys(&added));
+}
+
+#[test]
+fn every_size_is_divided_by_the_scale() {
+    let peak = |scale| {
+        let ran = binpool(&[
+            "replay",
+            "--json",
+            "--scale",
+            scale,
+            "eager_arrays.trace.gz",
+        ]);
+        let object = objects(&ran).remove(0);
+        assert_eq!(object["scale"].to_string(), scale);
+        object["peak_live_bytes"].as_u64().unwrap()
+    };
+    assert_eq!(peak("1"), 537_018_368);
+    // What each of the 4472 blocks loses by rounding down is less than a byte, or gains up to one.
+    assert!(peak("64").abs_diff(537_018_368 / 64) < 4472);
+}
+
+#[test]
+fn without_a_pool_nothing_is_a_hit_however_often_it_is_replayed() {
+    let ran = binpool(&[
+        "replay",
+        "--json",
+        "--no-pool",
+        "--repeat",
+        "3",
+        "--profile",
+        "none",
+        "eager_arrays.trace.gz",
+    ]);
+    let object = objects(&ran).remove(0);
+    assert_eq!(object["pool"], false);
+    assert_eq!(object["hits"], 0);
+    assert_eq!(object["device_allocations"], 4472);
+    assert_eq!(object["peak_reserved_bytes"], object["peak_live_bytes"]);
+    assert_eq!(object["device_time_us"], 0.0);
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_binpool"))
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("traces"))
+        .args(["replay", "eager_arrays.trace.gz"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{errors}");
+    assert_eq!(errors, "");
 }
 
 #[test]

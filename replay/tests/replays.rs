@@ -2,10 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a failing test panics")]
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use binpool::PoolOptions;
-use binpool_replay::{AllocatorChoice, Device, Profile, Settings, Trace};
+use binpool_replay::{AllocatorChoice, Device, Measured, Profile, Settings, Trace};
 
 const MOCK: Device = Device::Mock(Profile::H200);
 
@@ -64,6 +64,7 @@ fn without_a_pool_the_device_is_asked_every_time_for_just_what_is_live() {
     let trace = recorded("boxtree_builds");
     let outcome = MOCK.replay(&trace, &unpooled(), &|_| {}).unwrap().outcome;
     assert_eq!(outcome.device_allocations, outcome.allocations);
+    assert_eq!(outcome.device_releases, outcome.pairs);
     assert_eq!(outcome.hits, 0);
     assert_eq!(outcome.peak_reserved_bytes, trace.peak_live_bytes());
     assert_eq!(
@@ -141,8 +142,46 @@ fn each_stream_has_a_queue_and_empty_blocks_are_fine() {
         let outcome = MOCK.replay(&trace, &settings, &|_| {}).unwrap().outcome;
         assert_eq!(outcome.hits, u64::from(settings.pool.is_some()));
     }
-    let trace = Trace::parse("t", &b"a 0 1 4000000000\n"[..]).unwrap();
-    assert!(MOCK.replay(&trace, &pooled(), &|_| {}).is_err());
+}
+
+/// PyTorch's streams, for one, are addresses.
+#[test]
+fn streams_may_have_any_numbers_but_not_any_number_of_them() {
+    let text = "a 0 1000 4000000000\nf 0\na 1 1000 7\na 2 1000 4000000000\n";
+    let trace = Trace::parse("t", text.as_bytes()).unwrap();
+    let outcome = MOCK.replay(&trace, &pooled(), &|_| {}).unwrap().outcome;
+    // Block 2 takes the place of block 0, on the same stream. Block 1 is of another.
+    assert_eq!((outcome.hits, outcome.device_allocations), (1, 2));
+    let many: Vec<_> = (0..1025).map(|id| format!("a {id} 1 {id}")).collect();
+    let trace = Trace::parse("t", many.join("\n").as_bytes()).unwrap();
+    let failure = MOCK.replay(&trace, &pooled(), &|_| {}).unwrap_err();
+    let reason = failure.source.to_string();
+    assert!(reason.contains("1025 streams"), "{reason}");
+}
+
+#[test]
+fn blocks_that_live_at_the_end_are_freed_there_and_are_no_pairs() {
+    let trace = recorded("resnet50_train");
+    for settings in [pooled(), unpooled()] {
+        let outcome = MOCK.replay(&trace, &settings, &|_| {}).unwrap().outcome;
+        assert_eq!((outcome.allocations, outcome.pairs), (7168, 7165));
+    }
+}
+
+#[test]
+fn a_device_without_costs_gives_the_same_figures_in_no_time() {
+    let trace = recorded("eager_arrays");
+    let on = |profile| {
+        Device::Mock(profile)
+            .replay(&trace, &pooled(), &|_| {})
+            .unwrap()
+    };
+    let (free, h200) = (on(Profile::None), on(Profile::H200));
+    assert_eq!(free.device_time, Duration::ZERO);
+    assert!(h200.device_time > Duration::ZERO);
+    let figures =
+        |measured: Measured| (measured.outcome.hits, measured.outcome.peak_reserved_bytes);
+    assert_eq!(figures(free), figures(h200));
 }
 
 #[test]
