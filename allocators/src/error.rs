@@ -306,6 +306,9 @@ pub enum InvalidRequest {
         "SVM cannot be freed in order on an out-of-order queue: bind it to an in-order queue, or to none"
     )]
     OutOfOrderQueue,
+    /// A release was to be enqueued for a block that is bound to no queue.
+    #[error("this block is bound to no queue: name the queue to release it on")]
+    NoQueue,
     /// Only a user event can be resolved by the host.
     #[error("only a user event can be resolved by the host")]
     NotAUserEvent,

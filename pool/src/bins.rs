@@ -1,6 +1,10 @@
 //! Free blocks, sorted by size class.
 
+use std::collections::VecDeque;
+
 use binpool_allocators::{Allocator, MemoryOf};
+
+use crate::lane::{Use, Uses};
 
 /// A block of device memory between its users.
 #[derive(Debug)]
@@ -12,7 +16,14 @@ pub(crate) struct Block<A: Allocator> {
     pub(crate) bytes: usize,
 }
 
-/// Free blocks, last in first out within each size class.
+/// A free block, and the commands of its former users.
+#[derive(Debug)]
+pub(crate) struct HeldBlock<A: Allocator> {
+    pub(crate) block: Block<A>,
+    pub(crate) uses: Uses,
+}
+
+/// Free blocks, by age within each size class.
 ///
 /// # Invariants
 ///
@@ -23,8 +34,8 @@ pub(crate) struct Block<A: Allocator> {
 /// largest block: there each block has the exact size that was asked for.
 #[derive(Debug)]
 pub(crate) struct Bins<A: Allocator> {
-    /// The free blocks of each bin.
-    classes: Vec<Vec<Block<A>>>,
+    /// The free blocks of each bin, oldest first.
+    classes: Vec<VecDeque<HeldBlock<A>>>,
     blocks: usize,
     bytes: u64,
 }
@@ -48,47 +59,101 @@ impl<A: Allocator> Bins<A> {
         self.bytes
     }
 
-    pub(crate) fn push(&mut self, block: Block<A>) {
-        if self.classes.len() <= block.bin {
-            self.classes.resize_with(block.bin + 1, Vec::new);
+    /// One more than the largest bin that was ever used.
+    pub(crate) fn bin_count(&self) -> usize {
+        self.classes.len()
+    }
+
+    /// Adds a block as the youngest of its bin.
+    pub(crate) fn push(&mut self, held: HeldBlock<A>) {
+        self.make_room(&held).push_back(held);
+    }
+
+    /// Adds a block as the oldest of its bin.
+    pub(crate) fn push_oldest(&mut self, held: HeldBlock<A>) {
+        self.make_room(&held).push_front(held);
+    }
+
+    fn make_room(&mut self, held: &HeldBlock<A>) -> &mut VecDeque<HeldBlock<A>> {
+        let bin = held.block.bin;
+        if self.classes.len() <= bin {
+            self.classes.resize_with(bin + 1, VecDeque::new);
         }
         self.blocks += 1;
-        self.bytes += block.bytes as u64;
-        self.classes[block.bin].push(block);
+        self.bytes += held.block.bytes as u64;
+        &mut self.classes[bin]
     }
 
-    /// The block of this bin that was freed last, if it has `bytes` bytes, else another that has.
-    pub(crate) fn pop(&mut self, bin: usize, bytes: usize) -> Option<Block<A>> {
+    /// The youngest block of this bin, if it has `bytes` bytes, else the youngest that has.
+    pub(crate) fn pop_youngest(&mut self, bin: usize, bytes: usize) -> Option<HeldBlock<A>> {
         let blocks = self.classes.get_mut(bin)?;
-        let fits = |block: &Block<A>| block.bytes >= bytes;
-        let block = if blocks.last().is_some_and(fits) {
-            blocks.pop()?
+        let fits = |held: &HeldBlock<A>| held.block.bytes >= bytes;
+        let held = if blocks.back().is_some_and(fits) {
+            blocks.pop_back()?
         } else {
             let index = blocks.iter().rposition(fits)?;
-            blocks.remove(index)
+            blocks.remove(index)?
         };
-        self.blocks -= 1;
-        self.bytes -= block.bytes as u64;
-        Some(block)
+        Some(self.count_out(held))
     }
 
-    /// The least bin, `bin` or above, that has a block of at least `bytes` bytes.
-    pub(crate) fn least_fitting(&self, bin: usize, bytes: usize) -> Option<usize> {
-        let fits = |block: &Block<A>| block.bytes >= bytes;
-        (bin..self.classes.len()).find(|bin| self.classes[*bin].iter().any(fits))
+    /// The oldest blocks of this bin that have `bytes` bytes, with their places.
+    pub(crate) fn oldest(&self, bin: usize, bytes: usize) -> impl Iterator<Item = (usize, &[Use])> {
+        let blocks = self.classes.get(bin).into_iter().flatten();
+        blocks
+            .enumerate()
+            .filter(move |(_, held)| held.block.bytes >= bytes)
+            .map(|(index, held)| (index, &held.uses[..]))
+    }
+
+    /// Takes out the block at a place that [`oldest`](Self::oldest) gave.
+    pub(crate) fn take(&mut self, bin: usize, index: usize) -> Option<HeldBlock<A>> {
+        let held = self.classes.get_mut(bin)?.remove(index)?;
+        Some(self.count_out(held))
+    }
+
+    fn count_out(&mut self, held: HeldBlock<A>) -> HeldBlock<A> {
+        self.blocks -= 1;
+        self.bytes -= held.block.bytes as u64;
+        held
     }
 
     /// The largest block.
-    pub(crate) fn pop_largest(&mut self) -> Option<Block<A>> {
+    pub(crate) fn pop_largest(&mut self) -> Option<HeldBlock<A>> {
         let bin = self.classes.iter().rposition(|blocks| !blocks.is_empty())?;
-        self.pop(bin, 0)
+        self.pop_youngest(bin, 0)
     }
 
     /// The size of the largest block, 0 where there is none.
     pub(crate) fn largest_bytes(&self) -> usize {
         let largest = self.classes.iter().rev().find(|blocks| !blocks.is_empty());
         largest
-            .and_then(|blocks| blocks.iter().map(|block| block.bytes).max())
+            .and_then(|blocks| blocks.iter().map(|held| held.block.bytes).max())
             .unwrap_or(0)
+    }
+
+    /// Every block.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &HeldBlock<A>> {
+        self.classes.iter().flatten()
+    }
+
+    /// Takes out every block that `wanted` picks, oldest first within each bin.
+    pub(crate) fn take_all(&mut self, wanted: impl Fn(&[Use]) -> bool) -> Vec<HeldBlock<A>> {
+        let mut taken = Vec::new();
+        for blocks in &mut self.classes {
+            if blocks.iter().any(|held| wanted(&held.uses)) {
+                let (out, stay) = std::mem::take(blocks)
+                    .into_iter()
+                    .partition::<Vec<_>, _>(|held| wanted(&held.uses));
+                *blocks = stay.into();
+                taken.extend(out);
+            }
+        }
+        self.blocks -= taken.len();
+        self.bytes -= taken
+            .iter()
+            .map(|held| held.block.bytes as u64)
+            .sum::<u64>();
+        taken
     }
 }

@@ -8,11 +8,7 @@ use binpool_allocators::{
 };
 use parking_lot::Mutex;
 
-use crate::{
-    PooledRegion,
-    bins::Block,
-    shared::{Granted, Shared},
-};
+use crate::{PooledRegion, bins::Block, lane::LaneKey, shared::Shared};
 
 /// A block of device memory that goes back to its pool when it is dropped.
 ///
@@ -22,55 +18,50 @@ use crate::{
 ///
 /// # Queues
 ///
-/// A block is for the queue that it was allocated for. Commands get at its memory through
-/// [`memory_on`](Self::memory_on), which names the queue that they will run on: so the block knows where it was
-/// used, and the pool lets nobody else have it before those commands have ended. The transfers of this type do
-/// it by themselves. Commands that reach the memory in another way (an address in a kernel's data, say) are
-/// named by [`record_use`](Self::record_use).
+/// A block is for the queue that it was allocated for: commands there come after everything that its former users
+/// enqueued. Commands on another queue have to come after them, too: after a command on the block's own queue (by
+/// its event, say), or after [`order_before`](Self::order_before), which does just that.
+///
+/// Commands get at its memory through [`memory_on`](Self::memory_on), which names the queue that they will run on:
+/// so the block knows where it was used, and the pool lets nobody else have it before those commands have ended. The
+/// transfers of this type do it by themselves. Commands that reach the memory in another way (an address in a
+/// kernel's data, say) are named by [`record_use`](Self::record_use).
 ///
 /// Enqueue commands before dropping the block, or dropping it waits for none of them.
 #[must_use = "the block goes back to its pool when it is dropped"]
 pub struct PooledBuffer<A: Allocator> {
-    shared: Arc<Shared<A>>,
+    pub(crate) shared: Arc<Shared<A>>,
     size: usize,
-    queue: QueueId,
-    granted: Option<Granted<A>>,
+    /// The queue that it is for; `None` where it was unbound.
+    pub(crate) queue: Option<QueueId>,
+    /// The lane of that queue; `None` for the block of 0 bytes, too.
+    pub(crate) lane: Option<LaneKey>,
+    pub(crate) block: Option<Block<A>>,
     /// The queues that it was used on, apart from its own.
-    others: Mutex<Vec<QueueOf<A>>>,
+    pub(crate) others: Mutex<Vec<QueueOf<A>>>,
 }
 
 impl<A: Allocator> PooledBuffer<A> {
+    /// A block of `size` bytes for `queue`, and what it was granted: nothing for 0 bytes.
     pub(crate) fn new(
         shared: &Arc<Shared<A>>,
         queue: &QueueOf<A>,
         size: usize,
-        granted: Granted<A>,
+        granted: Option<(Block<A>, LaneKey)>,
     ) -> Self {
+        let (block, lane) = granted.unzip();
         Self {
             shared: Arc::clone(shared),
             size,
-            queue: queue.id(),
-            granted: Some(granted),
+            queue: Some(queue.id()),
+            lane,
+            block,
             others: Mutex::new(Vec::new()),
         }
-    }
-
-    pub(crate) fn empty(shared: &Arc<Shared<A>>, queue: &QueueOf<A>) -> Self {
-        Self {
-            shared: Arc::clone(shared),
-            size: 0,
-            queue: queue.id(),
-            granted: None,
-            others: Mutex::new(Vec::new()),
-        }
-    }
-
-    fn block(&self) -> Option<&Block<A>> {
-        self.granted.as_ref().map(|granted| &granted.block)
     }
 
     pub(crate) fn memory(&self) -> Option<&MemoryOf<A>> {
-        self.block().map(|block| &block.memory)
+        self.block.as_ref().map(|block| &block.memory)
     }
 
     /// The size in bytes, as it was asked for.
@@ -88,7 +79,7 @@ impl<A: Allocator> PooledBuffer<A> {
     /// What the block takes of the device, in bytes: the size of its class, at least [`size`](Self::size).
     #[must_use]
     pub fn class_size(&self) -> usize {
-        self.block().map_or(0, |block| block.bytes)
+        self.block.as_ref().map_or(0, |block| block.bytes)
     }
 
     /// The identity of the block's memory; `None` for the block of 0 bytes. Its later owners will see the
@@ -98,9 +89,10 @@ impl<A: Allocator> PooledBuffer<A> {
         self.memory().map(Memory::id)
     }
 
-    /// The identity of the queue that the block was allocated for.
+    /// The identity of the queue that the block is for; `None` after
+    /// [`unbind_from_queue`](Self::unbind_from_queue).
     #[must_use]
-    pub fn queue_id(&self) -> QueueId {
+    pub fn queue_id(&self) -> Option<QueueId> {
         self.queue
     }
 
@@ -127,7 +119,7 @@ impl<A: Allocator> PooledBuffer<A> {
     ///
     /// [`ForeignObject`](InvalidRequest::ForeignObject) for a queue of another backend.
     pub fn record_use(&self, queue: &QueueOf<A>) -> Result<(), Error> {
-        if queue.id() == self.queue {
+        if Some(queue.id()) == self.queue {
             return Ok(());
         }
         self.backend().check_queue(queue)?;
@@ -180,20 +172,21 @@ impl<A: Allocator> PooledBuffer<A> {
     /// The pool forgets the block. The memory is freed when it is dropped.
     #[must_use = "the memory is freed when it is dropped"]
     pub fn detach(mut self) -> Option<MemoryOf<A>> {
-        let Granted { block, stock } = self.granted.take()?;
+        let block = self.block.take()?;
         let mut state = self.shared.state.lock();
-        state.deactivate(stock, self.size);
+        state.deactivate(self.size);
         state.forget(block.bytes);
+        state.leave(self.lane);
         drop(state);
         Some(block.memory)
     }
 
     fn give_back(&mut self) -> Result<(), Error> {
-        let Some(Granted { block, stock }) = self.granted.take() else {
+        let Some(block) = self.block.take() else {
             return Ok(());
         };
         let others = std::mem::take(self.others.get_mut());
-        self.shared.give_back(block, self.size, stock, others)
+        self.shared.give_back(block, self.size, self.lane, &others)
     }
 }
 

@@ -44,15 +44,21 @@
 
 #![forbid(unsafe_code)]
 
+mod binding;
 mod bins;
 mod buffer;
 mod error;
+mod fences;
 mod hooks;
+mod lane;
+mod lanes;
 mod options;
-mod pending;
 mod pool;
 mod reclaim;
 mod region;
+mod request;
+mod reuse;
+mod reuse_policy;
 mod shared;
 mod size_classes;
 mod state;
@@ -67,6 +73,7 @@ pub use hooks::{HookId, Shortage};
 pub use options::PoolOptions;
 pub use pool::MemoryPool;
 pub use region::PooledRegion;
+pub use reuse_policy::ReusePolicy;
 pub use size_classes::{LeadingBits, SizeClasses};
 pub use statistics::PoolStatistics;
 pub use svm::{PooledSvm, SvmPool};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use binpool_allocators::{Allocator, Backend, QueueOf};
 
-use crate::{LeadingBits, MemoryPool, PoolError, SizeClasses};
+use crate::{LeadingBits, MemoryPool, PoolError, ReusePolicy, SizeClasses};
 
 /// Settings of a [`MemoryPool`].
 ///
@@ -24,6 +24,7 @@ use crate::{LeadingBits, MemoryPool, PoolError, SizeClasses};
 #[derive(Clone, Debug)]
 pub struct PoolOptions {
     classes: Classes,
+    policy: ReusePolicy,
 }
 
 #[derive(Clone, Debug)]
@@ -36,12 +37,13 @@ impl Default for PoolOptions {
     fn default() -> Self {
         Self {
             classes: Classes::LeadingBits(LeadingBits::default().bits()),
+            policy: ReusePolicy::default(),
         }
     }
 }
 
 impl PoolOptions {
-    /// The default settings: size classes of [`LeadingBits`] with four bits.
+    /// The default settings: size classes of [`LeadingBits`] with four bits, and the default [`ReusePolicy`].
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -58,6 +60,32 @@ impl PoolOptions {
     #[must_use]
     pub fn size_classes(mut self, classes: impl SizeClasses + 'static) -> Self {
         self.classes = Classes::Given(Arc::new(classes));
+        self
+    }
+
+    /// How free blocks are reused across queues.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
+    /// # use binpool_mock::{Completion, MockDevice};
+    /// use binpool::ReusePolicy;
+    ///
+    /// # let backend = MockDevice::builder().completion(Completion::Manual).build().backend();
+    /// # let [upload, compute] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
+    /// let pool = PoolOptions::new()
+    ///     .reuse(ReusePolicy::InsertWait)
+    ///     .build(ImmediateAllocator::new(&backend)?, &upload)?;
+    /// let block = pool.allocate(4096)?;
+    /// block.enqueue_fill(&upload, 0..4096, &[1], &[])?;
+    /// drop(block);
+    /// // The same memory, although the fill has not run: `compute` waits for it on the device.
+    /// let block = pool.allocate_on(&compute, 4096)?;
+    /// assert_eq!(pool.statistics().device_wait_hits, 1);
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
+    #[must_use]
+    pub fn reuse(mut self, policy: ReusePolicy) -> Self {
+        self.policy = policy;
         self
     }
 
@@ -87,6 +115,6 @@ impl PoolOptions {
                  cannot free anything; use an `ImmediateAllocator`"
             );
         }
-        Ok(MemoryPool::assemble(allocator, queue, classes))
+        Ok(MemoryPool::assemble(allocator, queue, classes, self.policy))
     }
 }

@@ -6,10 +6,8 @@ use binpool_allocators::{Allocator, Backend, QueueOf};
 use parking_lot::Mutex;
 
 use crate::{
-    HookId, PoolError, PoolOptions, PoolStatistics, PooledBuffer, Shortage, SizeClasses,
-    hooks::Hooks,
-    shared::{Request, Shared},
-    state::State,
+    HookId, PoolError, PoolOptions, PoolStatistics, PooledBuffer, ReusePolicy, Shortage,
+    SizeClasses, hooks::Hooks, request::Request, shared::Shared, state::State,
 };
 
 /// A pool of device memory: keeps freed blocks in bins by size class, and hands them out again.
@@ -58,6 +56,8 @@ impl<A: Allocator> Drop for Handle<A> {
     fn drop(&mut self) {
         self.shared.state.lock().holding = false;
         self.shared.release_all();
+        let unused = self.shared.state.lock().lanes.take(|lane| lane.active == 0);
+        drop(unused);
     }
 }
 
@@ -76,10 +76,12 @@ impl<A: Allocator> MemoryPool<A> {
         allocator: A,
         queue: &QueueOf<A>,
         classes: Arc<dyn SizeClasses>,
+        policy: ReusePolicy,
     ) -> Self {
         let shared = Arc::new(Shared {
             allocator,
             home: queue.clone(),
+            policy,
             hooks: Hooks::default(),
             state: Mutex::new(State::new(queue)),
         });
@@ -102,8 +104,10 @@ impl<A: Allocator> MemoryPool<A> {
 
     /// A block of `bytes` bytes for `queue`, with undefined contents.
     ///
-    /// Blocks that `queue` may not have at once, because commands on other queues may still use them, are left
-    /// alone as long as the device has memory.
+    /// Commands that use the block on `queue` come after everything that its former users enqueued, by the
+    /// queue's own order or because those commands have ended; commands on another queue have to be put after them:
+    /// see [`PooledBuffer`]. What becomes of free blocks that other queues used is the pool's
+    /// [policy](ReusePolicy).
     ///
     /// # Errors
     ///
@@ -126,12 +130,12 @@ impl<A: Allocator> MemoryPool<A> {
         let shared = &self.handle.shared;
         if bytes == 0 {
             shared.state.lock().count_empty();
-            return Ok(PooledBuffer::empty(shared, queue));
+            return Ok(PooledBuffer::new(shared, queue, 0, None));
         }
         let request = self.request(bytes)?;
         let granted = shared.allocate(queue, request)?;
-        tracing::trace!(asked = bytes, bytes = granted.block.bytes, "allocated");
-        Ok(PooledBuffer::new(shared, queue, bytes, granted))
+        tracing::trace!(asked = bytes, bytes = granted.0.bytes, "allocated");
+        Ok(PooledBuffer::new(shared, queue, bytes, Some(granted)))
     }
 
     /// The request in terms of the size classes. A class that would be too large for the device where the
@@ -168,7 +172,25 @@ impl<A: Allocator> MemoryPool<A> {
     ///
     /// The bytes given back. Failures are logged: there is nothing to be done about them.
     pub fn free_held(&self) -> u64 {
-        self.handle.shared.release_all()
+        let bytes = self.handle.shared.release_all();
+        self.handle.shared.retire_idle_lanes(false);
+        bytes
+    }
+
+    /// Tells the pool that the program is done with `queue`: its free blocks are any queue's as soon as the
+    /// commands there have ended, under every [policy](ReusePolicy), and the pool lets go of it then. Blocks of
+    /// this queue that are in use come back as ever; allocating for it again takes this back.
+    ///
+    /// Other policies than [`SameQueue`](ReusePolicy::SameQueue) do the same by themselves for queues that have
+    /// no block in use, when memory is asked of the device.
+    pub fn retire_queue(&self, queue: &QueueOf<A>) {
+        self.handle.shared.retire_queue(queue);
+    }
+
+    /// How blocks are reused across queues.
+    #[must_use]
+    pub fn reuse_policy(&self) -> ReusePolicy {
+        self.handle.shared.policy
     }
 
     /// Frees what is held, and from now on frees blocks when they are dropped.

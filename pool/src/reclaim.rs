@@ -1,19 +1,21 @@
 //! When the device says no: the ladder of what can be done about it.
 
-use binpool_allocators::{Allocator, Backend, Error, EventOf, Queue, QueueOf, Scope};
+use binpool_allocators::{Allocator, Backend, Error, Scope};
 
 use crate::{
     OutOfMemoryReport, PoolError, Verdict,
-    bins::Block,
+    bins::{Block, HeldBlock},
     hooks::{self, Shortage},
-    pending::{Events, PendingBlock, have_ended},
-    shared::{Request, Shared},
+    lane::LaneKey,
+    request::Request,
+    shared::Shared,
+    state::Origin,
 };
 
 /// What reclaiming has come to so far.
 struct Reclaim {
     request: Request,
-    stock: usize,
+    lane: LaneKey,
     /// What the allocator said last.
     refusal: Error,
     released_bytes: u64,
@@ -23,30 +25,39 @@ struct Reclaim {
 
 impl<A: Allocator> Shared<A> {
     /// Gets a block from a device that is full, each rung tried only while the request still fails: a held
-    /// block of the class or larger; one whose commands have ended; releasing held blocks, largest first, just
-    /// enough, then all; the program's hooks; waiting for queues.
+    /// block of the class or larger, whichever queue used it, if its commands have ended; one behind a wait, where
+    /// the policy is to wait; releasing held blocks, largest first, just enough, then all; the program's hooks;
+    /// waiting for the queues that hold memory back, one at a time.
     pub(crate) fn reclaim(
         &self,
-        stock: usize,
+        lane: LaneKey,
         request: Request,
         refusal: Error,
-    ) -> Result<(Block<A>, bool), PoolError> {
+    ) -> Result<(Block<A>, Origin), PoolError> {
         tracing::debug!(bytes = request.bytes, %refusal, "reclaiming");
         let mut reclaim = Reclaim {
             request,
-            stock,
+            lane,
             refusal,
             released_bytes: 0,
             stuck: false,
         };
-        if let Some(block) = self.find_held(&reclaim) {
-            return Ok((block, true));
+        let held_back = !self.state.lock().holding_back().is_empty();
+        if let Some(found) = self.find_held(&reclaim) {
+            return Ok(found);
+        }
+        if let Some(found) = self
+            .larger_bins(request)
+            .find_map(|request| self.reuse_after_a_wait(lane, request))
+        {
+            return Ok(found);
         }
         for enough in [request.bytes as u64, u64::MAX] {
-            if self.release_idle(&mut reclaim, enough)
-                && let Some(block) = self.retry(&mut reclaim)?
+            // What went back to the allocator before may be there now, as commands have ended meanwhile.
+            if (self.release_settled(&mut reclaim, enough) || held_back)
+                && let Some(found) = self.retry(&mut reclaim)?
             {
-                return Ok((block, false));
+                return Ok(found);
             }
         }
         let shortage = Shortage {
@@ -58,28 +69,53 @@ impl<A: Allocator> Shared<A> {
                 return Ok(found);
             }
         }
-        if self.wait_for_queues(&mut reclaim)
-            && let Some(found) = self.look_again(&mut reclaim)?
-        {
-            return Ok(found);
+        let holding_back = self.state.lock().holding_back();
+        for use_ in holding_back {
+            tracing::debug!(
+                lane = use_.lane.0,
+                "waiting for a queue that holds memory back"
+            );
+            if let Err(error) = self.wait_for(use_) {
+                tracing::warn!(%error, "a queue that holds memory back cannot be waited for");
+                reclaim.stuck = true;
+            } else if let Some(found) = self.look_again(&mut reclaim)? {
+                return Ok(found);
+            }
         }
         Err(self.give_up(reclaim))
     }
 
-    /// A held block that is large enough and that no command uses, or only commands of the very queue that it
-    /// is asked for.
-    fn find_held(&self, reclaim: &Reclaim) -> Option<Block<A>> {
-        let Request { bin, bytes, .. } = reclaim.request;
-        let found = self.state.lock().pop_fitting(reclaim.stock, bin, bytes);
-        found.or_else(|| {
-            self.settle(|_| true);
-            self.state.lock().pop_fitting(reclaim.stock, bin, bytes)
+    /// The request, as one for blocks of each larger bin that there is.
+    fn larger_bins(&self, request: Request) -> impl Iterator<Item = Request> + use<A> {
+        let bins = request.bin..self.state.lock().bin_count();
+        bins.map(move |bin| Request { bin, ..request })
+    }
+
+    /// The least held block that is large enough, and that no command uses, or only commands that come before those
+    /// of the queue that it is asked for.
+    fn find_held(&self, reclaim: &Reclaim) -> Option<(Block<A>, Origin)> {
+        let holding_back = self.state.lock().holding_back();
+        self.look_at(&holding_back);
+        let mut state = self.state.lock();
+        state.settle();
+        let bins = reclaim.request.bin..state.bin_count();
+        bins.into_iter().find_map(|bin| {
+            let request = Request {
+                bin,
+                ..reclaim.request
+            };
+            let stocked = state.pop(reclaim.lane, request);
+            let stocked = stocked.map(|block| (block, Origin::Stock));
+            stocked.or_else(|| {
+                let ready = state.pop_ready(reclaim.lane, request, true)?;
+                Some((ready, Origin::Ended))
+            })
         })
     }
 
-    fn retry(&self, reclaim: &mut Reclaim) -> Result<Option<Block<A>>, PoolError> {
+    fn retry(&self, reclaim: &mut Reclaim) -> Result<Option<(Block<A>, Origin)>, PoolError> {
         match self.allocate_fresh(reclaim.request) {
-            Ok(block) => Ok(Some(block)),
+            Ok(block) => Ok(Some((block, Origin::Fresh))),
             Err(error) if error.is_out_of_memory() => {
                 reclaim.refusal = error;
                 Ok(None)
@@ -89,90 +125,40 @@ impl<A: Allocator> Shared<A> {
     }
 
     /// What has become free meanwhile, in the pool or outside it.
-    fn look_again(&self, reclaim: &mut Reclaim) -> Result<Option<(Block<A>, bool)>, PoolError> {
-        if let Some(block) = self.find_held(reclaim) {
-            return Ok(Some((block, true)));
+    fn look_again(&self, reclaim: &mut Reclaim) -> Result<Option<(Block<A>, Origin)>, PoolError> {
+        if let Some(found) = self.find_held(reclaim) {
+            return Ok(Some(found));
         }
-        self.release_idle(reclaim, u64::MAX);
-        Ok(self.retry(reclaim)?.map(|block| (block, false)))
+        self.release_settled(reclaim, u64::MAX);
+        self.retry(reclaim)
     }
 
-    /// Releases held blocks of `enough` bytes together, or all. Whether there were any.
-    fn release_idle(&self, reclaim: &mut Reclaim, enough: u64) -> bool {
-        let released = self.release_largest(enough);
-        reclaim.released_bytes += released;
-        released > 0
+    /// Gives blocks that no command uses back to the allocator, largest first, until they have `enough` bytes
+    /// together. Whether there were any.
+    fn release_settled(&self, reclaim: &mut Reclaim, enough: u64) -> bool {
+        let taken = self.state.lock().take_largest(enough);
+        let any = !taken.is_empty();
+        reclaim.released_bytes += self.release_held(taken);
+        any
     }
 
-    /// Gives held blocks back to the allocator, largest first, until they have `enough` bytes together. The
-    /// bytes given back.
-    fn release_largest(&self, enough: u64) -> u64 {
-        let (taken, bytes) = {
+    /// Gives blocks back to the allocator, to be freed after the commands that use them. The bytes given back.
+    fn release_held(&self, taken: Vec<HeldBlock<A>>) -> u64 {
+        let bytes = taken.iter().map(|held| held.block.bytes as u64).sum();
+        {
             let mut state = self.state.lock();
-            let taken = state.take_largest(enough);
-            let bytes = taken.iter().map(|(block, _)| block.bytes as u64).sum();
             state.count_released(taken.len(), bytes);
-            (taken, bytes)
-        };
-        let mut queues: Vec<&QueueOf<A>> = Vec::new();
-        for queue in taken.iter().filter_map(|(_, queue)| queue.as_ref()) {
-            if !queues.contains(&queue) {
-                queues.push(queue);
+            for held in &taken {
+                state.drain(&held.uses);
             }
         }
-        let fences = self.fences(&queues);
-        for (block, queue) in taken {
-            let fence = fences
-                .iter()
-                .find(|(fenced, _)| Some(fenced) == queue.as_ref());
-            self.release_quietly(block, fence.map_or(&[], |(_, events)| events));
+        for HeldBlock { block, uses } in taken {
+            let bytes = block.bytes;
+            if let Err(error) = self.release(block, &uses, &[]) {
+                tracing::error!(%error, bytes, "a held block could not be released cleanly");
+            }
         }
         bytes
-    }
-
-    /// A fence for each queue, where the allocator wants to know what blocks wait for.
-    fn fences(&self, queues: &[&QueueOf<A>]) -> Vec<(QueueOf<A>, Events<A>)> {
-        if !self.allocator.release_needs_events() {
-            return Vec::new();
-        }
-        let fence = |queue: &&QueueOf<A>| {
-            let queue = *queue;
-            let events = self.fence(std::slice::from_ref(queue)).or_else(|error| {
-                tracing::warn!(%error, ?queue, "no marker could be enqueued; waiting for the queue instead");
-                queue.finish().map(|()| Events::<A>::new())
-            });
-            if let Err(error) = &events {
-                tracing::error!(%error, ?queue, "a queue can neither be marked nor waited for");
-            }
-            (queue.clone(), events.unwrap_or_default())
-        };
-        queues.iter().map(fence).collect()
-    }
-
-    /// Gives one block back. A failure leaves nothing to be done but to say so.
-    fn release_quietly(&self, block: Block<A>, after: &[EventOf<A>]) {
-        if let Err(error) = self.allocator.release(block.memory, after) {
-            tracing::error!(%error, bytes = block.bytes, "a held block could not be released cleanly");
-        }
-    }
-
-    /// Waits for the queues that hold memory back. Whether there were any.
-    fn wait_for_queues(&self, reclaim: &mut Reclaim) -> bool {
-        let queues = self.state.lock().queues_that_hold_back();
-        for queue in &queues {
-            tracing::debug!(?queue, "waiting for a queue that holds memory back");
-            match queue.finish() {
-                Ok(()) => {
-                    let drained = self.state.lock().caught_up(queue);
-                    drop(drained);
-                }
-                Err(error) => {
-                    tracing::warn!(%error, ?queue, "a queue that holds memory back cannot be waited for");
-                    reclaim.stuck = true;
-                }
-            }
-        }
-        !queues.is_empty()
     }
 
     fn give_up(&self, reclaim: Reclaim) -> PoolError {
@@ -205,9 +191,13 @@ impl<A: Allocator> Shared<A> {
 
     /// What the pool knows now, with the verdict of a block that never fits.
     fn report(&self, request: Request) -> OutOfMemoryReport {
-        let (statistics, largest_held) = {
+        let (statistics, largest_held, pending) = {
             let state = self.state.lock();
-            (state.statistics(), state.largest_held_bytes())
+            (
+                state.statistics(),
+                state.largest_held_bytes(),
+                state.held_back_bytes(),
+            )
         };
         OutOfMemoryReport {
             requested_bytes: request.asked,
@@ -216,7 +206,7 @@ impl<A: Allocator> Shared<A> {
             active_blocks: statistics.active_blocks,
             managed_bytes: statistics.managed_bytes,
             held_bytes: statistics.held_bytes,
-            pending_bytes: statistics.pending_bytes,
+            pending_bytes: pending,
             largest_held_bytes: largest_held as u64,
             released_bytes: 0,
             largest_block_bytes: self.allocator.largest_block(),
@@ -226,46 +216,9 @@ impl<A: Allocator> Shared<A> {
         }
     }
 
-    /// Gives every held block back to the allocator, pending ones too, and lets go of queues that no block
-    /// needs. The bytes given back.
+    /// Gives every held block back to the allocator, those too that commands still use. The bytes given back.
     pub(crate) fn release_all(&self) -> u64 {
-        let mut bytes = self.release_largest(u64::MAX);
-        let pending = {
-            let mut state = self.state.lock();
-            let pending = state.pending.drain();
-            let pending_bytes = pending
-                .iter()
-                .map(|pending| pending.block.bytes as u64)
-                .sum();
-            state.count_released(pending.len(), pending_bytes);
-            for queue in pending.iter().flat_map(|pending| &pending.queues) {
-                state.mark_draining(queue);
-            }
-            bytes += pending_bytes;
-            pending
-        };
-        for PendingBlock { block, events, .. } in pending {
-            self.release_quietly(block, &events);
-        }
-        self.let_go_of_queues();
-        bytes
-    }
-
-    /// Lets go of queues that no block needs. One whose commands may keep released memory from being freed is
-    /// remembered until they have ended, to be waited for when memory runs out.
-    fn let_go_of_queues(&self) {
-        let (idle, mut drains) = {
-            let mut state = self.state.lock();
-            let idle = state.take_idle_stocks(self.home.id());
-            (idle, std::mem::take(&mut state.drains))
-        };
-        for stock in idle.into_iter().filter(|stock| stock.draining) {
-            // A queue that takes no marker any more is not to be waited for either.
-            if let Ok(events) = self.fence(std::slice::from_ref(&stock.queue)) {
-                drains.push((stock.queue, events));
-            }
-        }
-        drains.retain(|(_, events)| !have_ended(events));
-        self.state.lock().drains.extend(drains);
+        let taken = self.state.lock().take_held();
+        self.release_held(taken)
     }
 }

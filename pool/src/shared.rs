@@ -1,33 +1,17 @@
 //! What a pool and its blocks share.
 
-use binpool_allocators::{Allocator, Backend, Error, Queue, QueueOf};
+use binpool_allocators::{Allocator, Error, EventOf, QueueOf};
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 
 use crate::{
-    PoolError,
-    bins::Block,
+    PoolError, ReusePolicy,
+    bins::{Block, HeldBlock},
     hooks::Hooks,
-    pending::{Events, PendingBlock, have_ended},
-    state::{State, is_ordered},
+    lane::{Fences, LaneKey, Uses},
+    request::Request,
+    state::{Origin, State},
 };
-
-/// A request in the terms of the pool's size classes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Request {
-    /// The bytes asked for.
-    pub(crate) asked: usize,
-    pub(crate) bin: usize,
-    /// The size of the block: the class's, or the exact one where the class is too large for the device.
-    pub(crate) bytes: usize,
-}
-
-/// A block on its way to the user.
-#[derive(Debug)]
-pub(crate) struct Granted<A: Allocator> {
-    pub(crate) block: Block<A>,
-    /// The stock of the queue that it was allocated for.
-    pub(crate) stock: usize,
-}
 
 /// What the handles of a pool and all its blocks share.
 ///
@@ -37,33 +21,36 @@ pub(crate) struct Granted<A: Allocator> {
 pub(crate) struct Shared<A: Allocator> {
     pub(crate) allocator: A,
     pub(crate) home: QueueOf<A>,
+    pub(crate) policy: ReusePolicy,
     pub(crate) hooks: Hooks,
     pub(crate) state: Mutex<State<A>>,
 }
 
 impl<A: Allocator> Shared<A> {
+    /// A block, and the lane of its queue, which stays until [`State::leave`] is called with it.
     pub(crate) fn allocate(
         &self,
         queue: &QueueOf<A>,
         request: Request,
-    ) -> Result<Granted<A>, PoolError> {
-        let stock = {
+    ) -> Result<(Block<A>, LaneKey), PoolError> {
+        let lane = {
             let mut state = self.state.lock();
-            let stock = state.enter(queue);
-            if let Some(block) = state.pop(stock, request.bin, request.bytes) {
-                state.activate(request.asked, block.bytes, true);
-                return Ok(Granted { block, stock });
+            let lane = state.enter(queue);
+            if let Some(block) = state.pop(lane, request) {
+                state.activate(request.asked, block.bytes, Origin::Stock);
+                return Ok((block, lane));
             }
-            stock
+            lane
         };
-        match self.allocate_slowly(stock, request) {
-            Ok((block, hit)) => {
-                self.state.lock().activate(request.asked, block.bytes, hit);
-                Ok(Granted { block, stock })
+        match self.allocate_slowly(lane, request) {
+            Ok((block, origin)) => {
+                let mut state = self.state.lock();
+                state.activate(request.asked, block.bytes, origin);
+                Ok((block, lane))
             }
             Err(error) => {
                 let mut state = self.state.lock();
-                state.leave(stock);
+                state.leave(Some(lane));
                 if error.is_out_of_memory() {
                     state.count_out_of_memory();
                 }
@@ -72,25 +59,27 @@ impl<A: Allocator> Shared<A> {
         }
     }
 
-    /// Blocks whose events have ended since, then the device, then everything that can be done about a full
-    /// one. The flag tells a held block from a fresh one.
+    /// Blocks that the policy lets the queue have, then the device, then everything that can be done about a full
+    /// one.
     fn allocate_slowly(
         &self,
-        stock: usize,
+        lane: LaneKey,
         request: Request,
-    ) -> Result<(Block<A>, bool), PoolError> {
-        if self.settle(|block| block.bin == request.bin) {
-            let settled = self.state.lock().pop(stock, request.bin, request.bytes);
-            if let Some(block) = settled {
-                return Ok((block, true));
-            }
+    ) -> Result<(Block<A>, Origin), PoolError> {
+        if let Some(found) = self.reuse(lane, request) {
+            return Ok(found);
+        }
+        self.retire_idle_lanes(!self.policy.crosses());
+        let retired = self.state.lock().pop(lane, request);
+        if let Some(block) = retired {
+            return Ok((block, Origin::Ended));
         }
         match self.allocate_fresh(request) {
             Ok(block) => {
                 tracing::debug!(asked = request.asked, bytes = request.bytes, "miss");
-                Ok((block, false))
+                Ok((block, Origin::Fresh))
             }
-            Err(error) if error.is_out_of_memory() => self.reclaim(stock, request, error),
+            Err(error) if error.is_out_of_memory() => self.reclaim(lane, request, error),
             Err(error) => Err(error.into()),
         }
     }
@@ -103,32 +92,8 @@ impl<A: Allocator> Shared<A> {
         })
     }
 
-    /// Moves the pending blocks that `wanted` picks and no command uses any more to the common bins. Whether
-    /// there were any.
-    pub(crate) fn settle(&self, wanted: impl Fn(&Block<A>) -> bool) -> bool {
-        let mut watched = self.state.lock().pending.watch(wanted);
-        watched.retain(|(_, events)| have_ended(events));
-        if watched.is_empty() {
-            return false;
-        }
-        let mut ended = Vec::with_capacity(watched.len());
-        let mut state = self.state.lock();
-        for (id, _) in &watched {
-            if let Some(PendingBlock {
-                block,
-                events,
-                queues,
-            }) = state.pending.take(*id)
-            {
-                state.common.push(block);
-                ended.push((events, queues));
-            }
-        }
-        drop(state);
-        !ended.is_empty()
-    }
-
-    /// Takes a block back from its user, who used it on the queue of `stock`, and on `others`.
+    /// Takes a block back from its user, who used it on the queue of `lane`, unless that is `None`, and on `others`.
+    /// Makes no call to the device where the pool holds the block.
     ///
     /// # Errors
     ///
@@ -137,84 +102,76 @@ impl<A: Allocator> Shared<A> {
         &self,
         block: Block<A>,
         asked: usize,
-        stock: usize,
-        others: Vec<QueueOf<A>>,
+        lane: Option<LaneKey>,
+        others: &[QueueOf<A>],
     ) -> Result<(), Error> {
-        let mut queues = others;
         let mut state = self.state.lock();
-        let holding = state.holding;
-        if let Some(own) = state.stock_mut(stock) {
-            if holding && queues.is_empty() && is_ordered(&own.queue) {
-                own.bins.push(block);
-                state.deactivate(stock, asked);
-                return Ok(());
-            }
-            queues.push(own.queue.clone());
+        if !state.holding {
+            drop(state);
+            return self.let_go(block, asked, lane, others, &[]);
         }
-        drop(state);
-        self.give_back_slowly(block, asked, stock, queues)
+        let uses = state.stamp(lane, others);
+        state.deactivate(asked);
+        state.hold(HeldBlock { block, uses });
+        state.leave(lane);
+        Ok(())
     }
 
-    /// The same for a block that more than the order of one queue keeps from its next user, or that the pool
-    /// does not hold.
-    fn give_back_slowly(
+    /// Takes a block back from its user, and gives it to the allocator, to be freed after its uses and the events in
+    /// `after`.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the device. The block is gone all the same.
+    pub(crate) fn let_go(
         &self,
         block: Block<A>,
         asked: usize,
-        stock: usize,
-        queues: Vec<QueueOf<A>>,
+        lane: Option<LaneKey>,
+        others: &[QueueOf<A>],
+        after: &[EventOf<A>],
     ) -> Result<(), Error> {
-        let needs_events = self.allocator.release_needs_events();
-        let holding = self.state.lock().holding;
-        let fenced = if holding || needs_events {
-            self.fence(&queues)
-        } else {
-            Ok(Events::<A>::new())
+        let uses = {
+            let mut state = self.state.lock();
+            let uses = state.stamp(lane, others);
+            state.deactivate(asked);
+            state.forget(block.bytes);
+            state.drain(&uses);
+            uses
         };
-        let mut state = self.state.lock();
-        state.deactivate(stock, asked);
-        let events = match fenced {
-            Ok(events) if holding && state.holding => {
-                state.pending.push(PendingBlock {
-                    block,
-                    events,
-                    queues: queues.into(),
-                });
-                return Ok(());
-            }
-            Ok(events) => Ok(events),
-            Err(error) => Err(error),
-        };
-        state.forget(block.bytes);
-        for queue in &queues {
-            state.mark_draining(queue);
-        }
-        drop(state);
-        match events {
-            Ok(events) => self.allocator.release(block.memory, &events),
-            Err(error) => {
-                // Nobody can tell when its commands end, so nobody gets it. A runtime that does not keep
-                // memory for its commands is waited for.
-                if needs_events {
-                    for queue in &queues {
-                        queue.finish()?;
-                    }
-                }
-                self.allocator.release(block.memory, &[])?;
-                Err(error)
-            }
-        }
+        let result = self.release(block, &uses, after);
+        // Its key stands for the queue until its commands have been marked.
+        self.state.lock().leave(lane);
+        result
     }
 
-    /// Events after which nothing that was enqueued on `queues` before still runs.
-    pub(crate) fn fence(&self, queues: &[QueueOf<A>]) -> Result<Events<A>, Error> {
-        let backend = self.allocator.backend();
-        let mut events = Events::<A>::with_capacity(queues.len());
-        for queue in queues {
-            events.push(backend.enqueue_marker(queue, &[])?);
-            // The events are looked at, never waited for, and an unflushed queue need not get on by itself.
-            queue.flush()?;
-        }
-        Ok(events)
+    /// Gives a block back to the allocator, to be freed after the commands of these uses and the events in `after`.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the device. The block is gone all the same.
+    pub(crate) fn release(
+        &self,
+        block: Block<A>,
+        uses: &Uses,
+        after: &[EventOf<A>],
+    ) -> Result<(), Error> {
+        let fences = if self.allocator.release_needs_events() {
+            self.fences_after(uses, None)
+        } else {
+            Ok(Fences::<A>::new())
+        };
+        let (fences, failure) = match fences {
+            Ok(fences) => (fences, None),
+            Err(error) => {
+                // Nobody can tell when its commands end, so they are waited for.
+                uses.iter().try_for_each(|use_| self.wait_for(*use_))?;
+                (Fences::<A>::new(), Some(error))
+            }
+        };
+        let fences = fences.into_iter().map(|fence| fence.event);
+        let events: SmallVec<[EventOf<A>; 2]> = fences.chain(after.iter().cloned()).collect();
+        self.allocator.release(block.memory, &events)?;
+        failure.map_or(Ok(()), Err)
     }
 }

@@ -1,42 +1,49 @@
 //! What a pool keeps under its lock.
 
-use binpool_allocators::{Allocator, Queue, QueueId, QueueOf, QueueOrder};
-use slab::Slab;
+use binpool_allocators::{Allocator, QueueOf};
 
 use crate::{
     PoolStatistics,
-    bins::{Bins, Block},
-    pending::{Events, Pending},
+    bins::{Bins, Block, HeldBlock},
+    lane::{Lane, LaneKey, Stamp, Use, Uses},
+    lanes::Lanes,
+    request::Request,
 };
 
-/// The free blocks whose last user was one in-order queue: ready for the next user on that queue.
-#[derive(Debug)]
-pub(crate) struct Stock<A: Allocator> {
-    pub(crate) queue: QueueOf<A>,
-    pub(crate) bins: Bins<A>,
-    /// Blocks that were allocated for the queue and are in the user's hands, or on their way there. While
-    /// there are any, the stock stays, and its key stands for this queue.
-    active: usize,
-    /// Whether memory went back to the allocator that the queue's commands may still keep from being freed.
-    pub(crate) draining: bool,
+/// How a block came to its user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// It was free for the queue, by the queue's own order or because no command used it any more.
+    Stock,
+    /// It was another queue's, or an out-of-order queue's, and the commands there had ended.
+    Ended,
+    /// The queue was made to wait for the commands of the former user.
+    DeviceWait,
+    /// The host waited for the commands of the former user.
+    HostWait,
+    /// The allocator made it.
+    Fresh,
 }
+
+/// How many blocks of a bin are looked at for one whose commands have ended, oldest first. The younger ones come
+/// later in the order of the same few queues, so that there is little to be found behind these.
+const LOOK_AT: usize = 16;
 
 /// Everything of a pool that changes.
 ///
 /// # Invariants
 ///
-/// - I1: there is one stock for each queue, and the home queue's is never removed.
-/// - I2: blocks are in a stock only if the stock's queue is in order and was their only user.
+/// - I1: a free block lies in the stock of a lane (its queue is in order and was its only user), or in `pending`
+///   (commands may use it on several queues, or on an out-of-order one), or in `common` (no command uses it).
+/// - I2: the home queue's lane is never removed while the pool has a handle.
 /// - I3: `managed_bytes = active blocks in whole + held_bytes`.
 #[derive(Debug)]
 pub(crate) struct State<A: Allocator> {
-    stocks: Slab<Stock<A>>,
+    pub(crate) lanes: Lanes<A>,
     /// Blocks that no command uses: ready for any queue.
     pub(crate) common: Bins<A>,
-    pub(crate) pending: Pending<A>,
-    /// Queues that no block needs any more, but whose commands may still keep released memory from being
-    /// freed: until these events have ended.
-    pub(crate) drains: Vec<(QueueOf<A>, Events<A>)>,
+    /// Blocks that more than the order of one queue keeps from their next user.
+    pub(crate) pending: Bins<A>,
     /// Whether freed blocks are kept. Off for good once the last handle of the pool is gone.
     pub(crate) holding: bool,
     counters: PoolStatistics,
@@ -44,94 +51,251 @@ pub(crate) struct State<A: Allocator> {
 
 impl<A: Allocator> State<A> {
     pub(crate) fn new(home: &QueueOf<A>) -> Self {
-        let mut state = Self {
-            stocks: Slab::new(),
+        let mut lanes = Lanes::default();
+        lanes.find_or_add(home);
+        Self {
+            lanes,
             common: Bins::default(),
-            pending: Pending::default(),
-            drains: Vec::new(),
+            pending: Bins::default(),
             holding: true,
             counters: PoolStatistics::default(),
-        };
-        state.add_stock(home);
-        state
+        }
     }
 
-    fn add_stock(&mut self, queue: &QueueOf<A>) -> usize {
-        self.stocks.insert(Stock {
-            queue: queue.clone(),
-            bins: Bins::default(),
-            active: 0,
-            draining: false,
-        })
-    }
-
-    /// The key of the stock of this queue, where it has one.
-    fn find_stock(&self, queue: QueueId) -> Option<usize> {
-        self.stocks
-            .iter()
-            .find(|(_, stock)| stock.queue.id() == queue)
-            .map(|(key, _)| key)
-    }
-
-    /// The key of this queue's stock, which stays until [`leave`](Self::leave) is called with it.
-    pub(crate) fn enter(&mut self, queue: &QueueOf<A>) -> usize {
-        let key = self
-            .find_stock(queue.id())
-            .unwrap_or_else(|| self.add_stock(queue));
-        if let Some(stock) = self.stocks.get_mut(key) {
-            stock.active += 1;
+    /// The key of this queue's lane, which stays until [`leave`](Self::leave) is called with it.
+    pub(crate) fn enter(&mut self, queue: &QueueOf<A>) -> LaneKey {
+        let key = self.lanes.find_or_add(queue);
+        if let Some(lane) = self.lanes.get_mut(key) {
+            lane.active += 1;
+            lane.is_retired = false;
         }
         key
     }
 
     /// Ends what [`enter`](Self::enter) began.
-    pub(crate) fn leave(&mut self, key: usize) {
-        if let Some(stock) = self.stocks.get_mut(key) {
-            stock.active -= 1;
+    pub(crate) fn leave(&mut self, key: Option<LaneKey>) {
+        if let Some(lane) = key.and_then(|key| self.lanes.get_mut(key)) {
+            lane.active -= 1;
         }
     }
 
-    pub(crate) fn stock_mut(&mut self, key: usize) -> Option<&mut Stock<A>> {
-        self.stocks.get_mut(key)
+    /// The uses of a block that comes back, which was allocated for the queue of `lane` (for none, where that is
+    /// `None`) and used on `others` too.
+    pub(crate) fn stamp(&mut self, lane: Option<LaneKey>, others: &[QueueOf<A>]) -> Uses {
+        let mut uses: Uses = lane
+            .map(|lane| self.lanes.stamp(lane))
+            .into_iter()
+            .collect();
+        for queue in others {
+            let other = self.lanes.find_or_add(queue);
+            uses.push(self.lanes.stamp(other));
+        }
+        uses
     }
 
-    /// A free block of exactly this bin that the queue of stock `key` may have at once.
-    pub(crate) fn pop(&mut self, key: usize, bin: usize, bytes: usize) -> Option<Block<A>> {
-        let own = self.stocks.get_mut(key);
-        own.and_then(|stock| stock.bins.pop(bin, bytes))
-            .or_else(|| self.common.pop(bin, bytes))
+    /// Keeps a free block, where I1 says.
+    pub(crate) fn hold(&mut self, held: HeldBlock<A>) {
+        let bins = match held.uses[..] {
+            [] => &mut self.common,
+            [only] => match self.lanes.get_mut(only.lane) {
+                Some(lane) if lane.is_ordered() => &mut lane.stock,
+                _ => &mut self.pending,
+            },
+            _ => &mut self.pending,
+        };
+        bins.push(held);
     }
 
-    /// A free block of this bin, or else of the least larger one, that the queue of stock `key` may have at
-    /// once.
-    pub(crate) fn pop_fitting(&mut self, key: usize, bin: usize, bytes: usize) -> Option<Block<A>> {
-        let own = self
-            .stocks
-            .get(key)
-            .and_then(|stock| stock.bins.least_fitting(bin, bytes));
-        let common = self.common.least_fitting(bin, bytes);
-        let bin = own.into_iter().chain(common).min()?;
-        self.pop(key, bin, bytes)
+    /// A free block of exactly this bin that the queue of `lane` may have without another look.
+    pub(crate) fn pop(&mut self, lane: LaneKey, request: Request) -> Option<Block<A>> {
+        let Request { bin, bytes, .. } = request;
+        let own = self.lanes.get_mut(lane);
+        own.and_then(|lane| lane.stock.pop_youngest(bin, bytes))
+            .or_else(|| self.common.pop_youngest(bin, bytes))
+            .map(|held| held.block)
+    }
+
+    /// A free block of exactly this bin whose commands have ended, or end before anything that is enqueued on the
+    /// queue of `lane` from now on. Blocks of other queues are looked at only where it may go `across`.
+    pub(crate) fn pop_ready(
+        &mut self,
+        lane: LaneKey,
+        request: Request,
+        across: bool,
+    ) -> Option<Block<A>> {
+        let Request { bin, bytes, .. } = request;
+        let lanes = &self.lanes;
+        let mut oldest = self.pending.oldest(bin, bytes).take(LOOK_AT);
+        let ready = oldest.find(|(_, uses)| {
+            (across || is_own(lanes, uses, lane))
+                && uses.iter().all(|use_| lanes.is_before(*use_, lane))
+        });
+        if let Some((index, _)) = ready {
+            drop(oldest);
+            return self.pending.take(bin, index).map(|held| held.block);
+        }
+        drop(oldest);
+        let ready = self.lanes.iter().find_map(|(key, other)| {
+            if key == lane || !(across || other.is_retired) {
+                return None;
+            }
+            let (index, uses) = other.stock.oldest(bin, bytes).next()?;
+            let ready = uses.iter().all(|use_| self.lanes.is_before(*use_, lane));
+            ready.then_some((key, index))
+        });
+        let (key, index) = ready?;
+        let other = self.lanes.get_mut(key)?;
+        other.stock.take(bin, index).map(|held| held.block)
+    }
+
+    /// The free block of this bin that was used the longest ago, whatever still uses it.
+    pub(crate) fn take_oldest(&mut self, lane: LaneKey, request: Request) -> Option<HeldBlock<A>> {
+        let Request { bin, bytes, .. } = request;
+        let pending = self.pending.oldest(bin, bytes).next();
+        let pending = pending.map(|(index, uses)| (last_of(uses), None, index));
+        let stocked = self
+            .lanes
+            .iter()
+            .filter(|(key, _)| *key != lane)
+            .filter_map(|(key, other)| {
+                let (index, uses) = other.stock.oldest(bin, bytes).next()?;
+                Some((last_of(uses), Some(key), index))
+            });
+        match stocked.chain(pending).min_by_key(|(stamp, ..)| *stamp)? {
+            (_, Some(key), index) => self.lanes.get_mut(key)?.stock.take(bin, index),
+            (_, None, index) => self.pending.take(bin, index),
+        }
+    }
+
+    /// The lanes whose commands keep blocks of this bin from the queue of `lane`, and the last of these commands.
+    pub(crate) fn in_the_way(&self, lane: LaneKey, request: Request, across: bool) -> Uses {
+        let Request { bin, bytes, .. } = request;
+        let mut found = Uses::new();
+        let pending = self.pending.oldest(bin, bytes).take(LOOK_AT);
+        let pending = pending
+            .map(|(_, uses)| uses)
+            .filter(|uses| across || is_own(&self.lanes, uses, lane));
+        let others = self.lanes.iter().filter(|(key, _)| *key != lane);
+        let stocked = others
+            .filter(|(_, other)| across || other.is_retired)
+            .filter_map(|(_, other)| other.stock.oldest(bin, bytes).next())
+            .map(|(_, uses)| uses);
+        for use_ in pending.chain(stocked).flatten() {
+            if !self.lanes.is_before(*use_, lane) {
+                match found.iter_mut().find(|other| other.lane == use_.lane) {
+                    Some(other) => other.stamp = other.stamp.max(use_.stamp),
+                    None => found.push(*use_),
+                }
+            }
+        }
+        found
+    }
+
+    /// Moves the blocks whose commands are known to have ended to the common bins.
+    pub(crate) fn settle(&mut self) {
+        let lanes = &self.lanes;
+        let mut settled = self.pending.take_all(|uses| lanes.are_over(uses));
+        for (_, lane) in self.lanes.iter_mut() {
+            let ended = lane.ended;
+            settled.extend(lane.stock.take_all(|uses| last_of(uses) <= ended));
+        }
+        for held in settled {
+            self.hold_in_common(held);
+        }
+    }
+
+    /// Takes out every free block.
+    pub(crate) fn take_held(&mut self) -> Vec<HeldBlock<A>> {
+        let mut taken = self.common.take_all(|_| true);
+        taken.extend(self.pending.take_all(|_| true));
+        for (_, lane) in self.lanes.iter_mut() {
+            taken.extend(lane.stock.take_all(|_| true));
+        }
+        taken
+    }
+
+    /// Takes blocks out of the common bins, largest first, until they have `enough` bytes together.
+    pub(crate) fn take_largest(&mut self, enough: u64) -> Vec<HeldBlock<A>> {
+        let mut taken = Vec::new();
+        let mut bytes = 0;
+        while bytes < enough
+            && let Some(held) = self.common.pop_largest()
+        {
+            bytes += held.block.bytes as u64;
+            taken.push(held);
+        }
+        taken
+    }
+
+    /// Notes that commands may keep memory that goes back to the allocator from being freed.
+    pub(crate) fn drain(&mut self, uses: &Uses) {
+        for use_ in uses {
+            if let Some(lane) = self.lanes.get_mut(use_.lane) {
+                lane.draining = lane.draining.max(use_.stamp);
+            }
+        }
+    }
+
+    /// The uses that hold memory back, at most one a lane: of free blocks, or of memory that went back to the
+    /// allocator.
+    pub(crate) fn holding_back(&self) -> Uses {
+        let mut found = Uses::new();
+        for (key, lane) in self.lanes.iter() {
+            let held = lane.stock.iter().chain(self.pending.iter());
+            let uses = held
+                .flat_map(|held| &held.uses)
+                .filter(|use_| use_.lane == key);
+            let latest = uses.map(|use_| use_.stamp).chain([lane.draining]).max();
+            if let Some(stamp) = latest.filter(|stamp| *stamp > lane.ended) {
+                found.push(Use { lane: key, stamp });
+            }
+        }
+        found
+    }
+
+    /// Takes out lanes that have caught up, and moves their blocks to the common bins. Dropping them lets go of
+    /// their queues, which is a call to the device.
+    pub(crate) fn take_lanes(&mut self, wanted: impl Fn(&Lane<A>) -> bool) -> Vec<Lane<A>> {
+        let mut taken = self.lanes.take(wanted);
+        for lane in &mut taken {
+            for held in lane.stock.take_all(|_| true) {
+                self.hold_in_common(held);
+            }
+        }
+        taken
+    }
+
+    fn hold_in_common(&mut self, held: HeldBlock<A>) {
+        self.common.push(HeldBlock {
+            uses: Uses::new(),
+            ..held
+        });
     }
 
     /// Counts a block into the user's hands.
-    pub(crate) fn activate(&mut self, asked: usize, block_bytes: usize, hit: bool) {
+    pub(crate) fn activate(&mut self, asked: usize, block_bytes: usize, origin: Origin) {
         let counters = &mut self.counters;
         counters.active_blocks += 1;
         counters.active_bytes += asked as u64;
         counters.peak_active_bytes = counters.peak_active_bytes.max(counters.active_bytes);
-        if hit {
-            counters.hits += 1;
-        } else {
-            counters.misses += 1;
-            counters.managed_bytes += block_bytes as u64;
-            counters.peak_managed_bytes = counters.peak_managed_bytes.max(counters.managed_bytes);
+        match origin {
+            Origin::Stock => {}
+            Origin::Ended => counters.ended_hits += 1,
+            Origin::DeviceWait => counters.device_wait_hits += 1,
+            Origin::HostWait => counters.host_wait_hits += 1,
+            Origin::Fresh => {
+                counters.misses += 1;
+                counters.managed_bytes += block_bytes as u64;
+                counters.peak_managed_bytes =
+                    counters.peak_managed_bytes.max(counters.managed_bytes);
+                return;
+            }
         }
+        counters.hits += 1;
     }
 
     /// Counts a block out of the user's hands.
-    pub(crate) fn deactivate(&mut self, key: usize, asked: usize) {
-        self.leave(key);
+    pub(crate) fn deactivate(&mut self, asked: usize) {
         self.counters.active_blocks -= 1;
         self.counters.active_bytes -= asked as u64;
     }
@@ -154,113 +318,53 @@ impl<A: Allocator> State<A> {
         self.counters.managed_bytes -= bytes;
     }
 
-    /// Remembers that commands of `queue` may keep released memory from being freed.
-    pub(crate) fn mark_draining(&mut self, queue: &QueueOf<A>) {
-        let key = self
-            .find_stock(queue.id())
-            .unwrap_or_else(|| self.add_stock(queue));
-        if let Some(stock) = self.stocks.get_mut(key) {
-            stock.draining = true;
-        }
+    /// The sizes of the free blocks that commands are not known to be done with.
+    pub(crate) fn held_back_bytes(&self) -> u64 {
+        let held = self.all_bins().flat_map(Bins::iter);
+        held.filter(|held| !self.lanes.are_over(&held.uses))
+            .map(|held| held.block.bytes as u64)
+            .sum()
     }
 
-    /// The queues that hold memory back: pending blocks, or memory that was released.
-    pub(crate) fn queues_that_hold_back(&self) -> Vec<QueueOf<A>> {
-        let draining = self.stocks.iter().filter(|(_, stock)| stock.draining);
-        let draining = draining.map(|(_, stock)| &stock.queue);
-        let mut queues = self.pending.queues();
-        for queue in draining.chain(self.drains.iter().map(|(queue, _)| queue)) {
-            if !queues.contains(queue) {
-                queues.push(queue.clone());
-            }
-        }
-        queues
+    fn all_bins(&self) -> impl Iterator<Item = &Bins<A>> {
+        let stocks = self.lanes.iter().map(|(_, lane)| &lane.stock);
+        stocks.chain([&self.common, &self.pending])
     }
 
-    /// Notes that everything that was enqueued on `queue` has ended. What is returned is to be dropped without
-    /// the lock.
-    pub(crate) fn caught_up(&mut self, queue: &QueueOf<A>) -> Vec<(QueueOf<A>, Events<A>)> {
-        if let Some(key) = self.find_stock(queue.id())
-            && let Some(stock) = self.stocks.get_mut(key)
-        {
-            stock.draining = false;
-        }
-        self.drains
-            .extract_if(.., |(drain, _)| drain == queue)
-            .collect()
-    }
-
-    /// Takes held blocks out, largest first, until they have `enough` bytes together. Each comes with the
-    /// queue that may still use it.
-    pub(crate) fn take_largest(&mut self, enough: u64) -> Vec<(Block<A>, Option<QueueOf<A>>)> {
-        let mut taken = Vec::new();
-        let mut bytes = 0;
-        while bytes < enough {
-            let common = self.common.largest_bytes();
-            let stocked = self
-                .stocks
-                .iter_mut()
-                .map(|(_, stock)| stock)
-                .max_by_key(|stock| stock.bins.largest_bytes())
-                .filter(|stock| stock.bins.largest_bytes() > common);
-            let (block, queue) = match stocked {
-                Some(stock) => {
-                    stock.draining = true;
-                    (stock.bins.pop_largest(), Some(stock.queue.clone()))
-                }
-                None => (self.common.pop_largest(), None),
-            };
-            let Some(block) = block else { break };
-            bytes += block.bytes as u64;
-            taken.push((block, queue));
-        }
-        taken
-    }
-
-    /// Takes out the stocks of queues that no block needs any more, except the home queue's. Dropping them
-    /// lets go of their queues, which is a call to the device.
-    pub(crate) fn take_idle_stocks(&mut self, home: QueueId) -> Vec<Stock<A>> {
-        let is_idle = |stock: &Stock<A>| {
-            stock.active == 0 && stock.bins.blocks() == 0 && stock.queue.id() != home
-        };
-        let stocks = self.stocks.iter();
-        let idle: Vec<usize> = stocks
-            .filter(|(_, stock)| is_idle(stock))
-            .map(|(key, _)| key)
-            .collect();
-        idle.into_iter()
-            .map(|key| self.stocks.remove(key))
-            .collect()
+    /// One more than the largest bin that has blocks.
+    pub(crate) fn bin_count(&self) -> usize {
+        self.all_bins().map(Bins::bin_count).max().unwrap_or(0)
     }
 
     pub(crate) fn largest_held_bytes(&self) -> usize {
-        let stocked = self
-            .stocks
-            .iter()
-            .map(|(_, stock)| stock.bins.largest_bytes());
-        stocked
-            .chain([self.common.largest_bytes(), self.pending.largest_bytes()])
-            .max()
-            .unwrap_or(0)
+        self.all_bins().map(Bins::largest_bytes).max().unwrap_or(0)
     }
 
     pub(crate) fn statistics(&self) -> PoolStatistics {
-        let (mut blocks, mut bytes) = (self.common.blocks(), self.common.bytes());
-        for (_, stock) in &self.stocks {
-            blocks += stock.bins.blocks();
-            bytes += stock.bins.bytes();
-        }
+        let pending = self
+            .pending
+            .iter()
+            .filter(|held| !self.lanes.are_over(&held.uses));
+        let (pending_blocks, pending_bytes) = pending.fold((0, 0), |(blocks, bytes), held| {
+            (blocks + 1, bytes + held.block.bytes as u64)
+        });
         PoolStatistics {
-            held_blocks: (blocks + self.pending.blocks()) as u64,
-            held_bytes: bytes + self.pending.bytes(),
-            pending_blocks: self.pending.blocks() as u64,
-            pending_bytes: self.pending.bytes(),
+            held_blocks: self.all_bins().map(|bins| bins.blocks() as u64).sum(),
+            held_bytes: self.all_bins().map(Bins::bytes).sum(),
+            pending_blocks,
+            pending_bytes,
             ..self.counters
         }
     }
 }
 
-/// Whether the queue itself keeps a block's old commands from its new ones.
-pub(crate) fn is_ordered<Q: Queue>(queue: &Q) -> bool {
-    queue.order() == QueueOrder::InOrder
+/// Whether a block was allocated for the queue of `lane`, or for one that the program is done with.
+fn is_own<A: Allocator>(lanes: &Lanes<A>, uses: &[Use], lane: LaneKey) -> bool {
+    uses.first().is_none_or(|home| {
+        home.lane == lane || lanes.get(home.lane).is_none_or(|lane| lane.is_retired)
+    })
+}
+
+fn last_of(uses: &[Use]) -> Stamp {
+    uses.iter().map(|use_| use_.stamp).max().unwrap_or_default()
 }

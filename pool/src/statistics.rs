@@ -19,7 +19,8 @@ pub struct PoolStatistics {
     pub held_blocks: u64,
     /// Their sizes.
     pub held_bytes: u64,
-    /// Held blocks that commands may still use, on more than one queue or on an out-of-order queue.
+    /// Held blocks that commands may still use, on more than one queue or on an out-of-order queue. Those that one
+    /// in-order queue used are not among them: that queue may have them at once.
     pub pending_blocks: u64,
     /// Their sizes.
     pub pending_bytes: u64,
@@ -29,6 +30,13 @@ pub struct PoolStatistics {
     pub peak_managed_bytes: u64,
     /// Allocations that a held block served.
     pub hits: u64,
+    /// Hits by blocks that other queues used, or out-of-order ones, and that were free because the commands there
+    /// had ended, or because the queue waited for them already.
+    pub ended_hits: u64,
+    /// Hits for which the queue was made to wait on the device ([`InsertWait`](crate::ReusePolicy::InsertWait)).
+    pub device_wait_hits: u64,
+    /// Hits for which the host waited ([`WaitOnHost`](crate::ReusePolicy::WaitOnHost)).
+    pub host_wait_hits: u64,
     /// Allocations that the allocator served.
     pub misses: u64,
     /// Allocations of 0 bytes.

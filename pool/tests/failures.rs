@@ -82,12 +82,40 @@ fn a_block_whose_commands_cannot_be_followed_is_not_handed_out() {
     let other = rig.another_queue(QueueOrder::InOrder);
     let block = rig.pool.allocate(100).unwrap();
     block.record_use(&other).unwrap();
+    let memory = block.memory_id();
+    drop(block);
     rig.device
         .fail_nth(CallKind::Marker, 1, Fault::Backend(-1), Persistence::Once);
+    let fresh = rig.pool.allocate(100).unwrap();
+    assert_ne!(fresh.memory_id(), memory);
+    assert_eq!(rig.pool.statistics().pending_blocks, 1);
+    // It was not lost: the next one who asks gets it.
+    assert_eq!(rig.pool.allocate(100).unwrap().memory_id(), memory);
+}
+
+#[test]
+fn memory_that_needs_events_and_gets_none_is_waited_for() {
+    let device = MockDevice::new();
+    let backend = device.backend();
+    let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+    let pool = SvmPool::new(
+        SvmAllocator::new(&backend, SvmGrain::Coarse).unwrap(),
+        &queue,
+    )
+    .unwrap();
+    let block = pool.allocate(100).unwrap();
+    block.enqueue_fill(&queue, 0..100, &[1], &[]).unwrap();
+    pool.stop_holding();
+    device.fail_nth(
+        CallKind::Marker,
+        1,
+        Fault::Backend(-1),
+        Persistence::Forever,
+    );
     assert!(block.release().is_err());
-    let statistics = rig.pool.statistics();
-    assert_eq!((statistics.held_blocks, statistics.managed_bytes), (0, 0));
-    assert_eq!(rig.blocks_on_device(), 0);
+    assert_eq!(pool.managed_bytes(), 0);
+    assert_eq!(device.call_count(CallKind::Finish), 1);
+    assert_eq!(device.statistics().live_blocks, 0);
 }
 
 /// Every call of a short program fails once, in each way: nothing panics, nothing is lost, and the pool goes on.

@@ -94,20 +94,22 @@ fn a_block_used_elsewhere_waits_for_that_queue() {
         .unwrap();
     drop(block);
     assert_eq!(rig.pool.statistics().pending_blocks, 1);
-    // Fresh memory meanwhile, on every queue.
+    // Fresh memory meanwhile, on every queue but that one.
+    let third = rig.another_queue(QueueOrder::InOrder);
     let fresh = [
         rig.pool.allocate(100).unwrap(),
-        rig.pool.allocate_on(&other, 100).unwrap(),
+        rig.pool.allocate_on(&third, 100).unwrap(),
     ];
     assert_eq!(rig.pool.statistics().hits, 0);
+    drop(rig.pool.allocate_on(&other, 100).unwrap());
+    assert_eq!(rig.pool.statistics().hits, 1);
     rig.backend
         .resolve_user_event(&gate, Outcome::Complete)
         .unwrap();
     // The commands have ended: now it is anybody's.
-    let third = rig.another_queue(QueueOrder::InOrder);
     let block = rig.pool.allocate_on(&third, 100).unwrap();
     let statistics = rig.pool.statistics();
-    assert_eq!((statistics.hits, statistics.pending_blocks), (1, 0));
+    assert_eq!((statistics.hits, statistics.pending_blocks), (2, 0));
     drop((fresh, block));
 }
 

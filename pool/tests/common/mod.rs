@@ -2,10 +2,21 @@
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
-use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
-use binpool_mock::{MockBackend, MockDevice, MockDeviceBuilder, MockQueue};
+use binpool::{
+    Backend, ImmediateAllocator, MemoryPool, Outcome, PoolOptions, PooledBuffer, QueueOrder,
+    ReusePolicy,
+};
+use binpool_mock::{MockBackend, MockDevice, MockDeviceBuilder, MockEvent, MockQueue};
 
 pub(crate) type Pool = MemoryPool<ImmediateAllocator<MockBackend>>;
+pub(crate) type Block = PooledBuffer<ImmediateAllocator<MockBackend>>;
+
+pub(crate) const POLICIES: [ReusePolicy; 4] = [
+    ReusePolicy::SameQueue,
+    ReusePolicy::Opportunistic,
+    ReusePolicy::InsertWait,
+    ReusePolicy::WaitOnHost,
+];
 
 /// What an alignment of 256 bytes makes of 1 byte.
 pub(crate) const SMALLEST: usize = 256;
@@ -27,11 +38,18 @@ impl Rig {
     }
 
     pub(crate) fn on(builder: MockDeviceBuilder) -> Self {
+        Self::with_policy(builder, ReusePolicy::default())
+    }
+
+    pub(crate) fn with_policy(builder: MockDeviceBuilder, policy: ReusePolicy) -> Self {
         let device = builder.build();
         let backend = device.backend();
         let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
         let allocator = ImmediateAllocator::new(&backend).unwrap();
-        let pool = MemoryPool::new(allocator, &queue).unwrap();
+        let pool = PoolOptions::new()
+            .reuse(policy)
+            .build(allocator, &queue)
+            .unwrap();
         Self {
             device,
             backend,
@@ -42,6 +60,25 @@ impl Rig {
 
     pub(crate) fn another_queue(&self, order: QueueOrder) -> MockQueue {
         self.backend.create_queue(order).unwrap()
+    }
+
+    pub(crate) fn gate(&self) -> MockEvent {
+        self.backend.create_user_event().unwrap()
+    }
+
+    pub(crate) fn open(&self, gate: &MockEvent) {
+        self.backend
+            .resolve_user_event(gate, Outcome::Complete)
+            .unwrap();
+    }
+
+    /// A block of 100 bytes for `queue`, whose fill there waits for `gate`.
+    pub(crate) fn gated(&self, queue: &MockQueue, gate: &MockEvent) -> Block {
+        let block = self.pool.allocate_on(queue, 100).unwrap();
+        block
+            .enqueue_fill(queue, 0..100, &[1], std::slice::from_ref(gate))
+            .unwrap();
+        block
     }
 
     /// Blocks that the device has now.

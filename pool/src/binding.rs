@@ -1,0 +1,175 @@
+//! Moving a block from queue to queue.
+
+use std::sync::Arc;
+
+use binpool_allocators::{
+    Allocator, Backend, Error, EventOf, InvalidRequest, Queue, QueueOf, QueueOrder,
+};
+use smallvec::SmallVec;
+
+use crate::PooledBuffer;
+
+/// Moving from queue to queue: `PyOpenCL`'s `bind_to_queue`, `unbind_from_queue` and `enqueue_release` of shared
+/// virtual memory, for every pooled block.
+impl<A: Allocator> PooledBuffer<A> {
+    /// Puts what is enqueued on `queue` from now on after everything that was enqueued on the queues of this block so
+    /// far, and records the use. The wait is the device's: a marker on each of the block's queues, and a barrier on
+    /// `queue`.
+    ///
+    /// Nothing is enqueued where `queue` is in order and the block's only one.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool_mock::{Completion, MockDevice};
+    /// # let device = MockDevice::builder().completion(Completion::Seeded(7)).build();
+    /// # let backend = device.backend();
+    /// # let [upload, compute] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &upload)?;
+    /// let block = pool.allocate_on(&upload, 4096)?;
+    /// block.enqueue_write(&upload, 0, vec![7; 4096].into(), &[])?;
+    /// block.order_before(&compute)?;
+    /// let mut bytes = [0; 4096];
+    /// block.read(&compute, 0, &mut bytes, &[])?;
+    /// assert_eq!(bytes, [7; 4096]);
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ForeignObject`](InvalidRequest::ForeignObject), and the failures of the backend.
+    pub fn order_before(&self, queue: &QueueOf<A>) -> Result<(), Error> {
+        self.backend().check_queue(queue)?;
+        let events = self.mark_queues(|used| used != queue || !is_in_order(queue))?;
+        if !events.is_empty() {
+            self.backend().enqueue_barrier(queue, &events)?;
+        }
+        self.record_use(queue)
+    }
+
+    /// Makes the block one for `queue`, as if it had been allocated for it: what is enqueued there from now on comes
+    /// after everything that was enqueued on the block's queues so far, and the block goes back to that queue's stock
+    /// unless it is used elsewhere again.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfOrderQueue`](InvalidRequest::OutOfOrderQueue): its order is none that a block could go back by.
+    /// [`ForeignObject`](InvalidRequest::ForeignObject), and the failures of the backend, after which the block is
+    /// where it was.
+    pub fn bind_to_queue(&mut self, queue: &QueueOf<A>) -> Result<(), Error> {
+        self.backend().check_queue(queue)?;
+        if !is_in_order(queue) {
+            return Err(InvalidRequest::OutOfOrderQueue.into());
+        }
+        self.order_before(queue)?;
+        self.move_to(queue);
+        Ok(())
+    }
+
+    /// Makes this the block's queue, and its only one: everything else comes before what is enqueued there.
+    fn move_to(&mut self, queue: &QueueOf<A>) {
+        self.others.get_mut().clear();
+        self.queue = Some(queue.id());
+        if self.block.is_some() {
+            let mut state = self.shared.state.lock();
+            let lane = state.enter(queue);
+            state.leave(self.lane.replace(lane));
+        }
+    }
+
+    /// Waits for the block's queues, and makes it one for no queue: it goes back to the stock of all queues, unless
+    /// it is used again.
+    ///
+    /// # Errors
+    ///
+    /// The failures of the backend, after which the block is where it was.
+    pub fn unbind_from_queue(&mut self) -> Result<(), Error> {
+        for queue in self.queues() {
+            queue.finish()?;
+        }
+        self.others.get_mut().clear();
+        self.queue = None;
+        self.shared.state.lock().leave(self.lane.take());
+        Ok(())
+    }
+
+    /// Gives the block back by a command on `queue` (on the block's own queue where that is `None`) that comes after
+    /// `wait_for` and after everything that was enqueued on the block's queues. The command's event: once it has
+    /// ended, nothing uses the block any more.
+    ///
+    /// # Errors
+    ///
+    /// [`NoQueue`](InvalidRequest::NoQueue) where `queue` is `None` and the block is for none;
+    /// [`ForeignObject`](InvalidRequest::ForeignObject); the failures of the backend. The block is gone all the
+    /// same: to its allocator, and not to the next user, where something of `wait_for` could not be waited for.
+    pub fn enqueue_release(
+        mut self,
+        queue: Option<&QueueOf<A>>,
+        wait_for: &[EventOf<A>],
+    ) -> Result<EventOf<A>, Error> {
+        match self.enqueue_end(queue, wait_for) {
+            Ok(event) => {
+                self.release()?;
+                Ok(event)
+            }
+            Err(error) => {
+                if let Some(block) = self.block.take() {
+                    let others = std::mem::take(self.others.get_mut());
+                    let shared = Arc::clone(&self.shared);
+                    shared.let_go(block, self.size(), self.lane, &others, wait_for)?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Enqueues what comes after every use of the block and `wait_for`, and makes it the block's only use.
+    fn enqueue_end(
+        &mut self,
+        queue: Option<&QueueOf<A>>,
+        wait_for: &[EventOf<A>],
+    ) -> Result<EventOf<A>, Error> {
+        let own = self.own_queue();
+        let queue = queue
+            .or(own.as_ref())
+            .ok_or(InvalidRequest::NoQueue)?
+            .clone();
+        let queue = &queue;
+        self.backend().check_queue(queue)?;
+        let mut events = self.mark_queues(|used| used != queue || !is_in_order(queue))?;
+        events.extend(wait_for.iter().cloned());
+        let end = self.backend().enqueue_marker(queue, &events)?;
+        self.move_to(queue);
+        Ok(end)
+    }
+
+    /// Events after everything that was enqueued so far on those of the block's queues that `wanted` picks.
+    fn mark_queues(
+        &self,
+        wanted: impl Fn(&QueueOf<A>) -> bool,
+    ) -> Result<SmallVec<[EventOf<A>; 4]>, Error> {
+        let queues = self.queues().into_iter().filter(wanted);
+        let marked = queues.map(|queue| {
+            let event = self.backend().enqueue_marker(&queue, &[])?;
+            // What waits for it is on another queue.
+            queue.flush()?;
+            Ok(event)
+        });
+        marked.collect()
+    }
+
+    /// The queues that the block was used on, its own first.
+    fn queues(&self) -> Vec<QueueOf<A>> {
+        let mut queues: Vec<_> = self.own_queue().into_iter().collect();
+        queues.extend_from_slice(&self.others.lock());
+        queues
+    }
+
+    fn own_queue(&self) -> Option<QueueOf<A>> {
+        let state = self.shared.state.lock();
+        Some(state.lanes.get(self.lane?)?.queue.clone())
+    }
+}
+
+fn is_in_order<Q: Queue>(queue: &Q) -> bool {
+    queue.order() == QueueOrder::InOrder
+}

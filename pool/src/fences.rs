@@ -1,0 +1,152 @@
+//! How a pool learns that commands have ended: markers, made when somebody asks.
+
+use binpool_allocators::{Allocator, Backend, Error, Event, EventStatus, Queue};
+use smallvec::SmallVec;
+
+use crate::{
+    lane::{Fence, Fences, LaneKey, MOST_FENCES, Use},
+    lanes::NewFence,
+    shared::Shared,
+};
+
+/// What is to be found out about a lane, without the lock.
+struct Inquiry<A: Allocator> {
+    /// Fences that had not ended when they were last looked at, oldest first.
+    fences: SmallVec<[Fence<A>; MOST_FENCES]>,
+    /// One more, where none of these answers the question.
+    new: Option<NewFence<A>>,
+}
+
+impl<A: Allocator> Shared<A> {
+    /// Looks whether the commands of these uses have ended.
+    pub(crate) fn look_at(&self, uses: &[Use]) {
+        let inquiries: SmallVec<[Inquiry<A>; 2]> = {
+            let mut state = self.state.lock();
+            let inquire = |use_: &Use| {
+                let lane = state.lanes.get(use_.lane)?;
+                let fences: SmallVec<_> = lane.fences().iter().cloned().collect();
+                let needs_one =
+                    lane.fence_after(use_.stamp).is_none() && fences.len() < MOST_FENCES;
+                let new = needs_one.then(|| state.lanes.begin_fence(use_.lane));
+                Some(Inquiry {
+                    fences,
+                    new: new.flatten(),
+                })
+            };
+            uses.iter().filter_map(inquire).collect()
+        };
+        for Inquiry { fences, new } in inquiries {
+            let fresh = new.and_then(|new| {
+                let lane = new.at.lane;
+                self.enqueue_fence(new)
+                    .inspect_err(|error| tracing::warn!(%error, ?lane, "a queue takes no marker"))
+                    .ok()
+            });
+            // The youngest that has ended answers for the older ones.
+            let mut all = fresh.iter().chain(fences.iter().rev());
+            if let Some(fence) = all.find(|fence| has_ended(&fence.event)) {
+                self.note_ended(fence.at());
+            }
+        }
+    }
+
+    /// Events after which the commands of these uses have ended; where they are for the queue of a lane, only of
+    /// those that its own order does not put first.
+    pub(crate) fn fences_after(
+        &self,
+        uses: &[Use],
+        lane: Option<LaneKey>,
+    ) -> Result<Fences<A>, Error> {
+        let mut fences = Fences::<A>::new();
+        let mut missing: SmallVec<[NewFence<A>; 2]> = SmallVec::new();
+        {
+            let mut state = self.state.lock();
+            for use_ in uses {
+                let lanes = &mut state.lanes;
+                if lane.map_or_else(|| lanes.is_over(*use_), |lane| lanes.is_before(*use_, lane)) {
+                    continue;
+                }
+                let known = lanes
+                    .get(use_.lane)
+                    .and_then(|lane| lane.fence_after(use_.stamp));
+                match known {
+                    Some(fence) => fences.push(fence.clone()),
+                    None => missing.extend(lanes.begin_fence(use_.lane)),
+                }
+            }
+        }
+        for new in missing {
+            fences.push(self.enqueue_fence(new)?);
+        }
+        Ok(fences)
+    }
+
+    fn enqueue_fence(&self, new: NewFence<A>) -> Result<Fence<A>, Error> {
+        let NewFence { queue, at } = new;
+        let fence = Fence {
+            lane: at.lane,
+            stamp: at.stamp,
+            event: self.allocator.backend().enqueue_marker(&queue, &[])?,
+        };
+        // It is looked at, or waited for on another queue; an unflushed queue need not get on by itself.
+        queue.flush()?;
+        let surplus = self.state.lock().lanes.add_fence(fence.clone());
+        drop(surplus);
+        Ok(fence)
+    }
+
+    /// Waits until the commands of this use have ended.
+    ///
+    /// # Errors
+    ///
+    /// Where that cannot be waited for. A command that failed has ended, and is no error.
+    pub(crate) fn wait_for(&self, use_: Use) -> Result<(), Error> {
+        let fence = self
+            .fences_after(&[use_], None)
+            .map(|fences| fences.into_iter().next());
+        match fence {
+            Ok(None) => {}
+            Ok(Some(fence)) => wait_for_event(&fence.event)?,
+            Err(error) => {
+                let queue = self
+                    .state
+                    .lock()
+                    .lanes
+                    .get(use_.lane)
+                    .map(|lane| lane.queue.clone());
+                tracing::warn!(%error, ?queue, "a queue takes no marker; waiting for all of it instead");
+                queue.map_or(Ok(()), |queue| queue.finish())?;
+            }
+        }
+        self.note_ended(use_);
+        Ok(())
+    }
+
+    pub(crate) fn note_ended(&self, use_: Use) {
+        let ended = self.state.lock().lanes.note_ended(use_);
+        drop(ended);
+    }
+}
+
+impl<A: Allocator> Fence<A> {
+    pub(crate) fn at(&self) -> Use {
+        Use {
+            lane: self.lane,
+            stamp: self.stamp,
+        }
+    }
+}
+
+/// Whether a command has ended. One that failed has ended too: it touches nothing any more. One whose status
+/// cannot be told counts as not ended.
+fn has_ended<E: Event>(event: &E) -> bool {
+    event.status().is_ok_and(EventStatus::has_ended)
+}
+
+/// Waits for the end of a command, good or bad.
+pub(crate) fn wait_for_event<E: Event>(event: &E) -> Result<(), Error> {
+    match event.wait() {
+        Err(_) if has_ended(event) => Ok(()),
+        result => result,
+    }
+}

@@ -1,0 +1,165 @@
+//! What a pool knows of one queue.
+
+use binpool_allocators::{Allocator, EventOf, Queue, QueueOf, QueueOrder};
+use smallvec::SmallVec;
+
+use crate::bins::Bins;
+
+/// A moment in the life of a pool. Grows with each [`Fence`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Stamp(u64);
+
+impl Stamp {
+    pub(crate) const fn next(self) -> Self {
+        // At one fence a nanosecond it lasts 584 years.
+        Self(self.0.saturating_add(1))
+    }
+}
+
+/// Finds a lane. It may find another one once its own has gone: stamps tell (invariant L3 of
+/// [`Lanes`](crate::lanes::Lanes)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LaneKey(pub(crate) usize);
+
+/// A free block was used on the queue of this lane, by commands that were enqueued before this moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Use {
+    pub(crate) lane: LaneKey,
+    pub(crate) stamp: Stamp,
+}
+
+/// The queues that a free block was used on: mostly one. The first is the one it was allocated for.
+pub(crate) type Uses = SmallVec<[Use; 1]>;
+
+/// A marker on a queue. When its event has ended, so has every command that was enqueued there before `stamp`.
+#[derive(Debug)]
+pub(crate) struct Fence<A: Allocator> {
+    pub(crate) lane: LaneKey,
+    pub(crate) stamp: Stamp,
+    pub(crate) event: EventOf<A>,
+}
+
+impl<A: Allocator> Clone for Fence<A> {
+    fn clone(&self) -> Self {
+        Self {
+            event: self.event.clone(),
+            ..*self
+        }
+    }
+}
+
+/// Fences of a few queues.
+pub(crate) type Fences<A> = SmallVec<[Fence<A>; 2]>;
+
+/// How many fences of a lane are remembered. More would tell a little earlier that something has ended.
+pub(crate) const MOST_FENCES: usize = 4;
+
+/// What a pool knows of one queue.
+///
+/// # Invariants
+///
+/// - I1: blocks are in `stock` only if the queue is in order and was their only user, oldest first.
+/// - I2: `fences` are the youngest and the oldest that have not been seen to end, oldest first.
+#[derive(Debug)]
+pub(crate) struct Lane<A: Allocator> {
+    pub(crate) queue: QueueOf<A>,
+    /// Free blocks that are ready for the next user on the queue.
+    pub(crate) stock: Bins<A>,
+    /// Blocks that were allocated for the queue and are in the user's hands, or on their way there. While there
+    /// are any, the lane stays, and its key stands for this queue.
+    pub(crate) active: usize,
+    /// The latest use of a block that came back to the pool.
+    pub(crate) last_use: Stamp,
+    /// The latest use of a block that went back to the allocator before its commands were seen to end.
+    pub(crate) draining: Stamp,
+    /// Everything stamped up to here has ended.
+    pub(crate) ended: Stamp,
+    /// The program is done with the queue: its blocks are anybody's as soon as their commands have ended.
+    pub(crate) is_retired: bool,
+    fences: SmallVec<[Fence<A>; MOST_FENCES]>,
+    /// What the queue waits for on the device: the uses of these lanes up to these stamps come before whatever is
+    /// enqueued on this queue from now on.
+    behind: SmallVec<[Use; 2]>,
+}
+
+impl<A: Allocator> Lane<A> {
+    /// A lane without any use up to `now`, and that moment included.
+    pub(crate) fn new(queue: &QueueOf<A>, now: Stamp) -> Self {
+        Self {
+            queue: queue.clone(),
+            stock: Bins::default(),
+            active: 0,
+            last_use: now,
+            draining: now,
+            ended: now,
+            is_retired: false,
+            fences: SmallVec::new(),
+            behind: SmallVec::new(),
+        }
+    }
+
+    /// Whether the queue itself keeps a block's old commands from its new ones.
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.queue.order() == QueueOrder::InOrder
+    }
+
+    /// Whether no command uses a block that came back to the pool.
+    pub(crate) fn has_caught_up(&self) -> bool {
+        self.last_use <= self.ended
+    }
+
+    /// The latest use that is not known to have ended.
+    pub(crate) fn not_ended(&self, key: LaneKey) -> Option<Use> {
+        (!self.has_caught_up()).then_some(Use {
+            lane: key,
+            stamp: self.last_use,
+        })
+    }
+
+    /// The moment up to which the uses of `other` come before what is enqueued on this lane's queue from now on.
+    pub(crate) fn is_behind(&self, other: LaneKey) -> Option<Stamp> {
+        let found = self.behind.iter().find(|use_| use_.lane == other);
+        found.map(|use_| use_.stamp)
+    }
+
+    /// The queue has been made to wait for a fence.
+    pub(crate) fn put_behind(&mut self, fence: Use) {
+        match self.behind.iter_mut().find(|use_| use_.lane == fence.lane) {
+            Some(use_) => use_.stamp = use_.stamp.max(fence.stamp),
+            None => self.behind.push(fence),
+        }
+    }
+
+    /// The fences that have not been seen to end, oldest first.
+    pub(crate) fn fences(&self) -> &[Fence<A>] {
+        &self.fences
+    }
+
+    /// The oldest fence that comes after this moment.
+    pub(crate) fn fence_after(&self, stamp: Stamp) -> Option<&Fence<A>> {
+        self.fences.iter().find(|fence| fence.stamp >= stamp)
+    }
+
+    /// Remembers a fence. What is returned is to be dropped without the lock.
+    pub(crate) fn add_fence(&mut self, fence: Fence<A>) -> Option<Fence<A>> {
+        if fence.stamp <= self.ended {
+            return Some(fence);
+        }
+        // Two threads may come here in another order than they took their stamps in.
+        let place = self
+            .fences
+            .partition_point(|other| other.stamp < fence.stamp);
+        self.fences.insert(place, fence);
+        // The oldest tells first, the youngest tells most.
+        (self.fences.len() > MOST_FENCES).then(|| self.fences.remove(MOST_FENCES - 1))
+    }
+
+    /// Everything stamped up to here has ended. What is returned is to be dropped without the lock.
+    pub(crate) fn has_ended(&mut self, stamp: Stamp) -> SmallVec<[Fence<A>; MOST_FENCES]> {
+        self.ended = self.ended.max(stamp);
+        let ended = self
+            .fences
+            .partition_point(|fence| fence.stamp <= self.ended);
+        self.fences.drain(..ended).collect()
+    }
+}

@@ -1,0 +1,123 @@
+//! Which free block a queue gets, and what has to come first.
+
+use binpool_allocators::{Allocator, Backend, Error, EventOf, Queue, QueueOf};
+use smallvec::SmallVec;
+
+use crate::{
+    ReusePolicy,
+    bins::Block,
+    lane::{Lane, LaneKey, Uses},
+    request::Request,
+    shared::Shared,
+    state::Origin,
+};
+
+impl<A: Allocator> Shared<A> {
+    /// A free block of exactly this bin, as far as the policy goes without fresh memory: one whose commands have
+    /// ended, else one that the queue, or the host, is made to wait for.
+    pub(crate) fn reuse(&self, lane: LaneKey, request: Request) -> Option<(Block<A>, Origin)> {
+        let across = self.policy.crosses();
+        let in_the_way = {
+            let mut state = self.state.lock();
+            if let Some(block) = state.pop_ready(lane, request, across) {
+                return Some((block, Origin::Ended));
+            }
+            state.in_the_way(lane, request, across)
+        };
+        if in_the_way.is_empty() {
+            return None;
+        }
+        self.look_at(&in_the_way);
+        let ready = self.state.lock().pop_ready(lane, request, across);
+        ready
+            .map(|block| (block, Origin::Ended))
+            .or_else(|| self.reuse_after_a_wait(lane, request))
+    }
+
+    /// The block of exactly this bin that was used the longest ago, with a wait for the commands that use it, where
+    /// the policy is to wait.
+    pub(crate) fn reuse_after_a_wait(
+        &self,
+        lane: LaneKey,
+        request: Request,
+    ) -> Option<(Block<A>, Origin)> {
+        let origin = match self.policy {
+            ReusePolicy::SameQueue | ReusePolicy::Opportunistic => return None,
+            ReusePolicy::InsertWait => Origin::DeviceWait,
+            ReusePolicy::WaitOnHost => Origin::HostWait,
+        };
+        let held = self.state.lock().take_oldest(lane, request)?;
+        let waited = match origin {
+            Origin::DeviceWait => self.put_behind(lane, &held.uses),
+            _ => held.uses.iter().try_for_each(|use_| self.wait_for(*use_)),
+        };
+        match waited {
+            Ok(()) => Some((held.block, origin)),
+            Err(error) => {
+                tracing::warn!(%error, "a free block could not be waited for; it stays in the pool");
+                self.state.lock().pending.push_oldest(held);
+                None
+            }
+        }
+    }
+
+    /// Makes the queue of `lane` wait, on the device, for the commands of these uses.
+    fn put_behind(&self, lane: LaneKey, uses: &Uses) -> Result<(), Error> {
+        let fences = self.fences_after(uses, Some(lane))?;
+        if fences.is_empty() {
+            return Ok(());
+        }
+        let events: SmallVec<[EventOf<A>; 2]> =
+            fences.iter().map(|fence| fence.event.clone()).collect();
+        let queue = self
+            .state
+            .lock()
+            .lanes
+            .get(lane)
+            .map(|lane| lane.queue.clone());
+        if let Some(queue) = queue {
+            self.allocator.backend().enqueue_barrier(&queue, &events)?;
+        }
+        if let Some(lane) = self.state.lock().lanes.get_mut(lane) {
+            for fence in &fences {
+                lane.put_behind(fence.at());
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at queues that have no block in the user's hands; where their commands have ended, moves their blocks
+    /// to the common bins, and lets go of them; of those that the program is done with only, if so asked.
+    pub(crate) fn retire_idle_lanes(&self, retired_only: bool) {
+        let home = self.home.id();
+        let is_idle = |lane: &Lane<A>| {
+            lane.active == 0 && lane.queue.id() != home && (lane.is_retired || !retired_only)
+        };
+        let behind: Uses = {
+            let state = self.state.lock();
+            let idle = state.lanes.iter().filter(|(_, lane)| is_idle(lane));
+            idle.filter_map(|(key, lane)| lane.not_ended(key)).collect()
+        };
+        self.look_at(&behind);
+        let idle = self
+            .state
+            .lock()
+            .take_lanes(|lane| is_idle(lane) && lane.has_caught_up());
+        if !idle.is_empty() {
+            tracing::debug!(queues = idle.len(), "let go of idle queues");
+        }
+        drop(idle);
+    }
+
+    /// The program is done with this queue.
+    pub(crate) fn retire_queue(&self, queue: &QueueOf<A>) {
+        let mut state = self.state.lock();
+        if let Some(key) = state.lanes.find(queue.id())
+            && let Some(lane) = state.lanes.get_mut(key)
+        {
+            lane.is_retired = true;
+        }
+        drop(state);
+        self.retire_idle_lanes(true);
+    }
+}
