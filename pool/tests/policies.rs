@@ -11,7 +11,7 @@ mod common;
 
 use binpool::{Event, EventStatus, Queue, QueueOrder, ReusePolicy};
 use binpool_mock::{CallKind, Completion, Fault, MockDevice, Persistence};
-use common::{MIB, POLICIES, Rig};
+use common::{Block, MIB, POLICIES, Rig};
 
 fn rig(policy: ReusePolicy) -> Rig {
     Rig::with_policy(MockDevice::builder().log_calls(true), policy)
@@ -233,7 +233,7 @@ fn the_cheapest_block_comes_first() {
         block.enqueue_fill(queue, 0..100, &[1], wait_for).unwrap();
         block
     });
-    let memories = [&blocks[0], &blocks[1], &blocks[2]].map(|block| block.memory_id());
+    let memories = [&blocks[0], &blocks[1], &blocks[2]].map(Block::memory_id);
     ended.finish().unwrap();
     drop(blocks);
     // The marker that will tell that its commands have ended has to run, too.
@@ -243,7 +243,7 @@ fn the_cheapest_block_comes_first() {
     let got: Vec<_> = (0..4)
         .map(|_| rig.pool.allocate_on(&own, 100).unwrap())
         .collect();
-    let found: Vec<_> = got.iter().map(|block| block.memory_id()).collect();
+    let found: Vec<_> = got.iter().map(Block::memory_id).collect();
     assert_eq!(found[0], memories[0], "same queue");
     assert!(found[1..3].contains(&memories[1]) && found[1..3].contains(&memories[2]));
     assert!(!memories.contains(&found[3]), "fresh memory");
@@ -269,7 +269,8 @@ fn all_uses_on_all_queues_are_honoured() {
             if policy != ReusePolicy::InsertWait {
                 let early = rig.pool.allocate_on(&queues[0], 100).unwrap();
                 assert_ne!(early.memory_id(), memory, "{policy:?}");
-                early.detach();
+                // Out of the way, so that the next round asks for the first one again.
+                drop(early.detach());
             }
             rig.open(gate);
             rig.device.run();
