@@ -1,0 +1,385 @@
+//! Random programs on one to four queues of both kinds, under every policy, with commands that run whenever they
+//! like: no race is reported, every block has the bytes of a model in which commands run one after the other, nothing
+//! waits for ever, and memory finds its way back.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failing test panics"
+)]
+
+mod common;
+
+use binpool::{PoolError, QueueOrder, ReusePolicy};
+use binpool_mock::{Completion, MockDevice, MockEvent, MockQueue};
+use common::{Block, POLICIES, Rig, SMALLEST};
+use proptest::{prelude::*, sample::Index};
+
+const CAPACITY: usize = 64 << 10;
+
+#[derive(Clone, Debug)]
+enum Operation {
+    Allocate {
+        bytes: usize,
+        queue: Index,
+    },
+    /// A fill on this queue, ordered by events, or else by the pool.
+    Fill {
+        block: Index,
+        queue: Index,
+        by_events: bool,
+    },
+    Copy {
+        from: Index,
+        to: Index,
+        queue: Index,
+    },
+    Bind {
+        block: Index,
+        queue: Index,
+    },
+    Unbind {
+        block: Index,
+    },
+    Read {
+        block: Index,
+    },
+    Drop {
+        block: Index,
+    },
+    Release {
+        block: Index,
+        queue: Index,
+    },
+    /// The next fill waits for a new gate.
+    Gate,
+    OpenGates,
+    FreeHeld,
+    Retire {
+        queue: Index,
+    },
+    /// The device runs what it can.
+    Run,
+}
+
+fn any_operation() -> impl Strategy<Value = Operation> {
+    let index = any::<Index>;
+    prop_oneof![
+        12 => (1..CAPACITY / 3, index()).prop_map(|(bytes, queue)| Operation::Allocate { bytes, queue }),
+        8 => (index(), index(), any::<bool>())
+            .prop_map(|(block, queue, by_events)| Operation::Fill { block, queue, by_events }),
+        4 => (index(), index(), index()).prop_map(|(from, to, queue)| Operation::Copy { from, to, queue }),
+        2 => (index(), index()).prop_map(|(block, queue)| Operation::Bind { block, queue }),
+        1 => index().prop_map(|block| Operation::Unbind { block }),
+        2 => index().prop_map(|block| Operation::Read { block }),
+        10 => index().prop_map(|block| Operation::Drop { block }),
+        2 => (index(), index()).prop_map(|(block, queue)| Operation::Release { block, queue }),
+        2 => Just(Operation::Gate),
+        2 => Just(Operation::OpenGates),
+        1 => Just(Operation::FreeHeld),
+        1 => index().prop_map(|queue| Operation::Retire { queue }),
+        2 => Just(Operation::Run),
+    ]
+}
+
+/// A block in the program's hands, and what the model knows of it.
+struct Live {
+    block: Block,
+    /// Every byte of it.
+    mark: u8,
+    /// The commands that touched it: what the next one has to come after.
+    events: Vec<MockEvent>,
+    /// The queues whose commands come after those of the block's former users.
+    ordered: Vec<MockQueue>,
+}
+
+struct Program {
+    rig: Rig,
+    queues: Vec<MockQueue>,
+    live: Vec<Live>,
+    gates: Vec<MockEvent>,
+    next_gate: Option<MockEvent>,
+    next_mark: u8,
+}
+
+impl Program {
+    fn new(policy: ReusePolicy, orders: &[QueueOrder], seed: u64) -> Self {
+        let builder = MockDevice::builder()
+            .capacity_bytes(CAPACITY as u64)
+            .completion(Completion::Seeded(seed));
+        let rig = Rig::with_policy(builder, policy);
+        let mut queues = vec![rig.queue.clone()];
+        queues.extend(orders.iter().map(|order| rig.another_queue(*order)));
+        Self {
+            rig,
+            queues,
+            live: Vec::new(),
+            gates: Vec::new(),
+            next_gate: None,
+            next_mark: 0,
+        }
+    }
+
+    fn queue(&self, index: Index) -> MockQueue {
+        index.get(&self.queues).clone()
+    }
+
+    fn pick(&self, index: Index) -> Option<usize> {
+        (!self.live.is_empty()).then(|| index.index(self.live.len()))
+    }
+
+    fn open_gates(&mut self) {
+        for gate in self.gates.drain(..) {
+            self.rig.open(&gate);
+        }
+        self.next_gate = None;
+    }
+
+    fn in_use(&self) -> usize {
+        self.live.iter().map(|live| live.block.class_size()).sum()
+    }
+
+    /// Has the block's former users' commands come before what is enqueued on `queue`.
+    fn order(live: &mut Live, queue: &MockQueue) {
+        if !live.ordered.contains(queue) {
+            live.block.order_before(queue).unwrap();
+            live.ordered.push(queue.clone());
+        }
+    }
+
+    fn fill(&mut self, index: usize, queue: &MockQueue, by_events: bool) {
+        self.next_mark = self.next_mark.wrapping_add(1);
+        let gate = self.next_gate.take();
+        let live = &mut self.live[index];
+        if !by_events || live.events.is_empty() {
+            Self::order(live, queue);
+        }
+        let mut wait_for = live.events.clone();
+        wait_for.extend(gate);
+        live.mark = self.next_mark;
+        let all = 0..live.block.size();
+        let event = live
+            .block
+            .enqueue_fill(queue, all, &[live.mark], &wait_for)
+            .unwrap();
+        live.events = vec![event];
+    }
+
+    fn copy(&mut self, from: usize, to: usize, queue: &MockQueue) {
+        if from == to {
+            return;
+        }
+        for index in [from, to] {
+            Self::order(&mut self.live[index], queue);
+        }
+        let [source, target] = self.live.get_disjoint_mut([from, to]).unwrap();
+        let bytes = source.block.size().min(target.block.size());
+        if bytes < target.block.size() {
+            return;
+        }
+        let wait_for = [&source.events[..], &target.events[..]].concat();
+        let event = source
+            .block
+            .enqueue_copy_region_to(queue, 0..bytes, &target.block, 0, &wait_for)
+            .unwrap();
+        target.mark = source.mark;
+        source.events.push(event.clone());
+        target.events = vec![event];
+    }
+
+    /// The bytes are read, which the host waits for: for no gate that it has yet to open.
+    fn check(&mut self, index: usize) -> Result<(), TestCaseError> {
+        self.open_gates();
+        let live = &mut self.live[index];
+        let queue = self.queues[0].clone();
+        Self::order(live, &queue);
+        let mut bytes = vec![!live.mark; live.block.size()];
+        live.block
+            .read(&queue, 0, &mut bytes, &live.events)
+            .unwrap();
+        let mark = live.mark;
+        prop_assert!(
+            bytes.iter().all(|byte| *byte == mark),
+            "a block was overwritten"
+        );
+        Ok(())
+    }
+
+    fn allocate(&mut self, bytes: usize, queue: &MockQueue) -> Result<(), TestCaseError> {
+        let fits = self.in_use() + class_size(bytes) <= CAPACITY;
+        match self.rig.pool.allocate_on(queue, bytes) {
+            Ok(block) => {
+                self.live.push(Live {
+                    block,
+                    mark: 0,
+                    events: Vec::new(),
+                    ordered: vec![queue.clone()],
+                });
+                self.fill(self.live.len() - 1, queue, false);
+                Ok(())
+            }
+            Err(PoolError::OutOfMemory(report)) => {
+                prop_assert!(!fits || !self.gates.is_empty(), "{report}");
+                Ok(())
+            }
+            Err(error) => Err(TestCaseError::fail(error.to_string())),
+        }
+    }
+
+    fn run(&mut self, operation: &Operation) -> Result<(), TestCaseError> {
+        match *operation {
+            Operation::Allocate { bytes, queue } => {
+                let queue = self.queue(queue);
+                self.allocate(bytes, &queue)?;
+            }
+            Operation::Fill {
+                block,
+                queue,
+                by_events,
+            } => {
+                let queue = self.queue(queue);
+                if let Some(block) = self.pick(block) {
+                    self.fill(block, &queue, by_events);
+                }
+            }
+            Operation::Copy { from, to, queue } => {
+                let queue = self.queue(queue);
+                if let (Some(from), Some(to)) = (self.pick(from), self.pick(to)) {
+                    self.copy(from, to, &queue);
+                }
+            }
+            Operation::Bind { block, queue } => {
+                let queue = self.queue(queue);
+                if let Some(block) = self.pick(block) {
+                    let live = &mut self.live[block];
+                    // Refused for an out-of-order queue, which leaves everything as it was.
+                    if live.block.bind_to_queue(&queue).is_ok() {
+                        live.ordered.push(queue);
+                    }
+                }
+            }
+            Operation::Unbind { block } => {
+                self.open_gates();
+                if let Some(block) = self.pick(block) {
+                    let live = &mut self.live[block];
+                    live.block.unbind_from_queue().unwrap();
+                    live.ordered.clone_from(&self.queues);
+                }
+            }
+            Operation::Read { block } => {
+                if let Some(block) = self.pick(block) {
+                    self.check(block)?;
+                }
+            }
+            Operation::Drop { block } => {
+                if let Some(block) = self.pick(block) {
+                    drop(self.live.swap_remove(block));
+                }
+            }
+            Operation::Release { block, queue } => {
+                let queue = self.queue(queue);
+                if let Some(block) = self.pick(block) {
+                    let Live { block, events, .. } = self.live.swap_remove(block);
+                    block.enqueue_release(Some(&queue), &events).unwrap();
+                }
+            }
+            Operation::Gate => {
+                let gate = self.rig.gate();
+                self.gates.push(gate.clone());
+                self.next_gate = Some(gate);
+            }
+            Operation::OpenGates => self.open_gates(),
+            Operation::FreeHeld => drop(self.rig.pool.free_held()),
+            Operation::Retire { queue } => {
+                let queue = self.queue(queue);
+                self.rig.pool.retire_queue(&queue);
+            }
+            Operation::Run => drop(self.rig.device.run()),
+        }
+        let statistics = self.rig.pool.statistics();
+        prop_assert_eq!(
+            statistics.managed_bytes,
+            statistics.held_bytes + self.in_use() as u64
+        );
+        Ok(())
+    }
+
+    /// Everything comes to an end, and every byte is what it was to be.
+    fn end(mut self, policy: ReusePolicy) -> Result<(), TestCaseError> {
+        self.open_gates();
+        for index in 0..self.live.len() {
+            self.check(index)?;
+        }
+        let sizes: Vec<usize> = self
+            .live
+            .iter()
+            .map(|live| live.block.class_size())
+            .collect();
+        self.live.clear();
+        self.queues.clear();
+        if matches!(policy, ReusePolicy::Opportunistic | ReusePolicy::InsertWait) {
+            self.everything_is_common(&sizes)?;
+        }
+        let Rig { device, pool, .. } = self.rig;
+        prop_assert!(device.violations().is_empty(), "{:#?}", device.violations());
+        drop(pool);
+        device.run();
+        prop_assert_eq!(device.statistics().live_blocks, 0);
+        prop_assert!(device.violations().is_empty());
+        Ok(())
+    }
+
+    /// The home queue gets the blocks of all queues, without asking the device for one.
+    fn everything_is_common(&self, sizes: &[usize]) -> Result<(), TestCaseError> {
+        let pool = &self.rig.pool;
+        // A request that no block serves has idle queues marked, and the next sees that they have caught up. On a full
+        // device it would give blocks back first.
+        if pool.managed_bytes() + 3 * SMALLEST as u64 > CAPACITY as u64 {
+            return Ok(());
+        }
+        for bytes in [1, SMALLEST + 1] {
+            drop(pool.allocate(bytes));
+            self.rig.device.run();
+        }
+        let misses = pool.statistics().misses;
+        let blocks: Result<Vec<_>, _> = sizes.iter().map(|bytes| pool.allocate(*bytes)).collect();
+        prop_assert_eq!(blocks.unwrap().len(), sizes.len());
+        prop_assert_eq!(pool.statistics().misses, misses);
+        Ok(())
+    }
+}
+
+/// What the pool makes of a size: a multiple of the alignment, then of a 16th of the power of two below it.
+fn class_size(asked: usize) -> usize {
+    let rounded = asked.next_multiple_of(SMALLEST);
+    let below = rounded.next_power_of_two() / 2;
+    rounded.next_multiple_of((below / 16).max(1))
+}
+
+fn any_order() -> impl Strategy<Value = QueueOrder> {
+    prop_oneof![Just(QueueOrder::InOrder), Just(QueueOrder::OutOfOrder)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: ProptestConfig::default().cases.max(600),
+        // What is found is written down as a test of its own.
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn nothing_is_overwritten_whatever_the_order(
+        policy in prop::sample::select(&POLICIES[..]),
+        orders in prop::collection::vec(any_order(), 0..4),
+        seed in any::<u64>(),
+        operations in prop::collection::vec(any_operation(), 1..80),
+    ) {
+        let mut program = Program::new(policy, &orders, seed);
+        for operation in operations {
+            program.run(&operation)?;
+        }
+        program.end(policy)?;
+    }
+}
