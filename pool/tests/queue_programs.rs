@@ -152,10 +152,13 @@ impl Program {
         self.next_mark = self.next_mark.wrapping_add(1);
         let gate = self.next_gate.take();
         let live = &mut self.live[index];
-        if !by_events || live.events.is_empty() {
-            Self::order(live, queue);
+        let mut wait_for = Vec::new();
+        if by_events && !live.events.is_empty() {
+            wait_for.clone_from(&live.events);
+        } else {
+            live.block.order_before(queue).unwrap();
+            live.ordered.push(queue.clone());
         }
-        let mut wait_for = live.events.clone();
         wait_for.extend(gate);
         live.mark = self.next_mark;
         let all = 0..live.block.size();
