@@ -27,9 +27,12 @@
 //! Every block is allocated for a queue, and knows the queues it was used on
 //! ([`PooledBuffer::memory_on`]). A block that was used on one in-order queue goes back to that queue's
 //! stock, and its next user on the same queue has it at once: the queue itself keeps the two apart. A block
-//! that was used on an out-of-order queue, or on several, is nobody's until the commands that were enqueued
-//! before its release have ended. So no block is ever handed out while a command of its former owner may
-//! still run against a command of its new one.
+//! that was used on an out-of-order queue, or on several, and one that another queue asks for, is handed out when the
+//! commands of its former users have ended, or behind a wait for them: a [`ReusePolicy`] says which. So no block is
+//! ever handed out while a command of its former owner may still run against a command of its new one.
+//!
+//! Blocks move between queues by [`order_before`](PooledBuffer::order_before) and
+//! [`bind_to_queue`](PooledBuffer::bind_to_queue).
 //!
 //! # Out of memory
 //!

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use binpool_allocators::{Allocator, Backend, QueueOf};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use crate::{
     HookId, PoolError, PoolOptions, PoolStatistics, PooledBuffer, ReusePolicy, Shortage,
@@ -84,6 +84,7 @@ impl<A: Allocator> MemoryPool<A> {
             policy,
             hooks: Hooks::default(),
             state: Mutex::new(State::new(queue)),
+            arrived: Condvar::new(),
         });
         Self {
             handle: Arc::new(Handle { shared, classes }),

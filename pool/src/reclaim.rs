@@ -12,6 +12,9 @@ use crate::{
     state::Origin,
 };
 
+/// How often the last rung is tried while other threads allocate and free. Each time one of them has got further.
+const MOST_PASSES: usize = 100;
+
 /// What reclaiming has come to so far.
 struct Reclaim {
     request: Request,
@@ -19,6 +22,8 @@ struct Reclaim {
     /// What the allocator said last.
     refusal: Error,
     released_bytes: u64,
+    /// The pool's changes when it was last looked at, and those that this thread made since.
+    changes: u64,
     /// Whether a queue that holds memory back could not be waited for.
     stuck: bool,
 }
@@ -40,6 +45,7 @@ impl<A: Allocator> Shared<A> {
             lane,
             refusal,
             released_bytes: 0,
+            changes: 0,
             stuck: false,
         };
         let held_back = !self.state.lock().holding_back().is_empty();
@@ -69,7 +75,31 @@ impl<A: Allocator> Shared<A> {
                 return Ok(found);
             }
         }
+        for _ in 0..MOST_PASSES {
+            if let Some(found) = self.wait_for_queues(&mut reclaim)? {
+                return Ok(found);
+            }
+            // What other threads gave back, behind the back of this one, may be enough.
+            let mut state = self.state.lock();
+            while state.in_transit > 0 {
+                self.arrived.wait(&mut state);
+            }
+            if state.changes() == reclaim.changes {
+                break;
+            }
+        }
+        Err(self.give_up(reclaim))
+    }
+
+    /// Waits for the queues that hold memory back, one at a time, and looks again after each.
+    fn wait_for_queues(
+        &self,
+        reclaim: &mut Reclaim,
+    ) -> Result<Option<(Block<A>, Origin)>, PoolError> {
         let holding_back = self.state.lock().holding_back();
+        if holding_back.is_empty() {
+            return self.look_again(reclaim);
+        }
         for use_ in holding_back {
             tracing::debug!(
                 lane = use_.lane.0,
@@ -78,11 +108,11 @@ impl<A: Allocator> Shared<A> {
             if let Err(error) = self.wait_for(use_) {
                 tracing::warn!(%error, "a queue that holds memory back cannot be waited for");
                 reclaim.stuck = true;
-            } else if let Some(found) = self.look_again(&mut reclaim)? {
-                return Ok(found);
+            } else if let Some(found) = self.look_again(reclaim)? {
+                return Ok(Some(found));
             }
         }
-        Err(self.give_up(reclaim))
+        Ok(None)
     }
 
     /// The request, as one for blocks of each larger bin that there is.
@@ -126,6 +156,7 @@ impl<A: Allocator> Shared<A> {
 
     /// What has become free meanwhile, in the pool or outside it.
     fn look_again(&self, reclaim: &mut Reclaim) -> Result<Option<(Block<A>, Origin)>, PoolError> {
+        reclaim.changes = self.state.lock().changes();
         if let Some(found) = self.find_held(reclaim) {
             return Ok(Some(found));
         }
@@ -136,27 +167,23 @@ impl<A: Allocator> Shared<A> {
     /// Gives blocks that no command uses back to the allocator, largest first, until they have `enough` bytes
     /// together. Whether there were any.
     fn release_settled(&self, reclaim: &mut Reclaim, enough: u64) -> bool {
-        let taken = self.state.lock().take_largest(enough);
+        let taken = self.state.lock().release_largest(enough);
         let any = !taken.is_empty();
-        reclaim.released_bytes += self.release_held(taken);
+        reclaim.changes += taken.len() as u64;
+        reclaim.released_bytes += self.release_each(taken);
         any
     }
 
-    /// Gives blocks back to the allocator, to be freed after the commands that use them. The bytes given back.
-    fn release_held(&self, taken: Vec<HeldBlock<A>>) -> u64 {
+    /// Gives blocks that were sent off back to the allocator, to be freed after the commands that use them. The bytes
+    /// given back.
+    fn release_each(&self, taken: Vec<HeldBlock<A>>) -> u64 {
         let bytes = taken.iter().map(|held| held.block.bytes as u64).sum();
-        {
-            let mut state = self.state.lock();
-            state.count_released(taken.len(), bytes);
-            for held in &taken {
-                state.drain(&held.uses);
-            }
-        }
         for HeldBlock { block, uses } in taken {
             let bytes = block.bytes;
             if let Err(error) = self.release(block, &uses, &[]) {
                 tracing::error!(%error, bytes, "a held block could not be released cleanly");
             }
+            self.arrive();
         }
         bytes
     }
@@ -218,7 +245,7 @@ impl<A: Allocator> Shared<A> {
 
     /// Gives every held block back to the allocator, those too that commands still use. The bytes given back.
     pub(crate) fn release_all(&self) -> u64 {
-        let taken = self.state.lock().take_held();
-        self.release_held(taken)
+        let taken = self.state.lock().release_all();
+        self.release_each(taken)
     }
 }

@@ -55,7 +55,7 @@ impl<A: Allocator> Shared<A> {
             Ok(()) => Some((held.block, origin)),
             Err(error) => {
                 tracing::warn!(%error, "a free block could not be waited for; it stays in the pool");
-                self.state.lock().pending.push_oldest(held);
+                self.state.lock().put_back(held);
                 None
             }
         }

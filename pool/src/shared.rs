@@ -1,7 +1,7 @@
 //! What a pool and its blocks share.
 
 use binpool_allocators::{Allocator, Error, EventOf, QueueOf};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use smallvec::SmallVec;
 
 use crate::{
@@ -24,6 +24,8 @@ pub(crate) struct Shared<A: Allocator> {
     pub(crate) policy: ReusePolicy,
     pub(crate) hooks: Hooks,
     pub(crate) state: Mutex<State<A>>,
+    /// Blocks that were on their way back to the allocator have arrived.
+    pub(crate) arrived: Condvar,
 }
 
 impl<A: Allocator> Shared<A> {
@@ -135,14 +137,21 @@ impl<A: Allocator> Shared<A> {
             let mut state = self.state.lock();
             let uses = state.stamp(lane, others);
             state.deactivate(asked);
-            state.forget(block.bytes);
-            state.drain(&uses);
+            state.send_off(block.bytes, &uses);
             uses
         };
         let result = self.release(block, &uses, after);
+        self.arrive();
         // Its key stands for the queue until its commands have been marked.
         self.state.lock().leave(lane);
         result
+    }
+
+    /// A block that was [in transit](State::in_transit) is back at the allocator.
+    pub(crate) fn arrive(&self) {
+        if self.state.lock().arrive() {
+            self.arrived.notify_all();
+        }
     }
 
     /// Gives a block back to the allocator, to be freed after the commands of these uses and the events in `after`.

@@ -46,7 +46,10 @@ pub(crate) struct State<A: Allocator> {
     pub(crate) pending: Bins<A>,
     /// Whether freed blocks are kept. Off for good once the last handle of the pool is gone.
     pub(crate) holding: bool,
+    /// Blocks that are on their way from the pool back to the allocator: neither held any more, nor free yet.
+    pub(crate) in_transit: usize,
     counters: PoolStatistics,
+    changes: u64,
 }
 
 impl<A: Allocator> State<A> {
@@ -59,6 +62,8 @@ impl<A: Allocator> State<A> {
             pending: Bins::default(),
             holding: true,
             counters: PoolStatistics::default(),
+            changes: 0,
+            in_transit: 0,
         }
     }
 
@@ -204,18 +209,19 @@ impl<A: Allocator> State<A> {
         }
     }
 
-    /// Takes out every free block.
-    pub(crate) fn take_held(&mut self) -> Vec<HeldBlock<A>> {
+    /// Sends every free block back to the allocator.
+    pub(crate) fn release_all(&mut self) -> Vec<HeldBlock<A>> {
         let mut taken = self.common.take_all(|_| true);
         taken.extend(self.pending.take_all(|_| true));
         for (_, lane) in self.lanes.iter_mut() {
             taken.extend(lane.stock.take_all(|_| true));
         }
+        self.count_released(&taken);
         taken
     }
 
-    /// Takes blocks out of the common bins, largest first, until they have `enough` bytes together.
-    pub(crate) fn take_largest(&mut self, enough: u64) -> Vec<HeldBlock<A>> {
+    /// Sends blocks of the common bins back to the allocator, largest first, until they have `enough` bytes together.
+    pub(crate) fn release_largest(&mut self, enough: u64) -> Vec<HeldBlock<A>> {
         let mut taken = Vec::new();
         let mut bytes = 0;
         while bytes < enough
@@ -224,16 +230,40 @@ impl<A: Allocator> State<A> {
             bytes += held.block.bytes as u64;
             taken.push(held);
         }
+        self.count_released(&taken);
         taken
     }
 
-    /// Notes that commands may keep memory that goes back to the allocator from being freed.
-    pub(crate) fn drain(&mut self, uses: &Uses) {
+    fn count_released(&mut self, taken: &[HeldBlock<A>]) {
+        self.counters.released_blocks += taken.len() as u64;
+        for held in taken {
+            self.send_off(held.block.bytes, &held.uses);
+        }
+    }
+
+    /// Counts a block out of the pool and on its way to the allocator, where these commands may keep it from being
+    /// freed.
+    pub(crate) fn send_off(&mut self, block_bytes: usize, uses: &Uses) {
+        self.forget(block_bytes);
+        self.in_transit += 1;
         for use_ in uses {
             if let Some(lane) = self.lanes.get_mut(use_.lane) {
                 lane.draining = lane.draining.max(use_.stamp);
             }
         }
+    }
+
+    /// A block that was in transit is back at the allocator. Whether it was the last one.
+    pub(crate) fn arrive(&mut self) -> bool {
+        self.changes += 1;
+        self.in_transit -= 1;
+        self.in_transit == 0
+    }
+
+    /// Keeps a block that could not be handed out after all.
+    pub(crate) fn put_back(&mut self, held: HeldBlock<A>) {
+        self.changes += 1;
+        self.pending.push_oldest(held);
     }
 
     /// The uses that hold memory back, at most one a lane: of free blocks, or of memory that went back to the
@@ -296,6 +326,7 @@ impl<A: Allocator> State<A> {
 
     /// Counts a block out of the user's hands.
     pub(crate) fn deactivate(&mut self, asked: usize) {
+        self.changes += 1;
         self.counters.active_blocks -= 1;
         self.counters.active_bytes -= asked as u64;
     }
@@ -313,17 +344,21 @@ impl<A: Allocator> State<A> {
         self.counters.out_of_memory += 1;
     }
 
-    pub(crate) fn count_released(&mut self, blocks: usize, bytes: u64) {
-        self.counters.released_blocks += blocks as u64;
-        self.counters.managed_bytes -= bytes;
-    }
-
     /// The sizes of the free blocks that commands are not known to be done with.
     pub(crate) fn held_back_bytes(&self) -> u64 {
         let held = self.all_bins().flat_map(Bins::iter);
         held.filter(|held| !self.lanes.are_over(&held.uses))
             .map(|held| held.block.bytes as u64)
             .sum()
+    }
+
+    /// How often memory came back to the pool or arrived at the allocator.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.all_bins().map(Bins::bytes).sum()
     }
 
     fn all_bins(&self) -> impl Iterator<Item = &Bins<A>> {
@@ -350,7 +385,7 @@ impl<A: Allocator> State<A> {
         });
         PoolStatistics {
             held_blocks: self.all_bins().map(|bins| bins.blocks() as u64).sum(),
-            held_bytes: self.all_bins().map(Bins::bytes).sum(),
+            held_bytes: self.held_bytes(),
             pending_blocks,
             pending_bytes,
             ..self.counters

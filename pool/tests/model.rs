@@ -11,8 +11,8 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use binpool::{ImmediateAllocator, PoolStatistics, PooledBuffer, QueueOrder};
-use binpool_mock::{Completion, MockBackend, MockDevice};
+use binpool::{ImmediateAllocator, PoolStatistics, PooledBuffer};
+use binpool_mock::MockBackend;
 use common::{Rig, SMALLEST};
 use proptest::prelude::*;
 

@@ -9,8 +9,10 @@
 
 mod common;
 
+use std::thread;
+
 use binpool::{Event, EventStatus, Queue, QueueOrder, ReusePolicy};
-use binpool_mock::{CallKind, Completion, Fault, MockDevice, Persistence};
+use binpool_mock::{CallKind, Completion, Fault, HostWait, MockDevice, Persistence};
 use common::{Block, MIB, POLICIES, Rig};
 
 fn rig(policy: ReusePolicy) -> Rig {
@@ -421,5 +423,45 @@ fn only_queues_that_hold_memory_back_are_waited_for() {
         assert_eq!(rig.device.call_count(CallKind::Finish), 0, "{policy:?}");
         drop((got, active, reused));
         rig.open(&gate);
+    }
+}
+
+#[test]
+fn threads_with_queues_of_their_own_share_a_pool_under_every_policy() {
+    const THREADS: u8 = 4;
+    const ROUNDS: usize = 300;
+    for policy in POLICIES {
+        // As much memory as the threads have in use at most, so that blocks have to cross.
+        let builder = MockDevice::builder()
+            .capacity_bytes(u64::from(THREADS) * 2 * 4096)
+            .completion(Completion::Seeded(3))
+            .host_waits(HostWait::Block);
+        let rig = Rig::with_policy(builder, policy);
+        thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let rig = &rig;
+                scope.spawn(move || {
+                    let order =
+                        [QueueOrder::InOrder, QueueOrder::OutOfOrder][usize::from(thread % 2)];
+                    let queue = rig.another_queue(order);
+                    for round in 0..ROUNDS {
+                        let bytes = 1024 << (round % 3);
+                        let blocks = [(); 2].map(|()| rig.pool.allocate_on(&queue, bytes).unwrap());
+                        let filled = blocks.each_ref().map(|block| {
+                            block
+                                .enqueue_fill(&queue, 0..bytes, &[thread], &[])
+                                .unwrap()
+                        });
+                        let mut contents = vec![!thread; bytes];
+                        blocks[1].read(&queue, 0, &mut contents, &filled).unwrap();
+                        assert!(contents.iter().all(|byte| *byte == thread), "{policy:?}");
+                    }
+                });
+            }
+        });
+        let statistics = rig.pool.statistics();
+        assert_eq!(statistics.active_blocks, 0);
+        assert_eq!(statistics.held_bytes, statistics.managed_bytes);
+        assert!(rig.device.violations().is_empty());
     }
 }
