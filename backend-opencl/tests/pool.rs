@@ -9,10 +9,10 @@
 mod common;
 
 use binpool::{
-    Allocator, DeferredAllocator, Event, ImmediateAllocator, MemoryPool, PooledBuffer, Queue,
+    Allocator, DeferredAllocator, Event, ImmediateAllocator, MemoryPool, PooledBuffer,
     SvmAllocator, SvmGrain,
 };
-use binpool_opencl::{ClQueue, OpenClBackend};
+use binpool_opencl::OpenClBackend;
 use common::{Bench, numbered};
 
 const SIZE: usize = 1 << 20;
@@ -31,58 +31,6 @@ fn contents<A: Allocator>(block: &PooledBuffer<A>, queue: &binpool::QueueOf<A>) 
     let mut bytes = vec![0; block.size()];
     block.read(queue, 0, &mut bytes, &[]).unwrap();
     bytes
-}
-
-/// Fill with 1 behind a gate on `first`, release, allocate again, fill with 2 on `second`, open the gate: the
-/// new owner reads 2.
-fn new_owner_keeps_its_bytes<A: Allocator<Backend = OpenClBackend>>(
-    bench: &Bench,
-    pool: &MemoryPool<A>,
-    first: &ClQueue,
-    second: &ClQueue,
-) {
-    let gate = bench.gate();
-    let old = pool.allocate_on(first, SIZE).unwrap();
-    old.enqueue_fill(first, 0..SIZE, &[1], std::slice::from_ref(&gate))
-        .unwrap();
-    drop(old);
-    let new = pool.allocate_on(second, SIZE).unwrap();
-    let filled = new.enqueue_fill(second, 0..SIZE, &[2], &[]).unwrap();
-    bench.open_gate(&gate);
-    first.finish().unwrap();
-    filled.wait().unwrap();
-    assert_eq!(contents(&new, second), vec![2; SIZE]);
-}
-
-fn nothing_is_overwritten<A: Allocator<Backend = OpenClBackend>>(
-    pool: &MemoryPool<A>,
-    bench: &Bench,
-) {
-    let (first, second) = (&bench.queue, &bench.another_queue());
-    for _ in 0..10 {
-        new_owner_keeps_its_bytes(bench, pool, first, second);
-        new_owner_keeps_its_bytes(bench, pool, second, first);
-    }
-    if binpool::Backend::limits(&bench.backend).out_of_order_queues {
-        let unordered = &bench.out_of_order_queue();
-        for _ in 0..10 {
-            new_owner_keeps_its_bytes(bench, pool, unordered, unordered);
-            new_owner_keeps_its_bytes(bench, pool, first, unordered);
-            new_owner_keeps_its_bytes(bench, pool, unordered, first);
-        }
-    }
-}
-
-#[test]
-fn buffers_of_several_queues_are_not_overwritten() {
-    let bench = Bench::new();
-    nothing_is_overwritten(&immediate(&bench), &bench);
-}
-
-#[test]
-fn svm_of_several_queues_is_not_overwritten() {
-    let bench = Bench::new();
-    nothing_is_overwritten(&svm(&bench), &bench);
 }
 
 /// A gated fill, then release and allocation on the same in-order queue: the very same block, at once.

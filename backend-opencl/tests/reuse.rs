@@ -1,0 +1,237 @@
+//! Reuse across queues on a real runtime: whatever the policy, the queues and the memory, no command of a former
+//! owner runs against the new one's, and hand-overs leave nothing behind.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use std::{fs, thread};
+
+use binpool::{
+    Allocator, Backend, DeferredAllocator, Event, ImmediateAllocator, MemoryPool, PoolOptions,
+    PooledBuffer, Queue, ReusePolicy, SvmAllocator, SvmGrain,
+};
+use binpool_opencl::{ClQueue, OpenClBackend};
+use common::Bench;
+
+const SIZE: usize = 1 << 20;
+
+const POLICIES: [ReusePolicy; 4] = [
+    ReusePolicy::SameQueue,
+    ReusePolicy::Opportunistic,
+    ReusePolicy::InsertWait,
+    ReusePolicy::WaitOnHost,
+];
+
+fn contents<A: Allocator>(block: &PooledBuffer<A>, queue: &binpool::QueueOf<A>) -> Vec<u8> {
+    let mut bytes = vec![0; block.size()];
+    block.read(queue, 0, &mut bytes, &[]).unwrap();
+    bytes
+}
+
+/// The recipe that corrupts PyOpenCL's pool (its issues 447, 449, 645): fill with 1 behind a gate on `first`,
+/// release, allocate again for `second`, fill with 2, open the gate. The new owner reads 2.
+fn new_owner_keeps_its_bytes<A: Allocator<Backend = OpenClBackend>>(
+    bench: &Bench,
+    pool: &MemoryPool<A>,
+    first: &ClQueue,
+    second: &ClQueue,
+) {
+    let gate = bench.gate();
+    let old = pool.allocate_on(first, SIZE).unwrap();
+    old.enqueue_fill(first, 0..SIZE, &[1], std::slice::from_ref(&gate))
+        .unwrap();
+    drop(old);
+    let renew = || {
+        let new = pool.allocate_on(second, SIZE).unwrap();
+        let filled = new.enqueue_fill(second, 0..SIZE, &[2], &[]).unwrap();
+        (new, filled)
+    };
+    let (new, filled) = if pool.reuse_policy() == ReusePolicy::WaitOnHost {
+        // The host waits for the gate, so that somebody else has to open it.
+        thread::scope(|scope| {
+            scope.spawn(|| bench.open_gate(&gate));
+            renew()
+        })
+    } else {
+        let renewed = renew();
+        bench.open_gate(&gate);
+        renewed
+    };
+    first.finish().unwrap();
+    filled.wait().unwrap();
+    assert_eq!(
+        contents(&new, second),
+        vec![2; SIZE],
+        "{:?}, {first:?} to {second:?}",
+        pool.reuse_policy()
+    );
+}
+
+fn nothing_is_overwritten<A: Allocator<Backend = OpenClBackend>>(
+    bench: &Bench,
+    allocator: impl Fn(&Bench) -> A,
+) {
+    for policy in POLICIES {
+        let pool = PoolOptions::new()
+            .reuse(policy)
+            .build(allocator(bench), &bench.queue)
+            .unwrap();
+        let (first, second) = (&bench.queue, &bench.another_queue());
+        let mut pairs = vec![(first, second), (second, first)];
+        let unordered;
+        if bench.backend.limits().out_of_order_queues {
+            unordered = [bench.out_of_order_queue(), bench.out_of_order_queue()];
+            let [third, fourth] = &unordered;
+            pairs.extend([
+                (third, third),
+                (first, third),
+                (third, first),
+                (third, fourth),
+            ]);
+        }
+        for (first, second) in pairs.into_iter().cycle().take(18) {
+            new_owner_keeps_its_bytes(bench, &pool, first, second);
+        }
+    }
+}
+
+fn svm(bench: &Bench) -> SvmAllocator<OpenClBackend> {
+    SvmAllocator::new(&bench.backend, SvmGrain::Coarse).unwrap()
+}
+
+fn immediate(bench: &Bench) -> ImmediateAllocator<OpenClBackend> {
+    ImmediateAllocator::new(&bench.backend).unwrap()
+}
+
+#[test]
+fn buffers_are_not_overwritten() {
+    nothing_is_overwritten(&Bench::new(), immediate);
+}
+
+#[test]
+fn deferred_buffers_are_not_overwritten() {
+    nothing_is_overwritten(&Bench::new(), |bench| {
+        DeferredAllocator::new(&bench.backend)
+    });
+}
+
+#[test]
+fn svm_is_not_overwritten() {
+    nothing_is_overwritten(&Bench::new(), svm);
+}
+
+#[test]
+fn svm_that_is_freed_on_a_queue_is_not_overwritten() {
+    nothing_is_overwritten(&Bench::new(), |bench| {
+        svm(bench).with_queue(&bench.queue).unwrap()
+    });
+}
+
+/// The recipe with a block that was bound to the second queue, unbound, or released by a command in between.
+fn a_moved_block_is_not_overwritten<A: Allocator<Backend = OpenClBackend>>(
+    bench: &Bench,
+    allocator: A,
+) {
+    let pool = PoolOptions::new()
+        .reuse(ReusePolicy::SameQueue)
+        .build(allocator, &bench.queue)
+        .unwrap();
+    let (first, second) = (&bench.queue, &bench.another_queue());
+    for way in 0..3 {
+        let gate = bench.gate();
+        let mut old = pool.allocate_on(first, SIZE).unwrap();
+        old.enqueue_fill(first, 0..SIZE, &[1], std::slice::from_ref(&gate))
+            .unwrap();
+        let memory = old.memory_id();
+        match way {
+            0 => {
+                old.bind_to_queue(second).unwrap();
+                drop(old);
+            }
+            1 => {
+                bench.open_gate(&gate);
+                old.unbind_from_queue().unwrap();
+                drop(old);
+            }
+            _ => drop(old.enqueue_release(Some(second), &[]).unwrap()),
+        }
+        let new = pool.allocate_on(second, SIZE).unwrap();
+        assert_eq!(new.memory_id(), memory, "way {way}");
+        let filled = new.enqueue_fill(second, 0..SIZE, &[2], &[]).unwrap();
+        if way != 1 {
+            bench.open_gate(&gate);
+        }
+        first.finish().unwrap();
+        filled.wait().unwrap();
+        assert_eq!(contents(&new, second), vec![2; SIZE], "way {way}");
+        drop(new.detach());
+    }
+}
+
+#[test]
+fn blocks_that_move_between_queues_are_not_overwritten() {
+    let bench = Bench::new();
+    a_moved_block_is_not_overwritten(&bench, immediate(&bench));
+    a_moved_block_is_not_overwritten(&bench, svm(&bench));
+    let bound = svm(&bench).with_queue(&bench.queue).unwrap();
+    a_moved_block_is_not_overwritten(&bench, bound);
+}
+
+/// The resident memory of this process in bytes.
+fn resident_bytes() -> usize {
+    let pages = fs::read_to_string("/proc/self/statm").unwrap();
+    let resident = pages.split_whitespace().nth(1).unwrap();
+    resident.parse::<usize>().unwrap() * 4096
+}
+
+/// Hands one block to and fro between two queues, with a command on each, and checks that neither the memory of the
+/// process nor the pool grows.
+fn hand_over(policy: ReusePolicy, times: usize) {
+    const WARM_UP: usize = 5_000;
+    let bench = Bench::new();
+    let pool = PoolOptions::new()
+        .reuse(policy)
+        .build(immediate(&bench), &bench.queue)
+        .unwrap();
+    let queues = [bench.queue.clone(), bench.another_queue()];
+    let mut resident = 0;
+    for turn in 0..WARM_UP + times {
+        if turn == WARM_UP {
+            resident = resident_bytes();
+        }
+        let queue = &queues[turn % 2];
+        let block = pool.allocate_on(queue, 4096).unwrap();
+        block.enqueue_fill(queue, 0..64, &[1], &[]).unwrap();
+        drop(block);
+        // So that what the runtime itself keeps for pending commands stays small.
+        if turn % 256 == 255 {
+            queue.finish().unwrap();
+        }
+    }
+    let grown = resident_bytes().saturating_sub(resident);
+    let statistics = pool.statistics();
+    println!("{policy:?}: {times} hand-overs, {grown} bytes more, {statistics:?}");
+    assert!(grown < 8 << 20, "{policy:?}: {grown} bytes more");
+    assert!(statistics.managed_bytes <= 4096 * 600, "{statistics:?}");
+}
+
+#[test]
+fn hand_overs_leave_nothing_behind() {
+    for policy in POLICIES {
+        hand_over(policy, 20_000);
+    }
+}
+
+/// `cargo test --release -p binpool-opencl --test reuse -- --ignored --nocapture`
+#[test]
+#[ignore = "takes minutes; the test above does the same with fewer"]
+fn a_million_hand_overs_leave_nothing_behind() {
+    for policy in POLICIES {
+        hand_over(policy, 1_000_000);
+    }
+}
