@@ -4,50 +4,58 @@ use binpool_allocators::{Allocator, Backend, Error, Event, EventStatus, Queue};
 use smallvec::SmallVec;
 
 use crate::{
-    lane::{Fence, Fences, LaneKey, MOST_FENCES, Use},
+    lane::{Fence, Fences, LaneKey, Use},
     lanes::NewFence,
     shared::Shared,
 };
 
-/// What is to be found out about a lane, without the lock.
-struct Inquiry<A: Allocator> {
-    /// Fences that had not ended when they were last looked at, oldest first.
-    fences: SmallVec<[Fence<A>; MOST_FENCES]>,
-    /// One more, where none of these answers the question.
-    new: Option<NewFence<A>>,
-}
-
 impl<A: Allocator> Shared<A> {
     /// Looks whether the commands of these uses have ended.
     pub(crate) fn look_at(&self, uses: &[Use]) {
-        let inquiries: SmallVec<[Inquiry<A>; 2]> = {
-            let mut state = self.state.lock();
-            let inquire = |use_: &Use| {
-                let lane = state.lanes.get(use_.lane)?;
-                let fences: SmallVec<_> = lane.fences().iter().cloned().collect();
-                let needs_one =
-                    lane.fence_after(use_.stamp).is_none() && fences.len() < MOST_FENCES;
-                let new = needs_one.then(|| state.lanes.begin_fence(use_.lane));
-                Some(Inquiry {
-                    fences,
-                    new: new.flatten(),
-                })
-            };
-            uses.iter().filter_map(inquire).collect()
-        };
-        for Inquiry { fences, new } in inquiries {
-            let fresh = new.and_then(|new| {
-                let lane = new.at.lane;
-                self.enqueue_fence(new)
-                    .inspect_err(|error| tracing::warn!(%error, ?lane, "a queue takes no marker"))
-                    .ok()
-            });
-            // The youngest that has ended answers for the older ones.
-            let mut all = fresh.iter().chain(fences.iter().rev());
-            if let Some(fence) = all.find(|fence| has_ended(&fence.event)) {
+        for use_ in uses {
+            if !self.look_at_fences(*use_)
+                && let Some(fence) = self.fence_off(*use_)
+                && has_ended(&fence.event)
+            {
                 self.note_ended(fence.at());
             }
         }
+    }
+
+    /// Looks at the fences of a lane, oldest first, until one has not ended. Whether the use is over, or a fence will
+    /// tell.
+    fn look_at_fences(&self, use_: Use) -> bool {
+        loop {
+            let fence = {
+                let state = self.state.lock();
+                let Some(lane) = state.lanes.get(use_.lane) else {
+                    return true;
+                };
+                match lane.oldest_fence() {
+                    _ if use_.stamp <= lane.ended => return true,
+                    Some(fence) => fence.clone(),
+                    None => return false,
+                }
+            };
+            if !has_ended(&fence.event) {
+                let state = self.state.lock();
+                let lane = state.lanes.get(use_.lane);
+                return lane.is_none_or(|lane| {
+                    lane.fence_after(use_.stamp).is_some() || !lane.has_room_for_a_fence()
+                });
+            }
+            self.note_ended(fence.at());
+        }
+    }
+
+    /// Has a fence follow this use. A queue that takes no marker is asked again by the next who wants to know.
+    pub(crate) fn fence_off(&self, use_: Use) -> Option<Fence<A>> {
+        let new = self.state.lock().lanes.begin_fence(use_.lane)?;
+        let fence = self.enqueue_fence(new);
+        if let Err(error) = &fence {
+            tracing::warn!(%error, lane = use_.lane.0, "a queue takes no marker");
+        }
+        fence.ok()
     }
 
     /// Events after which the commands of these uses have ended; where they are for the queue of a lane, only of

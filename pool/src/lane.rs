@@ -1,5 +1,7 @@
 //! What a pool knows of one queue.
 
+use std::collections::VecDeque;
+
 use binpool_allocators::{Allocator, EventOf, Queue, QueueOf, QueueOrder};
 use smallvec::SmallVec;
 
@@ -51,8 +53,8 @@ impl<A: Allocator> Clone for Fence<A> {
 /// Fences of a few queues.
 pub(crate) type Fences<A> = SmallVec<[Fence<A>; 2]>;
 
-/// How many fences of a lane are remembered. More would tell a little earlier that something has ended.
-pub(crate) const MOST_FENCES: usize = 4;
+/// How many fences of a lane are remembered: as many hand-overs as a deep pipeline has under way.
+pub(crate) const MOST_FENCES: usize = 64;
 
 /// What a pool knows of one queue.
 ///
@@ -76,7 +78,7 @@ pub(crate) struct Lane<A: Allocator> {
     pub(crate) ended: Stamp,
     /// The program is done with the queue: its blocks are anybody's as soon as their commands have ended.
     pub(crate) is_retired: bool,
-    fences: SmallVec<[Fence<A>; MOST_FENCES]>,
+    fences: VecDeque<Fence<A>>,
     /// What the queue waits for on the device: the uses of these lanes up to these stamps come before whatever is
     /// enqueued on this queue from now on.
     behind: SmallVec<[Use; 2]>,
@@ -93,7 +95,7 @@ impl<A: Allocator> Lane<A> {
             draining: now,
             ended: now,
             is_retired: false,
-            fences: SmallVec::new(),
+            fences: VecDeque::new(),
             behind: SmallVec::new(),
         }
     }
@@ -130,9 +132,14 @@ impl<A: Allocator> Lane<A> {
         }
     }
 
-    /// The fences that have not been seen to end, oldest first.
-    pub(crate) fn fences(&self) -> &[Fence<A>] {
-        &self.fences
+    /// The oldest fence that has not been seen to end.
+    pub(crate) fn oldest_fence(&self) -> Option<&Fence<A>> {
+        self.fences.front()
+    }
+
+    /// Whether one more fence would tell more.
+    pub(crate) fn has_room_for_a_fence(&self) -> bool {
+        self.fences.len() < MOST_FENCES
     }
 
     /// The oldest fence that comes after this moment.
@@ -150,12 +157,16 @@ impl<A: Allocator> Lane<A> {
             .fences
             .partition_point(|other| other.stamp < fence.stamp);
         self.fences.insert(place, fence);
-        // The oldest tells first, the youngest tells most.
-        (self.fences.len() > MOST_FENCES).then(|| self.fences.remove(MOST_FENCES - 1))
+        // The oldest tell first, the youngest tells most.
+        if self.fences.len() > MOST_FENCES {
+            self.fences.remove(MOST_FENCES - 1)
+        } else {
+            None
+        }
     }
 
     /// Everything stamped up to here has ended. What is returned is to be dropped without the lock.
-    pub(crate) fn has_ended(&mut self, stamp: Stamp) -> SmallVec<[Fence<A>; MOST_FENCES]> {
+    pub(crate) fn has_ended(&mut self, stamp: Stamp) -> Fences<A> {
         self.ended = self.ended.max(stamp);
         let ended = self
             .fences

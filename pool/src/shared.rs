@@ -95,7 +95,7 @@ impl<A: Allocator> Shared<A> {
     }
 
     /// Takes a block back from its user, who used it on the queue of `lane`, unless that is `None`, and on `others`.
-    /// Makes no call to the device where the pool holds the block.
+    /// Makes no call to the device where the pool holds the block and only one in-order queue used it.
     ///
     /// # Errors
     ///
@@ -114,8 +114,12 @@ impl<A: Allocator> Shared<A> {
         }
         let uses = state.stamp(lane, others);
         state.deactivate(asked);
-        state.hold(HeldBlock { block, uses });
+        let unordered = state.hold(HeldBlock { block, uses });
         state.leave(lane);
+        drop(state);
+        for use_ in unordered {
+            self.fence_off(use_);
+        }
         Ok(())
     }
 

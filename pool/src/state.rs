@@ -98,8 +98,17 @@ impl<A: Allocator> State<A> {
         uses
     }
 
-    /// Keeps a free block, where I1 says.
-    pub(crate) fn hold(&mut self, held: HeldBlock<A>) {
+    /// Keeps a free block, where I1 says. The uses that the order of its own queue does not cover: a fence behind each
+    /// now tells sooner than one that is made when somebody asks, which has to wait for everything that is enqueued
+    /// there meanwhile.
+    pub(crate) fn hold(&mut self, held: HeldBlock<A>) -> Uses {
+        let lanes = &self.lanes;
+        let has_room = |use_: &&Use| lanes.get(use_.lane).is_some_and(Lane::has_room_for_a_fence);
+        let unordered = match held.uses.first() {
+            Some(home) if lanes.get(home.lane).is_some_and(Lane::is_ordered) => &held.uses[1..],
+            _ => &held.uses[..],
+        };
+        let unordered: Uses = unordered.iter().filter(has_room).copied().collect();
         let bins = match held.uses[..] {
             [] => &mut self.common,
             [only] => match self.lanes.get_mut(only.lane) {
@@ -109,6 +118,7 @@ impl<A: Allocator> State<A> {
             _ => &mut self.pending,
         };
         bins.push(held);
+        unordered
     }
 
     /// A free block of exactly this bin that the queue of `lane` may have without another look.

@@ -83,12 +83,17 @@ fn a_block_whose_commands_cannot_be_followed_is_not_handed_out() {
     let block = rig.pool.allocate(100).unwrap();
     block.record_use(&other).unwrap();
     let memory = block.memory_id();
-    drop(block);
-    rig.device
-        .fail_nth(CallKind::Marker, 1, Fault::Backend(-1), Persistence::Once);
+    rig.device.fail_nth(
+        CallKind::Marker,
+        1,
+        Fault::Backend(-1),
+        Persistence::Forever,
+    );
+    block.release().unwrap();
     let fresh = rig.pool.allocate(100).unwrap();
     assert_ne!(fresh.memory_id(), memory);
     assert_eq!(rig.pool.statistics().pending_blocks, 1);
+    rig.device.clear_faults();
     // It was not lost: the next one who asks gets it.
     assert_eq!(rig.pool.allocate(100).unwrap().memory_id(), memory);
 }

@@ -321,6 +321,29 @@ fn hand_overs_leave_nothing_behind() {
 }
 
 #[test]
+fn a_pipeline_needs_no_more_memory_in_its_later_rounds() {
+    for policy in POLICIES {
+        let rig = manual_rig(policy);
+        let [upload, compute] = [(); 2].map(|()| rig.another_queue(QueueOrder::InOrder));
+        let round = || {
+            for _ in 0..8 {
+                let chunk = rig.pool.allocate_on(&upload, 100).unwrap();
+                chunk.enqueue_fill(&upload, 0..100, &[1], &[]).unwrap();
+                chunk.order_before(&compute).unwrap();
+                let result = rig.pool.allocate_on(&compute, 100).unwrap();
+                chunk.enqueue_copy_to(&compute, &result, &[]).unwrap();
+            }
+            rig.device.run();
+            rig.pool.statistics().misses
+        };
+        let misses = (round(), round()).1;
+        for _ in 0..5 {
+            assert_eq!(round(), misses, "{policy:?}");
+        }
+    }
+}
+
+#[test]
 fn memory_of_a_queue_that_is_gone_comes_back() {
     // RMM's issue 2039: two streams, one of them gone, and out of memory with everything free.
     for policy in POLICIES {
