@@ -173,8 +173,12 @@ impl<A: Allocator> MemoryPool<A> {
     ///
     /// The bytes given back. Failures are logged: there is nothing to be done about them.
     pub fn free_held(&self) -> u64 {
-        let bytes = self.handle.shared.release_all();
-        self.handle.shared.retire_idle_lanes(false);
+        let shared = &self.handle.shared;
+        let bytes = shared.release_all();
+        // The home queue's lane stays, but none of its events.
+        let home = shared.state.lock().not_ended(&shared.home);
+        shared.look_at(home.as_slice());
+        shared.retire_idle_lanes(false);
         bytes
     }
 

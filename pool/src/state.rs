@@ -1,6 +1,6 @@
 //! What a pool keeps under its lock.
 
-use binpool_allocators::{Allocator, QueueOf};
+use binpool_allocators::{Allocator, Queue, QueueOf};
 
 use crate::{
     PoolStatistics,
@@ -291,6 +291,12 @@ impl<A: Allocator> State<A> {
             }
         }
         found
+    }
+
+    /// The latest use of this queue that is not known to have ended.
+    pub(crate) fn not_ended(&self, queue: &QueueOf<A>) -> Option<Use> {
+        let key = self.lanes.find(queue.id())?;
+        self.lanes.get(key)?.not_ended(key)
     }
 
     /// Takes out lanes that have caught up, and moves their blocks to the common bins. Dropping them lets go of
