@@ -36,6 +36,7 @@ pub struct MockDeviceBuilder {
     host_waits: HostWait,
     commit_at_create: bool,
     log_calls: bool,
+    detect_races: bool,
 }
 
 impl Default for MockDeviceBuilder {
@@ -58,6 +59,7 @@ impl Default for MockDeviceBuilder {
             host_waits: HostWait::default(),
             commit_at_create: false,
             log_calls: false,
+            detect_races: true,
         }
     }
 }
@@ -132,6 +134,12 @@ impl MockDeviceBuilder {
         self
     }
 
+    /// Whether commands that touch the same bytes in no order are reported ([`Race`](crate::Race)). Default: yes.
+    pub fn detect_races(mut self, detect: bool) -> Self {
+        self.detect_races = detect;
+        self
+    }
+
     /// Builds the device.
     #[must_use]
     pub fn build(self) -> MockDevice {
@@ -150,6 +158,7 @@ impl MockDeviceBuilder {
                 host_waits: self.host_waits,
                 commit_at_create: self.commit_at_create,
                 log_calls: self.log_calls,
+                detect_races: self.detect_races,
             })),
         }
     }

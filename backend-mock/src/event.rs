@@ -49,7 +49,11 @@ impl MockEvent {
     pub(crate) fn wait_in(&self, call: CallKind) -> Result<()> {
         let shared = &self.0.shared;
         shared.wait(&[self.0.key], call)?;
-        match shared.with(|state| state.progress(self.0.key)) {
+        let progress = shared.with(|state| {
+            state.host_sees(self.0.key);
+            state.progress(self.0.key)
+        });
+        match progress {
             Progress::Failed(error) => Err(error.into_error(call.name())),
             Progress::Complete | Progress::Pending => Ok(()),
         }
@@ -68,7 +72,13 @@ impl Event for MockEvent {
             state.call(CallKind::Status, 0, |_| Ok(()))
         })?;
         shared.make_progress();
-        Ok(shared.with(|state| state.progress(self.0.key).status()))
+        Ok(shared.with(|state| {
+            let status = state.progress(self.0.key).status();
+            if status.has_ended() {
+                state.host_sees(self.0.key);
+            }
+            status
+        }))
     }
 
     fn wait(&self) -> Result<()> {

@@ -40,6 +40,8 @@
 //!   queues, barriers and wait lists allow ([`Completion`]).
 //! - **Failures**: the nth call of a kind, or some at random ([`Fault`]).
 //! - **Misuse**: double free, use after free, SVM freed in use ([`Violation`]), leaks ([`LeakReport`]).
+//! - **Races**: two commands that touch the same bytes in no order, whichever order they happened to run in
+//!   ([`Race`]).
 //! - **Time**: what the calls would cost on a real device ([`DeviceProfile`]).
 //!
 //! # Determinism
@@ -57,8 +59,8 @@
 //!
 //! # What this crate does not do
 //!
-//! Races are not reported: a program that forgets an event gets wrong bytes under some seed, and no more. Every
-//! command counts as flushed. A device with unflushed commands, maps, images and kernels in a device language
+//! Every command counts as flushed. All threads of the host count as one: what one of them has waited for counts as
+//! seen by all, and what the host itself does to the bytes of SVM is not looked at. A device with unflushed commands, maps, images and kernels in a device language
 //! are not simulated. Costs do not depend on what runs at the same time.
 
 #![deny(unsafe_code)]
@@ -66,6 +68,7 @@
 mod backend;
 mod builder;
 mod call;
+mod clock;
 mod command;
 mod completion;
 mod device;
@@ -77,6 +80,7 @@ mod leak;
 mod memory;
 mod profile;
 mod queue;
+mod race;
 mod random;
 mod shared;
 mod state;
@@ -104,6 +108,7 @@ pub use leak::{Holder, LeakReport, LiveMemory};
 pub use memory::{MockHandle, MockMemory};
 pub use profile::{CostModel, CostTable, DeviceProfile};
 pub use queue::MockQueue;
+pub use race::{Race, Touch};
 pub use statistics::MockStatistics;
 pub use violation::Violation;
 

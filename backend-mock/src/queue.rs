@@ -76,7 +76,11 @@ impl Queue for MockQueue {
                 |state| Ok(state.unfinished(self.0.key)),
             )
         })?;
-        self.0.shared.wait(&events, CallKind::Finish)
+        self.0.shared.wait(&events, CallKind::Finish)?;
+        self.0
+            .shared
+            .with(|state| state.host_sees_queue(self.0.key));
+        Ok(())
     }
 }
 

@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt};
 
 use binpool_allocators::MemoryId;
 
-use crate::{CallKind, CommandId};
+use crate::{CallKind, CommandId, Race};
 
 /// Something that a program must not do, and that a real device may let pass and corrupt memory for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +39,8 @@ pub enum Violation {
         /// The command's name.
         name: Cow<'static, str>,
     },
+    /// Two commands touch the same bytes in no order.
+    Race(Box<Race>),
     /// An address was freed where no block of SVM starts or started.
     UnknownAddress {
         /// The address.
@@ -76,6 +78,7 @@ impl fmt::Display for Violation {
                 "freed in use: memory {memory} of {bytes} bytes was freed before command {command} \
                  ({name}), which uses it, had ended"
             ),
+            Self::Race(race) => race.fmt(f),
             Self::UnknownAddress { address } => {
                 write!(f, "unknown address: no block of SVM starts at {address:#x}")
             }

@@ -5,7 +5,7 @@ use std::{borrow::Cow, ptr::NonNull, sync::Arc};
 use binpool_allocators::{Align, MemoryFlags, MemoryId, MemoryKind, Region, Result, SvmGrain};
 use smallvec::SmallVec;
 
-use super::{BlockKey, ObjectKey, QueueKey, State, refuse};
+use super::{BlockKey, ObjectKey, QueueKey, State, Touches, refuse};
 use crate::{CallKind, MockError, Violation, storage::Storage};
 
 /// A whole buffer, or a whole allocation of SVM.
@@ -26,6 +26,7 @@ pub(crate) struct Block {
     pub(crate) created_by_call: u64,
     /// The queue that frees are ordered on.
     pub(crate) queue: Option<QueueKey>,
+    pub(crate) touches: Touches,
 }
 
 /// What the host holds: a block, or a view of one.
@@ -129,6 +130,7 @@ impl State {
             views: 0,
             created_by_call: self.call_number(),
             queue: None,
+            touches: Touches::default(),
         }
     }
 

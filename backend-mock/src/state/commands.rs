@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use binpool_allocators::{EventId, EventStatus, MemoryId, QueueId, QueueOrder, Region, Result};
 use smallvec::SmallVec;
 
-use super::{BlockKey, EventKey, QueueKey, State};
+use super::{BlockKey, CommandClock, EventKey, QueueClocks, QueueKey, State};
 use crate::{CallKind, CommandId, CommandRecord, MockError, work::Work};
 
 /// A range of bytes that a command reads or writes.
@@ -38,6 +38,8 @@ pub(crate) struct Command {
     pub(crate) reads: Accesses,
     pub(crate) writes: Accesses,
     pub(crate) work: Work,
+    /// `None` where races are not looked for.
+    pub(super) clock: Option<CommandClock>,
 }
 
 #[derive(Debug)]
@@ -50,6 +52,7 @@ pub(crate) struct QueueRecord {
     pub(super) pending: usize,
     /// Whether the host holds it.
     pub(super) held: bool,
+    pub(super) clocks: QueueClocks,
 }
 
 impl State {
@@ -62,6 +65,7 @@ impl State {
             last: None,
             pending: 0,
             held: true,
+            clocks: QueueClocks::default(),
         });
         (key, id)
     }
@@ -88,8 +92,9 @@ impl State {
         id: CommandId,
         result: Result<(), MockError>,
     ) -> Option<(EventKey, Result<(), MockError>)> {
-        let command = self.commands.remove(&id)?;
+        let mut command = self.commands.remove(&id)?;
         self.ready.remove(&id);
+        self.clock_command(&mut command, &result);
         for access in command.reads.iter().chain(&command.writes) {
             self.let_go_of_block(access.block);
         }

@@ -3,13 +3,14 @@
 use std::{
     borrow::Cow,
     collections::{BTreeSet, HashSet},
+    sync::Arc,
 };
 
 use binpool_allocators::{EventId, EventStatus, InvalidRequest, Outcome};
 use smallvec::SmallVec;
 
 use super::{BlockKey, Command, EventKey, State};
-use crate::{CommandId, MockError, table::Key};
+use crate::{CommandId, MockError, clock::Clock, table::Key};
 
 /// How far the command of an event has come.
 #[derive(Clone, Debug)]
@@ -61,6 +62,8 @@ pub(crate) struct EventRecord {
     /// Whether the host holds it.
     held: bool,
     pub(super) waiters: SmallVec<[Waiter; 2]>,
+    /// What comes before whatever waits for it, once it has ended.
+    pub(super) clock: Option<Arc<Clock>>,
 }
 
 /// Why a wait cannot end.
@@ -93,6 +96,7 @@ impl State {
             command,
             held: true,
             waiters: SmallVec::new(),
+            clock: None,
         });
         (key, id)
     }
@@ -137,6 +141,7 @@ impl State {
     }
 
     pub(crate) fn resolve_user_event(&mut self, key: EventKey, outcome: Outcome) {
+        self.clock_user_event(key);
         if let Some(event) = self.events.get(key) {
             let result = match outcome {
                 Outcome::Complete => Ok(()),
@@ -162,11 +167,15 @@ impl State {
             };
             let id = event.id;
             let waiters = std::mem::take(&mut event.waiters);
+            let clock = event.clock.clone();
             self.forget_event_if_unused(key);
             for waiter in waiters {
                 match waiter {
                     Waiter::Hold(hold) => self.hold_one_less(hold),
                     Waiter::Command(command, edge) => {
+                        if let Some(command) = self.commands.get_mut(&command) {
+                            Self::put_before(command, clock.as_ref());
+                        }
                         let poison = (failed && edge == Edge::WaitList).then_some(id);
                         if let Some(failure) = self.blocked_by_one_less(command, poison) {
                             ending.extend(self.retire(command, Err(failure)));

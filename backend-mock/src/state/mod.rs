@@ -15,6 +15,7 @@ mod blocks;
 mod commands;
 mod events;
 mod leaks;
+mod races;
 mod release;
 mod run;
 mod submit;
@@ -32,12 +33,14 @@ pub(crate) use blocks::{Block, Object, Operand};
 pub(crate) use commands::QueueRecord;
 use commands::{Access, Accesses, Command};
 pub(crate) use events::{EventRecord, Hold, Progress};
+pub(crate) use races::{CommandClock, QueueClocks, Touches};
 pub(crate) use run::Started;
 pub(crate) use submit::{Fence, Submission};
 
 use crate::{
     Call, CallKind, CommandId, CommandRecord, Completion, CostModel, HostWait, MockStatistics,
     Violation,
+    clock::Clock,
     fault::Faults,
     random::Random,
     table::{Key, Table},
@@ -58,6 +61,7 @@ pub(crate) struct Config {
     pub(crate) host_waits: HostWait,
     pub(crate) commit_at_create: bool,
     pub(crate) log_calls: bool,
+    pub(crate) detect_races: bool,
 }
 
 #[derive(Debug)]
@@ -75,6 +79,8 @@ pub(crate) struct State {
     /// Kernels that are running now, without the lock.
     running: SmallVec<[(CommandId, ThreadId); 2]>,
     last_command: u64,
+    /// The commands that the host knows to have ended.
+    host_has_seen: Clock,
     pub(crate) random: Random,
 
     pub(crate) statistics: MockStatistics,
@@ -107,6 +113,7 @@ impl State {
             ready: BTreeSet::new(),
             running: SmallVec::new(),
             last_command: 0,
+            host_has_seen: Clock::default(),
             random: Random::new(seed),
             statistics: MockStatistics::default(),
             device_micros: 0.0,

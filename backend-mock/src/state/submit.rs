@@ -168,6 +168,7 @@ impl State {
             _ if reads.is_empty() && writes.is_empty() => Work::Nothing,
             work => work,
         };
+        let clock = self.command_clock(submission);
         self.last_command += 1;
         let id = CommandId(self.last_command);
         let (event, event_id) = self.new_event(Some(id));
@@ -205,6 +206,7 @@ impl State {
                 reads,
                 writes,
                 work,
+                clock,
             },
         );
         if blocked_by == 0 {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use binpool_allocators::{Backend, Event, EventStatus, Memory, Outcome, Queue, QueueOrder, Region};
 use binpool_mock::{
-    Call, Completion, MockDevice, MockEvent, MockMemory, MockQueue, MockStatistics,
+    Call, Completion, MockDevice, MockEvent, MockMemory, MockQueue, MockStatistics, Violation,
 };
 use proptest::prelude::*;
 
@@ -315,7 +315,10 @@ impl Runner {
         };
         drop(self);
         assert!(device.leaks().is_empty(), "{}", device.leaks());
-        assert!(device.violations().is_empty());
+        // These programs order nothing, so that their commands race; they do nothing else wrong.
+        let violations = device.violations();
+        let races = |violation: &Violation| matches!(violation, Violation::Race(_));
+        assert!(violations.iter().all(races), "{violations:?}");
         run
     }
 }
