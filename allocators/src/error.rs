@@ -306,6 +306,11 @@ pub enum InvalidRequest {
         "SVM cannot be freed in order on an out-of-order queue: bind it to an in-order queue, or to none"
     )]
     OutOfOrderQueue,
+    /// A buffer was passed where shared virtual memory belongs.
+    #[error(
+        "this memory is a buffer, and has no queue to be freed on: only SVM is bound to queues"
+    )]
+    NotSvm,
     /// A release was to be enqueued for a block that is bound to no queue.
     #[error("this block is bound to no queue: name the queue to release it on")]
     NoQueue,

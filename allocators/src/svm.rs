@@ -2,7 +2,7 @@
 
 use std::{fmt, ptr::NonNull};
 
-use crate::{Align, Backend, Result, limits::SvmSupport};
+use crate::{Align, Backend, InvalidRequest, Queue, QueueOrder, Result, limits::SvmSupport};
 
 /// How finely host and device share SVM, after OpenCL 3.0, section 3.3.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,12 +41,26 @@ impl fmt::Display for SvmGrain {
 ///
 /// SVM has no reference counts of its own: the runtime frees it while commands still run. A backend
 /// therefore remembers the commands that were enqueued with a block through [`Backend`], and frees the block
-/// after them. Commands that were given the bare address are the caller's to wait for.
+/// after them. Commands that were given the bare address are the caller's to wait for: a block that is *bound* to an
+/// in-order queue is freed after everything that was enqueued there before the block is released.
+///
+/// ```
+/// use binpool_allocators::{Backend, Event, QueueOrder, SvmBackend, SvmGrain};
+/// use binpool_mock::MockDevice;
+///
+/// let backend = MockDevice::new().backend();
+/// let [upload, compute] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
+/// let block = backend.allocate_svm(4096, None, SvmGrain::Coarse, Some(&upload))?;
+/// // Kernels on `compute` are given its address from here on.
+/// backend.bind_to_queue(&block, &compute)?;
+/// let freed = backend.enqueue_release(block, None, &[])?;
+/// freed.wait()?;
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 pub trait SvmBackend: Backend {
     /// Allocates `bytes` bytes of SVM, at an address that is a multiple of `alignment`
     /// ([`DeviceLimits::alignment`](crate::DeviceLimits::alignment) where that is `None`). It is never
-    /// deferred. The free is ordered on `queue`, where one is given: it happens after everything that was
-    /// enqueued there before the block is released.
+    /// deferred. It is bound to `queue`, where one is given.
     ///
     /// # Errors
     ///
@@ -68,4 +82,105 @@ pub trait SvmBackend: Backend {
     /// Whoever dereferences it, or passes it to a command, sees to it that the block still lives, that
     /// coarse-grained memory is mapped, and that host and device do not race.
     fn svm_address(&self, memory: &Self::Memory) -> Option<NonNull<u8>>;
+
+    /// The queue that a block of SVM is bound to. A region is bound where its block is.
+    ///
+    /// # Errors
+    ///
+    /// [`NotSvm`](InvalidRequest::NotSvm) for a buffer, and
+    /// [`ForeignObject`](InvalidRequest::ForeignObject).
+    fn bound_queue(&self, memory: &Self::Memory) -> Result<Option<Self::Queue>>;
+
+    /// Binds a block to `queue`, or to none, without a wait and without a call to the device: what
+    /// [`bind_to_queue`](Self::bind_to_queue) and [`unbind_from_queue`](Self::unbind_from_queue) are made of.
+    ///
+    /// # Errors
+    ///
+    /// [`NotSvm`](InvalidRequest::NotSvm), [`OutOfOrderQueue`](InvalidRequest::OutOfOrderQueue), and
+    /// [`ForeignObject`](InvalidRequest::ForeignObject).
+    fn set_bound_queue(&self, memory: &Self::Memory, queue: Option<&Self::Queue>) -> Result<()>;
+
+    /// Binds a block to another queue: what is enqueued on `queue` from now on comes after everything that was
+    /// enqueued on the queue that it was bound to, by a marker there and a barrier here, and so does the free.
+    /// No call is made where that is the same queue, or where there was none.
+    ///
+    /// `PyOpenCL`'s `SVMAllocation.bind_to_queue`, which leaves an event behind each time and does not flush the
+    /// old queue.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfOrderQueue`](InvalidRequest::OutOfOrderQueue), [`NotSvm`](InvalidRequest::NotSvm),
+    /// [`ForeignObject`](InvalidRequest::ForeignObject), and the failures of the runtime, after which the block is
+    /// bound as it was.
+    fn bind_to_queue(&self, memory: &Self::Memory, queue: &Self::Queue) -> Result<()> {
+        self.check_queue(queue)?;
+        let old = self.bound_queue(memory)?;
+        if queue.order() == QueueOrder::OutOfOrder {
+            return Err(InvalidRequest::OutOfOrderQueue.into());
+        }
+        if let Some(old) = old.filter(|old| old != queue) {
+            let before = self.enqueue_marker(&old, &[])?;
+            old.flush()?;
+            self.enqueue_barrier(queue, &[before])?;
+        }
+        self.set_bound_queue(memory, Some(queue))
+    }
+
+    /// Waits for the queue that a block is bound to, and binds it to none.
+    ///
+    /// `PyOpenCL`'s `SVMAllocation.unbind_from_queue`. The block is freed after the commands that were enqueued
+    /// with it through [`Backend`], as ever.
+    ///
+    /// # Errors
+    ///
+    /// [`NotSvm`](InvalidRequest::NotSvm), [`ForeignObject`](InvalidRequest::ForeignObject), and the failures of
+    /// the runtime, after which the block is bound as it was.
+    fn unbind_from_queue(&self, memory: &Self::Memory) -> Result<()> {
+        if let Some(queue) = self.bound_queue(memory)? {
+            queue.finish()?;
+        }
+        self.set_bound_queue(memory, None)
+    }
+
+    /// Gives a block back by a command on `queue` (on the queue that it is bound to where that is `None`): it is
+    /// freed after `wait_for`, after everything that was enqueued on that queue before, and after every command
+    /// that was enqueued with it through [`Backend`].
+    ///
+    /// The event is that of the command on the queue. Once it has ended, so has everything on that queue and in
+    /// `wait_for`, and the block is gone unless commands on other queues still keep it.
+    ///
+    /// `PyOpenCL`'s `SVMAllocation.enqueue_release`; OpenCL 3.0, section 5.6.1, `clEnqueueSVMFree`.
+    ///
+    /// # Errors
+    ///
+    /// [`NoQueue`](InvalidRequest::NoQueue) where `queue` is `None` and the block is bound to none;
+    /// [`NotSvm`](InvalidRequest::NotSvm), [`ForeignObject`](InvalidRequest::ForeignObject), and the failures of
+    /// the runtime. The block is gone all the same, after `wait_for`.
+    fn enqueue_release(
+        &self,
+        memory: Self::Memory,
+        queue: Option<&Self::Queue>,
+        wait_for: &[Self::Event],
+    ) -> Result<Self::Event> {
+        let enqueued = self.bound_queue(&memory).and_then(|bound| {
+            let queue = queue.or(bound.as_ref()).ok_or(InvalidRequest::NoQueue)?;
+            if queue.order() == QueueOrder::InOrder || wait_for.is_empty() {
+                return self.enqueue_marker(queue, wait_for);
+            }
+            // There, a marker with a list waits for nothing else.
+            let mut all = wait_for.to_vec();
+            all.push(self.enqueue_marker(queue, &[])?);
+            self.enqueue_marker(queue, &all)
+        });
+        match enqueued {
+            Ok(event) => {
+                self.release(memory, std::slice::from_ref(&event))?;
+                Ok(event)
+            }
+            Err(error) => {
+                self.release(memory, wait_for)?;
+                Err(error)
+            }
+        }
+    }
 }

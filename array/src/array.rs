@@ -5,11 +5,18 @@ use std::{
     ops::{Add, Mul, Sub},
 };
 
-use binpool::{Allocator, PooledBuffer};
+use binpool::{Allocator, PooledBuffer, Queue, QueueOf, QueueOrder};
 
 use crate::{ArrayError, BinaryOperation, Context, Kernels, Operands};
 
 /// A one-dimensional array of `f32` on a device.
+///
+/// # Queues
+///
+/// An array belongs to its [`Context`], hence to a queue, and operations run on the queue of their left operand. Arrays
+/// of other contexts may take part, as long as both are of one backend: the device then waits for what computes them.
+/// No caller has to think of it: operands are put in order before they are used, and every use is recorded, so that a
+/// block goes back to the pool with all its queues.
 ///
 /// The operators `+`, `-` and `*` work element by element on arrays and references to them, and enqueue without
 /// waiting. They panic where [`try_binary`](Self::try_binary) has an error, since operators have no other way.
@@ -44,7 +51,23 @@ impl<A: Allocator, K: Kernels<A::Backend>> Array<A, K> {
         self.length == 0
     }
 
-    /// Enqueues an element-wise operation. The result is a fresh block from the pool.
+    /// The same array for another context: what is computed there from now on comes after what computes it here.
+    ///
+    /// # Errors
+    ///
+    /// A context of another backend; a failure of the device.
+    pub fn to_context(mut self, context: &Context<A, K>) -> Result<Self, ArrayError> {
+        let queue = context.queue();
+        if queue.order() == QueueOrder::InOrder {
+            self.buffer.bind_to_queue(queue)?;
+        } else {
+            self.buffer.order_before(queue)?;
+        }
+        self.context = context.clone();
+        Ok(self)
+    }
+
+    /// Enqueues an element-wise operation on this array's queue. The result is a fresh block from the pool.
     ///
     /// # Errors
     ///
@@ -59,6 +82,8 @@ impl<A: Allocator, K: Kernels<A::Backend>> Array<A, K> {
         let context = &self.context;
         let result = context.uninitialized(self.length)?;
         let queue = context.queue();
+        self.compute_before(queue)?;
+        right.compute_before(queue)?;
         let operands = (
             self.buffer.memory_on(queue),
             right.buffer.memory_on(queue),
@@ -79,6 +104,15 @@ impl<A: Allocator, K: Kernels<A::Backend>> Array<A, K> {
         Ok(result)
     }
 
+    /// Has what computes this array come before what is enqueued on `queue` from now on. Elements never change later.
+    fn compute_before(&self, queue: &QueueOf<A>) -> Result<(), ArrayError> {
+        let own = self.context.queue();
+        if own != queue || own.order() == QueueOrder::OutOfOrder {
+            self.buffer.order_before(queue)?;
+        }
+        Ok(())
+    }
+
     /// The elements, once everything enqueued before is computed.
     ///
     /// # Errors
@@ -86,6 +120,7 @@ impl<A: Allocator, K: Kernels<A::Backend>> Array<A, K> {
     /// A failure of the device.
     pub fn to_vec(&self) -> Result<Vec<f32>, ArrayError> {
         let mut bytes = vec![0; self.buffer.size()];
+        self.compute_before(self.context.queue())?;
         self.buffer.read(self.context.queue(), 0, &mut bytes, &[])?;
         let (elements, _) = bytes.as_chunks();
         Ok(elements

@@ -10,11 +10,11 @@
 use std::env;
 
 use binpool::{
-    Allocator, Backend, DeferredAllocator, ImmediateAllocator, MemoryPool, QueueOrder,
-    SvmAllocator, SvmBackend, SvmGrain,
+    Allocator, Backend, DeferredAllocator, ImmediateAllocator, MemoryPool, PoolOptions, QueueOrder,
+    ReusePolicy, SvmAllocator, SvmBackend, SvmGrain,
 };
 use binpool_array::{ArrayError, BinaryOperation, Context, Kernels, MockKernels, open_opencl};
-use binpool_mock::MockDevice;
+use binpool_mock::{Completion, MockDevice};
 
 fn check<A: Allocator, K: Kernels<A::Backend>>(context: &Context<A, K>) {
     #[expect(clippy::cast_precision_loss, reason = "small integers")]
@@ -50,6 +50,70 @@ fn check_allocators<B: SvmBackend, K: Kernels<B>>(backend: &B, kernels: &K) {
     let svm = SvmAllocator::new(backend, SvmGrain::Coarse).unwrap();
     let pool = MemoryPool::new(svm, &queue).unwrap();
     check(&Context::new(pool, queue.clone(), kernels));
+}
+
+/// Arrays of several queues in one expression, dropped while their commands are pending: every sum is right.
+fn check_queues<B: Backend, K: Kernels<B>>(backend: &B, kernels: &K, policy: ReusePolicy) {
+    let mut orders = vec![QueueOrder::InOrder; 2];
+    if backend.limits().out_of_order_queues {
+        orders.push(QueueOrder::OutOfOrder);
+    }
+    let queues: Vec<B::Queue> = orders
+        .into_iter()
+        .map(|order| backend.create_queue(order).unwrap())
+        .collect();
+    let pool = PoolOptions::new()
+        .reuse(policy)
+        .build(ImmediateAllocator::new(backend).unwrap(), &queues[0])
+        .unwrap();
+    let contexts: Vec<_> = queues
+        .iter()
+        .map(|queue| Context::new(pool.clone(), queue.clone(), kernels))
+        .collect();
+    for turn in 0..30_usize {
+        let [one, two, three] = [0, 1, 2].map(|i| &contexts[(turn + i) % contexts.len()]);
+        let a = one.array(&[1.0; 500]).unwrap();
+        let b = two.array(&[2.0; 500]).unwrap();
+        // Computed on the one, the other, and the third; moved in between.
+        let sum = &(&a + &b) * &(&b - &a);
+        let moved = (&b + &sum).to_context(three).unwrap();
+        let result = &moved * &sum;
+        drop((a, b, moved, sum));
+        assert_eq!(
+            result.to_vec().unwrap(),
+            [15.0; 500],
+            "{policy:?}, turn {turn}"
+        );
+    }
+    assert!(pool.statistics().hits > 0);
+}
+
+const POLICIES: [ReusePolicy; 4] = [
+    ReusePolicy::SameQueue,
+    ReusePolicy::Opportunistic,
+    ReusePolicy::InsertWait,
+    ReusePolicy::WaitOnHost,
+];
+
+#[test]
+fn arrays_of_several_queues_on_the_mock_device() {
+    for policy in POLICIES {
+        for seed in 0..10 {
+            let builder = MockDevice::builder().completion(Completion::Seeded(seed));
+            let device = builder.build();
+            check_queues(&device.backend(), &MockKernels, policy);
+            assert!(device.violations().is_empty(), "{:#?}", device.violations());
+        }
+    }
+}
+
+#[test]
+fn arrays_of_several_queues_on_opencl() {
+    let device = env::var("BINPOOL_TEST_DEVICE").unwrap_or_default();
+    let (backend, kernels) = open_opencl(&device.parse().unwrap()).unwrap();
+    for policy in POLICIES {
+        check_queues(&backend, &kernels, policy);
+    }
 }
 
 #[test]

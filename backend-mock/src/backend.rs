@@ -11,6 +11,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::{
     CallKind, MockEvent, MockHandle, MockMemory, MockQueue,
+    memory::Binding,
     shared::Shared,
     state::{EventKey, Fence, ObjectKey, Operand, Submission},
     work::Work,
@@ -68,8 +69,9 @@ impl MockBackend {
         (key, id): (ObjectKey, MemoryId),
         region: Region,
         kind: MemoryKind,
+        binding: Option<Binding>,
     ) -> MockMemory {
-        MockMemory::new(&self.shared, Operand { key, id, region }, kind)
+        MockMemory::new(&self.shared, Operand { key, id, region }, kind, binding)
     }
 
     /// Enqueues a command.
@@ -144,7 +146,7 @@ impl Backend for MockBackend {
                 state.create_buffer(bytes, flags)
             })
         })?;
-        Ok(self.new_memory(object, Region::first(bytes), MemoryKind::Buffer))
+        Ok(self.new_memory(object, Region::first(bytes), MemoryKind::Buffer, None))
     }
 
     fn create_sub_region(&self, parent: &MockMemory, region: Region) -> Result<MockMemory> {
@@ -161,7 +163,8 @@ impl Backend for MockBackend {
                 state.create_view(part)
             })
         })?;
-        Ok(self.new_memory(object, part.region, parent.kind()))
+        let binding = parent.binding.clone();
+        Ok(self.new_memory(object, part.region, parent.kind(), binding))
     }
 
     fn commit(&self, queue: &MockQueue, memory: &MockMemory) -> Result<()> {

@@ -3,8 +3,10 @@
 use std::{fmt, sync::Arc};
 
 use binpool_allocators::{Memory, MemoryId, MemoryKind, Region, Result};
+use parking_lot::Mutex;
 
 use crate::{
+    MockQueue,
     shared::Shared,
     state::{EventKey, ObjectKey, Operand},
 };
@@ -14,9 +16,14 @@ pub struct MockMemory {
     shared: Arc<Shared>,
     operand: Operand,
     kind: MemoryKind,
+    /// The queue that a block of SVM is bound to, as the host holds it, for the block and its views; the device has it,
+    /// too. `None` for buffers.
+    pub(crate) binding: Option<Binding>,
     /// Whether it was given back, or handed over, by other means than a drop.
     gone: bool,
 }
+
+pub(crate) type Binding = Arc<Mutex<Option<MockQueue>>>;
 
 /// A block of memory as C-like code holds it: a name that may be copied, and that owns nothing.
 ///
@@ -46,11 +53,17 @@ impl PartialEq for MockHandle {
 impl Eq for MockHandle {}
 
 impl MockMemory {
-    pub(crate) fn new(shared: &Arc<Shared>, operand: Operand, kind: MemoryKind) -> Self {
+    pub(crate) fn new(
+        shared: &Arc<Shared>,
+        operand: Operand,
+        kind: MemoryKind,
+        binding: Option<Binding>,
+    ) -> Self {
         Self {
             shared: Arc::clone(shared),
             operand,
             kind,
+            binding,
             gone: false,
         }
     }

@@ -1,13 +1,15 @@
 //! Shared virtual memory of the mock device: real addresses.
 
-use std::ptr::NonNull;
+use std::{ptr::NonNull, sync::Arc};
 
 use binpool_allocators::{
     Align, Backend, Error, InvalidRequest, MemoryKind, Queue, QueueOrder, Region, Result,
     SvmBackend, SvmGrain,
 };
 
-use crate::{CallKind, MockBackend, MockMemory, MockQueue};
+use parking_lot::Mutex;
+
+use crate::{CallKind, MockBackend, MockMemory, MockQueue, memory::Binding};
 
 impl SvmBackend for MockBackend {
     fn allocate_svm(
@@ -33,22 +35,51 @@ impl SvmBackend for MockBackend {
             }
         }
         let alignment = alignment.unwrap_or(limits.alignment);
+        let binding = Arc::new(Mutex::new(queue.cloned()));
         let queue = queue.map(MockQueue::key);
         let object = self.shared.with(|state| {
             state.call(CallKind::AllocateSvm, bytes, |state| {
                 state.allocate_svm(bytes, alignment, grain, queue)
             })
         })?;
-        Ok(self.new_memory(object, Region::first(bytes), MemoryKind::Svm(grain)))
+        let kind = MemoryKind::Svm(grain);
+        Ok(self.new_memory(object, Region::first(bytes), kind, Some(binding)))
     }
 
     fn svm_address(&self, memory: &MockMemory) -> Option<NonNull<u8>> {
         self.check_memory(memory).ok()?;
         self.shared.with(|state| state.svm_address(memory.key()))
     }
+
+    fn bound_queue(&self, memory: &MockMemory) -> Result<Option<MockQueue>> {
+        Ok(self.binding(memory)?.lock().clone())
+    }
+
+    fn set_bound_queue(&self, memory: &MockMemory, queue: Option<&MockQueue>) -> Result<()> {
+        let binding = self.binding(memory)?;
+        if let Some(queue) = queue {
+            self.check_queue(queue)?;
+            if queue.order() == QueueOrder::OutOfOrder {
+                return Err(InvalidRequest::OutOfOrderQueue.into());
+            }
+        }
+        let mut bound = binding.lock();
+        self.shared
+            .with(|state| state.bind(memory.key(), queue.map(MockQueue::key)));
+        // Dropped after the lock: the old queue may go with it.
+        let _old = std::mem::replace(&mut *bound, queue.cloned());
+        drop(bound);
+        Ok(())
+    }
 }
 
 impl MockBackend {
+    fn binding<'a>(&self, memory: &'a MockMemory) -> Result<&'a Binding> {
+        self.check_memory(memory)?;
+        let binding = memory.binding.as_ref();
+        binding.ok_or_else(|| InvalidRequest::NotSvm.into())
+    }
+
     /// Frees the block of SVM that starts at `address` now, whoever still uses it, as `clSVMFree` does.
     ///
     /// Every command that has not ended and uses the block is a recorded

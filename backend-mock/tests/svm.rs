@@ -13,7 +13,7 @@ use binpool_allocators::{
     Align, Backend, Error, InvalidRequest, Memory, MemoryKind, Outcome, Queue, QueueOrder, Region,
     SvmBackend, SvmGrain, SvmSupport,
 };
-use binpool_mock::{Completion, DeviceProfile, MockDevice};
+use binpool_mock::{CallKind, Completion, DeviceProfile, Fault, MockDevice, Persistence};
 use common::{KIB, MIB, Rig, is_pending};
 
 fn align(bytes: usize) -> Align {
@@ -210,5 +210,66 @@ fn a_queue_may_go_before_the_svm_that_is_freed_on_it() {
         .unwrap();
     drop(other);
     drop(block);
+    assert_eq!(rig.device.statistics().live_blocks, 0);
+}
+
+#[test]
+fn a_binding_flushes_the_old_queue_before_the_new_one_waits_and_leaves_no_event() {
+    let rig = Rig::on(MockDevice::builder().log_calls(true));
+    let other = rig.queue(QueueOrder::InOrder);
+    let block = rig
+        .backend
+        .allocate_svm(KIB, None, SvmGrain::Coarse, Some(&rig.queue))
+        .unwrap();
+    let (calls, events) = (rig.device.calls().len(), rig.device.live_events());
+    rig.backend.bind_to_queue(&block, &other).unwrap();
+    let made: Vec<CallKind> = rig.device.calls()[calls..]
+        .iter()
+        .map(|call| call.kind)
+        .collect();
+    assert_eq!(made, [CallKind::Marker, CallKind::Flush, CallKind::Barrier]);
+    rig.backend.bind_to_queue(&block, &other).unwrap();
+    assert_eq!(rig.device.calls().len(), calls + 3, "bound there already");
+    for turn in 0..1000 {
+        let queue = if turn % 2 == 0 { &rig.queue } else { &other };
+        rig.backend.bind_to_queue(&block, queue).unwrap();
+    }
+    assert_eq!(rig.device.live_events(), events);
+}
+
+#[test]
+fn a_block_holds_the_queue_that_it_is_bound_to() {
+    let rig = Rig::new(Completion::AtOnce);
+    let queues = rig.device.live_queues();
+    let block = rig
+        .backend
+        .allocate_svm(KIB, None, SvmGrain::Coarse, None)
+        .unwrap();
+    let bound = rig.queue(QueueOrder::InOrder);
+    rig.backend.bind_to_queue(&block, &bound).unwrap();
+    drop(bound);
+    assert_eq!(rig.device.live_queues(), queues + 1);
+    rig.backend.unbind_from_queue(&block).unwrap();
+    assert_eq!(rig.device.live_queues(), queues);
+}
+
+#[test]
+fn an_enqueued_release_that_fails_frees_the_block_after_its_wait_list() {
+    let rig = Rig::new(Completion::AtOnce);
+    let block = rig
+        .backend
+        .allocate_svm(KIB, None, SvmGrain::Coarse, Some(&rig.queue))
+        .unwrap();
+    let gate = rig.gate();
+    rig.device
+        .fail_nth(CallKind::Marker, 1, Fault::Backend(-1), Persistence::Once);
+    let released = rig
+        .backend
+        .enqueue_release(block, None, std::slice::from_ref(&gate));
+    assert!(released.is_err());
+    assert_eq!(rig.device.statistics().live_blocks, 1);
+    rig.backend
+        .resolve_user_event(&gate, Outcome::Complete)
+        .unwrap();
     assert_eq!(rig.device.statistics().live_blocks, 0);
 }

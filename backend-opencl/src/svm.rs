@@ -68,6 +68,29 @@ impl SvmBackend for OpenClBackend {
     fn svm_address(&self, memory: &ClMemory) -> Option<NonNull<u8>> {
         memory.svm_address()
     }
+
+    fn bound_queue(&self, memory: &ClMemory) -> Result<Option<ClQueue>> {
+        Ok(self.svm_block(memory)?.bound())
+    }
+
+    fn set_bound_queue(&self, memory: &ClMemory, queue: Option<&ClQueue>) -> Result<()> {
+        let block = self.svm_block(memory)?;
+        if let Some(queue) = queue {
+            self.check_own_queue(queue)?;
+            if queue.order() == QueueOrder::OutOfOrder {
+                return Err(InvalidRequest::OutOfOrderQueue.into());
+            }
+        }
+        block.bind(queue);
+        Ok(())
+    }
+}
+
+impl OpenClBackend {
+    fn svm_block<'a>(&self, memory: &'a ClMemory) -> Result<&'a SvmBlock> {
+        self.check_own_memory(memory)?;
+        memory.svm().ok_or_else(|| InvalidRequest::NotSvm.into())
+    }
 }
 
 fn svm_flags(grain: SvmGrain) -> u64 {

@@ -34,7 +34,7 @@ pub(crate) struct SvmBlock {
     grain: SvmGrain,
     context: Arc<Context>,
     /// An in-order queue; the free comes after everything that was enqueued there.
-    bound: Option<ClQueue>,
+    bound: Mutex<Option<ClQueue>>,
     /// Commands that may still use the block: of an in-order queue the last one, of an out-of-order queue all
     /// that were pending when it was last looked.
     uses: Mutex<Recorded>,
@@ -63,13 +63,22 @@ impl SvmBlock {
             allocation: Some(allocation),
             grain,
             context: Arc::clone(context),
-            bound: bound.cloned(),
+            bound: Mutex::new(bound.cloned()),
             uses: Mutex::default(),
         }
     }
 
     pub(crate) const fn grain(&self) -> SvmGrain {
         self.grain
+    }
+
+    pub(crate) fn bound(&self) -> Option<ClQueue> {
+        self.bound.lock().clone()
+    }
+
+    pub(crate) fn bind(&self, queue: Option<&ClQueue>) {
+        // Dropped after the lock: the old queue may go with it.
+        let _old = std::mem::replace(&mut *self.bound.lock(), queue.cloned());
     }
 
     pub(crate) fn range(&self, region: Region) -> Option<SvmRange<'_>> {
@@ -103,11 +112,13 @@ impl SvmBlock {
         let mut events = recorded.last;
         events.extend(recorded.others);
         events.retain(|event| !event.has_ended());
-        if events.is_empty() && self.bound.is_none() {
+        let bound = self.bound.get_mut().take();
+        if events.is_empty() && bound.is_none() {
             drop(allocation);
             return Ok(());
         }
-        let mut uses = match self.uses_of(&events) {
+        let bound = bound.as_ref();
+        let mut uses = match uses_of(&events, bound) {
             Ok(uses) => uses,
             Err(error) => {
                 // Memory that is lost is better than memory that is freed under a command.
@@ -115,9 +126,9 @@ impl SvmBlock {
                 return Err(error);
             }
         };
-        let queue = match self.only_queue(&events) {
+        let queue = match only_queue(&events, bound) {
             Some(queue) if !self.is_freed_by_the_host() => Ok(Some(queue.handle())),
-            _ => self.gather(&events, &mut uses),
+            _ => self.gather(&events, bound, &mut uses),
         };
         match queue {
             Ok(Some(queue)) => {
@@ -140,34 +151,18 @@ impl SvmBlock {
         self.context.svm_threads == Threads::One
     }
 
-    fn uses_of(&self, events: &[ClEvent]) -> ClResult<Uses> {
-        let bound = self.bound.as_ref();
-        Ok(Uses {
-            events: events
-                .iter()
-                .map(|event| event.handle().another())
-                .collect::<ClResult<_>>()?,
-            queue: bound.map(|queue| queue.handle().another()).transpose()?,
-        })
-    }
-
-    /// The in-order queue whose own order puts the free after everything, if there is one.
-    fn only_queue<'a>(&'a self, events: &'a [ClEvent]) -> Option<&'a ClQueue> {
-        let queue = match &self.bound {
-            Some(bound) => bound,
-            None => events.first()?.queue()?,
-        };
-        let only = events.iter().all(|event| event.queue() == Some(queue));
-        (only && queue.order() == QueueOrder::InOrder).then_some(queue)
-    }
-
     /// Sees to it that the events of `uses` cover everything and come to an end by themselves. Returns the queue
     /// that nothing but frees goes through, unless the host is to free the block.
-    fn gather(&self, events: &[ClEvent], uses: &mut Uses) -> ClResult<Option<&sys::QueueHandle>> {
+    fn gather(
+        &self,
+        events: &[ClEvent],
+        bound: Option<&ClQueue>,
+        uses: &mut Uses,
+    ) -> ClResult<Option<&sys::QueueHandle>> {
         for event in events {
             event.flush_producer()?;
         }
-        if let Some(bound) = &self.bound {
+        if let Some(bound) = bound {
             let everything = sys::enqueue_marker(bound.handle(), &WaitList::none())?;
             uses.events.push(everything);
             uses.queue = None;
@@ -178,6 +173,26 @@ impl SvmBlock {
         }
         self.context.free_queue().map(Some)
     }
+}
+
+fn uses_of(events: &[ClEvent], bound: Option<&ClQueue>) -> ClResult<Uses> {
+    Ok(Uses {
+        events: events
+            .iter()
+            .map(|event| event.handle().another())
+            .collect::<ClResult<_>>()?,
+        queue: bound.map(|queue| queue.handle().another()).transpose()?,
+    })
+}
+
+/// The in-order queue whose own order puts the free after everything, if there is one.
+fn only_queue<'a>(events: &'a [ClEvent], bound: Option<&'a ClQueue>) -> Option<&'a ClQueue> {
+    let queue = match bound {
+        Some(bound) => bound,
+        None => events.first()?.queue()?,
+    };
+    let only = events.iter().all(|event| event.queue() == Some(queue));
+    (only && queue.order() == QueueOrder::InOrder).then_some(queue)
 }
 
 /// A free that was refused because a command before it failed is made up for, and no error.

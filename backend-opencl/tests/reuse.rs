@@ -9,14 +9,14 @@
 
 mod common;
 
-use std::{fs, thread};
+use std::thread;
 
 use binpool::{
     Allocator, Backend, DeferredAllocator, Event, ImmediateAllocator, MemoryPool, PoolOptions,
     PooledBuffer, Queue, ReusePolicy, SvmAllocator, SvmGrain,
 };
 use binpool_opencl::{ClQueue, OpenClBackend};
-use common::Bench;
+use common::{Bench, resident_bytes};
 
 const SIZE: usize = 1 << 20;
 
@@ -180,13 +180,6 @@ fn blocks_that_move_between_queues_are_not_overwritten() {
     a_moved_block_is_not_overwritten(&bench, svm(&bench));
     let bound = svm(&bench).with_queue(&bench.queue).unwrap();
     a_moved_block_is_not_overwritten(&bench, bound);
-}
-
-/// The resident memory of this process in bytes.
-fn resident_bytes() -> usize {
-    let pages = fs::read_to_string("/proc/self/statm").unwrap();
-    let resident = pages.split_whitespace().nth(1).unwrap();
-    resident.parse::<usize>().unwrap() * 4096
 }
 
 /// Hands one block to and fro between two queues, with a command on each, and checks that neither the memory of the

@@ -16,7 +16,7 @@ use binpool_allocators::{
 };
 use binpool_opencl::{ClMemory, ClQueue};
 
-use common::{Bench, numbered, refusal};
+use common::{Bench, numbered, refusal, resident_bytes};
 
 const GRAINS: [SvmGrain; 3] = [SvmGrain::Coarse, SvmGrain::Fine, SvmGrain::FineAtomics];
 
@@ -349,4 +349,25 @@ fn blocks_are_used_and_dropped_from_many_threads() {
     for queue in &queues {
         queue.finish().unwrap();
     }
+}
+
+/// PyOpenCL leaks an event for each binding.
+#[test]
+fn bindings_leave_nothing_behind() {
+    let bench = Bench::new();
+    let queues = [bench.queue.clone(), bench.another_queue()];
+    let block = bench.svm(4096, SvmGrain::Coarse, Some(&bench.queue));
+    let bind = |times: usize| {
+        for turn in 0..times {
+            let queue = &queues[turn % 2];
+            bench.backend.bind_to_queue(&block, queue).unwrap();
+            if turn % 256 == 255 {
+                queue.finish().unwrap();
+            }
+        }
+        resident_bytes()
+    };
+    let before = bind(5_000);
+    let grown = bind(50_000).saturating_sub(before);
+    assert!(grown < 4 << 20, "{grown} bytes more");
 }

@@ -186,8 +186,13 @@ fn hits(criterion: &mut Criterion, device: &Device) {
             );
         }
     }
-    // How long a marker takes on a queue that has nothing else to do: how soon a pool can know.
-    group.bench_function(
+    group.finish();
+}
+
+/// How long a marker takes on a queue that has nothing else to do: how soon a pool that asks late can know.
+fn marker(criterion: &mut Criterion, device: &Device) {
+    let [producer, _] = &device.queues;
+    criterion.bench_function(
         "marker on an idle queue, until its event tells",
         |bencher| {
             bencher.iter_custom(|times| {
@@ -204,7 +209,6 @@ fn hits(criterion: &mut Criterion, device: &Device) {
             });
         },
     );
-    group.finish();
 }
 
 const CHUNK: usize = 16 << 20;
@@ -279,7 +283,7 @@ fn pipeline(criterion: &mut Criterion, device: &Device) {
         group.bench_function(&source.name, |bencher| {
             bencher.iter(|| source.round(device, &data));
         });
-        let taken = source.pools.each_ref().map(|pool| pool.statistics());
+        let taken = source.pools.each_ref().map(MemoryPool::statistics);
         let chunks = |pools: &[binpool::PoolStatistics]| -> u64 {
             pools
                 .iter()
@@ -300,6 +304,7 @@ fn pipeline(criterion: &mut Criterion, device: &Device) {
 fn benchmarks(criterion: &mut Criterion) {
     if let Some(device) = Device::open() {
         hits(criterion, &device);
+        marker(criterion, &device);
         pipeline(criterion, &device);
     }
 }

@@ -191,4 +191,12 @@ impl SvmBackend for AnyBackend {
     fn svm_address(&self, memory: &AnyMemory) -> Option<NonNull<u8>> {
         self.mirror.svm_address(memory)
     }
+
+    fn bound_queue(&self, memory: &AnyMemory) -> Result<Option<AnyQueue>> {
+        self.mirror.bound_queue(memory)
+    }
+
+    fn set_bound_queue(&self, memory: &AnyMemory, queue: Option<&AnyQueue>) -> Result<()> {
+        self.mirror.set_bound_queue(memory, queue)
+    }
 }

@@ -76,6 +76,8 @@ pub(super) trait Mirror: fmt::Debug + Send + Sync {
         queue: Option<&AnyQueue>,
     ) -> Result<AnyMemory>;
     fn svm_address(&self, memory: &AnyMemory) -> Option<NonNull<u8>>;
+    fn bound_queue(&self, memory: &AnyMemory) -> Result<Option<AnyQueue>>;
+    fn set_bound_queue(&self, memory: &AnyMemory, queue: Option<&AnyQueue>) -> Result<()>;
 }
 
 type AllocateSvm<B> = fn(
@@ -86,11 +88,18 @@ type AllocateSvm<B> = fn(
     Option<&<B as Backend>::Queue>,
 ) -> Result<<B as Backend>::Memory>;
 
+type BoundQueue<B> = fn(&B, &<B as Backend>::Memory) -> Result<Option<<B as Backend>::Queue>>;
+
+type SetBoundQueue<B> =
+    fn(&B, &<B as Backend>::Memory, Option<&<B as Backend>::Queue>) -> Result<()>;
+
 /// The SVM calls of a backend that has them.
 #[derive(Debug)]
 struct SvmCalls<B: Backend> {
     allocate: AllocateSvm<B>,
     address: fn(&B, &B::Memory) -> Option<NonNull<u8>>,
+    bound_queue: BoundQueue<B>,
+    set_bound_queue: SetBoundQueue<B>,
 }
 
 /// A backend behind the mirror.
@@ -114,8 +123,18 @@ impl<B: Backend> Reflected<B> {
             svm: Some(SvmCalls {
                 allocate: B::allocate_svm,
                 address: B::svm_address,
+                bound_queue: B::bound_queue,
+                set_bound_queue: B::set_bound_queue,
             }),
         }
+    }
+
+    fn svm(&self) -> Result<&SvmCalls<B>> {
+        self.svm.as_ref().ok_or_else(|| {
+            Error::unsupported(
+                "SVM on a backend that was erased without it: use `AnyBackend::with_svm`",
+            )
+        })
     }
 
     fn events(events: &[AnyEvent]) -> Result<Vec<B::Event>> {
@@ -271,11 +290,7 @@ impl<B: Backend> Mirror for Reflected<B> {
         grain: SvmGrain,
         queue: Option<&AnyQueue>,
     ) -> Result<AnyMemory> {
-        let Some(svm) = &self.svm else {
-            return Err(Error::unsupported(
-                "SVM on a backend that was erased without it: use `AnyBackend::with_svm`",
-            ));
-        };
+        let svm = self.svm()?;
         let queue = queue.map(AnyQueue::expect_ref).transpose()?;
         (svm.allocate)(&self.backend, bytes, alignment, grain, queue).map(AnyMemory::new)
     }
@@ -283,5 +298,15 @@ impl<B: Backend> Mirror for Reflected<B> {
     fn svm_address(&self, memory: &AnyMemory) -> Option<NonNull<u8>> {
         let svm = self.svm.as_ref()?;
         (svm.address)(&self.backend, memory.downcast_ref()?)
+    }
+
+    fn bound_queue(&self, memory: &AnyMemory) -> Result<Option<AnyQueue>> {
+        let bound = (self.svm()?.bound_queue)(&self.backend, memory.expect_ref()?)?;
+        Ok(bound.map(AnyQueue::new))
+    }
+
+    fn set_bound_queue(&self, memory: &AnyMemory, queue: Option<&AnyQueue>) -> Result<()> {
+        let queue = queue.map(AnyQueue::expect_ref).transpose()?;
+        (self.svm()?.set_bound_queue)(&self.backend, memory.expect_ref()?, queue)
     }
 }

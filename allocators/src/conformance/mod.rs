@@ -57,6 +57,7 @@ pub mod queues;
 pub mod regions;
 pub mod shortage;
 pub mod svm;
+pub mod svm_binding;
 pub mod svm_lifetimes;
 pub mod threads;
 pub mod transfers;
@@ -292,6 +293,14 @@ suite! {
     svm_lifetimes::svm_is_not_freed_before_the_events_of_its_release,
     svm_lifetimes::a_region_of_svm_holds_its_block,
     svm_lifetimes::live_blocks_of_svm_do_not_overlap,
+    svm_binding::a_block_is_bound_to_one_queue_at_a_time,
+    svm_binding::a_region_is_bound_where_its_block_is,
+    svm_binding::binding_puts_the_new_queue_behind_the_old_one,
+    svm_binding::a_bound_block_is_freed_behind_its_last_queue,
+    svm_binding::what_cannot_be_bound_is_refused,
+    svm_binding::unbinding_waits_for_the_queue,
+    svm_binding::an_enqueued_release_waits_for_its_wait_list,
+    svm_binding::a_release_without_a_queue_is_on_the_bound_one,
     svm::foreign_svm_is_refused,
     svm::svm_runs_out_with_an_error,
 }

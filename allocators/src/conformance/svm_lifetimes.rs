@@ -12,7 +12,7 @@ use crate::{Backend, Event, Memory, Queue, QueueOrder, Region, SvmBackend};
 const SIZE: usize = 4096;
 
 /// The addresses of all bytes of a block.
-fn addresses<B: SvmBackend>(backend: &B, block: &B::Memory) -> Range<usize> {
+pub(super) fn addresses<B: SvmBackend>(backend: &B, block: &B::Memory) -> Range<usize> {
     let start = backend.svm_address(block).expect("SVM has an address");
     let start = start.addr().get();
     start..start + block.bytes()
@@ -20,7 +20,7 @@ fn addresses<B: SvmBackend>(backend: &B, block: &B::Memory) -> Range<usize> {
 
 /// Checks that these addresses are given to nobody, as far as some allocations tell. The blocks are kept while
 /// it looks, so that each has an address of its own.
-fn nobody_gets<B: SvmBackend>(backend: &B, taken: &Range<usize>) {
+pub(super) fn nobody_gets<B: SvmBackend>(backend: &B, taken: &Range<usize>) {
     let mut newcomers = Vec::new();
     for _ in 0..20 {
         newcomers.extend(blocks(backend, SIZE));

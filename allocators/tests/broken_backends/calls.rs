@@ -6,8 +6,8 @@ use std::{
 };
 
 use binpool_allocators::{
-    Backend, DeviceLimits, Error, InvalidRequest, Memory, MemoryFlags, Outcome, PendingRead,
-    QueueId, QueueOrder, Region, Result,
+    Backend, DeviceLimits, Error, InvalidRequest, Memory, MemoryFlags, Outcome, PendingRead, Queue,
+    QueueOrder, Region, Result,
 };
 
 use crate::{
@@ -32,11 +32,12 @@ impl Backend for Broken {
             Defect::OutOfOrderQueuesAreInOrder => (QueueOrder::InOrder, QueueOrder::InOrder),
             _ => (order, order),
         };
+        let inner = self.mock.create_queue(made)?;
         Ok(BrokenQueue {
-            inner: self.mock.create_queue(made)?,
+            id: inner.id(),
+            inner,
             home: self.clone(),
             order: told,
-            id: QueueId::fresh(),
         })
     }
 

@@ -110,5 +110,11 @@ defects! {
     SvmRegionsStartAtTheirBlock => a_region_of_svm_lies_at_its_offset,
     SvmIsFreedAtOnce => svm_may_be_dropped_while_a_command_uses_it,
     SvmIgnoresItsQueue => svm_bound_to_a_queue_is_freed_behind_it,
+    BindingsAreForgotten => a_block_is_bound_to_one_queue_at_a_time,
+    RegionsAreNotBound => a_region_is_bound_where_its_block_is,
+    BindingOrdersNothing => binding_puts_the_new_queue_behind_the_old_one,
+    OnlyTheFirstQueueCounts => a_bound_block_is_freed_behind_its_last_queue,
+    SvmIsBoundToAnyQueue => what_cannot_be_bound_is_refused,
+    ReleasesNeedNoQueue => a_release_without_a_queue_is_on_the_bound_one,
     SvmAddressesAreRounded => live_blocks_of_svm_do_not_overlap,
 }

@@ -59,6 +59,39 @@ impl SvmBackend for Broken {
             _ => address,
         }
     }
+
+    fn bound_queue(&self, memory: &BrokenMemory) -> Result<Option<BrokenQueue>> {
+        let bound = self.mock.bound_queue(memory.inner());
+        let mut bound = bound.map_err(|error| self.told(error))?;
+        match self.defect {
+            Defect::BindingOrdersNothing => bound = None,
+            Defect::ReleasesNeedNoQueue => bound = bound.or_else(|| Some(self.own.queue.clone())),
+            _ => {}
+        }
+        Ok(bound.map(|inner| BrokenQueue {
+            order: inner.order(),
+            id: inner.id(),
+            home: self.clone(),
+            inner,
+        }))
+    }
+
+    fn set_bound_queue(&self, memory: &BrokenMemory, queue: Option<&BrokenQueue>) -> Result<()> {
+        match self.defect {
+            Defect::BindingsAreForgotten => return Ok(()),
+            Defect::RegionsAreNotBound if memory.is_region => return Ok(()),
+            Defect::OnlyTheFirstQueueCounts if queue.is_some() => return Ok(()),
+            Defect::SvmIsBoundToAnyQueue
+                if queue.is_some_and(|queue| queue.order() == QueueOrder::OutOfOrder) =>
+            {
+                return Ok(());
+            }
+            _ => {}
+        }
+        let queue = queue.map(|queue| self.queue(queue));
+        let bound = self.mock.set_bound_queue(memory.inner(), queue);
+        bound.map_err(|error| self.told(error))
+    }
 }
 
 fn moved(address: NonNull<u8>, to: impl Fn(usize) -> usize) -> NonNull<u8> {

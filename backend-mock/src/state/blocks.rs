@@ -220,6 +220,15 @@ impl State {
         Ok(())
     }
 
+    /// Orders the free of an object's block on another queue, or on none.
+    pub(crate) fn bind(&mut self, key: ObjectKey, queue: Option<QueueKey>) {
+        if let Some(object) = self.objects.get(key)
+            && let Some(block) = self.blocks.get_mut(object.block)
+        {
+            block.queue = queue;
+        }
+    }
+
     /// The address of an object of SVM that is alive.
     pub(crate) fn svm_address(&self, key: ObjectKey) -> Option<NonNull<u8>> {
         let object = self.objects.get(key)?;

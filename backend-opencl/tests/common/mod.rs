@@ -136,3 +136,10 @@ pub(crate) fn until_given_back(data: &Arc<[u8]>) {
         std::thread::yield_now();
     }
 }
+
+/// The resident memory of this process in bytes.
+pub(crate) fn resident_bytes() -> usize {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let resident = pages.split_whitespace().nth(1).unwrap();
+    resident.parse::<usize>().unwrap() * 4096
+}
