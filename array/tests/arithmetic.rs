@@ -88,16 +88,9 @@ fn check_queues<B: Backend, K: Kernels<B>>(backend: &B, kernels: &K, policy: Reu
     assert!(pool.statistics().hits > 0);
 }
 
-const POLICIES: [ReusePolicy; 4] = [
-    ReusePolicy::SameQueue,
-    ReusePolicy::Opportunistic,
-    ReusePolicy::InsertWait,
-    ReusePolicy::WaitOnHost,
-];
-
 #[test]
 fn arrays_of_several_queues_on_the_mock_device() {
-    for policy in POLICIES {
+    for policy in ReusePolicy::ALL {
         for seed in 0..10 {
             let builder = MockDevice::builder().completion(Completion::Seeded(seed));
             let device = builder.build();
@@ -111,7 +104,7 @@ fn arrays_of_several_queues_on_the_mock_device() {
 fn arrays_of_several_queues_on_opencl() {
     let device = env::var("BINPOOL_TEST_DEVICE").unwrap_or_default();
     let (backend, kernels) = open_opencl(&device.parse().unwrap()).unwrap();
-    for policy in POLICIES {
+    for policy in ReusePolicy::ALL {
         check_queues(&backend, &kernels, policy);
     }
 }

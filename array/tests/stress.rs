@@ -20,13 +20,6 @@ use binpool::{
 use binpool_array::{Array, BinaryOperation, Context, Kernels, MockKernels, open_opencl};
 use binpool_mock::{Completion, HostWait, MockDevice};
 
-const POLICIES: [ReusePolicy; 4] = [
-    ReusePolicy::SameQueue,
-    ReusePolicy::Opportunistic,
-    ReusePolicy::InsertWait,
-    ReusePolicy::WaitOnHost,
-];
-
 /// Sizes of a few classes, so that blocks meet again.
 const LENGTHS: [usize; 4] = [1, 1000, 1024, 20_000];
 
@@ -133,7 +126,7 @@ fn stress<A: Allocator, K: Kernels<A::Backend>>(
     threads: u64,
     what: &str,
 ) {
-    for policy in POLICIES {
+    for policy in ReusePolicy::ALL {
         let allocator = allocator();
         let backend = allocator.backend().clone();
         let mut orders = vec![QueueOrder::InOrder; 2];

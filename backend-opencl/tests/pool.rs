@@ -9,11 +9,10 @@
 mod common;
 
 use binpool::{
-    Allocator, DeferredAllocator, Event, ImmediateAllocator, MemoryPool, PooledBuffer,
-    SvmAllocator, SvmGrain,
+    Allocator, DeferredAllocator, Event, ImmediateAllocator, MemoryPool, SvmAllocator, SvmGrain,
 };
 use binpool_opencl::OpenClBackend;
-use common::{Bench, numbered};
+use common::{Bench, contents, numbered};
 
 const SIZE: usize = 1 << 20;
 
@@ -25,12 +24,6 @@ fn immediate(bench: &Bench) -> MemoryPool<ImmediateAllocator<OpenClBackend>> {
 fn svm(bench: &Bench) -> MemoryPool<SvmAllocator<OpenClBackend>> {
     let allocator = SvmAllocator::new(&bench.backend, SvmGrain::Coarse).unwrap();
     MemoryPool::new(allocator, &bench.queue).unwrap()
-}
-
-fn contents<A: Allocator>(block: &PooledBuffer<A>, queue: &binpool::QueueOf<A>) -> Vec<u8> {
-    let mut bytes = vec![0; block.size()];
-    block.read(queue, 0, &mut bytes, &[]).unwrap();
-    bytes
 }
 
 /// A gated fill, then release and allocation on the same in-order queue: the very same block, at once.

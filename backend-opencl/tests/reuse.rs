@@ -13,25 +13,12 @@ use std::thread;
 
 use binpool::{
     Allocator, Backend, DeferredAllocator, Event, ImmediateAllocator, MemoryPool, PoolOptions,
-    PooledBuffer, Queue, ReusePolicy, SvmAllocator, SvmGrain,
+    Queue, ReusePolicy, SvmAllocator, SvmGrain,
 };
 use binpool_opencl::{ClQueue, OpenClBackend};
-use common::{Bench, resident_bytes};
+use common::{Bench, contents, resident_bytes};
 
 const SIZE: usize = 1 << 20;
-
-const POLICIES: [ReusePolicy; 4] = [
-    ReusePolicy::SameQueue,
-    ReusePolicy::Opportunistic,
-    ReusePolicy::InsertWait,
-    ReusePolicy::WaitOnHost,
-];
-
-fn contents<A: Allocator>(block: &PooledBuffer<A>, queue: &binpool::QueueOf<A>) -> Vec<u8> {
-    let mut bytes = vec![0; block.size()];
-    block.read(queue, 0, &mut bytes, &[]).unwrap();
-    bytes
-}
 
 /// The recipe that corrupts PyOpenCL's pool (its issues 447, 449, 645): fill with 1 behind a gate on `first`,
 /// release, allocate again for `second`, fill with 2, open the gate. The new owner reads 2.
@@ -76,7 +63,7 @@ fn nothing_is_overwritten<A: Allocator<Backend = OpenClBackend>>(
     bench: &Bench,
     allocator: impl Fn(&Bench) -> A,
 ) {
-    for policy in POLICIES {
+    for policy in ReusePolicy::ALL {
         let pool = PoolOptions::new()
             .reuse(policy)
             .build(allocator(bench), &bench.queue)
@@ -215,7 +202,7 @@ fn hand_over(policy: ReusePolicy, times: usize) {
 
 #[test]
 fn hand_overs_leave_nothing_behind() {
-    for policy in POLICIES {
+    for policy in ReusePolicy::ALL {
         hand_over(policy, 20_000);
     }
 }
@@ -224,7 +211,7 @@ fn hand_overs_leave_nothing_behind() {
 #[test]
 #[ignore = "takes minutes; the test above does the same with fewer"]
 fn a_million_hand_overs_leave_nothing_behind() {
-    for policy in POLICIES {
+    for policy in ReusePolicy::ALL {
         hand_over(policy, 1_000_000);
     }
 }

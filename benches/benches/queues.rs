@@ -20,13 +20,6 @@ use binpool_array::{BinaryOperation, Kernels, OpenClKernels, Operands, open_open
 use binpool_opencl::{ClQueue, OpenClBackend};
 use criterion::{Criterion, criterion_group, criterion_main};
 
-const POLICIES: [ReusePolicy; 4] = [
-    ReusePolicy::SameQueue,
-    ReusePolicy::Opportunistic,
-    ReusePolicy::InsertWait,
-    ReusePolicy::WaitOnHost,
-];
-
 type Pool = MemoryPool<ImmediateAllocator<OpenClBackend>>;
 
 struct Device {
@@ -224,7 +217,7 @@ struct Source {
 
 impl Source {
     fn all(device: &Device) -> Vec<Self> {
-        let mut sources: Vec<Self> = POLICIES
+        let mut sources: Vec<Self> = ReusePolicy::ALL
             .iter()
             .map(|policy| {
                 let pool = device.pool(*policy);

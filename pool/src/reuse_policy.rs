@@ -34,6 +34,14 @@ pub enum ReusePolicy {
 }
 
 impl ReusePolicy {
+    /// All policies.
+    pub const ALL: [Self; 4] = [
+        Self::SameQueue,
+        Self::Opportunistic,
+        Self::InsertWait,
+        Self::WaitOnHost,
+    ];
+
     /// Whether a block may go to another queue than its own as long as the device has memory.
     pub(crate) const fn crosses(self) -> bool {
         !matches!(self, Self::SameQueue)

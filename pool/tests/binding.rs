@@ -14,7 +14,7 @@ use binpool::{
     ReusePolicy, SvmAllocator, SvmGrain, SvmPool,
 };
 use binpool_mock::{CallKind, Completion, Fault, MockDevice, Persistence};
-use common::{MIB, POLICIES, Rig};
+use common::{MIB, Rig};
 
 fn manual() -> Rig {
     Rig::on(MockDevice::builder().completion(Completion::Manual))
@@ -48,7 +48,7 @@ fn a_block_of_one_in_order_queue_is_in_order_there_already() {
 
 #[test]
 fn a_bound_block_goes_back_to_its_new_queue() {
-    for policy in POLICIES {
+    for policy in ReusePolicy::ALL {
         let builder = MockDevice::builder().completion(Completion::Manual);
         let rig = Rig::with_policy(builder, policy);
         let other = rig.another_queue(QueueOrder::InOrder);
@@ -110,7 +110,7 @@ fn a_binding_that_fails_leaves_the_block_where_it_was() {
 
 #[test]
 fn an_unbound_block_is_free_for_all_when_it_comes_back() {
-    for policy in POLICIES {
+    for policy in ReusePolicy::ALL {
         let builder = MockDevice::builder().completion(Completion::Manual);
         let rig = Rig::with_policy(builder, policy);
         let queues =

@@ -11,21 +11,11 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use binpool::{ImmediateAllocator, PoolStatistics, PooledBuffer};
-use binpool_mock::MockBackend;
-use common::{Rig, SMALLEST};
+use binpool::PoolStatistics;
+use common::{Block, Rig, class_size};
 use proptest::prelude::*;
 
-type Block = PooledBuffer<ImmediateAllocator<MockBackend>>;
-
 const CAPACITY: usize = 1 << 20;
-
-/// What the pool makes of a size: a multiple of the alignment, then of a 16th of the power of two below it.
-fn class_size(asked: usize) -> usize {
-    let rounded = asked.next_multiple_of(SMALLEST);
-    let below = rounded.next_power_of_two() / 2;
-    rounded.next_multiple_of((below / 16).max(1))
-}
 
 /// The pool as a table of numbers: what it holds by size, and what its users have.
 #[derive(Debug, Default)]

@@ -13,7 +13,7 @@ use std::thread;
 
 use binpool::{Event, EventStatus, Queue, QueueOrder, ReusePolicy};
 use binpool_mock::{CallKind, Completion, Fault, HostWait, MockDevice, Persistence};
-use common::{Block, MIB, POLICIES, Rig};
+use common::{Block, MIB, Rig};
 
 fn rig(policy: ReusePolicy) -> Rig {
     Rig::with_policy(MockDevice::builder().log_calls(true), policy)
@@ -34,7 +34,7 @@ fn calls(rig: &Rig, kinds: [CallKind; 2]) -> [u64; 2] {
 
 #[test]
 fn every_policy_reuses_on_the_same_queue_without_a_call() {
-    for policy in POLICIES {
+    for policy in ReusePolicy::ALL {
         let rig = manual_rig(policy);
         let gate = rig.gate();
         drop(rig.gated(&rig.queue, &gate));
@@ -255,7 +255,7 @@ fn the_cheapest_block_comes_first() {
 
 #[test]
 fn all_uses_on_all_queues_are_honoured() {
-    for policy in POLICIES {
+    for policy in ReusePolicy::ALL {
         let rig = manual_rig(policy);
         let queues = [(); 3].map(|()| rig.another_queue(QueueOrder::InOrder));
         let gates = [(); 3].map(|()| rig.gate());
@@ -284,7 +284,7 @@ fn all_uses_on_all_queues_are_honoured() {
 
 #[test]
 fn hand_overs_leave_nothing_behind() {
-    for policy in POLICIES {
+    for policy in ReusePolicy::ALL {
         for order in [QueueOrder::InOrder, QueueOrder::OutOfOrder] {
             let rig = Rig::with_policy(
                 MockDevice::builder().completion(Completion::Seeded(1)),
@@ -322,7 +322,7 @@ fn hand_overs_leave_nothing_behind() {
 
 #[test]
 fn a_pipeline_needs_no_more_memory_in_its_later_rounds() {
-    for policy in POLICIES {
+    for policy in ReusePolicy::ALL {
         let rig = manual_rig(policy);
         let [upload, compute] = [(); 2].map(|()| rig.another_queue(QueueOrder::InOrder));
         let round = || {
@@ -346,7 +346,7 @@ fn a_pipeline_needs_no_more_memory_in_its_later_rounds() {
 #[test]
 fn memory_of_a_queue_that_is_gone_comes_back() {
     // RMM's issue 2039: two streams, one of them gone, and out of memory with everything free.
-    for policy in POLICIES {
+    for policy in ReusePolicy::ALL {
         let builder = MockDevice::builder().capacity_bytes(MIB as u64);
         let rig = Rig::with_policy(builder, policy);
         let queues = rig.device.live_queues();
@@ -409,7 +409,7 @@ fn a_retired_queue_that_is_used_again_is_a_queue_like_any_other() {
 
 #[test]
 fn a_full_device_lends_across_queues_under_every_policy() {
-    for policy in POLICIES {
+    for policy in ReusePolicy::ALL {
         let builder = MockDevice::builder().capacity_bytes(MIB as u64);
         let rig = Rig::with_policy(builder, policy);
         let other = rig.another_queue(QueueOrder::InOrder);
@@ -428,7 +428,7 @@ fn a_full_device_lends_across_queues_under_every_policy() {
 
 #[test]
 fn only_queues_that_hold_memory_back_are_waited_for() {
-    for policy in POLICIES {
+    for policy in ReusePolicy::ALL {
         let builder = MockDevice::builder()
             .capacity_bytes(MIB as u64)
             .completion(Completion::Manual);
@@ -453,7 +453,7 @@ fn only_queues_that_hold_memory_back_are_waited_for() {
 fn threads_with_queues_of_their_own_share_a_pool_under_every_policy() {
     const THREADS: u8 = 4;
     const ROUNDS: usize = 300;
-    for policy in POLICIES {
+    for policy in ReusePolicy::ALL {
         // As much memory as the threads have in use at most, so that blocks have to cross.
         let builder = MockDevice::builder()
             .capacity_bytes(u64::from(THREADS) * 2 * 4096)

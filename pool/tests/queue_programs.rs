@@ -13,7 +13,7 @@ mod common;
 
 use binpool::{PoolError, QueueOrder, ReusePolicy};
 use binpool_mock::{Completion, MockDevice, MockEvent, MockQueue};
-use common::{Block, POLICIES, Rig, SMALLEST};
+use common::{Block, Rig, class_size};
 use proptest::{prelude::*, sample::Index};
 
 const CAPACITY: usize = 64 << 10;
@@ -360,13 +360,6 @@ impl Program {
     }
 }
 
-/// What the pool makes of a size: a multiple of the alignment, then of a 16th of the power of two below it.
-fn class_size(asked: usize) -> usize {
-    let rounded = asked.next_multiple_of(SMALLEST);
-    let below = rounded.next_power_of_two() / 2;
-    rounded.next_multiple_of((below / 16).max(1))
-}
-
 fn any_order() -> impl Strategy<Value = QueueOrder> {
     prop_oneof![Just(QueueOrder::InOrder), Just(QueueOrder::OutOfOrder)]
 }
@@ -381,7 +374,7 @@ proptest! {
 
     #[test]
     fn nothing_is_overwritten_whatever_the_order(
-        policy in prop::sample::select(&POLICIES[..]),
+        policy in prop::sample::select(&ReusePolicy::ALL[..]),
         orders in prop::collection::vec(any_order(), 0..4),
         seed in any::<u64>(),
         operations in prop::collection::vec(any_operation(), 1..80),

@@ -143,3 +143,13 @@ pub(crate) fn resident_bytes() -> usize {
     let resident = pages.split_whitespace().nth(1).unwrap();
     resident.parse::<usize>().unwrap() * 4096
 }
+
+/// All bytes of a pooled block.
+pub(crate) fn contents<A: binpool::Allocator>(
+    block: &binpool::PooledBuffer<A>,
+    queue: &binpool::QueueOf<A>,
+) -> Vec<u8> {
+    let mut bytes = vec![0; block.size()];
+    block.read(queue, 0, &mut bytes, &[]).unwrap();
+    bytes
+}

@@ -11,13 +11,6 @@ use binpool_mock::{MockBackend, MockDevice, MockDeviceBuilder, MockEvent, MockQu
 pub(crate) type Pool = MemoryPool<ImmediateAllocator<MockBackend>>;
 pub(crate) type Block = PooledBuffer<ImmediateAllocator<MockBackend>>;
 
-pub(crate) const POLICIES: [ReusePolicy; 4] = [
-    ReusePolicy::SameQueue,
-    ReusePolicy::Opportunistic,
-    ReusePolicy::InsertWait,
-    ReusePolicy::WaitOnHost,
-];
-
 /// What an alignment of 256 bytes makes of 1 byte.
 pub(crate) const SMALLEST: usize = 256;
 
@@ -85,4 +78,11 @@ impl Rig {
     pub(crate) fn blocks_on_device(&self) -> usize {
         self.device.statistics().live_blocks
     }
+}
+
+/// What the pool makes of a size: a multiple of the alignment, then of a 16th of the power of two below it.
+pub(crate) fn class_size(asked: usize) -> usize {
+    let rounded = asked.next_multiple_of(SMALLEST);
+    let below = rounded.next_power_of_two() / 2;
+    rounded.next_multiple_of((below / 16).max(1))
 }
