@@ -4,7 +4,10 @@ use std::collections::VecDeque;
 
 use binpool_allocators::{Allocator, MemoryOf};
 
-use crate::lane::{Use, Uses};
+use crate::{
+    lane::{Use, Uses},
+    space::ChunkKey,
+};
 
 /// A block of device memory between its users.
 #[derive(Debug)]
@@ -14,6 +17,8 @@ pub(crate) struct Block<A: Allocator> {
     pub(crate) bin: usize,
     /// Its size: what the allocator was asked for, hence what the pool answers for.
     pub(crate) bytes: usize,
+    /// The range of a segment that it is; `None` for a block of its own.
+    pub(crate) chunk: Option<ChunkKey>,
 }
 
 /// A free block, and the commands of its former users.

@@ -169,13 +169,16 @@ impl<A: Allocator> PooledBuffer<A> {
 
     /// Takes the memory out of the pool for good; `None` for the block of 0 bytes.
     ///
-    /// The pool forgets the block. The memory is freed when it is dropped.
+    /// The pool forgets the block. The memory is freed when it is dropped. A block that was carved from a segment keeps
+    /// all of it, and the pool goes on to manage the rest.
     #[must_use = "the memory is freed when it is dropped"]
     pub fn detach(mut self) -> Option<MemoryOf<A>> {
         let block = self.block.take()?;
         let mut state = self.shared.state.lock();
-        state.deactivate(self.size);
-        state.forget(block.bytes);
+        state.deactivate(self.size, block.bytes);
+        if block.chunk.is_none() {
+            state.forget(block.bytes);
+        }
         state.leave(self.lane);
         drop(state);
         Some(block.memory)

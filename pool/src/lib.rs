@@ -50,6 +50,7 @@
 mod binding;
 mod bins;
 mod buffer;
+mod carve;
 mod error;
 mod fences;
 mod hooks;
@@ -62,8 +63,10 @@ mod region;
 mod request;
 mod reuse;
 mod reuse_policy;
+mod segments;
 mod shared;
 mod size_classes;
+mod space;
 mod state;
 mod statistics;
 mod svm;

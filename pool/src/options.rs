@@ -25,6 +25,7 @@ use crate::{LeadingBits, MemoryPool, PoolError, ReusePolicy, SizeClasses};
 pub struct PoolOptions {
     classes: Classes,
     policy: ReusePolicy,
+    segments: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -38,6 +39,7 @@ impl Default for PoolOptions {
         Self {
             classes: Classes::LeadingBits(LeadingBits::default().bits()),
             policy: ReusePolicy::default(),
+            segments: false,
         }
     }
 }
@@ -60,6 +62,35 @@ impl PoolOptions {
     #[must_use]
     pub fn size_classes(mut self, classes: impl SizeClasses + 'static) -> Self {
         self.classes = Classes::Given(Arc::new(classes));
+        self
+    }
+
+    /// Carves blocks from segments: large pieces of device memory, in which free neighbours become one again.
+    ///
+    /// Without it a free block serves requests of its own class only, and a program whose sizes vary takes far more
+    /// from the device than it has in use. With it, and with finer classes ([`leading_bits`](Self::leading_bits) of 7
+    /// or 8, since free bytes are no longer lost to their class), it takes hardly more. Blocks are then views of their
+    /// segments ([`create_sub_region`](Backend::create_sub_region)).
+    ///
+    /// ```
+    /// use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
+    /// use binpool_mock::MockDevice;
+    ///
+    /// let backend = MockDevice::new().backend();
+    /// let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let pool = PoolOptions::new()
+    ///     .segments(true)
+    ///     .leading_bits(8)
+    ///     .build(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let blocks = [(); 100].map(|()| pool.allocate(1000).unwrap());
+    /// assert_eq!(pool.statistics().misses, 1);
+    /// drop(blocks);
+    /// assert_eq!(pool.statistics().managed_bytes, pool.free_held());
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
+    #[must_use]
+    pub fn segments(mut self, carve: bool) -> Self {
+        self.segments = carve;
         self
     }
 
@@ -115,6 +146,12 @@ impl PoolOptions {
                  cannot free anything; use an `ImmediateAllocator`"
             );
         }
-        Ok(MemoryPool::assemble(allocator, queue, classes, self.policy))
+        Ok(MemoryPool::assemble(
+            allocator,
+            queue,
+            classes,
+            self.policy,
+            self.segments,
+        ))
     }
 }

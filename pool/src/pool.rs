@@ -7,7 +7,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::{
     HookId, PoolError, PoolOptions, PoolStatistics, PooledBuffer, ReusePolicy, Shortage,
-    SizeClasses, hooks::Hooks, request::Request, shared::Shared, state::State,
+    SizeClasses, hooks::Hooks, request::Request, segments::Segments, shared::Shared, state::State,
 };
 
 /// A pool of device memory: keeps freed blocks in bins by size class, and hands them out again.
@@ -77,13 +77,15 @@ impl<A: Allocator> MemoryPool<A> {
         queue: &QueueOf<A>,
         classes: Arc<dyn SizeClasses>,
         policy: ReusePolicy,
+        has_segments: bool,
     ) -> Self {
         let shared = Arc::new(Shared {
             allocator,
             home: queue.clone(),
             policy,
+            has_segments,
             hooks: Hooks::default(),
-            state: Mutex::new(State::new(queue)),
+            state: Mutex::new(State::new(queue, has_segments.then(Segments::default))),
             arrived: Condvar::new(),
         });
         Self {

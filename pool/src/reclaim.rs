@@ -8,6 +8,7 @@ use crate::{
     hooks::{self, Shortage},
     lane::LaneKey,
     request::Request,
+    segments::Leaving,
     shared::Shared,
     state::Origin,
 };
@@ -144,8 +145,8 @@ impl<A: Allocator> Shared<A> {
     }
 
     fn retry(&self, reclaim: &mut Reclaim) -> Result<Option<(Block<A>, Origin)>, PoolError> {
-        match self.allocate_fresh(reclaim.request) {
-            Ok(block) => Ok(Some((block, Origin::Fresh))),
+        match self.allocate_fresh(reclaim.lane, reclaim.request) {
+            Ok(found) => Ok(Some(found)),
             Err(error) if error.is_out_of_memory() => {
                 reclaim.refusal = error;
                 Ok(None)
@@ -167,18 +168,20 @@ impl<A: Allocator> Shared<A> {
     /// Gives blocks that no command uses back to the allocator, largest first, until they have `enough` bytes
     /// together. Whether there were any.
     fn release_settled(&self, reclaim: &mut Reclaim, enough: u64) -> bool {
-        let taken = self.state.lock().release_largest(enough);
-        let any = !taken.is_empty();
-        reclaim.changes += taken.len() as u64;
-        reclaim.released_bytes += self.release_each(taken);
+        let leaving = self.state.lock().release_largest(enough);
+        let any = !leaving.blocks.is_empty();
+        reclaim.changes += leaving.blocks.len() as u64;
+        reclaim.released_bytes += self.release_each(leaving);
         any
     }
 
     /// Gives blocks that were sent off back to the allocator, to be freed after the commands that use them. The bytes
     /// given back.
-    fn release_each(&self, taken: Vec<HeldBlock<A>>) -> u64 {
-        let bytes = taken.iter().map(|held| held.block.bytes as u64).sum();
-        for HeldBlock { block, uses } in taken {
+    pub(crate) fn release_each(&self, leaving: Leaving<A>) -> u64 {
+        let Leaving { blocks, views } = leaving;
+        drop(views);
+        let bytes = blocks.iter().map(|held| held.block.bytes as u64).sum();
+        for HeldBlock { block, uses } in blocks {
             let bytes = block.bytes;
             if let Err(error) = self.release(block, &uses, &[]) {
                 tracing::error!(%error, bytes, "a held block could not be released cleanly");
@@ -245,7 +248,7 @@ impl<A: Allocator> Shared<A> {
 
     /// Gives every held block back to the allocator, those too that commands still use. The bytes given back.
     pub(crate) fn release_all(&self) -> u64 {
-        let taken = self.state.lock().release_all();
-        self.release_each(taken)
+        let leaving = self.state.lock().release_all();
+        self.release_each(leaving)
     }
 }

@@ -22,6 +22,8 @@ pub(crate) struct Shared<A: Allocator> {
     pub(crate) allocator: A,
     pub(crate) home: QueueOf<A>,
     pub(crate) policy: ReusePolicy,
+    /// Whether blocks are carved from segments.
+    pub(crate) has_segments: bool,
     pub(crate) hooks: Hooks,
     pub(crate) state: Mutex<State<A>>,
     /// Blocks that were on their way back to the allocator have arrived.
@@ -76,22 +78,30 @@ impl<A: Allocator> Shared<A> {
         if let Some(block) = retired {
             return Ok((block, Origin::Ended));
         }
-        match self.allocate_fresh(request) {
-            Ok(block) => {
-                tracing::debug!(asked = request.asked, bytes = request.bytes, "miss");
-                Ok((block, Origin::Fresh))
-            }
+        match self.allocate_fresh(lane, request) {
+            Ok(found) => Ok(found),
             Err(error) if error.is_out_of_memory() => self.reclaim(lane, request, error),
             Err(error) => Err(error.into()),
         }
     }
 
-    pub(crate) fn allocate_fresh(&self, request: Request) -> Result<Block<A>, Error> {
-        Ok(Block {
+    /// A block from a segment, or from the allocator.
+    pub(crate) fn allocate_fresh(
+        &self,
+        lane: LaneKey,
+        request: Request,
+    ) -> Result<(Block<A>, Origin), Error> {
+        if self.has_segments {
+            return self.carve(lane, request);
+        }
+        let block = Block {
             memory: self.allocator.allocate(request.bytes)?,
             bin: request.bin,
             bytes: request.bytes,
-        })
+            chunk: None,
+        };
+        tracing::debug!(asked = request.asked, bytes = request.bytes, "miss");
+        Ok((block, Origin::Fresh))
     }
 
     /// Takes a block back from its user, who used it on the queue of `lane`, unless that is `None`, and on `others`.
@@ -113,7 +123,7 @@ impl<A: Allocator> Shared<A> {
             return self.let_go(block, asked, lane, others, &[]);
         }
         let uses = state.stamp(lane, others);
-        state.deactivate(asked);
+        state.deactivate(asked, block.bytes);
         let unordered = state.hold(HeldBlock { block, uses });
         state.leave(lane);
         drop(state);
@@ -140,10 +150,17 @@ impl<A: Allocator> Shared<A> {
         let uses = {
             let mut state = self.state.lock();
             let uses = state.stamp(lane, others);
-            state.deactivate(asked);
-            state.send_off(block.bytes, &uses);
+            state.deactivate(asked, block.bytes);
+            if block.chunk.is_none() {
+                state.send_off(block.bytes, &uses);
+            }
             uses
         };
+        if block.chunk.is_some() {
+            let result = self.let_go_of_range(block, uses, after);
+            self.state.lock().leave(lane);
+            return result;
+        }
         let result = self.release(block, &uses, after);
         self.arrive();
         // Its key stands for the queue until its commands have been marked.

@@ -1,6 +1,6 @@
 //! What a pool keeps under its lock.
 
-use binpool_allocators::{Allocator, Queue, QueueOf};
+use binpool_allocators::{Allocator, MemoryOf, Queue, QueueOf};
 
 use crate::{
     PoolStatistics,
@@ -8,6 +8,7 @@ use crate::{
     lane::{Lane, LaneKey, Stamp, Use, Uses},
     lanes::Lanes,
     request::Request,
+    segments::{Carved, Leaving, Segments},
 };
 
 /// How a block came to its user.
@@ -21,7 +22,9 @@ pub(crate) enum Origin {
     DeviceWait,
     /// The host waited for the commands of the former user.
     HostWait,
-    /// The allocator made it.
+    /// It was carved from a segment that the pool had.
+    Carved,
+    /// The allocator made it, or the segment that it is carved from.
     Fresh,
 }
 
@@ -44,25 +47,31 @@ pub(crate) struct State<A: Allocator> {
     pub(crate) common: Bins<A>,
     /// Blocks that more than the order of one queue keeps from their next user.
     pub(crate) pending: Bins<A>,
+    /// Where blocks are carved from; `None` where each is a block of the allocator's.
+    pub(crate) segments: Option<Segments<A>>,
     /// Whether freed blocks are kept. Off for good once the last handle of the pool is gone.
     pub(crate) holding: bool,
     /// Blocks that are on their way from the pool back to the allocator: neither held any more, nor free yet.
     pub(crate) in_transit: usize,
     counters: PoolStatistics,
     changes: u64,
+    /// Bytes in the user's hands, in whole blocks.
+    in_use: u64,
 }
 
 impl<A: Allocator> State<A> {
-    pub(crate) fn new(home: &QueueOf<A>) -> Self {
+    pub(crate) fn new(home: &QueueOf<A>, segments: Option<Segments<A>>) -> Self {
         let mut lanes = Lanes::default();
         lanes.find_or_add(home);
         Self {
             lanes,
             common: Bins::default(),
             pending: Bins::default(),
+            segments,
             holding: true,
             counters: PoolStatistics::default(),
             changes: 0,
+            in_use: 0,
             in_transit: 0,
         }
     }
@@ -206,9 +215,65 @@ impl<A: Allocator> State<A> {
         found
     }
 
-    /// Moves the blocks whose commands are known to have ended to the common bins.
+    /// A range of a segment that the queue of `lane` may have.
+    pub(crate) fn take_range(&mut self, lane: LaneKey, request: Request) -> Option<Carved<A>> {
+        let lanes = &self.lanes;
+        let segments = self.segments.as_mut()?;
+        segments.take(request.bytes, |uses| {
+            uses.iter().all(|use_| lanes.is_before(*use_, lane))
+        })
+    }
+
+    /// Gives every free block back to the segments, where free neighbours become one. What is returned is to be
+    /// dropped without the lock.
+    #[must_use]
+    pub(crate) fn flush(&mut self) -> Vec<MemoryOf<A>> {
+        let Some(segments) = &mut self.segments else {
+            return Vec::new();
+        };
+        let mut held = self.common.take_all(|_| true);
+        held.extend(self.pending.take_all(|_| true));
+        for (_, lane) in self.lanes.iter_mut() {
+            held.extend(lane.stock.take_all(|_| true));
+        }
+        let mut surplus = Vec::new();
+        for HeldBlock { block, uses } in held {
+            if let Some(chunk) = block.chunk {
+                surplus.extend(segments.give(chunk, Some(block.memory), uses));
+            }
+        }
+        surplus
+    }
+
+    /// The size of the segment to ask the allocator for, and what has to go there first.
+    pub(crate) fn grow(&mut self, request: Request, alignment: usize) -> (usize, Leaving<A>) {
+        let Some(segments) = &mut self.segments else {
+            return (request.bytes, Leaving::default());
+        };
+        let (size, leaving) = segments.grow(request.bytes, self.in_use, alignment);
+        self.count_released(&leaving.blocks);
+        (size, leaving)
+    }
+
+    /// Adds a segment of `size` bytes, and carves the first block from it.
+    pub(crate) fn add_segment(
+        &mut self,
+        memory: MemoryOf<A>,
+        size: usize,
+        request: Request,
+    ) -> Option<Carved<A>> {
+        self.manage(size);
+        let segments = self.segments.as_mut()?;
+        Some(segments.add(memory, size, request.bytes))
+    }
+
+    /// Moves the blocks whose commands are known to have ended to the common bins, and joins free ranges that they
+    /// kept apart.
     pub(crate) fn settle(&mut self) {
         let lanes = &self.lanes;
+        if let Some(segments) = &mut self.segments {
+            segments.space.settle(|uses| lanes.are_over(uses));
+        }
         let mut settled = self.pending.take_all(|uses| lanes.are_over(uses));
         for (_, lane) in self.lanes.iter_mut() {
             let ended = lane.ended;
@@ -219,29 +284,53 @@ impl<A: Allocator> State<A> {
         }
     }
 
-    /// Sends every free block back to the allocator.
-    pub(crate) fn release_all(&mut self) -> Vec<HeldBlock<A>> {
-        let mut taken = self.common.take_all(|_| true);
-        taken.extend(self.pending.take_all(|_| true));
-        for (_, lane) in self.lanes.iter_mut() {
-            taken.extend(lane.stock.take_all(|_| true));
+    /// Sends every free block, or segment, back to the allocator.
+    pub(crate) fn release_all(&mut self) -> Leaving<A> {
+        if self.segments.is_some() {
+            return self.release_segments(u64::MAX, |_, _| true);
         }
-        self.count_released(&taken);
-        taken
+        let mut leaving = Leaving::default();
+        leaving.blocks = self.common.take_all(|_| true);
+        leaving.blocks.extend(self.pending.take_all(|_| true));
+        for (_, lane) in self.lanes.iter_mut() {
+            leaving.blocks.extend(lane.stock.take_all(|_| true));
+        }
+        self.count_released(&leaving.blocks);
+        leaving
     }
 
-    /// Sends blocks of the common bins back to the allocator, largest first, until they have `enough` bytes together.
-    pub(crate) fn release_largest(&mut self, enough: u64) -> Vec<HeldBlock<A>> {
-        let mut taken = Vec::new();
+    /// Sends blocks, or segments, that no command uses back to the allocator, largest first, until they have `enough`
+    /// bytes together.
+    pub(crate) fn release_largest(&mut self, enough: u64) -> Leaving<A> {
+        if self.segments.is_some() {
+            return self.release_segments(enough, Lanes::are_over);
+        }
+        let mut leaving = Leaving::default();
         let mut bytes = 0;
         while bytes < enough
             && let Some(held) = self.common.pop_largest()
         {
             bytes += held.block.bytes as u64;
-            taken.push(held);
+            leaving.blocks.push(held);
         }
-        self.count_released(&taken);
-        taken
+        self.count_released(&leaving.blocks);
+        leaving
+    }
+
+    fn release_segments(
+        &mut self,
+        enough: u64,
+        wanted: impl Fn(&Lanes<A>, &[Use]) -> bool,
+    ) -> Leaving<A> {
+        let surplus = self.flush();
+        self.settle();
+        let lanes = &self.lanes;
+        let segments = self.segments.as_mut();
+        let leaving = segments.map(|segments| segments.release(enough, |uses| wanted(lanes, uses)));
+        let mut leaving = leaving.unwrap_or_default();
+        leaving.views.extend(surplus);
+        self.count_released(&leaving.blocks);
+        leaving
     }
 
     fn count_released(&mut self, taken: &[HeldBlock<A>]) {
@@ -282,8 +371,13 @@ impl<A: Allocator> State<A> {
         let mut found = Uses::new();
         for (key, lane) in self.lanes.iter() {
             let held = lane.stock.iter().chain(self.pending.iter());
+            let ranges = self
+                .segments
+                .iter()
+                .flat_map(|segments| segments.space.uses());
             let uses = held
                 .flat_map(|held| &held.uses)
+                .chain(ranges.flat_map(|(uses, _)| uses))
                 .filter(|use_| use_.lane == key);
             let latest = uses.map(|use_| use_.stamp).chain([lane.draining]).max();
             if let Some(stamp) = latest.filter(|stamp| *stamp > lane.ended) {
@@ -320,6 +414,10 @@ impl<A: Allocator> State<A> {
 
     /// Counts a block into the user's hands.
     pub(crate) fn activate(&mut self, asked: usize, block_bytes: usize, origin: Origin) {
+        self.in_use += block_bytes as u64;
+        if origin == Origin::Fresh && self.segments.is_none() {
+            self.manage(block_bytes);
+        }
         let counters = &mut self.counters;
         counters.active_blocks += 1;
         counters.active_bytes += asked as u64;
@@ -329,11 +427,9 @@ impl<A: Allocator> State<A> {
             Origin::Ended => counters.ended_hits += 1,
             Origin::DeviceWait => counters.device_wait_hits += 1,
             Origin::HostWait => counters.host_wait_hits += 1,
+            Origin::Carved => counters.carved_hits += 1,
             Origin::Fresh => {
                 counters.misses += 1;
-                counters.managed_bytes += block_bytes as u64;
-                counters.peak_managed_bytes =
-                    counters.peak_managed_bytes.max(counters.managed_bytes);
                 return;
             }
         }
@@ -341,10 +437,18 @@ impl<A: Allocator> State<A> {
     }
 
     /// Counts a block out of the user's hands.
-    pub(crate) fn deactivate(&mut self, asked: usize) {
+    pub(crate) fn deactivate(&mut self, asked: usize, block_bytes: usize) {
+        self.in_use -= block_bytes as u64;
         self.changes += 1;
         self.counters.active_blocks -= 1;
         self.counters.active_bytes -= asked as u64;
+    }
+
+    /// Counts memory into the pool.
+    fn manage(&mut self, bytes: usize) {
+        let counters = &mut self.counters;
+        counters.managed_bytes += bytes as u64;
+        counters.peak_managed_bytes = counters.peak_managed_bytes.max(counters.managed_bytes);
     }
 
     /// Counts a block out of the pool.
@@ -363,8 +467,14 @@ impl<A: Allocator> State<A> {
     /// The sizes of the free blocks that commands are not known to be done with.
     pub(crate) fn held_back_bytes(&self) -> u64 {
         let held = self.all_bins().flat_map(Bins::iter);
-        held.filter(|held| !self.lanes.are_over(&held.uses))
-            .map(|held| held.block.bytes as u64)
+        let held = held.map(|held| (&held.uses, held.block.bytes));
+        let ranges = self
+            .segments
+            .iter()
+            .flat_map(|segments| segments.space.uses());
+        held.chain(ranges)
+            .filter(|(uses, _)| !self.lanes.are_over(uses))
+            .map(|(_, bytes)| bytes as u64)
             .sum()
     }
 
@@ -374,7 +484,11 @@ impl<A: Allocator> State<A> {
     }
 
     pub(crate) fn held_bytes(&self) -> u64 {
-        self.all_bins().map(Bins::bytes).sum()
+        let free = self
+            .segments
+            .as_ref()
+            .map(|segments| segments.space.free_bytes());
+        self.all_bins().map(Bins::bytes).sum::<u64>() + free.unwrap_or(0)
     }
 
     fn all_bins(&self) -> impl Iterator<Item = &Bins<A>> {
@@ -388,7 +502,15 @@ impl<A: Allocator> State<A> {
     }
 
     pub(crate) fn largest_held_bytes(&self) -> usize {
-        self.all_bins().map(Bins::largest_bytes).max().unwrap_or(0)
+        let free = self
+            .segments
+            .iter()
+            .map(|segments| segments.space.largest_free());
+        self.all_bins()
+            .map(Bins::largest_bytes)
+            .chain(free)
+            .max()
+            .unwrap_or(0)
     }
 
     pub(crate) fn statistics(&self) -> PoolStatistics {

@@ -37,6 +37,9 @@ pub struct PoolStatistics {
     pub device_wait_hits: u64,
     /// Hits for which the host waited ([`WaitOnHost`](crate::ReusePolicy::WaitOnHost)).
     pub host_wait_hits: u64,
+    /// Hits by blocks that were carved from a segment which the pool had already
+    /// ([`segments`](crate::PoolOptions::segments)).
+    pub carved_hits: u64,
     /// Allocations that the allocator served.
     pub misses: u64,
     /// Allocations of 0 bytes.

@@ -55,8 +55,11 @@ pub(crate) struct Replay {
     #[arg(long, value_enum, default_value_t)]
     pub(crate) allocator: AllocatorChoice,
     /// Get every block from the device and give it back, for comparison.
-    #[arg(long, conflicts_with = "leading_bits")]
+    #[arg(long, conflicts_with_all = ["leading_bits", "segments"])]
     pub(crate) no_pool: bool,
+    /// Carve blocks from segments. Finer size classes (`--leading-bits 8`) go well with it.
+    #[arg(long)]
+    pub(crate) segments: bool,
     /// How many leading bits of a size tell size classes apart: blocks are at most 1/2^BITS too large.
     #[arg(long, value_name = "BITS", default_value_t = 4)]
     pub(crate) leading_bits: u32,
@@ -103,6 +106,7 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 impl Replay {
     /// The pool's settings; `None` for no pool.
     pub(crate) fn pool(&self) -> Option<PoolOptions> {
-        (!self.no_pool).then(|| PoolOptions::new().leading_bits(self.leading_bits))
+        let options = PoolOptions::new().segments(self.segments);
+        (!self.no_pool).then(|| options.leading_bits(self.leading_bits))
     }
 }

@@ -1,0 +1,255 @@
+//! Large pieces of device memory, and the blocks that are carved from them.
+
+use std::sync::Arc;
+
+use binpool_allocators::{Allocator, MemoryOf, Region};
+
+use crate::{
+    bins::{Block, HeldBlock},
+    lane::{Use, Uses},
+    space::{ChunkKey, SegmentKey, Space, Taken},
+};
+
+/// A segment of device memory.
+#[derive(Debug)]
+struct Segment<A: Allocator> {
+    memory: Arc<MemoryOf<A>>,
+    /// Views of ranges that are free now, oldest first, for the next block in the same place: making one is a call to
+    /// the device.
+    views: Vec<(Region, MemoryOf<A>)>,
+}
+
+/// How many views of free ranges a segment keeps.
+const MOST_VIEWS: usize = 32;
+
+/// The least size of a segment, in bytes; less only for a few small blocks.
+const LEAST_SEGMENT: usize = 2 << 20;
+
+/// Segments grow with what the program has in use at most: to one part in this.
+const PARTS: u64 = 24;
+
+/// The least size of a segment once memory is tight, as a part of what the program has in use at most.
+const TIGHT_PARTS: u64 = 64;
+
+/// How many blocks of a small size share a segment.
+const SMALL_BLOCKS: usize = 256;
+
+/// A range that was taken for a block, and its view, where there is one already.
+#[derive(Debug)]
+pub(crate) struct Carved<A: Allocator> {
+    pub(crate) chunk: ChunkKey,
+    pub(crate) region: Region,
+    pub(crate) segment: Arc<MemoryOf<A>>,
+    pub(crate) view: Option<MemoryOf<A>>,
+}
+
+/// What leaves the pool for the allocator, and the views that have to go first. To be dropped without the lock.
+#[derive(Debug)]
+pub(crate) struct Leaving<A: Allocator> {
+    pub(crate) blocks: Vec<HeldBlock<A>>,
+    pub(crate) views: Vec<MemoryOf<A>>,
+}
+
+impl<A: Allocator> Default for Leaving<A> {
+    fn default() -> Self {
+        Self {
+            blocks: Vec::new(),
+            views: Vec::new(),
+        }
+    }
+}
+
+/// The segments of a pool.
+///
+/// Best fit with three rules, found by simulation on recorded programs:
+///
+/// - a segment is one part in 24 of the most that the program has had in use, or, for a request of more than half of
+///   that, of the request's own size;
+/// - before the pool grows past 1.05 times the most that the program has had in use (and that and a least segment, if
+///   that is more), segments that are free as a whole
+///   go back to the allocator, the least one that is enough first;
+/// - a large segment that is free as a whole is not broken up for a small block.
+#[derive(Debug)]
+pub(crate) struct Segments<A: Allocator> {
+    pub(crate) space: Space,
+    /// By their keys in the space.
+    segments: Vec<Option<Segment<A>>>,
+    /// The most bytes that were in the user's hands, in whole blocks.
+    high_water: u64,
+}
+
+impl<A: Allocator> Default for Segments<A> {
+    fn default() -> Self {
+        Self {
+            space: Space::default(),
+            segments: Vec::new(),
+            high_water: 0,
+        }
+    }
+}
+
+impl<A: Allocator> Segments<A> {
+    /// Takes a range of `bytes` bytes that `usable` picks by the commands that may still use it.
+    pub(crate) fn take(
+        &mut self,
+        bytes: usize,
+        usable: impl Fn(&[Use]) -> bool,
+    ) -> Option<Carved<A>> {
+        let general = self.general_size();
+        let taken = self.space.take(bytes, |uses, whole| {
+            whole.is_none_or(|whole| whole <= general || bytes >= whole / 2) && usable(uses)
+        })?;
+        self.carved(taken)
+    }
+
+    fn carved(&mut self, taken: Taken) -> Option<Carved<A>> {
+        let segment = self.segments.get_mut(taken.segment)?.as_mut()?;
+        let view = segment
+            .views
+            .iter()
+            .rposition(|(region, _)| *region == taken.region)
+            .map(|place| segment.views.remove(place).1);
+        Some(Carved {
+            chunk: taken.chunk,
+            region: taken.region,
+            segment: Arc::clone(&segment.memory),
+            view,
+        })
+    }
+
+    /// Gives the range of a block back, which these commands may still use. A view that is not kept is to be dropped
+    /// without the lock.
+    pub(crate) fn give(
+        &mut self,
+        chunk: ChunkKey,
+        view: Option<MemoryOf<A>>,
+        uses: Uses,
+    ) -> Option<MemoryOf<A>> {
+        let (segment, region) = self.space.place(chunk);
+        self.space.give(chunk, uses);
+        let views = &mut self.segments.get_mut(segment)?.as_mut()?.views;
+        views.extend(view.map(|view| (region, view)));
+        (views.len() > MOST_VIEWS).then(|| views.remove(0).1)
+    }
+
+    /// Adds a segment of `size` bytes, and takes the first `bytes` of it.
+    pub(crate) fn add(&mut self, memory: MemoryOf<A>, size: usize, bytes: usize) -> Carved<A> {
+        let key = self.space.add(size);
+        let taken = self.space.take_first(key, bytes);
+        if self.segments.len() <= key {
+            self.segments.resize_with(key + 1, || None);
+        }
+        let memory = Arc::new(memory);
+        self.segments[key] = Some(Segment {
+            memory: Arc::clone(&memory),
+            views: Vec::new(),
+        });
+        Carved {
+            chunk: taken.chunk,
+            region: taken.region,
+            segment: memory,
+            view: None,
+        }
+    }
+
+    /// Takes a segment away that is free as a whole.
+    fn remove(&mut self, key: SegmentKey, bytes: usize, leaving: &mut Leaving<A>) {
+        let Some(uses) = self.space.remove(key) else {
+            return;
+        };
+        let segment = self.segments.get_mut(key).and_then(Option::take);
+        if let Some(Segment { memory, views }) = segment {
+            leaving
+                .views
+                .extend(views.into_iter().map(|(_, view)| view));
+            // Whoever makes a view of it has a range of it, so that nobody does.
+            if let Some(memory) = Arc::into_inner(memory) {
+                let block = Block {
+                    memory,
+                    bin: 0,
+                    bytes,
+                    chunk: None,
+                };
+                leaving.blocks.push(HeldBlock { block, uses });
+            }
+        }
+    }
+
+    /// The size of a segment for blocks of any size.
+    fn general_size(&self) -> usize {
+        let part = usize::try_from(self.high_water / PARTS).unwrap_or(usize::MAX);
+        part.checked_next_multiple_of(LEAST_SEGMENT)
+            .unwrap_or(part)
+            .max(LEAST_SEGMENT)
+    }
+
+    /// The size of the segment to ask the allocator for, to serve a request of `bytes` bytes while the user has
+    /// `in_use` bytes, and the segments that have to go first.
+    pub(crate) fn grow(
+        &mut self,
+        bytes: usize,
+        in_use: u64,
+        alignment: usize,
+    ) -> (usize, Leaving<A>) {
+        self.high_water = self.high_water.max(in_use.saturating_add(bytes as u64));
+        let general = self.general_size();
+        let small = bytes.saturating_mul(SMALL_BLOCKS);
+        let size = if bytes > general / 2 {
+            bytes
+        } else {
+            general.min(small)
+        };
+        let slack = (self.high_water / 20).max(LEAST_SEGMENT as u64);
+        let most = self.high_water.saturating_add(slack);
+        let mut leaving = Leaving::default();
+        self.release_idle(size as u64, most, &mut leaving);
+        if self.space.bytes() + size as u64 <= most {
+            return (size, leaving);
+        }
+        let tight = usize::try_from(self.high_water / TIGHT_PARTS).unwrap_or(usize::MAX);
+        let tight = tight - tight % alignment;
+        (size.min(tight).max(bytes), leaving)
+    }
+
+    /// Takes segments away that are free as a whole until there is room for `size` bytes below `most`: the least one
+    /// that is enough, or else the largest.
+    fn release_idle(&mut self, size: u64, most: u64, leaving: &mut Leaving<A>) {
+        loop {
+            let excess = (self.space.bytes() + size).saturating_sub(most);
+            let idle = self.space.idle().map(|(key, bytes, _)| (bytes, key));
+            let next = idle.min_by_key(|(bytes, _)| {
+                let is_enough = *bytes as u64 >= excess;
+                (
+                    !is_enough,
+                    if is_enough {
+                        *bytes
+                    } else {
+                        usize::MAX - *bytes
+                    },
+                )
+            });
+            match next {
+                Some((bytes, key)) if excess > 0 => self.remove(key, bytes, leaving),
+                _ => return,
+            }
+        }
+    }
+
+    /// Takes segments away that are free as a whole and that `wanted` picks by the commands that may still use them,
+    /// largest first, until they have `enough` bytes together.
+    pub(crate) fn release(&mut self, enough: u64, wanted: impl Fn(&[Use]) -> bool) -> Leaving<A> {
+        let mut leaving = Leaving::default();
+        let idle = self.space.idle().filter(|(_, _, uses)| wanted(uses));
+        let mut idle: Vec<(usize, SegmentKey)> = idle.map(|(key, bytes, _)| (bytes, key)).collect();
+        idle.sort_unstable_by(|one, two| two.cmp(one));
+        let mut released = 0;
+        for (bytes, key) in idle {
+            if released >= enough {
+                break;
+            }
+            released += bytes as u64;
+            self.remove(key, bytes, &mut leaving);
+        }
+        leaving
+    }
+}
