@@ -34,6 +34,7 @@ pub(crate) struct HeldBlock<A: Allocator> {
 ///
 /// - I1: a block lies in the bin that it names.
 /// - I2: `blocks` and `bytes` are the number and the sizes of all blocks in all bins.
+/// - I3: every bin that has blocks has its bit in `occupied`, 64 bins a word. One that has none may have it, too.
 ///
 /// All blocks of a bin have the size of its class, except in the bins whose class is larger than the device's
 /// largest block: there each block has the exact size that was asked for.
@@ -41,6 +42,7 @@ pub(crate) struct HeldBlock<A: Allocator> {
 pub(crate) struct Bins<A: Allocator> {
     /// The free blocks of each bin, oldest first.
     classes: Vec<VecDeque<HeldBlock<A>>>,
+    occupied: Vec<u64>,
     blocks: usize,
     bytes: u64,
 }
@@ -49,6 +51,7 @@ impl<A: Allocator> Default for Bins<A> {
     fn default() -> Self {
         Self {
             classes: Vec::new(),
+            occupied: Vec::new(),
             blocks: 0,
             bytes: 0,
         }
@@ -83,7 +86,9 @@ impl<A: Allocator> Bins<A> {
         let bin = held.block.bin;
         if self.classes.len() <= bin {
             self.classes.resize_with(bin + 1, VecDeque::new);
+            self.occupied.resize(bin / 64 + 1, 0);
         }
+        self.occupied[bin / 64] |= 1 << (bin % 64);
         self.blocks += 1;
         self.bytes += held.block.bytes as u64;
         &mut self.classes[bin]
@@ -145,13 +150,22 @@ impl<A: Allocator> Bins<A> {
     /// Takes out every block that `wanted` picks, oldest first within each bin.
     pub(crate) fn take_all(&mut self, wanted: impl Fn(&[Use]) -> bool) -> Vec<HeldBlock<A>> {
         let mut taken = Vec::new();
-        for blocks in &mut self.classes {
-            if blocks.iter().any(|held| wanted(&held.uses)) {
-                let (out, stay) = std::mem::take(blocks)
-                    .into_iter()
-                    .partition::<Vec<_>, _>(|held| wanted(&held.uses));
-                *blocks = stay.into();
-                taken.extend(out);
+        for (word, bits) in self.occupied.iter_mut().enumerate() {
+            let mut rest = *bits;
+            while rest != 0 {
+                let bit = rest.trailing_zeros();
+                rest &= rest - 1;
+                let blocks = &mut self.classes[word * 64 + bit as usize];
+                if blocks.iter().any(|held| wanted(&held.uses)) {
+                    let (out, stay) = std::mem::take(blocks)
+                        .into_iter()
+                        .partition::<Vec<_>, _>(|held| wanted(&held.uses));
+                    *blocks = stay.into();
+                    taken.extend(out);
+                }
+                if blocks.is_empty() {
+                    *bits &= !(1 << bit);
+                }
             }
         }
         self.blocks -= taken.len();

@@ -20,7 +20,7 @@ struct Segment<A: Allocator> {
 }
 
 /// How many views of free ranges a segment keeps.
-const MOST_VIEWS: usize = 32;
+const MOST_VIEWS: usize = 16;
 
 /// The least size of a segment, in bytes; less only for a few small blocks.
 const LEAST_SEGMENT: usize = 2 << 20;
@@ -30,6 +30,10 @@ const PARTS: u64 = 24;
 
 /// The least size of a segment once memory is tight, as a part of what the program has in use at most.
 const TIGHT_PARTS: u64 = 64;
+
+/// Free blocks that the pool's bins hold back from their segments: one part in this of the same. With one in 64 a
+/// recorded program took 1.11 times its peak instead of 1.08.
+const CACHED_PARTS: u64 = 256;
 
 /// How many blocks of a small size share a segment.
 const SMALL_BLOCKS: usize = 256;
@@ -73,7 +77,7 @@ impl<A: Allocator> Default for Leaving<A> {
 pub(crate) struct Segments<A: Allocator> {
     pub(crate) space: Space,
     /// By their keys in the space.
-    segments: Vec<Option<Segment<A>>>,
+    roots: Vec<Option<Segment<A>>>,
     /// The most bytes that were in the user's hands, in whole blocks.
     high_water: u64,
 }
@@ -82,7 +86,7 @@ impl<A: Allocator> Default for Segments<A> {
     fn default() -> Self {
         Self {
             space: Space::default(),
-            segments: Vec::new(),
+            roots: Vec::new(),
             high_water: 0,
         }
     }
@@ -103,7 +107,7 @@ impl<A: Allocator> Segments<A> {
     }
 
     fn carved(&mut self, taken: Taken) -> Option<Carved<A>> {
-        let segment = self.segments.get_mut(taken.segment)?.as_mut()?;
+        let segment = self.roots.get_mut(taken.segment)?.as_mut()?;
         let view = segment
             .views
             .iter()
@@ -127,7 +131,7 @@ impl<A: Allocator> Segments<A> {
     ) -> Option<MemoryOf<A>> {
         let (segment, region) = self.space.place(chunk);
         self.space.give(chunk, uses);
-        let views = &mut self.segments.get_mut(segment)?.as_mut()?.views;
+        let views = &mut self.roots.get_mut(segment)?.as_mut()?.views;
         views.extend(view.map(|view| (region, view)));
         (views.len() > MOST_VIEWS).then(|| views.remove(0).1)
     }
@@ -136,11 +140,11 @@ impl<A: Allocator> Segments<A> {
     pub(crate) fn add(&mut self, memory: MemoryOf<A>, size: usize, bytes: usize) -> Carved<A> {
         let key = self.space.add(size);
         let taken = self.space.take_first(key, bytes);
-        if self.segments.len() <= key {
-            self.segments.resize_with(key + 1, || None);
+        if self.roots.len() <= key {
+            self.roots.resize_with(key + 1, || None);
         }
         let memory = Arc::new(memory);
-        self.segments[key] = Some(Segment {
+        self.roots[key] = Some(Segment {
             memory: Arc::clone(&memory),
             views: Vec::new(),
         });
@@ -157,7 +161,7 @@ impl<A: Allocator> Segments<A> {
         let Some(uses) = self.space.remove(key) else {
             return;
         };
-        let segment = self.segments.get_mut(key).and_then(Option::take);
+        let segment = self.roots.get_mut(key).and_then(Option::take);
         if let Some(Segment { memory, views }) = segment {
             leaving
                 .views
@@ -173,6 +177,11 @@ impl<A: Allocator> Segments<A> {
                 leaving.blocks.push(HeldBlock { block, uses });
             }
         }
+    }
+
+    /// Whether the pool may hold so many bytes of free blocks back from their segments.
+    pub(crate) fn may_cache(&self, bytes: u64) -> bool {
+        bytes <= self.high_water / CACHED_PARTS
     }
 
     /// The size of a segment for blocks of any size.

@@ -124,9 +124,10 @@ impl<A: Allocator> Shared<A> {
         }
         let uses = state.stamp(lane, others);
         state.deactivate(asked, block.bytes);
-        let unordered = state.hold(HeldBlock { block, uses });
+        let (unordered, surplus) = state.hold(HeldBlock { block, uses });
         state.leave(lane);
         drop(state);
+        drop(surplus);
         for use_ in unordered {
             self.fence_off(use_);
         }

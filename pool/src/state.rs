@@ -110,7 +110,10 @@ impl<A: Allocator> State<A> {
     /// Keeps a free block, where I1 says. The uses that the order of its own queue does not cover: a fence behind each
     /// now tells sooner than one that is made when somebody asks, which has to wait for everything that is enqueued
     /// there meanwhile.
-    pub(crate) fn hold(&mut self, held: HeldBlock<A>) -> Uses {
+    ///
+    /// With segments, the bins hold a few bytes only, for speed: a held block keeps its neighbours from becoming one
+    /// range. A view that is not kept is to be dropped without the lock.
+    pub(crate) fn hold(&mut self, held: HeldBlock<A>) -> (Uses, Option<MemoryOf<A>>) {
         let lanes = &self.lanes;
         let has_room = |use_: &&Use| lanes.get(use_.lane).is_some_and(Lane::has_room_for_a_fence);
         let unordered = match held.uses.first() {
@@ -118,6 +121,14 @@ impl<A: Allocator> State<A> {
             _ => &held.uses[..],
         };
         let unordered: Uses = unordered.iter().filter(has_room).copied().collect();
+        let cached = self.all_bins().map(Bins::bytes).sum::<u64>();
+        if let Some(segments) = &mut self.segments
+            && let Some(chunk) = held.block.chunk
+            && !segments.may_cache(cached + held.block.bytes as u64)
+        {
+            let surplus = segments.give(chunk, Some(held.block.memory), held.uses);
+            return (unordered, surplus);
+        }
         let bins = match held.uses[..] {
             [] => &mut self.common,
             [only] => match self.lanes.get_mut(only.lane) {
@@ -127,7 +138,7 @@ impl<A: Allocator> State<A> {
             _ => &mut self.pending,
         };
         bins.push(held);
-        unordered
+        (unordered, None)
     }
 
     /// A free block of exactly this bin that the queue of `lane` may have without another look.
@@ -289,8 +300,10 @@ impl<A: Allocator> State<A> {
         if self.segments.is_some() {
             return self.release_segments(u64::MAX, |_, _| true);
         }
-        let mut leaving = Leaving::default();
-        leaving.blocks = self.common.take_all(|_| true);
+        let mut leaving = Leaving {
+            blocks: self.common.take_all(|_| true),
+            views: Vec::new(),
+        };
         leaving.blocks.extend(self.pending.take_all(|_| true));
         for (_, lane) in self.lanes.iter_mut() {
             leaving.blocks.extend(lane.stock.take_all(|_| true));

@@ -35,14 +35,15 @@ impl Rig {
     }
 
     pub(crate) fn with_policy(builder: MockDeviceBuilder, policy: ReusePolicy) -> Self {
+        Self::with_options(builder, PoolOptions::new().reuse(policy))
+    }
+
+    pub(crate) fn with_options(builder: MockDeviceBuilder, options: PoolOptions) -> Self {
         let device = builder.build();
         let backend = device.backend();
         let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
         let allocator = ImmediateAllocator::new(&backend).unwrap();
-        let pool = PoolOptions::new()
-            .reuse(policy)
-            .build(allocator, &queue)
-            .unwrap();
+        let pool = options.build(allocator, &queue).unwrap();
         Self {
             device,
             backend,

@@ -1,0 +1,332 @@
+//! Blocks that are carved from segments: free neighbours become one, little is taken from the device, all of it comes
+//! back.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failing test panics"
+)]
+
+mod common;
+
+use std::thread;
+
+use binpool::{
+    Backend, PoolOptions, PooledBuffer, QueueOrder, ReusePolicy, SvmAllocator, SvmGrain,
+};
+use binpool_mock::{CallKind, Completion, Fault, HostWait, MockDevice, Persistence};
+use common::{MIB, Rig};
+
+const GIB: u64 = 1 << 30;
+
+fn options() -> PoolOptions {
+    PoolOptions::new().segments(true).leading_bits(8)
+}
+
+fn rig() -> Rig {
+    Rig::with_options(MockDevice::builder().capacity_bytes(64 * GIB), options())
+}
+
+#[test]
+fn small_blocks_share_a_segment() {
+    let rig = rig();
+    let blocks = [(); 100].map(|()| rig.pool.allocate(1000).unwrap());
+    assert_eq!(rig.blocks_on_device(), 1);
+    let statistics = rig.pool.statistics();
+    assert_eq!((statistics.misses, statistics.carved_hits), (1, 99));
+    drop(blocks);
+}
+
+#[test]
+fn free_neighbours_serve_a_larger_block() {
+    let rig = rig();
+    let blocks: Vec<_> = (0..64).map(|_| rig.pool.allocate(MIB).unwrap()).collect();
+    let managed = rig.pool.managed_bytes();
+    drop(blocks);
+    let large: Vec<_> = (0..16)
+        .map(|_| rig.pool.allocate(2 * MIB).unwrap())
+        .collect();
+    assert_eq!(rig.pool.managed_bytes(), managed, "no segment was added");
+    drop(large);
+}
+
+#[test]
+fn a_large_segment_is_not_broken_up_for_a_small_block() {
+    let rig = rig();
+    let large = rig.pool.allocate(64 * MIB).unwrap();
+    let memory = rig.blocks_on_device();
+    drop(large);
+    let small = rig.pool.allocate(1000).unwrap();
+    let large = rig.pool.allocate(64 * MIB).unwrap();
+    assert_eq!(rig.blocks_on_device(), memory + 1);
+    drop((small, large));
+}
+
+#[test]
+fn blocks_of_one_segment_have_bytes_of_their_own() {
+    let rig = rig();
+    let blocks: Vec<_> = (1..=50_u8)
+        .map(|mark| {
+            let bytes = 100 * usize::from(mark);
+            let block = rig.pool.allocate(bytes).unwrap();
+            block
+                .enqueue_fill(&rig.queue, 0..bytes, &[mark], &[])
+                .unwrap();
+            (block, mark)
+        })
+        .collect();
+    for (block, mark) in &blocks {
+        let mut bytes = vec![0; block.size()];
+        block.read(&rig.queue, 0, &mut bytes, &[]).unwrap();
+        assert!(bytes.iter().all(|byte| byte == mark));
+    }
+    let (block, mark) = &blocks[40];
+    let region = block.sub_region(256..512).unwrap();
+    let mut bytes = [0; 256];
+    let memory = region.memory_on(&rig.queue);
+    rig.backend
+        .read(&rig.queue, memory, 0, &mut bytes, &[])
+        .unwrap();
+    assert_eq!(bytes, [*mark; 256]);
+    assert!(rig.device.violations().is_empty());
+}
+
+#[test]
+fn after_dropping_all_the_device_has_everything_back() {
+    let rig = rig();
+    let blocks: Vec<_> = (1..200_usize)
+        .map(|step| rig.pool.allocate(step * 7919 % 3_000_000 + 1).unwrap())
+        .collect();
+    let managed = rig.pool.managed_bytes();
+    assert_eq!(managed, rig.device.statistics().committed_bytes);
+    drop(blocks);
+    assert_eq!(rig.pool.statistics().held_bytes, managed);
+    assert_eq!(rig.pool.free_held(), managed);
+    assert_eq!(rig.pool.managed_bytes(), 0);
+    assert_eq!(rig.blocks_on_device(), 0);
+    assert_eq!(rig.device.statistics().live_sub_regions, 0);
+}
+
+#[test]
+fn segments_of_shared_virtual_memory_come_back_too() {
+    let device = MockDevice::new();
+    let backend = device.backend();
+    let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+    let allocator = SvmAllocator::new(&backend, SvmGrain::Coarse).unwrap();
+    let pool = options().build(allocator, &queue).unwrap();
+    let gate = backend.create_user_event().unwrap();
+    let blocks = [(); 20].map(|()| pool.allocate(1000).unwrap());
+    let mut addresses = blocks.each_ref().map(|block| block.address().unwrap());
+    addresses.sort();
+    assert!(
+        addresses
+            .windows(2)
+            .all(|pair| pair[1].addr().get() - pair[0].addr().get() >= 1000)
+    );
+    blocks[7]
+        .enqueue_fill(&queue, 0..1000, &[1], std::slice::from_ref(&gate))
+        .unwrap();
+    drop(blocks);
+    pool.free_held();
+    assert_eq!(pool.managed_bytes(), 0);
+    assert_eq!(
+        device.statistics().live_blocks,
+        1,
+        "a command still uses it"
+    );
+    backend
+        .resolve_user_event(&gate, binpool::Outcome::Complete)
+        .unwrap();
+    assert_eq!(device.statistics().live_blocks, 0);
+    assert!(device.violations().is_empty());
+}
+
+#[test]
+fn a_pool_that_does_not_hold_gives_segments_back_when_they_are_free() {
+    let rig = rig();
+    rig.pool.stop_holding();
+    let [one, two] = [(); 2].map(|()| rig.pool.allocate(1000).unwrap());
+    drop(one);
+    assert_eq!(rig.blocks_on_device(), 1);
+    drop(two);
+    assert_eq!(rig.blocks_on_device(), 0);
+    assert_eq!(rig.pool.managed_bytes(), 0);
+}
+
+#[test]
+fn a_view_that_cannot_be_made_loses_nothing() {
+    let rig = rig();
+    rig.device.fail_nth(
+        CallKind::CreateSubRegion,
+        1,
+        Fault::Backend(-1),
+        Persistence::Once,
+    );
+    assert!(rig.pool.allocate(1000).is_err());
+    let statistics = rig.pool.statistics();
+    assert_eq!(statistics.held_bytes, statistics.managed_bytes);
+    drop(rig.pool.allocate(1000).unwrap());
+    assert_eq!(rig.pool.free_held(), statistics.managed_bytes);
+}
+
+#[test]
+fn a_detached_block_outlives_its_pool() {
+    let rig = rig();
+    let memory = rig.pool.allocate(1000).unwrap().detach().unwrap();
+    drop(rig.pool);
+    assert_eq!(rig.device.statistics().live_blocks, 1);
+    rig.backend
+        .write(&rig.queue, &memory, 0, &[1; 1000], &[])
+        .unwrap();
+    drop(memory);
+    assert_eq!(rig.device.statistics().live_blocks, 0);
+}
+
+#[test]
+fn a_range_crosses_queues_when_its_commands_have_ended_and_not_before() {
+    for policy in ReusePolicy::ALL {
+        let builder = MockDevice::builder().completion(Completion::Manual);
+        let rig = Rig::with_options(builder, options().reuse(policy));
+        let other = rig.another_queue(QueueOrder::InOrder);
+        let block = rig.pool.allocate(100_000).unwrap();
+        block
+            .enqueue_fill(&rig.queue, 0..100_000, &[1], &[])
+            .unwrap();
+        drop(block);
+        // Of another class, so that the bins have nothing.
+        let early = rig.pool.allocate_on(&other, 90_000).unwrap();
+        early.enqueue_fill(&other, 0..90_000, &[2], &[]).unwrap();
+        let own = rig.pool.allocate(80_000).unwrap();
+        own.enqueue_fill(&rig.queue, 0..80_000, &[3], &[]).unwrap();
+        rig.device.run();
+        let managed = rig.pool.managed_bytes();
+        let late = rig.pool.allocate_on(&other, 20_000).unwrap();
+        late.enqueue_fill(&other, 0..20_000, &[4], &[]).unwrap();
+        rig.device.run();
+        assert_eq!(rig.pool.managed_bytes(), managed, "{policy:?}");
+        assert!(
+            rig.device.violations().is_empty(),
+            "{:#?}",
+            rig.device.violations()
+        );
+    }
+}
+
+/// What the device has taken from it grows to hardly more than the program has in use, whatever the sizes.
+#[test]
+fn the_mixed_workload_takes_hardly_more_than_it_has_in_use() {
+    let rig = rig();
+    let mut state = 42_u64;
+    let mut next = || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = state;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    };
+    let entries: Vec<(usize, usize)> = (0..65_536)
+        .map(|_| {
+            let power = 1_u64 << (8 + next() % 18);
+            let size = power + (next() & (power - 1));
+            let slot = next() % 1000;
+            (
+                usize::try_from(size).unwrap(),
+                usize::try_from(slot).unwrap(),
+            )
+        })
+        .collect();
+    let mut live: Vec<Option<PooledBuffer<_>>> = entries[..1000]
+        .iter()
+        .map(|(size, _)| Some(rig.pool.allocate(*size).unwrap()))
+        .collect();
+    for (size, slot) in &entries {
+        live[*slot] = None;
+        live[*slot] = Some(rig.pool.allocate(*size).unwrap());
+    }
+    let statistics = rig.pool.statistics();
+    let parts = statistics.peak_managed_bytes * 100 / statistics.peak_active_bytes;
+    assert!(
+        parts <= 115,
+        "{parts} % of the peak in use were managed: {statistics:?}"
+    );
+}
+
+/// Every call of a short program fails once, in each way: nothing panics, nothing is lost, and the pool goes on.
+#[test]
+fn every_call_may_fail_once() {
+    let run = |fail: Option<(u64, Fault)>| {
+        let builder = MockDevice::builder().capacity_bytes(8 * MIB as u64);
+        let rig = Rig::with_options(builder, options());
+        let other = rig.another_queue(QueueOrder::OutOfOrder);
+        let before = rig.device.statistics().total_calls();
+        if let Some((call, fault)) = fail {
+            rig.device.fail_nth_any(call, fault, Persistence::Once);
+        }
+        let _expected_failures = (|| -> Result<(), binpool::PoolError> {
+            let first = rig.pool.allocate(4 * MIB)?;
+            first.write(&rig.queue, 0, &[1; 64], &[])?;
+            let second = rig.pool.allocate_on(&other, 1000)?;
+            second.enqueue_fill(&other, 0..1000, &[2], &[])?;
+            drop((first, second));
+            let third = rig.pool.allocate(5 * MIB)?;
+            third.record_use(&other)?;
+            drop(third);
+            drop(rig.pool.allocate_on(&other, 2000)?);
+            Ok(())
+        })();
+        let calls = rig.device.statistics().total_calls() - before;
+        rig.device.clear_faults();
+        assert_eq!(rig.pool.active_blocks(), 0, "{fail:?}");
+        assert!(rig.pool.allocate(8 * MIB).is_ok(), "{fail:?}");
+        let statistics = rig.pool.statistics();
+        assert_eq!(statistics.held_bytes, statistics.managed_bytes, "{fail:?}");
+        rig.pool.free_held();
+        drop(rig.pool);
+        assert_eq!(rig.device.statistics().live_blocks, 0, "{fail:?}");
+        assert!(rig.device.violations().is_empty(), "{fail:?}");
+        calls
+    };
+    let calls = run(None);
+    assert!(calls > 10, "{calls} calls");
+    for call in 1..=calls {
+        for fault in [Fault::OutOfMemory, Fault::Backend(-9999), Fault::DeviceLost] {
+            run(Some((call, fault)));
+        }
+    }
+}
+
+#[test]
+fn threads_share_segments_and_lose_nothing() {
+    let builder = MockDevice::builder()
+        .capacity_bytes(GIB)
+        .completion(Completion::Seeded(3))
+        .host_waits(HostWait::Block);
+    let rig = Rig::with_options(builder, options());
+    thread::scope(|scope| {
+        for thread in 0..4_u8 {
+            let rig = &rig;
+            scope.spawn(move || {
+                let order = [QueueOrder::InOrder, QueueOrder::OutOfOrder][usize::from(thread % 2)];
+                let queue = rig.another_queue(order);
+                for round in 0..300_usize {
+                    let bytes = 1 + round * 7919 % 50_000;
+                    let block = rig.pool.allocate_on(&queue, bytes).unwrap();
+                    let filled = block
+                        .enqueue_fill(&queue, 0..bytes, &[thread], &[])
+                        .unwrap();
+                    let mut contents = vec![!thread; bytes];
+                    block.read(&queue, 0, &mut contents, &[filled]).unwrap();
+                    assert!(contents.iter().all(|byte| *byte == thread));
+                }
+            });
+        }
+    });
+    let statistics = rig.pool.statistics();
+    assert_eq!(statistics.active_blocks, 0);
+    assert_eq!(statistics.held_bytes, statistics.managed_bytes);
+    assert!(rig.device.violations().is_empty());
+    rig.pool.free_held();
+    rig.device.run();
+    assert_eq!(rig.blocks_on_device(), 0);
+}
