@@ -35,6 +35,13 @@ const TIGHT_PARTS: u64 = 64;
 /// recorded program took 1.11 times its peak instead of 1.08.
 const CACHED_PARTS: u64 = 256;
 
+/// Blocks of up to one part in this of a segment are small, and lie in segments of their own: a small block that lives
+/// long would keep its neighbours from becoming one large range.
+const SMALL_PARTS: usize = 256;
+
+/// The size of a segment for small blocks, as a part of one for others.
+const SMALL_SEGMENT_PARTS: usize = 16;
+
 /// How many blocks of a small size share a segment.
 const SMALL_BLOCKS: usize = 256;
 
@@ -72,7 +79,8 @@ impl<A: Allocator> Default for Leaving<A> {
 /// - before the pool grows past 1.05 times the most that the program has had in use (and that and a least segment, if
 ///   that is more), segments that are free as a whole
 ///   go back to the allocator, the least one that is enough first;
-/// - a large segment that is free as a whole is not broken up for a small block.
+/// - a large segment that is free as a whole is not broken up for a small block, and small blocks have segments of their
+///   own.
 #[derive(Debug)]
 pub(crate) struct Segments<A: Allocator> {
     pub(crate) space: Space,
@@ -100,7 +108,8 @@ impl<A: Allocator> Segments<A> {
         usable: impl Fn(&[Use]) -> bool,
     ) -> Option<Carved<A>> {
         let general = self.general_size();
-        let taken = self.space.take(bytes, |uses, whole| {
+        let small = self.is_small(bytes);
+        let taken = self.space.take(bytes, small, |uses, whole| {
             whole.is_none_or(|whole| whole <= general || bytes >= whole / 2) && usable(uses)
         })?;
         self.carved(taken)
@@ -138,7 +147,8 @@ impl<A: Allocator> Segments<A> {
 
     /// Adds a segment of `size` bytes, and takes the first `bytes` of it.
     pub(crate) fn add(&mut self, memory: MemoryOf<A>, size: usize, bytes: usize) -> Carved<A> {
-        let key = self.space.add(size);
+        let small = self.is_small(bytes);
+        let key = self.space.add(size, small);
         let taken = self.space.take_first(key, bytes);
         if self.roots.len() <= key {
             self.roots.resize_with(key + 1, || None);
@@ -184,6 +194,11 @@ impl<A: Allocator> Segments<A> {
         bytes <= self.high_water / CACHED_PARTS
     }
 
+    /// Whether a block of this size lies among small ones.
+    fn is_small(&self, bytes: usize) -> bool {
+        bytes <= self.general_size() / SMALL_PARTS
+    }
+
     /// The size of a segment for blocks of any size.
     fn general_size(&self) -> usize {
         let part = usize::try_from(self.high_water / PARTS).unwrap_or(usize::MAX);
@@ -203,6 +218,11 @@ impl<A: Allocator> Segments<A> {
         self.high_water = self.high_water.max(in_use.saturating_add(bytes as u64));
         let general = self.general_size();
         let small = bytes.saturating_mul(SMALL_BLOCKS);
+        let general = if self.is_small(bytes) {
+            general / SMALL_SEGMENT_PARTS
+        } else {
+            general
+        };
         let size = if bytes > general / 2 {
             bytes
         } else {

@@ -39,6 +39,8 @@ struct Segment {
     first: usize,
     /// Ranges in the user's hands.
     taken: usize,
+    /// Whether it is for small blocks.
+    is_small: bool,
 }
 
 /// How many ranges of a segment are in the user's hands at most: each is a sub-buffer, and drivers keep those of a
@@ -91,8 +93,8 @@ impl Space {
         (self.chunks[key].segment, self.chunks[key].region)
     }
 
-    /// Adds a segment, all of it free.
-    pub(crate) fn add(&mut self, bytes: usize) -> SegmentKey {
+    /// Adds a segment for small blocks, or for others, all of it free.
+    pub(crate) fn add(&mut self, bytes: usize, is_small: bool) -> SegmentKey {
         let segment = self.segments.vacant_key();
         let first = self.chunks.insert(Chunk {
             segment,
@@ -108,6 +110,7 @@ impl Space {
             bytes,
             first,
             taken: 0,
+            is_small,
         })
     }
 
@@ -136,11 +139,13 @@ impl Space {
         Some(uses)
     }
 
-    /// Takes `bytes` bytes from the start of the smallest free range that has them and that `usable` picks; it is told
+    /// Takes `bytes` bytes from the start of the smallest free range in a segment for small blocks, or for others, that has
+    /// them and that `usable` picks; it is told
     /// the commands that may still use the range, and its size where that is a whole segment.
     pub(crate) fn take(
         &mut self,
         bytes: usize,
+        is_small: bool,
         usable: impl Fn(&[Use], Option<usize>) -> bool,
     ) -> Option<Taken> {
         let fits = self.free.range((bytes, 0)..);
@@ -148,7 +153,9 @@ impl Space {
             let chunk = &self.chunks[*key];
             let segment = &self.segments[chunk.segment];
             let uses = chunk.free.as_deref().unwrap_or_default();
-            segment.taken < MOST_TAKEN && usable(uses, (segment.bytes == *size).then_some(*size))
+            segment.taken < MOST_TAKEN
+                && segment.is_small == is_small
+                && usable(uses, (segment.bytes == *size).then_some(*size))
         })?;
         Some(self.seize(key, bytes))
     }

@@ -247,7 +247,7 @@ fn the_mixed_workload_takes_hardly_more_than_it_has_in_use() {
     let statistics = rig.pool.statistics();
     let parts = statistics.peak_managed_bytes * 100 / statistics.peak_active_bytes;
     assert!(
-        parts <= 115,
+        parts <= 120,
         "{parts} % of the peak in use were managed: {statistics:?}"
     );
 }

@@ -16,8 +16,8 @@ fn use_of(lane: usize) -> Uses {
 #[test]
 fn neighbours_become_one_again() {
     let mut space = Space::default();
-    space.add(1000);
-    let taken = [300, 400, 300].map(|bytes| space.take(bytes, |_, _| true).unwrap());
+    space.add(1000, false);
+    let taken = [300, 400, 300].map(|bytes| space.take(bytes, false, |_, _| true).unwrap());
     assert_eq!(space.free_bytes(), 0);
     for place in [0, 2, 1] {
         space.give(taken[place].chunk, Uses::new());
@@ -29,9 +29,9 @@ fn neighbours_become_one_again() {
 fn the_smallest_range_that_fits_is_taken() {
     let mut space = Space::default();
     for bytes in [500, 200, 300] {
-        space.add(bytes);
+        space.add(bytes, false);
     }
-    let taken = space.take(250, |_, _| true).unwrap();
+    let taken = space.take(250, false, |_, _| true).unwrap();
     assert_eq!((taken.segment, taken.region.offset), (2, 0));
     assert_eq!(space.largest_free(), 500);
 }
@@ -39,18 +39,19 @@ fn the_smallest_range_that_fits_is_taken() {
 #[test]
 fn different_queues_keep_neighbours_apart_until_they_have_caught_up() {
     let mut space = Space::default();
-    space.add(200);
-    let [one, two] = [(); 2].map(|()| space.take(100, |_, _| true).unwrap());
+    space.add(200, false);
+    let [one, two] = [(); 2].map(|()| space.take(100, false, |_, _| true).unwrap());
     space.give(one.chunk, use_of(1));
     space.give(two.chunk, use_of(2));
     assert_eq!(space.largest_free(), 100);
-    assert!(space.take(100, |uses, _| uses.is_empty()).is_none());
+    assert!(space.take(100, false, |uses, _| uses.is_empty()).is_none());
     space.settle(|uses| uses[0].lane == LaneKey(1));
     assert_eq!(space.largest_free(), 200, "one lane is left");
     space.settle(|_| true);
     assert!(
         space
-            .take(200, |uses, whole| uses.is_empty() && whole == Some(200))
+            .take(200, false, |uses, whole| uses.is_empty()
+                && whole == Some(200))
             .is_some()
     );
 }
@@ -65,7 +66,7 @@ proptest! {
         let mut space = Space::default();
         let mut map: Vec<Vec<bool>> = Vec::new();
         for bytes in &segments {
-            let key = space.add(*bytes);
+            let key = space.add(*bytes, false);
             prop_assert_eq!(key, map.len());
             map.push(vec![false; *bytes]);
         }
@@ -76,7 +77,7 @@ proptest! {
                 let runs = map.iter().flat_map(|bytes| bytes.split(|taken| *taken)).map(<[bool]>::len);
                 let best = runs.filter(|run| *run >= number).min();
                 let largest = space.largest_free();
-                let taken = space.take(number, |_, _| true);
+                let taken = space.take(number, false, |_, _| true);
                 prop_assert_eq!(taken.is_some(), best.is_some(), "largest {}", largest);
                 if let Some(taken) = taken {
                     let range = taken.region.offset..taken.region.offset + taken.region.bytes;
