@@ -126,7 +126,9 @@ fn stress<A: Allocator, K: Kernels<A::Backend>>(
     threads: u64,
     what: &str,
 ) {
-    for policy in ReusePolicy::ALL {
+    let plain = ReusePolicy::ALL.map(|policy| (policy, false));
+    let carved = ReusePolicy::ALL.map(|policy| (policy, true));
+    for (policy, segments) in plain.into_iter().chain(carved) {
         let allocator = allocator();
         let backend = allocator.backend().clone();
         let mut orders = vec![QueueOrder::InOrder; 2];
@@ -139,13 +141,14 @@ fn stress<A: Allocator, K: Kernels<A::Backend>>(
         let queues: Vec<_> = queues.collect();
         let pool = PoolOptions::new()
             .reuse(policy)
+            .segments(segments)
             .build(allocator, &queues[0])
             .unwrap();
         let contexts: Vec<_> = queues
             .iter()
             .map(|queue| Context::new(pool.clone(), queue.clone(), kernels))
             .collect();
-        let what = format!("{what}, {policy:?}");
+        let what = format!("{what}, {policy:?}, segments: {segments}");
         thread::scope(|scope| {
             for thread in 0..threads {
                 let (contexts, what) = (&contexts, &what);

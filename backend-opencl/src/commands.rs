@@ -200,10 +200,29 @@ impl Backend for OpenClBackend {
 
     fn enqueue_barrier(&self, queue: &ClQueue, wait_for: &[ClEvent]) -> Result<ClEvent> {
         self.check_own_queue(queue)?;
-        let wait = self.wait_list(queue, wait_for)?;
-        Self::submit(queue, Purpose::Control, &[], wait_for, || {
+        let mut wait = self.wait_list(queue, wait_for)?;
+        if queue.order() == QueueOrder::InOrder {
+            return Self::submit(queue, Purpose::Control, &[], wait_for, || {
+                sys::enqueue_barrier(queue.handle(), &wait)
+            });
+        }
+        // On PoCL the commands after a barrier wait for the last one only, which has to come after the one before.
+        let mut last = queue.last_barrier();
+        let before = last.take();
+        if let Some(before) = &before
+            && !wait.is_empty()
+            && sys::execution_status(before).is_ok_and(|status| status > 0)
+        {
+            wait.push(before);
+        }
+        let barrier = Self::submit(queue, Purpose::Control, &[], wait_for, || {
             sys::enqueue_barrier(queue.handle(), &wait)
-        })
+        });
+        *last = match &barrier {
+            Ok(barrier) => barrier.handle().another().ok(),
+            Err(_) => before,
+        };
+        barrier
     }
 
     fn create_user_event(&self) -> Result<ClEvent> {

@@ -18,7 +18,7 @@ use crate::{
     cl_error::{ClResult, Purpose},
     context::Context,
     kept, queue_registry,
-    sys::{self, QueueHandle},
+    sys::{self, EventHandle, QueueHandle},
 };
 
 /// A command queue of OpenCL. Clones are the same queue.
@@ -49,6 +49,8 @@ pub(crate) struct QueueInner {
     numbering: Mutex<()>,
     /// Held during a commit.
     committing: Mutex<()>,
+    /// The last barrier of an out-of-order queue.
+    barrier: Mutex<Option<EventHandle>>,
 }
 
 impl ClQueue {
@@ -87,6 +89,7 @@ impl ClQueue {
             flushed: AtomicU64::new(0),
             numbering: Mutex::new(()),
             committing: Mutex::new(()),
+            barrier: Mutex::new(None),
         });
         Self {
             inner: queue_registry::find_or_insert(inner),
@@ -100,6 +103,11 @@ impl ClQueue {
     #[must_use]
     pub fn raw(&self) -> *mut c_void {
         self.inner.handle.raw()
+    }
+
+    /// The last barrier of an out-of-order queue, which whoever enqueues the next one puts it behind.
+    pub(crate) fn last_barrier(&self) -> MutexGuard<'_, Option<EventHandle>> {
+        self.inner.barrier.lock()
     }
 
     pub(crate) fn handle(&self) -> &QueueHandle {

@@ -219,6 +219,7 @@ suite! {
     ordering::a_command_waits_for_all_of_its_wait_list,
     ordering::an_in_order_queue_holds_everything_behind_a_gate,
     ordering::a_barrier_waits_for_its_wait_list,
+    ordering::a_barrier_comes_after_the_one_before,
     ordering::a_chain_of_wait_lists_is_followed_in_order,
     failures::a_failed_gate_fails_what_waits_for_it,
     failures::a_failure_passes_on_along_wait_lists,

@@ -279,6 +279,28 @@ pub fn a_barrier_waits_for_its_wait_list<F: Fixture>(fixture: &F) {
     }
 }
 
+/// What is enqueued after two barriers comes after both, though the second one has less to wait for.
+pub fn a_barrier_comes_after_the_one_before<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let queues = [Some(bench.another_queue()), bench.out_of_order_queue()];
+    for queue in queues.into_iter().flatten() {
+        let buffer = bench.filled(SIZE, 1);
+        let (gate, open) = (bench.gate(), bench.gate());
+        bench.open(&open);
+        for event in [&gate, &open] {
+            let barrier = bench.backend.enqueue_barrier(&queue, from_ref(event));
+            drop(barrier.unwrap());
+        }
+        let after = bench.fill(&queue, &buffer, 2, &[]);
+        queue.flush().unwrap();
+        assert_eq!(bench.read(&buffer), [1; SIZE]);
+        assert_eq!(after.status().unwrap(), EventStatus::Pending);
+        bench.open(&gate);
+        after.wait().unwrap();
+        assert_eq!(bench.read(&buffer), [2; SIZE]);
+    }
+}
+
 /// A chain of commands that each undo what the one before did, on a queue that keeps no order of its own.
 pub fn a_chain_of_wait_lists_is_followed_in_order<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);

@@ -188,7 +188,7 @@ pub(crate) struct WaitList<'a> {
     events: PhantomData<&'a EventHandle>,
 }
 
-impl WaitList<'_> {
+impl<'a> WaitList<'a> {
     /// Waits for nothing.
     pub(crate) fn none() -> Self {
         Self::default()
@@ -196,6 +196,10 @@ impl WaitList<'_> {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.raw.is_empty()
+    }
+
+    pub(crate) fn push(&mut self, event: &'a EventHandle) {
+        self.raw.push(event.raw());
     }
 
     /// The length, as the runtime counts it. No program holds 2^32 events.
