@@ -1,7 +1,8 @@
 //! Random expressions over arrays of several queues, computed by real kernels from several threads, with blocks that go
 //! back to the pool while their commands are pending: every result is verified.
 //!
-//! `BINPOOL_STRESS_ROUNDS` says how many operations each thread enqueues under each policy (default 150);
+//! `BINPOOL_STRESS_ROUNDS` says how many operations each thread enqueues under each policy (default 150), and
+//! `BINPOOL_STRESS_THREADS` how many threads there are (default 4);
 //! `BINPOOL_TEST_DEVICE` says on which OpenCL device.
 
 #![allow(
@@ -23,9 +24,10 @@ use binpool_mock::{Completion, HostWait, MockDevice};
 /// Sizes of a few classes, so that blocks meet again.
 const LENGTHS: [usize; 4] = [1, 1000, 1024, 20_000];
 
-fn rounds() -> usize {
-    let rounds = env::var("BINPOOL_STRESS_ROUNDS").ok();
-    rounds.map_or(150, |rounds| rounds.parse().expect("a number of rounds"))
+/// A number from the environment.
+fn setting(name: &str, default: u64) -> u64 {
+    let setting = env::var(name).ok();
+    setting.map_or(default, |number| number.parse().expect("a number"))
 }
 
 /// The splitmix64 generator: the same numbers for the same seed, on every machine.
@@ -83,7 +85,7 @@ fn stress_thread<A: Allocator, K: Kernels<A::Backend>>(
 ) {
     let mut random = Random(seed);
     let mut live: Vec<Known<A, K>> = Vec::new();
-    for _ in 0..rounds() {
+    for _ in 0..setting("BINPOOL_STRESS_ROUNDS", 150) {
         if live.len() < 4 {
             live.push(Known::new(random.pick(contexts), &mut random));
             continue;
@@ -194,7 +196,8 @@ fn buffers_on_opencl() {
     let device = env::var("BINPOOL_TEST_DEVICE").unwrap_or_default();
     let (backend, kernels) = open_opencl(&device.parse().unwrap()).unwrap();
     let allocator = || ImmediateAllocator::new(&backend).unwrap();
-    stress(allocator, &kernels, 4, "buffers");
+    let threads = setting("BINPOOL_STRESS_THREADS", 4);
+    stress(allocator, &kernels, threads, "buffers");
 }
 
 #[test]
@@ -202,5 +205,6 @@ fn svm_on_opencl() {
     let device = env::var("BINPOOL_TEST_DEVICE").unwrap_or_default();
     let (backend, kernels) = open_opencl(&device.parse().unwrap()).unwrap();
     let allocator = || SvmAllocator::new(&backend, SvmGrain::Coarse).unwrap();
-    stress(allocator, &kernels, 4, "SVM");
+    let threads = setting("BINPOOL_STRESS_THREADS", 4);
+    stress(allocator, &kernels, threads, "SVM");
 }

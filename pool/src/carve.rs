@@ -51,7 +51,7 @@ impl<A: Allocator> Shared<A> {
     }
 
     fn carve_from_a_new_segment(&self, lane: LaneKey, request: Request) -> Result<Block<A>, Error> {
-        let alignment = self.allocator.alignment().bytes();
+        let alignment = self.alignment().bytes();
         let (size, leaving) = self.state.lock().grow(request, alignment);
         self.release_each(leaving);
         let largest = self.allocator.largest_block();

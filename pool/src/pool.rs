@@ -145,10 +145,7 @@ impl<A: Allocator> MemoryPool<A> {
     /// request is not, has blocks of exact sizes.
     fn request(&self, asked: usize) -> Result<Request, PoolError> {
         let Handle { shared, classes } = &*self.handle;
-        let (alignment, largest) = (
-            shared.allocator.alignment(),
-            shared.allocator.largest_block(),
-        );
+        let (alignment, largest) = (shared.alignment(), shared.allocator.largest_block());
         let rounded = alignment.round_up(asked).unwrap_or(asked);
         let bin = classes.bin_number(rounded);
         let class_size = classes.alloc_size(bin);

@@ -1,6 +1,6 @@
 //! What a pool and its blocks share.
 
-use binpool_allocators::{Allocator, Error, EventOf, QueueOf};
+use binpool_allocators::{Align, Allocator, Backend, Error, EventOf, QueueOf};
 use parking_lot::{Condvar, Mutex};
 use smallvec::SmallVec;
 
@@ -82,6 +82,17 @@ impl<A: Allocator> Shared<A> {
             Ok(found) => Ok(found),
             Err(error) if error.is_out_of_memory() => self.reclaim(lane, request, error),
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What blocks start on. Views of segments start on what the device's buffers do, also where the allocator's own blocks
+    /// may start on less.
+    pub(crate) fn alignment(&self) -> Align {
+        let alignment = self.allocator.alignment();
+        if self.has_segments {
+            alignment.max(self.allocator.backend().limits().alignment)
+        } else {
+            alignment
         }
     }
 

@@ -13,7 +13,7 @@ mod common;
 use std::thread;
 
 use binpool::{
-    Backend, PoolOptions, PooledBuffer, QueueOrder, ReusePolicy, SvmAllocator, SvmGrain,
+    Align, Backend, PoolOptions, PooledBuffer, QueueOrder, ReusePolicy, SvmAllocator, SvmGrain,
 };
 use binpool_mock::{CallKind, Completion, Fault, HostWait, MockDevice, Persistence};
 use common::{MIB, Rig};
@@ -140,6 +140,23 @@ fn segments_of_shared_virtual_memory_come_back_too() {
         .unwrap();
     assert_eq!(device.statistics().live_blocks, 0);
     assert!(device.violations().is_empty());
+}
+
+#[test]
+fn ranges_start_on_what_views_may_though_the_allocator_asks_for_less() {
+    let device = MockDevice::builder()
+        .alignment(Align::new(512).unwrap())
+        .largest_svm_alignment(Align::new(128).unwrap())
+        .build();
+    let backend = device.backend();
+    let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+    let allocator = SvmAllocator::new(&backend, SvmGrain::Coarse).unwrap();
+    let pool = options().build(allocator, &queue).unwrap();
+    let blocks = [1, 4, 100, 600].map(|bytes| pool.allocate(bytes).unwrap());
+    assert_eq!(
+        blocks.each_ref().map(PooledBuffer::class_size),
+        [512, 512, 512, 1024]
+    );
 }
 
 #[test]
