@@ -31,11 +31,11 @@ impl<A: Allocator> Shared<A> {
     }
 
     fn carve_after_a_flush(&self, lane: LaneKey, request: Request) -> Option<Carved<A>> {
-        let (surplus, carved) = {
+        let (views, carved) = {
             let mut state = self.state.lock();
             (state.flush(), state.take_range(lane, request))
         };
-        drop(surplus);
+        drop(views);
         carved
     }
 
@@ -76,12 +76,8 @@ impl<A: Allocator> Shared<A> {
             chunk,
             region,
             segment,
-            view,
         } = carved;
-        let view = match view {
-            Some(view) => Ok(view),
-            None => self.allocator.backend().create_sub_region(&segment, region),
-        };
+        let view = self.allocator.backend().create_sub_region(&segment, region);
         match view {
             Ok(memory) => Ok(Block {
                 memory,
@@ -94,7 +90,7 @@ impl<A: Allocator> Shared<A> {
                 // Its former uses come before what this queue is yet to be given.
                 let uses = std::iter::once(state.lanes.stamp(lane)).collect();
                 if let Some(segments) = &mut state.segments {
-                    let _surplus = segments.give(chunk, None, uses);
+                    segments.give(chunk, uses);
                 }
                 Err(error)
             }
@@ -114,14 +110,12 @@ impl<A: Allocator> Shared<A> {
     ) -> Result<(), Error> {
         // Ranges know queues, not events.
         after.iter().try_for_each(wait_for_event)?;
-        let surplus = {
-            let mut state = self.state.lock();
-            let segments = state.segments.as_mut();
-            segments
-                .zip(block.chunk)
-                .and_then(|(segments, chunk)| segments.give(chunk, Some(block.memory), uses))
-        };
-        drop(surplus);
+        if let Some(chunk) = block.chunk
+            && let Some(segments) = &mut self.state.lock().segments
+        {
+            segments.give(chunk, uses);
+        }
+        drop(block);
         self.release_all();
         Ok(())
     }

@@ -7,20 +7,8 @@ use binpool_allocators::{Allocator, MemoryOf, Region};
 use crate::{
     bins::{Block, HeldBlock},
     lane::{Use, Uses},
-    space::{ChunkKey, SegmentKey, Space, Taken},
+    space::{ChunkKey, SegmentKey, Space},
 };
-
-/// A segment of device memory.
-#[derive(Debug)]
-struct Segment<A: Allocator> {
-    memory: Arc<MemoryOf<A>>,
-    /// Views of ranges that are free now, oldest first, for the next block in the same place: making one is a call to
-    /// the device.
-    views: Vec<(Region, MemoryOf<A>)>,
-}
-
-/// How many views of free ranges a segment keeps.
-const MOST_VIEWS: usize = 16;
 
 /// The least size of a segment, in bytes; less only for a few small blocks.
 const LEAST_SEGMENT: usize = 2 << 20;
@@ -45,13 +33,12 @@ const SMALL_SEGMENT_PARTS: usize = 16;
 /// How many blocks of a small size share a segment.
 const SMALL_BLOCKS: usize = 256;
 
-/// A range that was taken for a block, and its view, where there is one already.
+/// A range that was taken for a block, and its segment, to make a view of.
 #[derive(Debug)]
 pub(crate) struct Carved<A: Allocator> {
     pub(crate) chunk: ChunkKey,
     pub(crate) region: Region,
     pub(crate) segment: Arc<MemoryOf<A>>,
-    pub(crate) view: Option<MemoryOf<A>>,
 }
 
 /// What leaves the pool for the allocator, and the views that have to go first. To be dropped without the lock.
@@ -85,7 +72,7 @@ impl<A: Allocator> Default for Leaving<A> {
 pub(crate) struct Segments<A: Allocator> {
     pub(crate) space: Space,
     /// By their keys in the space.
-    roots: Vec<Option<Segment<A>>>,
+    roots: Vec<Option<Arc<MemoryOf<A>>>>,
     /// The most bytes that were in the user's hands, in whole blocks.
     high_water: u64,
 }
@@ -112,37 +99,20 @@ impl<A: Allocator> Segments<A> {
         let taken = self.space.take(bytes, small, |uses, whole| {
             whole.is_none_or(|whole| whole <= general || bytes >= whole / 2) && usable(uses)
         })?;
-        self.carved(taken)
-    }
-
-    fn carved(&mut self, taken: Taken) -> Option<Carved<A>> {
-        let segment = self.roots.get_mut(taken.segment)?.as_mut()?;
-        let view = segment
-            .views
-            .iter()
-            .rposition(|(region, _)| *region == taken.region)
-            .map(|place| segment.views.remove(place).1);
+        let root = self.roots.get(taken.segment)?.as_ref()?;
         Some(Carved {
             chunk: taken.chunk,
             region: taken.region,
-            segment: Arc::clone(&segment.memory),
-            view,
+            segment: Arc::clone(root),
         })
     }
 
-    /// Gives the range of a block back, which these commands may still use. A view that is not kept is to be dropped
-    /// without the lock.
-    pub(crate) fn give(
-        &mut self,
-        chunk: ChunkKey,
-        view: Option<MemoryOf<A>>,
-        uses: Uses,
-    ) -> Option<MemoryOf<A>> {
-        let (segment, region) = self.space.place(chunk);
+    /// Gives the range of a block back, which these commands may still use.
+    ///
+    /// Its view is not kept for the next block in the same place: NVIDIA's driver crashes in kernels that are given a
+    /// buffer of which there are views that overlap.
+    pub(crate) fn give(&mut self, chunk: ChunkKey, uses: Uses) {
         self.space.give(chunk, uses);
-        let views = &mut self.roots.get_mut(segment)?.as_mut()?.views;
-        views.extend(view.map(|view| (region, view)));
-        (views.len() > MOST_VIEWS).then(|| views.remove(0).1)
     }
 
     /// Adds a segment of `size` bytes, and takes the first `bytes` of it.
@@ -153,16 +123,12 @@ impl<A: Allocator> Segments<A> {
         if self.roots.len() <= key {
             self.roots.resize_with(key + 1, || None);
         }
-        let memory = Arc::new(memory);
-        self.roots[key] = Some(Segment {
-            memory: Arc::clone(&memory),
-            views: Vec::new(),
-        });
+        let root = Arc::new(memory);
+        self.roots[key] = Some(Arc::clone(&root));
         Carved {
             chunk: taken.chunk,
             region: taken.region,
-            segment: memory,
-            view: None,
+            segment: root,
         }
     }
 
@@ -171,21 +137,16 @@ impl<A: Allocator> Segments<A> {
         let Some(uses) = self.space.remove(key) else {
             return;
         };
-        let segment = self.roots.get_mut(key).and_then(Option::take);
-        if let Some(Segment { memory, views }) = segment {
-            leaving
-                .views
-                .extend(views.into_iter().map(|(_, view)| view));
-            // Whoever makes a view of it has a range of it, so that nobody does.
-            if let Some(memory) = Arc::into_inner(memory) {
-                let block = Block {
-                    memory,
-                    bin: 0,
-                    bytes,
-                    chunk: None,
-                };
-                leaving.blocks.push(HeldBlock { block, uses });
-            }
+        let root = self.roots.get_mut(key).and_then(Option::take);
+        // Whoever makes a view of it has a range of it, so that nobody does.
+        if let Some(memory) = root.and_then(Arc::into_inner) {
+            let block = Block {
+                memory,
+                bin: 0,
+                bytes,
+                chunk: None,
+            };
+            leaving.blocks.push(HeldBlock { block, uses });
         }
     }
 

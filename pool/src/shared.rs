@@ -135,10 +135,10 @@ impl<A: Allocator> Shared<A> {
         }
         let uses = state.stamp(lane, others);
         state.deactivate(asked, block.bytes);
-        let (unordered, surplus) = state.hold(HeldBlock { block, uses });
+        let (unordered, view) = state.hold(HeldBlock { block, uses });
         state.leave(lane);
         drop(state);
-        drop(surplus);
+        drop(view);
         for use_ in unordered {
             self.fence_off(use_);
         }

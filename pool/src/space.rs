@@ -88,11 +88,6 @@ impl Space {
         })
     }
 
-    /// Where a range in the user's hands lies.
-    pub(crate) fn place(&self, ChunkKey(key): ChunkKey) -> (SegmentKey, Region) {
-        (self.chunks[key].segment, self.chunks[key].region)
-    }
-
     /// Adds a segment for small blocks, or for others, all of it free.
     pub(crate) fn add(&mut self, bytes: usize, is_small: bool) -> SegmentKey {
         let segment = self.segments.vacant_key();

@@ -126,8 +126,8 @@ impl<A: Allocator> State<A> {
             && let Some(chunk) = held.block.chunk
             && !segments.may_cache(cached + held.block.bytes as u64)
         {
-            let surplus = segments.give(chunk, Some(held.block.memory), held.uses);
-            return (unordered, surplus);
+            segments.give(chunk, held.uses);
+            return (unordered, Some(held.block.memory));
         }
         let bins = match held.uses[..] {
             [] => &mut self.common,
@@ -235,8 +235,8 @@ impl<A: Allocator> State<A> {
         })
     }
 
-    /// Gives every free block back to the segments, where free neighbours become one. What is returned is to be
-    /// dropped without the lock.
+    /// Gives every free block back to the segments, where free neighbours become one. The views are to be dropped
+    /// without the lock.
     #[must_use]
     pub(crate) fn flush(&mut self) -> Vec<MemoryOf<A>> {
         let Some(segments) = &mut self.segments else {
@@ -247,13 +247,14 @@ impl<A: Allocator> State<A> {
         for (_, lane) in self.lanes.iter_mut() {
             held.extend(lane.stock.take_all(|_| true));
         }
-        let mut surplus = Vec::new();
+        let mut views = Vec::with_capacity(held.len());
         for HeldBlock { block, uses } in held {
             if let Some(chunk) = block.chunk {
-                surplus.extend(segments.give(chunk, Some(block.memory), uses));
+                segments.give(chunk, uses);
+                views.push(block.memory);
             }
         }
-        surplus
+        views
     }
 
     /// The size of the segment to ask the allocator for, and what has to go there first.
@@ -335,13 +336,13 @@ impl<A: Allocator> State<A> {
         enough: u64,
         wanted: impl Fn(&Lanes<A>, &[Use]) -> bool,
     ) -> Leaving<A> {
-        let surplus = self.flush();
+        let views = self.flush();
         self.settle();
         let lanes = &self.lanes;
         let segments = self.segments.as_mut();
         let leaving = segments.map(|segments| segments.release(enough, |uses| wanted(lanes, uses)));
         let mut leaving = leaving.unwrap_or_default();
-        leaving.views.extend(surplus);
+        leaving.views = views;
         self.count_released(&leaving.blocks);
         leaving
     }
