@@ -3,7 +3,7 @@
 use binpool_allocators::{Allocator, Backend, Error, EventOf};
 
 use crate::{
-    bins::Block,
+    bins::{Block, HeldBlock},
     fences::wait_for_event,
     lane::{LaneKey, Uses},
     request::Request,
@@ -31,12 +31,8 @@ impl<A: Allocator> Shared<A> {
     }
 
     fn carve_after_a_flush(&self, lane: LaneKey, request: Request) -> Option<Carved<A>> {
-        let (views, carved) = {
-            let mut state = self.state.lock();
-            (state.flush(), state.take_range(lane, request))
-        };
-        drop(views);
-        carved
+        self.flush();
+        self.state.lock().take_range(lane, request)
     }
 
     fn carve_after_a_look(&self, lane: LaneKey, request: Request) -> Option<Carved<A>> {
@@ -90,7 +86,7 @@ impl<A: Allocator> Shared<A> {
                 // Its former uses come before what this queue is yet to be given.
                 let uses = std::iter::once(state.lanes.stamp(lane)).collect();
                 if let Some(segments) = &mut state.segments {
-                    segments.give(chunk, uses);
+                    segments.space.give(chunk, uses);
                 }
                 Err(error)
             }
@@ -110,13 +106,29 @@ impl<A: Allocator> Shared<A> {
     ) -> Result<(), Error> {
         // Ranges know queues, not events.
         after.iter().try_for_each(wait_for_event)?;
-        if let Some(chunk) = block.chunk
-            && let Some(segments) = &mut self.state.lock().segments
-        {
-            segments.give(chunk, uses);
-        }
-        drop(block);
+        self.state.lock().in_transit += 1;
+        self.return_range(HeldBlock { block, uses });
         self.release_all();
         Ok(())
+    }
+
+    /// Gives every free block back to its segment, where free neighbours become one.
+    pub(crate) fn flush(&self) {
+        let cached = self.state.lock().take_cached();
+        for held in cached {
+            self.return_range(held);
+        }
+    }
+
+    /// Gives a block that is in transit back to its segment: first its view, then its range.
+    pub(crate) fn return_range(&self, held: HeldBlock<A>) {
+        let HeldBlock { block, uses } = held;
+        let Block { memory, chunk, .. } = block;
+        drop(memory);
+        if let Some(chunk) = chunk
+            && self.state.lock().return_range(chunk, uses)
+        {
+            self.arrived.notify_all();
+        }
     }
 }

@@ -70,7 +70,12 @@ impl PoolOptions {
     /// Without it a free block serves requests of its own class only, and a program whose sizes vary takes far more
     /// from the device than it has in use. With it, and with finer classes ([`leading_bits`](Self::leading_bits) of 7
     /// or 8, since free bytes are no longer lost to their class), it takes hardly more. Blocks are then views of their
-    /// segments ([`create_sub_region`](Backend::create_sub_region)).
+    /// segments ([`create_sub_region`](Backend::create_sub_region)), which cost a call to the device where the pool has
+    /// none of the right size at hand.
+    ///
+    /// NVIDIA's driver (580) crashes in kernels that are given a buffer of which there are views that overlap: the pool
+    /// keeps from making such, and there a program should not use a [region](crate::PooledBuffer::sub_region) of a block
+    /// in kernels while it is carved from a segment of buffers. Shared virtual memory is not concerned.
     ///
     /// ```
     /// use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};

@@ -8,7 +8,6 @@ use crate::{
     hooks::{self, Shortage},
     lane::LaneKey,
     request::Request,
-    segments::Leaving,
     shared::Shared,
     state::Origin,
 };
@@ -168,20 +167,19 @@ impl<A: Allocator> Shared<A> {
     /// Gives blocks that no command uses back to the allocator, largest first, until they have `enough` bytes
     /// together. Whether there were any.
     fn release_settled(&self, reclaim: &mut Reclaim, enough: u64) -> bool {
+        self.flush();
         let leaving = self.state.lock().release_largest(enough);
-        let any = !leaving.blocks.is_empty();
-        reclaim.changes += leaving.blocks.len() as u64;
+        let any = !leaving.is_empty();
+        reclaim.changes += leaving.len() as u64;
         reclaim.released_bytes += self.release_each(leaving);
         any
     }
 
     /// Gives blocks that were sent off back to the allocator, to be freed after the commands that use them. The bytes
     /// given back.
-    pub(crate) fn release_each(&self, leaving: Leaving<A>) -> u64 {
-        let Leaving { blocks, views } = leaving;
-        drop(views);
-        let bytes = blocks.iter().map(|held| held.block.bytes as u64).sum();
-        for HeldBlock { block, uses } in blocks {
+    pub(crate) fn release_each(&self, leaving: Vec<HeldBlock<A>>) -> u64 {
+        let bytes = leaving.iter().map(|held| held.block.bytes as u64).sum();
+        for HeldBlock { block, uses } in leaving {
             let bytes = block.bytes;
             if let Err(error) = self.release(block, &uses, &[]) {
                 tracing::error!(%error, bytes, "a held block could not be released cleanly");
@@ -248,6 +246,7 @@ impl<A: Allocator> Shared<A> {
 
     /// Gives every held block back to the allocator, those too that commands still use. The bytes given back.
     pub(crate) fn release_all(&self) -> u64 {
+        self.flush();
         let leaving = self.state.lock().release_all();
         self.release_each(leaving)
     }

@@ -6,7 +6,7 @@ use binpool_allocators::{Allocator, MemoryOf, Region};
 
 use crate::{
     bins::{Block, HeldBlock},
-    lane::{Use, Uses},
+    lane::Use,
     space::{ChunkKey, SegmentKey, Space},
 };
 
@@ -41,23 +41,10 @@ pub(crate) struct Carved<A: Allocator> {
     pub(crate) segment: Arc<MemoryOf<A>>,
 }
 
-/// What leaves the pool for the allocator, and the views that have to go first. To be dropped without the lock.
-#[derive(Debug)]
-pub(crate) struct Leaving<A: Allocator> {
-    pub(crate) blocks: Vec<HeldBlock<A>>,
-    pub(crate) views: Vec<MemoryOf<A>>,
-}
-
-impl<A: Allocator> Default for Leaving<A> {
-    fn default() -> Self {
-        Self {
-            blocks: Vec::new(),
-            views: Vec::new(),
-        }
-    }
-}
-
 /// The segments of a pool.
+///
+/// A block is a view of its segment, and its range is free only once the view has gone: NVIDIA's driver crashes in kernels
+/// on a buffer of which there are views that overlap.
 ///
 /// Best fit with three rules, found by simulation on recorded programs:
 ///
@@ -107,14 +94,6 @@ impl<A: Allocator> Segments<A> {
         })
     }
 
-    /// Gives the range of a block back, which these commands may still use.
-    ///
-    /// Its view is not kept for the next block in the same place: NVIDIA's driver crashes in kernels that are given a
-    /// buffer of which there are views that overlap.
-    pub(crate) fn give(&mut self, chunk: ChunkKey, uses: Uses) {
-        self.space.give(chunk, uses);
-    }
-
     /// Adds a segment of `size` bytes, and takes the first `bytes` of it.
     pub(crate) fn add(&mut self, memory: MemoryOf<A>, size: usize, bytes: usize) -> Carved<A> {
         let small = self.is_small(bytes);
@@ -133,7 +112,7 @@ impl<A: Allocator> Segments<A> {
     }
 
     /// Takes a segment away that is free as a whole.
-    fn remove(&mut self, key: SegmentKey, bytes: usize, leaving: &mut Leaving<A>) {
+    fn remove(&mut self, key: SegmentKey, bytes: usize, leaving: &mut Vec<HeldBlock<A>>) {
         let Some(uses) = self.space.remove(key) else {
             return;
         };
@@ -146,7 +125,7 @@ impl<A: Allocator> Segments<A> {
                 bytes,
                 chunk: None,
             };
-            leaving.blocks.push(HeldBlock { block, uses });
+            leaving.push(HeldBlock { block, uses });
         }
     }
 
@@ -175,7 +154,7 @@ impl<A: Allocator> Segments<A> {
         bytes: usize,
         in_use: u64,
         alignment: usize,
-    ) -> (usize, Leaving<A>) {
+    ) -> (usize, Vec<HeldBlock<A>>) {
         self.high_water = self.high_water.max(in_use.saturating_add(bytes as u64));
         let general = self.general_size();
         let small = bytes.saturating_mul(SMALL_BLOCKS);
@@ -191,7 +170,7 @@ impl<A: Allocator> Segments<A> {
         };
         let slack = (self.high_water / 20).max(LEAST_SEGMENT as u64);
         let most = self.high_water.saturating_add(slack);
-        let mut leaving = Leaving::default();
+        let mut leaving = Vec::new();
         self.release_idle(size as u64, most, &mut leaving);
         if self.space.bytes() + size as u64 <= most {
             return (size, leaving);
@@ -203,7 +182,7 @@ impl<A: Allocator> Segments<A> {
 
     /// Takes segments away that are free as a whole until there is room for `size` bytes below `most`: the least one
     /// that is enough, or else the largest.
-    fn release_idle(&mut self, size: u64, most: u64, leaving: &mut Leaving<A>) {
+    fn release_idle(&mut self, size: u64, most: u64, leaving: &mut Vec<HeldBlock<A>>) {
         loop {
             let excess = (self.space.bytes() + size).saturating_sub(most);
             let idle = self.space.idle().map(|(key, bytes, _)| (bytes, key));
@@ -227,8 +206,12 @@ impl<A: Allocator> Segments<A> {
 
     /// Takes segments away that are free as a whole and that `wanted` picks by the commands that may still use them,
     /// largest first, until they have `enough` bytes together.
-    pub(crate) fn release(&mut self, enough: u64, wanted: impl Fn(&[Use]) -> bool) -> Leaving<A> {
-        let mut leaving = Leaving::default();
+    pub(crate) fn release(
+        &mut self,
+        enough: u64,
+        wanted: impl Fn(&[Use]) -> bool,
+    ) -> Vec<HeldBlock<A>> {
+        let mut leaving = Vec::new();
         let idle = self.space.idle().filter(|(_, _, uses)| wanted(uses));
         let mut idle: Vec<(usize, SegmentKey)> = idle.map(|(key, bytes, _)| (bytes, key)).collect();
         idle.sort_unstable_by(|one, two| two.cmp(one));

@@ -135,10 +135,12 @@ impl<A: Allocator> Shared<A> {
         }
         let uses = state.stamp(lane, others);
         state.deactivate(asked, block.bytes);
-        let (unordered, view) = state.hold(HeldBlock { block, uses });
+        let (unordered, leaving) = state.hold(HeldBlock { block, uses });
         state.leave(lane);
         drop(state);
-        drop(view);
+        if let Some(held) = leaving {
+            self.return_range(held);
+        }
         for use_ in unordered {
             self.fence_off(use_);
         }

@@ -8,7 +8,8 @@ use crate::{
     lane::{Lane, LaneKey, Stamp, Use, Uses},
     lanes::Lanes,
     request::Request,
-    segments::{Carved, Leaving, Segments},
+    segments::{Carved, Segments},
+    space::ChunkKey,
 };
 
 /// How a block came to its user.
@@ -112,8 +113,8 @@ impl<A: Allocator> State<A> {
     /// there meanwhile.
     ///
     /// With segments, the bins hold a few bytes only, for speed: a held block keeps its neighbours from becoming one
-    /// range. A view that is not kept is to be dropped without the lock.
-    pub(crate) fn hold(&mut self, held: HeldBlock<A>) -> (Uses, Option<MemoryOf<A>>) {
+    /// range. What they do not hold is to be returned to its segment.
+    pub(crate) fn hold(&mut self, held: HeldBlock<A>) -> (Uses, Option<HeldBlock<A>>) {
         let lanes = &self.lanes;
         let has_room = |use_: &&Use| lanes.get(use_.lane).is_some_and(Lane::has_room_for_a_fence);
         let unordered = match held.uses.first() {
@@ -122,12 +123,11 @@ impl<A: Allocator> State<A> {
         };
         let unordered: Uses = unordered.iter().filter(has_room).copied().collect();
         let cached = self.all_bins().map(Bins::bytes).sum::<u64>();
-        if let Some(segments) = &mut self.segments
-            && let Some(chunk) = held.block.chunk
+        if let Some(segments) = &self.segments
             && !segments.may_cache(cached + held.block.bytes as u64)
         {
-            segments.give(chunk, held.uses);
-            return (unordered, Some(held.block.memory));
+            self.in_transit += 1;
+            return (unordered, Some(held));
         }
         let bins = match held.uses[..] {
             [] => &mut self.common,
@@ -235,35 +235,45 @@ impl<A: Allocator> State<A> {
         })
     }
 
-    /// Gives every free block back to the segments, where free neighbours become one. The views are to be dropped
-    /// without the lock.
-    #[must_use]
-    pub(crate) fn flush(&mut self) -> Vec<MemoryOf<A>> {
-        let Some(segments) = &mut self.segments else {
+    /// Takes every free block out that the bins hold back from the segments.
+    pub(crate) fn take_cached(&mut self) -> Vec<HeldBlock<A>> {
+        if self.segments.is_none() {
             return Vec::new();
-        };
+        }
+        let held = self.take_bins();
+        self.in_transit += held.len();
+        held
+    }
+
+    fn take_bins(&mut self) -> Vec<HeldBlock<A>> {
         let mut held = self.common.take_all(|_| true);
         held.extend(self.pending.take_all(|_| true));
         for (_, lane) in self.lanes.iter_mut() {
             held.extend(lane.stock.take_all(|_| true));
         }
-        let mut views = Vec::with_capacity(held.len());
-        for HeldBlock { block, uses } in held {
-            if let Some(chunk) = block.chunk {
-                segments.give(chunk, uses);
-                views.push(block.memory);
-            }
+        held
+    }
+
+    /// Gives the range of a block that was taken out back to its segment, once its view has gone. Whether it was the last
+    /// one in transit.
+    pub(crate) fn return_range(&mut self, chunk: ChunkKey, uses: Uses) -> bool {
+        if let Some(segments) = &mut self.segments {
+            segments.space.give(chunk, uses);
         }
-        views
+        self.arrive()
     }
 
     /// The size of the segment to ask the allocator for, and what has to go there first.
-    pub(crate) fn grow(&mut self, request: Request, alignment: usize) -> (usize, Leaving<A>) {
+    pub(crate) fn grow(
+        &mut self,
+        request: Request,
+        alignment: usize,
+    ) -> (usize, Vec<HeldBlock<A>>) {
         let Some(segments) = &mut self.segments else {
-            return (request.bytes, Leaving::default());
+            return (request.bytes, Vec::new());
         };
         let (size, leaving) = segments.grow(request.bytes, self.in_use, alignment);
-        self.count_released(&leaving.blocks);
+        self.count_released(&leaving);
         (size, leaving)
     }
 
@@ -297,37 +307,30 @@ impl<A: Allocator> State<A> {
     }
 
     /// Sends every free block, or segment, back to the allocator.
-    pub(crate) fn release_all(&mut self) -> Leaving<A> {
+    pub(crate) fn release_all(&mut self) -> Vec<HeldBlock<A>> {
         if self.segments.is_some() {
             return self.release_segments(u64::MAX, |_, _| true);
         }
-        let mut leaving = Leaving {
-            blocks: self.common.take_all(|_| true),
-            views: Vec::new(),
-        };
-        leaving.blocks.extend(self.pending.take_all(|_| true));
-        for (_, lane) in self.lanes.iter_mut() {
-            leaving.blocks.extend(lane.stock.take_all(|_| true));
-        }
-        self.count_released(&leaving.blocks);
+        let leaving = self.take_bins();
+        self.count_released(&leaving);
         leaving
     }
 
     /// Sends blocks, or segments, that no command uses back to the allocator, largest first, until they have `enough`
     /// bytes together.
-    pub(crate) fn release_largest(&mut self, enough: u64) -> Leaving<A> {
+    pub(crate) fn release_largest(&mut self, enough: u64) -> Vec<HeldBlock<A>> {
         if self.segments.is_some() {
             return self.release_segments(enough, Lanes::are_over);
         }
-        let mut leaving = Leaving::default();
+        let mut leaving = Vec::new();
         let mut bytes = 0;
         while bytes < enough
             && let Some(held) = self.common.pop_largest()
         {
             bytes += held.block.bytes as u64;
-            leaving.blocks.push(held);
+            leaving.push(held);
         }
-        self.count_released(&leaving.blocks);
+        self.count_released(&leaving);
         leaving
     }
 
@@ -335,15 +338,13 @@ impl<A: Allocator> State<A> {
         &mut self,
         enough: u64,
         wanted: impl Fn(&Lanes<A>, &[Use]) -> bool,
-    ) -> Leaving<A> {
-        let views = self.flush();
+    ) -> Vec<HeldBlock<A>> {
         self.settle();
         let lanes = &self.lanes;
         let segments = self.segments.as_mut();
         let leaving = segments.map(|segments| segments.release(enough, |uses| wanted(lanes, uses)));
-        let mut leaving = leaving.unwrap_or_default();
-        leaving.views = views;
-        self.count_released(&leaving.blocks);
+        let leaving = leaving.unwrap_or_default();
+        self.count_released(&leaving);
         leaving
     }
 
