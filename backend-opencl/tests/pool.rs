@@ -9,7 +9,8 @@
 mod common;
 
 use binpool::{
-    Allocator, DeferredAllocator, Event, ImmediateAllocator, MemoryPool, SvmAllocator, SvmGrain,
+    Allocator, DeferredAllocator, Event, ImmediateAllocator, MemoryPool, PoolOptions, SvmAllocator,
+    SvmGrain,
 };
 use binpool_opencl::OpenClBackend;
 use common::{Bench, contents, numbered};
@@ -123,4 +124,27 @@ fn threads_share_a_pool_on_queues_of_their_own() {
     assert_eq!(pool.active_blocks(), 0);
     pool.free_held();
     assert_eq!(pool.managed_bytes(), 0);
+}
+
+#[test]
+fn a_pool_that_is_trimmed_to_nothing_has_nothing() {
+    let bench = Bench::new();
+    for segments in [false, true] {
+        let allocator = ImmediateAllocator::new(&bench.backend).unwrap();
+        let options = PoolOptions::new().segments(segments);
+        let pool = options.build(allocator, &bench.queue).unwrap();
+        let blocks: Vec<_> = (1..50_usize)
+            .map(|step| {
+                let block = pool.allocate(step * 7919 % 100_000 + 1).unwrap();
+                let all = 0..block.size();
+                block.enqueue_fill(&bench.queue, all, &[1], &[]).unwrap();
+                block
+            })
+            .collect();
+        drop(blocks);
+        let managed = pool.managed_bytes();
+        assert!(managed > 0);
+        assert_eq!(pool.trim_to(0), managed);
+        assert_eq!(pool.managed_bytes(), 0);
+    }
 }

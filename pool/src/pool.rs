@@ -197,6 +197,27 @@ impl<A: Allocator> MemoryPool<A> {
         self.handle.shared.policy
     }
 
+    /// Gives free blocks, or segments, back to the allocator until the pool manages at most `bytes` bytes: first those
+    /// that no command uses, largest first and no more than is needed; where that is not enough, every free one. Active
+    /// blocks stay, whatever they take.
+    ///
+    /// The bytes given back. Failures are logged: there is nothing to be done about them.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// drop([1 << 10, 1 << 12, 1 << 14].map(|bytes| pool.allocate(bytes).unwrap()));
+    /// assert_eq!(pool.trim_to(8 << 10), 1 << 14);
+    /// assert_eq!(pool.managed_bytes(), 5 << 10);
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
+    pub fn trim_to(&self, bytes: u64) -> u64 {
+        self.handle.shared.trim_to(bytes)
+    }
+
     /// Frees what is held, and from now on frees blocks when they are dropped.
     pub fn stop_holding(&self) {
         self.handle.shared.state.lock().holding = false;

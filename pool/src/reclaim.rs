@@ -250,4 +250,30 @@ impl<A: Allocator> Shared<A> {
         let leaving = self.state.lock().release_all();
         self.release_each(leaving)
     }
+
+    /// Gives memory back to the allocator until the pool manages at most `most` bytes, if it can: what no command uses,
+    /// largest first, and if need be everything that is free. The bytes given back.
+    pub(crate) fn trim_to(&self, most: u64) -> u64 {
+        let excess = || {
+            let managed = self.state.lock().statistics().managed_bytes;
+            managed.saturating_sub(most)
+        };
+        if excess() == 0 {
+            return 0;
+        }
+        self.flush();
+        let holding_back = self.state.lock().holding_back();
+        self.look_at(&holding_back);
+        let (enough, leaving) = {
+            let enough = excess();
+            let mut state = self.state.lock();
+            state.settle();
+            (enough, state.release_largest(enough))
+        };
+        let released = self.release_each(leaving);
+        if released >= enough {
+            return released;
+        }
+        released + self.release_all()
+    }
 }

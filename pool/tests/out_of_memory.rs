@@ -17,7 +17,7 @@ use std::{
     },
 };
 
-use binpool::{Backend, MemoryFlags, QueueOrder, Verdict};
+use binpool::{Backend, MemoryFlags, PoolOptions, QueueOrder, Verdict};
 use binpool_mock::{CallKind, Completion, MockDevice};
 use common::{MIB, Rig, SMALLEST};
 use parking_lot::Mutex;
@@ -260,4 +260,36 @@ fn memory_that_stuck_commands_hold_is_called_pending() {
         .resolve_user_event(&gate, binpool::Outcome::Complete)
         .unwrap();
     assert!(rig.pool.allocate(MIB).is_ok());
+}
+
+#[test]
+fn trimming_gives_back_no_more_than_is_needed() {
+    let rig = Rig::with_capacity(MIB);
+    let active = rig.pool.allocate(1000).unwrap();
+    drop([1 << 12, 1 << 14, 1 << 16].map(|bytes| rig.pool.allocate(bytes).unwrap()));
+    let managed = rig.pool.managed_bytes();
+    assert_eq!(rig.pool.trim_to(managed), 0);
+    assert_eq!(rig.pool.trim_to(managed - 1), 1 << 16);
+    assert_eq!(rig.pool.trim_to(0), (1 << 14) + (1 << 12));
+    assert_eq!(rig.pool.managed_bytes(), 1024);
+    assert_eq!(rig.blocks_on_device(), 1);
+    drop(active);
+}
+
+#[test]
+fn trimming_takes_what_commands_still_use_last() {
+    for segments in [false, true] {
+        let builder = MockDevice::builder().completion(Completion::Manual);
+        let rig = Rig::with_options(builder, PoolOptions::new().segments(segments));
+        let gate = rig.gate();
+        drop(rig.gated(&rig.queue, &gate));
+        let managed = rig.pool.managed_bytes();
+        assert_eq!(rig.pool.trim_to(0), managed, "segments: {segments}");
+        // Its command keeps it until it has ended.
+        assert_eq!(rig.blocks_on_device(), 1);
+        rig.open(&gate);
+        rig.device.run();
+        assert_eq!(rig.blocks_on_device(), 0);
+        assert!(rig.device.violations().is_empty());
+    }
 }
