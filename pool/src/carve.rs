@@ -73,7 +73,10 @@ impl<A: Allocator> Shared<A> {
             region,
             segment,
         } = carved;
-        let view = self.allocator.backend().create_sub_region(&segment, region);
+        let backend = self.allocator.backend();
+        let view = backend.create_sub_region(&segment, region);
+        // Before its range can be free, so that the segments own it alone then.
+        drop(segment);
         match view {
             Ok(memory) => Ok(Block {
                 memory,

@@ -51,8 +51,7 @@ pub(crate) struct Carved<A: Allocator> {
 /// - a segment is one part in 24 of the most that the program has had in use, or, for a request of more than half of
 ///   that, of the request's own size;
 /// - before the pool grows past 1.05 times the most that the program has had in use (and that and a least segment, if
-///   that is more), segments that are free as a whole
-///   go back to the allocator, the least one that is enough first;
+///   that is more), segments that are free as a whole go back to the allocator, the least one that is enough first;
 /// - a large segment that is free as a whole is not broken up for a small block, and small blocks have segments of their
 ///   own.
 #[derive(Debug)]

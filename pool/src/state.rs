@@ -38,7 +38,8 @@ const LOOK_AT: usize = 16;
 /// # Invariants
 ///
 /// - I1: a free block lies in the stock of a lane (its queue is in order and was its only user), or in `pending`
-///   (commands may use it on several queues, or on an out-of-order one), or in `common` (no command uses it).
+///   (commands may use it on several queues, or on an out-of-order one), or in `common` (no command uses it), or is a
+///   free range of a segment.
 /// - I2: the home queue's lane is never removed while the pool has a handle.
 /// - I3: `managed_bytes = active blocks in whole + held_bytes`.
 #[derive(Debug)]
@@ -52,9 +53,10 @@ pub(crate) struct State<A: Allocator> {
     pub(crate) segments: Option<Segments<A>>,
     /// Whether freed blocks are kept. Off for good once the last handle of the pool is gone.
     pub(crate) holding: bool,
-    /// Blocks that are on their way from the pool back to the allocator: neither held any more, nor free yet.
+    /// Blocks that are on their way to the allocator, or to their segment: neither held any more, nor free yet.
     pub(crate) in_transit: usize,
     counters: PoolStatistics,
+    /// How often memory came back to the pool or arrived at the allocator.
     changes: u64,
     /// Bytes in the user's hands, in whole blocks.
     in_use: u64,
@@ -122,13 +124,20 @@ impl<A: Allocator> State<A> {
             _ => &held.uses[..],
         };
         let unordered: Uses = unordered.iter().filter(has_room).copied().collect();
-        let cached = self.all_bins().map(Bins::bytes).sum::<u64>();
-        if let Some(segments) = &self.segments
-            && !segments.may_cache(cached + held.block.bytes as u64)
-        {
+        if let Some(segments) = &self.segments {
+            let cached: u64 = self.all_bins().map(Bins::bytes).sum();
+            if segments.may_cache(cached + held.block.bytes as u64) {
+                self.put_in_bin(held);
+                return (unordered, None);
+            }
             self.in_transit += 1;
             return (unordered, Some(held));
         }
+        self.put_in_bin(held);
+        (unordered, None)
+    }
+
+    fn put_in_bin(&mut self, held: HeldBlock<A>) {
         let bins = match held.uses[..] {
             [] => &mut self.common,
             [only] => match self.lanes.get_mut(only.lane) {
@@ -138,7 +147,6 @@ impl<A: Allocator> State<A> {
             _ => &mut self.pending,
         };
         bins.push(held);
-        (unordered, None)
     }
 
     /// A free block of exactly this bin that the queue of `lane` may have without another look.
@@ -493,7 +501,6 @@ impl<A: Allocator> State<A> {
             .sum()
     }
 
-    /// How often memory came back to the pool or arrived at the allocator.
     pub(crate) fn changes(&self) -> u64 {
         self.changes
     }
