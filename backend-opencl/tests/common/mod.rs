@@ -7,6 +7,8 @@
 )]
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+pub(crate) mod kernels;
+
 use std::sync::Arc;
 
 use binpool_allocators::{
