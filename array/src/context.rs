@@ -6,9 +6,10 @@ use binpool::{Allocator, MemoryPool, QueueOf};
 
 use crate::{Array, ArrayError, Kernels};
 
-/// What the arrays of a program share: a pool, a queue that everything is computed on, and kernels.
+/// What the arrays of a program share: a pool, a queue that they are computed on, and kernels.
 ///
-/// Clones are handles to the same context.
+/// Clones are handles to the same context. A program with several queues has a context for each, over one pool: see
+/// [`Array`] for what happens between them.
 #[derive(Debug)]
 pub struct Context<A: Allocator, K> {
     inner: Arc<Inner<A, K>>,
@@ -64,7 +65,7 @@ impl<A: Allocator, K: Kernels<A::Backend>> Context<A, K> {
         Ok(Array::new(self.clone(), buffer, length))
     }
 
-    /// The queue that everything is computed on.
+    /// The queue that arrays of this context are computed on.
     pub fn queue(&self) -> &QueueOf<A> {
         &self.inner.queue
     }

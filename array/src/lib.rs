@@ -1,9 +1,10 @@
 //! A miniature array crate: what binpool's users look like.
 //!
 //! Arrays of `f32` over any backend, with element-wise arithmetic in which every intermediate of
-//! `&a * &b + &c` is a block from the pool. It shows the three things an array crate has to do: launch its
+//! `&a * &b + &c` is a block from the pool. It shows the four things an array crate has to do: launch its
 //! kernels on memory that it gets through [`memory_on`](binpool::PooledBuffer::memory_on), keep inputs and
-//! outputs alive until they are enqueued, and say which [`Kernels`] a backend has.
+//! outputs alive until they are enqueued, put operands of other queues in order with
+//! [`order_before`](binpool::PooledBuffer::order_before), and say which [`Kernels`] a backend has.
 //!
 //! ```
 //! use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};

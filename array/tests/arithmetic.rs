@@ -10,11 +10,13 @@
 use std::env;
 
 use binpool::{
-    Allocator, Backend, DeferredAllocator, ImmediateAllocator, MemoryPool, PoolOptions, QueueOrder,
-    ReusePolicy, SvmAllocator, SvmBackend, SvmGrain,
+    Allocator, Backend, DeferredAllocator, Error, ImmediateAllocator, InvalidRequest, MemoryPool,
+    PoolOptions, QueueOrder, ReusePolicy, SvmAllocator, SvmBackend, SvmGrain,
 };
 use binpool_array::{ArrayError, BinaryOperation, Context, Kernels, MockKernels, open_opencl};
-use binpool_mock::{Completion, MockDevice};
+use binpool_mock::{CallKind, Completion, MockBackend, MockDevice};
+
+type MockContext = Context<ImmediateAllocator<MockBackend>, MockKernels>;
 
 fn check<A: Allocator, K: Kernels<A::Backend>>(context: &Context<A, K>) {
     #[expect(clippy::cast_precision_loss, reason = "small integers")]
@@ -107,6 +109,97 @@ fn arrays_of_several_queues_on_opencl() {
     for policy in ReusePolicy::ALL {
         check_queues(&backend, &kernels, policy);
     }
+}
+
+/// Two contexts, each with a queue of its own, over one pool of a device on which commands run when the test says so.
+fn two_queues(orders: [QueueOrder; 2]) -> (MockDevice, [MockContext; 2]) {
+    let device = MockDevice::builder().completion(Completion::Manual).build();
+    let backend = device.backend();
+    let queues = orders.map(|order| backend.create_queue(order).unwrap());
+    let pool = MemoryPool::new(ImmediateAllocator::new(&backend).unwrap(), &queues[0]).unwrap();
+    let contexts = queues.map(|queue| Context::new(pool.clone(), queue, MockKernels));
+    (device, contexts)
+}
+
+#[test]
+fn a_queue_waits_for_what_another_one_computes() {
+    use QueueOrder::{InOrder, OutOfOrder};
+    for orders in [
+        [InOrder, InOrder],
+        [InOrder, OutOfOrder],
+        [OutOfOrder, InOrder],
+        [OutOfOrder, OutOfOrder],
+    ] {
+        let (device, [one, two]) = two_queues(orders);
+        let (a, b) = (one.array(&[2.0; 8]).unwrap(), two.array(&[5.0; 8]).unwrap());
+        let sum = &a + &a;
+        let product = &b * &sum;
+        let difference = &product - &sum;
+        let moved = difference.to_context(&one).unwrap();
+        let last = &moved * &moved;
+        drop((a, b, sum, product, moved));
+        // The youngest first, as far as anything lets it.
+        while let Some(youngest) = device.runnable().pop() {
+            assert!(device.run_command(youngest));
+        }
+        assert_eq!(last.to_vec().unwrap(), [256.0; 8], "{orders:?}");
+        assert!(device.violations().is_empty(), "{:#?}", device.violations());
+    }
+}
+
+#[test]
+fn a_queue_is_made_to_wait_for_an_array_once() {
+    for order in [QueueOrder::InOrder, QueueOrder::OutOfOrder] {
+        let (device, [one, two]) = two_queues([order; 2]);
+        let weights = one.array(&[3.0; 8]).unwrap();
+        let waits = || device.call_count(CallKind::Barrier);
+        let inputs = [1.0, 2.0, 4.0].map(|input| two.array(&[input; 8]).unwrap());
+        let unasked = waits();
+        drop(&inputs[0] * &weights);
+        let before = waits();
+        assert!(before > unasked, "{order:?}");
+        drop([&inputs[0] * &weights, &inputs[0] + &weights]);
+        assert_eq!(waits(), before, "{order:?}");
+        let weights = weights.to_context(&two).unwrap();
+        let moved = waits();
+        drop([&weights - &weights, &weights * &inputs[0]]);
+        assert_eq!(waits(), moved, "{order:?}");
+    }
+}
+
+/// Whether an operation was refused since its operands are of two backends.
+fn is_foreign<T>(result: Result<T, ArrayError>) -> bool {
+    matches!(
+        result,
+        Err(ArrayError::Device(Error::InvalidRequest(
+            InvalidRequest::ForeignObject { .. }
+        )))
+    )
+}
+
+fn do_not_mix<B: Backend, K: Kernels<B>>(one: (&B, &K), two: (&B, &K)) {
+    let [one, two] = [one, two].map(|(backend, kernels)| {
+        let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+        let pool = MemoryPool::new(ImmediateAllocator::new(backend).unwrap(), &queue).unwrap();
+        Context::new(pool, queue, kernels)
+    });
+    let (a, b) = (one.array(&[1.0]).unwrap(), two.array(&[2.0]).unwrap());
+    for operation in BinaryOperation::ALL {
+        assert!(is_foreign(a.try_binary(operation, &b)));
+        assert!(is_foreign(b.try_binary(operation, &a)));
+    }
+    assert_eq!(one.pool().statistics().active_blocks, 1);
+    assert!(is_foreign(a.to_context(&two)));
+    assert_eq!(b.to_vec().unwrap(), [2.0]);
+}
+
+#[test]
+fn arrays_of_two_devices_do_not_mix() {
+    let [one, two] = [(); 2].map(|()| MockDevice::new().backend());
+    do_not_mix((&one, &MockKernels), (&two, &MockKernels));
+    let device = env::var("BINPOOL_TEST_DEVICE").unwrap_or_default();
+    let [one, two] = [(); 2].map(|()| open_opencl(&device.parse().unwrap()).unwrap());
+    do_not_mix((&one.0, &one.1), (&two.0, &two.1));
 }
 
 #[test]
