@@ -168,7 +168,7 @@ fn a_queue_is_made_to_wait_for_an_array_once() {
 }
 
 /// Whether an operation was refused since its operands are of two backends.
-fn is_foreign<T>(result: Result<T, ArrayError>) -> bool {
+fn is_foreign<T>(result: &Result<T, ArrayError>) -> bool {
     matches!(
         result,
         Err(ArrayError::Device(Error::InvalidRequest(
@@ -185,11 +185,11 @@ fn do_not_mix<B: Backend, K: Kernels<B>>(one: (&B, &K), two: (&B, &K)) {
     });
     let (a, b) = (one.array(&[1.0]).unwrap(), two.array(&[2.0]).unwrap());
     for operation in BinaryOperation::ALL {
-        assert!(is_foreign(a.try_binary(operation, &b)));
-        assert!(is_foreign(b.try_binary(operation, &a)));
+        assert!(is_foreign(&a.try_binary(operation, &b)));
+        assert!(is_foreign(&b.try_binary(operation, &a)));
     }
     assert_eq!(one.pool().statistics().active_blocks, 1);
-    assert!(is_foreign(a.to_context(&two)));
+    assert!(is_foreign(&a.to_context(&two)));
     assert_eq!(b.to_vec().unwrap(), [2.0]);
 }
 
