@@ -367,7 +367,12 @@ fn bindings_leave_nothing_behind() {
         }
         resident_bytes()
     };
-    let before = bind(5_000);
-    let grown = bind(50_000).saturating_sub(before);
-    assert!(grown < 4 << 20, "{grown} bytes more");
+    let mut before = bind(5_000);
+    // The other tests of this process take memory for a while, too. A leak grows every time.
+    let grown = [(); 5].map(|()| {
+        let after = bind(20_000);
+        after.saturating_sub(std::mem::replace(&mut before, after))
+    });
+    let least = grown.into_iter().min();
+    assert!(least < Some(2 << 20), "bytes more, each time: {grown:?}");
 }

@@ -75,7 +75,8 @@ impl PoolOptions {
     ///
     /// NVIDIA's driver (580) crashes in kernels that are given a buffer of which there are views that overlap: the pool
     /// keeps from making such, and there a program should not use a [region](crate::PooledBuffer::sub_region) of a block
-    /// in kernels while it is carved from a segment of buffers. Shared virtual memory is not concerned.
+    /// in kernels while it is carved from a segment of buffers. It also crashes, for a reason yet to be found, in a
+    /// stress of several threads over segments of buffers. One thread is well, and so is shared virtual memory from many.
     ///
     /// ```
     /// use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
