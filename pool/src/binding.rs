@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use binpool_allocators::{
-    Allocator, Backend, Error, EventOf, InvalidRequest, Queue, QueueOf, QueueOrder,
-};
+use binpool_allocators::{Allocator, Backend, Error, EventOf, InvalidRequest, Queue, QueueOf};
 use smallvec::SmallVec;
 
-use crate::PooledBuffer;
+use crate::{PooledBuffer, lane::is_in_order};
 
 /// Moving from queue to queue: `PyOpenCL`'s `bind_to_queue`, `unbind_from_queue` and `enqueue_release` of shared
 /// virtual memory, for every pooled block.
@@ -172,8 +170,4 @@ impl<A: Allocator> PooledBuffer<A> {
         let state = self.shared.state.lock();
         Some(state.lanes.get(self.lane?)?.queue.clone())
     }
-}
-
-fn is_in_order<Q: Queue>(queue: &Q) -> bool {
-    queue.order() == QueueOrder::InOrder
 }

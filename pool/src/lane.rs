@@ -102,7 +102,7 @@ impl<A: Allocator> Lane<A> {
 
     /// Whether the queue itself keeps a block's old commands from its new ones.
     pub(crate) fn is_ordered(&self) -> bool {
-        self.queue.order() == QueueOrder::InOrder
+        is_in_order(&self.queue)
     }
 
     /// Whether no command uses a block that came back to the pool.
@@ -173,4 +173,9 @@ impl<A: Allocator> Lane<A> {
             .partition_point(|fence| fence.stamp <= self.ended);
         self.fences.drain(..ended).collect()
     }
+}
+
+/// Whether the queue runs its commands one after the other.
+pub(crate) fn is_in_order<Q: Queue>(queue: &Q) -> bool {
+    queue.order() == QueueOrder::InOrder
 }

@@ -52,8 +52,8 @@ impl<A: Allocator> Shared<A> {
         if let Some(found) = self.find_held(&reclaim) {
             return Ok(found);
         }
-        if let Some(found) = self
-            .larger_bins(request)
+        let bin_count = self.state.lock().bin_count();
+        if let Some(found) = larger_bins(request, bin_count)
             .find_map(|request| self.reuse_after_a_wait(lane, request))
         {
             return Ok(found);
@@ -115,12 +115,6 @@ impl<A: Allocator> Shared<A> {
         Ok(None)
     }
 
-    /// The request, as one for blocks of each larger bin that there is.
-    fn larger_bins(&self, request: Request) -> impl Iterator<Item = Request> + use<A> {
-        let bins = request.bin..self.state.lock().bin_count();
-        bins.map(move |bin| Request { bin, ..request })
-    }
-
     /// The least held block that is large enough, and that no command uses, or only commands that come before those
     /// of the queue that it is asked for.
     fn find_held(&self, reclaim: &Reclaim) -> Option<(Block<A>, Origin)> {
@@ -128,12 +122,7 @@ impl<A: Allocator> Shared<A> {
         self.look_at(&holding_back);
         let mut state = self.state.lock();
         state.settle();
-        let bins = reclaim.request.bin..state.bin_count();
-        bins.into_iter().find_map(|bin| {
-            let request = Request {
-                bin,
-                ..reclaim.request
-            };
+        larger_bins(reclaim.request, state.bin_count()).find_map(|request| {
             let stocked = state.pop(reclaim.lane, request);
             let stocked = stocked.map(|block| (block, Origin::Stock));
             stocked.or_else(|| {
@@ -276,4 +265,9 @@ impl<A: Allocator> Shared<A> {
         }
         released + self.release_all()
     }
+}
+
+/// The request, as one for blocks of its own bin and of each larger one that there is.
+fn larger_bins(request: Request, bin_count: usize) -> impl Iterator<Item = Request> {
+    (request.bin..bin_count).map(move |bin| Request { bin, ..request })
 }

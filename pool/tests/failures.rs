@@ -11,7 +11,7 @@ mod common;
 
 use binpool::{Backend, Error, PoolError, QueueOrder, SvmAllocator, SvmGrain, SvmPool};
 use binpool_mock::{CallKind, Fault, MockDevice, Persistence};
-use common::{MIB, Rig};
+use common::{MIB, Rig, every_call_fails_once};
 
 #[test]
 fn a_commit_that_fails_leaks_no_buffer() {
@@ -123,46 +123,19 @@ fn memory_that_needs_events_and_gets_none_is_waited_for() {
     assert_eq!(device.statistics().live_blocks, 0);
 }
 
-/// Every call of a short program fails once, in each way: nothing panics, nothing is lost, and the pool goes on.
 #[test]
 fn every_call_may_fail_once() {
-    let run = |fail: Option<(u64, Fault)>| {
-        let rig = Rig::with_capacity(MIB);
-        let other = rig.another_queue(QueueOrder::OutOfOrder);
-        let before = rig.device.statistics().total_calls();
-        if let Some((call, fault)) = fail {
-            rig.device.fail_nth_any(call, fault, Persistence::Once);
-        }
-        let _expected_failures = (|| -> Result<(), PoolError> {
-            let first = rig.pool.allocate(MIB / 2)?;
-            first.write(&rig.queue, 0, &[1; 64], &[])?;
-            let second = rig.pool.allocate_on(&other, 1000)?;
-            second.enqueue_fill(&other, 0..1000, &[2], &[])?;
-            drop((first, second));
-            let third = rig.pool.allocate(MIB / 2 + 1)?;
-            third.record_use(&other)?;
-            drop(third);
-            drop(rig.pool.allocate_on(&other, 1000)?);
-            Ok(())
-        })();
-        let calls = rig.device.statistics().total_calls() - before;
-        rig.device.clear_faults();
-        assert_eq!(rig.pool.active_blocks(), 0, "{fail:?}");
-        assert!(rig.pool.allocate(MIB).is_ok(), "{fail:?}");
-        let statistics = rig.pool.statistics();
-        assert_eq!(statistics.held_bytes, statistics.managed_bytes, "{fail:?}");
-        rig.pool.free_held();
-        drop(rig.pool);
-        assert_eq!(rig.device.statistics().live_blocks, 0, "{fail:?}");
-        assert_eq!(rig.device.statistics().committed_bytes, 0, "{fail:?}");
-        assert!(rig.device.violations().is_empty(), "{fail:?}");
-        calls
-    };
-    let calls = run(None);
-    assert!(calls > 10, "{calls} calls");
-    for call in 1..=calls {
-        for fault in [Fault::OutOfMemory, Fault::Backend(-9999), Fault::DeviceLost] {
-            run(Some((call, fault)));
-        }
-    }
+    let rig = || Rig::with_capacity(MIB);
+    every_call_fails_once(rig, MIB, |rig, other| {
+        let first = rig.pool.allocate(MIB / 2)?;
+        first.write(&rig.queue, 0, &[1; 64], &[])?;
+        let second = rig.pool.allocate_on(other, 1000)?;
+        second.enqueue_fill(other, 0..1000, &[2], &[])?;
+        drop((first, second));
+        let third = rig.pool.allocate(MIB / 2 + 1)?;
+        third.record_use(other)?;
+        drop(third);
+        drop(rig.pool.allocate_on(other, 1000)?);
+        Ok(())
+    });
 }

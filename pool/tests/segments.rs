@@ -16,7 +16,7 @@ use binpool::{
     Align, Backend, PoolOptions, PooledBuffer, QueueOrder, ReusePolicy, SvmAllocator, SvmGrain,
 };
 use binpool_mock::{CallKind, Completion, Fault, HostWait, MockDevice, Persistence};
-use common::{MIB, Rig};
+use common::{MIB, Rig, every_call_fails_once};
 
 const GIB: u64 = 1 << 30;
 
@@ -269,48 +269,24 @@ fn the_mixed_workload_takes_hardly_more_than_it_has_in_use() {
     );
 }
 
-/// Every call of a short program fails once, in each way: nothing panics, nothing is lost, and the pool goes on.
 #[test]
 fn every_call_may_fail_once() {
-    let run = |fail: Option<(u64, Fault)>| {
+    let rig = || {
         let builder = MockDevice::builder().capacity_bytes(8 * MIB as u64);
-        let rig = Rig::with_options(builder, options());
-        let other = rig.another_queue(QueueOrder::OutOfOrder);
-        let before = rig.device.statistics().total_calls();
-        if let Some((call, fault)) = fail {
-            rig.device.fail_nth_any(call, fault, Persistence::Once);
-        }
-        let _expected_failures = (|| -> Result<(), binpool::PoolError> {
-            let first = rig.pool.allocate(4 * MIB)?;
-            first.write(&rig.queue, 0, &[1; 64], &[])?;
-            let second = rig.pool.allocate_on(&other, 1000)?;
-            second.enqueue_fill(&other, 0..1000, &[2], &[])?;
-            drop((first, second));
-            let third = rig.pool.allocate(5 * MIB)?;
-            third.record_use(&other)?;
-            drop(third);
-            drop(rig.pool.allocate_on(&other, 2000)?);
-            Ok(())
-        })();
-        let calls = rig.device.statistics().total_calls() - before;
-        rig.device.clear_faults();
-        assert_eq!(rig.pool.active_blocks(), 0, "{fail:?}");
-        assert!(rig.pool.allocate(8 * MIB).is_ok(), "{fail:?}");
-        let statistics = rig.pool.statistics();
-        assert_eq!(statistics.held_bytes, statistics.managed_bytes, "{fail:?}");
-        rig.pool.free_held();
-        drop(rig.pool);
-        assert_eq!(rig.device.statistics().live_blocks, 0, "{fail:?}");
-        assert!(rig.device.violations().is_empty(), "{fail:?}");
-        calls
+        Rig::with_options(builder, options())
     };
-    let calls = run(None);
-    assert!(calls > 10, "{calls} calls");
-    for call in 1..=calls {
-        for fault in [Fault::OutOfMemory, Fault::Backend(-9999), Fault::DeviceLost] {
-            run(Some((call, fault)));
-        }
-    }
+    every_call_fails_once(rig, 8 * MIB, |rig, other| {
+        let first = rig.pool.allocate(4 * MIB)?;
+        first.write(&rig.queue, 0, &[1; 64], &[])?;
+        let second = rig.pool.allocate_on(other, 1000)?;
+        second.enqueue_fill(other, 0..1000, &[2], &[])?;
+        drop((first, second));
+        let third = rig.pool.allocate(5 * MIB)?;
+        third.record_use(other)?;
+        drop(third);
+        drop(rig.pool.allocate_on(other, 2000)?);
+        Ok(())
+    });
 }
 
 #[test]

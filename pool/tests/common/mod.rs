@@ -3,10 +3,12 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use binpool::{
-    Backend, ImmediateAllocator, MemoryPool, Outcome, PoolOptions, PooledBuffer, QueueOrder,
-    ReusePolicy,
+    Backend, ImmediateAllocator, MemoryPool, Outcome, PoolError, PoolOptions, PooledBuffer,
+    QueueOrder, ReusePolicy,
 };
-use binpool_mock::{MockBackend, MockDevice, MockDeviceBuilder, MockEvent, MockQueue};
+use binpool_mock::{
+    Fault, MockBackend, MockDevice, MockDeviceBuilder, MockEvent, MockQueue, Persistence,
+};
 
 pub(crate) type Pool = MemoryPool<ImmediateAllocator<MockBackend>>;
 pub(crate) type Block = PooledBuffer<ImmediateAllocator<MockBackend>>;
@@ -86,4 +88,41 @@ pub(crate) fn class_size(asked: usize) -> usize {
     let rounded = asked.next_multiple_of(SMALLEST);
     let below = rounded.next_power_of_two() / 2;
     rounded.next_multiple_of((below / 16).max(1))
+}
+
+/// Has every call of a short program fail once, in each way, on a device of `all` bytes: nothing panics, nothing is
+/// lost, and the pool goes on. The program is given an out-of-order queue besides the pool's.
+pub(crate) fn every_call_fails_once(
+    new_rig: impl Fn() -> Rig,
+    all: usize,
+    program: impl Fn(&Rig, &MockQueue) -> Result<(), PoolError>,
+) {
+    let run = |fail: Option<(u64, Fault)>| {
+        let rig = new_rig();
+        let other = rig.another_queue(QueueOrder::OutOfOrder);
+        let before = rig.device.statistics().total_calls();
+        if let Some((call, fault)) = fail {
+            rig.device.fail_nth_any(call, fault, Persistence::Once);
+        }
+        let _expected_failures = program(&rig, &other);
+        let calls = rig.device.statistics().total_calls() - before;
+        rig.device.clear_faults();
+        assert_eq!(rig.pool.active_blocks(), 0, "{fail:?}");
+        assert!(rig.pool.allocate(all).is_ok(), "{fail:?}");
+        let statistics = rig.pool.statistics();
+        assert_eq!(statistics.held_bytes, statistics.managed_bytes, "{fail:?}");
+        rig.pool.free_held();
+        drop(rig.pool);
+        assert_eq!(rig.device.statistics().live_blocks, 0, "{fail:?}");
+        assert_eq!(rig.device.statistics().committed_bytes, 0, "{fail:?}");
+        assert!(rig.device.violations().is_empty(), "{fail:?}");
+        calls
+    };
+    let calls = run(None);
+    assert!(calls > 10, "{calls} calls");
+    for call in 1..=calls {
+        for fault in [Fault::OutOfMemory, Fault::Backend(-9999), Fault::DeviceLost] {
+            run(Some((call, fault)));
+        }
+    }
 }
