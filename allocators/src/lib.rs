@@ -37,6 +37,8 @@ mod memory;
 mod pending_read;
 mod queue;
 mod region;
+
+pub mod segments;
 mod svm;
 mod svm_allocator;
 

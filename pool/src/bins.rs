@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 
-use binpool_allocators::{Allocator, MemoryOf};
-
-use crate::{
-    lane::{Use, Uses},
-    space::ChunkKey,
+use binpool_allocators::{
+    Allocator, MemoryOf,
+    segments::{Leaving, RangeKey},
 };
+
+use crate::lane::{Use, Uses};
 
 /// A block of device memory between its users.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(crate) struct Block<A: Allocator> {
     /// Its size: what the allocator was asked for, hence what the pool answers for.
     pub(crate) bytes: usize,
     /// The range of a segment that it is; `None` for a block of its own.
-    pub(crate) chunk: Option<ChunkKey>,
+    pub(crate) range: Option<RangeKey>,
 }
 
 /// A free block, and the commands of its former users.
@@ -26,6 +26,44 @@ pub(crate) struct Block<A: Allocator> {
 pub(crate) struct HeldBlock<A: Allocator> {
     pub(crate) block: Block<A>,
     pub(crate) uses: Uses,
+}
+
+/// A free block, or a segment, on its way to the allocator.
+#[derive(Debug)]
+pub(crate) struct Released<A: Allocator> {
+    /// Views of a segment, which go first.
+    pub(crate) views: Vec<MemoryOf<A>>,
+    pub(crate) memory: MemoryOf<A>,
+    pub(crate) bytes: usize,
+    pub(crate) uses: Uses,
+}
+
+impl<A: Allocator> From<HeldBlock<A>> for Released<A> {
+    fn from(HeldBlock { block, uses }: HeldBlock<A>) -> Self {
+        Self {
+            views: Vec::new(),
+            memory: block.memory,
+            bytes: block.bytes,
+            uses,
+        }
+    }
+}
+
+impl<A: Allocator> From<Leaving<MemoryOf<A>, Uses>> for Released<A> {
+    fn from(leaving: Leaving<MemoryOf<A>, Uses>) -> Self {
+        let Leaving {
+            views,
+            memory,
+            bytes,
+            uses,
+        } = leaving;
+        Self {
+            views,
+            memory,
+            bytes,
+            uses,
+        }
+    }
 }
 
 /// Free blocks, by age within each size class.

@@ -176,7 +176,7 @@ impl<A: Allocator> PooledBuffer<A> {
         let block = self.block.take()?;
         let mut state = self.shared.state.lock();
         state.deactivate(self.size, block.bytes);
-        if block.chunk.is_none() {
+        if block.range.is_none() {
             state.forget(block.bytes);
         }
         state.leave(self.lane);

@@ -1,16 +1,18 @@
 //! Carving blocks from segments.
 
-use binpool_allocators::{Allocator, Backend, Error, EventOf};
+use binpool_allocators::{Allocator, Backend, Error, EventOf, MemoryOf, segments};
 
 use crate::{
     bins::{Block, HeldBlock},
     fences::wait_for_event,
     lane::{LaneKey, Uses},
     request::Request,
-    segments::Carved,
     shared::Shared,
     state::Origin,
 };
+
+/// A range that was taken for a block.
+pub(crate) type Carved<A> = segments::Carved<MemoryOf<A>, Uses>;
 
 impl<A: Allocator> Shared<A> {
     /// A block from a segment: from what is free there; once free blocks have gone back to their segments; once
@@ -20,7 +22,7 @@ impl<A: Allocator> Shared<A> {
         lane: LaneKey,
         request: Request,
     ) -> Result<(Block<A>, Origin), Error> {
-        let carved = self.state.lock().take_range(lane, request);
+        let carved = self.state.lock().take_range(lane, request, false);
         let carved = carved
             .or_else(|| self.carve_after_a_flush(lane, request))
             .or_else(|| self.carve_after_a_look(lane, request));
@@ -32,7 +34,7 @@ impl<A: Allocator> Shared<A> {
 
     fn carve_after_a_flush(&self, lane: LaneKey, request: Request) -> Option<Carved<A>> {
         self.flush();
-        self.state.lock().take_range(lane, request)
+        self.state.lock().take_range(lane, request, false)
     }
 
     fn carve_after_a_look(&self, lane: LaneKey, request: Request) -> Option<Carved<A>> {
@@ -43,7 +45,7 @@ impl<A: Allocator> Shared<A> {
         self.look_at(&holding_back);
         let mut state = self.state.lock();
         state.settle();
-        state.take_range(lane, request)
+        state.take_range(lane, request, false)
     }
 
     fn carve_from_a_new_segment(&self, lane: LaneKey, request: Request) -> Result<Block<A>, Error> {
@@ -52,9 +54,9 @@ impl<A: Allocator> Shared<A> {
         self.release_each(leaving);
         let largest = self.allocator.largest_block();
         let size = size.min(largest).max(request.bytes);
-        let (memory, size) = match self.allocator.allocate(size) {
+        let (memory, size) = match self.allocate_segment(size) {
             Err(error) if error.is_out_of_memory() && size > request.bytes => {
-                (self.allocator.allocate(request.bytes)?, request.bytes)
+                (self.allocate_segment(request.bytes)?, request.bytes)
             }
             result => (result?, size),
         };
@@ -66,15 +68,53 @@ impl<A: Allocator> Shared<A> {
         }
     }
 
+    fn allocate_segment(&self, size: usize) -> Result<MemoryOf<A>, Error> {
+        let memory = self.allocator.allocate(size);
+        if let Err(error) = &memory
+            && error.is_out_of_memory()
+            && let Some(segments) = &mut self.state.lock().segments
+        {
+            segments.refuse(size);
+        }
+        memory
+    }
+
+    /// A block from whatever range of a segment has room for it, whether the rules of growth like it or not.
+    pub(crate) fn carve_anywhere(
+        &self,
+        lane: LaneKey,
+        request: Request,
+    ) -> Result<Option<Block<A>>, Error> {
+        self.flush();
+        let carved = self.state.lock().take_range(lane, request, true);
+        carved
+            .map(|carved| self.view(lane, request, carved))
+            .transpose()
+    }
+
     /// The block of a range that was taken.
     fn view(&self, lane: LaneKey, request: Request, carved: Carved<A>) -> Result<Block<A>, Error> {
-        let Carved {
-            chunk,
+        let Carved::<A> {
+            range,
             region,
             segment,
+            view,
+            overlapping,
+            excess,
         } = carved;
-        let backend = self.allocator.backend();
-        let view = backend.create_sub_region(&segment, region);
+        drop(overlapping);
+        if let Some(excess) = excess
+            && self.state.lock().shrink_range(range, region.bytes, excess)
+        {
+            self.arrived.notify_all();
+        }
+        let view = match view {
+            Some(view) => Ok(view),
+            None => self
+                .allocator
+                .backend()
+                .create_sub_region(&segment, region),
+        };
         // Before its range can be free, so that the segments own it alone then.
         drop(segment);
         match view {
@@ -82,14 +122,14 @@ impl<A: Allocator> Shared<A> {
                 memory,
                 bin: request.bin,
                 bytes: region.bytes,
-                chunk: Some(chunk),
+                range: Some(range),
             }),
             Err(error) => {
                 let mut state = self.state.lock();
                 // Its former uses come before what this queue is yet to be given.
                 let uses = std::iter::once(state.lanes.stamp(lane)).collect();
                 if let Some(segments) = &mut state.segments {
-                    segments.space.give(chunk, uses);
+                    segments.give(range, uses, None);
                 }
                 Err(error)
             }
@@ -110,7 +150,7 @@ impl<A: Allocator> Shared<A> {
         // Ranges know queues, not events.
         after.iter().try_for_each(wait_for_event)?;
         self.state.lock().in_transit += 1;
-        self.return_range(HeldBlock { block, uses });
+        self.return_to_segment(HeldBlock { block, uses });
         self.release_all();
         Ok(())
     }
@@ -119,18 +159,30 @@ impl<A: Allocator> Shared<A> {
     pub(crate) fn flush(&self) {
         let cached = self.state.lock().take_cached();
         for held in cached {
-            self.return_range(held);
+            self.return_to_segment(held);
         }
     }
 
-    /// Gives a block that is in transit back to its segment: first its view, then its range.
-    pub(crate) fn return_range(&self, held: HeldBlock<A>) {
+    /// Gives a block that is in transit back to its segment. Its view is kept for the next block of these bytes, or else
+    /// goes first.
+    pub(crate) fn return_to_segment(&self, held: HeldBlock<A>) {
         let HeldBlock { block, uses } = held;
-        let Block { memory, chunk, .. } = block;
-        drop(memory);
-        if let Some(chunk) = chunk
-            && self.state.lock().return_range(chunk, uses)
-        {
+        let Block { memory, range, .. } = block;
+        let Some(range) = range else { return };
+        let mut state = self.state.lock();
+        let may_keep = state
+            .segments
+            .as_ref()
+            .is_some_and(|segments| segments.may_keep_view(range));
+        let view = if may_keep {
+            Some(memory)
+        } else {
+            drop(state);
+            drop(memory);
+            state = self.state.lock();
+            None
+        };
+        if state.return_range(range, uses, view) {
             self.arrived.notify_all();
         }
     }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use binpool_allocators::{Allocator, Backend, QueueOf};
+use binpool_allocators::{Allocator, Backend, QueueOf, segments::Segments};
 use parking_lot::{Condvar, Mutex};
 
 use crate::{
     HookId, PoolError, PoolOptions, PoolStatistics, PooledBuffer, ReusePolicy, Shortage,
-    SizeClasses, hooks::Hooks, request::Request, segments::Segments, shared::Shared, state::State,
+    SizeClasses, hooks::Hooks, lane, request::Request, shared::Shared, state::State,
 };
 
 /// A pool of device memory: keeps freed blocks in bins by size class, and hands them out again.
@@ -85,7 +85,7 @@ impl<A: Allocator> MemoryPool<A> {
             policy,
             has_segments,
             hooks: Hooks::default(),
-            state: Mutex::new(State::new(queue, has_segments.then(Segments::default))),
+            state: Mutex::new(State::new(queue, has_segments.then(|| Segments::new(lane::join)))),
             arrived: Condvar::new(),
         });
         Self {

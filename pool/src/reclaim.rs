@@ -4,7 +4,7 @@ use binpool_allocators::{Allocator, Backend, Error, Scope};
 
 use crate::{
     OutOfMemoryReport, PoolError, Verdict,
-    bins::{Block, HeldBlock},
+    bins::{Block, Released},
     hooks::{self, Shortage},
     lane::LaneKey,
     request::Request,
@@ -49,7 +49,7 @@ impl<A: Allocator> Shared<A> {
             stuck: false,
         };
         let held_back = !self.state.lock().holding_back().is_empty();
-        if let Some(found) = self.find_held(&reclaim) {
+        if let Some(found) = self.find_held(&reclaim)? {
             return Ok(found);
         }
         let bin_count = self.state.lock().bin_count();
@@ -115,21 +115,28 @@ impl<A: Allocator> Shared<A> {
         Ok(None)
     }
 
-    /// The least held block that is large enough, and that no command uses, or only commands that come before those
-    /// of the queue that it is asked for.
-    fn find_held(&self, reclaim: &Reclaim) -> Option<(Block<A>, Origin)> {
+    /// The least held block that is large enough, or a range of a segment, that no command uses, or only commands that
+    /// come before those of the queue that it is asked for.
+    fn find_held(&self, reclaim: &Reclaim) -> Result<Option<(Block<A>, Origin)>, PoolError> {
+        let Reclaim { lane, request, .. } = *reclaim;
         let holding_back = self.state.lock().holding_back();
         self.look_at(&holding_back);
         let mut state = self.state.lock();
         state.settle();
-        larger_bins(reclaim.request, state.bin_count()).find_map(|request| {
-            let stocked = state.pop(reclaim.lane, request);
+        let found = larger_bins(request, state.bin_count()).find_map(|request| {
+            let stocked = state.pop(lane, request);
             let stocked = stocked.map(|block| (block, Origin::Stock));
             stocked.or_else(|| {
-                let ready = state.pop_ready(reclaim.lane, request, true)?;
+                let ready = state.pop_ready(lane, request, true)?;
                 Some((ready, Origin::Ended))
             })
-        })
+        });
+        drop(state);
+        if found.is_some() || !self.has_segments {
+            return Ok(found);
+        }
+        let carved = self.carve_anywhere(lane, request)?;
+        Ok(carved.map(|block| (block, Origin::Carved)))
     }
 
     fn retry(&self, reclaim: &mut Reclaim) -> Result<Option<(Block<A>, Origin)>, PoolError> {
@@ -146,7 +153,7 @@ impl<A: Allocator> Shared<A> {
     /// What has become free meanwhile, in the pool or outside it.
     fn look_again(&self, reclaim: &mut Reclaim) -> Result<Option<(Block<A>, Origin)>, PoolError> {
         reclaim.changes = self.state.lock().changes();
-        if let Some(found) = self.find_held(reclaim) {
+        if let Some(found) = self.find_held(reclaim)? {
             return Ok(Some(found));
         }
         self.release_settled(reclaim, u64::MAX);
@@ -166,11 +173,17 @@ impl<A: Allocator> Shared<A> {
 
     /// Gives blocks that were sent off back to the allocator, to be freed after the commands that use them. The bytes
     /// given back.
-    pub(crate) fn release_each(&self, leaving: Vec<HeldBlock<A>>) -> u64 {
-        let bytes = leaving.iter().map(|held| held.block.bytes as u64).sum();
-        for HeldBlock { block, uses } in leaving {
-            let bytes = block.bytes;
-            if let Err(error) = self.release(block, &uses, &[]) {
+    pub(crate) fn release_each(&self, leaving: Vec<Released<A>>) -> u64 {
+        let bytes = leaving.iter().map(|released| released.bytes as u64).sum();
+        for released in leaving {
+            let Released {
+                views,
+                memory,
+                bytes,
+                uses,
+            } = released;
+            drop(views);
+            if let Err(error) = self.release(memory, &uses, &[]) {
                 tracing::error!(%error, bytes, "a held block could not be released cleanly");
             }
             self.arrive();

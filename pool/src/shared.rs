@@ -1,6 +1,6 @@
 //! What a pool and its blocks share.
 
-use binpool_allocators::{Align, Allocator, Backend, Error, EventOf, QueueOf};
+use binpool_allocators::{Align, Allocator, Backend, Error, EventOf, MemoryOf, QueueOf};
 use parking_lot::{Condvar, Mutex};
 use smallvec::SmallVec;
 
@@ -109,7 +109,7 @@ impl<A: Allocator> Shared<A> {
             memory: self.allocator.allocate(request.bytes)?,
             bin: request.bin,
             bytes: request.bytes,
-            chunk: None,
+            range: None,
         };
         tracing::debug!(asked = request.asked, bytes = request.bytes, "miss");
         Ok((block, Origin::Fresh))
@@ -139,7 +139,7 @@ impl<A: Allocator> Shared<A> {
         state.leave(lane);
         drop(state);
         if let Some(held) = leaving {
-            self.return_range(held);
+            self.return_to_segment(held);
         }
         for use_ in unordered {
             self.fence_off(use_);
@@ -165,18 +165,18 @@ impl<A: Allocator> Shared<A> {
             let mut state = self.state.lock();
             let uses = state.stamp(lane, others);
             state.deactivate(asked, block.bytes);
-            if block.chunk.is_none() {
+            if block.range.is_none() {
                 state.send_off(block.bytes, &uses);
             }
             uses
         };
-        if block.chunk.is_some() {
-            let result = self.let_go_of_range(block, uses, after);
-            self.state.lock().leave(lane);
-            return result;
-        }
-        let result = self.release(block, &uses, after);
-        self.arrive();
+        let result = if block.range.is_some() {
+            self.let_go_of_range(block, uses, after)
+        } else {
+            let result = self.release(block.memory, &uses, after);
+            self.arrive();
+            result
+        };
         // Its key stands for the queue until its commands have been marked.
         self.state.lock().leave(lane);
         result
@@ -189,14 +189,14 @@ impl<A: Allocator> Shared<A> {
         }
     }
 
-    /// Gives a block back to the allocator, to be freed after the commands of these uses and the events in `after`.
+    /// Gives memory back to the allocator, to be freed after the commands of these uses and the events in `after`.
     ///
     /// # Errors
     ///
     /// A failure of the device. The block is gone all the same.
     pub(crate) fn release(
         &self,
-        block: Block<A>,
+        memory: MemoryOf<A>,
         uses: &Uses,
         after: &[EventOf<A>],
     ) -> Result<(), Error> {
@@ -215,7 +215,7 @@ impl<A: Allocator> Shared<A> {
         };
         let fences = fences.into_iter().map(|fence| fence.event);
         let events: SmallVec<[EventOf<A>; 2]> = fences.chain(after.iter().cloned()).collect();
-        self.allocator.release(block.memory, &events)?;
+        self.allocator.release(memory, &events)?;
         failure.map_or(Ok(()), Err)
     }
 }

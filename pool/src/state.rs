@@ -1,15 +1,17 @@
 //! What a pool keeps under its lock.
 
-use binpool_allocators::{Allocator, MemoryOf, Queue, QueueOf};
+use binpool_allocators::{
+    Allocator, MemoryOf, Queue, QueueOf,
+    segments::{RangeKey, Segments},
+};
 
 use crate::{
     PoolStatistics,
-    bins::{Bins, Block, HeldBlock},
+    bins::{Bins, Block, HeldBlock, Released},
     lane::{Lane, LaneKey, Stamp, Use, Uses},
     lanes::Lanes,
     request::Request,
-    segments::{Carved, Segments},
-    space::ChunkKey,
+    carve::Carved,
 };
 
 /// How a block came to its user.
@@ -50,7 +52,7 @@ pub(crate) struct State<A: Allocator> {
     /// Blocks that more than the order of one queue keeps from their next user.
     pub(crate) pending: Bins<A>,
     /// Where blocks are carved from; `None` where each is a block of the allocator's.
-    pub(crate) segments: Option<Segments<A>>,
+    pub(crate) segments: Option<Segments<MemoryOf<A>, Uses>>,
     /// Whether freed blocks are kept. Off for good once the last handle of the pool is gone.
     pub(crate) holding: bool,
     /// Blocks that are on their way to the allocator, or to their segment: neither held any more, nor free yet.
@@ -63,7 +65,7 @@ pub(crate) struct State<A: Allocator> {
 }
 
 impl<A: Allocator> State<A> {
-    pub(crate) fn new(home: &QueueOf<A>, segments: Option<Segments<A>>) -> Self {
+    pub(crate) fn new(home: &QueueOf<A>, segments: Option<Segments<MemoryOf<A>, Uses>>) -> Self {
         let mut lanes = Lanes::default();
         lanes.find_or_add(home);
         Self {
@@ -126,7 +128,7 @@ impl<A: Allocator> State<A> {
         let unordered: Uses = unordered.iter().filter(has_room).copied().collect();
         if let Some(segments) = &self.segments {
             let cached: u64 = self.all_bins().map(Bins::bytes).sum();
-            if segments.may_cache(cached + held.block.bytes as u64) {
+            if cached + held.block.bytes as u64 <= segments.cached_bytes() {
                 self.put_in_bin(held);
                 return (unordered, None);
             }
@@ -234,13 +236,24 @@ impl<A: Allocator> State<A> {
         found
     }
 
-    /// A range of a segment that the queue of `lane` may have.
-    pub(crate) fn take_range(&mut self, lane: LaneKey, request: Request) -> Option<Carved<A>> {
+    /// A range of a segment that the queue of `lane` may have; of any segment that has one, where there is no other way.
+    pub(crate) fn take_range(
+        &mut self,
+        lane: LaneKey,
+        request: Request,
+        anywhere: bool,
+    ) -> Option<Carved<A>> {
         let lanes = &self.lanes;
         let segments = self.segments.as_mut()?;
-        segments.take(request.bytes, |uses| {
-            uses.iter().all(|use_| lanes.is_before(*use_, lane))
-        })
+        let usable = |uses: &Uses| uses.iter().all(|use_| lanes.is_before(*use_, lane));
+        let carved = if anywhere {
+            segments.take_anywhere(request.bytes, usable)
+        } else {
+            segments.take(request.bytes, usable)
+        }?;
+        // It comes back in a moment, and somebody who runs out of memory may wait for it.
+        self.in_transit += usize::from(carved.excess.is_some());
+        Some(carved)
     }
 
     /// Takes every free block out that the bins hold back from the segments.
@@ -262,25 +275,36 @@ impl<A: Allocator> State<A> {
         held
     }
 
-    /// Gives the range of a block that was taken out back to its segment, once its view has gone. Whether it was the last
-    /// one in transit.
-    pub(crate) fn return_range(&mut self, chunk: ChunkKey, uses: Uses) -> bool {
+    /// Gives the range of a block that was taken out back to its segment, with its view, if that is kept; otherwise it has
+    /// gone. Whether it was the last one in transit.
+    pub(crate) fn return_range(
+        &mut self,
+        range: RangeKey,
+        uses: Uses,
+        view: Option<MemoryOf<A>>,
+    ) -> bool {
         if let Some(segments) = &mut self.segments {
-            segments.space.give(chunk, uses);
+            segments.give(range, uses, view);
+        }
+        self.arrive()
+    }
+
+    /// Gives back what a range has more than the `bytes` bytes of its block. Whether it was the last one in transit.
+    pub(crate) fn shrink_range(&mut self, range: RangeKey, bytes: usize, excess: Uses) -> bool {
+        if let Some(segments) = &mut self.segments {
+            segments.shrink(range, bytes, excess);
         }
         self.arrive()
     }
 
     /// The size of the segment to ask the allocator for, and what has to go there first.
-    pub(crate) fn grow(
-        &mut self,
-        request: Request,
-        alignment: usize,
-    ) -> (usize, Vec<HeldBlock<A>>) {
+    pub(crate) fn grow(&mut self, request: Request, alignment: usize) -> (usize, Vec<Released<A>>) {
+        let allocations = self.counters.hits + self.counters.misses;
         let Some(segments) = &mut self.segments else {
             return (request.bytes, Vec::new());
         };
-        let (size, leaving) = segments.grow(request.bytes, self.in_use, alignment);
+        let (size, leaving) = segments.grow(request.bytes, self.in_use, alignment, allocations);
+        let leaving = leaving.into_iter().map(Released::from).collect();
         self.count_released(&leaving);
         (size, leaving)
     }
@@ -294,7 +318,7 @@ impl<A: Allocator> State<A> {
     ) -> Option<Carved<A>> {
         self.manage(size);
         let segments = self.segments.as_mut()?;
-        Some(segments.add(memory, size, request.bytes))
+        segments.add(memory, size, request.bytes)
     }
 
     /// Moves the blocks whose commands are known to have ended to the common bins, and joins free ranges that they
@@ -302,7 +326,7 @@ impl<A: Allocator> State<A> {
     pub(crate) fn settle(&mut self) {
         let lanes = &self.lanes;
         if let Some(segments) = &mut self.segments {
-            segments.space.settle(|uses| lanes.are_over(uses));
+            segments.settle(|uses| lanes.are_over(uses));
         }
         let mut settled = self.pending.take_all(|uses| lanes.are_over(uses));
         for (_, lane) in self.lanes.iter_mut() {
@@ -315,18 +339,18 @@ impl<A: Allocator> State<A> {
     }
 
     /// Sends every free block, or segment, back to the allocator.
-    pub(crate) fn release_all(&mut self) -> Vec<HeldBlock<A>> {
+    pub(crate) fn release_all(&mut self) -> Vec<Released<A>> {
         if self.segments.is_some() {
             return self.release_segments(u64::MAX, |_, _| true);
         }
-        let leaving = self.take_bins();
+        let leaving = self.take_bins().into_iter().map(Released::from).collect();
         self.count_released(&leaving);
         leaving
     }
 
     /// Sends blocks, or segments, that no command uses back to the allocator, largest first, until they have `enough`
     /// bytes together.
-    pub(crate) fn release_largest(&mut self, enough: u64) -> Vec<HeldBlock<A>> {
+    pub(crate) fn release_largest(&mut self, enough: u64) -> Vec<Released<A>> {
         if self.segments.is_some() {
             return self.release_segments(enough, Lanes::are_over);
         }
@@ -336,7 +360,7 @@ impl<A: Allocator> State<A> {
             && let Some(held) = self.common.pop_largest()
         {
             bytes += held.block.bytes as u64;
-            leaving.push(held);
+            leaving.push(held.into());
         }
         self.count_released(&leaving);
         leaving
@@ -346,20 +370,20 @@ impl<A: Allocator> State<A> {
         &mut self,
         enough: u64,
         wanted: impl Fn(&Lanes<A>, &[Use]) -> bool,
-    ) -> Vec<HeldBlock<A>> {
+    ) -> Vec<Released<A>> {
         self.settle();
         let lanes = &self.lanes;
         let segments = self.segments.as_mut();
         let leaving = segments.map(|segments| segments.release(enough, |uses| wanted(lanes, uses)));
-        let leaving = leaving.unwrap_or_default();
+        let leaving = leaving.into_iter().flatten().map(Released::from).collect();
         self.count_released(&leaving);
         leaving
     }
 
-    fn count_released(&mut self, taken: &[HeldBlock<A>]) {
-        self.counters.released_blocks += taken.len() as u64;
-        for held in taken {
-            self.send_off(held.block.bytes, &held.uses);
+    fn count_released(&mut self, leaving: &Vec<Released<A>>) {
+        self.counters.released_blocks += leaving.len() as u64;
+        for released in leaving {
+            self.send_off(released.bytes, &released.uses);
         }
     }
 
@@ -397,7 +421,7 @@ impl<A: Allocator> State<A> {
             let ranges = self
                 .segments
                 .iter()
-                .flat_map(|segments| segments.space.uses());
+                .flat_map(Segments::uses);
             let uses = held
                 .flat_map(|held| &held.uses)
                 .chain(ranges.flat_map(|(uses, _)| uses))
@@ -494,7 +518,7 @@ impl<A: Allocator> State<A> {
         let ranges = self
             .segments
             .iter()
-            .flat_map(|segments| segments.space.uses());
+            .flat_map(Segments::uses);
         held.chain(ranges)
             .filter(|(uses, _)| !self.lanes.are_over(uses))
             .map(|(_, bytes)| bytes as u64)
@@ -509,7 +533,7 @@ impl<A: Allocator> State<A> {
         let free = self
             .segments
             .as_ref()
-            .map(|segments| segments.space.free_bytes());
+            .map(Segments::free_bytes);
         self.all_bins().map(Bins::bytes).sum::<u64>() + free.unwrap_or(0)
     }
 
@@ -527,7 +551,7 @@ impl<A: Allocator> State<A> {
         let free = self
             .segments
             .iter()
-            .map(|segments| segments.space.largest_free());
+            .map(Segments::largest_free);
         self.all_bins()
             .map(Bins::largest_bytes)
             .chain(free)

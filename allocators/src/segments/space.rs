@@ -1,0 +1,450 @@
+//! Which ranges of which segments are free: best fit, and neighbours that become one again.
+
+use std::collections::BTreeSet;
+
+use slab::Slab;
+
+use crate::Region;
+
+/// Names a segment of a [`Space`] while it is there.
+pub(super) type SegmentKey = usize;
+
+/// Names a range of a segment from its taking until it is given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RangeKey(usize);
+
+/// A range in its user's hands.
+#[derive(Debug)]
+pub(super) struct Taken<V, U> {
+    pub(super) range: RangeKey,
+    pub(super) segment: SegmentKey,
+    pub(super) region: Region,
+    /// The view of just this region that was kept from its last user.
+    pub(super) view: Option<V>,
+    /// Kept views of which this region is a part. They have to go before another view of it is made.
+    pub(super) overlapping: Vec<V>,
+    /// The former uses of what these views have behind the region, which the range has until it is
+    /// [shrunk](Space::shrink).
+    pub(super) excess: Option<U>,
+}
+
+/// A range of a segment, free or taken. The ranges of a segment lie next to each other, from its start to its end.
+#[derive(Debug)]
+struct Range<U> {
+    segment: SegmentKey,
+    region: Region,
+    before: Option<usize>,
+    after: Option<usize>,
+    free: Option<Free<U>>,
+}
+
+#[derive(Debug)]
+struct Free<U> {
+    /// The commands that may still use it.
+    uses: U,
+    /// Views that were kept, in no order. They do not overlap.
+    views: Vec<usize>,
+}
+
+/// A view of a part of a free range, kept for the next user of just these bytes.
+#[derive(Debug)]
+struct Kept<V> {
+    view: V,
+    region: Region,
+    range: usize,
+}
+
+#[derive(Debug)]
+struct Segment {
+    bytes: usize,
+    first: usize,
+    /// Ranges in the user's hands.
+    taken: usize,
+    /// Views of free ranges.
+    kept: usize,
+    /// Whether it is for small blocks.
+    is_small: bool,
+}
+
+/// Where a free range lies.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    /// The size of the segment, where the range is all of it.
+    pub(super) whole: Option<usize>,
+    /// Whether the segment is for small blocks.
+    pub(super) is_small: bool,
+    /// How many ranges of the segment are in the user's hands.
+    pub(super) taken: usize,
+}
+
+/// How many views a segment has at most where some of them are kept for later.
+const MOST_VIEWS: usize = 64;
+
+/// How many kept views of the right size are looked at.
+const LOOK_AT: usize = 32;
+
+/// A kept view is used if its free range has at most so many times the bytes of the smallest that fits.
+const LOOSEST_FIT: usize = 2;
+
+/// Which ranges of which segments are free. Everything here is numbers, and views that are only kept.
+///
+/// Taking and giving back cost a few steps in a tree, `O(log n)`, and what they touch in the list of neighbours.
+///
+/// # Invariants
+///
+/// - S1: the ranges of a segment cover it without a gap, and `before` and `after` link them in order.
+/// - S2: `free` has the size and the key of each free range, and nothing else.
+/// - S3: two free neighbours stay apart only if `join` says that they have to.
+/// - S4: a kept view lies in the free range that it names, and overlaps no other view.
+#[derive(Debug)]
+pub(super) struct Space<V, U> {
+    segments: Slab<Segment>,
+    ranges: Slab<Range<U>>,
+    kept: Slab<Kept<V>>,
+    free: BTreeSet<(usize, usize)>,
+    /// The sizes and keys of kept views.
+    kept_by_size: BTreeSet<(usize, usize)>,
+    /// What is known of two free neighbours together; `None` where they are to stay apart.
+    join: fn(&U, &U) -> Option<U>,
+    free_bytes: u64,
+    bytes: u64,
+}
+
+impl<V, U: Clone + Default> Space<V, U> {
+    pub(super) fn new(join: fn(&U, &U) -> Option<U>) -> Self {
+        Self {
+            segments: Slab::new(),
+            ranges: Slab::new(),
+            kept: Slab::new(),
+            free: BTreeSet::new(),
+            kept_by_size: BTreeSet::new(),
+            join,
+            free_bytes: 0,
+            bytes: 0,
+        }
+    }
+
+    /// The bytes of all segments.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(super) fn free_bytes(&self) -> u64 {
+        self.free_bytes
+    }
+
+    /// The size of the largest free range.
+    pub(super) fn largest_free(&self) -> usize {
+        self.free.last().map_or(0, |(bytes, _)| *bytes)
+    }
+
+    /// The commands that may still use free ranges, and the sizes of these.
+    pub(super) fn uses(&self) -> impl Iterator<Item = (&U, usize)> {
+        self.free
+            .iter()
+            .filter_map(|(bytes, key)| Some((&self.ranges[*key].free.as_ref()?.uses, *bytes)))
+    }
+
+    /// Adds a segment for small blocks, or for others, all of it free.
+    pub(super) fn add(&mut self, bytes: usize, is_small: bool) -> SegmentKey {
+        let segment = self.segments.vacant_key();
+        let first = self.ranges.insert(Range {
+            segment,
+            region: Region::first(bytes),
+            before: None,
+            after: None,
+            free: None,
+        });
+        self.bytes += bytes as u64;
+        self.segments.insert(Segment {
+            bytes,
+            first,
+            taken: 0,
+            kept: 0,
+            is_small,
+        });
+        self.set_free(first, U::default(), Vec::new());
+        segment
+    }
+
+    /// The segments that are free as a whole, with their sizes, whether they are for small blocks, and the commands that
+    /// may still use them.
+    pub(super) fn idle(&self) -> impl Iterator<Item = (SegmentKey, usize, bool, &U)> {
+        self.segments.iter().filter_map(|(key, segment)| {
+            let first = &self.ranges[segment.first];
+            let uses = &first.free.as_ref()?.uses;
+            let is_whole = first.region.bytes == segment.bytes;
+            is_whole.then_some((key, segment.bytes, segment.is_small, uses))
+        })
+    }
+
+    /// Takes a segment away that is free as a whole. The commands that may still use it, and the views that were kept.
+    pub(super) fn remove(&mut self, key: SegmentKey) -> Option<(U, Vec<V>)> {
+        let segment = self.segments.get(key)?;
+        let (first, bytes) = (segment.first, segment.bytes);
+        if self.ranges[first].region.bytes != bytes {
+            return None;
+        }
+        let Free { uses, views } = self.set_taken(first)?;
+        let views = views.into_iter().map(|view| self.discard(view)).collect();
+        self.ranges.remove(first);
+        self.segments.remove(key);
+        self.bytes -= bytes as u64;
+        Some((uses, views))
+    }
+
+    /// Takes `bytes` bytes of the smallest free range that has them and that `usable` picks by its uses and its place.
+    ///
+    /// They are the first bytes of that range, unless a view of just so many bytes was kept in a range that is hardly
+    /// larger.
+    pub(super) fn take(
+        &mut self,
+        bytes: usize,
+        usable: impl Fn(&U, Place) -> bool,
+    ) -> Option<Taken<V, U>> {
+        let suits = |key: usize| {
+            let range = &self.ranges[key];
+            let segment = &self.segments[range.segment];
+            let size = range.region.bytes;
+            let place = Place {
+                whole: (segment.bytes == size).then_some(size),
+                is_small: segment.is_small,
+                taken: segment.taken,
+            };
+            let free = range.free.as_ref();
+            free.is_some_and(|free| usable(&free.uses, place))
+        };
+        let fits = self.free.range((bytes, 0)..);
+        let (size, best) = fits.copied().find(|(_, key)| suits(*key))?;
+        let most = size.saturating_mul(LOOSEST_FIT);
+        let kept = self.kept_by_size.range((bytes, 0)..=(bytes, usize::MAX));
+        let kept = kept.take(LOOK_AT).filter_map(|(_, key)| {
+            let kept = &self.kept[*key];
+            let region = self.ranges[kept.range].region;
+            // One at an end leaves one free range, not two.
+            let is_inside = kept.region.offset != region.offset
+                && kept.region.offset + bytes != region.offset + region.bytes;
+            let is_tight = region.bytes <= most && suits(kept.range);
+            is_tight.then_some((region.bytes, is_inside, *key))
+        });
+        match kept.min() {
+            Some((.., key)) => self.seize_view(key),
+            None => self.seize(best, bytes),
+        }
+    }
+
+    /// Takes the first `bytes` bytes of a segment that has just been added.
+    pub(super) fn take_first(
+        &mut self,
+        segment: SegmentKey,
+        bytes: usize,
+    ) -> Option<Taken<V, U>> {
+        self.seize(self.segments[segment].first, bytes)
+    }
+
+    /// Takes the part of a free range that a kept view is of.
+    fn seize_view(&mut self, key: usize) -> Option<Taken<V, U>> {
+        let Kept { region, range, .. } = self.kept[key];
+        let Free { uses, views } = self.set_taken(range)?;
+        let (before, after): (Vec<_>, Vec<_>) = views
+            .into_iter()
+            .filter(|view| *view != key)
+            .partition(|view| self.kept[*view].region.offset < region.offset);
+        let view = self.discard(key);
+        let lead = region.offset - self.ranges[range].region.offset;
+        let taken = if lead > 0 {
+            let taken = self.split(range, lead);
+            self.set_free(range, uses.clone(), before);
+            taken
+        } else {
+            range
+        };
+        if self.ranges[taken].region.bytes > region.bytes {
+            let rest = self.split(taken, region.bytes);
+            self.set_free(rest, uses, after);
+        }
+        Some(self.hand_out(taken, region.bytes, Some(view), Vec::new(), None))
+    }
+
+    /// Takes the first `bytes` bytes of a free range that has them, and all of the views that were kept of these.
+    fn seize(&mut self, range: usize, bytes: usize) -> Option<Taken<V, U>> {
+        let start = self.ranges[range].region.offset;
+        let Free { uses, views } = self.set_taken(range)?;
+        let (inside, after): (Vec<_>, Vec<_>) = views
+            .into_iter()
+            .partition(|view| self.kept[*view].region.offset < start + bytes);
+        let ends = inside.iter().filter_map(|view| self.kept[*view].region.end());
+        let needed = ends.max().map_or(bytes, |end| bytes.max(end - start));
+        let overlapping = inside.into_iter().map(|view| self.discard(view)).collect();
+        if self.ranges[range].region.bytes > needed {
+            let rest = self.split(range, needed);
+            self.set_free(rest, uses.clone(), after);
+        }
+        let excess = (needed > bytes).then_some(uses);
+        Some(self.hand_out(range, bytes, None, overlapping, excess))
+    }
+
+    fn hand_out(
+        &mut self,
+        range: usize,
+        bytes: usize,
+        view: Option<V>,
+        overlapping: Vec<V>,
+        excess: Option<U>,
+    ) -> Taken<V, U> {
+        let Range {
+            segment, region, ..
+        } = self.ranges[range];
+        self.segments[segment].taken += 1;
+        Taken {
+            range: RangeKey(range),
+            segment,
+            region: Region::new(region.offset, bytes),
+            view,
+            overlapping,
+            excess,
+        }
+    }
+
+    /// Gives back what a range that was taken has behind its first `bytes` bytes, which these commands may still use.
+    pub(super) fn shrink(&mut self, RangeKey(key): RangeKey, bytes: usize, uses: U) {
+        if self.ranges[key].region.bytes > bytes {
+            let rest = self.split(key, bytes);
+            self.set_free(rest, uses, Vec::new());
+            self.merge(rest);
+        }
+    }
+
+    /// Whether the view of a range may be kept when the range is given back.
+    pub(super) fn may_keep(&self, RangeKey(key): RangeKey) -> bool {
+        let segment = &self.segments[self.ranges[key].segment];
+        segment.taken + segment.kept <= MOST_VIEWS
+    }
+
+    /// Gives a range back, which these commands may still use, with a view to be kept.
+    pub(super) fn give(&mut self, RangeKey(key): RangeKey, uses: U, view: Option<V>) {
+        let Range {
+            segment, region, ..
+        } = self.ranges[key];
+        self.segments[segment].taken -= 1;
+        let mut views = Vec::new();
+        if let Some(view) = view {
+            let kept = self.kept.insert(Kept {
+                view,
+                region,
+                range: key,
+            });
+            self.kept_by_size.insert((region.bytes, kept));
+            self.segments[segment].kept += 1;
+            views.push(kept);
+        }
+        self.set_free(key, uses, views);
+        self.merge(key);
+    }
+
+    /// Forgets the commands that `are_over` says have ended, and joins what they kept apart.
+    pub(super) fn settle(&mut self, are_over: impl Fn(&U) -> bool) {
+        let keys: Vec<usize> = self.free.iter().map(|(_, key)| *key).collect();
+        for key in &keys {
+            if let Some(free) = &mut self.ranges[*key].free
+                && are_over(&free.uses)
+            {
+                free.uses = U::default();
+            }
+        }
+        for key in keys {
+            // It may have become a part of another one meanwhile.
+            let range = self.ranges.get(key);
+            if range.is_some_and(|range| range.free.is_some()) {
+                self.merge(key);
+            }
+        }
+    }
+
+    /// Makes a taken range free.
+    fn set_free(&mut self, key: usize, uses: U, views: Vec<usize>) {
+        for view in &views {
+            self.kept[*view].range = key;
+        }
+        let range = &mut self.ranges[key];
+        range.free = Some(Free { uses, views });
+        self.free.insert((range.region.bytes, key));
+        self.free_bytes += range.region.bytes as u64;
+    }
+
+    /// Makes a free range taken.
+    fn set_taken(&mut self, key: usize) -> Option<Free<U>> {
+        let range = &mut self.ranges[key];
+        let free = range.free.take()?;
+        self.free.remove(&(range.region.bytes, key));
+        self.free_bytes -= range.region.bytes as u64;
+        Some(free)
+    }
+
+    /// Cuts a taken range in two, both taken. The second one.
+    fn split(&mut self, key: usize, bytes: usize) -> usize {
+        let range = &mut self.ranges[key];
+        let (segment, region, after) = (range.segment, range.region, range.after);
+        range.region.bytes = bytes;
+        let rest = self.ranges.insert(Range {
+            segment,
+            region: Region::new(region.offset + bytes, region.bytes - bytes),
+            before: Some(key),
+            after,
+            free: None,
+        });
+        self.ranges[key].after = Some(rest);
+        if let Some(after) = after {
+            self.ranges[after].before = Some(rest);
+        }
+        rest
+    }
+
+    /// Lets go of a kept view.
+    fn discard(&mut self, key: usize) -> V {
+        let Kept {
+            view,
+            region,
+            range,
+        } = self.kept.remove(key);
+        self.kept_by_size.remove(&(region.bytes, key));
+        self.segments[self.ranges[range].segment].kept -= 1;
+        view
+    }
+
+    /// Makes a free range one with its free neighbours, where S3 lets it.
+    fn merge(&mut self, mut key: usize) {
+        if let Some(before) = self.ranges[key].before
+            && self.absorb(before, key)
+        {
+            key = before;
+        }
+        if let Some(after) = self.ranges[key].after {
+            self.absorb(key, after);
+        }
+    }
+
+    /// Makes `after` a part of its neighbour `before`, if both are free and may be one.
+    fn absorb(&mut self, before: usize, after: usize) -> bool {
+        let free = |key: usize| self.ranges[key].free.as_ref();
+        let joined = free(before)
+            .zip(free(after))
+            .and_then(|(one, two)| (self.join)(&one.uses, &two.uses));
+        let Some(uses) = joined else {
+            return false;
+        };
+        let views = [before, after].map(|key| self.set_taken(key).map(|free| free.views));
+        let gone = self.ranges.remove(after);
+        let range = &mut self.ranges[before];
+        range.region.bytes += gone.region.bytes;
+        range.after = gone.after;
+        if let Some(next) = gone.after {
+            self.ranges[next].before = Some(before);
+        }
+        self.set_free(before, uses, views.into_iter().flatten().flatten().collect());
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,259 @@
+//! Ranges never overlap, nothing is lost, a range that fits is found, and views serve their bytes only.
+
+#![allow(clippy::unwrap_used, reason = "a failing test panics")]
+
+use proptest::prelude::*;
+
+use super::{Place, Space, Taken};
+use crate::Region;
+
+/// The queue that a range was used on, 0 for none. Two may be one if they have one queue between them.
+type Queue = u8;
+
+/// Views are known by the bytes that they show.
+type View = (usize, Region);
+
+fn space() -> Space<View, Queue> {
+    Space::new(|one, two| (one == two || *one == 0 || *two == 0).then_some(*one.max(two)))
+}
+
+fn anywhere(_: &Queue, _: Place) -> bool {
+    true
+}
+
+fn view(taken: &Taken<View, Queue>) -> View {
+    (taken.segment, taken.region)
+}
+
+/// What whoever takes a range does before it uses it.
+fn settle_in(space: &mut Space<View, Queue>, taken: &mut Taken<View, Queue>) {
+    taken.overlapping.clear();
+    if let Some(uses) = taken.excess.take() {
+        space.shrink(taken.range, taken.region.bytes, uses);
+    }
+}
+
+fn take(space: &mut Space<View, Queue>, bytes: usize) -> Taken<View, Queue> {
+    let mut taken = space.take(bytes, anywhere).unwrap();
+    settle_in(space, &mut taken);
+    taken
+}
+
+fn with_segments<const N: usize>(segments: [usize; N]) -> Space<View, Queue> {
+    let mut space = space();
+    for bytes in segments {
+        space.add(bytes, false);
+    }
+    space
+}
+
+#[test]
+fn neighbours_become_one_again() {
+    let mut space = with_segments([1000]);
+    let taken = [300, 400, 300].map(|bytes| take(&mut space, bytes));
+    assert_eq!(space.free_bytes(), 0);
+    for place in [0, 2, 1] {
+        space.give(taken[place].range, 0, None);
+    }
+    assert_eq!((space.largest_free(), space.idle().count()), (1000, 1));
+}
+
+#[test]
+fn the_smallest_range_that_fits_is_taken() {
+    let mut space = with_segments([500, 200, 300]);
+    let taken = take(&mut space, 250);
+    assert_eq!((taken.segment, taken.region.offset), (2, 0));
+    assert_eq!(space.largest_free(), 500);
+}
+
+#[test]
+fn different_queues_keep_neighbours_apart_until_they_have_caught_up() {
+    let mut space = with_segments([200]);
+    let [one, two] = [(); 2].map(|()| take(&mut space, 100));
+    space.give(one.range, 1, None);
+    space.give(two.range, 2, None);
+    assert_eq!(space.largest_free(), 100);
+    assert!(space.take(100, |queue, _| *queue == 0).is_none());
+    space.settle(|queue| *queue == 1);
+    assert_eq!(space.largest_free(), 200, "one queue is left");
+    space.settle(|_| true);
+    let whole = |queue: &Queue, place: Place| *queue == 0 && place.whole == Some(200);
+    assert!(space.take(200, whole).is_some());
+}
+
+#[test]
+fn a_kept_view_serves_the_next_block_of_its_size() {
+    let mut space = with_segments([1000]);
+    let [one, two, three] = [100, 200, 100].map(|bytes| take(&mut space, bytes));
+    for taken in [&one, &two] {
+        space.give(taken.range, 0, Some(view(taken)));
+    }
+    // The free range before the third block is one, of 300 bytes, with both views in it.
+    let again = take(&mut space, 200);
+    assert_eq!((again.region, again.view), (two.region, Some(view(&two))));
+    assert_eq!(space.free_bytes(), 1000 - 300);
+    space.give(again.range, 0, None);
+    space.give(three.range, 0, None);
+    assert_eq!(space.remove(0), Some((0, vec![view(&one)])));
+}
+
+#[test]
+fn a_view_that_overlaps_goes_before_the_range_behind_it_is_free() {
+    let mut space = with_segments([400]);
+    let taken = take(&mut space, 300);
+    space.give(taken.range, 0, Some(view(&taken)));
+    let mut part = space.take(100, anywhere).unwrap();
+    assert_eq!(part.overlapping, [view(&taken)]);
+    assert_eq!((space.free_bytes(), part.excess), (100, Some(0)));
+    settle_in(&mut space, &mut part);
+    assert_eq!((space.free_bytes(), space.largest_free()), (300, 300));
+}
+
+#[test]
+fn a_view_in_a_much_larger_range_is_left_alone() {
+    let mut space = with_segments([1000, 120]);
+    let [one, two] = [100, 700].map(|bytes| {
+        space
+            .take(bytes, |_, place| place.taken > 0 || place.whole == Some(1000))
+            .unwrap()
+    });
+    space.give(one.range, 0, Some(view(&one)));
+    space.give(two.range, 0, None);
+    let tight = take(&mut space, 100);
+    assert_eq!((tight.segment, tight.view), (1, None));
+}
+
+#[test]
+fn a_segment_keeps_few_views() {
+    let mut space = with_segments([1000]);
+    let taken: Vec<_> = (0..200).map(|_| take(&mut space, 5)).collect();
+    let mut kept = 0;
+    for taken in &taken {
+        let view = space.may_keep(taken.range).then(|| view(taken));
+        kept += usize::from(view.is_some());
+        space.give(taken.range, 0, view);
+    }
+    assert_eq!(kept, super::MOST_VIEWS);
+    assert_eq!(space.remove(0).unwrap().1.len(), kept);
+}
+
+/// What a step of a program does.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Take(usize),
+    /// Gives the range at this place back, used on this queue, and keeps its view or does not.
+    Give(usize, Queue, bool),
+    Settle,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (1..120_usize).prop_map(Step::Take),
+        4 => (any::<usize>(), 0..3_u8, any::<bool>())
+            .prop_map(|(place, queue, keep)| Step::Give(place, queue, keep)),
+        1 => Just(Step::Settle),
+    ]
+}
+
+/// The bytes of all segments: taken or free, with the queue that keeps them from their next user.
+struct Map(Vec<Vec<Option<Queue>>>);
+
+impl Map {
+    fn of(&mut self, (segment, region): View) -> &mut [Option<Queue>] {
+        &mut self.0[segment][region.offset..region.offset + region.bytes]
+    }
+
+    /// The lengths of the runs of free bytes that no two queues keep apart.
+    fn has_a_run_of(&self, bytes: usize) -> bool {
+        self.0.iter().any(|segment| {
+            segment.windows(bytes).any(|window| {
+                let mut queues = window.iter().map(|byte| byte.filter(|queue| *queue > 0));
+                window.iter().all(Option::is_some)
+                    && queues.all(|queue| queue.is_none_or(|queue| queue == 1))
+            })
+        })
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(1000), ..ProptestConfig::default() })]
+
+    /// Against a map of bytes: what is taken is nobody else's and has the bytes that were asked for; what is free for the
+    /// first queue is found; views are handed out for their own bytes, overlap none that is alive, and are not lost.
+    #[test]
+    fn the_space_is_a_map_of_bytes(
+        segments in prop::collection::vec(1..200_usize, 1..4),
+        steps in prop::collection::vec(step(), 1..120),
+    ) {
+        let mut space = space();
+        let mut map = Map(Vec::new());
+        for bytes in &segments {
+            prop_assert_eq!(space.add(*bytes, false), map.0.len());
+            map.0.push(vec![Some(0); *bytes]);
+        }
+        let mut live: Vec<(Taken<View, Queue>, View)> = Vec::new();
+        // Views that are alive: those of taken ranges, and those that are kept.
+        let mut kept: Vec<View> = Vec::new();
+        for step in steps {
+            match step {
+                Step::Take(bytes) => {
+                    let expected = map.has_a_run_of(bytes);
+                    let taken = space.take(bytes, |queue, _| *queue <= 1);
+                    // Ranges of the other queue may hide free bytes at their edges until they have caught up.
+                    prop_assert!(taken.is_none() || expected);
+                    if map.0.iter().flatten().all(|byte| byte.is_none_or(|queue| queue <= 1)) {
+                        prop_assert_eq!(taken.is_some(), expected);
+                    }
+                    let Some(mut taken) = taken else { continue };
+                    for view in taken.overlapping.iter().chain(&taken.view) {
+                        let place = kept.iter().position(|kept| kept == view);
+                        prop_assert!(place.is_some(), "{view:?} was not kept");
+                        kept.swap_remove(place.unwrap());
+                    }
+                    settle_in(&mut space, &mut taken);
+                    prop_assert_eq!(taken.region.bytes, bytes);
+                    let view = view(&taken);
+                    prop_assert!(taken.view.is_none_or(|kept| kept == view));
+                    prop_assert!(map.of(view).iter().all(Option::is_some));
+                    map.of(view).fill(None);
+                    let overlaps = |other: &View| other.0 == view.0
+                        && other.1.offset < view.1.offset + view.1.bytes
+                        && view.1.offset < other.1.offset + other.1.bytes;
+                    prop_assert!(!kept.iter().any(overlaps), "{view:?} among {kept:?}");
+                    live.push((taken, view));
+                }
+                Step::Give(place, queue, keep) if !live.is_empty() => {
+                    let (taken, view) = live.swap_remove(place % live.len());
+                    map.of(view).fill(Some(queue));
+                    kept.extend(keep.then_some(view));
+                    space.give(taken.range, queue, keep.then_some(view));
+                }
+                Step::Give(..) => {}
+                Step::Settle => {
+                    space.settle(|_| true);
+                    for byte in map.0.iter_mut().flatten() {
+                        *byte = byte.map(|_| 0);
+                    }
+                }
+            }
+            let free = map.0.iter().flatten().filter(|byte| byte.is_some()).count();
+            prop_assert_eq!(space.free_bytes(), free as u64);
+        }
+        for (taken, _) in live {
+            space.give(taken.range, 0, None);
+        }
+        space.settle(|_| true);
+        prop_assert_eq!(space.idle().count(), segments.len());
+        let mut left: Vec<View> = Vec::new();
+        for key in 0..segments.len() {
+            let (queue, views) = space.remove(key).unwrap();
+            prop_assert_eq!(queue, 0);
+            left.extend(views);
+        }
+        let in_order = |views: &mut Vec<View>| views.sort_by_key(|(segment, region)| (*segment, region.offset));
+        in_order(&mut left);
+        in_order(&mut kept);
+        prop_assert_eq!(left, kept);
+        prop_assert_eq!((space.bytes(), space.free_bytes(), space.largest_free()), (0, 0, 0));
+    }
+}
