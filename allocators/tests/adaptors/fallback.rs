@@ -49,6 +49,23 @@ fn a_block_goes_back_to_the_allocator_that_gave_it() {
 }
 
 #[test]
+fn only_blocks_of_the_second_that_are_out_are_remembered() {
+    let allocator = twins(&device(), 500, 500);
+    let remembered = || format!("{allocator:?}").matches("MemoryId").count();
+    let first = allocator.allocate(500).unwrap();
+    assert_eq!(remembered(), 0);
+    let second = allocator.allocate(500).unwrap();
+    assert_eq!(remembered(), 1);
+    allocator.release(second, &[]).unwrap();
+    assert_eq!(remembered(), 0);
+    // One that is dropped stays, and misleads nobody.
+    drop(allocator.allocate(500).unwrap());
+    assert_eq!(remembered(), 1);
+    allocator.release(first, &[]).unwrap();
+    assert_eq!(current(&allocator), (0, 500));
+}
+
+#[test]
 fn a_release_that_fails_does_not_make_its_block_the_firsts() {
     let device = device();
     let allocator = twins(&device, 0, 1000);

@@ -8,7 +8,7 @@ use std::{
 use binpool_allocators::{Allocator, Recording};
 use tracing_subscriber::filter::LevelFilter;
 
-use crate::{deferred, device, log::logged};
+use crate::{deferred, device, log::logged, odd::Odd};
 
 /// A file as a test sees it.
 #[derive(Clone, Debug, Default)]
@@ -89,7 +89,11 @@ fn nothing_is_recorded_once_it_is_finished() {
     let recording = Recording::new(deferred(&device()), paper.clone());
     let block = recording.allocate(10).unwrap();
     recording.clone().finish().unwrap();
-    // The writer is let go of.
+    // The writer is let go of, and what was remembered of the blocks.
+    assert!(
+        format!("{recording:?}").contains("live: 0"),
+        "{recording:?}"
+    );
     assert_eq!(Arc::strong_count(&paper.0), 1);
     recording.release(block, &[]).unwrap();
     assert!(recording.allocate(20).is_ok());
@@ -162,8 +166,28 @@ fn a_failed_flush_is_told_by_who_asked_for_it() {
     }
 }
 
+/// So that a trace never has more live than there was, whatever other threads do in between.
 #[test]
-fn threads_write_whole_lines_and_no_block_before_it_is_there_or_after_it_has_gone() {
+fn a_block_is_written_after_it_was_given_and_before_it_goes_back() {
+    let paper = Paper::default();
+    let [at_allocate, at_release] = [paper.clone(), paper.clone()];
+    let odd = Odd::new(&device())
+        .on_allocate(move |_| {
+            assert_eq!(at_allocate.text(), "");
+            Ok(())
+        })
+        .on_release(move |_| {
+            assert_eq!(at_release.text(), "a 1 10 0\nf 1\n");
+            Ok(())
+        });
+    let recording = Recording::new(odd, paper);
+    let block = recording.allocate(10).unwrap();
+    recording.release(block, &[]).unwrap();
+    recording.finish().unwrap();
+}
+
+#[test]
+fn threads_write_whole_lines_in_an_order_that_makes_sense() {
     let paper = Paper::default();
     let recording = Recording::new(deferred(&device()), paper.clone());
     std::thread::scope(|scope| {

@@ -23,6 +23,7 @@ fn counts(reading: AllocatorStatistics) -> [u64; 6] {
 fn a_block_counts_with_the_bytes_that_it_really_has() {
     let statistics = Statistics::new(Odd::generous(&device()));
     let counts = || counts(statistics.reading());
+    assert_eq!(statistics.reading(), AllocatorStatistics::default());
     let small = statistics.allocate(1).unwrap();
     assert_eq!(counts(), [1, 0, 0, 0, 1024, 1024]);
     let large = statistics.allocate(1025).unwrap();
