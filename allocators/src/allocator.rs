@@ -57,6 +57,11 @@ pub trait Allocator: fmt::Debug + Send + Sync {
     fn largest_block(&self) -> usize {
         self.backend().limits().largest_block_bytes
     }
+
+    /// The most bytes that blocks can have together: what the device has, or less where there is a limit.
+    fn capacity_bytes(&self) -> u64 {
+        self.backend().limits().capacity_bytes
+    }
 }
 
 macro_rules! forward_allocator {
@@ -90,6 +95,10 @@ macro_rules! forward_allocator {
 
             fn largest_block(&self) -> usize {
                 (**self).largest_block()
+            }
+
+            fn capacity_bytes(&self) -> u64 {
+                (**self).capacity_bytes()
             }
         }
     };

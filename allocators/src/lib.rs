@@ -5,6 +5,9 @@
 //! [`ImmediateAllocator`] commits it before it answers, [`SvmAllocator`] gives pointers that host and device
 //! both understand. The pool of the crate `binpool` sits on top of any of them.
 //!
+//! Adaptors wrap any allocator, and each other: [`Limit`] bounds it, [`Statistics`] counts, [`Logging`] tells,
+//! [`Recording`] writes a trace, [`Failing`] fails on purpose, [`Fallback`] asks a second one.
+//!
 //! [`AnyBackend`] stands for a backend that is chosen at run time, and `Arc<dyn Allocator<Backend = B>>` for
 //! such an allocator.
 //!
@@ -20,25 +23,34 @@
 
 #![forbid(unsafe_code)]
 
+mod adaptor;
 mod align;
 mod allocator;
 mod any;
 mod backend;
+mod budget;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod deferred;
 mod error;
 mod event;
+mod failing;
+mod fallback;
+mod fault;
 mod flags;
 mod id;
 mod immediate;
+mod limit;
 mod limits;
+mod logging;
 mod memory;
 mod pending_read;
 mod queue;
+mod random;
+mod recording;
 mod region;
-
 pub mod segments;
+mod statistics;
 mod svm;
 mod svm_allocator;
 
@@ -46,18 +58,30 @@ pub use align::Align;
 pub use allocator::{Allocator, EventOf, MemoryOf, QueueOf};
 pub use any::{AnyBackend, AnyEvent, AnyMemory, AnyQueue};
 pub use backend::Backend;
+pub use budget::{Budget, BudgetUse};
 pub use deferred::DeferredAllocator;
 pub use error::{
     BackendFailure, Error, InvalidRequest, ObjectKind, OutOfMemory, Result, Scope, Source,
 };
 pub use event::{Event, EventStatus, Outcome};
+pub use failing::Failing;
+pub use fallback::Fallback;
+pub use fault::{AllocatorCall, AllocatorFault, FaultTrigger};
 pub use flags::MemoryFlags;
 pub use id::{EventId, MemoryId, QueueId};
 pub use immediate::ImmediateAllocator;
+pub use limit::Limit;
 pub use limits::{DeviceLimits, SvmSupport};
+pub use logging::Logging;
 pub use memory::{Memory, MemoryKind};
 pub use pending_read::PendingRead;
 pub use queue::{Queue, QueueOrder};
+pub use recording::Recording;
 pub use region::Region;
+pub use statistics::{AllocatorStatistics, Statistics};
 pub use svm::{SvmBackend, SvmGrain};
 pub use svm_allocator::SvmAllocator;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;

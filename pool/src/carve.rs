@@ -50,7 +50,8 @@ impl<A: Allocator> Shared<A> {
 
     fn carve_from_a_new_segment(&self, lane: LaneKey, request: Request) -> Result<Block<A>, Error> {
         let alignment = self.alignment().bytes();
-        let (size, leaving) = self.state.lock().grow(request, alignment);
+        let capacity = self.allocator.capacity_bytes();
+        let (size, leaving) = self.state.lock().grow(request, alignment, capacity);
         self.release_each(leaving);
         let largest = self.allocator.largest_block();
         let size = size.min(largest).max(request.bytes);
@@ -110,10 +111,7 @@ impl<A: Allocator> Shared<A> {
         }
         let view = match view {
             Some(view) => Ok(view),
-            None => self
-                .allocator
-                .backend()
-                .create_sub_region(&segment, region),
+            None => self.allocator.backend().create_sub_region(&segment, region),
         };
         // Before its range can be free, so that the segments own it alone then.
         drop(segment);

@@ -85,7 +85,10 @@ impl<A: Allocator> MemoryPool<A> {
             policy,
             has_segments,
             hooks: Hooks::default(),
-            state: Mutex::new(State::new(queue, has_segments.then(|| Segments::new(lane::join)))),
+            state: Mutex::new(State::new(
+                queue,
+                has_segments.then(|| Segments::new(lane::join)),
+            )),
             arrived: Condvar::new(),
         });
         Self {

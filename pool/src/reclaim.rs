@@ -1,6 +1,6 @@
 //! When the device says no: the ladder of what can be done about it.
 
-use binpool_allocators::{Allocator, Backend, Error, Scope};
+use binpool_allocators::{Allocator, Error, Scope};
 
 use crate::{
     OutOfMemoryReport, PoolError, Verdict,
@@ -240,7 +240,7 @@ impl<A: Allocator> Shared<A> {
             largest_held_bytes: largest_held as u64,
             released_bytes: 0,
             largest_block_bytes: self.allocator.largest_block(),
-            capacity_bytes: self.allocator.backend().limits().capacity_bytes,
+            capacity_bytes: self.allocator.capacity_bytes(),
             verdict: Verdict::NeverFits,
             source: None,
         }

@@ -8,10 +8,10 @@ use binpool_allocators::{
 use crate::{
     PoolStatistics,
     bins::{Bins, Block, HeldBlock, Released},
+    carve::Carved,
     lane::{Lane, LaneKey, Stamp, Use, Uses},
     lanes::Lanes,
     request::Request,
-    carve::Carved,
 };
 
 /// How a block came to its user.
@@ -298,12 +298,18 @@ impl<A: Allocator> State<A> {
     }
 
     /// The size of the segment to ask the allocator for, and what has to go there first.
-    pub(crate) fn grow(&mut self, request: Request, alignment: usize) -> (usize, Vec<Released<A>>) {
+    pub(crate) fn grow(
+        &mut self,
+        request: Request,
+        alignment: usize,
+        capacity: u64,
+    ) -> (usize, Vec<Released<A>>) {
         let allocations = self.counters.hits + self.counters.misses;
         let Some(segments) = &mut self.segments else {
             return (request.bytes, Vec::new());
         };
-        let (size, leaving) = segments.grow(request.bytes, self.in_use, alignment, allocations);
+        let (size, leaving) =
+            segments.grow(request.bytes, self.in_use, alignment, allocations, capacity);
         let leaving = leaving.into_iter().map(Released::from).collect();
         self.count_released(&leaving);
         (size, leaving)
@@ -418,10 +424,7 @@ impl<A: Allocator> State<A> {
         let mut found = Uses::new();
         for (key, lane) in self.lanes.iter() {
             let held = lane.stock.iter().chain(self.pending.iter());
-            let ranges = self
-                .segments
-                .iter()
-                .flat_map(Segments::uses);
+            let ranges = self.segments.iter().flat_map(Segments::uses);
             let uses = held
                 .flat_map(|held| &held.uses)
                 .chain(ranges.flat_map(|(uses, _)| uses))
@@ -515,10 +518,7 @@ impl<A: Allocator> State<A> {
     pub(crate) fn held_back_bytes(&self) -> u64 {
         let held = self.all_bins().flat_map(Bins::iter);
         let held = held.map(|held| (&held.uses, held.block.bytes));
-        let ranges = self
-            .segments
-            .iter()
-            .flat_map(Segments::uses);
+        let ranges = self.segments.iter().flat_map(Segments::uses);
         held.chain(ranges)
             .filter(|(uses, _)| !self.lanes.are_over(uses))
             .map(|(_, bytes)| bytes as u64)
@@ -530,10 +530,7 @@ impl<A: Allocator> State<A> {
     }
 
     pub(crate) fn held_bytes(&self) -> u64 {
-        let free = self
-            .segments
-            .as_ref()
-            .map(Segments::free_bytes);
+        let free = self.segments.as_ref().map(Segments::free_bytes);
         self.all_bins().map(Bins::bytes).sum::<u64>() + free.unwrap_or(0)
     }
 
@@ -548,10 +545,7 @@ impl<A: Allocator> State<A> {
     }
 
     pub(crate) fn largest_held_bytes(&self) -> usize {
-        let free = self
-            .segments
-            .iter()
-            .map(Segments::largest_free);
+        let free = self.segments.iter().map(Segments::largest_free);
         self.all_bins()
             .map(Bins::largest_bytes)
             .chain(free)

@@ -3,7 +3,6 @@
 //! The command `binpool replay` is a thin shell around this library.
 
 mod device;
-mod metered;
 mod need;
 mod replay;
 mod report;

@@ -6,11 +6,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use binpool::{Allocator, Backend, Error, PoolOptions, Queue, QueueOrder, Region};
+use binpool::{
+    Allocator, AllocatorStatistics, Backend, Error, Limit, PoolOptions, Queue, QueueOrder, Region,
+    Statistics,
+};
 
 use crate::{
     Event, Trace,
-    metered::{Metered, Reading},
     source::{Source, Unpooled},
 };
 
@@ -113,8 +115,10 @@ pub fn replay<A: Allocator + Clone>(
 ) -> Result<Outcome, Failure> {
     let streams = trace.streams();
     let queues = queues_of(&streams, allocator.backend()).map_err(Failure::setup)?;
-    let metered = Metered::new(allocator, manner.limit_bytes);
-    let reading = || metered.reading();
+    // Within the limit: what that refuses is no call to the device.
+    let counted = Statistics::new(allocator);
+    let reading = || counted.reading();
+    let limited = Limit::new(counted.clone(), manner.limit_bytes);
     let run = Run {
         trace,
         queues: &queues,
@@ -129,11 +133,11 @@ pub fn replay<A: Allocator + Clone>(
                 .ok_or_else(|| Failure::setup("the trace has no streams"))?;
             let pool = options
                 .clone()
-                .build(metered.clone(), home)
+                .build(limited, home)
                 .map_err(Failure::setup)?;
             run.with(&pool, reading)
         }
-        None => run.with(&Unpooled(metered.clone()), reading),
+        None => run.with(&Unpooled(limited), reading),
     }
 }
 
@@ -175,7 +179,11 @@ struct Run<'a, B: Backend> {
 const STRIDE: usize = 4096;
 
 impl<B: Backend> Run<'_, B> {
-    fn with<S>(&self, source: &S, reading: impl Fn() -> Reading) -> Result<Outcome, Failure>
+    fn with<S>(
+        &self,
+        source: &S,
+        reading: impl Fn() -> AllocatorStatistics,
+    ) -> Result<Outcome, Failure>
     where
         S: Source<Allocator: Allocator<Backend = B>>,
     {
@@ -202,7 +210,7 @@ impl<B: Backend> Run<'_, B> {
         }
         let host_time = start.elapsed();
         let hits = source.hits();
-        let metered = reading();
+        let device = reading();
         let end = self.trace.events().len();
         let at_end = |error| Failure::at(self.trace, end, false, error);
         for block in blocks.into_iter().flatten() {
@@ -218,11 +226,11 @@ impl<B: Backend> Run<'_, B> {
             allocations: self.trace.allocations() as u64,
             pairs: self.trace.frees() as u64,
             hits,
-            device_allocations: metered.allocations,
-            device_releases: metered.releases,
-            peak_reserved_bytes: metered.peak_reserved_bytes,
+            device_allocations: device.allocations,
+            device_releases: device.releases,
+            peak_reserved_bytes: device.peak_bytes,
             host_time,
-            allocator_time: metered.time,
+            allocator_time: device.time,
         })
     }
 
@@ -334,7 +342,7 @@ mod tests {
             progress: &|_| {},
         };
         let source = Miscounting(Unpooled(DeferredAllocator::new(&backend)));
-        let failure = run.with(&source, Reading::default).unwrap_err();
+        let failure = run.with(&source, AllocatorStatistics::default).unwrap_err();
         assert_eq!(failure.to_string(), "t: at the end");
         assert!(failure.source.to_string().contains("counts 1 as active"));
     }

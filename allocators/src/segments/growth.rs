@@ -8,8 +8,11 @@ const LEAST_SEGMENT: usize = 2 << 20;
 /// Segments grow with what the program has in use at most: to one part in this.
 const PARTS: u64 = 20;
 
-/// The least size of a segment once memory is tight, as a part of what the program has in use at most.
-const TIGHT_PARTS: u64 = 32;
+/// The same where memory is tight, and nothing may be wasted.
+const PARTS_WHEN_TIGHT: u64 = 48;
+
+/// The least size of a segment where others leave no room for a usual one, as a part of the same.
+const LEAST_PARTS: u64 = 32;
 
 /// Free blocks that may be held back from their segments, for speed: one part in this of the same.
 const CACHED_PARTS: u64 = 128;
@@ -32,6 +35,12 @@ const MOST_TAKEN: usize = 256;
 /// three eighths of it.
 const LEAST_PIECE: (usize, usize) = (3, 8);
 
+/// The same where memory is tight.
+const LEAST_PIECE_WHEN_TIGHT: (usize, usize) = (1, 2);
+
+/// Memory is tight if it is less than six fifths of what the program has had in use.
+const TIGHT: (u64, u64) = (5, 6);
+
 /// Where more than one allocation in this had a segment make room for another one, segments are made one.
 const OFTEN: u64 = 64;
 
@@ -50,11 +59,15 @@ pub(super) struct Growth {
     replacements: u64,
     /// What all segments would have come to together when the last one was refused.
     refused: Option<u64>,
+    /// Whether memory is hardly more than the program has had in use.
+    is_tight: bool,
 }
 
 impl Growth {
-    pub(super) fn reach(&mut self, in_use: u64) {
+    /// Takes note that so many bytes are in use, where memory can come to `capacity` bytes.
+    pub(super) fn reach(&mut self, in_use: u64, capacity: u64) {
         self.high_water = self.high_water.max(in_use);
+        self.is_tight = capacity / TIGHT.1 < self.high_water / TIGHT.0;
     }
 
     /// Whether a block of this size lies among small ones.
@@ -64,7 +77,11 @@ impl Growth {
 
     /// Whether a block of `bytes` bytes may lie here.
     pub(super) fn may_lie(&self, bytes: usize, place: Place) -> bool {
-        let (piece, of) = LEAST_PIECE;
+        let (piece, of) = if self.is_tight {
+            LEAST_PIECE_WHEN_TIGHT
+        } else {
+            LEAST_PIECE
+        };
         let may_break_up =
             |whole: usize| whole <= self.general_size() || bytes / piece >= whole / of;
         place.is_small == self.is_small(bytes)
@@ -110,18 +127,18 @@ impl Growth {
         }
     }
 
-    /// The same, where that is more than memory has room for.
-    pub(super) fn tight_segment_for(&self, bytes: usize, alignment: usize) -> usize {
-        let tight = usize::try_from(self.high_water / TIGHT_PARTS).unwrap_or(usize::MAX);
-        let tight = tight - tight % alignment;
-        self.segment_for(bytes).min(tight).max(bytes)
+    /// The same, where that is more than there is room for.
+    pub(super) fn least_segment_for(&self, bytes: usize, alignment: usize) -> usize {
+        let least = usize::try_from(self.high_water / LEAST_PARTS).unwrap_or(usize::MAX);
+        let least = least - least % alignment;
+        self.segment_for(bytes).min(least).max(bytes)
     }
 
     /// Takes note that segments went back to make room for another one. Whether that happens so often, in so many
     /// allocations, that those which are free had better be one.
     pub(super) fn replaces_often(&mut self, allocations: u64) -> bool {
         self.replacements += 1;
-        self.refused.is_none() && self.replacements > A_FEW + allocations / OFTEN
+        !self.is_tight && self.replacements > A_FEW + allocations / OFTEN
     }
 
     /// The largest segment that others are made into.
@@ -131,7 +148,12 @@ impl Growth {
 
     /// The size of a segment for blocks of any size.
     fn general_size(&self) -> usize {
-        let part = usize::try_from(self.high_water / PARTS).unwrap_or(usize::MAX);
+        let parts = if self.is_tight {
+            PARTS_WHEN_TIGHT
+        } else {
+            PARTS
+        };
+        let part = usize::try_from(self.high_water / parts).unwrap_or(usize::MAX);
         part.checked_next_multiple_of(LEAST_SEGMENT)
             .unwrap_or(part)
             .max(LEAST_SEGMENT)

@@ -5,8 +5,287 @@
 //! [`Carved`] and [`Leaving`].
 
 mod growth;
-mod segments;
 mod space;
 
-pub use segments::{Carved, Leaving, Segments};
+use std::{fmt, sync::Arc};
+
+use growth::Growth;
 pub use space::RangeKey;
+use space::{SegmentKey, Space, Taken};
+
+use crate::Region;
+
+/// A range that was taken for a block, and its segment, to make a view of.
+///
+/// Whoever has one goes through these steps, in this order:
+///
+/// 1. Where there is a `view`, it is the block.
+/// 2. Drop `overlapping`: no two views of a segment may overlap, since NVIDIA's driver crashes in kernels on a buffer that
+///    has such.
+/// 3. Where there is an `excess`, [`shrink`](Segments::shrink) the range.
+/// 4. Make a view of `region` of `segment`, and drop `segment`.
+#[derive(Debug)]
+pub struct Carved<M, U> {
+    /// Names the range until it is [given](Segments::give) back.
+    pub range: RangeKey,
+    /// Where in the segment the block lies.
+    pub region: Region,
+    /// The whole segment.
+    pub segment: Arc<M>,
+    /// A view of just these bytes, kept from their last user.
+    pub view: Option<M>,
+    /// Kept views of which this block is a part.
+    pub overlapping: Vec<M>,
+    /// The former uses of what those have behind this block, which the range has until it is shrunk.
+    pub excess: Option<U>,
+}
+
+/// A segment that is to go back to where it came from, once its views have been dropped.
+#[derive(Debug)]
+pub struct Leaving<M, U> {
+    /// The views that were kept. They go first.
+    pub views: Vec<M>,
+    /// The segment.
+    pub memory: M,
+    /// Its size in bytes.
+    pub bytes: usize,
+    /// The commands that may still use it.
+    pub uses: U,
+}
+
+/// Segments of memory `M`, and the ranges of them, free and taken.
+///
+/// A free range remembers its uses `U`, whatever the owner of the segments means by that, and whether somebody may have
+/// the range is the owner's to say by them.
+///
+/// Best fit with these rules, found by simulation on recorded programs:
+///
+/// - a segment is one part in 20 of the most that the program has had in use, or, for a block of more than half of that,
+///   of the block's own size;
+/// - before the segments grow past 1.05 times the most that the program has had in use (and that and 2 MiB, if that is
+///   more), those that are free as a whole go back, the least one that is enough first; where that happens often, all that
+///   are free become one;
+/// - a large segment that is free as a whole is not broken up for a small block, and small blocks have segments of their
+///   own;
+/// - the view of a block that comes back is kept in the free range, and serves the next block of just its size, unless a
+///   much smaller range would do. A view that overlaps a block which is handed out goes first.
+///
+/// ```
+/// use binpool_allocators::segments::Segments;
+///
+/// // Strings stand for memory here, and free ranges remember nothing.
+/// let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
+/// assert!(segments.take(4096, |()| true).is_none());
+/// let (size, leaving) = segments.grow(4096, 0, 512, 0, 1 << 30);
+/// assert!(leaving.is_empty());
+/// let carved = segments.add("segment", size, 4096).unwrap();
+/// assert_eq!(carved.region.bytes, 4096);
+/// segments.give(carved.range, (), Some("view"));
+/// let again = segments.take(4096, |()| true).unwrap();
+/// assert_eq!((again.region, again.view), (carved.region, Some("view")));
+/// ```
+#[derive(Debug)]
+pub struct Segments<M, U> {
+    space: Space<M, U>,
+    /// By their keys in the space.
+    roots: Vec<Option<Arc<M>>>,
+    growth: Growth,
+}
+
+impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
+    /// No segments yet. `join` says what is known of two free neighbours together, or that they are to stay apart.
+    #[must_use]
+    pub fn new(join: fn(&U, &U) -> Option<U>) -> Self {
+        Self {
+            space: Space::new(join),
+            roots: Vec::new(),
+            growth: Growth::default(),
+        }
+    }
+
+    /// The bytes of all segments.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.space.bytes()
+    }
+
+    /// The bytes of all free ranges.
+    #[must_use]
+    pub fn free_bytes(&self) -> u64 {
+        self.space.free_bytes()
+    }
+
+    /// The size of the largest free range, in bytes.
+    #[must_use]
+    pub fn largest_free(&self) -> usize {
+        self.space.largest_free()
+    }
+
+    /// The uses of the free ranges, with their sizes in bytes.
+    pub fn uses(&self) -> impl Iterator<Item = (&U, usize)> {
+        self.space.uses()
+    }
+
+    /// The most bytes of free blocks that may be held back from their segments without harm.
+    #[must_use]
+    pub fn cached_bytes(&self) -> u64 {
+        self.growth.cached_bytes()
+    }
+
+    /// Takes a range of `bytes` bytes that `usable` picks by its uses.
+    pub fn take(&mut self, bytes: usize, usable: impl Fn(&U) -> bool) -> Option<Carved<M, U>> {
+        let growth = &self.growth;
+        let taken = self.space.take(bytes, |uses, place| {
+            growth.may_lie(bytes, place) && usable(uses)
+        })?;
+        self.carved(taken)
+    }
+
+    /// Takes a range as [`take`](Self::take) does, wherever there is one: for when there is no other way.
+    pub fn take_anywhere(
+        &mut self,
+        bytes: usize,
+        usable: impl Fn(&U) -> bool,
+    ) -> Option<Carved<M, U>> {
+        let taken = self.space.take(bytes, |uses, _| usable(uses))?;
+        self.carved(taken)
+    }
+
+    /// Adds a segment of `size` bytes, and takes the first `bytes` of it.
+    pub fn add(&mut self, memory: M, size: usize, bytes: usize) -> Option<Carved<M, U>> {
+        let key = self.space.add(size, self.growth.is_small(bytes));
+        self.growth.accept(self.space.bytes());
+        if self.roots.len() <= key {
+            self.roots.resize_with(key + 1, || None);
+        }
+        self.roots[key] = Some(Arc::new(memory));
+        let taken = self.space.take_first(key, bytes)?;
+        self.carved(taken)
+    }
+
+    fn carved(&self, taken: Taken<M, U>) -> Option<Carved<M, U>> {
+        let root = self.roots.get(taken.segment)?.as_ref()?;
+        Some(Carved {
+            range: taken.range,
+            region: taken.region,
+            segment: Arc::clone(root),
+            view: taken.view,
+            overlapping: taken.overlapping,
+            excess: taken.excess,
+        })
+    }
+
+    /// Gives back what a range has behind its first `bytes` bytes, which these commands may still use.
+    pub fn shrink(&mut self, range: RangeKey, bytes: usize, uses: U) {
+        self.space.shrink(range, bytes, uses);
+    }
+
+    /// Whether the view of a range may be kept when the range is given back. Otherwise it has to be dropped before.
+    #[must_use]
+    pub fn may_keep_view(&self, range: RangeKey) -> bool {
+        self.space.may_keep(range)
+    }
+
+    /// Gives a range back, which these commands may still use, with its view, if that is to be kept.
+    pub fn give(&mut self, range: RangeKey, uses: U, view: Option<M>) {
+        self.space.give(range, uses, view);
+    }
+
+    /// Forgets the uses that `are_over`, and joins free neighbours that they kept apart.
+    pub fn settle(&mut self, are_over: impl Fn(&U) -> bool) {
+        self.space.settle(are_over);
+    }
+
+    /// The size of the segment to ask for, to serve a request of `bytes` bytes while the user has `in_use` bytes in hand
+    /// after so many `allocations`, where memory can come to `capacity` bytes, and the segments that have to go first.
+    pub fn grow(
+        &mut self,
+        bytes: usize,
+        in_use: u64,
+        alignment: usize,
+        allocations: u64,
+        capacity: u64,
+    ) -> (usize, Vec<Leaving<M, U>>) {
+        let in_use = in_use.saturating_add(bytes as u64);
+        self.growth.reach(in_use, capacity);
+        let (size, most) = (self.growth.segment_for(bytes), self.growth.most());
+        let before = self.bytes();
+        let mut leaving = self.make_room(size as u64, most);
+        if !leaving.is_empty()
+            && self.growth.replaces_often(allocations)
+            && !self.growth.is_small(bytes)
+        {
+            leaving.extend(self.take_idle(u64::MAX, |_, is_small| !is_small));
+            let room = most.saturating_sub(self.bytes());
+            let released = before - self.bytes();
+            let merged = released.min(room).min(self.growth.most_merged());
+            let merged = usize::try_from(merged).unwrap_or(usize::MAX);
+            return (size.max(merged - merged % alignment), leaving);
+        }
+        if self.bytes() + size as u64 > most {
+            return (self.growth.least_segment_for(bytes, alignment), leaving);
+        }
+        (size, leaving)
+    }
+
+    /// Takes note that there was no memory for a segment of `size` bytes.
+    pub fn refuse(&mut self, size: usize) {
+        self.growth.refuse(self.bytes() + size as u64);
+    }
+
+    /// Takes segments away that are free as a whole until there is room for `size` bytes below `most`: the least one
+    /// that is enough, or else the largest.
+    fn make_room(&mut self, size: u64, most: u64) -> Vec<Leaving<M, U>> {
+        let mut leaving = Vec::new();
+        loop {
+            let excess = (self.bytes() + size).saturating_sub(most);
+            if excess == 0 {
+                return leaving;
+            }
+            let idle = self.space.idle().map(|(key, bytes, ..)| (bytes, key));
+            let (enough, less): (Vec<_>, Vec<_>) =
+                idle.partition(|(bytes, _)| *bytes as u64 >= excess);
+            let next = enough.into_iter().min().or_else(|| less.into_iter().max());
+            let gone = next.and_then(|(bytes, key)| self.remove(key, bytes));
+            match gone {
+                Some(gone) => leaving.push(gone),
+                None => return leaving,
+            }
+        }
+    }
+
+    /// Takes segments away that are free as a whole and that `wanted` picks by their uses, largest first, until they have
+    /// `enough` bytes together.
+    pub fn release(&mut self, enough: u64, wanted: impl Fn(&U) -> bool) -> Vec<Leaving<M, U>> {
+        self.take_idle(enough, |uses, _| wanted(uses))
+    }
+
+    fn take_idle(&mut self, enough: u64, wanted: impl Fn(&U, bool) -> bool) -> Vec<Leaving<M, U>> {
+        let idle = self.space.idle();
+        let idle = idle.filter(|(_, _, is_small, uses)| wanted(uses, *is_small));
+        let mut idle: Vec<_> = idle.map(|(key, bytes, ..)| (bytes, key)).collect();
+        idle.sort_unstable_by(|one, two| two.cmp(one));
+        let mut released = 0;
+        let mut leaving = Vec::new();
+        for (bytes, key) in idle {
+            if released >= enough {
+                break;
+            }
+            released += bytes as u64;
+            leaving.extend(self.remove(key, bytes));
+        }
+        leaving
+    }
+
+    fn remove(&mut self, key: SegmentKey, bytes: usize) -> Option<Leaving<M, U>> {
+        let (uses, views) = self.space.remove(key)?;
+        // Whoever makes a view of it has a range of it, so that nobody does.
+        let memory = self.roots.get_mut(key)?.take().and_then(Arc::into_inner)?;
+        Some(Leaving {
+            views,
+            memory,
+            bytes,
+            uses,
+        })
+    }
+}

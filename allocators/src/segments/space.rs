@@ -234,11 +234,7 @@ impl<V, U: Clone + Default> Space<V, U> {
     }
 
     /// Takes the first `bytes` bytes of a segment that has just been added.
-    pub(super) fn take_first(
-        &mut self,
-        segment: SegmentKey,
-        bytes: usize,
-    ) -> Option<Taken<V, U>> {
+    pub(super) fn take_first(&mut self, segment: SegmentKey, bytes: usize) -> Option<Taken<V, U>> {
         self.seize(self.segments[segment].first, bytes)
     }
 
@@ -273,7 +269,9 @@ impl<V, U: Clone + Default> Space<V, U> {
         let (inside, after): (Vec<_>, Vec<_>) = views
             .into_iter()
             .partition(|view| self.kept[*view].region.offset < start + bytes);
-        let ends = inside.iter().filter_map(|view| self.kept[*view].region.end());
+        let ends = inside
+            .iter()
+            .filter_map(|view| self.kept[*view].region.end());
         let needed = ends.max().map_or(bytes, |end| bytes.max(end - start));
         let overlapping = inside.into_iter().map(|view| self.discard(view)).collect();
         if self.ranges[range].region.bytes > needed {
@@ -441,7 +439,11 @@ impl<V, U: Clone + Default> Space<V, U> {
         if let Some(next) = gone.after {
             self.ranges[next].before = Some(before);
         }
-        self.set_free(before, uses, views.into_iter().flatten().flatten().collect());
+        self.set_free(
+            before,
+            uses,
+            views.into_iter().flatten().flatten().collect(),
+        );
         true
     }
 }

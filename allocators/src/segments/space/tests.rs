@@ -17,6 +17,10 @@ fn space() -> Space<View, Queue> {
     Space::new(|one, two| (one == two || *one == 0 || *two == 0).then_some(*one.max(two)))
 }
 
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "uses are passed by reference, whatever they are"
+)]
 fn anywhere(_: &Queue, _: Place) -> bool {
     true
 }
@@ -114,7 +118,9 @@ fn a_view_in_a_much_larger_range_is_left_alone() {
     let mut space = with_segments([1000, 120]);
     let [one, two] = [100, 700].map(|bytes| {
         space
-            .take(bytes, |_, place| place.taken > 0 || place.whole == Some(1000))
+            .take(bytes, |_, place| {
+                place.taken > 0 || place.whole == Some(1000)
+            })
             .unwrap()
     });
     space.give(one.range, 0, Some(view(&one)));

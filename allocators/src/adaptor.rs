@@ -1,0 +1,37 @@
+//! What all adaptors around one allocator have in common: they pass on what they do not change.
+
+/// The part of an `impl<A: Allocator> Allocator` that an adaptor over a field `inner: A` leaves as it is.
+macro_rules! forward_to_inner {
+    () => {
+        crate::adaptor::forward_to_inner!(but capacity_bytes);
+
+        fn capacity_bytes(&self) -> u64 {
+            self.inner.capacity_bytes()
+        }
+    };
+    (but capacity_bytes) => {
+        type Backend = A::Backend;
+
+        fn backend(&self) -> &Self::Backend {
+            self.inner.backend()
+        }
+
+        fn is_deferred(&self) -> bool {
+            self.inner.is_deferred()
+        }
+
+        fn release_needs_events(&self) -> bool {
+            self.inner.release_needs_events()
+        }
+
+        fn alignment(&self) -> crate::Align {
+            self.inner.alignment()
+        }
+
+        fn largest_block(&self) -> usize {
+            self.inner.largest_block()
+        }
+    };
+}
+
+pub(crate) use forward_to_inner;

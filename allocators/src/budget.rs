@@ -1,0 +1,262 @@
+//! Bytes that several allocators share.
+
+use std::{
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+use parking_lot::Mutex;
+
+use crate::{Error, OutOfMemory, Scope};
+
+/// The most bytes that may be taken at once, by one [`Limit`](crate::Limit) or by several together.
+///
+/// A budget is a cheap handle: clones are the same budget, and all methods may be called from any thread.
+///
+/// ```
+/// use binpool_allocators::{Allocator, Budget, DeferredAllocator, Limit};
+/// use binpool_mock::MockDevice;
+///
+/// let budget = Budget::new(10_000);
+/// budget.on_soft_limit(5_000, |budget| println!("{} bytes are left", budget.available_bytes));
+/// let [one, two] = [(); 2].map(|()| {
+///     let backend = MockDevice::new().backend();
+///     Limit::shared(DeferredAllocator::new(&backend), &budget)
+/// });
+/// let block = one.allocate(6_000)?; // Says how many are left.
+/// assert!(two.allocate(6_000).unwrap_err().is_out_of_memory());
+/// one.release(block, &[])?;
+/// assert!(two.allocate(6_000).is_ok());
+/// assert_eq!(budget.peak_bytes(), 6_000);
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Budget {
+    state: Arc<Mutex<State>>,
+}
+
+/// How a [`Budget`] is used at one moment. All sizes in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BudgetUse {
+    /// The most that may be taken at once.
+    pub max_bytes: u64,
+    /// What the blocks that are out have together.
+    pub used_bytes: u64,
+    /// What can still be taken.
+    pub available_bytes: u64,
+    /// The most that was used at once.
+    pub peak_bytes: u64,
+}
+
+/// `used + promised` never overflows: a promise is made only where the sum stays within `max`.
+struct State {
+    max: u64,
+    /// What blocks have that are out.
+    used: u64,
+    /// What was asked for by calls that have not returned.
+    promised: u64,
+    peak: u64,
+    soft_limits: Vec<Arc<SoftLimit>>,
+}
+
+struct SoftLimit {
+    bytes: u64,
+    callback: Box<dyn Fn(&BudgetUse) + Send + Sync>,
+}
+
+impl State {
+    const fn available(&self) -> u64 {
+        self.max
+            .saturating_sub(self.used)
+            .saturating_sub(self.promised)
+    }
+
+    const fn usage(&self) -> BudgetUse {
+        BudgetUse {
+            max_bytes: self.max,
+            used_bytes: self.used,
+            available_bytes: self.available(),
+            peak_bytes: self.peak,
+        }
+    }
+}
+
+impl Budget {
+    /// At most `max_bytes` at once; `u64::MAX` bounds nothing, and only counts.
+    #[must_use]
+    pub fn new(max_bytes: u64) -> Self {
+        Self {
+            state: Arc::new(Mutex::new(State {
+                max: max_bytes,
+                used: 0,
+                promised: 0,
+                peak: 0,
+                soft_limits: Vec::new(),
+            })),
+        }
+    }
+
+    /// The most bytes that may be taken at once.
+    #[must_use]
+    pub fn max_bytes(&self) -> u64 {
+        self.state.lock().max
+    }
+
+    /// Lets at most `max_bytes` be taken at once from now on. Blocks that are out stay: where they have more than that
+    /// already, nothing is given until enough of them are back.
+    pub fn set_max_bytes(&self, max_bytes: u64) {
+        self.state.lock().max = max_bytes;
+    }
+
+    /// The bytes that the blocks which are out have together.
+    #[must_use]
+    pub fn used_bytes(&self) -> u64 {
+        self.state.lock().used
+    }
+
+    /// The bytes that can still be taken. Those are not among them that a call under way on another thread is asking
+    /// for.
+    #[must_use]
+    pub fn available_bytes(&self) -> u64 {
+        self.state.lock().available()
+    }
+
+    /// The most bytes that were used at once.
+    #[must_use]
+    pub fn peak_bytes(&self) -> u64 {
+        self.state.lock().peak
+    }
+
+    /// All of these at one moment.
+    #[must_use]
+    pub fn usage(&self) -> BudgetUse {
+        self.state.lock().usage()
+    }
+
+    /// Has `callback` called each time the bytes in use go from at most `soft_bytes` to more than that: a program
+    /// drops its caches there, before anything fails. A budget takes any number of these, and keeps them until its last
+    /// clone is dropped; a callback that holds a clone of the budget keeps it alive for good.
+    ///
+    /// The callback runs on the thread whose allocation crossed the limit, before that call returns, without any lock:
+    /// it may allocate and release, and several threads may be in it at once. A panic in it is caught and logged.
+    pub fn on_soft_limit(
+        &self,
+        soft_bytes: u64,
+        callback: impl Fn(&BudgetUse) + Send + Sync + 'static,
+    ) {
+        let soft_limit = SoftLimit {
+            bytes: soft_bytes,
+            callback: Box::new(callback),
+        };
+        self.state.lock().soft_limits.push(Arc::new(soft_limit));
+    }
+
+    /// Sets `bytes` aside for a block that is about to be asked for.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfMemory`](Error::OutOfMemory) of [`Scope::Limit`].
+    pub(crate) fn promise(&self, bytes: usize) -> Result<Promise<'_>, Error> {
+        let mut state = self.state.lock();
+        let available = state.available();
+        if bytes as u64 > available {
+            return Err(refusal(bytes, available));
+        }
+        state.promised += bytes as u64;
+        Ok(Promise {
+            budget: self,
+            bytes: bytes as u64,
+        })
+    }
+
+    /// A block of `bytes` bytes is back.
+    pub(crate) fn give_back(&self, bytes: usize) {
+        let mut state = self.state.lock();
+        // Blocks that came another way are no reason to wrap.
+        state.used = state.used.saturating_sub(bytes as u64);
+    }
+}
+
+fn refusal(bytes: usize, available: u64) -> Error {
+    OutOfMemory::new(bytes, Scope::Limit)
+        .with_available(available)
+        .into()
+}
+
+/// Bytes set aside for a block. Dropping it sets them free again, so that a call that fails takes nothing.
+#[derive(Debug)]
+pub(crate) struct Promise<'b> {
+    budget: &'b Budget,
+    bytes: u64,
+}
+
+impl Promise<'_> {
+    /// The block is there, and has `given` bytes, which may be more than were promised.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfMemory`](Error::OutOfMemory) of [`Scope::Limit`] where that is more than there is. The promise stands.
+    pub(crate) fn keep(&mut self, given: usize) -> Result<(), Error> {
+        let (usage, crossed) = {
+            let mut state = self.budget.state.lock();
+            let extra = (given as u64).saturating_sub(self.bytes);
+            let available = state.available();
+            // What was promised stays promised, even if the limit has been lowered since.
+            if extra > available {
+                return Err(refusal(given, available.saturating_add(self.bytes)));
+            }
+            state.promised = state.promised.saturating_sub(self.bytes);
+            self.bytes = 0;
+            let before = state.used;
+            state.used += given as u64;
+            state.peak = state.peak.max(state.used);
+            let used = state.used;
+            let crossed = state.soft_limits.iter().filter(|soft_limit| {
+                let bytes = soft_limit.bytes;
+                before <= bytes && bytes < used
+            });
+            (state.usage(), crossed.cloned().collect::<Vec<_>>())
+        };
+        for soft_limit in crossed {
+            soft_limit.call(usage);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Promise<'_> {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            let mut state = self.budget.state.lock();
+            state.promised = state.promised.saturating_sub(self.bytes);
+        }
+    }
+}
+
+impl SoftLimit {
+    /// A callback that panics does no other harm.
+    fn call(&self, usage: BudgetUse) {
+        if catch_unwind(AssertUnwindSafe(|| (self.callback)(&usage))).is_err() {
+            tracing::error!(
+                soft_bytes = self.bytes,
+                used_bytes = usage.used_bytes,
+                "the callback of a soft limit panicked; the budget goes on without its help"
+            );
+        }
+    }
+}
+
+impl fmt::Debug for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (usage, soft_limits) = {
+            let state = self.state.lock();
+            (state.usage(), state.soft_limits.len())
+        };
+        f.debug_struct("Budget")
+            .field("usage", &usage)
+            .field("soft_limits", &soft_limits)
+            .finish()
+    }
+}

@@ -1,0 +1,111 @@
+//! Failures on purpose.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::{
+    Allocator, AllocatorCall, AllocatorFault, EventOf, FaultTrigger, Memory, MemoryOf, Result,
+    adaptor::forward_to_inner, fault::Plan,
+};
+
+/// Makes calls of an allocator fail, on any backend: so that a program sees on a real device what it does when memory
+/// runs out. (The mock device fails calls of its own, more kinds of them.)
+///
+/// An allocation that is made to fail does not reach the allocator. A release that is made to fail does: the block is
+/// gone, and only the answer is an error. Where several faults strike one call, the oldest decides; each counts every
+/// call of its kind. Clones share their faults.
+///
+/// ```
+/// use binpool_allocators::{
+///     Allocator, AllocatorCall, AllocatorFault, Failing, FaultTrigger, ImmediateAllocator, Scope,
+/// };
+/// use binpool_mock::MockDevice;
+///
+/// let backend = MockDevice::new().backend();
+/// let allocator = Failing::new(ImmediateAllocator::new(&backend)?);
+/// let full = AllocatorFault::OutOfMemory(Scope::Device);
+/// allocator.fail(AllocatorCall::Allocate, FaultTrigger::Nth(2), full);
+/// assert!(allocator.allocate(100).is_ok());
+/// assert!(allocator.allocate(100).unwrap_err().is_out_of_memory());
+/// assert!(allocator.allocate(100).is_ok());
+/// assert_eq!(allocator.struck(), 1);
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Failing<A> {
+    inner: A,
+    faults: Arc<Mutex<Faults>>,
+}
+
+#[derive(Debug, Default)]
+struct Faults {
+    plans: Vec<Plan>,
+    struck: u64,
+}
+
+impl<A> Failing<A> {
+    /// An allocator that does not fail yet.
+    pub fn new(inner: A) -> Self {
+        Self {
+            inner,
+            faults: Arc::default(),
+        }
+    }
+
+    /// Makes calls of this kind fail from now on, when `trigger` says so, in the way of `fault`.
+    pub fn fail(&self, call: AllocatorCall, trigger: FaultTrigger, fault: AllocatorFault) {
+        let plan = Plan::new(call, trigger, fault);
+        self.faults.lock().plans.push(plan);
+    }
+
+    /// Lets all calls succeed again that the allocator itself lets succeed.
+    pub fn clear_faults(&self) {
+        self.faults.lock().plans.clear();
+    }
+
+    /// How many calls were made to fail.
+    #[must_use]
+    pub fn struck(&self) -> u64 {
+        self.faults.lock().struck
+    }
+
+    /// The allocator, which does not fail on purpose.
+    pub const fn inner(&self) -> &A {
+        &self.inner
+    }
+
+    /// The allocator, which does not fail on purpose.
+    pub fn into_inner(self) -> A {
+        self.inner
+    }
+
+    /// Fails where a fault strikes.
+    fn strike(&self, call: AllocatorCall, bytes: usize) -> Result<()> {
+        let mut struck = None;
+        let mut faults = self.faults.lock();
+        for plan in &mut faults.plans {
+            let fault = plan.strike(call, bytes);
+            struck = struck.or(fault);
+        }
+        faults.struck += u64::from(struck.is_some());
+        drop(faults);
+        struck.map_or(Ok(()), |fault| Err(fault.into_error(call, bytes)))
+    }
+}
+
+impl<A: Allocator> Allocator for Failing<A> {
+    forward_to_inner!();
+
+    fn allocate(&self, bytes: usize) -> Result<MemoryOf<Self>> {
+        self.strike(AllocatorCall::Allocate, bytes)?;
+        self.inner.allocate(bytes)
+    }
+
+    fn release(&self, memory: MemoryOf<Self>, after: &[EventOf<Self>]) -> Result<()> {
+        let struck = self.strike(AllocatorCall::Release, memory.bytes());
+        // A failure of the device itself goes first: it is the one nobody knows of.
+        self.inner.release(memory, after)?;
+        struck
+    }
+}

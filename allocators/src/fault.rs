@@ -1,0 +1,122 @@
+//! Failures that a program asks for.
+
+use crate::{Error, OutOfMemory, Scope, random::Random};
+
+/// A kind of call to an allocator that can be made to fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AllocatorCall {
+    /// [`Allocator::allocate`](crate::Allocator::allocate).
+    Allocate,
+    /// [`Allocator::release`](crate::Allocator::release).
+    Release,
+}
+
+impl AllocatorCall {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Allocate => "allocate",
+            Self::Release => "release",
+        }
+    }
+}
+
+/// How a call fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AllocatorFault {
+    /// With [`Error::OutOfMemory`], of this scope.
+    OutOfMemory(Scope),
+    /// With [`Error::Backend`], and this code of the runtime.
+    Backend(i32),
+    /// With [`Error::DeviceLost`]. The calls after it succeed, unless they are made to fail, too.
+    DeviceLost,
+}
+
+impl AllocatorFault {
+    pub(crate) fn into_error(self, call: AllocatorCall, bytes: usize) -> Error {
+        let source = Injected { call: call.name() };
+        match self {
+            Self::OutOfMemory(scope) => OutOfMemory::new(bytes, scope).with_source(source).into(),
+            Self::Backend(code) => Error::backend(call.name(), Some(code), source),
+            Self::DeviceLost => Error::DeviceLost {
+                operation: call.name(),
+                source: Some(source.into()),
+            },
+        }
+    }
+}
+
+/// The source of the errors that were asked for, by which a log tells them from the device's own.
+#[derive(Debug, thiserror::Error)]
+#[error("this call of {call} was made to fail")]
+struct Injected {
+    call: &'static str,
+}
+
+/// Which of the calls of a kind fail, counted from when the fault is asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum FaultTrigger {
+    /// The nth only; 1 is the next. The 0th is none.
+    Nth(u64),
+    /// The nth, the 2nth and so on. Every 0th is none.
+    EveryNth(u64),
+    /// So many, from the next one on; `u64::MAX` for all.
+    Next(u64),
+    /// Each with a probability from 0 to 1, as a generator with a seed decides: the same seed makes the same calls fail.
+    Randomly {
+        /// The probability.
+        probability: f64,
+        /// The seed.
+        seed: u64,
+    },
+    /// All about blocks of more bytes than this.
+    LargerThan(usize),
+}
+
+/// One failure that was asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    call: AllocatorCall,
+    trigger: FaultTrigger,
+    fault: AllocatorFault,
+    /// The calls that it has looked at.
+    calls: u64,
+    random: Random,
+}
+
+impl Plan {
+    pub(crate) const fn new(
+        call: AllocatorCall,
+        trigger: FaultTrigger,
+        fault: AllocatorFault,
+    ) -> Self {
+        let seed = match trigger {
+            FaultTrigger::Randomly { seed, .. } => seed,
+            _ => 0,
+        };
+        Self {
+            call,
+            trigger,
+            fault,
+            calls: 0,
+            random: Random::new(seed),
+        }
+    }
+
+    /// How this call about a block of `bytes` bytes fails.
+    pub(crate) fn strike(&mut self, call: AllocatorCall, bytes: usize) -> Option<AllocatorFault> {
+        if call != self.call {
+            return None;
+        }
+        self.calls = self.calls.saturating_add(1);
+        let strikes = match self.trigger {
+            FaultTrigger::Nth(n) => self.calls == n,
+            FaultTrigger::EveryNth(n) => n > 0 && self.calls.is_multiple_of(n),
+            FaultTrigger::Next(count) => self.calls <= count,
+            FaultTrigger::Randomly { probability, .. } => self.random.fraction() < probability,
+            FaultTrigger::LargerThan(most) => bytes > most,
+        };
+        strikes.then_some(self.fault)
+    }
+}

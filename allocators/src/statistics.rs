@@ -1,0 +1,116 @@
+//! What goes through an allocator.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
+
+use crate::{Allocator, EventOf, Memory, MemoryOf, Result, adaptor::forward_to_inner};
+
+/// What went through a [`Statistics`] allocator, since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AllocatorStatistics {
+    /// Blocks that were given.
+    pub allocations: u64,
+    /// Blocks that were asked for and not given.
+    pub failed_allocations: u64,
+    /// Blocks that came back, those too whose release failed.
+    pub releases: u64,
+    /// Releases that failed.
+    pub failed_releases: u64,
+    /// The bytes that the blocks which are out have together.
+    pub current_bytes: u64,
+    /// The most bytes that were out at once.
+    pub peak_bytes: u64,
+    /// The time that the calls took, as the host saw it, added up over all threads.
+    pub time: Duration,
+}
+
+/// Counts and times what goes through an allocator. Clones share one count.
+///
+/// A block counts with the bytes that it really has ([`Memory::bytes`]). One that is dropped instead of
+/// [released](Allocator::release) goes back to the runtime unseen, and counts as being out for good.
+///
+/// ```
+/// use binpool_allocators::{Allocator, ImmediateAllocator, Statistics};
+/// use binpool_mock::MockDevice;
+///
+/// let backend = MockDevice::builder().capacity_bytes(1 << 20).build().backend();
+/// let allocator = Statistics::new(ImmediateAllocator::new(&backend)?);
+/// let block = allocator.allocate(4096)?;
+/// assert!(allocator.allocate(1 << 20).is_err());
+/// allocator.release(block, &[])?;
+/// let reading = allocator.reading();
+/// assert_eq!((reading.allocations, reading.failed_allocations, reading.releases), (1, 1, 1));
+/// assert_eq!((reading.current_bytes, reading.peak_bytes), (0, 4096));
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Statistics<A> {
+    inner: A,
+    reading: Arc<Mutex<AllocatorStatistics>>,
+}
+
+impl<A> Statistics<A> {
+    /// Counts what goes through `inner`.
+    pub fn new(inner: A) -> Self {
+        Self {
+            inner,
+            reading: Arc::default(),
+        }
+    }
+
+    /// What has gone through until now.
+    #[must_use]
+    pub fn reading(&self) -> AllocatorStatistics {
+        *self.reading.lock()
+    }
+
+    /// The allocator that is counted. Blocks that go to or from it directly are not.
+    pub const fn inner(&self) -> &A {
+        &self.inner
+    }
+
+    /// The allocator, no longer counted.
+    pub fn into_inner(self) -> A {
+        self.inner
+    }
+}
+
+impl<A: Allocator> Allocator for Statistics<A> {
+    forward_to_inner!();
+
+    fn allocate(&self, bytes: usize) -> Result<MemoryOf<Self>> {
+        let start = Instant::now();
+        let memory = self.inner.allocate(bytes);
+        let time = start.elapsed();
+        let given = memory.as_ref().ok().map(Memory::bytes);
+        let mut reading = self.reading.lock();
+        reading.time = reading.time.saturating_add(time);
+        match given {
+            Some(given) => {
+                reading.allocations += 1;
+                reading.current_bytes = reading.current_bytes.saturating_add(given as u64);
+                reading.peak_bytes = reading.peak_bytes.max(reading.current_bytes);
+            }
+            None => reading.failed_allocations += 1,
+        }
+        memory
+    }
+
+    fn release(&self, memory: MemoryOf<Self>, after: &[EventOf<Self>]) -> Result<()> {
+        let bytes = memory.bytes();
+        let start = Instant::now();
+        let result = self.inner.release(memory, after);
+        let time = start.elapsed();
+        let mut reading = self.reading.lock();
+        reading.time = reading.time.saturating_add(time);
+        reading.releases += 1;
+        reading.failed_releases += u64::from(result.is_err());
+        reading.current_bytes = reading.current_bytes.saturating_sub(bytes as u64);
+        result
+    }
+}
