@@ -58,6 +58,11 @@ pub trait Allocator: fmt::Debug + Send + Sync {
         self.backend().limits().largest_block_bytes
     }
 
+    /// Whether threads may use views of one block while others make and release such.
+    fn has_concurrent_views(&self) -> bool {
+        self.backend().limits().concurrent_views
+    }
+
     /// The most bytes that blocks can have together: what the device has, or less where there is a limit.
     fn capacity_bytes(&self) -> u64 {
         self.backend().limits().capacity_bytes
@@ -95,6 +100,10 @@ macro_rules! forward_allocator {
 
             fn largest_block(&self) -> usize {
                 (**self).largest_block()
+            }
+
+            fn has_concurrent_views(&self) -> bool {
+                (**self).has_concurrent_views()
             }
 
             fn capacity_bytes(&self) -> u64 {

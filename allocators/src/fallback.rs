@@ -154,6 +154,11 @@ impl<A: Allocator, B: Allocator<Backend = A::Backend>> Allocator for Fallback<A,
         self.first.largest_block().max(self.second.largest_block())
     }
 
+    /// Where both have.
+    fn has_concurrent_views(&self) -> bool {
+        self.first.has_concurrent_views() && self.second.has_concurrent_views()
+    }
+
     /// Both together: the second may have memory that the device's own is not.
     fn capacity_bytes(&self) -> u64 {
         let second = self.second.capacity_bytes();

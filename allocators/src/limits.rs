@@ -42,10 +42,13 @@ pub struct DeviceLimits {
     pub svm: SvmSupport,
     /// Whether queues can be out of order.
     pub out_of_order_queues: bool,
+    /// Whether threads may use views of one buffer while others make and release such. NVIDIA's driver crashes.
+    pub concurrent_views: bool,
 }
 
 impl DeviceLimits {
-    /// Limits of a device without SVM and with in-order queues only; set the other fields after.
+    /// Limits of a device without SVM and with in-order queues only, whose views threads may share; set the other
+    /// fields after.
     #[must_use]
     pub fn new(
         device_name: impl Into<String>,
@@ -61,6 +64,7 @@ impl DeviceLimits {
             largest_svm_alignment: alignment,
             svm: SvmSupport::default(),
             out_of_order_queues: false,
+            concurrent_views: true,
         }
     }
 

@@ -106,4 +106,9 @@ impl<B: SvmBackend> Allocator for SvmAllocator<B> {
     fn alignment(&self) -> Align {
         self.alignment
     }
+
+    /// They are addresses.
+    fn has_concurrent_views(&self) -> bool {
+        true
+    }
 }

@@ -101,6 +101,13 @@ impl MockDeviceBuilder {
         self
     }
 
+    /// Whether threads may use views of one buffer while others make and release such. Default: yes. The mock takes it
+    /// either way.
+    pub fn concurrent_views(mut self, available: bool) -> Self {
+        self.limits.concurrent_views = available;
+        self
+    }
+
     /// When commands run. Default: [`Completion::AtOnce`].
     pub fn completion(mut self, completion: Completion) -> Self {
         self.completion = completion;

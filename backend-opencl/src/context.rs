@@ -7,6 +7,7 @@ use binpool_allocators::DeviceLimits;
 use crate::{
     cl_error::ClResult,
     failures::Failures,
+    limits::NVIDIA,
     sys::{self, ContextHandle, DeviceId, QueueHandle, Threads},
 };
 
@@ -31,7 +32,7 @@ impl Context {
         let platform = sys::platform_name_of(device)?;
         Ok(Self {
             failures: Failures::on(&platform),
-            svm_threads: if platform == "NVIDIA CUDA" {
+            svm_threads: if platform == NVIDIA {
                 Threads::One
             } else {
                 Threads::Many

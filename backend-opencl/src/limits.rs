@@ -20,6 +20,9 @@ const OUT_OF_ORDER: u64 = cl3::command_queue::CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_EN
 /// `PoCL` and Intel's runtime answer with null to more.
 pub(crate) const LARGEST_SVM_ALIGNMENT: usize = 128;
 
+/// The platform of NVIDIA's runtime, whose driver (580) takes less from several threads than OpenCL promises.
+pub(crate) const NVIDIA: &str = "NVIDIA CUDA";
+
 /// Asks the device.
 pub(crate) fn query(device: DeviceId) -> ClResult<DeviceLimits> {
     let number = |what| sys::device_number(device, what);
@@ -33,6 +36,8 @@ pub(crate) fn query(device: DeviceId) -> ClResult<DeviceLimits> {
     // Devices before OpenCL 2.0 do not know the question.
     limits.svm = svm_support(number(CL_DEVICE_SVM_CAPABILITIES).unwrap_or(0));
     limits.out_of_order_queues = number(CL_DEVICE_QUEUE_ON_HOST_PROPERTIES)? & OUT_OF_ORDER != 0;
+    // Its kernels walk the list of a buffer's views while other threads change it, and crash.
+    limits.concurrent_views = sys::platform_name_of(device)? != NVIDIA;
     Ok(limits)
 }
 

@@ -8,7 +8,7 @@ use crate::{
     lane::{LaneKey, Uses},
     request::Request,
     shared::Shared,
-    state::Origin,
+    state::{Origin, Which},
 };
 
 /// A range that was taken for a block.
@@ -16,25 +16,28 @@ pub(crate) type Carved<A> = segments::Carved<MemoryOf<A>, Uses>;
 
 impl<A: Allocator> Shared<A> {
     /// A block from a segment: from what is free there; once free blocks have gone back to their segments; once
-    /// commands that have ended are known to; or from a segment that the allocator is asked for.
+    /// commands that have ended are known to; behind a wait, where the policy is to wait; or from a segment that the
+    /// allocator is asked for.
     pub(crate) fn carve(
         &self,
         lane: LaneKey,
         request: Request,
     ) -> Result<(Block<A>, Origin), Error> {
-        let carved = self.state.lock().take_range(lane, request, false);
+        let carved = self.state.lock().take_range(lane, request, Which::Free);
         let carved = carved
             .or_else(|| self.carve_after_a_flush(lane, request))
-            .or_else(|| self.carve_after_a_look(lane, request));
+            .or_else(|| self.carve_after_a_look(lane, request))
+            .map(|carved| (carved, Origin::Carved))
+            .or_else(|| self.carve_after_a_wait(lane, request));
         match carved {
-            Some(carved) => Ok((self.view(lane, request, carved)?, Origin::Carved)),
+            Some((carved, origin)) => Ok((self.view(lane, request, carved)?, origin)),
             None => Ok((self.carve_from_a_new_segment(lane, request)?, Origin::Fresh)),
         }
     }
 
     fn carve_after_a_flush(&self, lane: LaneKey, request: Request) -> Option<Carved<A>> {
         self.flush();
-        self.state.lock().take_range(lane, request, false)
+        self.state.lock().take_range(lane, request, Which::Free)
     }
 
     fn carve_after_a_look(&self, lane: LaneKey, request: Request) -> Option<Carved<A>> {
@@ -45,7 +48,21 @@ impl<A: Allocator> Shared<A> {
         self.look_at(&holding_back);
         let mut state = self.state.lock();
         state.settle();
-        state.take_range(lane, request, false)
+        state.take_range(lane, request, Which::Free)
+    }
+
+    fn carve_after_a_wait(&self, lane: LaneKey, request: Request) -> Option<(Carved<A>, Origin)> {
+        let origin = self.policy.waits()?;
+        let mut carved = self.state.lock().take_range(lane, request, Which::Any)?;
+        match self.wait_behind(lane, &carved.uses, origin) {
+            Ok(()) => Some((carved, origin)),
+            Err(error) => {
+                tracing::warn!(%error, "a free range could not be waited for; it stays in the pool");
+                carved.overlapping.clear();
+                self.state.lock().put_range_back(carved);
+                None
+            }
+        }
     }
 
     fn carve_from_a_new_segment(&self, lane: LaneKey, request: Request) -> Result<Block<A>, Error> {
@@ -87,7 +104,10 @@ impl<A: Allocator> Shared<A> {
         request: Request,
     ) -> Result<Option<Block<A>>, Error> {
         self.flush();
-        let carved = self.state.lock().take_range(lane, request, true);
+        let carved = self
+            .state
+            .lock()
+            .take_range(lane, request, Which::FreeAnywhere);
         carved
             .map(|carved| self.view(lane, request, carved))
             .transpose()
@@ -101,12 +121,11 @@ impl<A: Allocator> Shared<A> {
             segment,
             view,
             overlapping,
-            excess,
+            uses,
+            has_excess,
         } = carved;
         drop(overlapping);
-        if let Some(excess) = excess
-            && self.state.lock().shrink_range(range, region.bytes, excess)
-        {
+        if has_excess && self.state.lock().shrink_range(range, region.bytes, uses) {
             self.arrived.notify_all();
         }
         let view = match view {

@@ -23,10 +23,13 @@ use crate::{LeadingBits, MemoryPool, PoolError, ReusePolicy, SizeClasses};
 /// ```
 #[derive(Clone, Debug)]
 pub struct PoolOptions {
-    classes: Classes,
+    classes: Option<Classes>,
     policy: ReusePolicy,
-    segments: bool,
+    segments: Option<bool>,
 }
+
+/// A free block of a segment serves any class, so that fine classes cost no hits, and waste less.
+const LEADING_BITS_WITH_SEGMENTS: u32 = 8;
 
 #[derive(Clone, Debug)]
 enum Classes {
@@ -37,15 +40,16 @@ enum Classes {
 impl Default for PoolOptions {
     fn default() -> Self {
         Self {
-            classes: Classes::LeadingBits(LeadingBits::default().bits()),
+            classes: None,
             policy: ReusePolicy::default(),
-            segments: false,
+            segments: None,
         }
     }
 }
 
 impl PoolOptions {
-    /// The default settings: size classes of [`LeadingBits`] with four bits, and the default [`ReusePolicy`].
+    /// The default settings: [segments](Self::segments) where the device takes them, size classes of [`LeadingBits`] with
+    /// eight bits (four without segments), and the default [`ReusePolicy`].
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -54,29 +58,30 @@ impl PoolOptions {
     /// Size classes by `bits` leading bits: blocks are at most `1 / 2^bits` larger than asked.
     #[must_use]
     pub fn leading_bits(mut self, bits: u32) -> Self {
-        self.classes = Classes::LeadingBits(bits);
+        self.classes = Some(Classes::LeadingBits(bits));
         self
     }
 
     /// Size classes of the program's own.
     #[must_use]
     pub fn size_classes(mut self, classes: impl SizeClasses + 'static) -> Self {
-        self.classes = Classes::Given(Arc::new(classes));
+        self.classes = Some(Classes::Given(Arc::new(classes)));
         self
     }
 
-    /// Carves blocks from segments: large pieces of device memory, in which free neighbours become one again.
+    /// Whether blocks are carved from segments: large pieces of device memory, in which free neighbours become one again.
+    /// By default, they are where the allocator [lets several threads](Allocator::has_concurrent_views) do so.
     ///
-    /// Without it a free block serves requests of its own class only, and a program whose sizes vary takes far more
-    /// from the device than it has in use. With it, and with finer classes ([`leading_bits`](Self::leading_bits) of 7
-    /// or 8, since free bytes are no longer lost to their class), it takes hardly more. Blocks are then views of their
-    /// segments ([`create_sub_region`](Backend::create_sub_region)), which cost a call to the device where the pool has
-    /// none of the right size at hand.
+    /// Without segments a free block serves requests of its own class only, and a program whose sizes vary takes far more
+    /// from the device than it has in use. With them it takes hardly more. Blocks are then views of their segments
+    /// ([`create_sub_region`](Backend::create_sub_region)), which cost a call to the device where the pool has kept none of
+    /// the right size.
     ///
-    /// NVIDIA's driver (580) crashes in kernels that are given a buffer of which there are views that overlap: the pool
-    /// keeps from making such, and there a program should not use a [region](crate::PooledBuffer::sub_region) of a block
-    /// in kernels while it is carved from a segment of buffers. It also crashes, for a reason yet to be found, in a
-    /// stress of several threads over segments of buffers. One thread is well, and so is shared virtual memory from many.
+    /// NVIDIA's driver (580) crashes in kernels that are given a view of a buffer while another thread makes or releases a
+    /// view of the same. So the default there is bins alone, and a program that asks for segments of buffers should use the
+    /// pool and its blocks from one thread at a time. It also crashes in kernels on buffers of which there are views that
+    /// overlap: the pool keeps from making such, and there a program should not use a
+    /// [region](crate::PooledBuffer::sub_region) of a carved block in kernels. Shared virtual memory has neither fault.
     ///
     /// ```
     /// use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
@@ -84,10 +89,7 @@ impl PoolOptions {
     ///
     /// let backend = MockDevice::new().backend();
     /// let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// let pool = PoolOptions::new()
-    ///     .segments(true)
-    ///     .leading_bits(8)
-    ///     .build(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let pool = PoolOptions::new().build(ImmediateAllocator::new(&backend)?, &queue)?;
     /// let blocks = [(); 100].map(|()| pool.allocate(1000).unwrap());
     /// assert_eq!(pool.statistics().misses, 1);
     /// drop(blocks);
@@ -96,7 +98,7 @@ impl PoolOptions {
     /// ```
     #[must_use]
     pub fn segments(mut self, carve: bool) -> Self {
-        self.segments = carve;
+        self.segments = Some(carve);
         self
     }
 
@@ -140,9 +142,17 @@ impl PoolOptions {
         allocator: A,
         queue: &QueueOf<A>,
     ) -> Result<MemoryPool<A>, PoolError> {
+        let can_share_views = allocator.has_concurrent_views();
+        let segments = self.segments.unwrap_or(can_share_views);
+        let leading_bits = if segments {
+            LEADING_BITS_WITH_SEGMENTS
+        } else {
+            LeadingBits::default().bits()
+        };
         let classes = match self.classes {
-            Classes::LeadingBits(bits) => Arc::new(LeadingBits::new(bits)?),
-            Classes::Given(classes) => classes,
+            None => Arc::new(LeadingBits::new(leading_bits)?),
+            Some(Classes::LeadingBits(bits)) => Arc::new(LeadingBits::new(bits)?),
+            Some(Classes::Given(classes)) => classes,
         };
         allocator.backend().check_queue(queue)?;
         if allocator.is_deferred() {
@@ -152,12 +162,19 @@ impl PoolOptions {
                  cannot free anything; use an `ImmediateAllocator`"
             );
         }
+        if segments && !can_share_views {
+            tracing::warn!(
+                ?allocator,
+                "segments on a device whose driver crashes where several threads use views of one buffer: \
+                 allocate, drop and use the blocks of this pool from one thread at a time"
+            );
+        }
         Ok(MemoryPool::assemble(
             allocator,
             queue,
             classes,
             self.policy,
-            self.segments,
+            segments,
         ))
     }
 }

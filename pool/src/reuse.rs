@@ -4,7 +4,6 @@ use binpool_allocators::{Allocator, Backend, Error, EventOf, Queue, QueueOf};
 use smallvec::SmallVec;
 
 use crate::{
-    ReusePolicy,
     bins::Block,
     lane::{Lane, LaneKey, Uses},
     request::Request,
@@ -41,23 +40,29 @@ impl<A: Allocator> Shared<A> {
         lane: LaneKey,
         request: Request,
     ) -> Option<(Block<A>, Origin)> {
-        let origin = match self.policy {
-            ReusePolicy::SameQueue | ReusePolicy::Opportunistic => return None,
-            ReusePolicy::InsertWait => Origin::DeviceWait,
-            ReusePolicy::WaitOnHost => Origin::HostWait,
-        };
+        let origin = self.policy.waits()?;
         let held = self.state.lock().take_oldest(lane, request)?;
-        let waited = match origin {
-            Origin::DeviceWait => self.put_behind(lane, &held.uses),
-            _ => held.uses.iter().try_for_each(|use_| self.wait_for(*use_)),
-        };
-        match waited {
+        match self.wait_behind(lane, &held.uses, origin) {
             Ok(()) => Some((held.block, origin)),
             Err(error) => {
                 tracing::warn!(%error, "a free block could not be waited for; it stays in the pool");
                 self.state.lock().put_back(held);
                 None
             }
+        }
+    }
+
+    /// Has the queue of `lane`, or the host, wait for the commands of these uses.
+    pub(crate) fn wait_behind(
+        &self,
+        lane: LaneKey,
+        uses: &Uses,
+        origin: Origin,
+    ) -> Result<(), Error> {
+        if origin == Origin::DeviceWait {
+            self.put_behind(lane, uses)
+        } else {
+            uses.iter().try_for_each(|use_| self.wait_for(*use_))
         }
     }
 

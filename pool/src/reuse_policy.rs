@@ -1,5 +1,7 @@
 //! What a queue may take from another.
 
+use crate::state::Origin;
+
 /// How a pool reuses a free block for another queue than the one that used it, or for an out-of-order queue,
 /// whose own order keeps nothing apart.
 ///
@@ -45,5 +47,14 @@ impl ReusePolicy {
     /// Whether a block may go to another queue than its own as long as the device has memory.
     pub(crate) const fn crosses(self) -> bool {
         !matches!(self, Self::SameQueue)
+    }
+
+    /// Where blocks are waited for that commands still use: how they come to their user then.
+    pub(crate) const fn waits(self) -> Option<Origin> {
+        match self {
+            Self::SameQueue | Self::Opportunistic => None,
+            Self::InsertWait => Some(Origin::DeviceWait),
+            Self::WaitOnHost => Some(Origin::HostWait),
+        }
     }
 }

@@ -35,6 +35,17 @@ pub(crate) enum Origin {
 /// later in the order of the same few queues, so that there is little to be found behind these.
 const LOOK_AT: usize = 16;
 
+/// Which ranges of segments may be taken for a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// Those that the queue may have.
+    Free,
+    /// Those that the queue may have, whether the rules of growth like it or not.
+    FreeAnywhere,
+    /// Any, whatever still uses them.
+    Any,
+}
+
 /// Everything of a pool that changes.
 ///
 /// # Invariants
@@ -236,24 +247,33 @@ impl<A: Allocator> State<A> {
         found
     }
 
-    /// A range of a segment that the queue of `lane` may have; of any segment that has one, where there is no other way.
+    /// A range of a segment.
     pub(crate) fn take_range(
         &mut self,
         lane: LaneKey,
         request: Request,
-        anywhere: bool,
+        which: Which,
     ) -> Option<Carved<A>> {
         let lanes = &self.lanes;
         let segments = self.segments.as_mut()?;
-        let usable = |uses: &Uses| uses.iter().all(|use_| lanes.is_before(*use_, lane));
-        let carved = if anywhere {
-            segments.take_anywhere(request.bytes, usable)
-        } else {
-            segments.take(request.bytes, usable)
+        let is_free = |uses: &Uses| uses.iter().all(|use_| lanes.is_before(*use_, lane));
+        let carved = match which {
+            Which::Free => segments.take(request.bytes, is_free),
+            Which::FreeAnywhere => segments.take_anywhere(request.bytes, is_free),
+            Which::Any => segments.take(request.bytes, |_| true),
         }?;
-        // It comes back in a moment, and somebody who runs out of memory may wait for it.
-        self.in_transit += usize::from(carved.excess.is_some());
+        // What is too much comes back in a moment, and somebody who runs out of memory may wait for it.
+        self.in_transit += usize::from(carved.has_excess);
         Some(carved)
+    }
+
+    /// Keeps a range that could not be handed out after all.
+    pub(crate) fn put_range_back(&mut self, carved: Carved<A>) {
+        self.changes += 1;
+        self.in_transit -= usize::from(carved.has_excess);
+        if let Some(segments) = &mut self.segments {
+            segments.give(carved.range, carved.uses, carved.view);
+        }
     }
 
     /// Takes every free block out that the bins hold back from the segments.
@@ -290,9 +310,9 @@ impl<A: Allocator> State<A> {
     }
 
     /// Gives back what a range has more than the `bytes` bytes of its block. Whether it was the last one in transit.
-    pub(crate) fn shrink_range(&mut self, range: RangeKey, bytes: usize, excess: Uses) -> bool {
+    pub(crate) fn shrink_range(&mut self, range: RangeKey, bytes: usize, uses: Uses) -> bool {
         if let Some(segments) = &mut self.segments {
-            segments.shrink(range, bytes, excess);
+            segments.shrink(range, bytes, uses);
         }
         self.arrive()
     }

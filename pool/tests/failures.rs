@@ -9,7 +9,9 @@
 
 mod common;
 
-use binpool::{Backend, Error, PoolError, QueueOrder, SvmAllocator, SvmGrain, SvmPool};
+use binpool::{
+    Backend, Error, PoolError, PoolOptions, QueueOrder, SvmAllocator, SvmGrain, SvmPool,
+};
 use binpool_mock::{CallKind, Fault, MockDevice, Persistence};
 use common::{MIB, Rig, every_call_fails_once};
 
@@ -103,11 +105,11 @@ fn memory_that_needs_events_and_gets_none_is_waited_for() {
     let device = MockDevice::new();
     let backend = device.backend();
     let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
-    let pool = SvmPool::new(
-        SvmAllocator::new(&backend, SvmGrain::Coarse).unwrap(),
-        &queue,
-    )
-    .unwrap();
+    let allocator = SvmAllocator::new(&backend, SvmGrain::Coarse).unwrap();
+    let pool = PoolOptions::new()
+        .segments(false)
+        .build(allocator, &queue)
+        .unwrap();
     let block = pool.allocate(100).unwrap();
     block.enqueue_fill(&queue, 0..100, &[1], &[]).unwrap();
     pool.stop_holding();

@@ -384,7 +384,8 @@ proptest! {
         seed in any::<u64>(),
         operations in prop::collection::vec(any_operation(), 1..80),
     ) {
-        let mut program = Program::new(PoolOptions::new().reuse(policy), &orders, seed);
+        let options = PoolOptions::new().reuse(policy).segments(false);
+        let mut program = Program::new(options, &orders, seed);
         for operation in operations {
             program.run(&operation)?;
         }

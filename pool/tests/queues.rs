@@ -10,8 +10,8 @@
 mod common;
 
 use binpool::{
-    Backend, DeferredAllocator, Event, EventStatus, MemoryPool, Outcome, Queue, QueueOrder,
-    SvmAllocator, SvmGrain, SvmPool,
+    Backend, DeferredAllocator, Event, EventStatus, MemoryPool, Outcome, PoolOptions, Queue,
+    QueueOrder, SvmAllocator, SvmGrain,
 };
 use binpool_mock::{CallKind, Completion, MockDevice};
 use common::{MIB, Rig};
@@ -177,7 +177,10 @@ fn shared_virtual_memory_waits_for_its_queues_too() {
         .unwrap()
         .with_queue(&queue)
         .unwrap();
-    let pool = SvmPool::new(allocator, &queue).unwrap();
+    let pool = PoolOptions::new()
+        .segments(false)
+        .build(allocator, &queue)
+        .unwrap();
     let gate = backend.create_user_event().unwrap();
     let old = pool.allocate_on(&other, 100).unwrap();
     old.enqueue_fill(&other, 0..100, &[1], std::slice::from_ref(&gate))

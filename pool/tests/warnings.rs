@@ -9,7 +9,9 @@
 
 use std::sync::Arc;
 
-use binpool::{Backend, DeferredAllocator, ImmediateAllocator, MemoryPool, QueueOrder};
+use binpool::{
+    Backend, DeferredAllocator, ImmediateAllocator, MemoryPool, PoolOptions, QueueOrder,
+};
 use binpool_mock::MockDevice;
 use parking_lot::Mutex;
 use tracing_subscriber::fmt::MakeWriter;
@@ -70,7 +72,11 @@ fn a_deferred_allocator_is_warned_of() {
 fn giving_up_is_warned_of_and_misses_are_told() {
     let backend = MockDevice::builder().capacity_bytes(1024).build().backend();
     let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
-    let pool = MemoryPool::new(ImmediateAllocator::new(&backend).unwrap(), &queue).unwrap();
+    let allocator = ImmediateAllocator::new(&backend).unwrap();
+    let pool = PoolOptions::new()
+        .segments(false)
+        .build(allocator, &queue)
+        .unwrap();
     let text = logged(tracing_subscriber::filter::LevelFilter::DEBUG, || {
         let _full = pool.allocate(1024).unwrap();
         assert!(pool.allocate(1024).is_err());

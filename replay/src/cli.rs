@@ -55,14 +55,16 @@ pub(crate) struct Replay {
     #[arg(long, value_enum, default_value_t)]
     pub(crate) allocator: AllocatorChoice,
     /// Get every block from the device and give it back, for comparison.
-    #[arg(long, conflicts_with_all = ["leading_bits", "segments"])]
+    #[arg(long, conflicts_with_all = ["leading_bits", "no_segments"])]
     pub(crate) no_pool: bool,
-    /// Carve blocks from segments. Finer size classes (`--leading-bits 8`) go well with it.
+    /// Get every block from the device by itself. Otherwise blocks are carved from segments, on every device: a replay
+    /// is one thread, which every driver takes.
     #[arg(long)]
-    pub(crate) segments: bool,
-    /// How many leading bits of a size tell size classes apart: blocks are at most 1/2^BITS too large.
-    #[arg(long, value_name = "BITS", default_value_t = 4)]
-    pub(crate) leading_bits: u32,
+    pub(crate) no_segments: bool,
+    /// How many leading bits of a size tell size classes apart: blocks are at most 1/2^BITS too large. Default: 8, or 4
+    /// without segments.
+    #[arg(long, value_name = "BITS")]
+    pub(crate) leading_bits: Option<u32>,
     /// The most memory that may be taken from the device, such as 12GiB. Default: all of it.
     #[arg(long, value_name = "SIZE")]
     pub(crate) capacity: Option<ByteSize>,
@@ -106,7 +108,11 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 impl Replay {
     /// The pool's settings; `None` for no pool.
     pub(crate) fn pool(&self) -> Option<PoolOptions> {
-        let options = PoolOptions::new().segments(self.segments);
-        (!self.no_pool).then(|| options.leading_bits(self.leading_bits))
+        let options = PoolOptions::new().segments(!self.no_segments);
+        let options = match self.leading_bits {
+            Some(bits) => options.leading_bits(bits),
+            None => options,
+        };
+        (!self.no_pool).then_some(options)
     }
 }

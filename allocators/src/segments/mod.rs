@@ -22,7 +22,7 @@ use crate::Region;
 /// 1. Where there is a `view`, it is the block.
 /// 2. Drop `overlapping`: no two views of a segment may overlap, since NVIDIA's driver crashes in kernels on a buffer that
 ///    has such.
-/// 3. Where there is an `excess`, [`shrink`](Segments::shrink) the range.
+/// 3. Where it `has_excess`, [`shrink`](Segments::shrink) the range.
 /// 4. Make a view of `region` of `segment`, and drop `segment`.
 #[derive(Debug)]
 pub struct Carved<M, U> {
@@ -36,8 +36,10 @@ pub struct Carved<M, U> {
     pub view: Option<M>,
     /// Kept views of which this block is a part.
     pub overlapping: Vec<M>,
-    /// The former uses of what those have behind this block, which the range has until it is shrunk.
-    pub excess: Option<U>,
+    /// The former uses of the range.
+    pub uses: U,
+    /// Whether those views have more behind this block, which the range has until it is shrunk.
+    pub has_excess: bool,
 }
 
 /// A segment that is to go back to where it came from, once its views have been dropped.
@@ -171,7 +173,8 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
             segment: Arc::clone(root),
             view: taken.view,
             overlapping: taken.overlapping,
-            excess: taken.excess,
+            uses: taken.uses,
+            has_excess: taken.has_excess,
         })
     }
 

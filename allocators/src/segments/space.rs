@@ -23,9 +23,10 @@ pub(super) struct Taken<V, U> {
     pub(super) view: Option<V>,
     /// Kept views of which this region is a part. They have to go before another view of it is made.
     pub(super) overlapping: Vec<V>,
-    /// The former uses of what these views have behind the region, which the range has until it is
-    /// [shrunk](Space::shrink).
-    pub(super) excess: Option<U>,
+    /// The commands that may still use it.
+    pub(super) uses: U,
+    /// Whether these views have more behind the region, which the range has until it is [shrunk](Space::shrink).
+    pub(super) has_excess: bool,
 }
 
 /// A range of a segment, free or taken. The ranges of a segment lie next to each other, from its start to its end.
@@ -257,9 +258,9 @@ impl<V, U: Clone + Default> Space<V, U> {
         };
         if self.ranges[taken].region.bytes > region.bytes {
             let rest = self.split(taken, region.bytes);
-            self.set_free(rest, uses, after);
+            self.set_free(rest, uses.clone(), after);
         }
-        Some(self.hand_out(taken, region.bytes, Some(view), Vec::new(), None))
+        Some(self.hand_out(taken, region.bytes, uses, Some(view), Vec::new()))
     }
 
     /// Takes the first `bytes` bytes of a free range that has them, and all of the views that were kept of these.
@@ -278,17 +279,16 @@ impl<V, U: Clone + Default> Space<V, U> {
             let rest = self.split(range, needed);
             self.set_free(rest, uses.clone(), after);
         }
-        let excess = (needed > bytes).then_some(uses);
-        Some(self.hand_out(range, bytes, None, overlapping, excess))
+        Some(self.hand_out(range, bytes, uses, None, overlapping))
     }
 
     fn hand_out(
         &mut self,
         range: usize,
         bytes: usize,
+        uses: U,
         view: Option<V>,
         overlapping: Vec<V>,
-        excess: Option<U>,
     ) -> Taken<V, U> {
         let Range {
             segment, region, ..
@@ -298,9 +298,10 @@ impl<V, U: Clone + Default> Space<V, U> {
             range: RangeKey(range),
             segment,
             region: Region::new(region.offset, bytes),
+            uses,
             view,
             overlapping,
-            excess,
+            has_excess: region.bytes > bytes,
         }
     }
 

@@ -83,17 +83,19 @@ impl DeviceProfile {
             (1000, 19.0),
             (10_000, 149.0),
         ]);
+        let mut limits = limits(
+            "NVIDIA H200 (mock)",
+            143_771 * MIB,
+            35 * GIB,
+            [512, 128],
+            SvmSupport {
+                coarse: true,
+                ..SvmSupport::default()
+            },
+        );
+        limits.concurrent_views = false;
         Self {
-            limits: limits(
-                "NVIDIA H200 (mock)",
-                143_771 * MIB,
-                35 * GIB,
-                [512, 128],
-                SvmSupport {
-                    coarse: true,
-                    ..SvmSupport::default()
-                },
-            ),
+            limits,
             costs: CostModel {
                 create_buffer: create,
                 commit: with([(GIB, 156.0 - 0.7), (8 * GIB, 462.0 - 0.7)]),

@@ -37,7 +37,7 @@ impl Rig {
     }
 
     pub(crate) fn with_policy(builder: MockDeviceBuilder, policy: ReusePolicy) -> Self {
-        Self::with_options(builder, PoolOptions::new().reuse(policy))
+        Self::with_options(builder, PoolOptions::new().segments(false).reuse(policy))
     }
 
     pub(crate) fn with_options(builder: MockDeviceBuilder, options: PoolOptions) -> Self {

@@ -32,8 +32,8 @@ fn view(taken: &Taken<View, Queue>) -> View {
 /// What whoever takes a range does before it uses it.
 fn settle_in(space: &mut Space<View, Queue>, taken: &mut Taken<View, Queue>) {
     taken.overlapping.clear();
-    if let Some(uses) = taken.excess.take() {
-        space.shrink(taken.range, taken.region.bytes, uses);
+    if std::mem::take(&mut taken.has_excess) {
+        space.shrink(taken.range, taken.region.bytes, taken.uses);
     }
 }
 
@@ -108,7 +108,7 @@ fn a_view_that_overlaps_goes_before_the_range_behind_it_is_free() {
     space.give(taken.range, 0, Some(view(&taken)));
     let mut part = space.take(100, anywhere).unwrap();
     assert_eq!(part.overlapping, [view(&taken)]);
-    assert_eq!((space.free_bytes(), part.excess), (100, Some(0)));
+    assert_eq!((space.free_bytes(), part.has_excess), (100, true));
     settle_in(&mut space, &mut part);
     assert_eq!((space.free_bytes(), space.largest_free()), (300, 300));
 }
