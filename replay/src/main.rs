@@ -3,6 +3,7 @@
 mod cli;
 mod progress;
 mod replay_command;
+mod tune_command;
 
 use std::{
     error::Error,
@@ -14,6 +15,7 @@ use clap::Parser;
 use cli::{Cli, Command};
 use replay_command::replay_all;
 use tracing_subscriber::EnvFilter;
+use tune_command::tune_all;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -25,6 +27,7 @@ fn main() -> ExitCode {
         .init();
     let succeeded = match cli.command {
         Command::Replay(options) => replay_all(&options),
+        Command::Tune(options) => tune_all(&options),
     };
     match succeeded {
         Ok(true) => ExitCode::SUCCESS,
