@@ -21,7 +21,7 @@ use crate::{LeadingBits, MemoryPool, PoolError, ReusePolicy, SizeClasses};
 /// assert_eq!(pool.allocate(9000)?.class_size(), 9216);
 /// # Ok::<(), binpool::PoolError>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct PoolOptions {
     classes: Option<Classes>,
     policy: ReusePolicy,
@@ -35,16 +35,6 @@ const LEADING_BITS_WITH_SEGMENTS: u32 = 8;
 enum Classes {
     LeadingBits(u32),
     Given(Arc<dyn SizeClasses>),
-}
-
-impl Default for PoolOptions {
-    fn default() -> Self {
-        Self {
-            classes: None,
-            policy: ReusePolicy::default(),
-            segments: None,
-        }
-    }
 }
 
 impl PoolOptions {

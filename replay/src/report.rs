@@ -67,7 +67,7 @@ struct Object<'a> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
-fn ratio(part: u64, whole: u64) -> f64 {
+pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 
@@ -103,7 +103,7 @@ pub fn json(header: &Header, rows: &[Row]) -> serde_json::Result<String> {
     serde_json::to_string_pretty(&objects)
 }
 
-fn bytes(bytes: u64) -> String {
+pub(crate) fn bytes(bytes: u64) -> String {
     bytesize::ByteSize::b(bytes).display().iec().to_string()
 }
 

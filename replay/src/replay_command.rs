@@ -1,0 +1,101 @@
+//! `binpool replay`.
+
+use std::error::Error;
+
+use binpool_replay::{AllocatorChoice, Device, Failure, Header, Row, Settings, Trace, json, table};
+
+use crate::{
+    cli::{BackendChoice, Replay},
+    print,
+    progress::bar,
+    report,
+};
+
+/// Replays all traces and prints the report. Whether all succeeded.
+pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
+    if options.need && options.allocator == AllocatorChoice::Deferred && !options.touch {
+        return Err(
+            "deferred memory that nobody touches fits any device: use --touch with --need".into(),
+        );
+    }
+    let device = match options.backend {
+        BackendChoice::Mock => Device::Mock(options.profile),
+        BackendChoice::Opencl => Device::opencl(&options.device)?,
+    };
+    let settings = Settings {
+        allocator: options.allocator,
+        pool: options.pool(),
+        capacity_bytes: options.capacity.map(|size| size.as_u64()),
+        touch: options.touch,
+    };
+    let mut rows = Vec::new();
+    for path in &options.traces {
+        let row = Trace::open(path)
+            .map_err(|error| Box::new(error) as Box<dyn Error>)
+            .map(|trace| trace.scaled_down(options.scale))
+            .and_then(|trace| {
+                if let Some(warning) = device.too_small_for(&trace, settings.capacity_bytes) {
+                    eprintln!("binpool: {warning}");
+                }
+                Ok(replay_one(&trace, &device, &settings, options)?)
+            });
+        match row {
+            Ok(row) => rows.push(row),
+            Err(error) => report(&*error),
+        }
+    }
+    let header = Header {
+        backend: device.backend_name(),
+        device: device.name(),
+        allocator: options.allocator,
+        pool: !options.no_pool,
+        capacity_bytes: settings.capacity_bytes,
+        scale: options.scale,
+        touch: options.touch,
+    };
+    if options.json {
+        print(&json(&header, &rows)?)?;
+    } else if !rows.is_empty() {
+        print(&table(&header, &rows))?;
+    }
+    Ok(rows.len() == options.traces.len())
+}
+
+fn replay_one(
+    trace: &Trace,
+    device: &Device,
+    settings: &Settings,
+    options: &Replay,
+) -> Result<Row, Failure> {
+    let bar = bar(trace.events().len(), trace.name());
+    let progress = |events: usize| bar.set_position(events as u64);
+    let first = device.replay(trace, settings, &progress)?;
+    let mut runs = vec![first];
+    for _ in 1..options.repeat {
+        runs.push(device.replay(trace, settings, &progress)?);
+    }
+    let need_bytes = if options.need {
+        bar.set_message(format!("{}: looking for the need", trace.name()));
+        Some(device.need(trace, settings, &progress)?)
+    } else {
+        None
+    };
+    Ok(Row {
+        trace: trace.name().to_owned(),
+        peak_live_bytes: trace.peak_live_bytes(),
+        outcome: first.outcome,
+        ns_per_pair: median(runs.iter().map(|run| run.outcome.ns_per_pair()).collect()),
+        device_time_us: median(
+            runs.iter()
+                .map(|run| run.device_time.as_secs_f64() * 1e6)
+                .collect(),
+        ),
+        need_bytes,
+    })
+}
+
+/// The middle of some figures, of which there is at least one.
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
+}

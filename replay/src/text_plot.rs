@@ -1,0 +1,179 @@
+//! The picture for a terminal.
+
+use std::{
+    collections::{BTreeMap, HashMap, hash_map::Entry},
+    fmt::Write,
+};
+
+use crate::{
+    Comparison, Cost,
+    axis::{LogAxis, label},
+};
+
+/// The columns of the picture, without the labels at its left.
+const COLUMNS: u32 = 60;
+const ROWS: u32 = 16;
+/// The columns of the labels at its left.
+const GUTTER: usize = 8;
+
+/// The letter of candidate number `place`.
+pub(crate) fn letter(place: usize) -> char {
+    ('a'..='z').chain('A'..='Z').nth(place).unwrap_or('+')
+}
+
+/// A scatter of the costs in characters: from left to right what is reserved over what is live, upwards the
+/// device's time, both logarithmic. A candidate has the letter of its row in the table, the best one `@`.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use binpool_replay::{Comparison, Cost, candidates, text_plot};
+///
+/// let cost = |reserved_over_live, ms| {
+///     Some(Cost { reserved_over_live, device_time: Duration::from_millis(ms) })
+/// };
+/// // Of no pool, and of two pools.
+/// let comparison = Comparison::new(vec![cost(1.0, 900), cost(1.5, 5), cost(1.1, 8)], &candidates(), 1.15);
+/// let plot = text_plot(&comparison);
+/// assert_eq!(plot.lines().nth(2), Some("    1000 |    a"));
+/// ```
+#[must_use]
+pub fn text_plot(comparison: &Comparison) -> String {
+    let points = foremost_first(comparison);
+    let across = LogAxis::around(points.iter().map(|(_, cost)| cost.reserved_over_live));
+    let up = LogAxis::around(points.iter().map(|(_, cost)| milliseconds(cost)));
+    let row = |value| ROWS - 1 - cell(up.place(value), ROWS);
+
+    let mut drawn = HashMap::new();
+    let mut hidden = Vec::new();
+    for (place, cost) in points {
+        let at = (
+            row(milliseconds(&cost)),
+            cell(across.place(cost.reserved_over_live), COLUMNS),
+        );
+        match drawn.entry(at) {
+            Entry::Vacant(free) => {
+                let best = comparison.is_best(place);
+                free.insert(if best { '@' } else { letter(place) });
+            }
+            Entry::Occupied(_) => hidden.push(letter(place)),
+        }
+    }
+
+    let labels: BTreeMap<u32, String> = (up.ticks(6).into_iter())
+        .map(|tick| (row(tick), label(tick)))
+        .collect();
+    let mut text = String::from(
+        "device time in ms, against reserved / live (both logarithmic); @ is the best\n",
+    );
+    for row in 0..ROWS {
+        let label = labels.get(&row).map_or("", String::as_str);
+        let cells = (0..COLUMNS).map(|column| drawn.get(&(row, column)).unwrap_or(&' '));
+        let line = format!("{label:>GUTTER$} |{}", cells.collect::<String>());
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    let ruler = "-".repeat(COLUMNS as usize);
+    let _ = writeln!(text, "{:GUTTER$} +{ruler}", "");
+    let _ = writeln!(text, "{:GUTTER$}  {}", "", ruler_labels(&across));
+    if !hidden.is_empty() {
+        hidden.sort_unstable();
+        let _ = writeln!(text, "behind others: {}", String::from_iter(hidden));
+    }
+    text
+}
+
+/// The best, then the front, then the others, so that the most important one of a cell is seen.
+fn foremost_first(comparison: &Comparison) -> Vec<(usize, Cost)> {
+    let costs = comparison.costs.iter().enumerate();
+    let mut points: Vec<_> = costs
+        .filter_map(|(place, cost)| cost.map(|cost| (place, cost)))
+        .collect();
+    points.sort_by_key(|(place, _)| (!comparison.is_best(*place), !comparison.is_on_front(*place)));
+    points
+}
+
+fn milliseconds(cost: &Cost) -> f64 {
+    cost.device_time.as_secs_f64() * 1e3
+}
+
+/// The cell, of so many, at `place`, which is from 0 to 1.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "between 0 and the number of cells"
+)]
+fn cell(place: f64, cells: u32) -> u32 {
+    (place * f64::from(cells - 1)).round() as u32
+}
+
+/// The labels below the picture, each in the middle of its column. Labels that would touch the one before are left
+/// out.
+fn ruler_labels(axis: &LogAxis) -> String {
+    let mut line = String::new();
+    for tick in axis.ticks(8) {
+        let label = label(tick);
+        let column = cell(axis.place(tick), COLUMNS) as usize;
+        let start = column.saturating_sub(label.len() / 2);
+        if line.is_empty() || start > line.len() {
+            let _ = write!(line, "{:1$}{label}", "", start - line.len());
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::candidates;
+
+    fn plot(costs: &[(f64, u64)]) -> String {
+        let costs = costs.iter().map(|&(reserved_over_live, ms)| {
+            Some(Cost {
+                reserved_over_live,
+                device_time: Duration::from_millis(ms),
+            })
+        });
+        text_plot(&Comparison::new(costs.collect(), &candidates(), 1.15))
+    }
+
+    /// Row and column of a character within the picture.
+    fn find(plot: &str, wanted: char) -> Option<(usize, usize)> {
+        let mut rows = plot.lines().skip(1).take(ROWS as usize).enumerate();
+        rows.find_map(|(row, line)| {
+            let column = line.split_once('|')?.1.find(wanted)?;
+            Some((row, column))
+        })
+    }
+
+    #[test]
+    fn more_time_is_higher_up_and_more_memory_further_right() {
+        let plot = plot(&[(1.0, 1000), (1.1, 10), (2.0, 5)]);
+        let (baseline, best, bins) = (find(&plot, 'a'), find(&plot, '@'), find(&plot, 'c'));
+        let ((up, left), (middle, between)) = (baseline.unwrap(), best.unwrap());
+        let (down, right) = bins.unwrap();
+        assert!(up < middle && middle < down, "{plot}");
+        assert!(left < between && between < right, "{plot}");
+        assert!(plot.lines().all(|line| line.len() <= 80), "{plot}");
+        assert_eq!(plot.lines().count(), 1 + 16 + 2);
+        assert!(plot.contains("\n     100 |"), "{plot}");
+        assert!(plot.lines().last().unwrap().contains("1.2"), "{plot}");
+    }
+
+    #[test]
+    fn who_stands_behind_the_best_is_named() {
+        let plot = plot(&[(1.0, 100_000), (1.1, 1001), (1.1001, 1000), (1.4, 500)]);
+        assert_eq!(find(&plot, 'b').or(find(&plot, 'c')), None, "{plot}");
+        assert!(find(&plot, '@').is_some(), "{plot}");
+        assert_eq!(plot.lines().last(), Some("behind others: b"));
+    }
+
+    #[test]
+    fn no_points_make_an_empty_picture() {
+        let comparison = Comparison::new(vec![None, None], &candidates(), 1.15);
+        let plot = text_plot(&comparison);
+        assert_eq!(plot.lines().count(), 1 + 16 + 2, "{plot}");
+    }
+}

@@ -1,0 +1,180 @@
+//! Trying settings of the pool on a trace.
+
+use std::{
+    num::NonZero,
+    panic::resume_unwind,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+    time::Duration,
+};
+
+use crate::{
+    Candidate, Cost, Device, Failure, Measured, Settings, Trace, best, pareto_front, report::ratio,
+};
+
+/// A trace, and what every candidate came to on it.
+#[derive(Debug)]
+pub struct Trial {
+    /// The trace's file.
+    pub trace: String,
+    /// The most bytes that were live at once.
+    pub peak_live_bytes: u64,
+    /// The result of each candidate, in their order. A failure here is that of a replay which ran out of memory.
+    pub results: Vec<Result<Measured, Failure>>,
+}
+
+/// The costs of all candidates, and which of them matter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comparison {
+    /// The cost of each candidate, in their order; `None` where it ran out of memory.
+    pub costs: Vec<Option<Cost>>,
+    /// The candidates on the Pareto front ([`pareto_front`]).
+    pub front: Vec<usize>,
+    /// The [`best`] of the candidates with a pool; `None` where all of these ran out of memory.
+    pub best: Option<usize>,
+}
+
+/// Replays `trace` with each of `candidates`, on all cores. `settings` say the rest; their pool does not matter.
+/// `progress` is called, from any thread, whenever a candidate is done.
+///
+/// Running out of memory is a result. On the mock, the results are the same each time, except for the host's times.
+///
+/// ```
+/// use binpool_replay::{AllocatorChoice, Comparison, Device, Profile, Settings, Trace, candidates, tune};
+///
+/// let trace = Trace::parse("t", &b"a 0 5000 0\nf 0\na 1 4500 0\nf 1\n"[..]).unwrap();
+/// let settings = Settings {
+///     allocator: AllocatorChoice::Immediate,
+///     pool: None,
+///     capacity_bytes: None,
+///     touch: false,
+/// };
+/// let candidates = candidates();
+/// let trial = tune(&trace, &Device::Mock(Profile::H200), &candidates, &settings, &|| {})?;
+/// let comparison = Comparison::of_trial(&trial, &candidates, 1.15);
+/// // Both sizes are of one bin, and the bins of fewer bits are larger.
+/// assert_eq!(comparison.best.map(|best| candidates[best].name), Some("bins 2"));
+/// # Ok::<(), binpool_replay::Failure>(())
+/// ```
+///
+/// # Errors
+///
+/// The first [`Failure`] for another reason than memory.
+pub fn tune(
+    trace: &Trace,
+    device: &Device,
+    candidates: &[Candidate],
+    settings: &Settings,
+    progress: &(dyn Fn() + Sync),
+) -> Result<Trial, Failure> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        loop {
+            let place = next.fetch_add(1, Ordering::Relaxed);
+            let Some(candidate) = candidates.get(place) else {
+                return done;
+            };
+            let settings = Settings {
+                pool: candidate.pool.clone(),
+                ..settings.clone()
+            };
+            done.push((place, device.replay(trace, &settings, &|_| {})));
+            progress();
+        }
+    };
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    let mut results: Vec<_> = thread::scope(|scope| {
+        let workers = (0..cores.min(candidates.len())).map(|_| scope.spawn(work));
+        // All are started before the first is waited for.
+        let workers: Vec<_> = workers.collect();
+        let done = |worker: thread::ScopedJoinHandle<'_, _>| {
+            worker.join().unwrap_or_else(|panic| resume_unwind(panic))
+        };
+        workers.into_iter().flat_map(done).collect()
+    });
+    results.sort_unstable_by_key(|(place, _)| *place);
+    let results = results.into_iter().map(|(_, result)| match result {
+        Err(failure) if !failure.out_of_memory => Err(failure),
+        result => Ok(result),
+    });
+    Ok(Trial {
+        trace: trace.name().to_owned(),
+        peak_live_bytes: trace.peak_live_bytes(),
+        results: results.collect::<Result<_, _>>()?,
+    })
+}
+
+impl Trial {
+    /// The cost of each candidate, in their order; `None` where it ran out of memory.
+    #[must_use]
+    pub fn costs(&self) -> Vec<Option<Cost>> {
+        let cost = |measured: &Measured| Cost {
+            reserved_over_live: ratio(measured.outcome.peak_reserved_bytes, self.peak_live_bytes),
+            device_time: measured.device_time,
+        };
+        let results = self.results.iter();
+        results
+            .map(|result| result.as_ref().ok().map(cost))
+            .collect()
+    }
+}
+
+impl Comparison {
+    /// Compares what `candidates` cost, with `reserve` as [`best`] has it.
+    #[must_use]
+    pub fn new(costs: Vec<Option<Cost>>, candidates: &[Candidate], reserve: f64) -> Self {
+        // The baseline always reserves the least: in the running, it would win whenever nothing is within `reserve`.
+        let pools = costs.iter().zip(candidates);
+        let pools: Vec<_> = pools
+            .map(|(cost, candidate)| cost.filter(|_| candidate.pool.is_some()))
+            .collect();
+        Self {
+            front: pareto_front(&costs),
+            best: best(&pools, reserve),
+            costs,
+        }
+    }
+
+    /// Whether candidate number `place` is on the Pareto front.
+    #[must_use]
+    pub fn is_on_front(&self, place: usize) -> bool {
+        self.front.contains(&place)
+    }
+
+    /// Whether candidate number `place` is the best.
+    #[must_use]
+    pub fn is_best(&self, place: usize) -> bool {
+        self.best == Some(place)
+    }
+
+    /// Compares what `candidates` came to on one trace.
+    #[must_use]
+    pub fn of_trial(trial: &Trial, candidates: &[Candidate], reserve: f64) -> Self {
+        Self::new(trial.costs(), candidates, reserve)
+    }
+
+    /// Compares what `candidates` came to on several traces: by the geometric mean of what they reserve over what is
+    /// live, and the sum of the device's times. Who runs out of memory on one trace has failed.
+    #[must_use]
+    pub fn of_all(trials: &[Trial], candidates: &[Candidate], reserve: f64) -> Self {
+        let by_trial: Vec<_> = trials.iter().map(Trial::costs).collect();
+        let costs = (0..candidates.len()).map(|place| {
+            let costs = by_trial
+                .iter()
+                .map(|costs| costs.get(place).copied().flatten());
+            costs.collect::<Option<Vec<_>>>().and_then(|all| mean(&all))
+        });
+        Self::new(costs.collect(), candidates, reserve)
+    }
+}
+
+/// The geometric mean of the reserved bytes, and the sum of the times; `None` of nothing.
+#[expect(clippy::cast_precision_loss, reason = "a number of traces")]
+fn mean(costs: &[Cost]) -> Option<Cost> {
+    let logarithms: f64 = costs.iter().map(|cost| cost.reserved_over_live.ln()).sum();
+    (!costs.is_empty()).then(|| Cost {
+        reserved_over_live: (logarithms / costs.len() as f64).exp(),
+        device_time: costs.iter().map(|cost| cost.device_time).sum::<Duration>(),
+    })
+}

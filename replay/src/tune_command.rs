@@ -1,0 +1,98 @@
+//! `binpool tune`.
+
+use std::{error::Error, fs, io, path::PathBuf};
+
+use binpool_replay::{
+    AllocatorChoice, Candidate, Device, Settings, Trace, Trial, TuneReport, candidates, svg,
+    text_plot, tune,
+};
+
+use crate::{cli::Tune, print, progress::bar, report};
+
+/// The picture could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("the plot cannot be written to {}", path.display())]
+struct NotWritten {
+    path: PathBuf,
+    source: io::Error,
+}
+
+/// Tries all candidates on all traces and prints the report. Whether every trace was read, and there is a best
+/// setting for all of them.
+pub(crate) fn tune_all(options: &Tune) -> Result<bool, Box<dyn Error>> {
+    if options.allocator == AllocatorChoice::Deferred {
+        return Err(
+            "deferred memory that nobody touches takes neither memory nor time: use another --allocator".into(),
+        );
+    }
+    let device = Device::Mock(options.profile);
+    let candidates = candidates();
+    let mut trials = Vec::new();
+    for path in &options.traces {
+        let trial = Trace::open(path)
+            .map_err(|error| Box::new(error) as Box<dyn Error>)
+            .map(|trace| trace.scaled_down(options.scale))
+            .and_then(|trace| try_one(&trace, &device, &candidates, options));
+        match trial {
+            Ok(trial) => trials.push(trial),
+            Err(error) => report(&*error),
+        }
+    }
+    let tuned = TuneReport {
+        device: device.name(),
+        allocator: options.allocator,
+        capacity_bytes: options.capacity.map(|size| size.as_u64()),
+        scale: options.scale,
+        reserve: options.reserve,
+        candidates,
+        trials,
+    };
+    let overall = tuned.overall();
+    if options.json {
+        print(&tuned.json()?)?;
+    } else if !tuned.trials.is_empty() {
+        print(&format!("{}\n", tuned.tables()))?;
+        if options.plot.is_none() {
+            print(&text_plot(&overall))?;
+        }
+        print(&tuned.verdict(&overall))?;
+    }
+    if let Some(path) = &options.plot
+        && !tuned.trials.is_empty()
+    {
+        let picture = svg(&title(&tuned), &tuned.candidates, &overall)?;
+        fs::write(path, picture).map_err(|source| NotWritten {
+            path: path.clone(),
+            source,
+        })?;
+    }
+    Ok(tuned.trials.len() == options.traces.len() && overall.best.is_some())
+}
+
+fn try_one(
+    trace: &Trace,
+    device: &Device,
+    candidates: &[Candidate],
+    options: &Tune,
+) -> Result<Trial, Box<dyn Error>> {
+    let settings = Settings {
+        allocator: options.allocator,
+        pool: None,
+        capacity_bytes: options.capacity.map(|size| size.as_u64()),
+        touch: false,
+    };
+    if let Some(warning) = device.too_small_for(trace, settings.capacity_bytes) {
+        eprintln!("binpool: {warning}");
+    }
+    let bar = bar(candidates.len(), trace.name());
+    Ok(tune(trace, device, candidates, &settings, &|| bar.inc(1))?)
+}
+
+/// What the picture shows: the trace's file name, or how many there are.
+fn title(tuned: &TuneReport) -> String {
+    let what = match &*tuned.trials {
+        [trial] => trial.trace.clone(),
+        trials => format!("{} traces", trials.len()),
+    };
+    format!("{what} on {}", tuned.device)
+}
