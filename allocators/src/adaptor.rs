@@ -3,13 +3,17 @@
 /// The part of an `impl<A: Allocator> Allocator` that an adaptor over a field `inner: A` leaves as it is.
 macro_rules! forward_to_inner {
     () => {
-        crate::adaptor::forward_to_inner!(but capacity_bytes);
+        crate::adaptor::forward_to_inner!(but limits);
 
         fn capacity_bytes(&self) -> u64 {
             self.inner.capacity_bytes()
         }
+
+        fn available_bytes(&self) -> u64 {
+            self.inner.available_bytes()
+        }
     };
-    (but capacity_bytes) => {
+    (but limits) => {
         type Backend = A::Backend;
 
         fn backend(&self) -> &Self::Backend {

@@ -67,6 +67,11 @@ pub trait Allocator: fmt::Debug + Send + Sync {
     fn capacity_bytes(&self) -> u64 {
         self.backend().limits().capacity_bytes
     }
+
+    /// The most bytes that can still be had, as far as limits say: others may have taken what the device has.
+    fn available_bytes(&self) -> u64 {
+        self.capacity_bytes()
+    }
 }
 
 macro_rules! forward_allocator {
@@ -108,6 +113,10 @@ macro_rules! forward_allocator {
 
             fn capacity_bytes(&self) -> u64 {
                 (**self).capacity_bytes()
+            }
+
+            fn available_bytes(&self) -> u64 {
+                (**self).available_bytes()
             }
         }
     };

@@ -164,4 +164,11 @@ impl<A: Allocator, B: Allocator<Backend = A::Backend>> Allocator for Fallback<A,
         let second = self.second.capacity_bytes();
         self.first.capacity_bytes().saturating_add(second)
     }
+
+    /// The larger of both: a block is of the one or the other.
+    fn available_bytes(&self) -> u64 {
+        self.first
+            .available_bytes()
+            .max(self.second.available_bytes())
+    }
 }

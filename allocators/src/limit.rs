@@ -69,7 +69,7 @@ impl<A> Limit<A> {
 }
 
 impl<A: Allocator> Allocator for Limit<A> {
-    forward_to_inner!(but capacity_bytes);
+    forward_to_inner!(but limits);
 
     fn allocate(&self, bytes: usize) -> Result<MemoryOf<Self>> {
         let largest = self.inner.largest_block();
@@ -100,5 +100,10 @@ impl<A: Allocator> Allocator for Limit<A> {
     /// The limit, where that is less than what there is. Others who share the [budget](Self::budget) take their part of it.
     fn capacity_bytes(&self) -> u64 {
         self.inner.capacity_bytes().min(self.budget.max_bytes())
+    }
+
+    fn available_bytes(&self) -> u64 {
+        let available = self.inner.available_bytes();
+        available.min(self.budget.available_bytes())
     }
 }

@@ -9,8 +9,8 @@
 use std::error::Error;
 
 use binpool::{
-    Backend, Fallback, ImmediateAllocator, Limit, Logging, Memory, MemoryKind, MemoryPool,
-    PoolError, QueueOrder, Statistics, SvmAllocator, SvmGrain, Verdict,
+    Backend, Fallback, ImmediateAllocator, Limit, Logging, Memory, MemoryKind, PoolError,
+    PoolOptions, QueueOrder, Statistics, SvmAllocator, SvmGrain, Verdict,
 };
 use binpool_mock::MockDevice;
 use tracing_subscriber::EnvFilter;
@@ -39,7 +39,10 @@ fn stack() -> Result<(), Box<dyn Error>> {
         println!("soft limit: {} bytes are left", budget.available_bytes);
     });
     let counted = Statistics::new(limited);
-    let pool = MemoryPool::new(Logging::new(counted.clone(), "stacked"), &queue)?;
+    // Without segments each block is the allocators', so that it is seen whose.
+    let pool = PoolOptions::new()
+        .segments(false)
+        .build(Logging::new(counted.clone(), "stacked"), &queue)?;
 
     let blocks = [(); 3].map(|()| pool.allocate(32 * KIB));
     let mut kinds = Vec::new();

@@ -7,7 +7,7 @@ use binpool_allocators::{
     segments::{Leaving, RangeKey},
 };
 
-use crate::lane::{Use, Uses};
+use crate::lane::{Use, Uses, together};
 
 /// A block of device memory between its users.
 #[derive(Debug)]
@@ -26,6 +26,18 @@ pub(crate) struct Block<A: Allocator> {
 pub(crate) struct HeldBlock<A: Allocator> {
     pub(crate) block: Block<A>,
     pub(crate) uses: Uses,
+    /// How many sweeps there had been when it came to its bin.
+    pub(crate) since: u32,
+}
+
+impl<A: Allocator> HeldBlock<A> {
+    pub(crate) fn new(block: Block<A>, uses: Uses) -> Self {
+        Self {
+            block,
+            uses,
+            since: 0,
+        }
+    }
 }
 
 /// A free block, or a segment, on its way to the allocator.
@@ -39,7 +51,7 @@ pub(crate) struct Released<A: Allocator> {
 }
 
 impl<A: Allocator> From<HeldBlock<A>> for Released<A> {
-    fn from(HeldBlock { block, uses }: HeldBlock<A>) -> Self {
+    fn from(HeldBlock { block, uses, .. }: HeldBlock<A>) -> Self {
         Self {
             views: Vec::new(),
             memory: block.memory,
@@ -61,7 +73,9 @@ impl<A: Allocator> From<Leaving<MemoryOf<A>, Uses>> for Released<A> {
             views,
             memory,
             bytes,
-            uses,
+            uses: uses
+                .iter()
+                .fold(Uses::new(), |all, uses| together(&all, uses)),
         }
     }
 }
@@ -186,7 +200,7 @@ impl<A: Allocator> Bins<A> {
     }
 
     /// Takes out every block that `wanted` picks, oldest first within each bin.
-    pub(crate) fn take_all(&mut self, wanted: impl Fn(&[Use]) -> bool) -> Vec<HeldBlock<A>> {
+    pub(crate) fn take_all(&mut self, wanted: impl Fn(&HeldBlock<A>) -> bool) -> Vec<HeldBlock<A>> {
         let mut taken = Vec::new();
         for (word, bits) in self.occupied.iter_mut().enumerate() {
             let mut rest = *bits;
@@ -194,10 +208,10 @@ impl<A: Allocator> Bins<A> {
                 let bit = rest.trailing_zeros();
                 rest &= rest - 1;
                 let blocks = &mut self.classes[word * 64 + bit as usize];
-                if blocks.iter().any(|held| wanted(&held.uses)) {
+                if blocks.iter().any(&wanted) {
                     let (out, stay) = std::mem::take(blocks)
                         .into_iter()
-                        .partition::<Vec<_>, _>(|held| wanted(&held.uses));
+                        .partition::<Vec<_>, _>(&wanted);
                     *blocks = stay.into();
                     taken.extend(out);
                 }

@@ -167,7 +167,7 @@ impl<A: Allocator> Shared<A> {
         // Ranges know queues, not events.
         after.iter().try_for_each(wait_for_event)?;
         self.state.lock().in_transit += 1;
-        self.return_to_segment(HeldBlock { block, uses });
+        self.return_to_segment(HeldBlock::new(block, uses));
         self.release_all();
         Ok(())
     }
@@ -183,7 +183,7 @@ impl<A: Allocator> Shared<A> {
     /// Gives a block that is in transit back to its segment. Its view is kept for the next block of these bytes, or else
     /// goes first.
     pub(crate) fn return_to_segment(&self, held: HeldBlock<A>) {
-        let HeldBlock { block, uses } = held;
+        let HeldBlock { block, uses, .. } = held;
         let Block { memory, range, .. } = block;
         let Some(range) = range else { return };
         let mut state = self.state.lock();

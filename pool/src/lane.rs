@@ -36,14 +36,20 @@ pub(crate) type Uses = SmallVec<[Use; 1]>;
 /// The uses of two free ranges that lie next to each other, if they may be one range: those that different queues keep
 /// from their next user stay apart.
 pub(crate) fn join(one: &Uses, two: &Uses) -> Option<Uses> {
-    let mut uses = one.clone();
+    let uses = together(one, two);
+    (uses.len() <= 1).then_some(uses)
+}
+
+/// All of these uses, the latest of each lane.
+pub(crate) fn together(one: &[Use], two: &[Use]) -> Uses {
+    let mut uses = Uses::from(one);
     for use_ in two {
         match uses.iter_mut().find(|other| other.lane == use_.lane) {
             Some(other) => other.stamp = other.stamp.max(use_.stamp),
             None => uses.push(*use_),
         }
     }
-    (uses.len() <= 1).then_some(uses)
+    uses
 }
 
 /// A marker on a queue. When its event has ended, so has every command that was enqueued there before `stamp`.

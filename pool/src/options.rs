@@ -2,9 +2,13 @@
 
 use std::sync::Arc;
 
-use binpool_allocators::{Allocator, Backend, QueueOf};
+use binpool_allocators::{Allocator, Backend, QueueOf, segments::Segments};
+use parking_lot::{Condvar, Mutex};
 
-use crate::{LeadingBits, MemoryPool, PoolError, ReusePolicy, SizeClasses};
+use crate::{
+    Decay, LeadingBits, MemoryPool, PoolError, ReusePolicy, SizeClasses, hooks::Hooks, lane,
+    shared::Shared, state::State,
+};
 
 /// Settings of a [`MemoryPool`].
 ///
@@ -26,6 +30,8 @@ pub struct PoolOptions {
     classes: Option<Classes>,
     policy: ReusePolicy,
     segments: Option<bool>,
+    release_threshold: Option<u64>,
+    decay: Option<Decay>,
 }
 
 /// A free block of a segment serves any class, so that fine classes cost no hits, and waste less.
@@ -89,6 +95,38 @@ impl PoolOptions {
     #[must_use]
     pub fn segments(mut self, carve: bool) -> Self {
         self.segments = Some(carve);
+        self
+    }
+
+    /// Gives free memory back as soon as no command uses it, while the pool manages more than `bytes` bytes. By default
+    /// all of it is kept, until somebody [trims](MemoryPool::trim_to) the pool or memory runs short.
+    ///
+    /// Looked at when a block comes back, which then costs calls to the device. After `cudaMemPoolAttrReleaseThreshold`.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let pool = PoolOptions::new()
+    ///     .release_threshold(32 << 20)
+    ///     .build(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// drop(pool.allocate(16 << 20)?);
+    /// assert_eq!(pool.managed_bytes(), 16 << 20);
+    /// drop(pool.allocate(64 << 20)?);
+    /// assert!(pool.managed_bytes() <= 32 << 20);
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
+    #[must_use]
+    pub fn release_threshold(mut self, bytes: u64) -> Self {
+        self.release_threshold = Some(bytes);
+        self
+    }
+
+    /// Gives free memory back that nobody has asked for in a while. By default it is kept.
+    #[must_use]
+    pub fn decay(mut self, decay: Decay) -> Self {
+        self.decay = Some(decay);
         self
     }
 
@@ -159,12 +197,20 @@ impl PoolOptions {
                  allocate, drop and use the blocks of this pool from one thread at a time"
             );
         }
-        Ok(MemoryPool::assemble(
+        let shared = Shared {
+            home: queue.clone(),
+            policy: self.policy,
+            has_segments: segments,
+            release_threshold: self.release_threshold.unwrap_or(u64::MAX),
+            hooks: Hooks::default(),
+            state: Mutex::new(State::new(
+                queue,
+                segments.then(|| Segments::new(lane::join)),
+                self.decay,
+            )),
+            arrived: Condvar::new(),
             allocator,
-            queue,
-            classes,
-            self.policy,
-            segments,
-        ))
+        };
+        Ok(MemoryPool::assemble(shared, classes))
     }
 }

@@ -1,13 +1,12 @@
 //! The pool, as its users hold it.
 
-use std::sync::Arc;
+use std::{io, sync::Arc, time::Duration};
 
-use binpool_allocators::{Allocator, Backend, QueueOf, segments::Segments};
-use parking_lot::{Condvar, Mutex};
+use binpool_allocators::{Allocator, Backend, QueueOf};
 
 use crate::{
     HookId, PoolError, PoolOptions, PoolStatistics, PooledBuffer, ReusePolicy, Shortage,
-    SizeClasses, hooks::Hooks, lane, request::Request, shared::Shared, state::State,
+    SizeClasses, Sweeper, request::Request, shared::Shared,
 };
 
 /// A pool of device memory: keeps freed blocks in bins by size class, and hands them out again.
@@ -72,25 +71,8 @@ impl<A: Allocator> MemoryPool<A> {
         PoolOptions::new().build(allocator, queue)
     }
 
-    pub(crate) fn assemble(
-        allocator: A,
-        queue: &QueueOf<A>,
-        classes: Arc<dyn SizeClasses>,
-        policy: ReusePolicy,
-        has_segments: bool,
-    ) -> Self {
-        let shared = Arc::new(Shared {
-            allocator,
-            home: queue.clone(),
-            policy,
-            has_segments,
-            hooks: Hooks::default(),
-            state: Mutex::new(State::new(
-                queue,
-                has_segments.then(|| Segments::new(lane::join)),
-            )),
-            arrived: Condvar::new(),
-        });
+    pub(crate) fn assemble(shared: Shared<A>, classes: Arc<dyn SizeClasses>) -> Self {
+        let shared = Arc::new(shared);
         Self {
             handle: Arc::new(Handle { shared, classes }),
         }
@@ -138,15 +120,17 @@ impl<A: Allocator> MemoryPool<A> {
             shared.state.lock().count_empty();
             return Ok(PooledBuffer::new(shared, queue, 0, None));
         }
-        let request = self.request(bytes)?;
+        let Some(request) = self.request(bytes)? else {
+            return Err(shared.never_fits(bytes));
+        };
         let granted = shared.allocate(queue, request)?;
         tracing::trace!(asked = bytes, bytes = granted.0.bytes, "allocated");
         Ok(PooledBuffer::new(shared, queue, bytes, Some(granted)))
     }
 
-    /// The request in terms of the size classes. A class that would be too large for the device where the
-    /// request is not, has blocks of exact sizes.
-    fn request(&self, asked: usize) -> Result<Request, PoolError> {
+    /// The request in terms of the size classes; `None` for what is larger than the device's largest block. A class that
+    /// would be too large for the device where the request is not, has blocks of exact sizes.
+    fn request(&self, asked: usize) -> Result<Option<Request>, PoolError> {
         let Handle { shared, classes } = &*self.handle;
         let (alignment, largest) = (shared.alignment(), shared.allocator.largest_block());
         let rounded = alignment.round_up(asked).unwrap_or(asked);
@@ -160,14 +144,8 @@ impl<A: Allocator> MemoryPool<A> {
         }
         let class_size = alignment.round_up(class_size).unwrap_or(class_size);
         let sizes = [class_size, rounded, asked];
-        match sizes.into_iter().find(|size| *size <= largest) {
-            Some(bytes) => Ok(Request { asked, bin, bytes }),
-            None => Err(shared.never_fits(Request {
-                asked,
-                bin,
-                bytes: asked,
-            })),
-        }
+        let bytes = sizes.into_iter().find(|size| *size <= largest);
+        Ok(bytes.map(|bytes| Request { asked, bin, bytes }))
     }
 
     /// Gives every held block back to the allocator, those included that commands may still use (the runtime
@@ -221,6 +199,50 @@ impl<A: Allocator> MemoryPool<A> {
     /// ```
     pub fn trim_to(&self, bytes: u64) -> u64 {
         self.handle.shared.trim_to(bytes)
+    }
+
+    /// Gives back what has been free since the sweep before, and what no command uses: the first sweep only takes note. See
+    /// [`Decay`](crate::Decay), which has the pool call this by itself.
+    ///
+    /// The bytes given back. Failures are logged: there is nothing to be done about them.
+    pub fn sweep(&self) -> u64 {
+        self.handle.shared.sweep()
+    }
+
+    /// Has a thread [sweep](Self::sweep) the pool every so often, until what is returned is dropped or the pool has gone.
+    ///
+    /// # Errors
+    ///
+    /// Where the operating system has no thread to give.
+    pub fn sweep_in_background(&self, every: Duration) -> io::Result<Sweeper>
+    where
+        A: 'static,
+    {
+        Sweeper::start(&self.handle.shared, every)
+    }
+
+    /// Whether a block of `bytes` bytes could be had now, as far as can be told without asking the device: from free memory
+    /// of the pool, whatever still uses it, or because limits and capacity leave room for it. A forecast: the device may
+    /// be full of what others have taken, and other threads may be faster.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::builder().capacity_bytes(64 << 20).build().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let block = pool.allocate(48 << 20)?;
+    /// assert!(pool.would_fit(16 << 20) && !pool.would_fit(32 << 20));
+    /// drop(block);
+    /// assert!(pool.would_fit(32 << 20));
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
+    #[must_use]
+    pub fn would_fit(&self, bytes: usize) -> bool {
+        bytes == 0
+            || self.request(bytes).is_ok_and(|request| {
+                request.is_some_and(|it| self.handle.shared.would_fit(it.bytes))
+            })
     }
 
     /// Frees what is held, and from now on frees blocks when they are dropped.

@@ -1,10 +1,10 @@
 //! When the device says no: the ladder of what can be done about it.
 
-use binpool_allocators::{Allocator, Error, Scope};
+use binpool_allocators::{Allocator, Backend, Error, Scope};
 
 use crate::{
     OutOfMemoryReport, PoolError, Verdict,
-    bins::{Block, Released},
+    bins::Block,
     hooks::{self, Shortage},
     lane::LaneKey,
     request::Request,
@@ -171,32 +171,15 @@ impl<A: Allocator> Shared<A> {
         any
     }
 
-    /// Gives blocks that were sent off back to the allocator, to be freed after the commands that use them. The bytes
-    /// given back.
-    pub(crate) fn release_each(&self, leaving: Vec<Released<A>>) -> u64 {
-        let bytes = leaving.iter().map(|released| released.bytes as u64).sum();
-        for released in leaving {
-            let Released {
-                views,
-                memory,
-                bytes,
-                uses,
-            } = released;
-            drop(views);
-            if let Err(error) = self.release(memory, &uses, &[]) {
-                tracing::error!(%error, bytes, "a held block could not be released cleanly");
-            }
-            self.arrive();
-        }
-        bytes
-    }
-
     fn give_up(&self, reclaim: Reclaim) -> PoolError {
-        let mut report = self.report(reclaim.request);
+        let Request { asked, bytes, .. } = reclaim.request;
+        let mut report = self.report(asked, bytes);
         let bytes = reclaim.request.bytes as u64;
         let is_limit = |error: &Error| matches!(error, Error::OutOfMemory(refusal) if refusal.scope == Scope::Limit);
-        report.verdict = if bytes > report.capacity_bytes {
+        report.verdict = if bytes > report.device_bytes {
             Verdict::NeverFits
+        } else if bytes > report.capacity_bytes {
+            Verdict::Limited
         } else if reclaim.stuck || report.pending_bytes >= bytes {
             Verdict::Pending
         } else if report.held_bytes >= bytes {
@@ -214,13 +197,13 @@ impl<A: Allocator> Shared<A> {
     }
 
     /// The error for a block that this device never gives.
-    pub(crate) fn never_fits(&self, request: Request) -> PoolError {
+    pub(crate) fn never_fits(&self, bytes: usize) -> PoolError {
         self.state.lock().count_out_of_memory();
-        PoolError::OutOfMemory(Box::new(self.report(request)))
+        PoolError::OutOfMemory(Box::new(self.report(bytes, bytes)))
     }
 
     /// What the pool knows now, with the verdict of a block that never fits.
-    fn report(&self, request: Request) -> OutOfMemoryReport {
+    fn report(&self, asked: usize, bytes: usize) -> OutOfMemoryReport {
         let (statistics, largest_held, pending) = {
             let state = self.state.lock();
             (
@@ -230,8 +213,8 @@ impl<A: Allocator> Shared<A> {
             )
         };
         OutOfMemoryReport {
-            requested_bytes: request.asked,
-            class_bytes: request.bytes,
+            requested_bytes: asked,
+            class_bytes: bytes,
             active_bytes: statistics.active_bytes,
             active_blocks: statistics.active_blocks,
             managed_bytes: statistics.managed_bytes,
@@ -241,42 +224,10 @@ impl<A: Allocator> Shared<A> {
             released_bytes: 0,
             largest_block_bytes: self.allocator.largest_block(),
             capacity_bytes: self.allocator.capacity_bytes(),
+            device_bytes: self.allocator.backend().limits().capacity_bytes,
             verdict: Verdict::NeverFits,
             source: None,
         }
-    }
-
-    /// Gives every held block back to the allocator, those too that commands still use. The bytes given back.
-    pub(crate) fn release_all(&self) -> u64 {
-        self.flush();
-        let leaving = self.state.lock().release_all();
-        self.release_each(leaving)
-    }
-
-    /// Gives memory back to the allocator until the pool manages at most `most` bytes, if it can: what no command uses,
-    /// largest first, and if need be everything that is free. The bytes given back.
-    pub(crate) fn trim_to(&self, most: u64) -> u64 {
-        let excess = || {
-            let managed = self.state.lock().statistics().managed_bytes;
-            managed.saturating_sub(most)
-        };
-        if excess() == 0 {
-            return 0;
-        }
-        self.flush();
-        let holding_back = self.state.lock().holding_back();
-        self.look_at(&holding_back);
-        let (enough, leaving) = {
-            let enough = excess();
-            let mut state = self.state.lock();
-            state.settle();
-            (enough, state.release_largest(enough))
-        };
-        let released = self.release_each(leaving);
-        if released >= enough {
-            return released;
-        }
-        released + self.release_all()
     }
 }
 

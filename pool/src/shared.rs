@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use crate::{
     PoolError, ReusePolicy,
     bins::{Block, HeldBlock},
+    decay::DecayClock,
     hooks::Hooks,
     lane::{Fences, LaneKey, Uses},
     request::Request,
@@ -24,6 +25,8 @@ pub(crate) struct Shared<A: Allocator> {
     pub(crate) policy: ReusePolicy,
     /// Whether blocks are carved from segments.
     pub(crate) has_segments: bool,
+    /// Above so many managed bytes, free memory goes back as soon as no command uses it.
+    pub(crate) release_threshold: u64,
     pub(crate) hooks: Hooks,
     pub(crate) state: Mutex<State<A>>,
     /// Blocks that were on their way back to the allocator have arrived.
@@ -37,15 +40,22 @@ impl<A: Allocator> Shared<A> {
         queue: &QueueOf<A>,
         request: Request,
     ) -> Result<(Block<A>, LaneKey), PoolError> {
-        let lane = {
+        let (lane, found, is_sweep_due) = {
             let mut state = self.state.lock();
             let lane = state.enter(queue);
-            if let Some(block) = state.pop(lane, request) {
+            let found = state.pop(lane, request);
+            if let Some(block) = &found {
                 state.activate(request.asked, block.bytes, Origin::Stock);
-                return Ok((block, lane));
             }
-            lane
+            let clock = state.clock.as_mut();
+            (lane, found, clock.is_some_and(DecayClock::allocation))
         };
+        if is_sweep_due {
+            self.sweep();
+        }
+        if let Some(block) = found {
+            return Ok((block, lane));
+        }
         match self.allocate_slowly(lane, request) {
             Ok((block, origin)) => {
                 let mut state = self.state.lock();
@@ -135,14 +145,22 @@ impl<A: Allocator> Shared<A> {
         }
         let uses = state.stamp(lane, others);
         state.deactivate(asked, block.bytes);
-        let (unordered, leaving) = state.hold(HeldBlock { block, uses });
+        let (unordered, leaving) = state.hold(HeldBlock::new(block, uses));
         state.leave(lane);
+        let is_sweep_due = state.clock.as_mut().is_some_and(DecayClock::release);
+        let is_too_much = state.managed_bytes() > self.release_threshold;
         drop(state);
         if let Some(held) = leaving {
             self.return_to_segment(held);
         }
         for use_ in unordered {
             self.fence_off(use_);
+        }
+        if is_too_much {
+            self.trim_unused_to(self.release_threshold);
+        }
+        if is_sweep_due {
+            self.sweep();
         }
         Ok(())
     }

@@ -6,9 +6,10 @@ use binpool_allocators::{
 };
 
 use crate::{
-    PoolStatistics,
+    Decay, PoolStatistics,
     bins::{Bins, Block, HeldBlock, Released},
     carve::Carved,
+    decay::DecayClock,
     lane::{Lane, LaneKey, Stamp, Use, Uses},
     lanes::Lanes,
     request::Request,
@@ -68,7 +69,11 @@ pub(crate) struct State<A: Allocator> {
     pub(crate) holding: bool,
     /// Blocks that are on their way to the allocator, or to their segment: neither held any more, nor free yet.
     pub(crate) in_transit: usize,
+    /// Tells when a sweep is due.
+    pub(crate) clock: Option<DecayClock>,
     counters: PoolStatistics,
+    /// How often free memory was looked through for what is idle.
+    sweeps: u32,
     /// How often memory came back to the pool or arrived at the allocator.
     changes: u64,
     /// Bytes in the user's hands, in whole blocks.
@@ -76,7 +81,11 @@ pub(crate) struct State<A: Allocator> {
 }
 
 impl<A: Allocator> State<A> {
-    pub(crate) fn new(home: &QueueOf<A>, segments: Option<Segments<MemoryOf<A>, Uses>>) -> Self {
+    pub(crate) fn new(
+        home: &QueueOf<A>,
+        segments: Option<Segments<MemoryOf<A>, Uses>>,
+        decay: Option<Decay>,
+    ) -> Self {
         let mut lanes = Lanes::default();
         lanes.find_or_add(home);
         Self {
@@ -85,7 +94,9 @@ impl<A: Allocator> State<A> {
             pending: Bins::default(),
             segments,
             holding: true,
+            clock: decay.map(DecayClock::new),
             counters: PoolStatistics::default(),
+            sweeps: 0,
             changes: 0,
             in_use: 0,
             in_transit: 0,
@@ -150,7 +161,8 @@ impl<A: Allocator> State<A> {
         (unordered, None)
     }
 
-    fn put_in_bin(&mut self, held: HeldBlock<A>) {
+    fn put_in_bin(&mut self, mut held: HeldBlock<A>) {
+        held.since = self.sweeps;
         let bins = match held.uses[..] {
             [] => &mut self.common,
             [only] => match self.lanes.get_mut(only.lane) {
@@ -281,16 +293,16 @@ impl<A: Allocator> State<A> {
         if self.segments.is_none() {
             return Vec::new();
         }
-        let held = self.take_bins();
+        let held = self.take_bins(|_| true);
         self.in_transit += held.len();
         held
     }
 
-    fn take_bins(&mut self) -> Vec<HeldBlock<A>> {
-        let mut held = self.common.take_all(|_| true);
-        held.extend(self.pending.take_all(|_| true));
+    fn take_bins(&mut self, wanted: impl Fn(&HeldBlock<A>) -> bool) -> Vec<HeldBlock<A>> {
+        let mut held = self.common.take_all(&wanted);
+        held.extend(self.pending.take_all(&wanted));
         for (_, lane) in self.lanes.iter_mut() {
-            held.extend(lane.stock.take_all(|_| true));
+            held.extend(lane.stock.take_all(&wanted));
         }
         held
     }
@@ -354,10 +366,10 @@ impl<A: Allocator> State<A> {
         if let Some(segments) = &mut self.segments {
             segments.settle(|uses| lanes.are_over(uses));
         }
-        let mut settled = self.pending.take_all(|uses| lanes.are_over(uses));
+        let mut settled = self.pending.take_all(|held| lanes.are_over(&held.uses));
         for (_, lane) in self.lanes.iter_mut() {
             let ended = lane.ended;
-            settled.extend(lane.stock.take_all(|uses| last_of(uses) <= ended));
+            settled.extend(lane.stock.take_all(|held| last_of(&held.uses) <= ended));
         }
         for held in settled {
             self.hold_in_common(held);
@@ -369,7 +381,11 @@ impl<A: Allocator> State<A> {
         if self.segments.is_some() {
             return self.release_segments(u64::MAX, |_, _| true);
         }
-        let leaving = self.take_bins().into_iter().map(Released::from).collect();
+        let leaving = self
+            .take_bins(|_| true)
+            .into_iter()
+            .map(Released::from)
+            .collect();
         self.count_released(&leaving);
         leaving
     }
@@ -404,6 +420,30 @@ impl<A: Allocator> State<A> {
         let leaving = leaving.into_iter().flatten().map(Released::from).collect();
         self.count_released(&leaving);
         leaving
+    }
+
+    /// Takes out what has been free since the sweep before: blocks that go back to their segments, and blocks and segments
+    /// that no command uses, and that go back to the allocator.
+    pub(crate) fn take_idle(&mut self) -> (Vec<HeldBlock<A>>, Vec<Released<A>>) {
+        let sweeps = self.sweeps;
+        let is_idle = |held: &HeldBlock<A>| held.since != sweeps;
+        self.sweeps = sweeps.wrapping_add(1);
+        let (returning, leaving): (_, Vec<Released<A>>) = if let Some(segments) = &mut self.segments
+        {
+            let lanes = &self.lanes;
+            let leaving = segments.sweep(|uses| lanes.are_over(uses));
+            let leaving = leaving.into_iter().map(Released::from).collect();
+            (self.take_bins(is_idle), leaving)
+        } else {
+            let leaving = self.common.take_all(is_idle);
+            (
+                Vec::new(),
+                leaving.into_iter().map(Released::from).collect(),
+            )
+        };
+        self.in_transit += returning.len();
+        self.count_released(&leaving);
+        (returning, leaving)
     }
 
     fn count_released(&mut self, leaving: &Vec<Released<A>>) {
@@ -514,6 +554,11 @@ impl<A: Allocator> State<A> {
         self.counters.active_bytes -= asked as u64;
     }
 
+    /// Bytes in the user's hands and held together, in whole blocks.
+    pub(crate) fn managed_bytes(&self) -> u64 {
+        self.counters.managed_bytes
+    }
+
     /// Counts memory into the pool.
     fn manage(&mut self, bytes: usize) {
         let counters = &mut self.counters;
@@ -552,6 +597,14 @@ impl<A: Allocator> State<A> {
     pub(crate) fn held_bytes(&self) -> u64 {
         let free = self.segments.as_ref().map(Segments::free_bytes);
         self.all_bins().map(Bins::bytes).sum::<u64>() + free.unwrap_or(0)
+    }
+
+    /// The bytes that can go back to the allocator: free blocks, or segments that are free as a whole.
+    pub(crate) fn releasable_bytes(&self) -> u64 {
+        match &self.segments {
+            Some(segments) => segments.idle_bytes(),
+            None => self.held_bytes(),
+        }
     }
 
     fn all_bins(&self) -> impl Iterator<Item = &Bins<A>> {

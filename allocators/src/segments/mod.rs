@@ -11,7 +11,7 @@ use std::{fmt, sync::Arc};
 
 use growth::Growth;
 pub use space::RangeKey;
-use space::{SegmentKey, Space, Taken};
+use space::{Idle, SegmentKey, Space, Taken};
 
 use crate::Region;
 
@@ -51,8 +51,8 @@ pub struct Leaving<M, U> {
     pub memory: M,
     /// Its size in bytes.
     pub bytes: usize,
-    /// The commands that may still use it.
-    pub uses: U,
+    /// The uses of its ranges.
+    pub uses: Vec<U>,
 }
 
 /// Segments of memory `M`, and the ranges of them, free and taken.
@@ -115,6 +115,12 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
     #[must_use]
     pub fn free_bytes(&self) -> u64 {
         self.space.free_bytes()
+    }
+
+    /// The bytes of the segments that are idle: without a range in anybody's hands.
+    #[must_use]
+    pub fn idle_bytes(&self) -> u64 {
+        self.space.idle().map(|idle| idle.bytes as u64).sum()
     }
 
     /// The size of the largest free range, in bytes.
@@ -218,17 +224,21 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
             && self.growth.replaces_often(allocations)
             && !self.growth.is_small(bytes)
         {
-            leaving.extend(self.take_idle(u64::MAX, |_, is_small| !is_small));
+            leaving.extend(self.take_idle(u64::MAX, |_, idle| !idle.is_small));
             let room = most.saturating_sub(self.bytes());
             let released = before - self.bytes();
             let merged = released.min(room).min(self.growth.most_merged());
             let merged = usize::try_from(merged).unwrap_or(usize::MAX);
             return (size.max(merged - merged % alignment), leaving);
         }
-        if self.bytes() + size as u64 > most {
-            return (self.growth.least_segment_for(bytes, alignment), leaving);
-        }
-        (size, leaving)
+        let size = if self.bytes() + size as u64 > most {
+            self.growth.least_segment_for(bytes, alignment)
+        } else {
+            size
+        };
+        // More than there is would be refused.
+        let room = usize::try_from(capacity.saturating_sub(self.bytes())).unwrap_or(usize::MAX);
+        (size.min(room - room % alignment).max(bytes), leaving)
     }
 
     /// Takes note that there was no memory for a segment of `size` bytes.
@@ -245,7 +255,7 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
             if excess == 0 {
                 return leaving;
             }
-            let idle = self.space.idle().map(|(key, bytes, ..)| (bytes, key));
+            let idle = self.space.idle().map(|idle| (idle.bytes, idle.segment));
             let (enough, less): (Vec<_>, Vec<_>) =
                 idle.partition(|(bytes, _)| *bytes as u64 >= excess);
             let next = enough.into_iter().min().or_else(|| less.into_iter().max());
@@ -257,16 +267,29 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
         }
     }
 
-    /// Takes segments away that are free as a whole and that `wanted` picks by their uses, largest first, until they have
-    /// `enough` bytes together.
+    /// Takes segments away that are idle and all of whose uses are `wanted`, largest first, until they have `enough` bytes
+    /// together.
     pub fn release(&mut self, enough: u64, wanted: impl Fn(&U) -> bool) -> Vec<Leaving<M, U>> {
-        self.take_idle(enough, |uses, _| wanted(uses))
+        self.take_idle(enough, |space, idle| {
+            space.uses_of(idle.segment).all(&wanted)
+        })
     }
 
-    fn take_idle(&mut self, enough: u64, wanted: impl Fn(&U, bool) -> bool) -> Vec<Leaving<M, U>> {
-        let idle = self.space.idle();
-        let idle = idle.filter(|(_, _, is_small, uses)| wanted(uses, *is_small));
-        let mut idle: Vec<_> = idle.map(|(key, bytes, ..)| (bytes, key)).collect();
+    /// Takes segments away that have been idle since this was called the last time, and all of whose uses are `wanted`.
+    pub fn sweep(&mut self, wanted: impl Fn(&U) -> bool) -> Vec<Leaving<M, U>> {
+        let now = self.space.sweep();
+        self.take_idle(u64::MAX, |space, idle| {
+            idle.since < now && space.uses_of(idle.segment).all(&wanted)
+        })
+    }
+
+    fn take_idle(
+        &mut self,
+        enough: u64,
+        wanted: impl Fn(&Space<M, U>, Idle) -> bool,
+    ) -> Vec<Leaving<M, U>> {
+        let idle = self.space.idle().filter(|idle| wanted(&self.space, *idle));
+        let mut idle: Vec<_> = idle.map(|idle| (idle.bytes, idle.segment)).collect();
         idle.sort_unstable_by(|one, two| two.cmp(one));
         let mut released = 0;
         let mut leaving = Vec::new();

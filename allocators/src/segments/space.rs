@@ -29,6 +29,17 @@ pub(super) struct Taken<V, U> {
     pub(super) has_excess: bool,
 }
 
+/// A segment without a range in anybody's hands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Idle {
+    pub(super) segment: SegmentKey,
+    pub(super) bytes: usize,
+    /// Whether it is for small blocks.
+    pub(super) is_small: bool,
+    /// The number of the period in which it became so.
+    pub(super) since: u64,
+}
+
 /// A range of a segment, free or taken. The ranges of a segment lie next to each other, from its start to its end.
 #[derive(Debug)]
 struct Range<U> {
@@ -65,6 +76,8 @@ struct Segment {
     kept: usize,
     /// Whether it is for small blocks.
     is_small: bool,
+    /// How many sweeps there had been when the last range came back.
+    idle_since: u64,
 }
 
 /// Where a free range lies.
@@ -109,6 +122,8 @@ pub(super) struct Space<V, U> {
     join: fn(&U, &U) -> Option<U>,
     free_bytes: u64,
     bytes: u64,
+    /// How often [`sweep`](Self::sweep) was called.
+    sweeps: u64,
 }
 
 impl<V, U: Clone + Default> Space<V, U> {
@@ -122,6 +137,7 @@ impl<V, U: Clone + Default> Space<V, U> {
             join,
             free_bytes: 0,
             bytes: 0,
+            sweeps: 0,
         }
     }
 
@@ -163,35 +179,66 @@ impl<V, U: Clone + Default> Space<V, U> {
             taken: 0,
             kept: 0,
             is_small,
+            idle_since: self.sweeps,
         });
         self.set_free(first, U::default(), Vec::new());
         segment
     }
 
-    /// The segments that are free as a whole, with their sizes, whether they are for small blocks, and the commands that
-    /// may still use them.
-    pub(super) fn idle(&self) -> impl Iterator<Item = (SegmentKey, usize, bool, &U)> {
-        self.segments.iter().filter_map(|(key, segment)| {
-            let first = &self.ranges[segment.first];
-            let uses = &first.free.as_ref()?.uses;
-            let is_whole = first.region.bytes == segment.bytes;
-            is_whole.then_some((key, segment.bytes, segment.is_small, uses))
+    /// The segments without a range in anybody's hands.
+    pub(super) fn idle(&self) -> impl Iterator<Item = Idle> {
+        let idle = self
+            .segments
+            .iter()
+            .filter(|(_, segment)| segment.taken == 0);
+        idle.map(|(key, segment)| Idle {
+            segment: key,
+            bytes: segment.bytes,
+            is_small: segment.is_small,
+            since: segment.idle_since,
         })
     }
 
-    /// Takes a segment away that is free as a whole. The commands that may still use it, and the views that were kept.
-    pub(super) fn remove(&mut self, key: SegmentKey) -> Option<(U, Vec<V>)> {
+    /// Begins another period of idleness. The number of the one that ends.
+    pub(super) fn sweep(&mut self) -> u64 {
+        self.sweeps += 1;
+        self.sweeps - 1
+    }
+
+    /// The ranges of a segment, from its start to its end.
+    fn ranges_of(&self, segment: SegmentKey) -> impl Iterator<Item = (usize, &Range<U>)> {
+        let first = self.segments.get(segment).map(|segment| segment.first);
+        let keys = std::iter::successors(first, |key| self.ranges[*key].after);
+        keys.map(|key| (key, &self.ranges[key]))
+    }
+
+    /// The uses of the free ranges of a segment.
+    pub(super) fn uses_of(&self, segment: SegmentKey) -> impl Iterator<Item = &U> {
+        let free = self
+            .ranges_of(segment)
+            .filter_map(|(_, range)| range.free.as_ref());
+        free.map(|free| &free.uses)
+    }
+
+    /// Takes a segment away that is idle. The commands that may still use it, and the views that were kept.
+    pub(super) fn remove(&mut self, key: SegmentKey) -> Option<(Vec<U>, Vec<V>)> {
         let segment = self.segments.get(key)?;
-        let (first, bytes) = (segment.first, segment.bytes);
-        if self.ranges[first].region.bytes != bytes {
+        if segment.taken > 0 {
             return None;
         }
-        let Free { uses, views } = self.set_taken(first)?;
-        let views = views.into_iter().map(|view| self.discard(view)).collect();
-        self.ranges.remove(first);
+        let bytes = segment.bytes as u64;
+        let ranges: Vec<usize> = self.ranges_of(key).map(|(range, _)| range).collect();
+        let (mut all_uses, mut all_views) = (Vec::new(), Vec::new());
+        for range in ranges {
+            if let Some(Free { uses, views }) = self.set_taken(range) {
+                all_uses.push(uses);
+                all_views.extend(views.into_iter().map(|view| self.discard(view)));
+            }
+            self.ranges.remove(range);
+        }
         self.segments.remove(key);
-        self.bytes -= bytes as u64;
-        Some((uses, views))
+        self.bytes -= bytes;
+        Some((all_uses, all_views))
     }
 
     /// Takes `bytes` bytes of the smallest free range that has them and that `usable` picks by its uses and its place.
@@ -325,7 +372,9 @@ impl<V, U: Clone + Default> Space<V, U> {
         let Range {
             segment, region, ..
         } = self.ranges[key];
-        self.segments[segment].taken -= 1;
+        let home = &mut self.segments[segment];
+        home.taken -= 1;
+        home.idle_since = self.sweeps;
         let mut views = Vec::new();
         if let Some(view) = view {
             let kept = self.kept.insert(Kept {
