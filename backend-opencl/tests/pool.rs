@@ -9,8 +9,8 @@
 mod common;
 
 use binpool::{
-    Allocator, DeferredAllocator, Event, ImmediateAllocator, MemoryPool, PoolOptions, SvmAllocator,
-    SvmGrain,
+    Allocator, DeferredAllocator, Event, ImmediateAllocator, MemoryPool, PoolOptions, Statistics,
+    SvmAllocator, SvmGrain,
 };
 use binpool_opencl::OpenClBackend;
 use common::{Bench, contents, numbered};
@@ -130,7 +130,8 @@ fn threads_share_a_pool_on_queues_of_their_own() {
 fn a_pool_that_is_trimmed_to_nothing_has_nothing() {
     let bench = Bench::new();
     for segments in [false, true] {
-        let allocator = ImmediateAllocator::new(&bench.backend).unwrap();
+        let allocator = Statistics::new(ImmediateAllocator::new(&bench.backend).unwrap());
+        let meter = allocator.clone();
         let options = PoolOptions::new().segments(segments);
         let pool = options.build(allocator, &bench.queue).unwrap();
         let blocks: Vec<_> = (1..50_usize)
@@ -144,7 +145,9 @@ fn a_pool_that_is_trimmed_to_nothing_has_nothing() {
         drop(blocks);
         let managed = pool.managed_bytes();
         assert!(managed > 0);
+        assert_eq!(meter.reading().current_bytes, managed);
         assert_eq!(pool.trim_to(0), managed);
         assert_eq!(pool.managed_bytes(), 0);
+        assert_eq!(meter.reading().current_bytes, 0);
     }
 }

@@ -141,6 +141,7 @@ proptest! {
         program.rig.device.run();
         prop_assert_eq!(program.rig.pool.managed_bytes(), 0);
         prop_assert_eq!(program.rig.blocks_on_device(), 0);
+        prop_assert_eq!(program.rig.device.statistics().live_sub_regions, 0);
         prop_assert!(program.rig.device.violations().is_empty());
     }
 }
