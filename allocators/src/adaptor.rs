@@ -1,19 +1,14 @@
 //! What all adaptors around one allocator have in common: they pass on what they do not change.
 
-/// The part of an `impl<A: Allocator> Allocator` that an adaptor over a field `inner: A` leaves as it is.
+/// The part of an `impl<A: Allocator> Allocator` that an adaptor over a field `inner: A` leaves as it is: everything but
+/// `allocate` and `release`, or the named parts of that.
 macro_rules! forward_to_inner {
     () => {
-        crate::adaptor::forward_to_inner!(but limits);
-
-        fn capacity_bytes(&self) -> u64 {
-            self.inner.capacity_bytes()
-        }
-
-        fn available_bytes(&self) -> u64 {
-            self.inner.available_bytes()
-        }
+        crate::adaptor::forward_to_inner!(properties);
+        crate::adaptor::forward_to_inner!(views);
+        crate::adaptor::forward_to_inner!(limits);
     };
-    (but limits) => {
+    (properties) => {
         type Backend = A::Backend;
 
         fn backend(&self) -> &Self::Backend {
@@ -38,6 +33,28 @@ macro_rules! forward_to_inner {
 
         fn largest_block(&self) -> usize {
             self.inner.largest_block()
+        }
+    };
+    (views) => {
+        fn create_view(
+            &self,
+            block: &crate::MemoryOf<Self>,
+            region: crate::Region,
+        ) -> crate::Result<crate::MemoryOf<Self>> {
+            self.inner.create_view(block, region)
+        }
+
+        fn release_view(&self, view: crate::MemoryOf<Self>) {
+            self.inner.release_view(view);
+        }
+    };
+    (limits) => {
+        fn capacity_bytes(&self) -> u64 {
+            self.inner.capacity_bytes()
+        }
+
+        fn available_bytes(&self) -> u64 {
+            self.inner.available_bytes()
         }
     };
 }

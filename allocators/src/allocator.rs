@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::{Align, Backend, Result};
+use crate::{Align, Backend, Region, Result};
 
 /// The memory that an allocator hands out.
 pub type MemoryOf<A> = <<A as Allocator>::Backend as Backend>::Memory;
@@ -38,6 +38,20 @@ pub trait Allocator: fmt::Debug + Send + Sync {
     ///
     /// A failure of the runtime. The block is gone all the same.
     fn release(&self, memory: MemoryOf<Self>, after: &[EventOf<Self>]) -> Result<()>;
+
+    /// A view of a region of a block that this allocator gave, as whoever carves blocks from it makes them.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`create_sub_region`](Backend::create_sub_region).
+    fn create_view(&self, block: &MemoryOf<Self>, region: Region) -> Result<MemoryOf<Self>> {
+        self.backend().create_sub_region(block, region)
+    }
+
+    /// Takes a view back that [`create_view`](Self::create_view) made. Dropping it does the same, unseen by adaptors.
+    fn release_view(&self, view: MemoryOf<Self>) {
+        drop(view);
+    }
 
     /// Whether an out-of-memory failure may show only after [`allocate`](Self::allocate) has returned.
     fn is_deferred(&self) -> bool;
@@ -89,6 +103,18 @@ macro_rules! forward_allocator {
 
             fn release(&self, memory: MemoryOf<Self>, after: &[EventOf<Self>]) -> Result<()> {
                 (**self).release(memory, after)
+            }
+
+            fn create_view(
+                &self,
+                block: &MemoryOf<Self>,
+                region: Region,
+            ) -> Result<MemoryOf<Self>> {
+                (**self).create_view(block, region)
+            }
+
+            fn release_view(&self, view: MemoryOf<Self>) {
+                (**self).release_view(view);
             }
 
             fn is_deferred(&self) -> bool {

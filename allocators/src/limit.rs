@@ -69,7 +69,8 @@ impl<A> Limit<A> {
 }
 
 impl<A: Allocator> Allocator for Limit<A> {
-    forward_to_inner!(but limits);
+    forward_to_inner!(properties);
+    forward_to_inner!(views);
 
     fn allocate(&self, bytes: usize) -> Result<MemoryOf<Self>> {
         let largest = self.inner.largest_block();

@@ -7,7 +7,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::{Allocator, EventOf, Memory, MemoryOf, Result, adaptor::forward_to_inner};
+use crate::{Allocator, EventOf, Memory, MemoryOf, Region, Result, adaptor::forward_to_inner};
 
 /// What went through a [`Statistics`] allocator, since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,7 +25,9 @@ pub struct AllocatorStatistics {
     pub current_bytes: u64,
     /// The most bytes that were out at once.
     pub peak_bytes: u64,
-    /// The time that the calls took, as the host saw it, added up over all threads.
+    /// Views of blocks that were made.
+    pub views: u64,
+    /// The time that the calls took, those for views among them, as the host saw it, added up over all threads.
     pub time: Duration,
 }
 
@@ -81,7 +83,8 @@ impl<A> Statistics<A> {
 }
 
 impl<A: Allocator> Allocator for Statistics<A> {
-    forward_to_inner!();
+    forward_to_inner!(properties);
+    forward_to_inner!(limits);
 
     fn allocate(&self, bytes: usize) -> Result<MemoryOf<Self>> {
         let start = Instant::now();
@@ -112,5 +115,23 @@ impl<A: Allocator> Allocator for Statistics<A> {
         reading.failed_releases += u64::from(result.is_err());
         reading.current_bytes = reading.current_bytes.saturating_sub(bytes as u64);
         result
+    }
+
+    fn create_view(&self, block: &MemoryOf<Self>, region: Region) -> Result<MemoryOf<Self>> {
+        let start = Instant::now();
+        let view = self.inner.create_view(block, region);
+        let time = start.elapsed();
+        let mut reading = self.reading.lock();
+        reading.time = reading.time.saturating_add(time);
+        reading.views += u64::from(view.is_ok());
+        view
+    }
+
+    fn release_view(&self, view: MemoryOf<Self>) {
+        let start = Instant::now();
+        self.inner.release_view(view);
+        let time = start.elapsed();
+        let mut reading = self.reading.lock();
+        reading.time = reading.time.saturating_add(time);
     }
 }

@@ -1,6 +1,6 @@
 //! Carving blocks from segments.
 
-use binpool_allocators::{Allocator, Backend, Error, EventOf, MemoryOf, segments};
+use binpool_allocators::{Allocator, Error, EventOf, MemoryOf, segments};
 
 use crate::{
     bins::{Block, HeldBlock},
@@ -58,7 +58,7 @@ impl<A: Allocator> Shared<A> {
             Ok(()) => Some((carved, origin)),
             Err(error) => {
                 tracing::warn!(%error, "a free range could not be waited for; it stays in the pool");
-                carved.overlapping.clear();
+                self.release_views(std::mem::take(&mut carved.overlapping));
                 self.state.lock().put_range_back(carved);
                 None
             }
@@ -124,13 +124,13 @@ impl<A: Allocator> Shared<A> {
             uses,
             has_excess,
         } = carved;
-        drop(overlapping);
+        self.release_views(overlapping);
         if has_excess && self.state.lock().shrink_range(range, region.bytes, uses) {
             self.arrived.notify_all();
         }
         let view = match view {
             Some(view) => Ok(view),
-            None => self.allocator.backend().create_sub_region(&segment, region),
+            None => self.allocator.create_view(&segment, region),
         };
         // Before its range can be free, so that the segments own it alone then.
         drop(segment);
@@ -150,6 +150,12 @@ impl<A: Allocator> Shared<A> {
                 }
                 Err(error)
             }
+        }
+    }
+
+    pub(crate) fn release_views(&self, views: Vec<MemoryOf<A>>) {
+        for view in views {
+            self.allocator.release_view(view);
         }
     }
 
@@ -195,7 +201,7 @@ impl<A: Allocator> Shared<A> {
             Some(memory)
         } else {
             drop(state);
-            drop(memory);
+            self.allocator.release_view(memory);
             state = self.state.lock();
             None
         };

@@ -16,7 +16,7 @@ impl<A: Allocator> Shared<A> {
                 bytes,
                 uses,
             } = released;
-            drop(views);
+            self.release_views(views);
             if let Err(error) = self.release(memory, &uses, &[]) {
                 tracing::error!(%error, bytes, "a held block could not be released cleanly");
             }
