@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use binpool_allocators::{Allocator, Backend, QueueOf};
 
-use crate::{LeadingBits, MemoryPool, PoolError, ReusePolicy, SizeClasses};
+use crate::{
+    LeadingBits, MemoryPool, PoolError, ReusePolicy, ScrubPolicy, SizeClasses, scrub::Scrubber,
+};
 
 /// Settings of a [`MemoryPool`].
 ///
@@ -26,6 +28,7 @@ pub struct PoolOptions {
     classes: Classes,
     policy: ReusePolicy,
     segments: bool,
+    scrub: ScrubPolicy,
 }
 
 #[derive(Clone, Debug)]
@@ -40,6 +43,7 @@ impl Default for PoolOptions {
             classes: Classes::LeadingBits(LeadingBits::default().bits()),
             policy: ReusePolicy::default(),
             segments: false,
+            scrub: ScrubPolicy::default(),
         }
     }
 }
@@ -126,6 +130,35 @@ impl PoolOptions {
         self
     }
 
+    /// Whether blocks are filled with zeros between their users: for tenants that share a pool and must not read what
+    /// another left.
+    ///
+    /// ```
+    /// use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder, ScrubPolicy};
+    /// use binpool_mock::MockDevice;
+    ///
+    /// let backend = MockDevice::new().backend();
+    /// let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let pool = PoolOptions::new()
+    ///     .scrub(ScrubPolicy::OnFree)
+    ///     .build(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let secret = pool.allocate(4096)?;
+    /// secret.write(&queue, 0, &[7; 4096], &[])?;
+    /// drop(secret);
+    ///
+    /// let block = pool.allocate(4096)?; // The same memory, without a call to the device.
+    /// let mut bytes = [1; 4096];
+    /// block.read(&queue, 0, &mut bytes, &[])?;
+    /// assert_eq!(bytes, [0; 4096]);
+    /// # assert_eq!(pool.statistics().hits, 1);
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
+    #[must_use]
+    pub fn scrub(mut self, policy: ScrubPolicy) -> Self {
+        self.scrub = policy;
+        self
+    }
+
     /// Builds a pool over `allocator`, whose blocks are for `queue` unless their allocation names another.
     ///
     /// A deferred allocator is accepted with a warning through `tracing`: a pool over it cannot see
@@ -133,8 +166,9 @@ impl PoolOptions {
     ///
     /// # Errors
     ///
-    /// [`PoolError::LeadingBits`] for more leading bits than are permitted, and
-    /// [`ForeignObject`](crate::InvalidRequest::ForeignObject) for a queue of another backend.
+    /// [`PoolError::LeadingBits`] for more leading bits than are permitted,
+    /// [`ForeignObject`](crate::InvalidRequest::ForeignObject) for a queue of another backend, and the backend's where a
+    /// pool that [scrubs on free](ScrubPolicy::OnFree) gets no queue of its own.
     pub fn build<A: Allocator>(
         self,
         allocator: A,
@@ -152,12 +186,14 @@ impl PoolOptions {
                  cannot free anything; use an `ImmediateAllocator`"
             );
         }
+        let scrubber = Scrubber::new(self.scrub, allocator.backend())?;
         Ok(MemoryPool::assemble(
             allocator,
             queue,
             classes,
             self.policy,
             self.segments,
+            scrubber,
         ))
     }
 }

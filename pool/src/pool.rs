@@ -6,8 +6,9 @@ use binpool_allocators::{Allocator, Backend, QueueOf, segments::Segments};
 use parking_lot::{Condvar, Mutex};
 
 use crate::{
-    HookId, PoolError, PoolOptions, PoolStatistics, PooledBuffer, ReusePolicy, Shortage,
-    SizeClasses, hooks::Hooks, lane, request::Request, shared::Shared, state::State,
+    HookId, PoolError, PoolOptions, PoolStatistics, PooledBuffer, ReusePolicy, ScrubPolicy,
+    Shortage, SizeClasses, hooks::Hooks, lane, request::Request, scrub::Scrubber, shared::Shared,
+    state::State,
 };
 
 /// A pool of device memory: keeps freed blocks in bins by size class, and hands them out again.
@@ -55,6 +56,7 @@ struct Handle<A: Allocator> {
 impl<A: Allocator> Drop for Handle<A> {
     fn drop(&mut self) {
         self.shared.state.lock().holding = false;
+        self.shared.stop_scrubbing_again();
         self.shared.release_all();
         let unused = self.shared.state.lock().lanes.take(|lane| lane.active == 0);
         drop(unused);
@@ -78,12 +80,14 @@ impl<A: Allocator> MemoryPool<A> {
         classes: Arc<dyn SizeClasses>,
         policy: ReusePolicy,
         has_segments: bool,
+        scrubber: Scrubber<A>,
     ) -> Self {
         let shared = Arc::new(Shared {
             allocator,
             home: queue.clone(),
             policy,
             has_segments,
+            scrubber,
             hooks: Hooks::default(),
             state: Mutex::new(State::new(
                 queue,
@@ -96,7 +100,8 @@ impl<A: Allocator> MemoryPool<A> {
         }
     }
 
-    /// A block of `bytes` bytes for the pool's home queue, with undefined contents.
+    /// A block of `bytes` bytes for the pool's home queue, with undefined contents, unless the pool
+    /// [scrubs](PoolOptions::scrub).
     ///
     /// 0 bytes are fine: such a block has no memory.
     ///
@@ -108,7 +113,8 @@ impl<A: Allocator> MemoryPool<A> {
         self.allocate_unchecked(&self.handle.shared.home, bytes)
     }
 
-    /// A block of `bytes` bytes for `queue`, with undefined contents.
+    /// A block of `bytes` bytes for `queue`, with undefined contents, unless the pool
+    /// [scrubs](PoolOptions::scrub).
     ///
     /// Commands that use the block on `queue` come after everything that its former users enqueued, by the
     /// queue's own order or because those commands have ended; commands on another queue have to be put after them:
@@ -141,7 +147,11 @@ impl<A: Allocator> MemoryPool<A> {
         let request = self.request(bytes)?;
         let granted = shared.allocate(queue, request)?;
         tracing::trace!(asked = bytes, bytes = granted.0.bytes, "allocated");
-        Ok(PooledBuffer::new(shared, queue, bytes, Some(granted)))
+        let block = PooledBuffer::new(shared, queue, bytes, Some(granted));
+        if shared.scrubber.is_on_hand_out() {
+            block.scrub_for(queue)?;
+        }
+        Ok(block)
     }
 
     /// The request in terms of the size classes. A class that would be too large for the device where the
@@ -198,6 +208,12 @@ impl<A: Allocator> MemoryPool<A> {
     #[must_use]
     pub fn reuse_policy(&self) -> ReusePolicy {
         self.handle.shared.policy
+    }
+
+    /// Whether blocks are filled with zeros between their users.
+    #[must_use]
+    pub fn scrub_policy(&self) -> ScrubPolicy {
+        self.handle.shared.scrubber.policy()
     }
 
     /// Gives free blocks, or segments, back to the allocator until the pool manages at most `bytes` bytes: first those

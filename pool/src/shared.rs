@@ -10,6 +10,7 @@ use crate::{
     hooks::Hooks,
     lane::{Fences, LaneKey, Uses},
     request::Request,
+    scrub::Scrubber,
     state::{Origin, State},
 };
 
@@ -24,6 +25,7 @@ pub(crate) struct Shared<A: Allocator> {
     pub(crate) policy: ReusePolicy,
     /// Whether blocks are carved from segments.
     pub(crate) has_segments: bool,
+    pub(crate) scrubber: Scrubber<A>,
     pub(crate) hooks: Hooks,
     pub(crate) state: Mutex<State<A>>,
     /// Blocks that were on their way back to the allocator have arrived.
@@ -106,7 +108,7 @@ impl<A: Allocator> Shared<A> {
             return self.carve(lane, request);
         }
         let block = Block {
-            memory: self.allocator.allocate(request.bytes)?,
+            memory: self.allocate_clean(request.bytes)?,
             bin: request.bin,
             bytes: request.bytes,
             range: None,
