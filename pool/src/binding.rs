@@ -66,7 +66,7 @@ impl<A: Allocator> PooledBuffer<A> {
     }
 
     /// Makes this the block's queue, and its only one: everything else comes before what is enqueued there.
-    pub(crate) fn move_to(&mut self, queue: &QueueOf<A>) {
+    fn move_to(&mut self, queue: &QueueOf<A>) {
         self.others.get_mut().clear();
         self.queue = Some(queue.id());
         if self.block.is_some() {

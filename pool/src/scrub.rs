@@ -139,10 +139,10 @@ impl<A: Allocator> PooledBuffer<A> {
             return Ok(None);
         };
         let filled = fill(self.backend(), &queue, memory)?;
-        if own.is_some() {
-            self.others.get_mut().clear();
-        } else {
-            self.move_to(&queue);
+        let others = self.others.get_mut();
+        others.clear();
+        if own.is_none() {
+            others.push(queue);
         }
         Ok(Some(filled))
     }
