@@ -22,7 +22,7 @@ use crate::{
 /// Whether a pool fills blocks with zeros, so that none of its users reads what another left.
 ///
 /// A fill is a command on the queue that the block is for, of all bytes of the block, those too that its class has more
-/// than was asked for. Nothing waits for it on the host. The rule of [`PooledBuffer`]'s queues holds for it as for the
+/// than was asked for. The host waits for it only where memory is [fresh](Self::OnFree). The rule of [`PooledBuffer`]'s queues holds for it as for the
 /// commands of former users: what is enqueued on another queue has to come
 /// [after it](PooledBuffer::order_before).
 ///
