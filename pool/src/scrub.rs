@@ -1,7 +1,7 @@
 //! No tenant of a pool reads what another left: blocks are filled with zeros between their users.
 //!
-//! Under [`ScrubPolicy::OnFree`] a block that the pool holds is clean, or will be before anything runs that its uses let
-//! come after it. What could not be filled is *unscrubbed*:
+//! Under [`ScrubPolicy::OnFree`] a block that the pool holds is clean, or will be before anything runs that comes after
+//! its uses. What could not be filled is *unscrubbed*:
 //!
 //! - a block of its own goes to the allocator, and what comes from there is filled before it is a block;
 //! - a range of a segment would come back with its neighbours, so its block is set apart, and tried again by
@@ -22,8 +22,8 @@ use crate::{
 /// Whether a pool fills blocks with zeros, so that none of its users reads what another left.
 ///
 /// A fill is a command on the queue that the block is for, of all bytes of the block, those too that its class has more
-/// than was asked for. The host waits for it only where memory is [fresh](Self::OnFree). The rule of [`PooledBuffer`]'s queues holds for it as for the
-/// commands of former users: what is enqueued on another queue has to come
+/// than was asked for. The host waits for it only where memory is [fresh](Self::OnFree). The rule of [`PooledBuffer`]'s
+/// queues holds for it as for the commands of former users: what is enqueued on another queue has to come
 /// [after it](PooledBuffer::order_before).
 ///
 /// A fill that is enqueued and then fails is not seen: `PoCL`, for one, fails all that is pending on a queue behind a
@@ -46,15 +46,15 @@ pub enum ScrubPolicy {
     /// Memory that comes from the allocator is filled once, before its first user has it, on a queue of the pool's own
     /// that the host waits for: a driver, or another user of the allocator, may hand out what was this pool's before.
     ///
-    /// A block whose fill cannot be enqueued is handed to no other user: it goes back to the allocator, and as a part of a
-    /// [segment](crate::PoolOptions::segments) it counts as held, but stays out of use until a later try succeeds. The
-    /// last handle of the pool ends these tries: what is unscrubbed then goes to the allocator as it is.
+    /// A block whose fill cannot be enqueued is handed to no other user: it goes back to the allocator, and as a part
+    /// of a [segment](crate::PoolOptions::segments) it counts as held, but stays out of use until a later try
+    /// succeeds. The last handle of the pool ends these tries: what is unscrubbed then goes to the allocator as it is.
     OnFree,
-    /// A block is filled when it is handed out, on the queue that it is for, whether it was held or is fresh. A block of
-    /// an out-of-order queue has a barrier behind its fill.
+    /// A block is filled when it is handed out, on the queue that it is for, whether it was held or is fresh. A block
+    /// of an out-of-order queue has a barrier behind its fill.
     ///
-    /// Where the fill cannot be enqueued the allocation fails, and the block is held as before. What lies in the pool, and
-    /// what goes back to the allocator, is as its last user left it.
+    /// Where the fill cannot be enqueued the allocation fails, and the block is held as before. What lies in the pool,
+    /// and what goes back to the allocator, is as its last user left it.
     OnHandOut,
 }
 
