@@ -1,7 +1,5 @@
 //! Moving a block from queue to queue.
 
-use std::sync::Arc;
-
 use binpool_allocators::{Allocator, Backend, Error, EventOf, InvalidRequest, Queue, QueueOf};
 use smallvec::SmallVec;
 
@@ -109,16 +107,13 @@ impl<A: Allocator> PooledBuffer<A> {
         wait_for: &[EventOf<A>],
     ) -> Result<EventOf<A>, Error> {
         match self.enqueue_end(queue, wait_for) {
+            Ok(event) if self.shared.scrubber.is_on_free() => self.release_scrubbed(event),
             Ok(event) => {
                 self.release()?;
                 Ok(event)
             }
             Err(error) => {
-                if let Some(block) = self.block.take() {
-                    let others = std::mem::take(self.others.get_mut());
-                    let shared = Arc::clone(&self.shared);
-                    shared.let_go(block, self.size(), self.lane, &others, wait_for)?;
-                }
+                self.give_back_unscrubbed(wait_for)?;
                 Err(error)
             }
         }
@@ -166,7 +161,7 @@ impl<A: Allocator> PooledBuffer<A> {
         queues
     }
 
-    fn own_queue(&self) -> Option<QueueOf<A>> {
+    pub(crate) fn own_queue(&self) -> Option<QueueOf<A>> {
         let state = self.shared.state.lock();
         Some(state.lanes.get(self.lane?)?.queue.clone())
     }

@@ -162,7 +162,8 @@ impl<A: Allocator> PooledBuffer<A> {
     ///
     /// # Errors
     ///
-    /// A failure of the device. The block is back all the same.
+    /// A failure of the device. The block is back all the same, though not for others to use where it could not be
+    /// [scrubbed](crate::ScrubPolicy::OnFree).
     pub fn release(mut self) -> Result<(), Error> {
         self.give_back()
     }
@@ -185,6 +186,16 @@ impl<A: Allocator> PooledBuffer<A> {
     }
 
     fn give_back(&mut self) -> Result<(), Error> {
+        if self.shared.scrubber.is_on_free()
+            && let Err(error) = self.scrub()
+        {
+            self.give_back_unscrubbed(&[])?;
+            return Err(error);
+        }
+        self.hand_back()
+    }
+
+    pub(crate) fn hand_back(&mut self) -> Result<(), Error> {
         let Some(block) = self.block.take() else {
             return Ok(());
         };

@@ -87,7 +87,7 @@ impl<A: Allocator> Shared<A> {
     }
 
     fn allocate_segment(&self, size: usize) -> Result<MemoryOf<A>, Error> {
-        let memory = self.allocator.allocate(size);
+        let memory = self.allocate_clean(size);
         if let Err(error) = &memory
             && error.is_out_of_memory()
             && let Some(segments) = &mut self.state.lock().segments
@@ -180,6 +180,7 @@ impl<A: Allocator> Shared<A> {
 
     /// Gives every free block back to its segment, where free neighbours become one.
     pub(crate) fn flush(&self) {
+        self.scrub_again();
         let cached = self.state.lock().take_cached();
         for held in cached {
             self.return_to_segment(held);

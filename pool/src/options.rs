@@ -6,8 +6,8 @@ use binpool_allocators::{Allocator, Backend, QueueOf, segments::Segments};
 use parking_lot::{Condvar, Mutex};
 
 use crate::{
-    Decay, LeadingBits, MemoryPool, PoolError, ReusePolicy, SizeClasses, hooks::Hooks, lane,
-    shared::Shared, state::State,
+    Decay, LeadingBits, MemoryPool, PoolError, ReusePolicy, ScrubPolicy, SizeClasses, hooks::Hooks,
+    lane, scrub::Scrubber, shared::Shared, state::State,
 };
 
 /// Settings of a [`MemoryPool`].
@@ -32,6 +32,7 @@ pub struct PoolOptions {
     segments: Option<bool>,
     release_threshold: Option<u64>,
     decay: Option<Decay>,
+    scrub: ScrubPolicy,
 }
 
 /// A free block of a segment serves any class, so that fine classes cost no hits, and waste less.
@@ -156,6 +157,35 @@ impl PoolOptions {
         self
     }
 
+    /// Whether blocks are filled with zeros between their users: for tenants that share a pool and must not read what
+    /// another left.
+    ///
+    /// ```
+    /// use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder, ScrubPolicy};
+    /// use binpool_mock::MockDevice;
+    ///
+    /// let backend = MockDevice::new().backend();
+    /// let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let pool = PoolOptions::new()
+    ///     .scrub(ScrubPolicy::OnFree)
+    ///     .build(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let secret = pool.allocate(4096)?;
+    /// secret.write(&queue, 0, &[7; 4096], &[])?;
+    /// drop(secret);
+    ///
+    /// let block = pool.allocate(4096)?; // The same memory, without a call to the device.
+    /// let mut bytes = [1; 4096];
+    /// block.read(&queue, 0, &mut bytes, &[])?;
+    /// assert_eq!(bytes, [0; 4096]);
+    /// # assert_eq!(pool.statistics().hits, 1);
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
+    #[must_use]
+    pub fn scrub(mut self, policy: ScrubPolicy) -> Self {
+        self.scrub = policy;
+        self
+    }
+
     /// Builds a pool over `allocator`, whose blocks are for `queue` unless their allocation names another.
     ///
     /// A deferred allocator is accepted with a warning through `tracing`: a pool over it cannot see
@@ -163,8 +193,9 @@ impl PoolOptions {
     ///
     /// # Errors
     ///
-    /// [`PoolError::LeadingBits`] for more leading bits than are permitted, and
-    /// [`ForeignObject`](crate::InvalidRequest::ForeignObject) for a queue of another backend.
+    /// [`PoolError::LeadingBits`] for more leading bits than are permitted,
+    /// [`ForeignObject`](crate::InvalidRequest::ForeignObject) for a queue of another backend, and the backend's where a
+    /// pool that [scrubs on free](ScrubPolicy::OnFree) gets no queue of its own.
     pub fn build<A: Allocator>(
         self,
         allocator: A,
@@ -197,11 +228,13 @@ impl PoolOptions {
                  allocate, drop and use the blocks of this pool from one thread at a time"
             );
         }
+        let scrubber = Scrubber::new(self.scrub, allocator.backend())?;
         let shared = Shared {
             home: queue.clone(),
             policy: self.policy,
             has_segments: segments,
             release_threshold: self.release_threshold.unwrap_or(u64::MAX),
+            scrubber,
             hooks: Hooks::default(),
             state: Mutex::new(State::new(
                 queue,

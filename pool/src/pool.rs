@@ -5,8 +5,8 @@ use std::{io, sync::Arc, time::Duration};
 use binpool_allocators::{Allocator, Backend, QueueOf};
 
 use crate::{
-    HookId, PoolError, PoolOptions, PoolStatistics, PooledBuffer, ReusePolicy, Shortage,
-    SizeClasses, Sweeper, request::Request, shared::Shared,
+    HookId, PoolError, PoolOptions, PoolStatistics, PooledBuffer, ReusePolicy, ScrubPolicy,
+    Shortage, SizeClasses, Sweeper, request::Request, shared::Shared,
 };
 
 /// A pool of device memory: keeps freed blocks in bins by size class, and hands them out again.
@@ -54,6 +54,7 @@ struct Handle<A: Allocator> {
 impl<A: Allocator> Drop for Handle<A> {
     fn drop(&mut self) {
         self.shared.state.lock().holding = false;
+        self.shared.stop_scrubbing_again();
         self.shared.release_all();
         let unused = self.shared.state.lock().lanes.take(|lane| lane.active == 0);
         drop(unused);
@@ -78,7 +79,8 @@ impl<A: Allocator> MemoryPool<A> {
         }
     }
 
-    /// A block of `bytes` bytes for the pool's home queue, with undefined contents.
+    /// A block of `bytes` bytes for the pool's home queue, with undefined contents, unless the pool
+    /// [scrubs](PoolOptions::scrub).
     ///
     /// 0 bytes are fine: such a block has no memory.
     ///
@@ -90,7 +92,8 @@ impl<A: Allocator> MemoryPool<A> {
         self.allocate_unchecked(&self.handle.shared.home, bytes)
     }
 
-    /// A block of `bytes` bytes for `queue`, with undefined contents.
+    /// A block of `bytes` bytes for `queue`, with undefined contents, unless the pool
+    /// [scrubs](PoolOptions::scrub).
     ///
     /// Commands that use the block on `queue` come after everything that its former users enqueued, by the
     /// queue's own order or because those commands have ended; commands on another queue have to be put after them:
@@ -125,7 +128,11 @@ impl<A: Allocator> MemoryPool<A> {
         };
         let granted = shared.allocate(queue, request)?;
         tracing::trace!(asked = bytes, bytes = granted.0.bytes, "allocated");
-        Ok(PooledBuffer::new(shared, queue, bytes, Some(granted)))
+        let block = PooledBuffer::new(shared, queue, bytes, Some(granted));
+        if shared.scrubber.is_on_hand_out() {
+            block.scrub_for(queue)?;
+        }
+        Ok(block)
     }
 
     /// The request in terms of the size classes; `None` for what is larger than the device's largest block. A class that
@@ -176,6 +183,12 @@ impl<A: Allocator> MemoryPool<A> {
     #[must_use]
     pub fn reuse_policy(&self) -> ReusePolicy {
         self.handle.shared.policy
+    }
+
+    /// Whether blocks are filled with zeros between their users.
+    #[must_use]
+    pub fn scrub_policy(&self) -> ScrubPolicy {
+        self.handle.shared.scrubber.policy()
     }
 
     /// Gives free blocks, or segments, back to the allocator until the pool manages at most `bytes` bytes: first those

@@ -11,6 +11,7 @@ use crate::{
     hooks::Hooks,
     lane::{Fences, LaneKey, Uses},
     request::Request,
+    scrub::Scrubber,
     state::{Origin, State},
 };
 
@@ -27,6 +28,7 @@ pub(crate) struct Shared<A: Allocator> {
     pub(crate) has_segments: bool,
     /// Above so many managed bytes, free memory goes back as soon as no command uses it.
     pub(crate) release_threshold: u64,
+    pub(crate) scrubber: Scrubber<A>,
     pub(crate) hooks: Hooks,
     pub(crate) state: Mutex<State<A>>,
     /// Blocks that were on their way back to the allocator have arrived.
@@ -116,7 +118,7 @@ impl<A: Allocator> Shared<A> {
             return self.carve(lane, request);
         }
         let block = Block {
-            memory: self.allocator.allocate(request.bytes)?,
+            memory: self.allocate_clean(request.bytes)?,
             bin: request.bin,
             bytes: request.bytes,
             range: None,

@@ -53,7 +53,7 @@ pub(crate) enum Which {
 ///
 /// - I1: a free block lies in the stock of a lane (its queue is in order and was its only user), or in `pending`
 ///   (commands may use it on several queues, or on an out-of-order one), or in `common` (no command uses it), or is a
-///   free range of a segment.
+///   free range of a segment, or in `unscrubbed`.
 /// - I2: the home queue's lane is never removed while the pool has a handle.
 /// - I3: `managed_bytes = active blocks in whole + held_bytes`.
 #[derive(Debug)]
@@ -65,6 +65,9 @@ pub(crate) struct State<A: Allocator> {
     pub(crate) pending: Bins<A>,
     /// Where blocks are carved from; `None` where each is a block of the allocator's.
     pub(crate) segments: Option<Segments<MemoryOf<A>, Uses>>,
+    /// Blocks of segments that nobody may have before they are filled with zeros; `None` where nobody is left to keep
+    /// them from.
+    pub(crate) unscrubbed: Option<Bins<A>>,
     /// Whether freed blocks are kept. Off for good once the last handle of the pool is gone.
     pub(crate) holding: bool,
     /// Blocks that are on their way to the allocator, or to their segment: neither held any more, nor free yet.
@@ -93,6 +96,7 @@ impl<A: Allocator> State<A> {
             common: Bins::default(),
             pending: Bins::default(),
             segments,
+            unscrubbed: Some(Bins::default()),
             holding: true,
             clock: decay.map(DecayClock::new),
             counters: PoolStatistics::default(),
@@ -298,6 +302,16 @@ impl<A: Allocator> State<A> {
         held
     }
 
+    /// Takes the unscrubbed blocks out that no command uses.
+    pub(crate) fn take_unscrubbed(&mut self) -> Vec<HeldBlock<A>> {
+        let lanes = &self.lanes;
+        let taken = self.unscrubbed.as_mut();
+        let taken = taken.map(|bins| bins.take_all(|held| lanes.are_over(&held.uses)));
+        let taken = taken.unwrap_or_default();
+        self.in_transit += taken.len();
+        taken
+    }
+
     fn take_bins(&mut self, wanted: impl Fn(&HeldBlock<A>) -> bool) -> Vec<HeldBlock<A>> {
         let mut held = self.common.take_all(&wanted);
         held.extend(self.pending.take_all(&wanted));
@@ -483,7 +497,9 @@ impl<A: Allocator> State<A> {
     pub(crate) fn holding_back(&self) -> Uses {
         let mut found = Uses::new();
         for (key, lane) in self.lanes.iter() {
+            let unscrubbed = self.unscrubbed.iter().flat_map(Bins::iter);
             let held = lane.stock.iter().chain(self.pending.iter());
+            let held = held.chain(unscrubbed);
             let ranges = self.segments.iter().flat_map(Segments::uses);
             let uses = held
                 .flat_map(|held| &held.uses)
@@ -609,7 +625,8 @@ impl<A: Allocator> State<A> {
 
     fn all_bins(&self) -> impl Iterator<Item = &Bins<A>> {
         let stocks = self.lanes.iter().map(|(_, lane)| &lane.stock);
-        stocks.chain([&self.common, &self.pending])
+        let shared = [&self.common, &self.pending];
+        stocks.chain(shared).chain(&self.unscrubbed)
     }
 
     /// One more than the largest bin that has blocks.

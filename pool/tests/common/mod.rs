@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+pub(crate) mod tenants;
+
 use binpool::{
     Backend, ImmediateAllocator, MemoryPool, Outcome, PoolError, PoolOptions, PooledBuffer,
     QueueOrder, ReusePolicy,
