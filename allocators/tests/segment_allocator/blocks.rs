@@ -30,7 +30,7 @@ fn blocks_share_few_segments_and_keep_their_own_bytes() {
         assert_eq!(rig.read(&block, &fill), vec![mark; block.bytes()]);
         rig.allocator.release(block, &[]).unwrap();
     }
-    rig.is_clean();
+    rig.ends_clean();
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn free_neighbours_become_one_and_views_are_kept() {
     let large = rig.allocator.allocate(1000 * KIB).unwrap();
     assert_eq!(rig.allocator.statistics().segment_bytes, segments);
     rig.allocator.release(large, &[]).unwrap();
-    rig.is_clean();
+    rig.ends_clean();
 }
 
 /// The addresses of blocks of these sizes, with what the allocator says of their alignment.
@@ -73,7 +73,7 @@ fn addresses(device: &MockDevice, svm_alignment: usize, sizes: &[usize]) -> (usi
     for block in blocks {
         rig.allocator.release(block, &[]).unwrap();
     }
-    rig.is_clean();
+    rig.ends_clean();
     (grain, addresses)
 }
 
@@ -114,7 +114,7 @@ fn sizes_that_never_fit_are_refused_and_the_largest_is_not() {
             rig.allocator.release(block, &[]).unwrap();
         }
     }
-    rig.is_clean();
+    rig.ends_clean();
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn failures_other_than_of_memory_are_passed_on_at_once_and_lose_nothing() {
             "{error}"
         );
         rig.allocator.release(first, &[]).unwrap();
-        rig.is_clean();
+        rig.ends_clean();
     }
 }
 
@@ -165,7 +165,7 @@ fn foreign_memory_is_refused_and_dropped() {
         (1, 1)
     );
     rig.allocator.release(block, &[]).unwrap();
-    rig.is_clean();
+    rig.ends_clean();
 }
 
 #[test]
@@ -180,5 +180,5 @@ fn what_came_back_is_in_use_no_more_and_segments_stay_small() {
     for block in blocks {
         rig.allocator.release(block, &[]).unwrap();
     }
-    rig.is_clean();
+    rig.ends_clean();
 }

@@ -112,6 +112,6 @@ proptest! {
         drop(gate);
         rig.device.run();
         rig.allocator.free_idle();
-        rig.is_clean();
+        rig.ends_clean();
     }
 }

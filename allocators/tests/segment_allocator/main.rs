@@ -70,7 +70,7 @@ impl<A: Allocator<Backend = MockBackend>> Rig<A> {
     }
 
     /// Everything is released: the device has all of it back, and nobody did anything wrong.
-    fn is_clean(self) {
+    fn ends_clean(self) {
         let statistics = self.allocator.statistics();
         assert_eq!((statistics.live_blocks, statistics.pending_bytes), (0, 0));
         assert_eq!(statistics.free_bytes, statistics.segment_bytes);

@@ -45,7 +45,7 @@ fn a_pending_range_is_not_reused<A: Allocator<Backend = MockBackend>>(rig: Rig<A
     rig.allocator.release(other, from_ref(&others)).unwrap();
     rig.allocator.free_idle();
     drop((fill, others, fills));
-    rig.is_clean();
+    rig.ends_clean();
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn all_events_of_a_release_count_those_too_that_fail() {
     }
     rig.allocator.free_idle();
     drop(gates);
-    rig.is_clean();
+    rig.ends_clean();
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn an_inner_allocator_that_keeps_segments_is_told_of_the_events() {
     rig.allocator.release(other, from_ref(&others)).unwrap();
     rig.allocator.free_idle();
     drop((fill, others));
-    rig.is_clean();
+    rig.ends_clean();
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn a_shortage_is_waited_out_no_longer_than_needed() {
     let all = rig.allocator.allocate(MIB).unwrap();
     assert_eq!(rig.device.pending_commands(), 0);
     rig.allocator.release(all, &[]).unwrap();
-    rig.is_clean();
+    rig.ends_clean();
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn what_cannot_be_waited_for_is_left_alone_and_the_error_is_the_inner_allocators
     rig.device.run();
     rig.allocator.release(third, &[]).unwrap();
     rig.allocator.free_idle();
-    rig.is_clean();
+    rig.ends_clean();
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn a_segment_is_no_larger_than_what_is_there() {
     // Ten segments make room for one.
     let large = rig.allocator.allocate(10 * KIB).unwrap();
     rig.allocator.release(large, &[]).unwrap();
-    rig.is_clean();
+    rig.ends_clean();
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn only_as_many_idle_segments_go_as_are_needed() {
         (32 + 17) * MIB as u64
     );
     rig.allocator.release(block, &[]).unwrap();
-    rig.is_clean();
+    rig.ends_clean();
 }
 
 type Hook = Box<dyn Fn() + Send + Sync>;
@@ -164,7 +164,7 @@ fn what_another_thread_gives_back_is_waited_for() {
         rig.allocator.release(block, &[]).unwrap();
     });
     go.send(()).unwrap();
-    rig.is_clean();
+    rig.ends_clean();
 }
 
 #[test]
@@ -245,5 +245,5 @@ fn threads_share_an_allocator_that_is_short_of_memory() {
     });
     rig.device.run();
     rig.allocator.free_idle();
-    rig.is_clean();
+    rig.ends_clean();
 }
