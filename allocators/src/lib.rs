@@ -6,7 +6,8 @@
 //! both understand. The pool of the crate `binpool` sits on top of any of them.
 //!
 //! Adaptors wrap any allocator, and each other: [`Limit`] bounds it, [`Statistics`] counts, [`Logging`] tells,
-//! [`Recording`] writes a trace, [`Failing`] fails on purpose, [`Fallback`] asks a second one.
+//! [`Recording`] writes a trace, [`Failing`] fails on purpose, [`Fallback`] asks a second one,
+//! [`SegmentAllocator`] carves blocks from large segments.
 //!
 //! [`AnyBackend`] stands for a backend that is chosen at run time, and `Arc<dyn Allocator<Backend = B>>` for
 //! such an allocator.
@@ -49,6 +50,7 @@ mod queue;
 mod random;
 mod recording;
 mod region;
+mod segment_allocator;
 pub mod segments;
 mod statistics;
 mod svm;
@@ -78,6 +80,7 @@ pub use pending_read::PendingRead;
 pub use queue::{Queue, QueueOrder};
 pub use recording::Recording;
 pub use region::Region;
+pub use segment_allocator::{SegmentAllocator, SegmentStatistics};
 pub use statistics::{AllocatorStatistics, Statistics};
 pub use svm::{SvmBackend, SvmGrain};
 pub use svm_allocator::SvmAllocator;

@@ -1,8 +1,8 @@
 //! Every adaptor keeps the promises of `Allocator`.
 
 use binpool_allocators::{
-    Allocator, Failing, Fallback, Limit, Logging, Recording, Statistics, SvmAllocator, SvmGrain,
-    allocator_conformance, conformance::AllocatorFixture,
+    Allocator, Failing, Fallback, Limit, Logging, Recording, SegmentAllocator, Statistics,
+    SvmAllocator, SvmGrain, allocator_conformance, conformance::AllocatorFixture,
 };
 use binpool_mock::{MockBackend, MockDevice};
 
@@ -62,4 +62,24 @@ fn fallback(inner: Immediate) -> Fallback<Limit<Immediate>, Second> {
 mod fallback {
     use super::*;
     allocator_conformance!(Around(fallback));
+}
+
+mod segments {
+    use super::*;
+    allocator_conformance!(Around(SegmentAllocator::new));
+}
+
+mod segments_of_segments {
+    use super::*;
+    allocator_conformance!(Around(|inner| SegmentAllocator::new(
+        SegmentAllocator::new(inner)
+    )));
+}
+
+mod segments_of_svm {
+    use super::*;
+    allocator_conformance!(Around(|inner| {
+        let svm = SvmAllocator::new(inner.backend(), SvmGrain::Coarse).unwrap();
+        SegmentAllocator::new(svm)
+    }));
 }

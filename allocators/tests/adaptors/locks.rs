@@ -12,8 +12,11 @@ use std::{
 };
 
 use binpool_allocators::{
-    Allocator, Failing, Fallback, Limit, Logging, Recording, Result, Statistics,
+    Allocator, EventOf, Failing, Fallback, Limit, Logging, MemoryOf, Recording, Result,
+    SegmentAllocator, Statistics,
 };
+
+use binpool_mock::MockBackend;
 
 use crate::{deferred, device, odd::Odd};
 
@@ -48,6 +51,32 @@ fn re_enter<A: Allocator + Clone + 'static>(wrap: impl FnOnce(Odd) -> A + Send +
     assert_eq!(ended.recv_timeout(Duration::from_secs(20)), Ok(2));
 }
 
+/// Calls the inner allocator's release whenever it can.
+#[derive(Clone, Debug)]
+struct FreeOnRelease(SegmentAllocator<Odd>);
+
+impl Allocator for FreeOnRelease {
+    type Backend = MockBackend;
+
+    fn backend(&self) -> &MockBackend {
+        self.0.backend()
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<MemoryOf<Self>> {
+        self.0.allocate(bytes)
+    }
+
+    fn release(&self, memory: MemoryOf<Self>, after: &[EventOf<Self>]) -> Result<()> {
+        self.0.release(memory, after)?;
+        self.0.free_idle();
+        Ok(())
+    }
+
+    fn is_deferred(&self) -> bool {
+        self.0.is_deferred()
+    }
+}
+
 #[test]
 fn adaptors_can_be_used_from_the_calls_that_they_make() {
     re_enter(|odd| Limit::new(odd, 1000));
@@ -56,6 +85,7 @@ fn adaptors_can_be_used_from_the_calls_that_they_make() {
     re_enter(|odd| Logging::new(odd, "odd"));
     re_enter(|odd| Recording::new(odd, io::sink()));
     re_enter(|odd| Fallback::new(odd, deferred(&device())));
+    re_enter(|odd| FreeOnRelease(SegmentAllocator::new(odd)));
     // As the second.
     re_enter(|odd| Fallback::new(Limit::new(deferred(&device()), 0), odd));
 }

@@ -1,0 +1,314 @@
+//! How segments come and go, and ranges are carved from them: every call to the inner allocator, the backend and events
+//! is made here, without the lock.
+
+use std::collections::HashMap;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::{
+    Align, Allocator, Backend, Error, Event, EventId, EventOf, EventStatus, InvalidRequest, Memory,
+    MemoryOf, ObjectKind, OutOfMemory, Result, Scope,
+    segments::{Carved, Leaving},
+};
+
+use super::state::{Lent, Pending, Returning, State};
+
+/// What all clones of a segment allocator share.
+#[derive(Debug)]
+pub(super) struct Shared<A: Allocator> {
+    pub(super) inner: A,
+    pub(super) alignment: Align,
+    pub(super) state: Mutex<State<A>>,
+    /// What was on the way is free, or back at the inner allocator.
+    pub(super) arrived: Condvar,
+}
+
+impl<A: Allocator> Shared<A> {
+    pub(super) fn new(inner: A) -> Self {
+        let alignment = inner.alignment().max(inner.backend().limits().alignment);
+        Self {
+            inner,
+            alignment,
+            state: Mutex::new(State::new()),
+            arrived: Condvar::new(),
+        }
+    }
+
+    pub(super) fn allocate(&self, bytes: usize) -> Result<MemoryOf<A>> {
+        let size = self.size_for(bytes)?;
+        let carved = self.take(size).or_else(|| {
+            self.look();
+            self.take(size)
+        });
+        match carved {
+            Some(carved) => self.view(carved),
+            None => self.grow(size).and_then(|carved| self.view(carved)),
+        }
+    }
+
+    pub(super) fn release(&self, memory: MemoryOf<A>, after: &[EventOf<A>]) -> Result<()> {
+        let after = (!after.is_empty()).then(|| after.into());
+        let taken = self.state.lock().take_back(memory, after);
+        match taken {
+            Ok(returning) => {
+                self.finish(returning);
+                Ok(())
+            }
+            Err(foreign) => {
+                drop(foreign);
+                let kind = ObjectKind::Memory;
+                Err(InvalidRequest::ForeignObject { kind }.into())
+            }
+        }
+    }
+
+    /// Gives the segments back that are free as a whole. Their bytes.
+    pub(super) fn free_idle(&self) -> u64 {
+        self.look();
+        let leaving = self.state.lock().take_idle(u64::MAX);
+        self.send_back(leaving)
+    }
+
+    /// The size of the range for a block of `bytes` bytes. One of the inner allocator's largest need not end on the
+    /// alignment: nothing lies behind it.
+    fn size_for(&self, bytes: usize) -> Result<usize> {
+        if bytes == 0 {
+            return Err(InvalidRequest::ZeroSize.into());
+        }
+        let largest = self.inner.largest_block();
+        if bytes > largest {
+            let requested = bytes;
+            return Err(InvalidRequest::TooLarge { requested, largest }.into());
+        }
+        let rounded = self.alignment.round_up(bytes);
+        Ok(rounded.filter(|size| *size <= largest).unwrap_or(bytes))
+    }
+
+    fn take(&self, size: usize) -> Option<Carved<MemoryOf<A>, ()>> {
+        self.state.lock().take(size, false)
+    }
+
+    /// The block of a range that was taken, in the order that [`Carved`] asks for.
+    fn view(&self, carved: Carved<MemoryOf<A>, ()>) -> Result<MemoryOf<A>> {
+        let Carved {
+            range,
+            region,
+            segment,
+            view,
+            overlapping,
+            uses: (),
+            has_excess,
+        } = carved;
+        self.release_views(overlapping);
+        if has_excess {
+            self.state.lock().shrink(range, region.bytes);
+            self.arrived.notify_all();
+        }
+        let view = match view {
+            Some(view) => Ok(view),
+            None => self.inner.create_view(&segment, region),
+        };
+        // Before its range can be free, so that the segments own it alone then.
+        drop(segment);
+        let lent = Lent {
+            range,
+            bytes: region.bytes,
+        };
+        match &view {
+            Ok(memory) => self.state.lock().lend(memory.id(), lent),
+            Err(_) => self.state.lock().give(lent, None),
+        }
+        view
+    }
+
+    /// A range of a segment that the inner allocator is asked for.
+    fn grow(&self, size: usize) -> Result<Carved<MemoryOf<A>, ()>> {
+        let capacity = self.inner.capacity_bytes();
+        let alignment = self.alignment.bytes();
+        let (usual, leaving) = self.state.lock().grow(size, alignment, capacity);
+        let sent_back = self.send_back(leaving);
+        let usual = usual.min(self.inner.largest_block()).max(size);
+        if usual > size {
+            match self.add_segment(usual, size) {
+                Err(error) if error.is_out_of_memory() => {}
+                result => return result,
+            }
+        }
+        let asked = self.state.lock().changes();
+        match self.add_segment(size, size) {
+            Err(error) if error.is_out_of_memory() => {
+                let missing = (size as u64).checked_sub(sent_back);
+                let missing = missing.filter(|missing| *missing > 0);
+                self.take_in_shortage(size, missing.unwrap_or(size as u64), error, asked)
+            }
+            result => result,
+        }
+    }
+
+    /// Asks the inner allocator for a segment of `size` bytes, and takes the first `bytes` of it.
+    fn add_segment(&self, size: usize, bytes: usize) -> Result<Carved<MemoryOf<A>, ()>> {
+        let memory = match self.inner.allocate(size) {
+            Ok(memory) => memory,
+            Err(error) => {
+                if error.is_out_of_memory() {
+                    self.state.lock().refuse(size);
+                }
+                return Err(error);
+            }
+        };
+        tracing::debug!(asked = bytes, bytes = size, "new segment");
+        let carved = self.state.lock().add(memory, size, bytes);
+        carved.ok_or_else(|| OutOfMemory::new(bytes, Scope::Device).into())
+    }
+
+    /// A range for when the inner allocator has refused one of `size` bytes: after what is free anywhere, what is idle
+    /// goes back and the inner allocator is asked again, and then ranges that are pending are waited for, one by one.
+    ///
+    /// At first only so many bytes go back as are `missing`. The inner allocator was `asked` when there had been so many
+    /// changes, and is asked again after others only. That nothing has changed since all was looked through is the only
+    /// reason to give up.
+    fn take_in_shortage(
+        &self,
+        size: usize,
+        mut missing: u64,
+        mut refusal: Error,
+        mut asked: u64,
+    ) -> Result<Carved<MemoryOf<A>, ()>> {
+        loop {
+            let seen = self.changes_once_all_has_arrived();
+            self.look();
+            if let Some(carved) = self.state.lock().take(size, true) {
+                return Ok(carved);
+            }
+            let leaving = self.state.lock().take_idle(missing);
+            self.send_back(leaving);
+            missing = u64::MAX;
+            let now = self.state.lock().changes();
+            if now != asked {
+                asked = now;
+                match self.add_segment(size, size) {
+                    Err(error) if error.is_out_of_memory() => refusal = error,
+                    result => return result,
+                }
+            }
+            if self.changes_once_all_has_arrived() == seen && !self.wait_for_one() {
+                return Err(refusal);
+            }
+        }
+    }
+
+    fn changes_once_all_has_arrived(&self) -> u64 {
+        let mut state = self.state.lock();
+        while state.is_anything_on_the_way() {
+            self.arrived.wait(&mut state);
+        }
+        state.changes()
+    }
+
+    /// Frees the pending ranges whose events have ended. Does not wait.
+    fn look(&self) {
+        let tickets = self.state.lock().tickets();
+        // Blocks that came back together often have their events in common.
+        let mut known: HashMap<EventId, bool> = HashMap::new();
+        let mut ended =
+            |event: &EventOf<A>| *known.entry(event.id()).or_insert_with(|| has_ended(event));
+        for (ticket, after) in tickets {
+            if after.iter().all(&mut ended) {
+                self.settle(ticket);
+            }
+        }
+    }
+
+    /// Waits for the oldest pending range, or the next one where that cannot be waited for. Whether there was one.
+    fn wait_for_one(&self) -> bool {
+        let tickets = self.state.lock().tickets();
+        let settled = tickets
+            .into_iter()
+            .find(|(_, after)| after.iter().all(wait));
+        let Some((ticket, _)) = settled else {
+            return false;
+        };
+        self.settle(ticket);
+        true
+    }
+
+    fn settle(&self, ticket: u64) {
+        let settled = self.state.lock().settle(ticket);
+        if let Some((after, returning)) = settled {
+            drop(after);
+            self.finish(returning);
+        }
+    }
+
+    /// Drops the view of a range that is to be free.
+    fn finish(&self, returning: Option<Returning<A>>) {
+        if let Some(Returning { lent, view }) = returning {
+            self.inner.release_view(view);
+            let mut state = self.state.lock();
+            state.give(lent, None);
+            state.arrive();
+            self.arrived.notify_all();
+        }
+    }
+
+    /// Gives segments back to the inner allocator. Their bytes.
+    fn send_back(&self, leaving: Vec<Leaving<MemoryOf<A>, ()>>) -> u64 {
+        let mut sum = 0;
+        for leaving in leaving {
+            sum += leaving.bytes as u64;
+            self.give_to_inner(leaving, &[]);
+            self.state.lock().arrive();
+            self.arrived.notify_all();
+        }
+        sum
+    }
+
+    fn release_views(&self, views: Vec<MemoryOf<A>>) {
+        for view in views {
+            self.inner.release_view(view);
+        }
+    }
+
+    fn give_to_inner(&self, leaving: Leaving<MemoryOf<A>, ()>, after: &[EventOf<A>]) {
+        let Leaving {
+            views,
+            memory,
+            bytes,
+            ..
+        } = leaving;
+        self.release_views(views);
+        if let Err(error) = self.inner.release(memory, after) {
+            tracing::error!(%error, bytes, "a segment could not be released cleanly");
+        }
+    }
+}
+
+/// Segments go back where they came from, after the events that they still wait for.
+impl<A: Allocator> Drop for Shared<A> {
+    fn drop(&mut self) {
+        let state = self.state.get_mut();
+        let mut events = Vec::new();
+        for Pending { lent, view, after } in state.take_pending() {
+            // The view keeps its segment from being freed, also where a block that lives keeps it here.
+            if let Err(error) = self.inner.backend().release(view, &after) {
+                let bytes = lent.bytes;
+                tracing::error!(%error, bytes, "a pending block could not be released cleanly");
+            }
+            events.extend_from_slice(&after);
+            state.give(lent, None);
+        }
+        for leaving in state.take_idle(u64::MAX) {
+            self.give_to_inner(leaving, &events);
+        }
+    }
+}
+
+/// Whether a command is known to have ended.
+fn has_ended<E: Event>(event: &E) -> bool {
+    event.status().is_ok_and(EventStatus::has_ended)
+}
+
+/// Waits for a command. Whether it has ended, be it with an error.
+fn wait<E: Event>(event: &E) -> bool {
+    event.wait().is_ok() || has_ended(event)
+}
