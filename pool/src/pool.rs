@@ -56,7 +56,13 @@ impl<A: Allocator> Drop for Handle<A> {
         self.shared.state.lock().holding = false;
         self.shared.stop_scrubbing_again();
         self.shared.release_all();
-        let unused = self.shared.state.lock().lanes.take(|lane| lane.active == 0);
+        let unused = {
+            let mut state = self.shared.state.lock();
+            // Ranges between blocks that are in use remember their queues until their segment goes, with the last block.
+            let has_ranges = state.managed_bytes() > 0;
+            let lanes = &mut state.lanes;
+            lanes.take(|lane| lane.active == 0 && (lane.has_caught_up() || !has_ranges))
+        };
         drop(unused);
     }
 }

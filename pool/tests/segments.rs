@@ -10,12 +10,16 @@
 
 mod common;
 
-use std::thread;
+use std::{
+    sync::{Arc, Mutex},
+    thread,
+};
 
 use binpool::{
-    Align, Backend, PoolOptions, PooledBuffer, QueueOrder, ReusePolicy, SvmAllocator, SvmGrain,
+    Align, Allocator, Backend, Error, EventOf, ImmediateAllocator, MemoryOf, PoolOptions,
+    PooledBuffer, QueueOrder, ReusePolicy, SvmAllocator, SvmGrain,
 };
-use binpool_mock::{CallKind, Completion, Fault, HostWait, MockDevice, Persistence};
+use binpool_mock::{CallKind, Completion, Fault, HostWait, MockBackend, MockDevice, Persistence};
 use common::{MIB, Rig, every_call_fails_once};
 
 const GIB: u64 = 1 << 30;
@@ -267,6 +271,67 @@ fn the_mixed_workload_takes_hardly_more_than_it_has_in_use() {
         parts <= 120,
         "{parts} % of the peak in use were managed: {statistics:?}"
     );
+}
+
+/// Has to be told of the commands that may still use what comes back.
+#[derive(Debug)]
+struct Told {
+    inner: ImmediateAllocator<MockBackend>,
+    events: Arc<Mutex<Vec<usize>>>,
+}
+
+impl Allocator for Told {
+    type Backend = MockBackend;
+
+    fn backend(&self) -> &MockBackend {
+        self.inner.backend()
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<MemoryOf<Self>, Error> {
+        self.inner.allocate(bytes)
+    }
+
+    fn release(&self, memory: MemoryOf<Self>, after: &[EventOf<Self>]) -> Result<(), Error> {
+        self.events.lock().unwrap().push(after.len());
+        self.inner.release(memory, after)
+    }
+
+    fn is_deferred(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn a_segment_goes_back_behind_every_queue_that_used_it_whoever_goes_last() {
+    for pool_goes_first in [false, true] {
+        let device = MockDevice::builder().completion(Completion::Manual).build();
+        let backend = device.backend();
+        let [home, other] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let allocator = Told {
+            inner: ImmediateAllocator::new(&backend).unwrap(),
+            events: Arc::clone(&events),
+        };
+        let pool = options().build(allocator, &home).unwrap();
+        let [one, two] = [&home, &other].map(|queue| {
+            let block = pool.allocate_on(queue, MIB).unwrap();
+            block.enqueue_fill(queue, 0..MIB, &[1], &[]).unwrap();
+            block
+        });
+        assert_eq!(device.statistics().live_blocks, 1, "they share a segment");
+        drop(one);
+        if pool_goes_first {
+            drop(pool);
+            drop(two);
+        } else {
+            drop(two);
+            drop(pool);
+        }
+        assert_eq!(*events.lock().unwrap(), [2], "{pool_goes_first}");
+        device.run();
+        assert_eq!(device.statistics().live_blocks, 0);
+        assert!(device.violations().is_empty());
+    }
 }
 
 #[test]
