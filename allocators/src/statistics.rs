@@ -29,6 +29,15 @@ pub struct AllocatorStatistics {
     pub views: u64,
     /// The time that the calls took, those for views among them, as the host saw it, added up over all threads.
     pub time: Duration,
+    /// The part of it that making and releasing views took.
+    pub view_time: Duration,
+}
+
+impl AllocatorStatistics {
+    fn add_view_time(&mut self, time: Duration) {
+        self.time = self.time.saturating_add(time);
+        self.view_time = self.view_time.saturating_add(time);
+    }
 }
 
 /// Counts and times what goes through an allocator. Clones share one count.
@@ -122,7 +131,7 @@ impl<A: Allocator> Allocator for Statistics<A> {
         let view = self.inner.create_view(block, region);
         let time = start.elapsed();
         let mut reading = self.reading.lock();
-        reading.time = reading.time.saturating_add(time);
+        reading.add_view_time(time);
         reading.views += u64::from(view.is_ok());
         view
     }
@@ -131,7 +140,6 @@ impl<A: Allocator> Allocator for Statistics<A> {
         let start = Instant::now();
         self.inner.release_view(view);
         let time = start.elapsed();
-        let mut reading = self.reading.lock();
-        reading.time = reading.time.saturating_add(time);
+        self.reading.lock().add_view_time(time);
     }
 }

@@ -47,6 +47,10 @@ pub struct Outcome {
     pub host_time: Duration,
     /// The part of it that the allocator's calls took.
     pub allocator_time: Duration,
+    /// The views of segments that were made.
+    pub views: u64,
+    /// The part of [`allocator_time`](Self::allocator_time) that views took.
+    pub view_time: Duration,
 }
 
 /// Why a replay stopped.
@@ -231,6 +235,8 @@ impl<B: Backend> Run<'_, B> {
             peak_reserved_bytes: device.peak_bytes,
             host_time,
             allocator_time: device.time,
+            views: device.views,
+            view_time: device.view_time,
         })
     }
 

@@ -55,11 +55,14 @@ struct Object<'a> {
     allocations: u64,
     hits: u64,
     device_allocations: u64,
+    views: u64,
     peak_live_bytes: u64,
     peak_reserved_bytes: u64,
     reserved_over_live: f64,
     ns_per_pair: f64,
     device_time_us: f64,
+    /// What views took of the host's time.
+    view_time_us: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     need_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -90,11 +93,13 @@ pub fn json(header: &Header, rows: &[Row]) -> serde_json::Result<String> {
             allocations: row.outcome.allocations,
             hits: row.outcome.hits,
             device_allocations: row.outcome.device_allocations,
+            views: row.outcome.views,
             peak_live_bytes: row.peak_live_bytes,
             peak_reserved_bytes: row.outcome.peak_reserved_bytes,
             reserved_over_live: ratio(row.outcome.peak_reserved_bytes, row.peak_live_bytes),
             ns_per_pair: row.ns_per_pair,
             device_time_us: row.device_time_us,
+            view_time_us: row.outcome.view_time.as_secs_f64() * 1e6,
             need_bytes: row.need_bytes,
             need_over_live: row.need_bytes.map(|need| ratio(need, row.peak_live_bytes)),
         })
