@@ -34,7 +34,7 @@ fn objects(ran: &Ran) -> Vec<Value> {
     serde_json::from_str(&ran.output).unwrap()
 }
 
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 14] = [
     "trace",
     "backend",
     "allocator",
@@ -47,6 +47,8 @@ const KEYS: [&str; 12] = [
     "reserved_over_live",
     "ns_per_pair",
     "device_time_us",
+    "views",
+    "view_time_us",
 ];
 
 /// The keys of an object, sorted.

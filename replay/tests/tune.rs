@@ -220,6 +220,8 @@ fn over_one_trace_is_exactly_what_that_trace_is() {
                 peak_reserved_bytes,
                 host_time: Duration::ZERO,
                 allocator_time: Duration::ZERO,
+                views: 0,
+                view_time: Duration::ZERO,
             },
             device_time: Duration::from_millis(1),
         })
