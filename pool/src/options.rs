@@ -231,6 +231,7 @@ impl PoolOptions {
         let scrubber = Scrubber::new(self.scrub, allocator.backend())?;
         let shared = Shared {
             home: queue.clone(),
+            classes,
             policy: self.policy,
             has_segments: segments,
             release_threshold: self.release_threshold.unwrap_or(u64::MAX),
@@ -244,6 +245,6 @@ impl PoolOptions {
             arrived: Condvar::new(),
             allocator,
         };
-        Ok(MemoryPool::assemble(shared, classes))
+        Ok(MemoryPool::assemble(shared))
     }
 }

@@ -6,7 +6,7 @@ use binpool_allocators::{Allocator, Backend, QueueOf};
 
 use crate::{
     HookId, PoolError, PoolOptions, PoolStatistics, PooledBuffer, ReusePolicy, ScrubPolicy,
-    Shortage, SizeClasses, Sweeper, request::Request, shared::Shared,
+    Shortage, Sweeper, request::Request, shared::Shared,
 };
 
 /// A pool of device memory: keeps freed blocks in bins by size class, and hands them out again.
@@ -48,7 +48,6 @@ impl<A: Allocator> Clone for MemoryPool<A> {
 #[derive(Debug)]
 struct Handle<A: Allocator> {
     shared: Arc<Shared<A>>,
-    classes: Arc<dyn SizeClasses>,
 }
 
 impl<A: Allocator> Drop for Handle<A> {
@@ -78,10 +77,10 @@ impl<A: Allocator> MemoryPool<A> {
         PoolOptions::new().build(allocator, queue)
     }
 
-    pub(crate) fn assemble(shared: Shared<A>, classes: Arc<dyn SizeClasses>) -> Self {
+    pub(crate) fn assemble(shared: Shared<A>) -> Self {
         let shared = Arc::new(shared);
         Self {
-            handle: Arc::new(Handle { shared, classes }),
+            handle: Arc::new(Handle { shared }),
         }
     }
 
@@ -144,7 +143,8 @@ impl<A: Allocator> MemoryPool<A> {
     /// The request in terms of the size classes; `None` for what is larger than the device's largest block. A class that
     /// would be too large for the device where the request is not, has blocks of exact sizes.
     fn request(&self, asked: usize) -> Result<Option<Request>, PoolError> {
-        let Handle { shared, classes } = &*self.handle;
+        let shared = &self.handle.shared;
+        let classes = &shared.classes;
         let (alignment, largest) = (shared.alignment(), shared.allocator.largest_block());
         let rounded = alignment.round_up(asked).unwrap_or(asked);
         let bin = classes.bin_number(rounded);

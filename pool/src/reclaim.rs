@@ -15,6 +15,11 @@ use crate::{
 /// How often the last rung is tried while other threads allocate and free. Each time one of them has got further.
 const MOST_PASSES: usize = 100;
 
+/// A held block of up to so many times the size serves a request that the device has no memory for. A larger one goes back
+/// to the device instead, for blocks of the right size: a recorded program had half of its memory in blocks that were a
+/// hundred times too large otherwise.
+const MOST_TOO_LARGE: usize = 2;
+
 /// What reclaiming has come to so far.
 struct Reclaim {
     request: Request,
@@ -52,8 +57,8 @@ impl<A: Allocator> Shared<A> {
         if let Some(found) = self.find_held(&reclaim)? {
             return Ok(found);
         }
-        let bin_count = self.state.lock().bin_count();
-        if let Some(found) = larger_bins(request, bin_count)
+        if let Some(found) = self
+            .larger_bins(request)
             .find_map(|request| self.reuse_after_a_wait(lane, request))
         {
             return Ok(found);
@@ -121,9 +126,10 @@ impl<A: Allocator> Shared<A> {
         let Reclaim { lane, request, .. } = *reclaim;
         let holding_back = self.state.lock().holding_back();
         self.look_at(&holding_back);
+        let mut bins = self.larger_bins(request);
         let mut state = self.state.lock();
         state.settle();
-        let found = larger_bins(request, state.bin_count()).find_map(|request| {
+        let found = bins.find_map(|request| {
             let stocked = state.pop(lane, request);
             let stocked = stocked.map(|block| (block, Origin::Stock));
             stocked.or_else(|| {
@@ -229,9 +235,13 @@ impl<A: Allocator> Shared<A> {
             source: None,
         }
     }
-}
 
-/// The request, as one for blocks of its own bin and of each larger one that there is.
-fn larger_bins(request: Request, bin_count: usize) -> impl Iterator<Item = Request> {
-    (request.bin..bin_count).map(move |bin| Request { bin, ..request })
+    /// The request, as one for blocks of its own bin and of each larger one that is not [too large](MOST_TOO_LARGE) for
+    /// it.
+    fn larger_bins(&self, request: Request) -> impl Iterator<Item = Request> + use<A> {
+        let most = request.bytes.saturating_mul(MOST_TOO_LARGE);
+        let bins = self.classes.bin_number(most).saturating_add(1);
+        let bins = bins.min(self.state.lock().bin_count());
+        (request.bin..bins).map(move |bin| Request { bin, ..request })
+    }
 }

@@ -1,11 +1,13 @@
 //! What a pool and its blocks share.
 
+use std::sync::Arc;
+
 use binpool_allocators::{Align, Allocator, Backend, Error, EventOf, MemoryOf, QueueOf};
 use parking_lot::{Condvar, Mutex};
 use smallvec::SmallVec;
 
 use crate::{
-    PoolError, ReusePolicy,
+    PoolError, ReusePolicy, SizeClasses,
     bins::{Block, HeldBlock},
     decay::DecayClock,
     hooks::Hooks,
@@ -23,6 +25,7 @@ use crate::{
 pub(crate) struct Shared<A: Allocator> {
     pub(crate) allocator: A,
     pub(crate) home: QueueOf<A>,
+    pub(crate) classes: Arc<dyn SizeClasses>,
     pub(crate) policy: ReusePolicy,
     /// Whether blocks are carved from segments.
     pub(crate) has_segments: bool,

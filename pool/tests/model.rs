@@ -66,7 +66,11 @@ impl Model {
         }
         let size = class_size(asked);
         let exact = self.held.contains_key(&size);
-        let larger = self.held.range(size..).next().map(|(size, _)| *size);
+        let larger = self
+            .held
+            .range(size..=class_size(2 * size))
+            .next()
+            .map(|(size, _)| *size);
         let got = if exact {
             self.take(size);
             self.counters.hits += 1;

@@ -49,8 +49,8 @@ fn a_larger_held_block_serves_where_the_device_is_full() {
     let rig = Rig::with_capacity(MIB);
     drop(rig.pool.allocate(MIB).unwrap());
     let calls = rig.device.call_count(CallKind::Release);
-    let block = rig.pool.allocate(1000).unwrap();
-    assert_eq!((block.size(), block.class_size()), (1000, MIB));
+    let block = rig.pool.allocate(MIB / 2).unwrap();
+    assert_eq!((block.size(), block.class_size()), (MIB / 2, MIB));
     // The block kept its size: nothing was freed but the buffer that could not be committed.
     assert_eq!(rig.pool.statistics().released_blocks, 0);
     assert_eq!(rig.device.call_count(CallKind::Release), calls + 1);
@@ -58,6 +58,17 @@ fn a_larger_held_block_serves_where_the_device_is_full() {
     // It went back to the bin of its own class.
     assert_eq!(rig.pool.allocate(MIB).unwrap().class_size(), MIB);
     assert_eq!(rig.pool.statistics().hits, 2);
+}
+
+#[test]
+fn a_held_block_that_is_much_too_large_goes_back_instead() {
+    let rig = Rig::with_capacity(MIB);
+    drop(rig.pool.allocate(MIB).unwrap());
+    let small = rig.pool.allocate(1000).unwrap();
+    assert_eq!(small.class_size(), 1024);
+    assert_eq!(rig.pool.statistics().released_blocks, 1);
+    // What the small one did not take is there for others.
+    assert!(rig.pool.allocate(MIB / 2).is_ok());
 }
 
 #[test]
