@@ -42,10 +42,10 @@ const LEAST_PIECE_WHEN_TIGHT: (usize, usize) = (1, 2);
 const TIGHT: (u64, u64) = (5, 6);
 
 /// Where more than one allocation in this had a segment make room for another one, segments are made one.
-const OFTEN: u64 = 64;
+const OFTEN: u64 = 32;
 
 /// So many of these do not count yet.
-const A_FEW: u64 = 8;
+const A_FEW: u64 = 12;
 
 /// The largest segment that others are made into, as a part of what the program has in use at most.
 const MERGED_PARTS: u64 = 4;
