@@ -47,7 +47,8 @@ mod logging;
 mod memory;
 mod pending_read;
 mod queue;
-mod random;
+#[doc(hidden)]
+pub mod random;
 mod recording;
 mod region;
 mod segment_allocator;

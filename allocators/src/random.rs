@@ -1,17 +1,17 @@
-//! Random numbers that a seed decides.
+//! Random numbers that a seed decides, for the crates of this project: faults and simulated devices that can be repeated.
 
 /// The generator splitmix64.
 #[derive(Clone, Debug)]
-pub(crate) struct Random {
+pub struct Random {
     state: u64,
 }
 
 impl Random {
-    pub(crate) const fn new(seed: u64) -> Self {
+    pub const fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
-    const fn next(&mut self) -> u64 {
+    pub const fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -19,8 +19,15 @@ impl Random {
         z ^ (z >> 31)
     }
 
+    /// A number below `bound`, or 0 where that is 0.
+    pub fn below(&mut self, bound: usize) -> usize {
+        // The high half of the product is uniform but for a bias of `bound` in 2^64.
+        let product = u128::from(self.next()) * bound as u128;
+        usize::try_from(product >> 64).unwrap_or(0)
+    }
+
     /// A number from 0 up to, but not including, 1.
-    pub(crate) fn fraction(&mut self) -> f64 {
+    pub fn fraction(&mut self) -> f64 {
         // 32 bits are fine enough for a probability, and fit an `f64`.
         let bits = u32::try_from(self.next() >> 32).unwrap_or(0);
         f64::from(bits) / (f64::from(u32::MAX) + 1.0)
@@ -46,15 +53,12 @@ mod tests {
     }
 
     #[test]
-    fn fractions_stay_in_their_bounds_and_spread() {
+    fn stays_in_its_bounds() {
         let mut random = Random::new(1);
-        let fractions: Vec<_> = (0..1000).map(|_| random.fraction()).collect();
-        assert!(
-            fractions
-                .iter()
-                .all(|fraction| (0.0..1.0).contains(fraction))
-        );
-        let low = fractions.iter().filter(|fraction| **fraction < 0.5).count();
-        assert!((400..600).contains(&low), "{low}");
+        assert_eq!(random.below(0), 0);
+        for _ in 0..1000 {
+            assert!(random.below(3) < 3);
+            assert!((0.0..1.0).contains(&random.fraction()));
+        }
     }
 }

@@ -2,13 +2,12 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use binpool_allocators::DeviceLimits;
+use binpool_allocators::{DeviceLimits, random::Random};
 
 use crate::{
     Call, CallKind, CommandId, CommandRecord, Fault, LeakReport, MockBackend, MockDeviceBuilder,
     MockStatistics, Persistence, Violation,
     fault::{Plan, Trigger},
-    random::Random,
     shared::{Shared, oldest},
 };
 

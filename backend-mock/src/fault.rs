@@ -1,8 +1,8 @@
 //! Failures that a test asks for.
 
-use binpool_allocators::{Error, OutOfMemory, Scope};
+use binpool_allocators::{Error, OutOfMemory, Scope, random::Random};
 
-use crate::{CallKind, MockError, random::Random};
+use crate::{CallKind, MockError};
 
 /// How a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -81,7 +81,7 @@ mod memory;
 mod profile;
 mod queue;
 mod race;
-mod random;
+
 mod shared;
 mod state;
 mod statistics;

@@ -2,32 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a failing test panics")]
 
+mod common;
+
 use std::{
     env, fs,
     path::Path,
     process::{Command, Stdio},
 };
 
+use common::{Ran, binpool};
 use serde_json::Value;
-
-struct Ran {
-    status: i32,
-    output: String,
-    errors: String,
-}
-
-fn binpool(arguments: &[&str]) -> Ran {
-    let output = Command::new(env!("CARGO_BIN_EXE_binpool"))
-        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("traces"))
-        .args(arguments)
-        .output()
-        .unwrap();
-    Ran {
-        status: output.status.code().unwrap(),
-        output: String::from_utf8(output.stdout).unwrap(),
-        errors: String::from_utf8(output.stderr).unwrap(),
-    }
-}
 
 fn objects(ran: &Ran) -> Vec<Value> {
     assert_eq!(ran.status, 0, "{}", ran.errors);

@@ -2,39 +2,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a failing test panics")]
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-    time::Duration,
-};
+mod common;
+
+use std::{fs, path::PathBuf, time::Duration};
 
 use binpool_replay::{
     AllocatorChoice, Comparison, Cost, Measured, Outcome, Trial, TuneReport, best, candidates,
     pareto_front, svg,
 };
+use common::binpool;
 use proptest::prelude::*;
 use serde_json::Value;
 use tempfile::TempDir;
-
-struct Ran {
-    status: i32,
-    output: String,
-    errors: String,
-}
-
-fn binpool(arguments: &[&str]) -> Ran {
-    let output = Command::new(env!("CARGO_BIN_EXE_binpool"))
-        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("traces"))
-        .args(arguments)
-        .output()
-        .unwrap();
-    Ran {
-        status: output.status.code().unwrap(),
-        output: String::from_utf8(output.stdout).unwrap(),
-        errors: String::from_utf8(output.stderr).unwrap(),
-    }
-}
 
 fn json(arguments: &[&str]) -> Value {
     let ran = binpool(&[arguments, &["--json"]].concat());

@@ -26,7 +26,7 @@ use std::{
     time::Duration,
 };
 
-use binpool_allocators::{DeviceLimits, Error, MemoryId, Result};
+use binpool_allocators::{DeviceLimits, Error, MemoryId, Result, random::Random};
 use smallvec::SmallVec;
 
 pub(crate) use blocks::{Block, Object, Operand};
@@ -42,7 +42,6 @@ use crate::{
     Violation,
     clock::Clock,
     fault::Faults,
-    random::Random,
     table::{Key, Table},
     work::Work,
 };
