@@ -7,7 +7,7 @@
 
 use std::hint::black_box;
 
-use binpool_benches::{Malloc, Mixed, Pool, Subject};
+use binpool_benches::{Bins, Malloc, Mixed, Pool, Subject};
 use criterion::{
     BenchmarkGroup, Criterion, criterion_group, criterion_main, measurement::WallTime,
 };
@@ -28,14 +28,17 @@ fn mixed<S: Subject>(group: &mut BenchmarkGroup<'_, WallTime>, subject: &S) {
 
 fn benchmarks(criterion: &mut Criterion) {
     let pool = || Pool::new().expect("the mock device always has a pool");
+    let bins = || Bins::new().expect("the mock device always has a pool");
 
     let mut group = criterion.benchmark_group("hot pair of 4096 bytes");
     hot_pair(&mut group, &pool());
+    hot_pair(&mut group, &bins());
     hot_pair(&mut group, &Malloc);
     group.finish();
 
     let mut group = criterion.benchmark_group("mixed workload");
     mixed(&mut group, &pool());
+    mixed(&mut group, &bins());
     mixed(&mut group, &Malloc);
     group.finish();
 }

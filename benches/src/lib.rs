@@ -7,4 +7,4 @@ mod mixed;
 mod subject;
 
 pub use mixed::Mixed;
-pub use subject::{Malloc, Pool, Subject};
+pub use subject::{Bins, Malloc, Pool, Subject};

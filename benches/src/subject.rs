@@ -2,7 +2,9 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
-use binpool::{Backend, ImmediateAllocator, MemoryPool, PoolError, PooledBuffer, QueueOrder};
+use binpool::{
+    Backend, ImmediateAllocator, MemoryPool, PoolError, PoolOptions, PooledBuffer, QueueOrder,
+};
 use binpool_mock::{MockBackend, MockDevice};
 
 /// Anything that hands out blocks.
@@ -30,11 +32,15 @@ impl Pool {
     ///
     /// Those of the pool.
     pub fn new() -> Result<Self, PoolError> {
+        Self::with_options(PoolOptions::new())
+    }
+
+    fn with_options(options: PoolOptions) -> Result<Self, PoolError> {
         let device = MockDevice::builder().capacity_bytes(64 << 30).build();
         let backend = device.backend();
         let queue = backend.create_queue(QueueOrder::InOrder)?;
         Ok(Self {
-            pool: MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?,
+            pool: options.build(ImmediateAllocator::new(&backend)?, &queue)?,
         })
     }
 
@@ -52,6 +58,32 @@ impl Subject for Pool {
 
     fn allocate(&self, bytes: usize) -> Option<Self::Block> {
         self.pool.allocate(bytes).ok()
+    }
+}
+
+/// The same without segments: bins alone.
+#[derive(Debug)]
+pub struct Bins(Pool);
+
+impl Bins {
+    /// A pool over a device of 64 GiB.
+    ///
+    /// # Errors
+    ///
+    /// Those of the pool.
+    pub fn new() -> Result<Self, PoolError> {
+        let options = PoolOptions::new().segments(false);
+        Pool::with_options(options).map(Self)
+    }
+}
+
+impl Subject for Bins {
+    type Block = <Pool as Subject>::Block;
+
+    const NAME: &'static str = "binpool, bins alone";
+
+    fn allocate(&self, bytes: usize) -> Option<Self::Block> {
+        self.0.allocate(bytes)
     }
 }
 

@@ -91,7 +91,8 @@ impl Growth {
 
     /// The most bytes of free blocks that may be held back from their segments.
     pub(super) fn cached_bytes(&self) -> u64 {
-        self.high_water / CACHED_PARTS
+        let part = self.high_water / CACHED_PARTS;
+        part.max(LEAST_SEGMENT as u64)
     }
 
     /// The most bytes that segments may have together while some of them are free: 1.05 times what the program had in use
