@@ -6,9 +6,10 @@ use crate::{
     bins::{Block, HeldBlock},
     fences::wait_for_event,
     lane::{LaneKey, Uses},
+    ranges::Which,
     request::Request,
     shared::Shared,
-    state::{Origin, Which},
+    state::Origin,
 };
 
 /// A range that was taken for a block.
@@ -59,7 +60,9 @@ impl<A: Allocator> Shared<A> {
             Err(error) => {
                 tracing::warn!(%error, "a free range could not be waited for; it stays in the pool");
                 self.release_views(std::mem::take(&mut carved.overlapping));
-                self.state.lock().put_range_back(carved);
+                if self.state.lock().put_range_back(carved) {
+                    self.arrived.notify_all();
+                }
                 None
             }
         }

@@ -59,6 +59,7 @@ mod lane;
 mod lanes;
 mod options;
 mod pool;
+mod ranges;
 mod reclaim;
 mod region;
 mod report;

@@ -133,11 +133,12 @@ impl<A: Allocator> MemoryPool<A> {
         };
         let granted = shared.allocate(queue, request)?;
         tracing::trace!(asked = bytes, bytes = granted.0.bytes, "allocated");
-        let block = PooledBuffer::new(shared, queue, bytes, Some(granted));
         if shared.scrubber.is_on_hand_out() {
+            let block = PooledBuffer::new(shared, queue, bytes, Some(granted));
             block.scrub_for(queue)?;
+            return Ok(block);
         }
-        Ok(block)
+        Ok(PooledBuffer::new(shared, queue, bytes, Some(granted)))
     }
 
     /// The request in terms of the size classes; `None` for what is larger than the device's largest block. A class that

@@ -45,21 +45,20 @@ impl<A: Allocator> Shared<A> {
         queue: &QueueOf<A>,
         request: Request,
     ) -> Result<(Block<A>, LaneKey), PoolError> {
-        let (lane, found, is_sweep_due) = {
-            let mut state = self.state.lock();
-            let lane = state.enter(queue);
-            let found = state.pop(lane, request);
-            if let Some(block) = &found {
-                state.activate(request.asked, block.bytes, Origin::Stock);
+        let mut state = self.state.lock();
+        let lane = state.enter(queue);
+        let is_sweep_due = state.clock.as_mut().is_some_and(DecayClock::allocation);
+        if let Some(block) = state.pop(lane, request) {
+            state.activate(request.asked, block.bytes, Origin::Stock);
+            drop(state);
+            if is_sweep_due {
+                self.sweep();
             }
-            let clock = state.clock.as_mut();
-            (lane, found, clock.is_some_and(DecayClock::allocation))
-        };
+            return Ok((block, lane));
+        }
+        drop(state);
         if is_sweep_due {
             self.sweep();
-        }
-        if let Some(block) = found {
-            return Ok((block, lane));
         }
         match self.allocate_slowly(lane, request) {
             Ok((block, origin)) => {

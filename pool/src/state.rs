@@ -1,14 +1,10 @@
 //! What a pool keeps under its lock.
 
-use binpool_allocators::{
-    Allocator, MemoryOf, Queue, QueueOf,
-    segments::{RangeKey, Segments},
-};
+use binpool_allocators::{Allocator, MemoryOf, Queue, QueueOf, segments::Segments};
 
 use crate::{
     Decay, PoolStatistics,
     bins::{Bins, Block, HeldBlock, Released},
-    carve::Carved,
     decay::DecayClock,
     lane::{Lane, LaneKey, Stamp, Use, Uses},
     lanes::Lanes,
@@ -35,17 +31,6 @@ pub(crate) enum Origin {
 /// How many blocks of a bin are looked at for one whose commands have ended, oldest first. The younger ones come
 /// later in the order of the same few queues, so that there is little to be found behind these.
 const LOOK_AT: usize = 16;
-
-/// Which ranges of segments may be taken for a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Which {
-    /// Those that the queue may have.
-    Free,
-    /// Those that the queue may have, whether the rules of growth like it or not.
-    FreeAnywhere,
-    /// Any, whatever still uses them.
-    Any,
-}
 
 /// Everything of a pool that changes.
 ///
@@ -74,13 +59,13 @@ pub(crate) struct State<A: Allocator> {
     pub(crate) in_transit: usize,
     /// Tells when a sweep is due.
     pub(crate) clock: Option<DecayClock>,
-    counters: PoolStatistics,
+    pub(crate) counters: PoolStatistics,
     /// How often free memory was looked through for what is idle.
     sweeps: u32,
     /// How often memory came back to the pool or arrived at the allocator.
-    changes: u64,
+    pub(crate) changes: u64,
     /// Bytes in the user's hands, in whole blocks.
-    in_use: u64,
+    pub(crate) in_use: u64,
 }
 
 impl<A: Allocator> State<A> {
@@ -263,35 +248,6 @@ impl<A: Allocator> State<A> {
         found
     }
 
-    /// A range of a segment.
-    pub(crate) fn take_range(
-        &mut self,
-        lane: LaneKey,
-        request: Request,
-        which: Which,
-    ) -> Option<Carved<A>> {
-        let lanes = &self.lanes;
-        let segments = self.segments.as_mut()?;
-        let is_free = |uses: &Uses| uses.iter().all(|use_| lanes.is_before(*use_, lane));
-        let carved = match which {
-            Which::Free => segments.take(request.bytes, is_free),
-            Which::FreeAnywhere => segments.take_anywhere(request.bytes, is_free),
-            Which::Any => segments.take(request.bytes, |_| true),
-        }?;
-        // What is too much comes back in a moment, and somebody who runs out of memory may wait for it.
-        self.in_transit += usize::from(carved.has_excess);
-        Some(carved)
-    }
-
-    /// Keeps a range that could not be handed out after all.
-    pub(crate) fn put_range_back(&mut self, carved: Carved<A>) {
-        self.changes += 1;
-        self.in_transit -= usize::from(carved.has_excess);
-        if let Some(segments) = &mut self.segments {
-            segments.give(carved.range, carved.uses, carved.view);
-        }
-    }
-
     /// Takes every free block out that the bins hold back from the segments.
     pub(crate) fn take_cached(&mut self) -> Vec<HeldBlock<A>> {
         if self.segments.is_none() {
@@ -319,58 +275,6 @@ impl<A: Allocator> State<A> {
             held.extend(lane.stock.take_all(&wanted));
         }
         held
-    }
-
-    /// Gives the range of a block that was taken out back to its segment, with its view, if that is kept; otherwise it has
-    /// gone. Whether it was the last one in transit.
-    pub(crate) fn return_range(
-        &mut self,
-        range: RangeKey,
-        uses: Uses,
-        view: Option<MemoryOf<A>>,
-    ) -> bool {
-        if let Some(segments) = &mut self.segments {
-            segments.give(range, uses, view);
-        }
-        self.arrive()
-    }
-
-    /// Gives back what a range has more than the `bytes` bytes of its block. Whether it was the last one in transit.
-    pub(crate) fn shrink_range(&mut self, range: RangeKey, bytes: usize, uses: Uses) -> bool {
-        if let Some(segments) = &mut self.segments {
-            segments.shrink(range, bytes, uses);
-        }
-        self.arrive()
-    }
-
-    /// The size of the segment to ask the allocator for, and what has to go there first.
-    pub(crate) fn grow(
-        &mut self,
-        request: Request,
-        alignment: usize,
-        capacity: u64,
-    ) -> (usize, Vec<Released<A>>) {
-        let allocations = self.counters.hits + self.counters.misses;
-        let Some(segments) = &mut self.segments else {
-            return (request.bytes, Vec::new());
-        };
-        let (size, leaving) =
-            segments.grow(request.bytes, self.in_use, alignment, allocations, capacity);
-        let leaving = leaving.into_iter().map(Released::from).collect();
-        self.count_released(&leaving);
-        (size, leaving)
-    }
-
-    /// Adds a segment of `size` bytes, and carves the first block from it.
-    pub(crate) fn add_segment(
-        &mut self,
-        memory: MemoryOf<A>,
-        size: usize,
-        request: Request,
-    ) -> Option<Carved<A>> {
-        self.manage(size);
-        let segments = self.segments.as_mut()?;
-        segments.add(memory, size, request.bytes)
     }
 
     /// Moves the blocks whose commands are known to have ended to the common bins, and joins free ranges that they
@@ -422,20 +326,6 @@ impl<A: Allocator> State<A> {
         leaving
     }
 
-    fn release_segments(
-        &mut self,
-        enough: u64,
-        wanted: impl Fn(&Lanes<A>, &[Use]) -> bool,
-    ) -> Vec<Released<A>> {
-        self.settle();
-        let lanes = &self.lanes;
-        let segments = self.segments.as_mut();
-        let leaving = segments.map(|segments| segments.release(enough, |uses| wanted(lanes, uses)));
-        let leaving = leaving.into_iter().flatten().map(Released::from).collect();
-        self.count_released(&leaving);
-        leaving
-    }
-
     /// Takes out what has been free since the sweep before: blocks that go back to their segments, and blocks and segments
     /// that no command uses, and that go back to the allocator.
     pub(crate) fn take_idle(&mut self) -> (Vec<HeldBlock<A>>, Vec<Released<A>>) {
@@ -460,7 +350,7 @@ impl<A: Allocator> State<A> {
         (returning, leaving)
     }
 
-    fn count_released(&mut self, leaving: &Vec<Released<A>>) {
+    pub(crate) fn count_released(&mut self, leaving: &Vec<Released<A>>) {
         self.counters.released_blocks += leaving.len() as u64;
         for released in leaving {
             self.send_off(released.bytes, &released.uses);
@@ -576,7 +466,7 @@ impl<A: Allocator> State<A> {
     }
 
     /// Counts memory into the pool.
-    fn manage(&mut self, bytes: usize) {
+    pub(crate) fn manage(&mut self, bytes: usize) {
         let counters = &mut self.counters;
         counters.managed_bytes += bytes as u64;
         counters.peak_managed_bytes = counters.peak_managed_bytes.max(counters.managed_bytes);

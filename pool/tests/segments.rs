@@ -388,3 +388,33 @@ fn threads_share_segments_and_lose_nothing() {
     rig.device.run();
     assert_eq!(rig.blocks_on_device(), 0);
 }
+
+#[test]
+fn a_range_that_cannot_be_waited_for_stays_in_the_pool() {
+    let builder = MockDevice::builder()
+        .capacity_bytes(GIB)
+        .completion(Completion::Manual);
+    let rig = Rig::with_options(builder, options().reuse(ReusePolicy::InsertWait));
+    let other = rig.another_queue(QueueOrder::InOrder);
+    // So that there is room for another segment before the idle one would go.
+    let large = rig.pool.allocate(160 * MIB).unwrap();
+    // The kept view of this one overlaps what is asked for next.
+    let block = rig.pool.allocate_on(&other, 16 * MIB).unwrap();
+    block.enqueue_fill(&other, 0..MIB, &[1], &[]).unwrap();
+    drop(block);
+    let managed = rig.pool.managed_bytes();
+    rig.device
+        .fail_nth(CallKind::Barrier, 1, Fault::Backend(-7), Persistence::Once);
+    let fresh = rig.pool.allocate(8 * MIB).unwrap();
+    assert!(rig.pool.managed_bytes() > managed, "it is fresh");
+    // Nothing was lost: behind a wait, the next one has it.
+    let again = rig.pool.allocate(16 * MIB).unwrap();
+    assert_eq!(rig.pool.statistics().device_wait_hits, 1);
+    drop((large, fresh, again));
+    rig.device.run();
+    assert_eq!(
+        rig.pool.free_held(),
+        rig.pool.statistics().peak_managed_bytes
+    );
+    assert!(rig.device.violations().is_empty());
+}
