@@ -16,7 +16,7 @@ use std::{env, thread};
 
 use binpool::{
     Allocator, Backend, ImmediateAllocator, PoolOptions, QueueOrder, ReusePolicy, SvmAllocator,
-    SvmGrain,
+    SvmGrain, random::Random,
 };
 use binpool_array::{Array, BinaryOperation, Context, Kernels, MockKernels, open_opencl};
 use binpool_mock::{Completion, HostWait, MockDevice};
@@ -30,21 +30,9 @@ fn setting(name: &str, default: u64) -> u64 {
     setting.map_or(default, |number| number.parse().expect("a number"))
 }
 
-/// The splitmix64 generator: the same numbers for the same seed, on every machine.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((bits ^ (bits >> 31)) % bound as u64).unwrap()
-    }
-
-    fn pick<'a, T>(&mut self, among: &'a [T]) -> &'a T {
-        &among[self.below(among.len())]
-    }
+/// One of these, of which there is at least one.
+fn pick<'a, T>(random: &mut Random, among: &'a [T]) -> &'a T {
+    &among[random.below(among.len())]
 }
 
 /// An array all of whose elements are this number.
@@ -56,7 +44,7 @@ struct Known<A: Allocator, K> {
 impl<A: Allocator, K: Kernels<A::Backend>> Known<A, K> {
     fn new(context: &Context<A, K>, random: &mut Random) -> Self {
         let value = [1.0, 2.0, 3.0, 5.0][random.below(4)];
-        let length = *random.pick(&LENGTHS);
+        let length = *pick(random, &LENGTHS);
         let array = context.array(&vec![value; length]).unwrap();
         Self { array, value }
     }
@@ -83,17 +71,17 @@ fn stress_thread<A: Allocator, K: Kernels<A::Backend>>(
     seed: u64,
     what: &str,
 ) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut live: Vec<Known<A, K>> = Vec::new();
     for _ in 0..setting("BINPOOL_STRESS_ROUNDS", 150) {
         if live.len() < 4 {
-            live.push(Known::new(random.pick(contexts), &mut random));
+            live.push(Known::new(pick(&mut random, contexts), &mut random));
             continue;
         }
-        let (left, right) = (random.pick(&live), random.pick(&live));
+        let (left, right) = (pick(&mut random, &live), pick(&mut random, &live));
         if left.array.len() == right.array.len() {
             let (one, two) = (left.value, right.value);
-            let operation = *random.pick(&BinaryOperation::ALL);
+            let operation = *pick(&mut random, &BinaryOperation::ALL);
             let (operation, value) = match operation {
                 BinaryOperation::Multiply if (one * two).abs() < 1e5 => (operation, one * two),
                 BinaryOperation::Add if (one + two).abs() < 1e5 => (operation, one + two),
@@ -102,14 +90,14 @@ fn stress_thread<A: Allocator, K: Kernels<A::Backend>>(
             let array = left.array.try_binary(operation, &right.array).unwrap();
             live.push(Known { array, value });
         } else {
-            live.push(Known::new(random.pick(contexts), &mut random));
+            live.push(Known::new(pick(&mut random, contexts), &mut random));
         }
         let index = random.below(live.len());
         match random.below(8) {
             0 => live.swap_remove(index).verify(what),
             1 => {
                 let Known { array, value } = live.swap_remove(index);
-                let array = array.to_context(random.pick(contexts)).unwrap();
+                let array = array.to_context(pick(&mut random, contexts)).unwrap();
                 live.push(Known { array, value });
             }
             // Dropped, whatever is pending.

@@ -33,6 +33,7 @@ use std::{
 use binpool::{
     Allocator, Backend, DeferredAllocator, ImmediateAllocator, MemoryFlags, MemoryPool,
     PendingRead, PoolOptions, PooledBuffer, Queue, QueueOrder, ReusePolicy, SvmAllocator, SvmGrain,
+    random::Random,
 };
 use binpool_opencl::{ClEvent, ClMemory, ClQueue, OpenClBackend};
 use common::kernels::{Kernels, pattern};
@@ -48,21 +49,9 @@ fn from_environment(name: &str, default: u64) -> u64 {
     value.map_or(default, |value| value.parse().expect(name))
 }
 
-/// The splitmix64 generator: the same numbers for the same seed, on every machine.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((bits ^ (bits >> 31)) % bound as u64).unwrap()
-    }
-
-    fn pick<'a, T>(&mut self, among: &'a [T]) -> &'a T {
-        &among[self.below(among.len())]
-    }
+/// One of these, of which there is at least one.
+fn pick<'a, T>(random: &mut Random, among: &'a [T]) -> &'a T {
+    &among[random.below(among.len())]
 }
 
 /// A command, and the queue that is to be flushed before another queue waits for it.
@@ -143,14 +132,14 @@ impl<'a, A: Allocator<Backend = OpenClBackend>> Worker<'a, A> {
         Self {
             shared,
             queues: orders.into_iter().map(queue).collect(),
-            random: Random(seed),
+            random: Random::new(seed),
             live: Vec::new(),
             reads: Vec::new(),
         }
     }
 
     fn any_queue(&mut self) -> ClQueue {
-        self.random.pick(&self.queues).0.clone()
+        pick(&mut self.random, &self.queues).0.clone()
     }
 
     fn take_any(&mut self) -> Live<A> {
@@ -204,7 +193,7 @@ impl<'a, A: Allocator<Backend = OpenClBackend>> Worker<'a, A> {
     }
 
     fn make(&mut self) {
-        let (queue, words) = (self.any_queue(), *self.random.pick(&WORDS));
+        let (queue, words) = (self.any_queue(), *pick(&mut self.random, &WORDS));
         self.make_on(&queue, words);
     }
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use binpool::random::Random;
+
 use crate::Subject;
 
 const ENTRIES: usize = 65_536;
@@ -26,25 +28,12 @@ impl<S: Subject> fmt::Debug for Mixed<'_, S> {
     }
 }
 
-/// The generator `splitmix64`, by Sebastiano Vigna.
-struct SplitMix64(u64);
-
-impl SplitMix64 {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-}
-
 #[expect(
     clippy::cast_possible_truncation,
     reason = "sizes are below 2^26 and slots below 1000"
 )]
 fn entries() -> Vec<(usize, usize)> {
-    let mut random = SplitMix64(42);
+    let mut random = Random::new(42);
     let entry = |_| {
         let exponent = 8 + random.next() % 18;
         let size = (1 << exponent) + (random.next() & ((1 << exponent) - 1));

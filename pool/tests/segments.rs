@@ -17,7 +17,7 @@ use std::{
 
 use binpool::{
     Align, Allocator, Backend, Error, EventOf, ImmediateAllocator, MemoryOf, PoolOptions,
-    PooledBuffer, QueueOrder, ReusePolicy, SvmAllocator, SvmGrain,
+    PooledBuffer, QueueOrder, ReusePolicy, SvmAllocator, SvmGrain, random::Random,
 };
 use binpool_mock::{CallKind, Completion, Fault, HostWait, MockBackend, MockDevice, Persistence};
 use common::{MIB, Rig, every_call_fails_once};
@@ -238,14 +238,8 @@ fn a_range_crosses_queues_when_its_commands_have_ended_and_not_before() {
 #[test]
 fn the_mixed_workload_takes_hardly_more_than_it_has_in_use() {
     let rig = rig();
-    let mut state = 42_u64;
-    let mut next = || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = state;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
-    };
+    let mut random = Random::new(42);
+    let mut next = || random.next();
     let entries: Vec<(usize, usize)> = (0..65_536)
         .map(|_| {
             let power = 1_u64 << (8 + next() % 18);
