@@ -1,6 +1,9 @@
 //! Carving blocks from segments.
 
-use binpool_allocators::{Allocator, Error, EventOf, MemoryOf, segments};
+use binpool_allocators::{
+    Allocator, Error, EventOf, MemoryOf,
+    segments::{self, release_views},
+};
 
 use crate::{
     bins::{Block, HeldBlock},
@@ -42,14 +45,10 @@ impl<A: Allocator> Shared<A> {
     }
 
     fn carve_after_a_look(&self, lane: LaneKey, request: Request) -> Option<Carved<A>> {
-        let holding_back = self.state.lock().holding_back();
-        if holding_back.is_empty() {
+        if !self.catch_up() {
             return None;
         }
-        self.look_at(&holding_back);
-        let mut state = self.state.lock();
-        state.settle();
-        state.take_range(lane, request, Which::Free)
+        self.state.lock().take_range(lane, request, Which::Free)
     }
 
     fn carve_after_a_wait(&self, lane: LaneKey, request: Request) -> Option<(Carved<A>, Origin)> {
@@ -59,7 +58,7 @@ impl<A: Allocator> Shared<A> {
             Ok(()) => Some((carved, origin)),
             Err(error) => {
                 tracing::warn!(%error, "a free range could not be waited for; it stays in the pool");
-                self.release_views(std::mem::take(&mut carved.overlapping));
+                release_views(&self.allocator, std::mem::take(&mut carved.overlapping));
                 if self.state.lock().put_range_back(carved) {
                     self.arrived.notify_all();
                 }
@@ -118,25 +117,12 @@ impl<A: Allocator> Shared<A> {
 
     /// The block of a range that was taken.
     fn view(&self, lane: LaneKey, request: Request, carved: Carved<A>) -> Result<Block<A>, Error> {
-        let Carved::<A> {
-            range,
-            region,
-            segment,
-            view,
-            overlapping,
-            uses,
-            has_excess,
-        } = carved;
-        self.release_views(overlapping);
-        if has_excess && self.state.lock().shrink_range(range, region.bytes, uses) {
-            self.arrived.notify_all();
-        }
-        let view = match view {
-            Some(view) => Ok(view),
-            None => self.allocator.create_view(&segment, region),
-        };
-        // Before its range can be free, so that the segments own it alone then.
-        drop(segment);
+        let (range, region) = (carved.range, carved.region);
+        let view = carved.into_view(&self.allocator, |range, bytes, uses| {
+            if self.state.lock().shrink_range(range, bytes, uses) {
+                self.arrived.notify_all();
+            }
+        });
         match view {
             Ok(memory) => Ok(Block {
                 memory,
@@ -153,12 +139,6 @@ impl<A: Allocator> Shared<A> {
                 }
                 Err(error)
             }
-        }
-    }
-
-    pub(crate) fn release_views(&self, views: Vec<MemoryOf<A>>) {
-        for view in views {
-            self.allocator.release_view(view);
         }
     }
 

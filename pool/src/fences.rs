@@ -22,6 +22,14 @@ impl<A: Allocator> Shared<A> {
         }
     }
 
+    /// Looks at every queue that holds memory back, and takes note of what has ended. Whether there was one.
+    pub(crate) fn catch_up(&self) -> bool {
+        let holding_back = self.state.lock().holding_back();
+        self.look_at(&holding_back);
+        self.state.lock().settle();
+        !holding_back.is_empty()
+    }
+
     /// Looks at the fences of a lane, oldest first, until one has not ended. Whether the use is over, or a fence will
     /// tell.
     fn look_at_fences(&self, use_: Use) -> bool {

@@ -90,7 +90,7 @@ impl<A: Allocator> State<A> {
         };
         let (size, leaving) =
             segments.grow(request.bytes, self.in_use, alignment, allocations, capacity);
-        let leaving = leaving.into_iter().map(Released::from).collect();
+        let leaving: Vec<_> = leaving.into_iter().map(Released::from).collect();
         self.count_released(&leaving);
         (size, leaving)
     }
@@ -114,11 +114,10 @@ impl<A: Allocator> State<A> {
         enough: u64,
         wanted: impl Fn(&Lanes<A>, &[Use]) -> bool,
     ) -> Vec<Released<A>> {
-        self.settle();
         let lanes = &self.lanes;
         let segments = self.segments.as_mut();
         let leaving = segments.map(|segments| segments.release(enough, |uses| wanted(lanes, uses)));
-        let leaving = leaving.into_iter().flatten().map(Released::from).collect();
+        let leaving: Vec<_> = leaving.into_iter().flatten().map(Released::from).collect();
         self.count_released(&leaving);
         leaving
     }

@@ -89,7 +89,7 @@ impl<A: Allocator> Shared<A> {
             while state.in_transit > 0 {
                 self.arrived.wait(&mut state);
             }
-            if state.changes() == reclaim.changes {
+            if state.changes == reclaim.changes {
                 break;
             }
         }
@@ -124,11 +124,9 @@ impl<A: Allocator> Shared<A> {
     /// come before those of the queue that it is asked for.
     fn find_held(&self, reclaim: &Reclaim) -> Result<Option<(Block<A>, Origin)>, PoolError> {
         let Reclaim { lane, request, .. } = *reclaim;
-        let holding_back = self.state.lock().holding_back();
-        self.look_at(&holding_back);
+        self.catch_up();
         let mut bins = self.larger_bins(request);
         let mut state = self.state.lock();
-        state.settle();
         let found = bins.find_map(|request| {
             let stocked = state.pop(lane, request);
             let stocked = stocked.map(|block| (block, Origin::Stock));
@@ -158,7 +156,7 @@ impl<A: Allocator> Shared<A> {
 
     /// What has become free meanwhile, in the pool or outside it.
     fn look_again(&self, reclaim: &mut Reclaim) -> Result<Option<(Block<A>, Origin)>, PoolError> {
-        reclaim.changes = self.state.lock().changes();
+        reclaim.changes = self.state.lock().changes;
         if let Some(found) = self.find_held(reclaim)? {
             return Ok(Some(found));
         }

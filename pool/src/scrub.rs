@@ -206,8 +206,7 @@ impl<A: Allocator> Shared<A> {
         }
         let uses = {
             let mut state = self.state.lock();
-            let uses = state.stamp(lane, others);
-            state.deactivate(asked, block.bytes);
+            let uses = state.take_back(&block, asked, lane, others);
             state.in_transit += 1;
             uses
         };

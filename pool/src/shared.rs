@@ -147,8 +147,7 @@ impl<A: Allocator> Shared<A> {
             drop(state);
             return self.let_go(block, asked, lane, others, &[]);
         }
-        let uses = state.stamp(lane, others);
-        state.deactivate(asked, block.bytes);
+        let uses = state.take_back(&block, asked, lane, others);
         let (unordered, leaving) = state.hold(HeldBlock::new(block, uses));
         state.leave(lane);
         let is_sweep_due = state.clock.as_mut().is_some_and(DecayClock::release);
@@ -185,8 +184,7 @@ impl<A: Allocator> Shared<A> {
     ) -> Result<(), Error> {
         let uses = {
             let mut state = self.state.lock();
-            let uses = state.stamp(lane, others);
-            state.deactivate(asked, block.bytes);
+            let uses = state.take_back(&block, asked, lane, others);
             if block.range.is_none() {
                 state.send_off(block.bytes, &uses);
             }

@@ -123,6 +123,19 @@ impl<A: Allocator> State<A> {
         uses
     }
 
+    /// Takes a block out of its user's hands. Its uses.
+    pub(crate) fn take_back(
+        &mut self,
+        block: &Block<A>,
+        asked: usize,
+        lane: Option<LaneKey>,
+        others: &[QueueOf<A>],
+    ) -> Uses {
+        let uses = self.stamp(lane, others);
+        self.deactivate(asked, block.bytes);
+        uses
+    }
+
     /// Keeps a free block, where I1 says. The uses that the order of its own queue does not cover: a fence behind each
     /// now tells sooner than one that is made when somebody asks, which has to wait for everything that is enqueued
     /// there meanwhile.
@@ -299,7 +312,7 @@ impl<A: Allocator> State<A> {
         if self.segments.is_some() {
             return self.release_segments(u64::MAX, |_, _| true);
         }
-        let leaving = self
+        let leaving: Vec<_> = self
             .take_bins(|_| true)
             .into_iter()
             .map(Released::from)
@@ -350,7 +363,7 @@ impl<A: Allocator> State<A> {
         (returning, leaving)
     }
 
-    pub(crate) fn count_released(&mut self, leaving: &Vec<Released<A>>) {
+    pub(crate) fn count_released(&mut self, leaving: &[Released<A>]) {
         self.counters.released_blocks += leaving.len() as u64;
         for released in leaving {
             self.send_off(released.bytes, &released.uses);
@@ -494,10 +507,6 @@ impl<A: Allocator> State<A> {
             .filter(|(uses, _)| !self.lanes.are_over(uses))
             .map(|(_, bytes)| bytes as u64)
             .sum()
-    }
-
-    pub(crate) fn changes(&self) -> u64 {
-        self.changes
     }
 
     pub(crate) fn held_bytes(&self) -> u64 {

@@ -1,6 +1,6 @@
 //! Giving free memory back to the allocator.
 
-use binpool_allocators::Allocator;
+use binpool_allocators::{Allocator, segments::release_views};
 
 use crate::{bins::Released, shared::Shared};
 
@@ -16,7 +16,7 @@ impl<A: Allocator> Shared<A> {
                 bytes,
                 uses,
             } = released;
-            self.release_views(views);
+            release_views(&self.allocator, views);
             if let Err(error) = self.release(memory, &uses, &[]) {
                 tracing::error!(%error, bytes, "a held block could not be released cleanly");
             }
@@ -48,12 +48,10 @@ impl<A: Allocator> Shared<A> {
             return 0;
         }
         self.flush();
-        let holding_back = self.state.lock().holding_back();
-        self.look_at(&holding_back);
+        self.catch_up();
         let leaving = {
             let mut state = self.state.lock();
             let excess = state.managed_bytes().saturating_sub(most);
-            state.settle();
             state.release_largest(excess)
         };
         self.release_each(leaving)
@@ -81,13 +79,8 @@ impl<A: Allocator> Shared<A> {
     /// Gives what has been free since the sweep before, and what no command uses, back to the allocator. The bytes given
     /// back.
     pub(crate) fn sweep(&self) -> u64 {
-        let holding_back = self.state.lock().holding_back();
-        self.look_at(&holding_back);
-        let (returning, leaving) = {
-            let mut state = self.state.lock();
-            state.settle();
-            state.take_idle()
-        };
+        self.catch_up();
+        let (returning, leaving) = self.state.lock().take_idle();
         for held in returning {
             self.return_to_segment(held);
         }

@@ -8,7 +8,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::{
     Align, Allocator, Backend, Error, Event, EventId, EventOf, EventStatus, InvalidRequest, Memory,
     MemoryOf, ObjectKind, OutOfMemory, Result, Scope,
-    segments::{Carved, Leaving},
+    segments::{Carved, Leaving, release_views},
 };
 
 use super::state::{Lent, Pending, Returning, State};
@@ -88,28 +88,13 @@ impl<A: Allocator> Shared<A> {
         self.state.lock().take(size, false)
     }
 
-    /// The block of a range that was taken, in the order that [`Carved`] asks for.
+    /// The block of a range that was taken.
     fn view(&self, carved: Carved<MemoryOf<A>, ()>) -> Result<MemoryOf<A>> {
-        let Carved {
-            range,
-            region,
-            segment,
-            view,
-            overlapping,
-            uses: (),
-            has_excess,
-        } = carved;
-        self.release_views(overlapping);
-        if has_excess {
-            self.state.lock().shrink(range, region.bytes);
+        let (range, region) = (carved.range, carved.region);
+        let view = carved.into_view(&self.inner, |range, bytes, ()| {
+            self.state.lock().shrink(range, bytes);
             self.arrived.notify_all();
-        }
-        let view = match view {
-            Some(view) => Ok(view),
-            None => self.inner.create_view(&segment, region),
-        };
-        // Before its range can be free, so that the segments own it alone then.
-        drop(segment);
+        });
         let lent = Lent {
             range,
             bytes: region.bytes,
@@ -263,12 +248,6 @@ impl<A: Allocator> Shared<A> {
         sum
     }
 
-    fn release_views(&self, views: Vec<MemoryOf<A>>) {
-        for view in views {
-            self.inner.release_view(view);
-        }
-    }
-
     fn give_to_inner(&self, leaving: Leaving<MemoryOf<A>, ()>, after: &[EventOf<A>]) {
         let Leaving {
             views,
@@ -276,7 +255,7 @@ impl<A: Allocator> Shared<A> {
             bytes,
             ..
         } = leaving;
-        self.release_views(views);
+        release_views(&self.inner, views);
         if let Err(error) = self.inner.release(memory, after) {
             tracing::error!(%error, bytes, "a segment could not be released cleanly");
         }

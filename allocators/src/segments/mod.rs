@@ -13,17 +13,9 @@ use growth::Growth;
 pub use space::RangeKey;
 use space::{Idle, SegmentKey, Space, Taken};
 
-use crate::Region;
+use crate::{Allocator, Backend, MemoryOf, Region, Result};
 
-/// A range that was taken for a block, and its segment, to make a view of.
-///
-/// Whoever has one goes through these steps, in this order:
-///
-/// 1. Where there is a `view`, it is the block.
-/// 2. Drop `overlapping`: no two views of a segment may overlap, since NVIDIA's driver crashes in kernels on a buffer that
-///    has such.
-/// 3. Where it `has_excess`, [`shrink`](Segments::shrink) the range.
-/// 4. Make a view of `region` of `segment`, and drop `segment`.
+/// A range that was taken for a block, and its segment, to make a view of: see [`into_view`](Self::into_view).
 #[derive(Debug)]
 pub struct Carved<M, U> {
     /// Names the range until it is [given](Segments::give) back.
@@ -40,6 +32,39 @@ pub struct Carved<M, U> {
     pub uses: U,
     /// Whether those views have more behind this block, which the range has until it is shrunk.
     pub has_excess: bool,
+}
+
+impl<M, U> Carved<M, U> {
+    /// The view of the block, made by the allocator of the segments or kept from its last user.
+    ///
+    /// Views that overlap it are released first: no two views of a segment may overlap, since NVIDIA's driver crashes in
+    /// kernels on a buffer that has such. What the range has too much is only then [shrunk](Segments::shrink), by `shrink`,
+    /// which is given the range, the bytes that it keeps, and its former uses. Nothing of the segment is kept when this
+    /// returns, so that the segments own it alone once the range is free again.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`create_view`](Allocator::create_view). The range is still taken.
+    pub fn into_view<A>(self, allocator: &A, shrink: impl FnOnce(RangeKey, usize, U)) -> Result<M>
+    where
+        A: Allocator<Backend: Backend<Memory = M>>,
+    {
+        release_views(allocator, self.overlapping);
+        if self.has_excess {
+            shrink(self.range, self.region.bytes, self.uses);
+        }
+        match self.view {
+            Some(view) => Ok(view),
+            None => allocator.create_view(&self.segment, self.region),
+        }
+    }
+}
+
+/// Gives views back to the allocator that made them.
+pub fn release_views<A: Allocator>(allocator: &A, views: Vec<MemoryOf<A>>) {
+    for view in views {
+        allocator.release_view(view);
+    }
 }
 
 /// A segment that is to go back to where it came from, once its views have been dropped.
