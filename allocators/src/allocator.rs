@@ -15,7 +15,7 @@ pub type EventOf<A> = <<A as Allocator>::Backend as Backend>::Event;
 ///
 /// The trait is object safe: `Arc<dyn Allocator<Backend = B>>` is an allocator too, for programs that choose
 /// at run time. All methods may be called from any thread; none holds a lock while it calls the runtime.
-pub trait Allocator: fmt::Debug + Send + Sync {
+pub trait Allocator: fmt::Debug + Send + Sync + 'static {
     /// Where the memory comes from.
     type Backend: Backend;
 

@@ -15,7 +15,7 @@ const PARTS_WHEN_TIGHT: u64 = 48;
 const LEAST_PARTS: u64 = 32;
 
 /// Free blocks that may be held back from their segments, for speed: one part in this of the same.
-const CACHED_PARTS: u64 = 128;
+const CACHED_PARTS: u64 = 256;
 
 /// Blocks of up to one part in this of a segment are small, and lie in segments of their own: a small block that lives
 /// long would keep its neighbours from becoming one large range.
@@ -75,18 +75,16 @@ impl Growth {
         bytes <= self.general_size() / SMALL_PARTS
     }
 
-    /// Whether a block of `bytes` bytes may lie here.
-    pub(super) fn may_lie(&self, bytes: usize, place: Place) -> bool {
+    /// Whether a block of `bytes` bytes may lie in a place, if that is in a segment for blocks of its kind.
+    pub(super) fn places_for(&self, bytes: usize) -> impl Fn(Place) -> bool + use<> {
         let (piece, of) = if self.is_tight {
             LEAST_PIECE_WHEN_TIGHT
         } else {
             LEAST_PIECE
         };
-        let may_break_up =
-            |whole: usize| whole <= self.general_size() || bytes / piece >= whole / of;
-        place.is_small == self.is_small(bytes)
-            && place.taken < MOST_TAKEN
-            && place.whole.is_none_or(may_break_up)
+        let general = self.general_size();
+        let may_break_up = move |whole: usize| whole <= general || bytes / piece >= whole / of;
+        move |place| place.taken < MOST_TAKEN && place.whole.is_none_or(may_break_up)
     }
 
     /// The most bytes of free blocks that may be held back from their segments.

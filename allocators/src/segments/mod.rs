@@ -4,8 +4,10 @@
 //! Nothing here calls the device. What has to be called, and in which order, is said where something is handed out:
 //! [`Carved`] and [`Leaving`].
 
+mod by_size;
 mod growth;
 mod space;
+mod views;
 
 use std::{fmt, sync::Arc};
 
@@ -35,6 +37,12 @@ pub struct Carved<M, U> {
 }
 
 impl<M, U> Carved<M, U> {
+    /// Whether [`into_view`](Self::into_view) has nothing to do: there is a view, and none that has to go.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.view.is_some() && self.overlapping.is_empty() && !self.has_excess
+    }
+
     /// The view of the block, made by the allocator of the segments or kept from its last user.
     ///
     /// Views that overlap it are released first: no two views of a segment may overlap, since NVIDIA's driver crashes in
@@ -167,9 +175,10 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
 
     /// Takes a range of `bytes` bytes that `usable` picks by its uses.
     pub fn take(&mut self, bytes: usize, usable: impl Fn(&U) -> bool) -> Option<Carved<M, U>> {
-        let growth = &self.growth;
-        let taken = self.space.take(bytes, |uses, place| {
-            growth.may_lie(bytes, place) && usable(uses)
+        let is_small = Some(self.growth.is_small(bytes));
+        let may_lie = self.growth.places_for(bytes);
+        let taken = self.space.take(bytes, is_small, |uses, place| {
+            may_lie(place) && usable(uses)
         })?;
         self.carved(taken)
     }
@@ -180,7 +189,7 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
         bytes: usize,
         usable: impl Fn(&U) -> bool,
     ) -> Option<Carved<M, U>> {
-        let taken = self.space.take(bytes, |uses, _| usable(uses))?;
+        let taken = self.space.take(bytes, None, |uses, _| usable(uses))?;
         self.carved(taken)
     }
 

@@ -1,9 +1,11 @@
 //! Which ranges of which segments are free: best fit, and neighbours that become one again.
 
-use std::collections::BTreeSet;
-
 use slab::Slab;
 
+use super::{
+    by_size::BySize,
+    views::{Chain, Views},
+};
 use crate::Region;
 
 /// Names a segment of a [`Space`] while it is there.
@@ -44,6 +46,8 @@ pub(super) struct Idle {
 #[derive(Debug)]
 struct Range<U> {
     segment: SegmentKey,
+    /// Whether the segment is for small blocks.
+    is_small: bool,
     region: Region,
     before: Option<usize>,
     after: Option<usize>,
@@ -54,16 +58,8 @@ struct Range<U> {
 struct Free<U> {
     /// The commands that may still use it.
     uses: U,
-    /// Views that were kept, in no order. They do not overlap.
-    views: Vec<usize>,
-}
-
-/// A view of a part of a free range, kept for the next user of just these bytes.
-#[derive(Debug)]
-struct Kept<V> {
-    view: V,
-    region: Region,
-    range: usize,
+    /// Views that were kept.
+    views: Chain,
 }
 
 #[derive(Debug)]
@@ -85,8 +81,6 @@ struct Segment {
 pub(super) struct Place {
     /// The size of the segment, where the range is all of it.
     pub(super) whole: Option<usize>,
-    /// Whether the segment is for small blocks.
-    pub(super) is_small: bool,
     /// How many ranges of the segment are in the user's hands.
     pub(super) taken: usize,
 }
@@ -102,22 +96,23 @@ const LOOSEST_FIT: usize = 2;
 
 /// Which ranges of which segments are free. Everything here is numbers, and views that are only kept.
 ///
-/// Taking and giving back cost a few steps in a tree, `O(log n)`, and what they touch in the list of neighbours.
+/// Taking and giving back cost a few calls of an index of sizes, and what they touch in the list of neighbours. What they
+/// need of memory is there once there have been as many ranges and views before.
 ///
 /// # Invariants
 ///
 /// - S1: the ranges of a segment cover it without a gap, and `before` and `after` link them in order.
-/// - S2: `free` has the size and the key of each free range, and nothing else.
+/// - S2: `free` has the size and the key of each free range, those of segments for small blocks apart, and nothing else.
 /// - S3: two free neighbours stay apart only if `join` says that they have to.
-/// - S4: a kept view lies in the free range that it names, and overlaps no other view.
+/// - S4: a kept view lies in the free range that it names, and is in the chain of that range.
 #[derive(Debug)]
 pub(super) struct Space<V, U> {
     segments: Slab<Segment>,
     ranges: Slab<Range<U>>,
-    kept: Slab<Kept<V>>,
-    free: BTreeSet<(usize, usize)>,
-    /// The sizes and keys of kept views.
-    kept_by_size: BTreeSet<(usize, usize)>,
+    kept: Views<V>,
+    /// Those in segments for all but small blocks, and those in segments for small ones: a small block does not look at
+    /// every piece between large ones.
+    free: [BySize; 2],
     /// What is known of two free neighbours together; `None` where they are to stay apart.
     join: fn(&U, &U) -> Option<U>,
     free_bytes: u64,
@@ -131,9 +126,8 @@ impl<V, U: Clone + Default> Space<V, U> {
         Self {
             segments: Slab::new(),
             ranges: Slab::new(),
-            kept: Slab::new(),
-            free: BTreeSet::new(),
-            kept_by_size: BTreeSet::new(),
+            kept: Views::new(),
+            free: Default::default(),
             join,
             free_bytes: 0,
             bytes: 0,
@@ -152,14 +146,17 @@ impl<V, U: Clone + Default> Space<V, U> {
 
     /// The size of the largest free range.
     pub(super) fn largest_free(&self) -> usize {
-        self.free.last().map_or(0, |(bytes, _)| *bytes)
+        self.free
+            .iter()
+            .filter_map(BySize::largest)
+            .max()
+            .unwrap_or(0)
     }
 
     /// The commands that may still use free ranges, and the sizes of these.
     pub(super) fn uses(&self) -> impl Iterator<Item = (&U, usize)> {
-        self.free
-            .iter()
-            .filter_map(|(bytes, key)| Some((&self.ranges[*key].free.as_ref()?.uses, *bytes)))
+        let free = self.free.iter().flat_map(BySize::iter);
+        free.filter_map(|(bytes, key)| Some((&self.ranges[key].free.as_ref()?.uses, bytes)))
     }
 
     /// Adds a segment for small blocks, or for others, all of it free.
@@ -167,6 +164,7 @@ impl<V, U: Clone + Default> Space<V, U> {
         let segment = self.segments.vacant_key();
         let first = self.ranges.insert(Range {
             segment,
+            is_small,
             region: Region::first(bytes),
             before: None,
             after: None,
@@ -181,7 +179,7 @@ impl<V, U: Clone + Default> Space<V, U> {
             is_small,
             idle_since: self.sweeps,
         });
-        self.set_free(first, U::default(), Vec::new());
+        self.set_free(first, U::default(), Chain::default());
         segment
     }
 
@@ -232,7 +230,7 @@ impl<V, U: Clone + Default> Space<V, U> {
         for range in ranges {
             if let Some(Free { uses, views }) = self.set_taken(range) {
                 all_uses.push(uses);
-                all_views.extend(views.into_iter().map(|view| self.discard(view)));
+                all_views.extend(self.kept.discard(views));
             }
             self.ranges.remove(range);
         }
@@ -244,39 +242,59 @@ impl<V, U: Clone + Default> Space<V, U> {
     /// Takes `bytes` bytes of the smallest free range that has them and that `usable` picks by its uses and its place.
     ///
     /// They are the first bytes of that range, unless a view of just so many bytes was kept in a range that is hardly
-    /// larger.
+    /// larger. The range is in a segment for small blocks, or in one for others, or in any where `is_small` does not say.
     pub(super) fn take(
         &mut self,
         bytes: usize,
+        is_small: Option<bool>,
         usable: impl Fn(&U, Place) -> bool,
     ) -> Option<Taken<V, U>> {
         let suits = |key: usize| {
             let range = &self.ranges[key];
+            if is_small.is_some_and(|is_small| is_small != range.is_small) {
+                return false;
+            }
             let segment = &self.segments[range.segment];
             let size = range.region.bytes;
             let place = Place {
                 whole: (segment.bytes == size).then_some(size),
-                is_small: segment.is_small,
                 taken: segment.taken,
             };
             let free = range.free.as_ref();
             free.is_some_and(|free| usable(&free.uses, place))
         };
-        let fits = self.free.range((bytes, 0)..);
-        let (size, best) = fits.copied().find(|(_, key)| suits(*key))?;
-        let most = size.saturating_mul(LOOSEST_FIT);
-        let kept = self.kept_by_size.range((bytes, 0)..=(bytes, usize::MAX));
-        let kept = kept.take(LOOK_AT).filter_map(|(_, key)| {
-            let kept = &self.kept[*key];
-            let region = self.ranges[kept.range].region;
+        let first = |is_small: bool| self.free[usize::from(is_small)].first_from(bytes, suits);
+        let fit = match is_small {
+            Some(is_small) => first(is_small),
+            None => match (first(false), first(true)) {
+                (Some(one), Some(two)) => Some(one.min(two)),
+                (one, two) => one.or(two),
+            },
+        };
+        let (size, best) = fit?;
+        let mut most = size.saturating_mul(LOOSEST_FIT);
+        let mut tightest = None;
+        for view in self.kept.of_size(bytes).take(LOOK_AT) {
+            let (kept, range) = self.kept.place_of(view);
+            let region = self.ranges[range].region;
+            if region.bytes > most {
+                continue;
+            }
             // One at an end leaves one free range, not two.
-            let is_inside = kept.region.offset != region.offset
-                && kept.region.offset + bytes != region.offset + region.bytes;
-            let is_tight = region.bytes <= most && suits(kept.range);
-            is_tight.then_some((region.bytes, is_inside, *key))
-        });
-        match kept.min() {
-            Some((.., key)) => self.seize_view(key),
+            let is_inside =
+                kept.offset != region.offset && kept.offset + bytes != region.offset + region.bytes;
+            let rank = (region.bytes, is_inside, view);
+            if tightest.is_none_or(|tightest| rank < tightest) && suits(range) {
+                tightest = Some(rank);
+                most = region.bytes;
+                if most == size && !is_inside {
+                    // Nothing that suits is smaller.
+                    break;
+                }
+            }
+        }
+        match tightest {
+            Some((.., view)) => self.seize_view(view),
             None => self.seize(best, bytes),
         }
     }
@@ -287,15 +305,13 @@ impl<V, U: Clone + Default> Space<V, U> {
     }
 
     /// Takes the part of a free range that a kept view is of.
-    fn seize_view(&mut self, key: usize) -> Option<Taken<V, U>> {
-        let Kept { region, range, .. } = self.kept[key];
+    fn seize_view(&mut self, view: usize) -> Option<Taken<V, U>> {
+        let (kept, range) = self.kept.place_of(view);
         let Free { uses, views } = self.set_taken(range)?;
-        let (before, after): (Vec<_>, Vec<_>) = views
-            .into_iter()
-            .filter(|view| *view != key)
-            .partition(|view| self.kept[*view].region.offset < region.offset);
-        let view = self.discard(key);
-        let lead = region.offset - self.ranges[range].region.offset;
+        let (before, views) = self.kept.split(views, kept.offset);
+        let (view, after) = self.kept.pop(views);
+        let region = self.ranges[range].region;
+        let lead = kept.offset - region.offset;
         let taken = if lead > 0 {
             let taken = self.split(range, lead);
             self.set_free(range, uses.clone(), before);
@@ -303,27 +319,25 @@ impl<V, U: Clone + Default> Space<V, U> {
         } else {
             range
         };
-        if self.ranges[taken].region.bytes > region.bytes {
-            let rest = self.split(taken, region.bytes);
+        if region.bytes > lead + kept.bytes {
+            let rest = self.split(taken, kept.bytes);
+            self.kept.move_to(after, rest);
             self.set_free(rest, uses.clone(), after);
         }
-        Some(self.hand_out(taken, region.bytes, uses, Some(view), Vec::new()))
+        Some(self.hand_out(taken, kept.bytes, uses, view, Vec::new()))
     }
 
     /// Takes the first `bytes` bytes of a free range that has them, and all of the views that were kept of these.
     fn seize(&mut self, range: usize, bytes: usize) -> Option<Taken<V, U>> {
-        let start = self.ranges[range].region.offset;
         let Free { uses, views } = self.set_taken(range)?;
-        let (inside, after): (Vec<_>, Vec<_>) = views
-            .into_iter()
-            .partition(|view| self.kept[*view].region.offset < start + bytes);
-        let ends = inside
-            .iter()
-            .filter_map(|view| self.kept[*view].region.end());
-        let needed = ends.max().map_or(bytes, |end| bytes.max(end - start));
-        let overlapping = inside.into_iter().map(|view| self.discard(view)).collect();
-        if self.ranges[range].region.bytes > needed {
+        let region = self.ranges[range].region;
+        let (inside, after) = self.kept.split(views, region.offset + bytes);
+        let end = self.kept.end(inside);
+        let needed = end.map_or(bytes, |end| bytes.max(end - region.offset));
+        let overlapping = self.kept.discard(inside);
+        if region.bytes > needed {
             let rest = self.split(range, needed);
+            self.kept.move_to(after, rest);
             self.set_free(rest, uses.clone(), after);
         }
         Some(self.hand_out(range, bytes, uses, None, overlapping))
@@ -340,7 +354,9 @@ impl<V, U: Clone + Default> Space<V, U> {
         let Range {
             segment, region, ..
         } = self.ranges[range];
-        self.segments[segment].taken += 1;
+        let home = &mut self.segments[segment];
+        home.taken += 1;
+        home.kept -= overlapping.len() + usize::from(view.is_some());
         Taken {
             range: RangeKey(range),
             segment,
@@ -356,8 +372,7 @@ impl<V, U: Clone + Default> Space<V, U> {
     pub(super) fn shrink(&mut self, RangeKey(key): RangeKey, bytes: usize, uses: U) {
         if self.ranges[key].region.bytes > bytes {
             let rest = self.split(key, bytes);
-            self.set_free(rest, uses, Vec::new());
-            self.merge(rest);
+            self.release(rest, uses, Chain::default());
         }
     }
 
@@ -375,48 +390,43 @@ impl<V, U: Clone + Default> Space<V, U> {
         let home = &mut self.segments[segment];
         home.taken -= 1;
         home.idle_since = self.sweeps;
-        let mut views = Vec::new();
-        if let Some(view) = view {
-            let kept = self.kept.insert(Kept {
-                view,
-                region,
-                range: key,
-            });
-            self.kept_by_size.insert((region.bytes, kept));
-            self.segments[segment].kept += 1;
-            views.push(kept);
-        }
-        self.set_free(key, uses, views);
-        self.merge(key);
+        home.kept += usize::from(view.is_some());
+        let views = view.map(|view| self.kept.keep(view, region, key));
+        self.release(key, uses, views.unwrap_or_default());
     }
 
     /// Forgets the commands that `are_over` says have ended, and joins what they kept apart.
     pub(super) fn settle(&mut self, are_over: impl Fn(&U) -> bool) {
-        let keys: Vec<usize> = self.free.iter().map(|(_, key)| *key).collect();
-        for key in &keys {
-            if let Some(free) = &mut self.ranges[*key].free
+        for (_, key) in self.free.iter().flat_map(BySize::iter) {
+            if let Some(free) = &mut self.ranges[key].free
                 && are_over(&free.uses)
             {
                 free.uses = U::default();
             }
         }
-        for key in keys {
+        let is_free = |key: usize| self.ranges[key].free.is_some();
+        let free = self.free.iter().flat_map(BySize::iter);
+        let apart = free.filter(|(_, key)| {
+            let Range { before, after, .. } = self.ranges[*key];
+            before.is_some_and(is_free) || after.is_some_and(is_free)
+        });
+        let mut apart: Vec<_> = apart.collect();
+        apart.sort_unstable();
+        for (_, key) in apart {
             // It may have become a part of another one meanwhile.
-            let range = self.ranges.get(key);
-            if range.is_some_and(|range| range.free.is_some()) {
-                self.merge(key);
+            if self.ranges.contains(key)
+                && let Some(Free { uses, views }) = self.set_taken(key)
+            {
+                self.release(key, uses, views);
             }
         }
     }
 
     /// Makes a taken range free.
-    fn set_free(&mut self, key: usize, uses: U, views: Vec<usize>) {
-        for view in &views {
-            self.kept[*view].range = key;
-        }
+    fn set_free(&mut self, key: usize, uses: U, views: Chain) {
         let range = &mut self.ranges[key];
         range.free = Some(Free { uses, views });
-        self.free.insert((range.region.bytes, key));
+        self.free[usize::from(range.is_small)].insert(range.region.bytes, key);
         self.free_bytes += range.region.bytes as u64;
     }
 
@@ -424,7 +434,7 @@ impl<V, U: Clone + Default> Space<V, U> {
     fn set_taken(&mut self, key: usize) -> Option<Free<U>> {
         let range = &mut self.ranges[key];
         let free = range.free.take()?;
-        self.free.remove(&(range.region.bytes, key));
+        self.free[usize::from(range.is_small)].remove(range.region.bytes, key);
         self.free_bytes -= range.region.bytes as u64;
         Some(free)
     }
@@ -432,10 +442,17 @@ impl<V, U: Clone + Default> Space<V, U> {
     /// Cuts a taken range in two, both taken. The second one.
     fn split(&mut self, key: usize, bytes: usize) -> usize {
         let range = &mut self.ranges[key];
-        let (segment, region, after) = (range.segment, range.region, range.after);
+        let Range {
+            segment,
+            is_small,
+            region,
+            after,
+            ..
+        } = *range;
         range.region.bytes = bytes;
         let rest = self.ranges.insert(Range {
             segment,
+            is_small,
             region: Region::new(region.offset + bytes, region.bytes - bytes),
             before: Some(key),
             after,
@@ -448,40 +465,40 @@ impl<V, U: Clone + Default> Space<V, U> {
         rest
     }
 
-    /// Lets go of a kept view.
-    fn discard(&mut self, key: usize) -> V {
-        let Kept {
-            view,
-            region,
-            range,
-        } = self.kept.remove(key);
-        self.kept_by_size.remove(&(region.bytes, key));
-        self.segments[self.ranges[range].segment].kept -= 1;
-        view
-    }
-
-    /// Makes a free range one with its free neighbours, where S3 lets it.
-    fn merge(&mut self, mut key: usize) {
-        if let Some(before) = self.ranges[key].before
-            && self.absorb(before, key)
+    /// Makes a taken range free, and one with its free neighbours, where S3 lets it.
+    fn release(&mut self, mut key: usize, mut uses: U, mut views: Chain) {
+        let join = self.join;
+        let Range { before, after, .. } = self.ranges[key];
+        if let Some(before) = before
+            && let Some(free) = self.take_to_join(before, |one| join(one, &uses))
         {
+            self.kept.move_to(views, before);
+            views = self.kept.join(free.views, views);
+            uses = free.uses;
+            self.absorb(before, key);
             key = before;
         }
-        if let Some(after) = self.ranges[key].after {
+        if let Some(after) = after
+            && let Some(free) = self.take_to_join(after, |two| join(&uses, two))
+        {
+            self.kept.move_to(free.views, key);
+            views = self.kept.join(views, free.views);
+            uses = free.uses;
             self.absorb(key, after);
         }
+        self.set_free(key, uses, views);
     }
 
-    /// Makes `after` a part of its neighbour `before`, if both are free and may be one.
-    fn absorb(&mut self, before: usize, after: usize) -> bool {
-        let free = |key: usize| self.ranges[key].free.as_ref();
-        let joined = free(before)
-            .zip(free(after))
-            .and_then(|(one, two)| (self.join)(&one.uses, &two.uses));
-        let Some(uses) = joined else {
-            return false;
-        };
-        let views = [before, after].map(|key| self.set_taken(key).map(|free| free.views));
+    /// Makes a range taken if it is free and `join` lets it be one with its neighbour. The uses of both, and its views.
+    fn take_to_join(&mut self, key: usize, join: impl FnOnce(&U) -> Option<U>) -> Option<Free<U>> {
+        let free = self.ranges[key].free.as_ref()?;
+        let uses = join(&free.uses)?;
+        let Free { views, .. } = self.set_taken(key)?;
+        Some(Free { uses, views })
+    }
+
+    /// Makes `after` a part of its neighbour `before`, both taken.
+    fn absorb(&mut self, before: usize, after: usize) {
         let gone = self.ranges.remove(after);
         let range = &mut self.ranges[before];
         range.region.bytes += gone.region.bytes;
@@ -489,12 +506,6 @@ impl<V, U: Clone + Default> Space<V, U> {
         if let Some(next) = gone.after {
             self.ranges[next].before = Some(before);
         }
-        self.set_free(
-            before,
-            uses,
-            views.into_iter().flatten().flatten().collect(),
-        );
-        true
     }
 }
 

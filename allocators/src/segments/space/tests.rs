@@ -38,7 +38,7 @@ fn settle_in(space: &mut Space<View, Queue>, taken: &mut Taken<View, Queue>) {
 }
 
 fn take(space: &mut Space<View, Queue>, bytes: usize) -> Taken<View, Queue> {
-    let mut taken = space.take(bytes, anywhere).unwrap();
+    let mut taken = space.take(bytes, None, anywhere).unwrap();
     settle_in(space, &mut taken);
     taken
 }
@@ -71,18 +71,37 @@ fn the_smallest_range_that_fits_is_taken() {
 }
 
 #[test]
+fn small_blocks_lie_apart_unless_any_place_will_do() {
+    let mut space = space();
+    for (bytes, is_small) in [(100, false), (200, true)] {
+        space.add(bytes, is_small);
+    }
+    assert_eq!(space.largest_free(), 200);
+    assert!(space.take(150, Some(false), anywhere).is_none());
+    let mut large = space.take(50, Some(false), anywhere).unwrap();
+    settle_in(&mut space, &mut large);
+    space.give(large.range, 0, Some(view(&large)));
+    // Neither the smallest range that fits nor the kept view is for small blocks.
+    let small = space.take(50, Some(true), anywhere).unwrap();
+    assert_eq!((small.segment, small.view), (1, None));
+    let any = space.take(50, None, anywhere).unwrap();
+    assert_eq!((any.segment, any.view), (0, Some(view(&large))));
+    assert!(space.take(150, None, anywhere).is_some());
+}
+
+#[test]
 fn different_queues_keep_neighbours_apart_until_they_have_caught_up() {
     let mut space = with_segments([200]);
     let [one, two] = [(); 2].map(|()| take(&mut space, 100));
     space.give(one.range, 1, None);
     space.give(two.range, 2, None);
     assert_eq!(space.largest_free(), 100);
-    assert!(space.take(100, |queue, _| *queue == 0).is_none());
+    assert!(space.take(100, None, |queue, _| *queue == 0).is_none());
     space.settle(|queue| *queue == 1);
     assert_eq!(space.largest_free(), 200, "one queue is left");
     space.settle(|_| true);
     let whole = |queue: &Queue, place: Place| *queue == 0 && place.whole == Some(200);
-    assert!(space.take(200, whole).is_some());
+    assert!(space.take(200, None, whole).is_some());
 }
 
 #[test]
@@ -121,7 +140,7 @@ fn a_view_that_overlaps_goes_before_the_range_behind_it_is_free() {
     let mut space = with_segments([400]);
     let taken = take(&mut space, 300);
     space.give(taken.range, 0, Some(view(&taken)));
-    let mut part = space.take(100, anywhere).unwrap();
+    let mut part = space.take(100, None, anywhere).unwrap();
     assert_eq!(part.overlapping, [view(&taken)]);
     assert_eq!((space.free_bytes(), part.has_excess), (100, true));
     settle_in(&mut space, &mut part);
@@ -133,7 +152,7 @@ fn a_view_in_a_much_larger_range_is_left_alone() {
     let mut space = with_segments([1000, 120]);
     let [one, two] = [100, 700].map(|bytes| {
         space
-            .take(bytes, |_, place| {
+            .take(bytes, None, |_, place| {
                 place.taken > 0 || place.whole == Some(1000)
             })
             .unwrap()
@@ -219,7 +238,7 @@ proptest! {
             match step {
                 Step::Take(bytes) => {
                     let expected = map.has_a_run_of(bytes);
-                    let taken = space.take(bytes, |queue, _| *queue <= 1);
+                    let taken = space.take(bytes, None, |queue, _| *queue <= 1);
                     // Ranges of the other queue may hide free bytes at their edges until they have caught up.
                     prop_assert!(taken.is_none() || expected);
                     if map.0.iter().flatten().all(|byte| byte.is_none_or(|queue| queue <= 1)) {
