@@ -3,7 +3,7 @@
 use binpool_allocators::{Allocator, Backend, Error, EventOf, InvalidRequest, Queue, QueueOf};
 use smallvec::SmallVec;
 
-use crate::{PooledBuffer, lane::is_in_order};
+use crate::{PooledBuffer, lane::is_in_order, tenure::Tenure};
 
 /// Moving from queue to queue: `PyOpenCL`'s `bind_to_queue`, `unbind_from_queue` and `enqueue_release` of shared
 /// virtual memory, for every pooled block.
@@ -34,7 +34,8 @@ impl<A: Allocator> PooledBuffer<A> {
     ///
     /// [`ForeignObject`](InvalidRequest::ForeignObject), and the failures of the backend.
     pub fn order_before(&self, queue: &QueueOf<A>) -> Result<(), Error> {
-        let is_only = self.queue == Some(queue.id()) && self.others.lock().is_empty();
+        let is_only =
+            self.queue_id() == Some(queue.id()) && self.tenure().is_none_or(Tenure::is_alone);
         if is_only && is_in_order(queue) {
             return Ok(());
         }
@@ -67,13 +68,13 @@ impl<A: Allocator> PooledBuffer<A> {
 
     /// Makes this the block's queue, and its only one: everything else comes before what is enqueued there.
     fn move_to(&mut self, queue: &QueueOf<A>) {
-        self.others.get_mut().clear();
-        self.queue = Some(queue.id());
-        if self.block.is_some() {
-            let mut state = self.shared.state.lock();
-            let lane = state.enter(queue);
-            state.leave(self.lane.replace(lane));
-        }
+        let may_stay = self.shared.may_keep(queue);
+        let lane = self.block().map(|_| self.shared.state.lock().enter(queue));
+        let Some(tenure) = self.tenure_mut() else {
+            return;
+        };
+        let tenure = std::mem::replace(tenure, Tenure::on(queue.id(), lane, may_stay));
+        self.shared.state.lock().leave(tenure.lane);
     }
 
     /// Waits for the block's queues, and makes it one for no queue: it goes back to the stock of all queues, unless
@@ -86,9 +87,9 @@ impl<A: Allocator> PooledBuffer<A> {
         for queue in self.queues() {
             queue.finish()?;
         }
-        self.others.get_mut().clear();
-        self.queue = None;
-        self.shared.state.lock().leave(self.lane.take());
+        let tenure = self.tenure_mut().map(std::mem::take);
+        let lane = tenure.and_then(|tenure| tenure.lane);
+        self.shared.state.lock().leave(lane);
         Ok(())
     }
 
@@ -157,12 +158,15 @@ impl<A: Allocator> PooledBuffer<A> {
     /// The queues that the block was used on, its own first.
     fn queues(&self) -> Vec<QueueOf<A>> {
         let mut queues: Vec<_> = self.own_queue().into_iter().collect();
-        queues.extend_from_slice(&self.others.lock());
+        if let Some(tenure) = self.tenure() {
+            queues.extend(tenure.others());
+        }
         queues
     }
 
     pub(crate) fn own_queue(&self) -> Option<QueueOf<A>> {
+        let lane = self.tenure()?.lane?;
         let state = self.shared.state.lock();
-        Some(state.lanes.get(self.lane?)?.queue.clone())
+        Some(state.lanes.get(lane)?.queue.clone())
     }
 }

@@ -1,37 +1,55 @@
 //! Free blocks, sorted by size class.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 use binpool_allocators::{
     Allocator, MemoryOf,
     segments::{Leaving, RangeKey},
 };
 
-use crate::lane::{Use, Uses, together};
+use crate::{
+    lane::{Use, Uses, together},
+    shared::Shared,
+    state::Origin,
+    tenure::Tenure,
+};
 
-/// A block of device memory between its users.
+/// A block of device memory.
+///
+/// What a hit looks at comes first, and is not written: blocks go from thread to thread.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Block<A: Allocator> {
-    pub(crate) memory: MemoryOf<A>,
-    /// The bin that it goes back to.
-    pub(crate) bin: usize,
     /// Its size: what the allocator was asked for, hence what the pool answers for.
     pub(crate) bytes: usize,
+    /// Who asks for more than this, and no more than `bytes`, gets a block like this.
+    pub(crate) above: usize,
+    /// The bin that it goes back to.
+    pub(crate) bin: usize,
+    /// The share in the pool that its next user needs, while it is in a bin, if it was at hand before: counting shares is
+    /// slow where threads do so together.
+    pub(crate) share: Option<Arc<Shared<A>>>,
+    /// While it is in its user's hands, or at hand.
+    pub(crate) tenure: Tenure<A>,
     /// The range of a segment that it is; `None` for a block of its own.
     pub(crate) range: Option<RangeKey>,
+    pub(crate) memory: MemoryOf<A>,
 }
+
+/// A block for its next user, and how it came to them.
+pub(crate) type Obtained<A> = (Box<Block<A>>, Origin);
 
 /// A free block, and the commands of its former users.
 #[derive(Debug)]
 pub(crate) struct HeldBlock<A: Allocator> {
-    pub(crate) block: Block<A>,
+    pub(crate) block: Box<Block<A>>,
     pub(crate) uses: Uses,
     /// How many sweeps there had been when it came to its bin.
     pub(crate) since: u32,
 }
 
 impl<A: Allocator> HeldBlock<A> {
-    pub(crate) fn new(block: Block<A>, uses: Uses) -> Self {
+    pub(crate) fn new(block: Box<Block<A>>, uses: Uses) -> Self {
         Self {
             block,
             uses,
@@ -54,8 +72,8 @@ impl<A: Allocator> From<HeldBlock<A>> for Released<A> {
     fn from(HeldBlock { block, uses, .. }: HeldBlock<A>) -> Self {
         Self {
             views: Vec::new(),
-            memory: block.memory,
             bytes: block.bytes,
+            memory: block.memory,
             uses,
         }
     }
@@ -119,6 +137,11 @@ impl<A: Allocator> Bins<A> {
         self.bytes
     }
 
+    /// How many blocks a bin has.
+    pub(crate) fn blocks_of(&self, bin: usize) -> usize {
+        self.classes.get(bin).map_or(0, VecDeque::len)
+    }
+
     /// One more than the largest bin that was ever used.
     pub(crate) fn bin_count(&self) -> usize {
         self.classes.len()
@@ -180,23 +203,40 @@ impl<A: Allocator> Bins<A> {
         held
     }
 
+    /// The bins that may have blocks, smallest first.
+    fn occupied(&self) -> impl DoubleEndedIterator<Item = usize> {
+        let words = self.occupied.iter().enumerate();
+        words
+            .filter(|(_, bits)| **bits != 0)
+            .flat_map(|(word, bits)| {
+                let bits = *bits;
+                (0..64)
+                    .filter(move |bit| bits >> bit & 1 == 1)
+                    .map(move |bit| word * 64 + bit)
+            })
+    }
+
     /// The largest block.
     pub(crate) fn pop_largest(&mut self) -> Option<HeldBlock<A>> {
-        let bin = self.classes.iter().rposition(|blocks| !blocks.is_empty())?;
+        let bin = self.largest_bin()?;
         self.pop_youngest(bin, 0)
+    }
+
+    fn largest_bin(&self) -> Option<usize> {
+        let mut bins = self.occupied().rev();
+        bins.find(|bin| !self.classes[*bin].is_empty())
     }
 
     /// The size of the largest block, 0 where there is none.
     pub(crate) fn largest_bytes(&self) -> usize {
-        let largest = self.classes.iter().rev().find(|blocks| !blocks.is_empty());
-        largest
-            .and_then(|blocks| blocks.iter().map(|held| held.block.bytes).max())
-            .unwrap_or(0)
+        let largest = self.largest_bin().map(|bin| &self.classes[bin]);
+        let sizes = largest.into_iter().flatten().map(|held| held.block.bytes);
+        sizes.max().unwrap_or(0)
     }
 
     /// Every block.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &HeldBlock<A>> {
-        self.classes.iter().flatten()
+        self.occupied().flat_map(|bin| &self.classes[bin])
     }
 
     /// Takes out every block that `wanted` picks, oldest first within each bin.

@@ -1,14 +1,20 @@
 //! A block of memory that goes back to its pool.
 
-use std::{fmt, sync::Arc};
+#![expect(
+    unsafe_code,
+    reason = "a share in the pool changes hands in `drop` without being counted"
+)]
+
+use std::{fmt, mem::ManuallyDrop, sync::Arc};
 
 use binpool_allocators::{
     Allocator, Backend, Error, InvalidRequest, Memory, MemoryId, MemoryOf, Queue, QueueId, QueueOf,
     Region,
 };
-use parking_lot::Mutex;
 
-use crate::{PooledRegion, bins::Block, lane::LaneKey, shared::Shared};
+use crate::{
+    PooledRegion, bins::Block, lane::LaneKey, shared::Shared, tenure::Tenure, thread_cache::Grant,
+};
 
 /// A block of device memory that goes back to its pool when it is dropped.
 ///
@@ -30,15 +36,19 @@ use crate::{PooledRegion, bins::Block, lane::LaneKey, shared::Shared};
 /// Enqueue commands before dropping the block, or dropping it waits for none of them.
 #[must_use = "the block goes back to its pool when it is dropped"]
 pub struct PooledBuffer<A: Allocator> {
-    pub(crate) shared: Arc<Shared<A>>,
+    /// Taken out by `drop`, and by nothing else.
+    pub(crate) shared: ManuallyDrop<Arc<Shared<A>>>,
     size: usize,
-    /// The queue that it is for; `None` where it was unbound.
-    pub(crate) queue: Option<QueueId>,
-    /// The lane of that queue; `None` for the block of 0 bytes, too.
-    pub(crate) lane: Option<LaneKey>,
-    pub(crate) block: Option<Block<A>>,
-    /// The queues that it was used on, apart from its own.
-    pub(crate) others: Mutex<Vec<QueueOf<A>>>,
+    /// Taken out by `drop`, and by nothing else.
+    content: ManuallyDrop<Content<A>>,
+}
+
+/// What a pooled buffer has in it. Small, since a hit moves it around.
+enum Content<A: Allocator> {
+    Block(Box<Block<A>>),
+    /// 0 bytes.
+    Empty(Box<Tenure<A>>),
+    GivenBack,
 }
 
 impl<A: Allocator> PooledBuffer<A> {
@@ -47,21 +57,70 @@ impl<A: Allocator> PooledBuffer<A> {
         shared: &Arc<Shared<A>>,
         queue: &QueueOf<A>,
         size: usize,
-        granted: Option<(Block<A>, LaneKey)>,
+        granted: Option<(Box<Block<A>>, LaneKey)>,
     ) -> Self {
         let (block, lane) = granted.unzip();
+        let tenure = Tenure::on(queue.id(), lane, lane.is_some() && shared.may_keep(queue));
+        let mut share = None;
+        let content = match block {
+            Some(mut block) => {
+                block.tenure = tenure;
+                share = block.share.take();
+                Content::Block(block)
+            }
+            None => Content::Empty(Box::new(tenure)),
+        };
         Self {
-            shared: Arc::clone(shared),
+            shared: ManuallyDrop::new(share.unwrap_or_else(|| Arc::clone(shared))),
             size,
-            queue: Some(queue.id()),
-            lane,
-            block,
-            others: Mutex::new(Vec::new()),
+            content: ManuallyDrop::new(content),
+        }
+    }
+
+    /// A block of `size` bytes that the thread had at hand.
+    #[inline]
+    pub(crate) fn from_hand(grant: Grant<A>, size: usize) -> Self {
+        Self {
+            shared: ManuallyDrop::new(grant.shared),
+            size,
+            content: ManuallyDrop::new(Content::Block(grant.block)),
+        }
+    }
+
+    pub(crate) fn block(&self) -> Option<&Block<A>> {
+        match &*self.content {
+            Content::Block(block) => Some(block),
+            Content::Empty(_) | Content::GivenBack => None,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn take_block(&mut self) -> Option<Box<Block<A>>> {
+        match std::mem::replace(&mut *self.content, Content::GivenBack) {
+            Content::Block(block) => Some(block),
+            Content::Empty(_) | Content::GivenBack => None,
         }
     }
 
     pub(crate) fn memory(&self) -> Option<&MemoryOf<A>> {
-        self.block.as_ref().map(|block| &block.memory)
+        self.block().map(|block| &block.memory)
+    }
+
+    /// Where it is used; `None` once it was given back.
+    pub(crate) fn tenure(&self) -> Option<&Tenure<A>> {
+        match &*self.content {
+            Content::Block(block) => Some(&block.tenure),
+            Content::Empty(tenure) => Some(tenure),
+            Content::GivenBack => None,
+        }
+    }
+
+    pub(crate) fn tenure_mut(&mut self) -> Option<&mut Tenure<A>> {
+        match &mut *self.content {
+            Content::Block(block) => Some(&mut block.tenure),
+            Content::Empty(tenure) => Some(tenure),
+            Content::GivenBack => None,
+        }
     }
 
     /// The size in bytes, as it was asked for.
@@ -79,7 +138,7 @@ impl<A: Allocator> PooledBuffer<A> {
     /// What the block takes of the device, in bytes: the size of its class, at least [`size`](Self::size).
     #[must_use]
     pub fn class_size(&self) -> usize {
-        self.block.as_ref().map_or(0, |block| block.bytes)
+        self.block().map_or(0, |block| block.bytes)
     }
 
     /// The identity of the block's memory; `None` for the block of 0 bytes. Its later owners will see the
@@ -93,7 +152,7 @@ impl<A: Allocator> PooledBuffer<A> {
     /// [`unbind_from_queue`](Self::unbind_from_queue).
     #[must_use]
     pub fn queue_id(&self) -> Option<QueueId> {
-        self.queue
+        self.tenure()?.queue
     }
 
     /// The backend that the block lives on.
@@ -119,13 +178,12 @@ impl<A: Allocator> PooledBuffer<A> {
     ///
     /// [`ForeignObject`](InvalidRequest::ForeignObject) for a queue of another backend.
     pub fn record_use(&self, queue: &QueueOf<A>) -> Result<(), Error> {
-        if Some(queue.id()) == self.queue {
+        if Some(queue.id()) == self.queue_id() {
             return Ok(());
         }
         self.backend().check_queue(queue)?;
-        let mut others = self.others.lock();
-        if !others.contains(queue) {
-            others.push(queue.clone());
+        if let Some(tenure) = self.tenure() {
+            tenure.record(queue);
         }
         Ok(())
     }
@@ -174,15 +232,24 @@ impl<A: Allocator> PooledBuffer<A> {
     /// all of it, and the pool goes on to manage the rest.
     #[must_use = "the memory is freed when it is dropped"]
     pub fn detach(mut self) -> Option<MemoryOf<A>> {
-        let block = self.block.take()?;
-        let mut state = self.shared.state.lock();
+        let block = self.take_block()?;
+        let mut state = self.shared.lock_and_tell();
         state.deactivate(self.size, block.bytes);
         if block.range.is_none() {
             state.forget(block.bytes);
         }
-        state.leave(self.lane);
+        state.leave(block.tenure.lane);
         drop(state);
         Some(block.memory)
+    }
+
+    /// Whether its own queue's order is all that keeps the block from its next user.
+    #[inline]
+    fn is_for_hand(&mut self) -> bool {
+        match &mut *self.content {
+            Content::Block(block) => block.tenure.may_stay(),
+            Content::Empty(_) | Content::GivenBack => false,
+        }
     }
 
     fn give_back(&mut self) -> Result<(), Error> {
@@ -196,19 +263,59 @@ impl<A: Allocator> PooledBuffer<A> {
     }
 
     pub(crate) fn hand_back(&mut self) -> Result<(), Error> {
-        let Some(block) = self.block.take() else {
-            return Ok(());
-        };
-        let others = std::mem::take(self.others.get_mut());
-        self.shared.give_back(block, self.size, self.lane, &others)
+        if self.is_for_hand()
+            && let Some(block) = self.take_block()
+        {
+            let shared = Arc::clone(&self.shared);
+            let left = Shared::keep_at_hand(Grant { shared, block }, self.size);
+            return left.map_or(Ok(()), |left| left.shared.give_back(left.block, self.size));
+        }
+        self.take_block()
+            .map_or(Ok(()), |block| self.shared.give_back(block, self.size))
+    }
+
+    /// The part of `drop` for blocks that are not kept at hand.
+    #[cold]
+    fn give_back_at_last(&mut self) {
+        log_failure(self.give_back(), self.size);
+        // SAFETY: only `drop` calls this, as the last thing that it does.
+        unsafe {
+            ManuallyDrop::drop(&mut self.content);
+        }
+        // SAFETY: likewise.
+        unsafe {
+            ManuallyDrop::drop(&mut self.shared);
+        }
     }
 }
 
 impl<A: Allocator> Drop for PooledBuffer<A> {
+    #[inline]
     fn drop(&mut self) {
-        if let Err(error) = self.give_back() {
-            tracing::error!(%error, bytes = self.size, "a pooled block could not be given back cleanly");
+        if !self.is_for_hand() {
+            return self.give_back_at_last();
         }
+        // SAFETY: this is `drop`, which runs once, and uses neither field again.
+        let shared = unsafe { ManuallyDrop::take(&mut self.shared) };
+        // SAFETY: likewise.
+        let content = unsafe { ManuallyDrop::take(&mut self.content) };
+        if let Content::Block(block) = content
+            && let Some(left) = Shared::keep_at_hand(Grant { shared, block }, self.size)
+        {
+            give_back_left(left, self.size);
+        }
+    }
+}
+
+/// The part of `drop` for blocks that could not be kept at hand.
+#[cold]
+fn give_back_left<A: Allocator>(left: Grant<A>, asked: usize) {
+    log_failure(left.shared.give_back(left.block, asked), asked);
+}
+
+fn log_failure(result: Result<(), Error>, bytes: usize) {
+    if let Err(error) = result {
+        tracing::error!(%error, bytes, "a pooled block could not be given back cleanly");
     }
 }
 
@@ -218,7 +325,7 @@ impl<A: Allocator> fmt::Debug for PooledBuffer<A> {
             .field("size", &self.size)
             .field("class_size", &self.class_size())
             .field("memory", &self.memory())
-            .field("queue", &self.queue)
+            .field("queue", &self.queue_id())
             .finish_non_exhaustive()
     }
 }

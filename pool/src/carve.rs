@@ -6,30 +6,32 @@ use binpool_allocators::{
 };
 
 use crate::{
-    bins::{Block, HeldBlock},
+    bins::{Block, HeldBlock, Obtained},
     fences::wait_for_event,
+    gathering::Whose,
     lane::{LaneKey, Uses},
     ranges::Which,
     request::Request,
     shared::Shared,
     state::Origin,
+    tenure::Tenure,
 };
 
 /// A range that was taken for a block.
 pub(crate) type Carved<A> = segments::Carved<MemoryOf<A>, Uses>;
 
 impl<A: Allocator> Shared<A> {
-    /// A block from a segment: from what is free there; once free blocks have gone back to their segments; once
+    /// A block from a segment in which nothing was free before: once free blocks have gone back to their segments; once
     /// commands that have ended are known to; behind a wait, where the policy is to wait; or from a segment that the
     /// allocator is asked for.
     pub(crate) fn carve(
         &self,
         lane: LaneKey,
         request: Request,
-    ) -> Result<(Block<A>, Origin), Error> {
-        let carved = self.state.lock().take_range(lane, request, Which::Free);
-        let carved = carved
-            .or_else(|| self.carve_after_a_flush(lane, request))
+        whose: Whose,
+    ) -> Result<Obtained<A>, Error> {
+        let carved = self
+            .carve_after_a_flush(lane, request, whose)
             .or_else(|| self.carve_after_a_look(lane, request))
             .map(|carved| (carved, Origin::Carved))
             .or_else(|| self.carve_after_a_wait(lane, request));
@@ -39,16 +41,28 @@ impl<A: Allocator> Shared<A> {
         }
     }
 
-    fn carve_after_a_flush(&self, lane: LaneKey, request: Request) -> Option<Carved<A>> {
-        self.flush();
-        self.state.lock().take_range(lane, request, Which::Free)
+    fn carve_after_a_flush(
+        &self,
+        lane: LaneKey,
+        request: Request,
+        whose: Whose,
+    ) -> Option<Carved<A>> {
+        if !self.flush_from(whose) {
+            return None;
+        }
+        let mut state = self.state.lock();
+        if whose == Whose::All {
+            state.note_taking();
+        }
+        state.take_range(lane, request, Which::Free)
     }
 
     fn carve_after_a_look(&self, lane: LaneKey, request: Request) -> Option<Carved<A>> {
-        if !self.catch_up() {
-            return None;
-        }
-        self.state.lock().take_range(lane, request, Which::Free)
+        let holding_back = self.state.lock().holding_back();
+        self.look_at(&holding_back);
+        let mut state = self.state.lock();
+        state.settle();
+        state.take_range(lane, request, Which::Free)
     }
 
     fn carve_after_a_wait(&self, lane: LaneKey, request: Request) -> Option<(Carved<A>, Origin)> {
@@ -67,8 +81,12 @@ impl<A: Allocator> Shared<A> {
         }
     }
 
-    fn carve_from_a_new_segment(&self, lane: LaneKey, request: Request) -> Result<Block<A>, Error> {
-        let alignment = self.alignment().bytes();
+    fn carve_from_a_new_segment(
+        &self,
+        lane: LaneKey,
+        request: Request,
+    ) -> Result<Box<Block<A>>, Error> {
+        let alignment = self.alignment.bytes();
         let capacity = self.allocator.capacity_bytes();
         let (size, leaving) = self.state.lock().grow(request, alignment, capacity);
         self.release_each(leaving);
@@ -104,7 +122,7 @@ impl<A: Allocator> Shared<A> {
         &self,
         lane: LaneKey,
         request: Request,
-    ) -> Result<Option<Block<A>>, Error> {
+    ) -> Result<Option<Box<Block<A>>>, Error> {
         self.flush();
         let carved = self
             .state
@@ -116,7 +134,12 @@ impl<A: Allocator> Shared<A> {
     }
 
     /// The block of a range that was taken.
-    fn view(&self, lane: LaneKey, request: Request, carved: Carved<A>) -> Result<Block<A>, Error> {
+    pub(crate) fn view(
+        &self,
+        lane: LaneKey,
+        request: Request,
+        carved: Carved<A>,
+    ) -> Result<Box<Block<A>>, Error> {
         let (range, region) = (carved.range, carved.region);
         let view = carved.into_view(&self.allocator, |range, bytes, uses| {
             if self.state.lock().shrink_range(range, bytes, uses) {
@@ -124,12 +147,15 @@ impl<A: Allocator> Shared<A> {
             }
         });
         match view {
-            Ok(memory) => Ok(Block {
+            Ok(memory) => Ok(Box::new(Block {
                 memory,
                 bin: request.bin,
                 bytes: region.bytes,
+                above: self.classes.below(request.bin, self.alignment),
                 range: Some(range),
-            }),
+                share: None,
+                tenure: Tenure::default(),
+            })),
             Err(error) => {
                 let mut state = self.state.lock();
                 // Its former uses come before what this queue is yet to be given.
@@ -149,7 +175,7 @@ impl<A: Allocator> Shared<A> {
     /// Where an event of `after` cannot be waited for: then the range is lost, and its segment with it.
     pub(crate) fn let_go_of_range(
         &self,
-        block: Block<A>,
+        block: Box<Block<A>>,
         uses: Uses,
         after: &[EventOf<A>],
     ) -> Result<(), Error> {
@@ -157,24 +183,36 @@ impl<A: Allocator> Shared<A> {
         after.iter().try_for_each(wait_for_event)?;
         self.state.lock().in_transit += 1;
         self.return_to_segment(HeldBlock::new(block, uses));
-        self.release_all();
+        let leaving = self.state.lock().release_all();
+        self.release_each(leaving);
         Ok(())
     }
 
     /// Gives every free block back to its segment, where free neighbours become one.
     pub(crate) fn flush(&self) {
-        self.scrub_again();
-        let cached = self.state.lock().take_cached();
+        self.flush_from(Whose::All);
+    }
+
+    /// The same, but for those at the hand of others where so asked. Whether there may have been any.
+    fn flush_from(&self, whose: Whose) -> bool {
+        let has_scrubbed = self.scrub_again();
+        let cached = {
+            let mut state = self.state.lock();
+            self.gather_from(&mut state, whose);
+            state.take_cached()
+        };
+        let is_any = !cached.is_empty();
         for held in cached {
             self.return_to_segment(held);
         }
+        is_any || has_scrubbed
     }
 
     /// Gives a block that is in transit back to its segment. Its view is kept for the next block of these bytes, or else
     /// goes first.
     pub(crate) fn return_to_segment(&self, held: HeldBlock<A>) {
         let HeldBlock { block, uses, .. } = held;
-        let Block { memory, range, .. } = block;
+        let Block { memory, range, .. } = *block;
         let Some(range) = range else { return };
         let mut state = self.state.lock();
         let may_keep = state

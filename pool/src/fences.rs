@@ -22,12 +22,12 @@ impl<A: Allocator> Shared<A> {
         }
     }
 
-    /// Looks at every queue that holds memory back, and takes note of what has ended. Whether there was one.
-    pub(crate) fn catch_up(&self) -> bool {
+    /// Looks at every queue that holds memory back, and takes note of what has ended.
+    pub(crate) fn catch_up(&self) {
+        self.gather();
         let holding_back = self.state.lock().holding_back();
         self.look_at(&holding_back);
         self.state.lock().settle();
-        !holding_back.is_empty()
     }
 
     /// Looks at the fences of a lane, oldest first, until one has not ended. Whether the use is over, or a fence will
@@ -61,7 +61,7 @@ impl<A: Allocator> Shared<A> {
         let new = self.state.lock().lanes.begin_fence(use_.lane)?;
         let fence = self.enqueue_fence(new);
         if let Err(error) = &fence {
-            tracing::warn!(%error, lane = use_.lane.0, "a queue takes no marker");
+            tracing::warn!(%error, lane = use_.lane.get(), "a queue takes no marker");
         }
         fence.ok()
     }

@@ -1,6 +1,6 @@
 //! What a pool knows of one queue.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, num::NonZeroUsize};
 
 use binpool_allocators::{Allocator, EventOf, Queue, QueueOf, QueueOrder};
 use smallvec::SmallVec;
@@ -12,16 +12,33 @@ use crate::bins::Bins;
 pub(crate) struct Stamp(u64);
 
 impl Stamp {
+    pub(crate) const fn at(moment: u64) -> Self {
+        Self(moment)
+    }
+
+    pub(crate) const fn get(self) -> u64 {
+        self.0
+    }
+
     pub(crate) const fn next(self) -> Self {
-        // At one fence a nanosecond it lasts 584 years.
         Self(self.0.saturating_add(1))
     }
 }
 
-/// Finds a lane. It may find another one once its own has gone: stamps tell (invariant L3 of
+/// Finds a lane: its key and one more, so that none is 0. It may find another one once its own has gone: stamps tell (invariant L3 of
 /// [`Lanes`](crate::lanes::Lanes)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct LaneKey(pub(crate) usize);
+pub(crate) struct LaneKey(NonZeroUsize);
+
+impl LaneKey {
+    pub(crate) fn new(key: usize) -> Self {
+        Self(NonZeroUsize::MIN.saturating_add(key))
+    }
+
+    pub(crate) fn get(self) -> usize {
+        self.0.get() - 1
+    }
+}
 
 /// A free block was used on the queue of this lane, by commands that were enqueued before this moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,20 +53,32 @@ pub(crate) type Uses = SmallVec<[Use; 1]>;
 /// The uses of two free ranges that lie next to each other, if they may be one range: those that different queues keep
 /// from their next user stay apart.
 pub(crate) fn join(one: &Uses, two: &Uses) -> Option<Uses> {
-    let uses = together(one, two);
-    (uses.len() <= 1).then_some(uses)
+    // Nearly all free ranges have one use or none.
+    match (&one[..], &two[..]) {
+        ([], uses) | (uses, []) if uses.len() <= 1 => Some(Uses::from(uses)),
+        ([one], [two]) if one.lane != two.lane => None,
+        _ => {
+            let uses = together(one, two);
+            (uses.len() <= 1).then_some(uses)
+        }
+    }
 }
 
 /// All of these uses, the latest of each lane.
 pub(crate) fn together(one: &[Use], two: &[Use]) -> Uses {
     let mut uses = Uses::from(one);
     for use_ in two {
-        match uses.iter_mut().find(|other| other.lane == use_.lane) {
-            Some(other) => other.stamp = other.stamp.max(use_.stamp),
-            None => uses.push(*use_),
-        }
+        add_to(&mut uses, *use_);
     }
     uses
+}
+
+/// Adds one to uses of which each lane has one at most.
+pub(crate) fn add_to(uses: &mut Uses, use_: Use) {
+    match uses.iter_mut().find(|other| other.lane == use_.lane) {
+        Some(other) => other.stamp = other.stamp.max(use_.stamp),
+        None => uses.push(use_),
+    }
 }
 
 /// A marker on a queue. When its event has ended, so has every command that was enqueued there before `stamp`.

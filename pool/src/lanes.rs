@@ -1,9 +1,14 @@
 //! The queues of a pool, and what comes before what on them.
 
+use std::sync::Arc;
+
 use binpool_allocators::{Allocator, Queue, QueueId, QueueOf};
 use slab::Slab;
 
-use crate::lane::{Fence, Lane, LaneKey, Stamp, Use};
+use crate::{
+    clock::Clock,
+    lane::{Fence, Lane, LaneKey, Stamp, Use},
+};
 
 /// A fence that is about to be enqueued, without the lock.
 #[derive(Debug)]
@@ -28,37 +33,36 @@ pub(crate) struct NewFence<A: Allocator> {
 #[derive(Debug)]
 pub(crate) struct Lanes<A: Allocator> {
     lanes: Slab<Lane<A>>,
-    /// The stamp of blocks that come back now.
-    clock: Stamp,
-}
-
-impl<A: Allocator> Default for Lanes<A> {
-    fn default() -> Self {
-        Self {
-            lanes: Slab::new(),
-            // Later than the beginning, so that a lane can begin with uses that have ended.
-            clock: Stamp::default().next(),
-        }
-    }
+    /// Tells the stamp of blocks that come back now. Moved on here alone.
+    clock: Arc<Clock>,
 }
 
 impl<A: Allocator> Lanes<A> {
+    pub(crate) fn new(clock: Arc<Clock>) -> Self {
+        Self {
+            lanes: Slab::new(),
+            clock,
+        }
+    }
+
     pub(crate) fn get(&self, key: LaneKey) -> Option<&Lane<A>> {
-        self.lanes.get(key.0)
+        self.lanes.get(key.get())
     }
 
     pub(crate) fn get_mut(&mut self, key: LaneKey) -> Option<&mut Lane<A>> {
-        self.lanes.get_mut(key.0)
+        self.lanes.get_mut(key.get())
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (LaneKey, &Lane<A>)> {
-        self.lanes.iter().map(|(key, lane)| (LaneKey(key), lane))
+        self.lanes
+            .iter()
+            .map(|(key, lane)| (LaneKey::new(key), lane))
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (LaneKey, &mut Lane<A>)> {
         self.lanes
             .iter_mut()
-            .map(|(key, lane)| (LaneKey(key), lane))
+            .map(|(key, lane)| (LaneKey::new(key), lane))
     }
 
     pub(crate) fn find(&self, queue: QueueId) -> Option<LaneKey> {
@@ -70,17 +74,20 @@ impl<A: Allocator> Lanes<A> {
     pub(crate) fn find_or_add(&mut self, queue: &QueueOf<A>) -> LaneKey {
         self.find(queue.id()).unwrap_or_else(|| {
             // What was stamped with the clock as it is now may be a use of the lane that had this key.
-            let lane = Lane::new(queue, self.clock);
-            self.clock = self.clock.next();
-            LaneKey(self.lanes.insert(lane))
+            let lane = Lane::new(queue, self.clock.move_on());
+            LaneKey::new(self.lanes.insert(lane))
         })
     }
 
     /// Notes that a block comes back that was used on this queue.
     pub(crate) fn stamp(&mut self, key: LaneKey) -> Use {
-        let stamp = self.clock;
+        self.stamp_at(key, self.clock.now())
+    }
+
+    /// Notes that a block came back at this moment that was used on this queue.
+    pub(crate) fn stamp_at(&mut self, key: LaneKey, stamp: Stamp) -> Use {
         if let Some(lane) = self.get_mut(key) {
-            lane.last_use = stamp;
+            lane.last_use = lane.last_use.max(stamp);
         }
         Use { lane: key, stamp }
     }
@@ -110,8 +117,7 @@ impl<A: Allocator> Lanes<A> {
     /// The stamp of a new fence on this lane, and the queue to enqueue it on.
     pub(crate) fn begin_fence(&mut self, key: LaneKey) -> Option<NewFence<A>> {
         let queue = self.get(key)?.queue.clone();
-        let stamp = self.clock;
-        self.clock = self.clock.next();
+        let stamp = self.clock.move_on();
         Some(NewFence {
             queue,
             at: Use { lane: key, stamp },

@@ -44,19 +44,33 @@
 //!
 //! A pool is a cheap handle: clone it, send it, share it. Blocks may be dropped on any thread. No lock is
 //! held while the device or a hook is called.
+//!
+//! Each thread keeps a few blocks at hand, and takes no lock for them. They are as free as all others: another thread gets
+//! them before the device is asked for memory, and a thread that ends gives them back. Pools with a
+//! [release threshold](PoolOptions::release_threshold), [decay](PoolOptions::decay) or [scrubbing](PoolOptions::scrub) take a
+//! short lock for each block instead.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+mod allowance;
+mod at_hand;
+mod barrier;
+mod biased;
 mod binding;
 mod bins;
 mod buffer;
 mod carve;
+mod classes;
+mod clock;
 mod decay;
+mod depot;
 mod error;
 mod fences;
+mod gathering;
 mod hooks;
 mod lane;
 mod lanes;
+mod lock;
 mod options;
 mod pool;
 mod ranges;
@@ -73,6 +87,10 @@ mod state;
 mod statistics;
 mod svm;
 mod sweeper;
+mod sync;
+mod tenure;
+mod thread_cache;
+mod threads;
 mod transfers;
 mod trim;
 

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use binpool_allocators::{Allocator, Backend, QueueOf, segments::Segments};
-use parking_lot::{Condvar, Mutex};
+use binpool_allocators::{Allocator, Backend, Queue, QueueOf, segments::Segments};
+use crossbeam_utils::CachePadded;
+use parking_lot::Condvar;
 
 use crate::{
-    Decay, LeadingBits, MemoryPool, PoolError, ReusePolicy, ScrubPolicy, SizeClasses, hooks::Hooks,
-    lane, scrub::Scrubber, shared::Shared, state::State,
+    Decay, LeadingBits, MemoryPool, PoolError, ReusePolicy, ScrubPolicy, SizeClasses,
+    classes::Classes, clock::Clock, hooks::Hooks, lane, lock::Lock, scrub::Scrubber,
+    shared::Shared, state::State, threads::PoolId,
 };
 
 /// Settings of a [`MemoryPool`].
@@ -27,7 +29,7 @@ use crate::{
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct PoolOptions {
-    classes: Option<Classes>,
+    classes: Option<ChosenClasses>,
     policy: ReusePolicy,
     segments: Option<bool>,
     release_threshold: Option<u64>,
@@ -39,7 +41,7 @@ pub struct PoolOptions {
 const LEADING_BITS_WITH_SEGMENTS: u32 = 8;
 
 #[derive(Clone, Debug)]
-enum Classes {
+enum ChosenClasses {
     LeadingBits(u32),
     Given(Arc<dyn SizeClasses>),
 }
@@ -55,14 +57,14 @@ impl PoolOptions {
     /// Size classes by `bits` leading bits: blocks are at most `1 / 2^bits` larger than asked.
     #[must_use]
     pub fn leading_bits(mut self, bits: u32) -> Self {
-        self.classes = Some(Classes::LeadingBits(bits));
+        self.classes = Some(ChosenClasses::LeadingBits(bits));
         self
     }
 
     /// Size classes of the program's own.
     #[must_use]
     pub fn size_classes(mut self, classes: impl SizeClasses + 'static) -> Self {
-        self.classes = Some(Classes::Given(Arc::new(classes)));
+        self.classes = Some(ChosenClasses::Given(Arc::new(classes)));
         self
     }
 
@@ -102,7 +104,8 @@ impl PoolOptions {
     /// Gives free memory back as soon as no command uses it, while the pool manages more than `bytes` bytes. By default
     /// all of it is kept, until somebody [trims](MemoryPool::trim_to) the pool or memory runs short.
     ///
-    /// Looked at when a block comes back, which then costs calls to the device. After `cudaMemPoolAttrReleaseThreshold`.
+    /// Looked at when a block comes back, which then costs calls to the device. So threads keep no blocks at hand, and a hit
+    /// takes a short lock. After `cudaMemPoolAttrReleaseThreshold`.
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
@@ -125,6 +128,9 @@ impl PoolOptions {
     }
 
     /// Gives free memory back that nobody has asked for in a while. By default it is kept.
+    ///
+    /// To count requests the pool has to see each: threads keep no blocks at hand, and a hit takes a short lock. A program that
+    /// calls [`sweep`](MemoryPool::sweep), or has a thread [do so](MemoryPool::sweep_in_background), need not pay that.
     #[must_use]
     pub fn decay(mut self, decay: Decay) -> Self {
         self.decay = Some(decay);
@@ -141,6 +147,7 @@ impl PoolOptions {
     /// # let backend = MockDevice::builder().completion(Completion::Manual).build().backend();
     /// # let [upload, compute] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
     /// let pool = PoolOptions::new()
+    ///     .segments(false) // Where `compute` would find other free memory.
     ///     .reuse(ReusePolicy::InsertWait)
     ///     .build(ImmediateAllocator::new(&backend)?, &upload)?;
     /// let block = pool.allocate(4096)?;
@@ -209,9 +216,9 @@ impl PoolOptions {
             LeadingBits::default().bits()
         };
         let classes = match self.classes {
-            None => Arc::new(LeadingBits::new(leading_bits)?),
-            Some(Classes::LeadingBits(bits)) => Arc::new(LeadingBits::new(bits)?),
-            Some(Classes::Given(classes)) => classes,
+            None => Classes::from(LeadingBits::new(leading_bits)?),
+            Some(ChosenClasses::LeadingBits(bits)) => Classes::from(LeadingBits::new(bits)?),
+            Some(ChosenClasses::Given(classes)) => Classes::from(classes),
         };
         allocator.backend().check_queue(queue)?;
         if allocator.is_deferred() {
@@ -229,19 +236,39 @@ impl PoolOptions {
             );
         }
         let scrubber = Scrubber::new(self.scrub, allocator.backend())?;
+        let clock = Arc::<Clock>::default();
+        let alignment = if segments {
+            // Views of segments start on what the device's buffers do, also where the allocator's own blocks may start on
+            // less.
+            allocator
+                .alignment()
+                .max(allocator.backend().limits().alignment)
+        } else {
+            allocator.alignment()
+        };
+        // Those who want to know of each block at once have no use for caches.
+        let has_thread_caches = self.decay.is_none()
+            && self.release_threshold.is_none()
+            && self.scrub == ScrubPolicy::Never;
         let shared = Shared {
+            id: PoolId::fresh(),
             home: queue.clone(),
+            home_id: queue.id(),
+            alignment,
+            has_thread_caches,
+            clock: Arc::clone(&clock),
             classes,
             policy: self.policy,
             has_segments: segments,
             release_threshold: self.release_threshold.unwrap_or(u64::MAX),
             scrubber,
             hooks: Hooks::default(),
-            state: Mutex::new(State::new(
+            state: CachePadded::new(Lock::new(State::new(
                 queue,
+                clock,
                 segments.then(|| Segments::new(lane::join)),
                 self.decay,
-            )),
+            ))),
             arrived: Condvar::new(),
             allocator,
         };

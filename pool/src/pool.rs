@@ -2,7 +2,7 @@
 
 use std::{io, sync::Arc, time::Duration};
 
-use binpool_allocators::{Allocator, Backend, QueueOf};
+use binpool_allocators::{Allocator, Backend, Queue, QueueId, QueueOf};
 
 use crate::{
     HookId, PoolError, PoolOptions, PoolStatistics, PooledBuffer, ReusePolicy, ScrubPolicy,
@@ -52,7 +52,7 @@ struct Handle<A: Allocator> {
 
 impl<A: Allocator> Drop for Handle<A> {
     fn drop(&mut self) {
-        self.shared.state.lock().holding = false;
+        self.shared.set_holding(false);
         self.shared.stop_scrubbing_again();
         self.shared.release_all();
         let unused = {
@@ -94,7 +94,8 @@ impl<A: Allocator> MemoryPool<A> {
     /// [`PoolError::OutOfMemory`], with a report, when nothing can be done about it any more; the failures of
     /// the allocator and the backend.
     pub fn allocate(&self, bytes: usize) -> Result<PooledBuffer<A>, PoolError> {
-        self.allocate_unchecked(&self.handle.shared.home, bytes)
+        let shared = &self.handle.shared;
+        self.allocate_unchecked(&shared.home, shared.home_id, bytes)
     }
 
     /// A block of `bytes` bytes for `queue`, with undefined contents, unless the pool
@@ -115,10 +116,27 @@ impl<A: Allocator> MemoryPool<A> {
         bytes: usize,
     ) -> Result<PooledBuffer<A>, PoolError> {
         self.backend().check_queue(queue)?;
-        self.allocate_unchecked(queue, bytes)
+        self.allocate_unchecked(queue, queue.id(), bytes)
     }
 
+    #[inline]
     fn allocate_unchecked(
+        &self,
+        queue: &QueueOf<A>,
+        queue_id: QueueId,
+        bytes: usize,
+    ) -> Result<PooledBuffer<A>, PoolError> {
+        let shared = &self.handle.shared;
+        if let Some(grant) = shared.at_hand(queue_id, bytes) {
+            tracing::trace!(asked = bytes, bytes = grant.block.bytes, "allocated");
+            return Ok(PooledBuffer::from_hand(grant, bytes));
+        }
+        self.allocate_beyond(queue, bytes)
+    }
+
+    /// A block that this thread does not have at hand.
+    #[cold]
+    fn allocate_beyond(
         &self,
         queue: &QueueOf<A>,
         bytes: usize,
@@ -131,14 +149,12 @@ impl<A: Allocator> MemoryPool<A> {
         let Some(request) = self.request(bytes)? else {
             return Err(shared.never_fits(bytes));
         };
-        let granted = shared.allocate(queue, request)?;
-        tracing::trace!(asked = bytes, bytes = granted.0.bytes, "allocated");
+        let block = shared.allocate(queue, request)?;
+        tracing::trace!(asked = bytes, bytes = block.class_size(), "allocated");
         if shared.scrubber.is_on_hand_out() {
-            let block = PooledBuffer::new(shared, queue, bytes, Some(granted));
             block.scrub_for(queue)?;
-            return Ok(block);
         }
-        Ok(PooledBuffer::new(shared, queue, bytes, Some(granted)))
+        Ok(block)
     }
 
     /// The request in terms of the size classes; `None` for what is larger than the device's largest block. A class that
@@ -146,7 +162,7 @@ impl<A: Allocator> MemoryPool<A> {
     fn request(&self, asked: usize) -> Result<Option<Request>, PoolError> {
         let shared = &self.handle.shared;
         let classes = &shared.classes;
-        let (alignment, largest) = (shared.alignment(), shared.allocator.largest_block());
+        let (alignment, largest) = (shared.alignment, shared.allocator.largest_block());
         let rounded = alignment.round_up(asked).unwrap_or(asked);
         let bin = classes.bin_number(rounded);
         let class_size = classes.alloc_size(bin);
@@ -178,7 +194,8 @@ impl<A: Allocator> MemoryPool<A> {
 
     /// Tells the pool that the program is done with `queue`: its free blocks are any queue's as soon as the
     /// commands there have ended, under every [policy](ReusePolicy), and the pool lets go of it then. Blocks of
-    /// this queue that are in use come back as ever; allocating for it again takes this back.
+    /// this queue that are in use come back as ever; allocating for it again takes this back. In the meantime threads keep
+    /// no blocks at hand, and hits take a short lock.
     ///
     /// Other policies than [`SameQueue`](ReusePolicy::SameQueue) do the same by themselves for queues that have
     /// no block in use, when memory is asked of the device.
@@ -267,13 +284,13 @@ impl<A: Allocator> MemoryPool<A> {
 
     /// Frees what is held, and from now on frees blocks when they are dropped.
     pub fn stop_holding(&self) {
-        self.handle.shared.state.lock().holding = false;
+        self.handle.shared.set_holding(false);
         self.free_held();
     }
 
     /// From now on holds dropped blocks again.
     pub fn resume_holding(&self) {
-        self.handle.shared.state.lock().holding = true;
+        self.handle.shared.set_holding(true);
     }
 
     /// Whether dropped blocks are held.
@@ -316,7 +333,7 @@ impl<A: Allocator> MemoryPool<A> {
     /// The pool's counters, all taken at the same moment.
     #[must_use]
     pub fn statistics(&self) -> PoolStatistics {
-        self.handle.shared.state.lock().statistics()
+        self.handle.shared.statistics()
     }
 
     /// Free blocks in the pool.

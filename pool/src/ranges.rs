@@ -85,11 +85,12 @@ impl<A: Allocator> State<A> {
         capacity: u64,
     ) -> (usize, Vec<Released<A>>) {
         let allocations = self.counters.hits + self.counters.misses;
+        let in_use = u64::try_from(self.in_use).unwrap_or(0);
         let Some(segments) = &mut self.segments else {
             return (request.bytes, Vec::new());
         };
         let (size, leaving) =
-            segments.grow(request.bytes, self.in_use, alignment, allocations, capacity);
+            segments.grow(request.bytes, in_use, alignment, allocations, capacity);
         let leaving: Vec<_> = leaving.into_iter().map(Released::from).collect();
         self.count_released(&leaving);
         (size, leaving)

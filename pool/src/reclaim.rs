@@ -4,7 +4,8 @@ use binpool_allocators::{Allocator, Backend, Error, Scope};
 
 use crate::{
     OutOfMemoryReport, PoolError, Verdict,
-    bins::Block,
+    bins::Obtained,
+    gathering::Whose,
     hooks::{self, Shortage},
     lane::LaneKey,
     request::Request,
@@ -43,7 +44,7 @@ impl<A: Allocator> Shared<A> {
         lane: LaneKey,
         request: Request,
         refusal: Error,
-    ) -> Result<(Block<A>, Origin), PoolError> {
+    ) -> Result<Obtained<A>, PoolError> {
         tracing::debug!(bytes = request.bytes, %refusal, "reclaiming");
         let mut reclaim = Reclaim {
             request,
@@ -53,6 +54,7 @@ impl<A: Allocator> Shared<A> {
             changes: 0,
             stuck: false,
         };
+        let _closed = self.gather_and_close();
         let held_back = !self.state.lock().holding_back().is_empty();
         if let Some(found) = self.find_held(&reclaim)? {
             return Ok(found);
@@ -97,17 +99,14 @@ impl<A: Allocator> Shared<A> {
     }
 
     /// Waits for the queues that hold memory back, one at a time, and looks again after each.
-    fn wait_for_queues(
-        &self,
-        reclaim: &mut Reclaim,
-    ) -> Result<Option<(Block<A>, Origin)>, PoolError> {
+    fn wait_for_queues(&self, reclaim: &mut Reclaim) -> Result<Option<Obtained<A>>, PoolError> {
         let holding_back = self.state.lock().holding_back();
         if holding_back.is_empty() {
             return self.look_again(reclaim);
         }
         for use_ in holding_back {
             tracing::debug!(
-                lane = use_.lane.0,
+                lane = use_.lane.get(),
                 "waiting for a queue that holds memory back"
             );
             if let Err(error) = self.wait_for(use_) {
@@ -122,7 +121,7 @@ impl<A: Allocator> Shared<A> {
 
     /// The least held block that is large enough, or a range of a segment, that no command uses, or only commands that
     /// come before those of the queue that it is asked for.
-    fn find_held(&self, reclaim: &Reclaim) -> Result<Option<(Block<A>, Origin)>, PoolError> {
+    fn find_held(&self, reclaim: &Reclaim) -> Result<Option<Obtained<A>>, PoolError> {
         let Reclaim { lane, request, .. } = *reclaim;
         self.catch_up();
         let mut bins = self.larger_bins(request);
@@ -143,8 +142,8 @@ impl<A: Allocator> Shared<A> {
         Ok(carved.map(|block| (block, Origin::Carved)))
     }
 
-    fn retry(&self, reclaim: &mut Reclaim) -> Result<Option<(Block<A>, Origin)>, PoolError> {
-        match self.allocate_fresh(reclaim.lane, reclaim.request) {
+    fn retry(&self, reclaim: &mut Reclaim) -> Result<Option<Obtained<A>>, PoolError> {
+        match self.allocate_fresh(reclaim.lane, reclaim.request, Whose::All) {
             Ok(found) => Ok(Some(found)),
             Err(error) if error.is_out_of_memory() => {
                 reclaim.refusal = error;
@@ -155,7 +154,7 @@ impl<A: Allocator> Shared<A> {
     }
 
     /// What has become free meanwhile, in the pool or outside it.
-    fn look_again(&self, reclaim: &mut Reclaim) -> Result<Option<(Block<A>, Origin)>, PoolError> {
+    fn look_again(&self, reclaim: &mut Reclaim) -> Result<Option<Obtained<A>>, PoolError> {
         reclaim.changes = self.state.lock().changes;
         if let Some(found) = self.find_held(reclaim)? {
             return Ok(Some(found));
@@ -208,6 +207,7 @@ impl<A: Allocator> Shared<A> {
 
     /// What the pool knows now, with the verdict of a block that never fits.
     fn report(&self, asked: usize, bytes: usize) -> OutOfMemoryReport {
+        self.gather();
         let (statistics, largest_held, pending) = {
             let state = self.state.lock();
             (

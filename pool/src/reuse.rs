@@ -4,29 +4,76 @@ use binpool_allocators::{Allocator, Backend, Error, EventOf, Queue, QueueOf};
 use smallvec::SmallVec;
 
 use crate::{
-    bins::Block,
+    bins::{Block, Obtained},
+    carve::Carved,
+    gathering::Whose,
     lane::{Lane, LaneKey, Uses},
+    ranges::Which,
     request::Request,
     shared::Shared,
-    state::Origin,
+    state::{Origin, State},
 };
 
+/// What a queue may have at once.
+pub(crate) enum Found<A: Allocator> {
+    Block(Box<Block<A>>, Origin),
+    Range(Carved<A>),
+    Nothing {
+        /// Whose caches are to be looked into.
+        whose: Whose,
+        /// The commands that keep blocks of the bin from the queue.
+        in_the_way: Uses,
+        /// Whether there are queues to [let go of](Shared::retire_idle_lanes), and blocks of theirs to be had.
+        has_idle_lanes: bool,
+    },
+}
+
 impl<A: Allocator> Shared<A> {
-    /// A free block of exactly this bin, as far as the policy goes without fresh memory: one whose commands have
-    /// ended, else one that the queue, or the host, is made to wait for.
-    pub(crate) fn reuse(&self, lane: LaneKey, request: Request) -> Option<(Block<A>, Origin)> {
-        let across = self.policy.crosses();
-        let in_the_way = {
-            let mut state = self.state.lock();
-            if let Some(block) = state.pop_ready(lane, request, across) {
-                return Some((block, Origin::Ended));
+    /// What the queue of `lane` may have at once: a free block of exactly this bin, or a range of a segment.
+    pub(crate) fn find_free(
+        &self,
+        state: &mut State<A>,
+        lane: LaneKey,
+        request: Request,
+    ) -> Found<A> {
+        if let Some(block) = state.pop(lane, request) {
+            return Found::Block(block, Origin::Stock);
+        }
+        if let Some(carved) = state.take_range(lane, request, Which::Free) {
+            return Found::Range(carved);
+        }
+        let whose = state.whose_turn();
+        if !self.has_segments {
+            self.gather_place(state, self.classes.place(request.bin), whose);
+            if let Some(block) = state.pop(lane, request) {
+                return Found::Block(block, Origin::Stock);
             }
-            state.in_the_way(lane, request, across)
-        };
+        }
+        let across = self.policy.crosses();
+        if let Some(block) = state.pop_ready(lane, request, across) {
+            return Found::Block(block, Origin::Ended);
+        }
+        let mut lanes = state.lanes.iter();
+        Found::Nothing {
+            whose,
+            has_idle_lanes: lanes.any(|(_, lane)| self.is_idle(lane, !across)),
+            in_the_way: state.in_the_way(lane, request, across),
+        }
+    }
+
+    /// A free block of exactly this bin, as far as the policy goes without fresh memory, where these uses were in the way:
+    /// one whose commands have ended, else one that the queue, or the host, is made to wait for.
+    pub(crate) fn reuse(
+        &self,
+        lane: LaneKey,
+        request: Request,
+        in_the_way: &Uses,
+    ) -> Option<Obtained<A>> {
         if in_the_way.is_empty() {
             return None;
         }
-        self.look_at(&in_the_way);
+        self.look_at(in_the_way);
+        let across = self.policy.crosses();
         let ready = self.state.lock().pop_ready(lane, request, across);
         ready
             .map(|block| (block, Origin::Ended))
@@ -39,7 +86,7 @@ impl<A: Allocator> Shared<A> {
         &self,
         lane: LaneKey,
         request: Request,
-    ) -> Option<(Block<A>, Origin)> {
+    ) -> Option<Obtained<A>> {
         let origin = self.policy.waits()?;
         let held = self.state.lock().take_oldest(lane, request)?;
         match self.wait_behind(lane, &held.uses, origin) {
@@ -91,23 +138,25 @@ impl<A: Allocator> Shared<A> {
         Ok(())
     }
 
+    /// Whether a queue has no block in the user's hands; where so asked, only if the program is done with it, too.
+    fn is_idle(&self, lane: &Lane<A>, retired_only: bool) -> bool {
+        lane.active == 0 && lane.queue.id() != self.home_id && (lane.is_retired || !retired_only)
+    }
+
     /// Looks at queues that have no block in the user's hands; where their commands have ended, moves their blocks
     /// to the common bins, and lets go of them; of those that the program is done with only, if so asked.
     pub(crate) fn retire_idle_lanes(&self, retired_only: bool) {
-        let home = self.home.id();
-        let is_idle = |lane: &Lane<A>| {
-            lane.active == 0 && lane.queue.id() != home && (lane.is_retired || !retired_only)
-        };
         let behind: Uses = {
             let state = self.state.lock();
-            let idle = state.lanes.iter().filter(|(_, lane)| is_idle(lane));
+            let lanes = state.lanes.iter();
+            let idle = lanes.filter(|(_, lane)| self.is_idle(lane, retired_only));
             idle.filter_map(|(key, lane)| lane.not_ended(key)).collect()
         };
         self.look_at(&behind);
         let idle = self
             .state
             .lock()
-            .take_lanes(|lane| is_idle(lane) && lane.has_caught_up());
+            .take_lanes(|lane| self.is_idle(lane, retired_only) && lane.has_caught_up());
         if !idle.is_empty() {
             tracing::debug!(queues = idle.len(), "let go of idle queues");
         }
@@ -119,8 +168,11 @@ impl<A: Allocator> Shared<A> {
         let mut state = self.state.lock();
         if let Some(key) = state.lanes.find(queue.id())
             && let Some(lane) = state.lanes.get_mut(key)
+            && !lane.is_retired
         {
             lane.is_retired = true;
+            // Until it has gone, or somebody asks for a block for it again, which nobody would notice who has one at hand.
+            self.close(&mut state);
         }
         drop(state);
         self.retire_idle_lanes(true);

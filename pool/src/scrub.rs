@@ -15,7 +15,7 @@ use crate::{
     PooledBuffer,
     bins::{Bins, Block, HeldBlock},
     fences::wait_for_event,
-    lane::{LaneKey, Uses, is_in_order},
+    lane::{Uses, is_in_order},
     shared::Shared,
 };
 
@@ -128,7 +128,7 @@ impl<A: Allocator> PooledBuffer<A> {
     /// Fills a block that is about to come back, after everything that was enqueued on its queues. The fill is its only
     /// use then. `None` for the block of 0 bytes.
     pub(crate) fn scrub(&mut self) -> Result<Option<EventOf<A>>, Error> {
-        if self.block.is_none() {
+        if self.block().is_none() {
             return Ok(None);
         }
         let own = self.own_queue();
@@ -139,10 +139,11 @@ impl<A: Allocator> PooledBuffer<A> {
             return Ok(None);
         };
         let filled = fill(self.backend(), &queue, memory)?;
-        let others = self.others.get_mut();
-        others.clear();
-        if own.is_none() {
-            others.push(queue);
+        if let Some(tenure) = self.tenure_mut() {
+            tenure.take_others();
+            if own.is_none() {
+                tenure.record(&queue);
+            }
         }
         Ok(Some(filled))
     }
@@ -163,12 +164,10 @@ impl<A: Allocator> PooledBuffer<A> {
 
     /// Gives a block back that could not be filled, and that no other user may have as it is.
     pub(crate) fn give_back_unscrubbed(&mut self, after: &[EventOf<A>]) -> Result<(), Error> {
-        let Some(block) = self.block.take() else {
+        let Some(block) = self.take_block() else {
             return Ok(());
         };
-        let others = std::mem::take(self.others.get_mut());
-        self.shared
-            .let_go_unscrubbed(block, self.size(), self.lane, &others, after)
+        self.shared.let_go_unscrubbed(block, self.size(), after)
     }
 }
 
@@ -195,18 +194,17 @@ impl<A: Allocator> Shared<A> {
     /// Takes a block back from its user as [`let_go`](Self::let_go) does, where its contents may be anybody's next.
     fn let_go_unscrubbed(
         &self,
-        block: Block<A>,
+        mut block: Box<Block<A>>,
         asked: usize,
-        lane: Option<LaneKey>,
-        others: &[QueueOf<A>],
         after: &[EventOf<A>],
     ) -> Result<(), Error> {
+        let (lane, others) = (block.tenure.lane, block.tenure.take_others());
         if block.range.is_none() || !self.scrubber.is_on_free() {
-            return self.let_go(block, asked, lane, others, after);
+            return self.let_go(self.lock_and_tell(), block, asked, &others, after);
         }
         let uses = {
             let mut state = self.state.lock();
-            let uses = state.take_back(&block, asked, lane, others);
+            let uses = state.take_back(&block, asked, &others);
             state.in_transit += 1;
             uses
         };
@@ -238,10 +236,10 @@ impl<A: Allocator> Shared<A> {
         }
     }
 
-    /// Fills what could not be filled when it came back, and that no command uses any more.
-    pub(crate) fn scrub_again(&self) {
+    /// Fills what could not be filled when it came back, and that no command uses any more. Whether there was any.
+    pub(crate) fn scrub_again(&self) -> bool {
         let Scrubber::OnFree { queue } = &self.scrubber else {
-            return;
+            return false;
         };
         let not_over: Uses = {
             let state = self.state.lock();
@@ -252,6 +250,7 @@ impl<A: Allocator> Shared<A> {
         };
         self.look_at(&not_over);
         let idle = self.state.lock().take_unscrubbed();
+        let is_any = !idle.is_empty();
         for held in idle {
             match self.fill_now(queue, &held.block.memory) {
                 Ok(()) => self.return_to_segment(held),
@@ -262,6 +261,7 @@ impl<A: Allocator> Shared<A> {
                 }
             }
         }
+        is_any
     }
 
     /// Ends the tries: nobody is left who could have what is unscrubbed.

@@ -2,19 +2,27 @@
 
 use std::sync::Arc;
 
-use binpool_allocators::{Align, Allocator, Backend, Error, EventOf, MemoryOf, QueueOf};
-use parking_lot::{Condvar, Mutex};
+use binpool_allocators::{Align, Allocator, Error, EventOf, MemoryOf, Queue, QueueId, QueueOf};
+use crossbeam_utils::CachePadded;
+use parking_lot::{Condvar, MutexGuard};
 use smallvec::SmallVec;
 
 use crate::{
-    PoolError, ReusePolicy, SizeClasses,
-    bins::{Block, HeldBlock},
+    PoolError, PooledBuffer, ReusePolicy,
+    bins::{Block, HeldBlock, Obtained},
+    classes::Classes,
+    clock::Clock,
     decay::DecayClock,
+    gathering::Whose,
     hooks::Hooks,
     lane::{Fences, LaneKey, Uses},
+    lock::Lock,
     request::Request,
+    reuse::Found,
     scrub::Scrubber,
     state::{Origin, State},
+    tenure::Tenure,
+    threads::PoolId,
 };
 
 /// What the handles of a pool and all its blocks share.
@@ -23,9 +31,16 @@ use crate::{
 /// call to the device (memory, events) is carried out from under the lock first.
 #[derive(Debug)]
 pub(crate) struct Shared<A: Allocator> {
+    pub(crate) id: PoolId<A>,
     pub(crate) allocator: A,
     pub(crate) home: QueueOf<A>,
-    pub(crate) classes: Arc<dyn SizeClasses>,
+    pub(crate) home_id: QueueId,
+    /// What blocks start on.
+    pub(crate) alignment: Align,
+    pub(crate) classes: Classes,
+    pub(crate) clock: Arc<Clock>,
+    /// Whether each thread keeps free blocks at hand.
+    pub(crate) has_thread_caches: bool,
     pub(crate) policy: ReusePolicy,
     /// Whether blocks are carved from segments.
     pub(crate) has_segments: bool,
@@ -33,34 +48,82 @@ pub(crate) struct Shared<A: Allocator> {
     pub(crate) release_threshold: u64,
     pub(crate) scrubber: Scrubber<A>,
     pub(crate) hooks: Hooks,
-    pub(crate) state: Mutex<State<A>>,
+    /// On cache lines of its own: what is beside it is read all the time.
+    pub(crate) state: CachePadded<Lock<State<A>>>,
     /// Blocks that were on their way back to the allocator have arrived.
     pub(crate) arrived: Condvar,
 }
 
 impl<A: Allocator> Shared<A> {
-    /// A block, and the lane of its queue, which stays until [`State::leave`] is called with it.
+    /// A block that this thread does not have at hand.
     pub(crate) fn allocate(
-        &self,
+        self: &Arc<Self>,
         queue: &QueueOf<A>,
         request: Request,
-    ) -> Result<(Block<A>, LaneKey), PoolError> {
-        let mut state = self.state.lock();
+    ) -> Result<PooledBuffer<A>, PoolError> {
+        self.join();
+        let mut state = self.lock_and_tell();
+        if let Some(grant) = self.take_over(&mut state, queue.id(), request) {
+            return Ok(PooledBuffer::from_hand(grant, request.asked));
+        }
+        let granted = self.allocate_for_lane(state, queue, request)?;
+        Ok(PooledBuffer::new(self, queue, request.asked, Some(granted)))
+    }
+
+    /// A block, and the lane of its queue, which stays until [`State::leave`] is called with it.
+    fn allocate_for_lane(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, State<A>>,
+        queue: &QueueOf<A>,
+        request: Request,
+    ) -> Result<(Box<Block<A>>, LaneKey), PoolError> {
         let lane = state.enter(queue);
         let is_sweep_due = state.clock.as_mut().is_some_and(DecayClock::allocation);
-        if let Some(block) = state.pop(lane, request) {
-            state.activate(request.asked, block.bytes, Origin::Stock);
-            drop(state);
-            if is_sweep_due {
-                self.sweep();
+        let found = self.find_free(&mut state, lane, request);
+        // What needs no call to the device is done under this lock.
+        match &found {
+            Found::Block(block, origin) => {
+                state.activate(request.asked, block.bytes, *origin);
+                self.take_along(&mut state, lane, request);
             }
-            return Ok((block, lane));
+            Found::Range(carved) if carved.is_ready() => {
+                state.activate(request.asked, request.bytes, Origin::Carved);
+            }
+            Found::Range(_) | Found::Nothing { .. } => {}
         }
         drop(state);
         if is_sweep_due {
             self.sweep();
         }
-        match self.allocate_slowly(lane, request) {
+        let found = match found {
+            Found::Block(block, _) => return Ok((block, lane)),
+            Found::Range(carved) => {
+                let is_ready = carved.is_ready();
+                let block = self.view(lane, request, carved);
+                if is_ready && let Ok(block) = block {
+                    return Ok((block, lane));
+                }
+                block
+                    .map(|block| (block, Origin::Carved))
+                    .map_err(PoolError::from)
+            }
+            Found::Nothing {
+                whose,
+                in_the_way,
+                has_idle_lanes,
+            } => self.allocate_slowly(lane, request, whose, &in_the_way, has_idle_lanes),
+        };
+        self.conclude(lane, request, found)
+    }
+
+    /// Takes note of how an allocation went.
+    fn conclude(
+        &self,
+        lane: LaneKey,
+        request: Request,
+        found: Result<Obtained<A>, PoolError>,
+    ) -> Result<(Box<Block<A>>, LaneKey), PoolError> {
+        match found {
             Ok((block, origin)) => {
                 let mut state = self.state.lock();
                 state.activate(request.asked, block.bytes, origin);
@@ -83,71 +146,63 @@ impl<A: Allocator> Shared<A> {
         &self,
         lane: LaneKey,
         request: Request,
-    ) -> Result<(Block<A>, Origin), PoolError> {
-        if let Some(found) = self.reuse(lane, request) {
+        whose: Whose,
+        in_the_way: &Uses,
+        has_idle_lanes: bool,
+    ) -> Result<Obtained<A>, PoolError> {
+        if let Some(found) = self.reuse(lane, request, in_the_way) {
             return Ok(found);
         }
-        self.retire_idle_lanes(!self.policy.crosses());
-        let retired = self.state.lock().pop(lane, request);
-        if let Some(block) = retired {
-            return Ok((block, Origin::Ended));
+        if has_idle_lanes {
+            self.retire_idle_lanes(!self.policy.crosses());
+            let retired = self.state.lock().pop(lane, request);
+            if let Some(block) = retired {
+                return Ok((block, Origin::Ended));
+            }
         }
-        match self.allocate_fresh(lane, request) {
+        match self.allocate_fresh(lane, request, whose) {
             Ok(found) => Ok(found),
             Err(error) if error.is_out_of_memory() => self.reclaim(lane, request, error),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// What blocks start on. Views of segments start on what the device's buffers do, also where the allocator's own blocks
-    /// may start on less.
-    pub(crate) fn alignment(&self) -> Align {
-        let alignment = self.allocator.alignment();
-        if self.has_segments {
-            alignment.max(self.allocator.backend().limits().alignment)
-        } else {
-            alignment
-        }
-    }
-
-    /// A block from a segment, or from the allocator.
+    /// A block from a segment, once these caches have been looked into, or from the allocator.
     pub(crate) fn allocate_fresh(
         &self,
         lane: LaneKey,
         request: Request,
-    ) -> Result<(Block<A>, Origin), Error> {
+        whose: Whose,
+    ) -> Result<Obtained<A>, Error> {
         if self.has_segments {
-            return self.carve(lane, request);
+            return self.carve(lane, request, whose);
         }
-        let block = Block {
+        let block = Box::new(Block {
             memory: self.allocate_clean(request.bytes)?,
             bin: request.bin,
             bytes: request.bytes,
+            above: self.classes.below(request.bin, self.alignment),
             range: None,
-        };
+            share: None,
+            tenure: Tenure::default(),
+        });
         tracing::debug!(asked = request.asked, bytes = request.bytes, "miss");
         Ok((block, Origin::Fresh))
     }
 
-    /// Takes a block back from its user, who used it on the queue of `lane`, unless that is `None`, and on `others`.
-    /// Makes no call to the device where the pool holds the block and only one in-order queue used it.
+    /// Takes a block back from its user. Makes no call to the device where the pool holds the block and only one in-order
+    /// queue used it.
     ///
     /// # Errors
     ///
     /// A failure of the device. The block is back all the same.
-    pub(crate) fn give_back(
-        &self,
-        block: Block<A>,
-        asked: usize,
-        lane: Option<LaneKey>,
-        others: &[QueueOf<A>],
-    ) -> Result<(), Error> {
-        let mut state = self.state.lock();
+    pub(crate) fn give_back(&self, mut block: Box<Block<A>>, asked: usize) -> Result<(), Error> {
+        let (lane, others) = (block.tenure.lane, block.tenure.take_others());
+        let mut state = self.lock_and_tell();
         if !state.holding {
-            drop(state);
-            return self.let_go(block, asked, lane, others, &[]);
+            return self.let_go(state, block, asked, &others, &[]);
         }
-        let uses = state.take_back(&block, asked, lane, others);
+        let uses = state.take_back(&block, asked, &others);
         let (unordered, leaving) = state.hold(HeldBlock::new(block, uses));
         state.leave(lane);
         let is_sweep_due = state.clock.as_mut().is_some_and(DecayClock::release);
@@ -168,37 +223,37 @@ impl<A: Allocator> Shared<A> {
         Ok(())
     }
 
-    /// Takes a block back from its user, and gives it to the allocator, to be freed after its uses and the events in
-    /// `after`.
+    /// Takes a block back from its user, who used it on `others` too, and gives it to the allocator, to be freed after its
+    /// uses and the events in `after`.
     ///
     /// # Errors
     ///
     /// A failure of the device. The block is gone all the same.
     pub(crate) fn let_go(
         &self,
-        block: Block<A>,
+        mut state: MutexGuard<'_, State<A>>,
+        block: Box<Block<A>>,
         asked: usize,
-        lane: Option<LaneKey>,
         others: &[QueueOf<A>],
         after: &[EventOf<A>],
     ) -> Result<(), Error> {
-        let uses = {
-            let mut state = self.state.lock();
-            let uses = state.take_back(&block, asked, lane, others);
-            if block.range.is_none() {
-                state.send_off(block.bytes, &uses);
-            }
-            uses
-        };
-        let result = if block.range.is_some() {
-            self.let_go_of_range(block, uses, after)
-        } else {
-            let result = self.release(block.memory, &uses, after);
-            self.arrive();
-            result
-        };
+        let lane = block.tenure.lane;
+        let uses = state.take_back(&block, asked, others);
+        if block.range.is_some() {
+            drop(state);
+            let result = self.let_go_of_range(block, uses, after);
+            self.state.lock().leave(lane);
+            return result;
+        }
+        state.send_off(block.bytes, &uses);
+        drop(state);
+        let result = self.release(block.memory, &uses, after);
+        let mut state = self.state.lock();
         // Its key stands for the queue until its commands have been marked.
-        self.state.lock().leave(lane);
+        state.leave(lane);
+        if state.arrive() {
+            self.arrived.notify_all();
+        }
         result
     }
 

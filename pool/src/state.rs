@@ -1,14 +1,20 @@
 //! What a pool keeps under its lock.
 
+use std::sync::Arc;
+
 use binpool_allocators::{Allocator, MemoryOf, Queue, QueueOf, segments::Segments};
 
 use crate::{
     Decay, PoolStatistics,
+    biased::Rooms,
     bins::{Bins, Block, HeldBlock, Released},
+    clock::Clock,
     decay::DecayClock,
-    lane::{Lane, LaneKey, Stamp, Use, Uses},
+    depot::Depot,
+    lane::{Lane, LaneKey, Stamp, Use, Uses, add_to},
     lanes::Lanes,
     request::Request,
+    thread_cache::ThreadCache,
 };
 
 /// How a block came to its user.
@@ -38,12 +44,18 @@ const LOOK_AT: usize = 16;
 ///
 /// - I1: a free block lies in the stock of a lane (its queue is in order and was its only user), or in `pending`
 ///   (commands may use it on several queues, or on an out-of-order one), or in `common` (no command uses it), or is a
-///   free range of a segment, or in `unscrubbed`.
+///   free range of a segment, or in `unscrubbed`, or in a thread's cache (its queue is in order and was its only user).
 /// - I2: the home queue's lane is never removed while the pool has a handle.
 /// - I3: `managed_bytes = active blocks in whole + held_bytes`.
 #[derive(Debug)]
 pub(crate) struct State<A: Allocator> {
     pub(crate) lanes: Lanes<A>,
+    /// What each thread keeps at hand.
+    pub(crate) threads: Rooms<ThreadCache<A>>,
+    /// What threads have too much of.
+    pub(crate) depot: Depot<A>,
+    /// How often a request took [blocks of other threads](Self::whose_turn).
+    pub(crate) takings: u64,
     /// Blocks that no command uses: ready for any queue.
     pub(crate) common: Bins<A>,
     /// Blocks that more than the order of one queue keeps from their next user.
@@ -64,20 +76,29 @@ pub(crate) struct State<A: Allocator> {
     sweeps: u32,
     /// How often memory came back to the pool or arrived at the allocator.
     pub(crate) changes: u64,
-    /// Bytes in the user's hands, in whole blocks.
-    pub(crate) in_use: u64,
+    /// Blocks in the user's hands. Less than none while a thread that gave some back has been [noted](Self::note), and the
+    /// one that got them has not.
+    pub(crate) active_blocks: i64,
+    /// Their bytes, as they were asked for.
+    pub(crate) active_bytes: i64,
+    /// Their bytes, in whole blocks.
+    pub(crate) in_use: i64,
 }
 
 impl<A: Allocator> State<A> {
     pub(crate) fn new(
         home: &QueueOf<A>,
+        clock: Arc<Clock>,
         segments: Option<Segments<MemoryOf<A>, Uses>>,
         decay: Option<Decay>,
     ) -> Self {
-        let mut lanes = Lanes::default();
+        let mut lanes = Lanes::new(clock);
         lanes.find_or_add(home);
         Self {
             lanes,
+            threads: Rooms::default(),
+            depot: Depot::default(),
+            takings: 0,
             common: Bins::default(),
             pending: Bins::default(),
             segments,
@@ -87,6 +108,8 @@ impl<A: Allocator> State<A> {
             counters: PoolStatistics::default(),
             sweeps: 0,
             changes: 0,
+            active_blocks: 0,
+            active_bytes: 0,
             in_use: 0,
             in_transit: 0,
         }
@@ -97,7 +120,9 @@ impl<A: Allocator> State<A> {
         let key = self.lanes.find_or_add(queue);
         if let Some(lane) = self.lanes.get_mut(key) {
             lane.active += 1;
-            lane.is_retired = false;
+            if std::mem::take(&mut lane.is_retired) {
+                self.threads.open();
+            }
         }
         key
     }
@@ -128,10 +153,9 @@ impl<A: Allocator> State<A> {
         &mut self,
         block: &Block<A>,
         asked: usize,
-        lane: Option<LaneKey>,
         others: &[QueueOf<A>],
     ) -> Uses {
-        let uses = self.stamp(lane, others);
+        let uses = self.stamp(block.tenure.lane, others);
         self.deactivate(asked, block.bytes);
         uses
     }
@@ -150,20 +174,36 @@ impl<A: Allocator> State<A> {
             _ => &held.uses[..],
         };
         let unordered: Uses = unordered.iter().filter(has_room).copied().collect();
-        if let Some(segments) = &self.segments {
-            let cached: u64 = self.all_bins().map(Bins::bytes).sum();
-            if cached + held.block.bytes as u64 <= segments.cached_bytes() {
-                self.put_in_bin(held);
-                return (unordered, None);
+        match self.hold_back_or_return(held) {
+            None => (unordered, None),
+            Some(held) => {
+                self.in_transit += 1;
+                (unordered, Some(held))
             }
-            self.in_transit += 1;
-            return (unordered, Some(held));
         }
-        self.put_in_bin(held);
-        (unordered, None)
     }
 
-    fn put_in_bin(&mut self, mut held: HeldBlock<A>) {
+    /// Keeps a free block in a bin, or in its segment. What is returned has to give up its view first.
+    fn hold_back_or_return(&mut self, held: HeldBlock<A>) -> Option<HeldBlock<A>> {
+        let Some(segments) = &self.segments else {
+            self.put_in_bin(held);
+            return None;
+        };
+        if self.binned_bytes() + held.block.bytes as u64 <= self.most_in_bins(segments) {
+            self.put_in_bin(held);
+            return None;
+        }
+        match (held.block.range, &mut self.segments) {
+            (Some(range), Some(segments)) if segments.may_keep_view(range) => {
+                self.changes += 1;
+                segments.give(range, held.uses, Some(held.block.memory));
+                None
+            }
+            _ => Some(held),
+        }
+    }
+
+    pub(crate) fn put_in_bin(&mut self, mut held: HeldBlock<A>) {
         held.since = self.sweeps;
         let bins = match held.uses[..] {
             [] => &mut self.common,
@@ -177,7 +217,7 @@ impl<A: Allocator> State<A> {
     }
 
     /// A free block of exactly this bin that the queue of `lane` may have without another look.
-    pub(crate) fn pop(&mut self, lane: LaneKey, request: Request) -> Option<Block<A>> {
+    pub(crate) fn pop(&mut self, lane: LaneKey, request: Request) -> Option<Box<Block<A>>> {
         let Request { bin, bytes, .. } = request;
         let own = self.lanes.get_mut(lane);
         own.and_then(|lane| lane.stock.pop_youngest(bin, bytes))
@@ -192,7 +232,7 @@ impl<A: Allocator> State<A> {
         lane: LaneKey,
         request: Request,
         across: bool,
-    ) -> Option<Block<A>> {
+    ) -> Option<Box<Block<A>>> {
         let Request { bin, bytes, .. } = request;
         let lanes = &self.lanes;
         let mut oldest = self.pending.oldest(bin, bytes).take(LOOK_AT);
@@ -252,10 +292,7 @@ impl<A: Allocator> State<A> {
             .map(|(_, uses)| uses);
         for use_ in pending.chain(stocked).flatten() {
             if !self.lanes.is_before(*use_, lane) {
-                match found.iter_mut().find(|other| other.lane == use_.lane) {
-                    Some(other) => other.stamp = other.stamp.max(use_.stamp),
-                    None => found.push(*use_),
-                }
+                add_to(&mut found, *use_);
             }
         }
         found
@@ -339,28 +376,20 @@ impl<A: Allocator> State<A> {
         leaving
     }
 
-    /// Takes out what has been free since the sweep before: blocks that go back to their segments, and blocks and segments
-    /// that no command uses, and that go back to the allocator.
-    pub(crate) fn take_idle(&mut self) -> (Vec<HeldBlock<A>>, Vec<Released<A>>) {
+    /// Takes out the blocks, or segments, that have been free since this was called the last time, and that no command uses.
+    pub(crate) fn take_idle(&mut self) -> Vec<Released<A>> {
         let sweeps = self.sweeps;
-        let is_idle = |held: &HeldBlock<A>| held.since != sweeps;
         self.sweeps = sweeps.wrapping_add(1);
-        let (returning, leaving): (_, Vec<Released<A>>) = if let Some(segments) = &mut self.segments
-        {
+        let leaving: Vec<_> = if let Some(segments) = &mut self.segments {
             let lanes = &self.lanes;
             let leaving = segments.sweep(|uses| lanes.are_over(uses));
-            let leaving = leaving.into_iter().map(Released::from).collect();
-            (self.take_bins(is_idle), leaving)
+            leaving.into_iter().map(Released::from).collect()
         } else {
-            let leaving = self.common.take_all(is_idle);
-            (
-                Vec::new(),
-                leaving.into_iter().map(Released::from).collect(),
-            )
+            let leaving = self.common.take_all(|held| held.since != sweeps);
+            leaving.into_iter().map(Released::from).collect()
         };
-        self.in_transit += returning.len();
         self.count_released(&leaving);
-        (returning, leaving)
+        leaving
     }
 
     pub(crate) fn count_released(&mut self, leaving: &[Released<A>]) {
@@ -398,19 +427,20 @@ impl<A: Allocator> State<A> {
     /// The uses that hold memory back, at most one a lane: of free blocks, or of memory that went back to the
     /// allocator.
     pub(crate) fn holding_back(&self) -> Uses {
+        let held = self.all_bins().flat_map(Bins::iter);
+        let ranges = self.segments.iter().flat_map(Segments::uses);
+        let uses = held
+            .flat_map(|held| &held.uses)
+            .chain(ranges.flat_map(|(uses, _)| uses))
+            .copied();
+        let draining = self.lanes.iter().map(|(key, lane)| Use {
+            lane: key,
+            stamp: lane.draining,
+        });
         let mut found = Uses::new();
-        for (key, lane) in self.lanes.iter() {
-            let unscrubbed = self.unscrubbed.iter().flat_map(Bins::iter);
-            let held = lane.stock.iter().chain(self.pending.iter());
-            let held = held.chain(unscrubbed);
-            let ranges = self.segments.iter().flat_map(Segments::uses);
-            let uses = held
-                .flat_map(|held| &held.uses)
-                .chain(ranges.flat_map(|(uses, _)| uses))
-                .filter(|use_| use_.lane == key);
-            let latest = uses.map(|use_| use_.stamp).chain([lane.draining]).max();
-            if let Some(stamp) = latest.filter(|stamp| *stamp > lane.ended) {
-                found.push(Use { lane: key, stamp });
+        for use_ in draining.chain(uses) {
+            if !self.lanes.is_over(use_) {
+                add_to(&mut found, use_);
             }
         }
         found
@@ -427,6 +457,9 @@ impl<A: Allocator> State<A> {
     pub(crate) fn take_lanes(&mut self, wanted: impl Fn(&Lane<A>) -> bool) -> Vec<Lane<A>> {
         let mut taken = self.lanes.take(wanted);
         for lane in &mut taken {
+            if lane.is_retired {
+                self.threads.open();
+            }
             for held in lane.stock.take_all(|_| true) {
                 self.hold_in_common(held);
             }
@@ -443,14 +476,14 @@ impl<A: Allocator> State<A> {
 
     /// Counts a block into the user's hands.
     pub(crate) fn activate(&mut self, asked: usize, block_bytes: usize, origin: Origin) {
-        self.in_use += block_bytes as u64;
+        self.in_use += signed(block_bytes);
         if origin == Origin::Fresh && self.segments.is_none() {
             self.manage(block_bytes);
         }
+        self.active_blocks += 1;
+        self.active_bytes += signed(asked);
+        self.reach_active(self.active_bytes);
         let counters = &mut self.counters;
-        counters.active_blocks += 1;
-        counters.active_bytes += asked as u64;
-        counters.peak_active_bytes = counters.peak_active_bytes.max(counters.active_bytes);
         match origin {
             Origin::Stock => {}
             Origin::Ended => counters.ended_hits += 1,
@@ -467,10 +500,16 @@ impl<A: Allocator> State<A> {
 
     /// Counts a block out of the user's hands.
     pub(crate) fn deactivate(&mut self, asked: usize, block_bytes: usize) {
-        self.in_use -= block_bytes as u64;
+        self.in_use -= signed(block_bytes);
         self.changes += 1;
-        self.counters.active_blocks -= 1;
-        self.counters.active_bytes -= asked as u64;
+        self.active_blocks -= 1;
+        self.active_bytes -= signed(asked);
+    }
+
+    /// Takes note that so many bytes were in the user's hands.
+    pub(crate) fn reach_active(&mut self, bytes: i64) {
+        let peak = &mut self.counters.peak_active_bytes;
+        *peak = (*peak).max(unsigned(bytes));
     }
 
     /// Bytes in the user's hands and held together, in whole blocks.
@@ -522,7 +561,7 @@ impl<A: Allocator> State<A> {
         }
     }
 
-    fn all_bins(&self) -> impl Iterator<Item = &Bins<A>> {
+    pub(crate) fn all_bins(&self) -> impl Iterator<Item = &Bins<A>> {
         let stocks = self.lanes.iter().map(|(_, lane)| &lane.stock);
         let shared = [&self.common, &self.pending];
         stocks.chain(shared).chain(&self.unscrubbed)
@@ -551,6 +590,8 @@ impl<A: Allocator> State<A> {
             (blocks + 1, bytes + held.block.bytes as u64)
         });
         PoolStatistics {
+            active_blocks: unsigned(self.active_blocks),
+            active_bytes: unsigned(self.active_bytes),
             held_blocks: self.all_bins().map(|bins| bins.blocks() as u64).sum(),
             held_bytes: self.held_bytes(),
             pending_blocks,
@@ -558,6 +599,14 @@ impl<A: Allocator> State<A> {
             ..self.counters
         }
     }
+}
+
+fn signed(bytes: usize) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+fn unsigned(count: i64) -> u64 {
+    u64::try_from(count).unwrap_or(0)
 }
 
 /// Whether a block was allocated for the queue of `lane`, or for one that the program is done with.

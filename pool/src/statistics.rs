@@ -2,6 +2,8 @@
 
 /// Counters of a pool, all taken at the same moment. Sizes in bytes.
 ///
+/// Each thread counts by itself, and reading adds up: a system call and a few microseconds where other threads use the pool.
+///
 /// The words are `PyOpenCL`'s where it has them. *Active*: in the user's hands. *Held*: free, in the pool.
 /// *Managed*: active and held together, in whole blocks. *Pending*: held, but commands of a former owner may
 /// still run. Empty blocks (of 0 bytes) take no memory, and count nowhere but in
@@ -13,7 +15,8 @@ pub struct PoolStatistics {
     pub active_blocks: u64,
     /// Bytes in the user's hands, as they were asked for.
     pub active_bytes: u64,
-    /// The most `active_bytes` there have been.
+    /// The most `active_bytes` there have been. Where several threads allocate at once, it may be less by what they had at
+    /// hand just then.
     pub peak_active_bytes: u64,
     /// Free blocks in the pool, pending ones among them.
     pub held_blocks: u64,

@@ -79,11 +79,9 @@ impl<A: Allocator> Shared<A> {
     /// Gives what has been free since the sweep before, and what no command uses, back to the allocator. The bytes given
     /// back.
     pub(crate) fn sweep(&self) -> u64 {
+        self.flush();
         self.catch_up();
-        let (returning, leaving) = self.state.lock().take_idle();
-        for held in returning {
-            self.return_to_segment(held);
-        }
+        let leaving = self.state.lock().take_idle();
         let bytes = self.release_each(leaving);
         if bytes > 0 {
             tracing::debug!(bytes, "gave back what was idle");

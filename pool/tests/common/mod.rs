@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 pub(crate) mod tenants;
+pub(crate) mod worker;
 
 use binpool::{
     Backend, ImmediateAllocator, MemoryPool, Outcome, PoolError, PoolOptions, PooledBuffer,

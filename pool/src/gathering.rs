@@ -1,0 +1,246 @@
+//! How the pool gets at what threads keep at hand.
+//!
+//! Each thread has a [`ThreadCache`] in a [room](crate::biased) that it enters without a lock. Under the pool's lock, all
+//! rooms can be closed, which owners notice, and go the long way meanwhile. So whatever looks at the whole pool (a shortage,
+//! a trim, the statistics) sees it as if there were no caches.
+
+use binpool_allocators::Allocator;
+use parking_lot::MutexGuard;
+
+use crate::{
+    PoolStatistics,
+    biased::Owner,
+    bins::HeldBlock,
+    shared::Shared,
+    state::State,
+    thread_cache::{Activity, Cached, Grant, ThreadCache},
+    threads,
+};
+
+/// Where more than one request in this took blocks away from other threads, the next ones go to the device instead.
+const OFTEN: u64 = 4096;
+
+/// So many of these do not count yet.
+const A_FEW: u64 = 64;
+
+/// The key to a thread's own cache.
+pub(crate) type Key<A> = Owner<ThreadCache<A>>;
+
+impl<A: Allocator> Shared<A> {
+    /// The state, which knows what this thread has done so far.
+    pub(crate) fn lock_and_tell(&self) -> MutexGuard<'_, State<A>> {
+        let mut state = self.state.lock();
+        threads::with_own(self.id, |key: &Key<A>| {
+            key.enter(|cache| {
+                state.note(cache.take_activity());
+                cache.allowance = state.allowance();
+            })
+        });
+        state
+    }
+
+    /// Takes what all threads keep at hand.
+    pub(crate) fn gather(&self) {
+        self.gather_into(&mut self.state.lock());
+    }
+
+    /// The same, under the lock.
+    pub(crate) fn gather_into(&self, state: &mut State<A>) {
+        // Threads that are kept out have nothing.
+        if self.has_thread_caches && !state.threads.is_closed() {
+            self.close(state);
+            state.threads.open();
+        }
+    }
+
+    /// Takes what this thread, or all threads, keep at hand in one place.
+    pub(crate) fn gather_place(&self, state: &mut State<A>, place: usize, whose: Whose) {
+        if !self.has_thread_caches || state.threads.is_closed() {
+            return;
+        }
+        let mut taken = Vec::new();
+        match whose {
+            Whose::Own => {
+                threads::with_own(self.id, |key: &Key<A>| {
+                    key.enter(|cache| cache.take_place(place, |cached| taken.push(cached)))
+                });
+            }
+            Whose::All => {
+                self.visit_all(state, |_, cache| {
+                    cache.take_place(place, |cached| taken.push(cached));
+                });
+                state.threads.open();
+                if !taken.is_empty() {
+                    state.note_taking();
+                }
+            }
+        }
+        taken.extend(state.depot.take_place(place));
+        state.let_all_in(taken);
+    }
+
+    /// Takes what this thread, or all threads, keep at hand.
+    pub(crate) fn gather_from(&self, state: &mut State<A>, whose: Whose) {
+        match whose {
+            Whose::Own => {
+                let mut taken = Vec::new();
+                threads::with_own(self.id, |key: &Key<A>| {
+                    key.enter(|cache| cache.take_all(|cached| taken.push(cached)))
+                });
+                taken.extend(state.depot.take_all());
+                state.let_all_in(taken);
+            }
+            Whose::All => self.gather_into(state),
+        }
+    }
+
+    /// Takes what all threads keep at hand, and has them keep nothing until the answer is dropped.
+    pub(crate) fn gather_and_close(&self) -> Closed<'_, A> {
+        self.close(&mut self.state.lock());
+        Closed { shared: self }
+    }
+
+    /// The same, until the rooms are opened.
+    pub(crate) fn close(&self, state: &mut State<A>) {
+        self.visit_all(state, |state, cache| {
+            cache.take_all(|cached| {
+                let held = state.let_in(cached);
+                state.put_in_bin(held);
+            });
+        });
+        let left = state.depot.take_all();
+        state.let_all_in(left);
+    }
+
+    /// Keeps all threads out, and looks at what they have and what they have done.
+    fn visit_all(
+        &self,
+        state: &mut State<A>,
+        mut visit: impl FnMut(&mut State<A>, &mut ThreadCache<A>),
+    ) {
+        let mut threads = std::mem::take(&mut state.threads);
+        let closed = threads::with_own(self.id, |key: &Key<A>| threads.close(Some(key)));
+        if closed.is_none() {
+            threads.close(None);
+        }
+        threads.each(|cache| {
+            state.note(cache.take_activity());
+            visit(state, cache);
+        });
+        state.threads = threads;
+    }
+
+    /// The counters, all taken at the same moment.
+    pub(crate) fn statistics(&self) -> PoolStatistics {
+        let mut state = self.state.lock();
+        let mut blocks = state.depot.blocks() as u64;
+        let mut bytes = state.depot.bytes() as u64;
+        self.visit_all(&mut state, |_, cache| {
+            blocks += cache.blocks() as u64;
+            bytes += cache.bytes() as u64;
+        });
+        state.threads.open();
+        let mut statistics = state.statistics();
+        statistics.held_blocks += blocks;
+        statistics.held_bytes += bytes;
+        statistics
+    }
+
+    /// From now on, blocks that come back are held, or freed.
+    pub(crate) fn set_holding(&self, holding: bool) {
+        let mut state = self.state.lock();
+        match (state.holding, holding) {
+            (true, false) => self.close(&mut state),
+            (false, true) => state.threads.open(),
+            _ => {}
+        }
+        state.holding = holding;
+    }
+
+    /// Takes the blocks of a thread that ends.
+    pub(crate) fn end_thread(&self, key: Key<A>) {
+        let mut state = self.state.lock();
+        if let Some(mut cache) = state.threads.remove(key) {
+            state.note(cache.take_activity());
+            cache.take_all(|cached| {
+                let held = state.let_in(cached);
+                state.put_in_bin(held);
+            });
+        }
+    }
+}
+
+/// Whose cache is looked into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    Own,
+    All,
+}
+
+/// While there is one, threads keep nothing at hand.
+#[derive(Debug)]
+#[must_use = "threads keep blocks again when this is dropped"]
+pub(crate) struct Closed<'a, A: Allocator> {
+    shared: &'a Shared<A>,
+}
+
+impl<A: Allocator> Drop for Closed<'_, A> {
+    fn drop(&mut self) {
+        self.shared.state.lock().threads.open();
+    }
+}
+
+impl<A: Allocator> State<A> {
+    /// Whose caches a request looks into that would go to the device otherwise: those of all threads, unless their blocks
+    /// were taken away from them too often.
+    ///
+    /// What is taken from a thread, it comes back for in a moment, and takes it from the next one. With a few more blocks
+    /// than there need be, each has its own, and nobody has to look.
+    pub(crate) fn whose_turn(&self) -> Whose {
+        let requests = self.counters.hits + self.counters.misses;
+        if self.threads.len() <= 1 || self.takings <= A_FEW + requests / OFTEN {
+            Whose::All
+        } else {
+            Whose::Own
+        }
+    }
+
+    /// Takes note that blocks were taken away from threads.
+    pub(crate) fn note_taking(&mut self) {
+        self.takings += 1;
+    }
+
+    fn let_all_in(&mut self, taken: impl IntoIterator<Item = Cached<A>>) {
+        for cached in taken {
+            let held = self.let_in(cached);
+            self.put_in_bin(held);
+        }
+    }
+
+    /// Makes a block that was at hand one of those that the pool holds.
+    pub(crate) fn let_in(&mut self, cached: Cached<A>) -> HeldBlock<A> {
+        let Cached { grant, since } = cached;
+        let Grant { shared, mut block } = grant;
+        block.share = Some(shared);
+        let lane = block.tenure.lane;
+        let uses = lane.map(|lane| self.lanes.stamp_at(lane, since));
+        self.leave(lane);
+        HeldBlock::new(block, uses.into_iter().collect())
+    }
+
+    /// Takes note of what a thread has done.
+    fn note(&mut self, activity: Activity) {
+        let Activity {
+            hits,
+            returns,
+            block_bytes,
+            bytes,
+            peak_bytes,
+        } = activity;
+        self.counters.hits += hits;
+        self.reach_active(self.active_bytes + peak_bytes as i64);
+        self.active_blocks += hits.cast_signed() - returns.cast_signed();
+        self.active_bytes += bytes as i64;
+        self.in_use += block_bytes as i64;
+    }
+}
