@@ -1,46 +1,48 @@
-//! What a pair of allocation and free costs the host, beside the C library's `malloc`.
+//! What a pair of allocation and free costs the host, beside heaps of the host and another way to tell which bytes are
+//! whose: every workload, on one thread (`cross-thread`: one and a consumer).
+//!
+//! `nothing` is what the workload itself takes. `allocator` is what the pool works over.
 
 #![expect(
     clippy::expect_used,
     reason = "a benchmark without a pool measures nothing"
 )]
 
-use std::hint::black_box;
-
-use binpool_benches::{Bins, Malloc, Mixed, Pool, Subject};
+use binpool_benches::{Subject, Visitor, Workload, race};
 use criterion::{
-    BenchmarkGroup, Criterion, criterion_group, criterion_main, measurement::WallTime,
+    BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime,
 };
 
-fn hot_pair<S: Subject>(group: &mut BenchmarkGroup<'_, WallTime>, subject: &S) {
-    // The first block comes from the device; every later one is the same again.
-    drop(subject.allocate(4096));
-    group.bench_function(S::NAME, |bencher| {
-        bencher.iter(|| black_box(subject.allocate(black_box(4096))));
-    });
+struct Bench<'a, 'c> {
+    group: &'a mut BenchmarkGroup<'c, WallTime>,
+    workload: Workload,
 }
 
-fn mixed<S: Subject>(group: &mut BenchmarkGroup<'_, WallTime>, subject: &S) {
-    let mut workload = Mixed::warmed_up(subject);
-    group.bench_function(S::NAME, |bencher| bencher.iter(|| workload.step()));
-    assert!(workload.is_full(), "an allocation of {} failed", S::NAME);
+impl Visitor for Bench<'_, '_> {
+    type Output = ();
+
+    fn visit<S: Subject>(self, subject: &S) {
+        race(self.workload, subject, 1, |race| {
+            self.group.bench_function(S::NAME, |bencher| {
+                bencher.iter_custom(|pairs| race.run(pairs).expect("memory for every block"));
+            });
+        });
+    }
 }
 
 fn benchmarks(criterion: &mut Criterion) {
-    let pool = || Pool::new().expect("the mock device always has a pool");
-    let bins = || Bins::new().expect("the mock device always has a pool");
-
-    let mut group = criterion.benchmark_group("hot pair of 4096 bytes");
-    hot_pair(&mut group, &pool());
-    hot_pair(&mut group, &bins());
-    hot_pair(&mut group, &Malloc);
-    group.finish();
-
-    let mut group = criterion.benchmark_group("mixed workload");
-    mixed(&mut group, &pool());
-    mixed(&mut group, &bins());
-    mixed(&mut group, &Malloc);
-    group.finish();
+    for workload in Workload::ALL {
+        let mut group = criterion.benchmark_group(workload.name());
+        group.throughput(Throughput::Elements(1));
+        for subject in workload.subjects() {
+            let bench = Bench {
+                group: &mut group,
+                workload,
+            };
+            subject.show(bench).expect("a pool to measure");
+        }
+        group.finish();
+    }
 }
 
 criterion_group!(host, benchmarks);

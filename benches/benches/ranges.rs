@@ -12,8 +12,11 @@
 )]
 
 use std::{
-    cell::RefCell,
     path::Path,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -299,8 +302,8 @@ fn ratio(part: u64, whole: u64) -> f64 {
 /// Writes down what is asked of it.
 #[derive(Default)]
 struct Scribe {
-    events: RefCell<Vec<Event>>,
-    blocks: RefCell<usize>,
+    events: Mutex<Vec<Event>>,
+    blocks: AtomicUsize,
 }
 
 struct Written<'a> {
@@ -311,7 +314,11 @@ struct Written<'a> {
 impl Drop for Written<'_> {
     fn drop(&mut self) {
         let block = self.block;
-        self.scribe.events.borrow_mut().push(Event::Free { block });
+        self.scribe
+            .events
+            .lock()
+            .unwrap()
+            .push(Event::Free { block });
     }
 }
 
@@ -322,9 +329,9 @@ impl<'a> Subject for &'a Scribe {
 
     fn allocate(&self, bytes: usize) -> Option<Written<'a>> {
         let scribe: &'a Scribe = self;
-        let block = scribe.blocks.replace_with(|block| *block + 1);
+        let block = scribe.blocks.fetch_add(1, Ordering::Relaxed);
         let stream = 0;
-        scribe.events.borrow_mut().push(Event::Allocate {
+        scribe.events.lock().unwrap().push(Event::Allocate {
             block,
             bytes,
             stream,
@@ -336,7 +343,7 @@ impl<'a> Subject for &'a Scribe {
 fn mixed() -> Vec<Event> {
     let scribe = Scribe::default();
     drop(Mixed::warmed_up(&&scribe));
-    let mut events = scribe.events.into_inner();
+    let mut events = scribe.events.into_inner().unwrap();
     events.truncate(2 * MIXED_STEPS);
     events
 }

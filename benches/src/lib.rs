@@ -1,10 +1,43 @@
 //! The workloads that binpool is measured with, and what is measured.
 //!
-//! A [`Subject`] is anything that hands out blocks: the pool as a user holds it, or a peer. A workload is a
-//! sequence of allocations and frees that is the same, bit for bit, for every subject and on every machine.
+//! A [`Subject`] is anything that hands out blocks: the pool as a user holds it, or a peer. A [`Workload`] is a
+//! sequence of allocations and frees that is the same, bit for bit, for every subject and on every machine. The
+//! benchmarks of this crate and the command `binpool bench` run this one code: [`race`] has threads work side by side,
+//! [`measure`] makes figures of it, [`tail`] looks at single operations, and [`counted`] is for those who count
+//! instructions.
+//!
+//! The pool works over [`NullBackend`], where nothing costs time, so that figures are those of the pool alone.
 
+mod counted;
+mod cross_thread;
+mod direct;
+mod host_heap;
+mod lifo;
+mod measure;
+mod miss;
 mod mixed;
+mod nothing;
+mod null;
+mod pair;
+mod pools;
+mod race;
+mod ranges;
 mod subject;
+mod subject_choice;
+mod tail;
+mod workload;
 
+pub use counted::{COUNTED_PAIRS, counted};
+pub use direct::{Direct, DirectBlock};
+pub use host_heap::{Heap, HostBlock, Malloc, Mimalloc};
+pub use measure::{Effort, Failure, Figures, measure};
 pub use mixed::Mixed;
-pub use subject::{Bins, Malloc, Pool, Subject};
+pub use nothing::Nothing;
+pub use null::{NullBackend, NullEvent, NullMemory, NullQueue};
+pub use pools::{Bins, Pool};
+pub use race::{Race, Refused, race};
+pub use ranges::{Range, Ranges};
+pub use subject::Subject;
+pub use subject_choice::{SubjectChoice, Visitor};
+pub use tail::{Tail, clock, tail};
+pub use workload::{Work, Workload};

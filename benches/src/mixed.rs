@@ -1,10 +1,13 @@
 //! The mixed workload: 1000 live blocks of 256 bytes to 64 MiB, replaced at random.
 
-use std::fmt;
+use std::{
+    fmt,
+    time::{Duration, Instant},
+};
 
 use binpool::random::Random;
 
-use crate::Subject;
+use crate::{Subject, Work};
 
 const ENTRIES: usize = 65_536;
 const SLOTS: usize = 1000;
@@ -65,16 +68,43 @@ impl<'a, S: Subject> Mixed<'a, S> {
 
     /// One pair: frees the block in a slot, and allocates another into it.
     pub fn step(&mut self) {
-        let (size, slot) = self.entries[self.step % ENTRIES];
-        self.step += 1;
+        let (size, slot) = self.next();
         self.slots[slot] = None;
         self.slots[slot] = self.subject.allocate(size);
+    }
+
+    /// The same, and `record` is told how long the free took, and then the allocation, the clock's own time included.
+    pub(crate) fn timed_step(&mut self, mut record: impl FnMut(Duration)) {
+        let (size, slot) = self.next();
+        let start = Instant::now();
+        self.slots[slot] = None;
+        record(start.elapsed());
+        let start = Instant::now();
+        let block = self.subject.allocate(size);
+        record(start.elapsed());
+        self.slots[slot] = block;
+    }
+
+    /// The size and the slot of the next step.
+    fn next(&mut self) -> (usize, usize) {
+        let entry = self.entries[self.step % ENTRIES];
+        self.step += 1;
+        entry
     }
 
     /// Whether no allocation has failed.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.slots.iter().all(Option::is_some)
+    }
+}
+
+impl<S: Subject> Work for Mixed<'_, S> {
+    fn run(&mut self, pairs: u64) -> bool {
+        for _ in 0..pairs {
+            self.step();
+        }
+        self.is_full()
     }
 }
 

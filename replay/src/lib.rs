@@ -1,16 +1,22 @@
 //! Recorded allocation traces, and their replay through binpool on any device.
 //!
-//! The commands `binpool replay` and `binpool tune` are thin shells around this library.
+//! The commands `binpool replay`, `binpool tune` and `binpool bench` are thin shells around this library.
 
 mod axis;
+mod bench_report;
 mod candidates;
 mod device;
+mod device_pairs;
+mod device_report;
 mod labels;
 mod need;
+mod picture;
 mod plot;
 mod replay;
 mod report;
+mod scaling_plot;
 mod source;
+mod tail_report;
 mod text_plot;
 mod trace;
 mod trade_off;
@@ -19,12 +25,17 @@ mod tune_json;
 mod tune_report;
 mod tune_table;
 
+pub use bench_report::{BenchRow, bench_json, bench_table};
 pub use candidates::{Candidate, candidates};
 pub use device::{AllocatorChoice, Device, Measured, Profile, Settings};
+pub use device_pairs::{DevicePair, LeftOut, device_pairs};
+pub use device_report::{device_json, device_table};
 pub use need::smallest_capacity;
 pub use plot::svg;
 pub use replay::{Failure, Manner, Outcome, replay};
 pub use report::{Header, Row, json, table};
+pub use scaling_plot::scaling_svg;
+pub use tail_report::{TailRow, tail_json, tail_table};
 pub use text_plot::text_plot;
 pub use trace::{Event, Problem, Trace, TraceError};
 pub use trade_off::{Cost, best, pareto_front};

@@ -1,6 +1,9 @@
 //! The command `binpool`.
 
+mod bench_command;
 mod cli;
+mod device_bench_command;
+mod not_written;
 mod progress;
 mod replay_command;
 mod tune_command;
@@ -11,6 +14,7 @@ use std::{
     process::ExitCode,
 };
 
+use bench_command::bench_all;
 use clap::Parser;
 use cli::{Cli, Command};
 use replay_command::replay_all;
@@ -26,6 +30,7 @@ fn main() -> ExitCode {
         .with_writer(io::stderr)
         .init();
     let succeeded = match cli.command {
+        Command::Bench(options) => bench_all(&options),
         Command::Replay(options) => replay_all(&options),
         Command::Tune(options) => tune_all(&options),
     };

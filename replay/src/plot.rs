@@ -2,34 +2,18 @@
 
 use std::io;
 
-use plotters::{
-    coord::{
-        Shift,
-        ranged1d::{AsRangedCoord, ValueFormatter},
-    },
-    prelude::*,
-    style::text_anchor,
-};
+use plotters::prelude::*;
 
 use crate::{
     Candidate, Comparison, Cost,
-    axis::{LogAxis, label},
-    labels::{Frame, Labels},
+    axis::LogAxis,
+    picture::{Area, Axis, BEST, Drawn, LINE, OTHER, centered, chart, labels, name, spots, svg_of},
 };
 
-const WIDTH: u32 = 960;
-const HEIGHT: u32 = 600;
-/// The height of a line of text.
-const LINE: i32 = 18;
 /// The most names of failed candidates that fit into a line.
 const NAMES: usize = 8;
 
-const BEST: RGBColor = RGBColor(200, 30, 30);
 const FRONT: RGBColor = RGBColor(30, 90, 180);
-const OTHER: RGBColor = RGBColor(130, 130, 130);
-
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Drawn<T> = Result<T, DrawingAreaErrorKind<io::Error>>;
 
 /// A scatter of the costs as SVG: to the right what is reserved over what is live, upwards the device's time, both
 /// logarithmic, the Pareto front joined by a line, the best one red. Candidates that ran out of memory are named
@@ -51,15 +35,7 @@ type Drawn<T> = Result<T, DrawingAreaErrorKind<io::Error>>;
 ///
 /// None that can happen: nothing is written to a file.
 pub fn svg(title: &str, candidates: &[Candidate], comparison: &Comparison) -> io::Result<String> {
-    let mut picture = String::new();
-    draw(
-        &SVGBackend::with_string(&mut picture, (WIDTH, HEIGHT)).into_drawing_area(),
-        title,
-        candidates,
-        comparison,
-    )
-    .map_err(io::Error::other)?;
-    Ok(picture)
+    svg_of(1, |area| draw(area, title, candidates, comparison))
 }
 
 fn draw(
@@ -68,59 +44,29 @@ fn draw(
     candidates: &[Candidate],
     comparison: &Comparison,
 ) -> Drawn<()> {
-    area.fill(&WHITE)?;
     let header = header(area, title, candidates, comparison)?;
     let mut points: Vec<Point<'_>> = points(candidates, comparison).collect();
     // Drawn last, above what is in the same place.
     points.sort_by_key(|point| point.best);
-    let across = LogAxis::around(points.iter().map(|point| point.at.0));
-    let up = LogAxis::around(points.iter().map(|point| point.at.1));
-    let mut chart = ChartBuilder::on(area)
-        .margin(12)
-        .margin_top(header)
-        .margin_right(30)
-        .x_label_area_size(46)
-        .y_label_area_size(64)
-        .build_cartesian_2d(scale(across), scale(up))?;
-    chart
-        .configure_mesh()
-        .light_line_style(TRANSPARENT)
-        .bold_line_style(BLACK.mix(0.12))
-        .x_desc("peak reserved / peak live")
-        .y_desc("device time in ms")
-        .x_label_formatter(&|tick| label(*tick))
-        .y_label_formatter(&|tick| label(*tick))
-        .label_style(("sans-serif", 15))
-        .draw()?;
+    let at: Vec<(f64, f64)> = points.iter().map(|point| point.at).collect();
+    let across = Axis::around("peak reserved / peak live", at.iter().map(|at| at.0));
+    let up = Axis::around("device time in ms", at.iter().map(|at| at.1));
+    let mut chart = chart(area, header, &across, &up)?;
     let front = comparison.front.iter();
     let front = front.filter_map(|place| points.iter().find(|point| point.place == *place));
     chart.draw_series(LineSeries::new(front.map(|point| point.at), FRONT))?;
 
-    let plot = chart.plotting_area();
-    let (columns, rows) = plot.get_pixel_range();
-    let spots = points.iter().map(|point| plot.map_coordinate(&point.at));
-    let spots: Vec<(i32, i32)> = spots.collect();
-    let frame = Frame {
-        left: columns.start,
-        top: rows.start,
-        right: columns.end,
-        bottom: rows.end,
-    };
-    let mut labels = Labels::new(frame, &spots);
+    let spots = spots(&chart, &at);
+    let mut labels = labels(&chart, &spots);
     for (point, spot) in points.iter().zip(&spots) {
         let radius = if point.best { 6 } else { 4 };
         area.draw(&Circle::new(*spot, radius, point.color.filled()))?;
     }
     // The best one first, so that its name is beside it.
     for (point, spot) in points.iter().zip(spots).rev() {
-        let name = labels.place(spot, point.name);
-        if let Some(end) = name.leader {
-            area.draw(&PathElement::new(vec![spot, end], OTHER.mix(0.6)))?;
-        }
-        let style = TextStyle::from(("sans-serif", 15)).color(&point.color);
-        area.draw(&Text::new(point.name, name.left_top, style))?;
+        name(area, &mut labels, spot, point.name, point.color)?;
     }
-    area.present()
+    Ok(())
 }
 
 /// A candidate that succeeded.
@@ -161,13 +107,6 @@ fn points<'a>(
     })
 }
 
-/// The axis with our ticks: plotters' own are powers of ten, of which a plot may have none.
-fn scale(axis: LogAxis) -> impl AsRangedCoord<Value = f64, CoordDescType: ValueFormatter<f64>> {
-    (axis.low..axis.high)
-        .log_scale()
-        .with_key_points(axis.ticks(8))
-}
-
 /// Draws the title, what the colours mean, and who ran out of memory. The height in pixels that it takes.
 fn header(
     area: &Area<'_>,
@@ -175,31 +114,17 @@ fn header(
     candidates: &[Candidate],
     comparison: &Comparison,
 ) -> Drawn<i32> {
-    let middle = i32::try_from(WIDTH / 2).unwrap_or(0);
-    let centered = text_anchor::Pos::new(text_anchor::HPos::Center, text_anchor::VPos::Top);
-    let line = |text: &str, size: i32, y: i32, color: RGBColor| {
-        let style = TextStyle::from(("sans-serif", size)).color(&color);
-        area.draw(&Text::new(
-            text.to_owned(),
-            (middle, y),
-            style.pos(centered),
-        ))
-    };
-    line(title, 22, 10, BLACK)?;
+    centered(area, title, 22, 10, BLACK)?;
     let mut y = 10 + LINE + 8;
-    line(
-        "red: best; blue: no other is as low in both respects",
-        15,
-        y,
-        OTHER,
-    )?;
+    let colors = "red: best; blue: no other is as low in both respects";
+    centered(area, colors, 15, y, OTHER)?;
     let failed = comparison.costs.iter().zip(candidates);
     let failed = failed.filter(|(cost, _)| cost.is_none());
     let failed: Vec<&str> = failed.map(|(_, candidate)| candidate.name).collect();
     for names in failed.chunks(NAMES) {
         y += LINE;
         let text = format!("out of memory: {}", names.join(", "));
-        line(&text, 15, y, OTHER)?;
+        centered(area, &text, 15, y, OTHER)?;
     }
     Ok(y + LINE + 8)
 }

@@ -1,21 +1,13 @@
 //! `binpool tune`.
 
-use std::{error::Error, fs, io, path::PathBuf};
+use std::{error::Error, fs};
 
 use binpool_replay::{
     AllocatorChoice, Candidate, Device, Settings, Trace, Trial, TuneReport, candidates, svg,
     text_plot, tune,
 };
 
-use crate::{cli::Tune, print, progress::bar, report};
-
-/// The picture could not be written.
-#[derive(Debug, thiserror::Error)]
-#[error("the plot cannot be written to {}", path.display())]
-struct NotWritten {
-    path: PathBuf,
-    source: io::Error,
-}
+use crate::{cli::Tune, not_written::NotWritten, print, progress::bar, report};
 
 /// Tries all candidates on all traces and prints the report. Whether every trace was read, and there is a best
 /// setting for all of them.

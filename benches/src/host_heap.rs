@@ -1,0 +1,101 @@
+//! Heaps of the host: not the same service, but the price that everybody knows.
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    fmt,
+    marker::PhantomData,
+    ptr::NonNull,
+};
+
+use mimalloc::MiMalloc;
+
+use crate::Subject;
+
+/// A heap of host memory.
+pub trait Heap {
+    /// The heap's own type.
+    type Allocator: GlobalAlloc;
+
+    /// The heap, of which there is one in a process.
+    const ALLOCATOR: Self::Allocator;
+}
+
+/// The C library's `malloc` and `free`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Malloc;
+
+impl Heap for Malloc {
+    type Allocator = System;
+
+    const ALLOCATOR: System = System;
+}
+
+/// `mimalloc`, which has a heap for each thread.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Mimalloc;
+
+impl Heap for Mimalloc {
+    type Allocator = MiMalloc;
+
+    const ALLOCATOR: MiMalloc = MiMalloc;
+}
+
+/// A block of host memory.
+pub struct HostBlock<H: Heap> {
+    address: NonNull<u8>,
+    layout: Layout,
+    heap: PhantomData<H>,
+}
+
+// SAFETY: the block owns its memory, and both heaps take blocks back from any thread.
+unsafe impl<H: Heap> Send for HostBlock<H> {}
+
+impl<H: Heap> fmt::Debug for HostBlock<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostBlock")
+            .field("address", &self.address)
+            .field("layout", &self.layout)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<H: Heap> HostBlock<H> {
+    /// A block of at least one byte, that nobody has touched.
+    fn allocate(bytes: usize) -> Option<Self> {
+        let layout = Layout::from_size_align(bytes.max(1), 16).ok()?;
+        // SAFETY: the layout's size is not zero.
+        let address = unsafe { H::ALLOCATOR.alloc(layout) };
+        Some(Self {
+            address: NonNull::new(address)?,
+            layout,
+            heap: PhantomData,
+        })
+    }
+}
+
+impl<H: Heap> Drop for HostBlock<H> {
+    fn drop(&mut self) {
+        // SAFETY: `address` came from this heap with this layout, and is freed here only.
+        unsafe { H::ALLOCATOR.dealloc(self.address.as_ptr(), self.layout) }
+    }
+}
+
+impl Subject for Malloc {
+    type Block = HostBlock<Self>;
+
+    const NAME: &'static str = "malloc";
+
+    fn allocate(&self, bytes: usize) -> Option<Self::Block> {
+        HostBlock::allocate(bytes)
+    }
+}
+
+impl Subject for Mimalloc {
+    type Block = HostBlock<Self>;
+
+    const NAME: &'static str = "mimalloc";
+
+    fn allocate(&self, bytes: usize) -> Option<Self::Block> {
+        HostBlock::allocate(bytes)
+    }
+}

@@ -1,0 +1,85 @@
+//! A subject by its name.
+
+use std::fmt;
+
+use binpool::PoolError;
+
+use crate::{Bins, Direct, Malloc, Mimalloc, Nothing, Pool, Ranges, Subject};
+
+/// A subject that is chosen at run time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SubjectChoice {
+    /// [`Pool`].
+    Pool,
+    /// [`Bins`].
+    Bins,
+    /// [`Malloc`].
+    Malloc,
+    /// [`Mimalloc`].
+    Mimalloc,
+    /// [`Ranges`].
+    Ranges,
+    /// [`Direct`].
+    Direct,
+    /// [`Nothing`].
+    Nothing,
+}
+
+/// What is done with a subject of any type.
+pub trait Visitor {
+    /// What it comes to.
+    type Output;
+
+    /// Does it.
+    fn visit<S: Subject>(self, subject: &S) -> Self::Output;
+}
+
+impl SubjectChoice {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Pool,
+        Self::Bins,
+        Self::Malloc,
+        Self::Mimalloc,
+        Self::Ranges,
+        Self::Direct,
+        Self::Nothing,
+    ];
+
+    /// The name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pool => Pool::NAME,
+            Self::Bins => Bins::NAME,
+            Self::Malloc => Malloc::NAME,
+            Self::Mimalloc => Mimalloc::NAME,
+            Self::Ranges => <&Ranges as Subject>::NAME,
+            Self::Direct => <&Direct as Subject>::NAME,
+            Self::Nothing => Nothing::NAME,
+        }
+    }
+
+    /// Makes the subject, afresh, and shows it to `visitor`.
+    ///
+    /// # Errors
+    ///
+    /// Those of the pool.
+    pub fn show<V: Visitor>(self, visitor: V) -> Result<V::Output, PoolError> {
+        Ok(match self {
+            Self::Pool => visitor.visit(&Pool::new()?),
+            Self::Bins => visitor.visit(&Bins::new()?),
+            Self::Malloc => visitor.visit(&Malloc),
+            Self::Mimalloc => visitor.visit(&Mimalloc),
+            Self::Ranges => visitor.visit(&&Ranges::new()),
+            Self::Direct => visitor.visit(&&Direct::new()?),
+            Self::Nothing => visitor.visit(&Nothing),
+        })
+    }
+}
+
+impl fmt::Display for SubjectChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

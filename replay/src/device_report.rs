@@ -1,0 +1,51 @@
+//! What pairs cost on a device, for people and for programs.
+
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+
+use crate::{DevicePair, report::bytes};
+
+/// One object of the JSON report.
+#[derive(Serialize)]
+struct Object<'a> {
+    device: &'a str,
+    #[serde(flatten)]
+    pair: &'a DevicePair,
+}
+
+/// The report as a JSON array, an object a size and subject.
+///
+/// # Errors
+///
+/// None that can happen: every value has a JSON form.
+pub fn device_json(device: &str, pairs: &[DevicePair]) -> serde_json::Result<String> {
+    let objects: Vec<_> = pairs.iter().map(|pair| Object { device, pair }).collect();
+    serde_json::to_string_pretty(&objects)
+}
+
+/// The report as a table with a line above it that names the device.
+#[must_use]
+pub fn device_table(device: &str, pairs: &[DevicePair]) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::ASCII_MARKDOWN);
+    table.set_header([
+        "size",
+        "subject",
+        "us a pair, least",
+        "us a pair, median",
+        "median / pool",
+    ]);
+    for pair in pairs {
+        table.add_row([
+            bytes(pair.size_bytes as u64),
+            pair.subject.to_owned(),
+            format!("{:.3}", pair.ns_per_pair_min / 1e3),
+            format!("{:.3}", pair.ns_per_pair_median / 1e3),
+            format!("{:.1}", pair.times_pool),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(2) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    format!("opencl on {device}\n\n{table}")
+}
