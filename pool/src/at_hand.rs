@@ -202,8 +202,7 @@ impl<A: Allocator> State<A> {
         match cache.insert(cached) {
             Ok(()) => Some(()),
             Err(cached) => {
-                let held = self.let_in(cached);
-                self.put_in_bin(held);
+                self.let_into_bin(cached);
                 None
             }
         }

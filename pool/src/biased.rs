@@ -233,11 +233,26 @@ mod schedules {
 
     use super::*;
 
-    /// What a thread adds to its room, or to the pool where it may not come in. Returns its key.
+    /// What a thread adds to its room, or to the pool where it may not come in.
     fn add_one(key: &Owner<u32>, pool: &Mutex<Pool>) {
         if key.enter(|value| *value += 1).is_none() {
             pool.lock().unwrap().sum += 1;
         }
+    }
+
+    type Shared = Arc<Mutex<Pool>>;
+
+    /// A pool, and a thread with a room in it.
+    fn with_owner(run: fn(Owner<u32>, &Shared)) -> (Shared, thread::JoinHandle<()>) {
+        let pool = Shared::default();
+        let owner = {
+            let pool = Arc::clone(&pool);
+            thread::spawn(move || {
+                let key = pool.lock().unwrap().rooms.add(0);
+                run(key, &pool);
+            })
+        };
+        (pool, owner)
     }
 
     #[derive(Default)]
@@ -259,15 +274,10 @@ mod schedules {
     #[test]
     fn nothing_is_lost_or_taken_twice_where_others_gather() {
         model(|| {
-            let pool = Arc::new(Mutex::new(Pool::default()));
-            let owner = {
-                let pool = Arc::clone(&pool);
-                thread::spawn(move || {
-                    let key = pool.lock().unwrap().rooms.add(0);
-                    add_one(&key, &pool);
-                    add_one(&key, &pool);
-                })
-            };
+            let (pool, owner) = with_owner(|key, pool| {
+                add_one(&key, pool);
+                add_one(&key, pool);
+            });
             pool.lock().unwrap().gather(None);
             owner.join().unwrap();
             let mut pool = pool.lock().unwrap();
@@ -281,18 +291,14 @@ mod schedules {
         let mut builder = model::Builder::new();
         builder.preemption_bound = Some(3);
         builder.check(|| {
-            let pool = Arc::new(Mutex::new(Pool::default()));
-            let run = |pool: &Arc<Mutex<Pool>>| {
-                let key = pool.lock().unwrap().rooms.add(0);
+            let run = |key: Owner<u32>, pool: &Shared| {
                 add_one(&key, pool);
                 pool.lock().unwrap().gather(Some(&key));
                 add_one(&key, pool);
             };
-            let other = {
-                let pool = Arc::clone(&pool);
-                thread::spawn(move || run(&pool))
-            };
-            run(&pool);
+            let (pool, other) = with_owner(run);
+            let key = pool.lock().unwrap().rooms.add(0);
+            run(key, &pool);
             other.join().unwrap();
             let mut pool = pool.lock().unwrap();
             pool.gather(None);
@@ -303,17 +309,12 @@ mod schedules {
     #[test]
     fn an_owner_that_leaves_takes_its_value_along() {
         model(|| {
-            let pool = Arc::new(Mutex::new(Pool::default()));
-            let owner = {
-                let pool = Arc::clone(&pool);
-                thread::spawn(move || {
-                    let key = pool.lock().unwrap().rooms.add(0);
-                    add_one(&key, &pool);
-                    let mut pool = pool.lock().unwrap();
-                    let left = pool.rooms.remove(key).unwrap();
-                    pool.sum += left;
-                })
-            };
+            let (pool, owner) = with_owner(|key, pool| {
+                add_one(&key, pool);
+                let mut pool = pool.lock().unwrap();
+                let left = pool.rooms.remove(key).unwrap();
+                pool.sum += left;
+            });
             pool.lock().unwrap().gather(None);
             owner.join().unwrap();
             let pool = pool.lock().unwrap();
@@ -324,14 +325,7 @@ mod schedules {
     #[test]
     fn nobody_comes_in_while_rooms_are_closed() {
         model(|| {
-            let pool = Arc::new(Mutex::new(Pool::default()));
-            let owner = {
-                let pool = Arc::clone(&pool);
-                thread::spawn(move || {
-                    let key = pool.lock().unwrap().rooms.add(0);
-                    add_one(&key, &pool);
-                })
-            };
+            let (pool, owner) = with_owner(|key, pool| add_one(&key, pool));
             pool.lock().unwrap().rooms.close(None);
             let before = {
                 let mut pool = pool.lock().unwrap();

@@ -52,7 +52,7 @@ impl<A: Allocator> Shared<A> {
         }
         let mut state = self.state.lock();
         if whose == Whose::All {
-            state.note_taking();
+            state.takings += 1;
         }
         state.take_range(lane, request, Which::Free)
     }
@@ -198,7 +198,7 @@ impl<A: Allocator> Shared<A> {
         let has_scrubbed = self.scrub_again();
         let cached = {
             let mut state = self.state.lock();
-            self.gather_from(&mut state, whose);
+            self.gather_from(&mut state, whose, None);
             state.take_cached()
         };
         let is_any = !cached.is_empty();

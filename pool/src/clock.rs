@@ -4,14 +4,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::lane::Stamp;
 
-/// Tells moments. Each [fence](crate::lane::Fence) moves it on.
+/// Tells moments, from the first after [`Stamp::default`] on. Each [fence](crate::lane::Fence) moves it on.
 #[derive(Debug)]
 pub(crate) struct Clock(AtomicU64);
 
 impl Default for Clock {
     fn default() -> Self {
         // Later than the beginning, so that a lane can begin with uses that have ended.
-        Self(AtomicU64::new(Stamp::default().next().get()))
+        Self(AtomicU64::new(1))
     }
 }
 

@@ -62,24 +62,13 @@ impl<A: Allocator> Depot<A> {
         Some(magazine)
     }
 
-    /// Takes what was left for one place, for every queue.
-    pub(crate) fn take_place(&mut self, place: usize) -> Vec<Cached<A>> {
-        let queues: Vec<_> = self.magazines.keys().filter(|key| key.1 == place).collect();
-        let queues: Vec<_> = queues.into_iter().map(|(queue, _)| *queue).collect();
-        let mut taken = Vec::new();
-        for queue in queues {
-            while let Some(magazine) = self.take(queue, place) {
-                taken.extend(magazine);
-            }
-        }
+    /// Takes what was left for one place, or everything, what was left first of each queue and place before what came later.
+    pub(crate) fn take_all(&mut self, place: Option<usize>) -> Vec<Cached<A>> {
+        let is_wanted = |of: usize| place.is_none_or(|place| place == of);
+        let taken = self.magazines.extract_if(|(_, of), _| is_wanted(*of));
+        let taken: Vec<_> = taken.flat_map(|(_, left)| left).flatten().collect();
+        self.blocks -= taken.len();
+        self.bytes -= bytes_of(&taken);
         taken
-    }
-
-    /// Takes everything, what was left first of each queue and place before what came later.
-    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = Cached<A>> + use<A> {
-        self.blocks = 0;
-        self.bytes = 0;
-        let magazines = std::mem::take(&mut self.magazines);
-        magazines.into_values().flatten().flatten()
     }
 }

@@ -41,57 +41,36 @@ impl<A: Allocator> Shared<A> {
 
     /// Takes what all threads keep at hand.
     pub(crate) fn gather(&self) {
-        self.gather_into(&mut self.state.lock());
+        self.gather_from(&mut self.state.lock(), Whose::All, None);
     }
 
-    /// The same, under the lock.
-    pub(crate) fn gather_into(&self, state: &mut State<A>) {
+    /// Takes what this thread, or all threads, keep at hand, in one place or in all. Whether there was any.
+    pub(crate) fn gather_from(
+        &self,
+        state: &mut State<A>,
+        whose: Whose,
+        place: Option<usize>,
+    ) -> bool {
         // Threads that are kept out have nothing.
-        if self.has_thread_caches && !state.threads.is_closed() {
-            self.close(state);
-            state.threads.open();
-        }
-    }
-
-    /// Takes what this thread, or all threads, keep at hand in one place.
-    pub(crate) fn gather_place(&self, state: &mut State<A>, place: usize, whose: Whose) {
         if !self.has_thread_caches || state.threads.is_closed() {
-            return;
+            return false;
         }
-        let mut taken = Vec::new();
+        let mut is_any = false;
         match whose {
             Whose::Own => {
                 threads::with_own(self.id, |key: &Key<A>| {
-                    key.enter(|cache| cache.take_place(place, |cached| taken.push(cached)))
+                    key.enter(|cache| is_any = state.take_from(cache, place))
                 });
             }
             Whose::All => {
-                self.visit_all(state, |_, cache| {
-                    cache.take_place(place, |cached| taken.push(cached));
+                self.visit_all(state, |state, cache| {
+                    is_any |= state.take_from(cache, place);
                 });
                 state.threads.open();
-                if !taken.is_empty() {
-                    state.note_taking();
-                }
             }
         }
-        taken.extend(state.depot.take_place(place));
-        state.let_all_in(taken);
-    }
-
-    /// Takes what this thread, or all threads, keep at hand.
-    pub(crate) fn gather_from(&self, state: &mut State<A>, whose: Whose) {
-        match whose {
-            Whose::Own => {
-                let mut taken = Vec::new();
-                threads::with_own(self.id, |key: &Key<A>| {
-                    key.enter(|cache| cache.take_all(|cached| taken.push(cached)))
-                });
-                taken.extend(state.depot.take_all());
-                state.let_all_in(taken);
-            }
-            Whose::All => self.gather_into(state),
-        }
+        state.take_from_depot(place);
+        is_any
     }
 
     /// Takes what all threads keep at hand, and has them keep nothing until the answer is dropped.
@@ -103,13 +82,9 @@ impl<A: Allocator> Shared<A> {
     /// The same, until the rooms are opened.
     pub(crate) fn close(&self, state: &mut State<A>) {
         self.visit_all(state, |state, cache| {
-            cache.take_all(|cached| {
-                let held = state.let_in(cached);
-                state.put_in_bin(held);
-            });
+            state.take_from(cache, None);
         });
-        let left = state.depot.take_all();
-        state.let_all_in(left);
+        state.take_from_depot(None);
     }
 
     /// Keeps all threads out, and looks at what they have and what they have done.
@@ -162,10 +137,7 @@ impl<A: Allocator> Shared<A> {
         let mut state = self.state.lock();
         if let Some(mut cache) = state.threads.remove(key) {
             state.note(cache.take_activity());
-            cache.take_all(|cached| {
-                let held = state.let_in(cached);
-                state.put_in_bin(held);
-            });
+            state.take_from(&mut cache, None);
         }
     }
 }
@@ -205,16 +177,25 @@ impl<A: Allocator> State<A> {
         }
     }
 
-    /// Takes note that blocks were taken away from threads.
-    pub(crate) fn note_taking(&mut self) {
-        self.takings += 1;
+    /// Takes what a thread keeps, in one place or in all. Whether there was any.
+    fn take_from(&mut self, cache: &mut ThreadCache<A>, place: Option<usize>) -> bool {
+        let mut is_any = false;
+        cache.take(place, |cached| {
+            is_any = true;
+            self.let_into_bin(cached);
+        });
+        is_any
     }
 
-    fn let_all_in(&mut self, taken: impl IntoIterator<Item = Cached<A>>) {
-        for cached in taken {
-            let held = self.let_in(cached);
-            self.put_in_bin(held);
+    fn take_from_depot(&mut self, place: Option<usize>) {
+        for cached in self.depot.take_all(place) {
+            self.let_into_bin(cached);
         }
+    }
+
+    pub(crate) fn let_into_bin(&mut self, cached: Cached<A>) {
+        let held = self.let_in(cached);
+        self.put_in_bin(held);
     }
 
     /// Makes a block that was at hand one of those that the pool holds.

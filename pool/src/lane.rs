@@ -15,14 +15,6 @@ impl Stamp {
     pub(crate) const fn at(moment: u64) -> Self {
         Self(moment)
     }
-
-    pub(crate) const fn get(self) -> u64 {
-        self.0
-    }
-
-    pub(crate) const fn next(self) -> Self {
-        Self(self.0.saturating_add(1))
-    }
 }
 
 /// Finds a lane: its key and one more, so that none is 0. It may find another one once its own has gone: stamps tell (invariant L3 of

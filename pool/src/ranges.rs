@@ -8,7 +8,7 @@ use crate::{
     lane::{LaneKey, Use, Uses},
     lanes::Lanes,
     request::Request,
-    state::State,
+    state::{State, unsigned},
 };
 
 /// Which ranges of segments may be taken for a queue.
@@ -85,7 +85,7 @@ impl<A: Allocator> State<A> {
         capacity: u64,
     ) -> (usize, Vec<Released<A>>) {
         let allocations = self.counters.hits + self.counters.misses;
-        let in_use = u64::try_from(self.in_use).unwrap_or(0);
+        let in_use = unsigned(self.in_use);
         let Some(segments) = &mut self.segments else {
             return (request.bytes, Vec::new());
         };

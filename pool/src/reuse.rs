@@ -44,7 +44,10 @@ impl<A: Allocator> Shared<A> {
         }
         let whose = state.whose_turn();
         if !self.has_segments {
-            self.gather_place(state, self.classes.place(request.bin), whose);
+            let place = self.classes.place(request.bin);
+            if self.gather_from(state, whose, Some(place)) && whose == Whose::All {
+                state.takings += 1;
+            }
             if let Some(block) = state.pop(lane, request) {
                 return Found::Block(block, Origin::Stock);
             }

@@ -1,17 +1,13 @@
 //! What the [biased lock](crate::biased) is made of: the standard library's, or `loom`'s, which tries every schedule.
 
 #[cfg(loom)]
-pub(crate) use loom::{
-    cell::UnsafeCell,
-    hint::spin_loop,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering, fence},
-    },
-    thread::yield_now,
-};
+use loom as library;
+#[cfg(loom)]
+pub(crate) use loom::cell::UnsafeCell;
 #[cfg(not(loom))]
-pub(crate) use std::{
+use std as library;
+
+pub(crate) use library::{
     hint::spin_loop,
     sync::{
         Arc,

@@ -319,29 +319,26 @@ impl<A: Allocator> ThreadCache<A> {
         left
     }
 
-    /// Takes every block out, oldest first in each place.
-    pub(crate) fn take_all(&mut self, take: impl FnMut(Cached<A>)) {
-        let youngest = self.take_youngest();
-        self.count_out(self.kept_bytes);
-        self.kept_bytes = 0;
-        let places = self.queues.iter_mut().flat_map(|it| &mut it.places);
-        let kept = places.flat_map(|place| place.drain(..));
-        kept.chain(youngest).for_each(take);
-    }
-
-    /// Takes the blocks of one place out, of every queue, oldest first.
-    pub(crate) fn take_place(&mut self, place: usize, mut take: impl FnMut(Cached<A>)) {
+    /// Takes the blocks of one place out, or all, of every queue, oldest first in each place.
+    pub(crate) fn take(&mut self, place: Option<usize>, mut take: impl FnMut(Cached<A>)) {
         let mut bytes = 0;
-        let places = self.queues.iter_mut().map(|it| it.places.get_mut(place));
-        for cached in places.flatten().flat_map(|place| place.drain(..)) {
-            bytes += cached.bytes();
-            take(cached);
+        for cache in &mut self.queues {
+            let places = match place {
+                Some(place) => cache.places.get_mut(place..=place).unwrap_or_default(),
+                None => &mut cache.places,
+            };
+            for cached in places.iter_mut().flat_map(|place| place.drain(..)) {
+                bytes += cached.bytes();
+                take(cached);
+            }
         }
         self.kept_bytes -= bytes;
         self.count_out(bytes);
-        let youngest = self.youngest.as_ref();
-        if youngest.is_some_and(|it| it.shared.classes.place(it.block.bin) == place) {
-            self.take_youngest().map(take);
+        let is_here = |it: &Grant<A>| {
+            place.is_none_or(|place| it.shared.classes.place(it.block.bin) == place)
+        };
+        if self.youngest.as_ref().is_some_and(is_here) {
+            self.take_youngest().into_iter().for_each(take);
         }
     }
 

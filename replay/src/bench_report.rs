@@ -1,8 +1,9 @@
 //! What workloads cost, for people and for programs.
 
 use binpool_benches::{Figures, SubjectChoice, Workload};
-use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
+
+use crate::table::markdown;
 
 /// What one workload costs on one subject.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,9 +48,7 @@ pub fn bench_json(rows: &[BenchRow]) -> serde_json::Result<String> {
 /// The report as a table. The last column is the median over that of `malloc` with as many threads.
 #[must_use]
 pub fn bench_table(rows: &[BenchRow]) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::ASCII_MARKDOWN);
-    table.set_header([
+    let titles = [
         "workload",
         "threads",
         "subject",
@@ -57,7 +56,8 @@ pub fn bench_table(rows: &[BenchRow]) -> String {
         "ns a pair, median",
         "million pairs/s",
         "median / malloc",
-    ]);
+    ];
+    let mut table = markdown(titles, 3..);
     for row in rows {
         let figures = &row.figures;
         let is_malloc = |other: &&BenchRow| {
@@ -78,9 +78,6 @@ pub fn bench_table(rows: &[BenchRow]) -> String {
             format!("{:.2}", figures.million_pairs_per_s()),
             ratio,
         ]);
-    }
-    for column in table.column_iter_mut().skip(3) {
-        column.set_cell_alignment(CellAlignment::Right);
     }
     table.to_string()
 }

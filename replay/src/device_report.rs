@@ -1,9 +1,8 @@
 //! What pairs cost on a device, for people and for programs.
 
-use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
-use crate::{DevicePair, report::bytes};
+use crate::{DevicePair, report::bytes, table::markdown};
 
 /// One object of the JSON report.
 #[derive(Serialize)]
@@ -26,15 +25,14 @@ pub fn device_json(device: &str, pairs: &[DevicePair]) -> serde_json::Result<Str
 /// The report as a table with a line above it that names the device.
 #[must_use]
 pub fn device_table(device: &str, pairs: &[DevicePair]) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::ASCII_MARKDOWN);
-    table.set_header([
+    let titles = [
         "size",
         "subject",
         "us a pair, least",
         "us a pair, median",
         "median / pool",
-    ]);
+    ];
+    let mut table = markdown(titles, 2..);
     for pair in pairs {
         table.add_row([
             bytes(pair.size_bytes as u64),
@@ -43,9 +41,6 @@ pub fn device_table(device: &str, pairs: &[DevicePair]) -> String {
             format!("{:.3}", pair.ns_per_pair_median / 1e3),
             format!("{:.1}", pair.times_pool),
         ]);
-    }
-    for column in table.column_iter_mut().skip(2) {
-        column.set_cell_alignment(CellAlignment::Right);
     }
     format!("opencl on {device}\n\n{table}")
 }

@@ -16,6 +16,7 @@ mod replay;
 mod report;
 mod scaling_plot;
 mod source;
+mod table;
 mod tail_report;
 mod text_plot;
 mod trace;

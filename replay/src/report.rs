@@ -1,9 +1,8 @@
 //! What a replay came to, for people and for programs.
 
-use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
-use crate::{AllocatorChoice, Outcome};
+use crate::{AllocatorChoice, Outcome, table::markdown};
 
 /// What all rows of a report share.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,8 +119,6 @@ pub fn table(header: &Header, rows: &[Row]) -> String {
         _ => "measured",
     };
     let with_need = rows.iter().any(|row| row.need_bytes.is_some());
-    let mut table = Table::new();
-    table.load_preset(presets::ASCII_MARKDOWN);
     let mut titles: Vec<String> = [
         "trace",
         "allocations",
@@ -138,7 +135,7 @@ pub fn table(header: &Header, rows: &[Row]) -> String {
     if with_need {
         titles.extend(["need".to_owned(), "need / live".to_owned()]);
     }
-    table.set_header(titles);
+    let mut table = markdown(titles, 1..);
     for row in rows {
         let outcome = &row.outcome;
         let mut cells = vec![
@@ -160,9 +157,6 @@ pub fn table(header: &Header, rows: &[Row]) -> String {
             cells.push(format!("{:.2}", ratio(need, row.peak_live_bytes)));
         }
         table.add_row(cells);
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
     }
     let pool = if header.pool {
         "with the pool"

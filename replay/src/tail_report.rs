@@ -1,8 +1,9 @@
 //! How long single operations take, for people and for programs.
 
 use binpool_benches::Tail;
-use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
+
+use crate::table::markdown;
 
 /// How long single operations of one subject take.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,16 +46,15 @@ pub fn tail_json(rows: &[TailRow]) -> serde_json::Result<String> {
 /// The report as a table.
 #[must_use]
 pub fn tail_table(rows: &[TailRow]) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::ASCII_MARKDOWN);
-    table.set_header([
+    let titles = [
         "threads",
         "subject",
         "ns, median",
         "ns, 99.9 %",
         "ns, longest",
         "operations",
-    ]);
+    ];
+    let mut table = markdown(titles, 2..);
     for TailRow { subject, tail } in rows {
         table.add_row([
             tail.threads.to_string(),
@@ -64,9 +64,6 @@ pub fn tail_table(rows: &[TailRow]) -> String {
             tail.ns_max.to_string(),
             tail.operations.to_string(),
         ]);
-    }
-    for column in table.column_iter_mut().skip(2) {
-        column.set_cell_alignment(CellAlignment::Right);
     }
     table.to_string()
 }

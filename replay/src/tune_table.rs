@@ -1,10 +1,11 @@
 //! A trial of settings as tables.
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::Table;
 
 use crate::{
     Candidate, Comparison, Trial, TuneReport,
     report::{bytes, ratio},
+    table::markdown,
     text_plot::letter,
 };
 
@@ -95,9 +96,8 @@ fn table(
     titles: &[&str],
     rows: impl Iterator<Item = Vec<String>>,
 ) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::ASCII_MARKDOWN);
-    table.set_header([&["", "setting"], titles, &[""]].concat());
+    let all_titles = [&["", "setting"], titles, &[""]].concat();
+    let mut table = markdown(all_titles, 2..2 + titles.len());
     for (place, (candidate, mut cells)) in candidates.iter().zip(rows).enumerate() {
         cells.resize(titles.len(), String::new());
         let mark = match (comparison.is_on_front(place), comparison.is_best(place)) {
@@ -108,9 +108,6 @@ fn table(
         };
         let name = [letter(place).to_string(), candidate.name.to_owned()];
         table.add_row(name.into_iter().chain(cells).chain([mark.to_owned()]));
-    }
-    for column in table.column_iter_mut().skip(2).take(titles.len()) {
-        column.set_cell_alignment(CellAlignment::Right);
     }
     table
 }
