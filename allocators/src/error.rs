@@ -301,6 +301,32 @@ pub enum InvalidRequest {
         /// What kind of object it is.
         kind: ObjectKind,
     },
+    /// The host has a map of the memory, and a command was to use it, or another map to be made.
+    #[error(
+        "bytes {offset}..{} are mapped by the host: drop or unmap the map first", .offset.saturating_add(*.bytes)
+    )]
+    Mapped {
+        /// Where the map starts, in bytes from the start of the whole block.
+        offset: usize,
+        /// How many bytes are mapped.
+        bytes: usize,
+    },
+    /// Two lengths are to be equal and are not.
+    #[error("{actual} bytes where {expected} are needed: both sides have to be of one length")]
+    LengthMismatch {
+        /// The bytes that are needed.
+        expected: usize,
+        /// The bytes that there are.
+        actual: usize,
+    },
+    /// A number of bytes is to be a number of whole elements and is not.
+    #[error("{bytes} bytes are no whole number of elements of {element} bytes")]
+    NotWholeElements {
+        /// The bytes that there are.
+        bytes: usize,
+        /// The size of an element in bytes.
+        element: usize,
+    },
     /// Frees of SVM can be ordered on an in-order queue only.
     #[error(
         "SVM cannot be freed in order on an out-of-order queue: bind it to an in-order queue, or to none"

@@ -28,6 +28,7 @@ mod adaptor;
 mod align;
 mod allocator;
 mod any;
+mod as_memory;
 mod backend;
 mod budget;
 #[cfg(feature = "conformance")]
@@ -60,6 +61,7 @@ mod svm_allocator;
 pub use align::Align;
 pub use allocator::{Allocator, EventOf, MemoryOf, QueueOf};
 pub use any::{AnyBackend, AnyEvent, AnyMemory, AnyQueue};
+pub use as_memory::AsMemory;
 pub use backend::Backend;
 pub use budget::{Budget, BudgetUse};
 pub use deferred::DeferredAllocator;

@@ -3,9 +3,11 @@
 use std::{ffi::c_void, sync::Arc};
 
 use binpool_allocators::{DeviceLimits, InvalidRequest, ObjectKind, Result};
+use cl3::error_codes::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
 
 use crate::{
-    cl_error::Purpose,
+    access::Use,
+    cl_error::{ClError, ClResult, Purpose},
     context::Context,
     device::{DeviceInfo, System},
     error::OpenClError,
@@ -127,22 +129,25 @@ impl OpenClBackend {
         queue.context().failures.are_fragile() && events.iter().any(ClEvent::has_failed)
     }
 
-    /// Runs `enqueue`, and has every block of shared virtual memory in `memory` remember the command.
+    /// Enqueues a command of `queue` by `enqueue`, which is given everything that the command has to wait for: the
+    /// events of `wait_for`, and what is known of `uses`. Those remember the command.
     pub(crate) fn submit(
+        &self,
         queue: &ClQueue,
         purpose: Purpose,
-        memory: &[&ClMemory],
+        uses: &[Use<'_>],
         wait_for: &[ClEvent],
-        enqueue: impl FnOnce() -> crate::cl_error::ClResult<EventHandle>,
+        enqueue: impl FnOnce(&WaitList<'_>) -> ClResult<EventHandle>,
     ) -> Result<ClEvent> {
-        let shared = || memory.iter().filter_map(|memory| memory.svm());
+        let wait = self.wait_list(queue, wait_for)?;
+        let shared = || uses.iter().filter_map(|used| used.block);
         let context = queue.context();
         let enqueueing = context.failures.while_enqueueing();
         if Self::is_stillborn(queue, wait_for) {
             return ClEvent::stillborn(context, purpose).map_err(|error| error.into_error(purpose));
         }
         let numbering = shared().next().map(|_| queue.numbering());
-        let handle = enqueue().map_err(|error| error.into_error(purpose))?;
+        let handle = enqueue(&wait).map_err(|error| error.into_error(purpose))?;
         let event = ClEvent::command(queue, handle, purpose);
         drop(numbering);
         drop(enqueueing);
@@ -151,7 +156,35 @@ impl OpenClBackend {
         }
         Ok(event)
     }
+
+    /// The same for a command that `run` waits for, with memory of the host that is borrowed until then. It passes
+    /// the event on as soon as the command is enqueued.
+    pub(crate) fn submit_and_wait(
+        &self,
+        queue: &ClQueue,
+        purpose: Purpose,
+        uses: &[Use<'_>],
+        wait_for: &[ClEvent],
+        run: impl FnOnce(&WaitList<'_>, &mut dyn FnMut(&EventHandle)) -> ClResult<Waited>,
+    ) -> Result<()> {
+        let wait = self.wait_list(queue, wait_for)?;
+        let mut enqueueing = queue.context().failures.while_enqueueing();
+        if Self::is_stillborn(queue, wait_for) {
+            let error = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
+            return Err(ClError::new("clWaitForEvents", error).into_error(purpose));
+        }
+        // The lock is not held during the wait: the event to fail may be the one waited for.
+        let (handle, ended) =
+            run(&wait, &mut |_| enqueueing = None).map_err(|error| error.into_error(purpose))?;
+        if ended.is_ok() {
+            return Ok(());
+        }
+        ClEvent::command(queue, handle, purpose).waited(ended)
+    }
 }
+
+/// How a command that was waited for came back: its event, and what the wait said.
+pub(crate) type Waited = (EventHandle, ClResult<()>);
 
 fn foreign_unless(own: bool, kind: ObjectKind) -> Result<()> {
     if own {

@@ -7,14 +7,13 @@ use binpool_allocators::{
     Queue, QueueOrder, Region, Result,
 };
 
-use cl3::error_codes::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
-
 use crate::{
-    backend::OpenClBackend,
-    cl_error::{ClError, ClResult, Purpose},
+    access::Access,
+    backend::{OpenClBackend, Waited},
+    cl_error::{ClResult, Purpose},
     copy,
     event::ClEvent,
-    memory::{Body, ClMemory},
+    memory::{Body, ClMemory, Root},
     queue::ClQueue,
     sys::{self, EventHandle, HostBytes, Place, WaitList},
 };
@@ -54,7 +53,7 @@ impl Backend for OpenClBackend {
         flags.check()?;
         let handle = sys::create_buffer(&self.context().handle, cl_flags(flags), bytes)
             .map_err(|error| error.into_error(Purpose::Memory(bytes)))?;
-        let body = Body::Buffer(Arc::new(handle));
+        let body = Body::Buffer(Arc::new(Root::new(handle)));
         Ok(ClMemory::new(self.context(), bytes, body))
     }
 
@@ -73,8 +72,9 @@ impl Backend for OpenClBackend {
         let purpose = Purpose::Memory(memory.bytes());
         // It is waited for, so there is nothing to gain from several at once, and NVIDIA's driver crashes.
         let _one_at_a_time = queue.committing();
-        Self::submit(queue, purpose, &[memory], &[], || {
-            sys::enqueue_migrate(queue.handle(), buffer)
+        let all = memory.used(Region::first(memory.bytes()), Access::Write);
+        self.submit(queue, purpose, &[all], &[], |wait| {
+            sys::enqueue_migrate(queue.handle(), buffer, wait)
         })?
         .wait()
     }
@@ -94,7 +94,8 @@ impl Backend for OpenClBackend {
         wait_for: &[ClEvent],
     ) -> Result<()> {
         let region = Region::new(offset, data.len());
-        self.blocking(queue, memory, region, wait_for, |place, wait, enqueued| {
+        let target = (memory, region, Access::Write);
+        self.blocking(queue, target, wait_for, |place, wait, enqueued| {
             sys::write_borrowed(queue.handle(), place, data, wait, enqueued)
         })
     }
@@ -108,7 +109,8 @@ impl Backend for OpenClBackend {
         wait_for: &[ClEvent],
     ) -> Result<()> {
         let region = Region::new(offset, data.len());
-        self.blocking(queue, memory, region, wait_for, |place, wait, enqueued| {
+        let source = (memory, region, Access::Read);
+        self.blocking(queue, source, wait_for, |place, wait, enqueued| {
             sys::read_borrowed(queue.handle(), place, data, wait, enqueued)
         })
     }
@@ -122,7 +124,8 @@ impl Backend for OpenClBackend {
         wait_for: &[ClEvent],
     ) -> Result<ClEvent> {
         let region = Region::new(offset, data.len());
-        let event = self.command(queue, memory, region, wait_for, |place, wait| {
+        let target = (memory, region, Access::Write);
+        let event = self.command(queue, target, wait_for, |place, wait| {
             sys::write_kept(queue.handle(), place, &data, wait)
         })?;
         event.keep(data);
@@ -139,7 +142,8 @@ impl Backend for OpenClBackend {
         // Before the bytes are made: a region that is too large is not the host's lack of memory.
         region.check_within(memory.bytes())?;
         let target = Arc::new(HostBytes::new(region.bytes)?);
-        let event = self.command(queue, memory, region, wait_for, |place, wait| {
+        let source = (memory, region, Access::Read);
+        let event = self.command(queue, source, wait_for, |place, wait| {
             sys::read_kept(queue.handle(), place, &target, wait)
         })?;
         event.keep(Arc::clone(&target));
@@ -164,11 +168,10 @@ impl Backend for OpenClBackend {
         if source.id() == destination.id() && from.overlaps(into) {
             return Err(copy::overlap(from, into).into());
         }
-        let wait = self.wait_list(queue, wait_for)?;
         if from.bytes == 0 {
-            return marker(queue, wait_for, &wait);
+            return self.enqueue_marker(queue, wait_for);
         }
-        copy::enqueue(queue, (source, from), (destination, into), wait_for, &wait)
+        copy::enqueue(queue, (source, from), (destination, into), wait_for, self)
     }
 
     fn enqueue_fill(
@@ -180,7 +183,8 @@ impl Backend for OpenClBackend {
         wait_for: &[ClEvent],
     ) -> Result<ClEvent> {
         InvalidRequest::check_pattern(region, pattern)?;
-        self.command(queue, memory, region, wait_for, |place, wait| match place {
+        let target = (memory, region, Access::Write);
+        self.command(queue, target, wait_for, |place, wait| match place {
             Place::Buffer(buffer, offset) => sys::enqueue_fill_buffer(
                 queue.handle(),
                 buffer,
@@ -195,28 +199,28 @@ impl Backend for OpenClBackend {
 
     fn enqueue_marker(&self, queue: &ClQueue, wait_for: &[ClEvent]) -> Result<ClEvent> {
         self.check_own_queue(queue)?;
-        marker(queue, wait_for, &self.wait_list(queue, wait_for)?)
+        self.submit(queue, Purpose::Control, &[], wait_for, |wait| {
+            sys::enqueue_marker(queue.handle(), wait)
+        })
     }
 
     fn enqueue_barrier(&self, queue: &ClQueue, wait_for: &[ClEvent]) -> Result<ClEvent> {
         self.check_own_queue(queue)?;
-        let mut wait = self.wait_list(queue, wait_for)?;
         if queue.order() == QueueOrder::InOrder {
-            return Self::submit(queue, Purpose::Control, &[], wait_for, || {
-                sys::enqueue_barrier(queue.handle(), &wait)
+            return self.submit(queue, Purpose::Control, &[], wait_for, |wait| {
+                sys::enqueue_barrier(queue.handle(), wait)
             });
         }
         // On PoCL the commands after a barrier wait for the last one only, which has to come after the one before.
         let mut last = queue.last_barrier();
         let before = last.take();
-        if let Some(before) = &before
-            && !wait.is_empty()
-            && sys::execution_status(before).is_ok_and(|status| status > 0)
-        {
-            wait.push(before);
-        }
-        let barrier = Self::submit(queue, Purpose::Control, &[], wait_for, || {
-            sys::enqueue_barrier(queue.handle(), &wait)
+        let is_pending =
+            |event: &&EventHandle| matches!(sys::execution_status(event), Ok(status) if status > 0);
+        let after = before.as_ref().filter(|_| !wait_for.is_empty());
+        let after = after.filter(is_pending);
+        let barrier = self.submit(queue, Purpose::Control, &[], wait_for, |wait| {
+            let both = wait.and(after);
+            sys::enqueue_barrier(queue.handle(), &both)
         });
         *last = match &barrier {
             Ok(barrier) => barrier.handle().another().ok(),
@@ -242,20 +246,21 @@ impl OpenClBackend {
     fn command(
         &self,
         queue: &ClQueue,
-        memory: &ClMemory,
-        region: Region,
+        memory: (&ClMemory, Region, Access),
         wait_for: &[ClEvent],
         enqueue: impl FnOnce(Place<'_>, &WaitList<'_>) -> ClResult<EventHandle>,
     ) -> Result<ClEvent> {
-        let wait = self.prepare(queue, memory, region, wait_for)?;
+        let (memory, region, access) = memory;
+        self.check(queue, memory, region)?;
         match memory.place(region) {
             Some(place) if region.bytes > 0 => {
                 let purpose = Purpose::Memory(region.bytes);
-                Self::submit(queue, purpose, &[memory], wait_for, || {
-                    enqueue(place, &wait)
+                let used = memory.used(region, access);
+                self.submit(queue, purpose, &[used], wait_for, |wait| {
+                    enqueue(place, wait)
                 })
             }
-            _ => marker(queue, wait_for, &wait),
+            _ => self.enqueue_marker(queue, wait_for),
         }
     }
 
@@ -263,56 +268,30 @@ impl OpenClBackend {
     fn blocking(
         &self,
         queue: &ClQueue,
-        memory: &ClMemory,
-        region: Region,
+        memory: (&ClMemory, Region, Access),
         wait_for: &[ClEvent],
-        run: impl FnOnce(
-            Place<'_>,
-            &WaitList<'_>,
-            &mut dyn FnMut(),
-        ) -> ClResult<(EventHandle, ClResult<()>)>,
+        run: impl FnOnce(Place<'_>, &WaitList<'_>, &mut dyn FnMut(&EventHandle)) -> ClResult<Waited>,
     ) -> Result<()> {
-        let wait = self.prepare(queue, memory, region, wait_for)?;
+        let (memory, region, access) = memory;
+        self.check(queue, memory, region)?;
         match memory.place(region) {
             Some(place) if region.bytes > 0 => {
                 let purpose = Purpose::Memory(region.bytes);
-                let context = queue.context();
-                let mut enqueueing = context.failures.while_enqueueing();
-                if Self::is_stillborn(queue, wait_for) {
-                    let error = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
-                    return Err(ClError::new("clWaitForEvents", error).into_error(purpose));
-                }
-                // The lock is not held during the wait: the event to fail may be the one waited for.
-                let (handle, ended) = run(place, &wait, &mut || enqueueing = None)
-                    .map_err(|error| error.into_error(purpose))?;
-                if ended.is_ok() {
-                    return Ok(());
-                }
-                ClEvent::command(queue, handle, purpose).waited(ended)
+                let used = memory.used(region, access);
+                self.submit_and_wait(queue, purpose, &[used], wait_for, |wait, enqueued| {
+                    run(place, wait, enqueued)
+                })
             }
-            _ if wait.is_empty() && queue.order() == QueueOrder::OutOfOrder => Ok(()),
-            _ => marker(queue, wait_for, &wait)?.wait(),
+            _ if wait_for.is_empty() && queue.order() == QueueOrder::OutOfOrder => Ok(()),
+            _ => self.enqueue_marker(queue, wait_for)?.wait(),
         }
     }
 
-    fn prepare<'a>(
-        &self,
-        queue: &ClQueue,
-        memory: &ClMemory,
-        region: Region,
-        wait_for: &'a [ClEvent],
-    ) -> Result<WaitList<'a>> {
+    fn check(&self, queue: &ClQueue, memory: &ClMemory, region: Region) -> Result<()> {
         self.check_own_queue(queue)?;
         self.check_own_memory(memory)?;
-        region.check_within(memory.bytes())?;
-        self.wait_list(queue, wait_for)
+        region.check_within(memory.bytes())
     }
-}
-
-fn marker(queue: &ClQueue, wait_for: &[ClEvent], wait: &WaitList<'_>) -> Result<ClEvent> {
-    OpenClBackend::submit(queue, Purpose::Control, &[], wait_for, || {
-        sys::enqueue_marker(queue.handle(), wait)
-    })
 }
 
 /// The flags of `clCreateBuffer`.

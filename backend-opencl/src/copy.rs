@@ -4,6 +4,7 @@ use binpool_allocators::{Error, InvalidRequest, Memory, Region, Result};
 use cl3::error_codes::CL_MEM_COPY_OVERLAP;
 
 use crate::{
+    access::Access,
     backend::OpenClBackend,
     cl_error::Purpose,
     event::ClEvent,
@@ -31,7 +32,7 @@ pub(crate) fn enqueue(
     (source, from): (&ClMemory, Region),
     (destination, into): (&ClMemory, Region),
     wait_for: &[ClEvent],
-    wait: &WaitList<'_>,
+    backend: &OpenClBackend,
 ) -> Result<ClEvent> {
     let bytes = from.bytes;
     let purpose = Purpose::Memory(bytes);
@@ -45,28 +46,33 @@ pub(crate) fn enqueue(
         .into());
     };
     let handle = queue.handle();
-    let buffers = |source: &MemHandle, from, destination: &MemHandle, to| {
+    let buffers = |source: &MemHandle, from, destination: &MemHandle, to, wait: &WaitList<'_>| {
         sys::enqueue_copy_buffer(handle, (source, from), (destination, to), bytes, wait)
     };
     // The runtime keeps a buffer that was made over a block until the copy has ended.
-    let enqueue = || match (start, end) {
+    let enqueue = |wait: &WaitList<'_>| match (start, end) {
         (Place::Buffer(source, from), Place::Buffer(destination, to)) => {
-            buffers(source, from, destination, to)
+            buffers(source, from, destination, to, wait)
         }
         (Place::Svm(source), Place::Svm(destination)) => {
             sys::enqueue_svm_copy(handle, source, destination, wait)
         }
         (Place::Buffer(source, from), Place::Svm(range)) => {
             let (destination, to) = range.as_buffer()?;
-            buffers(source, from, &destination, to)
+            buffers(source, from, &destination, to, wait)
         }
         (Place::Svm(range), Place::Buffer(destination, to)) => {
             let (source, from) = range.as_buffer()?;
-            buffers(&source, from, destination, to)
+            buffers(&source, from, destination, to, wait)
         }
     };
-    OpenClBackend::submit(queue, purpose, &[source, destination], wait_for, enqueue).map_err(
-        |error| {
+    let uses = [
+        source.used(from, Access::Read),
+        destination.used(into, Access::Write),
+    ];
+    backend
+        .submit(queue, purpose, &uses, wait_for, enqueue)
+        .map_err(|error| {
             // Different views of one block: the runtime has looked for what the trait leaves to the caller.
             match error {
                 Error::Backend(failure) if failure.code == Some(CL_MEM_COPY_OVERLAP) => {
@@ -74,6 +80,5 @@ pub(crate) fn enqueue(
                 }
                 error => error,
             }
-        },
-    )
+        })
 }

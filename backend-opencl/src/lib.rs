@@ -42,6 +42,8 @@
 
 #![deny(unsafe_code)]
 
+mod access;
+mod access_log;
 mod backend;
 mod cl_error;
 mod commands;

@@ -2,12 +2,16 @@
 
 use std::{ffi::c_void, ptr::NonNull, sync::Arc};
 
-use binpool_allocators::{InvalidRequest, Memory, MemoryId, MemoryKind, Region, Result};
+use binpool_allocators::{AsMemory, InvalidRequest, Memory, MemoryId, MemoryKind, Region, Result};
 
 use crate::{
+    access::{Access, Use},
+    access_log::AccessLog,
+    backend::OpenClBackend,
     cl_error::Purpose,
     context::Context,
     event::ClEvent,
+    queue::ClQueue,
     svm_block::SvmBlock,
     sys::{self, MemHandle, Place, SvmRange},
 };
@@ -27,10 +31,10 @@ pub struct ClMemory {
 
 #[derive(Debug)]
 pub(crate) enum Body {
-    Buffer(Arc<MemHandle>),
+    Buffer(Arc<Root>),
     SubBuffer {
         handle: MemHandle,
-        root: Arc<MemHandle>,
+        root: Arc<Root>,
         /// Where in the root it starts, in bytes.
         offset: usize,
     },
@@ -40,6 +44,22 @@ pub(crate) enum Body {
         /// Where in the block it starts, in bytes.
         offset: usize,
     },
+}
+
+/// A buffer that is no part of another one.
+#[derive(Debug)]
+pub(crate) struct Root {
+    pub(crate) handle: MemHandle,
+    pub(crate) log: AccessLog,
+}
+
+impl Root {
+    pub(crate) fn new(handle: MemHandle) -> Self {
+        Self {
+            handle,
+            log: AccessLog::default(),
+        }
+    }
 }
 
 impl ClMemory {
@@ -68,7 +88,7 @@ impl ClMemory {
 
     pub(crate) fn buffer(&self) -> Option<&MemHandle> {
         match &self.body {
-            Body::Buffer(handle) => Some(handle),
+            Body::Buffer(root) => Some(&root.handle),
             Body::SubBuffer { handle, .. } => Some(handle),
             Body::Svm { .. } => None,
         }
@@ -78,6 +98,21 @@ impl ClMemory {
         match &self.body {
             Body::Svm { block, .. } => Some(block),
             Body::Buffer(_) | Body::SubBuffer { .. } => None,
+        }
+    }
+
+    /// A use of `region`, which lies in this block.
+    pub(crate) fn used(&self, region: Region, access: Access) -> Use<'_> {
+        let (log, base) = match &self.body {
+            Body::Buffer(root) => (&root.log, 0),
+            Body::SubBuffer { root, offset, .. } => (&root.log, *offset),
+            Body::Svm { block, offset } => (block.log(), *offset),
+        };
+        Use {
+            log,
+            region: Region::new(base.saturating_add(region.offset), region.bytes),
+            access,
+            block: self.svm(),
         }
     }
 
@@ -123,7 +158,7 @@ impl ClMemory {
         }
         let body = match &self.body {
             Body::Buffer(root) | Body::SubBuffer { root, .. } => Body::SubBuffer {
-                handle: sys::create_sub_buffer(root, offset, region.bytes)
+                handle: sys::create_sub_buffer(&root.handle, offset, region.bytes)
                     .map_err(|error| error.into_error(Purpose::Memory(region.bytes)))?,
                 root: Arc::clone(root),
                 offset,
@@ -141,7 +176,10 @@ impl ClMemory {
         let purpose = Purpose::Control;
         match self.body {
             Body::Buffer(root) => match Arc::into_inner(root) {
-                Some(handle) => handle.release().map_err(|error| error.into_error(purpose)),
+                Some(root) => root
+                    .handle
+                    .release()
+                    .map_err(|error| error.into_error(purpose)),
                 // Its sub-buffers keep it.
                 None => Ok(()),
             },
@@ -176,5 +214,15 @@ impl Memory for ClMemory {
             Some(block) => MemoryKind::Svm(block.grain()),
             None => MemoryKind::Buffer,
         }
+    }
+}
+
+impl AsMemory<OpenClBackend> for ClMemory {
+    fn size(&self) -> usize {
+        self.bytes
+    }
+
+    fn memory_on(&self, _queue: &ClQueue) -> Option<&Self> {
+        Some(self)
     }
 }

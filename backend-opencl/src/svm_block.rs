@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::{
+    access_log::AccessLog,
     cl_error::{ClResult, Purpose},
     context::Context,
     event::ClEvent,
@@ -38,6 +39,7 @@ pub(crate) struct SvmBlock {
     /// Commands that may still use the block: of an in-order queue the last one, of an out-of-order queue all
     /// that were pending when it was last looked.
     uses: Mutex<Recorded>,
+    log: AccessLog,
 }
 
 #[derive(Debug, Default)]
@@ -65,7 +67,12 @@ impl SvmBlock {
             context: Arc::clone(context),
             bound: Mutex::new(bound.cloned()),
             uses: Mutex::default(),
+            log: AccessLog::default(),
         }
+    }
+
+    pub(crate) const fn log(&self) -> &AccessLog {
+        &self.log
     }
 
     pub(crate) const fn grain(&self) -> SvmGrain {

@@ -8,8 +8,8 @@
 use std::{fmt, mem::ManuallyDrop, sync::Arc};
 
 use binpool_allocators::{
-    Allocator, Backend, Error, InvalidRequest, Memory, MemoryId, MemoryOf, Queue, QueueId, QueueOf,
-    Region,
+    Allocator, AsMemory, Backend, Error, InvalidRequest, Memory, MemoryId, MemoryOf, Queue,
+    QueueId, QueueOf, Region,
 };
 
 use crate::{
@@ -316,6 +316,16 @@ fn give_back_left<A: Allocator>(left: Grant<A>, asked: usize) {
 fn log_failure(result: Result<(), Error>, bytes: usize) {
     if let Err(error) = result {
         tracing::error!(%error, bytes, "a pooled block could not be given back cleanly");
+    }
+}
+
+impl<A: Allocator> AsMemory<A::Backend> for PooledBuffer<A> {
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn memory_on(&self, queue: &QueueOf<A>) -> Option<&MemoryOf<A>> {
+        PooledBuffer::memory_on(self, queue)
     }
 }
 

@@ -1,6 +1,6 @@
 //! A view of a region of a pooled block.
 
-use binpool_allocators::{Allocator, Memory, MemoryOf, QueueOf};
+use binpool_allocators::{Allocator, AsMemory, Memory, MemoryOf, QueueOf};
 
 use crate::PooledBuffer;
 
@@ -34,5 +34,15 @@ impl<'a, A: Allocator> PooledRegion<'a, A> {
         // Whether the queue is this backend's shows in the command that it is for.
         let _foreign = self.buffer.record_use(queue);
         &self.memory
+    }
+}
+
+impl<A: Allocator> AsMemory<A::Backend> for PooledRegion<'_, A> {
+    fn size(&self) -> usize {
+        PooledRegion::size(self)
+    }
+
+    fn memory_on(&self, queue: &QueueOf<A>) -> Option<&MemoryOf<A>> {
+        Some(PooledRegion::memory_on(self, queue))
     }
 }

@@ -69,9 +69,12 @@ pub(crate) fn enqueue_copy_buffer(
 }
 
 /// Enqueues a migration of `buffer` to the queue's device, which may lose the contents.
-pub(crate) fn enqueue_migrate(queue: &QueueHandle, buffer: &MemHandle) -> ClResult<EventHandle> {
+pub(crate) fn enqueue_migrate(
+    queue: &QueueHandle,
+    buffer: &MemHandle,
+    wait: &WaitList<'_>,
+) -> ClResult<EventHandle> {
     let buffers = [buffer.raw()];
-    let wait = WaitList::none();
     // SAFETY: (1) queue and buffer are live references; (2) the list has one buffer, as is said.
     let event = unsafe {
         cl3::command_queue::enqueue_migrate_mem_object(

@@ -194,12 +194,14 @@ impl<'a> WaitList<'a> {
         Self::default()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.raw.is_empty()
-    }
-
-    pub(crate) fn push(&mut self, event: &'a EventHandle) {
-        self.raw.push(event.raw());
+    /// The same events and another one.
+    pub(crate) fn and(&self, event: Option<&'a EventHandle>) -> Self {
+        let mut raw = self.raw.clone();
+        raw.extend(event.map(EventHandle::raw));
+        Self {
+            raw,
+            events: PhantomData,
+        }
     }
 
     /// The length, as the runtime counts it. No program holds 2^32 events.

@@ -130,11 +130,11 @@ pub(crate) fn write_borrowed(
     place: Place<'_>,
     data: &[u8],
     wait: &WaitList<'_>,
-    enqueued: impl FnOnce(),
+    enqueued: impl FnOnce(&EventHandle),
 ) -> ClResult<(EventHandle, ClResult<()>)> {
     // SAFETY: `data` is borrowed until this returns, which is after the command has ended.
     let event = unsafe { write(queue, place, data.as_ptr(), data.len(), wait) }?;
-    enqueued();
+    enqueued(&event);
     let ended = wait_until_ended(&event);
     Ok((event, ended))
 }
@@ -145,11 +145,11 @@ pub(crate) fn read_borrowed(
     place: Place<'_>,
     data: &mut [u8],
     wait: &WaitList<'_>,
-    enqueued: impl FnOnce(),
+    enqueued: impl FnOnce(&EventHandle),
 ) -> ClResult<(EventHandle, ClResult<()>)> {
     // SAFETY: `data` is borrowed exclusively until this returns, which is after the command has ended.
     let event = unsafe { read(queue, place, data.as_mut_ptr(), data.len(), wait) }?;
-    enqueued();
+    enqueued(&event);
     let ended = wait_until_ended(&event);
     Ok((event, ended))
 }

@@ -1,0 +1,26 @@
+//! How commands use memory.
+
+use binpool_allocators::Region;
+
+use crate::{access_log::AccessLog, svm_block::SvmBlock};
+
+/// What a command does with memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// It only reads it.
+    Read,
+    /// It may write it.
+    Write,
+}
+
+/// One thing that a command uses: bytes of a memory object, and how.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Use<'a> {
+    /// What is known of the whole object that the bytes belong to.
+    pub(crate) log: &'a AccessLog,
+    /// The bytes, counted from the start of that object.
+    pub(crate) region: Region,
+    pub(crate) access: Access,
+    /// The block, where it is shared virtual memory, which is not freed under the command.
+    pub(crate) block: Option<&'a SvmBlock>,
+}
