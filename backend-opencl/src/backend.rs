@@ -70,6 +70,13 @@ impl OpenClBackend {
         })
     }
 
+    /// The backend that an object belongs to.
+    pub(crate) fn of_context(context: &Arc<Context>) -> Self {
+        Self {
+            context: Arc::clone(context),
+        }
+    }
+
     /// The runtime's `cl_context`. It is borrowed: valid while this value or an object of it lives.
     #[must_use]
     pub fn raw_context(&self) -> *mut c_void {

@@ -55,6 +55,7 @@ mod event;
 mod failures;
 mod interop;
 mod kept;
+mod kernel;
 mod limits;
 mod memory;
 mod queue;
@@ -70,6 +71,10 @@ pub use cl_error::ClError;
 pub use device::{DeviceInfo, DeviceKind, list_devices};
 pub use error::{AvailableDevices, OpenClError};
 pub use event::ClEvent;
+pub use kernel::{
+    Argument, ClKernel, ClProgram, Extent, KernelError, Launch, LaunchMemory, LocalMemory,
+    Parameter, ParameterAccess, ParameterKind, WorkSizeProblem,
+};
 pub use memory::ClMemory;
 pub use queue::ClQueue;
 pub use selector::DeviceSelector;
