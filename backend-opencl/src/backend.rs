@@ -9,6 +9,7 @@ use crate::{
     access::Use,
     cl_error::{ClError, ClResult, Purpose},
     context::Context,
+    context_registry,
     device::{DeviceInfo, System},
     error::OpenClError,
     event::ClEvent,
@@ -66,7 +67,7 @@ impl OpenClBackend {
         tracing::debug!(%device, limits = ?device.limits(), "opened an OpenCL device");
         let context = Context::new(context, device.id(), device.limits().clone())?;
         Ok(Self {
-            context: Arc::new(context),
+            context: context_registry::find_or_insert(Arc::new(context)),
         })
     }
 

@@ -5,7 +5,9 @@ use std::sync::OnceLock;
 use binpool_allocators::DeviceLimits;
 
 use crate::{
+    cache::Cache,
     cl_error::ClResult,
+    context_registry,
     failures::Failures,
     limits::NVIDIA,
     sys::{self, ContextHandle, DeviceId, QueueHandle, Threads},
@@ -19,6 +21,8 @@ pub(crate) struct Context {
     pub(crate) limits: DeviceLimits,
     pub(crate) failures: Failures,
     pub(crate) svm_threads: Threads,
+    /// What the program has had built for this context.
+    pub(crate) cache: Cache,
     /// Where shared virtual memory is freed that waits for several queues; made when first needed.
     free_queue: OnceLock<QueueHandle>,
 }
@@ -37,6 +41,7 @@ impl Context {
             } else {
                 Threads::Many
             },
+            cache: Cache::default(),
             handle,
             device,
             limits,
@@ -57,5 +62,12 @@ impl Context {
         }
         let queue = sys::create_queue(&self.handle, self.device, self.limits.out_of_order_queues)?;
         Ok(self.free_queue.get_or_init(|| queue))
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // Before the handle is released: until then no other context can have the same one.
+        context_registry::forget(self);
     }
 }

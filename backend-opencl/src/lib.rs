@@ -45,9 +45,11 @@
 mod access;
 mod access_log;
 mod backend;
+mod cache;
 mod cl_error;
 mod commands;
 mod context;
+mod context_registry;
 mod copy;
 mod device;
 mod error;
