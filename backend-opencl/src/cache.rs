@@ -101,7 +101,7 @@ impl Cache {
         }
         let mut building = Building {
             cache: self,
-            key: &key,
+            key,
             slot: &slot,
             value,
         };
@@ -138,7 +138,7 @@ where
     V: Send + Sync + 'static,
 {
     cache: &'a Cache,
-    key: &'a K,
+    key: K,
     slot: &'a Arc<Slot<V>>,
     value: MutexGuard<'a, Option<Arc<V>>>,
 }
@@ -156,8 +156,8 @@ where
             // The map's and ours: whoever waits got theirs from the map, under its lock.
             let is_ours =
                 |slot: &Arc<Slot<V>>| Arc::ptr_eq(slot, self.slot) && Arc::strong_count(slot) == 2;
-            match slots.get(self.key) {
-                Some(slot) if is_ours(slot) => slots.remove_entry(self.key),
+            match slots.get(&self.key) {
+                Some(slot) if is_ours(slot) => slots.remove_entry(&self.key),
                 _ => None,
             }
         });

@@ -121,7 +121,7 @@ impl DeviceInfo {
             index,
             platform: sys::platform_name_of(id)?,
             kind: DeviceKind::of_type(sys::device_number(id, CL_DEVICE_TYPE)?),
-            version: parse_version(&sys::device_text(id, CL_DEVICE_VERSION)?),
+            version: version_of(id)?,
             limits: limits::query(id)?,
             id,
         })
@@ -236,8 +236,13 @@ pub(crate) fn check_library() -> Result<(), OpenClError> {
     }
 }
 
+/// The OpenCL version that a device has, major and minor.
+pub(crate) fn version_of(device: DeviceId) -> ClResult<(u32, u32)> {
+    Ok(parse_version(&sys::device_text(device, CL_DEVICE_VERSION)?))
+}
+
 /// The numbers of `OpenCL MAJOR.MINOR whatever`; 0.0 where it is not that.
-pub(crate) fn parse_version(text: &str) -> (u32, u32) {
+fn parse_version(text: &str) -> (u32, u32) {
     let numbers = text
         .strip_prefix("OpenCL ")
         .and_then(|rest| rest.split_whitespace().next())

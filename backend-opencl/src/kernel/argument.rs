@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use binpool_allocators::{AsMemory, Region};
+use binpool_allocators::AsMemory;
 use bytemuck::Pod;
 use smallvec::SmallVec;
 
 use super::{LocalMemory, ParameterKind};
-use crate::{access_log::AccessLog, backend::OpenClBackend, sys::kernel::ArgumentValue};
+use crate::{access::Use, backend::OpenClBackend, sys::kernel::ArgumentValue};
 
 /// What a launch passes for one parameter.
 ///
@@ -40,8 +40,8 @@ pub(crate) struct ObjectArgument<'a> {
     /// The context that it belongs to, to compare.
     pub(crate) context: usize,
     pub(crate) value: ArgumentValue<'a>,
-    /// The memory that the kernel uses through it, if any.
-    pub(crate) memory: Option<(&'a AccessLog, Region)>,
+    /// The memory that the kernel uses through it, if any. How it does is the parameter's to say.
+    pub(crate) used: Option<Use<'a>>,
 }
 
 impl<'a> Argument<'a> {

@@ -365,12 +365,8 @@ impl<'a> Launch<'a> {
                     if object.context != self.queue.context().handle.raw().addr() {
                         return Err(foreign(ObjectKind::Memory));
                     }
-                    let used = object.memory.map(|(log, region)| Use {
-                        log,
-                        region,
-                        access: (*access).into(),
-                        block: None,
-                    });
+                    let access = (*access).into();
+                    let used = object.used.map(|used| Use { access, ..used });
                     bound.add_use(at, used);
                     object.value
                 }

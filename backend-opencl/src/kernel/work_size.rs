@@ -4,7 +4,7 @@ use cl3::{
     device::{
         CL_DEVICE_ADDRESS_BITS, CL_DEVICE_LOCAL_MEM_SIZE, CL_DEVICE_MAX_PARAMETER_SIZE,
         CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS, CL_DEVICE_MAX_WORK_ITEM_SIZES,
-        CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT, CL_DEVICE_VERSION,
+        CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT,
     },
     kernel::{CL_KERNEL_LOCAL_MEM_SIZE, CL_KERNEL_WORK_GROUP_SIZE},
 };
@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use super::WorkSizeProblem;
 use crate::{
     cl_error::ClResult,
-    device::parse_version,
+    device::version_of,
     sys::{
         self, DeviceId,
         kernel::{self, KernelHandle, WorkItems},
@@ -72,16 +72,11 @@ impl LaunchLimits {
 
 /// Whether the device has groups of several sizes in one launch. Every device of OpenCL 2 has, and none before.
 fn has_uneven_groups(device: DeviceId) -> ClResult<bool> {
-    Ok(
-        match parse_version(&sys::device_text(device, CL_DEVICE_VERSION)?) {
-            (0 | 1, _) => false,
-            (2, _) => true,
-            _ => {
-                sys::device_number(device, CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT).unwrap_or(0)
-                    != 0
-            }
-        },
-    )
+    Ok(match version_of(device)? {
+        (0 | 1, _) => false,
+        (2, _) => true,
+        _ => sys::device_number(device, CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT).unwrap_or(0) != 0,
+    })
 }
 
 /// Whether a program that is built with `options` can have such groups.
