@@ -44,6 +44,7 @@
 
 mod access;
 mod access_log;
+mod admission;
 mod backend;
 mod cl_error;
 mod commands;
@@ -56,6 +57,7 @@ mod failures;
 mod interop;
 mod kept;
 mod limits;
+mod logged;
 mod memory;
 mod queue;
 mod queue_registry;

@@ -26,7 +26,7 @@ pub(crate) use enqueue::{
     finish, flush,
 };
 pub(crate) use event::{
-    create_user_event, execution_status, set_user_event_status, wait_for_event,
+    create_user_event, execution_status, set_user_event_status, wait_for_event, wait_until_ended,
 };
 pub(crate) use handle::{
     ContextHandle, DeviceId, EventHandle, MemHandle, PlatformId, QueueHandle, WaitList,
