@@ -97,6 +97,10 @@ impl<'a> Admission<'a> {
         Ok(admission)
     }
 
+    pub(crate) const fn uses(&self) -> &'a [Use<'a>] {
+        self.uses
+    }
+
     /// Waits until everything that stands before is enqueued.
     pub(crate) fn wait_for_turn(&self) {
         for command in &self.earlier {

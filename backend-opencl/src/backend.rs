@@ -140,10 +140,23 @@ impl OpenClBackend {
         wait_for: &[ClEvent],
         enqueue: impl FnOnce(&WaitList<'_>) -> ClResult<EventHandle>,
     ) -> Result<ClEvent> {
+        let admission = Admission::of_command(queue, uses)?;
+        self.submit_admitted(queue, purpose, admission, wait_for, enqueue)
+    }
+
+    /// The same for a command that stands in its logs already.
+    pub(crate) fn submit_admitted(
+        &self,
+        queue: &ClQueue,
+        purpose: Purpose,
+        mut admission: Admission<'_>,
+        wait_for: &[ClEvent],
+        enqueue: impl FnOnce(&WaitList<'_>) -> ClResult<EventHandle>,
+    ) -> Result<ClEvent> {
         let wait = self.wait_list(queue, wait_for)?;
+        let uses = admission.uses();
         let shared = || uses.iter().filter_map(|used| used.block);
         let context = queue.context();
-        let mut admission = Admission::of_command(queue, uses)?;
         admission.wait_for_turn();
         let enqueueing = context.failures.while_enqueueing();
         if Self::is_stillborn(queue, wait_for) {

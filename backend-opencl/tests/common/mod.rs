@@ -106,6 +106,11 @@ impl Bench {
             .unwrap()
     }
 
+    /// Checks that the queue still runs commands.
+    pub(crate) fn queue_is_alive(&self) {
+        assert_eq!(self.read(&self.filled(64, 5)), [5; 64]);
+    }
+
     /// A user event: what waits for it runs when the test opens it.
     pub(crate) fn gate(&self) -> ClEvent {
         self.backend.create_user_event().unwrap()
