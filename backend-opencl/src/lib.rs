@@ -50,6 +50,7 @@
 
 mod access;
 mod access_log;
+mod admission;
 mod backend;
 mod cache;
 mod cl_error;
@@ -65,6 +66,8 @@ mod interop;
 mod kept;
 mod kernel;
 mod limits;
+mod logged;
+mod map;
 mod memory;
 mod queue;
 mod queue_registry;
@@ -83,6 +86,7 @@ pub use kernel::{
     Argument, ClKernel, ClProgram, Extent, KernelError, Launch, LaunchMemory, LocalMemory,
     Parameter, ParameterAccess, ParameterKind, WorkSizeProblem,
 };
+pub use map::{Map, MapGuard, MapMut, PendingMap};
 pub use memory::ClMemory;
 pub use queue::ClQueue;
 pub use selector::DeviceSelector;
