@@ -4,6 +4,7 @@ use std::{ffi::c_void, fmt, marker::PhantomData, ptr::NonNull};
 
 use cl3::error_codes::{
     CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT, CL_INVALID_EVENT, CL_INVALID_MEM_OBJECT,
+    CL_INVALID_SAMPLER,
 };
 use smallvec::SmallVec;
 
@@ -76,7 +77,7 @@ handle! {
     null is CL_INVALID_COMMAND_QUEUE
 }
 handle! {
-    /// A buffer or sub-buffer. The runtime keeps it for every command enqueued with it.
+    /// A buffer, sub-buffer, image or pipe. The runtime keeps it for every command enqueued with it.
     MemHandle,
     cl3::memory::release_mem_object as "clReleaseMemObject",
     null is CL_INVALID_MEM_OBJECT
@@ -86,6 +87,12 @@ handle! {
     EventHandle,
     cl3::event::release_event as "clReleaseEvent",
     null is CL_INVALID_EVENT
+}
+handle! {
+    /// A sampler.
+    SamplerHandle,
+    cl3::sampler::release_sampler as "clReleaseSampler",
+    null is CL_INVALID_SAMPLER
 }
 
 /// Further references to objects of a kind.

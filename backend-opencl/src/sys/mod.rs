@@ -15,8 +15,12 @@ mod enqueue;
 mod event;
 mod handle;
 mod host_bytes;
+pub(crate) mod image;
 mod info;
+pub(crate) mod mem_object;
 mod object;
+pub(crate) mod pipe;
+pub(crate) mod sampler;
 mod svm;
 mod svm_reaper;
 mod transfer;
@@ -29,7 +33,8 @@ pub(crate) use event::{
     create_user_event, execution_status, set_user_event_status, wait_for_event,
 };
 pub(crate) use handle::{
-    ContextHandle, DeviceId, EventHandle, MemHandle, PlatformId, QueueHandle, WaitList,
+    ContextHandle, DeviceId, EventHandle, MemHandle, PlatformId, QueueHandle, SamplerHandle,
+    WaitList,
 };
 pub(crate) use host_bytes::HostBytes;
 pub(crate) use info::{
