@@ -494,64 +494,133 @@ fn copies_to_buffers_stay_within_what_the_owner_asked_for() {
     refused(&bare, usize::MAX);
 }
 
-#[test]
-fn an_image_over_a_buffer_is_the_buffers_bytes() {
-    let bench = Bench::new();
+/// Asserts that a call failed because the device does not have something, which the error says.
+fn assert_unsupported<T: std::fmt::Debug>(bench: &Bench, result: Result<T, ImageError>) {
+    let error = result.unwrap_err();
+    let ImageError::Device(Error::Unsupported { what }) = &error else {
+        panic!("another error: {error}");
+    };
+    assert!(what.contains(&bench.backend.limits().device_name), "{what}");
+}
+
+/// A buffer and a part of one, and how they are read and written as images. `PoCL` 3.1 makes no images over parts.
+fn over_all_and_over_a_part(bench: &Bench, check: impl Fn(&ClMemory, ClImage)) {
     let align = bench.backend.limits().alignment.bytes();
     let root = bench.buffer(align + 256);
-    bench.write(&root, &numbered(align + 256));
     let part = bench
         .backend
         .create_sub_region(&root, Region::new(align, 256))
         .unwrap();
     let shape = ImageShape::D1Buffer { width: 16 };
-    for (memory, start) in [(&root, 0), (&part, align)] {
-        let image = bench
-            .backend
-            .create_image_over(memory, RGBA8, shape, None)
-            .unwrap();
+    let over = |memory| bench.backend.create_image_over(memory, RGBA8, shape, None);
+    check(&root, over(&root).unwrap());
+    match over(&part) {
+        Ok(image) => check(&part, image),
+        refused => assert_unsupported(bench, refused),
+    }
+}
+
+#[test]
+fn an_image_over_a_buffer_is_the_buffers_bytes() {
+    let bench = Bench::new();
+    over_all_and_over_a_part(&bench, |memory, image| {
+        let mut bytes = numbered(memory.bytes());
+        bench.write(memory, &bytes);
         assert_eq!(image.parent(), memory.raw());
         assert_eq!(image.flags(), ANY);
-        assert_eq!(
-            bench.pixels(&image),
-            numbered(align + 256)[start..start + 64]
-        );
-        let fill = bench.backend.enqueue_fill_image(
-            &bench.queue,
-            &image,
-            ImageRegion::new([1], [2]),
-            ImageColor::Unsigned([4; 4]),
-            &[],
-        );
-        fill.unwrap().wait().unwrap();
-        let mut bytes = numbered(align + 256);
-        bytes[start + 4..start + 12].fill(4);
-        assert_eq!(bench.read(&root), bytes);
-        bench.write(&root, &numbered(align + 256));
-    }
+        assert_eq!(bench.pixels(&image), bytes[..64]);
+        let region = ImageRegion::new([1], [2]);
+        let (backend, queue) = (&bench.backend, &bench.queue);
+        backend
+            .write_image(queue, &image, region, &[4_u8; 8], TIGHT, &[])
+            .unwrap();
+        bytes[4..12].fill(4);
+        assert_eq!(bench.read(memory), bytes);
+
+        let color = ImageColor::Unsigned([5; 4]);
+        let fill = backend.enqueue_fill_image(queue, &image, region, color, &[]);
+        if backend.image_limits().unwrap().buffer_fills {
+            fill.unwrap().wait().unwrap();
+            bytes[4..12].fill(5);
+            assert_eq!(bench.read(memory), bytes);
+        } else {
+            assert_unsupported(&bench, fill);
+        }
+    });
+}
+
+#[test]
+fn pixels_of_a_buffer_are_copied_as_those_of_other_images() {
+    let bench = Bench::new();
+    over_all_and_over_a_part(&bench, |memory, image| {
+        let (backend, queue) = (&bench.backend, &bench.queue);
+        let row = ImageRegion::new([3], [4]);
+        for shape in SHAPES {
+            let mut bytes = numbered(memory.bytes());
+            bench.write(memory, &bytes);
+            let (other, mut picture) = bench.numbered_image(shape);
+            backend
+                .enqueue_copy_image(queue, &image, row, &other, [1, 0, 0], &[])
+                .unwrap();
+            picture.put(row.moved_to([1, 0, 0]), &bytes[12..28]);
+            assert_eq!(bench.pixels(&other), picture.bytes, "{shape}");
+            let from = row.moved_to([0, 0, 0]);
+            backend
+                .enqueue_copy_image(queue, &other, from, &image, [5, 0, 0], &[])
+                .unwrap();
+            bytes[20..36].copy_from_slice(&picture.get(from));
+            assert_eq!(bench.read(memory), bytes, "{shape}");
+        }
+        // Within the image, to the rest of its buffer, and to another one and back.
+        let mut bytes = numbered(memory.bytes());
+        bench.write(memory, &bytes);
+        backend
+            .enqueue_copy_image(queue, &image, row, &image, [7, 0, 0], &[])
+            .unwrap();
+        bytes.copy_within(12..28, 28);
+        backend
+            .enqueue_copy_image_to_buffer(queue, &image, row, memory, 64, &[])
+            .unwrap();
+        bytes.copy_within(12..28, 64);
+        let other = bench.buffer(100);
+        backend
+            .enqueue_copy_image_to_buffer(queue, &image, row, &other, 8, &[])
+            .unwrap();
+        let to = row.moved_to([12, 0, 0]);
+        backend
+            .enqueue_copy_buffer_to_image(queue, &other, 8, &image, to, &[])
+            .unwrap();
+        bytes.copy_within(12..28, 48);
+        assert_eq!(bench.read(memory), bytes);
+    });
 }
 
 #[test]
 fn an_image_keeps_the_buffer_that_it_is_made_over() {
     let bench = Bench::new();
-    let align = bench.backend.limits().alignment.bytes();
-    let root = bench.filled(align + 256, 3);
-    let part = bench
-        .backend
-        .create_sub_region(&root, Region::new(align, 256))
-        .unwrap();
-    let shape = ImageShape::D1Buffer { width: 64 };
-    let images = [&root, &part].map(|memory| {
-        bench
-            .backend
-            .create_image_over(memory, RGBA8, shape, None)
-            .unwrap()
+    let kept = std::cell::RefCell::new(Vec::new());
+    over_all_and_over_a_part(&bench, |memory, image| {
+        bench.write(memory, &vec![3; memory.bytes()]);
+        kept.borrow_mut().push(image);
     });
-    drop(part);
-    bench.backend.release(root, &[]).unwrap();
-    for image in images {
-        assert_eq!(bench.pixels(&image), vec![3; 256]);
+    // The buffers are gone.
+    let _others: Vec<_> = (0..8).map(|_| bench.filled(1024, 9)).collect();
+    for image in kept.take() {
+        assert_eq!(bench.pixels(&image), vec![3; 64]);
     }
+}
+
+#[test]
+fn releasing_a_buffer_leaves_it_to_its_images() {
+    let bench = Bench::new();
+    let buffer = bench.filled(64, 3);
+    let shape = ImageShape::D1Buffer { width: 16 };
+    let image = bench
+        .backend
+        .create_image_over(&buffer, RGBA8, shape, None)
+        .unwrap();
+    bench.backend.release(buffer, &[]).unwrap();
+    assert_eq!(bench.pixels(&image), vec![3; 64]);
 }
 
 #[test]
@@ -615,16 +684,7 @@ fn a_plane_over_a_buffer_shares_its_bytes_where_the_device_has_such() {
         .backend
         .create_image_over(&buffer, RGBA8, shape, Some(pitch));
     if !limits.planes_over_buffers {
-        let error = image.unwrap_err();
-        assert!(
-            matches!(&error, ImageError::Device(Error::Unsupported { .. })),
-            "{error}"
-        );
-        assert!(
-            error
-                .to_string()
-                .contains(&bench.backend.limits().device_name)
-        );
+        assert_unsupported(&bench, image);
         return;
     }
     let image = image.unwrap();
@@ -992,6 +1052,29 @@ fn an_image_is_the_runtimes_object_whoever_made_it() {
         let owned = unsafe { bench.backend.image_from_raw(raw, false) }.unwrap();
         assert_eq!(bench.pixels(&owned), picture.bytes);
     }
+}
+
+#[test]
+#[allow(unsafe_code)]
+fn a_buffer_image_of_the_programs_own_is_copied_as_one_of_ours() {
+    let bench = Bench::new();
+    let buffer = bench.buffer(64);
+    bench.write(&buffer, &numbered(64));
+    let shape = ImageShape::D1Buffer { width: 16 };
+    let image = bench
+        .backend
+        .create_image_over(&buffer, RGBA8, shape, None)
+        .unwrap();
+    // SAFETY: The image lives, and no other command on it runs.
+    let again = unsafe { bench.backend.image_from_raw(image.raw(), true) }.unwrap();
+    assert_eq!((again.shape(), again.parent()), (shape, buffer.raw()));
+    let target = bench.filled(16, 0);
+    let row = ImageRegion::new([2], [4]);
+    let (backend, queue) = (&bench.backend, &bench.queue);
+    backend
+        .enqueue_copy_image_to_buffer(queue, &again, row, &target, 0, &[])
+        .unwrap();
+    assert_eq!(bench.read(&target), numbered(64)[8..24]);
 }
 
 #[test]

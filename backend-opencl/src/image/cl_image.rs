@@ -10,7 +10,9 @@ use std::{
 use binpool_allocators::{InvalidRequest, MemoryFlags, ObjectKind, Region, Result};
 use cl3::memory::{CL_IMAGE_ROW_PITCH, CL_IMAGE_SLICE_PITCH, CL_MEM_SIZE};
 
-use super::{error::ImageError, format::ImageFormat, region::ImageRegion, shape::ImageShape};
+use super::{
+    error::ImageError, format::ImageFormat, kind::ImageKind, region::ImageRegion, shape::ImageShape,
+};
 use crate::{
     access::{Access, Use},
     access_log::AccessLog,
@@ -138,7 +140,7 @@ impl ClImage {
     }
 
     /// The runtime's handle of the buffer that it is made over, and that it keeps (`buffer`); `None` where it has
-    /// pixels of its own, and for the program's own images.
+    /// pixels of its own.
     #[must_use]
     pub fn parent(&self) -> Option<*mut c_void> {
         match &self.inner.pixels {
@@ -162,6 +164,16 @@ impl ClImage {
 
     pub(crate) fn context(&self) -> &Context {
         &self.inner.context
+    }
+
+    /// The buffer whose bytes are its pixels without gaps, and where in that they start, where it is a 1D buffer image.
+    pub(super) fn row_of_buffer(&self) -> Option<(&MemHandle, usize)> {
+        match &self.inner.pixels {
+            Pixels::Buffer { root, region, .. } if self.shape().kind() == ImageKind::D1Buffer => {
+                Some((&root.handle, region.offset))
+            }
+            _ => None,
+        }
     }
 
     /// The size of the pixels of a region, in bytes.

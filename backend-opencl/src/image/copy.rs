@@ -9,8 +9,57 @@ use crate::{
     cl_error::{ClResult, Purpose},
     event::ClEvent,
     queue::ClQueue,
-    sys::{self, MemHandle, Place},
+    sys::{self, EventHandle, MemHandle, Place, WaitList},
 };
+
+/// Where the pixels of a copy come from, or go to.
+enum End<'a> {
+    /// A region of an image.
+    Image(&'a MemHandle, ImageRegion),
+    /// Bytes of a buffer from an offset on, without gaps.
+    Buffer(&'a MemHandle, usize),
+}
+
+impl ClImage {
+    /// A region of this image, as the end of a copy.
+    ///
+    /// The pixels of a 1D buffer image are bytes of its buffer, and are copied as such: `PoCL` 3.1 crashes over a copy
+    /// of such an image to a buffer, and refuses one to another image.
+    fn end(&self, region: ImageRegion) -> End<'_> {
+        match self.row_of_buffer() {
+            Some((buffer, start)) => {
+                // Both lie in the buffer, whose size in bytes a `usize` holds.
+                let before = region.origin[0].saturating_mul(self.item_bytes());
+                End::Buffer(buffer, start.saturating_add(before))
+            }
+            None => End::Image(self.handle(), region),
+        }
+    }
+}
+
+fn enqueue(
+    queue: &ClQueue,
+    from: &End<'_>,
+    to: &End<'_>,
+    bytes: usize,
+    wait: &WaitList<'_>,
+) -> ClResult<EventHandle> {
+    let queue = queue.handle();
+    match (from, to) {
+        (End::Image(source, from), End::Image(destination, to)) => {
+            sys::image::enqueue_copy(queue, (source, *from), (destination, to.origin), wait)
+        }
+        (End::Image(source, from), End::Buffer(buffer, offset)) => {
+            sys::image::enqueue_copy_to_buffer(queue, (source, *from), (buffer, *offset), wait)
+        }
+        (End::Buffer(buffer, offset), End::Image(destination, to)) => {
+            sys::image::enqueue_copy_from_buffer(queue, (buffer, *offset), (destination, *to), wait)
+        }
+        (End::Buffer(source, from), End::Buffer(destination, to)) => {
+            sys::enqueue_copy_buffer(queue, (source, *from), (destination, *to), bytes, wait)
+        }
+    }
+}
 
 /// Copies on the device (`enqueue_copy`; OpenCL 3.0, sections 5.3.4 and 5.3.6).
 impl OpenClBackend {
@@ -48,10 +97,11 @@ impl OpenClBackend {
         } else {
             check_apart(&uses)?;
         }
-        let purpose = Purpose::Memory(source.region_bytes(from)?);
+        let bytes = source.region_bytes(from)?;
+        let purpose = Purpose::Memory(bytes);
+        let (from, to) = (source.end(from), destination.end(into));
         let event = self.submit(queue, purpose, &uses, wait_for, |wait| {
-            let source = (source.handle(), from);
-            sys::image::enqueue_copy(queue.handle(), source, (destination.handle(), to), wait)
+            enqueue(queue, &from, &to, bytes, wait)
         })?;
         Ok(event)
     }
@@ -72,18 +122,8 @@ impl OpenClBackend {
         offset: usize,
         wait_for: &[ClEvent],
     ) -> Result<ClEvent, ImageError> {
-        let read = source.used(Access::Read);
         let memory = (memory, offset, Access::Write);
-        self.between(
-            queue,
-            (source, from, read),
-            memory,
-            wait_for,
-            |buffer, wait| {
-                let source = (source.handle(), from);
-                sys::image::enqueue_copy_to_buffer(queue.handle(), source, buffer, wait)
-            },
-        )
+        self.between(queue, (source, from, Access::Read), memory, wait_for)
     }
 
     /// Enqueues a copy of the bytes of `memory` from `offset` on, which are pixels without gaps, to the region `into`
@@ -101,28 +141,17 @@ impl OpenClBackend {
         into: ImageRegion,
         wait_for: &[ClEvent],
     ) -> Result<ClEvent, ImageError> {
-        let write = destination.used(Access::Write);
         let memory = (memory, offset, Access::Read);
-        self.between(
-            queue,
-            (destination, into, write),
-            memory,
-            wait_for,
-            |buffer, wait| {
-                let destination = (destination.handle(), into);
-                sys::image::enqueue_copy_from_buffer(queue.handle(), buffer, destination, wait)
-            },
-        )
+        self.between(queue, (destination, into, Access::Write), memory, wait_for)
     }
 
-    /// A copy between a region of an image and bytes of a buffer.
+    /// A copy between a region of an image and bytes of a buffer, from the one that is read to the one that is written.
     fn between(
         &self,
         queue: &ClQueue,
-        (image, region, used): (&ClImage, ImageRegion, Use<'_>),
+        (image, region, how): (&ClImage, ImageRegion, Access),
         (memory, offset, access): (&dyn AsMemory<Self>, usize, Access),
         wait_for: &[ClEvent],
-        enqueue: impl FnOnce((&MemHandle, usize), &sys::WaitList<'_>) -> ClResult<sys::EventHandle>,
     ) -> Result<ClEvent, ImageError> {
         self.check_image(queue, image, region)?;
         let size = memory.size();
@@ -131,17 +160,29 @@ impl OpenClBackend {
         // There are bytes to copy, so that the block is not the one of 0 bytes.
         let memory = memory.memory_on(queue).ok_or(out_of(bytes, size))?;
         self.check_own_memory(memory)?;
-        let place = memory.place(bytes).ok_or(out_of(bytes, size))?;
-        let uses = [used, memory.used(bytes, access)];
+        let uses = [image.used(how), memory.used(bytes, access)];
         check_apart(&uses)?;
         let purpose = Purpose::Memory(bytes.bytes);
-        let event = self.submit(queue, purpose, &uses, wait_for, |wait| match place {
-            Place::Buffer(buffer, offset) => enqueue((buffer, offset), wait),
-            // The runtime keeps a buffer that was made over a block until the copy has ended.
-            Place::Svm(range) => {
-                let (buffer, offset) = range.as_buffer()?;
-                enqueue((&buffer, offset), wait)
-            }
+        let pixels = image.end(region);
+        let copy = |buffer: End<'_>, wait: &WaitList<'_>| match access {
+            Access::Write => enqueue(queue, &pixels, &buffer, bytes.bytes, wait),
+            Access::Read => enqueue(queue, &buffer, &pixels, bytes.bytes, wait),
+        };
+        // Never the handle of a sub-buffer: `PoCL` 3.1 crashes over a copy of an image to one.
+        if let Some((root, start)) = memory.root() {
+            let offset = start.saturating_add(offset);
+            let event = self.submit(queue, purpose, &uses, wait_for, |wait| {
+                copy(End::Buffer(&root.handle, offset), wait)
+            })?;
+            return Ok(event);
+        }
+        let Some(Place::Svm(range)) = memory.place(bytes) else {
+            return Err(out_of(bytes, size).into());
+        };
+        // The runtime keeps a buffer that was made over a block until the copy has ended.
+        let event = self.submit(queue, purpose, &uses, wait_for, |wait| {
+            let (buffer, offset) = range.as_buffer()?;
+            copy(End::Buffer(&buffer, offset), wait)
         })?;
         Ok(event)
     }

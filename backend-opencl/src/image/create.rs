@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use binpool_allocators::{Error, Memory, MemoryFlags, Region, Result};
 use bytemuck::NoUninit;
-use cl3::memory::{
-    CL_IMAGE_ELEMENT_SIZE, CL_MEM_FLAGS, CL_MEM_READ_ONLY, CL_MEM_READ_WRITE, CL_MEM_WRITE_ONLY,
+use cl3::{
+    error_codes::CL_INVALID_MEM_OBJECT,
+    memory::{
+        CL_IMAGE_ELEMENT_SIZE, CL_MEM_FLAGS, CL_MEM_READ_ONLY, CL_MEM_READ_WRITE, CL_MEM_WRITE_ONLY,
+    },
 };
 
 use super::{
@@ -138,7 +141,7 @@ impl OpenClBackend {
     ///
     /// # Errors
     ///
-    /// A device without images, or without 2D images over buffers; a buffer that is too small;
+    /// A device without images, without 2D images over buffers, or without images over parts of buffers; a buffer that is too small;
     /// [`NotOverBuffers`](ImageError::NotOverBuffers), [`OverSvm`](ImageError::OverSvm),
     /// [`Pitch`](ImageError::Pitch), [`BufferMisaligned`](ImageError::BufferMisaligned); else as
     /// [`create_image`](Self::create_image).
@@ -187,10 +190,23 @@ impl OpenClBackend {
             region: Region::new(offset, region.bytes),
         };
         // The image has the flags of its buffer by asking for none.
-        let handle = self.image_handle(0, format, shape, (source, layout))?;
+        let image = self.image_handle(0, format, shape, (source, layout));
+        let image = image.map_err(|error| match error {
+            // `PoCL` 3.1 does not know sub-buffers here.
+            ImageError::Device(Error::Backend(failure))
+                if !std::ptr::eq(&root.handle, handle)
+                    && failure.code == Some(CL_INVALID_MEM_OBJECT) =>
+            {
+                let name = &self.device_limits().device_name;
+                let what =
+                    format!("images over a part of a buffer on {name}: use a buffer of its own");
+                ImageError::Device(Error::unsupported(what))
+            }
+            error => error,
+        })?;
         Ok(ClImage::new(
             self.context(),
-            handle,
+            image,
             (format, shape, flags),
             pixels,
         ))

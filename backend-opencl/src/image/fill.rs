@@ -1,8 +1,10 @@
 //! Fills of images.
 
-use binpool_allocators::Result;
+use binpool_allocators::{Error, Result};
 
-use super::{cl_image::ClImage, color::ImageColor, error::ImageError, region::ImageRegion};
+use super::{
+    cl_image::ClImage, color::ImageColor, error::ImageError, kind::ImageKind, region::ImageRegion,
+};
 use crate::{
     access::Access, backend::OpenClBackend, cl_error::Purpose, event::ClEvent, queue::ClQueue, sys,
 };
@@ -12,6 +14,7 @@ impl OpenClBackend {
     ///
     /// # Errors
     ///
+    /// A device that cannot fill 1D buffer images ([`buffer_fills`](crate::ImageLimits::buffer_fills));
     /// [`ColorMismatch`](ImageError::ColorMismatch) for a colour of other numbers than the image's format takes;
     /// [`EmptyRegion`](ImageError::EmptyRegion), [`OutOfBounds`](ImageError::OutOfBounds); objects of another backend;
     /// a failure of the runtime.
@@ -27,6 +30,13 @@ impl OpenClBackend {
         let format = image.format();
         if !color.suits(format) {
             return Err(ImageError::ColorMismatch { format, color });
+        }
+        if image.shape().kind() == ImageKind::D1Buffer && !self.image_limits()?.buffer_fills {
+            return Err(Error::unsupported(format!(
+                "fills of 1D buffer images on {}: fill the bytes of the buffer, or write the pixels",
+                self.device_limits().device_name
+            ))
+            .into());
         }
         let uses = [image.used(Access::Write)];
         let purpose = Purpose::Memory(image.region_bytes(region)?);

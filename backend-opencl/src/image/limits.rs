@@ -14,6 +14,7 @@ use super::{
 use crate::{
     cl_error::ClResult,
     device::has_extension,
+    limits::POCL,
     sys::{self, DeviceId},
 };
 
@@ -37,6 +38,8 @@ pub struct ImageLimits {
     pub layers: usize,
     /// The largest width of 1D images over buffers (`CL_DEVICE_IMAGE_MAX_BUFFER_SIZE`).
     pub buffer_width: usize,
+    /// Whether 1D images over buffers can be filled. `PoCL` 3.1 crashes over it.
+    pub buffer_fills: bool,
     /// Whether 2D images can be made over buffers (`cl_khr_image2d_from_buffer`).
     pub planes_over_buffers: bool,
     /// What the row pitch of such images is a multiple of, in pixels (`CL_DEVICE_IMAGE_PITCH_ALIGNMENT`).
@@ -64,6 +67,7 @@ impl ImageLimits {
             volume_depth: number(CL_DEVICE_IMAGE3D_MAX_DEPTH)?,
             layers: number(CL_DEVICE_IMAGE_MAX_ARRAY_SIZE)?,
             buffer_width: number(CL_DEVICE_IMAGE_MAX_BUFFER_SIZE)?,
+            buffer_fills: sys::platform_name_of(device)? != POCL,
             planes_over_buffers: has_extension(device, "cl_khr_image2d_from_buffer")?
                 && pitch_alignment > 0,
             pitch_alignment,

@@ -1,8 +1,8 @@
 //! Images of the program's own, by their bare handles.
 
-use std::ffi::c_void;
+use std::{ffi::c_void, sync::Arc};
 
-use binpool_allocators::{InvalidRequest, ObjectKind};
+use binpool_allocators::{InvalidRequest, ObjectKind, Region};
 use cl3::memory::{
     CL_IMAGE_ARRAY_SIZE, CL_IMAGE_DEPTH, CL_IMAGE_HEIGHT, CL_IMAGE_WIDTH, CL_MEM_CONTEXT,
     CL_MEM_FLAGS, CL_MEM_TYPE,
@@ -14,12 +14,14 @@ use super::{
     error::ImageError,
     format::ImageFormat,
     kind::ImageKind,
+    layout::HostPitches,
     shape::ImageShape,
 };
 use crate::{
     access_log::AccessLog,
     backend::OpenClBackend,
     cl_error::{ClError, Purpose},
+    memory::Root,
     sys::{self, MemHandle},
 };
 
@@ -64,13 +66,33 @@ impl OpenClBackend {
         check_item_bytes(&handle, format)?;
         let shape = shape_of(&handle, kind).map_err(control)?;
         let flags = sys::mem_object::number(&handle, CL_MEM_FLAGS).map_err(control)?;
+        let pixels = pixels_of(&handle, shape, format)?;
         Ok(ClImage::new(
             self.context(),
             handle,
             (format, shape, flags_of(flags)),
-            Pixels::Own(AccessLog::default()),
+            pixels,
         ))
     }
+}
+
+/// Where the pixels are. A buffer gets a log of its own, which the program's own values of that buffer do not share.
+fn pixels_of(
+    image: &MemHandle,
+    shape: ImageShape,
+    format: ImageFormat,
+) -> Result<Pixels, ImageError> {
+    let control = |error: ClError| error.into_error(Purpose::Control);
+    let Some(parent) = sys::image::parent(image).map_err(control)? else {
+        return Ok(Pixels::Own(AccessLog::default()));
+    };
+    let root = sys::mem_object::another(&parent).map_err(control)?;
+    let layout = HostPitches::TIGHT.layout(shape, format.item_bytes())?;
+    Ok(Pixels::Buffer {
+        root: Arc::new(Root::new(root)),
+        parent,
+        region: Region::first(layout.bytes()),
+    })
 }
 
 fn shape_of(image: &MemHandle, kind: ImageKind) -> Result<ImageShape, ClError> {

@@ -136,6 +136,22 @@ pub(crate) fn format(image: &MemHandle) -> ClResult<(u32, u32)> {
     }
 }
 
+/// A reference to the buffer that an image was made over.
+pub(crate) fn parent(image: &MemHandle) -> ClResult<Option<MemHandle>> {
+    const CALL: &str = "clGetImageInfo";
+    let raw = match cl3::memory::get_image_info(image.raw(), cl3::memory::CL_IMAGE_BUFFER) {
+        Ok(InfoType::Ptr(raw)) => usize::from_ne_bytes(raw.to_ne_bytes()),
+        Ok(_) => return Err(ClError::new(CALL, CL_INVALID_VALUE)),
+        Err(code) => return Err(ClError::new(CALL, code)),
+    };
+    if raw == 0 {
+        return Ok(None);
+    }
+    let raw = ptr::with_exposed_provenance_mut(raw);
+    // SAFETY: The runtime has just named the buffer, and the image keeps it.
+    unsafe { super::mem_object::adopt(raw, true) }.map(Some)
+}
+
 /// Enqueues a write of the bytes at `source`, which lie as `layout` says.
 ///
 /// # Safety
