@@ -9,6 +9,7 @@ use crate::{
     cl_error::ClResult,
     context_registry,
     failures::Failures,
+    image::ImageLimits,
     limits::NVIDIA,
     sys::{self, ContextHandle, DeviceId, QueueHandle, Threads},
 };
@@ -25,6 +26,8 @@ pub(crate) struct Context {
     pub(crate) cache: Cache,
     /// Where shared virtual memory is freed that waits for several queues; made when first needed.
     free_queue: OnceLock<QueueHandle>,
+    /// What images the device can hold; asked when first needed.
+    image_limits: OnceLock<ImageLimits>,
 }
 
 impl Context {
@@ -46,6 +49,7 @@ impl Context {
             device,
             limits,
             free_queue: OnceLock::new(),
+            image_limits: OnceLock::new(),
         })
     }
 
@@ -62,6 +66,15 @@ impl Context {
         }
         let queue = sys::create_queue(&self.handle, self.device, self.limits.out_of_order_queues)?;
         Ok(self.free_queue.get_or_init(|| queue))
+    }
+
+    /// What images the device can hold.
+    pub(crate) fn image_limits(&self) -> ClResult<&ImageLimits> {
+        if let Some(limits) = self.image_limits.get() {
+            return Ok(limits);
+        }
+        let limits = ImageLimits::query(self.device)?;
+        Ok(self.image_limits.get_or_init(|| limits))
     }
 }
 

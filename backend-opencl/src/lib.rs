@@ -62,6 +62,7 @@ mod device;
 mod error;
 mod event;
 mod failures;
+mod image;
 mod interop;
 mod kept;
 mod kernel;
@@ -69,8 +70,10 @@ mod limits;
 mod logged;
 mod map;
 mod memory;
+mod pipe;
 mod queue;
 mod queue_registry;
+mod sampler;
 mod selector;
 mod svm;
 mod svm_block;
@@ -82,11 +85,19 @@ pub use cl_error::ClError;
 pub use device::{DeviceInfo, DeviceKind, list_devices};
 pub use error::{AvailableDevices, OpenClError};
 pub use event::ClEvent;
+#[cfg(feature = "ndarray")]
+pub use image::ChannelValue;
+pub use image::{
+    Axis, ChannelOrder, ChannelType, ClImage, HostPitches, ImageColor, ImageError, ImageFormat,
+    ImageKind, ImageLimits, ImageRegion, ImageShape,
+};
 pub use kernel::{
     Argument, ClKernel, ClProgram, Extent, KernelError, Launch, LaunchMemory, LocalMemory,
     Parameter, ParameterAccess, ParameterKind, WorkSizeProblem,
 };
 pub use map::{Map, MapGuard, MapMut, PendingMap};
 pub use memory::ClMemory;
+pub use pipe::ClPipe;
 pub use queue::ClQueue;
+pub use sampler::{Addressing, ClSampler, Filter, SamplerError, SamplerProperties};
 pub use selector::DeviceSelector;

@@ -4,7 +4,7 @@ use std::{ffi::c_void, fmt, marker::PhantomData, ptr::NonNull};
 
 use cl3::error_codes::{
     CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT, CL_INVALID_EVENT, CL_INVALID_KERNEL,
-    CL_INVALID_MEM_OBJECT, CL_INVALID_PROGRAM,
+    CL_INVALID_MEM_OBJECT, CL_INVALID_PROGRAM, CL_INVALID_SAMPLER,
 };
 use smallvec::SmallVec;
 
@@ -77,7 +77,7 @@ handle! {
     null is CL_INVALID_COMMAND_QUEUE
 }
 handle! {
-    /// A buffer or sub-buffer. The runtime keeps it for every command enqueued with it.
+    /// A buffer, sub-buffer, image or pipe. The runtime keeps it for every command enqueued with it.
     MemHandle,
     cl3::memory::release_mem_object as "clReleaseMemObject",
     null is CL_INVALID_MEM_OBJECT
@@ -99,6 +99,12 @@ handle! {
     KernelHandle,
     cl3::kernel::release_kernel as "clReleaseKernel",
     null is CL_INVALID_KERNEL
+}
+handle! {
+    /// A sampler.
+    SamplerHandle,
+    cl3::sampler::release_sampler as "clReleaseSampler",
+    null is CL_INVALID_SAMPLER
 }
 
 /// Further references to objects of a kind.

@@ -20,11 +20,15 @@ mod enqueue;
 mod event;
 mod handle;
 mod host_bytes;
+pub(crate) mod image;
 mod info;
 pub(crate) mod kernel;
 pub(crate) mod map;
+pub(crate) mod mem_object;
 mod object;
+pub(crate) mod pipe;
 pub(crate) mod program;
+pub(crate) mod sampler;
 mod svm;
 mod svm_reaper;
 mod transfer;
@@ -37,7 +41,8 @@ pub(crate) use event::{
     create_user_event, execution_status, set_user_event_status, wait_for_event, wait_until_ended,
 };
 pub(crate) use handle::{
-    ContextHandle, DeviceId, EventHandle, MemHandle, PlatformId, QueueHandle, WaitList,
+    ContextHandle, DeviceId, EventHandle, MemHandle, PlatformId, QueueHandle, SamplerHandle,
+    WaitList,
 };
 pub(crate) use host_bytes::HostBytes;
 pub(crate) use info::{

@@ -9,6 +9,7 @@
 
 pub(crate) mod kernels;
 pub(crate) mod launches;
+pub(crate) mod picture;
 
 use std::sync::Arc;
 
