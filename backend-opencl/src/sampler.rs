@@ -348,6 +348,10 @@ impl ClSampler {
     pub(crate) fn handle(&self) -> &SamplerHandle {
         &self.inner.handle
     }
+
+    pub(crate) fn context(&self) -> &Context {
+        &self.inner.context
+    }
 }
 
 fn control(error: ClError) -> Error {

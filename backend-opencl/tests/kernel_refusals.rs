@@ -12,7 +12,7 @@ use std::slice::from_ref;
 
 use binpool_allocators::{AsMemory, Backend, InvalidRequest, ObjectKind, Region};
 use binpool_opencl::{
-    Argument, ClEvent, ClMemory, ClProgram, ClQueue, Extent, KernelError, LaunchMemory,
+    Argument, ClEvent, ClMemory, ClProgram, ClQueue, Extent, ImageKind, KernelError, LaunchMemory,
     LocalMemory, OpenClBackend, Parameter, ParameterAccess, ParameterKind, WorkSizeProblem,
 };
 
@@ -95,11 +95,16 @@ fn parameters_are_declared_as_what_they_are() {
         KernelError::ParameterKind { index: 3, actual: ParameterKind::Local, .. }
     );
     let (image, sampler) = (
-        Parameter::image(ParameterAccess::Input),
+        Parameter::image(ImageKind::D2, ParameterAccess::Input),
         Parameter::sampler(),
     );
     let result = Parameter::output::<[f32; 4]>(PER_ITEM);
     kernels.kernel("blur", &[image, sampler, result]);
+    let volume = Parameter::image(ImageKind::D3, ParameterAccess::Input);
+    refused!(
+        kernels.declared("blur", &[volume, sampler, result]);
+        KernelError::ImageKind { index: 0, other: ImageKind::D3, actual: ImageKind::D2, .. }
+    );
     refused!(
         kernels.declared("blur", &[ADD[0], sampler, result]);
         KernelError::ParameterKind { index: 0, actual: ParameterKind::Image, .. }
@@ -124,7 +129,7 @@ fn what_a_kernel_cannot_write_is_declared_as_an_input() {
         kernels.declared("look_up", &[words, words]);
         KernelError::ParameterAccess { index: 0, declared: ParameterAccess::InOut, .. }
     );
-    let written = Parameter::image(ParameterAccess::Output);
+    let written = Parameter::image(ImageKind::D2, ParameterAccess::Output);
     let result = Parameter::output::<[f32; 4]>(PER_ITEM);
     refused!(
         kernels.declared("blur", &[written, Parameter::sampler(), result]);

@@ -7,7 +7,7 @@ use bytemuck::Pod;
 use smallvec::SmallVec;
 
 use super::{LocalMemory, ParameterKind};
-use crate::{access::Use, backend::OpenClBackend, sys::kernel::ArgumentValue};
+use crate::{backend::OpenClBackend, image::ClImage, pipe::ClPipe, sampler::ClSampler};
 
 /// What a launch passes for one parameter.
 ///
@@ -30,18 +30,9 @@ pub(super) enum Body<'a> {
     Memory(&'a dyn AsMemory<OpenClBackend>),
     Value(SmallVec<[u8; 16]>),
     Local(LocalMemory),
-    Object(ObjectArgument<'a>),
-}
-
-/// An argument that is an object of its own: an image, a sampler or a pipe.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ObjectArgument<'a> {
-    pub(crate) kind: ParameterKind,
-    /// The context that it belongs to, to compare.
-    pub(crate) context: usize,
-    pub(crate) value: ArgumentValue<'a>,
-    /// The memory that the kernel uses through it, if any. How it does is the parameter's to say.
-    pub(crate) used: Option<Use<'a>>,
+    Image(&'a ClImage),
+    Sampler(&'a ClSampler),
+    Pipe(&'a ClPipe),
 }
 
 impl<'a> Argument<'a> {
@@ -66,10 +57,24 @@ impl<'a> Argument<'a> {
         Self { body }
     }
 
-    /// An image, a sampler or a pipe.
-    #[allow(dead_code, reason = "the door for images, samplers and pipes")]
-    pub(crate) fn object(object: ObjectArgument<'a>) -> Self {
-        let body = Body::Object(object);
+    /// An image.
+    #[must_use]
+    pub fn image(image: &'a ClImage) -> Self {
+        let body = Body::Image(image);
+        Self { body }
+    }
+
+    /// A sampler.
+    #[must_use]
+    pub fn sampler(sampler: &'a ClSampler) -> Self {
+        let body = Body::Sampler(sampler);
+        Self { body }
+    }
+
+    /// A pipe.
+    #[must_use]
+    pub fn pipe(pipe: &'a ClPipe) -> Self {
+        let body = Body::Pipe(pipe);
         Self { body }
     }
 
@@ -80,7 +85,9 @@ impl<'a> Argument<'a> {
             Body::Memory(_) => ParameterKind::Memory,
             Body::Value(_) => ParameterKind::Value,
             Body::Local(_) => ParameterKind::Local,
-            Body::Object(object) => object.kind,
+            Body::Image(_) => ParameterKind::Image,
+            Body::Sampler(_) => ParameterKind::Sampler,
+            Body::Pipe(_) => ParameterKind::Pipe,
         }
     }
 }
@@ -93,7 +100,9 @@ impl fmt::Debug for Argument<'_> {
             Body::Memory(memory) => debug.field("bytes", &memory.size()),
             Body::Value(bytes) => debug.field("bytes", &bytes.len()),
             Body::Local(local) => debug.field("local", local),
-            Body::Object(_) => &mut debug,
+            Body::Image(image) => debug.field("image", image),
+            Body::Sampler(sampler) => debug.field("sampler", sampler),
+            Body::Pipe(pipe) => debug.field("pipe", pipe),
         };
         debug.finish()
     }

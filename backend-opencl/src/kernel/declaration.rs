@@ -9,6 +9,7 @@ use cl3::kernel::{
 use super::{KernelError, Parameter, ParameterAccess, ParameterKind, parameter::Role};
 use crate::{
     cl_error::Purpose,
+    image::ImageKind,
     sys::kernel::{self, ArgumentInfo, KernelHandle},
 };
 
@@ -47,7 +48,7 @@ fn check_alone(name: &str, index: usize, parameters: &[Parameter]) -> Result<(),
     let parameter = &parameters[index];
     let has_elements = matches!(
         parameter.kind(),
-        ParameterKind::Memory | ParameterKind::Value | ParameterKind::Local
+        ParameterKind::Memory | ParameterKind::Value | ParameterKind::Local | ParameterKind::Pipe
     );
     if has_elements && parameter.element_bytes() == 0 {
         return Err(KernelError::EmptyType {
@@ -85,6 +86,17 @@ fn check_one(
         });
     }
     check_access(name, index, parameter, info)?;
+    if let (Role::Image { kind: other, .. }, Some(actual)) =
+        (parameter.role, image_kind(&info.type_name))
+        && other != actual
+    {
+        return Err(KernelError::ImageKind {
+            kernel: kernel(),
+            index,
+            other,
+            actual,
+        });
+    }
     let type_name = element_type(&info.type_name);
     match size_of_type(type_name) {
         Some(actual) if actual != parameter.element_bytes() => Err(KernelError::ElementSize {
@@ -109,7 +121,7 @@ fn check_access(
         Role::Memory { access, .. } if access != ParameterAccess::Input && is_constant(info) => {
             (access, ParameterAccess::Input)
         }
-        Role::Image(access) | Role::Pipe(access) => (access, access_of(info)),
+        Role::Image { access, .. } | Role::Pipe { access, .. } => (access, access_of(info)),
         _ => return Ok(()),
     };
     if declared == actual {
@@ -157,6 +169,19 @@ fn access_of(info: &ArgumentInfo) -> ParameterAccess {
     } else {
         ParameterAccess::InOut
     }
+}
+
+/// The kind of an image type; `None` for one that no image of ours is.
+fn image_kind(name: &str) -> Option<ImageKind> {
+    Some(match name.strip_suffix("_t")? {
+        "image1d" => ImageKind::D1,
+        "image1d_buffer" => ImageKind::D1Buffer,
+        "image1d_array" => ImageKind::D1Array,
+        "image2d" | "image2d_depth" => ImageKind::D2,
+        "image2d_array" | "image2d_array_depth" => ImageKind::D2Array,
+        "image3d" => ImageKind::D3,
+        _ => return None,
+    })
 }
 
 /// The type that a pointer of type `name` points to; the type itself where it is no pointer.

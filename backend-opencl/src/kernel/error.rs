@@ -5,6 +5,7 @@ use std::fmt;
 use binpool_allocators::Error;
 
 use super::{ParameterAccess, ParameterKind};
+use crate::image::ImageKind;
 
 /// Why a program was not built, or a kernel not made or launched. Nothing was enqueued then.
 ///
@@ -98,6 +99,18 @@ pub enum KernelError {
         /// Which parameter.
         index: usize,
     },
+    /// A parameter is an image of another kind than it is declared as, or than it was given.
+    #[error("parameter {index} of {kernel} is a {actual}, and {other} was declared or given")]
+    ImageKind {
+        /// The kernel's name.
+        kernel: String,
+        /// Which parameter.
+        index: usize,
+        /// What it is declared as, or was given.
+        other: ImageKind,
+        /// What it is.
+        actual: ImageKind,
+    },
     /// A length is declared of a parameter that is no memory.
     #[error("parameter {index} of {kernel} is the length of parameter {of}, which is no memory")]
     LengthOfNothing {
@@ -152,6 +165,20 @@ pub enum KernelError {
         /// The bytes that were given.
         given: usize,
         /// The bytes that it takes.
+        expected: usize,
+    },
+    /// A pipe has packets of another size than its parameter.
+    #[error(
+        "parameter {index} of {kernel} takes packets of {expected} bytes, and was given {given}"
+    )]
+    PacketSize {
+        /// The kernel's name.
+        kernel: String,
+        /// Which parameter.
+        index: usize,
+        /// The bytes of a packet of the pipe that was given.
+        given: usize,
+        /// The bytes of a packet that it takes.
         expected: usize,
     },
     /// An argument has fewer bytes than the kernel touches.

@@ -1,6 +1,7 @@
 //! Programs and their kernels.
 
 mod argument;
+mod bound;
 mod declaration;
 mod error;
 #[expect(
@@ -12,6 +13,7 @@ mod launch;
 mod local_memory;
 mod parameter;
 mod program;
+mod touched;
 mod work_size;
 
 pub use argument::Argument;

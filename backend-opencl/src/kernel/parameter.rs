@@ -4,6 +4,8 @@ use std::fmt;
 
 use bytemuck::Pod;
 
+use crate::image::ImageKind;
+
 /// A parameter of a kernel: what it takes, and which bytes the kernel touches there.
 ///
 /// Elements are what the kernel's pointer points to: `float` is `f32`, `float4` is `[f32; 4]`; vectors of three are as
@@ -59,9 +61,16 @@ pub(super) enum Role {
         element: usize,
         extent: Extent,
     },
-    Image(ParameterAccess),
+    Image {
+        kind: ImageKind,
+        access: ParameterAccess,
+    },
     Sampler,
-    Pipe(ParameterAccess),
+    Pipe {
+        access: ParameterAccess,
+        /// The bytes of a packet.
+        packet: usize,
+    },
 }
 
 /// What a kernel does with the memory behind a parameter.
@@ -155,10 +164,10 @@ impl Parameter {
         Self { role }
     }
 
-    /// An image, with the access that its type in the kernel has.
+    /// An image, of the kind and with the access that its type in the kernel has.
     #[must_use]
-    pub const fn image(access: ParameterAccess) -> Self {
-        let role = Role::Image(access);
+    pub const fn image(kind: ImageKind, access: ParameterAccess) -> Self {
+        let role = Role::Image { kind, access };
         Self { role }
     }
 
@@ -169,10 +178,11 @@ impl Parameter {
         Self { role }
     }
 
-    /// A pipe, with the access that its type in the kernel has.
+    /// A pipe of such packets, with the access that its type in the kernel has.
     #[must_use]
-    pub const fn pipe(access: ParameterAccess) -> Self {
-        let role = Role::Pipe(access);
+    pub const fn pipe<T: Pod>(access: ParameterAccess) -> Self {
+        let packet = size_of::<T>();
+        let role = Role::Pipe { access, packet };
         Self { role }
     }
 
@@ -183,18 +193,19 @@ impl Parameter {
             Role::Memory { .. } => ParameterKind::Memory,
             Role::Value { .. } | Role::Length { .. } => ParameterKind::Value,
             Role::Local { .. } => ParameterKind::Local,
-            Role::Image(_) => ParameterKind::Image,
+            Role::Image { .. } => ParameterKind::Image,
             Role::Sampler => ParameterKind::Sampler,
-            Role::Pipe(_) => ParameterKind::Pipe,
+            Role::Pipe { .. } => ParameterKind::Pipe,
         }
     }
 
-    /// The bytes of an element, or of the value; 0 where there is no such thing.
+    /// The bytes of an element, a packet, or the value; 0 where there is no such thing.
     pub(super) const fn element_bytes(&self) -> usize {
         match self.role {
             Role::Memory { element, .. } | Role::Local { element, .. } => element,
             Role::Value { bytes } | Role::Length { bytes, .. } => bytes,
-            Role::Image(_) | Role::Sampler | Role::Pipe(_) => 0,
+            Role::Pipe { packet, .. } => packet,
+            Role::Image { .. } | Role::Sampler => 0,
         }
     }
 

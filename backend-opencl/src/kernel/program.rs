@@ -122,7 +122,7 @@ impl ClProgram {
     /// kernel does not match, [`ParameterCount`](KernelError::ParameterCount),
     /// [`ParameterKind`](KernelError::ParameterKind), [`ParameterAccess`](KernelError::ParameterAccess),
     /// [`ElementSize`](KernelError::ElementSize), [`EmptyType`](KernelError::EmptyType) and
-    /// [`LengthOfNothing`](KernelError::LengthOfNothing);
+    /// [`LengthOfNothing`](KernelError::LengthOfNothing), [`ImageKind`](KernelError::ImageKind);
     /// [`TooManyParameterBytes`](KernelError::TooManyParameterBytes); or a failure of the runtime.
     ///
     /// # Safety
@@ -130,8 +130,8 @@ impl ClProgram {
     /// With any values, and any contents of its memory, in a launch of any size:
     ///
     /// 1. the kernel touches the memory of a parameter only within the declared [`Extent`](super::Extent), counted
-    ///    from the address that it is given (images, samplers and pipes through OpenCL's functions only), and no
-    ///    other memory but its own;
+    ///    from the address that it is given, images only within their pixels, unless it reads through a sampler of its
+    ///    own that says what is beyond, and no other memory but its own;
     /// 2. it never writes what is declared as an input;
     /// 3. its work items have no data race, and each of them comes to an end and calls barriers as OpenCL asks for.
     ///

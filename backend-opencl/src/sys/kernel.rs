@@ -14,8 +14,8 @@ use smallvec::SmallVec;
 
 pub(crate) use super::handle::KernelHandle;
 use super::{
-    DeviceId, EventHandle, MemHandle, QueueHandle, SvmRange, WaitList, enqueue::own_event, info,
-    program::ProgramHandle,
+    DeviceId, EventHandle, MemHandle, QueueHandle, SamplerHandle, SvmRange, WaitList,
+    enqueue::own_event, info, program::ProgramHandle,
 };
 use crate::cl_error::{ClError, ClResult};
 
@@ -103,6 +103,8 @@ pub(crate) enum ArgumentValue<'a> {
     Bytes(&'a [u8]),
     /// That many bytes of local memory.
     Local(usize),
+    /// A sampler.
+    Sampler(&'a SamplerHandle),
 }
 
 /// Sets an argument. The runtime copies a value; whatever else it names has to live until the kernel is enqueued,
@@ -125,6 +127,10 @@ pub(crate) fn set_argument(
         }
         ArgumentValue::Memory(memory) => {
             object = memory.raw();
+            (size_of_val(&object), (&raw const object).cast())
+        }
+        ArgumentValue::Sampler(sampler) => {
+            object = sampler.raw();
             (size_of_val(&object), (&raw const object).cast())
         }
         ArgumentValue::NoMemory => {
