@@ -34,6 +34,10 @@ use crate::{
 /// before the command is enqueued, the call may say so itself. What else such a failure does to later commands of
 /// the same in-order queue is the runtime's business: some fail those that were enqueued already.
 ///
+/// Commands of different queues, or of an out-of-order one, that use the same bytes are the program's to put in order,
+/// by wait lists or barriers. A backend may do so by itself (OpenCL's does): such a command then waits for all before it
+/// that it conflicts with, and fails where one of them does.
+///
 /// A call that fails has no effect: nothing is enqueued, nothing is leaked.
 pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     /// A block of memory.

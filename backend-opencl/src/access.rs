@@ -13,6 +13,13 @@ pub(crate) enum Access {
     Write,
 }
 
+impl Access {
+    /// Whether the order of the two matters.
+    pub(crate) fn conflicts_with(self, other: Self) -> bool {
+        self == Self::Write || other == Self::Write
+    }
+}
+
 /// One thing that a command uses: bytes of a memory object, and how.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Use<'a> {

@@ -7,6 +7,7 @@ use cl3::error_codes::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
 
 use crate::{
     access::Use,
+    admission::Admission,
     cl_error::{ClError, ClResult, Purpose},
     context::Context,
     device::{DeviceInfo, System},
@@ -139,17 +140,35 @@ impl OpenClBackend {
         wait_for: &[ClEvent],
         enqueue: impl FnOnce(&WaitList<'_>) -> ClResult<EventHandle>,
     ) -> Result<ClEvent> {
+        let admission = Admission::of_command(queue, uses)?;
+        self.submit_admitted(queue, purpose, admission, wait_for, enqueue)
+    }
+
+    /// The same for a command that stands in its logs already.
+    pub(crate) fn submit_admitted(
+        &self,
+        queue: &ClQueue,
+        purpose: Purpose,
+        mut admission: Admission<'_>,
+        wait_for: &[ClEvent],
+        enqueue: impl FnOnce(&WaitList<'_>) -> ClResult<EventHandle>,
+    ) -> Result<ClEvent> {
         let wait = self.wait_list(queue, wait_for)?;
+        let uses = admission.uses();
         let shared = || uses.iter().filter_map(|used| used.block);
         let context = queue.context();
+        admission.wait_for_turn();
         let enqueueing = context.failures.while_enqueueing();
         if Self::is_stillborn(queue, wait_for) {
             return ClEvent::stillborn(context, purpose).map_err(|error| error.into_error(purpose));
         }
+        let earlier = admission.events(purpose)?;
+        let wait = wait.and(&earlier);
         let numbering = shared().next().map(|_| queue.numbering());
         let handle = enqueue(&wait).map_err(|error| error.into_error(purpose))?;
         let event = ClEvent::command(queue, handle, purpose);
         drop(numbering);
+        admission.enqueued(event.handle(), event.number(), !wait.is_empty());
         drop(enqueueing);
         for block in shared() {
             block.record_command(&event);
@@ -168,14 +187,22 @@ impl OpenClBackend {
         run: impl FnOnce(&WaitList<'_>, &mut dyn FnMut(&EventHandle)) -> ClResult<Waited>,
     ) -> Result<()> {
         let wait = self.wait_list(queue, wait_for)?;
+        let mut admission = Admission::of_command(queue, uses)?;
+        admission.wait_for_turn();
         let mut enqueueing = queue.context().failures.while_enqueueing();
         if Self::is_stillborn(queue, wait_for) {
             let error = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
             return Err(ClError::new("clWaitForEvents", error).into_error(purpose));
         }
+        let earlier = admission.events(purpose)?;
+        let wait = wait.and(&earlier);
         // The lock is not held during the wait: the event to fail may be the one waited for.
+        let mut enqueued = |event: &EventHandle| {
+            admission.enqueued(event, queue.number_command(), !wait.is_empty());
+            enqueueing = None;
+        };
         let (handle, ended) =
-            run(&wait, &mut |_| enqueueing = None).map_err(|error| error.into_error(purpose))?;
+            run(&wait, &mut enqueued).map_err(|error| error.into_error(purpose))?;
         if ended.is_ok() {
             return Ok(());
         }

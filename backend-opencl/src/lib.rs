@@ -44,6 +44,7 @@
 
 mod access;
 mod access_log;
+mod admission;
 mod backend;
 mod cl_error;
 mod commands;
@@ -57,6 +58,8 @@ mod image;
 mod interop;
 mod kept;
 mod limits;
+mod logged;
+mod map;
 mod memory;
 mod pipe;
 mod queue;
@@ -79,6 +82,7 @@ pub use image::{
     Axis, ChannelOrder, ChannelType, ClImage, HostPitches, ImageColor, ImageError, ImageFormat,
     ImageKind, ImageLimits, ImageRegion, ImageShape,
 };
+pub use map::{Map, MapGuard, MapMut, PendingMap};
 pub use memory::ClMemory;
 pub use pipe::ClPipe;
 pub use queue::ClQueue;

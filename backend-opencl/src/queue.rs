@@ -110,6 +110,10 @@ impl ClQueue {
         self.inner.barrier.lock()
     }
 
+    pub(crate) fn is_in_order(&self) -> bool {
+        self.inner.order == QueueOrder::InOrder
+    }
+
     pub(crate) fn handle(&self) -> &QueueHandle {
         &self.inner.handle
     }

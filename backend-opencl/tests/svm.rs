@@ -277,8 +277,17 @@ fn a_free_that_waits_for_one_queue_holds_up_no_other() {
     for bound in [None, Some(&bench.queue)] {
         let memory = bench.svm(4096, SvmGrain::Coarse, bound);
         let gate = bench.gate();
-        let held = bench.fill(&other, &memory, 1, from_ref(&gate));
-        bench.fill(&bench.queue, &memory, 2, &[]);
+        // Reads, since writes on two queues would wait for one another.
+        let copies = [(); 2].map(|()| bench.buffer(4096));
+        let copy = |queue, to, wait_for| {
+            let all = Region::first(4096);
+            let copied = bench
+                .backend
+                .enqueue_copy(queue, &memory, all, to, 0, wait_for);
+            copied.unwrap()
+        };
+        let held = copy(&other, &copies[0], from_ref(&gate));
+        copy(&bench.queue, &copies[1], &[]);
         bench.backend.release(memory, from_ref(&gate)).unwrap();
         // Would never end if the free stood in this queue.
         let buffer = bench.filled(64, 5);

@@ -321,7 +321,7 @@ fn blocking_transfers_of_an_out_of_order_queue_wait_for_their_own_lists_only() {
         .unwrap();
     assert_eq!(data, [3; 64]);
     bench.backend.write(&queue, &memory, 0, &[], &[]).unwrap();
-    bench.backend.commit(&queue, &busy).unwrap();
+    bench.backend.commit(&queue, &memory).unwrap();
     if bench.overtakes() {
         assert_eq!(gated.status().unwrap(), EventStatus::Pending);
         bench.open_gate(&gate);

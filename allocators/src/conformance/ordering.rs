@@ -51,7 +51,6 @@ pub fn a_gated_command_waits_for_its_gate<F: Fixture>(fixture: &F) {
     let gate = bench.gate();
     let fill = bench.fill(&other, &buffer, 2, from_ref(&gate));
     other.flush().unwrap();
-    assert_eq!(bench.read(&buffer), [1; SIZE]);
     assert_eq!(fill.status().unwrap(), EventStatus::Pending);
     bench.open(&gate);
     fill.wait().unwrap();
@@ -99,20 +98,21 @@ pub fn a_barrier_holds_back_what_comes_after<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let queues = [Some(bench.another_queue()), bench.out_of_order_queue()];
     for queue in queues.into_iter().flatten() {
-        let buffer = bench.filled(SIZE, 1);
+        // Two, since a backend may put commands on the same bytes in order by itself.
+        let (buffer, other) = (bench.filled(SIZE, 1), bench.filled(SIZE, 1));
         let gate = bench.gate();
         let before = bench.fill(&queue, &buffer, 2, from_ref(&gate));
         let barrier = bench.backend.enqueue_barrier(&queue, &[]).unwrap();
-        let after = bench.fill(&queue, &buffer, 3, &[]);
+        let after = bench.fill(&queue, &other, 3, &[]);
         queue.flush().unwrap();
-        assert_eq!(bench.read(&buffer), [1; SIZE]);
         assert_eq!(after.status().unwrap(), EventStatus::Pending);
         bench.open(&gate);
         after.wait().unwrap();
         for event in [before, barrier] {
             assert_eq!(event.status().unwrap(), EventStatus::Complete);
         }
-        assert_eq!(bench.read(&buffer), [3; SIZE]);
+        assert_eq!(bench.read(&buffer), [2; SIZE]);
+        assert_eq!(bench.read(&other), [3; SIZE]);
     }
 }
 
@@ -175,8 +175,8 @@ pub fn blocking_transfers_heed_their_wait_list<F: Fixture>(fixture: &F) {
 /// Writes, reads, copies, fills, markers and barriers, also over no bytes.
 pub fn every_kind_of_command_waits_for_its_wait_list<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
-    let buffers = [(); 4].map(|()| bench.filled(SIZE, 1));
-    let [written, read, copied, filled] = &buffers;
+    let [written, copied, filled] = &[(); 3].map(|()| bench.filled(SIZE, 1));
+    let read = &bench.filled(SIZE, 3);
     let gate = bench.gate();
     let wait_for = from_ref(&gate);
     let (all, none) = (Region::first(SIZE), Region::first(0));
@@ -199,20 +199,16 @@ pub fn every_kind_of_command_waits_for_its_wait_list<F: Fixture>(fixture: &F) {
     for queue in &queues {
         queue.flush().unwrap();
     }
-    for buffer in &buffers {
-        assert_eq!(bench.read(buffer), [1; SIZE], "before the gate opens");
-    }
     for event in events.iter().chain([bytes.event()]) {
         assert_eq!(event.status().unwrap(), EventStatus::Pending, "{event:?}");
     }
-    bench.write(read, &[2; SIZE]);
     bench.open(&gate);
     for event in &events {
         event.wait().unwrap();
     }
-    assert_eq!(bytes.wait().unwrap(), [2; SIZE]);
-    for buffer in &buffers {
-        assert_eq!(bench.read(buffer), [2; SIZE], "after the gate opened");
+    assert_eq!(bytes.wait().unwrap(), [3; SIZE]);
+    for (buffer, byte) in [(written, 2), (copied, 3), (filled, 2)] {
+        assert_eq!(bench.read(buffer), [byte; SIZE], "after the gate opened");
     }
 }
 
@@ -228,7 +224,6 @@ pub fn a_command_waits_for_all_of_its_wait_list<F: Fixture>(fixture: &F) {
             bench.open(gate);
         }
         assert_eq!(fill.status().unwrap(), EventStatus::Pending);
-        assert_eq!(bench.read(&buffer), [1; SIZE]);
         bench.open(&gates[last]);
         fill.wait().unwrap();
         assert_eq!(bench.read(&buffer), [2; SIZE]);
@@ -248,7 +243,6 @@ pub fn an_in_order_queue_holds_everything_behind_a_gate<F: Fixture>(fixture: &F)
         .enqueue_fill(&queue, &second, Region::first(0), &[2], &[])
         .unwrap();
     queue.flush().unwrap();
-    assert_eq!(bench.read(&second), [1; SIZE]);
     for event in [&gated, &unrelated, &empty] {
         assert_eq!(event.status().unwrap(), EventStatus::Pending, "{event:?}");
     }
@@ -270,7 +264,6 @@ pub fn a_barrier_waits_for_its_wait_list<F: Fixture>(fixture: &F) {
         let barrier = bench.backend.enqueue_barrier(&queue, from_ref(&gate));
         let after = bench.fill(&queue, &buffer, 2, &[]);
         queue.flush().unwrap();
-        assert_eq!(bench.read(&buffer), [1; SIZE]);
         assert_eq!(after.status().unwrap(), EventStatus::Pending);
         bench.open(&gate);
         after.wait().unwrap();
@@ -293,7 +286,6 @@ pub fn a_barrier_comes_after_the_one_before<F: Fixture>(fixture: &F) {
         }
         let after = bench.fill(&queue, &buffer, 2, &[]);
         queue.flush().unwrap();
-        assert_eq!(bench.read(&buffer), [1; SIZE]);
         assert_eq!(after.status().unwrap(), EventStatus::Pending);
         bench.open(&gate);
         after.wait().unwrap();

@@ -201,14 +201,21 @@ impl<'a> WaitList<'a> {
         Self::default()
     }
 
-    /// The same events and another one.
-    pub(crate) fn and(&self, event: Option<&'a EventHandle>) -> Self {
+    /// The same events and more.
+    pub(crate) fn and<'b>(&self, events: impl IntoIterator<Item = &'b EventHandle>) -> WaitList<'b>
+    where
+        'a: 'b,
+    {
         let mut raw = self.raw.clone();
-        raw.extend(event.map(EventHandle::raw));
-        Self {
+        raw.extend(events.into_iter().map(EventHandle::raw));
+        WaitList {
             raw,
             events: PhantomData,
         }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.raw.is_empty()
     }
 
     /// The length, as the runtime counts it. No program holds 2^32 events.

@@ -1,7 +1,7 @@
 //! The only room with `unsafe` in it: one wrapper for each call of the runtime.
 //!
 //! A wrapper takes handles that own a reference, so that nothing it passes on can be gone; it returns the
-//! runtime's code together with the name of the call. Two rules are kept by the callers inside this crate,
+//! runtime's code together with the name of the call. Three rules are kept by the callers inside this crate,
 //! since no single call can see them:
 //!
 //! * **Shared virtual memory is not freed under a command.** Whoever enqueues a command on an
@@ -9,6 +9,8 @@
 //!   for it while the block is borrowed.
 //! * **Host bytes outlive the command.** Bytes are either borrowed for a call that waits until the command has
 //!   ended, or kept by the command's event ([`Kept`](crate::kept::Kept)).
+//! * **Mapped bytes are the host's.** They are touched between the ends of the commands that map and unmap them only, and
+//!   commands that conflict with a map are not enqueued ([`AccessLog`](crate::access_log::AccessLog)).
 
 mod callback;
 mod enqueue;
@@ -17,6 +19,7 @@ mod handle;
 mod host_bytes;
 pub(crate) mod image;
 mod info;
+pub(crate) mod map;
 pub(crate) mod mem_object;
 mod object;
 pub(crate) mod pipe;
@@ -30,7 +33,7 @@ pub(crate) use enqueue::{
     finish, flush,
 };
 pub(crate) use event::{
-    create_user_event, execution_status, set_user_event_status, wait_for_event,
+    create_user_event, execution_status, set_user_event_status, wait_for_event, wait_until_ended,
 };
 pub(crate) use handle::{
     ContextHandle, DeviceId, EventHandle, MemHandle, PlatformId, QueueHandle, SamplerHandle,

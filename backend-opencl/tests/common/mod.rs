@@ -60,6 +60,11 @@ impl Bench {
         !self.backend.limits().device_name.contains("NVIDIA")
     }
 
+    /// Whether a command fails as soon as what it waits for does, and not in its queue's turn only. `PoCL` does so.
+    pub(crate) fn fails_early(&self) -> bool {
+        self.overtakes()
+    }
+
     pub(crate) fn buffer(&self, bytes: usize) -> ClMemory {
         self.backend
             .create_buffer(bytes, MemoryFlags::empty())
@@ -100,6 +105,11 @@ impl Bench {
         self.backend
             .enqueue_fill(queue, memory, all, &[byte], wait_for)
             .unwrap()
+    }
+
+    /// Checks that the queue still runs commands.
+    pub(crate) fn queue_is_alive(&self) {
+        assert_eq!(self.read(&self.filled(64, 5)), [5; 64]);
     }
 
     /// A user event: what waits for it runs when the test opens it.

@@ -1,0 +1,166 @@
+//! Maps of buffers and of shared virtual memory.
+
+use binpool_allocators::{AsMemory, InvalidRequest, Region, Result};
+use bytemuck::{AnyBitPattern, NoUninit};
+
+use super::{
+    guard::{Map, MapGuard, MapMut, PendingMap},
+    mapping::{MapMode, Mapped, Mapping},
+};
+use crate::{backend::OpenClBackend, event::ClEvent, queue::ClQueue};
+
+/// Maps of buffers and of shared virtual memory, bare or pooled, by OpenCL 3.0, sections 5.2.4 and 5.6.2; `PyOpenCL`'s
+/// `enqueue_map_buffer`, and the `map`, `map_ro` and `map_rw` of its `SVMPointer`. Regions are in bytes, within the
+/// memory's size as it was asked for, and hold whole elements.
+///
+/// ```no_run
+/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// use binpool_opencl::{DeviceSelector, OpenClBackend};
+///
+/// let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let memory = backend.create_buffer(4096, MemoryFlags::empty())?;
+/// let mut numbers = backend.map_overwrite::<f32>(&queue, &memory, 0..4096, &[])?;
+/// numbers.fill(1.5);
+/// numbers.unmap()?.wait()?; // or drop it
+/// let numbers = backend.map::<f32>(&queue, &memory, 1024..2048, &[])?;
+/// assert_eq!(numbers.iter().sum::<f32>(), 384.0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// A map borrows its memory, which cannot go before it:
+///
+/// ```compile_fail,E0505
+/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// # use binpool_opencl::{DeviceSelector, OpenClBackend};
+/// # let backend = OpenClBackend::open(&DeviceSelector::Any).unwrap();
+/// # let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+/// # let memory = backend.create_buffer(4096, MemoryFlags::empty()).unwrap();
+/// let bytes = backend.map::<u8>(&queue, &memory, 0..4096, &[]).unwrap();
+/// drop(memory);
+/// assert_eq!(bytes[0], 0);
+/// ```
+///
+/// What is mapped to be read cannot be written:
+///
+/// ```compile_fail,E0594
+/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// # use binpool_opencl::{DeviceSelector, OpenClBackend};
+/// # let backend = OpenClBackend::open(&DeviceSelector::Any).unwrap();
+/// # let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+/// # let memory = backend.create_buffer(4096, MemoryFlags::empty()).unwrap();
+/// let bytes = backend.map::<u8>(&queue, &memory, 0..4096, &[]).unwrap();
+/// bytes[0] = 1;
+/// ```
+///
+/// # Errors
+///
+/// All of them: [`ZeroSize`](InvalidRequest::ZeroSize), [`OutOfBounds`](InvalidRequest::OutOfBounds),
+/// [`NotWholeElements`](InvalidRequest::NotWholeElements), [`Misaligned`](InvalidRequest::Misaligned) where the host's
+/// address does not suit the elements, [`ForeignObject`](InvalidRequest::ForeignObject),
+/// [`Mapped`](InvalidRequest::Mapped) where the bytes are mapped already and one of the two maps writes, and the failures
+/// of the runtime.
+impl OpenClBackend {
+    /// Maps `region` to be read, and waits until it is there. What it holds is unspecified where nothing was written.
+    ///
+    /// # Errors
+    ///
+    /// See [above](#errors).
+    pub fn map<'m, T: AnyBitPattern>(
+        &self,
+        queue: &ClQueue,
+        memory: &'m (impl AsMemory<Self> + ?Sized),
+        region: impl Into<Region>,
+        wait_for: &[ClEvent],
+    ) -> Result<Map<'m, T>> {
+        self.enqueue_map(queue, memory, region, wait_for)?.wait()
+    }
+
+    /// Maps `region` to be read and written, and waits until it is there. What it holds is unspecified where nothing was
+    /// written.
+    ///
+    /// # Errors
+    ///
+    /// See [above](#errors).
+    pub fn map_mut<'m, T: AnyBitPattern + NoUninit>(
+        &self,
+        queue: &ClQueue,
+        memory: &'m (impl AsMemory<Self> + ?Sized),
+        region: impl Into<Region>,
+        wait_for: &[ClEvent],
+    ) -> Result<MapMut<'m, T>> {
+        self.enqueue_map_mut(queue, memory, region, wait_for)?
+            .wait()
+    }
+
+    /// Maps `region` to be written as a whole, and waits until that may be done. What it holds at first is unspecified:
+    /// the runtime need not fetch it, and what is not written is unspecified afterwards, too.
+    ///
+    /// # Errors
+    ///
+    /// See [above](#errors).
+    pub fn map_overwrite<'m, T: AnyBitPattern + NoUninit>(
+        &self,
+        queue: &ClQueue,
+        memory: &'m (impl AsMemory<Self> + ?Sized),
+        region: impl Into<Region>,
+        wait_for: &[ClEvent],
+    ) -> Result<MapMut<'m, T>> {
+        let (mode, region) = (MapMode::Overwrite, region.into());
+        self.map_as::<T, MapMut<'m, T>>(queue, memory, region, mode, wait_for)?
+            .wait()
+    }
+
+    /// Enqueues a map of `region` to be read, without waiting for it.
+    ///
+    /// # Errors
+    ///
+    /// See [above](#errors).
+    pub fn enqueue_map<'m, T: AnyBitPattern>(
+        &self,
+        queue: &ClQueue,
+        memory: &'m (impl AsMemory<Self> + ?Sized),
+        region: impl Into<Region>,
+        wait_for: &[ClEvent],
+    ) -> Result<PendingMap<'m, Map<'m, T>>> {
+        self.map_as::<T, _>(queue, memory, region.into(), MapMode::Read, wait_for)
+    }
+
+    /// Enqueues a map of `region` to be read and written, without waiting for it.
+    ///
+    /// # Errors
+    ///
+    /// See [above](#errors).
+    pub fn enqueue_map_mut<'m, T: AnyBitPattern + NoUninit>(
+        &self,
+        queue: &ClQueue,
+        memory: &'m (impl AsMemory<Self> + ?Sized),
+        region: impl Into<Region>,
+        wait_for: &[ClEvent],
+    ) -> Result<PendingMap<'m, MapMut<'m, T>>> {
+        self.map_as::<T, _>(queue, memory, region.into(), MapMode::ReadWrite, wait_for)
+    }
+
+    fn map_as<'m, T, G: MapGuard<'m>>(
+        &self,
+        queue: &ClQueue,
+        memory: &'m (impl AsMemory<Self> + ?Sized),
+        region: Region,
+        mode: MapMode,
+        wait_for: &[ClEvent],
+    ) -> Result<PendingMap<'m, G>> {
+        self.check_own_queue(queue)?;
+        if region.bytes == 0 {
+            return Err(InvalidRequest::ZeroSize.into());
+        }
+        region.check_within(memory.size())?;
+        let (bytes, element) = (region.bytes, size_of::<T>());
+        if element == 0 || !bytes.is_multiple_of(element) {
+            return Err(InvalidRequest::NotWholeElements { bytes, element }.into());
+        }
+        let memory = memory.memory_on(queue).ok_or(InvalidRequest::ZeroSize)?;
+        self.check_own_memory(memory)?;
+        let mapped = Mapped::Memory(memory, region);
+        Mapping::enqueue(self, queue, mapped, mode, wait_for).map(PendingMap::new)
+    }
+}

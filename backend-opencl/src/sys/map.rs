@@ -1,0 +1,150 @@
+//! Maps: memory of a device as bytes of the host.
+
+use std::{
+    ffi::c_void,
+    fmt,
+    ptr::{self, NonNull},
+    slice,
+};
+
+use cl3::{error_codes::CL_INVALID_VALUE, types::CL_FALSE};
+
+use super::{EventHandle, MemHandle, QueueHandle, SvmRange, WaitList, enqueue::own_event};
+use crate::cl_error::{ClError, ClResult};
+
+/// Bytes that the host has mapped.
+///
+/// Two rules are kept by whoever has one, since it cannot see them: its slices are taken after the command that maps
+/// has ended, and the last of them is gone when the command that unmaps is enqueued; and nothing on the device
+/// meanwhile writes bytes that are mapped, or touches bytes that are mapped to be written
+/// ([`AccessLog`](crate::access_log::AccessLog)).
+pub(crate) struct HostView {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: It is an address and a length; slices of it follow the borrow of their map.
+unsafe impl Send for HostView {}
+// SAFETY: As above.
+unsafe impl Sync for HostView {}
+
+impl HostView {
+    /// The bytes.
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        // SAFETY: (1) the runtime has mapped `bytes` bytes at `start`; (2) the map has been made and not been ended,
+        // and nobody writes them meanwhile (see the type).
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
+    }
+
+    /// The bytes, to be written.
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: As in `as_slice`; the map is one to write, so nobody reads them meanwhile either.
+        unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
+    }
+
+    fn raw(&self) -> *mut c_void {
+        self.start.as_ptr().cast()
+    }
+}
+
+impl fmt::Debug for HostView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HostView({:p}, {} bytes)", self.start, self.bytes)
+    }
+}
+
+/// Enqueues a map of `bytes` bytes of a buffer. The runtime checks the bounds.
+pub(crate) fn enqueue_map_buffer(
+    queue: &QueueHandle,
+    (buffer, offset): (&MemHandle, usize),
+    bytes: usize,
+    flags: u64,
+    wait: &WaitList<'_>,
+) -> ClResult<(EventHandle, HostView)> {
+    const CALL: &str = "clEnqueueMapBuffer";
+    let mut start = ptr::null_mut();
+    // SAFETY: Queue, buffer and events are live references.
+    let event = unsafe {
+        cl3::command_queue::enqueue_map_buffer(
+            queue.raw(),
+            buffer.raw(),
+            CL_FALSE,
+            flags,
+            offset,
+            bytes,
+            &mut start,
+            wait.count(),
+            wait.pointer(),
+        )
+    };
+    // SAFETY: This is that call's event.
+    let event = unsafe { own_event(CALL, event) }?;
+    match NonNull::new(start.cast()) {
+        Some(start) => Ok((event, HostView { start, bytes })),
+        None => Err(ClError::new(CALL, CL_INVALID_VALUE)),
+    }
+}
+
+/// Enqueues the end of a map of a buffer or image.
+pub(crate) fn enqueue_unmap(
+    queue: &QueueHandle,
+    object: &MemHandle,
+    view: &HostView,
+    wait: &WaitList<'_>,
+) -> ClResult<EventHandle> {
+    // SAFETY: (1) queue, object and events are live references; (2) the address is one that a map of this object gave.
+    let event = unsafe {
+        cl3::command_queue::enqueue_unmap_mem_object(
+            queue.raw(),
+            object.raw(),
+            view.raw(),
+            wait.count(),
+            wait.pointer(),
+        )
+    };
+    // SAFETY: This is that call's event.
+    unsafe { own_event("clEnqueueUnmapMemObject", event) }
+}
+
+/// Enqueues a map of bytes of a block of shared virtual memory.
+pub(crate) fn enqueue_svm_map(
+    queue: &QueueHandle,
+    range: SvmRange<'_>,
+    flags: u64,
+    wait: &WaitList<'_>,
+) -> ClResult<(EventHandle, HostView)> {
+    let view = HostView {
+        start: range.start(),
+        bytes: range.bytes(),
+    };
+    // SAFETY: (1) queue and events are live references; (2) the range lies in its block, which is not freed under a
+    // command (see `sys`).
+    let event = unsafe {
+        cl3::command_queue::enqueue_svm_map(
+            queue.raw(),
+            CL_FALSE,
+            flags,
+            view.raw(),
+            view.bytes,
+            wait.count(),
+            wait.pointer(),
+        )
+    };
+    // SAFETY: This is that call's event.
+    let event = unsafe { own_event("clEnqueueSVMMap", event) }?;
+    Ok((event, view))
+}
+
+/// Enqueues the end of a map of shared virtual memory, whose block is not freed under it.
+pub(crate) fn enqueue_svm_unmap(
+    queue: &QueueHandle,
+    view: &HostView,
+    wait: &WaitList<'_>,
+) -> ClResult<EventHandle> {
+    // SAFETY: (1) queue and events are live references; (2) the address is one that was mapped.
+    let event = unsafe {
+        cl3::command_queue::enqueue_svm_unmap(queue.raw(), view.raw(), wait.count(), wait.pointer())
+    };
+    // SAFETY: This is that call's event.
+    unsafe { own_event("clEnqueueSVMUnmap", event) }
+}

@@ -1,0 +1,463 @@
+//! Maps: what the host sees and writes, and who is kept out meanwhile.
+
+mod common;
+
+use std::{mem, slice::from_ref, thread};
+
+use binpool::{ImmediateAllocator, MemoryPool};
+use binpool_allocators::{
+    Backend, Event, EventStatus, InvalidRequest, ObjectKind, Region, SvmBackend, SvmGrain,
+};
+use binpool_opencl::ClMemory;
+use common::{Bench, numbered, refusal};
+
+const SIZE: usize = 4096;
+
+/// A buffer, a view of one, and shared virtual memory of every kind that the device has, full of `byte`.
+fn all_kinds(bench: &Bench, byte: u8) -> Vec<ClMemory> {
+    let (whole, alignment) = (bench.buffer(4 * SIZE), bench.backend.limits().alignment);
+    let part = Region::new(alignment.bytes().max(SIZE), SIZE);
+    let view = bench.backend.create_sub_region(&whole, part).unwrap();
+    let grains = [SvmGrain::Coarse, SvmGrain::Fine];
+    let support = bench.backend.limits().svm;
+    let shared = grains.into_iter().filter(|grain| grain.is_in(support));
+    let shared = shared.map(|grain| bench.backend.allocate_svm(SIZE, None, grain, None).unwrap());
+    let kinds = [bench.buffer(SIZE), view]
+        .into_iter()
+        .chain(shared)
+        .collect::<Vec<_>>();
+    for memory in &kinds {
+        bench.write(memory, &[byte; SIZE]);
+    }
+    kinds
+}
+
+#[test]
+fn a_map_shows_what_the_memory_holds() {
+    let bench = Bench::new();
+    for memory in all_kinds(&bench, 0) {
+        bench.write(&memory, &numbered(SIZE));
+        let map = bench
+            .backend
+            .map::<u8>(&bench.queue, &memory, 256..1024, &[])
+            .unwrap();
+        assert_eq!(&map[..], &numbered(SIZE)[256..1024], "{memory:?}");
+    }
+}
+
+#[test]
+fn what_is_written_to_a_map_is_there_for_the_device() {
+    let bench = Bench::new();
+    for memory in all_kinds(&bench, 1) {
+        let mut map = bench
+            .backend
+            .map_mut::<u32>(&bench.queue, &memory, 256..512, &[])
+            .unwrap();
+        assert_eq!(map.len(), 64);
+        assert_eq!(map[0], 0x0101_0101);
+        map[0] = 0x0202_0202;
+        map[63] = 0x0303_0303;
+        map.unmap().unwrap();
+        let bytes = bench.read(&memory);
+        assert_eq!(bytes[252..264], [1, 1, 1, 1, 2, 2, 2, 2, 1, 1, 1, 1]);
+        assert_eq!(bytes[504..516], [1, 1, 1, 1, 3, 3, 3, 3, 1, 1, 1, 1]);
+    }
+}
+
+#[test]
+fn a_map_that_overwrites_keeps_what_is_around() {
+    let bench = Bench::new();
+    for memory in all_kinds(&bench, 1) {
+        let mut map = bench
+            .backend
+            .map_overwrite::<u8>(&bench.queue, &memory, 256..512, &[])
+            .unwrap();
+        map.fill(7);
+        drop(map);
+        let expected = [[1; 256].as_slice(), &[7; 256], &[1; SIZE - 512]].concat();
+        assert_eq!(bench.read(&memory), expected);
+    }
+}
+
+#[test]
+fn a_pooled_block_is_mapped_up_to_the_size_that_was_asked_for() {
+    let bench = Bench::new();
+    let allocator = ImmediateAllocator::new(&bench.backend).unwrap();
+    let pool = MemoryPool::new(allocator, &bench.queue).unwrap();
+    let block = pool.allocate(1000).unwrap();
+    assert!(block.class_size() > 1000);
+    let beyond = bench.backend.map::<u8>(&bench.queue, &block, 0..1001, &[]);
+    assert_eq!(
+        refusal(beyond),
+        InvalidRequest::OutOfBounds {
+            offset: 0,
+            bytes: 1001,
+            size: 1000
+        }
+    );
+    let other = bench.another_queue();
+    bench
+        .backend
+        .map_mut::<u8>(&other, &block, 0..1000, &[])
+        .unwrap()
+        .fill(5);
+    let mut bytes = [0; 1000];
+    block.read(&bench.queue, 0, &mut bytes, &[]).unwrap();
+    assert_eq!(bytes, [5; 1000]);
+    let half = block.sub_region(0..500).unwrap();
+    assert_eq!(
+        *bench.backend.map::<u8>(&other, &half, 0..500, &[]).unwrap(),
+        [5; 500]
+    );
+}
+
+#[test]
+fn the_device_is_kept_out_of_what_is_mapped_to_be_written() {
+    let bench = Bench::new();
+    let (backend, queue) = (&bench.backend, &bench.queue);
+    for memory in all_kinds(&bench, 1) {
+        let other = bench.filled(SIZE, 2);
+        let map = backend
+            .map_mut::<u8>(queue, &memory, 512..1024, &[])
+            .unwrap();
+        let region = Region::new(1023, 1);
+        let offset = memory_offset(&memory) + 512;
+        let mapped = InvalidRequest::Mapped { offset, bytes: 512 };
+        assert_eq!(
+            refusal(backend.enqueue_fill(queue, &memory, region, &[1], &[])),
+            mapped
+        );
+        assert_eq!(
+            refusal(backend.enqueue_read(queue, &memory, region, &[])),
+            mapped
+        );
+        assert_eq!(
+            refusal(backend.read(queue, &memory, 0, &mut [0; SIZE], &[])),
+            mapped
+        );
+        assert_eq!(
+            refusal(backend.write(queue, &memory, 600, &[1], &[])),
+            mapped
+        );
+        let copied = backend.enqueue_copy(queue, &memory, region, &other, 0, &[]);
+        assert_eq!(refusal(copied), mapped);
+        let copied = backend.enqueue_copy(queue, &other, region, &memory, 512, &[]);
+        assert_eq!(refusal(copied), mapped);
+        assert_eq!(refusal(backend.commit(queue, &memory)), mapped);
+        // The bytes around are free.
+        backend.write(queue, &memory, 0, &[9; 512], &[]).unwrap();
+        backend.write(queue, &memory, 1024, &[9; 512], &[]).unwrap();
+        drop(map);
+        assert_eq!(bench.read(&memory)[510..514], [9, 9, 1, 1]);
+    }
+}
+
+/// Where the memory starts in its whole block: the view of `all_kinds` does not start at 0.
+fn memory_offset(memory: &ClMemory) -> usize {
+    let text = format!("{memory:?}");
+    let Some((_, rest)) = text.rsplit_once("SubBuffer") else {
+        return 0;
+    };
+    let (_, rest) = rest.rsplit_once("offset: ").unwrap();
+    rest.split(|character: char| !character.is_ascii_digit())
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap()
+}
+
+#[test]
+fn the_device_may_read_what_is_mapped_to_be_read() {
+    let bench = Bench::new();
+    let (backend, queue) = (&bench.backend, &bench.queue);
+    for memory in all_kinds(&bench, 3) {
+        let map = backend.map::<u8>(queue, &memory, 0..SIZE, &[]).unwrap();
+        assert_eq!(bench.read(&memory), [3; SIZE]);
+        assert!(matches!(
+            refusal(backend.write(queue, &memory, 0, &[1], &[])),
+            InvalidRequest::Mapped { .. }
+        ));
+        let again = backend.map::<u8>(queue, &memory, 0..SIZE, &[]).unwrap();
+        assert_eq!(map[..], again[..]);
+        assert!(matches!(
+            refusal(backend.map_mut::<u8>(queue, &memory, 100..101, &[])),
+            InvalidRequest::Mapped { .. }
+        ));
+        drop(map);
+        assert!(matches!(
+            refusal(backend.write(queue, &memory, 0, &[1], &[])),
+            InvalidRequest::Mapped { .. }
+        ));
+        assert_eq!(again[..], [3; SIZE]);
+        drop(again);
+        backend.write(queue, &memory, 0, &[1], &[]).unwrap();
+    }
+}
+
+#[test]
+fn what_is_mapped_to_be_written_is_not_mapped_again() {
+    let bench = Bench::new();
+    let (backend, queue) = (&bench.backend, &bench.queue);
+    for memory in all_kinds(&bench, 0) {
+        let first = backend.map_mut::<u8>(queue, &memory, 0..1024, &[]).unwrap();
+        let mapped = |offset, bytes| InvalidRequest::Mapped { offset, bytes };
+        let base = memory_offset(&memory);
+        assert_eq!(
+            refusal(backend.map::<u8>(queue, &memory, 1000..2000, &[])),
+            mapped(base, 1024)
+        );
+        assert_eq!(
+            refusal(backend.map_mut::<u8>(queue, &memory, 0..1, &[])),
+            mapped(base, 1024)
+        );
+        let view = backend
+            .create_sub_region(&memory, Region::first(512))
+            .unwrap();
+        assert_eq!(
+            refusal(backend.map::<u8>(queue, &view, 0..512, &[])),
+            mapped(base, 1024)
+        );
+        let mut beside = backend
+            .map_mut::<u8>(queue, &memory, 1024..2048, &[])
+            .unwrap();
+        beside.fill(6);
+        drop((first, beside));
+        assert_eq!(bench.read(&memory)[1024..2048], [6; 1024]);
+    }
+}
+
+#[test]
+fn a_map_comes_after_what_other_queues_do_to_the_memory() {
+    let bench = Bench::new();
+    for memory in all_kinds(&bench, 1) {
+        let (slow, gate) = (bench.another_queue(), bench.gate());
+        bench.fill(&slow, &memory, 2, from_ref(&gate));
+        let pending = bench
+            .backend
+            .enqueue_map::<u8>(&bench.queue, &memory, 0..SIZE, &[])
+            .unwrap();
+        assert_eq!(pending.event().status().unwrap(), EventStatus::Pending);
+        bench.open_gate(&gate);
+        assert_eq!(pending.wait().unwrap()[..], [2; SIZE]);
+    }
+}
+
+#[test]
+fn commands_of_other_queues_come_after_the_end_of_a_map() {
+    let bench = Bench::new();
+    for memory in all_kinds(&bench, 1) {
+        let (slow, gate) = (bench.another_queue(), bench.gate());
+        let mut map = bench
+            .backend
+            .map_mut::<u8>(&slow, &memory, 0..SIZE, &[])
+            .unwrap();
+        map.fill(4);
+        let ended = map.unmap_on(&slow, from_ref(&gate)).unwrap();
+        let seen = bench.buffer(SIZE);
+        let all = Region::first(SIZE);
+        let copied = bench
+            .backend
+            .enqueue_copy(&bench.queue, &memory, all, &seen, 0, &[])
+            .unwrap();
+        assert_eq!(copied.status().unwrap(), EventStatus::Pending);
+        bench.open_gate(&gate);
+        ended.wait().unwrap();
+        assert_eq!(bench.read(&seen), [4; SIZE]);
+    }
+}
+
+#[test]
+fn a_map_can_be_ended_on_another_queue() {
+    let bench = Bench::new();
+    for memory in all_kinds(&bench, 1) {
+        let mut map = bench
+            .backend
+            .map_mut::<u8>(&bench.queue, &memory, 0..SIZE, &[])
+            .unwrap();
+        map[9] = 9;
+        map.unmap_on(&bench.another_queue(), &[])
+            .unwrap()
+            .wait()
+            .unwrap();
+        assert_eq!(bench.read(&memory)[8..11], [1, 9, 1]);
+        let map = bench
+            .backend
+            .map::<u8>(&bench.queue, &memory, 0..SIZE, &[])
+            .unwrap();
+        let stranger = Bench::new();
+        let kind = ObjectKind::Queue;
+        assert_eq!(
+            refusal(map.unmap_on(&stranger.queue, &[])),
+            InvalidRequest::ForeignObject { kind }
+        );
+        // It was ended all the same.
+        bench.write(&memory, &[2; SIZE]);
+    }
+}
+
+#[test]
+fn a_pending_map_may_be_dropped() {
+    let bench = Bench::new();
+    for memory in all_kinds(&bench, 1) {
+        let gate = bench.gate();
+        let queue = bench.another_queue();
+        let pending =
+            bench
+                .backend
+                .enqueue_map_mut::<u8>(&queue, &memory, 0..SIZE, from_ref(&gate));
+        let pending = pending.unwrap();
+        assert!(matches!(
+            refusal(bench.backend.read(&bench.queue, &memory, 0, &mut [0], &[])),
+            InvalidRequest::Mapped { .. }
+        ));
+        drop(pending);
+        bench.open_gate(&gate);
+        assert_eq!(bench.read(&memory), [1; SIZE]);
+    }
+}
+
+#[test]
+fn a_map_that_fails_leaves_the_memory_unmapped() {
+    let bench = Bench::new();
+    for memory in all_kinds(&bench, 1) {
+        for failed_before in [true, false] {
+            let gate = bench.gate();
+            let queue = bench.another_queue();
+            if failed_before {
+                bench.fail_gate(&gate);
+            }
+            let pending =
+                bench
+                    .backend
+                    .enqueue_map_mut::<u8>(&queue, &memory, 0..SIZE, from_ref(&gate));
+            if !failed_before {
+                bench.fail_gate(&gate);
+            }
+            assert!(pending.and_then(|pending| pending.wait()).is_err());
+            bench.write(&memory, &[2; SIZE]);
+            assert_eq!(bench.read(&memory), [2; SIZE]);
+        }
+    }
+}
+
+#[test]
+fn a_map_that_is_forgotten_keeps_the_memory_and_keeps_commands_out() {
+    let bench = Bench::new();
+    for memory in all_kinds(&bench, 1) {
+        let address = bench.backend.svm_address(&memory);
+        mem::forget(
+            bench
+                .backend
+                .map_mut::<u8>(&bench.queue, &memory, 0..SIZE, &[])
+                .unwrap(),
+        );
+        assert!(matches!(
+            refusal(bench.backend.write(&bench.queue, &memory, 0, &[1], &[])),
+            InvalidRequest::Mapped { .. }
+        ));
+        drop(memory);
+        bench.queue_is_alive();
+        assert!(address.is_none_or(|address| !address.as_ptr().is_null()));
+    }
+}
+
+#[test]
+fn maps_go_to_other_threads() {
+    let bench = Bench::new();
+    let memory = bench.filled(SIZE, 1);
+    let mut map = bench
+        .backend
+        .map_mut::<u8>(&bench.queue, &memory, 0..SIZE, &[])
+        .unwrap();
+    thread::scope(|scope| {
+        for part in map.chunks_mut(1024) {
+            scope.spawn(move || part.fill(8));
+        }
+    });
+    thread::scope(|scope| scope.spawn(move || drop(map)).join()).unwrap();
+    assert_eq!(bench.read(&memory), [8; SIZE]);
+}
+
+#[test]
+fn what_cannot_be_mapped_is_refused_with_the_reason() {
+    let bench = Bench::new();
+    let (backend, queue) = (&bench.backend, &bench.queue);
+    let stranger = Bench::new();
+    for memory in all_kinds(&bench, 1) {
+        let map = |region: Region| refusal(backend.map::<u32>(queue, &memory, region, &[]));
+        assert_eq!(map(Region::new(8, 0)), InvalidRequest::ZeroSize);
+        assert_eq!(
+            map(Region::new(0, 7)),
+            InvalidRequest::NotWholeElements {
+                bytes: 7,
+                element: 4
+            }
+        );
+        for (offset, bytes) in [(SIZE, 4), (4, SIZE), (usize::MAX, 4), (4, usize::MAX - 3)] {
+            let size = SIZE;
+            assert_eq!(
+                map(Region::new(offset, bytes)),
+                InvalidRequest::OutOfBounds {
+                    offset,
+                    bytes,
+                    size
+                }
+            );
+        }
+        assert!(matches!(
+            map(Region::new(2, 8)),
+            InvalidRequest::Misaligned { .. }
+        ));
+        let nothing = refusal(backend.map::<()>(queue, &memory, 0..4, &[]));
+        assert_eq!(
+            nothing,
+            InvalidRequest::NotWholeElements {
+                bytes: 4,
+                element: 0
+            }
+        );
+        let foreign = |kind| InvalidRequest::ForeignObject { kind };
+        let refused = refusal(backend.map::<u8>(&stranger.queue, &memory, 0..4, &[]));
+        assert_eq!(refused, foreign(ObjectKind::Queue));
+        let refused = refusal(
+            stranger
+                .backend
+                .map::<u8>(&stranger.queue, &memory, 0..4, &[]),
+        );
+        assert_eq!(refused, foreign(ObjectKind::Memory));
+        let gate = stranger.gate();
+        let refused = refusal(backend.map::<u8>(queue, &memory, 0..4, from_ref(&gate)));
+        assert_eq!(refused, foreign(ObjectKind::Event));
+        // Nothing of all that has left a map behind.
+        bench.write(&memory, &[2; SIZE]);
+    }
+}
+
+#[cfg(feature = "ndarray")]
+#[test]
+fn a_map_has_shapes_orders_and_strides() {
+    use ndarray::{ShapeBuilder, array};
+
+    let bench = Bench::new();
+    let memory = bench.buffer(24);
+    bench.write(&memory, &[1, 2, 3, 4, 5, 6].map(u32::to_ne_bytes).concat());
+    let map = bench
+        .backend
+        .map::<u32>(&bench.queue, &memory, 0..24, &[])
+        .unwrap();
+    assert_eq!(map.shaped((2, 3)).unwrap(), array![[1, 2, 3], [4, 5, 6]]);
+    assert_eq!(
+        map.shaped((2, 3).f()).unwrap(),
+        array![[1, 3, 5], [2, 4, 6]]
+    );
+    assert_eq!(map.shaped((3,).strides((2,))).unwrap(), array![1, 3, 5]);
+    assert!(map.shaped((2, 4)).is_err());
+    drop(map);
+    let mut map = bench
+        .backend
+        .map_mut::<u32>(&bench.queue, &memory, 0..24, &[])
+        .unwrap();
+    map.shaped_mut((2, 3)).unwrap()[[1, 0]] = 40;
+    assert!(map.shaped_mut((6,).strides((0,))).is_err());
+    assert_eq!(map[3], 40);
+}
