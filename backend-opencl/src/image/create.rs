@@ -194,7 +194,7 @@ impl OpenClBackend {
         let image = image.map_err(|error| match error {
             // `PoCL` 3.1 does not know sub-buffers here.
             ImageError::Device(Error::Backend(failure))
-                if !std::ptr::eq(&root.handle, handle)
+                if handle.raw() != root.handle.raw()
                     && failure.code == Some(CL_INVALID_MEM_OBJECT) =>
             {
                 let name = &self.device_limits().device_name;

@@ -1,8 +1,25 @@
 //! Pictures in the host's memory: what images have to do, done plainly.
 
-use binpool_opencl::{ClImage, HostPitches, ImageRegion, ImageShape};
+use std::fmt;
 
-use super::Bench;
+use binpool_allocators::{InvalidRequest, MemoryFlags};
+use binpool_opencl::{
+    ChannelOrder, ChannelType, ClImage, HostPitches, ImageError, ImageFormat, ImageRegion,
+    ImageShape,
+};
+
+use super::{Bench, Error};
+
+pub(crate) const RGBA8: ImageFormat =
+    ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnsignedInt8);
+pub(crate) const FLOAT: ImageFormat = ImageFormat::new(ChannelOrder::R, ChannelType::Float);
+pub(crate) const ANY: MemoryFlags = MemoryFlags::empty();
+pub(crate) const TIGHT: HostPitches = HostPitches::TIGHT;
+
+pub(crate) const PLANE: ImageShape = ImageShape::D2 {
+    width: 7,
+    height: 5,
+};
 
 /// A shape of each kind that has pixels of its own, with sizes that tell the coordinates apart.
 pub(crate) const SHAPES: [ImageShape; 5] = [
@@ -99,7 +116,44 @@ pub(crate) fn spread(
     all
 }
 
+/// A part of every image of [`SHAPES`] that touches no edge where there is room.
+pub(crate) fn inner(shape: ImageShape) -> ImageRegion {
+    let extent = shape.extent();
+    let origin = extent.map(|size| usize::from(size > 1));
+    let size = extent.map(|size| size.saturating_sub(2).max(1));
+    ImageRegion { origin, size }
+}
+
+/// Why a call with images was refused. Every refusal says something.
+pub(crate) fn refused<T: fmt::Debug>(result: Result<T, ImageError>) -> ImageError {
+    let error = result.unwrap_err();
+    assert!(!error.to_string().is_empty());
+    error
+}
+
+/// What is wrong with the call that gave `result`.
+pub(crate) fn request<T: fmt::Debug>(result: Result<T, ImageError>) -> InvalidRequest {
+    match refused(result) {
+        ImageError::Device(Error::InvalidRequest(request)) => request,
+        error => panic!("not a refusal: {error}"),
+    }
+}
+
 impl Bench {
+    pub(crate) fn image(&self, format: ImageFormat, shape: ImageShape) -> ClImage {
+        self.backend.create_image(ANY, format, shape).unwrap()
+    }
+
+    /// An image of RGBA with pixels that tell their places apart, and the same pixels in a picture.
+    pub(crate) fn numbered_image(&self, shape: ImageShape) -> (ClImage, Picture) {
+        let picture = Picture::numbered(shape, 4);
+        let image = self
+            .backend
+            .create_image_with_data(ANY, RGBA8, shape, &picture.bytes, TIGHT)
+            .unwrap();
+        (image, picture)
+    }
+
     /// All of an image, without gaps.
     pub(crate) fn pixels(&self, image: &ClImage) -> Vec<u8> {
         let all = ImageRegion::all(image.shape());
