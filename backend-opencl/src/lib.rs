@@ -67,6 +67,7 @@ mod svm;
 mod svm_block;
 #[allow(unsafe_code)]
 mod sys;
+mod transfer;
 
 pub use backend::OpenClBackend;
 pub use cl_error::ClError;
@@ -77,3 +78,4 @@ pub use map::{Map, MapGuard, MapMut, PendingMap};
 pub use memory::ClMemory;
 pub use queue::ClQueue;
 pub use selector::DeviceSelector;
+pub use transfer::{HandedBack, MigrationFlags, PendingTransfer, Rect, TransferScope};
