@@ -66,7 +66,12 @@ impl OpenClBackend {
     ) -> Result<Self, OpenClError> {
         device.check_version()?;
         tracing::debug!(%device, limits = ?device.limits(), "opened an OpenCL device");
-        let context = Context::new(context, device.id(), device.limits().clone())?;
+        let context = Context::new(
+            context,
+            device.id(),
+            device.limits().clone(),
+            device.version(),
+        )?;
         Ok(Self {
             context: context_registry::find_or_insert(Arc::new(context)),
         })
@@ -77,6 +82,12 @@ impl OpenClBackend {
         Self {
             context: Arc::clone(context),
         }
+    }
+
+    /// The device's OpenCL version, major and minor.
+    #[must_use]
+    pub fn version(&self) -> (u32, u32) {
+        self.context.version
     }
 
     /// The runtime's `cl_context`. It is borrowed: valid while this value or an object of it lives.

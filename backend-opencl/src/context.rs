@@ -20,6 +20,8 @@ pub(crate) struct Context {
     pub(crate) handle: ContextHandle,
     pub(crate) device: DeviceId,
     pub(crate) limits: DeviceLimits,
+    /// The device's OpenCL version, major and minor.
+    pub(crate) version: (u32, u32),
     pub(crate) failures: Failures,
     pub(crate) svm_threads: Threads,
     /// What the program has had built for this context.
@@ -35,6 +37,7 @@ impl Context {
         handle: ContextHandle,
         device: DeviceId,
         limits: DeviceLimits,
+        version: (u32, u32),
     ) -> ClResult<Self> {
         let platform = sys::platform_name_of(device)?;
         Ok(Self {
@@ -48,6 +51,7 @@ impl Context {
             handle,
             device,
             limits,
+            version,
             free_queue: OnceLock::new(),
             image_limits: OnceLock::new(),
         })
