@@ -327,6 +327,19 @@ pub enum InvalidRequest {
         /// The size of an element in bytes.
         element: usize,
     },
+    /// A pitch of a rectangular transfer is too small, or is not what its neighbour needs.
+    #[error(
+        "a pitch of {pitch} bytes: at least {least} are needed, and a multiple of {multiple_of} (or 0, for rows or \
+         slices without gaps)"
+    )]
+    Pitch {
+        /// The pitch in bytes.
+        pitch: usize,
+        /// The least that holds the rectangle, in bytes.
+        least: usize,
+        /// What it has to be a multiple of, in bytes.
+        multiple_of: usize,
+    },
     /// Frees of SVM can be ordered on an in-order queue only.
     #[error(
         "SVM cannot be freed in order on an out-of-order queue: bind it to an in-order queue, or to none"

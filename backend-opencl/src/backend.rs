@@ -65,10 +65,21 @@ impl OpenClBackend {
     ) -> Result<Self, OpenClError> {
         device.check_version()?;
         tracing::debug!(%device, limits = ?device.limits(), "opened an OpenCL device");
-        let context = Context::new(context, device.id(), device.limits().clone())?;
+        let context = Context::new(
+            context,
+            device.id(),
+            device.limits().clone(),
+            device.version(),
+        )?;
         Ok(Self {
             context: Arc::new(context),
         })
+    }
+
+    /// The device's OpenCL version, major and minor.
+    #[must_use]
+    pub fn version(&self) -> (u32, u32) {
+        self.context.version
     }
 
     /// The runtime's `cl_context`. It is borrowed: valid while this value or an object of it lives.

@@ -16,6 +16,7 @@ use crate::{
     memory::{Body, ClMemory, Root},
     queue::ClQueue,
     sys::{self, EventHandle, HostBytes, Place, WaitList},
+    transfer::MigrationFlags,
 };
 
 /// A command over no bytes becomes a marker. On an out-of-order queue, and with nothing to wait for, OpenCL's
@@ -69,14 +70,12 @@ impl Backend for OpenClBackend {
             // SVM is committed when it is allocated.
             return Ok(());
         };
-        let purpose = Purpose::Memory(memory.bytes());
         // It is waited for, so there is nothing to gain from several at once, and NVIDIA's driver crashes.
         let _one_at_a_time = queue.committing();
         let all = memory.used(Region::first(memory.bytes()), Access::Write);
-        self.submit(queue, purpose, &[all], &[], |wait| {
-            sys::enqueue_migrate(queue.handle(), buffer, wait)
-        })?
-        .wait()
+        let undefined = MigrationFlags::CONTENT_UNDEFINED;
+        self.migrate_objects(queue, &[buffer], &[all], undefined, &[])?
+            .wait()
     }
 
     fn release(&self, memory: ClMemory, after: &[ClEvent]) -> Result<()> {
@@ -243,7 +242,7 @@ impl Backend for OpenClBackend {
 
 impl OpenClBackend {
     /// A command on one region, or a marker where the region is empty.
-    fn command(
+    pub(crate) fn command(
         &self,
         queue: &ClQueue,
         memory: (&ClMemory, Region, Access),

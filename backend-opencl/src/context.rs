@@ -18,6 +18,8 @@ pub(crate) struct Context {
     pub(crate) handle: ContextHandle,
     pub(crate) device: DeviceId,
     pub(crate) limits: DeviceLimits,
+    /// The device's OpenCL version, major and minor.
+    pub(crate) version: (u32, u32),
     pub(crate) failures: Failures,
     pub(crate) svm_threads: Threads,
     /// Where shared virtual memory is freed that waits for several queues; made when first needed.
@@ -31,6 +33,7 @@ impl Context {
         handle: ContextHandle,
         device: DeviceId,
         limits: DeviceLimits,
+        version: (u32, u32),
     ) -> ClResult<Self> {
         let platform = sys::platform_name_of(device)?;
         Ok(Self {
@@ -43,6 +46,7 @@ impl Context {
             handle,
             device,
             limits,
+            version,
             free_queue: OnceLock::new(),
             image_limits: OnceLock::new(),
         })

@@ -70,6 +70,7 @@ mod svm;
 mod svm_block;
 #[allow(unsafe_code)]
 mod sys;
+mod transfer;
 
 pub use backend::OpenClBackend;
 pub use cl_error::ClError;
@@ -88,3 +89,4 @@ pub use pipe::ClPipe;
 pub use queue::ClQueue;
 pub use sampler::{Addressing, ClSampler, Filter, SamplerError, SamplerProperties};
 pub use selector::DeviceSelector;
+pub use transfer::{HandedBack, MigrationFlags, PendingTransfer, Rect, TransferScope};

@@ -143,7 +143,10 @@ fn the_device_is_kept_out_of_what_is_mapped_to_be_written() {
         assert_eq!(refusal(copied), mapped);
         let copied = backend.enqueue_copy(queue, &other, region, &memory, 512, &[]);
         assert_eq!(refusal(copied), mapped);
-        assert_eq!(refusal(backend.commit(queue, &memory)), mapped);
+        if memory.raw().is_some() {
+            // SVM is committed already.
+            assert_eq!(refusal(backend.commit(queue, &memory)), mapped);
+        }
         // The bytes around are free.
         backend.write(queue, &memory, 0, &[9; 512], &[]).unwrap();
         backend.write(queue, &memory, 1024, &[9; 512], &[]).unwrap();

@@ -68,28 +68,6 @@ pub(crate) fn enqueue_copy_buffer(
     unsafe { own_event("clEnqueueCopyBuffer", event) }
 }
 
-/// Enqueues a migration of `buffer` to the queue's device, which may lose the contents.
-pub(crate) fn enqueue_migrate(
-    queue: &QueueHandle,
-    buffer: &MemHandle,
-    wait: &WaitList<'_>,
-) -> ClResult<EventHandle> {
-    let buffers = [buffer.raw()];
-    // SAFETY: (1) queue and buffer are live references; (2) the list has one buffer, as is said.
-    let event = unsafe {
-        cl3::command_queue::enqueue_migrate_mem_object(
-            queue.raw(),
-            1,
-            buffers.as_ptr(),
-            cl3::memory::CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED,
-            wait.count(),
-            wait.pointer(),
-        )
-    };
-    // SAFETY: This is that call's event.
-    unsafe { own_event("clEnqueueMigrateMemObjects", event) }
-}
-
 /// Enqueues a marker.
 pub(crate) fn enqueue_marker(queue: &QueueHandle, wait: &WaitList<'_>) -> ClResult<EventHandle> {
     // SAFETY: Queue and events are live references.

@@ -17,20 +17,23 @@ mod enqueue;
 mod event;
 mod handle;
 mod host_bytes;
+pub(crate) mod host_vec;
 pub(crate) mod image;
 mod info;
 pub(crate) mod map;
 pub(crate) mod mem_object;
+pub(crate) mod migrate;
 mod object;
 pub(crate) mod pipe;
+pub(crate) mod rect;
 pub(crate) mod sampler;
+pub(crate) mod scoped;
 mod svm;
 mod svm_reaper;
 mod transfer;
 
 pub(crate) use enqueue::{
-    enqueue_barrier, enqueue_copy_buffer, enqueue_fill_buffer, enqueue_marker, enqueue_migrate,
-    finish, flush,
+    enqueue_barrier, enqueue_copy_buffer, enqueue_fill_buffer, enqueue_marker, finish, flush,
 };
 pub(crate) use event::{
     create_user_event, execution_status, set_user_event_status, wait_for_event, wait_until_ended,
@@ -52,4 +55,6 @@ pub(crate) use svm::{
     SvmAllocation, SvmRange, Threads, Uses, enqueue_svm_copy, enqueue_svm_fill, free_after,
     free_on_the_host,
 };
-pub(crate) use transfer::{Place, read_borrowed, read_kept, write_borrowed, write_kept};
+pub(crate) use transfer::{
+    Place, read_borrowed, read_kept, read_vec, write_borrowed, write_kept, write_vec,
+};

@@ -4,7 +4,7 @@ use std::{ffi::c_void, sync::Arc};
 
 use super::{
     EventHandle, HostBytes, MemHandle, QueueHandle, SvmRange, WaitList, enqueue::own_event,
-    event::wait_until_ended,
+    event::wait_until_ended, host_vec::HostVec,
 };
 use crate::cl_error::ClResult;
 
@@ -24,7 +24,7 @@ pub(crate) enum Place<'a> {
 /// # Safety
 ///
 /// `bytes` bytes at `source` are readable until the command has ended.
-unsafe fn write(
+pub(super) unsafe fn write(
     queue: &QueueHandle,
     place: Place<'_>,
     source: *const u8,
@@ -75,7 +75,7 @@ unsafe fn write(
 /// # Safety
 ///
 /// `bytes` bytes at `target` are writable, and nobody else touches them, until the command has ended.
-unsafe fn read(
+pub(super) unsafe fn read(
     queue: &QueueHandle,
     place: Place<'_>,
     target: *mut u8,
@@ -175,4 +175,28 @@ pub(crate) fn read_kept(
     // SAFETY: (1) `target` is kept until the command has ended (see `sys`); (2) its bytes are taken only after
     // that.
     unsafe { read(queue, place, target.start(), target.length(), wait) }
+}
+
+/// Enqueues a write of a vector's elements, which the caller keeps until the command has ended.
+pub(crate) fn write_vec<T>(
+    queue: &QueueHandle,
+    place: Place<'_>,
+    source: &Arc<HostVec<T>>,
+    wait: &WaitList<'_>,
+) -> ClResult<EventHandle> {
+    // SAFETY: (1) `source` is kept until the command has ended (see `sys`); (2) its elements have no padding, as the
+    // bounds of the calls that make one say, so all their bytes can be read.
+    unsafe { write(queue, place, source.start(), source.bytes(), wait) }
+}
+
+/// Enqueues a read into a vector's elements, which the caller keeps until the command has ended.
+pub(crate) fn read_vec<T>(
+    queue: &QueueHandle,
+    place: Place<'_>,
+    target: &Arc<HostVec<T>>,
+    wait: &WaitList<'_>,
+) -> ClResult<EventHandle> {
+    // SAFETY: (1) `target` is kept until the command has ended (see `sys`); (2) its elements are taken only after that;
+    // (3) any bytes are elements, as the bounds of the calls that make one say.
+    unsafe { read(queue, place, target.start(), target.bytes(), wait) }
 }

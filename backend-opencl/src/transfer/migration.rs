@@ -1,0 +1,132 @@
+//! Migrations.
+
+use binpool_allocators::{AsMemory, Backend, Error, Memory, Region, Result};
+use bitflags::bitflags;
+use cl3::memory::{CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, CL_MIGRATE_MEM_OBJECT_HOST};
+
+use crate::{
+    access::{Access, Use},
+    backend::OpenClBackend,
+    cl_error::Purpose,
+    event::ClEvent,
+    memory::ClMemory,
+    queue::ClQueue,
+    sys::{self, MemHandle, Place, SvmRange},
+};
+
+bitflags! {
+    /// Where memory migrates to, and whether its contents go along. None: to the queue's device, with its contents.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct MigrationFlags: u64 {
+        /// To the host, and not to the queue's device.
+        const HOST = CL_MIGRATE_MEM_OBJECT_HOST;
+        /// What it holds afterwards is unspecified.
+        const CONTENT_UNDEFINED = CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED;
+    }
+}
+
+impl OpenClBackend {
+    /// Enqueues a migration of blocks of memory, of buffers and of shared virtual memory in any mixture, bare or pooled:
+    /// `PyOpenCL`'s `enqueue_migrate_mem_objects` and `enqueue_svm_migratemem`; OpenCL 3.0, sections 5.5.1 and 5.6.1.
+    /// The event ends when all of them are there. Without any memory it is that of a marker.
+    ///
+    /// Of shared virtual memory, whole blocks migrate.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](Error::Unsupported) for shared virtual memory on a device before OpenCL 2.1;
+    /// [`ForeignObject`](binpool_allocators::InvalidRequest::ForeignObject);
+    /// [`Mapped`](binpool_allocators::InvalidRequest::Mapped); the failures of the runtime, lack of memory among them.
+    pub fn enqueue_migrate(
+        &self,
+        queue: &ClQueue,
+        memory: &[&dyn AsMemory<Self>],
+        flags: MigrationFlags,
+        wait_for: &[ClEvent],
+    ) -> Result<ClEvent> {
+        self.check_own_queue(queue)?;
+        let memory = memory.iter().filter_map(|memory| memory.memory_on(queue));
+        let memory: Vec<&ClMemory> = memory.collect();
+        for memory in &memory {
+            self.check_own_memory(memory)?;
+        }
+        let (shared, buffers): (Vec<&ClMemory>, Vec<&ClMemory>) = memory
+            .into_iter()
+            .partition(|memory| memory.svm().is_some());
+        let handles: Vec<_> = buffers
+            .iter()
+            .filter_map(|memory| memory.buffer())
+            .collect();
+        let uses: Vec<_> = buffers.iter().map(|memory| whole(memory)).collect();
+        if shared.is_empty() {
+            return self.migrate_objects(queue, &handles, &uses, flags, wait_for);
+        }
+        self.check_svm_migration()?;
+        if handles.is_empty() {
+            return self.migrate_shared(queue, &shared, flags, wait_for);
+        }
+        let first = self.migrate_objects(queue, &handles, &uses, flags, wait_for)?;
+        let both = [wait_for, &[first]].concat();
+        self.migrate_shared(queue, &shared, flags, &both)
+    }
+
+    fn check_svm_migration(&self) -> Result<()> {
+        let (major, minor) = self.version();
+        if (major, minor) < (2, 1) {
+            return Err(Error::unsupported(format!(
+                "migration of shared virtual memory on {}, which has OpenCL {major}.{minor} and not 2.1: leave it out, \
+                 the memory moves when it is used",
+                self.limits().device_name
+            )));
+        }
+        Ok(())
+    }
+
+    /// Enqueues a migration of buffers and images.
+    pub(crate) fn migrate_objects(
+        &self,
+        queue: &ClQueue,
+        objects: &[&MemHandle],
+        uses: &[Use<'_>],
+        flags: MigrationFlags,
+        wait_for: &[ClEvent],
+    ) -> Result<ClEvent> {
+        if objects.is_empty() {
+            return self.enqueue_marker(queue, wait_for);
+        }
+        self.submit(queue, purpose(uses), uses, wait_for, |wait| {
+            sys::migrate::enqueue_migrate(queue.handle(), objects, flags.bits(), wait)
+        })
+    }
+
+    fn migrate_shared(
+        &self,
+        queue: &ClQueue,
+        shared: &[&ClMemory],
+        flags: MigrationFlags,
+        wait_for: &[ClEvent],
+    ) -> Result<ClEvent> {
+        let uses: Vec<_> = shared.iter().map(|memory| whole(memory)).collect();
+        let all =
+            shared
+                .iter()
+                .filter_map(|memory| match memory.place(Region::first(memory.bytes())) {
+                    Some(Place::Svm(range)) => Some(range),
+                    Some(Place::Buffer(..)) | None => None,
+                });
+        let blocks: Vec<SvmRange<'_>> = all.collect();
+        self.submit(queue, purpose(&uses), &uses, wait_for, |wait| {
+            sys::migrate::enqueue_svm_migrate(queue.handle(), &blocks, flags.bits(), wait)
+        })
+    }
+}
+
+/// As a write: contents may get lost, and others are not to look while they move.
+fn whole(memory: &ClMemory) -> Use<'_> {
+    memory.used(Region::first(memory.bytes()), Access::Write)
+}
+
+fn purpose(uses: &[Use<'_>]) -> Purpose {
+    let bytes = uses.iter().map(|used| used.region.bytes);
+    Purpose::Memory(bytes.fold(0, usize::saturating_add))
+}

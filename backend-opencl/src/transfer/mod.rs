@@ -1,0 +1,13 @@
+//! Transfers beyond those of `Backend`: with a host side that is borrowed or handed over, of rectangles, of as much as
+//! both sides have, and migrations.
+
+mod copies;
+mod migration;
+mod owned;
+mod rect;
+mod scope;
+
+pub use migration::MigrationFlags;
+pub use owned::{HandedBack, PendingTransfer};
+pub use rect::Rect;
+pub use scope::TransferScope;

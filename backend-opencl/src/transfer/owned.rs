@@ -1,0 +1,165 @@
+//! Transfers whose host side is handed over, and given back when they have ended.
+
+use std::{fmt, sync::Arc};
+
+use binpool_allocators::{AsMemory, Backend, Error, Event, Memory, Region};
+use bytemuck::{AnyBitPattern, NoUninit};
+
+use crate::{
+    access::Access,
+    backend::OpenClBackend,
+    event::ClEvent,
+    queue::ClQueue,
+    sys::{self, host_vec::HostVec},
+};
+
+/// A transfer on its way, and the vector that it works on.
+///
+/// Dropping or forgetting this value early is safe: the vector is kept until the command has ended, and thrown away then.
+/// `PyOpenCL`'s `NannyEvent`, whose deletion waits.
+#[must_use = "the vector is thrown away unless `wait` takes it"]
+pub struct PendingTransfer<T> {
+    event: ClEvent,
+    elements: Arc<HostVec<T>>,
+}
+
+/// A transfer that was refused or has failed, and the vector that was handed over. Becomes its error by `?`.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct HandedBack<T: fmt::Debug> {
+    /// Why.
+    #[source]
+    pub error: Error,
+    /// What was handed over. After a read that has failed, what it holds is unspecified.
+    pub elements: Vec<T>,
+}
+
+impl<T: fmt::Debug> From<HandedBack<T>> for Error {
+    fn from(refused: HandedBack<T>) -> Self {
+        refused.error
+    }
+}
+
+impl<T: fmt::Debug> PendingTransfer<T> {
+    /// The event of the transfer.
+    pub fn event(&self) -> &ClEvent {
+        &self.event
+    }
+
+    /// Waits for the transfer, and gives the vector back.
+    ///
+    /// # Errors
+    ///
+    /// The failure of the transfer, or of something that it waited for, with the vector, unless the command may go on.
+    pub fn wait(self) -> Result<Vec<T>, HandedBack<T>> {
+        match self.event.wait() {
+            Ok(()) => Ok(self.elements.take()),
+            Err(error) => Err(HandedBack {
+                error,
+                // A wait may fail for a reason of its own, with the command still at work.
+                elements: if self.event.has_ended() {
+                    self.elements.take()
+                } else {
+                    Vec::new()
+                },
+            }),
+        }
+    }
+}
+
+impl<T> fmt::Debug for PendingTransfer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PendingTransfer")
+            .field("event", &self.event)
+            .field("elements", &self.elements)
+            .finish()
+    }
+}
+
+/// Transfers whose host side is handed over: `PyOpenCL`'s `enqueue_copy` with `is_blocking=False`. The host cannot free or
+/// touch it before the command has ended.
+///
+/// ```no_run
+/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// use binpool_opencl::{DeviceSelector, OpenClBackend};
+///
+/// let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let memory = backend.create_buffer(16, MemoryFlags::empty())?;
+/// let written = backend.enqueue_write_owned(&queue, &memory, 0, vec![1.0_f32, 2.0, 3.0, 4.0], &[])?;
+/// let read = backend.enqueue_read_owned(&queue, &memory, 4, vec![0.0_f32; 2], &[])?;
+/// assert_eq!(read.wait()?, [2.0, 3.0]);
+/// let numbers = written.wait()?; // the vector is back
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+impl OpenClBackend {
+    /// Enqueues a write of all of `elements`, from byte `offset` of the memory on.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`enqueue_write`](Backend::enqueue_write), with the vector.
+    pub fn enqueue_write_owned<T: NoUninit + fmt::Debug + Send>(
+        &self,
+        queue: &ClQueue,
+        memory: &(impl AsMemory<Self> + ?Sized),
+        offset: usize,
+        elements: Vec<T>,
+        wait_for: &[ClEvent],
+    ) -> Result<PendingTransfer<T>, HandedBack<T>> {
+        self.owned(queue, memory, offset, elements, Access::Write, wait_for)
+    }
+
+    /// Enqueues a read into all of `elements`, from byte `offset` of the memory on.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`enqueue_read`](Backend::enqueue_read), with the vector.
+    pub fn enqueue_read_owned<T: AnyBitPattern + NoUninit + fmt::Debug + Send>(
+        &self,
+        queue: &ClQueue,
+        memory: &(impl AsMemory<Self> + ?Sized),
+        offset: usize,
+        elements: Vec<T>,
+        wait_for: &[ClEvent],
+    ) -> Result<PendingTransfer<T>, HandedBack<T>> {
+        self.owned(queue, memory, offset, elements, Access::Read, wait_for)
+    }
+
+    fn owned<T: NoUninit + fmt::Debug + Send>(
+        &self,
+        queue: &ClQueue,
+        memory: &(impl AsMemory<Self> + ?Sized),
+        offset: usize,
+        elements: Vec<T>,
+        access: Access,
+        wait_for: &[ClEvent],
+    ) -> Result<PendingTransfer<T>, HandedBack<T>> {
+        let elements = Arc::new(HostVec::new(elements));
+        let region = Region::new(offset, elements.bytes());
+        let enqueue = || {
+            region.check_within(memory.size())?;
+            self.check_own_queue(queue)?;
+            let Some(memory) = memory.memory_on(queue) else {
+                return self.enqueue_marker(queue, wait_for);
+            };
+            region.check_within(memory.bytes())?;
+            self.command(queue, (memory, region, access), wait_for, |place, wait| {
+                let queue = queue.handle();
+                match access {
+                    Access::Write => sys::write_vec(queue, place, &elements, wait),
+                    Access::Read => sys::read_vec(queue, place, &elements, wait),
+                }
+            })
+        };
+        match enqueue() {
+            Ok(event) => {
+                event.keep(Arc::clone(&elements));
+                Ok(PendingTransfer { event, elements })
+            }
+            Err(error) => Err(HandedBack {
+                error,
+                elements: elements.take(),
+            }),
+        }
+    }
+}

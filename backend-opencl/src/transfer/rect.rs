@@ -1,0 +1,426 @@
+//! Transfers of rectangles.
+
+use std::sync::Arc;
+
+use binpool_allocators::{AsMemory, Error, InvalidRequest, Memory, PendingRead, Region, Result};
+use cl3::error_codes::CL_MEM_COPY_OVERLAP;
+
+use crate::{
+    access::{Access, Use},
+    backend::OpenClBackend,
+    cl_error::{ClResult, Purpose},
+    copy::overlap,
+    event::ClEvent,
+    memory::ClMemory,
+    queue::ClQueue,
+    sys::{
+        self, EventHandle, HostBytes, MemHandle, Place, WaitList,
+        rect::{Corner, HostRect},
+    },
+};
+
+/// Where a rectangle lies in memory, on one side of a transfer: its first byte in its first row, that row, and the slice
+/// of that, with the distances of rows and slices.
+///
+/// The *region* of a transfer, which both sides have in common, is how many bytes a row has, how many rows, and how many
+/// slices: `[bytes, rows, slices]`, 1 where there is but one. Origins are counted like that, too. All of it is as in
+/// OpenCL 3.0, section 5.2.2, and in `PyOpenCL`'s `enqueue_copy`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Rect {
+    /// The byte in its row, the row in its slice, and the slice where the rectangle starts.
+    pub origin: [usize; 3],
+    /// From one row to the next, in bytes; 0 where rows follow each other without gaps.
+    pub row_pitch: usize,
+    /// From one slice to the next, in bytes, a multiple of the row pitch; 0 where slices follow each other without gaps.
+    pub slice_pitch: usize,
+}
+
+impl Rect {
+    /// A rectangle at `origin` in memory whose rows are `row_pitch` bytes apart, and whose slices follow each other.
+    #[must_use]
+    pub const fn in_rows(origin: [usize; 3], row_pitch: usize) -> Self {
+        Self {
+            origin,
+            row_pitch,
+            slice_pitch: 0,
+        }
+    }
+
+    /// The bytes from the first to the last one of a rectangle of this `region`, with the pitches that stand for 0.
+    fn span(self, region: [usize; 3], size: usize) -> Result<(Region, Corner)> {
+        let [bytes, rows, slices] = region;
+        if region.contains(&0) {
+            return Err(InvalidRequest::ZeroSize.into());
+        }
+        let row_pitch = match self.row_pitch {
+            0 => bytes,
+            pitch => pitch,
+        };
+        check_pitch(row_pitch, bytes, 1)?;
+        let beyond = || InvalidRequest::OutOfBounds {
+            offset: self.origin[0],
+            bytes: usize::MAX,
+            size,
+        };
+        let slice = rows.checked_mul(row_pitch).ok_or_else(beyond)?;
+        let slice_pitch = match self.slice_pitch {
+            0 => slice,
+            pitch => pitch,
+        };
+        check_pitch(slice_pitch, slice, row_pitch)?;
+        let place = |[byte, row, slice]: [usize; 3]| {
+            let row = row.checked_mul(row_pitch)?;
+            let slice = slice.checked_mul(slice_pitch)?;
+            byte.checked_add(row)?.checked_add(slice)
+        };
+        let offset = place(self.origin).ok_or_else(beyond)?;
+        let last = place([bytes, rows - 1, slices - 1]).ok_or_else(beyond)?;
+        let span = Region::new(offset, last);
+        span.check_within(size)?;
+        let corner = Corner {
+            origin: self.origin,
+            row_pitch,
+            slice_pitch,
+        };
+        Ok((span, corner))
+    }
+}
+
+fn check_pitch(pitch: usize, least: usize, multiple_of: usize) -> Result<()> {
+    if pitch < least || !pitch.is_multiple_of(multiple_of) {
+        return Err(InvalidRequest::Pitch {
+            pitch,
+            least,
+            multiple_of,
+        }
+        .into());
+    }
+    Ok(())
+}
+
+/// A transfer between memory and the host, checked.
+#[derive(Debug)]
+pub(crate) struct HostSides<'m> {
+    memory: &'m ClMemory,
+    /// What the rectangle spans in the memory.
+    span: Region,
+    device: Corner,
+    host: Corner,
+    region: [usize; 3],
+}
+
+/// Transfers of rectangles, of buffers and shared virtual memory, bare or pooled: `PyOpenCL`'s `enqueue_copy` with
+/// origins, a region and pitches.
+///
+/// ```no_run
+/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// use binpool_opencl::{DeviceSelector, OpenClBackend, Rect};
+///
+/// let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let matrix = backend.create_buffer(100 * 100, MemoryFlags::empty())?; // bytes, row by row
+/// let corner = [7; 3 * 4];
+/// let target = Rect::in_rows([10, 20, 0], 100); // column 10, row 20
+/// backend.write_rect(&queue, (&matrix, target), (&corner, Rect::default()), [3, 4, 1], &[])?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// All of them: [`ZeroSize`](InvalidRequest::ZeroSize) for a region with a 0 in it,
+/// [`Pitch`](InvalidRequest::Pitch), [`OutOfBounds`](InvalidRequest::OutOfBounds) for what the rectangle spans on either
+/// side, [`ForeignObject`](InvalidRequest::ForeignObject), [`Mapped`](InvalidRequest::Mapped), and the failures of the
+/// runtime.
+impl OpenClBackend {
+    /// Writes a rectangle of `data`, and waits until it is there.
+    ///
+    /// # Errors
+    ///
+    /// See [above](#errors).
+    pub fn write_rect(
+        &self,
+        queue: &ClQueue,
+        (memory, target): (&(impl AsMemory<Self> + ?Sized), Rect),
+        (data, source): (&[u8], Rect),
+        region: [usize; 3],
+        wait_for: &[ClEvent],
+    ) -> Result<()> {
+        let sides = self.host_rect(queue, (memory, target), (data.len(), source), region)?;
+        let uses = [sides.used(Access::Write)];
+        self.submit_and_wait(queue, sides.purpose(), &uses, wait_for, |wait, enqueued| {
+            sides.on_buffer(|rect| {
+                sys::rect::write_borrowed(queue.handle(), rect, data, wait, enqueued)
+            })
+        })
+    }
+
+    /// Reads a rectangle into `data`, and waits until it is there.
+    ///
+    /// # Errors
+    ///
+    /// See [above](#errors).
+    pub fn read_rect(
+        &self,
+        queue: &ClQueue,
+        (memory, source): (&(impl AsMemory<Self> + ?Sized), Rect),
+        (data, target): (&mut [u8], Rect),
+        region: [usize; 3],
+        wait_for: &[ClEvent],
+    ) -> Result<()> {
+        let sides = self.host_rect(queue, (memory, source), (data.len(), target), region)?;
+        let uses = [sides.used(Access::Read)];
+        self.submit_and_wait(queue, sides.purpose(), &uses, wait_for, |wait, enqueued| {
+            sides.on_buffer(|rect| {
+                sys::rect::read_borrowed(queue.handle(), rect, data, wait, enqueued)
+            })
+        })
+    }
+
+    /// Enqueues a write of a rectangle of `data`.
+    ///
+    /// # Errors
+    ///
+    /// See [above](#errors).
+    pub fn enqueue_write_rect(
+        &self,
+        queue: &ClQueue,
+        memory: (&(impl AsMemory<Self> + ?Sized), Rect),
+        (data, source): (Arc<[u8]>, Rect),
+        region: [usize; 3],
+        wait_for: &[ClEvent],
+    ) -> Result<ClEvent> {
+        let sides = self.host_rect(queue, memory, (data.len(), source), region)?;
+        let event = self.rect_command(queue, &sides, Access::Write, wait_for, |rect, wait| {
+            sys::rect::write_kept(queue.handle(), rect, &data, wait)
+        })?;
+        event.keep(data);
+        Ok(event)
+    }
+
+    /// Enqueues a read of a rectangle. The bytes come without gaps, row by row and slice by slice.
+    ///
+    /// # Errors
+    ///
+    /// See [above](#errors).
+    pub fn enqueue_read_rect(
+        &self,
+        queue: &ClQueue,
+        memory: (&(impl AsMemory<Self> + ?Sized), Rect),
+        region: [usize; 3],
+        wait_for: &[ClEvent],
+    ) -> Result<PendingRead<ClEvent>> {
+        let all = region
+            .iter()
+            .try_fold(1_usize, |all, part| all.checked_mul(*part));
+        let bytes = all.unwrap_or(usize::MAX);
+        // Before the bytes are made: a region that is too large is not the host's lack of memory.
+        let sides = self.host_rect(queue, memory, (bytes, Rect::default()), region)?;
+        let target = Arc::new(HostBytes::new(bytes)?);
+        let event = self.rect_command(queue, &sides, Access::Read, wait_for, |rect, wait| {
+            sys::rect::read_kept(queue.handle(), rect, &target, wait)
+        })?;
+        event.keep(Arc::clone(&target));
+        Ok(PendingRead::new(event, move || target.take()))
+    }
+
+    /// Enqueues a copy of a rectangle from one block of memory to another one, or to another place of the same.
+    ///
+    /// # Errors
+    ///
+    /// See [above](#errors); [`OverlappingCopy`](InvalidRequest::OverlappingCopy) where the two share a byte.
+    pub fn enqueue_copy_rect(
+        &self,
+        queue: &ClQueue,
+        (source, from): (&(impl AsMemory<Self> + ?Sized), Rect),
+        (destination, to): (&(impl AsMemory<Self> + ?Sized), Rect),
+        region: [usize; 3],
+        wait_for: &[ClEvent],
+    ) -> Result<ClEvent> {
+        self.check_own_queue(queue)?;
+        let (from_span, from) = from.span(region, source.size())?;
+        let (to_span, to) = to.span(region, destination.size())?;
+        let source = source.memory_on(queue).ok_or(InvalidRequest::ZeroSize)?;
+        let destination = destination.memory_on(queue);
+        let destination = destination.ok_or(InvalidRequest::ZeroSize)?;
+        self.check_own_memory(source)?;
+        self.check_own_memory(destination)?;
+        let uses = [
+            source.used(from_span, Access::Read),
+            destination.used(to_span, Access::Write),
+        ];
+        let purpose = Purpose::Memory(to_span.bytes);
+        let enqueued = self.submit(queue, purpose, &uses, wait_for, |wait| {
+            on_buffer(source, from, |source| {
+                on_buffer(destination, to, |destination| {
+                    sys::rect::enqueue_copy(queue.handle(), source, destination, region, wait)
+                })
+            })
+        });
+        enqueued.map_err(|error| match error {
+            Error::Backend(failure) if failure.code == Some(CL_MEM_COPY_OVERLAP) => {
+                overlap(from_span, to_span).into()
+            }
+            error => error,
+        })
+    }
+
+    /// Checks a transfer between memory and the host, which has `host_bytes` bytes.
+    pub(crate) fn host_rect<'m>(
+        &self,
+        queue: &ClQueue,
+        (memory, device): (&'m (impl AsMemory<Self> + ?Sized), Rect),
+        (host_bytes, host): (usize, Rect),
+        region: [usize; 3],
+    ) -> Result<HostSides<'m>> {
+        self.check_own_queue(queue)?;
+        let (span, device) = device.span(region, memory.size())?;
+        let (_, host) = host.span(region, host_bytes)?;
+        let memory = memory.memory_on(queue).ok_or(InvalidRequest::ZeroSize)?;
+        self.check_own_memory(memory)?;
+        span.check_within(memory.bytes())?;
+        Ok(HostSides {
+            memory,
+            span,
+            device,
+            host,
+            region,
+        })
+    }
+
+    pub(crate) fn rect_command(
+        &self,
+        queue: &ClQueue,
+        sides: &HostSides<'_>,
+        access: Access,
+        wait_for: &[ClEvent],
+        enqueue: impl FnOnce(&HostRect<'_>, &WaitList<'_>) -> ClResult<EventHandle>,
+    ) -> Result<ClEvent> {
+        let uses = [sides.used(access)];
+        self.submit(queue, sides.purpose(), &uses, wait_for, |wait| {
+            sides.on_buffer(|rect| enqueue(rect, wait))
+        })
+    }
+}
+
+impl HostSides<'_> {
+    fn used(&self, access: Access) -> Use<'_> {
+        self.memory.used(self.span, access)
+    }
+
+    const fn purpose(&self) -> Purpose {
+        Purpose::Memory(self.span.bytes)
+    }
+
+    fn on_buffer<T>(&self, enqueue: impl FnOnce(&HostRect<'_>) -> ClResult<T>) -> ClResult<T> {
+        on_buffer(self.memory, self.device, |(buffer, device)| {
+            enqueue(&HostRect {
+                buffer,
+                device,
+                host: self.host,
+                region: self.region,
+            })
+        })
+    }
+}
+
+/// Calls `enqueue` with the buffer that `memory` is, or with one over it where it is shared virtual memory, for which
+/// OpenCL has no such calls.
+fn on_buffer<T>(
+    memory: &ClMemory,
+    corner: Corner,
+    enqueue: impl FnOnce((&MemHandle, Corner)) -> ClResult<T>,
+) -> ClResult<T> {
+    if let Some(buffer) = memory.buffer() {
+        return enqueue((buffer, corner));
+    }
+    let Some(Place::Svm(range)) = memory.place(Region::first(memory.bytes())) else {
+        // Only a block that is being freed has no place, and that is not borrowed here.
+        return Err(crate::ClError::new(
+            "clCreateBuffer",
+            cl3::error_codes::CL_INVALID_MEM_OBJECT,
+        ));
+    };
+    let (buffer, offset) = range.as_buffer()?;
+    let [byte, row, slice] = corner.origin;
+    let origin = [byte.saturating_add(offset), row, slice];
+    // The runtime keeps the buffer until the command has ended.
+    enqueue((&buffer, Corner { origin, ..corner }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(rect: Rect, region: [usize; 3], size: usize) -> Result<Region, String> {
+        let span = rect.span(region, size);
+        span.map(|(span, _)| span)
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_rectangle_spans_from_its_first_byte_to_its_last() {
+        let tight = Rect::default();
+        assert_eq!(span(tight, [4, 1, 1], 4), Ok(Region::new(0, 4)));
+        assert_eq!(span(tight, [4, 3, 2], 24), Ok(Region::new(0, 24)));
+        let inner = Rect::in_rows([2, 1, 0], 10);
+        assert_eq!(span(inner, [3, 4, 1], 100), Ok(Region::new(12, 33)));
+        let deep = Rect {
+            origin: [1, 1, 1],
+            row_pitch: 10,
+            slice_pitch: 50,
+        };
+        assert_eq!(span(deep, [2, 2, 2], 150), Ok(Region::new(61, 62)));
+    }
+
+    #[test]
+    fn pitches_that_hold_no_row_or_slice_are_refused() {
+        let narrow = Rect::in_rows([0; 3], 3);
+        assert!(
+            span(narrow, [4, 2, 1], 100)
+                .unwrap_err()
+                .contains("3 bytes: at least 4")
+        );
+        let flat = Rect {
+            slice_pitch: 10,
+            row_pitch: 10,
+            ..Rect::default()
+        };
+        assert!(
+            span(flat, [4, 2, 2], 100)
+                .unwrap_err()
+                .contains("10 bytes: at least 20")
+        );
+        let askew = Rect {
+            slice_pitch: 25,
+            row_pitch: 10,
+            ..Rect::default()
+        };
+        assert!(
+            span(askew, [4, 2, 2], 100)
+                .unwrap_err()
+                .contains("a multiple of 10")
+        );
+    }
+
+    #[test]
+    fn what_overflows_is_out_of_bounds() {
+        for rect in [
+            Rect::in_rows([usize::MAX, 0, 0], 0),
+            Rect::in_rows([0, usize::MAX, 0], 2),
+            Rect {
+                slice_pitch: usize::MAX - 1,
+                row_pitch: 2,
+                origin: [0, 0, 2],
+            },
+            Rect::in_rows([0; 3], usize::MAX),
+        ] {
+            let error = span(rect, [2, 3, 2], 100).unwrap_err();
+            assert!(
+                error.contains("bytes") && error.contains("100"),
+                "{rect:?}: {error}"
+            );
+        }
+        assert!(span(Rect::default(), [usize::MAX, 2, 2], 100).is_err());
+        assert!(span(Rect::default(), [4, 0, 1], 100).is_err());
+    }
+}

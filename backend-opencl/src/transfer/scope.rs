@@ -1,0 +1,241 @@
+//! Transfers whose host side is borrowed, for as long as a closure runs.
+
+use std::marker::PhantomData;
+
+use binpool_allocators::{AsMemory, Backend, Event, Memory, Region, Result};
+use bytemuck::{AnyBitPattern, NoUninit};
+use parking_lot::Mutex;
+
+use super::rect::Rect;
+use crate::{access::Access, backend::OpenClBackend, event::ClEvent, queue::ClQueue, sys};
+
+/// Where transfers with borrowed memory are enqueued: see
+/// [`transfer_scope`](OpenClBackend::transfer_scope).
+#[derive(Debug)]
+pub struct TransferScope<'scope, 'env: 'scope> {
+    backend: &'scope OpenClBackend,
+    events: Mutex<Vec<ClEvent>>,
+    /// Invariant in both, as the scopes of `std::thread` are: neither may be taken for a shorter one.
+    scope: PhantomData<&'scope mut &'scope ()>,
+    env: PhantomData<&'env mut &'env ()>,
+}
+
+impl OpenClBackend {
+    /// Runs `program`, which may enqueue transfers with memory of the host that it borrows, and waits for all of those
+    /// before it returns, also where `program` panics. So the memory can neither be freed nor touched before the commands
+    /// have ended, whatever becomes of their events; a guard of a single transfer could be forgotten, and its memory freed
+    /// under the command.
+    ///
+    /// A transfer that waits for something which only happens after the scope makes this wait for ever, as a thread of
+    /// [`std::thread::scope`] would.
+    ///
+    /// ```no_run
+    /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// use binpool_opencl::{DeviceSelector, OpenClBackend};
+    ///
+    /// let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+    /// let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let memory = backend.create_buffer(16, MemoryFlags::empty())?;
+    /// let (numbers, mut seen) = ([1_u32, 2, 3, 4], [0_u32; 4]);
+    /// backend.transfer_scope(|scope| {
+    ///     scope.enqueue_write(&queue, &memory, 0, &numbers, &[])?;
+    ///     scope.enqueue_read(&queue, &memory, 0, &mut seen, &[])
+    /// })??;
+    /// assert_eq!(seen, numbers);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// Memory that does not live long enough is refused, and so is a look at memory that is being read into:
+    ///
+    /// ```compile_fail,E0597
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::{DeviceSelector, OpenClBackend};
+    /// # let backend = OpenClBackend::open(&DeviceSelector::Any).unwrap();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+    /// # let memory = backend.create_buffer(16, MemoryFlags::empty()).unwrap();
+    /// backend.transfer_scope(|scope| {
+    ///     let mut seen = [0_u32; 4];
+    ///     scope.enqueue_read(&queue, &memory, 0, &mut seen, &[]).unwrap();
+    /// });
+    /// ```
+    ///
+    /// ```compile_fail,E0502
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::{DeviceSelector, OpenClBackend};
+    /// # let backend = OpenClBackend::open(&DeviceSelector::Any).unwrap();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+    /// # let memory = backend.create_buffer(16, MemoryFlags::empty()).unwrap();
+    /// let mut seen = [0_u32; 4];
+    /// backend.transfer_scope(|scope| {
+    ///     scope.enqueue_read(&queue, &memory, 0, &mut seen, &[]).unwrap();
+    ///     assert_eq!(seen[0], 0);
+    /// });
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The failure of the first transfer that failed; all of them have ended.
+    pub fn transfer_scope<'env, R>(
+        &self,
+        program: impl for<'scope> FnOnce(&'scope TransferScope<'scope, 'env>) -> R,
+    ) -> Result<R> {
+        let scope = TransferScope {
+            backend: self,
+            events: Mutex::new(Vec::new()),
+            scope: PhantomData,
+            env: PhantomData,
+        };
+        let waiting = WaitForAll(&scope.events);
+        let result = program(&scope);
+        waiting.finish()?;
+        Ok(result)
+    }
+}
+
+/// Waits for all transfers of a scope when it is dropped.
+struct WaitForAll<'a>(&'a Mutex<Vec<ClEvent>>);
+
+impl WaitForAll<'_> {
+    fn finish(self) -> Result<()> {
+        wait_for(&self.0.lock())
+    }
+}
+
+impl Drop for WaitForAll<'_> {
+    fn drop(&mut self) {
+        // After `finish` there is nothing left to wait for; before it, somebody panics, and has no use for errors.
+        let _panicking = wait_for(&self.0.lock());
+    }
+}
+
+/// Waits until all have ended, and tells of the first failure.
+fn wait_for(events: &[ClEvent]) -> Result<()> {
+    let mut result = Ok(());
+    for event in events {
+        // Does not come back before, whatever the wait answers.
+        let _ended = sys::wait_until_ended(event.handle());
+        let ended = event.wait();
+        if result.is_ok() {
+            result = ended;
+        }
+    }
+    result
+}
+
+impl<'scope> TransferScope<'scope, '_> {
+    /// Enqueues a write of `data`, from byte `offset` of the memory on.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`enqueue_write`](Backend::enqueue_write).
+    pub fn enqueue_write<T: NoUninit>(
+        &'scope self,
+        queue: &ClQueue,
+        memory: &(impl AsMemory<OpenClBackend> + ?Sized),
+        offset: usize,
+        data: &'scope [T],
+        wait_for: &[ClEvent],
+    ) -> Result<ClEvent> {
+        let data: &[u8] = bytemuck::cast_slice(data);
+        let region = Region::new(offset, data.len());
+        region.check_within(memory.size())?;
+        self.backend.check_own_queue(queue)?;
+        let Some(memory) = memory.memory_on(queue) else {
+            return self.backend.enqueue_marker(queue, wait_for);
+        };
+        region.check_within(memory.bytes())?;
+        let target = (memory, region, Access::Write);
+        let event = self
+            .backend
+            .command(queue, target, wait_for, |place, wait| {
+                sys::scoped::write(queue.handle(), place, data, wait)
+            })?;
+        Ok(self.remember(event))
+    }
+
+    /// Enqueues a read into `data`, from byte `offset` of the memory on.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`enqueue_read`](Backend::enqueue_read).
+    pub fn enqueue_read<T: AnyBitPattern + NoUninit>(
+        &'scope self,
+        queue: &ClQueue,
+        memory: &(impl AsMemory<OpenClBackend> + ?Sized),
+        offset: usize,
+        data: &'scope mut [T],
+        wait_for: &[ClEvent],
+    ) -> Result<ClEvent> {
+        let data: &mut [u8] = bytemuck::cast_slice_mut(data);
+        let region = Region::new(offset, data.len());
+        region.check_within(memory.size())?;
+        self.backend.check_own_queue(queue)?;
+        let Some(memory) = memory.memory_on(queue) else {
+            return self.backend.enqueue_marker(queue, wait_for);
+        };
+        region.check_within(memory.bytes())?;
+        let source = (memory, region, Access::Read);
+        let event = self
+            .backend
+            .command(queue, source, wait_for, |place, wait| {
+                sys::scoped::read(queue.handle(), place, data, wait)
+            })?;
+        Ok(self.remember(event))
+    }
+
+    /// Enqueues a write of a rectangle of `data`: see [`write_rect`](OpenClBackend::write_rect).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`write_rect`](OpenClBackend::write_rect).
+    pub fn enqueue_write_rect(
+        &'scope self,
+        queue: &ClQueue,
+        memory: (&(impl AsMemory<OpenClBackend> + ?Sized), Rect),
+        data: (&'scope [u8], Rect),
+        region: [usize; 3],
+        wait_for: &[ClEvent],
+    ) -> Result<ClEvent> {
+        let (data, host) = data;
+        let sides = self
+            .backend
+            .host_rect(queue, memory, (data.len(), host), region)?;
+        let event =
+            self.backend
+                .rect_command(queue, &sides, Access::Write, wait_for, |rect, wait| {
+                    sys::scoped::write_rect(queue.handle(), rect, data, wait)
+                })?;
+        Ok(self.remember(event))
+    }
+
+    /// Enqueues a read of a rectangle into `data`: see [`read_rect`](OpenClBackend::read_rect).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`read_rect`](OpenClBackend::read_rect).
+    pub fn enqueue_read_rect(
+        &'scope self,
+        queue: &ClQueue,
+        memory: (&(impl AsMemory<OpenClBackend> + ?Sized), Rect),
+        data: (&'scope mut [u8], Rect),
+        region: [usize; 3],
+        wait_for: &[ClEvent],
+    ) -> Result<ClEvent> {
+        let (data, host) = data;
+        let sides = self
+            .backend
+            .host_rect(queue, memory, (data.len(), host), region)?;
+        let event =
+            self.backend
+                .rect_command(queue, &sides, Access::Read, wait_for, |rect, wait| {
+                    sys::scoped::read_rect(queue.handle(), rect, data, wait)
+                })?;
+        Ok(self.remember(event))
+    }
+
+    /// The scope waits for the command before the borrow of its host side ends.
+    fn remember(&self, event: ClEvent) -> ClEvent {
+        self.events.lock().push(event.clone());
+        event
+    }
+}

@@ -1,0 +1,235 @@
+//! Rectangular transfers, beside a plain model.
+
+mod common;
+
+use std::sync::Arc;
+
+use binpool::{ImmediateAllocator, MemoryPool};
+use binpool_allocators::{Backend, InvalidRequest, SvmBackend, SvmGrain};
+use binpool_opencl::{ClMemory, Rect};
+use common::{Bench, numbered, refusal};
+use proptest::prelude::*;
+
+/// Where byte `[byte, row, slice]` of a rectangle's region is.
+fn place(rect: Rect, region: [usize; 3], [byte, row, slice]: [usize; 3]) -> usize {
+    let row_pitch = if rect.row_pitch == 0 {
+        region[0]
+    } else {
+        rect.row_pitch
+    };
+    let slice_pitch = if rect.slice_pitch == 0 {
+        region[1] * row_pitch
+    } else {
+        rect.slice_pitch
+    };
+    let [x, y, z] = rect.origin;
+    (x + byte) + (y + row) * row_pitch + (z + slice) * slice_pitch
+}
+
+/// Copies a rectangle byte by byte.
+fn model(source: (&[u8], Rect), target: (&mut [u8], Rect), region: [usize; 3]) {
+    for slice in 0..region[2] {
+        for row in 0..region[1] {
+            for byte in 0..region[0] {
+                let at = [byte, row, slice];
+                target.0[place(target.1, region, at)] = source.0[place(source.1, region, at)];
+            }
+        }
+    }
+}
+
+/// How many bytes the rectangle needs.
+fn needed(rect: Rect, region: [usize; 3]) -> usize {
+    place(rect, region, region.map(|part| part - 1)) + 1
+}
+
+#[derive(Clone, Debug)]
+struct Case {
+    region: [usize; 3],
+    device: Rect,
+    other: Rect,
+}
+
+fn rects(region: [usize; 3]) -> impl Strategy<Value = Rect> {
+    let origin = [0..6_usize, 0..4, 0..3];
+    (origin, 0..8_usize, 0..3_usize, any::<bool>()).prop_map(move |(origin, gap, rows, tight)| {
+        if tight {
+            return Rect {
+                origin,
+                ..Rect::default()
+            };
+        }
+        let row_pitch = region[0] + gap;
+        let slice_pitch = row_pitch * (region[1] + rows);
+        Rect {
+            origin,
+            row_pitch,
+            slice_pitch,
+        }
+    })
+}
+
+fn cases() -> impl Strategy<Value = Case> {
+    let region = [1..9_usize, 1..6, 1..4];
+    region.prop_flat_map(|region| {
+        (rects(region), rects(region)).prop_map(move |(device, other)| Case {
+            region,
+            device,
+            other,
+        })
+    })
+}
+
+/// Buffers and, where there is any, shared virtual memory.
+fn memories(bench: &Bench, bytes: usize) -> Vec<ClMemory> {
+    let shared = bench.backend.limits().svm.coarse.then(|| {
+        let shared = bench
+            .backend
+            .allocate_svm(bytes, None, SvmGrain::Coarse, None);
+        shared.unwrap()
+    });
+    [bench.buffer(bytes)].into_iter().chain(shared).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn rectangles_move_as_in_the_model(case in cases()) {
+        let Case { region, device, other } = case;
+        let bench = Bench::new();
+        let (backend, queue) = (&bench.backend, &bench.queue);
+        let (here, there) = (needed(device, region), needed(other, region));
+        let data = numbered(there);
+        for memory in memories(&bench, here) {
+            // Written.
+            bench.write(&memory, &vec![255; here]);
+            backend.write_rect(queue, (&memory, device), (&data, other), region, &[]).unwrap();
+            let mut expected = vec![255; here];
+            model((&data, other), (&mut expected, device), region);
+            prop_assert_eq!(&bench.read(&memory), &expected);
+            // And read again, into something else and into bytes without gaps.
+            let mut seen = vec![254; there];
+            backend.read_rect(queue, (&memory, device), (&mut seen, other), region, &[]).unwrap();
+            let mut expected_there = vec![254; there];
+            model((&expected, device), (&mut expected_there, other), region);
+            prop_assert_eq!(seen, expected_there);
+            let bytes = backend.enqueue_read_rect(queue, (&memory, device), region, &[]).unwrap();
+            let mut tight = vec![0; region.iter().product()];
+            model((&expected, device), (&mut tight, Rect::default()), region);
+            prop_assert_eq!(bytes.wait().unwrap(), tight);
+            // Without waiting.
+            bench.write(&memory, &vec![255; here]);
+            let data: Arc<[u8]> = data.clone().into();
+            let write = backend.enqueue_write_rect(queue, (&memory, device), (data, other), region, &[]);
+            write.unwrap();
+            prop_assert_eq!(&bench.read(&memory), &expected);
+            // And on to other memory.
+            for target in memories(&bench, there) {
+                bench.write(&target, &vec![253; there]);
+                backend.enqueue_copy_rect(queue, (&memory, device), (&target, other), region, &[]).unwrap();
+                let mut copied = vec![253; there];
+                model((&expected, device), (&mut copied, other), region);
+                prop_assert_eq!(bench.read(&target), copied);
+            }
+        }
+    }
+}
+
+#[test]
+fn rectangles_that_do_not_fit_are_refused_with_the_reason() {
+    let bench = Bench::new();
+    let (backend, queue) = (&bench.backend, &bench.queue);
+    let (memory, mut bytes) = (bench.filled(100, 1), [9; 100]);
+    let tight = Rect::default();
+    let mut read = |device, host, region| {
+        let read = backend.read_rect(queue, (&memory, device), (&mut bytes, host), region, &[]);
+        refusal(read)
+    };
+    assert_eq!(read(tight, tight, [10, 0, 1]), InvalidRequest::ZeroSize);
+    let beyond = InvalidRequest::OutOfBounds {
+        offset: 0,
+        bytes: 101,
+        size: 100,
+    };
+    assert_eq!(read(tight, tight, [101, 1, 1]), beyond);
+    let shifted = Rect::in_rows([1, 0, 0], 0);
+    let beyond = InvalidRequest::OutOfBounds {
+        offset: 1,
+        bytes: 100,
+        size: 100,
+    };
+    assert_eq!(read(shifted, tight, [100, 1, 1]), beyond);
+    assert_eq!(read(tight, shifted, [100, 1, 1]), beyond);
+    let narrow = Rect::in_rows([0; 3], 5);
+    let pitch = InvalidRequest::Pitch {
+        pitch: 5,
+        least: 10,
+        multiple_of: 1,
+    };
+    assert_eq!(read(narrow, tight, [10, 2, 1]), pitch);
+    assert_eq!(read(tight, narrow, [10, 2, 1]), pitch);
+    for region in [[usize::MAX, 2, 2], [1, usize::MAX, 2], [1, 1, usize::MAX]] {
+        assert!(matches!(
+            read(tight, tight, region),
+            InvalidRequest::OutOfBounds { .. }
+        ));
+        let read = backend.enqueue_read_rect(queue, (&memory, tight), region, &[]);
+        assert!(matches!(refusal(read), InvalidRequest::OutOfBounds { .. }));
+    }
+    assert_eq!(bytes, [9; 100]);
+    assert_eq!(bench.read(&memory), [1; 100]);
+}
+
+#[test]
+fn a_rectangle_is_not_copied_onto_itself() {
+    let bench = Bench::new();
+    let memory = bench.buffer(100);
+    let copy = |to| {
+        let (from, to) = (Rect::in_rows([0; 3], 10), Rect::in_rows(to, 10));
+        let (queue, region) = (&bench.queue, [4, 4, 1]);
+        bench
+            .backend
+            .enqueue_copy_rect(queue, (&memory, from), (&memory, to), region, &[])
+    };
+    assert!(matches!(
+        refusal(copy([2, 2, 0])),
+        InvalidRequest::OverlappingCopy { .. }
+    ));
+    // Beside each other, though what the two span has bytes in common.
+    copy([5, 0, 0]).unwrap();
+}
+
+#[test]
+fn a_pooled_block_is_bounded_by_the_size_that_was_asked_for() {
+    let bench = Bench::new();
+    let allocator = ImmediateAllocator::new(&bench.backend).unwrap();
+    let pool = MemoryPool::new(allocator, &bench.queue).unwrap();
+    let block = pool.allocate(90).unwrap();
+    let tight = Rect::default();
+    let (backend, queue) = (&bench.backend, &bench.queue);
+    let write = |rows| {
+        backend.write_rect(
+            queue,
+            (&block, tight),
+            (&[7; 100], tight),
+            [10, rows, 1],
+            &[],
+        )
+    };
+    write(9).unwrap();
+    let size = 90;
+    assert_eq!(
+        refusal(write(10)),
+        InvalidRequest::OutOfBounds {
+            offset: 0,
+            bytes: 100,
+            size
+        }
+    );
+    let copied = bench.buffer(100);
+    backend
+        .enqueue_copy_common(queue, &block, &copied, &[])
+        .unwrap();
+    assert_eq!(bench.read(&copied)[..90], [7; 90]);
+}
