@@ -154,6 +154,7 @@ fn an_image_fits_the_device() {
 }
 
 #[test]
+#[allow(unsafe_code)]
 fn flags_are_kept_and_do_not_contradict_each_other() {
     let bench = Bench::new();
     for flags in [
@@ -164,6 +165,9 @@ fn flags_are_kept_and_do_not_contradict_each_other() {
     ] {
         let image = bench.backend.create_image(flags, RGBA8, PLANE).unwrap();
         assert_eq!(image.flags(), flags);
+        // SAFETY: The image lives, and no command on it runs.
+        let again = unsafe { bench.backend.image_from_raw(image.raw(), true) };
+        assert_eq!(again.unwrap().flags(), flags);
     }
     let flags = MemoryFlags::READ_ONLY | MemoryFlags::WRITE_ONLY;
     assert_eq!(

@@ -235,7 +235,6 @@ impl OpenClBackend {
         if kind == ImageKind::D1Buffer {
             return Err(ImageError::NeedsBuffer { kind });
         }
-        flags.check()?;
         self.limits_for(shape)?;
         let tight = HostPitches::TIGHT.layout(shape, format.item_bytes())?;
         self.device_limits().check_block(tight.bytes())?;
