@@ -96,7 +96,7 @@ pub use kernel::{
     Argument, ClKernel, ClProgram, Extent, KernelError, Launch, LaunchMemory, LocalMemory,
     Parameter, ParameterAccess, ParameterKind, WorkSizeProblem,
 };
-pub use map::{Map, MapGuard, MapMut, PendingMap};
+pub use map::{ImageMap, ImageMapMut, Map, MapGuard, MapMut, PendingMap};
 pub use memory::ClMemory;
 pub use pipe::ClPipe;
 pub use queue::ClQueue;
