@@ -269,8 +269,8 @@ impl World {
             copy.unwrap_err();
             return;
         }
-        if from == to && SHAPES[from].kind() == ImageKind::D1Array {
-            // Intel's runtime takes the layers of a 1D array for one.
+        if from == to && SHAPES[from].layers().is_some() {
+            // Intel's runtime takes the layers of an array for one.
             if let Err(ImageError::OverlappingCopy { .. }) = copy {
                 return;
             }

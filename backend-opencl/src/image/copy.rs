@@ -71,7 +71,7 @@ impl OpenClBackend {
     ///
     /// [`FormatMismatch`](ImageError::FormatMismatch), [`EmptyRegion`](ImageError::EmptyRegion),
     /// [`OutOfBounds`](ImageError::OutOfBounds); [`OverlappingCopy`](ImageError::OverlappingCopy), on Intel's runtime also
-    /// for regions in different layers of a 1D array; images over the
+    /// for regions in different layers of an array; images over the
     /// same bytes of a buffer; objects of another backend; a failure of the runtime.
     pub fn enqueue_copy_image(
         &self,
@@ -106,7 +106,7 @@ impl OpenClBackend {
             enqueue(queue, &ends.0, &ends.1, bytes, wait)
         });
         event.map_err(|error| match error {
-            // Intel's runtime takes the layers of a 1D array for one.
+            // Intel's runtime takes the layers of an array for one.
             Error::Backend(failure) if failure.code == Some(CL_MEM_COPY_OVERLAP) => {
                 ImageError::OverlappingCopy { from, to: into }
             }
