@@ -5,7 +5,9 @@ use std::sync::OnceLock;
 use binpool_allocators::DeviceLimits;
 
 use crate::{
+    cache::Cache,
     cl_error::ClResult,
+    context_registry,
     failures::Failures,
     image::ImageLimits,
     limits::NVIDIA,
@@ -22,6 +24,8 @@ pub(crate) struct Context {
     pub(crate) version: (u32, u32),
     pub(crate) failures: Failures,
     pub(crate) svm_threads: Threads,
+    /// What the program has had built for this context.
+    pub(crate) cache: Cache,
     /// Where shared virtual memory is freed that waits for several queues; made when first needed.
     free_queue: OnceLock<QueueHandle>,
     /// What images the device can hold; asked when first needed.
@@ -43,6 +47,7 @@ impl Context {
             } else {
                 Threads::Many
             },
+            cache: Cache::default(),
             handle,
             device,
             limits,
@@ -74,5 +79,12 @@ impl Context {
         }
         let limits = ImageLimits::query(self.device)?;
         Ok(self.image_limits.get_or_init(|| limits))
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // Before the handle is released: until then no other context can have the same one.
+        context_registry::forget(self);
     }
 }

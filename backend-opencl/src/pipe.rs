@@ -157,13 +157,11 @@ impl ClPipe {
         &self.inner.handle
     }
 
-    #[allow(dead_code, reason = "for the arguments of kernels")]
     pub(crate) fn context(&self) -> &Context {
         &self.inner.context
     }
 
     /// A use of the pipe. Kernels that read packets take them out: that changes it too.
-    #[allow(dead_code, reason = "for the arguments of kernels")]
     pub(crate) fn used(&self, access: Access) -> Use<'_> {
         Use {
             log: &self.inner.log,
