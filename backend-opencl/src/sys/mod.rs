@@ -13,6 +13,7 @@
 //!   commands that conflict with a map are not enqueued ([`AccessLog`](crate::access_log::AccessLog)).
 
 mod callback;
+pub(crate) mod destructor;
 mod enqueue;
 mod event;
 mod handle;
@@ -21,6 +22,7 @@ pub(crate) mod host_vec;
 mod info;
 pub(crate) mod map;
 pub(crate) mod migrate;
+pub(crate) mod mem_info;
 mod object;
 pub(crate) mod rect;
 pub(crate) mod scoped;
