@@ -12,6 +12,7 @@
 //! * **Mapped bytes are the host's.** They are touched between the ends of the commands that map and unmap them only, and
 //!   commands that conflict with a map are not enqueued ([`AccessLog`](crate::access_log::AccessLog)).
 
+pub(crate) mod buffer;
 mod callback;
 pub(crate) mod destructor;
 mod enqueue;
