@@ -339,7 +339,7 @@ pub enum InvalidRequest {
     },
     /// The host wanted memory back that others still have views of.
     #[error(
-        "{views} views or maps of these {bytes} bytes are left: drop them before taking the memory back"
+        "{views} views of these {bytes} bytes are left: drop them before taking the memory back"
     )]
     ViewsLeft {
         /// How many there are.

@@ -117,8 +117,8 @@ impl<T: Pod + Send> HostBuffer<T> {
     ///
     /// # Errors
     ///
-    /// [`ViewsLeft`](InvalidRequest::ViewsLeft) where there are views of the buffer, or a failure of the runtime. The
-    /// buffer comes back with the error.
+    /// [`ViewsLeft`](InvalidRequest::ViewsLeft) where there are views of the buffer, [`Mapped`](InvalidRequest::Mapped)
+    /// where a map of it was forgotten, or a failure of the runtime. The buffer comes back with the error.
     pub fn into_host(self) -> Result<Vec<T>, Refused<Self>> {
         match self.settled() {
             Ok(()) => {}
@@ -135,10 +135,13 @@ impl<T: Pod + Send> HostBuffer<T> {
         let Body::Buffer(root) = self.memory.body() else {
             return Ok(());
         };
-        match Arc::strong_count(root) - 1 {
-            0 => bring_back(self.memory.context(), root, bytes),
-            views => Err(InvalidRequest::ViewsLeft { views, bytes }.into()),
+        let views = Arc::strong_count(root) - 1;
+        if views > 0 {
+            return Err(InvalidRequest::ViewsLeft { views, bytes }.into());
         }
+        // A map that was forgotten stays.
+        root.log.check_unmapped()?;
+        bring_back(self.memory.context(), root, bytes)
     }
 }
 

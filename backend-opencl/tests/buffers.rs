@@ -171,6 +171,19 @@ fn flags_keep_the_host_from_what_they_forbid() {
                 assert_eq!(refusal(write), refused(HostUse::Write));
                 assert_eq!(refusal(pending), refused(HostUse::Write));
             }
+            let read = backend.map::<u8>(queue, memory, 0..size, &[]);
+            match read.map(drop) {
+                Ok(()) => assert!(reads),
+                result => assert_eq!(refusal(result), refused(HostUse::Read)),
+            }
+            let written = backend.map_overwrite::<u8>(queue, memory, 0..size, &[]);
+            match written.map(|mut map| map.fill(5)) {
+                Ok(()) => assert!(writes),
+                result => assert_eq!(refusal(result), refused(HostUse::Write)),
+            }
+            let both = refusal(backend.map_mut::<u8>(queue, memory, 0..size, &[]).map(drop));
+            let first = if reads { HostUse::Write } else { HostUse::Read };
+            assert_eq!(both, refused(first));
             // Fills and copies are the device's own.
             bench.fill(queue, memory, 5, &[]).wait().unwrap();
             assert_eq!(bench.copied(memory), vec![5; size]);
@@ -271,6 +284,30 @@ fn a_vector_with_views_left_stays_in_its_buffer() {
     drop(view);
     let elements = refused.value.into_host().unwrap();
     assert_eq!(elements[..2], [0x0909_0909, 1]);
+}
+
+#[test]
+fn a_vector_whose_map_was_forgotten_stays_in_its_buffer() {
+    let bench = Bench::new();
+    let buffer = bench.host_buffer(vec![1; 100]);
+    let map = bench
+        .backend
+        .map_mut::<u32>(&bench.queue, buffer.memory(), 8..16, &[]);
+    mem::forget(map.unwrap());
+    let refused = buffer.into_host().unwrap_err();
+    let mapped = InvalidRequest::Mapped {
+        offset: 8,
+        bytes: 8,
+    };
+    assert_eq!(refusal::<()>(Err(refused.error)), mapped);
+    drop(refused.value);
+
+    let buffer = bench.host_buffer(vec![1; 100]);
+    let map = bench
+        .backend
+        .map_mut::<u32>(&bench.queue, buffer.memory(), 8..16, &[]);
+    map.unwrap().fill(2);
+    assert_eq!(buffer.into_host().unwrap()[..5], [1, 1, 2, 2, 1]);
 }
 
 #[test]
@@ -417,6 +454,8 @@ fn nothing_keeps_a_buffer_over_lent_memory() {
             assert_eq!(refusal(buffer.slice(..)), lent);
             assert_eq!(refusal(bench.backend.create_sub_region(buffer, all)), lent);
             assert_eq!(refusal(buffer.on_destroy(|| ())), lent);
+            let map = bench.backend.map::<u8>(&bench.queue, buffer, all, &[]);
+            assert_eq!(refusal(map), lent);
             let raw = buffer.raw().unwrap();
             // SAFETY: The buffer lives, and all commands on it are over.
             let again = unsafe { bench.backend.memory_from_raw(raw, true) };
