@@ -327,6 +327,56 @@ fn all_values_of_one_buffer_know_of_each_other() {
 }
 
 #[test]
+fn a_map_of_one_value_keeps_commands_on_the_others_out() {
+    let bench = Bench::new();
+    let align = bench.backend.limits().alignment.bytes();
+    let raw = program_buffer(&bench.backend, CL_MEM_READ_WRITE, 2 * align);
+    let part = program_sub_buffer(raw, align, align);
+    let view = again(&bench.backend, part).unwrap();
+    let root = again(&bench.backend, raw).unwrap();
+    let other = again(&bench.backend, part).unwrap();
+    release(part);
+    release(raw);
+    bench.write(&root, &vec![1; 2 * align]);
+    let map = bench
+        .backend
+        .map::<u8>(&bench.queue, &view, 8..16, &[])
+        .unwrap();
+    let mapped = InvalidRequest::Mapped {
+        offset: align + 8,
+        bytes: 8,
+    };
+    for (memory, inside) in [(&root, align + 15), (&other, 8)] {
+        let write = bench.backend.write(&bench.queue, memory, inside, &[2], &[]);
+        assert_eq!(refusal(write), mapped);
+    }
+    bench
+        .backend
+        .write(&bench.queue, &root, align + 16, &[2], &[])
+        .unwrap();
+    assert_eq!(map[..], [1; 8]);
+    drop(map);
+    bench.write(&other, &vec![3; align]);
+}
+
+#[test]
+fn commands_on_one_value_come_after_those_on_the_others() {
+    let bench = Bench::new();
+    let (other, idle) = (bench.another_queue(), bench.another_queue());
+    let (memory, elsewhere) = (bench.filled(4096, 1), bench.buffer(1 << 20));
+    let same = again(&bench.backend, memory.raw().unwrap()).unwrap();
+    let gate = bench.gate();
+    bench.fill(&bench.queue, &memory, 2, from_ref(&gate));
+    let all = Region::first(4096);
+    let read = bench.backend.enqueue_read(&other, &same, all, &[]).unwrap();
+    other.flush().unwrap();
+    // Time enough for a read that does not wait.
+    bench.fill(&idle, &elsewhere, 9, &[]).wait().unwrap();
+    bench.open_gate(&gate);
+    assert_eq!(read.wait().unwrap(), [2; 4096]);
+}
+
+#[test]
 fn handles_that_the_runtime_uses_again_are_other_buffers() {
     let bench = Bench::new();
     for round in 1..50 {
