@@ -5,7 +5,6 @@
 
 use std::{
     collections::BTreeMap,
-    ffi::c_void,
     sync::{
         Arc, Weak,
         atomic::{AtomicBool, Ordering},
@@ -61,9 +60,6 @@ impl Root {
 
     /// The root that stands for the buffer of `handle`: the one that there is, or a new one.
     pub(crate) fn of(handle: MemHandle) -> Arc<Self> {
-        if let Some(known) = Self::find(handle.raw()) {
-            return known;
-        }
         Self::enter(Arc::new(Self::new(handle)))
     }
 
@@ -72,10 +68,6 @@ impl Root {
         if !self.exposed.entered.load(Ordering::Acquire) {
             let _known = Self::enter(Arc::clone(self));
         }
-    }
-
-    fn find(handle: *mut c_void) -> Option<Arc<Self>> {
-        EXPOSED.lock().get(&handle.addr())?.upgrade()
     }
 
     /// Enters `root`, unless another value stands for the same buffer already; that one is returned then.

@@ -11,7 +11,9 @@ mod common;
 use std::{
     mem,
     panic::{AssertUnwindSafe, catch_unwind},
+    ptr,
     slice::from_ref,
+    sync::atomic::{AtomicBool, Ordering},
     thread,
 };
 
@@ -440,6 +442,41 @@ fn the_loan_ends_where_commands_failed() {
         })
         .unwrap();
     assert_eq!(elements, [1; 100]);
+}
+
+/// A reference of the program's own is all that the buffer's commands are not.
+#[test]
+fn the_loan_ends_with_the_last_reference() {
+    let bench = Bench::new();
+    let released = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let lend = |buffer: &ClMemory| {
+            let raw = buffer.raw().unwrap();
+            // SAFETY: The buffer lives.
+            unsafe { cl3::memory::retain_mem_object(raw) }.unwrap();
+            let (raw, released) = (raw.expose_provenance(), &released);
+            scope.spawn(move || {
+                // Time enough for a loan that does not wait to end.
+                bench_of_its_own();
+                released.store(true, Ordering::Relaxed);
+                let raw = ptr::with_exposed_provenance_mut(raw);
+                // SAFETY: The reference is the one taken above.
+                unsafe { cl3::memory::release_mem_object(raw) }.unwrap();
+            });
+        };
+        let (mut elements, flags) = ([1_u8; 100], MemoryFlags::empty());
+        bench
+            .backend
+            .with_host_buffer(&mut elements, flags, lend)
+            .unwrap();
+        assert!(released.load(Ordering::Relaxed));
+    });
+}
+
+fn bench_of_its_own() {
+    let bench = Bench::new();
+    let memory = bench.filled(1 << 20, 0);
+    bench.fill(&bench.queue, &memory, 1, &[]).wait().unwrap();
 }
 
 #[test]
