@@ -13,7 +13,10 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     ptr,
     slice::from_ref,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
 };
 
@@ -21,7 +24,7 @@ use binpool::{DeferredAllocator, ImmediateAllocator, MemoryPool};
 use binpool_allocators::{
     AsMemory, Backend, Event, HostUse, InvalidRequest, Memory, MemoryFlags, Queue, Region,
 };
-use binpool_opencl::{ClMemory, HostBuffer, Refused};
+use binpool_opencl::{ClMemory, HostBuffer, Rect, Refused};
 
 use common::{Bench, Error, numbered, refusal};
 
@@ -172,6 +175,38 @@ fn flags_keep_the_host_from_what_they_forbid() {
             } else {
                 assert_eq!(refusal(write), refused(HostUse::Write));
                 assert_eq!(refusal(pending), refused(HostUse::Write));
+            }
+            let (square, whole) = ([4, 4, 1], Rect::default());
+            let read = backend.enqueue_read_owned(queue, memory, 0, vec![0_u8], &[]);
+            let read = read.map(drop).map_err(Error::from);
+            let row = backend.read_rect(queue, (memory, whole), (&mut [0; 16], whole), square, &[]);
+            let rows = backend.enqueue_read_rect(queue, (memory, whole), square, &[]);
+            let mut one = [0_u8];
+            let scoped = backend.transfer_scope(|scope| {
+                let read = scope.enqueue_read(queue, memory, 0, &mut one, &[]);
+                read.map(drop)
+            });
+            for read in [read, row, rows.map(drop), scoped.unwrap()] {
+                match read {
+                    Ok(()) => assert!(reads),
+                    read => assert_eq!(refusal(read), refused(HostUse::Read)),
+                }
+            }
+            let write = backend.enqueue_write_owned(queue, memory, 0, vec![5_u8], &[]);
+            let write = write.map(drop).map_err(Error::from);
+            let row = backend.write_rect(queue, (memory, whole), (&[5; 16], whole), square, &[]);
+            let data = Arc::from([5; 16]);
+            let rows =
+                backend.enqueue_write_rect(queue, (memory, whole), (data, whole), square, &[]);
+            let scoped = backend.transfer_scope(|scope| {
+                let write = scope.enqueue_write(queue, memory, 0, &[5_u8], &[]);
+                write.map(drop)
+            });
+            for write in [write, row, rows.map(drop), scoped.unwrap()] {
+                match write {
+                    Ok(()) => assert!(writes),
+                    write => assert_eq!(refusal(write), refused(HostUse::Write)),
+                }
             }
             let read = backend.map::<u8>(queue, memory, 0..size, &[]);
             match read.map(drop) {
