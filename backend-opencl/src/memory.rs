@@ -145,6 +145,15 @@ impl ClMemory {
         }
     }
 
+    /// The buffer that it is all or a part of, and where in that it starts, in bytes; `None` for SVM.
+    pub(crate) fn root(&self) -> Option<(&Arc<Root>, usize)> {
+        match &self.body {
+            Body::Buffer(root) => Some((root, 0)),
+            Body::SubBuffer { root, offset, .. } => Some((root, *offset)),
+            Body::Svm { .. } => None,
+        }
+    }
+
     pub(crate) fn svm(&self) -> Option<&SvmBlock> {
         match &self.body {
             Body::Svm { block, .. } => Some(block),
