@@ -1,6 +1,6 @@
 //! A map of one object, whatever that is, from the command that makes it to the one that ends it.
 
-use binpool_allocators::{Event, InvalidRequest, Queue, Region, Result};
+use binpool_allocators::{Event, HostUse, InvalidRequest, Queue, Region, Result};
 
 use crate::{
     access::{Access, Use},
@@ -40,6 +40,15 @@ impl MapMode {
             Self::Read => CL_MAP_READ,
             Self::ReadWrite => CL_MAP_READ | CL_MAP_WRITE,
             Self::Overwrite => CL_MAP_WRITE_INVALIDATE_REGION,
+        }
+    }
+
+    /// What the host does by it.
+    pub(crate) const fn host_uses(self) -> &'static [HostUse] {
+        match self {
+            Self::Read => &[HostUse::Read],
+            Self::ReadWrite => &[HostUse::Read, HostUse::Write],
+            Self::Overwrite => &[HostUse::Write],
         }
     }
 

@@ -143,6 +143,7 @@ impl OpenClBackend {
                 return self.enqueue_marker(queue, wait_for);
             };
             region.check_within(memory.bytes())?;
+            memory.check_host(access.host_use())?;
             self.command(queue, (memory, region, access), wait_for, |place, wait| {
                 let queue = queue.handle();
                 match access {
