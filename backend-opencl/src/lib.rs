@@ -118,4 +118,4 @@ pub use queue::ClQueue;
 pub use refused::Refused;
 pub use sampler::{Addressing, ClSampler, Filter, SamplerError, SamplerProperties};
 pub use selector::DeviceSelector;
-pub use transfer::{HandedBack, MigrationFlags, PendingTransfer, Rect, TransferScope};
+pub use transfer::{MigrationFlags, PendingTransfer, Rect, TransferScope};

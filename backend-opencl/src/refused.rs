@@ -10,7 +10,7 @@ use binpool_allocators::Error;
 pub struct Refused<T> {
     /// Why.
     pub error: Error,
-    /// What was passed to the call, as it was.
+    /// What was passed to the call, as it was unless the call says otherwise.
     pub value: T,
 }
 
