@@ -171,6 +171,7 @@ impl World {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each kind of step")]
     fn run(&mut self, step: &Step) {
         let (backend, queue) = (&BENCH.backend, &BENCH.queue);
         match *step {
