@@ -76,6 +76,13 @@ impl OpenClBackend {
         })
     }
 
+    /// The backend that an object of `context` belongs to.
+    pub(crate) fn of(context: &Arc<Context>) -> Self {
+        Self {
+            context: Arc::clone(context),
+        }
+    }
+
     /// The device's OpenCL version, major and minor.
     #[must_use]
     pub fn version(&self) -> (u32, u32) {

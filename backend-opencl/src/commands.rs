@@ -294,7 +294,7 @@ impl OpenClBackend {
 }
 
 /// The flags of `clCreateBuffer`.
-fn cl_flags(flags: MemoryFlags) -> u64 {
+pub(crate) fn cl_flags(flags: MemoryFlags) -> u64 {
     use cl3::memory::{
         CL_MEM_ALLOC_HOST_PTR, CL_MEM_HOST_NO_ACCESS, CL_MEM_HOST_READ_ONLY,
         CL_MEM_HOST_WRITE_ONLY, CL_MEM_READ_ONLY, CL_MEM_WRITE_ONLY,

@@ -1,10 +1,9 @@
 //! Copies between any two kinds of memory.
 
-use binpool_allocators::{Error, InvalidRequest, Memory, Region, Result};
-use cl3::error_codes::CL_MEM_COPY_OVERLAP;
+use binpool_allocators::{InvalidRequest, Memory, Region, Result};
 
 use crate::{
-    access::Access,
+    access::{Access, Use},
     backend::OpenClBackend,
     cl_error::Purpose,
     event::ClEvent,
@@ -70,15 +69,14 @@ pub(crate) fn enqueue(
         source.used(from, Access::Read),
         destination.used(into, Access::Write),
     ];
-    backend
-        .submit(queue, purpose, &uses, wait_for, enqueue)
-        .map_err(|error| {
-            // Different views of one block: the runtime has looked for what the trait leaves to the caller.
-            match error {
-                Error::Backend(failure) if failure.code == Some(CL_MEM_COPY_OVERLAP) => {
-                    overlap(from, into).into()
-                }
-                error => error,
-            }
-        })
+    if share_bytes(&uses) {
+        return Err(overlap(from, into).into());
+    }
+    backend.submit(queue, purpose, &uses, wait_for, enqueue)
+}
+
+/// Whether both sides of a copy are bytes of one block, in whatever views of it, or buffers over it. Not every runtime
+/// looks for that, and none can where a buffer lies over shared virtual memory.
+fn share_bytes([source, destination]: &[Use<'_>; 2]) -> bool {
+    std::ptr::eq(source.log, destination.log) && source.region.overlaps(destination.region)
 }

@@ -78,4 +78,5 @@ pub use map::{Map, MapGuard, MapMut, PendingMap};
 pub use memory::ClMemory;
 pub use queue::ClQueue;
 pub use selector::DeviceSelector;
+pub use svm::{Svm, SvmInfo, SvmOptions, SvmPointer, SystemSvm, SystemSvmInUse, UninitSvm};
 pub use transfer::{HandedBack, MigrationFlags, PendingTransfer, Rect, TransferScope};

@@ -50,15 +50,34 @@ pub(crate) enum Body {
 #[derive(Debug)]
 pub(crate) struct Root {
     pub(crate) handle: MemHandle,
-    pub(crate) log: AccessLog,
+    /// The block's own, where it lies over one.
+    pub(crate) log: Arc<AccessLog>,
+    /// The block of shared virtual memory that it lies over, from its first byte on. After the handle: the buffer goes
+    /// before its memory.
+    block: Option<Arc<SvmBlock>>,
 }
 
 impl Root {
     pub(crate) fn new(handle: MemHandle) -> Self {
         Self {
             handle,
-            log: AccessLog::default(),
+            log: Arc::default(),
+            block: None,
         }
+    }
+
+    /// A buffer over the first bytes of `block`.
+    pub(crate) fn over(handle: MemHandle, block: &Arc<SvmBlock>) -> Self {
+        Self {
+            handle,
+            log: Arc::clone(block.log()),
+            block: Some(Arc::clone(block)),
+        }
+    }
+
+    /// The block that a command on it uses.
+    pub(crate) fn block(&self) -> Option<&SvmBlock> {
+        self.block.as_deref()
     }
 }
 
@@ -86,6 +105,10 @@ impl ClMemory {
         &self.context
     }
 
+    pub(crate) const fn shared_context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
     pub(crate) fn buffer(&self) -> Option<&MemHandle> {
         match &self.body {
             Body::Buffer(root) => Some(&root.handle),
@@ -94,25 +117,55 @@ impl ClMemory {
         }
     }
 
-    pub(crate) fn svm(&self) -> Option<&SvmBlock> {
+    pub(crate) fn svm(&self) -> Option<&Arc<SvmBlock>> {
         match &self.body {
             Body::Svm { block, .. } => Some(block),
             Body::Buffer(_) | Body::SubBuffer { .. } => None,
         }
     }
 
+    /// Where in its whole block or buffer it starts, in bytes.
+    pub(crate) const fn start(&self) -> usize {
+        match &self.body {
+            Body::Buffer(_) => 0,
+            Body::SubBuffer { offset, .. } | Body::Svm { offset, .. } => *offset,
+        }
+    }
+
+    /// The whole block of shared virtual memory, unless there are regions of it, or buffers over it, elsewhere.
+    pub(crate) fn into_svm_block(self) -> Result<SvmBlock, Self> {
+        let Self {
+            id,
+            bytes,
+            context,
+            body,
+        } = self;
+        let body = match body {
+            Body::Svm { block, offset } => match Arc::try_unwrap(block) {
+                Ok(block) => return Ok(block),
+                Err(block) => Body::Svm { block, offset },
+            },
+            body => body,
+        };
+        Err(Self {
+            id,
+            bytes,
+            context,
+            body,
+        })
+    }
+
     /// A use of `region`, which lies in this block.
     pub(crate) fn used(&self, region: Region, access: Access) -> Use<'_> {
-        let (log, base) = match &self.body {
-            Body::Buffer(root) => (&root.log, 0),
-            Body::SubBuffer { root, offset, .. } => (&root.log, *offset),
-            Body::Svm { block, offset } => (block.log(), *offset),
+        let (log, block) = match &self.body {
+            Body::Buffer(root) | Body::SubBuffer { root, .. } => (&root.log, root.block()),
+            Body::Svm { block, .. } => (block.log(), Some(&**block)),
         };
         Use {
             log,
-            region: Region::new(base.saturating_add(region.offset), region.bytes),
+            region: Region::new(self.start().saturating_add(region.offset), region.bytes),
             access,
-            block: self.svm(),
+            block,
         }
     }
 
@@ -146,12 +199,8 @@ impl ClMemory {
             return Err(InvalidRequest::ZeroSize.into());
         }
         region.check_within(self.bytes)?;
-        let base = match &self.body {
-            Body::Buffer(_) => 0,
-            Body::SubBuffer { offset, .. } | Body::Svm { offset, .. } => *offset,
-        };
         // Both lie in one block, so the sum is less than the block's size.
-        let offset = base.saturating_add(region.offset);
+        let offset = self.start().saturating_add(region.offset);
         let alignment = self.context.limits.alignment;
         if !alignment.divides(offset) {
             return Err(InvalidRequest::Misaligned { offset, alignment }.into());
@@ -174,6 +223,14 @@ impl ClMemory {
     /// Gives the memory back, after `after` where the runtime does not see to that itself.
     pub(crate) fn release(self, after: &[ClEvent]) -> Result<()> {
         let purpose = Purpose::Control;
+        if let Body::Buffer(root) | Body::SubBuffer { root, .. } = &self.body {
+            // The runtime keeps the buffer, and not the block under it.
+            for event in after {
+                if let Some(block) = root.block() {
+                    block.record_other(event);
+                }
+            }
+        }
         match self.body {
             Body::Buffer(root) => match Arc::into_inner(root) {
                 Some(root) => root

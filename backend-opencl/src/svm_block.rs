@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use crate::{
     access_log::AccessLog,
-    cl_error::{ClResult, Purpose},
+    cl_error::{ClError, ClResult, Purpose},
     context::Context,
     event::ClEvent,
     queue::ClQueue,
@@ -27,7 +27,8 @@ use crate::{
 /// several queues                       -> freed on a queue of its own, so that none of them stalls
 /// ```
 ///
-/// Where the runtime cannot free blocks by itself safely ([`Threads::One`]), a thread does what the queues would.
+/// Where the runtime cannot free blocks by itself safely ([`Threads::One`]), and where the memory is the host's own, a
+/// thread does what the queues would.
 #[derive(Debug)]
 pub(crate) struct SvmBlock {
     /// `Some` until the block is freed.
@@ -39,7 +40,7 @@ pub(crate) struct SvmBlock {
     /// Commands that may still use the block: of an in-order queue the last one, of an out-of-order queue all
     /// that were pending when it was last looked.
     uses: Mutex<Recorded>,
-    log: AccessLog,
+    log: Arc<AccessLog>,
 }
 
 #[derive(Debug, Default)]
@@ -67,12 +68,17 @@ impl SvmBlock {
             context: Arc::clone(context),
             bound: Mutex::new(bound.cloned()),
             uses: Mutex::default(),
-            log: AccessLog::default(),
+            log: Arc::default(),
         }
     }
 
-    pub(crate) const fn log(&self) -> &AccessLog {
+    pub(crate) const fn log(&self) -> &Arc<AccessLog> {
         &self.log
+    }
+
+    /// The block as the runtime allocated it; `None` once it is freed.
+    pub(crate) const fn allocation(&self) -> Option<&SvmAllocation> {
+        self.allocation.as_ref()
     }
 
     pub(crate) const fn grain(&self) -> SvmGrain {
@@ -105,6 +111,31 @@ impl SvmBlock {
         self.uses.lock().add_other(event);
     }
 
+    /// Waits, on the host, until nothing uses the block any more that anybody has told of. How it ended does not matter.
+    pub(crate) fn wait_until_unused(&self) -> Result<()> {
+        let control = |error: ClError| error.into_error(Purpose::Control);
+        self.log.wait_until_unused().map_err(control)?;
+        let events: Vec<ClEvent> = {
+            let recorded = self.uses.lock();
+            recorded
+                .last
+                .iter()
+                .chain(&recorded.others)
+                .cloned()
+                .collect()
+        };
+        for event in events {
+            event.flush_producer().map_err(control)?;
+            if let Err(error) = sys::wait_until_ended(event.handle()) {
+                tracing::debug!(%error, "a command that failed holds nothing back");
+            }
+        }
+        match self.bound() {
+            Some(queue) => queue.finish(),
+            None => Ok(()),
+        }
+    }
+
     /// Frees the block after the commands that are remembered. Does not wait.
     pub(crate) fn free(mut self) -> Result<()> {
         self.free_after_uses()
@@ -133,9 +164,10 @@ impl SvmBlock {
                 return Err(error);
             }
         };
+        let by_the_host = allocation.is_of_the_host() || self.context.svm_threads == Threads::One;
         let queue = match only_queue(&events, bound) {
-            Some(queue) if !self.is_freed_by_the_host() => Ok(Some(queue.handle())),
-            _ => self.gather(&events, bound, &mut uses),
+            Some(queue) if !by_the_host => Ok(Some(queue.handle())),
+            _ => self.gather(&events, bound, &mut uses, by_the_host),
         };
         match queue {
             Ok(Some(queue)) => {
@@ -154,10 +186,6 @@ impl SvmBlock {
         }
     }
 
-    fn is_freed_by_the_host(&self) -> bool {
-        self.context.svm_threads == Threads::One
-    }
-
     /// Sees to it that the events of `uses` cover everything and come to an end by themselves. Returns the queue
     /// that nothing but frees goes through, unless the host is to free the block.
     fn gather(
@@ -165,6 +193,7 @@ impl SvmBlock {
         events: &[ClEvent],
         bound: Option<&ClQueue>,
         uses: &mut Uses,
+        by_the_host: bool,
     ) -> ClResult<Option<&sys::QueueHandle>> {
         for event in events {
             event.flush_producer()?;
@@ -175,7 +204,7 @@ impl SvmBlock {
             uses.queue = None;
             sys::flush(bound.handle())?;
         }
-        if self.is_freed_by_the_host() {
+        if by_the_host {
             return Ok(None);
         }
         self.context.free_queue().map(Some)
