@@ -193,6 +193,23 @@ impl ClMemory {
         }
     }
 
+    /// Where `region`, which lies in this block, is mapped. A buffer over shared virtual memory is mapped as that: the
+    /// runtime might take the address under it for memory of the host that it can copy to.
+    pub(crate) fn mapped_place(&self, region: Region) -> Option<Place<'_>> {
+        match &self.body {
+            Body::Buffer(root) | Body::SubBuffer { root, .. } => match root.block() {
+                Some(block) => {
+                    let offset = self.start().checked_add(region.offset)?;
+                    block
+                        .range(Region::new(offset, region.bytes))
+                        .map(Place::Svm)
+                }
+                None => self.place(region),
+            },
+            Body::Svm { .. } => self.place(region),
+        }
+    }
+
     /// A view of `region`, with the checks of `create_sub_region`.
     pub(crate) fn view(&self, region: Region) -> Result<Self> {
         if region.bytes == 0 {
