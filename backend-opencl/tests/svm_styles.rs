@@ -8,6 +8,8 @@
 
 mod common;
 
+use std::ptr::NonNull;
+
 use binpool_allocators::{
     Align, AsMemory, Backend, Error, Event, InvalidRequest, Memory, MemoryFlags, MemoryKind,
     Region, SvmBackend, SvmGrain,
@@ -18,7 +20,7 @@ use common::{Bench, numbered, refusal};
 
 const GRAINS: [SvmGrain; 3] = [SvmGrain::Coarse, SvmGrain::Fine, SvmGrain::FineAtomics];
 
-/// A block that an allocator would hand out again at once.
+/// The size of blocks that are looked for after they were dropped.
 const BYTES: usize = 1 << 20;
 
 impl Bench {
@@ -397,21 +399,34 @@ fn a_map_of_svm_is_one_of_the_buffers_over_it() {
     drop(map);
 }
 
+/// Blocks that would lie where a block of [`BYTES`] bytes was, if that were free: the host's allocator keeps what it has
+/// seen to be asked for again.
+fn others_elsewhere(bench: &Bench, address: NonNull<u8>) -> Vec<ClMemory> {
+    let others: Vec<_> = (0..64).map(|_| bench.svm(BYTES / 32)).collect();
+    let taken = address.addr().get()..address.addr().get() + BYTES;
+    for other in &others {
+        assert!(!taken.contains(&other.address().unwrap().addr().get()));
+    }
+    others
+}
+
+/// A block of [`BYTES`] bytes that is not the first of its size.
+fn another_block(bench: &Bench) -> ClMemory {
+    drop([bench.svm(BYTES), bench.svm(BYTES)]);
+    bench.svm(BYTES)
+}
+
 #[test]
 fn svm_is_not_freed_under_a_command_on_a_buffer_over_it() {
     let bench = Bench::new();
-    let block = bench.svm(BYTES);
+    let block = another_block(&bench);
     let address = block.address().unwrap();
     let buffer = block.as_buffer(MemoryFlags::empty(), None).unwrap();
     bench.backend.release(block, &[]).unwrap();
     let gate = bench.gate();
     let filled = bench.fill(&bench.queue, &buffer, 2, std::slice::from_ref(&gate));
     bench.backend.release(buffer, &[]).unwrap();
-    // Somebody else would have it by now.
-    let others: Vec<_> = (0..8).map(|_| bench.svm(BYTES)).collect();
-    for other in &others {
-        assert_ne!(other.address().unwrap(), address);
-    }
+    let _others = others_elsewhere(&bench, address);
     bench.open_gate(&gate);
     filled.wait().unwrap();
     bench.queue_is_alive();
@@ -420,7 +435,7 @@ fn svm_is_not_freed_under_a_command_on_a_buffer_over_it() {
 #[test]
 fn events_that_a_buffer_is_released_after_keep_the_svm_under_it() {
     let bench = Bench::new();
-    let block = bench.svm(BYTES);
+    let block = another_block(&bench);
     let address = block.address().unwrap();
     let buffer = block.as_buffer(MemoryFlags::empty(), None).unwrap();
     drop(block);
@@ -434,10 +449,7 @@ fn events_that_a_buffer_is_released_after_keep_the_svm_under_it() {
         .backend
         .release(buffer, std::slice::from_ref(&after))
         .unwrap();
-    let others: Vec<_> = (0..8).map(|_| bench.svm(BYTES)).collect();
-    for other in &others {
-        assert_ne!(other.address().unwrap(), address);
-    }
+    let _others = others_elsewhere(&bench, address);
     bench.open_gate(&gate);
     after.wait().unwrap();
 }
