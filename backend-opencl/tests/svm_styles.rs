@@ -12,11 +12,15 @@ use std::ptr::NonNull;
 
 use binpool_allocators::{
     Align, AsMemory, Backend, Error, Event, InvalidRequest, Memory, MemoryFlags, MemoryKind,
-    Region, SvmBackend, SvmGrain,
+    QueueOrder, Region, SvmBackend, SvmGrain,
 };
 use binpool_opencl::{ClMemory, MigrationFlags, Svm, SvmOptions, SvmPointer};
 
-use common::{Bench, numbered, refusal};
+use common::{
+    Bench,
+    kernels::{Kernels, pattern},
+    numbered, refusal,
+};
 
 const GRAINS: [SvmGrain; 3] = [SvmGrain::Coarse, SvmGrain::Fine, SvmGrain::FineAtomics];
 
@@ -564,6 +568,37 @@ fn a_vector_is_given_back_after_its_commands_and_views() {
     bench.open_gate(&gate);
     filled.wait().unwrap();
     bench.queue_is_alive();
+}
+
+#[test]
+fn kernels_work_on_either_style_and_on_buffers_over_them() {
+    const WORDS: usize = 1000;
+    let kernels = Kernels::open();
+    let backend = &kernels.backend;
+    let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+    let run = |memory: &ClMemory, seed| {
+        let written = kernels.write_pattern(&queue, (memory, WORDS), seed, &[]);
+        written.wait().unwrap();
+        pattern(seed, WORDS)
+    };
+    let elements = backend.csvm_empty::<u32>(WORDS).unwrap();
+    let bytes = run(elements.svm_memory().unwrap(), 1);
+    let elements = elements.assume_written();
+    let seen = |bytes: &[u8]| elements.map_ro(&queue, &[]).unwrap()[..] == *words(bytes);
+    assert!(seen(&bytes));
+    let buffer = elements.as_buffer(MemoryFlags::empty(), None).unwrap();
+    let bytes = run(&buffer, 2);
+    assert!(seen(&bytes));
+    if backend.limits().svm.system {
+        let vector = backend.system_svm(vec![0_u32; WORDS]).unwrap();
+        let bytes = run(vector.svm_memory().unwrap(), 3);
+        assert_eq!(vector.into_vec().unwrap(), *words(&bytes));
+    }
+}
+
+fn words(bytes: &[u8]) -> Vec<u32> {
+    let words = bytes.as_chunks().0.iter();
+    words.map(|word| u32::from_ne_bytes(*word)).collect()
 }
 
 #[cfg(feature = "ndarray")]

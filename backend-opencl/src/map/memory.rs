@@ -14,7 +14,7 @@ use crate::{backend::OpenClBackend, event::ClEvent, queue::ClQueue};
 /// memory's size as it was asked for, and hold whole elements.
 ///
 /// ```no_run
-/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// use binpool_allocators::{Backend, Event, MemoryFlags, QueueOrder};
 /// use binpool_opencl::{DeviceSelector, OpenClBackend};
 ///
 /// let backend = OpenClBackend::open(&DeviceSelector::Any)?;
