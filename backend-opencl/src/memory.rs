@@ -50,8 +50,8 @@ pub(crate) enum Body {
 #[derive(Debug)]
 pub(crate) struct Root {
     pub(crate) handle: MemHandle,
-    /// The block's own, where it lies over one.
-    pub(crate) log: Arc<AccessLog>,
+    /// Not looked at where it lies over a block, which has a log of its own.
+    log: AccessLog,
     /// The block of shared virtual memory that it lies over, from its first byte on. After the handle: the buffer goes
     /// before its memory.
     block: Option<Arc<SvmBlock>>,
@@ -61,7 +61,7 @@ impl Root {
     pub(crate) fn new(handle: MemHandle) -> Self {
         Self {
             handle,
-            log: Arc::default(),
+            log: AccessLog::default(),
             block: None,
         }
     }
@@ -70,14 +70,24 @@ impl Root {
     pub(crate) fn over(handle: MemHandle, block: &Arc<SvmBlock>) -> Self {
         Self {
             handle,
-            log: Arc::clone(block.log()),
+            log: AccessLog::default(),
             block: Some(Arc::clone(block)),
         }
     }
 
-    /// The block that a command on it uses.
+    /// The block of shared virtual memory that it lies over.
     pub(crate) fn block(&self) -> Option<&SvmBlock> {
         self.block.as_deref()
+    }
+
+    /// A use of `region`, which lies in it.
+    pub(crate) fn used(&self, region: Region, access: Access) -> Use<'_> {
+        Use {
+            log: self.block().map_or(&self.log, SvmBlock::log),
+            region,
+            access,
+            block: self.block(),
+        }
     }
 }
 
@@ -157,15 +167,10 @@ impl ClMemory {
 
     /// A use of `region`, which lies in this block.
     pub(crate) fn used(&self, region: Region, access: Access) -> Use<'_> {
-        let (log, block) = match &self.body {
-            Body::Buffer(root) | Body::SubBuffer { root, .. } => (&root.log, root.block()),
-            Body::Svm { block, .. } => (block.log(), Some(&**block)),
-        };
-        Use {
-            log,
-            region: Region::new(self.start().saturating_add(region.offset), region.bytes),
-            access,
-            block,
+        let region = Region::new(self.start().saturating_add(region.offset), region.bytes);
+        match &self.body {
+            Body::Buffer(root) | Body::SubBuffer { root, .. } => root.used(region, access),
+            Body::Svm { block, .. } => block.used(region, access),
         }
     }
 

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::{
+    access::{Access, Use},
     access_log::AccessLog,
     cl_error::{ClError, ClResult, Purpose},
     context::Context,
@@ -40,7 +41,7 @@ pub(crate) struct SvmBlock {
     /// Commands that may still use the block: of an in-order queue the last one, of an out-of-order queue all
     /// that were pending when it was last looked.
     uses: Mutex<Recorded>,
-    log: Arc<AccessLog>,
+    log: AccessLog,
 }
 
 #[derive(Debug, Default)]
@@ -68,12 +69,22 @@ impl SvmBlock {
             context: Arc::clone(context),
             bound: Mutex::new(bound.cloned()),
             uses: Mutex::default(),
-            log: Arc::default(),
+            log: AccessLog::default(),
         }
     }
 
-    pub(crate) const fn log(&self) -> &Arc<AccessLog> {
+    pub(crate) const fn log(&self) -> &AccessLog {
         &self.log
+    }
+
+    /// A use of `region`, which lies in the block.
+    pub(crate) const fn used(&self, region: Region, access: Access) -> Use<'_> {
+        Use {
+            log: &self.log,
+            region,
+            access,
+            block: Some(self),
+        }
     }
 
     /// The block as the runtime allocated it; `None` once it is freed.
