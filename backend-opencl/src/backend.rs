@@ -10,6 +10,7 @@ use crate::{
     admission::Admission,
     cl_error::{ClError, ClResult, Purpose},
     context::Context,
+    context_registry,
     device::{DeviceInfo, System},
     error::OpenClError,
     event::ClEvent,
@@ -72,12 +73,12 @@ impl OpenClBackend {
             device.version(),
         )?;
         Ok(Self {
-            context: Arc::new(context),
+            context: context_registry::find_or_insert(Arc::new(context)),
         })
     }
 
-    /// The backend that an object of `context` belongs to.
-    pub(crate) fn of(context: &Arc<Context>) -> Self {
+    /// The backend that an object belongs to.
+    pub(crate) fn of_context(context: &Arc<Context>) -> Self {
         Self {
             context: Arc::clone(context),
         }

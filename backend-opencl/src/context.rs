@@ -5,8 +5,11 @@ use std::sync::OnceLock;
 use binpool_allocators::DeviceLimits;
 
 use crate::{
+    cache::Cache,
     cl_error::ClResult,
+    context_registry,
     failures::Failures,
+    image::ImageLimits,
     limits::NVIDIA,
     sys::{self, ContextHandle, DeviceId, QueueHandle, Threads},
 };
@@ -21,8 +24,12 @@ pub(crate) struct Context {
     pub(crate) version: (u32, u32),
     pub(crate) failures: Failures,
     pub(crate) svm_threads: Threads,
+    /// What the program has had built for this context.
+    pub(crate) cache: Cache,
     /// Where shared virtual memory is freed that waits for several queues; made when first needed.
     free_queue: OnceLock<QueueHandle>,
+    /// What images the device can hold; asked when first needed.
+    image_limits: OnceLock<ImageLimits>,
 }
 
 impl Context {
@@ -40,11 +47,13 @@ impl Context {
             } else {
                 Threads::Many
             },
+            cache: Cache::default(),
             handle,
             device,
             limits,
             version,
             free_queue: OnceLock::new(),
+            image_limits: OnceLock::new(),
         })
     }
 
@@ -61,5 +70,21 @@ impl Context {
         }
         let queue = sys::create_queue(&self.handle, self.device, self.limits.out_of_order_queues)?;
         Ok(self.free_queue.get_or_init(|| queue))
+    }
+
+    /// What images the device can hold.
+    pub(crate) fn image_limits(&self) -> ClResult<&ImageLimits> {
+        if let Some(limits) = self.image_limits.get() {
+            return Ok(limits);
+        }
+        let limits = ImageLimits::query(self.device)?;
+        Ok(self.image_limits.get_or_init(|| limits))
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // Before the handle is released: until then no other context can have the same one.
+        context_registry::forget(self);
     }
 }

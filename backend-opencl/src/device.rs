@@ -5,8 +5,8 @@ use std::fmt;
 use binpool_allocators::DeviceLimits;
 use cl3::{
     device::{
-        CL_DEVICE_TYPE, CL_DEVICE_TYPE_ACCELERATOR, CL_DEVICE_TYPE_CPU, CL_DEVICE_TYPE_GPU,
-        CL_DEVICE_VERSION,
+        CL_DEVICE_EXTENSIONS, CL_DEVICE_TYPE, CL_DEVICE_TYPE_ACCELERATOR, CL_DEVICE_TYPE_CPU,
+        CL_DEVICE_TYPE_GPU, CL_DEVICE_VERSION,
     },
     error_codes::DLOPEN_FUNCTION_NOT_AVAILABLE,
     platform::CL_PLATFORM_NAME,
@@ -121,7 +121,7 @@ impl DeviceInfo {
             index,
             platform: sys::platform_name_of(id)?,
             kind: DeviceKind::of_type(sys::device_number(id, CL_DEVICE_TYPE)?),
-            version: parse_version(&sys::device_text(id, CL_DEVICE_VERSION)?),
+            version: version_of(id)?,
             limits: limits::query(id)?,
             id,
         })
@@ -234,6 +234,17 @@ pub(crate) fn check_library() -> Result<(), OpenClError> {
     } else {
         Err(OpenClError::NoLibrary { library: LIBRARY })
     }
+}
+
+/// The OpenCL version that a device has, major and minor.
+pub(crate) fn version_of(device: DeviceId) -> ClResult<(u32, u32)> {
+    Ok(parse_version(&sys::device_text(device, CL_DEVICE_VERSION)?))
+}
+
+/// Whether a device has an extension.
+pub(crate) fn has_extension(device: DeviceId, name: &str) -> ClResult<bool> {
+    let extensions = sys::device_text(device, CL_DEVICE_EXTENSIONS)?;
+    Ok(extensions.split_whitespace().any(|own| own == name))
 }
 
 /// The numbers of `OpenCL MAJOR.MINOR whatever`; 0.0 where it is not that.

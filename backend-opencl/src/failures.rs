@@ -12,7 +12,10 @@
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::sys::{self, EventHandle};
+use crate::{
+    limits::POCL,
+    sys::{self, EventHandle},
+};
 
 /// What is done about commands that fail, on the runtime of one context.
 #[derive(Debug)]
@@ -38,7 +41,7 @@ const FIRST_LIMIT: usize = 64;
 impl Failures {
     pub(crate) fn on(platform: &str) -> Self {
         Self {
-            fragile: platform == "Portable Computing Language",
+            fragile: platform == POCL,
             changing: RwLock::new(()),
             dropped: Mutex::default(),
         }

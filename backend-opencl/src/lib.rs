@@ -1,4 +1,4 @@
-//! The OpenCL backend of binpool: devices, buffers, shared virtual memory, queues and events.
+//! The OpenCL backend of binpool: devices, buffers, shared virtual memory, queues, events and kernels.
 //!
 //! [`OpenClBackend`] implements the traits `Backend` and `SvmBackend` of `binpool_allocators` over the
 //! crates `cl3` (the calls) and `opencl3` (at the edge: contexts, queues and events of a program that uses it
@@ -22,12 +22,18 @@
 //! # Threads
 //!
 //! All values may be used from any thread. No lock is held by all threads while a command is enqueued; commands
-//! on shared virtual memory take a lock of their queue.
+//! on shared virtual memory take a lock of their queue, and launches one of their kernel.
+//!
+//! # Kernels
+//!
+//! What a kernel touches is promised once, where it is made from its program ([`ClProgram::kernel`]). Every launch of it
+//! is safe from then on: its arguments are checked against the promise before it is enqueued. Programs and kernels are
+//! built once for each context with [`OpenClBackend::cached`].
 //!
 //! # Errors
 //!
-//! Opening a device fails with [`OpenClError`]. Everything later fails with the errors of
-//! `binpool_allocators`, whose source is a [`ClError`] with the runtime's call and code; see there for which
+//! Opening a device fails with [`OpenClError`], and building and launching kernels with [`KernelError`]. Everything else
+//! fails with the errors of `binpool_allocators`, whose source is a [`ClError`] with the runtime's call and code; see there for which
 //! codes mean that memory is exhausted.
 //!
 //! # Implementation
@@ -37,8 +43,8 @@
 //!
 //! # What this crate does not do
 //!
-//! It builds and launches no kernels: use `opencl3` or the bare handles, and tell the pool of such uses. It
-//! does not bound memory: OpenCL runtimes create more buffers than fit, so commit what must be there.
+//! It does not bound memory: OpenCL runtimes create more buffers than fit, so commit what must be there. It does not know
+//! of commands that a program enqueues with `opencl3` or the bare handles: tell the pool of such uses.
 
 #![deny(unsafe_code)]
 
@@ -46,25 +52,42 @@ mod access;
 mod access_log;
 mod admission;
 mod backend;
+mod buffers;
+mod cache;
 mod characterize;
 mod cl_error;
 mod commands;
 mod context;
+mod context_registry;
 mod copy;
+mod destruction;
 mod device;
+mod elements;
 mod error;
 mod event;
 mod failures;
+mod flags;
+mod host_buffer;
+mod image;
 mod interop;
 mod kept;
+mod kernel;
+mod lent_buffer;
 mod limits;
 mod logged;
 mod map;
 mod memory;
 mod memory_choice;
+mod memory_info;
+mod memory_interop;
+mod memory_key;
 mod p2p;
+mod pipe;
 mod queue;
 mod queue_registry;
+mod refused;
+mod root;
+mod sampler;
 mod selector;
 mod svm;
 mod svm_block;
@@ -77,12 +100,29 @@ pub use backend::OpenClBackend;
 pub use characterize::Characterization;
 pub use cl_error::ClError;
 pub use device::{DeviceInfo, DeviceKind, list_devices};
+pub use elements::{Elements, PendingElements, UninitElements};
 pub use error::{AvailableDevices, OpenClError};
 pub use event::ClEvent;
-pub use map::{Map, MapGuard, MapMut, PendingMap};
+pub use host_buffer::HostBuffer;
+#[cfg(feature = "ndarray")]
+pub use image::ChannelValue;
+pub use image::{
+    Axis, ChannelOrder, ChannelType, ClImage, HostPitches, ImageColor, ImageError, ImageFormat,
+    ImageKind, ImageLimits, ImageRegion, ImageShape,
+};
+pub use kernel::{
+    Argument, ClKernel, ClProgram, Extent, KernelError, Launch, LaunchMemory, LocalMemory,
+    Parameter, ParameterAccess, ParameterKind, WorkSizeProblem,
+};
+pub use map::{ImageMap, ImageMapMut, Map, MapGuard, MapMut, PendingMap};
 pub use memory::ClMemory;
 pub use memory_choice::MemoryChoice;
+pub use memory_info::MemoryInfo;
+pub use memory_key::MemoryKey;
+pub use pipe::ClPipe;
 pub use queue::ClQueue;
+pub use refused::Refused;
+pub use sampler::{Addressing, ClSampler, Filter, SamplerError, SamplerProperties};
 pub use selector::DeviceSelector;
-pub use svm::{Svm, SvmInfo, SvmOptions, SvmPointer, SystemSvm, SystemSvmInUse, UninitSvm};
-pub use transfer::{HandedBack, MigrationFlags, PendingTransfer, Rect, TransferScope};
+pub use svm::{Svm, SvmInfo, SvmOptions, SvmPointer, SystemSvm, UninitSvm};
+pub use transfer::{MigrationFlags, PendingTransfer, Rect, TransferScope};

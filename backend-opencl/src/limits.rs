@@ -23,6 +23,9 @@ pub(crate) const LARGEST_SVM_ALIGNMENT: usize = 128;
 /// The platform of NVIDIA's runtime, whose driver (580) takes less from several threads than OpenCL promises.
 pub(crate) const NVIDIA: &str = "NVIDIA CUDA";
 
+/// The platform of `PoCL`.
+pub(crate) const POCL: &str = "Portable Computing Language";
+
 /// Asks the device.
 pub(crate) fn query(device: DeviceId) -> ClResult<DeviceLimits> {
     let number = |what| sys::device_number(device, what);

@@ -1,17 +1,19 @@
 //! Blocks of memory.
 
-use std::{ffi::c_void, ptr::NonNull, sync::Arc};
+use std::{ffi::c_void, ops::RangeBounds, ptr::NonNull, sync::Arc};
 
-use binpool_allocators::{AsMemory, InvalidRequest, Memory, MemoryId, MemoryKind, Region, Result};
+use binpool_allocators::{
+    AsMemory, HostUse, InvalidRequest, Memory, MemoryFlags, MemoryId, MemoryKind, Region, Result,
+};
 
 use crate::{
     access::{Access, Use},
-    access_log::AccessLog,
     backend::OpenClBackend,
     cl_error::Purpose,
     context::Context,
     event::ClEvent,
     queue::ClQueue,
+    root::Root,
     svm_block::SvmBlock,
     sys::{self, MemHandle, Place, SvmRange},
 };
@@ -25,6 +27,7 @@ use crate::{
 pub struct ClMemory {
     id: MemoryId,
     bytes: usize,
+    flags: MemoryFlags,
     context: Arc<Context>,
     body: Body,
 }
@@ -46,56 +49,17 @@ pub(crate) enum Body {
     },
 }
 
-/// A buffer that is no part of another one.
-#[derive(Debug)]
-pub(crate) struct Root {
-    pub(crate) handle: MemHandle,
-    /// Not looked at where it lies over a block, which has a log of its own.
-    log: AccessLog,
-    /// The block of shared virtual memory that it lies over, from its first byte on. After the handle: the buffer goes
-    /// before its memory.
-    block: Option<Arc<SvmBlock>>,
-}
-
-impl Root {
-    pub(crate) fn new(handle: MemHandle) -> Self {
-        Self {
-            handle,
-            log: AccessLog::default(),
-            block: None,
-        }
-    }
-
-    /// A buffer over the first bytes of `block`.
-    pub(crate) fn over(handle: MemHandle, block: &Arc<SvmBlock>) -> Self {
-        Self {
-            handle,
-            log: AccessLog::default(),
-            block: Some(Arc::clone(block)),
-        }
-    }
-
-    /// The block of shared virtual memory that it lies over.
-    pub(crate) fn block(&self) -> Option<&SvmBlock> {
-        self.block.as_deref()
-    }
-
-    /// A use of `region`, which lies in it.
-    pub(crate) fn used(&self, region: Region, access: Access) -> Use<'_> {
-        Use {
-            log: self.block().map_or(&self.log, SvmBlock::log),
-            region,
-            access,
-            block: self.block(),
-        }
-    }
-}
-
 impl ClMemory {
-    pub(crate) fn new(context: &Arc<Context>, bytes: usize, body: Body) -> Self {
+    pub(crate) fn new(
+        context: &Arc<Context>,
+        bytes: usize,
+        flags: MemoryFlags,
+        body: Body,
+    ) -> Self {
         Self {
             id: MemoryId::fresh(),
             bytes,
+            flags,
             context: Arc::clone(context),
             body,
         }
@@ -105,10 +69,64 @@ impl ClMemory {
     /// [`svm_address`](binpool_allocators::SvmBackend::svm_address) gives.
     ///
     /// It is borrowed: valid while this value lives, and not to be released. A kernel that was enqueued with
-    /// it keeps the memory, as every command does.
+    /// it keeps the memory, as every command does. `PyOpenCL` calls it `int_ptr`;
+    /// [`memory_from_raw`](OpenClBackend::memory_from_raw) is the way back.
     #[must_use]
     pub fn raw(&self) -> Option<*mut c_void> {
+        match &self.body {
+            // The runtime tells whoever has the handle of a part about the whole.
+            Body::Buffer(root) | Body::SubBuffer { root, .. } => root.expose(),
+            Body::Svm { .. } => {}
+        }
         self.buffer().map(MemHandle::raw)
+    }
+
+    /// What it was made with, and a view what its parent was. Shared virtual memory has no flags.
+    #[must_use]
+    pub fn flags(&self) -> MemoryFlags {
+        self.flags
+    }
+
+    /// A view of a range of bytes, whose ends may be left open:
+    /// [`create_sub_region`](binpool_allocators::Backend::create_sub_region) of it. `PyOpenCL` calls it
+    /// `__getitem__`.
+    ///
+    /// ```no_run
+    /// # use binpool_allocators::{Backend, Memory, MemoryFlags};
+    /// # use binpool_opencl::{DeviceSelector, OpenClBackend};
+    /// # let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+    /// let memory = backend.create_buffer(4096, MemoryFlags::empty())?;
+    /// let tail = memory.slice(1024..)?;
+    /// assert_eq!((tail.bytes(), tail.offset()), (3072, 1024));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Misaligned`](InvalidRequest::Misaligned) unless it starts, within the whole block, on a multiple of the
+    /// device's [alignment](binpool_allocators::DeviceLimits::alignment);
+    /// [`OutOfBounds`](InvalidRequest::OutOfBounds); [`ZeroSize`](InvalidRequest::ZeroSize);
+    /// [`Lent`](InvalidRequest::Lent) for a buffer over memory that was lent to it.
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Self> {
+        self.view(Region::within(range, self.bytes)?)
+    }
+
+    /// Checks that the host may read or write it, as its flags say. Every command that moves bytes between it and the
+    /// host, and every map, asks first.
+    pub(crate) fn check_host(&self, way: HostUse) -> Result<()> {
+        self.flags.check_host(way)
+    }
+
+    /// Checks that something may keep it beyond a command: a view, an image over it, a map, an argument of a kernel.
+    /// What lies over memory that is lent to it may not be kept, or the loan would not end.
+    pub(crate) fn check_may_be_kept(&self) -> Result<()> {
+        match &self.body {
+            Body::Buffer(root) | Body::SubBuffer { root, .. } if root.lent => {
+                let bytes = self.bytes;
+                Err(InvalidRequest::Lent { bytes }.into())
+            }
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn context(&self) -> &Context {
@@ -119,10 +137,23 @@ impl ClMemory {
         &self.context
     }
 
+    pub(crate) const fn body(&self) -> &Body {
+        &self.body
+    }
+
     pub(crate) fn buffer(&self) -> Option<&MemHandle> {
         match &self.body {
             Body::Buffer(root) => Some(&root.handle),
             Body::SubBuffer { handle, .. } => Some(handle),
+            Body::Svm { .. } => None,
+        }
+    }
+
+    /// The buffer that it is all or a part of, and where in that it starts, in bytes; `None` for SVM.
+    pub(crate) fn root(&self) -> Option<(&Arc<Root>, usize)> {
+        match &self.body {
+            Body::Buffer(root) => Some((root, 0)),
+            Body::SubBuffer { root, offset, .. } => Some((root, *offset)),
             Body::Svm { .. } => None,
         }
     }
@@ -134,40 +165,26 @@ impl ClMemory {
         }
     }
 
-    /// Where in its whole block or buffer it starts, in bytes.
-    pub(crate) const fn start(&self) -> usize {
-        match &self.body {
-            Body::Buffer(_) => 0,
-            Body::SubBuffer { offset, .. } | Body::Svm { offset, .. } => *offset,
-        }
-    }
-
     /// The whole block of shared virtual memory, unless there are regions of it, or buffers over it, elsewhere.
-    pub(crate) fn into_svm_block(self) -> Result<SvmBlock, Self> {
-        let Self {
-            id,
-            bytes,
-            context,
-            body,
-        } = self;
-        let body = match body {
+    pub(crate) fn into_svm_block(mut self) -> Result<SvmBlock, Self> {
+        match self.body {
             Body::Svm { block, offset } => match Arc::try_unwrap(block) {
-                Ok(block) => return Ok(block),
-                Err(block) => Body::Svm { block, offset },
+                Ok(block) => Ok(block),
+                Err(block) => {
+                    self.body = Body::Svm { block, offset };
+                    Err(self)
+                }
             },
-            body => body,
-        };
-        Err(Self {
-            id,
-            bytes,
-            context,
-            body,
-        })
+            body => {
+                self.body = body;
+                Err(self)
+            }
+        }
     }
 
     /// A use of `region`, which lies in this block.
     pub(crate) fn used(&self, region: Region, access: Access) -> Use<'_> {
-        let region = Region::new(self.start().saturating_add(region.offset), region.bytes);
+        let region = Region::new(self.offset().saturating_add(region.offset), region.bytes);
         match &self.body {
             Body::Buffer(root) | Body::SubBuffer { root, .. } => root.used(region, access),
             Body::Svm { block, .. } => block.used(region, access),
@@ -204,7 +221,7 @@ impl ClMemory {
         match &self.body {
             Body::Buffer(root) | Body::SubBuffer { root, .. } => match root.block() {
                 Some(block) => {
-                    let offset = self.start().checked_add(region.offset)?;
+                    let offset = self.offset().checked_add(region.offset)?;
                     block
                         .range(Region::new(offset, region.bytes))
                         .map(Place::Svm)
@@ -217,12 +234,13 @@ impl ClMemory {
 
     /// A view of `region`, with the checks of `create_sub_region`.
     pub(crate) fn view(&self, region: Region) -> Result<Self> {
+        self.check_may_be_kept()?;
         if region.bytes == 0 {
             return Err(InvalidRequest::ZeroSize.into());
         }
         region.check_within(self.bytes)?;
         // Both lie in one block, so the sum is less than the block's size.
-        let offset = self.start().saturating_add(region.offset);
+        let offset = self.offset().saturating_add(region.offset);
         let alignment = self.context.limits.alignment;
         if !alignment.divides(offset) {
             return Err(InvalidRequest::Misaligned { offset, alignment }.into());
@@ -239,7 +257,7 @@ impl ClMemory {
                 offset,
             },
         };
-        Ok(Self::new(&self.context, region.bytes, body))
+        Ok(Self::new(&self.context, region.bytes, self.flags, body))
     }
 
     /// Gives the memory back, after `after` where the runtime does not see to that itself.

@@ -18,7 +18,7 @@ use crate::{
     cl_error::{ClResult, Purpose},
     context::Context,
     kept, queue_registry,
-    sys::{self, EventHandle, QueueHandle},
+    sys::{self, DeviceId, EventHandle, QueueHandle},
 };
 
 /// A command queue of OpenCL. Clones are the same queue.
@@ -124,7 +124,13 @@ impl ClQueue {
 
     /// Whether this is a queue of `context`'s device.
     pub(crate) fn is_of(&self, context: &Context) -> bool {
-        self.inner.context.is_same(context) && self.inner.device == context.device.raw().addr()
+        self.is_on(context.handle.raw().addr(), context.device)
+    }
+
+    /// The same, where only the context's handle is known.
+    pub(crate) fn is_on(&self, context: usize, device: DeviceId) -> bool {
+        self.inner.context.handle.raw().addr() == context
+            && self.inner.device == device.raw().addr()
     }
 
     /// Held while a command on shared virtual memory is enqueued and numbered.

@@ -82,6 +82,24 @@ fn wrapping_leaves_the_programs_references_alone() {
 }
 
 #[test]
+fn memory_lets_go_of_queues_that_have_used_it() {
+    let (context, _) = program();
+    let queue = queue_of(&context, 0);
+    let backend = OpenClBackend::from_context(&context).unwrap();
+    let memory = backend.create_buffer(64, MemoryFlags::empty()).unwrap();
+    let before = queue.reference_count().unwrap();
+    let wrapped = backend.wrap_queue(&queue).unwrap();
+    backend.write(&wrapped, &memory, 0, &[1; 64], &[]).unwrap();
+    drop(wrapped);
+    for _ in 0..64 {
+        let another = backend.create_queue(QueueOrder::InOrder).unwrap();
+        backend.write(&another, &memory, 0, &[1; 64], &[]).unwrap();
+        another.finish().unwrap();
+    }
+    assert_eq!(queue.reference_count().unwrap(), before);
+}
+
+#[test]
 fn one_queue_has_one_identity_however_often_it_is_wrapped() {
     let (context, device) = program();
     let queue = queue_of(&context, 0);

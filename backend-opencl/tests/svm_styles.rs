@@ -288,6 +288,8 @@ fn a_buffer_over_svm_has_the_same_bytes() {
         let buffer = elements.as_buffer(MemoryFlags::empty(), None).unwrap();
         assert_eq!((buffer.bytes(), buffer.kind()), (1000, MemoryKind::Buffer));
         assert!(buffer.raw().is_some());
+        let info = buffer.info().unwrap();
+        assert!(info.has_host_pointer && info.uses_svm_pointer, "{info:?}");
         assert_eq!(bench.read(&buffer), [5; 1000]);
         bench.write(&buffer, &numbered(1000));
         assert_eq!(*elements.map_ro(&bench.queue, &[]).unwrap(), numbered(1000));
@@ -351,13 +353,16 @@ fn what_no_buffer_over_svm_can_be_is_refused() {
             size: 64
         }
     );
-    for flags in [
-        MemoryFlags::HOST_RESIDENT,
-        MemoryFlags::READ_ONLY | MemoryFlags::WRITE_ONLY,
-    ] {
-        let refused = InvalidRequest::ContradictoryFlags { flags };
-        assert_eq!(refusal(block.as_buffer(flags, None)), refused);
-    }
+    let flags = MemoryFlags::READ_ONLY | MemoryFlags::WRITE_ONLY;
+    assert_eq!(
+        refusal(block.as_buffer(flags, None)),
+        InvalidRequest::ContradictoryFlags { flags }
+    );
+    // The memory is where it is.
+    assert!(block.as_buffer(MemoryFlags::HOST_RESIDENT, None).is_ok());
+    let buffer = block.as_buffer(MemoryFlags::HOST_NO_ACCESS, None).unwrap();
+    let map = bench.backend.map::<u8>(&bench.queue, &buffer, 0..64, &[]);
+    assert!(matches!(refusal(map), InvalidRequest::HostAccess { .. }));
 }
 
 #[test]
@@ -494,7 +499,7 @@ fn a_vector_is_svm_where_the_device_shares_all_memory() {
     let vector = backend.system_svm(vec![1_u32, 2, 3, 4]);
     if !backend.limits().svm.system {
         let refused = vector.unwrap_err();
-        assert_eq!(refused.elements, [1, 2, 3, 4]);
+        assert_eq!(refused.value, [1, 2, 3, 4]);
         assert!(matches!(refused.error, Error::Unsupported { .. }));
         let name = &backend.limits().device_name;
         assert!(refused.to_string().contains(name), "{refused}");
@@ -545,7 +550,7 @@ fn a_vector_is_given_back_after_its_commands_and_views() {
         refused.error,
         Error::InvalidRequest(InvalidRequest::StillUsed)
     ));
-    let vector = refused.memory;
+    let vector = refused.value;
     let gate = bench.gate();
     bench.fill(&bench.queue, &buffer, 2, std::slice::from_ref(&gate));
     drop(buffer);

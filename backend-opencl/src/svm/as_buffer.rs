@@ -6,8 +6,9 @@ use binpool_allocators::{Error, InvalidRequest, Memory, MemoryFlags, Region, Res
 
 use crate::{
     cl_error::Purpose,
-    commands::cl_flags,
-    memory::{Body, ClMemory, Root},
+    host_buffer::host_flags,
+    memory::{Body, ClMemory},
+    root::Root,
     sys,
 };
 
@@ -18,22 +19,18 @@ use crate::{
 pub(super) fn buffer_over(memory: &ClMemory, flags: MemoryFlags, bytes: usize) -> Result<ClMemory> {
     let block = memory.svm().ok_or(InvalidRequest::NotSvm)?;
     flags.check()?;
-    if flags.contains(MemoryFlags::HOST_RESIDENT) {
-        // The memory is there already.
-        return Err(InvalidRequest::ContradictoryFlags { flags }.into());
-    }
     if bytes == 0 {
         return Err(InvalidRequest::ZeroSize.into());
     }
     let region = Region::first(bytes);
     region.check_within(memory.bytes())?;
-    let start = memory.start();
+    let start = memory.offset();
     let failed = |error: crate::ClError| error.into_error(Purpose::Memory(bytes));
     let range = block
         .range(Region::new(start, bytes))
         .ok_or(InvalidRequest::NotSvm)?;
     let limits = &memory.context().limits;
-    let Some(handle) = range.as_kept_buffer(cl_flags(flags)).map_err(failed)? else {
+    let Some(handle) = range.as_kept_buffer(host_flags(flags)).map_err(failed)? else {
         return Err(Error::unsupported(format!(
             "a buffer over shared virtual memory of {} that is aligned to more than the runtime does: allocate it with \
              an alignment of at most {}",
@@ -48,5 +45,5 @@ pub(super) fn buffer_over(memory: &ClMemory, flags: MemoryFlags, bytes: usize) -
             offset,
         },
     };
-    Ok(ClMemory::new(memory.shared_context(), bytes, body))
+    Ok(ClMemory::new(memory.shared_context(), bytes, flags, body))
 }

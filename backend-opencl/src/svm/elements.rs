@@ -242,7 +242,7 @@ impl<T> Deref for Svm<T> {
 }
 
 fn backend(queue: &ClQueue) -> OpenClBackend {
-    OpenClBackend::of(queue.context())
+    OpenClBackend::of_context(queue.context())
 }
 
 impl<T> AsMemory<OpenClBackend> for UninitSvm<T> {

@@ -41,7 +41,7 @@ impl ClMemory {
             Some(SvmInfo {
                 address: self.svm_address()?,
                 bytes: self.bytes(),
-                offset: self.start(),
+                offset: self.offset(),
                 block_bytes: allocation.bytes(),
                 alignment: allocation.alignment(),
                 grain: block.grain(),

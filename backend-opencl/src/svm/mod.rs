@@ -20,4 +20,4 @@ pub use elements::{Svm, UninitSvm};
 pub use info::SvmInfo;
 pub use options::SvmOptions;
 pub use pointer::SvmPointer;
-pub use system::{SystemSvm, SystemSvmInUse};
+pub use system::SystemSvm;

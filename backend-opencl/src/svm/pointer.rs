@@ -56,7 +56,8 @@ pub trait SvmPointer: AsMemory<OpenClBackend> {
     }
 
     /// A buffer over the first `bytes` bytes, over all of them where that is `None`: `PyOpenCL`'s `as_buffer`; OpenCL 3.0,
-    /// section 5.2.1, on `CL_MEM_USE_HOST_PTR`. `flags` say what kernels and the host may do with it.
+    /// section 5.2.1, on `CL_MEM_USE_HOST_PTR`. `flags` say what kernels and the host may do with it; where it
+    /// lies is settled.
     ///
     /// It keeps the memory, which may be dropped before, and waits for its commands as they do for the buffer's. Only
     /// commands that a program enqueues itself, with the [bare handle](ClMemory::raw), are the program's to wait for.
@@ -64,8 +65,7 @@ pub trait SvmPointer: AsMemory<OpenClBackend> {
     /// # Errors
     ///
     /// [`NotSvm`](InvalidRequest::NotSvm), [`ZeroSize`](InvalidRequest::ZeroSize),
-    /// [`OutOfBounds`](InvalidRequest::OutOfBounds); [`ContradictoryFlags`](InvalidRequest::ContradictoryFlags), also for
-    /// [`HOST_RESIDENT`](MemoryFlags::HOST_RESIDENT), since the memory is where it is;
+    /// [`OutOfBounds`](InvalidRequest::OutOfBounds); [`ContradictoryFlags`](InvalidRequest::ContradictoryFlags);
     /// [`Unsupported`](binpool_allocators::Error::Unsupported) for a block that is aligned to more than the runtime aligns
     /// SVM to; and the failures of the runtime.
     fn as_buffer(&self, flags: MemoryFlags, bytes: Option<usize>) -> Result<ClMemory> {
@@ -86,7 +86,7 @@ pub trait SvmPointer: AsMemory<OpenClBackend> {
     ) -> Result<Map<'_, T>> {
         let memory = self.svm_memory()?;
         let all = Region::first(self.size());
-        OpenClBackend::of(queue.context()).map(queue, memory, all, wait_for)
+        OpenClBackend::of_context(queue.context()).map(queue, memory, all, wait_for)
     }
 
     /// Maps all of it to be read and written, and waits until it is there: [`OpenClBackend::map_mut`] without a region.
@@ -101,7 +101,7 @@ pub trait SvmPointer: AsMemory<OpenClBackend> {
     ) -> Result<MapMut<'_, T>> {
         let memory = self.svm_memory()?;
         let all = Region::first(self.size());
-        OpenClBackend::of(queue.context()).map_mut(queue, memory, all, wait_for)
+        OpenClBackend::of_context(queue.context()).map_mut(queue, memory, all, wait_for)
     }
 }
 

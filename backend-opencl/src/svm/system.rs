@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use binpool_allocators::{AsMemory, Error, InvalidRequest, Memory, Result, SvmGrain};
+use binpool_allocators::{AsMemory, Error, InvalidRequest, Memory, MemoryFlags, Result, SvmGrain};
 use bytemuck::Pod;
 
 use super::SvmPointer;
@@ -13,9 +13,9 @@ use crate::{
     map::{Map, MapMut},
     memory::{Body, ClMemory},
     queue::ClQueue,
+    refused::Refused,
     svm_block::SvmBlock,
     sys::{SvmAllocation, host_vec::HostVec},
-    transfer::HandedBack,
 };
 
 /// A vector of the program's own as shared virtual memory, on devices that share all memory of the host (fine-grained
@@ -54,13 +54,14 @@ impl OpenClBackend {
     ///
     /// [`Unsupported`](Error::Unsupported) on a device that does not share all memory of the host;
     /// [`ZeroSize`](InvalidRequest::ZeroSize) for no elements, or elements of no bytes. The vector is in the error.
-    pub fn system_svm<T: Pod + Send + fmt::Debug>(
+    pub fn system_svm<T: Pod + Send>(
         &self,
         elements: Vec<T>,
-    ) -> Result<SystemSvm<T>, HandedBack<T>> {
+    ) -> Result<SystemSvm<T>, Refused<Vec<T>>> {
         let bytes = size_of_val(elements.as_slice());
         if let Err(error) = self.check_system_svm(bytes) {
-            return Err(HandedBack { error, elements });
+            let value = elements;
+            return Err(Refused { error, value });
         }
         let context = self.context();
         let elements = Arc::new(HostVec::new(elements));
@@ -68,13 +69,13 @@ impl OpenClBackend {
             Ok(allocation) => allocation,
             Err(error) => {
                 let error = error.into_error(Purpose::Control);
-                let elements = elements.take();
-                return Err(HandedBack { error, elements });
+                let value = elements.take();
+                return Err(Refused { error, value });
             }
         };
         let block = SvmBlock::new(allocation, SvmGrain::Fine, context, None);
         Ok(SystemSvm {
-            memory: ClMemory::new(context, bytes, whole(block)),
+            memory: ClMemory::new(context, bytes, MemoryFlags::empty(), whole(block)),
             elements,
         })
     }
@@ -127,7 +128,7 @@ impl<T: Pod> SystemSvm<T> {
     ///
     /// [`StillUsed`](InvalidRequest::StillUsed) while there are regions of it or buffers over it; a failure of the runtime.
     /// Nothing is lost: the value is in the error.
-    pub fn into_vec(self) -> Result<Vec<T>, SystemSvmInUse<T>> {
+    pub fn into_vec(self) -> Result<Vec<T>, Refused<Self>> {
         let Self { memory, elements } = self;
         let (bytes, context) = (memory.bytes(), Arc::clone(memory.shared_context()));
         let (error, memory) = match memory.into_svm_block() {
@@ -137,12 +138,15 @@ impl<T: Pod> SystemSvm<T> {
                     drop(block);
                     return Ok(elements.take());
                 }
-                Err(error) => (error, ClMemory::new(&context, bytes, whole(block))),
+                Err(error) => (
+                    error,
+                    ClMemory::new(&context, bytes, MemoryFlags::empty(), whole(block)),
+                ),
             },
             Err(memory) => (InvalidRequest::StillUsed.into(), memory),
         };
-        let memory = Self { memory, elements };
-        Err(SystemSvmInUse { error, memory })
+        let value = Self { memory, elements };
+        Err(Refused { error, value })
     }
 }
 
@@ -150,23 +154,6 @@ fn whole(block: SvmBlock) -> Body {
     Body::Svm {
         block: Arc::new(block),
         offset: 0,
-    }
-}
-
-/// Why a vector could not be given back, and what has it. Becomes its error by `?`.
-#[derive(Debug, thiserror::Error)]
-#[error("{error}")]
-pub struct SystemSvmInUse<T> {
-    /// Why.
-    #[source]
-    pub error: Error,
-    /// The vector as shared virtual memory, as it was.
-    pub memory: SystemSvm<T>,
-}
-
-impl<T> From<SystemSvmInUse<T>> for Error {
-    fn from(refused: SystemSvmInUse<T>) -> Self {
-        refused.error
     }
 }
 

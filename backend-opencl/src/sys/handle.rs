@@ -3,7 +3,8 @@
 use std::{ffi::c_void, fmt, marker::PhantomData, ptr::NonNull};
 
 use cl3::error_codes::{
-    CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT, CL_INVALID_EVENT, CL_INVALID_MEM_OBJECT,
+    CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT, CL_INVALID_EVENT, CL_INVALID_KERNEL,
+    CL_INVALID_MEM_OBJECT, CL_INVALID_PROGRAM, CL_INVALID_SAMPLER,
 };
 use smallvec::SmallVec;
 
@@ -19,7 +20,7 @@ macro_rules! handle {
         pub(crate) struct $name(NonNull<c_void>);
 
         // SAFETY: The runtime's calls are thread safe (OpenCL 3.0, appendix A.2), except for setting the
-        // arguments of one kernel, and kernels have no handle here.
+        // arguments of one kernel, which takes an exclusive borrow of its handle.
         unsafe impl Send for $name {}
         // SAFETY: As above.
         unsafe impl Sync for $name {}
@@ -76,7 +77,7 @@ handle! {
     null is CL_INVALID_COMMAND_QUEUE
 }
 handle! {
-    /// A buffer or sub-buffer. The runtime keeps it for every command enqueued with it.
+    /// A buffer, sub-buffer, image or pipe. The runtime keeps it for every command enqueued with it.
     MemHandle,
     cl3::memory::release_mem_object as "clReleaseMemObject",
     null is CL_INVALID_MEM_OBJECT
@@ -86,6 +87,24 @@ handle! {
     EventHandle,
     cl3::event::release_event as "clReleaseEvent",
     null is CL_INVALID_EVENT
+}
+handle! {
+    /// A program. The runtime keeps its context for it.
+    ProgramHandle,
+    cl3::program::release_program as "clReleaseProgram",
+    null is CL_INVALID_PROGRAM
+}
+handle! {
+    /// A kernel, and the arguments that were set last. The runtime keeps it for every command enqueued with it.
+    KernelHandle,
+    cl3::kernel::release_kernel as "clReleaseKernel",
+    null is CL_INVALID_KERNEL
+}
+handle! {
+    /// A sampler.
+    SamplerHandle,
+    cl3::sampler::release_sampler as "clReleaseSampler",
+    null is CL_INVALID_SAMPLER
 }
 
 /// Further references to objects of a kind.
@@ -124,6 +143,29 @@ retain!(
 retain!(EventHandle, cl3::event::retain_event as "clRetainEvent", null is CL_INVALID_EVENT);
 
 impl MemHandle {
+    /// A reference of our own to somebody else's object.
+    ///
+    /// # Safety
+    ///
+    /// `raw` is null, or a live object of this kind.
+    pub(crate) unsafe fn retain(raw: *mut c_void) -> ClResult<Self> {
+        const CALL: &str = "clRetainMemObject";
+        let handle = NonNull::new(raw).ok_or(ClError::new(CALL, CL_INVALID_MEM_OBJECT))?;
+        // SAFETY: The object lives, as the caller promises.
+        unsafe { cl3::memory::retain_mem_object(raw) }.map_err(|code| ClError::new(CALL, code))?;
+        Ok(Self(handle))
+    }
+
+    /// Takes over a reference of the program's own.
+    ///
+    /// # Safety
+    ///
+    /// `raw` is null, or a live object of this kind, one reference to which is the caller's to give.
+    pub(crate) unsafe fn take_over(raw: *mut c_void) -> ClResult<Self> {
+        // SAFETY: As the caller promises.
+        unsafe { Self::own(raw, "clReleaseMemObject") }
+    }
+
     /// Gives the reference back, and says whether the runtime took it.
     pub(crate) fn release(self) -> ClResult<()> {
         let mut this = std::mem::ManuallyDrop::new(self);

@@ -59,14 +59,12 @@ pub(crate) fn device_text(device: DeviceId, what: u32) -> ClResult<String> {
 
 /// A number about a device, whether the runtime answers in 4 bytes or in 8.
 pub(crate) fn device_number(device: DeviceId, what: u32) -> ClResult<u64> {
-    let bytes = device_bytes(device, what)?;
-    if let Ok(bytes) = <[u8; 8]>::try_from(bytes.as_slice()) {
-        return Ok(u64::from_ne_bytes(bytes));
-    }
-    match <[u8; 4]>::try_from(bytes.as_slice()) {
-        Ok(bytes) => Ok(u32::from_ne_bytes(bytes).into()),
-        Err(_) => Err(ClError::new("clGetDeviceInfo", CL_INVALID_VALUE)),
-    }
+    number(&device_bytes(device, what)?).ok_or(ClError::new("clGetDeviceInfo", CL_INVALID_VALUE))
+}
+
+/// A list of sizes about a device.
+pub(crate) fn device_sizes(device: DeviceId, what: u32) -> ClResult<Vec<usize>> {
+    Ok(sizes(&device_bytes(device, what)?))
 }
 
 /// The name of a device's platform.
@@ -152,8 +150,26 @@ pub(crate) fn event_queue(event: &EventHandle) -> ClResult<(usize, Option<QueueH
     Ok((context, queue))
 }
 
+/// The number in a runtime's answer of 4 bytes or 8.
+pub(super) fn number(bytes: &[u8]) -> Option<u64> {
+    if let Ok(bytes) = <[u8; 8]>::try_from(bytes) {
+        return Some(u64::from_ne_bytes(bytes));
+    }
+    let bytes = <[u8; 4]>::try_from(bytes).ok()?;
+    Some(u32::from_ne_bytes(bytes).into())
+}
+
+/// The list of `size_t` in a runtime's answer.
+pub(super) fn sizes(bytes: &[u8]) -> Vec<usize> {
+    let (sizes, _) = bytes.as_chunks::<{ size_of::<usize>() }>();
+    sizes
+        .iter()
+        .map(|&size| usize::from_ne_bytes(size))
+        .collect()
+}
+
 /// The text in a runtime's answer, up to the null byte that ends it.
-fn text(bytes: &[u8]) -> String {
+pub(super) fn text(bytes: &[u8]) -> String {
     let end = bytes
         .iter()
         .position(|&byte| byte == 0)

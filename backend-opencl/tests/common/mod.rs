@@ -8,6 +8,8 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 pub(crate) mod kernels;
+pub(crate) mod launches;
+pub(crate) mod picture;
 
 use std::sync::Arc;
 

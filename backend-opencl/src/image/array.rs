@@ -1,0 +1,205 @@
+//! Images from arrays, and back.
+
+use binpool_allocators::{MemoryFlags, OutOfMemory, Result, Scope};
+use bytemuck::Pod;
+use ndarray::{ArrayD, ArrayView, Dimension, IxDyn};
+
+use super::{
+    cl_image::ClImage,
+    error::ImageError,
+    format::{ChannelOrder, ChannelType, ImageFormat},
+    kind::ImageKind,
+    layout::HostPitches,
+    region::ImageRegion,
+    shape::ImageShape,
+};
+use crate::{backend::OpenClBackend, event::ClEvent, queue::ClQueue};
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// The numbers that the channels of an image can be: `i8`, `i16`, `i32`, `u8`, `u16`, `u32` and `f32`.
+pub trait ChannelValue: Pod + sealed::Sealed {
+    /// The type of such channels.
+    const DATA: ChannelType;
+    /// The type of such channels where kernels read them as -1.0 to 1.0 or 0.0 to 1.0.
+    const NORMALIZED: Option<ChannelType>;
+}
+
+macro_rules! channel_values {
+    ($($number:ty: $data:ident, $normalized:expr;)+) => {
+        $(
+            impl sealed::Sealed for $number {}
+            impl ChannelValue for $number {
+                const DATA: ChannelType = ChannelType::$data;
+                const NORMALIZED: Option<ChannelType> = $normalized;
+            }
+        )+
+    };
+}
+
+channel_values! {
+    i8: SignedInt8, Some(ChannelType::SnormInt8);
+    i16: SignedInt16, Some(ChannelType::SnormInt16);
+    i32: SignedInt32, None;
+    u8: UnsignedInt8, Some(ChannelType::UnormInt8);
+    u16: UnsignedInt16, Some(ChannelType::UnormInt16);
+    u32: UnsignedInt32, None;
+    f32: Float, None;
+}
+
+/// Images and arrays.
+impl OpenClBackend {
+    /// A 2D or 3D image with a copy of an array's elements (`image_from_array`).
+    ///
+    /// The array is in C order without gaps. With more than one channel, its last dimension is the channels. The
+    /// dimensions of the image are those of the array backwards: x is the array's last one. The channels are the first
+    /// of red, green, blue and alpha. `flags` say how kernels use the image; `READ_ONLY` and `WRITE_ONLY` are `PyOpenCL`'s
+    /// modes `"r"` and `"w"`. Where `normalized` is set, kernels read integers as 0.0 to 1.0, or -1.0 to 1.0.
+    ///
+    /// ```no_run
+    /// # use binpool_allocators::MemoryFlags;
+    /// # use binpool_opencl::{DeviceSelector, ImageShape, OpenClBackend};
+    /// # let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+    /// let picture = ndarray::Array3::<u8>::zeros((480, 640, 4));
+    /// let image = backend.image_from_array(&picture.view(), 4, MemoryFlags::READ_ONLY, true)?;
+    /// assert_eq!(image.shape(), ImageShape::D2 { width: 640, height: 480 });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// Images have no channels of 64 bits:
+    ///
+    /// ```compile_fail,E0277
+    /// # use binpool_allocators::MemoryFlags;
+    /// # use binpool_opencl::{DeviceSelector, OpenClBackend};
+    /// # let backend = OpenClBackend::open(&DeviceSelector::Any).unwrap();
+    /// let picture = ndarray::Array2::<f64>::zeros((480, 640));
+    /// backend.image_from_array(&picture.view(), 1, MemoryFlags::READ_ONLY, false);
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`NotStandardLayout`](ImageError::NotStandardLayout), [`ArrayDimensions`](ImageError::ArrayDimensions),
+    /// [`ArrayChannels`](ImageError::ArrayChannels), [`ChannelCount`](ImageError::ChannelCount),
+    /// [`NotNormalizable`](ImageError::NotNormalizable); else as [`create_image`](Self::create_image).
+    pub fn image_from_array<T: ChannelValue, D: Dimension>(
+        &self,
+        array: &ArrayView<'_, T, D>,
+        channels: usize,
+        flags: MemoryFlags,
+        normalized: bool,
+    ) -> Result<ClImage, ImageError> {
+        let Some(elements) = array.as_slice() else {
+            return Err(ImageError::NotStandardLayout {
+                shape: array.shape().to_vec(),
+                strides: array.strides().to_vec(),
+            });
+        };
+        let order =
+            ChannelOrder::first_of_rgba(channels).ok_or(ImageError::ChannelCount { channels })?;
+        let shape = image_shape(array.shape(), channels)?;
+        let format = ImageFormat::new(order, data_type::<T>(normalized)?);
+        self.create_image_with_data(flags, format, shape, elements, HostPitches::TIGHT)
+    }
+
+    /// All of an image as an array in C order, whose dimensions are those of the image backwards, and last the channels
+    /// where there are several.
+    ///
+    /// The inverse of [`image_from_array`](Self::image_from_array), for images of every kind.
+    ///
+    /// # Errors
+    ///
+    /// [`ElementMismatch`](ImageError::ElementMismatch) where the image's channels are no such numbers, or packed; else
+    /// as [`read_image`](Self::read_image).
+    pub fn array_from_image<T: ChannelValue>(
+        &self,
+        queue: &ClQueue,
+        image: &ClImage,
+        wait_for: &[ClEvent],
+    ) -> Result<ArrayD<T>, ImageError> {
+        let format = image.format();
+        if format.data != T::DATA && Some(format.data) != T::NORMALIZED {
+            return Err(ImageError::ElementMismatch {
+                format,
+                element: std::any::type_name::<T>(),
+            });
+        }
+        let shape = image.shape();
+        let all = ImageRegion::all(shape);
+        let bytes = image.region_bytes(all)?;
+        let mut elements = zeros(bytes / size_of::<T>())?;
+        self.read_image(
+            queue,
+            image,
+            all,
+            &mut elements,
+            HostPitches::TIGHT,
+            wait_for,
+        )?;
+        let channels = format.channel_count();
+        let array = array_shape(shape, channels);
+        ArrayD::from_shape_vec(IxDyn(&array), elements).map_err(|_| ImageError::ArrayDimensions {
+            shape: array,
+            channels,
+        })
+    }
+}
+
+fn zeros<T: ChannelValue>(count: usize) -> Result<Vec<T>, OutOfMemory> {
+    let mut elements = Vec::new();
+    elements
+        .try_reserve_exact(count)
+        .map_err(|_| OutOfMemory::new(count.saturating_mul(size_of::<T>()), Scope::Host))?;
+    elements.resize(count, T::zeroed());
+    Ok(elements)
+}
+
+fn data_type<T: ChannelValue>(normalized: bool) -> Result<ChannelType, ImageError> {
+    if !normalized {
+        return Ok(T::DATA);
+    }
+    T::NORMALIZED.ok_or(ImageError::NotNormalizable {
+        element: std::any::type_name::<T>(),
+    })
+}
+
+/// The shape of an image of an array of that shape.
+fn image_shape(array: &[usize], channels: usize) -> Result<ImageShape, ImageError> {
+    let pixels = match array.split_last() {
+        _ if channels == 1 => array,
+        Some((&last, pixels)) if last == channels => pixels,
+        _ => {
+            return Err(ImageError::ArrayChannels {
+                shape: array.to_vec(),
+                channels,
+            });
+        }
+    };
+    match *pixels {
+        [height, width] => Ok(ImageShape::D2 { width, height }),
+        [depth, height, width] => Ok(ImageShape::D3 {
+            width,
+            height,
+            depth,
+        }),
+        _ => Err(ImageError::ArrayDimensions {
+            shape: array.to_vec(),
+            channels,
+        }),
+    }
+}
+
+/// The shape of an array of all of an image of that shape.
+fn array_shape(image: ImageShape, channels: usize) -> Vec<usize> {
+    let [x, y, z] = image.extent();
+    let mut shape = match image.kind() {
+        ImageKind::D1 | ImageKind::D1Buffer => vec![x],
+        ImageKind::D1Array | ImageKind::D2 => vec![y, x],
+        ImageKind::D2Array | ImageKind::D3 => vec![z, y, x],
+    };
+    if channels > 1 {
+        shape.push(channels);
+    }
+    shape
+}

@@ -1,0 +1,237 @@
+//! Images.
+
+use std::{
+    ffi::c_void,
+    fmt,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
+
+use binpool_allocators::{InvalidRequest, MemoryFlags, ObjectKind, Region, Result};
+use cl3::memory::{CL_IMAGE_ROW_PITCH, CL_IMAGE_SLICE_PITCH, CL_MEM_SIZE};
+
+use super::{
+    error::ImageError, format::ImageFormat, kind::ImageKind, region::ImageRegion, shape::ImageShape,
+};
+use crate::{
+    access::{Access, Use},
+    access_log::AccessLog,
+    backend::OpenClBackend,
+    cl_error::{ClError, Purpose},
+    context::Context,
+    root::Root,
+    sys::{self, MemHandle},
+};
+
+/// An image of OpenCL (`Image` of `PyOpenCL`). Clones are the same image.
+///
+/// Values are equal where the runtime's object is the same one. The runtime keeps an image until the commands that use
+/// it have ended, so that the last clone may be dropped at any time.
+///
+/// ```no_run
+/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// use binpool_opencl::{
+///     ChannelOrder, ChannelType, DeviceSelector, HostPitches, ImageColor, ImageFormat, ImageRegion, ImageShape,
+///     OpenClBackend,
+/// };
+///
+/// let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
+/// let shape = ImageShape::D2 { width: 64, height: 32 };
+/// let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
+///
+/// let all = ImageRegion::all(shape);
+/// let red = ImageColor::Float([1.0, 0.0, 0.0, 1.0]);
+/// backend.enqueue_fill_image(&queue, &image, all, red, &[])?;
+/// let mut pixels = vec![[0_u8; 4]; 64 * 32];
+/// backend.read_image(&queue, &image, all, pixels.as_flattened_mut(), HostPitches::TIGHT, &[])?;
+/// assert_eq!(pixels[0], [255, 0, 0, 255]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct ClImage {
+    inner: Arc<Inner>,
+}
+
+/// The handle comes first: it is released before the buffer that it may be made over.
+struct Inner {
+    handle: MemHandle,
+    context: Arc<Context>,
+    format: ImageFormat,
+    shape: ImageShape,
+    flags: MemoryFlags,
+    pixels: Pixels,
+}
+
+/// Where the pixels are.
+pub(crate) enum Pixels {
+    /// In the image itself.
+    Own(AccessLog),
+    /// In bytes of a buffer, which the image keeps.
+    Buffer {
+        root: Arc<Root>,
+        /// The buffer or sub-buffer that the image was made over.
+        parent: MemHandle,
+        /// Which bytes of the root.
+        region: Region,
+    },
+}
+
+impl ClImage {
+    pub(crate) fn new(
+        context: &Arc<Context>,
+        handle: MemHandle,
+        (format, shape, flags): (ImageFormat, ImageShape, MemoryFlags),
+        pixels: Pixels,
+    ) -> Self {
+        let inner = Inner {
+            handle,
+            context: Arc::clone(context),
+            format,
+            shape,
+            flags,
+            pixels,
+        };
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+
+    /// What its pixels are made of (`format`).
+    #[must_use]
+    pub fn format(&self) -> ImageFormat {
+        self.inner.format
+    }
+
+    /// Its kind and its size in pixels (`shape`, `width`, `height`, `depth`, `array_size`).
+    #[must_use]
+    pub fn shape(&self) -> ImageShape {
+        self.inner.shape
+    }
+
+    /// How device and host may use it (`flags`). That of an image over a buffer is what the buffer has.
+    #[must_use]
+    pub fn flags(&self) -> MemoryFlags {
+        self.inner.flags
+    }
+
+    /// The size of a pixel in bytes (`element_size`).
+    #[must_use]
+    pub fn item_bytes(&self) -> usize {
+        self.inner.format.item_bytes()
+    }
+
+    /// How far apart the device has the rows, in bytes (`row_pitch`).
+    pub fn row_pitch(&self) -> Result<usize> {
+        sys::image::size(self.handle(), CL_IMAGE_ROW_PITCH).map_err(control)
+    }
+
+    /// How far apart the device has the slices of a 3D image, or the layers of an array, in bytes; 0 for other images
+    /// (`slice_pitch`).
+    pub fn slice_pitch(&self) -> Result<usize> {
+        sys::image::size(self.handle(), CL_IMAGE_SLICE_PITCH).map_err(control)
+    }
+
+    /// What it takes on the device, in bytes, as the runtime says (`size`).
+    pub fn bytes(&self) -> Result<usize> {
+        let bytes = sys::mem_object::number(self.handle(), CL_MEM_SIZE).map_err(control)?;
+        Ok(usize::try_from(bytes).unwrap_or(usize::MAX))
+    }
+
+    /// The runtime's handle of the buffer that it is made over, and that it keeps (`buffer`); `None` where it has
+    /// pixels of its own.
+    #[must_use]
+    pub fn parent(&self) -> Option<*mut c_void> {
+        match &self.inner.pixels {
+            Pixels::Own(_) => None,
+            Pixels::Buffer { parent, .. } => Some(parent.raw()),
+        }
+    }
+
+    /// The runtime's `cl_mem` (`int_ptr`).
+    ///
+    /// It is borrowed: valid while this value or a clone lives, and not to be released. Whoever keeps it
+    /// longer retains it.
+    #[must_use]
+    pub fn raw(&self) -> *mut c_void {
+        self.handle().raw()
+    }
+
+    pub(crate) fn handle(&self) -> &MemHandle {
+        &self.inner.handle
+    }
+
+    pub(crate) fn context(&self) -> &Context {
+        &self.inner.context
+    }
+
+    /// The buffer whose bytes are its pixels without gaps, and where in that they start, where it is a 1D buffer image.
+    pub(super) fn row_of_buffer(&self) -> Option<(&MemHandle, usize)> {
+        match &self.inner.pixels {
+            Pixels::Buffer { root, region, .. } if self.shape().kind() == ImageKind::D1Buffer => {
+                Some((&root.handle, region.offset))
+            }
+            _ => None,
+        }
+    }
+
+    /// The size of the pixels of a region, in bytes.
+    pub(super) fn region_bytes(&self, region: ImageRegion) -> Result<usize, ImageError> {
+        let (shape, item) = (self.shape(), self.item_bytes());
+        let bytes = region.pixels().and_then(|pixels| pixels.checked_mul(item));
+        bytes.ok_or(ImageError::Overflow { shape, item })
+    }
+
+    /// A use of the image, whatever part of it: where the device has which pixels is its own affair.
+    pub(crate) fn used(&self, access: Access) -> Use<'_> {
+        match &self.inner.pixels {
+            Pixels::Own(log) => Use {
+                log,
+                region: Region::first(1),
+                access,
+                block: None,
+            },
+            Pixels::Buffer { root, region, .. } => root.used(*region, access),
+        }
+    }
+}
+
+impl OpenClBackend {
+    pub(crate) fn check_own_image(&self, image: &ClImage) -> Result<()> {
+        if image.context().is_same(self.context()) {
+            return Ok(());
+        }
+        let kind = ObjectKind::Memory;
+        Err(InvalidRequest::ForeignObject { kind }.into())
+    }
+}
+
+fn control(error: ClError) -> binpool_allocators::Error {
+    error.into_error(Purpose::Control)
+}
+
+impl fmt::Debug for ClImage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClImage")
+            .field("shape", &self.inner.shape)
+            .field("format", &self.inner.format)
+            .field("flags", &self.inner.flags)
+            .field("handle", &self.inner.handle)
+            .finish_non_exhaustive()
+    }
+}
+
+impl PartialEq for ClImage {
+    fn eq(&self, other: &Self) -> bool {
+        self.raw() == other.raw()
+    }
+}
+
+impl Eq for ClImage {}
+
+impl Hash for ClImage {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.raw().hash(state);
+    }
+}

@@ -1,0 +1,58 @@
+//! Colours to fill images with.
+
+use super::format::{ChannelType, ImageFormat};
+
+/// A colour, in the order red, green, blue, alpha, whatever the order of the image's channels; the runtime picks those
+/// that the image has, and converts them (OpenCL 3.0, section 5.3.5).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ImageColor {
+    /// For floats and normalized integers. Images of depth take the first.
+    Float([f32; 4]),
+    /// For signed integers.
+    Signed([i32; 4]),
+    /// For unsigned integers.
+    Unsigned([u32; 4]),
+}
+
+impl ImageColor {
+    /// Whether images of that format are filled with such numbers.
+    pub(crate) const fn suits(self, format: ImageFormat) -> bool {
+        use ChannelType as T;
+        match format.data {
+            T::SignedInt8 | T::SignedInt16 | T::SignedInt32 => matches!(self, Self::Signed(_)),
+            T::UnsignedInt8 | T::UnsignedInt16 | T::UnsignedInt32 => {
+                matches!(self, Self::Unsigned(_))
+            }
+            T::SnormInt8
+            | T::SnormInt16
+            | T::UnormInt8
+            | T::UnormInt16
+            | T::UnormShort565
+            | T::UnormShort555
+            | T::UnormInt101010
+            | T::UnormInt101010_2
+            | T::HalfFloat
+            | T::Float => matches!(self, Self::Float(_)),
+        }
+    }
+
+    /// What images of that format are filled with, in words.
+    pub(super) const fn kind_for(format: ImageFormat) -> &'static str {
+        if Self::Signed([0; 4]).suits(format) {
+            "signed integers"
+        } else if Self::Unsigned([0; 4]).suits(format) {
+            "unsigned integers"
+        } else {
+            "floats"
+        }
+    }
+
+    /// The 16 bytes that the runtime is given.
+    pub(crate) fn bytes(self) -> [u8; 16] {
+        match self {
+            Self::Float(channels) => bytemuck::cast(channels),
+            Self::Signed(channels) => bytemuck::cast(channels),
+            Self::Unsigned(channels) => bytemuck::cast(channels),
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Copies between images, and between images and buffers.
+
+use binpool_allocators::{AsMemory, Error, InvalidRequest, Region, Result};
+use cl3::error_codes::CL_MEM_COPY_OVERLAP;
+
+use super::{cl_image::ClImage, error::ImageError, region::ImageRegion};
+use crate::{
+    access::{Access, Use},
+    backend::OpenClBackend,
+    cl_error::{ClResult, Purpose},
+    event::ClEvent,
+    queue::ClQueue,
+    sys::{self, EventHandle, MemHandle, Place, WaitList},
+};
+
+/// Where the pixels of a copy come from, or go to.
+enum End<'a> {
+    /// A region of an image.
+    Image(&'a MemHandle, ImageRegion),
+    /// Bytes of a buffer from an offset on, without gaps.
+    Buffer(&'a MemHandle, usize),
+}
+
+impl ClImage {
+    /// A region of this image, as the end of a copy.
+    ///
+    /// The pixels of a 1D buffer image are bytes of its buffer, and are copied as such: `PoCL` 3.1 crashes over a copy
+    /// of such an image to a buffer, and refuses one to another image.
+    fn end(&self, region: ImageRegion) -> End<'_> {
+        match self.row_of_buffer() {
+            Some((buffer, start)) => {
+                // Both lie in the buffer, whose size in bytes a `usize` holds.
+                let before = region.origin[0].saturating_mul(self.item_bytes());
+                End::Buffer(buffer, start.saturating_add(before))
+            }
+            None => End::Image(self.handle(), region),
+        }
+    }
+}
+
+fn enqueue(
+    queue: &ClQueue,
+    from: &End<'_>,
+    to: &End<'_>,
+    bytes: usize,
+    wait: &WaitList<'_>,
+) -> ClResult<EventHandle> {
+    let queue = queue.handle();
+    match (from, to) {
+        (End::Image(source, from), End::Image(destination, to)) => {
+            sys::image::enqueue_copy(queue, (source, *from), (destination, to.origin), wait)
+        }
+        (End::Image(source, from), End::Buffer(buffer, offset)) => {
+            sys::image::enqueue_copy_to_buffer(queue, (source, *from), (buffer, *offset), wait)
+        }
+        (End::Buffer(buffer, offset), End::Image(destination, to)) => {
+            sys::image::enqueue_copy_from_buffer(queue, (buffer, *offset), (destination, *to), wait)
+        }
+        (End::Buffer(source, from), End::Buffer(destination, to)) => {
+            sys::enqueue_copy_buffer(queue, (source, *from), (destination, *to), bytes, wait)
+        }
+    }
+}
+
+/// Copies on the device (`enqueue_copy`; OpenCL 3.0, sections 5.3.4 and 5.3.6).
+impl OpenClBackend {
+    /// Enqueues a copy of the region `from` of one image to the region of the same size at `to` of another one, or of
+    /// the same.
+    ///
+    /// # Errors
+    ///
+    /// [`FormatMismatch`](ImageError::FormatMismatch), [`EmptyRegion`](ImageError::EmptyRegion),
+    /// [`OutOfBounds`](ImageError::OutOfBounds); [`OverlappingCopy`](ImageError::OverlappingCopy), on Intel's runtime also
+    /// for regions in different layers of an array; images over the
+    /// same bytes of a buffer; objects of another backend; a failure of the runtime.
+    pub fn enqueue_copy_image(
+        &self,
+        queue: &ClQueue,
+        source: &ClImage,
+        from: ImageRegion,
+        destination: &ClImage,
+        to: [usize; 3],
+        wait_for: &[ClEvent],
+    ) -> Result<ClEvent, ImageError> {
+        let into = from.moved_to(to);
+        self.check_image(queue, source, from)?;
+        self.check_image(queue, destination, into)?;
+        if source.format() != destination.format() {
+            return Err(ImageError::FormatMismatch {
+                from: source.format(),
+                to: destination.format(),
+            });
+        }
+        let uses = [source.used(Access::Read), destination.used(Access::Write)];
+        if source == destination {
+            if from.overlaps(into) {
+                return Err(ImageError::OverlappingCopy { from, to: into });
+            }
+        } else {
+            check_apart(&uses)?;
+        }
+        let bytes = source.region_bytes(from)?;
+        let purpose = Purpose::Memory(bytes);
+        let ends = (source.end(from), destination.end(into));
+        let event = self.submit(queue, purpose, &uses, wait_for, |wait| {
+            enqueue(queue, &ends.0, &ends.1, bytes, wait)
+        });
+        event.map_err(|error| match error {
+            // Intel's runtime takes the layers of an array for one.
+            Error::Backend(failure) if failure.code == Some(CL_MEM_COPY_OVERLAP) => {
+                ImageError::OverlappingCopy { from, to: into }
+            }
+            error => error.into(),
+        })
+    }
+
+    /// Enqueues a copy of the region `from` of an image to the bytes of `memory` from `offset` on, without gaps between
+    /// its pixels.
+    ///
+    /// # Errors
+    ///
+    /// [`EmptyRegion`](ImageError::EmptyRegion), [`OutOfBounds`](ImageError::OutOfBounds); memory that is too small,
+    /// or that the image is made over; objects of another backend; a failure of the runtime.
+    pub fn enqueue_copy_image_to_buffer(
+        &self,
+        queue: &ClQueue,
+        source: &ClImage,
+        from: ImageRegion,
+        memory: &dyn AsMemory<Self>,
+        offset: usize,
+        wait_for: &[ClEvent],
+    ) -> Result<ClEvent, ImageError> {
+        let memory = (memory, offset, Access::Write);
+        self.between(queue, (source, from, Access::Read), memory, wait_for)
+    }
+
+    /// Enqueues a copy of the bytes of `memory` from `offset` on, which are pixels without gaps, to the region `into`
+    /// of an image.
+    ///
+    /// # Errors
+    ///
+    /// As [`enqueue_copy_image_to_buffer`](Self::enqueue_copy_image_to_buffer).
+    pub fn enqueue_copy_buffer_to_image(
+        &self,
+        queue: &ClQueue,
+        memory: &dyn AsMemory<Self>,
+        offset: usize,
+        destination: &ClImage,
+        into: ImageRegion,
+        wait_for: &[ClEvent],
+    ) -> Result<ClEvent, ImageError> {
+        let memory = (memory, offset, Access::Read);
+        self.between(queue, (destination, into, Access::Write), memory, wait_for)
+    }
+
+    /// A copy between a region of an image and bytes of a buffer, from the one that is read to the one that is written.
+    fn between(
+        &self,
+        queue: &ClQueue,
+        (image, region, how): (&ClImage, ImageRegion, Access),
+        (memory, offset, access): (&dyn AsMemory<Self>, usize, Access),
+        wait_for: &[ClEvent],
+    ) -> Result<ClEvent, ImageError> {
+        self.check_image(queue, image, region)?;
+        let size = memory.size();
+        let bytes = Region::new(offset, image.region_bytes(region)?);
+        bytes.check_within(size)?;
+        // There are bytes to copy, so that the block is not the one of 0 bytes.
+        let memory = memory.memory_on(queue).ok_or(out_of(bytes, size))?;
+        self.check_own_memory(memory)?;
+        let uses = [image.used(how), memory.used(bytes, access)];
+        check_apart(&uses)?;
+        let purpose = Purpose::Memory(bytes.bytes);
+        let pixels = image.end(region);
+        let copy = |buffer: End<'_>, wait: &WaitList<'_>| match access {
+            Access::Write => enqueue(queue, &pixels, &buffer, bytes.bytes, wait),
+            Access::Read => enqueue(queue, &buffer, &pixels, bytes.bytes, wait),
+        };
+        // Never the handle of a sub-buffer: `PoCL` 3.1 crashes over a copy of an image to one.
+        if let Some((root, start)) = memory.root() {
+            let offset = start.saturating_add(offset);
+            let event = self.submit(queue, purpose, &uses, wait_for, |wait| {
+                copy(End::Buffer(&root.handle, offset), wait)
+            })?;
+            return Ok(event);
+        }
+        let Some(Place::Svm(range)) = memory.place(bytes) else {
+            return Err(out_of(bytes, size).into());
+        };
+        // The runtime keeps a buffer that was made over a block until the copy has ended.
+        let event = self.submit(queue, purpose, &uses, wait_for, |wait| {
+            let (buffer, offset) = range.as_buffer()?;
+            copy(End::Buffer(&buffer, offset), wait)
+        })?;
+        Ok(event)
+    }
+}
+
+fn out_of(region: Region, size: usize) -> InvalidRequest {
+    InvalidRequest::OutOfBounds {
+        offset: region.offset,
+        bytes: region.bytes,
+        size,
+    }
+}
+
+/// Checks that source and destination share no bytes of a buffer that images are made over.
+fn check_apart([from, to]: &[Use<'_>; 2]) -> Result<(), ImageError> {
+    if std::ptr::eq(from.log, to.log) && from.region.overlaps(to.region) {
+        return Err(InvalidRequest::OverlappingCopy {
+            from: from.region.offset,
+            to: to.region.offset,
+            bytes: from.region.bytes,
+        }
+        .into());
+    }
+    Ok(())
+}

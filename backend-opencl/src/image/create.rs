@@ -1,0 +1,340 @@
+//! Making images.
+
+use std::sync::Arc;
+
+use binpool_allocators::{Error, Memory, MemoryFlags, Region, Result};
+use bytemuck::NoUninit;
+use cl3::{
+    error_codes::CL_INVALID_MEM_OBJECT,
+    memory::{
+        CL_IMAGE_ELEMENT_SIZE, CL_MEM_FLAGS, CL_MEM_READ_ONLY, CL_MEM_READ_WRITE, CL_MEM_WRITE_ONLY,
+    },
+};
+
+use super::{
+    cl_image::{ClImage, Pixels},
+    error::{Axis, ImageError},
+    format::ImageFormat,
+    kind::ImageKind,
+    layout::{HostLayout, HostPitches},
+    limits::ImageLimits,
+    shape::ImageShape,
+};
+use crate::{
+    access_log::AccessLog,
+    backend::OpenClBackend,
+    cl_error::Purpose,
+    flags::to_cl,
+    memory::ClMemory,
+    sys::{self, MemHandle, image::Source},
+};
+
+/// Images.
+impl OpenClBackend {
+    /// What images the device can hold.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the runtime.
+    pub fn image_limits(&self) -> Result<&ImageLimits> {
+        self.context()
+            .image_limits()
+            .map_err(|error| error.into_error(Purpose::Control))
+    }
+
+    /// What pixels images of a kind can have on this device, for kernels that use them as `flags` say
+    /// (`get_supported_image_formats`; OpenCL 3.0, section 5.3.2).
+    ///
+    /// Formats that this crate does not know, of extensions, are left out. The list is empty on a device without
+    /// images.
+    ///
+    /// # Errors
+    ///
+    /// Contradictory flags, or a failure of the runtime.
+    pub fn supported_image_formats(
+        &self,
+        flags: MemoryFlags,
+        kind: ImageKind,
+    ) -> Result<Vec<ImageFormat>> {
+        flags.check()?;
+        if !self.image_limits()?.images {
+            return Ok(Vec::new());
+        }
+        // Only how kernels use them counts.
+        let kernels = match to_cl(flags) & (CL_MEM_READ_ONLY | CL_MEM_WRITE_ONLY) {
+            0 => CL_MEM_READ_WRITE,
+            kernels => kernels,
+        };
+        let codes = sys::image::supported_formats(&self.context().handle, kernels, kind)
+            .map_err(|error| error.into_error(Purpose::Control))?;
+        Ok(codes
+            .into_iter()
+            .filter_map(ImageFormat::from_codes)
+            .collect())
+    }
+
+    /// An image with undefined pixels (`create_image`).
+    ///
+    /// As with buffers, most runtimes have no memory for it before the first command that uses it.
+    ///
+    /// # Errors
+    ///
+    /// A device without images; [`Empty`](ImageError::Empty), [`TooLarge`](ImageError::TooLarge),
+    /// [`UnsupportedFormat`](ImageError::UnsupportedFormat), [`NeedsBuffer`](ImageError::NeedsBuffer); contradictory
+    /// flags, more bytes than the device's largest block, or exhausted memory.
+    pub fn create_image(
+        &self,
+        flags: MemoryFlags,
+        format: ImageFormat,
+        shape: ImageShape,
+    ) -> Result<ClImage, ImageError> {
+        let layout = self.check_own_pixels(flags, format, shape, HostPitches::TIGHT)?;
+        self.own_image(flags, format, shape, (Source::Nothing, layout))
+    }
+
+    /// An image with a copy of the host's pixels (`create_image` with `hostbuf` and `pitches`).
+    ///
+    /// `data` is as long as the shape, the format and the pitches say: whole rows, and whole slices.
+    ///
+    /// ```no_run
+    /// # use binpool_allocators::MemoryFlags;
+    /// # use binpool_opencl::{
+    /// #     ChannelOrder, ChannelType, DeviceSelector, HostPitches, ImageFormat, ImageShape, OpenClBackend,
+    /// # };
+    /// # let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+    /// let heights = vec![0.5_f32; 640 * 480];
+    /// let image = backend.create_image_with_data(
+    ///     MemoryFlags::READ_ONLY,
+    ///     ImageFormat::new(ChannelOrder::R, ChannelType::Float),
+    ///     ImageShape::D2 { width: 640, height: 480 },
+    ///     &heights,
+    ///     HostPitches::TIGHT,
+    /// )?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`create_image`](Self::create_image); [`Pitch`](ImageError::Pitch); data of another length.
+    pub fn create_image_with_data<T: NoUninit>(
+        &self,
+        flags: MemoryFlags,
+        format: ImageFormat,
+        shape: ImageShape,
+        data: &[T],
+        pitches: HostPitches,
+    ) -> Result<ClImage, ImageError> {
+        let layout = self.check_own_pixels(flags, format, shape, pitches)?;
+        let bytes = bytemuck::cast_slice(data);
+        layout.check_length(bytes.len())?;
+        self.own_image(flags, format, shape, (Source::Copy(bytes, layout), layout))
+    }
+
+    /// An image whose pixels are the first bytes of `buffer`, in rows `row_pitch` bytes apart, or tight ones
+    /// (`create_image` with `buffer`).
+    ///
+    /// The image keeps the memory, and commands on either are ordered with commands on the other. A pool does not
+    /// learn of the image: make it over memory of its own, or keep the pooled block for as long as the image.
+    ///
+    /// The shape is a 1D buffer image, or a 2D image where the device can
+    /// ([`planes_over_buffers`](ImageLimits::planes_over_buffers)).
+    ///
+    /// # Errors
+    ///
+    /// A device without images, without 2D images over buffers, or without images over parts of buffers; a buffer that is too small;
+    /// [`NotOverBuffers`](ImageError::NotOverBuffers), [`OverSvm`](ImageError::OverSvm),
+    /// [`Pitch`](ImageError::Pitch), [`BufferMisaligned`](ImageError::BufferMisaligned); else as
+    /// [`create_image`](Self::create_image).
+    pub fn create_image_over(
+        &self,
+        buffer: &ClMemory,
+        format: ImageFormat,
+        shape: ImageShape,
+        row_pitch: Option<usize>,
+    ) -> Result<ClImage, ImageError> {
+        let kind = shape.kind();
+        if !matches!(kind, ImageKind::D1Buffer | ImageKind::D2) {
+            return Err(ImageError::NotOverBuffers { kind });
+        }
+        self.check_own_memory(buffer)?;
+        buffer.check_may_be_kept()?;
+        let (Some((root, offset)), Some(handle)) = (buffer.root(), buffer.buffer()) else {
+            return Err(ImageError::OverSvm);
+        };
+        let limits = self.limits_for(shape)?;
+        if kind == ImageKind::D2 && !limits.planes_over_buffers {
+            return Err(Error::unsupported(format!(
+                "2D images over buffers on {}: copy between buffer and image instead",
+                self.device_limits().device_name
+            ))
+            .into());
+        }
+        let control = |error: crate::ClError| error.into_error(Purpose::Control);
+        let flags = sys::mem_object::number(handle, CL_MEM_FLAGS).map_err(control)?;
+        let flags = flags_of(flags);
+        self.check_format(flags, format, kind)?;
+        let pitches = HostPitches {
+            row: row_pitch,
+            slice: None,
+        };
+        let layout = pitches.layout(shape, format.item_bytes())?;
+        let row_pitch = match kind {
+            ImageKind::D2 => check_plane_over(limits, offset, format, shape, layout)?,
+            _ => 0,
+        };
+        let region = Region::first(layout.bytes());
+        region.check_within(buffer.bytes())?;
+        let source = Source::Buffer(handle, row_pitch);
+        let pixels = Pixels::Buffer {
+            root: Arc::clone(root),
+            parent: sys::mem_object::another(handle).map_err(control)?,
+            region: Region::new(offset, region.bytes),
+        };
+        // The image has the flags of its buffer by asking for none.
+        let image = self.image_handle(0, format, shape, (source, layout));
+        let image = image.map_err(|error| match error {
+            // `PoCL` 3.1 does not know sub-buffers here.
+            ImageError::Device(Error::Backend(failure))
+                if handle.raw() != root.handle.raw()
+                    && failure.code == Some(CL_INVALID_MEM_OBJECT) =>
+            {
+                let name = &self.device_limits().device_name;
+                let what =
+                    format!("images over a part of a buffer on {name}: use a buffer of its own");
+                ImageError::Device(Error::unsupported(what))
+            }
+            error => error,
+        })?;
+        Ok(ClImage::new(
+            self.context(),
+            image,
+            (format, shape, flags),
+            pixels,
+        ))
+    }
+
+    /// The limits, for an image of a shape that the device can hold.
+    fn limits_for(&self, shape: ImageShape) -> Result<&ImageLimits, ImageError> {
+        let limits = self.image_limits()?;
+        if !limits.images {
+            let name = &self.device_limits().device_name;
+            return Err(Error::unsupported(format!("images on {name}: use buffers")).into());
+        }
+        limits.check(shape)?;
+        Ok(limits)
+    }
+
+    /// Checks all about an image that has pixels of its own. Returns how the host's pixels lie.
+    fn check_own_pixels(
+        &self,
+        flags: MemoryFlags,
+        format: ImageFormat,
+        shape: ImageShape,
+        pitches: HostPitches,
+    ) -> Result<HostLayout, ImageError> {
+        let kind = shape.kind();
+        if kind == ImageKind::D1Buffer {
+            return Err(ImageError::NeedsBuffer { kind });
+        }
+        self.limits_for(shape)?;
+        let tight = HostPitches::TIGHT.layout(shape, format.item_bytes())?;
+        self.device_limits().check_block(tight.bytes())?;
+        self.check_format(flags, format, kind)?;
+        pitches.layout(shape, format.item_bytes())
+    }
+
+    fn check_format(
+        &self,
+        flags: MemoryFlags,
+        format: ImageFormat,
+        kind: ImageKind,
+    ) -> Result<(), ImageError> {
+        let supported = self.supported_image_formats(flags, kind)?;
+        if supported.contains(&format) {
+            return Ok(());
+        }
+        Err(ImageError::UnsupportedFormat {
+            format,
+            kind,
+            supported: supported.len(),
+        })
+    }
+
+    fn own_image(
+        &self,
+        flags: MemoryFlags,
+        format: ImageFormat,
+        shape: ImageShape,
+        source: (Source<'_>, HostLayout),
+    ) -> Result<ClImage, ImageError> {
+        let handle = self.image_handle(to_cl(flags), format, shape, source)?;
+        Ok(ClImage::new(
+            self.context(),
+            handle,
+            (format, shape, flags),
+            Pixels::Own(AccessLog::default()),
+        ))
+    }
+
+    fn image_handle(
+        &self,
+        flags: u64,
+        format: ImageFormat,
+        shape: ImageShape,
+        (source, layout): (Source<'_>, HostLayout),
+    ) -> Result<MemHandle, ImageError> {
+        let handle = sys::image::create(&self.context().handle, flags, format, shape, source)
+            .map_err(|error| error.into_error(Purpose::Memory(layout.bytes())))?;
+        check_item_bytes(&handle, format)?;
+        Ok(handle)
+    }
+}
+
+/// Checks that the pixels are as large as the transfers of this crate take them to be.
+pub(super) fn check_item_bytes(image: &MemHandle, format: ImageFormat) -> Result<(), ImageError> {
+    let actual = sys::image::size(image, CL_IMAGE_ELEMENT_SIZE)
+        .map_err(|error| error.into_error(Purpose::Control))?;
+    if actual == format.item_bytes() {
+        return Ok(());
+    }
+    Err(ImageError::ItemBytes { format, actual })
+}
+
+/// Checks where a 2D image is to lie in its buffer, and returns its row pitch.
+fn check_plane_over(
+    limits: &ImageLimits,
+    offset: usize,
+    format: ImageFormat,
+    shape: ImageShape,
+    layout: HostLayout,
+) -> Result<usize, ImageError> {
+    let item = format.item_bytes();
+    let bytes = |pixels: usize| {
+        let bytes = pixels.max(1).checked_mul(item);
+        bytes.ok_or(ImageError::Overflow { shape, item })
+    };
+    let (pitch, _) = layout.pitches();
+    let unit = bytes(limits.pitch_alignment)?;
+    if !pitch.is_multiple_of(unit) {
+        let [width, ..] = shape.extent();
+        return Err(ImageError::Pitch {
+            axis: Axis::Row,
+            pitch,
+            least: bytes(width)?,
+            unit,
+        });
+    }
+    let alignment = bytes(limits.base_alignment)?;
+    if !offset.is_multiple_of(alignment) {
+        return Err(ImageError::BufferMisaligned { offset, alignment });
+    }
+    Ok(pitch)
+}
+
+/// The flags of which the runtime has told the bits.
+pub(super) fn flags_of(bits: u64) -> MemoryFlags {
+    MemoryFlags::all()
+        .iter()
+        .filter(|&flag| bits & to_cl(flag) != 0)
+        .collect()
+}

@@ -1,0 +1,267 @@
+//! Why something with an image failed.
+
+use std::fmt;
+
+use binpool_allocators::{Error, InvalidRequest, OutOfMemory};
+
+use super::{
+    color::ImageColor, format::ImageFormat, kind::ImageKind, region::ImageRegion, shape::ImageShape,
+};
+
+/// What a pitch or a size is counted along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Axis {
+    /// Along x.
+    Width,
+    /// Along y.
+    Height,
+    /// Along z.
+    Depth,
+    /// From layer to layer of an array.
+    Layers,
+    /// From row to row, in bytes.
+    Row,
+    /// From slice to slice, in bytes.
+    Slice,
+}
+
+impl fmt::Display for Axis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Width => "width",
+            Self::Height => "height",
+            Self::Depth => "depth",
+            Self::Layers => "number of layers",
+            Self::Row => "row",
+            Self::Slice => "slice",
+        })
+    }
+}
+
+/// Why an image was not made, or a command on one not enqueued.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImageError {
+    /// What can go wrong with any memory: exhaustion, objects of another backend, bytes of the wrong length, a device
+    /// without images, a failure of the runtime.
+    #[error(transparent)]
+    Device(#[from] Error),
+    /// The device has no such pixels for images of this kind and these flags.
+    #[error(
+        "a {kind} of {format}: the device has {supported} formats for such images and flags, and not this one; \
+         see `supported_image_formats`"
+    )]
+    UnsupportedFormat {
+        /// What was asked for.
+        format: ImageFormat,
+        /// The kind of the image.
+        kind: ImageKind,
+        /// How many formats there are for such images.
+        supported: usize,
+    },
+    /// The image has no pixels.
+    #[error("a {shape} has no pixels: each size has to be at least 1")]
+    Empty {
+        /// What was asked for.
+        shape: ImageShape,
+    },
+    /// The image is larger than the device's largest.
+    #[error("a {shape}: its {axis} is {asked}, and this device's largest is {largest}")]
+    TooLarge {
+        /// What was asked for.
+        shape: ImageShape,
+        /// What is too large.
+        axis: Axis,
+        /// How large it is, in pixels or layers.
+        asked: usize,
+        /// The device's limit, in pixels or layers.
+        largest: usize,
+    },
+    /// No number holds the size in bytes.
+    #[error("a {shape} with pixels of {item} bytes: no number holds its size in bytes")]
+    Overflow {
+        /// The shape, of an image or of a part of one.
+        shape: ImageShape,
+        /// The size of a pixel in bytes.
+        item: usize,
+    },
+    /// A pitch is less than what lies between, or not a multiple of what it consists of.
+    #[error(
+        "a {axis} pitch of {pitch} bytes: at least {least} are needed, and a multiple of {unit}"
+    )]
+    Pitch {
+        /// Of rows or of slices.
+        axis: Axis,
+        /// The pitch in bytes.
+        pitch: usize,
+        /// What a row or slice takes, in bytes.
+        least: usize,
+        /// What it has to be a multiple of, in bytes.
+        unit: usize,
+    },
+    /// A pitch of slices was given for an image that has none.
+    #[error("a slice pitch of {pitch} bytes for a {kind}, which has no slices: leave it out")]
+    NoSlices {
+        /// The kind of the image.
+        kind: ImageKind,
+        /// The pitch in bytes.
+        pitch: usize,
+    },
+    /// Images of this kind are made over a buffer only.
+    #[error("a {kind} is made over a buffer: use `create_image_over`")]
+    NeedsBuffer {
+        /// What was asked for.
+        kind: ImageKind,
+    },
+    /// Images of this kind are not made over a buffer.
+    #[error(
+        "a {kind} over a buffer: only 1D buffer images and 2D images can be, copy the bytes instead"
+    )]
+    NotOverBuffers {
+        /// What was asked for.
+        kind: ImageKind,
+    },
+    /// Shared virtual memory is no buffer.
+    #[error("an image over shared virtual memory: make it over a buffer, or copy the bytes")]
+    OverSvm,
+    /// The buffer does not start where the device lets images start.
+    #[error(
+        "an image over a buffer from byte {offset} of its block on: this device wants multiples of {alignment}"
+    )]
+    BufferMisaligned {
+        /// Where the buffer starts in its whole block, in bytes.
+        offset: usize,
+        /// What it has to be a multiple of, in bytes.
+        alignment: usize,
+    },
+    /// The region has no pixels.
+    #[error("a region of {region}: each size has to be at least 1")]
+    EmptyRegion {
+        /// The region.
+        region: ImageRegion,
+    },
+    /// The region does not lie inside its image.
+    #[error("{region} do not lie inside a {shape}")]
+    OutOfBounds {
+        /// The region.
+        region: ImageRegion,
+        /// The shape of the image.
+        shape: ImageShape,
+    },
+    /// A copy between images whose pixels differ.
+    #[error(
+        "a copy from pixels of {from} to pixels of {to}: copies change no format, use a kernel"
+    )]
+    FormatMismatch {
+        /// The format of the source.
+        from: ImageFormat,
+        /// The format of the destination.
+        to: ImageFormat,
+    },
+    /// A copy within one image whose source and destination share pixels.
+    #[error("a copy of {from} to {:?} of the same image: the two regions overlap", .to.origin)]
+    OverlappingCopy {
+        /// The source.
+        from: ImageRegion,
+        /// The destination.
+        to: ImageRegion,
+    },
+    /// A colour of another type than the image's channels are read as.
+    #[error("the colour {color:?} for pixels of {format}: their channels take {}", ImageColor::kind_for(*.format))]
+    ColorMismatch {
+        /// The format of the image.
+        format: ImageFormat,
+        /// What was to be filled in.
+        color: ImageColor,
+    },
+    /// A bare handle is not that of an image.
+    #[error(
+        "the handle is not that of an image: the runtime says it is an object of kind {code:#x}"
+    )]
+    NotAnImage {
+        /// The runtime's number of the kind.
+        code: u32,
+    },
+    /// An image of the program's own has pixels that this crate does not know.
+    #[error(
+        "an image with channel order {order:#x} and type {data:#x}, of which the size is not known"
+    )]
+    UnknownFormat {
+        /// The runtime's number of the order.
+        order: u32,
+        /// The runtime's number of the type.
+        data: u32,
+    },
+    /// The runtime has pixels of another size than the specification.
+    #[error("pixels of {format} take {actual} bytes on this device, and {} in the specification", .format.item_bytes())]
+    ItemBytes {
+        /// The format.
+        format: ImageFormat,
+        /// The size of a pixel in bytes.
+        actual: usize,
+    },
+    /// An array whose elements do not lie in C order, without gaps.
+    #[error(
+        "an array of shape {shape:?} with strides {strides:?} is not in C order without gaps: copy it with \
+         `as_standard_layout`"
+    )]
+    NotStandardLayout {
+        /// The shape of the array.
+        shape: Vec<usize>,
+        /// Its strides, in elements.
+        strides: Vec<isize>,
+    },
+    /// An array that is neither a plane nor a volume, besides its channels.
+    #[error(
+        "an array of shape {shape:?} with {channels} channels: 2 or 3 dimensions are needed besides the channels"
+    )]
+    ArrayDimensions {
+        /// The shape of the array.
+        shape: Vec<usize>,
+        /// The number of channels.
+        channels: usize,
+    },
+    /// An array whose last dimension is not its channels.
+    #[error("an array of shape {shape:?}: its last dimension has to be the {channels} channels")]
+    ArrayChannels {
+        /// The shape of the array.
+        shape: Vec<usize>,
+        /// The number of channels.
+        channels: usize,
+    },
+    /// Pixels have one to four channels.
+    #[error("pixels of {channels} channels: 1 to 4 are possible")]
+    ChannelCount {
+        /// The number of channels.
+        channels: usize,
+    },
+    /// Only integers of 8 and 16 bits can be normalized.
+    #[error("normalized {element}: only integers of 8 and 16 bits can be normalized")]
+    NotNormalizable {
+        /// The name of the element's type.
+        element: &'static str,
+    },
+    /// An array of another type than the image's channels.
+    #[error(
+        "pixels of {format} into an array of {element}: read the bytes with `read_image` instead"
+    )]
+    ElementMismatch {
+        /// The format of the image.
+        format: ImageFormat,
+        /// The name of the element's type.
+        element: &'static str,
+    },
+}
+
+impl From<InvalidRequest> for ImageError {
+    fn from(request: InvalidRequest) -> Self {
+        Self::Device(request.into())
+    }
+}
+
+impl From<OutOfMemory> for ImageError {
+    fn from(error: OutOfMemory) -> Self {
+        Self::Device(error.into())
+    }
+}

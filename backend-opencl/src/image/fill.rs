@@ -1,0 +1,48 @@
+//! Fills of images.
+
+use binpool_allocators::{Error, Result};
+
+use super::{
+    cl_image::ClImage, color::ImageColor, error::ImageError, kind::ImageKind, region::ImageRegion,
+};
+use crate::{
+    access::Access, backend::OpenClBackend, cl_error::Purpose, event::ClEvent, queue::ClQueue, sys,
+};
+
+impl OpenClBackend {
+    /// Enqueues a fill of a region of an image with one colour (`enqueue_fill_image`; OpenCL 3.0, section 5.3.5).
+    ///
+    /// # Errors
+    ///
+    /// A device that cannot fill 1D buffer images ([`buffer_fills`](crate::ImageLimits::buffer_fills));
+    /// [`ColorMismatch`](ImageError::ColorMismatch) for a colour of other numbers than the image's format takes;
+    /// [`EmptyRegion`](ImageError::EmptyRegion), [`OutOfBounds`](ImageError::OutOfBounds); objects of another backend;
+    /// a failure of the runtime.
+    pub fn enqueue_fill_image(
+        &self,
+        queue: &ClQueue,
+        image: &ClImage,
+        region: ImageRegion,
+        color: ImageColor,
+        wait_for: &[ClEvent],
+    ) -> Result<ClEvent, ImageError> {
+        self.check_image(queue, image, region)?;
+        let format = image.format();
+        if !color.suits(format) {
+            return Err(ImageError::ColorMismatch { format, color });
+        }
+        if image.shape().kind() == ImageKind::D1Buffer && !self.image_limits()?.buffer_fills {
+            return Err(Error::unsupported(format!(
+                "fills of 1D buffer images on {}: fill the bytes of the buffer, or write the pixels",
+                self.device_limits().device_name
+            ))
+            .into());
+        }
+        let uses = [image.used(Access::Write)];
+        let purpose = Purpose::Memory(image.region_bytes(region)?);
+        let event = self.submit(queue, purpose, &uses, wait_for, |wait| {
+            sys::image::enqueue_fill(queue.handle(), image.handle(), region, color, wait)
+        })?;
+        Ok(event)
+    }
+}

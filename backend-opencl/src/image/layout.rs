@@ -1,0 +1,206 @@
+//! How the pixels of a transfer lie in the host's memory.
+
+use binpool_allocators::InvalidRequest;
+
+use super::{
+    error::{Axis, ImageError},
+    kind::ImageKind,
+    shape::ImageShape,
+};
+
+/// How far apart rows and slices lie in the host's memory, in bytes (`pitches` of `PyOpenCL`).
+///
+/// What is not said is tight. The host's bytes are whole rows and whole slices: the last row has its padding too.
+///
+/// The layers of a 1D array are rows here; slices are the planes of a 3D image and of a 2D array.
+///
+/// ```
+/// use binpool_opencl::HostPitches;
+///
+/// let padded = HostPitches::rows(64);
+/// assert_eq!((padded.row, padded.slice), (Some(64), None));
+/// assert_eq!(HostPitches::TIGHT, HostPitches::default());
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct HostPitches {
+    /// From the start of a row to the start of the next one, in bytes.
+    pub row: Option<usize>,
+    /// From the start of a slice to the start of the next one, in bytes.
+    pub slice: Option<usize>,
+}
+
+impl HostPitches {
+    /// Nothing lies between the pixels.
+    pub const TIGHT: Self = Self {
+        row: None,
+        slice: None,
+    };
+
+    /// Rows that start `bytes` bytes apart.
+    #[must_use]
+    pub const fn rows(bytes: usize) -> Self {
+        Self {
+            row: Some(bytes),
+            slice: None,
+        }
+    }
+
+    /// Rows that start `row` bytes apart, in slices that start `slice` bytes apart.
+    #[must_use]
+    pub const fn rows_and_slices(row: usize, slice: usize) -> Self {
+        Self {
+            row: Some(row),
+            slice: Some(slice),
+        }
+    }
+
+    /// The layout of `shape`, which may be that of a region, with pixels of `item` bytes.
+    pub(crate) fn layout(self, shape: ImageShape, item: usize) -> Result<HostLayout, ImageError> {
+        let [width, height, depth] = shape.extent();
+        let overflow = || ImageError::Overflow { shape, item };
+        let tight_row = width.checked_mul(item).ok_or_else(overflow)?;
+        let row = self.row.unwrap_or(tight_row);
+        check_pitch(Axis::Row, row, tight_row, item)?;
+        let tight_slice = row.checked_mul(height).ok_or_else(overflow)?;
+        let slice = self.slice.unwrap_or(tight_slice);
+        check_pitch(Axis::Slice, slice, tight_slice, row)?;
+        let has_slices = matches!(shape.kind(), ImageKind::D2Array | ImageKind::D3);
+        if !has_slices && slice != tight_slice {
+            return Err(ImageError::NoSlices {
+                kind: shape.kind(),
+                pitch: slice,
+            });
+        }
+        Ok(HostLayout {
+            kind: shape.kind(),
+            row,
+            slice,
+            bytes: slice.checked_mul(depth).ok_or_else(overflow)?,
+        })
+    }
+}
+
+fn check_pitch(axis: Axis, pitch: usize, least: usize, unit: usize) -> Result<(), ImageError> {
+    if pitch < least || !pitch.is_multiple_of(unit) {
+        return Err(ImageError::Pitch {
+            axis,
+            pitch,
+            least,
+            unit,
+        });
+    }
+    Ok(())
+}
+
+/// How the pixels of one box lie in the host's memory.
+///
+/// # Invariants
+///
+/// I1: `row` holds a row of the box, `slice` holds the rows of a slice, and `bytes` the slices of the box, so that
+/// no command with these pitches goes beyond `bytes` bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HostLayout {
+    kind: ImageKind,
+    row: usize,
+    slice: usize,
+    bytes: usize,
+}
+
+impl HostLayout {
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The two pitches, as the runtime wants them for an image of this kind.
+    pub(crate) const fn pitches(&self) -> (usize, usize) {
+        match self.kind {
+            ImageKind::D1 | ImageKind::D1Buffer => (0, 0),
+            ImageKind::D2 => (self.row, 0),
+            // The specification calls the distance of layers the slice pitch, some runtimes take it for the row's.
+            ImageKind::D1Array => (self.row, self.row),
+            ImageKind::D2Array | ImageKind::D3 => (self.row, self.slice),
+        }
+    }
+
+    /// Checks that the host has that many bytes.
+    pub(crate) fn check_length(&self, bytes: usize) -> Result<(), ImageError> {
+        if bytes == self.bytes {
+            return Ok(());
+        }
+        Err(ImageError::Device(
+            InvalidRequest::LengthMismatch {
+                expected: self.bytes,
+                actual: bytes,
+            }
+            .into(),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLANE: ImageShape = ImageShape::D2 {
+        width: 5,
+        height: 3,
+    };
+    const VOLUME: ImageShape = ImageShape::D3 {
+        width: 5,
+        height: 3,
+        depth: 2,
+    };
+
+    fn bytes(pitches: HostPitches, shape: ImageShape) -> Result<usize, ImageError> {
+        pitches.layout(shape, 4).map(|layout| layout.bytes())
+    }
+
+    #[test]
+    fn padding_belongs_to_rows_and_slices() {
+        assert_eq!(bytes(HostPitches::TIGHT, VOLUME).unwrap(), 5 * 4 * 3 * 2);
+        assert_eq!(bytes(HostPitches::rows(24), VOLUME).unwrap(), 24 * 3 * 2);
+        let both = HostPitches::rows_and_slices(24, 96);
+        assert_eq!(bytes(both, VOLUME).unwrap(), 96 * 2);
+    }
+
+    #[test]
+    fn pitches_hold_what_lies_between_them() {
+        for (pitches, axis) in [
+            (HostPitches::rows(16), Axis::Row),
+            (HostPitches::rows(22), Axis::Row),
+            (HostPitches::rows_and_slices(24, 48), Axis::Slice),
+            (HostPitches::rows_and_slices(24, 80), Axis::Slice),
+        ] {
+            let refused = bytes(pitches, VOLUME).unwrap_err();
+            assert!(
+                matches!(refused, ImageError::Pitch { axis: a, .. } if a == axis),
+                "{pitches:?}: {refused}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_plane_has_no_slices() {
+        let refused = bytes(HostPitches::rows_and_slices(20, 80), PLANE).unwrap_err();
+        assert!(matches!(refused, ImageError::NoSlices { pitch: 80, .. }));
+    }
+
+    #[test]
+    fn sizes_that_no_number_holds_are_refused() {
+        let row = usize::MAX / 8 * 4;
+        for (pitches, shape) in [
+            (
+                HostPitches::TIGHT,
+                ImageShape::D1 {
+                    width: usize::MAX / 2,
+                },
+            ),
+            (HostPitches::rows(row), PLANE),
+            (HostPitches::rows_and_slices(20, row / 20 * 20), VOLUME),
+        ] {
+            let layout = pitches.layout(shape, 4);
+            let is_refused = matches!(layout, Err(ImageError::Overflow { .. }));
+            assert_eq!(is_refused, shape != VOLUME, "{layout:?}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What images a device can hold.
+
+use cl3::device::{
+    CL_DEVICE_IMAGE_BASE_ADDRESS_ALIGNMENT, CL_DEVICE_IMAGE_MAX_ARRAY_SIZE,
+    CL_DEVICE_IMAGE_MAX_BUFFER_SIZE, CL_DEVICE_IMAGE_PITCH_ALIGNMENT, CL_DEVICE_IMAGE_SUPPORT,
+    CL_DEVICE_IMAGE2D_MAX_HEIGHT, CL_DEVICE_IMAGE2D_MAX_WIDTH, CL_DEVICE_IMAGE3D_MAX_DEPTH,
+    CL_DEVICE_IMAGE3D_MAX_HEIGHT, CL_DEVICE_IMAGE3D_MAX_WIDTH,
+};
+
+use super::{
+    error::{Axis, ImageError},
+    shape::ImageShape,
+};
+use crate::{
+    cl_error::ClResult,
+    device::has_extension,
+    limits::POCL,
+    sys::{self, DeviceId},
+};
+
+/// What images a device can hold. Sizes in pixels and layers; all 0 where it has no images.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ImageLimits {
+    /// Whether it has images at all (`CL_DEVICE_IMAGE_SUPPORT`).
+    pub images: bool,
+    /// The largest width of 1D and 2D images (`CL_DEVICE_IMAGE2D_MAX_WIDTH`).
+    pub plane_width: usize,
+    /// The largest height of 2D images (`CL_DEVICE_IMAGE2D_MAX_HEIGHT`).
+    pub plane_height: usize,
+    /// The largest width of 3D images (`CL_DEVICE_IMAGE3D_MAX_WIDTH`).
+    pub volume_width: usize,
+    /// The largest height of 3D images (`CL_DEVICE_IMAGE3D_MAX_HEIGHT`).
+    pub volume_height: usize,
+    /// The largest depth of 3D images (`CL_DEVICE_IMAGE3D_MAX_DEPTH`).
+    pub volume_depth: usize,
+    /// The most layers of arrays (`CL_DEVICE_IMAGE_MAX_ARRAY_SIZE`).
+    pub layers: usize,
+    /// The largest width of 1D images over buffers (`CL_DEVICE_IMAGE_MAX_BUFFER_SIZE`).
+    pub buffer_width: usize,
+    /// Whether 1D images over buffers can be filled. `PoCL` 3.1 crashes over it.
+    pub buffer_fills: bool,
+    /// Whether 2D images can be made over buffers (`cl_khr_image2d_from_buffer`).
+    pub planes_over_buffers: bool,
+    /// What the row pitch of such images is a multiple of, in pixels (`CL_DEVICE_IMAGE_PITCH_ALIGNMENT`).
+    pub pitch_alignment: usize,
+    /// What such images start on in their buffers' blocks, in pixels (`CL_DEVICE_IMAGE_BASE_ADDRESS_ALIGNMENT`).
+    pub base_alignment: usize,
+}
+
+impl ImageLimits {
+    /// Asks the device.
+    pub(crate) fn query(device: DeviceId) -> ClResult<Self> {
+        let number = |what| {
+            let number = sys::device_number(device, what)?;
+            Ok(usize::try_from(number).unwrap_or(usize::MAX))
+        };
+        // Devices do not know the questions that are younger than they are.
+        let young = |what| number(what).unwrap_or(0);
+        let pitch_alignment = young(CL_DEVICE_IMAGE_PITCH_ALIGNMENT);
+        Ok(Self {
+            images: number(CL_DEVICE_IMAGE_SUPPORT)? != 0,
+            plane_width: number(CL_DEVICE_IMAGE2D_MAX_WIDTH)?,
+            plane_height: number(CL_DEVICE_IMAGE2D_MAX_HEIGHT)?,
+            volume_width: number(CL_DEVICE_IMAGE3D_MAX_WIDTH)?,
+            volume_height: number(CL_DEVICE_IMAGE3D_MAX_HEIGHT)?,
+            volume_depth: number(CL_DEVICE_IMAGE3D_MAX_DEPTH)?,
+            layers: number(CL_DEVICE_IMAGE_MAX_ARRAY_SIZE)?,
+            buffer_width: number(CL_DEVICE_IMAGE_MAX_BUFFER_SIZE)?,
+            buffer_fills: sys::platform_name_of(device)? != POCL,
+            planes_over_buffers: has_extension(device, "cl_khr_image2d_from_buffer")?
+                && pitch_alignment > 0,
+            pitch_alignment,
+            base_alignment: young(CL_DEVICE_IMAGE_BASE_ADDRESS_ALIGNMENT),
+        })
+    }
+
+    /// Checks that the device can hold an image of that shape.
+    ///
+    /// # Errors
+    ///
+    /// [`Empty`](ImageError::Empty) and [`TooLarge`](ImageError::TooLarge).
+    pub fn check(&self, shape: ImageShape) -> Result<(), ImageError> {
+        if shape.extent().contains(&0) {
+            return Err(ImageError::Empty { shape });
+        }
+        let width = |width, largest| (Axis::Width, width, largest);
+        let height = |height, largest| (Axis::Height, height, largest);
+        let layers = |layers| (Axis::Layers, layers, self.layers);
+        let at_most_one = (Axis::Depth, 1, 1);
+        let sizes = match shape {
+            ImageShape::D1 { width: w } => [width(w, self.plane_width), at_most_one, at_most_one],
+            ImageShape::D1Buffer { width: w } => {
+                [width(w, self.buffer_width), at_most_one, at_most_one]
+            }
+            ImageShape::D1Array {
+                width: w,
+                layers: l,
+            } => [width(w, self.plane_width), layers(l), at_most_one],
+            ImageShape::D2 {
+                width: w,
+                height: h,
+            } => [
+                width(w, self.plane_width),
+                height(h, self.plane_height),
+                at_most_one,
+            ],
+            ImageShape::D2Array {
+                width: w,
+                height: h,
+                layers: l,
+            } => [
+                width(w, self.plane_width),
+                height(h, self.plane_height),
+                layers(l),
+            ],
+            ImageShape::D3 {
+                width: w,
+                height: h,
+                depth,
+            } => [
+                width(w, self.volume_width),
+                height(h, self.volume_height),
+                (Axis::Depth, depth, self.volume_depth),
+            ],
+        };
+        match sizes
+            .into_iter()
+            .find(|(_, asked, largest)| asked > largest)
+        {
+            None => Ok(()),
+            Some((axis, asked, largest)) => Err(ImageError::TooLarge {
+                shape,
+                axis,
+                asked,
+                largest,
+            }),
+        }
+    }
+}

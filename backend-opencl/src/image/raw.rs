@@ -1,0 +1,123 @@
+//! Images of the program's own, by their bare handles.
+
+use std::ffi::c_void;
+
+use binpool_allocators::{InvalidRequest, ObjectKind, Region};
+use cl3::memory::{
+    CL_IMAGE_ARRAY_SIZE, CL_IMAGE_DEPTH, CL_IMAGE_HEIGHT, CL_IMAGE_WIDTH, CL_MEM_CONTEXT,
+    CL_MEM_FLAGS, CL_MEM_TYPE,
+};
+
+use super::{
+    cl_image::{ClImage, Pixels},
+    create::{check_item_bytes, flags_of},
+    error::ImageError,
+    format::ImageFormat,
+    kind::ImageKind,
+    layout::HostPitches,
+    shape::ImageShape,
+};
+use crate::{
+    access_log::AccessLog,
+    backend::OpenClBackend,
+    cl_error::{ClError, Purpose},
+    root::Root,
+    sys::{self, MemHandle},
+};
+
+impl OpenClBackend {
+    /// An image of the program's own, by its bare handle (`from_int_ptr`).
+    ///
+    /// With `retain`, the program keeps its own reference; without, this value takes it over, also where the call
+    /// fails.
+    ///
+    /// # Errors
+    ///
+    /// An image of another context; [`NotAnImage`](ImageError::NotAnImage);
+    /// [`UnknownFormat`](ImageError::UnknownFormat) for formats of extensions.
+    ///
+    /// # Safety
+    ///
+    /// `image` is null or a live memory object, one reference to which is the caller's to give unless `retain`.
+    /// Commands on it that are not enqueued through this value or its clones, and those on a buffer that it is made
+    /// over, are ordered with commands on this value by the program.
+    #[allow(unsafe_code)]
+    pub unsafe fn image_from_raw(
+        &self,
+        image: *mut c_void,
+        retain: bool,
+    ) -> Result<ClImage, ImageError> {
+        let control = |error: ClError| error.into_error(Purpose::Control);
+        // SAFETY: The object is null or lives, with a reference to give, as the caller promises.
+        let handle = unsafe { sys::mem_object::adopt(image, retain) }.map_err(control)?;
+        let context = sys::mem_object::related(&handle, CL_MEM_CONTEXT).map_err(control)?;
+        if context != self.raw_context().addr() {
+            let kind = ObjectKind::Memory;
+            return Err(InvalidRequest::ForeignObject { kind }.into());
+        }
+        let code = sys::mem_object::number(&handle, CL_MEM_TYPE).map_err(control)?;
+        let code = u32::try_from(code).unwrap_or(0);
+        let kind = ImageKind::from_code(code).ok_or(ImageError::NotAnImage { code })?;
+        let codes = sys::image::format(&handle).map_err(control)?;
+        let format = ImageFormat::from_codes(codes).ok_or(ImageError::UnknownFormat {
+            order: codes.0,
+            data: codes.1,
+        })?;
+        check_item_bytes(&handle, format)?;
+        let shape = shape_of(&handle, kind).map_err(control)?;
+        let flags = sys::mem_object::number(&handle, CL_MEM_FLAGS).map_err(control)?;
+        let pixels = pixels_of(&handle, shape, format)?;
+        Ok(ClImage::new(
+            self.context(),
+            handle,
+            (format, shape, flags_of(flags)),
+            pixels,
+        ))
+    }
+}
+
+/// Where the pixels are. A buffer shares its log with all its other values; a sub-buffer gets one of its own here.
+fn pixels_of(
+    image: &MemHandle,
+    shape: ImageShape,
+    format: ImageFormat,
+) -> Result<Pixels, ImageError> {
+    let control = |error: ClError| error.into_error(Purpose::Control);
+    let Some(parent) = sys::image::parent(image).map_err(control)? else {
+        return Ok(Pixels::Own(AccessLog::default()));
+    };
+    let root = sys::mem_object::another(&parent).map_err(control)?;
+    let layout = HostPitches::TIGHT.layout(shape, format.item_bytes())?;
+    Ok(Pixels::Buffer {
+        root: Root::of(root),
+        parent,
+        region: Region::first(layout.bytes()),
+    })
+}
+
+fn shape_of(image: &MemHandle, kind: ImageKind) -> Result<ImageShape, ClError> {
+    let size = |what| sys::image::size(image, what);
+    let width = size(CL_IMAGE_WIDTH)?;
+    Ok(match kind {
+        ImageKind::D1 => ImageShape::D1 { width },
+        ImageKind::D1Buffer => ImageShape::D1Buffer { width },
+        ImageKind::D1Array => ImageShape::D1Array {
+            width,
+            layers: size(CL_IMAGE_ARRAY_SIZE)?,
+        },
+        ImageKind::D2 => ImageShape::D2 {
+            width,
+            height: size(CL_IMAGE_HEIGHT)?,
+        },
+        ImageKind::D2Array => ImageShape::D2Array {
+            width,
+            height: size(CL_IMAGE_HEIGHT)?,
+            layers: size(CL_IMAGE_ARRAY_SIZE)?,
+        },
+        ImageKind::D3 => ImageShape::D3 {
+            width,
+            height: size(CL_IMAGE_HEIGHT)?,
+            depth: size(CL_IMAGE_DEPTH)?,
+        },
+    })
+}

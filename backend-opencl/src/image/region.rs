@@ -1,0 +1,118 @@
+//! Boxes of pixels.
+
+use std::fmt;
+
+use super::{error::ImageError, shape::ImageShape};
+
+/// A box of pixels inside an image: where it starts, and how large it is.
+///
+/// The coordinates are x, y and z; the layers of a 1D array are its y, and those of a 2D array its z (OpenCL 3.0,
+/// section 5.3.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ImageRegion {
+    /// The first pixel.
+    pub origin: [usize; 3],
+    /// How many pixels there are along each coordinate.
+    pub size: [usize; 3],
+}
+
+impl ImageRegion {
+    /// The box of `size` pixels from `origin` on. Coordinates that are left out start at 0 and are 1 pixel large.
+    ///
+    /// ```
+    /// use binpool_opencl::ImageRegion;
+    ///
+    /// let region = ImageRegion::new([2, 1], [4, 4]);
+    /// assert_eq!(region, ImageRegion::new([2, 1, 0], [4, 4, 1]));
+    /// ```
+    ///
+    /// Origin and size have the same coordinates, and at most three:
+    ///
+    /// ```compile_fail,E0308
+    /// binpool_opencl::ImageRegion::new([2, 1], [4, 4, 1]);
+    /// ```
+    ///
+    /// ```compile_fail,E0080
+    /// binpool_opencl::ImageRegion::new([0; 4], [1; 4]);
+    /// ```
+    #[must_use]
+    pub const fn new<const N: usize>(origin: [usize; N], size: [usize; N]) -> Self {
+        const { assert!(N > 0 && N <= 3, "images have one to three coordinates") };
+        let mut region = Self {
+            origin: [0; 3],
+            size: [1; 3],
+        };
+        let mut at = 0;
+        while at < N {
+            region.origin[at] = origin[at];
+            region.size[at] = size[at];
+            at += 1;
+        }
+        region
+    }
+
+    /// All of an image of that shape.
+    #[must_use]
+    pub const fn all(shape: ImageShape) -> Self {
+        Self {
+            origin: [0; 3],
+            size: shape.extent(),
+        }
+    }
+
+    /// A box of the same size somewhere else.
+    #[must_use]
+    pub const fn moved_to(self, origin: [usize; 3]) -> Self {
+        Self { origin, ..self }
+    }
+
+    /// Checks that there is a pixel in it, and that all of it lies inside an image of that shape.
+    ///
+    /// # Errors
+    ///
+    /// [`EmptyRegion`](ImageError::EmptyRegion); [`OutOfBounds`](ImageError::OutOfBounds), also where its end
+    /// overflows.
+    pub fn check_within(self, shape: ImageShape) -> Result<(), ImageError> {
+        if self.size.contains(&0) {
+            return Err(ImageError::EmptyRegion { region: self });
+        }
+        let extent = shape.extent();
+        let ends = self.origin.into_iter().zip(self.size);
+        let is_within = ends.zip(extent).all(|((origin, size), extent)| {
+            origin.checked_add(size).is_some_and(|end| end <= extent)
+        });
+        if is_within {
+            Ok(())
+        } else {
+            Err(ImageError::OutOfBounds {
+                region: self,
+                shape,
+            })
+        }
+    }
+
+    /// Whether the two boxes of one image share a pixel.
+    #[must_use]
+    pub fn overlaps(self, other: Self) -> bool {
+        (0..3).all(|at| {
+            let end = |region: Self| region.origin[at].saturating_add(region.size[at]);
+            self.origin[at] < end(other) && other.origin[at] < end(self)
+        }) && !self.size.contains(&0)
+            && !other.size.contains(&0)
+    }
+
+    /// How many pixels there are, or `None` where no `usize` holds it.
+    #[must_use]
+    pub fn pixels(self) -> Option<usize> {
+        let [x, y, z] = self.size;
+        x.checked_mul(y)?.checked_mul(z)
+    }
+}
+
+impl fmt::Display for ImageRegion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [width, height, depth] = self.size;
+        let [x, y, z] = self.origin;
+        write!(f, "{width}x{height}x{depth} pixels from ({x}, {y}, {z}) on")
+    }
+}

@@ -1,0 +1,129 @@
+//! How large images are.
+
+use std::fmt;
+
+use super::kind::ImageKind;
+
+/// The kind of an image, and its size in pixels (`shape` and `is_array` of `PyOpenCL`).
+///
+/// ```
+/// use binpool_opencl::{ImageKind, ImageShape};
+///
+/// let shape = ImageShape::D2Array { width: 640, height: 480, layers: 3 };
+/// assert_eq!(shape.kind(), ImageKind::D2Array);
+/// assert_eq!(shape.extent(), [640, 480, 3]);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "a width is a width")]
+pub enum ImageShape {
+    /// One row.
+    D1 { width: usize },
+    /// One row over the bytes of a buffer.
+    D1Buffer { width: usize },
+    /// Rows.
+    D1Array { width: usize, layers: usize },
+    /// A plane.
+    D2 { width: usize, height: usize },
+    /// Planes.
+    D2Array {
+        width: usize,
+        height: usize,
+        layers: usize,
+    },
+    /// A volume.
+    D3 {
+        width: usize,
+        height: usize,
+        depth: usize,
+    },
+}
+
+impl ImageShape {
+    /// Its kind.
+    #[must_use]
+    pub const fn kind(self) -> ImageKind {
+        match self {
+            Self::D1 { .. } => ImageKind::D1,
+            Self::D1Buffer { .. } => ImageKind::D1Buffer,
+            Self::D1Array { .. } => ImageKind::D1Array,
+            Self::D2 { .. } => ImageKind::D2,
+            Self::D2Array { .. } => ImageKind::D2Array,
+            Self::D3 { .. } => ImageKind::D3,
+        }
+    }
+
+    /// The size as the coordinates of regions count it: x, y and z, of which arrays count their layers by the first
+    /// that their planes or rows do not have, and 1 where an image of this kind has no such coordinate.
+    #[must_use]
+    pub const fn extent(self) -> [usize; 3] {
+        match self {
+            Self::D1 { width } | Self::D1Buffer { width } => [width, 1, 1],
+            Self::D1Array { width, layers } => [width, layers, 1],
+            Self::D2 { width, height } => [width, height, 1],
+            Self::D2Array {
+                width,
+                height,
+                layers,
+            } => [width, height, layers],
+            Self::D3 {
+                width,
+                height,
+                depth,
+            } => [width, height, depth],
+        }
+    }
+
+    /// How many layers an array has (`array_size`); `None` for what is no array.
+    #[must_use]
+    pub const fn layers(self) -> Option<usize> {
+        match self {
+            Self::D1Array { layers, .. } | Self::D2Array { layers, .. } => Some(layers),
+            Self::D1 { .. } | Self::D1Buffer { .. } | Self::D2 { .. } | Self::D3 { .. } => None,
+        }
+    }
+
+    /// How many pixels there are, or `None` where no `usize` holds it.
+    #[must_use]
+    pub fn pixels(self) -> Option<usize> {
+        let [width, height, depth] = self.extent();
+        width.checked_mul(height)?.checked_mul(depth)
+    }
+
+    /// The shape of that kind and extent.
+    pub(crate) const fn of(kind: ImageKind, [x, y, z]: [usize; 3]) -> Self {
+        match kind {
+            ImageKind::D1 => Self::D1 { width: x },
+            ImageKind::D1Buffer => Self::D1Buffer { width: x },
+            ImageKind::D1Array => Self::D1Array {
+                width: x,
+                layers: y,
+            },
+            ImageKind::D2 => Self::D2 {
+                width: x,
+                height: y,
+            },
+            ImageKind::D2Array => Self::D2Array {
+                width: x,
+                height: y,
+                layers: z,
+            },
+            ImageKind::D3 => Self::D3 {
+                width: x,
+                height: y,
+                depth: z,
+            },
+        }
+    }
+}
+
+impl fmt::Display for ImageShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = self.kind();
+        let [x, y, z] = self.extent();
+        match kind {
+            ImageKind::D1 | ImageKind::D1Buffer => write!(f, "{kind} of {x}"),
+            ImageKind::D1Array | ImageKind::D2 => write!(f, "{kind} of {x}x{y}"),
+            ImageKind::D2Array | ImageKind::D3 => write!(f, "{kind} of {x}x{y}x{z}"),
+        }
+    }
+}

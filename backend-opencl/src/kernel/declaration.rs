@@ -1,0 +1,273 @@
+//! Whether a kernel is what its parameters are declared as.
+
+use cl3::kernel::{
+    CL_KERNEL_ARG_ACCESS_NONE, CL_KERNEL_ARG_ACCESS_READ_ONLY, CL_KERNEL_ARG_ACCESS_WRITE_ONLY,
+    CL_KERNEL_ARG_ADDRESS_CONSTANT, CL_KERNEL_ARG_ADDRESS_GLOBAL, CL_KERNEL_ARG_ADDRESS_LOCAL,
+    CL_KERNEL_ARG_TYPE_CONST, CL_KERNEL_ARG_TYPE_PIPE,
+};
+
+use super::{KernelError, Parameter, ParameterAccess, ParameterKind, parameter::Role};
+use crate::{
+    cl_error::Purpose,
+    image::ImageKind,
+    sys::kernel::{self, ArgumentInfo, KernelHandle},
+};
+
+/// Checks `parameters` against `handle`, the kernel of that name.
+///
+/// A compiler that keeps nothing about parameters has their number at least.
+pub(super) fn check(
+    handle: &KernelHandle,
+    name: &str,
+    parameters: &[Parameter],
+) -> Result<(), KernelError> {
+    let actual =
+        kernel::argument_count(handle).map_err(|error| error.into_error(Purpose::Control))?;
+    if actual != parameters.len() {
+        return Err(KernelError::ParameterCount {
+            kernel: name.to_owned(),
+            declared: parameters.len(),
+            actual,
+        });
+    }
+    for (index, parameter) in parameters.iter().enumerate() {
+        check_alone(name, index, parameters)?;
+        // No kernel has 2^32 parameters.
+        let info = kernel::argument_info(handle, u32::try_from(index).unwrap_or(u32::MAX))
+            .map_err(|error| error.into_error(Purpose::Control))?;
+        if let Some(info) = info {
+            check_one(name, index, parameter, &info)?;
+        }
+    }
+    Ok(())
+}
+
+/// What is wrong with a declaration whatever the kernel is.
+fn check_alone(name: &str, index: usize, parameters: &[Parameter]) -> Result<(), KernelError> {
+    let kernel = || name.to_owned();
+    let parameter = &parameters[index];
+    let has_elements = matches!(
+        parameter.kind(),
+        ParameterKind::Memory | ParameterKind::Value | ParameterKind::Local | ParameterKind::Pipe
+    );
+    if has_elements && parameter.element_bytes() == 0 {
+        return Err(KernelError::EmptyType {
+            kernel: kernel(),
+            index,
+        });
+    }
+    let Role::Length { of, .. } = parameter.role else {
+        return Ok(());
+    };
+    match parameters.get(of).map(Parameter::kind) {
+        Some(ParameterKind::Memory) => Ok(()),
+        _ => Err(KernelError::LengthOfNothing {
+            kernel: kernel(),
+            index,
+            of,
+        }),
+    }
+}
+
+fn check_one(
+    name: &str,
+    index: usize,
+    parameter: &Parameter,
+    info: &ArgumentInfo,
+) -> Result<(), KernelError> {
+    let kernel = || name.to_owned();
+    let (declared, actual) = (parameter.kind(), kind_of(info));
+    if declared != actual {
+        return Err(KernelError::ParameterKind {
+            kernel: kernel(),
+            index,
+            declared,
+            actual,
+        });
+    }
+    check_access(name, index, parameter, info)?;
+    if let (Role::Image { kind: other, .. }, Some(actual)) =
+        (parameter.role, image_kind(&info.type_name))
+        && other != actual
+    {
+        return Err(KernelError::ImageKind {
+            kernel: kernel(),
+            index,
+            other,
+            actual,
+        });
+    }
+    let type_name = element_type(&info.type_name);
+    match size_of_type(type_name) {
+        Some(actual) if actual != parameter.element_bytes() => Err(KernelError::ElementSize {
+            kernel: kernel(),
+            index,
+            declared: parameter.element_bytes(),
+            type_name: type_name.to_owned(),
+            actual,
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn check_access(
+    name: &str,
+    index: usize,
+    parameter: &Parameter,
+    info: &ArgumentInfo,
+) -> Result<(), KernelError> {
+    let (declared, actual) = match parameter.role {
+        // A pointer that is not const may be one that is read only all the same.
+        Role::Memory { access, .. } if access != ParameterAccess::Input && is_constant(info) => {
+            (access, ParameterAccess::Input)
+        }
+        Role::Image { access, .. } | Role::Pipe { access, .. } => (access, access_of(info)),
+        _ => return Ok(()),
+    };
+    if declared == actual {
+        return Ok(());
+    }
+    Err(KernelError::ParameterAccess {
+        kernel: name.to_owned(),
+        index,
+        declared,
+        actual,
+    })
+}
+
+fn kind_of(info: &ArgumentInfo) -> ParameterKind {
+    if info.qualifiers & u64::from(CL_KERNEL_ARG_TYPE_PIPE) != 0 {
+        return ParameterKind::Pipe;
+    }
+    if info.type_name == "sampler_t" {
+        return ParameterKind::Sampler;
+    }
+    if info.access != u64::from(CL_KERNEL_ARG_ACCESS_NONE) {
+        return ParameterKind::Image;
+    }
+    let is_in = |space: u32| info.address == u64::from(space);
+    if is_in(CL_KERNEL_ARG_ADDRESS_GLOBAL) || is_in(CL_KERNEL_ARG_ADDRESS_CONSTANT) {
+        ParameterKind::Memory
+    } else if is_in(CL_KERNEL_ARG_ADDRESS_LOCAL) {
+        ParameterKind::Local
+    } else {
+        ParameterKind::Value
+    }
+}
+
+/// Whether the kernel cannot write through the pointer.
+fn is_constant(info: &ArgumentInfo) -> bool {
+    info.address == u64::from(CL_KERNEL_ARG_ADDRESS_CONSTANT)
+        || info.qualifiers & u64::from(CL_KERNEL_ARG_TYPE_CONST) != 0
+}
+
+fn access_of(info: &ArgumentInfo) -> ParameterAccess {
+    if info.access == u64::from(CL_KERNEL_ARG_ACCESS_READ_ONLY) {
+        ParameterAccess::Input
+    } else if info.access == u64::from(CL_KERNEL_ARG_ACCESS_WRITE_ONLY) {
+        ParameterAccess::Output
+    } else {
+        ParameterAccess::InOut
+    }
+}
+
+/// The kind of an image type; `None` for one that no image of ours is.
+fn image_kind(name: &str) -> Option<ImageKind> {
+    Some(match name.strip_suffix("_t")? {
+        "image1d" => ImageKind::D1,
+        "image1d_buffer" => ImageKind::D1Buffer,
+        "image1d_array" => ImageKind::D1Array,
+        "image2d" | "image2d_depth" => ImageKind::D2,
+        "image2d_array" | "image2d_array_depth" => ImageKind::D2Array,
+        "image3d" => ImageKind::D3,
+        _ => return None,
+    })
+}
+
+/// The type that a pointer of type `name` points to; the type itself where it is no pointer.
+fn element_type(name: &str) -> &str {
+    name.strip_suffix('*').unwrap_or(name).trim_end()
+}
+
+/// The size of a scalar or vector type of OpenCL C; `None` for any other, and for those that depend on the device.
+fn size_of_type(name: &str) -> Option<usize> {
+    let (scalar, lanes) = match name.find(|letter: char| letter.is_ascii_digit()) {
+        Some(start) => (&name[..start], name[start..].parse::<usize>().ok()?),
+        None => (name, 1),
+    };
+    let lanes = match lanes {
+        3 => 4,
+        1 | 2 | 4 | 8 | 16 => lanes,
+        _ => return None,
+    };
+    let bytes = match scalar {
+        "char" | "uchar" => 1,
+        "short" | "ushort" | "half" => 2,
+        "int" | "uint" | "float" => 4,
+        "long" | "ulong" | "double" => 8,
+        _ => return None,
+    };
+    Some(bytes * lanes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_of_scalars_and_vectors_are_known() {
+        for (name, bytes) in [
+            ("float*", Some(4)),
+            ("float4 *", Some(16)),
+            ("float3", Some(16)),
+            ("uchar16", Some(16)),
+            ("long", Some(8)),
+            ("half2*", Some(4)),
+            ("float**", None),
+            ("struct point*", None),
+            ("size_t", None),
+            ("mat4", None),
+            ("float5", None),
+            ("int32_t", None),
+        ] {
+            assert_eq!(size_of_type(element_type(name)), bytes, "{name}");
+        }
+    }
+
+    fn info(address: u32, access: u32, qualifiers: u32, type_name: &str) -> ArgumentInfo {
+        ArgumentInfo {
+            address: address.into(),
+            access: access.into(),
+            qualifiers: qualifiers.into(),
+            type_name: type_name.into(),
+        }
+    }
+
+    #[test]
+    fn images_pipes_and_samplers_are_told_from_memory_and_values() {
+        let none = CL_KERNEL_ARG_ACCESS_NONE;
+        let global = CL_KERNEL_ARG_ADDRESS_GLOBAL;
+        let private = cl3::kernel::CL_KERNEL_ARG_ADDRESS_PRIVATE;
+        let read = CL_KERNEL_ARG_ACCESS_READ_ONLY;
+        for (info, kind) in [
+            (info(global, none, 0, "float*"), ParameterKind::Memory),
+            (
+                info(CL_KERNEL_ARG_ADDRESS_CONSTANT, none, 0, "float*"),
+                ParameterKind::Memory,
+            ),
+            (
+                info(CL_KERNEL_ARG_ADDRESS_LOCAL, none, 0, "float*"),
+                ParameterKind::Local,
+            ),
+            (info(private, none, 0, "uint"), ParameterKind::Value),
+            (info(private, none, 0, "sampler_t"), ParameterKind::Sampler),
+            (info(global, read, 0, "image2d_t"), ParameterKind::Image),
+            (
+                info(global, read, CL_KERNEL_ARG_TYPE_PIPE, "int"),
+                ParameterKind::Pipe,
+            ),
+        ] {
+            assert_eq!(kind_of(&info), kind, "{info:?}");
+        }
+    }
+}

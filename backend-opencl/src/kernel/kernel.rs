@@ -1,0 +1,112 @@
+//! Kernels.
+
+use std::{ffi::CString, fmt, sync::Arc};
+
+use parking_lot::Mutex;
+
+use super::{
+    KernelError, Launch, Parameter, declaration,
+    program::{ProgramInner, c_text, failed},
+    work_size::LaunchLimits,
+};
+use crate::{
+    cl_error::ClResult,
+    queue::ClQueue,
+    sys::kernel::{self, KernelHandle},
+};
+
+/// A kernel and the promise of what it touches; made by [`ClProgram::kernel`](super::ClProgram::kernel).
+///
+/// It may be launched from several threads at once. It does not keep the backend, and may be
+/// [cached](crate::OpenClBackend::cached) with it.
+pub struct ClKernel {
+    name: String,
+    parameters: Box<[Parameter]>,
+    limits: LaunchLimits,
+    /// The arguments are part of the runtime's object: setting them and enqueueing it is one step.
+    handle: Mutex<KernelHandle>,
+    program: Arc<ProgramInner>,
+}
+
+impl ClKernel {
+    /// The kernel, if it is what `parameters` declare.
+    pub(super) fn new(
+        program: &Arc<ProgramInner>,
+        name: &str,
+        parameters: &[Parameter],
+    ) -> Result<Self, KernelError> {
+        let handle = kernel::create_kernel(&program.handle, &c_text(name)?).map_err(failed)?;
+        declaration::check(&handle, name, parameters)?;
+        let limits =
+            LaunchLimits::query(&handle, program.device, &program.options).map_err(failed)?;
+        let bytes = parameters.iter().map(Parameter::passed_bytes);
+        let bytes = bytes.fold(0, usize::saturating_add);
+        if bytes > limits.parameter_bytes {
+            return Err(KernelError::TooManyParameterBytes {
+                kernel: name.to_owned(),
+                bytes,
+                largest: limits.parameter_bytes,
+            });
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            parameters: parameters.into(),
+            limits,
+            handle: Mutex::new(handle),
+            program: Arc::clone(program),
+        })
+    }
+
+    /// Its name in the program.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it was declared with.
+    #[must_use]
+    pub fn parameters(&self) -> &[Parameter] {
+        &self.parameters
+    }
+
+    /// Begins a launch on `queue` of that many work items: one number for each of 1 to 3 dimensions.
+    pub fn launch<'a>(&'a self, queue: &'a ClQueue, global_size: &[usize]) -> Launch<'a> {
+        Launch::new(self, queue, global_size)
+    }
+
+    pub(super) fn limits(&self) -> &LaunchLimits {
+        &self.limits
+    }
+
+    /// Whether the queue is one of the context and device that the kernel is built for.
+    pub(super) fn is_for(&self, queue: &ClQueue) -> bool {
+        queue.is_on(self.program.context, self.program.device)
+    }
+
+    /// Calls `run` with the runtime's kernel. Nobody else has it meanwhile.
+    pub(super) fn with_handle<R>(
+        &self,
+        run: impl FnOnce(&mut KernelHandle) -> ClResult<R>,
+    ) -> ClResult<R> {
+        run(&mut self.handle.lock())
+    }
+
+    /// The same with another kernel of the runtime, which is given up afterwards with everything that was set.
+    pub(super) fn with_fresh_handle<R>(
+        &self,
+        run: impl FnOnce(&mut KernelHandle) -> ClResult<R>,
+    ) -> ClResult<R> {
+        // The name was looked up in the program, and has no null byte.
+        let name = CString::new(self.name.as_str()).unwrap_or_default();
+        run(&mut kernel::create_kernel(&self.program.handle, &name)?)
+    }
+}
+
+impl fmt::Debug for ClKernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClKernel")
+            .field("name", &self.name)
+            .field("parameters", &self.parameters)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,293 @@
+//! What the parameters of a kernel are declared as.
+
+use std::fmt;
+
+use bytemuck::Pod;
+
+use crate::image::ImageKind;
+
+/// A parameter of a kernel: what it takes, and which bytes the kernel touches there.
+///
+/// Elements are what the kernel's pointer points to: `float` is `f32`, `float4` is `[f32; 4]`; vectors of three are as
+/// large as those of four.
+///
+/// ```
+/// use binpool_opencl::{Extent, Parameter};
+///
+/// // kernel void scale(global float *data, float factor)
+/// let scale = [
+///     Parameter::in_out::<f32>(Extent::PerItem(1)),
+///     Parameter::value::<f32>(),
+/// ];
+/// // kernel void sum(global const float *data, uint length, global float *sums, local float *scratch)
+/// let sum = [
+///     Parameter::input::<f32>(Extent::Whole),
+///     Parameter::length_u32(0),
+///     Parameter::output::<f32>(Extent::PerGroup(1)),
+///     Parameter::local::<f32>(Extent::PerItem(1)),
+/// ];
+/// # let _ = (scale, sum);
+/// ```
+///
+/// A value is plain bytes:
+///
+/// ```compile_fail,E0277
+/// use binpool_opencl::Parameter;
+///
+/// let text = Parameter::value::<String>();
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    pub(super) role: Role,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Memory {
+        access: ParameterAccess,
+        /// The bytes of an element.
+        element: usize,
+        extent: Extent,
+    },
+    Value {
+        bytes: usize,
+    },
+    /// The number of elements of another parameter, which the launch fills in.
+    Length {
+        of: usize,
+        bytes: usize,
+    },
+    Local {
+        element: usize,
+        extent: Extent,
+    },
+    Image {
+        kind: ImageKind,
+        access: ParameterAccess,
+    },
+    Sampler,
+    Pipe {
+        access: ParameterAccess,
+        /// The bytes of a packet.
+        packet: usize,
+    },
+}
+
+/// What a kernel does with the memory behind a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ParameterAccess {
+    /// It reads it and never writes it.
+    Input,
+    /// It writes it.
+    Output,
+    /// It reads and writes it.
+    InOut,
+}
+
+/// How many elements a kernel touches, counted from the first one.
+///
+/// Work items are counted as if their ids started at 0: with an [`offset`](crate::Launch::offset) the product of
+/// offset plus size over the dimensions. A product that no number holds is too large for any memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Extent {
+    /// That many for each work item; of local memory, for each work item of a group.
+    PerItem(usize),
+    /// That many for each work group. A launch that leaves the local size to the runtime may have as many groups as
+    /// work items.
+    PerGroup(usize),
+    /// That many.
+    Fixed(usize),
+    /// Any number: the kernel finds out how many there are from a length
+    /// ([`length_u32`](Parameter::length_u32), [`length_u64`](Parameter::length_u64)), and touches no others.
+    Whole,
+}
+
+impl Parameter {
+    const fn memory<T>(access: ParameterAccess, extent: Extent) -> Self {
+        let role = Role::Memory {
+            access,
+            element: size_of::<T>(),
+            extent,
+        };
+        Self { role }
+    }
+
+    /// A `global` or `constant` pointer to elements that the kernel only reads.
+    #[must_use]
+    pub const fn input<T: Pod>(extent: Extent) -> Self {
+        Self::memory::<T>(ParameterAccess::Input, extent)
+    }
+
+    /// A `global` pointer to elements that the kernel writes. What it does not write stays as it was.
+    #[must_use]
+    pub const fn output<T: Pod>(extent: Extent) -> Self {
+        Self::memory::<T>(ParameterAccess::Output, extent)
+    }
+
+    /// A `global` pointer to elements that the kernel reads and writes.
+    #[must_use]
+    pub const fn in_out<T: Pod>(extent: Extent) -> Self {
+        Self::memory::<T>(ParameterAccess::InOut, extent)
+    }
+
+    /// A value, passed by its bytes.
+    #[must_use]
+    pub const fn value<T: Pod>() -> Self {
+        let role = Role::Value {
+            bytes: size_of::<T>(),
+        };
+        Self { role }
+    }
+
+    /// A `uint`: the number of whole elements of the memory that is passed for parameter number `of`, counted
+    /// from 0. The launch fills it in; no argument is passed for it.
+    #[must_use]
+    pub const fn length_u32(of: usize) -> Self {
+        let role = Role::Length { of, bytes: 4 };
+        Self { role }
+    }
+
+    /// The same as a `ulong`.
+    #[must_use]
+    pub const fn length_u64(of: usize) -> Self {
+        let role = Role::Length { of, bytes: 8 };
+        Self { role }
+    }
+
+    /// A `local` pointer, for which a launch passes a [`LocalMemory`](crate::LocalMemory).
+    #[must_use]
+    pub const fn local<T: Pod>(extent: Extent) -> Self {
+        let role = Role::Local {
+            element: size_of::<T>(),
+            extent,
+        };
+        Self { role }
+    }
+
+    /// An image, of the kind and with the access that its type in the kernel has.
+    #[must_use]
+    pub const fn image(kind: ImageKind, access: ParameterAccess) -> Self {
+        let role = Role::Image { kind, access };
+        Self { role }
+    }
+
+    /// A sampler.
+    #[must_use]
+    pub const fn sampler() -> Self {
+        let role = Role::Sampler;
+        Self { role }
+    }
+
+    /// A pipe of such packets, with the access that its type in the kernel has.
+    #[must_use]
+    pub const fn pipe<T: Pod>(access: ParameterAccess) -> Self {
+        let packet = size_of::<T>();
+        let role = Role::Pipe { access, packet };
+        Self { role }
+    }
+
+    /// What it takes.
+    #[must_use]
+    pub const fn kind(&self) -> ParameterKind {
+        match self.role {
+            Role::Memory { .. } => ParameterKind::Memory,
+            Role::Value { .. } | Role::Length { .. } => ParameterKind::Value,
+            Role::Local { .. } => ParameterKind::Local,
+            Role::Image { .. } => ParameterKind::Image,
+            Role::Sampler => ParameterKind::Sampler,
+            Role::Pipe { .. } => ParameterKind::Pipe,
+        }
+    }
+
+    /// The bytes of an element, a packet, or the value; 0 where there is no such thing.
+    pub(super) const fn element_bytes(&self) -> usize {
+        match self.role {
+            Role::Memory { element, .. } | Role::Local { element, .. } => element,
+            Role::Value { bytes } | Role::Length { bytes, .. } => bytes,
+            Role::Pipe { packet, .. } => packet,
+            Role::Image { .. } | Role::Sampler => 0,
+        }
+    }
+
+    /// The bytes that it takes among those which a device passes to a kernel.
+    pub(super) const fn passed_bytes(&self) -> usize {
+        match self.role {
+            Role::Value { bytes } | Role::Length { bytes, .. } => bytes,
+            _ => size_of::<usize>(),
+        }
+    }
+
+    /// Whether a launch passes an argument for it.
+    pub(super) const fn takes_argument(&self) -> bool {
+        !matches!(self.role, Role::Length { .. })
+    }
+}
+
+impl Extent {
+    /// The bytes that are touched, the largest number where none holds them; `None` where any size will do.
+    pub(super) fn bytes(self, element: usize, items: usize, groups: usize) -> Option<usize> {
+        let elements = match self {
+            Self::PerItem(elements) => elements.saturating_mul(items),
+            Self::PerGroup(elements) => elements.saturating_mul(groups),
+            Self::Fixed(elements) => elements,
+            Self::Whole => return None,
+        };
+        Some(elements.saturating_mul(element))
+    }
+}
+
+/// What a parameter takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ParameterKind {
+    /// Memory of the device.
+    Memory,
+    /// A value.
+    Value,
+    /// Local memory of a work group.
+    Local,
+    /// An image.
+    Image,
+    /// A sampler.
+    Sampler,
+    /// A pipe.
+    Pipe,
+}
+
+impl fmt::Display for ParameterKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Memory => "memory",
+            Self::Value => "a value",
+            Self::Local => "local memory",
+            Self::Image => "an image",
+            Self::Sampler => "a sampler",
+            Self::Pipe => "a pipe",
+        })
+    }
+}
+
+impl fmt::Display for ParameterAccess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Input => "read only",
+            Self::Output => "written",
+            Self::InOut => "read and written",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extents_count_elements_and_never_wrap() {
+        assert_eq!(Extent::PerItem(2).bytes(4, 100, 7), Some(800));
+        assert_eq!(Extent::PerGroup(2).bytes(4, 100, 7), Some(56));
+        assert_eq!(Extent::Fixed(3).bytes(4, 100, 7), Some(12));
+        assert_eq!(Extent::Whole.bytes(4, 100, 7), None);
+        let huge = Extent::PerItem(usize::MAX / 2);
+        assert_eq!(huge.bytes(16, 3, 1), Some(usize::MAX));
+    }
+}

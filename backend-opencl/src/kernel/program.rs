@@ -1,0 +1,182 @@
+//! Programs.
+
+use std::{ffi::CString, fmt, sync::Arc};
+
+use binpool_allocators::Backend;
+use cl3::error_codes::{
+    CL_BUILD_PROGRAM_FAILURE, CL_COMPILE_PROGRAM_FAILURE, CL_INVALID_BUILD_OPTIONS,
+};
+
+use super::{ClKernel, KernelError, Parameter};
+use crate::{
+    backend::OpenClBackend,
+    cl_error::{ClError, Purpose},
+    sys::{
+        DeviceId,
+        program::{self, ProgramHandle},
+    },
+};
+
+/// A program in OpenCL C, built for one device. Clones are the same program.
+///
+/// Building takes as long as compilers take: keep the program, or let the backend keep it
+/// ([`cached`](OpenClBackend::cached)). It may be kept there: it does not keep the backend.
+///
+/// ```no_run
+/// use binpool_allocators::{Backend, Event, MemoryFlags, QueueOrder};
+/// use binpool_opencl::{ClProgram, DeviceSelector, Extent, OpenClBackend, Parameter};
+///
+/// let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+/// let source = "kernel void scale(global float *data, float factor)
+///     { data[get_global_id(0)] *= factor; }";
+/// let program = ClProgram::build(&backend, source, "")?;
+/// let parameters = [
+///     Parameter::in_out::<f32>(Extent::PerItem(1)),
+///     Parameter::value::<f32>(),
+/// ];
+/// // SAFETY: each work item reads and writes the float of its id, and nothing else.
+/// let scale = unsafe { program.kernel("scale", &parameters) }?;
+///
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let data = backend.create_buffer(4000, MemoryFlags::empty())?;
+/// scale.launch(&queue, &[1000]).memory(&data).value(&2.5_f32).enqueue()?.wait()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct ClProgram {
+    inner: Arc<ProgramInner>,
+}
+
+/// The runtime keeps the context for the program: a reference of our own would make a cycle of a program that the
+/// context's cache keeps.
+pub(super) struct ProgramInner {
+    pub(super) handle: ProgramHandle,
+    /// The context, to compare. While the program lives, no other context can have this address.
+    pub(super) context: usize,
+    pub(super) device: DeviceId,
+    pub(super) options: String,
+    names: Vec<String>,
+}
+
+impl ClProgram {
+    /// Builds `source`, in OpenCL C, for the backend's device, with the compiler's `options` (OpenCL 3.0, section
+    /// 5.8.6), to which `-cl-kernel-arg-info` is added. Waits for the compiler.
+    ///
+    /// # Errors
+    ///
+    /// [`Build`](KernelError::Build), with all that the compiler said; [`EmptySource`](KernelError::EmptySource);
+    /// [`NullByte`](KernelError::NullByte) in the options; or a failure of the runtime.
+    pub fn build(
+        backend: &OpenClBackend,
+        source: &str,
+        options: &str,
+    ) -> Result<Self, KernelError> {
+        if source.is_empty() {
+            return Err(KernelError::EmptySource);
+        }
+        let text = c_text(&format!("{options} -cl-kernel-arg-info"))?;
+        let context = backend.context();
+        let handle = program::create_program(&context.handle, source).map_err(failed)?;
+        program::build_program(&handle, context.device, &text).map_err(|error| {
+            let is_the_text = matches!(
+                error.code,
+                CL_BUILD_PROGRAM_FAILURE | CL_COMPILE_PROGRAM_FAILURE | CL_INVALID_BUILD_OPTIONS
+            );
+            if !is_the_text {
+                return failed(error);
+            }
+            let log = program::build_log(&handle, context.device);
+            KernelError::Build {
+                device: backend.limits().device_name.clone(),
+                options: options.to_owned(),
+                log: log.unwrap_or_else(|error| format!("no log: {error}")),
+            }
+        })?;
+        let names = program::kernel_names(&handle).map_err(failed)?;
+        Ok(Self {
+            inner: Arc::new(ProgramInner {
+                handle,
+                context: context.handle.raw().addr(),
+                device: context.device,
+                options: options.to_owned(),
+                names,
+            }),
+        })
+    }
+
+    /// The names of its kernels.
+    #[must_use]
+    pub fn kernel_names(&self) -> &[String] {
+        &self.inner.names
+    }
+
+    /// The kernel of that name, whose parameters are as declared.
+    ///
+    /// Everything that the kernel tells about itself is compared with the declaration: how many parameters there
+    /// are, of what kind, whether they are constant, and the sizes of scalars and vectors. What is left is the
+    /// promise.
+    ///
+    /// # Errors
+    ///
+    /// [`NoSuchKernel`](KernelError::NoSuchKernel), which lists those that there are; for a declaration that the
+    /// kernel does not match, [`ParameterCount`](KernelError::ParameterCount),
+    /// [`ParameterKind`](KernelError::ParameterKind), [`ParameterAccess`](KernelError::ParameterAccess),
+    /// [`ElementSize`](KernelError::ElementSize), [`EmptyType`](KernelError::EmptyType) and
+    /// [`LengthOfNothing`](KernelError::LengthOfNothing), [`ImageKind`](KernelError::ImageKind);
+    /// [`TooManyParameterBytes`](KernelError::TooManyParameterBytes); or a failure of the runtime.
+    ///
+    /// # Safety
+    ///
+    /// With any values, and any contents of its memory, in a launch of any size:
+    ///
+    /// 1. the kernel touches the memory of a parameter only within the declared [`Extent`](super::Extent), counted
+    ///    from the address that it is given, images only within their pixels, unless it reads through a sampler of its
+    ///    own that says what is beyond, and no other memory but its own;
+    /// 2. it never writes what is declared as an input;
+    /// 3. its work items have no data race, and each of them comes to an end and calls barriers as OpenCL asks for.
+    ///
+    /// A kernel that follows addresses which it finds in memory cannot promise (1) for any contents. Whoever makes it
+    /// promises instead to launch it only with contents of their own making, whose every address lies in a block
+    /// that the launch names as [`indirect`](super::Launch::indirect), in the way it is named.
+    ///
+    /// ```compile_fail,E0133
+    /// # fn make(program: &binpool_opencl::ClProgram) -> Result<(), binpool_opencl::KernelError> {
+    /// let kernel = program.kernel("scale", &[])?; // nobody has promised anything
+    /// # Ok(()) }
+    /// ```
+    #[allow(unsafe_code)]
+    pub unsafe fn kernel(
+        &self,
+        name: &str,
+        parameters: &[Parameter],
+    ) -> Result<ClKernel, KernelError> {
+        if !self.inner.names.iter().any(|known| known == name) {
+            return Err(KernelError::NoSuchKernel {
+                name: name.to_owned(),
+                available: self.inner.names.clone(),
+            });
+        }
+        ClKernel::new(&self.inner, name, parameters)
+    }
+}
+
+impl fmt::Debug for ClProgram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClProgram")
+            .field("handle", &self.inner.handle)
+            .field("kernels", &self.inner.names)
+            .finish_non_exhaustive()
+    }
+}
+
+/// `text` as C has it.
+pub(super) fn c_text(text: &str) -> Result<CString, KernelError> {
+    CString::new(text).map_err(|_| KernelError::NullByte {
+        text: text.to_owned(),
+    })
+}
+
+/// A failure of the runtime that is about no memory.
+pub(super) fn failed(error: ClError) -> KernelError {
+    error.into_error(Purpose::Control).into()
+}

@@ -1,0 +1,266 @@
+//! What a launch touches of its arguments, by what they were declared as.
+
+use binpool_allocators::AsMemory;
+use smallvec::SmallVec;
+
+use super::{
+    Argument, Extent, KernelError, Launch, Parameter, ParameterAccess, WorkSizeProblem,
+    argument::Body, parameter::Role, work_size::WorkSize,
+};
+use crate::{
+    access::{Access, Use},
+    backend::OpenClBackend,
+    context::Context,
+    image::{ClImage, ImageKind},
+    pipe::ClPipe,
+    sys::kernel::ArgumentValue,
+};
+
+/// What a kernel touches of an argument.
+pub(super) enum Touched<'a> {
+    Memory {
+        memory: &'a dyn AsMemory<OpenClBackend>,
+        size: usize,
+        /// The first bytes of it.
+        bytes: usize,
+        access: ParameterAccess,
+    },
+    Value(&'a [u8]),
+    /// A length that is not filled in yet.
+    Length,
+    Filled(SmallVec<[u8; 8]>),
+    Local(usize),
+    /// An image, a sampler or a pipe.
+    Object {
+        value: ArgumentValue<'a>,
+        context: &'a Context,
+        used: Option<Use<'a>>,
+    },
+}
+
+/// All checks that need sizes only.
+impl Launch<'_> {
+    /// What the kernel touches of each parameter's argument.
+    pub(super) fn touched(
+        &self,
+        work: &WorkSize,
+    ) -> Result<SmallVec<[Touched<'_>; 8]>, KernelError> {
+        let parameters = self.kernel.parameters();
+        let expected = parameters
+            .iter()
+            .filter(|parameter| parameter.takes_argument())
+            .count();
+        if expected != self.arguments.len() {
+            return Err(KernelError::ArgumentCount {
+                kernel: self.name(),
+                given: self.arguments.len(),
+                expected,
+            });
+        }
+        let mut arguments = self.arguments.iter();
+        let mut touched = SmallVec::new();
+        for (index, parameter) in parameters.iter().enumerate() {
+            touched.push(if !parameter.takes_argument() {
+                Touched::Length
+            } else if let Some(argument) = arguments.next() {
+                self.touched_of(index, parameter, argument, work)?
+            } else {
+                continue;
+            });
+        }
+        self.check_local_memory(&touched)?;
+        self.fill_lengths(&mut touched)?;
+        Ok(touched)
+    }
+
+    fn touched_of<'s>(
+        &self,
+        index: usize,
+        parameter: &Parameter,
+        argument: &'s Argument<'_>,
+        work: &WorkSize,
+    ) -> Result<Touched<'s>, KernelError> {
+        let (expected, given) = (parameter.kind(), argument.kind());
+        if expected != given {
+            return Err(KernelError::ArgumentKind {
+                kernel: self.name(),
+                index,
+                given,
+                expected,
+            });
+        }
+        let check = |given, needed: Option<usize>| match needed {
+            Some(needed) if needed > given => Err(KernelError::TooSmall {
+                kernel: self.name(),
+                index,
+                given,
+                needed,
+            }),
+            needed => Ok(needed.unwrap_or(given)),
+        };
+        match (parameter.role, &argument.body) {
+            (
+                Role::Memory {
+                    access,
+                    element,
+                    extent,
+                },
+                Body::Memory(memory),
+            ) => {
+                let size = memory.size();
+                let bytes = check(size, extent.bytes(element, work.items(), work.groups()))?;
+                Ok(Touched::Memory {
+                    memory: *memory,
+                    size,
+                    bytes,
+                    access,
+                })
+            }
+            (Role::Value { bytes }, Body::Value(value)) if value.len() != bytes => {
+                Err(KernelError::ValueSize {
+                    kernel: self.name(),
+                    index,
+                    given: value.len(),
+                    expected: bytes,
+                })
+            }
+            (_, Body::Value(value)) => Ok(Touched::Value(value)),
+            (Role::Local { element, extent }, Body::Local(local)) => {
+                let items = work.group_items();
+                let is_per_item = matches!(extent, Extent::PerItem(_));
+                let size = local
+                    .for_group_of(items)
+                    .filter(|_| !is_per_item || items.is_some());
+                let size = size.ok_or_else(|| self.work_size(WorkSizeProblem::NoLocalSize))?;
+                // No runtime has local memory of no bytes.
+                let needed = extent
+                    .bytes(element, items.unwrap_or(0), 1)
+                    .unwrap_or(1)
+                    .max(1);
+                check(size, Some(needed))?;
+                Ok(Touched::Local(size))
+            }
+            (Role::Image { kind, access }, Body::Image(image)) => {
+                self.image_of(index, (kind, access), image)
+            }
+            (Role::Sampler, Body::Sampler(sampler)) => Ok(Touched::Object {
+                value: ArgumentValue::Sampler(sampler.handle()),
+                context: sampler.context(),
+                used: None,
+            }),
+            (Role::Pipe { packet, .. }, Body::Pipe(pipe)) => self.pipe_of(index, packet, pipe),
+            // Kinds are equal, so this does not happen.
+            _ => Err(KernelError::ArgumentKind {
+                kernel: self.name(),
+                index,
+                given,
+                expected,
+            }),
+        }
+    }
+
+    fn image_of<'s>(
+        &self,
+        index: usize,
+        (actual, access): (ImageKind, ParameterAccess),
+        image: &'s ClImage,
+    ) -> Result<Touched<'s>, KernelError> {
+        let other = image.shape().kind();
+        if other != actual {
+            return Err(KernelError::ImageKind {
+                kernel: self.name(),
+                index,
+                other,
+                actual,
+            });
+        }
+        Ok(Touched::Object {
+            value: ArgumentValue::Memory(image.handle()),
+            context: image.context(),
+            used: Some(image.used(access.into())),
+        })
+    }
+
+    fn pipe_of<'s>(
+        &self,
+        index: usize,
+        expected: usize,
+        pipe: &'s ClPipe,
+    ) -> Result<Touched<'s>, KernelError> {
+        let given = usize::try_from(pipe.packet_bytes()?).unwrap_or(usize::MAX);
+        if given != expected {
+            return Err(KernelError::PacketSize {
+                kernel: self.name(),
+                index,
+                given,
+                expected,
+            });
+        }
+        Ok(Touched::Object {
+            value: ArgumentValue::Memory(pipe.handle()),
+            context: pipe.context(),
+            // Whoever reads packets takes them out.
+            used: Some(pipe.used(Access::Write)),
+        })
+    }
+
+    fn check_local_memory(&self, touched: &[Touched<'_>]) -> Result<(), KernelError> {
+        let limits = self.kernel.limits();
+        let own = limits.own_local_bytes;
+        let needed = touched.iter().fold(own, |sum, touched| match touched {
+            Touched::Local(bytes) => sum.saturating_add(*bytes),
+            _ => sum,
+        });
+        if needed > limits.local_bytes {
+            return Err(KernelError::LocalMemory {
+                kernel: self.name(),
+                needed,
+                available: limits.local_bytes,
+            });
+        }
+        Ok(())
+    }
+
+    /// Puts the numbers of elements where lengths are declared.
+    fn fill_lengths(&self, touched: &mut [Touched<'_>]) -> Result<(), KernelError> {
+        for (index, parameter) in self.kernel.parameters().iter().enumerate() {
+            let Role::Length { of, bytes } = parameter.role else {
+                continue;
+            };
+            let size = match touched.get(of) {
+                Some(Touched::Memory { size, .. }) => *size,
+                _ => 0,
+            };
+            let element = self
+                .kernel
+                .parameters()
+                .get(of)
+                .map_or(1, Parameter::element_bytes);
+            let elements = size / element.max(1);
+            let too_large = || KernelError::LengthTooLarge {
+                kernel: self.name(),
+                index,
+                bytes,
+                elements,
+            };
+            let value = if bytes == size_of::<u32>() {
+                let length = u32::try_from(elements).map_err(|_| too_large())?;
+                SmallVec::from_slice(&length.to_ne_bytes())
+            } else {
+                let length = u64::try_from(elements).map_err(|_| too_large())?;
+                SmallVec::from_slice(&length.to_ne_bytes())
+            };
+            touched[index] = Touched::Filled(value);
+        }
+        Ok(())
+    }
+}
+
+impl From<ParameterAccess> for Access {
+    fn from(access: ParameterAccess) -> Self {
+        match access {
+            ParameterAccess::Input => Self::Read,
+            ParameterAccess::Output | ParameterAccess::InOut => Self::Write,
+        }
+    }
+}

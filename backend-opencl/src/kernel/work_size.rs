@@ -1,0 +1,405 @@
+//! How many work items a launch has, and in what groups.
+
+use cl3::{
+    device::{
+        CL_DEVICE_ADDRESS_BITS, CL_DEVICE_LOCAL_MEM_SIZE, CL_DEVICE_MAX_PARAMETER_SIZE,
+        CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS, CL_DEVICE_MAX_WORK_ITEM_SIZES,
+        CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT,
+    },
+    kernel::{CL_KERNEL_LOCAL_MEM_SIZE, CL_KERNEL_WORK_GROUP_SIZE},
+};
+use smallvec::SmallVec;
+
+use super::WorkSizeProblem;
+use crate::{
+    cl_error::ClResult,
+    device::version_of,
+    sys::{
+        self, DeviceId,
+        kernel::{self, KernelHandle, WorkItems},
+    },
+};
+
+/// One number for each dimension.
+pub(super) type Sizes = SmallVec<[usize; 3]>;
+
+/// What a kernel can be launched with on a device.
+#[derive(Clone, Debug)]
+pub(super) struct LaunchLimits {
+    dimensions: usize,
+    /// The largest local size of each dimension.
+    local: Sizes,
+    /// The most work items of a group.
+    group: usize,
+    /// The local size that the kernel is compiled for.
+    required: Option<Sizes>,
+    /// The largest id of a work item, and one.
+    ids: usize,
+    /// Whether groups at the end may be smaller.
+    uneven: bool,
+    /// The local memory of the device, in bytes.
+    pub(super) local_bytes: usize,
+    /// The local memory that each group takes by itself.
+    pub(super) own_local_bytes: usize,
+    /// The most bytes of parameters.
+    pub(super) parameter_bytes: usize,
+}
+
+impl LaunchLimits {
+    /// Asks the device about `kernel`, which has no argument set, and which was built with `options`.
+    pub(super) fn query(handle: &KernelHandle, device: DeviceId, options: &str) -> ClResult<Self> {
+        let of_device = |what| sys::device_number(device, what).map(saturate);
+        let of_kernel = |what| kernel::group_number(handle, device, what).map(saturate);
+        let required: Sizes = kernel::required_local_size(handle, device)?;
+        let bits = of_device(CL_DEVICE_ADDRESS_BITS)?;
+        Ok(Self {
+            dimensions: of_device(CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS)?.min(3),
+            local: sys::device_sizes(device, CL_DEVICE_MAX_WORK_ITEM_SIZES)?.into(),
+            group: of_kernel(CL_KERNEL_WORK_GROUP_SIZE)?,
+            required: required.iter().any(|&size| size != 0).then_some(required),
+            ids: if bits == 32 {
+                u32::MAX as usize
+            } else {
+                usize::MAX
+            },
+            uneven: are_built_uneven(options) && has_uneven_groups(device)?,
+            local_bytes: of_device(CL_DEVICE_LOCAL_MEM_SIZE)?,
+            own_local_bytes: of_kernel(CL_KERNEL_LOCAL_MEM_SIZE)?,
+            parameter_bytes: of_device(CL_DEVICE_MAX_PARAMETER_SIZE)?,
+        })
+    }
+}
+
+/// Whether the device has groups of several sizes in one launch. Every device of OpenCL 2 has, and none before.
+fn has_uneven_groups(device: DeviceId) -> ClResult<bool> {
+    Ok(match version_of(device)? {
+        (0 | 1, _) => false,
+        (2, _) => true,
+        _ => sys::device_number(device, CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT).unwrap_or(0) != 0,
+    })
+}
+
+/// Whether a program that is built with `options` can have such groups.
+fn are_built_uneven(options: &str) -> bool {
+    let mut words = options.split_whitespace();
+    let is_later = |word: &str| {
+        ["CL2", "CL3", "CLC++"].iter().any(|version| {
+            word.strip_prefix("-cl-std=")
+                .is_some_and(|text| text.starts_with(version))
+        })
+    };
+    let uniform = options
+        .split_whitespace()
+        .any(|word| word == "-cl-uniform-work-group-size");
+    words.any(is_later) && !uniform
+}
+
+fn saturate(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+/// The work items of a launch.
+///
+/// # Invariants
+///
+/// I1: All lists have the same length, and no size is 0.
+/// I2: A local size is one that the kernel can have.
+#[derive(Clone, Debug)]
+pub(super) struct WorkSize {
+    global: Sizes,
+    offset: Sizes,
+    local: Option<Sizes>,
+}
+
+impl WorkSize {
+    /// Checks the sizes that a launch was given. A kernel that is compiled for one local size has it without being
+    /// told.
+    pub(super) fn new(
+        limits: &LaunchLimits,
+        global: &Sizes,
+        offset: Option<&Sizes>,
+        local: Option<&Sizes>,
+    ) -> Result<Self, WorkSizeProblem> {
+        let dimensions = global.len();
+        if dimensions == 0 || dimensions > limits.dimensions {
+            return Err(WorkSizeProblem::Dimensions {
+                given: dimensions,
+                largest: limits.dimensions,
+            });
+        }
+        check_no_zero("global size", global)?;
+        let offset = match offset {
+            Some(offset) => {
+                check_dimensions("the offset", offset, dimensions)?;
+                offset.clone()
+            }
+            None => SmallVec::from_elem(0, dimensions),
+        };
+        for (dimension, (&size, &offset)) in global.iter().zip(&offset).enumerate() {
+            if size.checked_add(offset).is_none_or(|end| end > limits.ids) {
+                return Err(WorkSizeProblem::TooManyItems {
+                    dimension,
+                    size,
+                    offset,
+                    largest: limits.ids,
+                });
+            }
+        }
+        let work = Self {
+            global: global.clone(),
+            offset,
+            local: limits.local_size(dimensions, local)?,
+        };
+        work.check_local(limits)?;
+        Ok(work)
+    }
+
+    fn check_local(&self, limits: &LaunchLimits) -> Result<(), WorkSizeProblem> {
+        let Some(local) = &self.local else {
+            return Ok(());
+        };
+        for (dimension, (&given, &largest)) in local.iter().zip(&limits.local).enumerate() {
+            if given > largest {
+                return Err(WorkSizeProblem::LocalTooLarge {
+                    dimension,
+                    given,
+                    largest,
+                });
+            }
+        }
+        let given = product(local.iter().copied());
+        if given > limits.group {
+            return Err(WorkSizeProblem::GroupTooLarge {
+                given,
+                largest: limits.group,
+            });
+        }
+        for (dimension, (&global, &local)) in self.global.iter().zip(local).enumerate() {
+            if !limits.uneven && !global.is_multiple_of(local) {
+                return Err(WorkSizeProblem::Uneven {
+                    dimension,
+                    global,
+                    local,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// How many work items there would be if their ids started at 0.
+    pub(super) fn items(&self) -> usize {
+        let ends = self.global.iter().zip(&self.offset);
+        product(ends.map(|(&size, &offset)| size.saturating_add(offset)))
+    }
+
+    /// How many groups there are at most.
+    pub(super) fn groups(&self) -> usize {
+        match &self.local {
+            Some(local) => {
+                let groups = self.global.iter().zip(local);
+                product(groups.map(|(&global, &local)| global.div_ceil(local)))
+            }
+            None => product(self.global.iter().copied()),
+        }
+    }
+
+    /// How many work items a group has, where that is known.
+    pub(super) fn group_items(&self) -> Option<usize> {
+        let local = self.local.as_ref()?;
+        Some(product(local.iter().copied()))
+    }
+
+    pub(super) fn as_items(&self) -> WorkItems<'_> {
+        WorkItems {
+            global: &self.global,
+            offset: &self.offset,
+            local: self.local.as_deref(),
+        }
+    }
+}
+
+impl LaunchLimits {
+    /// The local size of a launch of that many dimensions that was given `local`.
+    fn local_size(
+        &self,
+        dimensions: usize,
+        local: Option<&Sizes>,
+    ) -> Result<Option<Sizes>, WorkSizeProblem> {
+        if let Some(local) = local {
+            check_dimensions("the local size", local, dimensions)?;
+            check_no_zero("local size", local)?;
+        }
+        let Some(required) = &self.required else {
+            return Ok(local.cloned());
+        };
+        let given = match local {
+            Some(local) => local.clone(),
+            None => required.iter().copied().take(dimensions).collect(),
+        };
+        // What is required has three dimensions, and those that a launch does not have are of size 1.
+        let size_in = |sizes: &Sizes, dimension| sizes.get(dimension).copied().unwrap_or(1);
+        if (0..3).any(|dimension| size_in(&given, dimension) != size_in(required, dimension)) {
+            return Err(WorkSizeProblem::NotAsCompiled {
+                given: given.to_vec(),
+                required: required.to_vec(),
+            });
+        }
+        Ok(Some(given))
+    }
+}
+
+fn check_dimensions(
+    what: &'static str,
+    sizes: &Sizes,
+    expected: usize,
+) -> Result<(), WorkSizeProblem> {
+    if sizes.len() == expected {
+        return Ok(());
+    }
+    Err(WorkSizeProblem::OtherDimensions {
+        what,
+        given: sizes.len(),
+        expected,
+    })
+}
+
+fn check_no_zero(what: &'static str, sizes: &Sizes) -> Result<(), WorkSizeProblem> {
+    match sizes.iter().position(|&size| size == 0) {
+        Some(dimension) => Err(WorkSizeProblem::Zero { what, dimension }),
+        None => Ok(()),
+    }
+}
+
+/// The largest number where none holds the product.
+fn product(sizes: impl Iterator<Item = usize>) -> usize {
+    sizes.fold(1, usize::saturating_mul)
+}
+
+#[cfg(test)]
+mod tests {
+    use smallvec::smallvec;
+
+    use super::*;
+
+    fn limits() -> LaunchLimits {
+        LaunchLimits {
+            dimensions: 3,
+            local: smallvec![64, 64, 8],
+            group: 128,
+            required: None,
+            ids: usize::MAX,
+            uneven: false,
+            local_bytes: 1024,
+            own_local_bytes: 0,
+            parameter_bytes: 1024,
+        }
+    }
+
+    fn size_of(
+        limits: &LaunchLimits,
+        global: &[usize],
+        offset: Option<&[usize]>,
+        local: Option<&[usize]>,
+    ) -> Result<WorkSize, WorkSizeProblem> {
+        let [offset, local] = [offset, local].map(|sizes| sizes.map(Sizes::from));
+        WorkSize::new(limits, &global.into(), offset.as_ref(), local.as_ref())
+    }
+
+    #[test]
+    fn items_and_groups_are_counted_over_all_dimensions() {
+        let work = size_of(&limits(), &[64, 32], Some(&[10, 0]), Some(&[16, 8])).unwrap();
+        assert_eq!(work.items(), 74 * 32);
+        assert_eq!(work.groups(), 4 * 4);
+        assert_eq!(work.group_items(), Some(128));
+        let free = size_of(&limits(), &[64, 32], None, None).unwrap();
+        assert_eq!((free.items(), free.groups()), (2048, 2048));
+        assert_eq!(free.group_items(), None);
+        let huge = size_of(&limits(), &[usize::MAX, 2], None, None).unwrap();
+        assert_eq!(huge.items(), usize::MAX);
+    }
+
+    #[test]
+    fn each_limit_is_told_apart() {
+        let limits = limits();
+        let problem = |global: &[usize], offset: Option<&[usize]>, local: Option<&[usize]>| {
+            size_of(&limits, global, offset, local)
+                .unwrap_err()
+                .to_string()
+        };
+        let too_many = [1, 1, 1, 1];
+        for (text, says) in [
+            (problem(&[], None, None), "0 dimensions: use 1 to 3"),
+            (problem(&too_many, None, None), "4 dimensions"),
+            (
+                problem(&[4, 0], None, None),
+                "a global size of 0 in dimension 1",
+            ),
+            (
+                problem(&[4], Some(&[1, 1]), None),
+                "2 dimensions of the offset and 1",
+            ),
+            (
+                problem(&[4], None, Some(&[1, 1])),
+                "2 dimensions of the local size and 1",
+            ),
+            (
+                problem(&[4], None, Some(&[0])),
+                "a local size of 0 in dimension 0",
+            ),
+            (
+                problem(&[2], Some(&[usize::MAX]), None),
+                "this device counts to",
+            ),
+            (
+                problem(&[128], None, Some(&[128])),
+                "a local size of 128 in dimension 0",
+            ),
+            (
+                problem(&[64, 64], None, Some(&[64, 64])),
+                "4096 work items in a group",
+            ),
+            (
+                problem(&[65], None, Some(&[64])),
+                "global size 65 and local size 64",
+            ),
+        ] {
+            assert!(text.contains(says), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_is_compiled_for_a_local_size_has_it() {
+        let limits = LaunchLimits {
+            required: Some(smallvec![8, 4, 1]),
+            ..limits()
+        };
+        let work = size_of(&limits, &[64, 32], None, None).unwrap();
+        assert_eq!(work.group_items(), Some(32));
+        assert!(size_of(&limits, &[64, 32], None, Some(&[8, 4])).is_ok());
+        let other = size_of(&limits, &[64, 32], None, Some(&[4, 8]));
+        assert!(matches!(other, Err(WorkSizeProblem::NotAsCompiled { .. })));
+        let flat = size_of(&limits, &[64], None, None);
+        assert!(matches!(flat, Err(WorkSizeProblem::NotAsCompiled { .. })));
+        assert!(matches!(
+            size_of(&limits, &[63, 32], None, None),
+            Err(WorkSizeProblem::Uneven { dimension: 0, .. })
+        ));
+    }
+
+    #[test]
+    fn uneven_groups_need_a_program_of_opencl_2() {
+        assert!(are_built_uneven("-w -cl-std=CL2.0"));
+        assert!(are_built_uneven("-cl-std=CL3.0"));
+        assert!(!are_built_uneven("-cl-std=CL1.2"));
+        assert!(!are_built_uneven(""));
+        assert!(!are_built_uneven(
+            "-cl-std=CL3.0 -cl-uniform-work-group-size"
+        ));
+        let uneven = LaunchLimits {
+            uneven: true,
+            ..limits()
+        };
+        let work = size_of(&uneven, &[65], None, Some(&[64])).unwrap();
+        assert_eq!(work.groups(), 2);
+    }
+}

@@ -1,0 +1,208 @@
+//! Pipes: packets that kernels pass on to other kernels.
+
+use std::{
+    ffi::c_void,
+    fmt,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
+
+use binpool_allocators::{Error, InvalidRequest, ObjectKind, Region, Result};
+use cl3::{
+    device::{CL_DEVICE_PIPE_MAX_PACKET_SIZE, CL_DEVICE_PIPE_SUPPORT},
+    error_codes::CL_INVALID_MEM_OBJECT,
+    memory::{
+        CL_MEM_CONTEXT, CL_MEM_OBJECT_PIPE, CL_MEM_TYPE, CL_PIPE_MAX_PACKETS, CL_PIPE_PACKET_SIZE,
+    },
+};
+
+use crate::{
+    access::{Access, Use},
+    access_log::AccessLog,
+    backend::OpenClBackend,
+    cl_error::{ClError, ClResult, Purpose},
+    context::Context,
+    device,
+    sys::{self, DeviceId, MemHandle},
+};
+
+/// Packets that kernels pass on to other kernels, first in, first out (`Pipe` of `PyOpenCL`; OpenCL 3.0, section 5.4).
+/// Clones are the same pipe.
+///
+/// The host neither reads nor writes packets. Values are equal where the runtime's object is the same one.
+///
+/// ```no_run
+/// use binpool_opencl::{ClPipe, DeviceSelector, OpenClBackend};
+///
+/// let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+/// let pipe = ClPipe::new(&backend, 16, 1024)?;
+/// assert_eq!((pipe.packet_bytes()?, pipe.max_packets()?), (16, 1024));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct ClPipe {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    handle: MemHandle,
+    context: Arc<Context>,
+    log: AccessLog,
+}
+
+impl ClPipe {
+    /// A pipe for at most `max_packets` packets of `packet_bytes` bytes each.
+    ///
+    /// # Errors
+    ///
+    /// A device without pipes; [`ZeroSize`](InvalidRequest::ZeroSize); [`TooLarge`](InvalidRequest::TooLarge) for packets
+    /// that are larger than the device's largest; exhausted memory.
+    pub fn new(backend: &OpenClBackend, packet_bytes: u32, max_packets: u32) -> Result<Self> {
+        let device = backend.context().device;
+        if !has_pipes(device).map_err(control)? {
+            let name = &backend.device_limits().device_name;
+            return Err(Error::unsupported(format!(
+                "pipes on {name}: pass packets on in a buffer with an atomic counter"
+            )));
+        }
+        if packet_bytes == 0 || max_packets == 0 {
+            return Err(InvalidRequest::ZeroSize.into());
+        }
+        let largest =
+            sys::device_number(device, CL_DEVICE_PIPE_MAX_PACKET_SIZE).map_err(control)?;
+        if u64::from(packet_bytes) > largest {
+            let in_bytes = |number| usize::try_from(number).unwrap_or(usize::MAX);
+            return Err(InvalidRequest::TooLarge {
+                requested: in_bytes(packet_bytes.into()),
+                largest: in_bytes(largest),
+            }
+            .into());
+        }
+        let bytes = u64::from(packet_bytes).saturating_mul(max_packets.into());
+        let purpose = Purpose::Memory(usize::try_from(bytes).unwrap_or(usize::MAX));
+        // No flags: what they could say, that kernels read and write it and the host does neither, is so anyway.
+        let handle = sys::pipe::create(&backend.context().handle, 0, packet_bytes, max_packets)
+            .map_err(|error| error.into_error(purpose))?;
+        Ok(Self::of(backend, handle))
+    }
+
+    /// A pipe of the program's own, by its bare handle (`from_int_ptr`).
+    ///
+    /// With `retain`, the program keeps its own reference; without, this value takes it over, also where the call
+    /// fails.
+    ///
+    /// # Errors
+    ///
+    /// A pipe of another context; a handle that is not that of a pipe.
+    ///
+    /// # Safety
+    ///
+    /// `pipe` is null or a live memory object, one reference to which is the caller's to give unless `retain`.
+    /// Commands on it that are not enqueued through this value or its clones are ordered with those that are by the
+    /// program.
+    #[allow(unsafe_code)]
+    pub unsafe fn from_raw(
+        backend: &OpenClBackend,
+        pipe: *mut c_void,
+        retain: bool,
+    ) -> Result<Self> {
+        // SAFETY: The object is null or lives, with a reference to give, as the caller promises.
+        let handle = unsafe { sys::mem_object::adopt(pipe, retain) }.map_err(control)?;
+        let context = sys::mem_object::related(&handle, CL_MEM_CONTEXT).map_err(control)?;
+        if context != backend.raw_context().addr() {
+            let kind = ObjectKind::Memory;
+            return Err(InvalidRequest::ForeignObject { kind }.into());
+        }
+        let kind = sys::mem_object::number(&handle, CL_MEM_TYPE).map_err(control)?;
+        if kind != u64::from(CL_MEM_OBJECT_PIPE) {
+            return Err(control(ClError::new(
+                "clGetPipeInfo",
+                CL_INVALID_MEM_OBJECT,
+            )));
+        }
+        Ok(Self::of(backend, handle))
+    }
+
+    fn of(backend: &OpenClBackend, handle: MemHandle) -> Self {
+        let inner = Inner {
+            handle,
+            context: Arc::clone(backend.context()),
+            log: AccessLog::default(),
+        };
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+
+    /// The size of a packet in bytes (`packet_size`).
+    pub fn packet_bytes(&self) -> Result<u32> {
+        sys::pipe::number(self.handle(), CL_PIPE_PACKET_SIZE).map_err(control)
+    }
+
+    /// How many packets it can hold (`max_packets`).
+    pub fn max_packets(&self) -> Result<u32> {
+        sys::pipe::number(self.handle(), CL_PIPE_MAX_PACKETS).map_err(control)
+    }
+
+    /// The runtime's `cl_mem` (`int_ptr`).
+    ///
+    /// It is borrowed: valid while this value or a clone lives, and not to be released. Whoever keeps it
+    /// longer retains it.
+    #[must_use]
+    pub fn raw(&self) -> *mut c_void {
+        self.handle().raw()
+    }
+
+    pub(crate) fn handle(&self) -> &MemHandle {
+        &self.inner.handle
+    }
+
+    pub(crate) fn context(&self) -> &Context {
+        &self.inner.context
+    }
+
+    /// A use of the pipe. Kernels that read packets take them out: that changes it too.
+    pub(crate) fn used(&self, access: Access) -> Use<'_> {
+        Use {
+            log: &self.inner.log,
+            region: Region::first(1),
+            access,
+            block: None,
+        }
+    }
+}
+
+/// Whether the device has pipes: those of OpenCL 2 all do, later ones say so, and earlier ones know none.
+fn has_pipes(device: DeviceId) -> ClResult<bool> {
+    match device::version_of(device)? {
+        (2, _) => Ok(true),
+        (3.., _) => Ok(sys::device_number(device, CL_DEVICE_PIPE_SUPPORT)? != 0),
+        _ => Ok(false),
+    }
+}
+
+fn control(error: ClError) -> Error {
+    error.into_error(Purpose::Control)
+}
+
+impl fmt::Debug for ClPipe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClPipe")
+            .field("handle", &self.inner.handle)
+            .finish_non_exhaustive()
+    }
+}
+
+impl PartialEq for ClPipe {
+    fn eq(&self, other: &Self) -> bool {
+        self.raw() == other.raw()
+    }
+}
+
+impl Eq for ClPipe {}
+
+impl Hash for ClPipe {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.raw().hash(state);
+    }
+}

@@ -1,0 +1,401 @@
+//! Samplers: how kernels look pixels of images up.
+
+use std::{
+    ffi::c_void,
+    fmt,
+    hash::{Hash, Hasher},
+    num::NonZeroU64,
+    sync::Arc,
+};
+
+use binpool_allocators::{Error, InvalidRequest, ObjectKind, Result};
+use cl3::{
+    memory::{
+        CL_ADDRESS_CLAMP, CL_ADDRESS_CLAMP_TO_EDGE, CL_ADDRESS_MIRRORED_REPEAT, CL_ADDRESS_NONE,
+        CL_ADDRESS_REPEAT, CL_FILTER_LINEAR, CL_FILTER_NEAREST,
+    },
+    sampler::{
+        CL_SAMPLER_ADDRESSING_MODE, CL_SAMPLER_FILTER_MODE, CL_SAMPLER_LOD_MAX, CL_SAMPLER_LOD_MIN,
+        CL_SAMPLER_MIP_FILTER_MODE, CL_SAMPLER_NORMALIZED_COORDS,
+    },
+};
+
+use crate::{
+    backend::OpenClBackend,
+    cl_error::{ClError, Purpose},
+    context::Context,
+    device,
+    sys::{self, SamplerHandle},
+};
+
+/// What is read beside the image (`addressing_mode` of `PyOpenCL`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Addressing {
+    /// Kernels do not read there. What they read if they do is undefined.
+    None,
+    /// The nearest pixel of the edge.
+    ClampToEdge,
+    /// A border of zeros.
+    Clamp,
+    /// The image again. For normalized coordinates.
+    Repeat,
+    /// The image's reflection. For normalized coordinates.
+    MirroredRepeat,
+}
+
+impl Addressing {
+    const ALL: [Self; 5] = [
+        Self::None,
+        Self::ClampToEdge,
+        Self::Clamp,
+        Self::Repeat,
+        Self::MirroredRepeat,
+    ];
+
+    const fn code(self) -> u32 {
+        match self {
+            Self::None => CL_ADDRESS_NONE,
+            Self::ClampToEdge => CL_ADDRESS_CLAMP_TO_EDGE,
+            Self::Clamp => CL_ADDRESS_CLAMP,
+            Self::Repeat => CL_ADDRESS_REPEAT,
+            Self::MirroredRepeat => CL_ADDRESS_MIRRORED_REPEAT,
+        }
+    }
+}
+
+/// What is read between pixels (`filter_mode` of `PyOpenCL`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Filter {
+    /// The nearest pixel.
+    Nearest,
+    /// The weighted mean of the pixels around.
+    Linear,
+}
+
+impl Filter {
+    const ALL: [Self; 2] = [Self::Nearest, Self::Linear];
+
+    const fn code(self) -> u32 {
+        match self {
+            Self::Nearest => CL_FILTER_NEAREST,
+            Self::Linear => CL_FILTER_LINEAR,
+        }
+    }
+}
+
+/// What a sampler is made of, with OpenCL 2.0 and later (`sampler_properties` of `PyOpenCL`; OpenCL 3.0, section 5.7).
+/// What is `None` is as the runtime has it by itself, which the fields say.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SamplerProperties {
+    /// Whether coordinates go from 0.0 to 1.0; else they count pixels. By itself: true.
+    pub normalized_coordinates: Option<bool>,
+    /// What is read beside the image. By itself: [`Clamp`](Addressing::Clamp).
+    pub addressing: Option<Addressing>,
+    /// What is read between pixels. By itself: [`Nearest`](Filter::Nearest).
+    pub filter: Option<Filter>,
+    /// What is read between the levels of a mipmap, on devices with `cl_khr_mipmap_image`.
+    pub mip_filter: Option<Filter>,
+    /// The least level of detail, on devices with `cl_khr_mipmap_image`.
+    pub least_detail: Option<f32>,
+    /// The largest level of detail, on devices with `cl_khr_mipmap_image`.
+    pub largest_detail: Option<f32>,
+    /// Keys and values of extensions. 0 is no key: it ends the runtime's list.
+    pub others: Vec<(NonZeroU64, u64)>,
+}
+
+impl SamplerProperties {
+    fn list(&self) -> Vec<(u64, u64)> {
+        let detail = |detail: Option<f32>| detail.map(|detail| detail.to_bits().into());
+        let filter = |filter: Option<Filter>| filter.map(|filter| filter.code().into());
+        [
+            (
+                CL_SAMPLER_NORMALIZED_COORDS,
+                self.normalized_coordinates.map(u64::from),
+            ),
+            (
+                CL_SAMPLER_ADDRESSING_MODE,
+                self.addressing.map(|addressing| addressing.code().into()),
+            ),
+            (CL_SAMPLER_FILTER_MODE, filter(self.filter)),
+            (CL_SAMPLER_MIP_FILTER_MODE, filter(self.mip_filter)),
+            (CL_SAMPLER_LOD_MIN, detail(self.least_detail)),
+            (CL_SAMPLER_LOD_MAX, detail(self.largest_detail)),
+        ]
+        .into_iter()
+        .filter_map(|(key, value)| Some((u64::from(key), value?)))
+        .chain(self.others.iter().map(|(key, value)| (key.get(), *value)))
+        .collect()
+    }
+
+    const fn is_for_mipmaps(&self) -> bool {
+        self.mip_filter.is_some() || self.least_detail.is_some() || self.largest_detail.is_some()
+    }
+}
+
+/// Why a sampler was not made, or did not tell.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SamplerError {
+    /// What can go wrong with any object: one of another backend, a device without samplers, a failure of the runtime.
+    #[error(transparent)]
+    Device(#[from] Error),
+    /// Images are repeated for normalized coordinates only.
+    #[error("{addressing:?} with coordinates in pixels: it is for normalized coordinates only")]
+    NeedsNormalized {
+        /// What is to be read beside the image.
+        addressing: Addressing,
+    },
+    /// A property is given twice.
+    #[error("the property {key:#x} is given twice")]
+    GivenTwice {
+        /// The runtime's number of the property.
+        key: u64,
+    },
+    /// A sampler of the program's own has a property that this crate does not know.
+    #[error("the sampler's property {key:#x} is {value:#x}, which is not known")]
+    Unknown {
+        /// The runtime's number of the property.
+        key: u32,
+        /// The runtime's number of the value.
+        value: u32,
+    },
+}
+
+/// How kernels look pixels of images up (`Sampler` of `PyOpenCL`). Clones are the same sampler.
+///
+/// Values are equal where the runtime's object is the same one.
+///
+/// ```no_run
+/// use binpool_opencl::{Addressing, ClSampler, DeviceSelector, Filter, OpenClBackend};
+///
+/// let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+/// let sampler = ClSampler::new(&backend, true, Addressing::Repeat, Filter::Linear)?;
+/// assert_eq!(sampler.filter()?, Filter::Linear);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct ClSampler {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    handle: SamplerHandle,
+    context: Arc<Context>,
+}
+
+impl ClSampler {
+    /// A sampler for coordinates from 0.0 to 1.0 where `normalized_coordinates` is set, else for coordinates in pixels.
+    ///
+    /// # Errors
+    ///
+    /// A device without images; [`NeedsNormalized`](SamplerError::NeedsNormalized); a failure of the runtime.
+    pub fn new(
+        backend: &OpenClBackend,
+        normalized_coordinates: bool,
+        addressing: Addressing,
+        filter: Filter,
+    ) -> Result<Self, SamplerError> {
+        check_images(backend)?;
+        check_repeats(normalized_coordinates, addressing)?;
+        let context = &backend.context().handle;
+        let (addressing, filter) = (addressing.code(), filter.code());
+        let handle = sys::sampler::create(context, normalized_coordinates, addressing, filter);
+        Ok(Self::of(backend, handle.map_err(control)?))
+    }
+
+    /// A sampler of properties.
+    ///
+    /// # Errors
+    ///
+    /// A device without images, or before OpenCL 2.0, or without mipmaps where such properties are given;
+    /// [`NeedsNormalized`](SamplerError::NeedsNormalized), [`GivenTwice`](SamplerError::GivenTwice); a failure of the
+    /// runtime, for a key that it does not know among others.
+    pub fn with_properties(
+        backend: &OpenClBackend,
+        properties: &SamplerProperties,
+    ) -> Result<Self, SamplerError> {
+        check_images(backend)?;
+        let device = backend.context().device;
+        let name = &backend.device_limits().device_name;
+        let (major, minor) = device::version_of(device).map_err(control)?;
+        if major < 2 {
+            return Err(Error::unsupported(format!(
+                "samplers of properties on {name}, which has OpenCL {major}.{minor}: use `ClSampler::new`"
+            ))
+            .into());
+        }
+        if properties.is_for_mipmaps()
+            && !device::has_extension(device, "cl_khr_mipmap_image").map_err(control)?
+        {
+            return Err(Error::unsupported(format!(
+                "mipmaps on {name}: leave the filter and the levels of detail out"
+            ))
+            .into());
+        }
+        check_repeats(
+            properties.normalized_coordinates.unwrap_or(true),
+            properties.addressing.unwrap_or(Addressing::Clamp),
+        )?;
+        let list = properties.list();
+        for (at, &(key, _)) in list.iter().enumerate() {
+            if list[..at].iter().any(|&(before, _)| before == key) {
+                return Err(SamplerError::GivenTwice { key });
+            }
+        }
+        let handle = sys::sampler::create_with_properties(&backend.context().handle, &list);
+        Ok(Self::of(backend, handle.map_err(control)?))
+    }
+
+    /// A sampler of the program's own, by its bare handle (`from_int_ptr`).
+    ///
+    /// With `retain`, the program keeps its own reference; without, this value takes it over, also where the call
+    /// fails.
+    ///
+    /// # Errors
+    ///
+    /// A sampler of another context; a null handle.
+    ///
+    /// # Safety
+    ///
+    /// `sampler` is null or a live `cl_sampler`, one reference to which is the caller's to give unless `retain`.
+    #[allow(unsafe_code)]
+    pub unsafe fn from_raw(
+        backend: &OpenClBackend,
+        sampler: *mut c_void,
+        retain: bool,
+    ) -> Result<Self, SamplerError> {
+        // SAFETY: The sampler is null or lives, with a reference to give, as the caller promises.
+        let handle = unsafe { sys::sampler::adopt(sampler, retain) }.map_err(control)?;
+        let context = sys::sampler::context_of(&handle).map_err(control)?;
+        if context != backend.raw_context().addr() {
+            let kind = ObjectKind::Memory;
+            return Err(Error::from(InvalidRequest::ForeignObject { kind }).into());
+        }
+        Ok(Self::of(backend, handle))
+    }
+
+    fn of(backend: &OpenClBackend, handle: SamplerHandle) -> Self {
+        let context = Arc::clone(backend.context());
+        Self {
+            inner: Arc::new(Inner { handle, context }),
+        }
+    }
+
+    /// Whether coordinates go from 0.0 to 1.0 (`normalized_coords`).
+    pub fn normalized_coordinates(&self) -> Result<bool, SamplerError> {
+        Ok(self.number(CL_SAMPLER_NORMALIZED_COORDS)? != 0)
+    }
+
+    /// What is read beside the image (`addressing_mode`).
+    ///
+    /// # Errors
+    ///
+    /// [`Unknown`](SamplerError::Unknown) for a mode of an extension.
+    pub fn addressing(&self) -> Result<Addressing, SamplerError> {
+        let key = CL_SAMPLER_ADDRESSING_MODE;
+        let value = self.number(key)?;
+        let mut all = Addressing::ALL.into_iter();
+        all.find(|addressing| addressing.code() == value)
+            .ok_or(SamplerError::Unknown { key, value })
+    }
+
+    /// What is read between pixels (`filter_mode`).
+    ///
+    /// # Errors
+    ///
+    /// [`Unknown`](SamplerError::Unknown) for a mode of an extension.
+    pub fn filter(&self) -> Result<Filter, SamplerError> {
+        let key = CL_SAMPLER_FILTER_MODE;
+        let value = self.number(key)?;
+        let mut all = Filter::ALL.into_iter();
+        all.find(|filter| filter.code() == value)
+            .ok_or(SamplerError::Unknown { key, value })
+    }
+
+    /// The runtime's keys and values that it was made of; none where it was made by [`new`](Self::new).
+    ///
+    /// # Errors
+    ///
+    /// A device before OpenCL 3.0, which does not know them.
+    pub fn properties(&self) -> Result<Vec<(u64, u64)>, SamplerError> {
+        let context = self.context();
+        let (major, minor) = device::version_of(context.device).map_err(control)?;
+        if major < 3 {
+            return Err(Error::unsupported(format!(
+                "a sampler's properties on {}, which has OpenCL {major}.{minor}: ask for one after the other",
+                context.limits.device_name
+            ))
+            .into());
+        }
+        let list = sys::sampler::properties(self.handle()).map_err(control)?;
+        let pairs = list.chunks_exact(2).map(|pair| (pair[0], pair[1]));
+        Ok(pairs.take_while(|&(key, _)| key != 0).collect())
+    }
+
+    fn number(&self, what: u32) -> Result<u32, SamplerError> {
+        Ok(sys::sampler::number(self.handle(), what).map_err(control)?)
+    }
+
+    /// The runtime's `cl_sampler` (`int_ptr`).
+    ///
+    /// It is borrowed: valid while this value or a clone lives, and not to be released. Whoever keeps it
+    /// longer retains it.
+    #[must_use]
+    pub fn raw(&self) -> *mut c_void {
+        self.handle().raw()
+    }
+
+    pub(crate) fn handle(&self) -> &SamplerHandle {
+        &self.inner.handle
+    }
+
+    pub(crate) fn context(&self) -> &Context {
+        &self.inner.context
+    }
+}
+
+fn control(error: ClError) -> Error {
+    error.into_error(Purpose::Control)
+}
+
+/// Samplers are part of what a device without images does not have.
+fn check_images(backend: &OpenClBackend) -> Result<()> {
+    if backend.image_limits()?.images {
+        return Ok(());
+    }
+    let name = &backend.device_limits().device_name;
+    Err(Error::unsupported(format!(
+        "samplers on {name}, which has no images: use buffers"
+    )))
+}
+
+const fn check_repeats(normalized: bool, addressing: Addressing) -> Result<(), SamplerError> {
+    match addressing {
+        Addressing::Repeat | Addressing::MirroredRepeat if !normalized => {
+            Err(SamplerError::NeedsNormalized { addressing })
+        }
+        _ => Ok(()),
+    }
+}
+
+impl fmt::Debug for ClSampler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClSampler")
+            .field("handle", &self.inner.handle)
+            .finish_non_exhaustive()
+    }
+}
+
+impl PartialEq for ClSampler {
+    fn eq(&self, other: &Self) -> bool {
+        self.raw() == other.raw()
+    }
+}
+
+impl Eq for ClSampler {}
+
+impl Hash for ClSampler {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.raw().hash(state);
+    }
+}
