@@ -5,9 +5,9 @@ use std::fmt;
 use binpool_allocators::{DeviceLimits, Result};
 use cl3::device::{
     CL_DEVICE_DOUBLE_FP_CONFIG, CL_DEVICE_EXTENSIONS, CL_DEVICE_HALF_FP_CONFIG,
-    CL_DEVICE_HOST_UNIFIED_MEMORY, CL_DEVICE_IMAGE_SUPPORT, CL_DEVICE_LOCAL_MEM_SIZE,
-    CL_DEVICE_LOCAL_MEM_TYPE, CL_DEVICE_MAX_COMPUTE_UNITS, CL_DEVICE_MAX_WORK_GROUP_SIZE,
-    CL_DEVICE_MAX_WORK_ITEM_SIZES, CL_DEVICE_OPENCL_C_VERSION, CL_DRIVER_VERSION,
+    CL_DEVICE_HOST_UNIFIED_MEMORY, CL_DEVICE_LOCAL_MEM_SIZE, CL_DEVICE_LOCAL_MEM_TYPE,
+    CL_DEVICE_MAX_COMPUTE_UNITS, CL_DEVICE_MAX_WORK_GROUP_SIZE, CL_DEVICE_MAX_WORK_ITEM_SIZES,
+    CL_DEVICE_OPENCL_C_VERSION, CL_DRIVER_VERSION,
 };
 
 use crate::{
@@ -15,6 +15,7 @@ use crate::{
     cl_error::{ClResult, Purpose},
     device::{DeviceInfo, DeviceKind, parse_version},
     error::OpenClError,
+    image::ImageLimits,
     p2p, sys,
 };
 
@@ -59,8 +60,8 @@ pub struct Characterization {
     pub local_memory_bytes: usize,
     /// Whether local memory is storage of its own, and not a part of global memory.
     pub dedicated_local_memory: bool,
-    /// Whether it has images; `ImageLimits` say which.
-    pub images: bool,
+    /// Whether it has images, and how large ones.
+    pub images: ImageLimits,
     /// Whether kernels can use `double`.
     pub doubles: bool,
     /// Whether kernels can compute in `half`.
@@ -137,7 +138,7 @@ impl Characterization {
             work_item_sizes: sys::sizes::device_sizes(id, CL_DEVICE_MAX_WORK_ITEM_SIZES)?,
             local_memory_bytes: size(CL_DEVICE_LOCAL_MEM_SIZE)?,
             dedicated_local_memory: number(CL_DEVICE_LOCAL_MEM_TYPE)? == CL_LOCAL,
-            images: answers_yes(CL_DEVICE_IMAGE_SUPPORT),
+            images: ImageLimits::query(id)?,
             doubles: has("cl_khr_fp64") || answers_yes(CL_DEVICE_DOUBLE_FP_CONFIG),
             halves: has("cl_khr_fp16") || answers_yes(CL_DEVICE_HALF_FP_CONFIG),
             p2p_copies: has(p2p::EXTENSION),
@@ -213,7 +214,27 @@ impl fmt::Display for Characterization {
         let local = self.local_memory_bytes;
         row("local memory", &format_args!("{local} bytes"))?;
         row("  of its own", &yes(self.dedicated_local_memory))?;
-        row("images", &yes(self.images))?;
+        let images = &self.images;
+        row("images", &yes(images.images))?;
+        let (width, height) = (images.plane_width, images.plane_height);
+        row(
+            "  of two dimensions",
+            &format_args!("{width} x {height} pixels"),
+        )?;
+        let (width, height, depth) = (
+            images.volume_width,
+            images.volume_height,
+            images.volume_depth,
+        );
+        row(
+            "  of three dimensions",
+            &format_args!("{width} x {height} x {depth} pixels"),
+        )?;
+        row("  in an array", &images.layers)?;
+        row(
+            "  over a buffer",
+            &format_args!("{} pixels", images.buffer_width),
+        )?;
         row("double", &yes(self.doubles))?;
         row("half", &yes(self.halves))?;
         row("peer-to-peer copies", &yes(self.p2p_copies))?;

@@ -99,6 +99,7 @@ mod tests {
     use binpool_allocators::{Align, DeviceLimits};
 
     use super::*;
+    use crate::image::ImageLimits;
 
     fn device(kind: DeviceKind, unified_memory: bool, svm: (bool, bool)) -> Characterization {
         let mut limits = DeviceLimits::new("some device", 1 << 30, 1 << 28, Align::ONE);
@@ -116,7 +117,7 @@ mod tests {
             work_item_sizes: vec![1; 3],
             local_memory_bytes: 0,
             dedicated_local_memory: false,
-            images: false,
+            images: ImageLimits::default(),
             doubles: false,
             halves: false,
             p2p_copies: false,

@@ -1,7 +1,6 @@
 //! Copies between two devices without the host between them.
 
 use binpool_allocators::{AsMemory, Error, Event, InvalidRequest, Memory, Region, Result};
-use cl3::device::CL_DEVICE_EXTENSIONS;
 
 use crate::{
     access::{Access, Use},
@@ -10,6 +9,7 @@ use crate::{
     backend::OpenClBackend,
     cl_error::{ClError, Purpose},
     context::Context,
+    device::has_extension,
     event::ClEvent,
     memory::ClMemory,
     queue::ClQueue,
@@ -82,9 +82,7 @@ impl OpenClBackend {
         let control = |error: ClError| error.into_error(Purpose::Control);
         let own = self.context();
         for context in [own, other] {
-            let extensions = sys::device_text(context.device, CL_DEVICE_EXTENSIONS);
-            let extensions = extensions.map_err(control)?;
-            if !extensions.split_whitespace().any(|name| name == EXTENSION) {
+            if !has_extension(context.device, EXTENSION).map_err(control)? {
                 return Err(Error::unsupported(format!(
                     "copies between devices on {}, which has no {EXTENSION}: read the bytes to the host and write them \
                      from there",

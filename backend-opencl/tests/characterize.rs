@@ -46,6 +46,7 @@ fn what_a_device_says_is_sane() {
         assert!(device.has_extension("cl_khr_byte_addressable_store"));
         assert!(!device.has_extension("cl_khr_byte"));
         assert_eq!(device.has_double_support(), device.doubles);
+        assert_eq!(device.images.images, device.images.plane_width > 0);
         assert!(!device.p2p_copies || device.platform.contains("AMD"));
     });
 }

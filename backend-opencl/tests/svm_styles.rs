@@ -12,14 +12,18 @@ use std::ptr::NonNull;
 
 use binpool_allocators::{
     Align, AsMemory, Backend, Error, Event, InvalidRequest, Memory, MemoryFlags, MemoryKind,
-    QueueOrder, Region, SvmBackend, SvmGrain,
+    Region, SvmBackend, SvmGrain,
 };
-use binpool_opencl::{ClMemory, MigrationFlags, Svm, SvmOptions, SvmPointer};
+use binpool_opencl::{
+    ClMemory, ImageRegion, ImageShape, MigrationFlags, OpenClBackend, Svm, SvmOptions, SvmPointer,
+};
 
 use common::{
     Bench,
-    kernels::{Kernels, pattern},
-    numbered, refusal,
+    launches::{Kernels, SCALE},
+    numbered,
+    picture::RGBA8,
+    refusal,
 };
 
 const GRAINS: [SvmGrain; 3] = [SvmGrain::Coarse, SvmGrain::Fine, SvmGrain::FineAtomics];
@@ -577,33 +581,53 @@ fn a_vector_is_given_back_after_its_commands_and_views() {
 
 #[test]
 fn kernels_work_on_either_style_and_on_buffers_over_them() {
-    const WORDS: usize = 1000;
-    let kernels = Kernels::open();
-    let backend = &kernels.backend;
-    let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
-    let run = |memory: &ClMemory, seed| {
-        let written = kernels.write_pattern(&queue, (memory, WORDS), seed, &[]);
-        written.wait().unwrap();
-        pattern(seed, WORDS)
+    let kernels = Kernels::new();
+    let (bench, scale) = (&kernels.bench, kernels.kernel("scale", &SCALE));
+    let by = |memory: &dyn AsMemory<OpenClBackend>, factor: f32| {
+        let launch = scale.launch(&bench.queue, &[100]).memory(memory);
+        launch.value(&factor).enqueue().unwrap();
     };
-    let elements = backend.csvm_empty::<u32>(WORDS).unwrap();
-    let bytes = run(elements.svm_memory().unwrap(), 1);
-    let elements = elements.assume_written();
-    let seen = |bytes: &[u8]| elements.map_ro(&queue, &[]).unwrap()[..] == *words(bytes);
-    assert!(seen(&bytes));
-    let buffer = elements.as_buffer(MemoryFlags::empty(), None).unwrap();
-    let bytes = run(&buffer, 2);
-    assert!(seen(&bytes));
-    if backend.limits().svm.system {
-        let vector = backend.system_svm(vec![0_u32; WORDS]).unwrap();
-        let bytes = run(vector.svm_memory().unwrap(), 3);
-        assert_eq!(vector.into_vec().unwrap(), *words(&bytes));
+    let elements = bench.backend.csvm_empty::<f32>(100).unwrap();
+    let elements = elements.fill_all(&bench.queue, 1.0, &[]).unwrap();
+    by(&elements, 2.0);
+    by(elements.svm_memory().unwrap(), 3.0);
+    by(
+        &elements.as_buffer(MemoryFlags::empty(), None).unwrap(),
+        5.0,
+    );
+    assert_eq!(*elements.map_ro(&bench.queue, &[]).unwrap(), [30.0; 100]);
+    if bench.backend.limits().svm.system {
+        let vector = bench.backend.system_svm(vec![1.0_f32; 100]).unwrap();
+        by(&vector, 2.0);
+        assert_eq!(vector.into_vec().unwrap(), [2.0; 100]);
     }
 }
 
-fn words(bytes: &[u8]) -> Vec<u32> {
-    let words = bytes.as_chunks().0.iter();
-    words.map(|word| u32::from_ne_bytes(*word)).collect()
+#[test]
+fn svm_is_not_freed_under_a_command_on_an_image_over_it() {
+    let bench = Bench::new();
+    let block = another_block(&bench);
+    let address = block.address().unwrap();
+    let pixels = bench.filled(BYTES, 1);
+    let buffer = block.as_buffer(MemoryFlags::empty(), None).unwrap();
+    let shape = ImageShape::D1Buffer { width: 16 };
+    let image = bench
+        .backend
+        .create_image_over(&buffer, RGBA8, shape, None)
+        .unwrap();
+    let gate = bench.gate();
+    let copied = bench.backend.enqueue_copy_buffer_to_image(
+        &bench.queue,
+        &pixels,
+        0,
+        &image,
+        ImageRegion::all(shape),
+        std::slice::from_ref(&gate),
+    );
+    drop((block, buffer, image));
+    let _others = others_elsewhere(&bench, address);
+    bench.open_gate(&gate);
+    copied.unwrap().wait().unwrap();
 }
 
 #[cfg(feature = "ndarray")]
