@@ -21,6 +21,9 @@ use crate::{
 /// What has written all of them says so: [`fill_all`](Self::fill_all) and [`write_all`](Self::write_all) by themselves, the
 /// program for its kernels and maps with [`assume_written`](Self::assume_written).
 ///
+/// Parts of them are read and written through [`UninitElements`](crate::UninitElements) over this value, as those of any
+/// memory are.
+///
 /// ```compile_fail,E0599
 /// # use binpool_opencl::{ClQueue, UninitSvm};
 /// fn read(queue: &ClQueue, elements: &UninitSvm<u32>) {
