@@ -158,6 +158,11 @@ impl ClMemory {
         }
     }
 
+    /// Whether it is a part of a buffer.
+    pub(crate) const fn is_view(&self) -> bool {
+        matches!(self.body, Body::SubBuffer { .. })
+    }
+
     pub(crate) fn svm(&self) -> Option<&Arc<SvmBlock>> {
         match &self.body {
             Body::Svm { block, .. } => Some(block),

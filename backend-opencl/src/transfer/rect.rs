@@ -77,8 +77,14 @@ impl Rect {
         let last = place([bytes, rows - 1, slices - 1]).ok_or_else(beyond)?;
         let span = Region::new(offset, last);
         span.check_within(size)?;
+        // The pitches of what there is but one of say nothing.
+        let (row_pitch, slice_pitch) = match (rows, slices) {
+            (1, 1) => (bytes, bytes),
+            (_, 1) => (row_pitch, slice),
+            _ => (row_pitch, slice_pitch),
+        };
         let corner = Corner {
-            origin: self.origin,
+            offset,
             row_pitch,
             slice_pitch,
         };
@@ -244,6 +250,8 @@ impl OpenClBackend {
         let destination = destination.ok_or(InvalidRequest::ZeroSize)?;
         self.check_own_memory(source)?;
         self.check_own_memory(destination)?;
+        self.check_pitches(source, from, region[2])?;
+        self.check_pitches(destination, to, region[2])?;
         let uses = [
             source.used(from_span, Access::Read),
             destination.used(to_span, Access::Write),
@@ -278,6 +286,7 @@ impl OpenClBackend {
         let memory = memory.memory_on(queue).ok_or(InvalidRequest::ZeroSize)?;
         self.check_own_memory(memory)?;
         span.check_within(memory.bytes())?;
+        self.check_pitches(memory, device, region[2])?;
         Ok(HostSides {
             memory,
             span,
@@ -325,6 +334,22 @@ impl HostSides<'_> {
     }
 }
 
+impl OpenClBackend {
+    /// Checks what NVIDIA's driver asks for: that the slices of a rectangle would fit with all of their pitches.
+    fn check_pitches(&self, memory: &ClMemory, corner: Corner, slices: usize) -> Result<()> {
+        let needed = slices.saturating_mul(corner.slice_pitch);
+        if !self.context().whole_slices || needed <= memory.bytes() {
+            return Ok(());
+        }
+        Err(Error::unsupported(format!(
+            "rectangles that end before the pitch of their last row or slice, in memory of {} bytes on {}: take memory of \
+             {needed} bytes",
+            memory.bytes(),
+            self.device_limits().device_name
+        )))
+    }
+}
+
 /// Calls `enqueue` with the buffer that `memory` is, or with one over it where it is shared virtual memory, for which
 /// OpenCL has no such calls.
 fn on_buffer<T>(
@@ -342,11 +367,10 @@ fn on_buffer<T>(
             cl3::error_codes::CL_INVALID_MEM_OBJECT,
         ));
     };
-    let (buffer, offset) = range.as_buffer()?;
-    let [byte, row, slice] = corner.origin;
-    let origin = [byte.saturating_add(offset), row, slice];
+    let (buffer, start) = range.as_buffer()?;
+    let offset = corner.offset.saturating_add(start);
     // The runtime keeps the buffer until the command has ended.
-    enqueue((&buffer, Corner { origin, ..corner }))
+    enqueue((&buffer, Corner { offset, ..corner }))
 }
 
 #[cfg(test)]
