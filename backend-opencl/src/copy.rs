@@ -3,7 +3,7 @@
 use binpool_allocators::{InvalidRequest, Memory, Region, Result};
 
 use crate::{
-    access::{Access, Use},
+    access::Access,
     backend::OpenClBackend,
     cl_error::Purpose,
     event::ClEvent,
@@ -69,14 +69,8 @@ pub(crate) fn enqueue(
         source.used(from, Access::Read),
         destination.used(into, Access::Write),
     ];
-    if share_bytes(&uses) {
+    if uses[0].shares_bytes_with(&uses[1]) {
         return Err(overlap(from, into).into());
     }
     backend.submit(queue, purpose, &uses, wait_for, enqueue)
-}
-
-/// Whether both sides of a copy are bytes of one block, in whatever views of it, or buffers over it. Not every runtime
-/// looks for that, and none can where a buffer lies over shared virtual memory.
-fn share_bytes([source, destination]: &[Use<'_>; 2]) -> bool {
-    std::ptr::eq(source.log, destination.log) && source.region.overlaps(destination.region)
 }

@@ -214,7 +214,7 @@ fn out_of(region: Region, size: usize) -> InvalidRequest {
 
 /// Checks that source and destination share no bytes of a buffer that images are made over.
 fn check_apart([from, to]: &[Use<'_>; 2]) -> Result<(), ImageError> {
-    if std::ptr::eq(from.log, to.log) && from.region.overlaps(to.region) {
+    if from.shares_bytes_with(to) {
         return Err(InvalidRequest::OverlappingCopy {
             from: from.region.offset,
             to: to.region.offset,
