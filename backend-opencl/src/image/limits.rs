@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// What images a device can hold. Sizes in pixels and layers; all 0 where it has no images.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ImageLimits {
     /// Whether it has images at all (`CL_DEVICE_IMAGE_SUPPORT`).
