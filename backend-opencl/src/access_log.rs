@@ -121,9 +121,12 @@ impl AccessLog {
     /// Markers behind everything on the queues that have used the object.
     fn markers(&self, events: &mut SmallVec<[EventHandle; 4]>) -> ClResult<()> {
         let queues = self.record.lock().queues.clone();
-        for queue in queues.iter().map(|last| last.queue().handle()) {
-            events.push(sys::enqueue_marker(queue, &WaitList::none())?);
-            sys::flush(queue)?;
+        for queue in queues.iter().map(|last| last.queue()) {
+            let marker = sys::enqueue_marker(queue.handle(), &WaitList::none())?;
+            // It may fail, too, and nobody else has a reference to it.
+            queue.context().failures.keep(&marker);
+            events.push(marker);
+            sys::flush(queue.handle())?;
         }
         Ok(())
     }
