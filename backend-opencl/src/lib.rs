@@ -1,4 +1,4 @@
-//! The OpenCL backend of binpool: devices, buffers, shared virtual memory, queues, events and kernels.
+//! The OpenCL backend of binpool, and what else an array crate needs of OpenCL's memory.
 //!
 //! [`OpenClBackend`] implements the traits `Backend` and `SvmBackend` of `binpool_allocators` over the
 //! crates `cl3` (the calls) and `opencl3` (at the edge: contexts, queues and events of a program that uses it
@@ -14,6 +14,21 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! Beside that there are the calls of OpenCL's memory runtime, as methods of [`OpenClBackend`], after `PyOpenCL`'s page
+//! on memory: buffers from and over host memory, typed [`Elements`], rectangular and scoped transfers, maps as slices
+//! ([`Map`], [`MapMut`]), shared virtual memory in all its styles ([`SvmPointer`]), [images](ClImage), [samplers](ClSampler),
+//! [pipes](ClPipe), [kernels](ClKernel). They take memory of this crate and blocks of a pool alike
+//! ([`AsMemory`](binpool_allocators::AsMemory)). The README has a table of all of it by `PyOpenCL`'s names.
+//!
+//! # Order
+//!
+//! Commands that conflict, because both use some byte and one of them writes it, come one after another in the order of the
+//! calls, whatever queues they are on: the later one waits on the device. So no safe call makes a race. Commands on bare
+//! handles are not seen; they are the caller's to order. What waits for another command fails with it.
+//!
+//! What the host has mapped is the host's: conflicting commands are refused with
+//! [`Mapped`](binpool_allocators::InvalidRequest::Mapped).
+//!
 //! # The OpenCL library
 //!
 //! Nothing is linked: the library is loaded when it is first needed, and a system without one gives
@@ -22,7 +37,8 @@
 //! # Threads
 //!
 //! All values may be used from any thread. No lock is held by all threads while a command is enqueued; commands
-//! on shared virtual memory take a lock of their queue, and launches one of their kernel.
+//! on shared virtual memory take a lock of their queue, and launches one of their kernel. A command that conflicts with one
+//! that another thread is just enqueueing waits for that call.
 //!
 //! # Kernels
 //!
