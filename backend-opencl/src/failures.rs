@@ -13,7 +13,7 @@
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::{
-    limits::POCL,
+    device::limits::POCL,
     sys::{self, EventHandle},
 };
 

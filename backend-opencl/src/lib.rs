@@ -64,62 +64,41 @@
 
 #![deny(unsafe_code)]
 
-mod access;
-mod access_log;
-mod admission;
 mod backend;
-mod buffers;
 mod cache;
-mod characterize;
 mod cl_error;
 mod commands;
 mod context;
 mod context_registry;
-mod copy;
-mod destruction;
 mod device;
-mod elements;
 mod error;
 mod event;
 mod failures;
-mod flags;
-mod host_buffer;
 mod image;
 mod interop;
 mod kept;
 mod kernel;
-mod lent_buffer;
-mod limits;
-mod logged;
 mod map;
 mod memory;
-mod memory_choice;
-mod memory_info;
-mod memory_interop;
-mod memory_key;
-mod p2p;
+mod order;
 mod pipe;
 mod queue;
 mod queue_registry;
 mod refused;
-mod root;
 mod sampler;
-mod selector;
 mod svm;
-mod svm_block;
 #[allow(unsafe_code)]
 mod sys;
 pub mod testing;
 mod transfer;
 
 pub use backend::OpenClBackend;
-pub use characterize::Characterization;
 pub use cl_error::ClError;
-pub use device::{DeviceInfo, DeviceKind, list_devices};
-pub use elements::{Elements, PendingElements, UninitElements};
+pub use device::{
+    Characterization, DeviceInfo, DeviceKind, DeviceSelector, MemoryChoice, list_devices,
+};
 pub use error::{AvailableDevices, OpenClError};
 pub use event::ClEvent;
-pub use host_buffer::HostBuffer;
 #[cfg(feature = "ndarray")]
 pub use image::ChannelValue;
 pub use image::{
@@ -131,14 +110,12 @@ pub use kernel::{
     Parameter, ParameterAccess, ParameterKind, WorkSizeProblem,
 };
 pub use map::{ImageMap, ImageMapMut, Map, MapGuard, MapMut, PendingMap};
-pub use memory::ClMemory;
-pub use memory_choice::MemoryChoice;
-pub use memory_info::MemoryInfo;
-pub use memory_key::MemoryKey;
+pub use memory::{
+    ClMemory, Elements, HostBuffer, MemoryInfo, MemoryKey, PendingElements, UninitElements,
+};
 pub use pipe::ClPipe;
 pub use queue::ClQueue;
 pub use refused::Refused;
 pub use sampler::{Addressing, ClSampler, Filter, SamplerError, SamplerProperties};
-pub use selector::DeviceSelector;
 pub use svm::{Svm, SvmInfo, SvmOptions, SvmPointer, SystemSvm, UninitSvm};
 pub use transfer::{MigrationFlags, PendingTransfer, Rect, TransferScope};

@@ -10,8 +10,8 @@ use std::{
 
 use crate::{
     backend::OpenClBackend,
-    device::{DeviceInfo, list_devices},
-    selector::DeviceSelector,
+    device::info::{DeviceInfo, list_devices},
+    device::selector::DeviceSelector,
 };
 
 /// The variable that names the device for tests.

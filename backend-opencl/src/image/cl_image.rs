@@ -14,12 +14,12 @@ use super::{
     error::ImageError, format::ImageFormat, kind::ImageKind, region::ImageRegion, shape::ImageShape,
 };
 use crate::{
-    access::{Access, Use},
-    access_log::AccessLog,
     backend::OpenClBackend,
     cl_error::{ClError, Purpose},
     context::Context,
-    root::Root,
+    memory::root::Root,
+    order::access::{Access, Use},
+    order::access_log::AccessLog,
     sys::{self, MemHandle},
 };
 

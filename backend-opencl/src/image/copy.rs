@@ -5,10 +5,10 @@ use cl3::error_codes::CL_MEM_COPY_OVERLAP;
 
 use super::{cl_image::ClImage, error::ImageError, kind::ImageKind, region::ImageRegion};
 use crate::{
-    access::{Access, Use},
     backend::OpenClBackend,
     cl_error::{ClResult, Purpose},
     event::ClEvent,
+    order::access::{Access, Use},
     queue::ClQueue,
     sys::{self, EventHandle, MemHandle, Place, WaitList},
 };

@@ -13,8 +13,8 @@ use super::{
 };
 use crate::{
     cl_error::ClResult,
-    device::has_extension,
-    limits::{NVIDIA, POCL},
+    device::info::has_extension,
+    device::limits::{NVIDIA, POCL},
     sys::{self, DeviceId},
 };
 

@@ -8,10 +8,10 @@ use super::{
     work_size::WorkSize,
 };
 use crate::{
-    access::{Access, Use},
     backend::OpenClBackend,
     cl_error::ClResult,
-    memory::ClMemory,
+    memory::cl_memory::ClMemory,
+    order::access::{Access, Use},
     queue::ClQueue,
     sys::{
         EventHandle, Place, SvmRange, WaitList,

@@ -3,14 +3,14 @@
 use binpool_allocators::{Event, HostUse, InvalidRequest, Queue, Region, Result};
 
 use crate::{
-    access::{Access, Use},
-    access_log::MapId,
-    admission::Admission,
     backend::OpenClBackend,
     cl_error::{ClResult, Purpose},
     event::ClEvent,
     image::{ClImage, ImageKind, ImageRegion},
-    memory::ClMemory,
+    memory::cl_memory::ClMemory,
+    order::access::{Access, Use},
+    order::access_log::MapId,
+    order::admission::Admission,
     queue::ClQueue,
     sys::{self, EventHandle, Place, WaitList, map::HostView},
 };

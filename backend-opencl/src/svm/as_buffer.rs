@@ -6,9 +6,9 @@ use binpool_allocators::{Error, InvalidRequest, Memory, MemoryFlags, Region, Res
 
 use crate::{
     cl_error::Purpose,
-    host_buffer::host_flags,
-    memory::{Body, ClMemory},
-    root::Root,
+    memory::cl_memory::{Body, ClMemory},
+    memory::host_buffer::host_flags,
+    memory::root::Root,
     sys,
 };
 

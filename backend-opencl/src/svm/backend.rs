@@ -11,9 +11,9 @@ use cl3::memory::{CL_MEM_READ_WRITE, CL_MEM_SVM_ATOMICS, CL_MEM_SVM_FINE_GRAIN_B
 use crate::{
     backend::OpenClBackend,
     cl_error::Purpose,
-    memory::{Body, ClMemory},
+    memory::cl_memory::{Body, ClMemory},
     queue::ClQueue,
-    svm_block::SvmBlock,
+    svm::block::SvmBlock,
     sys::SvmAllocation,
 };
 

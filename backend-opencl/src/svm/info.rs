@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 
 use binpool_allocators::{Align, InvalidRequest, Memory, Result, SvmGrain};
 
-use crate::{memory::ClMemory, queue::ClQueue};
+use crate::{memory::cl_memory::ClMemory, queue::ClQueue};
 
 /// What is known about a block of shared virtual memory, or a region of one: the attributes of `PyOpenCL`'s
 /// `SVMAllocation`, and what it was made with. Sizes and places in bytes.

@@ -10,6 +10,7 @@
 
 mod as_buffer;
 mod backend;
+pub(crate) mod block;
 mod elements;
 mod info;
 mod options;

@@ -10,7 +10,7 @@ use crate::{
     backend::OpenClBackend,
     event::ClEvent,
     map::{Map, MapMut},
-    memory::ClMemory,
+    memory::cl_memory::ClMemory,
     queue::ClQueue,
 };
 

@@ -11,10 +11,10 @@ use crate::{
     cl_error::Purpose,
     event::ClEvent,
     map::{Map, MapMut},
-    memory::{Body, ClMemory},
+    memory::cl_memory::{Body, ClMemory},
     queue::ClQueue,
     refused::Refused,
-    svm_block::SvmBlock,
+    svm::block::SvmBlock,
     sys::{SvmAllocation, host_vec::HostVec},
 };
 

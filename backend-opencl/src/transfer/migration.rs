@@ -5,12 +5,12 @@ use bitflags::bitflags;
 use cl3::memory::{CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, CL_MIGRATE_MEM_OBJECT_HOST};
 
 use crate::{
-    access::{Access, Use},
     backend::OpenClBackend,
     cl_error::Purpose,
     event::ClEvent,
     image::ClImage,
-    memory::ClMemory,
+    memory::cl_memory::ClMemory,
+    order::access::{Access, Use},
     queue::ClQueue,
     sys::{self, MemHandle, Place, SvmRange},
 };

@@ -9,11 +9,11 @@ use crate::{
     backend::OpenClBackend,
     cl_error::Purpose,
     context::Context,
-    flags,
-    memory::{Body, ClMemory},
+    memory::cl_memory::{Body, ClMemory},
+    memory::flags,
+    memory::root::Root,
     queue::ClQueue,
     refused::Refused,
-    root::Root,
     sys::{self, buffer::LentElements},
 };
 

@@ -2,7 +2,7 @@
 
 use binpool_allocators::{HostUse, Region};
 
-use crate::{access_log::AccessLog, svm_block::SvmBlock};
+use crate::{order::access_log::AccessLog, svm::block::SvmBlock};
 
 /// What a command does with memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

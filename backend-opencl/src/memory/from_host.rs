@@ -8,9 +8,9 @@ use bytemuck::NoUninit;
 use crate::{
     backend::OpenClBackend,
     cl_error::Purpose,
-    flags,
-    memory::{Body, ClMemory},
-    root::Root,
+    memory::cl_memory::{Body, ClMemory},
+    memory::flags,
+    memory::root::Root,
     sys,
 };
 

@@ -6,7 +6,9 @@ use binpool_allocators::{
     Allocator, ImmediateAllocator, MemoryKind, Result, SvmAllocator, SvmGrain,
 };
 
-use crate::{backend::OpenClBackend, characterize::Characterization, device::DeviceKind};
+use crate::{
+    backend::OpenClBackend, device::characterize::Characterization, device::info::DeviceKind,
+};
 
 /// An allocator that suits a device, and why.
 #[derive(Clone)]

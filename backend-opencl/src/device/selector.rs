@@ -2,7 +2,7 @@
 
 use std::{convert::Infallible, fmt, str::FromStr};
 
-use crate::device::{DeviceInfo, DeviceKind};
+use crate::device::info::{DeviceInfo, DeviceKind};
 
 /// Which of the system's devices is meant.
 ///

@@ -7,10 +7,10 @@ use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 
 use crate::{
-    access::Use,
-    access_log::{AccessLog, Earlier, MapId, Record, behind},
     cl_error::{ClResult, Purpose},
-    logged::Logged,
+    order::access::Use,
+    order::access_log::{AccessLog, Earlier, MapId, Record, behind},
+    order::logged::Logged,
     queue::ClQueue,
     sys::EventHandle,
 };

@@ -3,11 +3,11 @@
 use binpool_allocators::{InvalidRequest, Memory, Region, Result};
 
 use crate::{
-    access::Access,
     backend::OpenClBackend,
     cl_error::Purpose,
     event::ClEvent,
-    memory::ClMemory,
+    memory::cl_memory::ClMemory,
+    order::access::Access,
     queue::ClQueue,
     sys::{self, MemHandle, Place, WaitList},
 };

@@ -15,9 +15,9 @@ use binpool_allocators::Region;
 use parking_lot::Mutex;
 
 use crate::{
-    access::{Access, Use},
-    access_log::AccessLog,
-    svm_block::SvmBlock,
+    order::access::{Access, Use},
+    order::access_log::AccessLog,
+    svm::block::SvmBlock,
     sys::MemHandle,
 };
 

@@ -3,15 +3,15 @@
 use binpool_allocators::{AsMemory, Error, Event, InvalidRequest, Memory, Region, Result};
 
 use crate::{
-    access::{Access, Use},
-    access_log::MapId,
-    admission::Admission,
     backend::OpenClBackend,
     cl_error::{ClError, Purpose},
     context::Context,
-    device::has_extension,
+    device::info::has_extension,
     event::ClEvent,
-    memory::ClMemory,
+    memory::cl_memory::ClMemory,
+    order::access::{Access, Use},
+    order::access_log::MapId,
+    order::admission::Admission,
     queue::ClQueue,
     sys::{self, p2p::P2p},
 };

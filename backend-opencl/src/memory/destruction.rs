@@ -4,7 +4,7 @@ use binpool_allocators::Result;
 
 use crate::{
     cl_error::Purpose,
-    memory::{Body, ClMemory},
+    memory::cl_memory::{Body, ClMemory},
     sys::destructor::when_destroyed,
 };
 

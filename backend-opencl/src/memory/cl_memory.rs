@@ -7,14 +7,14 @@ use binpool_allocators::{
 };
 
 use crate::{
-    access::{Access, Use},
     backend::OpenClBackend,
     cl_error::Purpose,
     context::Context,
     event::ClEvent,
+    memory::root::Root,
+    order::access::{Access, Use},
     queue::ClQueue,
-    root::Root,
-    svm_block::SvmBlock,
+    svm::block::SvmBlock,
     sys::{self, MemHandle, Place, SvmRange},
 };
 

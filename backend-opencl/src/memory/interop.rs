@@ -8,9 +8,9 @@ use cl3::memory::CL_MEM_OBJECT_BUFFER;
 use crate::{
     backend::OpenClBackend,
     cl_error::Purpose,
-    flags,
-    memory::{Body, ClMemory},
-    root::Root,
+    memory::cl_memory::{Body, ClMemory},
+    memory::flags,
+    memory::root::Root,
     sys::{MemHandle, mem_info},
 };
 

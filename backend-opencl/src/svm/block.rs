@@ -8,11 +8,11 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::{
-    access::{Access, Use},
-    access_log::AccessLog,
     cl_error::{ClError, ClResult, Purpose},
     context::Context,
     event::ClEvent,
+    order::access::{Access, Use},
+    order::access_log::AccessLog,
     queue::ClQueue,
     sys::{self, SvmAllocation, SvmRange, Threads, Uses, WaitList},
 };

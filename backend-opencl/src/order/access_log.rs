@@ -3,7 +3,7 @@
 //! OpenCL orders the commands of one in-order queue, and nothing else: two queues that use the same bytes race, and so
 //! does the host with its maps. Each memory object therefore remembers, for its bytes, the last command that writes
 //! them and those that have read them since, and which bytes the host has mapped. A command is enqueued behind what
-//! conflicts with it ([`Admission`](crate::admission::Admission)), by events that it waits for on the device.
+//! conflicts with it ([`Admission`](crate::order::admission::Admission)), by events that it waits for on the device.
 //!
 //! ```text
 //! bytes   0........64.......128......256
@@ -25,9 +25,9 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::{
-    access::Access,
     cl_error::ClResult,
-    logged::{Logged, Standing},
+    order::access::Access,
+    order::logged::{Logged, Standing},
     queue::ClQueue,
     sys::{self, EventHandle, WaitList},
 };

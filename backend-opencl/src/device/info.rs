@@ -15,8 +15,8 @@ use parking_lot::Mutex;
 
 use crate::{
     cl_error::ClResult,
+    device::limits,
     error::{AvailableDevices, OpenClError},
-    limits,
     sys::{self, DeviceId, PlatformId},
 };
 

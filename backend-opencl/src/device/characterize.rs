@@ -13,10 +13,11 @@ use cl3::device::{
 use crate::{
     backend::OpenClBackend,
     cl_error::{ClResult, Purpose},
-    device::{DeviceInfo, DeviceKind, parse_version},
+    device::info::{DeviceInfo, DeviceKind, parse_version},
     error::OpenClError,
     image::ImageLimits,
-    p2p, sys,
+    sys,
+    transfer::p2p,
 };
 
 /// `CL_LOCAL` among the answers to `CL_DEVICE_LOCAL_MEM_TYPE`.

@@ -1,7 +1,7 @@
 use binpool_allocators::Align;
 
 use super::*;
-use crate::selector::DeviceSelector;
+use crate::device::selector::DeviceSelector;
 
 impl DeviceInfo {
     /// A device that is on no system.

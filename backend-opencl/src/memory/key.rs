@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 
 use binpool_allocators::Memory;
 
-use crate::memory::{Body, ClMemory};
+use crate::memory::cl_memory::{Body, ClMemory};
 
 /// The runtime's own memory under a [`ClMemory`]: a buffer, a sub-buffer, or bytes of shared virtual memory.
 ///

@@ -2,7 +2,7 @@
 
 use binpool_allocators::{Memory, MemoryFlags, MemoryKind, Result};
 
-use crate::{cl_error::Purpose, memory::ClMemory, memory_key::MemoryKey, sys};
+use crate::{cl_error::Purpose, memory::cl_memory::ClMemory, memory::key::MemoryKey, sys};
 
 /// What is known about memory; `PyOpenCL`'s `MemoryObject.get_info` and its attributes (OpenCL 3.0, section 5.5.6).
 ///

@@ -14,9 +14,9 @@ use bytemuck::Pod;
 use crate::{
     backend::OpenClBackend,
     cl_error::Purpose,
-    host_buffer::{bring_back, host_flags},
-    memory::{Body, ClMemory},
-    root::Root,
+    memory::cl_memory::{Body, ClMemory},
+    memory::host_buffer::{bring_back, host_flags},
+    memory::root::Root,
     sys,
 };
 
