@@ -96,10 +96,10 @@ impl HostMaps for MockBackend {
     type Map<'m> = Vec<f32>;
     type MapMut<'m> = CopiedMapMut<'m, Self>;
 
-    fn map_elements<'m>(
+    fn map_elements(
         &self,
         queue: &MockQueue,
-        memory: &'m impl AsMemory<Self>,
+        memory: &impl AsMemory<Self>,
         region: Region,
     ) -> Result<Vec<f32>, Error> {
         let memory = memory.memory_on(queue).ok_or(InvalidRequest::ZeroSize)?;

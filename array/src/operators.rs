@@ -4,7 +4,7 @@ use std::ops::{Add, Mul, Sub};
 
 use binpool::Allocator;
 
-use crate::{Array, AsSlice, BinaryOperation, Kernels, Slice};
+use crate::{Array, AsSlice, BinaryOperation, Kernels, Slice, SliceMut};
 
 #[expect(
     clippy::panic,
@@ -35,6 +35,8 @@ macro_rules! operator {
         operator!($trait, $method, $operation, Array<A, K>);
         operator!($trait, $method, $operation, &Array<A, K>);
         operator!($trait, $method, $operation, Slice<'_, A, K>);
+        operator!($trait, $method, $operation, &Slice<'_, A, K>);
+        operator!($trait, $method, $operation, &SliceMut<'_, A, K>);
     };
 }
 
