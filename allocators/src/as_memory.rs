@@ -33,3 +33,13 @@ pub trait AsMemory<B: Backend> {
     /// [`size`](Self::size).
     fn memory_on(&self, queue: &B::Queue) -> Option<&B::Memory>;
 }
+
+impl<B: Backend, M: AsMemory<B> + ?Sized> AsMemory<B> for &M {
+    fn size(&self) -> usize {
+        (**self).size()
+    }
+
+    fn memory_on(&self, queue: &B::Queue) -> Option<&B::Memory> {
+        (**self).memory_on(queue)
+    }
+}

@@ -214,6 +214,24 @@ impl fmt::Display for ObjectKind {
     }
 }
 
+/// What the host does with memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HostUse {
+    /// It reads it.
+    Read,
+    /// It writes it.
+    Write,
+}
+
+impl fmt::Display for HostUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Read => "read",
+            Self::Write => "write",
+        })
+    }
+}
+
 /// What is wrong with a call, whatever the state of the device.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -292,6 +310,42 @@ pub enum InvalidRequest {
     ContradictoryFlags {
         /// The flags.
         flags: MemoryFlags,
+    },
+    /// The host was to use memory in a way that the flags rule out, with which the memory was made.
+    #[error(
+        "the host was to {way} memory that was made with {flags:?}: leave the flag out where it is made, or have a \
+         kernel or a copy do it"
+    )]
+    HostAccess {
+        /// What the host was to do.
+        way: HostUse,
+        /// The flags of the memory.
+        flags: MemoryFlags,
+    },
+    /// A memory object of another kind was passed where a buffer belongs.
+    #[error("the memory object is of type {object_type:#x}: a buffer, 0x10f0, is needed")]
+    NotABuffer {
+        /// The object's `cl_mem_object_type`, or what the backend counts its kinds by.
+        object_type: u32,
+    },
+    /// Something was to keep a buffer over memory that is only lent to it.
+    #[error(
+        "this buffer lies over {bytes} bytes that the host lends it for the duration of a call: make views and \
+         other objects of a buffer that owns its memory"
+    )]
+    Lent {
+        /// The size of the buffer in bytes.
+        bytes: usize,
+    },
+    /// The host wanted memory back that others still have views of.
+    #[error(
+        "{views} views of these {bytes} bytes are left: drop them before taking the memory back"
+    )]
+    ViewsLeft {
+        /// How many there are.
+        views: usize,
+        /// The size of the buffer in bytes.
+        bytes: usize,
     },
     /// The object belongs to another backend, context or device.
     #[error(

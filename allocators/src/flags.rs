@@ -2,6 +2,8 @@
 
 use bitflags::bitflags;
 
+use crate::HostUse;
+
 bitflags! {
     /// How the device and the host may use a buffer, as OpenCL's `cl_mem_flags` has it.
     ///
@@ -35,6 +37,22 @@ impl MemoryFlags {
         let named = |group: Self| (self & group).iter().count();
         if named(kernel) > 1 || named(host) > 1 {
             return Err(crate::InvalidRequest::ContradictoryFlags { flags: self }.into());
+        }
+        Ok(())
+    }
+
+    /// Checks that the host may use such memory in this way.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest::HostAccess`](crate::InvalidRequest::HostAccess).
+    pub fn check_host(self, way: HostUse) -> crate::Result<()> {
+        let but = match way {
+            HostUse::Read => Self::HOST_WRITE_ONLY,
+            HostUse::Write => Self::HOST_READ_ONLY,
+        };
+        if self.intersects(Self::HOST_NO_ACCESS | but) {
+            return Err(crate::InvalidRequest::HostAccess { way, flags: self }.into());
         }
         Ok(())
     }

@@ -66,7 +66,7 @@ pub use backend::Backend;
 pub use budget::{Budget, BudgetUse};
 pub use deferred::DeferredAllocator;
 pub use error::{
-    BackendFailure, Error, InvalidRequest, ObjectKind, OutOfMemory, Result, Scope, Source,
+    BackendFailure, Error, HostUse, InvalidRequest, ObjectKind, OutOfMemory, Result, Scope, Source,
 };
 pub use event::{Event, EventStatus, Outcome};
 pub use failing::Failing;

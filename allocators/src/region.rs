@@ -1,6 +1,6 @@
 //! Byte ranges inside a block.
 
-use std::ops::Range;
+use std::ops::{Bound, Range, RangeBounds};
 
 use crate::error::{Error, InvalidRequest};
 
@@ -42,6 +42,42 @@ impl Region {
         self.offset.checked_add(self.bytes)
     }
 
+    /// The region that `range` means in a block of `size` bytes, which it lies in. An end that is left open is the
+    /// block's, and a range that ends before it starts becomes an empty region.
+    ///
+    /// ```
+    /// use binpool_allocators::Region;
+    ///
+    /// assert_eq!(Region::within(256.., 1024)?, Region::new(256, 768));
+    /// assert_eq!(Region::within(..=255, 1024)?, Region::first(256));
+    /// assert!(Region::within(..1025, 1024).is_err());
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest::OutOfBounds`].
+    pub fn within(range: impl RangeBounds<usize>, size: usize) -> Result<Self, Error> {
+        let after = |place: &usize| place.checked_add(1);
+        let start = match range.start_bound() {
+            Bound::Included(start) => Some(*start),
+            Bound::Excluded(before) => after(before),
+            Bound::Unbounded => Some(0),
+        };
+        let end = match range.end_bound() {
+            Bound::Included(last) => after(last),
+            Bound::Excluded(end) => Some(*end),
+            Bound::Unbounded => Some(size),
+        };
+        let region = match (start, end) {
+            (Some(start), Some(end)) => Self::from(start..end),
+            // No block has a byte there.
+            (start, _) => Self::new(start.unwrap_or(usize::MAX), usize::MAX),
+        };
+        region.check_within(size)?;
+        Ok(region)
+    }
+
     /// Checks that this region lies inside a block of `size` bytes.
     ///
     /// # Errors
@@ -71,5 +107,43 @@ impl From<Range<usize>> for Region {
     /// A range that ends before it starts becomes an empty region.
     fn from(range: Range<usize>) -> Self {
         Self::new(range.start, range.end.saturating_sub(range.start))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Bound::{Excluded, Included, Unbounded};
+
+    use super::*;
+
+    #[test]
+    fn open_ends_are_those_of_the_block() {
+        let within = |range: (Bound<usize>, Bound<usize>)| Region::within(range, 10).unwrap();
+        assert_eq!(within((Unbounded, Unbounded)), Region::first(10));
+        assert_eq!(within((Included(4), Unbounded)), Region::new(4, 6));
+        assert_eq!(within((Excluded(4), Unbounded)), Region::new(5, 5));
+        assert_eq!(within((Unbounded, Excluded(4))), Region::first(4));
+        assert_eq!(within((Unbounded, Included(4))), Region::first(5));
+        assert_eq!(within((Included(10), Unbounded)), Region::new(10, 0));
+        assert_eq!(within((Included(7), Excluded(3))), Region::new(7, 0));
+    }
+
+    #[test]
+    fn ranges_that_leave_the_block_or_the_numbers_are_refused() {
+        for range in [
+            (Included(11), Unbounded),
+            (Unbounded, Excluded(11)),
+            (Unbounded, Included(10)),
+            (Unbounded, Included(usize::MAX)),
+            (Excluded(usize::MAX), Unbounded),
+            (Included(usize::MAX), Excluded(usize::MAX)),
+        ] {
+            let refused = Region::within(range, 10).unwrap_err();
+            let bounds = matches!(
+                refused,
+                Error::InvalidRequest(InvalidRequest::OutOfBounds { size: 10, .. })
+            );
+            assert!(bounds, "{range:?}: {refused}");
+        }
     }
 }

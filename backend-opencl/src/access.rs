@@ -1,6 +1,6 @@
 //! How commands use memory.
 
-use binpool_allocators::Region;
+use binpool_allocators::{HostUse, Region};
 
 use crate::{access_log::AccessLog, svm_block::SvmBlock};
 
@@ -11,6 +11,16 @@ pub(crate) enum Access {
     Read,
     /// It may write it.
     Write,
+}
+
+impl Access {
+    /// What the host does by a transfer that has this access to the memory.
+    pub(crate) const fn host_use(self) -> HostUse {
+        match self {
+            Self::Read => HostUse::Read,
+            Self::Write => HostUse::Write,
+        }
+    }
 }
 
 impl Access {

@@ -98,6 +98,12 @@ impl AccessLog {
         self.record.lock().maps.retain(|map| map.id != id);
     }
 
+    /// Checks that the host has no map of the object.
+    pub(crate) fn check_unmapped(&self) -> Result<()> {
+        let all = Region::first(usize::MAX);
+        self.record.lock().check_maps(all, Access::Write, None)
+    }
+
     /// Waits, on the host, until no command uses the object any more. How they ended does not matter.
     pub(crate) fn wait_until_unused(&self) -> ClResult<()> {
         let all = Region::first(usize::MAX);

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use binpool_allocators::{
-    Backend, DeviceLimits, Error, Event, InvalidRequest, Memory, MemoryFlags, Outcome, PendingRead,
-    Queue, QueueOrder, Region, Result,
+    Backend, DeviceLimits, Error, Event, HostUse, InvalidRequest, Memory, MemoryFlags, Outcome,
+    PendingRead, Queue, QueueOrder, Region, Result,
 };
 
 use crate::{
@@ -13,8 +13,10 @@ use crate::{
     cl_error::{ClResult, Purpose},
     copy,
     event::ClEvent,
-    memory::{Body, ClMemory, Root},
+    flags,
+    memory::{Body, ClMemory},
     queue::ClQueue,
+    root::Root,
     sys::{self, EventHandle, HostBytes, Place, WaitList},
     transfer::MigrationFlags,
 };
@@ -52,10 +54,10 @@ impl Backend for OpenClBackend {
     fn create_buffer(&self, bytes: usize, flags: MemoryFlags) -> Result<ClMemory> {
         self.limits().check_block(bytes)?;
         flags.check()?;
-        let handle = sys::create_buffer(&self.context().handle, cl_flags(flags), bytes)
+        let handle = sys::create_buffer(&self.context().handle, flags::to_cl(flags), bytes)
             .map_err(|error| error.into_error(Purpose::Memory(bytes)))?;
         let body = Body::Buffer(Arc::new(Root::new(handle)));
-        Ok(ClMemory::new(self.context(), bytes, body))
+        Ok(ClMemory::new(self.context(), bytes, flags, body))
     }
 
     fn create_sub_region(&self, parent: &ClMemory, region: Region) -> Result<ClMemory> {
@@ -92,6 +94,7 @@ impl Backend for OpenClBackend {
         data: &[u8],
         wait_for: &[ClEvent],
     ) -> Result<()> {
+        memory.check_host(HostUse::Write)?;
         let region = Region::new(offset, data.len());
         let target = (memory, region, Access::Write);
         self.blocking(queue, target, wait_for, |place, wait, enqueued| {
@@ -107,6 +110,7 @@ impl Backend for OpenClBackend {
         data: &mut [u8],
         wait_for: &[ClEvent],
     ) -> Result<()> {
+        memory.check_host(HostUse::Read)?;
         let region = Region::new(offset, data.len());
         let source = (memory, region, Access::Read);
         self.blocking(queue, source, wait_for, |place, wait, enqueued| {
@@ -122,6 +126,7 @@ impl Backend for OpenClBackend {
         data: Arc<[u8]>,
         wait_for: &[ClEvent],
     ) -> Result<ClEvent> {
+        memory.check_host(HostUse::Write)?;
         let region = Region::new(offset, data.len());
         let target = (memory, region, Access::Write);
         let event = self.command(queue, target, wait_for, |place, wait| {
@@ -140,6 +145,7 @@ impl Backend for OpenClBackend {
     ) -> Result<PendingRead<ClEvent>> {
         // Before the bytes are made: a region that is too large is not the host's lack of memory.
         region.check_within(memory.bytes())?;
+        memory.check_host(HostUse::Read)?;
         let target = Arc::new(HostBytes::new(region.bytes)?);
         let source = (memory, region, Access::Read);
         let event = self.command(queue, source, wait_for, |place, wait| {
@@ -291,23 +297,4 @@ impl OpenClBackend {
         self.check_own_memory(memory)?;
         region.check_within(memory.bytes())
     }
-}
-
-/// The flags of `clCreateBuffer`.
-pub(crate) fn cl_flags(flags: MemoryFlags) -> u64 {
-    use cl3::memory::{
-        CL_MEM_ALLOC_HOST_PTR, CL_MEM_HOST_NO_ACCESS, CL_MEM_HOST_READ_ONLY,
-        CL_MEM_HOST_WRITE_ONLY, CL_MEM_READ_ONLY, CL_MEM_WRITE_ONLY,
-    };
-    [
-        (MemoryFlags::READ_ONLY, CL_MEM_READ_ONLY),
-        (MemoryFlags::WRITE_ONLY, CL_MEM_WRITE_ONLY),
-        (MemoryFlags::HOST_READ_ONLY, CL_MEM_HOST_READ_ONLY),
-        (MemoryFlags::HOST_WRITE_ONLY, CL_MEM_HOST_WRITE_ONLY),
-        (MemoryFlags::HOST_NO_ACCESS, CL_MEM_HOST_NO_ACCESS),
-        (MemoryFlags::HOST_RESIDENT, CL_MEM_ALLOC_HOST_PTR),
-    ]
-    .into_iter()
-    .filter(|(flag, _)| flags.contains(*flag))
-    .fold(0, |all, (_, bit)| all | bit)
 }

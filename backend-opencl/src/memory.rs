@@ -1,17 +1,19 @@
 //! Blocks of memory.
 
-use std::{ffi::c_void, ptr::NonNull, sync::Arc};
+use std::{ffi::c_void, ops::RangeBounds, ptr::NonNull, sync::Arc};
 
-use binpool_allocators::{AsMemory, InvalidRequest, Memory, MemoryId, MemoryKind, Region, Result};
+use binpool_allocators::{
+    AsMemory, HostUse, InvalidRequest, Memory, MemoryFlags, MemoryId, MemoryKind, Region, Result,
+};
 
 use crate::{
     access::{Access, Use},
-    access_log::AccessLog,
     backend::OpenClBackend,
     cl_error::Purpose,
     context::Context,
     event::ClEvent,
     queue::ClQueue,
+    root::Root,
     svm_block::SvmBlock,
     sys::{self, MemHandle, Place, SvmRange},
 };
@@ -25,6 +27,7 @@ use crate::{
 pub struct ClMemory {
     id: MemoryId,
     bytes: usize,
+    flags: MemoryFlags,
     context: Arc<Context>,
     body: Body,
 }
@@ -46,27 +49,17 @@ pub(crate) enum Body {
     },
 }
 
-/// A buffer that is no part of another one.
-#[derive(Debug)]
-pub(crate) struct Root {
-    pub(crate) handle: MemHandle,
-    pub(crate) log: AccessLog,
-}
-
-impl Root {
-    pub(crate) fn new(handle: MemHandle) -> Self {
-        Self {
-            handle,
-            log: AccessLog::default(),
-        }
-    }
-}
-
 impl ClMemory {
-    pub(crate) fn new(context: &Arc<Context>, bytes: usize, body: Body) -> Self {
+    pub(crate) fn new(
+        context: &Arc<Context>,
+        bytes: usize,
+        flags: MemoryFlags,
+        body: Body,
+    ) -> Self {
         Self {
             id: MemoryId::fresh(),
             bytes,
+            flags,
             context: Arc::clone(context),
             body,
         }
@@ -76,14 +69,72 @@ impl ClMemory {
     /// [`svm_address`](binpool_allocators::SvmBackend::svm_address) gives.
     ///
     /// It is borrowed: valid while this value lives, and not to be released. A kernel that was enqueued with
-    /// it keeps the memory, as every command does.
+    /// it keeps the memory, as every command does. `PyOpenCL` calls it `int_ptr`;
+    /// [`memory_from_raw`](OpenClBackend::memory_from_raw) is the way back.
     #[must_use]
     pub fn raw(&self) -> Option<*mut c_void> {
+        match &self.body {
+            // The runtime tells whoever has the handle of a part about the whole.
+            Body::Buffer(root) | Body::SubBuffer { root, .. } => root.expose(),
+            Body::Svm { .. } => {}
+        }
         self.buffer().map(MemHandle::raw)
+    }
+
+    /// What it was made with, and a view what its parent was. Shared virtual memory has no flags.
+    #[must_use]
+    pub fn flags(&self) -> MemoryFlags {
+        self.flags
+    }
+
+    /// A view of a range of bytes, whose ends may be left open:
+    /// [`create_sub_region`](binpool_allocators::Backend::create_sub_region) of it. `PyOpenCL` calls it
+    /// `__getitem__`.
+    ///
+    /// ```no_run
+    /// # use binpool_allocators::{Backend, Memory, MemoryFlags};
+    /// # use binpool_opencl::{DeviceSelector, OpenClBackend};
+    /// # let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+    /// let memory = backend.create_buffer(4096, MemoryFlags::empty())?;
+    /// let tail = memory.slice(1024..)?;
+    /// assert_eq!((tail.bytes(), tail.offset()), (3072, 1024));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Misaligned`](InvalidRequest::Misaligned) unless it starts, within the whole block, on a multiple of the
+    /// device's [alignment](binpool_allocators::DeviceLimits::alignment);
+    /// [`OutOfBounds`](InvalidRequest::OutOfBounds); [`ZeroSize`](InvalidRequest::ZeroSize);
+    /// [`Lent`](InvalidRequest::Lent) for a buffer over memory that was lent to it.
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Self> {
+        self.view(Region::within(range, self.bytes)?)
+    }
+
+    /// Checks that the host may read or write it, as its flags say. Every command that moves bytes between it and the
+    /// host, and every map, asks first.
+    pub(crate) fn check_host(&self, way: HostUse) -> Result<()> {
+        self.flags.check_host(way)
+    }
+
+    /// Checks that something may keep it beyond a command: a view, an image over it, a map, an argument of a kernel.
+    /// What lies over memory that is lent to it may not be kept, or the loan would not end.
+    pub(crate) fn check_may_be_kept(&self) -> Result<()> {
+        match &self.body {
+            Body::Buffer(root) | Body::SubBuffer { root, .. } if root.lent => {
+                let bytes = self.bytes;
+                Err(InvalidRequest::Lent { bytes }.into())
+            }
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn context(&self) -> &Context {
         &self.context
+    }
+
+    pub(crate) const fn body(&self) -> &Body {
+        &self.body
     }
 
     pub(crate) fn buffer(&self) -> Option<&MemHandle> {
@@ -151,6 +202,7 @@ impl ClMemory {
 
     /// A view of `region`, with the checks of `create_sub_region`.
     pub(crate) fn view(&self, region: Region) -> Result<Self> {
+        self.check_may_be_kept()?;
         if region.bytes == 0 {
             return Err(InvalidRequest::ZeroSize.into());
         }
@@ -177,7 +229,7 @@ impl ClMemory {
                 offset,
             },
         };
-        Ok(Self::new(&self.context, region.bytes, body))
+        Ok(Self::new(&self.context, region.bytes, self.flags, body))
     }
 
     /// Gives the memory back, after `after` where the runtime does not see to that itself.

@@ -318,7 +318,7 @@ impl ClSampler {
     ///
     /// A device before OpenCL 3.0, which does not know them.
     pub fn properties(&self) -> Result<Vec<(u64, u64)>, SamplerError> {
-        let context = &self.inner.context;
+        let context = self.context();
         let (major, minor) = device::version_of(context.device).map_err(control)?;
         if major < 3 {
             return Err(Error::unsupported(format!(

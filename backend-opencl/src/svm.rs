@@ -3,8 +3,8 @@
 use std::{ptr::NonNull, sync::Arc};
 
 use binpool_allocators::{
-    Align, Backend, Error, InvalidRequest, OutOfMemory, Queue, QueueOrder, Result, Scope,
-    SvmBackend, SvmGrain,
+    Align, Backend, Error, InvalidRequest, MemoryFlags, OutOfMemory, Queue, QueueOrder, Result,
+    Scope, SvmBackend, SvmGrain,
 };
 use cl3::memory::{CL_MEM_READ_WRITE, CL_MEM_SVM_ATOMICS, CL_MEM_SVM_FINE_GRAIN_BUFFER};
 
@@ -62,7 +62,7 @@ impl SvmBackend for OpenClBackend {
             block: Arc::new(block),
             offset: 0,
         };
-        Ok(ClMemory::new(context, bytes, body))
+        Ok(ClMemory::new(context, bytes, MemoryFlags::empty(), body))
     }
 
     fn svm_address(&self, memory: &ClMemory) -> Option<NonNull<u8>> {

@@ -75,6 +75,18 @@ impl SvmBlock {
         &self.log
     }
 
+    /// The size in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.allocation.as_ref().map_or(0, SvmAllocation::bytes)
+    }
+
+    /// Calls `call` once, when the block has been freed.
+    pub(crate) fn when_freed(&self, call: impl FnOnce() + Send + 'static) {
+        if let Some(allocation) = &self.allocation {
+            allocation.when_freed(call);
+        }
+    }
+
     pub(crate) const fn grain(&self) -> SvmGrain {
         self.grain
     }

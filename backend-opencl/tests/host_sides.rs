@@ -62,7 +62,7 @@ fn a_transfer_that_is_refused_gives_the_vector_back() {
                 .backend
                 .enqueue_write_owned(&bench.queue, &memory, SIZE - 4, vec![7_u64], &[]);
         let refused = refused.unwrap_err();
-        assert_eq!(refused.elements, [7]);
+        assert_eq!(refused.value, [7]);
         let beyond = InvalidRequest::OutOfBounds {
             offset: SIZE - 4,
             bytes: 8,
@@ -83,7 +83,7 @@ fn a_transfer_that_fails_gives_the_vector_back() {
             .enqueue_read_owned(&queue, &memory, 0, vec![3_u8; 8], from_ref(&gate))
             .unwrap();
         bench.fail_gate(&gate);
-        assert_eq!(read.wait().unwrap_err().elements.len(), 8);
+        assert_eq!(read.wait().unwrap_err().value.len(), 8);
     }
 }
 

@@ -5,7 +5,7 @@
     reason = "a share in the pool changes hands in `drop` without being counted"
 )]
 
-use std::{fmt, mem::ManuallyDrop, sync::Arc};
+use std::{fmt, mem::ManuallyDrop, ops::RangeBounds, sync::Arc};
 
 use binpool_allocators::{
     Allocator, AsMemory, Backend, Error, InvalidRequest, Memory, MemoryId, MemoryOf, Queue,
@@ -214,6 +214,27 @@ impl<A: Allocator> PooledBuffer<A> {
         let memory = self.memory().ok_or(InvalidRequest::ZeroSize)?;
         let memory = self.backend().create_sub_region(memory, region)?;
         Ok(PooledRegion::new(self, memory))
+    }
+
+    /// A view of a range of bytes, whose ends may be left open: [`sub_region`](Self::sub_region) of it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`sub_region`](Self::sub_region).
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let block = pool.allocate(4096)?;
+    /// assert_eq!(block.slice(1024..)?.size(), 3072);
+    /// assert_eq!(block.slice(..100)?.size(), 100);
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<PooledRegion<'_, A>, Error> {
+        self.sub_region(Region::within(range, self.size)?)
     }
 
     /// Gives the block back now. Dropping it does the same, and logs the error.

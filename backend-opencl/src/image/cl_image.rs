@@ -19,7 +19,7 @@ use crate::{
     backend::OpenClBackend,
     cl_error::{ClError, Purpose},
     context::Context,
-    memory::Root,
+    root::Root,
     sys::{self, MemHandle},
 };
 

@@ -1,6 +1,7 @@
 //! Copies between images, and between images and buffers.
 
-use binpool_allocators::{AsMemory, InvalidRequest, Region, Result};
+use binpool_allocators::{AsMemory, Error, InvalidRequest, Region, Result};
+use cl3::error_codes::CL_MEM_COPY_OVERLAP;
 
 use super::{cl_image::ClImage, error::ImageError, region::ImageRegion};
 use crate::{
@@ -69,7 +70,8 @@ impl OpenClBackend {
     /// # Errors
     ///
     /// [`FormatMismatch`](ImageError::FormatMismatch), [`EmptyRegion`](ImageError::EmptyRegion),
-    /// [`OutOfBounds`](ImageError::OutOfBounds), [`OverlappingCopy`](ImageError::OverlappingCopy); images over the
+    /// [`OutOfBounds`](ImageError::OutOfBounds); [`OverlappingCopy`](ImageError::OverlappingCopy), on Intel's runtime also
+    /// for regions in different layers of an array; images over the
     /// same bytes of a buffer; objects of another backend; a failure of the runtime.
     pub fn enqueue_copy_image(
         &self,
@@ -99,11 +101,17 @@ impl OpenClBackend {
         }
         let bytes = source.region_bytes(from)?;
         let purpose = Purpose::Memory(bytes);
-        let (from, to) = (source.end(from), destination.end(into));
+        let ends = (source.end(from), destination.end(into));
         let event = self.submit(queue, purpose, &uses, wait_for, |wait| {
-            enqueue(queue, &from, &to, bytes, wait)
-        })?;
-        Ok(event)
+            enqueue(queue, &ends.0, &ends.1, bytes, wait)
+        });
+        event.map_err(|error| match error {
+            // Intel's runtime takes the layers of an array for one.
+            Error::Backend(failure) if failure.code == Some(CL_MEM_COPY_OVERLAP) => {
+                ImageError::OverlappingCopy { from, to: into }
+            }
+            error => error.into(),
+        })
     }
 
     /// Enqueues a copy of the region `from` of an image to the bytes of `memory` from `offset` on, without gaps between

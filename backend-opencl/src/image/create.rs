@@ -24,7 +24,7 @@ use crate::{
     access_log::AccessLog,
     backend::OpenClBackend,
     cl_error::Purpose,
-    commands::cl_flags,
+    flags::to_cl,
     memory::ClMemory,
     sys::{self, MemHandle, image::Source},
 };
@@ -61,7 +61,7 @@ impl OpenClBackend {
             return Ok(Vec::new());
         }
         // Only how kernels use them counts.
-        let kernels = match cl_flags(flags) & (CL_MEM_READ_ONLY | CL_MEM_WRITE_ONLY) {
+        let kernels = match to_cl(flags) & (CL_MEM_READ_ONLY | CL_MEM_WRITE_ONLY) {
             0 => CL_MEM_READ_WRITE,
             kernels => kernels,
         };
@@ -157,6 +157,7 @@ impl OpenClBackend {
             return Err(ImageError::NotOverBuffers { kind });
         }
         self.check_own_memory(buffer)?;
+        buffer.check_may_be_kept()?;
         let (Some((root, offset)), Some(handle)) = (buffer.root(), buffer.buffer()) else {
             return Err(ImageError::OverSvm);
         };
@@ -266,7 +267,7 @@ impl OpenClBackend {
         shape: ImageShape,
         source: (Source<'_>, HostLayout),
     ) -> Result<ClImage, ImageError> {
-        let handle = self.image_handle(cl_flags(flags), format, shape, source)?;
+        let handle = self.image_handle(to_cl(flags), format, shape, source)?;
         Ok(ClImage::new(
             self.context(),
             handle,
@@ -334,6 +335,6 @@ fn check_plane_over(
 pub(super) fn flags_of(bits: u64) -> MemoryFlags {
     MemoryFlags::all()
         .iter()
-        .filter(|&flag| bits & cl_flags(flag) != 0)
+        .filter(|&flag| bits & to_cl(flag) != 0)
         .collect()
 }

@@ -1,6 +1,6 @@
 //! Images of the program's own, by their bare handles.
 
-use std::{ffi::c_void, sync::Arc};
+use std::ffi::c_void;
 
 use binpool_allocators::{InvalidRequest, ObjectKind, Region};
 use cl3::memory::{
@@ -21,7 +21,7 @@ use crate::{
     access_log::AccessLog,
     backend::OpenClBackend,
     cl_error::{ClError, Purpose},
-    memory::Root,
+    root::Root,
     sys::{self, MemHandle},
 };
 
@@ -76,7 +76,7 @@ impl OpenClBackend {
     }
 }
 
-/// Where the pixels are. A buffer gets a log of its own, which the program's own values of that buffer do not share.
+/// Where the pixels are. A buffer shares its log with all its other values; a sub-buffer gets one of its own here.
 fn pixels_of(
     image: &MemHandle,
     shape: ImageShape,
@@ -89,7 +89,7 @@ fn pixels_of(
     let root = sys::mem_object::another(&parent).map_err(control)?;
     let layout = HostPitches::TIGHT.layout(shape, format.item_bytes())?;
     Ok(Pixels::Buffer {
-        root: Arc::new(Root::new(root)),
+        root: Root::of(root),
         parent,
         region: Region::first(layout.bytes()),
     })

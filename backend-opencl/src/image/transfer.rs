@@ -133,7 +133,7 @@ impl OpenClBackend {
     }
 
     /// Checks a command on a region of an image.
-    pub(super) fn check_image(
+    pub(crate) fn check_image(
         &self,
         queue: &ClQueue,
         image: &ClImage,

@@ -80,7 +80,7 @@ impl<'m, T: AnyBitPattern + NoUninit> sealed::Sealed<'m> for MapMut<'m, T> {
 }
 
 /// Checks that the host's address suits `T`. The length was looked at before.
-fn check_elements<T: AnyBitPattern>(bytes: &[u8]) -> Result<()> {
+pub(super) fn check_elements<T: AnyBitPattern>(bytes: &[u8]) -> Result<()> {
     let place = bytes.as_ptr().addr();
     if place.is_multiple_of(align_of::<T>()) {
         return Ok(());
@@ -118,7 +118,8 @@ impl<'m, G: MapGuard<'m>> PendingMap<'m, G> {
     }
 }
 
-macro_rules! guard {
+/// How a guard ends.
+macro_rules! ending {
     ($name:ident) => {
         impl<T> $name<'_, T> {
             /// Enqueues the end of the map on the queue that it was made on, and returns its event.
@@ -141,6 +142,14 @@ macro_rules! guard {
                 self.mapping.end(queue, wait_for)
             }
         }
+    };
+}
+
+pub(super) use ending;
+
+macro_rules! guard {
+    ($name:ident) => {
+        ending!($name);
 
         impl<T: AnyBitPattern> Deref for $name<'_, T> {
             type Target = [T];

@@ -1,6 +1,6 @@
 //! A map of one object, whatever that is, from the command that makes it to the one that ends it.
 
-use binpool_allocators::{Event, InvalidRequest, Queue, Region, Result};
+use binpool_allocators::{Event, HostUse, InvalidRequest, Queue, Region, Result};
 
 use crate::{
     access::{Access, Use},
@@ -9,6 +9,7 @@ use crate::{
     backend::OpenClBackend,
     cl_error::{ClResult, Purpose},
     event::ClEvent,
+    image::{ClImage, ImageKind, ImageRegion},
     memory::ClMemory,
     queue::ClQueue,
     sys::{self, EventHandle, Place, WaitList, map::HostView},
@@ -19,6 +20,8 @@ use crate::{
 pub(crate) enum Mapped<'m> {
     /// Bytes of a buffer or of shared virtual memory.
     Memory(&'m ClMemory, Region),
+    /// Pixels of an image.
+    Image(&'m ClImage, ImageRegion),
 }
 
 /// How the host uses it.
@@ -37,6 +40,15 @@ impl MapMode {
             Self::Read => CL_MAP_READ,
             Self::ReadWrite => CL_MAP_READ | CL_MAP_WRITE,
             Self::Overwrite => CL_MAP_WRITE_INVALIDATE_REGION,
+        }
+    }
+
+    /// What the host does by it.
+    pub(crate) const fn host_uses(self) -> &'static [HostUse] {
+        match self {
+            Self::Read => &[HostUse::Read],
+            Self::ReadWrite => &[HostUse::Read, HostUse::Write],
+            Self::Overwrite => &[HostUse::Write],
         }
     }
 
@@ -66,12 +78,17 @@ impl<'m> Mapped<'m> {
     fn used(&self, access: Access) -> Use<'m> {
         match *self {
             Self::Memory(memory, region) => memory.used(region, access),
+            Self::Image(image, _) => image.used(access),
         }
     }
 
-    const fn bytes(&self) -> usize {
+    fn bytes(&self) -> usize {
         match self {
             Self::Memory(_, region) => region.bytes,
+            Self::Image(image, region) => {
+                let pixels = region.pixels().unwrap_or(usize::MAX);
+                pixels.saturating_mul(image.item_bytes())
+            }
         }
     }
 
@@ -94,6 +111,11 @@ impl<'m> Mapped<'m> {
                     cl3::error_codes::CL_INVALID_MEM_OBJECT,
                 )),
             },
+            Self::Image(image, region) => {
+                let rows_are_layers = image.shape().kind() == ImageKind::D1Array;
+                let rows = (image.item_bytes(), rows_are_layers);
+                sys::map::enqueue_map_image(queue, (image.handle(), region), rows, flags, wait)
+            }
         }
     }
 
@@ -109,6 +131,7 @@ impl<'m> Mapped<'m> {
                 Some(buffer) => sys::map::enqueue_unmap(queue, buffer, view, wait),
                 None => sys::map::enqueue_svm_unmap(queue, view, wait),
             },
+            Self::Image(image, _) => sys::map::enqueue_unmap(queue, image.handle(), view, wait),
         }
     }
 }
@@ -157,6 +180,22 @@ impl<'m> Mapping<'m> {
 
     pub(crate) const fn event(&self) -> &ClEvent {
         &self.event
+    }
+
+    /// How many pixels of an image are mapped, along each coordinate.
+    pub(crate) fn pixels(&self) -> Option<[usize; 3]> {
+        match self.mapped {
+            Mapped::Memory(..) => None,
+            Mapped::Image(_, region) => Some(region.size),
+        }
+    }
+
+    /// The size of a pixel in bytes; 0 where no image is mapped.
+    pub(crate) fn item_bytes(&self) -> usize {
+        match self.mapped {
+            Mapped::Memory(..) => 0,
+            Mapped::Image(image, _) => image.item_bytes(),
+        }
     }
 
     pub(crate) const fn view(&self) -> &HostView {

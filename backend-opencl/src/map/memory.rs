@@ -14,7 +14,7 @@ use crate::{backend::OpenClBackend, event::ClEvent, queue::ClQueue};
 /// memory's size as it was asked for, and hold whole elements.
 ///
 /// ```no_run
-/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// use binpool_allocators::{Backend, Event, MemoryFlags, QueueOrder};
 /// use binpool_opencl::{DeviceSelector, OpenClBackend};
 ///
 /// let backend = OpenClBackend::open(&DeviceSelector::Any)?;
@@ -58,8 +58,9 @@ use crate::{backend::OpenClBackend, event::ClEvent, queue::ClQueue};
 /// All of them: [`ZeroSize`](InvalidRequest::ZeroSize), [`OutOfBounds`](InvalidRequest::OutOfBounds),
 /// [`NotWholeElements`](InvalidRequest::NotWholeElements), [`Misaligned`](InvalidRequest::Misaligned) where the host's
 /// address does not suit the elements, [`ForeignObject`](InvalidRequest::ForeignObject),
-/// [`Mapped`](InvalidRequest::Mapped) where the bytes are mapped already and one of the two maps writes, and the failures
-/// of the runtime.
+/// [`HostAccess`](InvalidRequest::HostAccess) where the flags of the memory forbid it, [`Lent`](InvalidRequest::Lent) for a
+/// buffer over memory that was lent to it, [`Mapped`](InvalidRequest::Mapped) where the bytes are mapped already and one of
+/// the two maps writes, and the failures of the runtime.
 impl OpenClBackend {
     /// Maps `region` to be read, and waits until it is there. What it holds is unspecified where nothing was written.
     ///
@@ -160,6 +161,10 @@ impl OpenClBackend {
         }
         let memory = memory.memory_on(queue).ok_or(InvalidRequest::ZeroSize)?;
         self.check_own_memory(memory)?;
+        for &way in mode.host_uses() {
+            memory.check_host(way)?;
+        }
+        memory.check_may_be_kept()?;
         let mapped = Mapped::Memory(memory, region);
         Mapping::enqueue(self, queue, mapped, mode, wait_for).map(PendingMap::new)
     }

@@ -12,9 +12,11 @@
 //! forgotten (`mem::forget`) keeps the commands out for ever.
 
 mod guard;
+mod image;
 mod mapping;
 mod memory;
 #[cfg(feature = "ndarray")]
 mod shaped;
 
 pub use guard::{Map, MapGuard, MapMut, PendingMap};
+pub use image::{ImageMap, ImageMapMut};

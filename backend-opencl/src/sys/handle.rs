@@ -143,6 +143,29 @@ retain!(
 retain!(EventHandle, cl3::event::retain_event as "clRetainEvent", null is CL_INVALID_EVENT);
 
 impl MemHandle {
+    /// A reference of our own to somebody else's object.
+    ///
+    /// # Safety
+    ///
+    /// `raw` is null, or a live object of this kind.
+    pub(crate) unsafe fn retain(raw: *mut c_void) -> ClResult<Self> {
+        const CALL: &str = "clRetainMemObject";
+        let handle = NonNull::new(raw).ok_or(ClError::new(CALL, CL_INVALID_MEM_OBJECT))?;
+        // SAFETY: The object lives, as the caller promises.
+        unsafe { cl3::memory::retain_mem_object(raw) }.map_err(|code| ClError::new(CALL, code))?;
+        Ok(Self(handle))
+    }
+
+    /// Takes over a reference of the program's own.
+    ///
+    /// # Safety
+    ///
+    /// `raw` is null, or a live object of this kind, one reference to which is the caller's to give.
+    pub(crate) unsafe fn take_over(raw: *mut c_void) -> ClResult<Self> {
+        // SAFETY: As the caller promises.
+        unsafe { Self::own(raw, "clReleaseMemObject") }
+    }
+
     /// Gives the reference back, and says whether the runtime took it.
     pub(crate) fn release(self) -> ClResult<()> {
         let mut this = std::mem::ManuallyDrop::new(self);

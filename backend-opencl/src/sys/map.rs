@@ -10,7 +10,10 @@ use std::{
 use cl3::{error_codes::CL_INVALID_VALUE, types::CL_FALSE};
 
 use super::{EventHandle, MemHandle, QueueHandle, SvmRange, WaitList, enqueue::own_event};
-use crate::cl_error::{ClError, ClResult};
+use crate::{
+    ImageRegion,
+    cl_error::{ClError, ClResult},
+};
 
 /// Bytes that the host has mapped.
 ///
@@ -21,6 +24,8 @@ use crate::cl_error::{ClError, ClResult};
 pub(crate) struct HostView {
     start: NonNull<u8>,
     bytes: usize,
+    /// From row to row and from slice to slice of an image, in bytes.
+    pitches: [usize; 2],
 }
 
 // SAFETY: It is an address and a length; slices of it follow the borrow of their map.
@@ -29,6 +34,14 @@ unsafe impl Send for HostView {}
 unsafe impl Sync for HostView {}
 
 impl HostView {
+    const fn new(start: NonNull<u8>, bytes: usize, pitches: [usize; 2]) -> Self {
+        Self {
+            start,
+            bytes,
+            pitches,
+        }
+    }
+
     /// The bytes.
     pub(crate) fn as_slice(&self) -> &[u8] {
         // SAFETY: (1) the runtime has mapped `bytes` bytes at `start`; (2) the map has been made and not been ended,
@@ -40,6 +53,11 @@ impl HostView {
     pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: As in `as_slice`; the map is one to write, so nobody reads them meanwhile either.
         unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
+    }
+
+    /// From row to row and from slice to slice of an image, in bytes; 0 for what has none.
+    pub(crate) const fn pitches(&self) -> [usize; 2] {
+        self.pitches
     }
 
     fn raw(&self) -> *mut c_void {
@@ -80,7 +98,55 @@ pub(crate) fn enqueue_map_buffer(
     // SAFETY: This is that call's event.
     let event = unsafe { own_event(CALL, event) }?;
     match NonNull::new(start.cast()) {
-        Some(start) => Ok((event, HostView { start, bytes })),
+        Some(start) => Ok((event, HostView::new(start, bytes, [0; 2]))),
+        None => Err(ClError::new(CALL, CL_INVALID_VALUE)),
+    }
+}
+
+/// Enqueues a map of a region of an image whose pixels have `item` bytes. The runtime checks the bounds.
+///
+/// The rows of a 1D array are its layers, which the runtime has the slice pitch between.
+pub(crate) fn enqueue_map_image(
+    queue: &QueueHandle,
+    (image, region): (&MemHandle, ImageRegion),
+    (item, rows_are_layers): (usize, bool),
+    flags: u64,
+    wait: &WaitList<'_>,
+) -> ClResult<(EventHandle, HostView)> {
+    const CALL: &str = "clEnqueueMapImage";
+    let mut start = ptr::null_mut();
+    let (mut row, mut slice) = (0, 0);
+    // SAFETY: (1) queue, image and events are live references; (2) origin and size have three numbers each; (3) the
+    // pitches are written to numbers of ours.
+    let event = unsafe {
+        cl3::command_queue::enqueue_map_image(
+            queue.raw(),
+            image.raw(),
+            CL_FALSE,
+            flags,
+            region.origin.as_ptr(),
+            region.size.as_ptr(),
+            &raw mut row,
+            &raw mut slice,
+            &mut start,
+            wait.count(),
+            wait.pointer(),
+        )
+    };
+    // SAFETY: This is that call's event.
+    let event = unsafe { own_event(CALL, event) }?;
+    if rows_are_layers && slice > 0 {
+        row = slice;
+    }
+    // The last row ends with its last pixel: what the runtime has behind that is its own.
+    let [width, height, depth] = region.size;
+    let bytes = (depth - 1)
+        .checked_mul(slice)
+        .zip((height - 1).checked_mul(row))
+        .zip(width.checked_mul(item))
+        .and_then(|((slices, rows), pixels)| slices.checked_add(rows)?.checked_add(pixels));
+    match NonNull::new(start.cast()).zip(bytes) {
+        Some((start, bytes)) => Ok((event, HostView::new(start, bytes, [row, slice]))),
         None => Err(ClError::new(CALL, CL_INVALID_VALUE)),
     }
 }
@@ -113,10 +179,7 @@ pub(crate) fn enqueue_svm_map(
     flags: u64,
     wait: &WaitList<'_>,
 ) -> ClResult<(EventHandle, HostView)> {
-    let view = HostView {
-        start: range.start(),
-        bytes: range.bytes(),
-    };
+    let view = HostView::new(range.start(), range.bytes(), [0; 2]);
     // SAFETY: (1) queue and events are live references; (2) the range lies in its block, which is not freed under a
     // command (see `sys`).
     let event = unsafe {

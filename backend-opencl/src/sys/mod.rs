@@ -15,7 +15,9 @@
 //! * **Mapped bytes are the host's.** They are touched between the ends of the commands that map and unmap them only, and
 //!   commands that conflict with a map are not enqueued ([`AccessLog`](crate::access_log::AccessLog)).
 
+pub(crate) mod buffer;
 mod callback;
+pub(crate) mod destructor;
 mod enqueue;
 mod event;
 mod handle;
@@ -25,6 +27,7 @@ pub(crate) mod image;
 mod info;
 pub(crate) mod kernel;
 pub(crate) mod map;
+pub(crate) mod mem_info;
 pub(crate) mod mem_object;
 pub(crate) mod migrate;
 mod object;

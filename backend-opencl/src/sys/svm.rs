@@ -2,7 +2,8 @@
 
 use std::{
     ffi::c_void,
-    mem::ManuallyDrop,
+    fmt,
+    mem::{self, ManuallyDrop},
     ptr::{self, NonNull},
     thread,
 };
@@ -13,6 +14,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::{
     ContextHandle, EventHandle, MemHandle, QueueHandle, WaitList,
     callback::{Ended, when_ended},
+    destructor::contained,
     enqueue::{finish, own_event},
     event::{execution_status, wait_until_ended},
     svm_reaper,
@@ -28,6 +30,28 @@ pub(crate) struct SvmAllocation {
     start: NonNull<u8>,
     bytes: usize,
     threads: Threads,
+    /// Dropped, and so called, after the block was freed.
+    freed: CallWhenFreed,
+}
+
+/// What is called when a block has been freed, the last one first. Dropping it calls.
+#[derive(Default)]
+struct CallWhenFreed {
+    calls: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Drop for CallWhenFreed {
+    fn drop(&mut self) {
+        for call in self.calls.get_mut().drain(..).rev() {
+            contained(call);
+        }
+    }
+}
+
+impl fmt::Debug for CallWhenFreed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CallWhenFreed({})", self.calls.lock().len())
+    }
 }
 
 /// Whether the runtime can allocate and free SVM on several threads at once.
@@ -127,7 +151,17 @@ impl SvmAllocation {
             start: base,
             bytes,
             threads,
+            freed: CallWhenFreed::default(),
         }))
+    }
+
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Calls `call` once, when the block has been freed. Of several, the last one set comes first.
+    pub(crate) fn when_freed(&self, call: impl FnOnce() + Send + 'static) {
+        self.freed.calls.lock().push(Box::new(call));
     }
 
     /// The bytes of `region`, which is cut off at the end of the block.
@@ -147,11 +181,22 @@ impl SvmAllocation {
         self.base.addr().get()
     }
 
-    /// Gives up the block without freeing it: the runtime does, or nobody may.
+    /// Gives up the block without freeing it: the runtime will, or nobody may.
     pub(crate) fn forget(self) {
+        mem::forget(self.give_up());
+    }
+
+    /// The runtime has freed the block.
+    fn was_freed(self) {
+        drop(self.give_up());
+    }
+
+    fn give_up(self) -> CallWhenFreed {
         let this = ManuallyDrop::new(self);
         // SAFETY: The reference is moved out of a value that is never dropped or used again.
         drop(unsafe { ptr::read(&raw const this.context) });
+        // SAFETY: As above.
+        unsafe { ptr::read(&raw const this.freed) }
     }
 }
 
@@ -332,7 +377,7 @@ pub(crate) fn free_after(
         Ok(event) => {
             if let Err((error, free)) = when_ended(&event, free) {
                 tracing::warn!(%error, "a free of shared virtual memory cannot be watched");
-                free.leave_to_the_runtime();
+                ManuallyDrop::into_inner(free.allocation).forget();
             }
             Ok(event)
         }
@@ -360,8 +405,8 @@ pub(super) struct PendingFree {
 }
 
 impl PendingFree {
-    fn leave_to_the_runtime(self) {
-        ManuallyDrop::into_inner(self.allocation).forget();
+    fn was_freed_by_the_runtime(self) {
+        ManuallyDrop::into_inner(self.allocation).was_freed();
     }
 
     /// Frees the block from a thread that waits for its uses first.
@@ -422,7 +467,7 @@ impl Ended for PendingFree {
         if failed {
             self.on_the_host();
         } else {
-            self.leave_to_the_runtime();
+            self.was_freed_by_the_runtime();
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::{
     backend::OpenClBackend,
     cl_error::Purpose,
     event::ClEvent,
+    image::ClImage,
     memory::ClMemory,
     queue::ClQueue,
     sys::{self, MemHandle, Place, SvmRange},
@@ -68,6 +69,28 @@ impl OpenClBackend {
         let first = self.migrate_objects(queue, &handles, &uses, flags, wait_for)?;
         let both = [wait_for, &[first]].concat();
         self.migrate_shared(queue, &shared, flags, &both)
+    }
+
+    /// Enqueues a migration of images: `PyOpenCL`'s `enqueue_migrate_mem_objects`.
+    ///
+    /// # Errors
+    ///
+    /// [`ForeignObject`](binpool_allocators::InvalidRequest::ForeignObject);
+    /// [`Mapped`](binpool_allocators::InvalidRequest::Mapped); the failures of the runtime.
+    pub fn enqueue_migrate_images(
+        &self,
+        queue: &ClQueue,
+        images: &[&ClImage],
+        flags: MigrationFlags,
+        wait_for: &[ClEvent],
+    ) -> Result<ClEvent> {
+        self.check_own_queue(queue)?;
+        for image in images {
+            self.check_own_image(image)?;
+        }
+        let handles: Vec<_> = images.iter().map(|image| image.handle()).collect();
+        let uses = images.iter().map(|image| image.used(Access::Write));
+        self.migrate_objects(queue, &handles, &uses.collect::<Vec<_>>(), flags, wait_for)
     }
 
     fn check_svm_migration(&self) -> Result<()> {

@@ -8,6 +8,6 @@ mod rect;
 mod scope;
 
 pub use migration::MigrationFlags;
-pub use owned::{HandedBack, PendingTransfer};
+pub use owned::PendingTransfer;
 pub use rect::Rect;
 pub use scope::TransferScope;

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use binpool_allocators::{AsMemory, Backend, Error, Event, Memory, Region};
+use binpool_allocators::{AsMemory, Backend, Event, Memory, Region};
 use bytemuck::{AnyBitPattern, NoUninit};
 
 use crate::{
@@ -10,6 +10,7 @@ use crate::{
     backend::OpenClBackend,
     event::ClEvent,
     queue::ClQueue,
+    refused::Refused,
     sys::{self, host_vec::HostVec},
 };
 
@@ -23,24 +24,7 @@ pub struct PendingTransfer<T> {
     elements: Arc<HostVec<T>>,
 }
 
-/// A transfer that was refused or has failed, and the vector that was handed over. Becomes its error by `?`.
-#[derive(Debug, thiserror::Error)]
-#[error("{error}")]
-pub struct HandedBack<T: fmt::Debug> {
-    /// Why.
-    #[source]
-    pub error: Error,
-    /// What was handed over. After a read that has failed, what it holds is unspecified.
-    pub elements: Vec<T>,
-}
-
-impl<T: fmt::Debug> From<HandedBack<T>> for Error {
-    fn from(refused: HandedBack<T>) -> Self {
-        refused.error
-    }
-}
-
-impl<T: fmt::Debug> PendingTransfer<T> {
+impl<T> PendingTransfer<T> {
     /// The event of the transfer.
     pub fn event(&self) -> &ClEvent {
         &self.event
@@ -50,14 +34,15 @@ impl<T: fmt::Debug> PendingTransfer<T> {
     ///
     /// # Errors
     ///
-    /// The failure of the transfer, or of something that it waited for, with the vector, unless the command may go on.
-    pub fn wait(self) -> Result<Vec<T>, HandedBack<T>> {
+    /// The failure of the transfer, or of something that it waited for, with the vector, which is empty where the command may go on.
+    /// What a read that has failed leaves in it is unspecified.
+    pub fn wait(self) -> Result<Vec<T>, Refused<Vec<T>>> {
         match self.event.wait() {
             Ok(()) => Ok(self.elements.take()),
-            Err(error) => Err(HandedBack {
+            Err(error) => Err(Refused {
                 error,
                 // A wait may fail for a reason of its own, with the command still at work.
-                elements: if self.event.has_ended() {
+                value: if self.event.has_ended() {
                     self.elements.take()
                 } else {
                     Vec::new()
@@ -98,14 +83,14 @@ impl OpenClBackend {
     /// # Errors
     ///
     /// Those of [`enqueue_write`](Backend::enqueue_write), with the vector.
-    pub fn enqueue_write_owned<T: NoUninit + fmt::Debug + Send>(
+    pub fn enqueue_write_owned<T: NoUninit + Send>(
         &self,
         queue: &ClQueue,
         memory: &(impl AsMemory<Self> + ?Sized),
         offset: usize,
         elements: Vec<T>,
         wait_for: &[ClEvent],
-    ) -> Result<PendingTransfer<T>, HandedBack<T>> {
+    ) -> Result<PendingTransfer<T>, Refused<Vec<T>>> {
         self.owned(queue, memory, offset, elements, Access::Write, wait_for)
     }
 
@@ -114,18 +99,18 @@ impl OpenClBackend {
     /// # Errors
     ///
     /// Those of [`enqueue_read`](Backend::enqueue_read), with the vector.
-    pub fn enqueue_read_owned<T: AnyBitPattern + NoUninit + fmt::Debug + Send>(
+    pub fn enqueue_read_owned<T: AnyBitPattern + NoUninit + Send>(
         &self,
         queue: &ClQueue,
         memory: &(impl AsMemory<Self> + ?Sized),
         offset: usize,
         elements: Vec<T>,
         wait_for: &[ClEvent],
-    ) -> Result<PendingTransfer<T>, HandedBack<T>> {
+    ) -> Result<PendingTransfer<T>, Refused<Vec<T>>> {
         self.owned(queue, memory, offset, elements, Access::Read, wait_for)
     }
 
-    fn owned<T: NoUninit + fmt::Debug + Send>(
+    fn owned<T: NoUninit + Send>(
         &self,
         queue: &ClQueue,
         memory: &(impl AsMemory<Self> + ?Sized),
@@ -133,7 +118,7 @@ impl OpenClBackend {
         elements: Vec<T>,
         access: Access,
         wait_for: &[ClEvent],
-    ) -> Result<PendingTransfer<T>, HandedBack<T>> {
+    ) -> Result<PendingTransfer<T>, Refused<Vec<T>>> {
         let elements = Arc::new(HostVec::new(elements));
         let region = Region::new(offset, elements.bytes());
         let enqueue = || {
@@ -143,6 +128,7 @@ impl OpenClBackend {
                 return self.enqueue_marker(queue, wait_for);
             };
             region.check_within(memory.bytes())?;
+            memory.check_host(access.host_use())?;
             self.command(queue, (memory, region, access), wait_for, |place, wait| {
                 let queue = queue.handle();
                 match access {
@@ -156,9 +142,9 @@ impl OpenClBackend {
                 event.keep(Arc::clone(&elements));
                 Ok(PendingTransfer { event, elements })
             }
-            Err(error) => Err(HandedBack {
+            Err(error) => Err(Refused {
                 error,
-                elements: elements.take(),
+                value: elements.take(),
             }),
         }
     }

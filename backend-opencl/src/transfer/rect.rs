@@ -129,7 +129,7 @@ pub(crate) struct HostSides<'m> {
 ///
 /// All of them: [`ZeroSize`](InvalidRequest::ZeroSize) for a region with a 0 in it,
 /// [`Pitch`](InvalidRequest::Pitch), [`OutOfBounds`](InvalidRequest::OutOfBounds) for what the rectangle spans on either
-/// side, [`ForeignObject`](InvalidRequest::ForeignObject), [`Mapped`](InvalidRequest::Mapped), and the failures of the
+/// side, [`ForeignObject`](InvalidRequest::ForeignObject), [`HostAccess`](InvalidRequest::HostAccess), [`Mapped`](InvalidRequest::Mapped), and the failures of the
 /// runtime.
 impl OpenClBackend {
     /// Writes a rectangle of `data`, and waits until it is there.
@@ -146,7 +146,7 @@ impl OpenClBackend {
         wait_for: &[ClEvent],
     ) -> Result<()> {
         let sides = self.host_rect(queue, (memory, target), (data.len(), source), region)?;
-        let uses = [sides.used(Access::Write)];
+        let uses = [sides.used(Access::Write)?];
         self.submit_and_wait(queue, sides.purpose(), &uses, wait_for, |wait, enqueued| {
             sides.on_buffer(|rect| {
                 sys::rect::write_borrowed(queue.handle(), rect, data, wait, enqueued)
@@ -168,7 +168,7 @@ impl OpenClBackend {
         wait_for: &[ClEvent],
     ) -> Result<()> {
         let sides = self.host_rect(queue, (memory, source), (data.len(), target), region)?;
-        let uses = [sides.used(Access::Read)];
+        let uses = [sides.used(Access::Read)?];
         self.submit_and_wait(queue, sides.purpose(), &uses, wait_for, |wait, enqueued| {
             sides.on_buffer(|rect| {
                 sys::rect::read_borrowed(queue.handle(), rect, data, wait, enqueued)
@@ -295,7 +295,7 @@ impl OpenClBackend {
         wait_for: &[ClEvent],
         enqueue: impl FnOnce(&HostRect<'_>, &WaitList<'_>) -> ClResult<EventHandle>,
     ) -> Result<ClEvent> {
-        let uses = [sides.used(access)];
+        let uses = [sides.used(access)?];
         self.submit(queue, sides.purpose(), &uses, wait_for, |wait| {
             sides.on_buffer(|rect| enqueue(rect, wait))
         })
@@ -303,8 +303,10 @@ impl OpenClBackend {
 }
 
 impl HostSides<'_> {
-    fn used(&self, access: Access) -> Use<'_> {
-        self.memory.used(self.span, access)
+    /// The use of the memory by a transfer that the host may make.
+    fn used(&self, access: Access) -> Result<Use<'_>> {
+        self.memory.check_host(access.host_use())?;
+        Ok(self.memory.used(self.span, access))
     }
 
     const fn purpose(&self) -> Purpose {

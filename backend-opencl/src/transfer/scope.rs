@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use binpool_allocators::{AsMemory, Backend, Event, Memory, Region, Result};
+use binpool_allocators::{AsMemory, Backend, Event, HostUse, Memory, Region, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 use parking_lot::Mutex;
 
@@ -144,6 +144,7 @@ impl<'scope> TransferScope<'scope, '_> {
             return self.backend.enqueue_marker(queue, wait_for);
         };
         region.check_within(memory.bytes())?;
+        memory.check_host(HostUse::Write)?;
         let target = (memory, region, Access::Write);
         let event = self
             .backend
@@ -174,6 +175,7 @@ impl<'scope> TransferScope<'scope, '_> {
             return self.backend.enqueue_marker(queue, wait_for);
         };
         region.check_within(memory.bytes())?;
+        memory.check_host(HostUse::Read)?;
         let source = (memory, region, Access::Read);
         let event = self
             .backend

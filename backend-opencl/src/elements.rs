@@ -1,0 +1,442 @@
+//! Memory as elements of one type.
+
+use std::{
+    fmt,
+    marker::PhantomData,
+    ops::{Deref, RangeBounds},
+};
+
+use binpool_allocators::{
+    AsMemory, Backend, Error, Event, InvalidRequest, OutOfMemory, PendingRead, Region, Result,
+    Scope,
+};
+use bytemuck::Pod;
+
+use crate::{backend::OpenClBackend, event::ClEvent, queue::ClQueue};
+
+/// Memory as elements of type `T`, whose contents are not known to be anything: they can be written, filled, copied to,
+/// and given to a kernel as its output, but not read.
+///
+/// What has written all of them says so: [`write_all`](Self::write_all) and [`fill_all`](Self::fill_all) by themselves,
+/// the program for its kernels with [`assume_written`](Self::assume_written). Places and lengths count elements.
+///
+/// The memory is whatever commands take: a [`ClMemory`](crate::ClMemory), a pooled buffer, a region of one, or a
+/// reference to these, for whoever wants to keep it where a call that takes the elements fails.
+///
+/// ```no_run
+/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// # use binpool_opencl::{DeviceSelector, OpenClBackend, UninitElements};
+/// # let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let memory = backend.create_buffer(4000, MemoryFlags::empty())?;
+/// let sums = UninitElements::<f32, _>::new(&backend, &memory)?.fill_all(&queue, 0.5, &[])?;
+/// sums.write(&queue, 10, &[1.0, 2.0], &[])?;
+/// assert_eq!(sums.slice(9..13)?.read_to_vec(&queue, &[])?, [0.5, 1.0, 2.0, 0.5]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Types
+///
+/// `T` is plain data in `bytemuck`'s sense: any bytes are a value, and there is no padding. A kernel may write anything,
+/// so types with values that do not exist are refused by the compiler.
+///
+/// ```compile_fail,E0277
+/// # use binpool_opencl::{ClMemory, Elements};
+/// fn read(flags: &Elements<bool, ClMemory>) {}
+/// ```
+///
+/// ```compile_fail,E0277
+/// # use binpool_opencl::{ClMemory, UninitElements};
+/// fn write(letters: &UninitElements<char, ClMemory>) {}
+/// ```
+///
+/// What was not written cannot be read:
+///
+/// ```compile_fail,E0599
+/// # use binpool_opencl::{ClMemory, ClQueue, UninitElements};
+/// fn read(queue: &ClQueue, elements: &UninitElements<u32, ClMemory>) {
+///     let _ = elements.read_to_vec(queue, &[]);
+/// }
+/// ```
+pub struct UninitElements<T: Pod, M> {
+    backend: OpenClBackend,
+    memory: M,
+    /// The elements, in bytes of `memory`.
+    region: Region,
+    element: PhantomData<fn() -> T>,
+}
+
+/// Memory as elements of type `T` that have been written.
+///
+/// Everything that can be done with [`UninitElements`] can be done with these, and they can be read and copied from.
+pub struct Elements<T: Pod, M>(UninitElements<T, M>);
+
+/// Elements that a read will have brought.
+#[derive(Debug)]
+#[must_use = "the elements are in here"]
+pub struct PendingElements<T> {
+    read: PendingRead<ClEvent>,
+    element: PhantomData<fn() -> T>,
+}
+
+impl<T: Pod, M: AsMemory<OpenClBackend>> UninitElements<T, M> {
+    /// All of `memory` as elements.
+    ///
+    /// # Errors
+    ///
+    /// [`NotWholeElements`](InvalidRequest::NotWholeElements) where the size is no multiple of an element's, or an
+    /// element has no bytes.
+    pub fn new(backend: &OpenClBackend, memory: M) -> Result<Self> {
+        let (bytes, element) = (memory.size(), size_of::<T>());
+        if element == 0 || !bytes.is_multiple_of(element) {
+            return Err(InvalidRequest::NotWholeElements { bytes, element }.into());
+        }
+        Ok(Self::over(backend, memory, Region::first(bytes)))
+    }
+
+    fn over(backend: &OpenClBackend, memory: M, region: Region) -> Self {
+        Self {
+            backend: backend.clone(),
+            memory,
+            region,
+            element: PhantomData,
+        }
+    }
+
+    /// How many elements there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        // A type without bytes was refused.
+        self.region.bytes / size_of::<T>().max(1)
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.region.bytes == 0
+    }
+
+    /// The memory, for a kernel's arguments, all of it: [`region`](Self::region) says where the elements are.
+    #[must_use]
+    pub fn memory(&self) -> &M {
+        &self.memory
+    }
+
+    /// Where in [`memory`](Self::memory) the elements are, in bytes.
+    #[must_use]
+    pub fn region(&self) -> Region {
+        self.region
+    }
+
+    /// Gives the memory back.
+    #[must_use]
+    pub fn into_memory(self) -> M {
+        self.memory
+    }
+
+    /// The elements as ones that can be read: something has written them all, a kernel for one, or is enqueued to.
+    ///
+    /// Where that is not so, what is read are values of `T`, but of no meaning.
+    #[must_use]
+    pub fn assume_written(self) -> Elements<T, M> {
+        Elements(self)
+    }
+
+    /// The elements of `range`, at any place: nothing is asked of the runtime.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds`](InvalidRequest::OutOfBounds), in bytes.
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<UninitElements<T, &M>> {
+        let region = self.region_of(range)?;
+        Ok(UninitElements::over(&self.backend, &self.memory, region))
+    }
+
+    /// Writes `data` to the elements from `first` on, and waits until it is there.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds`](InvalidRequest::OutOfBounds), in bytes, and the failures of [`Backend::write`].
+    pub fn write(
+        &self,
+        queue: &ClQueue,
+        first: usize,
+        data: &[T],
+        wait_for: &[ClEvent],
+    ) -> Result<()> {
+        let region = self.region_from(first, data.len())?;
+        let data = bytemuck::cast_slice(data);
+        match self.memory.memory_on(queue) {
+            Some(memory) => self
+                .backend
+                .write(queue, memory, region.offset, data, wait_for),
+            None => self.nothing_to_do(queue, wait_for),
+        }
+    }
+
+    /// Enqueues a write of a copy of `data` to the elements from `first` on.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds`](InvalidRequest::OutOfBounds), in bytes, and the failures of [`Backend::enqueue_write`].
+    pub fn enqueue_write(
+        &self,
+        queue: &ClQueue,
+        first: usize,
+        data: &[T],
+        wait_for: &[ClEvent],
+    ) -> Result<ClEvent> {
+        let region = self.region_from(first, data.len())?;
+        let data = bytemuck::cast_slice::<T, u8>(data).into();
+        match self.memory.memory_on(queue) {
+            Some(memory) => {
+                self.backend
+                    .enqueue_write(queue, memory, region.offset, data, wait_for)
+            }
+            None => self.backend.enqueue_marker(queue, wait_for),
+        }
+    }
+
+    /// Writes all elements, and waits until they are there.
+    ///
+    /// # Errors
+    ///
+    /// [`LengthMismatch`](InvalidRequest::LengthMismatch) unless `data` is as long as they are, and the failures of
+    /// [`Backend::write`].
+    pub fn write_all(
+        self,
+        queue: &ClQueue,
+        data: &[T],
+        wait_for: &[ClEvent],
+    ) -> Result<Elements<T, M>> {
+        self.check_length(size_of_val(data))?;
+        self.write(queue, 0, data, wait_for)?;
+        Ok(Elements(self))
+    }
+
+    /// Enqueues a fill of the elements of `range` with `value`.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds`](InvalidRequest::OutOfBounds), in bytes; [`PatternLength`](InvalidRequest::PatternLength) unless
+    /// an element has 1, 2, 4, ... 128 bytes; [`PatternMismatch`](InvalidRequest::PatternMismatch) where the elements
+    /// are a slice that starts on no multiple of their size; and the failures of [`Backend::enqueue_fill`].
+    pub fn enqueue_fill(
+        &self,
+        queue: &ClQueue,
+        range: impl RangeBounds<usize>,
+        value: T,
+        wait_for: &[ClEvent],
+    ) -> Result<ClEvent> {
+        let region = self.region_of(range)?;
+        let pattern = bytemuck::bytes_of(&value);
+        InvalidRequest::check_pattern(region, pattern)?;
+        match self.memory.memory_on(queue) {
+            Some(memory) => self
+                .backend
+                .enqueue_fill(queue, memory, region, pattern, wait_for),
+            None => self.backend.enqueue_marker(queue, wait_for),
+        }
+    }
+
+    /// Enqueues a fill of all elements with `value`. They count as written from now on: whatever reads them comes after
+    /// the fill.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`enqueue_fill`](Self::enqueue_fill).
+    pub fn fill_all(
+        self,
+        queue: &ClQueue,
+        value: T,
+        wait_for: &[ClEvent],
+    ) -> Result<Elements<T, M>> {
+        self.enqueue_fill(queue, .., value, wait_for)?;
+        Ok(Elements(self))
+    }
+
+    /// Enqueues a copy of all of `source` to the elements from `first` on; a [`slice`](Elements::slice) of it for a part.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds`](InvalidRequest::OutOfBounds), in bytes, and the failures of [`Backend::enqueue_copy`].
+    pub fn enqueue_copy_from<N: AsMemory<OpenClBackend>>(
+        &self,
+        queue: &ClQueue,
+        first: usize,
+        source: &Elements<T, N>,
+        wait_for: &[ClEvent],
+    ) -> Result<ClEvent> {
+        let to = self.region_from(first, source.len())?;
+        match (source.memory.memory_on(queue), self.memory.memory_on(queue)) {
+            (Some(from), Some(memory)) => {
+                self.backend
+                    .enqueue_copy(queue, from, source.region, memory, to.offset, wait_for)
+            }
+            _ => self.backend.enqueue_marker(queue, wait_for),
+        }
+    }
+
+    /// A command over no bytes of memory that there is not.
+    fn nothing_to_do(&self, queue: &ClQueue, wait_for: &[ClEvent]) -> Result<()> {
+        self.backend.enqueue_marker(queue, wait_for)?.wait()
+    }
+
+    fn check_length(&self, actual: usize) -> Result<()> {
+        let expected = self.region.bytes;
+        if actual == expected {
+            Ok(())
+        } else {
+            Err(InvalidRequest::LengthMismatch { expected, actual }.into())
+        }
+    }
+
+    /// The bytes of `count` elements from `first` on.
+    fn region_from(&self, first: usize, count: usize) -> Result<Region> {
+        self.bytes_of(Region::new(first, count))
+    }
+
+    /// The bytes of the elements of `range`.
+    fn region_of(&self, range: impl RangeBounds<usize>) -> Result<Region> {
+        match Region::within(range, self.len()) {
+            Ok(elements) => self.bytes_of(elements),
+            // The same refusal, in bytes.
+            Err(Error::InvalidRequest(InvalidRequest::OutOfBounds { offset, bytes, .. })) => {
+                self.bytes_of(Region::new(offset, bytes))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A region of elements, in bytes of the memory.
+    fn bytes_of(&self, elements: Region) -> Result<Region> {
+        let bytes = |elements: usize| elements.saturating_mul(size_of::<T>());
+        // What saturates lies outside: no memory ends there.
+        let region = Region::new(bytes(elements.offset), bytes(elements.bytes));
+        region.check_within(self.region.bytes)?;
+        // Both lie in the memory.
+        let offset = self.region.offset.saturating_add(region.offset);
+        Ok(Region::new(offset, region.bytes))
+    }
+}
+
+impl<T: Pod, M: AsMemory<OpenClBackend>> Elements<T, M> {
+    /// The written elements of `range`, at any place: nothing is asked of the runtime.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds`](InvalidRequest::OutOfBounds), in bytes.
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Elements<T, &M>> {
+        self.0.slice(range).map(Elements)
+    }
+
+    /// Reads the elements from `first` on into all of `data`, and waits until they are there.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds`](InvalidRequest::OutOfBounds), in bytes, and the failures of [`Backend::read`].
+    pub fn read(
+        &self,
+        queue: &ClQueue,
+        first: usize,
+        data: &mut [T],
+        wait_for: &[ClEvent],
+    ) -> Result<()> {
+        let region = self.region_from(first, data.len())?;
+        let data = bytemuck::cast_slice_mut(data);
+        match self.memory.memory_on(queue) {
+            Some(memory) => self
+                .backend
+                .read(queue, memory, region.offset, data, wait_for),
+            None => self.nothing_to_do(queue, wait_for),
+        }
+    }
+
+    /// Reads all elements; a [`slice`](Self::slice) of them for a part.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfMemory`](binpool_allocators::Error::OutOfMemory) where the host has no room for them, and the failures of
+    /// [`Backend::read`].
+    pub fn read_to_vec(&self, queue: &ClQueue, wait_for: &[ClEvent]) -> Result<Vec<T>> {
+        let (mut elements, length) = (Vec::new(), self.len());
+        elements
+            .try_reserve_exact(length)
+            .map_err(|error| OutOfMemory::new(self.region.bytes, Scope::Host).with_source(error))?;
+        elements.resize(length, T::zeroed());
+        self.read(queue, 0, &mut elements, wait_for)?;
+        Ok(elements)
+    }
+
+    /// Enqueues a read of all elements; a [`slice`](Self::slice) of them for a part.
+    ///
+    /// # Errors
+    ///
+    /// The failures of [`Backend::enqueue_read`].
+    pub fn enqueue_read(
+        &self,
+        queue: &ClQueue,
+        wait_for: &[ClEvent],
+    ) -> Result<PendingElements<T>> {
+        let read = match self.memory.memory_on(queue) {
+            Some(memory) => self
+                .backend
+                .enqueue_read(queue, memory, self.region, wait_for)?,
+            None => PendingRead::new(self.backend.enqueue_marker(queue, wait_for)?, Vec::new),
+        };
+        Ok(PendingElements {
+            read,
+            element: PhantomData,
+        })
+    }
+
+    /// Gives the memory back.
+    #[must_use]
+    pub fn into_memory(self) -> M {
+        self.0.memory
+    }
+}
+
+impl<T: Pod> PendingElements<T> {
+    /// The read's event, for others to wait for.
+    pub fn event(&self) -> &ClEvent {
+        self.read.event()
+    }
+
+    /// Waits for the elements.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the read.
+    pub fn wait(self) -> Result<Vec<T>> {
+        let bytes = self.read.wait()?;
+        let elements = bytes.chunks_exact(size_of::<T>().max(1));
+        Ok(elements.map(bytemuck::pod_read_unaligned).collect())
+    }
+}
+
+impl<T: Pod, M> Deref for Elements<T, M> {
+    type Target = UninitElements<T, M>;
+
+    fn deref(&self) -> &UninitElements<T, M> {
+        &self.0
+    }
+}
+
+impl<T: Pod, M: fmt::Debug> fmt::Debug for UninitElements<T, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UninitElements")
+            .field("memory", &self.memory)
+            .field("region", &self.region)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: Pod, M: fmt::Debug> fmt::Debug for Elements<T, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Elements")
+            .field("memory", &self.0.memory)
+            .field("region", &self.0.region)
+            .finish_non_exhaustive()
+    }
+}

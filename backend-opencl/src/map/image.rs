@@ -1,0 +1,296 @@
+//! Maps of images.
+
+use std::{fmt, marker::PhantomData};
+
+use binpool_allocators::{InvalidRequest, Result};
+use bytemuck::{AnyBitPattern, NoUninit};
+
+use super::{
+    guard::{MapGuard, PendingMap, check_elements, ending, sealed},
+    mapping::{MapMode, Mapped, Mapping},
+};
+use crate::{
+    backend::OpenClBackend,
+    event::ClEvent,
+    image::{ClImage, ImageError, ImageRegion},
+    queue::ClQueue,
+};
+
+/// Pixels of an image that the host reads: rows of `T`, until it is dropped. Commands that write the image are refused
+/// meanwhile; see [`OpenClBackend::map_image`](crate::OpenClBackend::map_image).
+///
+/// Dropping it enqueues the end of the map, as [`unmap`](Self::unmap) does, and logs the error.
+#[must_use = "the image is unmapped when it is dropped"]
+pub struct ImageMap<'m, T> {
+    mapping: Mapping<'m>,
+    rows: Rows,
+    elements: PhantomData<&'m [T]>,
+}
+
+/// Pixels of an image that the host reads and writes: rows of `T`, until it is dropped. All commands on the image are
+/// refused meanwhile; see [`OpenClBackend::map_image_mut`](crate::OpenClBackend::map_image_mut).
+///
+/// Dropping it enqueues the end of the map, as [`unmap`](Self::unmap) does, and logs the error.
+#[must_use = "the image is unmapped when it is dropped"]
+pub struct ImageMapMut<'m, T> {
+    mapping: Mapping<'m>,
+    rows: Rows,
+    elements: PhantomData<&'m mut [T]>,
+}
+
+/// Where the rows of a mapped region lie, in bytes.
+#[derive(Clone, Copy, Debug)]
+struct Rows {
+    /// What a row holds.
+    bytes: usize,
+    row_pitch: usize,
+    slice_pitch: usize,
+    rows: usize,
+    slices: usize,
+}
+
+impl Rows {
+    fn of<T: AnyBitPattern>(mapping: &Mapping<'_>) -> Result<Self> {
+        let view = mapping.view();
+        check_elements::<T>(view.as_slice())?;
+        let [width, rows, slices] = mapping.pixels().unwrap_or([0; 3]);
+        let [row_pitch, slice_pitch] = view.pitches();
+        let item = mapping.item_bytes();
+        let (bytes, element) = (width.saturating_mul(item), size_of::<T>());
+        // The pitches are the runtime's own: rows that start where no `T` can are refused, too.
+        let whole = |bytes: usize| element > 0 && bytes.is_multiple_of(element);
+        let apart = |pitch: usize, count| count == 1 || pitch.is_multiple_of(align_of::<T>());
+        if !whole(bytes) || !apart(row_pitch, rows) || !apart(slice_pitch, slices) {
+            return Err(InvalidRequest::NotWholeElements { bytes, element }.into());
+        }
+        Ok(Self {
+            bytes,
+            row_pitch,
+            slice_pitch,
+            rows,
+            slices,
+        })
+    }
+
+    /// The bytes of a row.
+    fn place(self, row: usize, slice: usize) -> Option<std::ops::Range<usize>> {
+        if row >= self.rows || slice >= self.slices {
+            return None;
+        }
+        let start = slice * self.slice_pitch + row * self.row_pitch;
+        Some(start..start + self.bytes)
+    }
+}
+
+impl<'m, T: AnyBitPattern> sealed::Sealed<'m> for ImageMap<'m, T> {
+    #[expect(private_interfaces, reason = "nobody outside can name the trait")]
+    fn of(mapping: Mapping<'m>) -> Result<Self> {
+        Ok(Self {
+            rows: Rows::of::<T>(&mapping)?,
+            mapping,
+            elements: PhantomData,
+        })
+    }
+}
+
+impl<'m, T: AnyBitPattern + NoUninit> sealed::Sealed<'m> for ImageMapMut<'m, T> {
+    #[expect(private_interfaces, reason = "nobody outside can name the trait")]
+    fn of(mapping: Mapping<'m>) -> Result<Self> {
+        Ok(Self {
+            rows: Rows::of::<T>(&mapping)?,
+            mapping,
+            elements: PhantomData,
+        })
+    }
+}
+
+ending!(ImageMap);
+ending!(ImageMapMut);
+
+macro_rules! rows {
+    ($name:ident) => {
+        impl<T: AnyBitPattern> $name<'_, T> {
+            /// The elements of a row of a slice of the region, both counted from 0; `None` beyond the region. The layers
+            /// of a 1D array are rows, those of a 2D array slices.
+            #[must_use]
+            pub fn row(&self, row: usize, slice: usize) -> Option<&[T]> {
+                let place = self.rows.place(row, slice)?;
+                let bytes = self.mapping.view().as_slice().get(place)?;
+                bytemuck::try_cast_slice(bytes).ok()
+            }
+
+            /// All rows, slice by slice.
+            pub fn rows(&self) -> impl Iterator<Item = &[T]> {
+                let slices = 0..self.rows.slices;
+                slices
+                    .flat_map(|slice| (0..self.rows.rows).map(move |row| (row, slice)))
+                    .filter_map(|(row, slice)| self.row(row, slice))
+            }
+
+            /// How far apart the host finds the rows, in bytes.
+            #[must_use]
+            pub fn row_pitch(&self) -> usize {
+                self.rows.row_pitch
+            }
+
+            /// How far apart the host finds the slices, in bytes; 0 where there is but one.
+            #[must_use]
+            pub fn slice_pitch(&self) -> usize {
+                self.rows.slice_pitch
+            }
+
+            /// The elements as an array of slices, rows, and elements of a row, as they lie there: `PyOpenCL`'s
+            /// `enqueue_map_image`. `None` where a pitch is no whole number of elements.
+            #[cfg(feature = "ndarray")]
+            #[must_use]
+            pub fn shaped(&self) -> Option<ndarray::ArrayView3<'_, T>> {
+                let shape = self.rows.shape::<T>()?;
+                let bytes = self.mapping.view().as_slice();
+                let elements = bytemuck::try_cast_slice(bytes).ok()?;
+                ndarray::ArrayView3::from_shape(shape, elements).ok()
+            }
+        }
+
+        impl<T: AnyBitPattern + fmt::Debug> fmt::Debug for $name<'_, T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_list().entries(self.rows()).finish()
+            }
+        }
+    };
+}
+
+rows!(ImageMap);
+rows!(ImageMapMut);
+
+#[cfg(feature = "ndarray")]
+impl Rows {
+    fn shape<T>(self) -> Option<ndarray::StrideShape<ndarray::Ix3>> {
+        use ndarray::ShapeBuilder;
+        let elements = |bytes: usize, count| {
+            if count == 1 {
+                return Some(0);
+            }
+            bytes
+                .is_multiple_of(size_of::<T>())
+                .then(|| bytes / size_of::<T>())
+        };
+        let row = elements(self.row_pitch, self.rows)?;
+        let slice = elements(self.slice_pitch, self.slices)?;
+        let shape = (self.slices, self.rows, self.bytes / size_of::<T>());
+        Some(shape.strides((slice, row, 1)))
+    }
+}
+
+impl<T: AnyBitPattern + NoUninit> ImageMapMut<'_, T> {
+    /// The elements of a row of a slice, to be written; see [`row`](Self::row).
+    pub fn row_mut(&mut self, row: usize, slice: usize) -> Option<&mut [T]> {
+        let place = self.rows.place(row, slice)?;
+        let bytes = self.mapping.view_mut().as_mut_slice().get_mut(place)?;
+        bytemuck::try_cast_slice_mut(bytes).ok()
+    }
+}
+
+/// Maps of images, by OpenCL 3.0, section 5.3.4; `PyOpenCL`'s `enqueue_map_image`. Whatever the region, the whole image
+/// counts as mapped.
+///
+/// ```no_run
+/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// use binpool_opencl::{
+///     ChannelOrder, ChannelType, DeviceSelector, ImageFormat, ImageRegion, ImageShape, OpenClBackend,
+/// };
+///
+/// let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
+/// let shape = ImageShape::D2 { width: 64, height: 32 };
+/// let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
+/// let mut map = backend.map_image_mut::<[u8; 4]>(&queue, &image, ImageRegion::all(shape), &[])?;
+/// if let Some(first) = map.row_mut(0, 0) {
+///     first.fill([255, 0, 0, 255]);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// All of them: [`EmptyRegion`](ImageError::EmptyRegion), [`OutOfBounds`](ImageError::OutOfBounds);
+/// [`NotWholeElements`](InvalidRequest::NotWholeElements) where a row is no whole number of `T`, or rows start where no `T`
+/// can; [`Mapped`](InvalidRequest::Mapped); [`ForeignObject`](InvalidRequest::ForeignObject); and the failures of the
+/// runtime.
+impl OpenClBackend {
+    /// Maps a region of an image to be read, and waits until it is there.
+    ///
+    /// # Errors
+    ///
+    /// See [above](#errors).
+    pub fn map_image<'m, T: AnyBitPattern>(
+        &self,
+        queue: &ClQueue,
+        image: &'m ClImage,
+        region: ImageRegion,
+        wait_for: &[ClEvent],
+    ) -> Result<ImageMap<'m, T>, ImageError> {
+        let pending = self.enqueue_map_image(queue, image, region, wait_for)?;
+        Ok(pending.wait()?)
+    }
+
+    /// Maps a region of an image to be read and written, and waits until it is there.
+    ///
+    /// # Errors
+    ///
+    /// See [above](#errors).
+    pub fn map_image_mut<'m, T: AnyBitPattern + NoUninit>(
+        &self,
+        queue: &ClQueue,
+        image: &'m ClImage,
+        region: ImageRegion,
+        wait_for: &[ClEvent],
+    ) -> Result<ImageMapMut<'m, T>, ImageError> {
+        let pending = self.enqueue_map_image_mut(queue, image, region, wait_for)?;
+        Ok(pending.wait()?)
+    }
+
+    /// Enqueues a map of a region of an image to be read, without waiting for it.
+    ///
+    /// # Errors
+    ///
+    /// See [above](#errors).
+    pub fn enqueue_map_image<'m, T: AnyBitPattern>(
+        &self,
+        queue: &ClQueue,
+        image: &'m ClImage,
+        region: ImageRegion,
+        wait_for: &[ClEvent],
+    ) -> Result<PendingMap<'m, ImageMap<'m, T>>, ImageError> {
+        self.map_image_as(queue, image, region, MapMode::Read, wait_for)
+    }
+
+    /// Enqueues a map of a region of an image to be read and written, without waiting for it.
+    ///
+    /// # Errors
+    ///
+    /// See [above](#errors).
+    pub fn enqueue_map_image_mut<'m, T: AnyBitPattern + NoUninit>(
+        &self,
+        queue: &ClQueue,
+        image: &'m ClImage,
+        region: ImageRegion,
+        wait_for: &[ClEvent],
+    ) -> Result<PendingMap<'m, ImageMapMut<'m, T>>, ImageError> {
+        self.map_image_as(queue, image, region, MapMode::ReadWrite, wait_for)
+    }
+
+    fn map_image_as<'m, G: MapGuard<'m>>(
+        &self,
+        queue: &ClQueue,
+        image: &'m ClImage,
+        region: ImageRegion,
+        mode: MapMode,
+        wait_for: &[ClEvent],
+    ) -> Result<PendingMap<'m, G>, ImageError> {
+        self.check_image(queue, image, region)?;
+        let mapped = Mapped::Image(image, region);
+        let mapping = Mapping::enqueue(self, queue, mapped, mode, wait_for)?;
+        Ok(PendingMap::new(mapping))
+    }
+}
