@@ -1,5 +1,12 @@
 // The kernels of the arrays. A block of floats comes with its length, and none is read beyond it.
 
+// Whether a block has that many elements from the first one on. Work items agree on it, so that compilers make vectors of
+// what comes after.
+bool has(ulong length, ulong first, ulong count)
+{
+    return first <= length && count <= length - first;
+}
+
 // Element by element: each work item makes the element of its id.
 #define OPERATION(name, operator)                                                                                      \
     kernel void name(                                                                                                  \
@@ -7,10 +14,10 @@
         global const float *right, ulong right_length, ulong right_first,                                              \
         global float *result)                                                                                          \
     {                                                                                                                  \
-        size_t i = get_global_id(0);                                                                                   \
-        ulong l = left_first + i, r = right_first + i;                                                                 \
-        if (l < left_length && r < right_length)                                                                       \
-            result[i] = left[l] operator right[r];                                                                     \
+        size_t i = get_global_id(0), end = get_global_offset(0) + get_global_size(0);                                  \
+        if (!has(left_length, left_first, end) || !has(right_length, right_first, end))                                \
+            return;                                                                                                    \
+        result[i] = (left + left_first)[i] operator (right + right_first)[i];                                          \
     }
 
 OPERATION(add, +)

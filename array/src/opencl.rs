@@ -62,8 +62,9 @@ impl OpenClKernels {
         let built = backend.cached((), || {
             let program = ClProgram::build(backend, SOURCE, "")?;
             let [add, subtract, multiply] = BinaryOperation::ALL.map(|operation| {
-                // SAFETY: (1) a work item reads one float of each operand, if it is within the length, and writes the
-                // float of its id; (2) it writes the result only; (3) launches have one dimension, so that ids differ.
+                // SAFETY: (1) a work item reads one float of each operand, where that has a float for each work item from
+                // the first one on, and writes the float of its id; (2) it writes the result only; (3) launches have one
+                // dimension, so that ids differ.
                 unsafe { program.kernel(operation.name(), &BINARY) }
             });
             let [sum, minimum, maximum] = Reduction::ALL.map(|reduction| {
