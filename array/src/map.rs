@@ -148,8 +148,9 @@ where
     /// The elements as a slice of the host that can be written, once every command that uses the array has ended.
     ///
     /// Nothing else uses the array until the guard is dropped, and everything that uses it later sees what was
-    /// written. Where the guard is forgotten, OpenCL refuses all commands on those elements from then on, with
-    /// [`Mapped`](binpool::InvalidRequest::Mapped), and a copied map is never written back.
+    /// written. Where the guard is forgotten (`mem::forget`), OpenCL refuses all commands on those elements from then on,
+    /// with [`Mapped`](binpool::InvalidRequest::Mapped), also where their block has gone back to the pool and has another
+    /// user; a copied map is never written back.
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};

@@ -5,7 +5,7 @@ use std::{
     ops::{Bound, Range, RangeBounds},
 };
 
-use binpool::{Allocator, MemoryOf, QueueOf, Region};
+use binpool::{Allocator, QueueOf, Region};
 
 use crate::{Array, ArrayError, BinaryOperation, Context, Elements, Kernels, Operands};
 
@@ -162,7 +162,7 @@ impl<'a, A: Allocator, K: Kernels<A::Backend>> Slice<'a, A, K> {
         self.array.context()
     }
 
-    /// The elements for a kernel on `queue`, in order; `None` where there are none.
+    /// The elements for a kernel on `queue`, in order; `None` where the array has none.
     pub(crate) fn elements_on(
         &self,
         queue: &QueueOf<A>,
@@ -170,7 +170,6 @@ impl<'a, A: Allocator, K: Kernels<A::Backend>> Slice<'a, A, K> {
         self.array.compute_before(queue)?;
         let first = self.place.first;
         let memory = self.array.buffer().memory_on(queue);
-        let memory = memory.filter(|_: &&MemoryOf<A>| !self.is_empty());
         Ok(memory.map(|memory| Elements { memory, first }))
     }
 

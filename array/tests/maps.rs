@@ -100,6 +100,8 @@ fn a_map_comes_after_what_uses_the_array_and_before_what_uses_it_later() {
 fn opencl_refuses_to_use_what_stays_mapped() {
     let (backend, kernels) = open_opencl();
     let allocator = ImmediateAllocator::new(&backend).unwrap();
+    // No other array can have the blocks of these.
+    let mut kept = Vec::new();
     for context in contexts(allocator, ReusePolicy::default(), &kernels) {
         let add = BinaryOperation::Add;
         let is_mapped = |refusal| matches!(refusal, InvalidRequest::Mapped { .. });
@@ -115,6 +117,7 @@ fn opencl_refuses_to_use_what_stays_mapped() {
             array.slice_mut(499..).unwrap().copy_from(&[0.0; 501])
         )));
         assert!(is_mapped(refusal(array.map_mut())));
+        kept.push(array);
 
         let mut array = context.array(&numbered(1000)).unwrap();
         mem::forget(array.slice_mut(500..).unwrap().map_mut().unwrap());
@@ -123,6 +126,7 @@ fn opencl_refuses_to_use_what_stays_mapped() {
         assert!(is_mapped(refusal(array.map())));
         assert!(is_mapped(refusal(array.sum())));
         assert_eq!(array.slice(..500).unwrap().to_vec().unwrap(), numbered(500));
+        kept.push(array);
     }
 }
 
