@@ -166,7 +166,7 @@ where
                 let range = part(elements.len(), range);
                 if let Some(expected) = reduced(reduction, &elements[range.clone()]) {
                     let result = array.slice(range).unwrap().reduce(reduction).unwrap();
-                    prop_assert_eq!(result, expected);
+                    prop_assert_eq!([result], [expected]);
                 }
             }
             Step::ReduceTo(reduction, array, range) => {
