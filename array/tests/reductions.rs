@@ -130,6 +130,37 @@ fn what_is_no_number_is_no_extreme_where_there_is_a_number() {
     Specials.on_opencl();
 }
 
+struct RoundedSums;
+
+impl Check for RoundedSums {
+    fn check<A: Allocator, K: Kernels<A::Backend>>(&self, context: &Context<A, K>)
+    where
+        A::Backend: HostMaps,
+    {
+        let numbers: Vec<f32> = scattered(100_003)
+            .iter()
+            .map(|number| number * 0.1)
+            .collect();
+        let (exact, all) = numbers.iter().fold((0.0, 0.0), |(sum, all), number| {
+            let number = f64::from(*number);
+            (sum + number, all + number.abs())
+        });
+        let array = context.array(&numbers).unwrap();
+        let sum = array.sum().unwrap();
+        let error = (f64::from(sum) - exact).abs();
+        assert!(error < all * 1e-6, "{sum} is {error} from {exact}");
+        for _ in 0..10 {
+            assert_eq!(array.sum().unwrap().to_bits(), sum.to_bits());
+        }
+    }
+}
+
+#[test]
+fn a_sum_is_the_same_each_time_and_close() {
+    RoundedSums.on_the_mock_device();
+    RoundedSums.on_opencl();
+}
+
 /// One after another, ones add up to 2^24 and no further.
 struct ManyOnes;
 
