@@ -41,3 +41,10 @@ pub(crate) struct Use<'a> {
     /// The block, where it is shared virtual memory, which is not freed under the command.
     pub(crate) block: Option<&'a SvmBlock>,
 }
+
+impl Use<'_> {
+    /// Whether both use a byte of one object.
+    pub(crate) fn shares_bytes_with(&self, other: &Self) -> bool {
+        std::ptr::eq(self.log, other.log) && self.region.overlaps(other.region)
+    }
+}

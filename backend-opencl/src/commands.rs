@@ -170,9 +170,6 @@ impl Backend for OpenClBackend {
         let into = Region::new(to, from.bytes);
         from.check_within(source.bytes())?;
         into.check_within(destination.bytes())?;
-        if source.id() == destination.id() && from.overlaps(into) {
-            return Err(copy::overlap(from, into).into());
-        }
         if from.bytes == 0 {
             return self.enqueue_marker(queue, wait_for);
         }

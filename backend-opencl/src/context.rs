@@ -24,6 +24,11 @@ pub(crate) struct Context {
     pub(crate) version: (u32, u32),
     pub(crate) failures: Failures,
     pub(crate) svm_threads: Threads,
+    /// Whether views of buffers stay where they are when they are to migrate to the host: NVIDIA's driver crashes.
+    pub(crate) views_stay: bool,
+    /// Whether rectangles take whole rows and slices of a buffer, up to the end of their pitches, as NVIDIA's driver
+    /// counts.
+    pub(crate) whole_slices: bool,
     /// What the program has had built for this context.
     pub(crate) cache: Cache,
     /// Where shared virtual memory is freed that waits for several queues; made when first needed.
@@ -42,6 +47,8 @@ impl Context {
         let platform = sys::platform_name_of(device)?;
         Ok(Self {
             failures: Failures::on(&platform),
+            views_stay: platform == NVIDIA,
+            whole_slices: platform == NVIDIA,
             svm_threads: if platform == NVIDIA {
                 Threads::One
             } else {

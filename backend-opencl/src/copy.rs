@@ -1,7 +1,6 @@
 //! Copies between any two kinds of memory.
 
-use binpool_allocators::{Error, InvalidRequest, Memory, Region, Result};
-use cl3::error_codes::CL_MEM_COPY_OVERLAP;
+use binpool_allocators::{InvalidRequest, Memory, Region, Result};
 
 use crate::{
     access::Access,
@@ -70,15 +69,8 @@ pub(crate) fn enqueue(
         source.used(from, Access::Read),
         destination.used(into, Access::Write),
     ];
-    backend
-        .submit(queue, purpose, &uses, wait_for, enqueue)
-        .map_err(|error| {
-            // Different views of one block: the runtime has looked for what the trait leaves to the caller.
-            match error {
-                Error::Backend(failure) if failure.code == Some(CL_MEM_COPY_OVERLAP) => {
-                    overlap(from, into).into()
-                }
-                error => error,
-            }
-        })
+    if uses[0].shares_bytes_with(&uses[1]) {
+        return Err(overlap(from, into).into());
+    }
+    backend.submit(queue, purpose, &uses, wait_for, enqueue)
 }

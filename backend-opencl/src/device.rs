@@ -248,7 +248,7 @@ pub(crate) fn has_extension(device: DeviceId, name: &str) -> ClResult<bool> {
 }
 
 /// The numbers of `OpenCL MAJOR.MINOR whatever`; 0.0 where it is not that.
-fn parse_version(text: &str) -> (u32, u32) {
+pub(crate) fn parse_version(text: &str) -> (u32, u32) {
     let numbers = text
         .strip_prefix("OpenCL ")
         .and_then(|rest| rest.split_whitespace().next())

@@ -94,7 +94,7 @@ pub(crate) fn host_flags(flags: MemoryFlags) -> u64 {
 /// written there.
 pub(crate) fn bring_back(context: &Context, root: &Root, bytes: usize) -> Result<()> {
     let memory = Purpose::Memory(bytes);
-    root.log
+    root.log()
         .wait_until_unused()
         .map_err(|error| error.into_error(Purpose::Control))?;
     // A queue of its own has nothing else to wait for.
@@ -140,7 +140,7 @@ impl<T: Pod + Send> HostBuffer<T> {
             return Err(InvalidRequest::ViewsLeft { views, bytes }.into());
         }
         // A map that was forgotten stays.
-        root.log.check_unmapped()?;
+        root.log().check_unmapped()?;
         bring_back(self.memory.context(), root, bytes)
     }
 }

@@ -107,7 +107,9 @@ impl Logged {
         let mut progress = self.progress.lock();
         let completed = match &*progress {
             Progress::Entering => false,
-            Progress::Enqueued { event, .. } => matches!(sys::execution_status(event), Ok(0)),
+            Progress::Enqueued { event, waits, .. } => {
+                matches!(sys::execution_status(event), Ok(0)) && !has_failed(event, *waits)
+            }
             Progress::Gone => return true,
         };
         if completed {
@@ -135,6 +137,7 @@ impl Logged {
             return Ok(Standing::Nothing);
         }
         match sys::execution_status(event)? {
+            0 if has_failed(event, *waits) => Ok(Standing::Failed),
             0 => Ok(Standing::Nothing),
             status if status < 0 => Ok(Standing::Failed),
             _ if in_order => Ok(Standing::Nothing),
@@ -147,4 +150,10 @@ impl Logged {
             }
         }
     }
+}
+
+/// Whether a command that reads as complete has failed, because something that it waits for has. Intel's runtime tells so
+/// by a wait only, which comes back at once here.
+fn has_failed(event: &EventHandle, waits: bool) -> bool {
+    waits && sys::wait_for_event(event).is_err()
 }

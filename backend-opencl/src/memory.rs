@@ -133,6 +133,10 @@ impl ClMemory {
         &self.context
     }
 
+    pub(crate) const fn shared_context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
     pub(crate) const fn body(&self) -> &Body {
         &self.body
     }
@@ -154,25 +158,41 @@ impl ClMemory {
         }
     }
 
-    pub(crate) fn svm(&self) -> Option<&SvmBlock> {
+    /// Whether it is a part of a buffer.
+    pub(crate) const fn is_view(&self) -> bool {
+        matches!(self.body, Body::SubBuffer { .. })
+    }
+
+    pub(crate) fn svm(&self) -> Option<&Arc<SvmBlock>> {
         match &self.body {
             Body::Svm { block, .. } => Some(block),
             Body::Buffer(_) | Body::SubBuffer { .. } => None,
         }
     }
 
+    /// The whole block of shared virtual memory, unless there are regions of it, or buffers over it, elsewhere.
+    pub(crate) fn into_svm_block(mut self) -> Result<SvmBlock, Self> {
+        match self.body {
+            Body::Svm { block, offset } => match Arc::try_unwrap(block) {
+                Ok(block) => Ok(block),
+                Err(block) => {
+                    self.body = Body::Svm { block, offset };
+                    Err(self)
+                }
+            },
+            body => {
+                self.body = body;
+                Err(self)
+            }
+        }
+    }
+
     /// A use of `region`, which lies in this block.
     pub(crate) fn used(&self, region: Region, access: Access) -> Use<'_> {
-        let (log, base) = match &self.body {
-            Body::Buffer(root) => (&root.log, 0),
-            Body::SubBuffer { root, offset, .. } => (&root.log, *offset),
-            Body::Svm { block, offset } => (block.log(), *offset),
-        };
-        Use {
-            log,
-            region: Region::new(base.saturating_add(region.offset), region.bytes),
-            access,
-            block: self.svm(),
+        let region = Region::new(self.offset().saturating_add(region.offset), region.bytes);
+        match &self.body {
+            Body::Buffer(root) | Body::SubBuffer { root, .. } => root.used(region, access),
+            Body::Svm { block, .. } => block.used(region, access),
         }
     }
 
@@ -200,6 +220,23 @@ impl ClMemory {
         }
     }
 
+    /// Where `region`, which lies in this block, is mapped. A buffer over shared virtual memory is mapped as that: the
+    /// runtime might take the address under it for memory of the host that it can copy to.
+    pub(crate) fn mapped_place(&self, region: Region) -> Option<Place<'_>> {
+        match &self.body {
+            Body::Buffer(root) | Body::SubBuffer { root, .. } => match root.block() {
+                Some(block) => {
+                    let offset = self.offset().checked_add(region.offset)?;
+                    block
+                        .range(Region::new(offset, region.bytes))
+                        .map(Place::Svm)
+                }
+                None => self.place(region),
+            },
+            Body::Svm { .. } => self.place(region),
+        }
+    }
+
     /// A view of `region`, with the checks of `create_sub_region`.
     pub(crate) fn view(&self, region: Region) -> Result<Self> {
         self.check_may_be_kept()?;
@@ -207,12 +244,8 @@ impl ClMemory {
             return Err(InvalidRequest::ZeroSize.into());
         }
         region.check_within(self.bytes)?;
-        let base = match &self.body {
-            Body::Buffer(_) => 0,
-            Body::SubBuffer { offset, .. } | Body::Svm { offset, .. } => *offset,
-        };
         // Both lie in one block, so the sum is less than the block's size.
-        let offset = base.saturating_add(region.offset);
+        let offset = self.offset().saturating_add(region.offset);
         let alignment = self.context.limits.alignment;
         if !alignment.divides(offset) {
             return Err(InvalidRequest::Misaligned { offset, alignment }.into());
@@ -235,6 +268,14 @@ impl ClMemory {
     /// Gives the memory back, after `after` where the runtime does not see to that itself.
     pub(crate) fn release(self, after: &[ClEvent]) -> Result<()> {
         let purpose = Purpose::Control;
+        if let Body::Buffer(root) | Body::SubBuffer { root, .. } = &self.body {
+            // The runtime keeps the buffer, and not the block under it.
+            for event in after {
+                if let Some(block) = root.block() {
+                    block.record_other(event);
+                }
+            }
+        }
         match self.body {
             Body::Buffer(root) => match Arc::into_inner(root) {
                 Some(root) => root

@@ -11,9 +11,15 @@ use std::{
     },
 };
 
+use binpool_allocators::Region;
 use parking_lot::Mutex;
 
-use crate::{access_log::AccessLog, sys::MemHandle};
+use crate::{
+    access::{Access, Use},
+    access_log::AccessLog,
+    svm_block::SvmBlock,
+    sys::MemHandle,
+};
 
 /// # Invariants
 ///
@@ -25,7 +31,11 @@ static EXPOSED: Mutex<BTreeMap<usize, Weak<Root>>> = Mutex::new(BTreeMap::new())
 #[derive(Debug)]
 pub(crate) struct Root {
     pub(crate) handle: MemHandle,
-    pub(crate) log: AccessLog,
+    /// Not looked at where it lies over a block, which has a log of its own.
+    log: AccessLog,
+    /// The block of shared virtual memory that it lies over, from its first byte on. After the handle: the buffer goes
+    /// before its memory.
+    block: Option<Arc<SvmBlock>>,
     /// Whether its memory is lent to it by somebody who waits for its end.
     pub(crate) lent: bool,
     exposed: Exposed,
@@ -42,6 +52,7 @@ impl Root {
     pub(crate) fn new(handle: MemHandle) -> Self {
         Self {
             log: AccessLog::default(),
+            block: None,
             lent: false,
             exposed: Exposed {
                 handle: handle.raw().addr(),
@@ -56,6 +67,33 @@ impl Root {
         let mut root = Self::new(handle);
         root.lent = true;
         root
+    }
+
+    /// A buffer over the first bytes of `block`.
+    pub(crate) fn over(handle: MemHandle, block: &Arc<SvmBlock>) -> Self {
+        let mut root = Self::new(handle);
+        root.block = Some(Arc::clone(block));
+        root
+    }
+
+    /// The block of shared virtual memory that it lies over.
+    pub(crate) fn block(&self) -> Option<&SvmBlock> {
+        self.block.as_deref()
+    }
+
+    /// What commands and maps do with it.
+    pub(crate) fn log(&self) -> &AccessLog {
+        self.block().map_or(&self.log, SvmBlock::log)
+    }
+
+    /// A use of `region`, which lies in it.
+    pub(crate) fn used(&self, region: Region, access: Access) -> Use<'_> {
+        Use {
+            log: self.log(),
+            region,
+            access,
+            block: self.block(),
+        }
     }
 
     /// The root that stands for the buffer of `handle`: the one that there is, or a new one.

@@ -8,8 +8,9 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::{
+    access::{Access, Use},
     access_log::AccessLog,
-    cl_error::{ClResult, Purpose},
+    cl_error::{ClError, ClResult, Purpose},
     context::Context,
     event::ClEvent,
     queue::ClQueue,
@@ -27,7 +28,8 @@ use crate::{
 /// several queues                       -> freed on a queue of its own, so that none of them stalls
 /// ```
 ///
-/// Where the runtime cannot free blocks by itself safely ([`Threads::One`]), a thread does what the queues would.
+/// Where the runtime cannot free blocks by itself safely ([`Threads::One`]), and where the memory is the host's own, a
+/// thread does what the queues would.
 #[derive(Debug)]
 pub(crate) struct SvmBlock {
     /// `Some` until the block is freed.
@@ -75,6 +77,21 @@ impl SvmBlock {
         &self.log
     }
 
+    /// A use of `region`, which lies in the block.
+    pub(crate) const fn used(&self, region: Region, access: Access) -> Use<'_> {
+        Use {
+            log: &self.log,
+            region,
+            access,
+            block: Some(self),
+        }
+    }
+
+    /// The block as the runtime allocated it; `None` once it is freed.
+    pub(crate) const fn allocation(&self) -> Option<&SvmAllocation> {
+        self.allocation.as_ref()
+    }
+
     /// The size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.allocation.as_ref().map_or(0, SvmAllocation::bytes)
@@ -117,6 +134,31 @@ impl SvmBlock {
         self.uses.lock().add_other(event);
     }
 
+    /// Waits, on the host, until nothing uses the block any more that anybody has told of. How it ended does not matter.
+    pub(crate) fn wait_until_unused(&self) -> Result<()> {
+        let control = |error: ClError| error.into_error(Purpose::Control);
+        self.log.wait_until_unused().map_err(control)?;
+        let events: Vec<ClEvent> = {
+            let recorded = self.uses.lock();
+            recorded
+                .last
+                .iter()
+                .chain(&recorded.others)
+                .cloned()
+                .collect()
+        };
+        for event in events {
+            event.flush_producer().map_err(control)?;
+            if let Err(error) = sys::wait_until_ended(event.handle()) {
+                tracing::debug!(%error, "a command that failed holds nothing back");
+            }
+        }
+        match self.bound() {
+            Some(queue) => queue.finish(),
+            None => Ok(()),
+        }
+    }
+
     /// Frees the block after the commands that are remembered. Does not wait.
     pub(crate) fn free(mut self) -> Result<()> {
         self.free_after_uses()
@@ -145,9 +187,10 @@ impl SvmBlock {
                 return Err(error);
             }
         };
+        let by_the_host = allocation.is_of_the_host() || self.context.svm_threads == Threads::One;
         let queue = match only_queue(&events, bound) {
-            Some(queue) if !self.is_freed_by_the_host() => Ok(Some(queue.handle())),
-            _ => self.gather(&events, bound, &mut uses),
+            Some(queue) if !by_the_host => Ok(Some(queue.handle())),
+            _ => self.gather(&events, bound, &mut uses, by_the_host),
         };
         match queue {
             Ok(Some(queue)) => {
@@ -166,10 +209,6 @@ impl SvmBlock {
         }
     }
 
-    fn is_freed_by_the_host(&self) -> bool {
-        self.context.svm_threads == Threads::One
-    }
-
     /// Sees to it that the events of `uses` cover everything and come to an end by themselves. Returns the queue
     /// that nothing but frees goes through, unless the host is to free the block.
     fn gather(
@@ -177,6 +216,7 @@ impl SvmBlock {
         events: &[ClEvent],
         bound: Option<&ClQueue>,
         uses: &mut Uses,
+        by_the_host: bool,
     ) -> ClResult<Option<&sys::QueueHandle>> {
         for event in events {
             event.flush_producer()?;
@@ -187,7 +227,7 @@ impl SvmBlock {
             uses.queue = None;
             sys::flush(bound.handle())?;
         }
-        if self.is_freed_by_the_host() {
+        if by_the_host {
             return Ok(None);
         }
         self.context.free_queue().map(Some)

@@ -1,5 +1,11 @@
 //! Commands that use the same bytes come one after another, whatever queues they are on, without any wait list.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
 mod common;
 
 use std::thread;
@@ -175,7 +181,7 @@ fn threads_with_queues_of_their_own_share_a_buffer() {
 
 #[test]
 fn a_buffer_does_not_remember_every_command_for_ever() {
-    const PIECES: usize = 100_000;
+    const PIECES: usize = 200_000;
     let bench = Bench::new();
     let memory = bench.buffer(4 * PIECES);
     let fill = |pieces: std::ops::Range<usize>| {
@@ -194,7 +200,7 @@ fn a_buffer_does_not_remember_every_command_for_ever() {
     };
     let before = fill(0..PIECES / 10);
     let after = fill(PIECES / 10..PIECES);
-    assert!(after < before + (16 << 20), "{before} bytes, then {after}");
+    assert!(after < before + (64 << 20), "{before} bytes, then {after}");
 }
 
 #[derive(Clone, Debug)]
@@ -289,7 +295,9 @@ proptest! {
             gate
         }).collect();
         if !held {
-            gates.iter().for_each(|gate| bench.open_gate(gate));
+            for gate in &gates {
+                bench.open_gate(gate);
+            }
         }
         let mut model = [vec![0_u8; BYTES], vec![0_u8; BYTES]];
         let mut reads = Vec::new();
@@ -321,7 +329,9 @@ proptest! {
             }
         }
         if held {
-            order.into_iter().for_each(|queue| bench.open_gate(&gates[queue]));
+            for queue in order {
+                bench.open_gate(&gates[queue]);
+            }
         }
         for (read, expected) in reads {
             prop_assert_eq!(read.wait().unwrap(), expected);

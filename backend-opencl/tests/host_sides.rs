@@ -1,5 +1,11 @@
 //! Transfers whose host side is borrowed or handed over.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
 mod common;
 
 use std::{

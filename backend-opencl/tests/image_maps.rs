@@ -1,5 +1,11 @@
 //! Maps of images: rows of the host's.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
 mod common;
 
 use std::slice::from_ref;
@@ -81,7 +87,7 @@ fn the_device_is_kept_out_of_an_image_that_is_mapped() {
         assert!(
             matches!(request, InvalidRequest::Mapped { .. }),
             "{request}"
-        )
+        );
     };
     let fill = || backend.enqueue_fill_image(queue, &image, all, ImageColor::Unsigned([1; 4]), &[]);
     let map = backend.map_image::<u8>(queue, &image, all, &[]).unwrap();

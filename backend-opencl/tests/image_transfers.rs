@@ -142,6 +142,12 @@ struct World {
     bytes: Vec<u8>,
 }
 
+/// Whether the image is a 1D array on a device that does not copy those to buffers.
+fn refuses_layers(image: &ClImage) -> bool {
+    let limits = BENCH.backend.image_limits().unwrap();
+    image.shape().kind() == ImageKind::D1Array && !limits.layer_copies
+}
+
 impl World {
     fn new() -> Self {
         let pictures = SHAPES.map(|shape| Picture::numbered(shape, FORMAT.item_bytes()));
@@ -165,6 +171,7 @@ impl World {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each kind of step")]
     fn run(&mut self, step: &Step) {
         let (backend, queue) = (&BENCH.backend, &BENCH.queue);
         match *step {
@@ -227,9 +234,19 @@ impl World {
             } => {
                 let region = region(SHAPES[image], part);
                 let (image_of, buffer) = (&self.images[image], &self.buffer);
-                backend
-                    .enqueue_copy_image_to_buffer(queue, image_of, region, buffer, offset, &[])
-                    .unwrap();
+                let copied = backend.enqueue_copy_image_to_buffer(
+                    queue,
+                    image_of,
+                    region,
+                    buffer,
+                    offset,
+                    &[],
+                );
+                if refuses_layers(image_of) {
+                    copied.unwrap_err();
+                    return;
+                }
+                copied.unwrap();
                 let pixels = self.pictures[image].get(region);
                 self.bytes[offset..offset + pixels.len()].copy_from_slice(&pixels);
             }
@@ -240,9 +257,19 @@ impl World {
             } => {
                 let region = region(SHAPES[image], part);
                 let (image_of, buffer) = (&self.images[image], &self.buffer);
-                backend
-                    .enqueue_copy_buffer_to_image(queue, buffer, offset, image_of, region, &[])
-                    .unwrap();
+                let copied = backend.enqueue_copy_buffer_to_image(
+                    queue,
+                    buffer,
+                    offset,
+                    image_of,
+                    region,
+                    &[],
+                );
+                if refuses_layers(image_of) {
+                    copied.unwrap_err();
+                    return;
+                }
+                copied.unwrap();
                 let bytes = region.pixels().unwrap() * 4;
                 self.pictures[image].put(region, &self.bytes[offset..offset + bytes]);
             }

@@ -1,5 +1,11 @@
 //! Rectangular transfers, beside a plain model.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
 mod common;
 
 use std::sync::Arc;
@@ -7,7 +13,7 @@ use std::sync::Arc;
 use binpool::{ImmediateAllocator, MemoryPool};
 use binpool_allocators::{Backend, InvalidRequest, SvmBackend, SvmGrain};
 use binpool_opencl::{ClMemory, Rect};
-use common::{Bench, numbered, refusal};
+use common::{Bench, Error, numbered, refusal};
 use proptest::prelude::*;
 
 /// Where byte `[byte, row, slice]` of a rectangle's region is.
@@ -27,20 +33,36 @@ fn place(rect: Rect, region: [usize; 3], [byte, row, slice]: [usize; 3]) -> usiz
 }
 
 /// Copies a rectangle byte by byte.
-fn model(source: (&[u8], Rect), target: (&mut [u8], Rect), region: [usize; 3]) {
+fn model((source, from): (&[u8], Rect), (target, to): (&mut [u8], Rect), region: [usize; 3]) {
     for slice in 0..region[2] {
         for row in 0..region[1] {
             for byte in 0..region[0] {
                 let at = [byte, row, slice];
-                target.0[place(target.1, region, at)] = source.0[place(source.1, region, at)];
+                target[place(to, region, at)] = source[place(from, region, at)];
             }
         }
     }
 }
 
-/// How many bytes the rectangle needs.
+/// How many bytes the rectangle needs on the host.
 fn needed(rect: Rect, region: [usize; 3]) -> usize {
     place(rect, region, region.map(|part| part - 1)) + 1
+}
+
+/// How many bytes the rectangle needs on the device: on NVIDIA's, pitches count to their ends.
+fn needed_there(bench: &Bench, rect: Rect, region: [usize; 3]) -> usize {
+    let [_, rows, slices] = region;
+    let whole = match (rows, slices) {
+        (1, 1) => 0,
+        (_, 1) => rows * (place(rect, region, [0, 1, 0]) - place(rect, region, [0; 3])),
+        _ => slices * (place(rect, region, [0, 0, 1]) - place(rect, region, [0; 3])),
+    };
+    let least = needed(rect, region);
+    if bench.is_nvidia() {
+        least.max(whole)
+    } else {
+        least
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -99,7 +121,8 @@ proptest! {
         let Case { region, device, other } = case;
         let bench = Bench::new();
         let (backend, queue) = (&bench.backend, &bench.queue);
-        let (here, there) = (needed(device, region), needed(other, region));
+        let here = needed_there(&bench, device, region);
+        let there = needed_there(&bench, other, region);
         let data = numbered(there);
         for memory in memories(&bench, here) {
             // Written.
@@ -232,4 +255,23 @@ fn a_pooled_block_is_bounded_by_the_size_that_was_asked_for() {
         .enqueue_copy_common(queue, &block, &copied, &[])
         .unwrap();
     assert_eq!(bench.read(&copied)[..90], [7; 90]);
+}
+
+#[test]
+fn a_last_row_without_its_pitch_is_moved_or_refused_with_the_reason() {
+    let bench = Bench::new();
+    let memory = bench.filled(12, 0);
+    let rows = Rect::in_rows([0; 3], 8);
+    let (queue, data) = (&bench.queue, (&[1; 8][..], Rect::default()));
+    let written = bench
+        .backend
+        .write_rect(queue, (&memory, rows), data, [4, 2, 1], &[]);
+    if bench.is_nvidia() {
+        let error = written.unwrap_err();
+        assert!(matches!(error, Error::Unsupported { .. }));
+        assert!(error.to_string().contains("memory of 16 bytes"), "{error}");
+    } else {
+        written.unwrap();
+        assert_eq!(bench.read(&memory), [1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1]);
+    }
 }

@@ -3,7 +3,7 @@
 use binpool_allocators::{AsMemory, Error, InvalidRequest, Region, Result};
 use cl3::error_codes::CL_MEM_COPY_OVERLAP;
 
-use super::{cl_image::ClImage, error::ImageError, region::ImageRegion};
+use super::{cl_image::ClImage, error::ImageError, kind::ImageKind, region::ImageRegion};
 use crate::{
     access::{Access, Use},
     backend::OpenClBackend,
@@ -120,7 +120,8 @@ impl OpenClBackend {
     /// # Errors
     ///
     /// [`EmptyRegion`](ImageError::EmptyRegion), [`OutOfBounds`](ImageError::OutOfBounds); memory that is too small,
-    /// or that the image is made over; objects of another backend; a failure of the runtime.
+    /// or that the image is made over; a device that cannot copy the layers of 1D arrays
+    /// ([`layer_copies`](crate::ImageLimits::layer_copies)); objects of another backend; a failure of the runtime.
     pub fn enqueue_copy_image_to_buffer(
         &self,
         queue: &ClQueue,
@@ -162,6 +163,13 @@ impl OpenClBackend {
         wait_for: &[ClEvent],
     ) -> Result<ClEvent, ImageError> {
         self.check_image(queue, image, region)?;
+        if image.shape().kind() == ImageKind::D1Array && !self.image_limits()?.layer_copies {
+            return Err(Error::unsupported(format!(
+                "copies between 1D array images and buffers on {}: read or write the pixels, or take a 2D image",
+                self.device_limits().device_name
+            ))
+            .into());
+        }
         let size = memory.size();
         let bytes = Region::new(offset, image.region_bytes(region)?);
         bytes.check_within(size)?;
@@ -206,7 +214,7 @@ fn out_of(region: Region, size: usize) -> InvalidRequest {
 
 /// Checks that source and destination share no bytes of a buffer that images are made over.
 fn check_apart([from, to]: &[Use<'_>; 2]) -> Result<(), ImageError> {
-    if std::ptr::eq(from.log, to.log) && from.region.overlaps(to.region) {
+    if from.shares_bytes_with(to) {
         return Err(InvalidRequest::OverlappingCopy {
             from: from.region.offset,
             to: to.region.offset,

@@ -14,12 +14,12 @@ use super::{
 use crate::{
     cl_error::ClResult,
     device::has_extension,
-    limits::POCL,
+    limits::{NVIDIA, POCL},
     sys::{self, DeviceId},
 };
 
 /// What images a device can hold. Sizes in pixels and layers; all 0 where it has no images.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ImageLimits {
     /// Whether it has images at all (`CL_DEVICE_IMAGE_SUPPORT`).
@@ -40,6 +40,9 @@ pub struct ImageLimits {
     pub buffer_width: usize,
     /// Whether 1D images over buffers can be filled. `PoCL` 3.1 crashes over it.
     pub buffer_fills: bool,
+    /// Whether layers of 1D arrays can be copied to buffers, and from them. NVIDIA's driver (580) refuses the one and
+    /// mixes up the other.
+    pub layer_copies: bool,
     /// Whether 2D images can be made over buffers (`cl_khr_image2d_from_buffer`).
     pub planes_over_buffers: bool,
     /// What the row pitch of such images is a multiple of, in pixels (`CL_DEVICE_IMAGE_PITCH_ALIGNMENT`).
@@ -57,6 +60,7 @@ impl ImageLimits {
         };
         // Devices do not know the questions that are younger than they are.
         let young = |what| number(what).unwrap_or(0);
+        let platform = sys::platform_name_of(device)?;
         let pitch_alignment = young(CL_DEVICE_IMAGE_PITCH_ALIGNMENT);
         Ok(Self {
             images: number(CL_DEVICE_IMAGE_SUPPORT)? != 0,
@@ -67,7 +71,8 @@ impl ImageLimits {
             volume_depth: number(CL_DEVICE_IMAGE3D_MAX_DEPTH)?,
             layers: number(CL_DEVICE_IMAGE_MAX_ARRAY_SIZE)?,
             buffer_width: number(CL_DEVICE_IMAGE_MAX_BUFFER_SIZE)?,
-            buffer_fills: sys::platform_name_of(device)? != POCL,
+            buffer_fills: platform != POCL,
+            layer_copies: platform != NVIDIA,
             planes_over_buffers: has_extension(device, "cl_khr_image2d_from_buffer")?
                 && pitch_alignment > 0,
             pitch_alignment,

@@ -45,7 +45,7 @@ struct Rows {
     bytes: usize,
     row_pitch: usize,
     slice_pitch: usize,
-    rows: usize,
+    count: usize,
     slices: usize,
 }
 
@@ -67,14 +67,14 @@ impl Rows {
             bytes,
             row_pitch,
             slice_pitch,
-            rows,
+            count: rows,
             slices,
         })
     }
 
     /// The bytes of a row.
     fn place(self, row: usize, slice: usize) -> Option<std::ops::Range<usize>> {
-        if row >= self.rows || slice >= self.slices {
+        if row >= self.count || slice >= self.slices {
             return None;
         }
         let start = slice * self.slice_pitch + row * self.row_pitch;
@@ -123,7 +123,7 @@ macro_rules! rows {
             pub fn rows(&self) -> impl Iterator<Item = &[T]> {
                 let slices = 0..self.rows.slices;
                 slices
-                    .flat_map(|slice| (0..self.rows.rows).map(move |row| (row, slice)))
+                    .flat_map(|slice| (0..self.rows.count).map(move |row| (row, slice)))
                     .filter_map(|(row, slice)| self.row(row, slice))
             }
 
@@ -174,9 +174,9 @@ impl Rows {
                 .is_multiple_of(size_of::<T>())
                 .then(|| bytes / size_of::<T>())
         };
-        let row = elements(self.row_pitch, self.rows)?;
+        let row = elements(self.row_pitch, self.count)?;
         let slice = elements(self.slice_pitch, self.slices)?;
-        let shape = (self.slices, self.rows, self.bytes / size_of::<T>());
+        let shape = (self.slices, self.count, self.bytes / size_of::<T>());
         Some(shape.strides((slice, row, 1)))
     }
 }

@@ -10,12 +10,21 @@ use super::{
 };
 use crate::cl_error::ClResult;
 
-/// Where a rectangle lies in memory: its first byte, row and slice, and the pitches in bytes.
+/// Where a rectangle lies in memory: its first byte, and the pitches, in bytes.
+///
+/// The first byte is told by a first number of the origin alone, whatever the pitch: NVIDIA's driver takes rows and slices
+/// up to the ends of their pitches for used, which is the least so.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Corner {
-    pub(crate) origin: [usize; 3],
+    pub(crate) offset: usize,
     pub(crate) row_pitch: usize,
     pub(crate) slice_pitch: usize,
+}
+
+impl Corner {
+    const fn origin(&self) -> [usize; 3] {
+        [self.offset, 0, 0]
+    }
 }
 
 /// A rectangle between a buffer and the host, whose bounds on both sides are checked.
@@ -46,8 +55,8 @@ pub(super) unsafe fn write(
             queue.raw(),
             rect.buffer.raw(),
             CL_FALSE,
-            rect.device.origin.as_ptr(),
-            rect.host.origin.as_ptr(),
+            rect.device.origin().as_ptr(),
+            rect.host.origin().as_ptr(),
             rect.region.as_ptr(),
             rect.device.row_pitch,
             rect.device.slice_pitch,
@@ -81,8 +90,8 @@ pub(super) unsafe fn read(
             queue.raw(),
             rect.buffer.raw(),
             CL_FALSE,
-            rect.device.origin.as_ptr(),
-            rect.host.origin.as_ptr(),
+            rect.device.origin().as_ptr(),
+            rect.host.origin().as_ptr(),
             rect.region.as_ptr(),
             rect.device.row_pitch,
             rect.device.slice_pitch,
@@ -167,8 +176,8 @@ pub(crate) fn enqueue_copy(
             queue.raw(),
             source.raw(),
             destination.raw(),
-            from.origin.as_ptr(),
-            to.origin.as_ptr(),
+            from.origin().as_ptr(),
+            to.origin().as_ptr(),
             region.as_ptr(),
             from.row_pitch,
             from.slice_pitch,

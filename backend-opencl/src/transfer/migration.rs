@@ -1,6 +1,6 @@
 //! Migrations.
 
-use binpool_allocators::{AsMemory, Backend, Error, Memory, Region, Result};
+use binpool_allocators::{AsMemory, Error, Memory, Region, Result};
 use bitflags::bitflags;
 use cl3::memory::{CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, CL_MIGRATE_MEM_OBJECT_HOST};
 
@@ -31,7 +31,8 @@ impl OpenClBackend {
     /// `PyOpenCL`'s `enqueue_migrate_mem_objects` and `enqueue_svm_migratemem`; OpenCL 3.0, sections 5.5.1 and 5.6.1.
     /// The event ends when all of them are there. Without any memory it is that of a marker.
     ///
-    /// Of shared virtual memory, whole blocks migrate.
+    /// Of shared virtual memory, whole blocks migrate. A migration is a hint: on NVIDIA's platform, whose driver crashes
+    /// over it, views of buffers stay where they are when they are to migrate to the host.
     ///
     /// # Errors
     ///
@@ -54,16 +55,16 @@ impl OpenClBackend {
         let (shared, buffers): (Vec<&ClMemory>, Vec<&ClMemory>) = memory
             .into_iter()
             .partition(|memory| memory.svm().is_some());
-        let handles: Vec<_> = buffers
-            .iter()
-            .filter_map(|memory| memory.buffer())
-            .collect();
+        let to_host = flags.contains(MigrationFlags::HOST);
+        let stays = |memory: &ClMemory| to_host && self.context().views_stay && memory.is_view();
+        let moving = buffers.iter().filter(|memory| !stays(memory));
+        let handles: Vec<_> = moving.filter_map(|memory| memory.buffer()).collect();
         let uses: Vec<_> = buffers.iter().map(|memory| whole(memory)).collect();
         if shared.is_empty() {
             return self.migrate_objects(queue, &handles, &uses, flags, wait_for);
         }
         self.check_svm_migration()?;
-        if handles.is_empty() {
+        if buffers.is_empty() {
             return self.migrate_shared(queue, &shared, flags, wait_for);
         }
         let first = self.migrate_objects(queue, &handles, &uses, flags, wait_for)?;
@@ -99,7 +100,7 @@ impl OpenClBackend {
             return Err(Error::unsupported(format!(
                 "migration of shared virtual memory on {}, which has OpenCL {major}.{minor} and not 2.1: leave it out, \
                  the memory moves when it is used",
-                self.limits().device_name
+                self.device_limits().device_name
             )));
         }
         Ok(())
@@ -115,7 +116,9 @@ impl OpenClBackend {
         wait_for: &[ClEvent],
     ) -> Result<ClEvent> {
         if objects.is_empty() {
-            return self.enqueue_marker(queue, wait_for);
+            return self.submit(queue, Purpose::Control, uses, wait_for, |wait| {
+                sys::enqueue_marker(queue.handle(), wait)
+            });
         }
         self.submit(queue, purpose(uses), uses, wait_for, |wait| {
             sys::migrate::enqueue_migrate(queue.handle(), objects, flags.bits(), wait)
@@ -137,7 +140,13 @@ impl OpenClBackend {
                     Some(Place::Svm(range)) => Some(range),
                     Some(Place::Buffer(..)) | None => None,
                 });
-        let blocks: Vec<SvmRange<'_>> = all.collect();
+        // The host's own memory stays where it is.
+        let blocks: Vec<SvmRange<'_>> = all.filter(|range| !range.is_of_the_host()).collect();
+        if blocks.is_empty() {
+            return self.submit(queue, purpose(&uses), &uses, wait_for, |wait| {
+                sys::enqueue_marker(queue.handle(), wait)
+            });
+        }
         self.submit(queue, purpose(&uses), &uses, wait_for, |wait| {
             sys::migrate::enqueue_svm_migrate(queue.handle(), &blocks, flags.bits(), wait)
         })

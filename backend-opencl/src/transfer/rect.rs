@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use binpool_allocators::{AsMemory, Error, InvalidRequest, Memory, PendingRead, Region, Result};
-use cl3::error_codes::CL_MEM_COPY_OVERLAP;
 
 use crate::{
     access::{Access, Use},
@@ -77,8 +76,14 @@ impl Rect {
         let last = place([bytes, rows - 1, slices - 1]).ok_or_else(beyond)?;
         let span = Region::new(offset, last);
         span.check_within(size)?;
+        // The pitches of what there is but one of say nothing.
+        let (row_pitch, slice_pitch) = match (rows, slices) {
+            (1, 1) => (bytes, bytes),
+            (_, 1) => (row_pitch, slice),
+            _ => (row_pitch, slice_pitch),
+        };
         let corner = Corner {
-            origin: self.origin,
+            offset,
             row_pitch,
             slice_pitch,
         };
@@ -96,6 +101,27 @@ fn check_pitch(pitch: usize, least: usize, multiple_of: usize) -> Result<()> {
         .into());
     }
     Ok(())
+}
+
+/// Whether two rectangles of one object, whose first bytes are `distance` bytes apart, share a byte. Those whose pitches
+/// differ are taken to, as OpenCL takes them.
+fn overlap_at(
+    distance: usize,
+    from: Corner,
+    to: Corner,
+    [bytes, rows, slices]: [usize; 3],
+) -> bool {
+    if (from.row_pitch, from.slice_pitch) != (to.row_pitch, to.slice_pitch) {
+        return true;
+    }
+    // Some slice of the later one starts within a row's length of some row of the earlier one, before it or after it.
+    (0..slices).any(|slice| {
+        let beyond = distance.abs_diff(slice.saturating_mul(from.slice_pitch));
+        let row = beyond / from.row_pitch;
+        let rest = beyond % from.row_pitch;
+        let near = row < rows && rest < bytes;
+        near || (row + 1 < rows && from.row_pitch - rest < bytes)
+    })
 }
 
 /// A transfer between memory and the host, checked.
@@ -244,23 +270,25 @@ impl OpenClBackend {
         let destination = destination.ok_or(InvalidRequest::ZeroSize)?;
         self.check_own_memory(source)?;
         self.check_own_memory(destination)?;
+        self.check_pitches(source, from, region[2])?;
+        self.check_pitches(destination, to, region[2])?;
         let uses = [
             source.used(from_span, Access::Read),
             destination.used(to_span, Access::Write),
         ];
         let purpose = Purpose::Memory(to_span.bytes);
-        let enqueued = self.submit(queue, purpose, &uses, wait_for, |wait| {
+        if uses[0].shares_bytes_with(&uses[1]) {
+            let distance = uses[0].region.offset.abs_diff(uses[1].region.offset);
+            if overlap_at(distance, from, to, region) {
+                return Err(overlap(from_span, to_span).into());
+            }
+        }
+        self.submit(queue, purpose, &uses, wait_for, |wait| {
             on_buffer(source, from, |source| {
                 on_buffer(destination, to, |destination| {
                     sys::rect::enqueue_copy(queue.handle(), source, destination, region, wait)
                 })
             })
-        });
-        enqueued.map_err(|error| match error {
-            Error::Backend(failure) if failure.code == Some(CL_MEM_COPY_OVERLAP) => {
-                overlap(from_span, to_span).into()
-            }
-            error => error,
         })
     }
 
@@ -278,6 +306,7 @@ impl OpenClBackend {
         let memory = memory.memory_on(queue).ok_or(InvalidRequest::ZeroSize)?;
         self.check_own_memory(memory)?;
         span.check_within(memory.bytes())?;
+        self.check_pitches(memory, device, region[2])?;
         Ok(HostSides {
             memory,
             span,
@@ -325,6 +354,22 @@ impl HostSides<'_> {
     }
 }
 
+impl OpenClBackend {
+    /// Checks what NVIDIA's driver asks for: that the slices of a rectangle would fit with all of their pitches.
+    fn check_pitches(&self, memory: &ClMemory, corner: Corner, slices: usize) -> Result<()> {
+        let needed = slices.saturating_mul(corner.slice_pitch);
+        if !self.context().whole_slices || needed <= memory.bytes() {
+            return Ok(());
+        }
+        Err(Error::unsupported(format!(
+            "rectangles that end before the pitch of their last row or slice, in memory of {} bytes on {}: take memory of \
+             {needed} bytes",
+            memory.bytes(),
+            self.device_limits().device_name
+        )))
+    }
+}
+
 /// Calls `enqueue` with the buffer that `memory` is, or with one over it where it is shared virtual memory, for which
 /// OpenCL has no such calls.
 fn on_buffer<T>(
@@ -342,11 +387,10 @@ fn on_buffer<T>(
             cl3::error_codes::CL_INVALID_MEM_OBJECT,
         ));
     };
-    let (buffer, offset) = range.as_buffer()?;
-    let [byte, row, slice] = corner.origin;
-    let origin = [byte.saturating_add(offset), row, slice];
+    let (buffer, start) = range.as_buffer()?;
+    let offset = corner.offset.saturating_add(start);
     // The runtime keeps the buffer until the command has ended.
-    enqueue((&buffer, Corner { origin, ..corner }))
+    enqueue((&buffer, Corner { offset, ..corner }))
 }
 
 #[cfg(test)]
@@ -372,6 +416,27 @@ mod tests {
             slice_pitch: 50,
         };
         assert_eq!(span(deep, [2, 2, 2], 150), Ok(Region::new(61, 62)));
+    }
+
+    #[test]
+    fn rectangles_of_one_object_overlap_where_they_share_a_byte() {
+        let region = [3, 2, 2];
+        let corner = |offset| Corner {
+            offset,
+            row_pitch: 7,
+            slice_pitch: 21,
+        };
+        let bytes_at = |offset: usize| -> Vec<usize> {
+            let places = (0..2).flat_map(|slice| (0..2).map(move |row| slice * 21 + row * 7));
+            let places = places.flat_map(|place| place..place + 3);
+            places.map(|place| place + offset).collect()
+        };
+        for distance in 0..80 {
+            let (one, two) = (bytes_at(0), bytes_at(distance));
+            let shared = one.iter().any(|byte| two.contains(byte));
+            let told = overlap_at(distance, corner(0), corner(distance), region);
+            assert_eq!(told, shared, "{distance} bytes apart");
+        }
     }
 
     #[test]

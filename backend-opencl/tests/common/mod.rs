@@ -58,7 +58,11 @@ impl Bench {
 
     /// Whether commands of an out-of-order queue overtake one that waits. NVIDIA's driver runs them in order.
     pub(crate) fn overtakes(&self) -> bool {
-        !self.backend.limits().device_name.contains("NVIDIA")
+        !self.is_nvidia()
+    }
+
+    pub(crate) fn is_nvidia(&self) -> bool {
+        self.backend.limits().device_name.contains("NVIDIA")
     }
 
     /// Whether a command fails as soon as what it waits for does, and not in its queue's turn only. `PoCL` does so.

@@ -87,7 +87,7 @@ impl SvmBackend for OpenClBackend {
 }
 
 impl OpenClBackend {
-    fn svm_block<'a>(&self, memory: &'a ClMemory) -> Result<&'a SvmBlock> {
+    fn svm_block<'a>(&self, memory: &'a ClMemory) -> Result<&'a Arc<SvmBlock>> {
         self.check_own_memory(memory)?;
         memory.svm().ok_or_else(|| InvalidRequest::NotSvm.into())
     }
