@@ -40,8 +40,8 @@ pub struct ImageLimits {
     pub buffer_width: usize,
     /// Whether 1D images over buffers can be filled. `PoCL` 3.1 crashes over it.
     pub buffer_fills: bool,
-    /// Whether layers of 1D arrays can be copied to buffers, and from them. NVIDIA's driver (580) refuses the one and
-    /// mixes up the other.
+    /// Whether layers of an array can be copied within it, and those of 1D arrays to buffers and images of other kinds, and
+    /// from them. NVIDIA's driver (580) refuses some of it and mixes up the rest.
     pub layer_copies: bool,
     /// Whether 2D images can be made over buffers (`cl_khr_image2d_from_buffer`).
     pub planes_over_buffers: bool,
