@@ -85,6 +85,7 @@ mod pipe;
 mod queue;
 mod queue_registry;
 mod refused;
+mod same_by_handle;
 mod sampler;
 mod svm;
 #[allow(unsafe_code)]

@@ -1,11 +1,6 @@
 //! Pipes: packets that kernels pass on to other kernels.
 
-use std::{
-    ffi::c_void,
-    fmt,
-    hash::{Hash, Hasher},
-    sync::Arc,
-};
+use std::{ffi::c_void, fmt, sync::Arc};
 
 use binpool_allocators::{Error, InvalidRequest, ObjectKind, Region, Result};
 use cl3::{
@@ -23,6 +18,7 @@ use crate::{
     device::info,
     order::access::{Access, Use},
     order::access_log::AccessLog,
+    same_by_handle::same_by_handle,
     sys::{self, DeviceId, MemHandle},
 };
 
@@ -193,16 +189,4 @@ impl fmt::Debug for ClPipe {
     }
 }
 
-impl PartialEq for ClPipe {
-    fn eq(&self, other: &Self) -> bool {
-        self.raw() == other.raw()
-    }
-}
-
-impl Eq for ClPipe {}
-
-impl Hash for ClPipe {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.raw().hash(state);
-    }
-}
+same_by_handle!(ClPipe);

@@ -1,12 +1,6 @@
 //! Samplers: how kernels look pixels of images up.
 
-use std::{
-    ffi::c_void,
-    fmt,
-    hash::{Hash, Hasher},
-    num::NonZeroU64,
-    sync::Arc,
-};
+use std::{ffi::c_void, fmt, num::NonZeroU64, sync::Arc};
 
 use binpool_allocators::{Error, InvalidRequest, ObjectKind, Result};
 use cl3::{
@@ -25,6 +19,7 @@ use crate::{
     cl_error::{ClError, Purpose},
     context::Context,
     device::info,
+    same_by_handle::same_by_handle,
     sys::{self, SamplerHandle},
 };
 
@@ -386,16 +381,4 @@ impl fmt::Debug for ClSampler {
     }
 }
 
-impl PartialEq for ClSampler {
-    fn eq(&self, other: &Self) -> bool {
-        self.raw() == other.raw()
-    }
-}
-
-impl Eq for ClSampler {}
-
-impl Hash for ClSampler {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.raw().hash(state);
-    }
-}
+same_by_handle!(ClSampler);

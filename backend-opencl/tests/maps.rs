@@ -172,25 +172,25 @@ fn the_device_may_read_what_is_mapped_to_be_read() {
             refusal(backend.write(queue, &memory, 0, &[1], &[])),
             InvalidRequest::Mapped { .. }
         ));
-        let again = backend.map::<u8>(queue, &memory, 0..SIZE, &[]);
-        if memory.raw().is_none() {
-            assert!(matches!(refusal(again), InvalidRequest::Mapped { .. }));
-            drop(map);
-            backend.write(queue, &memory, 0, &[1], &[]).unwrap();
-            continue;
-        }
-        let again = again.unwrap();
-        assert_eq!(map[..], again[..]);
+        let again = if memory.raw().is_none() {
+            // Shared virtual memory has one map from the same byte on.
+            let again = refusal(backend.map::<u8>(queue, &memory, 0..1, &[]));
+            assert!(matches!(again, InvalidRequest::Mapped { .. }));
+            backend.map::<u8>(queue, &memory, 64..SIZE, &[]).unwrap()
+        } else {
+            backend.map::<u8>(queue, &memory, 0..SIZE, &[]).unwrap()
+        };
+        assert_eq!(map[SIZE - again.len()..], again[..]);
         assert!(matches!(
             refusal(backend.map_mut::<u8>(queue, &memory, 100..101, &[])),
             InvalidRequest::Mapped { .. }
         ));
         drop(map);
         assert!(matches!(
-            refusal(backend.write(queue, &memory, 0, &[1], &[])),
+            refusal(backend.write(queue, &memory, SIZE - 1, &[1], &[])),
             InvalidRequest::Mapped { .. }
         ));
-        assert_eq!(again[..], [3; SIZE]);
+        assert!(again.iter().all(|byte| *byte == 3));
         drop(again);
         backend.write(queue, &memory, 0, &[1], &[]).unwrap();
     }

@@ -1,11 +1,6 @@
 //! Images.
 
-use std::{
-    ffi::c_void,
-    fmt,
-    hash::{Hash, Hasher},
-    sync::Arc,
-};
+use std::{ffi::c_void, fmt, sync::Arc};
 
 use binpool_allocators::{InvalidRequest, MemoryFlags, ObjectKind, Region, Result};
 use cl3::memory::{CL_IMAGE_ROW_PITCH, CL_IMAGE_SLICE_PITCH, CL_MEM_SIZE};
@@ -20,6 +15,7 @@ use crate::{
     memory::root::Root,
     order::access::{Access, Use},
     order::access_log::AccessLog,
+    same_by_handle::same_by_handle,
     sys::{self, MemHandle},
 };
 
@@ -222,16 +218,4 @@ impl fmt::Debug for ClImage {
     }
 }
 
-impl PartialEq for ClImage {
-    fn eq(&self, other: &Self) -> bool {
-        self.raw() == other.raw()
-    }
-}
-
-impl Eq for ClImage {}
-
-impl Hash for ClImage {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.raw().hash(state);
-    }
-}
+same_by_handle!(ClImage);

@@ -20,7 +20,7 @@
 
 use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
-use binpool_allocators::{InvalidRequest, Region, Result};
+use binpool_allocators::{Error, InvalidRequest, Region, Result};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
@@ -86,6 +86,16 @@ struct Map {
     id: MapId,
     region: Region,
     access: Access,
+}
+
+impl Map {
+    fn refusal(&self) -> Error {
+        InvalidRequest::Mapped {
+            offset: self.region.offset,
+            bytes: self.region.bytes,
+        }
+        .into()
+    }
 }
 
 const FIRST_LIMIT: usize = 64;
@@ -171,11 +181,16 @@ impl Record {
         };
         match self.maps.iter().find(conflicting) {
             None => Ok(()),
-            Some(map) => Err(InvalidRequest::Mapped {
-                offset: map.region.offset,
-                bytes: map.region.bytes,
-            }
-            .into()),
+            Some(map) => Err(map.refusal()),
+        }
+    }
+
+    /// Checks that no map of shared virtual memory starts where another is to: NVIDIA's driver ends both with the first.
+    pub(crate) fn check_address(&self, region: Region) -> Result<()> {
+        let same = |map: &&Map| map.region.offset == region.offset;
+        match self.maps.iter().find(same) {
+            None => Ok(()),
+            Some(map) => Err(map.refusal()),
         }
     }
 

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use crate::{
     cl_error::{ClResult, Purpose},
-    order::access::{Access, Use},
+    order::access::Use,
     order::access_log::{AccessLog, Earlier, MapId, Record, behind},
     order::logged::Logged,
     queue::ClQueue,
@@ -52,12 +52,10 @@ impl<'a> Admission<'a> {
     pub(crate) fn of_map(queue: &'a ClQueue, used: &'a Use<'a>) -> Result<(Self, MapId)> {
         let mut earlier = Earlier::new();
         let mut record = used.log.record.lock();
-        // Shared virtual memory has one map at a time: NVIDIA's driver ends all maps of an address with the first.
-        let beside = match used.block {
-            Some(_) => Access::Write,
-            None => used.access,
-        };
-        record.check_maps(used.region, beside, None)?;
+        record.check_maps(used.region, used.access, None)?;
+        if used.block.is_some() {
+            record.check_address(used.region)?;
+        }
         record.gather(used.region, used.access, &mut earlier);
         let id = record.add_map(used.region, used.access);
         let discarded = record.take_discarded();

@@ -3,6 +3,7 @@
 
 mod copies;
 pub(crate) mod copy;
+mod linear;
 mod migration;
 mod owned;
 pub(crate) mod p2p;

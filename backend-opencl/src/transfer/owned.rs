@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use binpool_allocators::{AsMemory, Backend, Event, Memory, Region};
+use binpool_allocators::{AsMemory, Event, Region};
 use bytemuck::{AnyBitPattern, NoUninit};
 
 use crate::{
@@ -82,7 +82,7 @@ impl OpenClBackend {
     ///
     /// # Errors
     ///
-    /// Those of [`enqueue_write`](Backend::enqueue_write), with the vector.
+    /// Those of [`enqueue_write`](binpool_allocators::Backend::enqueue_write), with the vector.
     pub fn enqueue_write_owned<T: NoUninit + Send>(
         &self,
         queue: &ClQueue,
@@ -98,7 +98,7 @@ impl OpenClBackend {
     ///
     /// # Errors
     ///
-    /// Those of [`enqueue_read`](Backend::enqueue_read), with the vector.
+    /// Those of [`enqueue_read`](binpool_allocators::Backend::enqueue_read), with the vector.
     pub fn enqueue_read_owned<T: AnyBitPattern + NoUninit + Send>(
         &self,
         queue: &ClQueue,
@@ -121,23 +121,12 @@ impl OpenClBackend {
     ) -> Result<PendingTransfer<T>, Refused<Vec<T>>> {
         let elements = Arc::new(HostVec::new(elements));
         let region = Region::new(offset, elements.bytes());
-        let enqueue = || {
-            region.check_within(memory.size())?;
-            self.check_own_queue(queue)?;
-            let Some(memory) = memory.memory_on(queue) else {
-                return self.enqueue_marker(queue, wait_for);
-            };
-            region.check_within(memory.bytes())?;
-            memory.check_host(access.host_use())?;
-            self.command(queue, (memory, region, access), wait_for, |place, wait| {
-                let queue = queue.handle();
-                match access {
-                    Access::Write => sys::write_vec(queue, place, &elements, wait),
-                    Access::Read => sys::read_vec(queue, place, &elements, wait),
-                }
-            })
-        };
-        match enqueue() {
+        let target = (memory, region, access);
+        let enqueued = self.linear(queue, target, wait_for, |place, wait| match access {
+            Access::Write => sys::write_vec(queue.handle(), place, &elements, wait),
+            Access::Read => sys::read_vec(queue.handle(), place, &elements, wait),
+        });
+        match enqueued {
             Ok(event) => {
                 event.keep(Arc::clone(&elements));
                 Ok(PendingTransfer { event, elements })

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use binpool_allocators::{AsMemory, Backend, Event, HostUse, Memory, Region, Result};
+use binpool_allocators::{AsMemory, Event, Region, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 use parking_lot::Mutex;
 
@@ -127,7 +127,7 @@ impl<'scope> TransferScope<'scope, '_> {
     ///
     /// # Errors
     ///
-    /// Those of [`enqueue_write`](Backend::enqueue_write).
+    /// Those of [`enqueue_write`](binpool_allocators::Backend::enqueue_write).
     pub fn enqueue_write<T: NoUninit>(
         &'scope self,
         queue: &ClQueue,
@@ -138,17 +138,10 @@ impl<'scope> TransferScope<'scope, '_> {
     ) -> Result<ClEvent> {
         let data: &[u8] = bytemuck::cast_slice(data);
         let region = Region::new(offset, data.len());
-        region.check_within(memory.size())?;
-        self.backend.check_own_queue(queue)?;
-        let Some(memory) = memory.memory_on(queue) else {
-            return self.backend.enqueue_marker(queue, wait_for);
-        };
-        region.check_within(memory.bytes())?;
-        memory.check_host(HostUse::Write)?;
         let target = (memory, region, Access::Write);
         let event = self
             .backend
-            .command(queue, target, wait_for, |place, wait| {
+            .linear(queue, target, wait_for, |place, wait| {
                 sys::scoped::write(queue.handle(), place, data, wait)
             })?;
         Ok(self.remember(event))
@@ -158,7 +151,7 @@ impl<'scope> TransferScope<'scope, '_> {
     ///
     /// # Errors
     ///
-    /// Those of [`enqueue_read`](Backend::enqueue_read).
+    /// Those of [`enqueue_read`](binpool_allocators::Backend::enqueue_read).
     pub fn enqueue_read<T: AnyBitPattern + NoUninit>(
         &'scope self,
         queue: &ClQueue,
@@ -169,17 +162,10 @@ impl<'scope> TransferScope<'scope, '_> {
     ) -> Result<ClEvent> {
         let data: &mut [u8] = bytemuck::cast_slice_mut(data);
         let region = Region::new(offset, data.len());
-        region.check_within(memory.size())?;
-        self.backend.check_own_queue(queue)?;
-        let Some(memory) = memory.memory_on(queue) else {
-            return self.backend.enqueue_marker(queue, wait_for);
-        };
-        region.check_within(memory.bytes())?;
-        memory.check_host(HostUse::Read)?;
         let source = (memory, region, Access::Read);
         let event = self
             .backend
-            .command(queue, source, wait_for, |place, wait| {
+            .linear(queue, source, wait_for, |place, wait| {
                 sys::scoped::read(queue.handle(), place, data, wait)
             })?;
         Ok(self.remember(event))
