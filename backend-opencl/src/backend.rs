@@ -17,6 +17,7 @@ use crate::{
     memory::ClMemory,
     queue::ClQueue,
     selector::DeviceSelector,
+    stand_in,
     sys::{self, EventHandle, WaitList},
 };
 
@@ -185,6 +186,7 @@ impl OpenClBackend {
         let wait = wait.and(&earlier);
         let numbering = shared().next().map(|_| queue.numbering());
         let handle = enqueue(&wait).map_err(|error| error.into_error(purpose))?;
+        let handle = stand_in::of(queue, uses, &handle).unwrap_or(handle);
         let event = ClEvent::command(queue, handle, purpose);
         drop(numbering);
         admission.enqueued(event.handle(), event.number(), !wait.is_empty());
@@ -217,6 +219,8 @@ impl OpenClBackend {
         let wait = wait.and(&earlier);
         // The lock is not held during the wait: the event to fail may be the one waited for.
         let mut enqueued = |event: &EventHandle| {
+            let stand_in = stand_in::of(queue, uses, event);
+            let event = stand_in.as_ref().unwrap_or(event);
             admission.enqueued(event, queue.number_command(), !wait.is_empty());
             enqueueing = None;
         };

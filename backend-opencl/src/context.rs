@@ -10,7 +10,7 @@ use crate::{
     context_registry,
     failures::Failures,
     image::ImageLimits,
-    limits::NVIDIA,
+    limits::{INTEL, NVIDIA},
     sys::{self, ContextHandle, DeviceId, QueueHandle, Threads},
 };
 
@@ -29,6 +29,9 @@ pub(crate) struct Context {
     /// Whether rectangles take whole rows and slices of a buffer, up to the end of their pitches, as NVIDIA's driver
     /// counts.
     pub(crate) whole_slices: bool,
+    /// Whether an event keeps the memory that its command has used, as on Intel's runtime (see
+    /// [`stand_in`](crate::stand_in)).
+    pub(crate) events_keep_memory: bool,
     /// What the program has had built for this context.
     pub(crate) cache: Cache,
     /// Where shared virtual memory is freed that waits for several queues; made when first needed.
@@ -49,6 +52,7 @@ impl Context {
             failures: Failures::on(&platform),
             views_stay: platform == NVIDIA,
             whole_slices: platform == NVIDIA,
+            events_keep_memory: platform == INTEL,
             svm_threads: if platform == NVIDIA {
                 Threads::One
             } else {

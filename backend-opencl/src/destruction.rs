@@ -39,14 +39,15 @@ impl ClMemory {
     /// the runtime. `call` is dropped then.
     pub fn on_destroy(&self, call: impl FnOnce() + Send + 'static) -> Result<()> {
         self.check_may_be_kept()?;
-        let handle = match self.body() {
-            Body::Buffer(root) => &root.handle,
-            Body::SubBuffer { handle, .. } => handle,
+        let (root, handle) = match self.body() {
+            Body::Buffer(root) => (root, &root.handle),
+            Body::SubBuffer { root, handle, .. } => (root, handle),
             Body::Svm { block, .. } => {
                 block.when_freed(call);
                 return Ok(());
             }
         };
+        root.log.await_end();
         when_destroyed(handle, call).map_err(|error| error.into_error(Purpose::Control))
     }
 }

@@ -67,7 +67,7 @@ impl OpenClBackend {
         let context = self.context();
         match sys::buffer::create_over_own(&context.handle, host_flags(flags), elements) {
             Ok((handle, elements)) => {
-                let body = Body::Buffer(Arc::new(Root::new(handle)));
+                let body = Body::Buffer(Arc::new(Root::over_host_memory(handle)));
                 let memory = ClMemory::new(context, bytes, flags, body);
                 Ok(HostBuffer { memory, elements })
             }

@@ -86,6 +86,7 @@ mod refused;
 mod root;
 mod sampler;
 mod selector;
+mod stand_in;
 mod svm;
 mod svm_block;
 #[allow(unsafe_code)]
