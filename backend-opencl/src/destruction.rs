@@ -13,6 +13,9 @@ impl ClMemory {
     /// that uses it has ended (OpenCL 3.0, section 5.5.1). A sub-buffer is an object of its own here; regions of shared
     /// virtual memory are destroyed with their block.
     ///
+    /// On Intel's runtime commands that were enqueued before this call hold it up for as long as anything keeps their
+    /// events.
+    ///
     /// Of several, the last one set is called first. It is called on whatever thread finds the memory unused: this one,
     /// inside a `drop`, or a thread of the runtime, which it must not hold up: it makes no call to OpenCL, neither through
     /// this crate, and waits for nothing. A panic in it is logged and goes no further.

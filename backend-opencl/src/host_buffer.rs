@@ -113,7 +113,8 @@ impl<T: Pod + Send> HostBuffer<T> {
     /// Waits until every command on the buffer has ended, destroys it, and gives the elements back as the commands have
     /// left them.
     ///
-    /// Where the program keeps a reference of its own to the `cl_mem`, it also waits until that is released.
+    /// Where the program keeps a reference of its own to the `cl_mem`, it also waits until that is released. On Intel's
+    /// runtime the event of a command that the program has enqueued by a call of its own is one.
     ///
     /// # Errors
     ///

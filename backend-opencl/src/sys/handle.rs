@@ -223,7 +223,7 @@ id! {
     DeviceId
 }
 
-/// The events that a command waits for.
+/// The events that a command waits for, each of them once.
 #[derive(Debug, Default)]
 pub(crate) struct WaitList<'a> {
     raw: SmallVec<[*mut c_void; 8]>,
@@ -243,7 +243,14 @@ impl<'a> WaitList<'a> {
     {
         let mut raw = self.raw.clone();
         raw.extend(events.into_iter().map(EventHandle::raw));
-        WaitList {
+        WaitList::of_each_once(raw)
+    }
+
+    /// Intel's runtime (2026.2) ends a command once for each failed entry of its list, and frees twice what belongs to it.
+    fn of_each_once(mut raw: SmallVec<[*mut c_void; 8]>) -> Self {
+        raw.sort_unstable();
+        raw.dedup();
+        Self {
             raw,
             events: PhantomData,
         }
@@ -270,9 +277,6 @@ impl<'a> WaitList<'a> {
 
 impl<'a> FromIterator<&'a EventHandle> for WaitList<'a> {
     fn from_iter<I: IntoIterator<Item = &'a EventHandle>>(events: I) -> Self {
-        Self {
-            raw: events.into_iter().map(EventHandle::raw).collect(),
-            events: PhantomData,
-        }
+        Self::of_each_once(events.into_iter().map(EventHandle::raw).collect())
     }
 }
