@@ -150,6 +150,13 @@ impl OpenClBackend {
         queue.context().failures.are_fragile() && events.iter().any(ClEvent::has_failed)
     }
 
+    /// What a command of `queue` waits for instead of all of `wait`, on a runtime that minds several failures (see
+    /// [`failures`](crate::failures)).
+    fn joined(queue: &ClQueue, wait: &WaitList<'_>) -> ClResult<Option<EventHandle>> {
+        let context = queue.context();
+        context.failures.joined(&context.handle, wait)
+    }
+
     /// Enqueues a command of `queue` by `enqueue`, which is given everything that the command has to wait for: the
     /// events of `wait_for`, and what is known of `uses`. Those remember the command.
     pub(crate) fn submit(
@@ -184,6 +191,10 @@ impl OpenClBackend {
         }
         let earlier = admission.events(purpose)?;
         let wait = wait.and(&earlier);
+        let joined = Self::joined(queue, &wait).map_err(|error| error.into_error(purpose))?;
+        let wait = joined
+            .as_ref()
+            .map_or(wait, |one| [one].into_iter().collect());
         let numbering = shared().next().map(|_| queue.numbering());
         let handle = enqueue(&wait).map_err(|error| error.into_error(purpose))?;
         let handle = stand_in::of(queue, uses, &handle).unwrap_or(handle);
@@ -217,6 +228,10 @@ impl OpenClBackend {
         }
         let earlier = admission.events(purpose)?;
         let wait = wait.and(&earlier);
+        let joined = Self::joined(queue, &wait).map_err(|error| error.into_error(purpose))?;
+        let wait = joined
+            .as_ref()
+            .map_or(wait, |one| [one].into_iter().collect());
         // The lock is not held during the wait: the event to fail may be the one waited for.
         let mut enqueued = |event: &EventHandle| {
             let stand_in = stand_in::of(queue, uses, event);

@@ -260,6 +260,17 @@ impl<'a> WaitList<'a> {
         self.raw.is_empty()
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.raw.len()
+    }
+
+    /// References of our own to the events.
+    pub(super) fn handles(&self) -> ClResult<SmallVec<[EventHandle; 8]>> {
+        // SAFETY: The list borrows a reference to each of its events, so they live.
+        let retained = |raw: &*mut c_void| unsafe { EventHandle::retain(*raw) };
+        self.raw.iter().map(retained).collect()
+    }
+
     /// The length, as the runtime counts it. No program holds 2^32 events.
     pub(super) fn count(&self) -> u32 {
         u32::try_from(self.raw.len()).unwrap_or(u32::MAX)
