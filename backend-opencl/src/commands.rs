@@ -16,6 +16,7 @@ use crate::{
     flags,
     memory::{Body, ClMemory},
     queue::ClQueue,
+    retired,
     root::Root,
     sys::{self, EventHandle, HostBytes, Place, WaitList},
     transfer::MigrationFlags,
@@ -42,6 +43,7 @@ impl Backend for OpenClBackend {
             )));
         }
         let context = self.context();
+        retired::release_idle();
         let handle = sys::create_queue(&context.handle, context.device, out_of_order)
             .map_err(|error| error.into_error(Purpose::Control))?;
         Ok(ClQueue::created(context, handle, order))

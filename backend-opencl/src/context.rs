@@ -32,6 +32,8 @@ pub(crate) struct Context {
     /// Whether an event keeps the memory that its command has used, as on Intel's runtime (see
     /// [`stand_in`](crate::stand_in)).
     pub(crate) events_keep_memory: bool,
+    /// Whether out-of-order queues are kept until they are idle (see [`retired`](crate::retired)).
+    pub(crate) retires_queues: bool,
     /// What the program has had built for this context.
     pub(crate) cache: Cache,
     /// Where shared virtual memory is freed that waits for several queues; made when first needed.
@@ -53,6 +55,7 @@ impl Context {
             views_stay: platform == NVIDIA,
             whole_slices: platform == NVIDIA,
             events_keep_memory: platform == INTEL,
+            retires_queues: platform == INTEL,
             svm_threads: if platform == NVIDIA {
                 Threads::One
             } else {

@@ -83,6 +83,7 @@ mod pipe;
 mod queue;
 mod queue_registry;
 mod refused;
+mod retired;
 mod root;
 mod sampler;
 mod selector;
