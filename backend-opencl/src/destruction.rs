@@ -13,7 +13,7 @@ impl ClMemory {
     /// that uses it has ended (OpenCL 3.0, section 5.5.1). A sub-buffer is an object of its own here; regions of shared
     /// virtual memory are destroyed with their block.
     ///
-    /// On Intel's runtime commands that were enqueued before this call hold it up for as long as anything keeps their
+    /// On Intel's runtime, commands that were enqueued before this call hold it up for as long as anything keeps their
     /// events.
     ///
     /// Of several, the last one set is called first. It is called on whatever thread finds the memory unused: this one,

@@ -246,7 +246,7 @@ impl<'a> WaitList<'a> {
         WaitList::of_each_once(raw)
     }
 
-    /// Intel's runtime (2026.2) ends a command once for each failed entry of its list, and frees twice what belongs to it.
+    /// What the program waits for is often known to the logs too.
     fn of_each_once(mut raw: SmallVec<[*mut c_void; 8]>) -> Self {
         raw.sort_unstable();
         raw.dedup();
