@@ -404,6 +404,11 @@ pub enum InvalidRequest {
         "this memory is a buffer, and has no queue to be freed on: only SVM is bound to queues"
     )]
     NotSvm,
+    /// Memory was to be given back as a whole while there is more than one value of it.
+    #[error(
+        "there are regions of this memory, or buffers over it: drop them before it is given back"
+    )]
+    StillUsed,
     /// A release was to be enqueued for a block that is bound to no queue.
     #[error("this block is bound to no queue: name the queue to release it on")]
     NoQueue,

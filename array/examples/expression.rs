@@ -1,4 +1,5 @@
-//! `&a * &b + &c` over and over, with and without the pool, on the mock device or on an OpenCL device:
+//! `&a * &b + &c` over and over, with and without the pool; then parts of an array, a host map and reductions; on the
+//! mock device or on an OpenCL device:
 //!
 //! ```text
 //! cargo run --release -p binpool-array --example expression            # the mock device
@@ -12,7 +13,7 @@ use std::{
 };
 
 use binpool::{Allocator, Backend, ImmediateAllocator, MemoryPool, Queue, QueueOrder};
-use binpool_array::{ArrayError, Context, Kernels, MockKernels, open_opencl};
+use binpool_array::{Array, ArrayError, Context, HostMaps, Kernels, MockKernels, open_opencl};
 use binpool_mock::{DeviceProfile, MockDevice};
 
 const ELEMENTS: usize = 1 << 20;
@@ -49,8 +50,35 @@ fn compute<A: Allocator, K: Kernels<A::Backend>>(
     Ok((time, misses))
 }
 
+/// Smooths a jagged line, whose every third point the host has set in place, and says how steep it was and is.
+fn smooth<A: Allocator, K: Kernels<A::Backend>>(context: &Context<A, K>) -> Result<(), ArrayError>
+where
+    A::Backend: HostMaps,
+{
+    let mut line = context.array(&vec![0.0; ELEMENTS])?;
+    for (place, height) in line.map_mut()?.iter_mut().step_by(3).enumerate() {
+        *height = if place % 2 == 0 { 3.0 } else { -3.0 };
+    }
+    let third = context.array(&vec![1.0 / 3.0; ELEMENTS - 2])?;
+    let steepest = |line: &Array<A, K>| -> Result<f32, ArrayError> {
+        (line.slice(1..)? - line.slice(..line.len() - 1)?).max()
+    };
+    let before = steepest(&line)?;
+    let sums = line.slice(..ELEMENTS - 2)? + line.slice(1..ELEMENTS - 1)? + line.slice(2..)?;
+    line.slice_mut(1..ELEMENTS - 1)?.assign(&(sums * third))?;
+    println!(
+        "  a line: the steepest step was {before} and is {}; it begins with {:?}, lies between {} and {}, sum {}",
+        steepest(&line)?,
+        &line.slice(..6)?.map()?[..],
+        line.min()?,
+        line.max()?,
+        line.sum()?
+    );
+    Ok(())
+}
+
 /// Prints both ways. `predicted` is the device's time so far, where it is simulated.
-fn compare<B: Backend, K: Kernels<B>>(
+fn compare<B: HostMaps, K: Kernels<B>>(
     backend: &B,
     queue: &B::Queue,
     kernels: K,
@@ -62,6 +90,7 @@ fn compare<B: Backend, K: Kernels<B>>(
     println!("{device}: {ROUNDS} rounds over arrays of {ELEMENTS} floats");
     // Once before, so that what the runtime does only once is not counted.
     compute(&context)?;
+    smooth(&context)?;
     for name in ["with the pool:", "without the pool:"] {
         let before = predicted();
         let (time, blocks) = compute(&context)?;

@@ -1,14 +1,14 @@
-//! Arrays and their arithmetic.
+//! Arrays.
 
 use std::{
     fmt,
-    ops::{Add, Mul, Sub},
+    ops::RangeBounds,
     sync::{Mutex, PoisonError},
 };
 
 use binpool::{Allocator, PooledBuffer, Queue, QueueId, QueueOf, QueueOrder};
 
-use crate::{ArrayError, BinaryOperation, Context, Kernels, Operands};
+use crate::{ArrayError, AsSlice, BinaryOperation, Context, Kernels, Slice, SliceMut};
 
 /// A one-dimensional array of `f32` on a device.
 ///
@@ -19,7 +19,9 @@ use crate::{ArrayError, BinaryOperation, Context, Kernels, Operands};
 /// No caller has to think of it: operands are put in order before they are used, and every use is recorded, so that a
 /// block goes back to the pool with all its queues. Arrays of two backends do not mix, which is an error.
 ///
-/// A queue is made to wait for an array once: elements never change, so what has waited for them need not do so again.
+/// A queue is made to wait for an array once. Elements change through [`slice_mut`](Self::slice_mut) and
+/// [`map_mut`](Self::map_mut) only: what changes them waits for every command that uses the array so far, on all
+/// queues, and the queues wait for the array again afterwards.
 ///
 /// ```
 /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
@@ -39,7 +41,7 @@ use crate::{ArrayError, BinaryOperation, Context, Kernels, Operands};
 /// # Ok::<(), binpool_array::ArrayError>(())
 /// ```
 ///
-/// The operators `+`, `-` and `*` work element by element on arrays and references to them, and enqueue without
+/// The operators `+`, `-` and `*` work element by element on arrays, references to them and slices, and enqueue without
 /// waiting. They panic where [`try_binary`](Self::try_binary) has an error, since operators have no other way.
 pub struct Array<A: Allocator, K> {
     context: Context<A, K>,
@@ -51,19 +53,21 @@ pub struct Array<A: Allocator, K> {
 
 impl<A: Allocator, K: Kernels<A::Backend>> Array<A, K> {
     pub(crate) fn new(context: Context<A, K>, buffer: PooledBuffer<A>, length: usize) -> Self {
-        let queue = context.queue();
-        let in_order = queue.order() == QueueOrder::InOrder;
-        let ordered = in_order.then(|| queue.id()).into_iter().collect();
+        let ordered = Mutex::new(ordered_at_first(context.queue()));
         Self {
             context,
             buffer,
             length,
-            ordered: Mutex::new(ordered),
+            ordered,
         }
     }
 
     pub(crate) fn buffer(&self) -> &PooledBuffer<A> {
         &self.buffer
+    }
+
+    pub(crate) fn context(&self) -> &Context<A, K> {
+        &self.context
     }
 
     /// The number of elements.
@@ -101,6 +105,37 @@ impl<A: Allocator, K: Kernels<A::Backend>> Array<A, K> {
         Ok(self)
     }
 
+    /// A view of some of the elements; see [`Slice`].
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfRange`](ArrayError::OutOfRange).
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Slice<'_, A, K>, ArrayError> {
+        self.as_slice().slice(range)
+    }
+
+    /// A view of some of the elements, to write them; see [`SliceMut`].
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfRange`](ArrayError::OutOfRange).
+    pub fn slice_mut(
+        &mut self,
+        range: impl RangeBounds<usize>,
+    ) -> Result<SliceMut<'_, A, K>, ArrayError> {
+        let length = self.length;
+        SliceMut::all(self, length).into_slice(range)
+    }
+
+    /// The elements, once everything enqueued before is computed.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the device.
+    pub fn to_vec(&self) -> Result<Vec<f32>, ArrayError> {
+        self.as_slice().to_vec()
+    }
+
     /// Enqueues an element-wise operation on this array's queue. The result is a fresh block from the pool.
     ///
     /// # Errors
@@ -108,40 +143,16 @@ impl<A: Allocator, K: Kernels<A::Backend>> Array<A, K> {
     /// [`ArrayError::Lengths`] for operands of different lengths;
     /// [`ForeignObject`](binpool::InvalidRequest::ForeignObject) for operands of two backends; no memory; a failure of
     /// the device.
-    pub fn try_binary(&self, operation: BinaryOperation, right: &Self) -> Result<Self, ArrayError> {
-        if self.length != right.length {
-            return Err(ArrayError::Lengths {
-                left: self.length,
-                right: right.length,
-            });
-        }
-        let context = &self.context;
-        let result = context.uninitialized(self.length)?;
-        let queue = context.queue();
-        self.compute_before(queue)?;
-        right.compute_before(queue)?;
-        let operands = (
-            self.buffer.memory_on(queue),
-            right.buffer.memory_on(queue),
-            result.buffer.memory_on(queue),
-        );
-        if let (Some(left), Some(right), Some(result)) = operands {
-            let operands = Operands {
-                left,
-                right,
-                result,
-                elements: self.length,
-            };
-            let backend = context.pool().backend();
-            context
-                .kernels()
-                .enqueue(backend, queue, operation, &operands)?;
-        }
-        Ok(result)
+    pub fn try_binary(
+        &self,
+        operation: BinaryOperation,
+        right: &impl AsSlice<A, K>,
+    ) -> Result<Self, ArrayError> {
+        self.as_slice().try_binary(operation, right)
     }
 
-    /// Has what computes this array come before what is enqueued on `queue` from now on. Elements never change later.
-    fn compute_before(&self, queue: &QueueOf<A>) -> Result<(), ArrayError> {
+    /// Has what computes this array come before what is enqueued on `queue` from now on.
+    pub(crate) fn compute_before(&self, queue: &QueueOf<A>) -> Result<(), ArrayError> {
         // Held meanwhile, so that no other thread takes for done what is about to be.
         let mut ordered = self.ordered.lock().unwrap_or_else(PoisonError::into_inner);
         if !ordered.contains(&queue.id()) {
@@ -151,32 +162,20 @@ impl<A: Allocator, K: Kernels<A::Backend>> Array<A, K> {
         Ok(())
     }
 
-    /// The elements, once everything enqueued before is computed.
-    ///
-    /// # Errors
-    ///
-    /// A failure of the device.
-    pub fn to_vec(&self) -> Result<Vec<f32>, ArrayError> {
-        let mut bytes = vec![0; self.buffer.size()];
-        self.compute_before(self.context.queue())?;
-        self.buffer.read(self.context.queue(), 0, &mut bytes, &[])?;
-        let (elements, _) = bytes.as_chunks();
-        Ok(elements
-            .iter()
-            .map(|bytes| f32::from_ne_bytes(*bytes))
-            .collect())
+    /// Has every command that uses this array so far come before what is enqueued on its queue from now on, since that
+    /// is going to write it. From here on the other queues have to wait for it again.
+    pub(crate) fn write_after_all(&mut self) -> Result<(), ArrayError> {
+        let ordered = self.ordered.get_mut();
+        *ordered.unwrap_or_else(PoisonError::into_inner) = ordered_at_first(self.context.queue());
+        self.buffer.order_before(self.context.queue())?;
+        Ok(())
     }
+}
 
-    #[expect(
-        clippy::panic,
-        reason = "operators cannot return errors; `try_binary` does"
-    )]
-    fn binary(&self, operation: BinaryOperation, right: &Self) -> Self {
-        match self.try_binary(operation, right) {
-            Ok(result) => result,
-            Err(error) => panic!("{} failed: {error}", operation.name()),
-        }
-    }
+/// The queues on which everything comes after a command on `queue`, from now on.
+fn ordered_at_first<Q: Queue>(queue: &Q) -> Vec<QueueId> {
+    let in_order = queue.order() == QueueOrder::InOrder;
+    in_order.then(|| queue.id()).into_iter().collect()
 }
 
 impl<A: Allocator, K> fmt::Debug for Array<A, K> {
@@ -187,43 +186,3 @@ impl<A: Allocator, K> fmt::Debug for Array<A, K> {
             .finish_non_exhaustive()
     }
 }
-
-macro_rules! operator {
-    ($trait:ident, $method:ident, $operation:expr) => {
-        impl<A: Allocator, K: Kernels<A::Backend>> $trait for &Array<A, K> {
-            type Output = Array<A, K>;
-
-            fn $method(self, right: Self) -> Array<A, K> {
-                self.binary($operation, right)
-            }
-        }
-
-        impl<A: Allocator, K: Kernels<A::Backend>> $trait<&Self> for Array<A, K> {
-            type Output = Self;
-
-            fn $method(self, right: &Self) -> Self {
-                self.binary($operation, right)
-            }
-        }
-
-        impl<A: Allocator, K: Kernels<A::Backend>> $trait<Array<A, K>> for &Array<A, K> {
-            type Output = Array<A, K>;
-
-            fn $method(self, right: Array<A, K>) -> Array<A, K> {
-                self.binary($operation, &right)
-            }
-        }
-
-        impl<A: Allocator, K: Kernels<A::Backend>> $trait for Array<A, K> {
-            type Output = Self;
-
-            fn $method(self, right: Self) -> Self {
-                self.binary($operation, &right)
-            }
-        }
-    };
-}
-
-operator!(Add, add, BinaryOperation::Add);
-operator!(Sub, sub, BinaryOperation::Subtract);
-operator!(Mul, mul, BinaryOperation::Multiply);

@@ -49,11 +49,8 @@ impl<A: Allocator, K: Kernels<A::Backend>> Context<A, K> {
     /// Where the pool has no memory, or the write fails.
     pub fn array(&self, elements: &[f32]) -> Result<Array<A, K>, ArrayError> {
         let array = self.uninitialized(elements.len())?;
-        let bytes: Vec<u8> = elements
-            .iter()
-            .flat_map(|element| element.to_ne_bytes())
-            .collect();
-        array.buffer().write(self.queue(), 0, &bytes, &[])?;
+        let bytes = bytemuck::cast_slice(elements);
+        array.buffer().write(self.queue(), 0, bytes, &[])?;
         Ok(array)
     }
 

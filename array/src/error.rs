@@ -4,20 +4,36 @@ use std::{error::Error as StdError, fmt};
 
 use binpool::{Error, PoolError};
 
+use crate::Reduction;
+
 /// Why an array could not be made, computed or read.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ArrayError {
     /// The pool had no block for it.
     Pool(PoolError),
-    /// A transfer or a kernel failed.
+    /// A transfer, a map or a kernel failed.
     Device(Error),
     /// The operands have different lengths.
     Lengths {
-        /// Elements on the left.
+        /// Elements on the left, or of what is written.
         left: usize,
-        /// Elements on the right.
+        /// Elements on the right, or of what it is written with.
         right: usize,
+    },
+    /// A slice does not lie within its array.
+    OutOfRange {
+        /// The first element asked for.
+        start: usize,
+        /// One past the last element asked for.
+        end: usize,
+        /// The number of elements that there are.
+        length: usize,
+    },
+    /// No elements have a smallest or a largest one.
+    NoElements {
+        /// What was asked for.
+        reduction: Reduction,
     },
 }
 
@@ -32,6 +48,22 @@ impl fmt::Display for ArrayError {
                     "arrays of {left} and {right} elements: lengths must be equal"
                 )
             }
+            Self::OutOfRange { start, end, length } if start > end => {
+                write!(
+                    f,
+                    "elements {start}..{end} of {length}: a slice cannot end before it starts"
+                )
+            }
+            Self::OutOfRange { start, end, length } => {
+                write!(
+                    f,
+                    "elements {start}..{end} of {length}: a slice lies within 0..{length}"
+                )
+            }
+            Self::NoElements { reduction } => {
+                let name = reduction.name();
+                write!(f, "the {name} of 0 elements: ask for it where there is one")
+            }
         }
     }
 }
@@ -41,7 +73,18 @@ impl StdError for ArrayError {
         match self {
             Self::Pool(error) => error.source(),
             Self::Device(error) => error.source(),
-            Self::Lengths { .. } => None,
+            Self::Lengths { .. } | Self::OutOfRange { .. } | Self::NoElements { .. } => None,
+        }
+    }
+}
+
+impl ArrayError {
+    /// Checks that two lengths are equal.
+    pub(crate) const fn check_lengths(left: usize, right: usize) -> Result<(), Self> {
+        if left == right {
+            Ok(())
+        } else {
+            Err(Self::Lengths { left, right })
         }
     }
 }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use binpool::{Backend, Error};
 
+use crate::Reduction;
+
 /// An element-wise operation of two arrays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BinaryOperation {
@@ -30,28 +32,78 @@ impl BinaryOperation {
     }
 }
 
-/// The memory of an operation. Each block holds at least `elements` times 4 bytes.
+/// Where a kernel finds its elements: in a block, from any element on.
+///
+/// A kernel is given the whole block and adds `first` by itself. So slices start wherever they want: a
+/// [sub-region](binpool::PooledBuffer::sub_region) would have to start where the device lets memory start, which on
+/// GPUs is one element in 32, 64 or 128.
+#[derive(Debug)]
+pub struct Elements<'a, B: Backend> {
+    /// The block.
+    pub memory: &'a B::Memory,
+    /// How many elements of the block come before the first one.
+    pub first: usize,
+}
+
+/// The memory of an element-wise operation. Each block holds at least `elements` times 4 bytes, from the first on.
 #[derive(Debug)]
 pub struct Operands<'a, B: Backend> {
     /// The left operand.
-    pub left: &'a B::Memory,
-    /// The right operand, which may be the left one again.
-    pub right: &'a B::Memory,
-    /// Where the result goes: memory of its own.
+    pub left: Elements<'a, B>,
+    /// The right operand, which may share elements with the left one.
+    pub right: Elements<'a, B>,
+    /// Where the result goes, from its start on: memory of its own.
     pub result: &'a B::Memory,
     /// The number of elements, not 0.
     pub elements: usize,
 }
 
-/// Element-wise kernels over one backend. A new backend implements this, and has arrays.
+/// The memory of one step of a reduction.
+#[derive(Debug)]
+pub struct Reduced<'a, B: Backend> {
+    /// What is reduced.
+    pub operand: Elements<'a, B>,
+    /// How many elements that are, not 0.
+    pub elements: usize,
+    /// Where the partial results go, from its start on: memory of its own.
+    pub result: &'a B::Memory,
+    /// How many they are: what [`Kernels::partial_results`] says of the number of elements.
+    pub results: usize,
+}
+
+/// The kernels over one backend. A new backend implements this, and has arrays.
+///
+/// A kernel is enqueued by one thread, and puts nothing in order: that is done when it is called, as is the recording of
+/// the memory's use.
 pub trait Kernels<B: Backend>: fmt::Debug + Send + Sync {
-    /// Enqueues an operation.
+    /// Enqueues an element-wise operation.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the device.
     fn enqueue(
         &self,
         backend: &B,
         queue: &B::Queue,
         operation: BinaryOperation,
         operands: &Operands<'_, B>,
+    ) -> Result<(), Error>;
+
+    /// How many partial results one step makes of so many elements: at least 1, and fewer than `elements` where those
+    /// are more than 1. Steps follow one another until there is one result.
+    fn partial_results(&self, elements: usize) -> usize;
+
+    /// Enqueues one step of a reduction: each element goes into one of the partial results.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the device.
+    fn enqueue_reduction(
+        &self,
+        backend: &B,
+        queue: &B::Queue,
+        reduction: Reduction,
+        reduced: &Reduced<'_, B>,
     ) -> Result<(), Error>;
 }
 
@@ -64,5 +116,19 @@ impl<B: Backend, K: Kernels<B>> Kernels<B> for &K {
         operands: &Operands<'_, B>,
     ) -> Result<(), Error> {
         (**self).enqueue(backend, queue, operation, operands)
+    }
+
+    fn partial_results(&self, elements: usize) -> usize {
+        (**self).partial_results(elements)
+    }
+
+    fn enqueue_reduction(
+        &self,
+        backend: &B,
+        queue: &B::Queue,
+        reduction: Reduction,
+        reduced: &Reduced<'_, B>,
+    ) -> Result<(), Error> {
+        (**self).enqueue_reduction(backend, queue, reduction, reduced)
     }
 }

@@ -1,13 +1,19 @@
-//! Kernels of the mock device: closures on the host.
+//! Kernels of the mock device: closures on the host. Its maps are copies.
 
-use binpool::Error;
+use binpool::{AsMemory, Error, InvalidRequest, Region};
 use binpool_mock::{MockBackend, MockQueue};
 
-use crate::{BinaryOperation, Kernels, Operands};
+use crate::{
+    BinaryOperation, CopiedMapMut, HostMaps, Kernels, Operands, Reduced, Reduction,
+    copied_map::read_elements,
+};
 
-/// Element-wise kernels for the mock device.
+/// The kernels of the mock device.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MockKernels;
+
+/// How many elements of a reduction make one partial result, one after another.
+const REDUCED: usize = 256;
 
 fn floats(bytes: &[u8]) -> impl Iterator<Item = f32> {
     bytes
@@ -25,6 +31,7 @@ impl Kernels<MockBackend> for MockKernels {
         operation: BinaryOperation,
         operands: &Operands<'_, MockBackend>,
     ) -> Result<(), Error> {
+        let (left, right) = (operands.left.first, operands.right.first);
         let elements = operands.elements;
         let apply = match operation {
             BinaryOperation::Add => |left: f32, right: f32| left + right,
@@ -34,10 +41,11 @@ impl Kernels<MockBackend> for MockKernels {
         backend.launch(
             queue,
             operation.name(),
-            &[operands.left, operands.right],
+            &[operands.left.memory, operands.right.memory],
             &[operands.result],
             move |reads, writes| {
-                let pairs = floats(reads[0]).zip(floats(reads[1]));
+                let left = floats(reads[0]).skip(left);
+                let pairs = left.zip(floats(reads[1]).skip(right));
                 let results = writes[0].as_chunks_mut().0.iter_mut().zip(pairs);
                 for (result, (left, right)) in results.take(elements) {
                     *result = apply(left, right).to_ne_bytes();
@@ -46,5 +54,68 @@ impl Kernels<MockBackend> for MockKernels {
             &[],
         )?;
         Ok(())
+    }
+
+    fn partial_results(&self, elements: usize) -> usize {
+        elements.div_ceil(REDUCED)
+    }
+
+    fn enqueue_reduction(
+        &self,
+        backend: &MockBackend,
+        queue: &MockQueue,
+        reduction: Reduction,
+        reduced: &Reduced<'_, MockBackend>,
+    ) -> Result<(), Error> {
+        let (first, elements) = (reduced.operand.first, reduced.elements);
+        let combine = match reduction {
+            Reduction::Sum => |one: f32, other: f32| one + other,
+            Reduction::Minimum => f32::min,
+            Reduction::Maximum => f32::max,
+        };
+        backend.launch(
+            queue,
+            reduction.name(),
+            &[reduced.operand.memory],
+            &[reduced.result],
+            move |reads, writes| {
+                let all: Vec<f32> = floats(reads[0]).skip(first).take(elements).collect();
+                let parts = all.chunks(REDUCED);
+                for (result, part) in writes[0].as_chunks_mut().0.iter_mut().zip(parts) {
+                    let reduced = part.iter().copied().reduce(combine);
+                    *result = reduced.unwrap_or_default().to_ne_bytes();
+                }
+            },
+            &[],
+        )?;
+        Ok(())
+    }
+}
+
+impl HostMaps for MockBackend {
+    type Map<'m> = Vec<f32>;
+    type MapMut<'m> = CopiedMapMut<'m, Self>;
+
+    fn map_elements(
+        &self,
+        queue: &MockQueue,
+        memory: &impl AsMemory<Self>,
+        region: Region,
+    ) -> Result<Vec<f32>, Error> {
+        let memory = memory.memory_on(queue).ok_or(InvalidRequest::ZeroSize)?;
+        read_elements(self, queue, memory, region)
+    }
+
+    fn map_elements_mut<'m>(
+        &self,
+        queue: &MockQueue,
+        memory: &'m impl AsMemory<Self>,
+        region: Region,
+    ) -> Result<CopiedMapMut<'m, Self>, Error> {
+        CopiedMapMut::new(self, queue, memory, region)
+    }
+
+    fn unmap(map: CopiedMapMut<'_, Self>) -> Result<(), Error> {
+        map.write_back()
     }
 }

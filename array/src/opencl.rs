@@ -1,43 +1,56 @@
-//! Kernels of an OpenCL device.
+//! Kernels of an OpenCL device. Its maps are the runtime's.
 
 use std::sync::Arc;
 
-use binpool::Error;
+use binpool::{AsMemory, Error, Region};
 use binpool_opencl::{
-    ClKernel, ClProgram, ClQueue, DeviceSelector, Extent, KernelError, OpenClBackend, Parameter,
+    ClKernel, ClProgram, ClQueue, DeviceSelector, Extent, KernelError, LocalMemory, Map, MapMut,
+    OpenClBackend, Parameter,
 };
 
-use crate::{BinaryOperation, Kernels, Operands};
+use crate::{BinaryOperation, HostMaps, Kernels, Operands, Reduced, Reduction};
 
-const SOURCE: &str = "
-#define OPERATION(name, operator)                                                                  \
-    kernel void name(global const float *left, global const float *right, global float *result)     \
-    {                                                                                              \
-        size_t i = get_global_id(0);                                                               \
-        result[i] = left[i] operator right[i];                                                     \
-    }
+const SOURCE: &str = include_str!("kernels.cl");
 
-OPERATION(add, +)
-OPERATION(subtract, -)
-OPERATION(multiply, *)
-";
-
-const PER_ITEM: Extent = Extent::PerItem(1);
-const PARAMETERS: [Parameter; 3] = [
-    Parameter::input::<f32>(PER_ITEM),
-    Parameter::input::<f32>(PER_ITEM),
-    Parameter::output::<f32>(PER_ITEM),
+const BINARY: [Parameter; 7] = [
+    Parameter::input::<f32>(Extent::Whole),
+    Parameter::length_u64(0),
+    Parameter::value::<u64>(),
+    Parameter::input::<f32>(Extent::Whole),
+    Parameter::length_u64(3),
+    Parameter::value::<u64>(),
+    Parameter::output::<f32>(Extent::PerItem(1)),
 ];
 
-/// Element-wise kernels for OpenCL devices. Clones are the same kernels.
+const REDUCTION: [Parameter; 6] = [
+    Parameter::input::<f32>(Extent::Whole),
+    Parameter::length_u64(0),
+    Parameter::value::<u64>(),
+    Parameter::value::<u64>(),
+    Parameter::output::<f32>(Extent::PerGroup(1)),
+    Parameter::local::<f32>(Extent::PerItem(1)),
+];
+
+/// The work items of a group of a reduction. Devices with smaller groups refuse it.
+const GROUP: usize = 128;
+
+/// How many elements of a reduction have a group of their own, as long as there are no more groups than one group
+/// reduces in the next step.
+const REDUCED: usize = 8 * GROUP;
+
+/// The kernels for OpenCL devices. Clones are the same kernels.
 #[derive(Clone, Debug)]
 pub struct OpenClKernels {
     built: Arc<Built>,
 }
 
-/// In the order of [`BinaryOperation::ALL`].
 #[derive(Debug)]
-struct Built([ClKernel; 3]);
+struct Built {
+    /// In the order of [`BinaryOperation::ALL`].
+    binary: [ClKernel; 3],
+    /// In the order of [`Reduction::ALL`].
+    reductions: [ClKernel; 3],
+}
 
 impl OpenClKernels {
     /// The kernels for a backend, which are built once for its context.
@@ -49,11 +62,22 @@ impl OpenClKernels {
         let built = backend.cached((), || {
             let program = ClProgram::build(backend, SOURCE, "")?;
             let [add, subtract, multiply] = BinaryOperation::ALL.map(|operation| {
-                // SAFETY: (1) a work item touches the float of its id in each argument, and nothing else; (2) it
-                // writes the result only.
-                unsafe { program.kernel(operation.name(), &PARAMETERS) }
+                // SAFETY: (1) a work item reads one float of each operand, where that has a float for each work item from
+                // the first one on, and writes the float of its id; (2) it writes the result only; (3) launches have one
+                // dimension, so that ids differ.
+                unsafe { program.kernel(operation.name(), &BINARY) }
             });
-            Ok::<_, KernelError>(Built([add?, subtract?, multiply?]))
+            let [sum, minimum, maximum] = Reduction::ALL.map(|reduction| {
+                // SAFETY: (1) a work item reads floats within the length; those of a group share as many floats of
+                // local memory as they are, and its first one writes the result of its number; (2) it writes nothing
+                // else; (3) launches have one dimension, so that numbers differ. All items of a group pass the same
+                // barriers, which stand between a write to local memory and what another item does there.
+                unsafe { program.kernel(reduction.name(), &REDUCTION) }
+            });
+            Ok::<_, KernelError>(Built {
+                binary: [add?, subtract?, multiply?],
+                reductions: [sum?, minimum?, maximum?],
+            })
         })?;
         Ok(Self { built })
     }
@@ -79,12 +103,65 @@ impl Kernels<OpenClBackend> for OpenClKernels {
         operation: BinaryOperation,
         operands: &Operands<'_, OpenClBackend>,
     ) -> Result<(), Error> {
-        self.built.0[operation as usize]
+        let Operands { left, right, .. } = operands;
+        self.built.binary[operation as usize]
             .launch(queue, &[operands.elements])
-            .memory(operands.left)
-            .memory(operands.right)
+            .memory(left.memory)
+            .value(&(left.first as u64))
+            .memory(right.memory)
+            .value(&(right.first as u64))
             .memory(operands.result)
             .enqueue()?;
         Ok(())
+    }
+
+    fn partial_results(&self, elements: usize) -> usize {
+        elements.div_ceil(REDUCED).min(REDUCED)
+    }
+
+    fn enqueue_reduction(
+        &self,
+        _backend: &OpenClBackend,
+        queue: &ClQueue,
+        reduction: Reduction,
+        reduced: &Reduced<'_, OpenClBackend>,
+    ) -> Result<(), Error> {
+        self.built.reductions[reduction as usize]
+            .launch(queue, &[reduced.results * GROUP])
+            .local_size(&[GROUP])
+            .memory(reduced.operand.memory)
+            .value(&(reduced.operand.first as u64))
+            .value(&(reduced.elements as u64))
+            .memory(reduced.result)
+            .local(LocalMemory::per_item::<f32>(1))
+            .enqueue()?;
+        Ok(())
+    }
+}
+
+impl HostMaps for OpenClBackend {
+    type Map<'m> = Map<'m, f32>;
+    type MapMut<'m> = MapMut<'m, f32>;
+
+    fn map_elements<'m>(
+        &self,
+        queue: &ClQueue,
+        memory: &'m impl AsMemory<Self>,
+        region: Region,
+    ) -> Result<Map<'m, f32>, Error> {
+        self.map(queue, memory, region, &[])
+    }
+
+    fn map_elements_mut<'m>(
+        &self,
+        queue: &ClQueue,
+        memory: &'m impl AsMemory<Self>,
+        region: Region,
+    ) -> Result<MapMut<'m, f32>, Error> {
+        self.map_mut(queue, memory, region, &[])
+    }
+
+    fn unmap(map: MapMut<'_, f32>) -> Result<(), Error> {
+        map.unmap().map(drop)
     }
 }

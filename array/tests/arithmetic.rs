@@ -7,6 +7,8 @@
     reason = "a failing test panics"
 )]
 
+mod common;
+
 use std::env;
 
 use binpool::{
@@ -14,9 +16,8 @@ use binpool::{
     PoolOptions, QueueOrder, ReusePolicy, SvmAllocator, SvmBackend, SvmGrain,
 };
 use binpool_array::{ArrayError, BinaryOperation, Context, Kernels, MockKernels, open_opencl};
-use binpool_mock::{CallKind, Completion, MockBackend, MockDevice};
-
-type MockContext = Context<ImmediateAllocator<MockBackend>, MockKernels>;
+use binpool_mock::{CallKind, Completion, MockDevice};
+use common::{PAIRS, run_youngest_first, two_queues};
 
 fn check<A: Allocator, K: Kernels<A::Backend>>(context: &Context<A, K>) {
     #[expect(clippy::cast_precision_loss, reason = "small integers")]
@@ -111,25 +112,9 @@ fn arrays_of_several_queues_on_opencl() {
     }
 }
 
-/// Two contexts, each with a queue of its own, over one pool of a device on which commands run when the test says so.
-fn two_queues(orders: [QueueOrder; 2]) -> (MockDevice, [MockContext; 2]) {
-    let device = MockDevice::builder().completion(Completion::Manual).build();
-    let backend = device.backend();
-    let queues = orders.map(|order| backend.create_queue(order).unwrap());
-    let pool = MemoryPool::new(ImmediateAllocator::new(&backend).unwrap(), &queues[0]).unwrap();
-    let contexts = queues.map(|queue| Context::new(pool.clone(), queue, MockKernels));
-    (device, contexts)
-}
-
 #[test]
 fn a_queue_waits_for_what_another_one_computes() {
-    use QueueOrder::{InOrder, OutOfOrder};
-    for orders in [
-        [InOrder, InOrder],
-        [InOrder, OutOfOrder],
-        [OutOfOrder, InOrder],
-        [OutOfOrder, OutOfOrder],
-    ] {
+    for orders in PAIRS {
         let (device, [one, two]) = two_queues(orders);
         let (a, b) = (one.array(&[2.0; 8]).unwrap(), two.array(&[5.0; 8]).unwrap());
         let sum = &a + &a;
@@ -138,10 +123,7 @@ fn a_queue_waits_for_what_another_one_computes() {
         let moved = difference.to_context(&one).unwrap();
         let last = &moved * &moved;
         drop((a, b, sum, product, moved));
-        // The youngest first, as far as anything lets it.
-        while let Some(youngest) = device.runnable().pop() {
-            assert!(device.run_command(youngest));
-        }
+        run_youngest_first(&device);
         assert_eq!(last.to_vec().unwrap(), [256.0; 8], "{orders:?}");
         assert!(device.violations().is_empty(), "{:#?}", device.violations());
     }

@@ -1,4 +1,4 @@
-//! Lists the OpenCL devices of this system, with what they can hold and do.
+//! Lists the OpenCL devices of this system, with what they can hold and do, and which memory suits a pool there.
 //!
 //! ```text
 //! cargo run -p binpool-opencl --example devices [SELECTOR]
@@ -23,28 +23,23 @@ fn main() -> ExitCode {
 fn show() -> Result<(), OpenClError> {
     let devices = list_devices()?;
     let Some(selector) = std::env::args().nth(1) else {
-        devices.iter().for_each(show_one);
-        return Ok(());
+        return devices.iter().try_for_each(show_one);
     };
     let Ok(selector) = selector.parse::<DeviceSelector>();
     // Opening it gives the error that lists what there is.
     OpenClBackend::open(&selector)?;
-    selector.select(&devices).into_iter().for_each(show_one);
-    Ok(())
+    selector.select(&devices).into_iter().try_for_each(show_one)
 }
 
-fn show_one(device: &DeviceInfo) {
-    let limits = device.limits();
-    let (major, minor) = device.version();
+fn show_one(device: &DeviceInfo) -> Result<(), OpenClError> {
     println!("{device}");
-    println!("   OpenCL                {major}.{minor}");
-    println!("   memory                {} bytes", limits.capacity_bytes);
-    println!(
-        "   largest block         {} bytes",
-        limits.largest_block_bytes
-    );
-    println!("   alignment             {}", limits.alignment);
-    println!("   largest SVM alignment {}", limits.largest_svm_alignment);
-    println!("   SVM                   {:?}", limits.svm);
-    println!("   out-of-order queues   {}", limits.out_of_order_queues);
+    for line in device.characterize()?.to_string().lines() {
+        println!("   {line}");
+    }
+    let backend = OpenClBackend::open(&DeviceSelector::Index(device.index()))?;
+    match backend.preferred_allocator() {
+        Ok(choice) => println!("   {:<24}{choice}", "for a pool"),
+        Err(error) => println!("   {:<24}{error}", "for a pool"),
+    }
+    Ok(())
 }

@@ -6,17 +6,17 @@ use binpool_allocators::{DeviceLimits, InvalidRequest, ObjectKind, Result};
 use cl3::error_codes::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
 
 use crate::{
-    access::Use,
-    admission::Admission,
     cl_error::{ClError, ClResult, Purpose},
     context::Context,
     context_registry,
-    device::{DeviceInfo, System},
+    device::info::{DeviceInfo, System},
+    device::selector::DeviceSelector,
     error::OpenClError,
     event::ClEvent,
-    memory::ClMemory,
+    memory::cl_memory::ClMemory,
+    order::access::Use,
+    order::admission::Admission,
     queue::ClQueue,
-    selector::DeviceSelector,
     stand_in,
     sys::{self, EventHandle, WaitList},
 };

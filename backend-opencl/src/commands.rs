@@ -8,18 +8,18 @@ use binpool_allocators::{
 };
 
 use crate::{
-    access::Access,
     backend::{OpenClBackend, Waited},
     cl_error::{ClResult, Purpose},
-    copy,
     event::ClEvent,
-    flags,
-    memory::{Body, ClMemory},
+    memory::cl_memory::{Body, ClMemory},
+    memory::flags,
+    memory::root::Root,
+    order::access::Access,
     queue::ClQueue,
     retired,
-    root::Root,
     sys::{self, EventHandle, HostBytes, Place, WaitList},
     transfer::MigrationFlags,
+    transfer::copy,
 };
 
 /// A command over no bytes becomes a marker. On an out-of-order queue, and with nothing to wait for, OpenCL's

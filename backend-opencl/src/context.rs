@@ -8,9 +8,9 @@ use crate::{
     cache::Cache,
     cl_error::ClResult,
     context_registry,
+    device::limits::{INTEL, NVIDIA},
     failures::Failures,
     image::ImageLimits,
-    limits::{INTEL, NVIDIA},
     sys::{self, ContextHandle, DeviceId, QueueHandle, Threads},
 };
 

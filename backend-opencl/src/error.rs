@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{cl_error::ClError, selector::DeviceSelector};
+use crate::{cl_error::ClError, device::selector::DeviceSelector};
 
 /// Why a device could not be opened, or an object of the program's own not be wrapped.
 ///

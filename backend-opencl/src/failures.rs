@@ -1,4 +1,4 @@
-//! What `PoCL` needs around commands that fail.
+//! What `PoCL` and Intel's runtime need around commands that fail.
 //!
 //! Nothing fails on `PoCL` by itself, but a user event that the host resolves as failed fails what waits for it,
 //! and version 3.1 then
@@ -21,7 +21,7 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::{
     cl_error::ClResult,
-    limits::{INTEL, POCL},
+    device::limits::{INTEL, POCL},
     sys::{self, ContextHandle, EventHandle, WaitList},
 };
 

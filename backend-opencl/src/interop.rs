@@ -7,7 +7,7 @@ use binpool_allocators::{InvalidRequest, ObjectKind, Result};
 use crate::{
     backend::OpenClBackend,
     cl_error::Purpose,
-    device::{DeviceInfo, check_library},
+    device::info::{DeviceInfo, check_library},
     error::OpenClError,
     event::ClEvent,
     queue::ClQueue,

@@ -1,4 +1,4 @@
-//! The OpenCL backend of binpool: devices, buffers, shared virtual memory, queues, events and kernels.
+//! The OpenCL backend of binpool, and what else an array crate needs of OpenCL's memory.
 //!
 //! [`OpenClBackend`] implements the traits `Backend` and `SvmBackend` of `binpool_allocators` over the
 //! crates `cl3` (the calls) and `opencl3` (at the edge: contexts, queues and events of a program that uses it
@@ -14,6 +14,21 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! Beside that there are the calls of OpenCL's memory runtime, as methods of [`OpenClBackend`], after `PyOpenCL`'s page
+//! on memory: buffers from and over host memory, typed [`Elements`], rectangular and scoped transfers, maps as slices
+//! ([`Map`], [`MapMut`]), shared virtual memory in all its styles ([`SvmPointer`]), [images](ClImage), [samplers](ClSampler),
+//! [pipes](ClPipe), [kernels](ClKernel). They take memory of this crate and blocks of a pool alike
+//! ([`AsMemory`](binpool_allocators::AsMemory)). The README has a table of all of it by `PyOpenCL`'s names.
+//!
+//! # Order
+//!
+//! Commands that conflict, because both use some byte and one of them writes it, come one after another in the order of the
+//! calls, whatever queues they are on: the later one waits on the device. So no safe call makes a race. Commands on bare
+//! handles are not seen; they are the caller's to order. What waits for another command fails with it.
+//!
+//! What the host has mapped is the host's: conflicting commands are refused with
+//! [`Mapped`](binpool_allocators::InvalidRequest::Mapped).
+//!
 //! # The OpenCL library
 //!
 //! Nothing is linked: the library is loaded when it is first needed, and a system without one gives
@@ -22,7 +37,8 @@
 //! # Threads
 //!
 //! All values may be used from any thread. No lock is held by all threads while a command is enqueued; commands
-//! on shared virtual memory take a lock of their queue, and launches one of their kernel.
+//! on shared virtual memory take a lock of their queue, and launches one of their kernel. A command that conflicts with one
+//! that another thread is just enqueueing waits for that call.
 //!
 //! # Kernels
 //!
@@ -48,59 +64,43 @@
 
 #![deny(unsafe_code)]
 
-mod access;
-mod access_log;
-mod admission;
 mod backend;
-mod buffers;
 mod cache;
 mod cl_error;
 mod commands;
 mod context;
 mod context_registry;
-mod copy;
-mod destruction;
 mod device;
-mod elements;
 mod error;
 mod event;
 mod failures;
-mod flags;
-mod host_buffer;
 mod image;
 mod interop;
 mod kept;
 mod kernel;
-mod lent_buffer;
-mod limits;
-mod logged;
 mod map;
 mod memory;
-mod memory_info;
-mod memory_interop;
-mod memory_key;
+mod order;
 mod pipe;
 mod queue;
 mod queue_registry;
 mod refused;
 mod retired;
-mod root;
 mod sampler;
-mod selector;
 mod stand_in;
 mod svm;
-mod svm_block;
 #[allow(unsafe_code)]
 mod sys;
+pub mod testing;
 mod transfer;
 
 pub use backend::OpenClBackend;
 pub use cl_error::ClError;
-pub use device::{DeviceInfo, DeviceKind, list_devices};
-pub use elements::{Elements, PendingElements, UninitElements};
+pub use device::{
+    Characterization, DeviceInfo, DeviceKind, DeviceSelector, MemoryChoice, list_devices,
+};
 pub use error::{AvailableDevices, OpenClError};
 pub use event::ClEvent;
-pub use host_buffer::HostBuffer;
 #[cfg(feature = "ndarray")]
 pub use image::ChannelValue;
 pub use image::{
@@ -112,12 +112,12 @@ pub use kernel::{
     Parameter, ParameterAccess, ParameterKind, WorkSizeProblem,
 };
 pub use map::{ImageMap, ImageMapMut, Map, MapGuard, MapMut, PendingMap};
-pub use memory::ClMemory;
-pub use memory_info::MemoryInfo;
-pub use memory_key::MemoryKey;
+pub use memory::{
+    ClMemory, Elements, HostBuffer, MemoryInfo, MemoryKey, PendingElements, UninitElements,
+};
 pub use pipe::ClPipe;
 pub use queue::ClQueue;
 pub use refused::Refused;
 pub use sampler::{Addressing, ClSampler, Filter, SamplerError, SamplerProperties};
-pub use selector::DeviceSelector;
+pub use svm::{Svm, SvmInfo, SvmOptions, SvmPointer, SystemSvm, UninitSvm};
 pub use transfer::{MigrationFlags, PendingTransfer, Rect, TransferScope};

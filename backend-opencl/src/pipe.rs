@@ -17,12 +17,12 @@ use cl3::{
 };
 
 use crate::{
-    access::{Access, Use},
-    access_log::AccessLog,
     backend::OpenClBackend,
     cl_error::{ClError, ClResult, Purpose},
     context::Context,
-    device,
+    device::info,
+    order::access::{Access, Use},
+    order::access_log::AccessLog,
     sys::{self, DeviceId, MemHandle},
 };
 
@@ -174,7 +174,7 @@ impl ClPipe {
 
 /// Whether the device has pipes: those of OpenCL 2 all do, later ones say so, and earlier ones know none.
 fn has_pipes(device: DeviceId) -> ClResult<bool> {
-    match device::version_of(device)? {
+    match info::version_of(device)? {
         (2, _) => Ok(true),
         (3.., _) => Ok(sys::device_number(device, CL_DEVICE_PIPE_SUPPORT)? != 0),
         _ => Ok(false),

@@ -24,7 +24,7 @@ use crate::{
     backend::OpenClBackend,
     cl_error::{ClError, Purpose},
     context::Context,
-    device,
+    device::info,
     sys::{self, SamplerHandle},
 };
 
@@ -217,7 +217,7 @@ impl ClSampler {
         check_images(backend)?;
         let device = backend.context().device;
         let name = &backend.device_limits().device_name;
-        let (major, minor) = device::version_of(device).map_err(control)?;
+        let (major, minor) = info::version_of(device).map_err(control)?;
         if major < 2 {
             return Err(Error::unsupported(format!(
                 "samplers of properties on {name}, which has OpenCL {major}.{minor}: use `ClSampler::new`"
@@ -225,7 +225,7 @@ impl ClSampler {
             .into());
         }
         if properties.is_for_mipmaps()
-            && !device::has_extension(device, "cl_khr_mipmap_image").map_err(control)?
+            && !info::has_extension(device, "cl_khr_mipmap_image").map_err(control)?
         {
             return Err(Error::unsupported(format!(
                 "mipmaps on {name}: leave the filter and the levels of detail out"
@@ -319,7 +319,7 @@ impl ClSampler {
     /// A device before OpenCL 3.0, which does not know them.
     pub fn properties(&self) -> Result<Vec<(u64, u64)>, SamplerError> {
         let context = self.context();
-        let (major, minor) = device::version_of(context.device).map_err(control)?;
+        let (major, minor) = info::version_of(context.device).map_err(control)?;
         if major < 3 {
             return Err(Error::unsupported(format!(
                 "a sampler's properties on {}, which has OpenCL {major}.{minor}: ask for one after the other",

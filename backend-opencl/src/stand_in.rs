@@ -6,8 +6,8 @@
 //! which ends when they do, fails when they do, and keeps nothing.
 
 use crate::{
-    access::Use,
     cl_error::ClResult,
+    order::access::Use,
     queue::ClQueue,
     sys::{self, EventHandle, WaitList},
 };

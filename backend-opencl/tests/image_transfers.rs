@@ -296,6 +296,13 @@ impl World {
             copy.unwrap_err();
             return;
         }
+        let within_layers = from == to && SHAPES[from].layers().is_some();
+        let layer_copies = BENCH.backend.image_limits().unwrap().layer_copies;
+        let refused = refuses_layers(&self.images[from]) != refuses_layers(&self.images[to]);
+        if refused || (within_layers && !layer_copies) {
+            copy.unwrap_err();
+            return;
+        }
         if from == to && SHAPES[from].layers().is_some() {
             // Intel's runtime takes the layers of an array for one.
             if let Err(ImageError::OverlappingCopy { .. }) = copy {

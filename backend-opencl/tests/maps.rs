@@ -172,7 +172,14 @@ fn the_device_may_read_what_is_mapped_to_be_read() {
             refusal(backend.write(queue, &memory, 0, &[1], &[])),
             InvalidRequest::Mapped { .. }
         ));
-        let again = backend.map::<u8>(queue, &memory, 0..SIZE, &[]).unwrap();
+        let again = backend.map::<u8>(queue, &memory, 0..SIZE, &[]);
+        if memory.raw().is_none() {
+            assert!(matches!(refusal(again), InvalidRequest::Mapped { .. }));
+            drop(map);
+            backend.write(queue, &memory, 0, &[1], &[]).unwrap();
+            continue;
+        }
+        let again = again.unwrap();
         assert_eq!(map[..], again[..]);
         assert!(matches!(
             refusal(backend.map_mut::<u8>(queue, &memory, 100..101, &[])),
@@ -397,10 +404,11 @@ fn what_cannot_be_mapped_is_refused_with_the_reason() {
                 }
             );
         }
-        assert!(matches!(
-            map(Region::new(2, 8)),
-            InvalidRequest::Misaligned { .. }
-        ));
+        if memory.raw().is_none() {
+            // A buffer may be anywhere in the host's memory, and its parts as well.
+            let misaligned = map(Region::new(2, 8));
+            assert!(matches!(misaligned, InvalidRequest::Misaligned { .. }));
+        }
         let nothing = refusal(backend.map::<()>(queue, &memory, 0..4, &[]));
         assert_eq!(
             nothing,

@@ -16,7 +16,7 @@ use std::{
 use binpool::{
     Allocator, Backend, ImmediateAllocator, MemoryPool, PoolOptions, Queue, QueueOrder, ReusePolicy,
 };
-use binpool_array::{BinaryOperation, Kernels, OpenClKernels, Operands, open_opencl};
+use binpool_array::{BinaryOperation, Elements, Kernels, OpenClKernels, Operands, open_opencl};
 use binpool_opencl::{ClQueue, OpenClBackend};
 use criterion::{Criterion, criterion_group, criterion_main};
 
@@ -250,9 +250,13 @@ impl Source {
                 .unwrap();
             chunk.order_before(compute).unwrap();
             let result = self.pools[1].allocate_on(compute, CHUNK).unwrap();
+            let squared = || Elements {
+                memory: chunk.memory_on(compute).unwrap(),
+                first: 0,
+            };
             let operands = Operands {
-                left: chunk.memory_on(compute).unwrap(),
-                right: chunk.memory_on(compute).unwrap(),
+                left: squared(),
+                right: squared(),
                 result: result.memory_on(compute).unwrap(),
                 elements: CHUNK / 4,
             };

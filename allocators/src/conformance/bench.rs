@@ -1,8 +1,8 @@
 //! What the checks share.
 
 use crate::{
-    Backend, Error, InvalidRequest, Memory, MemoryFlags, ObjectKind, Outcome, QueueOrder, Region,
-    conformance::Fixture,
+    Backend, Error, Event, EventStatus, InvalidRequest, Memory, MemoryFlags, ObjectKind, Outcome,
+    QueueOrder, Region, conformance::Fixture,
 };
 
 /// A backend with an in-order queue.
@@ -111,6 +111,13 @@ impl<B: Backend> Bench<B> {
         self.backend
             .create_sub_region(parent, region)
             .expect("an aligned region within bounds")
+    }
+}
+
+/// Checks that a command has not ended, however often anybody asks: asking is what has some backends get on.
+pub(crate) fn assert_stays_pending<E: Event>(event: &E) {
+    for _ in 0..64 {
+        assert_eq!(event.status().unwrap(), EventStatus::Pending, "{event:?}");
     }
 }
 

@@ -14,12 +14,12 @@ use super::{
     error::ImageError, format::ImageFormat, kind::ImageKind, region::ImageRegion, shape::ImageShape,
 };
 use crate::{
-    access::{Access, Use},
-    access_log::AccessLog,
     backend::OpenClBackend,
     cl_error::{ClError, Purpose},
     context::Context,
-    root::Root,
+    memory::root::Root,
+    order::access::{Access, Use},
+    order::access_log::AccessLog,
     sys::{self, MemHandle},
 };
 
@@ -185,15 +185,14 @@ impl ClImage {
 
     /// A use of the image, whatever part of it: where the device has which pixels is its own affair.
     pub(crate) fn used(&self, access: Access) -> Use<'_> {
-        let (log, region) = match &self.inner.pixels {
-            Pixels::Own(log) => (log, Region::first(1)),
-            Pixels::Buffer { root, region, .. } => (&root.log, *region),
-        };
-        Use {
-            log,
-            region,
-            access,
-            block: None,
+        match &self.inner.pixels {
+            Pixels::Own(log) => Use {
+                log,
+                region: Region::first(1),
+                access,
+                block: None,
+            },
+            Pixels::Buffer { root, region, .. } => root.used(*region, access),
         }
     }
 }

@@ -5,10 +5,10 @@ use cl3::error_codes::CL_MEM_COPY_OVERLAP;
 
 use super::{cl_image::ClImage, error::ImageError, kind::ImageKind, region::ImageRegion};
 use crate::{
-    access::{Access, Use},
     backend::OpenClBackend,
     cl_error::{ClResult, Purpose},
     event::ClEvent,
+    order::access::{Access, Use},
     queue::ClQueue,
     sys::{self, EventHandle, MemHandle, Place, WaitList},
 };
@@ -72,7 +72,8 @@ impl OpenClBackend {
     /// [`FormatMismatch`](ImageError::FormatMismatch), [`EmptyRegion`](ImageError::EmptyRegion),
     /// [`OutOfBounds`](ImageError::OutOfBounds); [`OverlappingCopy`](ImageError::OverlappingCopy), on Intel's runtime also
     /// for regions in different layers of an array; images over the
-    /// same bytes of a buffer; objects of another backend; a failure of the runtime.
+    /// same bytes of a buffer; a device that cannot copy layers so
+    /// ([`layer_copies`](crate::ImageLimits::layer_copies)); objects of another backend; a failure of the runtime.
     pub fn enqueue_copy_image(
         &self,
         queue: &ClQueue,
@@ -90,6 +91,11 @@ impl OpenClBackend {
                 from: source.format(),
                 to: destination.format(),
             });
+        }
+        let arrays = [source, destination].map(|image| image.shape().kind() == ImageKind::D1Array);
+        let within_layers = source == destination && source.shape().layers().is_some();
+        if arrays[0] != arrays[1] || within_layers {
+            self.check_layer_copies()?;
         }
         let uses = [source.used(Access::Read), destination.used(Access::Write)];
         if source == destination {
@@ -154,6 +160,18 @@ impl OpenClBackend {
         self.between(queue, (destination, into, Access::Write), memory, wait_for)
     }
 
+    fn check_layer_copies(&self) -> Result<(), ImageError> {
+        if self.image_limits()?.layer_copies {
+            return Ok(());
+        }
+        Err(Error::unsupported(format!(
+            "copies between layers of one image, and between 1D array images and anything else, on {}: read and write the \
+             pixels, or take other images",
+            self.device_limits().device_name
+        ))
+        .into())
+    }
+
     /// A copy between a region of an image and bytes of a buffer, from the one that is read to the one that is written.
     fn between(
         &self,
@@ -163,12 +181,8 @@ impl OpenClBackend {
         wait_for: &[ClEvent],
     ) -> Result<ClEvent, ImageError> {
         self.check_image(queue, image, region)?;
-        if image.shape().kind() == ImageKind::D1Array && !self.image_limits()?.layer_copies {
-            return Err(Error::unsupported(format!(
-                "copies between 1D array images and buffers on {}: read or write the pixels, or take a 2D image",
-                self.device_limits().device_name
-            ))
-            .into());
+        if image.shape().kind() == ImageKind::D1Array {
+            self.check_layer_copies()?;
         }
         let size = memory.size();
         let bytes = Region::new(offset, image.region_bytes(region)?);

@@ -21,11 +21,11 @@ use super::{
     shape::ImageShape,
 };
 use crate::{
-    access_log::AccessLog,
     backend::OpenClBackend,
     cl_error::Purpose,
-    flags::to_cl,
-    memory::ClMemory,
+    memory::cl_memory::ClMemory,
+    memory::flags::to_cl,
+    order::access_log::AccessLog,
     sys::{self, MemHandle, image::Source},
 };
 

@@ -6,7 +6,8 @@ use super::{
     cl_image::ClImage, color::ImageColor, error::ImageError, kind::ImageKind, region::ImageRegion,
 };
 use crate::{
-    access::Access, backend::OpenClBackend, cl_error::Purpose, event::ClEvent, queue::ClQueue, sys,
+    backend::OpenClBackend, cl_error::Purpose, event::ClEvent, order::access::Access,
+    queue::ClQueue, sys,
 };
 
 impl OpenClBackend {

@@ -13,13 +13,13 @@ use super::{
 };
 use crate::{
     cl_error::ClResult,
-    device::has_extension,
-    limits::{NVIDIA, POCL},
+    device::info::has_extension,
+    device::limits::{NVIDIA, POCL},
     sys::{self, DeviceId},
 };
 
 /// What images a device can hold. Sizes in pixels and layers; all 0 where it has no images.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ImageLimits {
     /// Whether it has images at all (`CL_DEVICE_IMAGE_SUPPORT`).
@@ -40,8 +40,8 @@ pub struct ImageLimits {
     pub buffer_width: usize,
     /// Whether 1D images over buffers can be filled. `PoCL` 3.1 crashes over it.
     pub buffer_fills: bool,
-    /// Whether layers of 1D arrays can be copied to buffers, and from them. NVIDIA's driver (580) refuses the one and
-    /// mixes up the other.
+    /// Whether layers of an array can be copied within it, and those of 1D arrays to buffers and images of other kinds, and
+    /// from them. NVIDIA's driver (580) refuses some of it and mixes up the rest.
     pub layer_copies: bool,
     /// Whether 2D images can be made over buffers (`cl_khr_image2d_from_buffer`).
     pub planes_over_buffers: bool,

@@ -18,10 +18,10 @@ use super::{
     shape::ImageShape,
 };
 use crate::{
-    access_log::AccessLog,
     backend::OpenClBackend,
     cl_error::{ClError, Purpose},
-    root::Root,
+    memory::root::Root,
+    order::access_log::AccessLog,
     sys::{self, MemHandle},
 };
 

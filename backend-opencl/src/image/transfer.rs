@@ -13,10 +13,10 @@ use super::{
     shape::ImageShape,
 };
 use crate::{
-    access::Access,
     backend::OpenClBackend,
     cl_error::Purpose,
     event::ClEvent,
+    order::access::Access,
     queue::ClQueue,
     sys::{self, HostBytes},
 };

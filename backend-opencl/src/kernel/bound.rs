@@ -8,10 +8,10 @@ use super::{
     work_size::WorkSize,
 };
 use crate::{
-    access::{Access, Use},
     backend::OpenClBackend,
     cl_error::ClResult,
-    memory::ClMemory,
+    memory::cl_memory::ClMemory,
+    order::access::{Access, Use},
     queue::ClQueue,
     sys::{
         EventHandle, Place, SvmRange, WaitList,
@@ -66,7 +66,7 @@ impl<'a> Bound<'a> {
             kernel::enqueue_kernel(queue.handle(), handle, work.as_items(), wait)
         };
         if self.indirect.is_empty() {
-            return kernel.with_handle(enqueue);
+            return kernel.with_handle(&self.values, enqueue);
         }
         // A list of addresses stays with a kernel, and no runtime takes an empty one: it goes with the kernel.
         kernel.with_fresh_handle(|handle| {

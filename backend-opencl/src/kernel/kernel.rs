@@ -3,6 +3,7 @@
 use std::{ffi::CString, fmt, sync::Arc};
 
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 
 use super::{
     KernelError, Launch, Parameter, declaration,
@@ -12,7 +13,7 @@ use super::{
 use crate::{
     cl_error::ClResult,
     queue::ClQueue,
-    sys::kernel::{self, KernelHandle},
+    sys::kernel::{self, ArgumentValue, KernelHandle},
 };
 
 /// A kernel and the promise of what it touches; made by [`ClProgram::kernel`](super::ClProgram::kernel).
@@ -24,8 +25,15 @@ pub struct ClKernel {
     parameters: Box<[Parameter]>,
     limits: LaunchLimits,
     /// The arguments are part of the runtime's object: setting them and enqueueing it is one step.
-    handle: Mutex<KernelHandle>,
+    ready: Mutex<Ready>,
     program: Arc<ProgramInner>,
+}
+
+/// The runtime's kernel, and which of its arguments were set to addresses last time.
+#[derive(Debug)]
+struct Ready {
+    handle: KernelHandle,
+    addresses: SmallVec<[bool; 8]>,
 }
 
 impl ClKernel {
@@ -52,7 +60,10 @@ impl ClKernel {
             name: name.to_owned(),
             parameters: parameters.into(),
             limits,
-            handle: Mutex::new(handle),
+            ready: Mutex::new(Ready {
+                handle,
+                addresses: SmallVec::new(),
+            }),
             program: Arc::clone(program),
         })
     }
@@ -83,12 +94,23 @@ impl ClKernel {
         queue.is_on(self.program.context, self.program.device)
     }
 
-    /// Calls `run` with the runtime's kernel. Nobody else has it meanwhile.
+    /// Calls `run` with the runtime's kernel, to set those arguments. Nobody else has it meanwhile.
+    ///
+    /// It is another one where an argument was an address last time and is none now: NVIDIA's driver does not take a
+    /// buffer there any more.
     pub(super) fn with_handle<R>(
         &self,
+        values: &[ArgumentValue<'_>],
         run: impl FnOnce(&mut KernelHandle) -> ClResult<R>,
     ) -> ClResult<R> {
-        run(&mut self.handle.lock())
+        let is_address = |value: &ArgumentValue<'_>| matches!(value, ArgumentValue::Svm(_));
+        let mut ready = self.ready.lock();
+        let stale = |(was, value): (&bool, _)| *was && !is_address(value);
+        if ready.addresses.iter().zip(values).any(stale) {
+            ready.handle = self.fresh_handle()?;
+        }
+        ready.addresses = values.iter().map(is_address).collect();
+        run(&mut ready.handle)
     }
 
     /// The same with another kernel of the runtime, which is given up afterwards with everything that was set.
@@ -96,9 +118,13 @@ impl ClKernel {
         &self,
         run: impl FnOnce(&mut KernelHandle) -> ClResult<R>,
     ) -> ClResult<R> {
+        run(&mut self.fresh_handle()?)
+    }
+
+    fn fresh_handle(&self) -> ClResult<KernelHandle> {
         // The name was looked up in the program, and has no null byte.
         let name = CString::new(self.name.as_str()).unwrap_or_default();
-        run(&mut kernel::create_kernel(&self.program.handle, &name)?)
+        kernel::create_kernel(&self.program.handle, &name)
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
     work_size::{Sizes, WorkSize},
 };
 use crate::{
-    access::Use, backend::OpenClBackend, cl_error::Purpose, event::ClEvent, image::ClImage,
+    backend::OpenClBackend, cl_error::Purpose, event::ClEvent, image::ClImage, order::access::Use,
     pipe::ClPipe, queue::ClQueue, sampler::ClSampler,
 };
 

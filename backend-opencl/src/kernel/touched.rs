@@ -8,10 +8,10 @@ use super::{
     argument::Body, parameter::Role, work_size::WorkSize,
 };
 use crate::{
-    access::{Access, Use},
     backend::OpenClBackend,
     context::Context,
     image::{ClImage, ImageKind},
+    order::access::{Access, Use},
     pipe::ClPipe,
     sys::kernel::ArgumentValue,
 };

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use super::WorkSizeProblem;
 use crate::{
     cl_error::ClResult,
-    device::version_of,
+    device::info::version_of,
     sys::{
         self, DeviceId,
         kernel::{self, KernelHandle, WorkItems},

@@ -3,14 +3,14 @@
 use binpool_allocators::{Event, HostUse, InvalidRequest, Queue, Region, Result};
 
 use crate::{
-    access::{Access, Use},
-    access_log::MapId,
-    admission::Admission,
     backend::OpenClBackend,
     cl_error::{ClResult, Purpose},
     event::ClEvent,
     image::{ClImage, ImageKind, ImageRegion},
-    memory::ClMemory,
+    memory::cl_memory::ClMemory,
+    order::access::{Access, Use},
+    order::access_log::MapId,
+    order::admission::Admission,
     queue::ClQueue,
     sys::{self, EventHandle, Place, WaitList, map::HostView},
 };
@@ -100,7 +100,7 @@ impl<'m> Mapped<'m> {
     ) -> ClResult<(EventHandle, HostView)> {
         let queue = queue.handle();
         match *self {
-            Self::Memory(memory, region) => match memory.place(region) {
+            Self::Memory(memory, region) => match memory.mapped_place(region) {
                 Some(Place::Svm(range)) => sys::map::enqueue_svm_map(queue, range, flags, wait),
                 Some(Place::Buffer(buffer, offset)) => {
                     sys::map::enqueue_map_buffer(queue, (buffer, offset), region.bytes, flags, wait)
@@ -127,9 +127,11 @@ impl<'m> Mapped<'m> {
     ) -> ClResult<EventHandle> {
         let queue = queue.handle();
         match self {
-            Self::Memory(memory, _) => match memory.buffer() {
-                Some(buffer) => sys::map::enqueue_unmap(queue, buffer, view, wait),
-                None => sys::map::enqueue_svm_unmap(queue, view, wait),
+            Self::Memory(memory, region) => match memory.mapped_place(*region) {
+                Some(Place::Buffer(buffer, _)) => {
+                    sys::map::enqueue_unmap(queue, buffer, view, wait)
+                }
+                Some(Place::Svm(_)) | None => sys::map::enqueue_svm_unmap(queue, view, wait),
             },
             Self::Image(image, _) => sys::map::enqueue_unmap(queue, image.handle(), view, wait),
         }

@@ -60,7 +60,8 @@ use crate::{backend::OpenClBackend, event::ClEvent, queue::ClQueue};
 /// address does not suit the elements, [`ForeignObject`](InvalidRequest::ForeignObject),
 /// [`HostAccess`](InvalidRequest::HostAccess) where the flags of the memory forbid it, [`Lent`](InvalidRequest::Lent) for a
 /// buffer over memory that was lent to it, [`Mapped`](InvalidRequest::Mapped) where the bytes are mapped already and one of
-/// the two maps writes, and the failures of the runtime.
+/// the two maps writes (of shared virtual memory also where both read: its bytes have one map at a time), and the failures
+/// of the runtime.
 impl OpenClBackend {
     /// Maps `region` to be read, and waits until it is there. What it holds is unspecified where nothing was written.
     ///

@@ -20,7 +20,7 @@ use crate::{
 /// Two rules are kept by whoever has one, since it cannot see them: its slices are taken after the command that maps
 /// has ended, and the last of them is gone when the command that unmaps is enqueued; and nothing on the device
 /// meanwhile writes bytes that are mapped, or touches bytes that are mapped to be written
-/// ([`AccessLog`](crate::access_log::AccessLog)).
+/// ([`AccessLog`](crate::order::access_log::AccessLog)).
 pub(crate) struct HostView {
     start: NonNull<u8>,
     bytes: usize,

@@ -5,7 +5,7 @@
 //! since no single call can see them:
 //!
 //! * **Shared virtual memory is not freed under a command.** Whoever enqueues a command on an
-//!   [`SvmAllocation`] records its event with the block ([`SvmBlock`](crate::svm_block::SvmBlock)), or waits
+//!   [`SvmAllocation`] records its event with the block ([`SvmBlock`](crate::svm::block::SvmBlock)), or waits
 //!   for it while the block is borrowed.
 //! * **A kernel touches the declared bytes only.** Whoever made it has promised that of the extents of its
 //!   parameters ([`ClProgram::kernel`](crate::ClProgram::kernel)); that its arguments have those bytes is checked
@@ -13,7 +13,7 @@
 //! * **Host bytes outlive the command.** Bytes are either borrowed for a call that waits until the command has
 //!   ended, or kept by the command's event ([`Kept`](crate::kept::Kept)).
 //! * **Mapped bytes are the host's.** They are touched between the ends of the commands that map and unmap them only, and
-//!   commands that conflict with a map are not enqueued ([`AccessLog`](crate::access_log::AccessLog)).
+//!   commands that conflict with a map are not enqueued ([`AccessLog`](crate::order::access_log::AccessLog)).
 
 pub(crate) mod buffer;
 mod callback;
@@ -32,11 +32,13 @@ pub(crate) mod mem_info;
 pub(crate) mod mem_object;
 pub(crate) mod migrate;
 mod object;
+pub(crate) mod p2p;
 pub(crate) mod pipe;
 pub(crate) mod program;
 pub(crate) mod rect;
 pub(crate) mod sampler;
 pub(crate) mod scoped;
+pub(crate) mod sizes;
 mod svm;
 mod svm_reaper;
 mod transfer;

@@ -5,6 +5,7 @@ use std::{
     fmt,
     mem::{self, ManuallyDrop},
     ptr::{self, NonNull},
+    sync::Arc,
     thread,
 };
 
@@ -17,6 +18,7 @@ use super::{
     destructor::contained,
     enqueue::{finish, own_event},
     event::{execution_status, wait_until_ended},
+    host_vec::HostVec,
     svm_reaper,
 };
 use crate::cl_error::{ClError, ClResult};
@@ -29,9 +31,29 @@ pub(crate) struct SvmAllocation {
     /// Where the block starts, between `base` and what was allocated in all less `bytes`.
     start: NonNull<u8>,
     bytes: usize,
+    /// What `start` is a multiple of by request.
+    alignment: Align,
     threads: Threads,
+    owner: Owner,
     /// Dropped, and so called, after the block was freed.
     freed: CallWhenFreed,
+}
+
+/// Whose memory a block is.
+enum Owner {
+    /// The runtime's, which frees it.
+    Runtime,
+    /// The host's: it is freed with this value.
+    Host(#[expect(dead_code, reason = "kept until it is dropped")] Box<dyn Send + Sync>),
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Runtime => "Runtime",
+            Self::Host(_) => "Host",
+        })
+    }
 }
 
 /// What is called when a block has been freed, the last one first. Dropping it calls.
@@ -96,10 +118,11 @@ impl SvmAllocation {
             }
             result => result,
         };
-        let Some(plain) = allocate(bytes)? else {
+        let Some(mut plain) = allocate(bytes)? else {
             return Ok(None);
         };
         if plain.start.addr().get() % alignment.bytes() == 0 {
+            plain.alignment = alignment;
             return Ok(Some(plain));
         }
         drop(plain);
@@ -114,6 +137,7 @@ impl SvmAllocation {
         // SAFETY: `shift` is less than the alignment, by which the allocation is larger than `bytes`.
         padded.start = unsafe { padded.base.add(shift) };
         padded.bytes = bytes;
+        padded.alignment = alignment;
         Ok(Some(padded))
     }
 
@@ -124,10 +148,10 @@ impl SvmAllocation {
         alignment: Align,
         threads: Threads,
     ) -> ClResult<Option<Self>> {
-        let alignment = u32::try_from(alignment.bytes()).unwrap_or(0);
+        let native = u32::try_from(alignment.bytes()).unwrap_or(0);
         let guard = threads.guard();
         // SAFETY: `context` lives.
-        let base = unsafe { cl3::memory::svm_alloc(context.raw(), flags, bytes, alignment) };
+        let base = unsafe { cl3::memory::svm_alloc(context.raw(), flags, bytes, native) };
         drop(guard);
         let base = match base {
             Ok(base) => base,
@@ -150,9 +174,40 @@ impl SvmAllocation {
             base,
             start: base,
             bytes,
+            alignment,
             threads,
+            owner: Owner::Runtime,
             freed: CallWhenFreed::default(),
         }))
+    }
+
+    /// The vector of the host as a block, for devices that share all of the host's memory. Nobody gets at its elements
+    /// until they are taken, and it is freed with the last of its owners.
+    pub(crate) fn of_host<T: Send + 'static>(
+        context: &ContextHandle,
+        elements: &Arc<HostVec<T>>,
+    ) -> ClResult<Self> {
+        // A vector's pointer is never null.
+        let start = NonNull::new(elements.start()).unwrap_or(NonNull::dangling());
+        Ok(Self {
+            context: context.another()?,
+            base: start,
+            start,
+            bytes: elements.bytes(),
+            alignment: Align::new(align_of::<T>()).unwrap_or(Align::ONE),
+            threads: Threads::Many,
+            owner: Owner::Host(Box::new(Arc::clone(elements))),
+            freed: CallWhenFreed::default(),
+        })
+    }
+
+    /// Whether it is memory of the host's own, which the runtime neither frees nor moves.
+    pub(crate) const fn is_of_the_host(&self) -> bool {
+        matches!(self.owner, Owner::Host(_))
+    }
+
+    pub(crate) const fn alignment(&self) -> Align {
+        self.alignment
     }
 
     pub(crate) const fn bytes(&self) -> usize {
@@ -202,7 +257,9 @@ impl SvmAllocation {
 
 impl Drop for SvmAllocation {
     fn drop(&mut self) {
-        free_now(self.context.raw(), self.base, self.threads);
+        if !self.is_of_the_host() {
+            free_now(self.context.raw(), self.base, self.threads);
+        }
     }
 }
 
@@ -238,28 +295,59 @@ impl SvmRange<'_> {
         self.bytes
     }
 
+    pub(crate) const fn is_of_the_host(self) -> bool {
+        self.allocation.is_of_the_host()
+    }
+
     /// A buffer over the block, and where in it these bytes start. It is memory of the block: whatever uses it
     /// uses the block.
     pub(crate) fn as_buffer(self) -> ClResult<(MemHandle, usize)> {
-        const CALL: &str = "clCreateBuffer";
         let Self {
             allocation, offset, ..
         } = self;
-        let shift = allocation.start.addr().get() - allocation.base.addr().get();
-        // SAFETY: (1) the context lives; (2) the address came from `clSVMAlloc`, with at least this size; (3) it
-        // is not freed under a command (see `sys`).
+        let shift = allocation.shift();
+        let buffer = allocation.buffer(0, shift + allocation.bytes)?;
+        Ok((buffer, shift + offset))
+    }
+
+    /// A buffer from the block's first byte to the last of these, or `None` where the runtime's memory does not begin with
+    /// the block. Whoever keeps it keeps the block.
+    pub(crate) fn as_kept_buffer(self, flags: u64) -> ClResult<Option<MemHandle>> {
+        let Self {
+            allocation,
+            offset,
+            bytes,
+        } = self;
+        if allocation.shift() > 0 {
+            return Ok(None);
+        }
+        // I1: at most the size of the block.
+        allocation.buffer(flags, offset + bytes).map(Some)
+    }
+}
+
+impl SvmAllocation {
+    /// How far in the runtime's memory the block starts.
+    fn shift(&self) -> usize {
+        self.start.addr().get() - self.base.addr().get()
+    }
+
+    /// A buffer over `bytes` bytes from `base` on, which are all there.
+    fn buffer(&self, flags: u64, bytes: usize) -> ClResult<MemHandle> {
+        const CALL: &str = "clCreateBuffer";
+        // SAFETY: (1) the context lives; (2) the address came from `clSVMAlloc`, or is the host's own, with at least this
+        // size; (3) it is not freed under a command (see `sys`).
         let raw = unsafe {
             cl3::memory::create_buffer(
-                allocation.context.raw(),
-                cl3::memory::CL_MEM_USE_HOST_PTR,
-                shift + allocation.bytes,
-                allocation.base.as_ptr().cast::<c_void>(),
+                self.context.raw(),
+                flags | cl3::memory::CL_MEM_USE_HOST_PTR,
+                bytes,
+                self.base.as_ptr().cast::<c_void>(),
             )
         }
         .map_err(|code| ClError::new(CALL, code))?;
         // SAFETY: The call has just returned this reference to us.
-        let buffer = unsafe { MemHandle::own(raw, CALL) }?;
-        Ok((buffer, shift + offset))
+        unsafe { MemHandle::own(raw, CALL) }
     }
 }
 

@@ -5,12 +5,12 @@ use bitflags::bitflags;
 use cl3::memory::{CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, CL_MIGRATE_MEM_OBJECT_HOST};
 
 use crate::{
-    access::{Access, Use},
     backend::OpenClBackend,
     cl_error::Purpose,
     event::ClEvent,
     image::ClImage,
-    memory::ClMemory,
+    memory::cl_memory::ClMemory,
+    order::access::{Access, Use},
     queue::ClQueue,
     sys::{self, MemHandle, Place, SvmRange},
 };
@@ -140,7 +140,13 @@ impl OpenClBackend {
                     Some(Place::Svm(range)) => Some(range),
                     Some(Place::Buffer(..)) | None => None,
                 });
-        let blocks: Vec<SvmRange<'_>> = all.collect();
+        // The host's own memory stays where it is.
+        let blocks: Vec<SvmRange<'_>> = all.filter(|range| !range.is_of_the_host()).collect();
+        if blocks.is_empty() {
+            return self.submit(queue, purpose(&uses), &uses, wait_for, |wait| {
+                sys::enqueue_marker(queue.handle(), wait)
+            });
+        }
         self.submit(queue, purpose(&uses), &uses, wait_for, |wait| {
             sys::migrate::enqueue_svm_migrate(queue.handle(), &blocks, flags.bits(), wait)
         })

@@ -2,8 +2,10 @@
 //! both sides have, and migrations.
 
 mod copies;
+pub(crate) mod copy;
 mod migration;
 mod owned;
+pub(crate) mod p2p;
 mod rect;
 mod scope;
 

@@ -6,9 +6,9 @@ use binpool_allocators::{AsMemory, Backend, Event, Memory, Region};
 use bytemuck::{AnyBitPattern, NoUninit};
 
 use crate::{
-    access::Access,
     backend::OpenClBackend,
     event::ClEvent,
+    order::access::Access,
     queue::ClQueue,
     refused::Refused,
     sys::{self, host_vec::HostVec},

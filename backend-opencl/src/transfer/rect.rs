@@ -5,17 +5,17 @@ use std::sync::Arc;
 use binpool_allocators::{AsMemory, Error, InvalidRequest, Memory, PendingRead, Region, Result};
 
 use crate::{
-    access::{Access, Use},
     backend::OpenClBackend,
     cl_error::{ClResult, Purpose},
-    copy::overlap,
     event::ClEvent,
-    memory::ClMemory,
+    memory::cl_memory::ClMemory,
+    order::access::{Access, Use},
     queue::ClQueue,
     sys::{
         self, EventHandle, HostBytes, MemHandle, Place, WaitList,
         rect::{Corner, HostRect},
     },
+    transfer::copy::overlap,
 };
 
 /// Where a rectangle lies in memory, on one side of a transfer: its first byte in its first row, that row, and the slice

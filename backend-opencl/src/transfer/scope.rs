@@ -7,7 +7,7 @@ use bytemuck::{AnyBitPattern, NoUninit};
 use parking_lot::Mutex;
 
 use super::rect::Rect;
-use crate::{access::Access, backend::OpenClBackend, event::ClEvent, queue::ClQueue, sys};
+use crate::{backend::OpenClBackend, event::ClEvent, order::access::Access, queue::ClQueue, sys};
 
 /// Where transfers with borrowed memory are enqueued: see
 /// [`transfer_scope`](OpenClBackend::transfer_scope).

@@ -1,0 +1,181 @@
+//! Reductions: many elements to one.
+
+use std::fmt;
+
+use binpool::Allocator;
+
+use crate::{Array, ArrayError, AsSlice, Kernels, Reduced, Slice};
+
+/// What becomes of many elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reduction {
+    /// Their sum; 0 where there are none.
+    Sum,
+    /// The smallest, as by [`f32::min`]: numbers that are not (NaN) count only where there are no others.
+    Minimum,
+    /// The largest, as by [`f32::max`], likewise.
+    Maximum,
+}
+
+impl Reduction {
+    /// All reductions.
+    pub const ALL: [Self; 3] = [Self::Sum, Self::Minimum, Self::Maximum];
+
+    /// The reduction's name, which names its kernel too.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sum => "sum",
+            Self::Minimum => "minimum",
+            Self::Maximum => "maximum",
+        }
+    }
+}
+
+impl fmt::Display for Reduction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Reductions, on the queue of the slice's array.
+///
+/// They go by steps: a kernel makes a partial result of each of many parts, and the next one takes those, until there is
+/// one. Partial results are blocks of the pool. So sums are added in an order that depends on the number of elements
+/// and on the backend's kernels, and on nothing else: the same elements have the same sum each time, and their sums on
+/// two devices differ by rounding. As all is in `f32`, each addition rounds; there are about as many in a row as a part
+/// has elements for each work item, and not as many as there are elements.
+impl<A: Allocator, K: Kernels<A::Backend>> Slice<'_, A, K> {
+    /// Enqueues a reduction. The result is an array of one element.
+    ///
+    /// # Errors
+    ///
+    /// [`NoElements`](ArrayError::NoElements) for the minimum or the maximum of nothing; no memory; a failure of the
+    /// device.
+    pub fn reduce_to(&self, reduction: Reduction) -> Result<Array<A, K>, ArrayError> {
+        if self.is_empty() {
+            return match reduction {
+                Reduction::Sum => self.context().array(&[0.0]),
+                Reduction::Minimum | Reduction::Maximum => {
+                    Err(ArrayError::NoElements { reduction })
+                }
+            };
+        }
+        let mut result = self.reduce_once(reduction)?;
+        while result.len() > 1 {
+            result = result.as_slice().reduce_once(reduction)?;
+        }
+        Ok(result)
+    }
+
+    /// Enqueues one step. The slice is not empty.
+    fn reduce_once(&self, reduction: Reduction) -> Result<Array<A, K>, ArrayError> {
+        let context = self.context();
+        let (queue, kernels) = (context.queue(), context.kernels());
+        let elements = self.len();
+        let results = kernels.partial_results(elements);
+        let partial = context.uninitialized(results)?;
+        let memory = (self.elements_on(queue)?, partial.buffer().memory_on(queue));
+        if let (Some(operand), Some(result)) = memory {
+            let reduced = Reduced {
+                operand,
+                elements,
+                result,
+                results,
+            };
+            kernels.enqueue_reduction(context.pool().backend(), queue, reduction, &reduced)?;
+        }
+        Ok(partial)
+    }
+
+    /// Reduces the elements, and waits for the result.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`reduce_to`](Self::reduce_to).
+    pub fn reduce(&self, reduction: Reduction) -> Result<f32, ArrayError> {
+        let mut element = [0.0_f32];
+        let result = self.reduce_to(reduction)?;
+        let queue = result.context().queue();
+        result.compute_before(queue)?;
+        let bytes = bytemuck::cast_slice_mut(&mut element);
+        result.buffer().read(queue, 0, bytes, &[])?;
+        let [element] = element;
+        Ok(element)
+    }
+
+    /// The [sum](Reduction::Sum) of the elements.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`reduce_to`](Self::reduce_to).
+    pub fn sum(&self) -> Result<f32, ArrayError> {
+        self.reduce(Reduction::Sum)
+    }
+
+    /// The [smallest](Reduction::Minimum) element.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`reduce_to`](Self::reduce_to).
+    pub fn min(&self) -> Result<f32, ArrayError> {
+        self.reduce(Reduction::Minimum)
+    }
+
+    /// The [largest](Reduction::Maximum) element.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`reduce_to`](Self::reduce_to).
+    pub fn max(&self) -> Result<f32, ArrayError> {
+        self.reduce(Reduction::Maximum)
+    }
+}
+
+/// Reductions of all elements: those of [`Slice`].
+impl<A: Allocator, K: Kernels<A::Backend>> Array<A, K> {
+    /// See [`Slice::reduce_to`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Slice::reduce_to`].
+    pub fn reduce_to(&self, reduction: Reduction) -> Result<Self, ArrayError> {
+        self.as_slice().reduce_to(reduction)
+    }
+
+    /// See [`Slice::reduce`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Slice::reduce_to`].
+    pub fn reduce(&self, reduction: Reduction) -> Result<f32, ArrayError> {
+        self.as_slice().reduce(reduction)
+    }
+
+    /// See [`Slice::sum`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Slice::reduce_to`].
+    pub fn sum(&self) -> Result<f32, ArrayError> {
+        self.as_slice().sum()
+    }
+
+    /// See [`Slice::min`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Slice::reduce_to`].
+    pub fn min(&self) -> Result<f32, ArrayError> {
+        self.as_slice().min()
+    }
+
+    /// See [`Slice::max`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Slice::reduce_to`].
+    pub fn max(&self) -> Result<f32, ArrayError> {
+        self.as_slice().max()
+    }
+}

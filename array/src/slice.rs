@@ -1,0 +1,258 @@
+//! Views of some elements of an array.
+
+use std::{
+    fmt,
+    ops::{Bound, Range, RangeBounds},
+};
+
+use binpool::{Allocator, QueueOf, Region};
+
+use crate::{Array, ArrayError, BinaryOperation, Context, Elements, Kernels, Operands};
+
+/// Some elements of an [`Array`], where they are: made by [`Array::slice`].
+///
+/// A slice takes part in everything that an array does, on the array's queue, and is put in order with the array.
+/// Nothing is copied, wherever it starts: kernels are given the array's block and the number of the first element
+/// ([`Elements`]), so that it does not matter where a device lets memory start.
+///
+/// ```
+/// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+/// # use binpool_array::{ArrayError, Context, MockKernels};
+/// # use binpool_mock::MockDevice;
+/// # let backend = MockDevice::new().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+/// # let context = Context::new(pool, queue, MockKernels);
+/// let signal = context.array(&[1.0, 4.0, 9.0, 16.0])?;
+/// let steps = signal.slice(1..)? - signal.slice(..3)?;
+/// assert_eq!(steps.to_vec()?, [3.0, 5.0, 7.0]);
+///
+/// let error = signal.slice(2..=4).unwrap_err();
+/// assert!(matches!(error, ArrayError::OutOfRange { start: 2, end: 5, length: 4 }));
+/// # Ok::<(), binpool_array::ArrayError>(())
+/// ```
+///
+/// It borrows its array, which cannot go before it, and cannot be written meanwhile:
+///
+/// ```compile_fail,E0505
+/// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+/// # use binpool_array::{Context, MockKernels};
+/// # use binpool_mock::MockDevice;
+/// # let backend = MockDevice::new().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+/// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend).unwrap(), &queue).unwrap();
+/// # let context = Context::new(pool, queue, MockKernels);
+/// let array = context.array(&[1.0, 2.0]).unwrap();
+/// let slice = array.slice(1..).unwrap();
+/// drop(array);
+/// slice.to_vec().unwrap();
+/// ```
+pub struct Slice<'a, A: Allocator, K> {
+    array: &'a Array<A, K>,
+    place: Place,
+}
+
+/// Which elements of an array: all of them lie within it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) first: usize,
+    pub(crate) length: usize,
+}
+
+impl Place {
+    /// The elements of `range`, counted from the first one here.
+    pub(crate) fn part(self, range: impl RangeBounds<usize>) -> Result<Self, ArrayError> {
+        let length = self.length;
+        let Range { start, end } = half_open(&range, length);
+        if start > end || end > length {
+            return Err(ArrayError::OutOfRange { start, end, length });
+        }
+        Ok(Self {
+            first: self.first + start,
+            length: end - start,
+        })
+    }
+
+    /// Where they are in the array's block, in bytes, which are counted there in a `usize`.
+    pub(crate) const fn region(self) -> Region {
+        Region::new(
+            self.first * size_of::<f32>(),
+            self.length * size_of::<f32>(),
+        )
+    }
+}
+
+/// The range with both ends. One that ends beyond the largest number ends there, and no array is that long.
+fn half_open(range: &impl RangeBounds<usize>, length: usize) -> Range<usize> {
+    let start = match range.start_bound() {
+        Bound::Included(start) => *start,
+        Bound::Excluded(before) => before.saturating_add(1),
+        Bound::Unbounded => 0,
+    };
+    let end = match range.end_bound() {
+        Bound::Included(last) => last.saturating_add(1),
+        Bound::Excluded(end) => *end,
+        Bound::Unbounded => length,
+    };
+    start..end
+}
+
+/// What arithmetic takes: arrays, slices, and references to them.
+pub trait AsSlice<A: Allocator, K> {
+    /// All its elements.
+    fn as_slice(&self) -> Slice<'_, A, K>;
+}
+
+impl<A: Allocator, K: Kernels<A::Backend>> AsSlice<A, K> for Array<A, K> {
+    fn as_slice(&self) -> Slice<'_, A, K> {
+        let (first, length) = (0, self.len());
+        Slice::new(self, Place { first, length })
+    }
+}
+
+impl<A: Allocator, K> AsSlice<A, K> for Slice<'_, A, K> {
+    fn as_slice(&self) -> Slice<'_, A, K> {
+        *self
+    }
+}
+
+impl<A: Allocator, K, T: AsSlice<A, K>> AsSlice<A, K> for &T {
+    fn as_slice(&self) -> Slice<'_, A, K> {
+        (**self).as_slice()
+    }
+}
+
+impl<'a, A: Allocator, K> Slice<'a, A, K> {
+    pub(crate) const fn new(array: &'a Array<A, K>, place: Place) -> Self {
+        Self { array, place }
+    }
+
+    pub(crate) const fn array(&self) -> &'a Array<A, K> {
+        self.array
+    }
+
+    pub(crate) const fn place(&self) -> Place {
+        self.place
+    }
+
+    /// The number of elements.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.place.length
+    }
+
+    /// Whether there are no elements.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.place.length == 0
+    }
+
+    /// A view of some of its elements, counted from its first one.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfRange`](ArrayError::OutOfRange).
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Self, ArrayError> {
+        Ok(Self::new(self.array, self.place.part(range)?))
+    }
+}
+
+impl<'a, A: Allocator, K: Kernels<A::Backend>> Slice<'a, A, K> {
+    pub(crate) fn context(&self) -> &'a Context<A, K> {
+        self.array.context()
+    }
+
+    /// The elements for a kernel on `queue`, in order; `None` where the array has none.
+    pub(crate) fn elements_on(
+        &self,
+        queue: &QueueOf<A>,
+    ) -> Result<Option<Elements<'a, A::Backend>>, ArrayError> {
+        self.array.compute_before(queue)?;
+        let first = self.place.first;
+        let memory = self.array.buffer().memory_on(queue);
+        Ok(memory.map(|memory| Elements { memory, first }))
+    }
+
+    /// The elements, once everything enqueued before is computed.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the device.
+    pub fn to_vec(&self) -> Result<Vec<f32>, ArrayError> {
+        let queue = self.context().queue();
+        let mut elements = vec![0.0_f32; self.len()];
+        self.array.compute_before(queue)?;
+        let bytes = bytemuck::cast_slice_mut(&mut elements);
+        let start = self.place.region().offset;
+        self.array.buffer().read(queue, start, bytes, &[])?;
+        Ok(elements)
+    }
+
+    /// An array of its own with these elements: enqueues a copy, which is on the device.
+    ///
+    /// # Errors
+    ///
+    /// No memory; a failure of the device.
+    pub fn to_array(&self) -> Result<Array<A, K>, ArrayError> {
+        let context = self.context();
+        let queue = context.queue();
+        let copy = context.uninitialized(self.len())?;
+        self.array.compute_before(queue)?;
+        let (from, region) = (self.array.buffer(), self.place.region());
+        from.enqueue_copy_region_to(queue, region, copy.buffer(), 0, &[])?;
+        Ok(copy)
+    }
+
+    /// Enqueues an element-wise operation on the queue of this slice's array. The result is a fresh block from the pool.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Array::try_binary`].
+    pub fn try_binary(
+        &self,
+        operation: BinaryOperation,
+        right: &impl AsSlice<A, K>,
+    ) -> Result<Array<A, K>, ArrayError> {
+        let right = right.as_slice();
+        ArrayError::check_lengths(self.len(), right.len())?;
+        let context = self.context();
+        let queue = context.queue();
+        let result = context.uninitialized(self.len())?;
+        let operands = (
+            self.elements_on(queue)?,
+            right.elements_on(queue)?,
+            result.buffer().memory_on(queue),
+        );
+        if let (Some(left), Some(right), Some(result)) = operands {
+            let operands = Operands {
+                left,
+                right,
+                result,
+                elements: self.len(),
+            };
+            let backend = context.pool().backend();
+            context
+                .kernels()
+                .enqueue(backend, queue, operation, &operands)?;
+        }
+        Ok(result)
+    }
+}
+
+impl<A: Allocator, K> Clone for Slice<'_, A, K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<A: Allocator, K> Copy for Slice<'_, A, K> {}
+
+impl<A: Allocator, K> fmt::Debug for Slice<'_, A, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Slice")
+            .field("first", &self.place.first)
+            .field("length", &self.place.length)
+            .field("array", &self.array)
+            .finish()
+    }
+}

@@ -1,0 +1,260 @@
+//! What a device can do.
+
+use std::fmt;
+
+use binpool_allocators::{DeviceLimits, Result};
+use cl3::device::{
+    CL_DEVICE_DOUBLE_FP_CONFIG, CL_DEVICE_EXTENSIONS, CL_DEVICE_HALF_FP_CONFIG,
+    CL_DEVICE_HOST_UNIFIED_MEMORY, CL_DEVICE_LOCAL_MEM_SIZE, CL_DEVICE_LOCAL_MEM_TYPE,
+    CL_DEVICE_MAX_COMPUTE_UNITS, CL_DEVICE_MAX_WORK_GROUP_SIZE, CL_DEVICE_MAX_WORK_ITEM_SIZES,
+    CL_DEVICE_OPENCL_C_VERSION, CL_DRIVER_VERSION,
+};
+
+use crate::{
+    backend::OpenClBackend,
+    cl_error::{ClResult, Purpose},
+    device::info::{DeviceInfo, DeviceKind, parse_version},
+    error::OpenClError,
+    image::ImageLimits,
+    sys,
+    transfer::p2p,
+};
+
+/// `CL_LOCAL` among the answers to `CL_DEVICE_LOCAL_MEM_TYPE`.
+const CL_LOCAL: u64 = 1;
+
+/// What a device can do, as it says itself: `PyOpenCL`'s module `characterize`. Printed, it is a table.
+///
+/// ```no_run
+/// use binpool_opencl::{DeviceSelector, OpenClBackend};
+///
+/// let device = OpenClBackend::open(&DeviceSelector::Any)?.characterize()?;
+/// if device.has_double_support() && device.has_fine_grain_buffer_svm() {
+///     println!("{device}");
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Characterization {
+    /// What kind of device it is.
+    pub kind: DeviceKind,
+    /// The name of its platform.
+    pub platform: String,
+    /// The version of its driver, as the driver writes it.
+    pub driver: String,
+    /// The OpenCL version that it has, major and minor.
+    pub version: (u32, u32),
+    /// The version of OpenCL C that it builds programs of without being told, major and minor.
+    pub c_version: (u32, u32),
+    /// Its memory, SVM, alignments and queues.
+    pub limits: DeviceLimits,
+    /// Whether it and the host have one memory. What the host maps is not copied then.
+    pub unified_memory: bool,
+    /// How many work-groups it runs side by side at least.
+    pub compute_units: usize,
+    /// The most work-items of a work-group. A kernel may allow fewer.
+    pub work_group_size: usize,
+    /// The most work-items of a work-group along each axis.
+    pub work_item_sizes: Vec<usize>,
+    /// The local memory of a work-group, in bytes.
+    pub local_memory_bytes: usize,
+    /// Whether local memory is storage of its own, and not a part of global memory.
+    pub dedicated_local_memory: bool,
+    /// Whether it has images, and how large ones.
+    pub images: ImageLimits,
+    /// Whether kernels can use `double`.
+    pub doubles: bool,
+    /// Whether kernels can compute in `half`.
+    pub halves: bool,
+    /// Whether buffers can be copied to those of another device directly
+    /// ([`copy_p2p_amd`](OpenClBackend::copy_p2p_amd)).
+    pub p2p_copies: bool,
+    /// The extensions that it has.
+    pub extensions: Vec<String>,
+}
+
+impl Characterization {
+    /// Whether there is shared virtual memory that the host maps.
+    #[must_use]
+    pub const fn has_coarse_grain_buffer_svm(&self) -> bool {
+        self.limits.svm.coarse
+    }
+
+    /// Whether there is shared virtual memory that host and device touch without maps.
+    #[must_use]
+    pub const fn has_fine_grain_buffer_svm(&self) -> bool {
+        self.limits.svm.fine
+    }
+
+    /// Whether atomics on such memory are seen by both sides.
+    #[must_use]
+    pub const fn has_fine_grain_buffer_svm_atomics(&self) -> bool {
+        self.limits.svm.fine && self.limits.svm.atomics
+    }
+
+    /// Whether all memory of the host is shared virtual memory.
+    #[must_use]
+    pub const fn has_fine_grain_system_svm(&self) -> bool {
+        self.limits.svm.system
+    }
+
+    /// Whether atomics on all memory of the host are seen by both sides.
+    #[must_use]
+    pub const fn has_fine_grain_system_svm_atomics(&self) -> bool {
+        self.limits.svm.system && self.limits.svm.atomics
+    }
+
+    /// Whether kernels can use `double`.
+    #[must_use]
+    pub const fn has_double_support(&self) -> bool {
+        self.doubles
+    }
+
+    /// Whether it has the extension of that name.
+    #[must_use]
+    pub fn has_extension(&self, name: &str) -> bool {
+        self.extensions.iter().any(|own| own == name)
+    }
+
+    fn query(device: &DeviceInfo) -> ClResult<Self> {
+        let id = device.id();
+        let number = |what| sys::device_number(id, what);
+        let size = |what| Ok(usize::try_from(number(what)?).unwrap_or(usize::MAX));
+        // Devices do not know the questions that are younger, or belong to an extension that they do not have.
+        let answers_yes = |what| number(what).unwrap_or(0) != 0;
+        let extensions = sys::device_text(id, CL_DEVICE_EXTENSIONS)?;
+        let extensions: Vec<String> = extensions.split_whitespace().map(str::to_owned).collect();
+        let has = |name| extensions.iter().any(|own| own == name);
+        Ok(Self {
+            kind: device.kind(),
+            platform: device.platform().to_owned(),
+            driver: sys::device_text(id, CL_DRIVER_VERSION)?,
+            version: device.version(),
+            c_version: c_version(&sys::device_text(id, CL_DEVICE_OPENCL_C_VERSION)?),
+            limits: device.limits().clone(),
+            unified_memory: answers_yes(CL_DEVICE_HOST_UNIFIED_MEMORY),
+            compute_units: size(CL_DEVICE_MAX_COMPUTE_UNITS)?,
+            work_group_size: size(CL_DEVICE_MAX_WORK_GROUP_SIZE)?,
+            work_item_sizes: sys::sizes::device_sizes(id, CL_DEVICE_MAX_WORK_ITEM_SIZES)?,
+            local_memory_bytes: size(CL_DEVICE_LOCAL_MEM_SIZE)?,
+            dedicated_local_memory: number(CL_DEVICE_LOCAL_MEM_TYPE)? == CL_LOCAL,
+            images: ImageLimits::query(id)?,
+            doubles: has("cl_khr_fp64") || answers_yes(CL_DEVICE_DOUBLE_FP_CONFIG),
+            halves: has("cl_khr_fp16") || answers_yes(CL_DEVICE_HALF_FP_CONFIG),
+            p2p_copies: has(p2p::EXTENSION),
+            extensions,
+        })
+    }
+}
+
+/// The numbers of `OpenCL C MAJOR.MINOR whatever`; 0.0 where it is not that.
+fn c_version(text: &str) -> (u32, u32) {
+    parse_version(&text.replacen("OpenCL C ", "OpenCL ", 1))
+}
+
+impl DeviceInfo {
+    /// Asks the device what it can do.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the runtime.
+    pub fn characterize(&self) -> Result<Characterization, OpenClError> {
+        Ok(Characterization::query(self)?)
+    }
+}
+
+impl OpenClBackend {
+    /// Asks the device what it can do.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the runtime.
+    pub fn characterize(&self) -> Result<Characterization> {
+        // Its place in the list of devices does not matter here.
+        let asked = DeviceInfo::query(0, self.context().device)
+            .and_then(|device| Characterization::query(&device));
+        asked.map_err(|error| error.into_error(Purpose::Control))
+    }
+}
+
+impl fmt::Display for Characterization {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let limits = &self.limits;
+        let mut row = |name: &str, value: &dyn fmt::Display| writeln!(f, "{name:<24}{value}");
+        let (version, c_version) = (self.version, self.c_version);
+        row("OpenCL", &format_args!("{}.{}", version.0, version.1))?;
+        row("OpenCL C", &format_args!("{}.{}", c_version.0, c_version.1))?;
+        row("driver", &self.driver)?;
+        row("memory", &format_args!("{} bytes", limits.capacity_bytes))?;
+        row("  shared with the host", &yes(self.unified_memory))?;
+        let largest = limits.largest_block_bytes;
+        row("largest block", &format_args!("{largest} bytes"))?;
+        row("alignment", &limits.alignment)?;
+        row(
+            "coarse-grained SVM",
+            &yes(self.has_coarse_grain_buffer_svm()),
+        )?;
+        row("fine-grained SVM", &yes(self.has_fine_grain_buffer_svm()))?;
+        row(
+            "  with atomics",
+            &yes(self.has_fine_grain_buffer_svm_atomics()),
+        )?;
+        row("system SVM", &yes(self.has_fine_grain_system_svm()))?;
+        row("largest SVM alignment", &limits.largest_svm_alignment)?;
+        row("out-of-order queues", &yes(limits.out_of_order_queues))?;
+        row("compute units", &self.compute_units)?;
+        row(
+            "work-group",
+            &format_args!("{} items", self.work_group_size),
+        )?;
+        row(
+            "  along each axis",
+            &format_args!("{:?} items", self.work_item_sizes),
+        )?;
+        let local = self.local_memory_bytes;
+        row("local memory", &format_args!("{local} bytes"))?;
+        row("  of its own", &yes(self.dedicated_local_memory))?;
+        let images = &self.images;
+        row("images", &yes(images.images))?;
+        let (width, height) = (images.plane_width, images.plane_height);
+        row(
+            "  of two dimensions",
+            &format_args!("{width} x {height} pixels"),
+        )?;
+        let (width, height, depth) = (
+            images.volume_width,
+            images.volume_height,
+            images.volume_depth,
+        );
+        row(
+            "  of three dimensions",
+            &format_args!("{width} x {height} x {depth} pixels"),
+        )?;
+        row("  in an array", &images.layers)?;
+        row(
+            "  over a buffer",
+            &format_args!("{} pixels", images.buffer_width),
+        )?;
+        row("double", &yes(self.doubles))?;
+        row("half", &yes(self.halves))?;
+        row("peer-to-peer copies", &yes(self.p2p_copies))?;
+        row("extensions", &self.extensions.join(" "))
+    }
+}
+
+const fn yes(answer: bool) -> &'static str {
+    if answer { "yes" } else { "no" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_of_opencl_c_is_read_from_its_text() {
+        assert_eq!(c_version("OpenCL C 1.2 pocl"), (1, 2));
+        assert_eq!(c_version("OpenCL C 3.0"), (3, 0));
+        assert_eq!(c_version("C 3.0"), (0, 0));
+    }
+}

@@ -1,0 +1,264 @@
+//! The devices of this system.
+
+use std::fmt;
+
+use binpool_allocators::DeviceLimits;
+use cl3::{
+    device::{
+        CL_DEVICE_EXTENSIONS, CL_DEVICE_TYPE, CL_DEVICE_TYPE_ACCELERATOR, CL_DEVICE_TYPE_CPU,
+        CL_DEVICE_TYPE_GPU, CL_DEVICE_VERSION,
+    },
+    error_codes::DLOPEN_FUNCTION_NOT_AVAILABLE,
+    platform::CL_PLATFORM_NAME,
+};
+use parking_lot::Mutex;
+
+use crate::{
+    cl_error::ClResult,
+    device::limits,
+    error::{AvailableDevices, OpenClError},
+    sys::{self, DeviceId, PlatformId},
+};
+
+/// What kind of device it is, best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum DeviceKind {
+    /// A graphics processor.
+    Gpu,
+    /// A dedicated accelerator.
+    Accelerator,
+    /// The host's processor.
+    Cpu,
+    /// Something else.
+    Other,
+}
+
+impl DeviceKind {
+    pub(crate) const ALL: [Self; 4] = [Self::Gpu, Self::Accelerator, Self::Cpu, Self::Other];
+
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Gpu => "gpu",
+            Self::Accelerator => "accelerator",
+            Self::Cpu => "cpu",
+            Self::Other => "other",
+        }
+    }
+
+    fn of_type(bits: u64) -> Self {
+        [
+            (CL_DEVICE_TYPE_GPU, Self::Gpu),
+            (CL_DEVICE_TYPE_ACCELERATOR, Self::Accelerator),
+            (CL_DEVICE_TYPE_CPU, Self::Cpu),
+        ]
+        .into_iter()
+        .find(|(bit, _)| bits & bit != 0)
+        .map_or(Self::Other, |(_, kind)| kind)
+    }
+}
+
+impl fmt::Display for DeviceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// One device of this system.
+#[derive(Clone, Debug)]
+pub struct DeviceInfo {
+    index: usize,
+    platform: String,
+    kind: DeviceKind,
+    version: (u32, u32),
+    limits: DeviceLimits,
+    id: DeviceId,
+}
+
+impl DeviceInfo {
+    /// Its place in [`list_devices`].
+    #[must_use]
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// The name of its platform.
+    #[must_use]
+    pub fn platform(&self) -> &str {
+        &self.platform
+    }
+
+    /// Its own name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.limits.device_name
+    }
+
+    /// What kind of device it is.
+    #[must_use]
+    pub fn kind(&self) -> DeviceKind {
+        self.kind
+    }
+
+    /// The OpenCL version that it has, major and minor.
+    #[must_use]
+    pub fn version(&self) -> (u32, u32) {
+        self.version
+    }
+
+    /// What it can hold and do.
+    #[must_use]
+    pub fn limits(&self) -> &DeviceLimits {
+        &self.limits
+    }
+
+    pub(crate) const fn id(&self) -> DeviceId {
+        self.id
+    }
+
+    pub(crate) fn query(index: usize, id: DeviceId) -> ClResult<Self> {
+        Ok(Self {
+            index,
+            platform: sys::platform_name_of(id)?,
+            kind: DeviceKind::of_type(sys::device_number(id, CL_DEVICE_TYPE)?),
+            version: version_of(id)?,
+            limits: limits::query(id)?,
+            id,
+        })
+    }
+
+    /// Checks that the device has the calls that this crate makes.
+    pub(crate) fn check_version(&self) -> Result<(), OpenClError> {
+        let (major, minor) = self.version;
+        if (major, minor) < (1, 2) {
+            return Err(OpenClError::TooOld {
+                device: self.name().to_owned(),
+                major,
+                minor,
+            });
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for DeviceInfo {
+    /// One line: number, name, kind and platform.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (index, name, kind) = (self.index, self.name(), self.kind);
+        write!(f, "{index}: {name} ({kind}, {})", self.platform)
+    }
+}
+
+/// All devices of this system, platform by platform.
+///
+/// A device that does not answer is left out, with a warning.
+///
+/// # Errors
+///
+/// [`NoLibrary`](OpenClError::NoLibrary), [`NoPlatform`](OpenClError::NoPlatform), or a failure of the runtime.
+pub fn list_devices() -> Result<Vec<DeviceInfo>, OpenClError> {
+    Ok(System::look()?.devices)
+}
+
+/// What there is to choose from.
+#[derive(Debug)]
+pub(crate) struct System {
+    pub(crate) devices: Vec<DeviceInfo>,
+    empty_platforms: Vec<String>,
+}
+
+impl System {
+    pub(crate) fn look() -> Result<Self, OpenClError> {
+        // While one thread's first look makes `PoCL` 3.1 set itself up, it tells other threads that it has no
+        // devices.
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        let _guard = ONE_AT_A_TIME.lock();
+        check_library()?;
+        let platforms = sys::platforms().map_err(|error| match error.code {
+            // What was loaded is some other library.
+            DLOPEN_FUNCTION_NOT_AVAILABLE => OpenClError::NoLibrary { library: LIBRARY },
+            _ => error.into(),
+        })?;
+        if platforms.is_empty() {
+            return Err(OpenClError::NoPlatform);
+        }
+        let mut system = Self {
+            devices: Vec::new(),
+            empty_platforms: Vec::new(),
+        };
+        for platform in platforms {
+            system.add(platform)?;
+        }
+        Ok(system)
+    }
+
+    fn add(&mut self, platform: PlatformId) -> ClResult<()> {
+        let name = sys::platform_text(platform, CL_PLATFORM_NAME)?;
+        let ids = sys::devices_of(platform)?;
+        if ids.is_empty() {
+            self.empty_platforms.push(name);
+            return Ok(());
+        }
+        for id in ids {
+            match DeviceInfo::query(self.devices.len(), id) {
+                Ok(device) => self.devices.push(device),
+                Err(error) => {
+                    tracing::warn!(%error, platform = name, "a device does not answer");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn available(&self) -> AvailableDevices {
+        AvailableDevices {
+            devices: self.devices.iter().map(ToString::to_string).collect(),
+            empty_platforms: self.empty_platforms.clone(),
+        }
+    }
+}
+
+/// What is loaded, unless `OPENCL_DYLIB_PATH` names something else.
+const LIBRARY: &str = if cfg!(target_os = "windows") {
+    "OpenCL.dll"
+} else if cfg!(target_os = "macos") {
+    "OpenCL.framework"
+} else {
+    "libOpenCL.so.1"
+};
+
+/// Checks that there is an OpenCL library.
+pub(crate) fn check_library() -> Result<(), OpenClError> {
+    if sys::library_is_available() {
+        Ok(())
+    } else {
+        Err(OpenClError::NoLibrary { library: LIBRARY })
+    }
+}
+
+/// The OpenCL version that a device has, major and minor.
+pub(crate) fn version_of(device: DeviceId) -> ClResult<(u32, u32)> {
+    Ok(parse_version(&sys::device_text(device, CL_DEVICE_VERSION)?))
+}
+
+/// Whether a device has an extension.
+pub(crate) fn has_extension(device: DeviceId, name: &str) -> ClResult<bool> {
+    let extensions = sys::device_text(device, CL_DEVICE_EXTENSIONS)?;
+    Ok(extensions.split_whitespace().any(|own| own == name))
+}
+
+/// The numbers of `OpenCL MAJOR.MINOR whatever`; 0.0 where it is not that.
+pub(crate) fn parse_version(text: &str) -> (u32, u32) {
+    let numbers = text
+        .strip_prefix("OpenCL ")
+        .and_then(|rest| rest.split_whitespace().next())
+        .and_then(|version| version.split_once('.'));
+    let parsed = numbers.map(|(major, minor)| (major.parse(), minor.parse()));
+    match parsed {
+        Some((Ok(major), Ok(minor))) => (major, minor),
+        _ => (0, 0),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,82 @@
+use binpool_allocators::Align;
+
+use super::*;
+use crate::device::selector::DeviceSelector;
+
+impl DeviceInfo {
+    /// A device that is on no system.
+    pub(crate) fn imaginary(index: usize, platform: &str, name: &str, kind: DeviceKind) -> Self {
+        Self {
+            index,
+            platform: platform.to_owned(),
+            kind,
+            version: (3, 0),
+            limits: DeviceLimits::new(name, 1 << 30, 1 << 28, Align::ONE),
+            id: DeviceId::none(),
+        }
+    }
+}
+
+#[test]
+fn versions_are_read_from_the_text_that_the_specification_prescribes() {
+    assert_eq!(parse_version("OpenCL 3.0 PoCL HSTR: pthread"), (3, 0));
+    assert_eq!(parse_version("OpenCL 1.2"), (1, 2));
+    for odd in ["", "OpenCL", "OpenCL x.y", "3.0", "OpenCL 3"] {
+        assert_eq!(parse_version(odd), (0, 0), "{odd:?}");
+    }
+}
+
+#[test]
+fn devices_without_the_calls_that_are_made_are_refused() {
+    let mut device = DeviceInfo::imaginary(0, "Old", "Older", DeviceKind::Gpu);
+    for version in [(1, 2), (2, 0), (3, 1)] {
+        device.version = version;
+        assert_eq!(device.check_version(), Ok(()), "{version:?}");
+    }
+    device.version = (1, 1);
+    let error = device.check_version().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "Older has OpenCL 1.1: OpenCL 1.2 or newer is needed"
+    );
+}
+
+#[test]
+fn types_are_bits_and_the_best_one_counts() {
+    assert_eq!(DeviceKind::of_type(CL_DEVICE_TYPE_CPU), DeviceKind::Cpu);
+    let both = CL_DEVICE_TYPE_CPU | CL_DEVICE_TYPE_GPU;
+    assert_eq!(DeviceKind::of_type(both), DeviceKind::Gpu);
+    assert_eq!(DeviceKind::of_type(0), DeviceKind::Other);
+}
+
+#[test]
+fn the_error_lists_every_device_and_every_empty_platform() {
+    let system = System {
+        devices: vec![
+            DeviceInfo::imaginary(0, "NVIDIA CUDA", "NVIDIA H200", DeviceKind::Gpu),
+            DeviceInfo::imaginary(1, "PoCL", "pthread", DeviceKind::Cpu),
+        ],
+        empty_platforms: vec!["Clover".into()],
+    };
+    let error = OpenClError::NoDevice {
+        selector: DeviceSelector::Name("radeon".into()),
+        available: system.available(),
+    };
+    assert_eq!(
+        error.to_string(),
+        "no OpenCL device is named like \"radeon\"; there are 0: NVIDIA H200 (gpu, NVIDIA CUDA); \
+         1: pthread (cpu, PoCL) (platforms without a device: Clover)"
+    );
+}
+
+#[test]
+fn the_error_of_a_system_without_devices_says_so() {
+    let error = OpenClError::NoDevice {
+        selector: DeviceSelector::Any,
+        available: AvailableDevices::default(),
+    };
+    assert_eq!(
+        error.to_string(),
+        "no OpenCL device is there; there are no devices at all"
+    );
+}

@@ -1,0 +1,56 @@
+//! What is called when memory has been destroyed.
+
+use binpool_allocators::Result;
+
+use crate::{
+    cl_error::Purpose,
+    memory::cl_memory::{Body, ClMemory},
+    sys::destructor::when_destroyed,
+};
+
+impl ClMemory {
+    /// Calls `call` once, when the runtime has destroyed this memory: every value of it is dropped, and every command
+    /// that uses it has ended (OpenCL 3.0, section 5.5.1). A sub-buffer is an object of its own here; regions of shared
+    /// virtual memory are destroyed with their block.
+    ///
+    /// On Intel's runtime, commands that were enqueued before this call hold it up for as long as anything keeps their
+    /// events.
+    ///
+    /// Of several, the last one set is called first. It is called on whatever thread finds the memory unused: this one,
+    /// inside a `drop`, or a thread of the runtime, which it must not hold up: it makes no call to OpenCL, neither through
+    /// this crate, and waits for nothing. A panic in it is logged and goes no further.
+    ///
+    /// ```no_run
+    /// # use binpool_allocators::{Backend, MemoryFlags};
+    /// # use binpool_opencl::{DeviceSelector, OpenClBackend};
+    /// # let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+    /// use std::sync::mpsc;
+    ///
+    /// let memory = backend.create_buffer(4096, MemoryFlags::empty())?;
+    /// let (gone, is_gone) = mpsc::channel();
+    /// memory.on_destroy(move || {
+    ///     let _listening = gone.send(());
+    /// })?;
+    /// drop(memory);
+    /// is_gone.recv()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Lent`](binpool_allocators::InvalidRequest::Lent) for a buffer over memory that was lent to it; a failure of
+    /// the runtime. `call` is dropped then.
+    pub fn on_destroy(&self, call: impl FnOnce() + Send + 'static) -> Result<()> {
+        self.check_may_be_kept()?;
+        let (root, handle) = match self.body() {
+            Body::Buffer(root) => (root, &root.handle),
+            Body::SubBuffer { root, handle, .. } => (root, handle),
+            Body::Svm { block, .. } => {
+                block.when_freed(call);
+                return Ok(());
+            }
+        };
+        root.log().await_end();
+        when_destroyed(handle, call).map_err(|error| error.into_error(Purpose::Control))
+    }
+}

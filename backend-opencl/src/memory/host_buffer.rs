@@ -1,0 +1,165 @@
+//! Buffers over memory of the host that they own.
+
+use std::{fmt, sync::Arc};
+
+use binpool_allocators::{AsMemory, Backend, HostUse, InvalidRequest, MemoryFlags, Result};
+use bytemuck::Pod;
+
+use crate::{
+    backend::OpenClBackend,
+    cl_error::Purpose,
+    context::Context,
+    memory::cl_memory::{Body, ClMemory},
+    memory::flags,
+    memory::root::Root,
+    queue::ClQueue,
+    refused::Refused,
+    sys::{self, buffer::LentElements},
+};
+
+/// A buffer over a vector of the host, which it owns. The vector comes back by [`into_host`](Self::into_host); if not,
+/// it is freed when the runtime has destroyed the buffer.
+///
+/// Made by [`create_host_buffer`](OpenClBackend::create_host_buffer). It is memory like any other: commands take it as it
+/// is, and [`memory`](Self::memory) gives it to what wants a [`ClMemory`].
+pub struct HostBuffer<T> {
+    memory: ClMemory,
+    elements: LentElements<T>,
+}
+
+/// Buffers over memory of the host.
+impl OpenClBackend {
+    /// Makes a buffer over `elements`, a vector or a boxed slice, and keeps them until the runtime has destroyed it.
+    ///
+    /// Devices that share memory with the host (processors, integrated GPUs) use the elements where they are; others
+    /// copy them when they need them. `PyOpenCL` calls it `Buffer(context, USE_HOST_PTR, hostbuf=elements)`
+    /// (OpenCL 3.0, section 5.2.1).
+    ///
+    /// [`HOST_RESIDENT`](MemoryFlags::HOST_RESIDENT) is what such a buffer is anyway.
+    ///
+    /// ```no_run
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Region};
+    /// # use binpool_opencl::{DeviceSelector, OpenClBackend};
+    /// # let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let buffer = backend.create_host_buffer(vec![1_u32; 100], MemoryFlags::empty())?;
+    /// backend.enqueue_fill(&queue, buffer.memory(), Region::first(8), &[0], &[])?;
+    /// let elements = buffer.into_host()?;
+    /// assert_eq!(elements[..3], [0, 0, 1]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// All of them with the elements: those of [`create_buffer`](Backend::create_buffer), and
+    /// [`HostAccess`](InvalidRequest::HostAccess) for flags by which the host could not read what it gets back.
+    pub fn create_host_buffer<T: Pod + Send>(
+        &self,
+        elements: impl Into<Vec<T>>,
+        flags: MemoryFlags,
+    ) -> Result<HostBuffer<T>, Refused<Vec<T>>> {
+        let elements = elements.into();
+        let bytes = size_of_val(elements.as_slice());
+        if let Err(error) = self.check_host_buffer(bytes, flags) {
+            let value = elements;
+            return Err(Refused { error, value });
+        }
+        let context = self.context();
+        match sys::buffer::create_over_own(&context.handle, host_flags(flags), elements) {
+            Ok((handle, elements)) => {
+                let body = Body::Buffer(Arc::new(Root::over_host_memory(handle)));
+                let memory = ClMemory::new(context, bytes, flags, body);
+                Ok(HostBuffer { memory, elements })
+            }
+            Err((error, value)) => Err(Refused {
+                error: error.into_error(Purpose::Memory(bytes)),
+                value,
+            }),
+        }
+    }
+
+    pub(crate) fn check_host_buffer(&self, bytes: usize, flags: MemoryFlags) -> Result<()> {
+        self.limits().check_block(bytes)?;
+        flags.check()?;
+        flags.check_host(HostUse::Read)
+    }
+}
+
+/// The runtime's flags of a buffer over memory of the host, which wants to hear nothing of where it lies.
+pub(crate) fn host_flags(flags: MemoryFlags) -> u64 {
+    flags::to_cl(flags - MemoryFlags::HOST_RESIDENT)
+}
+
+/// Waits until no command uses `root`, a buffer of `bytes` bytes over memory of the host, and brings what they have
+/// written there.
+pub(crate) fn bring_back(context: &Context, root: &Root, bytes: usize) -> Result<()> {
+    let memory = Purpose::Memory(bytes);
+    root.log()
+        .wait_until_unused()
+        .map_err(|error| error.into_error(Purpose::Control))?;
+    // A queue of its own has nothing else to wait for.
+    sys::create_queue(&context.handle, context.device, false)
+        .and_then(|queue| sys::buffer::bring_back(&queue, &root.handle, bytes))
+        .map_err(|error| error.into_error(memory))
+}
+
+impl<T: Pod + Send> HostBuffer<T> {
+    /// The buffer.
+    #[must_use]
+    pub fn memory(&self) -> &ClMemory {
+        &self.memory
+    }
+
+    /// Waits until every command on the buffer has ended, destroys it, and gives the elements back as the commands have
+    /// left them.
+    ///
+    /// Where the program keeps a reference of its own to the `cl_mem`, it also waits until that is released. On Intel's
+    /// runtime the event of a command that the program has enqueued by a call of its own is one.
+    ///
+    /// # Errors
+    ///
+    /// [`ViewsLeft`](InvalidRequest::ViewsLeft) where there are views of the buffer, [`Mapped`](InvalidRequest::Mapped)
+    /// where a map of it was forgotten, or a failure of the runtime. The buffer comes back with the error.
+    pub fn into_host(self) -> Result<Vec<T>, Refused<Self>> {
+        match self.settled() {
+            Ok(()) => {}
+            Err(error) => return Err(Refused { error, value: self }),
+        }
+        let Self { memory, elements } = self;
+        drop(memory);
+        Ok(elements.wait())
+    }
+
+    /// Has the elements be what the commands have left. Nobody else can enqueue any more.
+    fn settled(&self) -> Result<()> {
+        let bytes = self.memory.size();
+        let Body::Buffer(root) = self.memory.body() else {
+            return Ok(());
+        };
+        let views = Arc::strong_count(root) - 1;
+        if views > 0 {
+            return Err(InvalidRequest::ViewsLeft { views, bytes }.into());
+        }
+        // A map that was forgotten stays.
+        root.log().check_unmapped()?;
+        bring_back(self.memory.context(), root, bytes)
+    }
+}
+
+impl<T: Pod + Send> AsMemory<OpenClBackend> for HostBuffer<T> {
+    fn size(&self) -> usize {
+        self.memory.size()
+    }
+
+    fn memory_on(&self, _queue: &ClQueue) -> Option<&ClMemory> {
+        Some(&self.memory)
+    }
+}
+
+impl<T> fmt::Debug for HostBuffer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostBuffer")
+            .field("memory", &self.memory)
+            .finish_non_exhaustive()
+    }
+}

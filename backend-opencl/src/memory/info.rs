@@ -1,0 +1,66 @@
+//! What is known about memory, by this crate and by the runtime.
+
+use binpool_allocators::{Memory, MemoryFlags, MemoryKind, Result};
+
+use crate::{cl_error::Purpose, memory::cl_memory::ClMemory, memory::key::MemoryKey, sys};
+
+/// What is known about memory; `PyOpenCL`'s `MemoryObject.get_info` and its attributes (OpenCL 3.0, section 5.5.6).
+///
+/// Got by [`ClMemory::info`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryInfo {
+    /// A memory object of the runtime, or shared virtual memory.
+    pub kind: MemoryKind,
+    /// What it was made with, and a view what its parent was.
+    pub flags: MemoryFlags,
+    /// The size in bytes.
+    pub bytes: usize,
+    /// The whole block that it is a region of.
+    pub parent: Option<MemoryKey>,
+    /// Where in that block it starts, in bytes.
+    pub offset: usize,
+    /// Whether it lies over memory of the host that was there before it.
+    pub has_host_pointer: bool,
+    /// Whether that memory is shared virtual memory. Shared virtual memory itself has no such buffer.
+    pub uses_svm_pointer: bool,
+    /// How often the host has it mapped, as the runtime counts: a moment's figure, for looking for leaks. `None`
+    /// for shared virtual memory, of which runtimes do not say.
+    pub map_count: Option<u32>,
+    /// How many references there are, as the runtime counts them, its own included: as above.
+    pub reference_count: Option<u32>,
+}
+
+impl ClMemory {
+    /// What is known about this memory.
+    ///
+    /// ```no_run
+    /// # use binpool_allocators::{Backend, MemoryFlags};
+    /// # use binpool_opencl::{DeviceSelector, OpenClBackend};
+    /// # let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+    /// let memory = backend.create_buffer(4096, MemoryFlags::READ_ONLY)?;
+    /// let info = memory.info()?;
+    /// assert_eq!((info.bytes, info.flags), (4096, MemoryFlags::READ_ONLY));
+    /// assert_eq!(info.map_count, Some(0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A failure of the runtime.
+    pub fn info(&self) -> Result<MemoryInfo> {
+        let counts = self.buffer().map(sys::mem_info::counts).transpose();
+        let counts = counts.map_err(|error| error.into_error(Purpose::Control))?;
+        Ok(MemoryInfo {
+            kind: self.kind(),
+            flags: self.flags(),
+            bytes: self.bytes(),
+            parent: self.parent(),
+            offset: self.offset(),
+            has_host_pointer: counts.is_some_and(|counts| counts.has_host_pointer),
+            uses_svm_pointer: counts.is_some_and(|counts| counts.uses_svm_pointer),
+            map_count: counts.map(|counts| counts.maps),
+            reference_count: counts.map(|counts| counts.references),
+        })
+    }
+}

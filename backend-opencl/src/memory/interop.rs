@@ -1,0 +1,76 @@
+//! Memory objects that the program made, or got, by its own calls.
+
+use std::ffi::c_void;
+
+use binpool_allocators::{InvalidRequest, ObjectKind, Result};
+use cl3::memory::CL_MEM_OBJECT_BUFFER;
+
+use crate::{
+    backend::OpenClBackend,
+    cl_error::Purpose,
+    memory::cl_memory::{Body, ClMemory},
+    memory::flags,
+    memory::root::Root,
+    sys::{MemHandle, mem_info},
+};
+
+impl OpenClBackend {
+    /// The buffer or sub-buffer of a bare handle, as memory of this backend. `PyOpenCL` calls it `from_int_ptr`.
+    ///
+    /// With `retain`, a reference of its own is taken, and the caller's is left alone. Without, the caller's is taken
+    /// over where the call succeeds, and left alone where it fails.
+    ///
+    /// All values of one buffer, and of its sub-buffers, know of each other's commands and maps, also where the handle is
+    /// that of a [`ClMemory::raw`].
+    ///
+    /// # Errors
+    ///
+    /// [`ForeignObject`](InvalidRequest::ForeignObject) for memory of another context,
+    /// [`NotABuffer`](InvalidRequest::NotABuffer) for images and pipes, [`Lent`](InvalidRequest::Lent) for a buffer over
+    /// memory that was lent to it, and a failure of the runtime.
+    ///
+    /// # Safety
+    ///
+    /// 1. `memory` is null or a live `cl_mem`, and without `retain` one reference to it is the caller's to give.
+    /// 2. What uses the same bytes by other ways than values of this crate (the program's own commands and maps, a block
+    ///    of shared virtual memory that the buffer was made over, the memory of the host that it was made with) has ended
+    ///    or is waited for, from now on until the last value of the buffer is dropped.
+    /// 3. The same goes for commands that were enqueued through values of this crate all of which are dropped.
+    #[allow(unsafe_code)]
+    pub unsafe fn memory_from_raw(&self, memory: *mut c_void, retain: bool) -> Result<ClMemory> {
+        let control = |error: crate::ClError| error.into_error(Purpose::Control);
+        // SAFETY: The object is null or lives, as the caller promises.
+        let handle = unsafe { MemHandle::retain(memory) }.map_err(control)?;
+        let adopted = self.adopt_memory(handle)?;
+        if !retain {
+            // SAFETY: The reference is the caller's to give, as it promises.
+            let given = unsafe { MemHandle::take_over(memory) };
+            drop(given.map_err(control)?);
+        }
+        Ok(adopted)
+    }
+
+    fn adopt_memory(&self, handle: MemHandle) -> Result<ClMemory> {
+        let facts = mem_info::facts(&handle).map_err(|error| error.into_error(Purpose::Control))?;
+        if facts.context != self.raw_context().addr() {
+            let kind = ObjectKind::Memory;
+            return Err(InvalidRequest::ForeignObject { kind }.into());
+        }
+        let object_type = facts.object_type;
+        if object_type != CL_MEM_OBJECT_BUFFER {
+            return Err(InvalidRequest::NotABuffer { object_type }.into());
+        }
+        let body = match facts.parent {
+            None => Body::Buffer(Root::of(handle)),
+            Some(parent) => Body::SubBuffer {
+                handle,
+                root: Root::of(parent),
+                offset: facts.offset,
+            },
+        };
+        let flags = flags::from_cl(facts.flags);
+        let memory = ClMemory::new(self.context(), facts.bytes, flags, body);
+        memory.check_may_be_kept()?;
+        Ok(memory)
+    }
+}

@@ -1,0 +1,86 @@
+//! Which memory of the runtime a value stands for.
+
+use std::hash::{Hash, Hasher};
+
+use binpool_allocators::Memory;
+
+use crate::memory::cl_memory::{Body, ClMemory};
+
+/// The runtime's own memory under a [`ClMemory`]: a buffer, a sub-buffer, or bytes of shared virtual memory.
+///
+/// It is a name to compare and to look up by, as `PyOpenCL` does with `int_ptr`, and keeps nothing alive: the runtime
+/// may use it again for other memory once this one is gone. [`Memory::id`] is never used again, and differs between
+/// values of the same memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MemoryKey(Key);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Key {
+    /// The address of the `cl_mem`.
+    Object(usize),
+    Svm {
+        address: usize,
+        bytes: usize,
+    },
+}
+
+impl ClMemory {
+    /// Which memory of the runtime this is, to compare.
+    #[must_use]
+    pub fn key(&self) -> MemoryKey {
+        MemoryKey(match self.body() {
+            Body::Buffer(root) => Key::Object(root.handle.raw().addr()),
+            Body::SubBuffer { handle, .. } => Key::Object(handle.raw().addr()),
+            Body::Svm { .. } => Key::Svm {
+                address: self.svm_address().map_or(0, |start| start.addr().get()),
+                bytes: self.bytes(),
+            },
+        })
+    }
+
+    /// The whole block that this is a region of, to compare with its [`key`](Self::key); `None` for a whole block.
+    ///
+    /// Not the block itself: its other regions may be somebody else's, another block of the same pool for one.
+    ///
+    /// `PyOpenCL` calls it `associated_memobject` (OpenCL 3.0, section 5.5.6).
+    #[must_use]
+    pub fn parent(&self) -> Option<MemoryKey> {
+        match self.body() {
+            Body::Buffer(_) => None,
+            Body::SubBuffer { root, .. } => Some(MemoryKey(Key::Object(root.handle.raw().addr()))),
+            Body::Svm { block, offset } => {
+                if *offset == 0 && self.bytes() == block.bytes() {
+                    return None;
+                }
+                let address = self.svm_address()?.addr().get() - offset;
+                let bytes = block.bytes();
+                Some(MemoryKey(Key::Svm { address, bytes }))
+            }
+        }
+    }
+
+    /// Where in its whole block this starts, in bytes; 0 for a whole block. `PyOpenCL` calls it `offset`.
+    #[must_use]
+    pub fn offset(&self) -> usize {
+        match self.body() {
+            Body::Buffer(_) => 0,
+            Body::SubBuffer { offset, .. } | Body::Svm { offset, .. } => *offset,
+        }
+    }
+}
+
+/// Two values are equal where they are the same memory of the runtime: the same `cl_mem`, or the same bytes of shared
+/// virtual memory. Two sub-buffers of the same region are two objects, and differ.
+impl PartialEq for ClMemory {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for ClMemory {}
+
+impl Hash for ClMemory {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key().hash(state);
+    }
+}

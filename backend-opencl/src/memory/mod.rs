@@ -1,0 +1,29 @@
+//! Blocks of memory: buffers, their parts, and shared virtual memory.
+//!
+//! ```text
+//! cl_memory                 a block, whatever it is made of
+//! root, key, info, interop  the runtime's object under it: shared by all values of it, told apart, asked, in and out
+//! destruction               what is called at its end
+//! flags                     how it may be used
+//! from_host                 buffers that start with bytes of the host
+//! host_buffer, lent_buffer  buffers over memory of the host: owned by them, or lent to them for a call
+//! elements                  blocks as elements of one type
+//! ```
+
+pub(crate) mod cl_memory;
+pub(crate) mod destruction;
+pub(crate) mod elements;
+pub(crate) mod flags;
+mod from_host;
+pub(crate) mod host_buffer;
+pub(crate) mod info;
+mod interop;
+pub(crate) mod key;
+mod lent_buffer;
+pub(crate) mod root;
+
+pub use cl_memory::ClMemory;
+pub use elements::{Elements, PendingElements, UninitElements};
+pub use host_buffer::HostBuffer;
+pub use info::MemoryInfo;
+pub use key::MemoryKey;

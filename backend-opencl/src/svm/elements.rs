@@ -1,0 +1,281 @@
+//! Shared virtual memory as elements of one type.
+
+use std::{marker::PhantomData, ops::Deref};
+
+use binpool_allocators::{AsMemory, Backend, InvalidRequest, Memory, Region, Result, SvmBackend};
+use bytemuck::Pod;
+
+use super::{SvmOptions, SvmPointer};
+use crate::{
+    backend::OpenClBackend,
+    event::ClEvent,
+    map::{Map, MapMut},
+    memory::cl_memory::ClMemory,
+    queue::ClQueue,
+};
+
+/// Shared virtual memory as elements of type `T`, whose contents are not known to be anything: `PyOpenCL`'s arrays of
+/// `svm_empty`, before anything was written to them. They can be written, filled, copied to, mapped to be overwritten, and
+/// given to a kernel as its output.
+///
+/// What has written all of them says so: [`fill_all`](Self::fill_all) and [`write_all`](Self::write_all) by themselves, the
+/// program for its kernels and maps with [`assume_written`](Self::assume_written).
+///
+/// Parts of them are read and written through [`UninitElements`](crate::UninitElements) over this value, as those of any
+/// memory are.
+///
+/// ```compile_fail,E0599
+/// # use binpool_opencl::{ClQueue, UninitSvm};
+/// fn read(queue: &ClQueue, elements: &UninitSvm<u32>) {
+///     let _ = elements.map_ro(queue, &[]);
+/// }
+/// ```
+#[derive(Debug)]
+pub struct UninitSvm<T> {
+    memory: ClMemory,
+    elements: PhantomData<fn() -> T>,
+}
+
+/// Shared virtual memory as elements of type `T` that have been written: `PyOpenCL`'s `SVM`, the wrapped style. The opaque
+/// one is a [`ClMemory`].
+///
+/// The elements are seen by the host through maps, of coarse-grained and of fine-grained memory alike: a map of
+/// fine-grained memory moves nothing, but keeps away the commands that would race with the host. Everything that can be
+/// done with [`UninitSvm`] can be done with these.
+///
+/// ```no_run
+/// use binpool_allocators::{Backend, QueueOrder};
+/// use binpool_opencl::{DeviceSelector, OpenClBackend};
+///
+/// let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let numbers = backend.csvm_empty::<f32>(12)?.fill_all(&queue, 17.0, &[])?;
+/// numbers.map_rw(&queue, &[])?[3] = 18.0; // unmapped at the end of the statement
+/// let elements = numbers.map_ro(&queue, &[])?;
+/// assert_eq!(elements[2..4], [17.0, 18.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// With the feature `ndarray` a map has a shape and an order of its elements, `shape` and `order` of `svm_empty`:
+///
+/// ```no_run
+/// # #[cfg(feature = "ndarray")] {
+/// # use binpool_opencl::{ClQueue, Svm};
+/// use ndarray::ShapeBuilder;
+///
+/// fn corner(numbers: &Svm<f32>, queue: &ClQueue) -> Result<f32, Box<dyn std::error::Error>> {
+///     let map = numbers.map_ro(queue, &[])?;
+///     Ok(map.shaped((3, 4).f())?[[2, 3]])
+/// }
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Svm<T>(UninitSvm<T>);
+
+/// Shared virtual memory of elements of one type.
+///
+/// # Errors
+///
+/// All of them: [`ZeroSize`](InvalidRequest::ZeroSize) for no elements;
+/// [`NotWholeElements`](InvalidRequest::NotWholeElements) for elements of no bytes; and those of
+/// [`allocate_svm`](SvmBackend::allocate_svm), [`Unsupported`](binpool_allocators::Error::Unsupported) for a grain that the
+/// device does not have among them.
+impl OpenClBackend {
+    /// `length` elements. `PyOpenCL`'s `svm_empty`.
+    ///
+    /// # Errors
+    ///
+    /// See [above](#errors-1).
+    pub fn svm_empty<T: Pod>(&self, length: usize, options: &SvmOptions) -> Result<UninitSvm<T>> {
+        let element = size_of::<T>();
+        if element == 0 {
+            return Err(InvalidRequest::NotWholeElements { bytes: 0, element }.into());
+        }
+        // What saturates is larger than any block.
+        let bytes = length.saturating_mul(element);
+        let (alignment, queue) = (options.alignment, options.queue.as_ref());
+        Ok(UninitSvm {
+            memory: self.allocate_svm(bytes, alignment, options.grain, queue)?,
+            elements: PhantomData,
+        })
+    }
+
+    /// As many elements as `like` has. `PyOpenCL`'s `svm_empty_like`.
+    ///
+    /// # Errors
+    ///
+    /// See [above](#errors-1).
+    pub fn svm_empty_like<T: Pod>(&self, like: &[T], options: &SvmOptions) -> Result<UninitSvm<T>> {
+        self.svm_empty(like.len(), options)
+    }
+
+    /// `length` elements in coarse-grained memory. `PyOpenCL`'s `csvm_empty`.
+    ///
+    /// # Errors
+    ///
+    /// See [above](#errors-1).
+    pub fn csvm_empty<T: Pod>(&self, length: usize) -> Result<UninitSvm<T>> {
+        self.svm_empty(length, &SvmOptions::coarse())
+    }
+
+    /// As many elements as `like` has, in coarse-grained memory. `PyOpenCL`'s `csvm_empty_like`.
+    ///
+    /// # Errors
+    ///
+    /// See [above](#errors-1).
+    pub fn csvm_empty_like<T: Pod>(&self, like: &[T]) -> Result<UninitSvm<T>> {
+        self.csvm_empty(like.len())
+    }
+
+    /// `length` elements in fine-grained memory. `PyOpenCL`'s `fsvm_empty`.
+    ///
+    /// # Errors
+    ///
+    /// See [above](#errors-1).
+    pub fn fsvm_empty<T: Pod>(&self, length: usize) -> Result<UninitSvm<T>> {
+        self.svm_empty(length, &SvmOptions::fine())
+    }
+
+    /// As many elements as `like` has, in fine-grained memory. `PyOpenCL`'s `fsvm_empty_like`.
+    ///
+    /// # Errors
+    ///
+    /// See [above](#errors-1).
+    pub fn fsvm_empty_like<T: Pod>(&self, like: &[T]) -> Result<UninitSvm<T>> {
+        self.fsvm_empty(like.len())
+    }
+}
+
+impl<T: Pod> UninitSvm<T> {
+    /// How many elements there are; never 0.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
+    pub fn len(&self) -> usize {
+        self.memory.bytes() / size_of::<T>().max(1)
+    }
+
+    /// The elements as ones that can be read: something has written them all, or is enqueued to.
+    ///
+    /// Where that is not so, what is read are values of `T`, but of no meaning.
+    #[must_use]
+    pub const fn assume_written(self) -> Svm<T> {
+        Svm(self)
+    }
+
+    /// Enqueues a fill of all elements with `value`. They count as written from now on: whatever reads them comes after
+    /// the fill.
+    ///
+    /// # Errors
+    ///
+    /// [`PatternLength`](InvalidRequest::PatternLength) unless an element has 1, 2, 4, ... 128 bytes, and the failures of
+    /// [`enqueue_fill`](Backend::enqueue_fill).
+    pub fn fill_all(self, queue: &ClQueue, value: T, wait_for: &[ClEvent]) -> Result<Svm<T>> {
+        let all = Region::first(self.memory.bytes());
+        let pattern = bytemuck::bytes_of(&value);
+        backend(queue).enqueue_fill(queue, &self.memory, all, pattern, wait_for)?;
+        Ok(Svm(self))
+    }
+
+    /// Writes all elements, and waits until they are there.
+    ///
+    /// # Errors
+    ///
+    /// [`LengthMismatch`](InvalidRequest::LengthMismatch) unless `data` is as long as they are, and the failures of
+    /// [`write`](Backend::write).
+    pub fn write_all(self, queue: &ClQueue, data: &[T], wait_for: &[ClEvent]) -> Result<Svm<T>> {
+        let (expected, data) = (self.memory.bytes(), bytemuck::cast_slice::<T, u8>(data));
+        if data.len() != expected {
+            let actual = data.len();
+            return Err(InvalidRequest::LengthMismatch { expected, actual }.into());
+        }
+        backend(queue).write(queue, &self.memory, 0, data, wait_for)?;
+        Ok(Svm(self))
+    }
+
+    /// Maps all elements to be overwritten, and waits until that may be done: what the map holds at first is unspecified,
+    /// and what is not written is so afterwards, too.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`map_overwrite`](OpenClBackend::map_overwrite).
+    pub fn map_overwrite(&self, queue: &ClQueue, wait_for: &[ClEvent]) -> Result<MapMut<'_, T>> {
+        let all = Region::first(self.memory.bytes());
+        backend(queue).map_overwrite(queue, &self.memory, all, wait_for)
+    }
+
+    /// The memory in the opaque style, to be released or bound to another queue for one.
+    #[must_use]
+    pub fn into_memory(self) -> ClMemory {
+        self.memory
+    }
+}
+
+impl<T: Pod> Svm<T> {
+    /// Maps all elements to be read, and waits until they are there. `PyOpenCL`'s `SVM.map_ro`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`map`](OpenClBackend::map).
+    pub fn map_ro(&self, queue: &ClQueue, wait_for: &[ClEvent]) -> Result<Map<'_, T>> {
+        SvmPointer::map_ro(self, queue, wait_for)
+    }
+
+    /// Maps all elements to be read and written, and waits until they are there. `PyOpenCL`'s `SVM.map_rw`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`map_mut`](OpenClBackend::map_mut).
+    pub fn map_rw(&self, queue: &ClQueue, wait_for: &[ClEvent]) -> Result<MapMut<'_, T>> {
+        SvmPointer::map_rw(self, queue, wait_for)
+    }
+
+    /// The memory in the opaque style, to be released or bound to another queue for one.
+    #[must_use]
+    pub fn into_memory(self) -> ClMemory {
+        self.0.memory
+    }
+}
+
+impl<T> Deref for Svm<T> {
+    type Target = UninitSvm<T>;
+
+    fn deref(&self) -> &UninitSvm<T> {
+        &self.0
+    }
+}
+
+fn backend(queue: &ClQueue) -> OpenClBackend {
+    OpenClBackend::of_context(queue.context())
+}
+
+impl<T> AsMemory<OpenClBackend> for UninitSvm<T> {
+    fn size(&self) -> usize {
+        self.memory.bytes()
+    }
+
+    fn memory_on(&self, _queue: &ClQueue) -> Option<&ClMemory> {
+        Some(&self.memory)
+    }
+}
+
+impl<T> AsMemory<OpenClBackend> for Svm<T> {
+    fn size(&self) -> usize {
+        self.0.size()
+    }
+
+    fn memory_on(&self, queue: &ClQueue) -> Option<&ClMemory> {
+        self.0.memory_on(queue)
+    }
+}
+
+impl<T> SvmPointer for UninitSvm<T> {
+    fn svm_memory(&self) -> Result<&ClMemory> {
+        Ok(&self.memory)
+    }
+}
+
+impl<T> SvmPointer for Svm<T> {
+    fn svm_memory(&self) -> Result<&ClMemory> {
+        self.0.svm_memory()
+    }
+}

@@ -1,0 +1,54 @@
+//! What is known about shared virtual memory.
+
+use std::ptr::NonNull;
+
+use binpool_allocators::{Align, InvalidRequest, Memory, Result, SvmGrain};
+
+use crate::{memory::cl_memory::ClMemory, queue::ClQueue};
+
+/// What is known about a block of shared virtual memory, or a region of one: the attributes of `PyOpenCL`'s
+/// `SVMAllocation`, and what it was made with. Sizes and places in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SvmInfo {
+    /// Where the memory starts, for the device and for the host. `PyOpenCL`'s `svm_ptr`.
+    pub address: NonNull<u8>,
+    /// How large it is.
+    pub bytes: usize,
+    /// Where in its whole block it starts; 0 unless it is a region.
+    pub offset: usize,
+    /// How large the whole block is.
+    pub block_bytes: usize,
+    /// What the whole block starts on a multiple of, by request or by default.
+    pub alignment: Align,
+    /// How finely host and device share it.
+    pub grain: SvmGrain,
+    /// Whether it is a vector of the program's own ([`SystemSvm`](crate::SystemSvm)).
+    pub system: bool,
+    /// The queue that the block is freed on, if it is bound to one.
+    pub bound_queue: Option<ClQueue>,
+}
+
+impl ClMemory {
+    /// What is known about it as shared virtual memory.
+    ///
+    /// # Errors
+    ///
+    /// [`NotSvm`](InvalidRequest::NotSvm) for buffers, those over shared virtual memory among them.
+    pub fn svm_info(&self) -> Result<SvmInfo> {
+        let found = self.svm().and_then(|block| {
+            let allocation = block.allocation()?;
+            Some(SvmInfo {
+                address: self.svm_address()?,
+                bytes: self.bytes(),
+                offset: self.offset(),
+                block_bytes: allocation.bytes(),
+                alignment: allocation.alignment(),
+                grain: block.grain(),
+                system: allocation.is_of_the_host(),
+                bound_queue: block.bound(),
+            })
+        });
+        found.ok_or_else(|| InvalidRequest::NotSvm.into())
+    }
+}

@@ -1,0 +1,66 @@
+//! What shared virtual memory is asked for with.
+
+use binpool_allocators::{Align, SvmGrain};
+
+use crate::queue::ClQueue;
+
+/// How shared virtual memory is to be allocated: its grain, its alignment, and the queue that it is freed on.
+/// `PyOpenCL`'s `flags`, `alignment` and `queue` of `SVMAllocation` and `svm_empty`.
+///
+/// ```no_run
+/// use binpool_allocators::{Align, Backend, QueueOrder};
+/// use binpool_opencl::{DeviceSelector, OpenClBackend, SvmOptions};
+///
+/// let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let mut options = SvmOptions::coarse().bound_to(&queue);
+/// if let Some(alignment) = Align::new(64) {
+///     options = options.aligned_to(alignment);
+/// }
+/// let numbers = backend.svm_empty::<f32>(1000, &options)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct SvmOptions {
+    pub(super) grain: SvmGrain,
+    pub(super) alignment: Option<Align>,
+    pub(super) queue: Option<ClQueue>,
+}
+
+impl SvmOptions {
+    /// Memory of this grain, aligned to what the device's buffers are, and bound to no queue.
+    #[must_use]
+    pub const fn new(grain: SvmGrain) -> Self {
+        Self {
+            grain,
+            alignment: None,
+            queue: None,
+        }
+    }
+
+    /// Coarse-grained memory, which every device with shared virtual memory has.
+    #[must_use]
+    pub const fn coarse() -> Self {
+        Self::new(SvmGrain::Coarse)
+    }
+
+    /// Fine-grained memory.
+    #[must_use]
+    pub const fn fine() -> Self {
+        Self::new(SvmGrain::Fine)
+    }
+
+    /// The same, on a multiple of `alignment`.
+    #[must_use]
+    pub const fn aligned_to(mut self, alignment: Align) -> Self {
+        self.alignment = Some(alignment);
+        self
+    }
+
+    /// The same, freed after everything that was enqueued on `queue`, which is in order.
+    #[must_use]
+    pub fn bound_to(mut self, queue: &ClQueue) -> Self {
+        self.queue = Some(queue.clone());
+        self
+    }
+}

@@ -1,0 +1,146 @@
+//! Tests on every device that there is.
+
+#![expect(clippy::panic, reason = "a test fails by panicking")]
+
+use std::{
+    any::Any,
+    env, fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use crate::{
+    backend::OpenClBackend,
+    device::info::{DeviceInfo, list_devices},
+    device::selector::DeviceSelector,
+};
+
+/// The variable that names the device for tests.
+pub const TEST_DEVICE: &str = "BINPOOL_TEST_DEVICE";
+
+/// Runs `test` on every OpenCL device of this system, each with a context of its own: `PyOpenCL`'s
+/// `pytest_generate_tests_for_pyopencl`.
+///
+/// With the variable `BINPOOL_TEST_DEVICE` it runs on the device that this [selects](DeviceSelector) alone. A test that
+/// fails on one device is run on the others all the same.
+///
+/// ```no_run
+/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// use binpool_opencl::testing::on_every_device;
+///
+/// #[test]
+/// fn what_was_written_is_read() {
+///     on_every_device(|backend| {
+///         let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+///         let memory = backend.create_buffer(3, MemoryFlags::empty()).unwrap();
+///         backend.write(&queue, &memory, 0, &[1, 2, 3], &[]).unwrap();
+///         let mut bytes = [0; 3];
+///         backend.read(&queue, &memory, 0, &mut bytes, &[]).unwrap();
+///         assert_eq!(bytes, [1, 2, 3]);
+///     });
+/// }
+/// # fn main() {}
+/// ```
+///
+/// # Panics
+///
+/// Where the test has panicked on a device, or one cannot be opened: the message names each such device and what it said.
+/// Where there is no device, or none is what the variable asks for: a test that is skipped proves nothing.
+pub fn on_every_device(test: impl Fn(OpenClBackend)) {
+    let all = list_devices().unwrap_or_else(|error| panic!("this test needs a device: {error}"));
+    let devices = match env::var(TEST_DEVICE) {
+        Ok(text) if !text.trim().is_empty() => {
+            let Ok(selector) = text.parse::<DeviceSelector>();
+            match selector.select(&all) {
+                Some(device) => vec![device.clone()],
+                None => panic!(
+                    "{TEST_DEVICE} is {text:?}, and no device is {selector}; there are: {}",
+                    lines(&all)
+                ),
+            }
+        }
+        _ => all,
+    };
+    let run =
+        |device: &DeviceInfo| match OpenClBackend::open(&DeviceSelector::Index(device.index())) {
+            Ok(backend) => test(backend),
+            Err(error) => panic!("it cannot be opened: {error}"),
+        };
+    if let Err(report) = on_each(&devices, run) {
+        panic!("{report}");
+    }
+}
+
+/// Runs `test` on each device, and says on which ones it has failed.
+fn on_each<D: fmt::Display>(devices: &[D], test: impl Fn(&D)) -> Result<(), String> {
+    if devices.is_empty() {
+        return Err(
+            "this test needs a device, and there is none: install a driver, e.g. pocl-opencl-icd"
+                .into(),
+        );
+    }
+    let mut failures = Vec::new();
+    for device in devices {
+        // What a test leaves behind when it panics is its own: the next device has a context of its own.
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| test(device))) {
+            failures.push(format!("on {device}: {}", said(&*panic)));
+        }
+    }
+    if failures.is_empty() {
+        return Ok(());
+    }
+    let (failed, all) = (failures.len(), devices.len());
+    Err(format!(
+        "failed on {failed} of {all} devices\n{}",
+        lines(&failures)
+    ))
+}
+
+fn said(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("a panic without words")
+}
+
+fn lines(items: &[impl fmt::Display]) -> String {
+    let items: Vec<String> = items.iter().map(ToString::to_string).collect();
+    items.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::RefCell, panic::panic_any};
+
+    use super::*;
+
+    #[test]
+    fn a_test_that_passes_everywhere_has_run_everywhere() {
+        let seen = RefCell::new(Vec::new());
+        let passed = on_each(&["one", "two"], |device| seen.borrow_mut().push(*device));
+        assert_eq!(passed, Ok(()));
+        assert_eq!(seen.into_inner(), ["one", "two"]);
+    }
+
+    #[test]
+    fn a_failure_names_its_device_and_keeps_no_other_from_running() {
+        let seen = RefCell::new(Vec::new());
+        let report = on_each(&["one", "two", "three"], |device| {
+            seen.borrow_mut().push(*device);
+            match *device {
+                "one" => panic!("lost {} bytes", 5),
+                "three" => panic_any(7),
+                _ => {}
+            }
+        });
+        assert_eq!(seen.into_inner(), ["one", "two", "three"]);
+        assert_eq!(
+            report.unwrap_err(),
+            "failed on 2 of 3 devices\non one: lost 5 bytes\non three: a panic without words"
+        );
+    }
+
+    #[test]
+    fn no_device_is_a_failure() {
+        let report = on_each::<&str>(&[], |_| {}).unwrap_err();
+        assert!(report.contains("pocl-opencl-icd"), "{report}");
+    }
+}
