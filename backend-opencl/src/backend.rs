@@ -17,6 +17,7 @@ use crate::{
     order::access::Use,
     order::admission::Admission,
     queue::ClQueue,
+    stand_in,
     sys::{self, EventHandle, WaitList},
 };
 
@@ -149,6 +150,13 @@ impl OpenClBackend {
         queue.context().failures.are_fragile() && events.iter().any(ClEvent::has_failed)
     }
 
+    /// What a command of `queue` waits for instead of all of `wait`, on a runtime that minds several failures (see
+    /// [`failures`](crate::failures)).
+    fn joined(queue: &ClQueue, wait: &WaitList<'_>) -> ClResult<Option<EventHandle>> {
+        let context = queue.context();
+        context.failures.joined(&context.handle, wait)
+    }
+
     /// Enqueues a command of `queue` by `enqueue`, which is given everything that the command has to wait for: the
     /// events of `wait_for`, and what is known of `uses`. Those remember the command.
     pub(crate) fn submit(
@@ -183,8 +191,13 @@ impl OpenClBackend {
         }
         let earlier = admission.events(purpose)?;
         let wait = wait.and(&earlier);
+        let joined = Self::joined(queue, &wait).map_err(|error| error.into_error(purpose))?;
+        let wait = joined
+            .as_ref()
+            .map_or(wait, |one| [one].into_iter().collect());
         let numbering = shared().next().map(|_| queue.numbering());
         let handle = enqueue(&wait).map_err(|error| error.into_error(purpose))?;
+        let handle = stand_in::of(queue, uses, &handle).unwrap_or(handle);
         let event = ClEvent::command(queue, handle, purpose);
         drop(numbering);
         admission.enqueued(event.handle(), event.number(), !wait.is_empty());
@@ -215,8 +228,14 @@ impl OpenClBackend {
         }
         let earlier = admission.events(purpose)?;
         let wait = wait.and(&earlier);
+        let joined = Self::joined(queue, &wait).map_err(|error| error.into_error(purpose))?;
+        let wait = joined
+            .as_ref()
+            .map_or(wait, |one| [one].into_iter().collect());
         // The lock is not held during the wait: the event to fail may be the one waited for.
         let mut enqueued = |event: &EventHandle| {
+            let stand_in = stand_in::of(queue, uses, event);
+            let event = stand_in.as_ref().unwrap_or(event);
             admission.enqueued(event, queue.number_command(), !wait.is_empty());
             enqueueing = None;
         };

@@ -16,6 +16,7 @@ use crate::{
     memory::root::Root,
     order::access::Access,
     queue::ClQueue,
+    retired,
     sys::{self, EventHandle, HostBytes, Place, WaitList},
     transfer::MigrationFlags,
     transfer::copy,
@@ -42,6 +43,7 @@ impl Backend for OpenClBackend {
             )));
         }
         let context = self.context();
+        retired::release_idle();
         let handle = sys::create_queue(&context.handle, context.device, out_of_order)
             .map_err(|error| error.into_error(Purpose::Control))?;
         Ok(ClQueue::created(context, handle, order))

@@ -8,7 +8,7 @@ use crate::{
     cache::Cache,
     cl_error::ClResult,
     context_registry,
-    device::limits::NVIDIA,
+    device::limits::{INTEL, NVIDIA},
     failures::Failures,
     image::ImageLimits,
     sys::{self, ContextHandle, DeviceId, QueueHandle, Threads},
@@ -29,6 +29,11 @@ pub(crate) struct Context {
     /// Whether rectangles take whole rows and slices of a buffer, up to the end of their pitches, as NVIDIA's driver
     /// counts.
     pub(crate) whole_slices: bool,
+    /// Whether an event keeps the memory that its command has used, as on Intel's runtime (see
+    /// [`stand_in`](crate::stand_in)).
+    pub(crate) events_keep_memory: bool,
+    /// Whether out-of-order queues are kept until they are idle (see [`retired`](crate::retired)).
+    pub(crate) retires_queues: bool,
     /// What the program has had built for this context.
     pub(crate) cache: Cache,
     /// Where shared virtual memory is freed that waits for several queues; made when first needed.
@@ -49,6 +54,8 @@ impl Context {
             failures: Failures::on(&platform),
             views_stay: platform == NVIDIA,
             whole_slices: platform == NVIDIA,
+            events_keep_memory: platform == INTEL,
+            retires_queues: platform == INTEL,
             svm_threads: if platform == NVIDIA {
                 Threads::One
             } else {

@@ -1,4 +1,4 @@
-//! What `PoCL` needs around commands that fail.
+//! What `PoCL` and Intel's runtime need around commands that fail.
 //!
 //! Nothing fails on `PoCL` by itself, but a user event that the host resolves as failed fails what waits for it,
 //! and version 3.1 then
@@ -8,13 +8,21 @@
 //!   reference to it any more, or drops it while the failure spreads;
 //! * does not call the callbacks of commands that fail. Shared virtual memory whose free waits for one is lost.
 //!
-//! The first two are kept from happening here. Other runtimes pay nothing for it.
+//! The first two are kept from happening here.
+//!
+//! Intel's runtime (2026.2) ends a command once for each event in its wait list that fails, and frees twice what belongs
+//! to it. The logs put commands behind one another that fail together, so a command waits for one event there, which
+//! stands for all of them. (A command that fails on an out-of-order queue has that runtime crash at the next one, which
+//! nothing here helps against.)
+//!
+//! Other runtimes pay nothing for any of it.
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::{
-    device::limits::POCL,
-    sys::{self, EventHandle},
+    cl_error::ClResult,
+    device::limits::{INTEL, POCL},
+    sys::{self, ContextHandle, EventHandle, WaitList},
 };
 
 /// What is done about commands that fail, on the runtime of one context.
@@ -22,6 +30,8 @@ use crate::{
 pub(crate) struct Failures {
     /// Whether the runtime needs any of this.
     fragile: bool,
+    /// Whether commands are to wait for one event only.
+    one_by_one: bool,
     /// Read while a command is enqueued, written while an event is made to fail, so that no event fails between
     /// the look at it and the command that waits for it.
     changing: RwLock<()>,
@@ -42,6 +52,7 @@ impl Failures {
     pub(crate) fn on(platform: &str) -> Self {
         Self {
             fragile: platform == POCL,
+            one_by_one: platform == INTEL,
             changing: RwLock::new(()),
             dropped: Mutex::default(),
         }
@@ -50,6 +61,18 @@ impl Failures {
     /// Whether events are to be looked at before a command waits for them.
     pub(crate) const fn are_fragile(&self) -> bool {
         self.fragile
+    }
+
+    /// The one event that a command is to wait for instead of all of `wait`; `None` where it may wait for them.
+    pub(crate) fn joined(
+        &self,
+        context: &ContextHandle,
+        wait: &WaitList<'_>,
+    ) -> ClResult<Option<EventHandle>> {
+        if !self.one_by_one || wait.len() < 2 {
+            return Ok(None);
+        }
+        sys::join(context, wait).map(Some)
     }
 
     /// Held while a command is enqueued.

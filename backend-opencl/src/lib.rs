@@ -85,8 +85,10 @@ mod pipe;
 mod queue;
 mod queue_registry;
 mod refused;
+mod retired;
 mod same_by_handle;
 mod sampler;
+mod stand_in;
 mod svm;
 #[allow(unsafe_code)]
 mod sys;

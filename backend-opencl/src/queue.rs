@@ -17,7 +17,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::{
     cl_error::{ClResult, Purpose},
     context::Context,
-    kept, queue_registry,
+    kept, queue_registry, retired,
     sys::{self, DeviceId, EventHandle, QueueHandle},
 };
 
@@ -174,6 +174,9 @@ impl QueueInner {
 
 impl Drop for QueueInner {
     fn drop(&mut self) {
+        if self.context.retires_queues && self.order == QueueOrder::OutOfOrder {
+            retired::retire(&self.handle);
+        }
         // Before the handle is released: until then nobody else can have a queue of the same handle.
         queue_registry::forget(self);
     }

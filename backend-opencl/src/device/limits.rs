@@ -23,6 +23,9 @@ pub(crate) const LARGEST_SVM_ALIGNMENT: usize = 128;
 /// The platform of NVIDIA's runtime, whose driver (580) takes less from several threads than OpenCL promises.
 pub(crate) const NVIDIA: &str = "NVIDIA CUDA";
 
+/// The platform of Intel's runtime for processors.
+pub(crate) const INTEL: &str = "Intel(R) OpenCL";
+
 /// The platform of `PoCL`.
 pub(crate) const POCL: &str = "Portable Computing Language";
 

@@ -13,6 +13,9 @@ impl ClMemory {
     /// that uses it has ended (OpenCL 3.0, section 5.5.1). A sub-buffer is an object of its own here; regions of shared
     /// virtual memory are destroyed with their block.
     ///
+    /// On Intel's runtime, commands that were enqueued before this call hold it up for as long as anything keeps their
+    /// events.
+    ///
     /// Of several, the last one set is called first. It is called on whatever thread finds the memory unused: this one,
     /// inside a `drop`, or a thread of the runtime, which it must not hold up: it makes no call to OpenCL, neither through
     /// this crate, and waits for nothing. A panic in it is logged and goes no further.
@@ -39,14 +42,15 @@ impl ClMemory {
     /// the runtime. `call` is dropped then.
     pub fn on_destroy(&self, call: impl FnOnce() + Send + 'static) -> Result<()> {
         self.check_may_be_kept()?;
-        let handle = match self.body() {
-            Body::Buffer(root) => &root.handle,
-            Body::SubBuffer { handle, .. } => handle,
+        let (root, handle) = match self.body() {
+            Body::Buffer(root) => (root, &root.handle),
+            Body::SubBuffer { root, handle, .. } => (root, handle),
             Body::Svm { block, .. } => {
                 block.when_freed(call);
                 return Ok(());
             }
         };
+        root.log().await_end();
         when_destroyed(handle, call).map_err(|error| error.into_error(Purpose::Control))
     }
 }

@@ -67,7 +67,7 @@ impl OpenClBackend {
         let context = self.context();
         match sys::buffer::create_over_own(&context.handle, host_flags(flags), elements) {
             Ok((handle, elements)) => {
-                let body = Body::Buffer(Arc::new(Root::new(handle)));
+                let body = Body::Buffer(Arc::new(Root::over_host_memory(handle)));
                 let memory = ClMemory::new(context, bytes, flags, body);
                 Ok(HostBuffer { memory, elements })
             }
@@ -113,7 +113,8 @@ impl<T: Pod + Send> HostBuffer<T> {
     /// Waits until every command on the buffer has ended, destroys it, and gives the elements back as the commands have
     /// left them.
     ///
-    /// Where the program keeps a reference of its own to the `cl_mem`, it also waits until that is released.
+    /// Where the program keeps a reference of its own to the `cl_mem`, it also waits until that is released. On Intel's
+    /// runtime the event of a command that the program has enqueued by a call of its own is one.
     ///
     /// # Errors
     ///

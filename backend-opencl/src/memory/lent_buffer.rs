@@ -29,7 +29,8 @@ impl OpenClBackend {
     /// it, images over it, maps, arguments of kernels, calls at its destruction.
     ///
     /// It returns what `run` does. A command that waits for an event that nobody resolves holds it up for ever, and so
-    /// does a reference to the `cl_mem` that the program itself has taken and does not release.
+    /// does a reference to the `cl_mem` that the program itself has taken and does not release. On Intel's runtime the event
+    /// of a command that the program has enqueued by a call of its own is such a reference.
     ///
     /// ```no_run
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Region};

@@ -62,9 +62,16 @@ impl Root {
         }
     }
 
+    /// The same, over memory of the host that somebody wants back.
+    pub(crate) fn over_host_memory(handle: MemHandle) -> Self {
+        let root = Self::new(handle);
+        root.log.await_end();
+        root
+    }
+
     /// The same, over memory that is lent to it.
     pub(crate) fn over_lent_memory(handle: MemHandle) -> Self {
-        let mut root = Self::new(handle);
+        let mut root = Self::over_host_memory(handle);
         root.lent = true;
         root
     }

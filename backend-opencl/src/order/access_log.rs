@@ -18,7 +18,14 @@
 //! the latter has failed, which it does as soon as something that it waits for has; so the log also knows which queues
 //! have used the object, and a command that finds a failed one waits for everything on all of them.
 
-use std::{collections::BTreeMap, ops::Bound, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    ops::Bound,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use binpool_allocators::{Error, InvalidRequest, Region, Result};
 use parking_lot::Mutex;
@@ -39,6 +46,8 @@ pub(crate) type Earlier = SmallVec<[Arc<Logged>; 4]>;
 #[derive(Debug, Default)]
 pub(crate) struct AccessLog {
     pub(crate) record: Mutex<Record>,
+    /// Whether somebody waits for the end of the object, or of a part of it, so that nothing may keep it beyond its use.
+    end_is_awaited: AtomicBool,
 }
 
 /// # Invariants
@@ -103,6 +112,16 @@ const FIRST_ENTRY_LIMIT: usize = 8;
 const FIRST_QUEUE_LIMIT: usize = 8;
 
 impl AccessLog {
+    /// Somebody waits for the end of the object from now on.
+    pub(crate) fn await_end(&self) {
+        // Relaxed: commands that are enqueued meanwhile may come before or after.
+        self.end_is_awaited.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn end_is_awaited(&self) -> bool {
+        self.end_is_awaited.load(Ordering::Relaxed)
+    }
+
     /// Ends the map `id`.
     pub(crate) fn forget_map(&self, id: MapId) {
         self.record.lock().maps.retain(|map| map.id != id);

@@ -223,7 +223,7 @@ id! {
     DeviceId
 }
 
-/// The events that a command waits for.
+/// The events that a command waits for, each of them once.
 #[derive(Debug, Default)]
 pub(crate) struct WaitList<'a> {
     raw: SmallVec<[*mut c_void; 8]>,
@@ -243,7 +243,14 @@ impl<'a> WaitList<'a> {
     {
         let mut raw = self.raw.clone();
         raw.extend(events.into_iter().map(EventHandle::raw));
-        WaitList {
+        WaitList::of_each_once(raw)
+    }
+
+    /// What the program waits for is often known to the logs too.
+    fn of_each_once(mut raw: SmallVec<[*mut c_void; 8]>) -> Self {
+        raw.sort_unstable();
+        raw.dedup();
+        Self {
             raw,
             events: PhantomData,
         }
@@ -251,6 +258,17 @@ impl<'a> WaitList<'a> {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.raw.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.raw.len()
+    }
+
+    /// References of our own to the events.
+    pub(super) fn handles(&self) -> ClResult<SmallVec<[EventHandle; 8]>> {
+        // SAFETY: The list borrows a reference to each of its events, so they live.
+        let retained = |raw: &*mut c_void| unsafe { EventHandle::retain(*raw) };
+        self.raw.iter().map(retained).collect()
     }
 
     /// The length, as the runtime counts it. No program holds 2^32 events.
@@ -270,9 +288,6 @@ impl<'a> WaitList<'a> {
 
 impl<'a> FromIterator<&'a EventHandle> for WaitList<'a> {
     fn from_iter<I: IntoIterator<Item = &'a EventHandle>>(events: I) -> Self {
-        Self {
-            raw: events.into_iter().map(EventHandle::raw).collect(),
-            events: PhantomData,
-        }
+        Self::of_each_once(events.into_iter().map(EventHandle::raw).collect())
     }
 }

@@ -25,6 +25,7 @@ mod host_bytes;
 pub(crate) mod host_vec;
 pub(crate) mod image;
 mod info;
+mod join;
 pub(crate) mod kernel;
 pub(crate) mod map;
 pub(crate) mod mem_info;
@@ -57,6 +58,7 @@ pub(crate) use info::{
     context_devices, device_number, device_sizes, device_text, devices_of, event_queue,
     library_is_available, platform_name_of, platform_text, platforms, queue_info,
 };
+pub(crate) use join::join;
 pub(crate) use object::{
     create_buffer, create_context, create_queue, create_sub_buffer, retain_context_of,
     retain_event_of, retain_queue_of,

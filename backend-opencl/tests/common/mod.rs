@@ -65,11 +65,6 @@ impl Bench {
         self.backend.limits().device_name.contains("NVIDIA")
     }
 
-    /// Whether a command fails as soon as what it waits for does, and not in its queue's turn only. `PoCL` does so.
-    pub(crate) fn fails_early(&self) -> bool {
-        self.overtakes()
-    }
-
     pub(crate) fn buffer(&self, bytes: usize) -> ClMemory {
         self.backend
             .create_buffer(bytes, MemoryFlags::empty())
