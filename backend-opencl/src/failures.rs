@@ -6,9 +6,10 @@
 //! * never ends a command that is enqueued to wait for an event that *has* failed;
 //! * uses, and ends the process on, the event of a pending command that fails, where the program holds no
 //!   reference to it any more, or drops it while the failure spreads;
+//! * runs what stands behind a command that has failed, on an in-order queue, without waiting for what stands before it;
 //! * does not call the callbacks of commands that fail. Shared virtual memory whose free waits for one is lost.
 //!
-//! The first two are kept from happening here.
+//! The first two are kept from happening here, and conflicting commands wait for each other's events on one queue, too.
 //!
 //! Intel's runtime (2026.2) ends a command once for each event in its wait list that fails, and frees twice what belongs
 //! to it. The logs put commands behind one another that fail together, so a command waits for one event there, which

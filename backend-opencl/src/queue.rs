@@ -110,6 +110,12 @@ impl ClQueue {
         self.inner.barrier.lock()
     }
 
+    /// Whether no command of it runs before an earlier one has ended, whatever fails. On `PoCL` 3.1, what comes after a
+    /// command that has failed does not wait for what came before it.
+    pub(crate) fn keeps_its_order(&self) -> bool {
+        self.is_in_order() && !self.inner.context.failures.are_fragile()
+    }
+
     pub(crate) fn is_in_order(&self) -> bool {
         self.inner.order == QueueOrder::InOrder
     }

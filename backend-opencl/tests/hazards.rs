@@ -150,6 +150,54 @@ fn a_command_that_fails_early_hides_none_before_it() {
     assert_eq!(bench.read(&seen), [2; SIZE]);
 }
 
+/// Of one in-order queue, too: `PoCL` runs what stands behind a command that has failed without waiting for the rest.
+#[test]
+fn what_stands_behind_a_failed_command_comes_after_what_stands_before_it() {
+    let bench = Bench::new();
+    let (slow, gate) = gated_queue(&bench);
+    let (memory, other) = (bench.filled(SIZE, 1), bench.filled(SIZE, 1));
+    let doomed = bench.gate();
+    bench.fill(&slow, &memory, 2, &[]);
+    let failing = bench.fill(&slow, &other, 2, std::slice::from_ref(&doomed));
+    bench.fail_gate(&doomed);
+    // Time enough for a runtime that fails it at once.
+    bench
+        .fill(&bench.queue, &bench.buffer(SIZE), 9, &[])
+        .wait()
+        .unwrap();
+    bench.fill(&slow, &memory, 3, &[]);
+    bench.open_gate(&gate);
+    assert!(failing.wait().is_err());
+    slow.finish().unwrap();
+    assert_eq!(bench.read(&memory), [3; SIZE]);
+}
+
+/// Each of them waits for the one before, on another queue, and none has ended.
+#[test]
+fn a_long_line_of_commands_is_let_go_of() {
+    let bench = Bench::new();
+    let memory = bench.filled(SIZE, 0);
+    let queues = [bench.another_queue(), bench.another_queue()];
+    let gate = bench.gate();
+    bench.fill(&queues[0], &memory, 1, std::slice::from_ref(&gate));
+    for step in 0..2000 {
+        bench.fill(&queues[step % 2], &memory, 2, &[]);
+    }
+    bench.open_gate(&gate);
+    assert_eq!(bench.read(&memory), [2; SIZE]);
+    // Much longer, with some of it always pending.
+    let before = common::resident_bytes();
+    for step in 0..40_000 {
+        let fill = bench.fill(&queues[step % 2], &memory, 3, &[]);
+        if step % 100 == 99 {
+            fill.wait().unwrap();
+        }
+    }
+    let after = common::resident_bytes();
+    assert!(after < before + (64 << 20), "{before} bytes, then {after}");
+    drop(memory);
+}
+
 #[test]
 fn threads_with_queues_of_their_own_share_a_buffer() {
     const THREADS: u8 = 4;

@@ -273,6 +273,27 @@ fn a_queue_may_be_dropped_with_commands_in_it() {
     assert_eq!(bench.read(&memory), [1; 64]);
 }
 
+/// Intel's runtime ends a command once for each failed entry of its list. What it frees twice shows later, if at all.
+#[test]
+fn a_command_that_waits_for_one_event_twice_fails_once() {
+    let bench = Bench::new();
+    let memory = bench.filled(4096, 0);
+    for _ in 0..20 {
+        let gate = bench.gate();
+        let twice = [gate.clone(), gate.clone()];
+        let fill = bench.fill(&bench.queue, &memory, 1, &twice);
+        // This one comes after the fill by the memory that they use, too.
+        let other = bench.another_queue();
+        let again = bench.fill(&other, &memory, 2, from_ref(&fill));
+        bench.queue.flush().unwrap();
+        other.flush().unwrap();
+        bench.fail_gate(&gate);
+        fill.wait().unwrap_err();
+        again.wait().unwrap_err();
+    }
+    assert_eq!(bench.read(&memory), [0; 4096]);
+}
+
 #[test]
 fn clones_are_the_same_event_and_others_are_not() {
     let bench = Bench::new();

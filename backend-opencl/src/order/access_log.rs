@@ -15,8 +15,8 @@
 //! ```
 //!
 //! A command that is replaced is no longer looked at, since what replaced it has waited for it. That does not hold where
-//! the latter has failed, which it does as soon as something that it waits for has; so the log also knows which queues
-//! have used the object, and a command that finds a failed one waits for everything on all of them.
+//! the latter has failed, which it does as soon as something that it waits for has; so a command that may fail early
+//! remembers what it has replaced until it has completed, and who finds a failed one goes back along the line.
 
 use std::{
     collections::BTreeMap,
@@ -36,7 +36,7 @@ use crate::{
     order::access::Access,
     order::logged::{Logged, Standing},
     queue::ClQueue,
-    sys::{self, EventHandle, WaitList},
+    sys::{self, EventHandle},
 };
 
 /// Commands that another one has to come after.
@@ -61,10 +61,6 @@ pub(crate) struct Record {
     limit: usize,
     maps: Vec<Map>,
     next_map: u64,
-    /// The queues that have used the object since it was last seen to be idle, by their last commands.
-    queues: Vec<Arc<Logged>>,
-    /// How many queues there may be before those are looked for whose commands have completed.
-    queue_limit: usize,
     /// Commands that are no longer looked at, to be dropped without the lock: their queues may go with them.
     discarded: Vec<Arc<Logged>>,
 }
@@ -109,7 +105,6 @@ impl Map {
 
 const FIRST_LIMIT: usize = 64;
 const FIRST_ENTRY_LIMIT: usize = 8;
-const FIRST_QUEUE_LIMIT: usize = 8;
 
 impl AccessLog {
     /// Somebody waits for the end of the object from now on.
@@ -135,52 +130,49 @@ impl AccessLog {
 
     /// Waits, on the host, until no command uses the object any more. How they ended does not matter.
     pub(crate) fn wait_until_unused(&self) -> ClResult<()> {
+        loop {
+            let events = self.pending()?;
+            if events.is_empty() {
+                return Ok(());
+            }
+            // One that fails early may leave others behind: those are found the next time.
+            for event in &events {
+                if let Err(error) = sys::wait_until_ended(event) {
+                    tracing::debug!(%error, "a command that failed holds nothing back");
+                }
+            }
+        }
+    }
+
+    /// The commands that use the object, as far as they have not ended and none of the others comes after them.
+    pub(crate) fn pending(&self) -> ClResult<SmallVec<[EventHandle; 4]>> {
         let all = Region::first(usize::MAX);
         let mut earlier = Earlier::new();
         self.record.lock().gather(all, Access::Write, &mut earlier);
-        let events = behind(None, &earlier, [self])?;
-        for event in &events {
-            if let Err(error) = sys::wait_until_ended(event) {
-                tracing::debug!(%error, "a command that failed holds nothing back");
-            }
-        }
-        Ok(())
-    }
-
-    /// Markers behind everything on the queues that have used the object.
-    fn markers(&self, events: &mut SmallVec<[EventHandle; 4]>) -> ClResult<()> {
-        let queues = self.record.lock().queues.clone();
-        for queue in queues.iter().map(|last| last.queue()) {
-            let marker = sys::enqueue_marker(queue.handle(), &WaitList::none())?;
-            // It may fail, too, and nobody else has a reference to it.
-            queue.context().failures.keep(&marker);
-            events.push(marker);
-            sys::flush(queue.handle())?;
-        }
-        Ok(())
+        behind(None, earlier)
     }
 }
 
-/// The events that a command of `queue` has to wait for, to come after `earlier`, which stand in `logs`. All of those
-/// are decided.
-pub(crate) fn behind<'a>(
+/// The events that a command of `queue` has to wait for, to come after `earlier`.
+pub(crate) fn behind(
     queue: Option<&ClQueue>,
-    earlier: &[Arc<Logged>],
-    logs: impl IntoIterator<Item = &'a AccessLog>,
+    earlier: Earlier,
 ) -> ClResult<SmallVec<[EventHandle; 4]>> {
     let mut events = SmallVec::new();
-    let mut failed = false;
-    for command in earlier {
+    let mut failed = Earlier::new();
+    // Not after a failure: what failed early may have let its queue get on before its turn.
+    let mut left: SmallVec<[_; 8]> = earlier.into_iter().map(|one| (one, queue)).collect();
+    while let Some((command, queue)) = left.pop() {
         command.wait_until_decided();
         match command.standing_before(queue)? {
             Standing::Nothing => {}
             Standing::Behind(event) => events.push(event),
-            Standing::Failed => failed = true,
-        }
-    }
-    if failed {
-        for log in logs {
-            log.markers(&mut events)?;
+            Standing::Failed(replaced) => {
+                if !failed.iter().any(|other| Arc::ptr_eq(other, &command)) {
+                    left.extend(replaced.into_iter().map(|one| (one, None)));
+                    failed.push(command);
+                }
+            }
         }
     }
     Ok(events)
@@ -269,26 +261,10 @@ impl Record {
             };
             self.pieces.insert(start, piece);
         }
-        self.note_queue(command);
         if self.pieces.len() > self.limit.max(FIRST_LIMIT) {
             self.sweep();
             self.limit = self.pieces.len().saturating_mul(2);
         }
-    }
-
-    fn note_queue(&mut self, command: &Arc<Logged>) {
-        let same = |last: &&mut Arc<Logged>| last.queue() == command.queue();
-        if let Some(last) = self.queues.iter_mut().find(same) {
-            let old = std::mem::replace(last, Arc::clone(command));
-            return self.discarded.push(old);
-        }
-        if self.queues.len() >= self.queue_limit.max(FIRST_QUEUE_LIMIT) {
-            // Those that are in order have nothing left to do, then.
-            let done = |last: &mut Arc<Logged>| last.queue().is_in_order() && last.has_completed();
-            self.discarded.extend(self.queues.extract_if(.., done));
-            self.queue_limit = self.queues.len().saturating_mul(2);
-        }
-        self.queues.push(Arc::clone(command));
     }
 
     /// What is to be dropped once the lock is not held any more.
@@ -343,9 +319,6 @@ impl Record {
             }
         }
         self.pieces = swept;
-        if self.pieces.is_empty() {
-            self.discarded.append(&mut self.queues);
-        }
     }
 }
 
@@ -354,13 +327,7 @@ impl Piece {
     fn tidy(&mut self, discarded: &mut Vec<Arc<Logged>>) {
         self.retain(discarded, |entry| {
             // One that has completed has waited for this one, one that was given up has not; they look the same.
-            if entry
-                .replaced_by
-                .as_ref()
-                .is_some_and(|later| later.is_gone())
-            {
-                entry.replaced_by = None;
-            }
+            entry.replaced_by.take_if(|later| later.is_gone());
             let replaced = entry
                 .replaced_by
                 .as_ref()
@@ -391,6 +358,7 @@ impl Piece {
         for entry in &mut self.entries {
             if entry.replaced_by.is_none() && new.replaces(entry) {
                 entry.replaced_by = Some(Arc::clone(&new.command));
+                new.command.replaces(&entry.command);
             }
         }
         self.entries.push(new.clone());
@@ -412,6 +380,6 @@ impl Entry {
         }
         // Two reads: by the order of their queue, if the earlier one is there already.
         let queue = self.command.queue();
-        queue == earlier.command.queue() && queue.is_in_order() && earlier.command.is_enqueued()
+        queue == earlier.command.queue() && queue.keeps_its_order() && earlier.command.is_enqueued()
     }
 }

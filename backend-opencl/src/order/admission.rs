@@ -7,7 +7,7 @@ use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 
 use crate::{
-    cl_error::{ClResult, Purpose},
+    cl_error::Purpose,
     order::access::Use,
     order::access_log::{AccessLog, Earlier, MapId, Record, behind},
     order::logged::Logged,
@@ -93,10 +93,11 @@ impl<'a> Admission<'a> {
         for used in uses {
             logs.of(used).enter(used.region, used.access, &command);
         }
-        admission.command = Some(command);
         let discarded = logs.take_discarded();
         drop(logs);
         drop(discarded);
+        command.tidy_up();
+        admission.command = Some(command);
         Ok(admission)
     }
 
@@ -113,16 +114,7 @@ impl<'a> Admission<'a> {
 
     /// The events that the command has to wait for.
     pub(crate) fn events(&self, purpose: Purpose) -> Result<SmallVec<[EventHandle; 4]>> {
-        let logs = self.uses.iter().map(|used| used.log);
-        self.events_in(logs)
-            .map_err(|error| error.into_error(purpose))
-    }
-
-    fn events_in<'l>(
-        &self,
-        logs: impl Iterator<Item = &'l AccessLog>,
-    ) -> ClResult<SmallVec<[EventHandle; 4]>> {
-        behind(Some(self.queue), &self.earlier, logs)
+        behind(Some(self.queue), self.earlier.clone()).map_err(|error| error.into_error(purpose))
     }
 
     /// The command is enqueued, with this event and number; `waits` says whether it waits for any event.

@@ -1,6 +1,15 @@
 //! Commands as access logs remember them.
 
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
 use parking_lot::{Condvar, Mutex};
+use smallvec::SmallVec;
 
 use crate::{
     cl_error::ClResult,
@@ -14,7 +23,18 @@ pub(crate) struct Logged {
     queue: ClQueue,
     progress: Mutex<Progress>,
     decided: Condvar,
+    /// The commands that it has replaced, which it comes after: whoever finds that it has failed looks at those. Empty
+    /// once it has completed, or where it cannot fail early.
+    replaced: Mutex<Replaced>,
+    /// How many commands have replaced one another up to this one.
+    depth: AtomicUsize,
 }
+
+/// Commands that another one has replaced.
+pub(crate) type Replaced = SmallVec<[Arc<Logged>; 2]>;
+
+/// After how many replacements those that have completed are looked for.
+const LOOK_EVERY: usize = 64;
 
 #[derive(Debug)]
 enum Progress {
@@ -38,8 +58,8 @@ pub(crate) enum Standing {
     Nothing,
     /// Wait for this.
     Behind(EventHandle),
-    /// It has failed, perhaps before what it waited for had ended: that is not known to have ended either.
-    Failed,
+    /// It has failed, perhaps before these had ended, which it came after.
+    Failed(Replaced),
 }
 
 impl Logged {
@@ -49,6 +69,54 @@ impl Logged {
             queue: queue.clone(),
             progress: Mutex::new(Progress::Entering),
             decided: Condvar::new(),
+            replaced: Mutex::default(),
+            depth: AtomicUsize::new(0),
+        }
+    }
+
+    /// It comes after `earlier`, and stands for it from now on.
+    pub(crate) fn replaces(&self, earlier: &Arc<Self>) {
+        let mut replaced = self.replaced.lock();
+        // Most commands find the same one in all pieces that they use.
+        if replaced
+            .last()
+            .is_some_and(|last| Arc::ptr_eq(last, earlier))
+        {
+            return;
+        }
+        // Relaxed: it only says when to tidy up.
+        let depth = earlier.depth.load(Ordering::Relaxed) + 1;
+        self.depth.fetch_max(depth, Ordering::Relaxed);
+        replaced.push(Arc::clone(earlier));
+    }
+
+    /// Lets go of what was replaced before commands that have completed, now and then: a pipeline that never runs dry
+    /// would remember all of it.
+    pub(crate) fn tidy_up(&self) {
+        if self.depth.load(Ordering::Relaxed) % LOOK_EVERY != LOOK_EVERY - 1 {
+            return;
+        }
+        let mut pending = self.replaced.lock().clone();
+        let mut seen = HashSet::new();
+        while let Some(command) = pending.pop() {
+            if !seen.insert(Arc::as_ptr(&command)) {
+                continue;
+            }
+            if command.has_completed() {
+                command.let_go();
+            } else {
+                pending.extend(command.replaced.lock().iter().cloned());
+            }
+        }
+    }
+
+    /// Lets go of the commands that it has replaced, and of what goes with them, however many replaced one another.
+    fn let_go(&self) {
+        let mut gone = std::mem::take(&mut *self.replaced.lock());
+        while let Some(command) = gone.pop() {
+            if let Some(mut last) = Arc::into_inner(command) {
+                gone.append(last.replaced.get_mut());
+            }
         }
     }
 
@@ -71,11 +139,16 @@ impl Logged {
             }
         };
         self.decide(progress);
+        if !waits {
+            // Its queue has it end after all of them.
+            self.let_go();
+        }
     }
 
     /// It will not be enqueued, or it has completed.
     pub(crate) fn gone(&self) {
         self.decide(Progress::Gone);
+        self.let_go();
     }
 
     fn decide(&self, progress: Progress) {
@@ -132,23 +205,36 @@ impl Logged {
         else {
             return Ok(Standing::Nothing);
         };
-        let in_order = queue == Some(&self.queue) && self.queue.is_in_order();
+        let in_order = queue == Some(&self.queue) && self.queue.keeps_its_order();
         if in_order && !waits {
             return Ok(Standing::Nothing);
         }
-        match sys::execution_status(event)? {
-            0 if has_failed(event, *waits) => Ok(Standing::Failed),
-            0 => Ok(Standing::Nothing),
-            status if status < 0 => Ok(Standing::Failed),
-            _ if in_order => Ok(Standing::Nothing),
-            _ => {
-                let event = event.another()?;
-                let number = *number;
-                drop(progress);
-                self.queue.flush_up_to(number)?;
-                Ok(Standing::Behind(event))
-            }
+        let status = sys::execution_status(event)?;
+        if status < 0 || (status == 0 && has_failed(event, *waits)) {
+            let replaced = self.replaced.lock().clone();
+            return Ok(Standing::Failed(replaced));
         }
+        if status == 0 {
+            drop(progress);
+            self.gone();
+            return Ok(Standing::Nothing);
+        }
+        if in_order {
+            return Ok(Standing::Nothing);
+        }
+        let event = event.another()?;
+        let number = *number;
+        drop(progress);
+        if queue != Some(&self.queue) {
+            self.queue.flush_up_to(number)?;
+        }
+        Ok(Standing::Behind(event))
+    }
+}
+
+impl Drop for Logged {
+    fn drop(&mut self) {
+        self.let_go();
     }
 }
 

@@ -172,9 +172,22 @@ impl SvmBlock {
         let recorded = std::mem::take(self.uses.get_mut());
         let mut events = recorded.last;
         events.extend(recorded.others);
+        let hidden = if events.iter().any(ClEvent::has_failed) {
+            self.log.pending()
+        } else {
+            Ok(SmallVec::new())
+        };
+        let hidden = match hidden {
+            Ok(hidden) => hidden,
+            Err(error) => {
+                // Memory that is lost is better than memory that is freed under a command.
+                allocation.forget();
+                return Err(error);
+            }
+        };
         events.retain(|event| !event.has_ended());
         let bound = self.bound.get_mut().take();
-        if events.is_empty() && bound.is_none() {
+        if events.is_empty() && hidden.is_empty() && bound.is_none() {
             drop(allocation);
             return Ok(());
         }
@@ -188,7 +201,10 @@ impl SvmBlock {
             }
         };
         let by_the_host = allocation.is_of_the_host() || self.context.svm_threads == Threads::One;
-        let queue = match only_queue(&events, bound) {
+        // A command that has failed may have done so before earlier ones of its queue had ended.
+        let in_order = only_queue(&events, bound).filter(|_| hidden.is_empty());
+        uses.events.extend(hidden);
+        let queue = match in_order {
             Some(queue) if !by_the_host => Ok(Some(queue.handle())),
             _ => self.gather(&events, bound, &mut uses, by_the_host),
         };
