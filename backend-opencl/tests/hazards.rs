@@ -172,32 +172,6 @@ fn what_stands_behind_a_failed_command_comes_after_what_stands_before_it() {
     assert_eq!(bench.read(&memory), [3; SIZE]);
 }
 
-/// Each of them waits for the one before, on another queue, and none has ended.
-#[test]
-fn a_long_line_of_commands_is_let_go_of() {
-    let bench = Bench::new();
-    let memory = bench.filled(SIZE, 0);
-    let queues = [bench.another_queue(), bench.another_queue()];
-    let gate = bench.gate();
-    bench.fill(&queues[0], &memory, 1, std::slice::from_ref(&gate));
-    for step in 0..2000 {
-        bench.fill(&queues[step % 2], &memory, 2, &[]);
-    }
-    bench.open_gate(&gate);
-    assert_eq!(bench.read(&memory), [2; SIZE]);
-    // Much longer, with some of it always pending.
-    let before = common::resident_bytes();
-    for step in 0..40_000 {
-        let fill = bench.fill(&queues[step % 2], &memory, 3, &[]);
-        if step % 100 == 99 {
-            fill.wait().unwrap();
-        }
-    }
-    let after = common::resident_bytes();
-    assert!(after < before + (64 << 20), "{before} bytes, then {after}");
-    drop(memory);
-}
-
 #[test]
 fn threads_with_queues_of_their_own_share_a_buffer() {
     const THREADS: u8 = 4;
@@ -219,30 +193,6 @@ fn threads_with_queues_of_their_own_share_a_buffer() {
         }
     });
     assert!((1..=THREADS).contains(&bench.read(&memory)[0]));
-}
-
-#[test]
-fn a_buffer_does_not_remember_every_command_for_ever() {
-    const PIECES: usize = 200_000;
-    let bench = Bench::new();
-    let memory = bench.buffer(4 * PIECES);
-    let fill = |pieces: std::ops::Range<usize>| {
-        for piece in pieces {
-            let region = Region::new(4 * piece, 4);
-            let fill = bench
-                .backend
-                .enqueue_fill(&bench.queue, &memory, region, &[1; 4], &[]);
-            fill.unwrap();
-            if piece % 500 == 0 {
-                bench.queue.finish().unwrap();
-            }
-        }
-        bench.queue.finish().unwrap();
-        common::resident_bytes()
-    };
-    let before = fill(0..PIECES / 10);
-    let after = fill(PIECES / 10..PIECES);
-    assert!(after < before + (64 << 20), "{before} bytes, then {after}");
 }
 
 #[derive(Clone, Debug)]
