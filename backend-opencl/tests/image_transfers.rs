@@ -17,7 +17,7 @@ use binpool_opencl::{
 };
 use common::{
     Bench,
-    picture::{Picture, SHAPES, spread},
+    picture::{Picture, SHAPES, copies_layers, spread},
 };
 use proptest::prelude::*;
 
@@ -296,10 +296,7 @@ impl World {
             copy.unwrap_err();
             return;
         }
-        let within_layers = from == to && SHAPES[from].layers().is_some();
-        let layer_copies = BENCH.backend.image_limits().unwrap().layer_copies;
-        let refused = refuses_layers(&self.images[from]) != refuses_layers(&self.images[to]);
-        if refused || (within_layers && !layer_copies) {
+        if !copies_layers(&BENCH, &self.images[from], &self.images[to]) {
             copy.unwrap_err();
             return;
         }

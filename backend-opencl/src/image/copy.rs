@@ -92,11 +92,6 @@ impl OpenClBackend {
                 to: destination.format(),
             });
         }
-        let arrays = [source, destination].map(|image| image.shape().kind() == ImageKind::D1Array);
-        let within_layers = source == destination && source.shape().layers().is_some();
-        if arrays[0] != arrays[1] || within_layers {
-            self.check_layer_copies()?;
-        }
         let uses = [source.used(Access::Read), destination.used(Access::Write)];
         if source == destination {
             if from.overlaps(into) {
@@ -104,6 +99,11 @@ impl OpenClBackend {
             }
         } else {
             check_apart(&uses)?;
+        }
+        let arrays = [source, destination].map(|image| image.shape().kind() == ImageKind::D1Array);
+        let within_layers = source == destination && source.shape().layers().is_some();
+        if arrays[0] != arrays[1] || within_layers {
+            self.check_layer_copies()?;
         }
         let bytes = source.region_bytes(from)?;
         let purpose = Purpose::Memory(bytes);

@@ -4,8 +4,8 @@ use std::fmt;
 
 use binpool_allocators::{InvalidRequest, MemoryFlags};
 use binpool_opencl::{
-    ChannelOrder, ChannelType, ClImage, HostPitches, ImageError, ImageFormat, ImageRegion,
-    ImageShape,
+    ChannelOrder, ChannelType, ClImage, HostPitches, ImageError, ImageFormat, ImageKind,
+    ImageRegion, ImageShape,
 };
 
 use super::{Bench, Error};
@@ -163,4 +163,12 @@ impl Bench {
             .unwrap();
         bytes
     }
+}
+
+/// Whether the device copies from an image to another one, or to itself, of which at least one has layers. What has none is
+/// copied everywhere.
+pub(crate) fn copies_layers(bench: &Bench, from: &ClImage, to: &ClImage) -> bool {
+    let [one, two] = [from, to].map(|image| image.shape().kind() == ImageKind::D1Array);
+    let within_layers = from == to && from.shape().layers().is_some();
+    bench.backend.image_limits().unwrap().layer_copies || (one == two && !within_layers)
 }
