@@ -107,7 +107,11 @@ fn no_device_is_a_failure_and_not_a_skip() {
     let folder = std::env::temp_dir().join(format!("binpool-no-device-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.to_str().unwrap();
-    let surroundings = [("OCL_ICD_VENDORS", path), ("OPENCL_VENDOR_PATH", path)];
+    let surroundings = [
+        ("OCL_ICD_VENDORS", path),
+        ("OPENCL_VENDOR_PATH", path),
+        ("OCL_ICD_FILENAMES", ""),
+    ];
     let (output, said) = run_elsewhere("that_passes", &surroundings);
     std::fs::remove_dir(&folder).unwrap();
     assert!(!output.status.success(), "{said}");

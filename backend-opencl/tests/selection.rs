@@ -127,6 +127,7 @@ fn a_system_without_a_driver_is_told_what_to_install() {
         &[
             ("OCL_ICD_VENDORS", empty.path()),
             ("OPENCL_VENDOR_PATH", empty.path()),
+            ("OCL_ICD_FILENAMES", ""),
         ],
     );
 }
