@@ -5,6 +5,8 @@ use std::{ffi::c_void, sync::Arc};
 use binpool_allocators::{DeviceLimits, InvalidRequest, ObjectKind, Result};
 use cl3::error_codes::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
 
+use smallvec::{SmallVec, smallvec};
+
 use crate::{
     cl_error::{ClError, ClResult, Purpose},
     context::Context,
@@ -150,11 +152,27 @@ impl OpenClBackend {
         queue.context().failures.are_fragile() && events.iter().any(ClEvent::has_failed)
     }
 
-    /// What a command of `queue` waits for instead of all of `wait`, on a runtime that minds several failures (see
-    /// [`failures`](crate::failures)).
-    fn joined(queue: &ClQueue, wait: &WaitList<'_>) -> ClResult<Option<EventHandle>> {
+    /// Everything that an admitted command of `queue` waits for: what it names, and what stands before it in the logs; or
+    /// one event for all of that, on a runtime that minds several failures (see [`failures`](crate::failures)).
+    fn awaited<'a>(
+        queue: &ClQueue,
+        named: WaitList<'a>,
+        admission: &Admission<'_>,
+        purpose: Purpose,
+    ) -> Result<Awaited<'a>> {
+        let events = admission.events(purpose)?;
         let context = queue.context();
-        context.failures.joined(&context.handle, wait)
+        let joined = context
+            .failures
+            .joined(&context.handle, &named.and(&events))
+            .map_err(|error| error.into_error(purpose))?;
+        Ok(match joined {
+            Some(one) => Awaited {
+                named: WaitList::none(),
+                events: smallvec![one],
+            },
+            None => Awaited { named, events },
+        })
     }
 
     /// Enqueues a command of `queue` by `enqueue`, which is given everything that the command has to wait for: the
@@ -180,7 +198,7 @@ impl OpenClBackend {
         wait_for: &[ClEvent],
         enqueue: impl FnOnce(&WaitList<'_>) -> ClResult<EventHandle>,
     ) -> Result<ClEvent> {
-        let wait = self.wait_list(queue, wait_for)?;
+        let named = self.wait_list(queue, wait_for)?;
         let uses = admission.uses();
         let shared = || uses.iter().filter_map(|used| used.block);
         let context = queue.context();
@@ -189,12 +207,8 @@ impl OpenClBackend {
         if Self::is_stillborn(queue, wait_for) {
             return ClEvent::stillborn(context, purpose).map_err(|error| error.into_error(purpose));
         }
-        let earlier = admission.events(purpose)?;
-        let wait = wait.and(&earlier);
-        let joined = Self::joined(queue, &wait).map_err(|error| error.into_error(purpose))?;
-        let wait = joined
-            .as_ref()
-            .map_or(wait, |one| [one].into_iter().collect());
+        let awaited = Self::awaited(queue, named, &admission, purpose)?;
+        let wait = awaited.list();
         let numbering = shared().next().map(|_| queue.numbering());
         let handle = enqueue(&wait).map_err(|error| error.into_error(purpose))?;
         let handle = stand_in::of(queue, uses, &handle).unwrap_or(handle);
@@ -218,7 +232,7 @@ impl OpenClBackend {
         wait_for: &[ClEvent],
         run: impl FnOnce(&WaitList<'_>, &mut dyn FnMut(&EventHandle)) -> ClResult<Waited>,
     ) -> Result<()> {
-        let wait = self.wait_list(queue, wait_for)?;
+        let named = self.wait_list(queue, wait_for)?;
         let mut admission = Admission::of_command(queue, uses)?;
         admission.wait_for_turn();
         let mut enqueueing = queue.context().failures.while_enqueueing();
@@ -226,12 +240,8 @@ impl OpenClBackend {
             let error = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
             return Err(ClError::new("clWaitForEvents", error).into_error(purpose));
         }
-        let earlier = admission.events(purpose)?;
-        let wait = wait.and(&earlier);
-        let joined = Self::joined(queue, &wait).map_err(|error| error.into_error(purpose))?;
-        let wait = joined
-            .as_ref()
-            .map_or(wait, |one| [one].into_iter().collect());
+        let awaited = Self::awaited(queue, named, &admission, purpose)?;
+        let wait = awaited.list();
         // The lock is not held during the wait: the event to fail may be the one waited for.
         let mut enqueued = |event: &EventHandle| {
             let stand_in = stand_in::of(queue, uses, event);
@@ -245,6 +255,18 @@ impl OpenClBackend {
             return Ok(());
         }
         ClEvent::command(queue, handle, purpose).waited(ended)
+    }
+}
+
+/// What a command waits for.
+struct Awaited<'a> {
+    named: WaitList<'a>,
+    events: SmallVec<[EventHandle; 4]>,
+}
+
+impl Awaited<'_> {
+    fn list(&self) -> WaitList<'_> {
+        self.named.and(&self.events)
     }
 }
 

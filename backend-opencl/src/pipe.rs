@@ -6,9 +6,7 @@ use binpool_allocators::{Error, InvalidRequest, ObjectKind, Region, Result};
 use cl3::{
     device::{CL_DEVICE_PIPE_MAX_PACKET_SIZE, CL_DEVICE_PIPE_SUPPORT},
     error_codes::CL_INVALID_MEM_OBJECT,
-    memory::{
-        CL_MEM_CONTEXT, CL_MEM_OBJECT_PIPE, CL_MEM_TYPE, CL_PIPE_MAX_PACKETS, CL_PIPE_PACKET_SIZE,
-    },
+    memory::{CL_MEM_OBJECT_PIPE, CL_MEM_TYPE, CL_PIPE_MAX_PACKETS, CL_PIPE_PACKET_SIZE},
 };
 
 use crate::{
@@ -103,13 +101,13 @@ impl ClPipe {
         retain: bool,
     ) -> Result<Self> {
         // SAFETY: The object is null or lives, with a reference to give, as the caller promises.
-        let handle = unsafe { sys::mem_object::adopt(pipe, retain) }.map_err(control)?;
-        let context = sys::mem_object::related(&handle, CL_MEM_CONTEXT).map_err(control)?;
+        let handle = unsafe { MemHandle::adopt(pipe, retain) }.map_err(control)?;
+        let context = sys::mem_info::context(&handle).map_err(control)?;
         if context != backend.raw_context().addr() {
             let kind = ObjectKind::Memory;
             return Err(InvalidRequest::ForeignObject { kind }.into());
         }
-        let kind = sys::mem_object::number(&handle, CL_MEM_TYPE).map_err(control)?;
+        let kind = sys::mem_info::number(&handle, CL_MEM_TYPE).map_err(control)?;
         if kind != u64::from(CL_MEM_OBJECT_PIPE) {
             return Err(control(ClError::new(
                 "clGetPipeInfo",

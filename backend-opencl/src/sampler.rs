@@ -260,7 +260,7 @@ impl ClSampler {
         retain: bool,
     ) -> Result<Self, SamplerError> {
         // SAFETY: The sampler is null or lives, with a reference to give, as the caller promises.
-        let handle = unsafe { sys::sampler::adopt(sampler, retain) }.map_err(control)?;
+        let handle = unsafe { SamplerHandle::adopt(sampler, retain) }.map_err(control)?;
         let context = sys::sampler::context_of(&handle).map_err(control)?;
         if context != backend.raw_context().addr() {
             let kind = ObjectKind::Memory;

@@ -131,7 +131,7 @@ impl ClImage {
 
     /// What it takes on the device, in bytes, as the runtime says (`size`).
     pub fn bytes(&self) -> Result<usize> {
-        let bytes = sys::mem_object::number(self.handle(), CL_MEM_SIZE).map_err(control)?;
+        let bytes = sys::mem_info::number(self.handle(), CL_MEM_SIZE).map_err(control)?;
         Ok(usize::try_from(bytes).unwrap_or(usize::MAX))
     }
 

@@ -170,7 +170,7 @@ impl OpenClBackend {
             .into());
         }
         let control = |error: crate::ClError| error.into_error(Purpose::Control);
-        let flags = sys::mem_object::number(handle, CL_MEM_FLAGS).map_err(control)?;
+        let flags = sys::mem_info::number(handle, CL_MEM_FLAGS).map_err(control)?;
         let flags = flags_of(flags);
         self.check_format(flags, format, kind)?;
         let pitches = HostPitches {
@@ -187,7 +187,7 @@ impl OpenClBackend {
         let source = Source::Buffer(handle, row_pitch);
         let pixels = Pixels::Buffer {
             root: Arc::clone(root),
-            parent: sys::mem_object::another(handle).map_err(control)?,
+            parent: handle.another().map_err(control)?,
             region: Region::new(offset, region.bytes),
         };
         // The image has the flags of its buffer by asking for none.

@@ -4,8 +4,7 @@ use std::ffi::c_void;
 
 use binpool_allocators::{InvalidRequest, ObjectKind, Region};
 use cl3::memory::{
-    CL_IMAGE_ARRAY_SIZE, CL_IMAGE_DEPTH, CL_IMAGE_HEIGHT, CL_IMAGE_WIDTH, CL_MEM_CONTEXT,
-    CL_MEM_FLAGS, CL_MEM_TYPE,
+    CL_IMAGE_ARRAY_SIZE, CL_IMAGE_DEPTH, CL_IMAGE_HEIGHT, CL_IMAGE_WIDTH, CL_MEM_FLAGS, CL_MEM_TYPE,
 };
 
 use super::{
@@ -49,13 +48,13 @@ impl OpenClBackend {
     ) -> Result<ClImage, ImageError> {
         let control = |error: ClError| error.into_error(Purpose::Control);
         // SAFETY: The object is null or lives, with a reference to give, as the caller promises.
-        let handle = unsafe { sys::mem_object::adopt(image, retain) }.map_err(control)?;
-        let context = sys::mem_object::related(&handle, CL_MEM_CONTEXT).map_err(control)?;
+        let handle = unsafe { MemHandle::adopt(image, retain) }.map_err(control)?;
+        let context = sys::mem_info::context(&handle).map_err(control)?;
         if context != self.raw_context().addr() {
             let kind = ObjectKind::Memory;
             return Err(InvalidRequest::ForeignObject { kind }.into());
         }
-        let code = sys::mem_object::number(&handle, CL_MEM_TYPE).map_err(control)?;
+        let code = sys::mem_info::number(&handle, CL_MEM_TYPE).map_err(control)?;
         let code = u32::try_from(code).unwrap_or(0);
         let kind = ImageKind::from_code(code).ok_or(ImageError::NotAnImage { code })?;
         let codes = sys::image::format(&handle).map_err(control)?;
@@ -65,7 +64,7 @@ impl OpenClBackend {
         })?;
         check_item_bytes(&handle, format)?;
         let shape = shape_of(&handle, kind).map_err(control)?;
-        let flags = sys::mem_object::number(&handle, CL_MEM_FLAGS).map_err(control)?;
+        let flags = sys::mem_info::number(&handle, CL_MEM_FLAGS).map_err(control)?;
         let pixels = pixels_of(&handle, shape, format)?;
         Ok(ClImage::new(
             self.context(),
@@ -86,7 +85,7 @@ fn pixels_of(
     let Some(parent) = sys::image::parent(image).map_err(control)? else {
         return Ok(Pixels::Own(AccessLog::default()));
     };
-    let root = sys::mem_object::another(&parent).map_err(control)?;
+    let root = parent.another().map_err(control)?;
     let layout = HostPitches::TIGHT.layout(shape, format.item_bytes())?;
     Ok(Pixels::Buffer {
         root: Root::of(root),

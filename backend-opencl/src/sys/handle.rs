@@ -124,12 +124,6 @@ macro_rules! retain {
                 unsafe { $retain(raw) }.map_err(|code| ClError::new($retain_name, code))?;
                 Ok(Self(handle))
             }
-
-            /// Another reference to the same object.
-            pub(crate) fn another(&self) -> ClResult<Self> {
-                // SAFETY: `self` owns a reference, so the object lives.
-                unsafe { Self::retain(self.raw()) }
-            }
         }
     };
 }
@@ -141,21 +135,57 @@ retain!(
     null is CL_INVALID_COMMAND_QUEUE
 );
 retain!(EventHandle, cl3::event::retain_event as "clRetainEvent", null is CL_INVALID_EVENT);
+retain!(
+    MemHandle,
+    cl3::memory::retain_mem_object as "clRetainMemObject",
+    null is CL_INVALID_MEM_OBJECT
+);
+retain!(
+    SamplerHandle,
+    cl3::sampler::retain_sampler as "clRetainSampler",
+    null is CL_INVALID_SAMPLER
+);
+
+macro_rules! another {
+    ($($name:ident),*) => {$(
+        impl $name {
+            /// Another reference to the same object.
+            pub(crate) fn another(&self) -> ClResult<Self> {
+                // SAFETY: `self` owns a reference, so the object lives.
+                unsafe { Self::retain(self.raw()) }
+            }
+        }
+    )*};
+}
+
+another!(ContextHandle, QueueHandle, EventHandle, MemHandle);
+
+/// References to the program's objects that may be handed over.
+macro_rules! adopt {
+    ($name:ident, $retain_name:literal) => {
+        impl $name {
+            /// A reference to the program's object: one of our own, or, unless `retain`, the one that is handed over.
+            ///
+            /// # Safety
+            ///
+            /// `raw` is null, or a live object of this kind, one reference to which is the caller's to give unless
+            /// `retain`.
+            pub(crate) unsafe fn adopt(raw: *mut c_void, retain: bool) -> ClResult<Self> {
+                if retain {
+                    // SAFETY: The object lives, as the caller promises.
+                    return unsafe { Self::retain(raw) };
+                }
+                // SAFETY: The reference is ours, as the caller promises.
+                unsafe { Self::own(raw, $retain_name) }
+            }
+        }
+    };
+}
+
+adopt!(MemHandle, "clRetainMemObject");
+adopt!(SamplerHandle, "clRetainSampler");
 
 impl MemHandle {
-    /// A reference of our own to somebody else's object.
-    ///
-    /// # Safety
-    ///
-    /// `raw` is null, or a live object of this kind.
-    pub(crate) unsafe fn retain(raw: *mut c_void) -> ClResult<Self> {
-        const CALL: &str = "clRetainMemObject";
-        let handle = NonNull::new(raw).ok_or(ClError::new(CALL, CL_INVALID_MEM_OBJECT))?;
-        // SAFETY: The object lives, as the caller promises.
-        unsafe { cl3::memory::retain_mem_object(raw) }.map_err(|code| ClError::new(CALL, code))?;
-        Ok(Self(handle))
-    }
-
     /// Takes over a reference of the program's own.
     ///
     /// # Safety

@@ -149,7 +149,7 @@ pub(crate) fn parent(image: &MemHandle) -> ClResult<Option<MemHandle>> {
     }
     let raw = ptr::with_exposed_provenance_mut(raw);
     // SAFETY: The runtime has just named the buffer, and the image keeps it.
-    unsafe { super::mem_object::adopt(raw, true) }.map(Some)
+    unsafe { MemHandle::retain(raw) }.map(Some)
 }
 
 /// Enqueues a write of the bytes at `source`, which lie as `layout` says.

@@ -9,7 +9,7 @@ use cl3::{
     },
 };
 
-use super::MemHandle;
+use super::{MemHandle, info};
 use crate::cl_error::{ClError, ClResult};
 
 const CALL: &str = "clGetMemObjectInfo";
@@ -54,7 +54,7 @@ pub(crate) fn facts(memory: &MemHandle) -> ClResult<Facts> {
     let parent = usize::from_ne_bytes(ask(memory, CL_MEM_ASSOCIATED_MEMOBJECT)?);
     Ok(Facts {
         object_type: u32::from_ne_bytes(ask(memory, CL_MEM_TYPE)?),
-        context: usize::from_ne_bytes(ask(memory, CL_MEM_CONTEXT)?),
+        context: context(memory)?,
         flags: u64::from_ne_bytes(ask(memory, CL_MEM_FLAGS)?),
         bytes: usize::from_ne_bytes(ask(memory, CL_MEM_SIZE)?),
         offset: usize::from_ne_bytes(ask(memory, CL_MEM_OFFSET)?),
@@ -68,9 +68,22 @@ pub(crate) fn facts(memory: &MemHandle) -> ClResult<Facts> {
     })
 }
 
+/// What the runtime says about an object, of the questions that are answered with a number.
+pub(crate) fn number(memory: &MemHandle, what: u32) -> ClResult<u64> {
+    info::number(&answer(memory, what)?).ok_or(ClError::new(CALL, CL_INVALID_VALUE))
+}
+
+/// The context of an object, to compare.
+pub(crate) fn context(memory: &MemHandle) -> ClResult<usize> {
+    ask(memory, CL_MEM_CONTEXT).map(usize::from_ne_bytes)
+}
+
 /// The runtime's answer, which has as many bytes as the specification says.
 fn ask<const BYTES: usize>(memory: &MemHandle, what: u32) -> ClResult<[u8; BYTES]> {
-    let answer = cl3::memory::get_mem_object_data(memory.raw(), what)
-        .map_err(|code| ClError::new(CALL, code))?;
-    <[u8; BYTES]>::try_from(answer.as_slice()).map_err(|_| ClError::new(CALL, CL_INVALID_VALUE))
+    <[u8; BYTES]>::try_from(answer(memory, what)?.as_slice())
+        .map_err(|_| ClError::new(CALL, CL_INVALID_VALUE))
+}
+
+fn answer(memory: &MemHandle, what: u32) -> ClResult<Vec<u8>> {
+    cl3::memory::get_mem_object_data(memory.raw(), what).map_err(|code| ClError::new(CALL, code))
 }

@@ -29,7 +29,6 @@ mod join;
 pub(crate) mod kernel;
 pub(crate) mod map;
 pub(crate) mod mem_info;
-pub(crate) mod mem_object;
 pub(crate) mod migrate;
 mod object;
 pub(crate) mod p2p;

@@ -1,7 +1,5 @@
 //! Samplers.
 
-use std::ffi::c_void;
-
 use cl3::{error_codes::CL_INVALID_VALUE, info_type::InfoType};
 
 use super::{ContextHandle, SamplerHandle};
@@ -36,21 +34,6 @@ pub(crate) fn create_with_properties(
     let raw = cl3::sampler::create_sampler_with_properties(context.raw(), list.as_ptr())
         .map_err(|code| ClError::new(CALL, code))?;
     // SAFETY: The call has just returned this reference to us.
-    unsafe { SamplerHandle::own(raw, CALL) }
-}
-
-/// A reference to somebody else's sampler: one of our own, or, unless `retain`, the one that is handed over.
-///
-/// # Safety
-///
-/// `raw` is null, or a live sampler, one reference to which is the caller's to give unless `retain`.
-pub(crate) unsafe fn adopt(raw: *mut c_void, retain: bool) -> ClResult<SamplerHandle> {
-    const CALL: &str = "clRetainSampler";
-    if retain && !raw.is_null() {
-        // SAFETY: The sampler lives, as the caller promises.
-        unsafe { cl3::sampler::retain_sampler(raw) }.map_err(|code| ClError::new(CALL, code))?;
-    }
-    // SAFETY: There is a reference to take: the one of just now, or the caller's.
     unsafe { SamplerHandle::own(raw, CALL) }
 }
 
