@@ -315,7 +315,9 @@ fn stress(options: PoolOptions) {
                 assert!(statistics.held_bytes <= statistics.managed_bytes);
                 match round % 8 {
                     0 => assert!(rig.pool.free_held() <= CAPACITY as u64),
-                    2 => assert!(rig.pool.trim_to(CAPACITY as u64 / 2) <= CAPACITY as u64),
+                    // It gives back twice where the first time was not enough, and others may have filled the device again
+                    // by then.
+                    2 => assert!(rig.pool.trim_to(CAPACITY as u64 / 2) <= 2 * CAPACITY as u64),
                     4 => assert!(rig.pool.sweep() <= CAPACITY as u64),
                     6 => assert!(!rig.pool.would_fit(CAPACITY + 1)),
                     _ => thread::yield_now(),
