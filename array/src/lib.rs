@@ -52,6 +52,8 @@
 //!
 //! Arrays have one dimension and one type of elements, and no slices with steps.
 
+#![deny(unsafe_code)]
+
 mod array;
 mod context;
 mod copied_map;

@@ -1,5 +1,10 @@
 //! Kernels of an OpenCL device. Its maps are the runtime's.
 
+#![expect(
+    unsafe_code,
+    reason = "whoever makes a kernel promises what it touches"
+)]
+
 use std::sync::Arc;
 
 use binpool::{AsMemory, Error, Region};

@@ -1,5 +1,7 @@
 //! Heaps of the host: not the same service, but the price that everybody knows.
 
+#![expect(unsafe_code, reason = "the peers are allocators of the host")]
+
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     fmt,

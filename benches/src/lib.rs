@@ -8,6 +8,8 @@
 //!
 //! The pool works over [`NullBackend`], where nothing costs time, so that figures are those of the pool alone.
 
+#![deny(unsafe_code)]
+
 mod counted;
 mod cross_thread;
 mod direct;

@@ -2,6 +2,8 @@
 //!
 //! The commands `binpool replay`, `binpool tune` and `binpool bench` are thin shells around this library.
 
+#![forbid(unsafe_code)]
+
 mod axis;
 mod bench_report;
 mod candidates;

@@ -1,5 +1,7 @@
 //! The command `binpool`.
 
+#![forbid(unsafe_code)]
+
 mod bench_command;
 mod cli;
 mod device_bench_command;
