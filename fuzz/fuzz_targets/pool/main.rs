@@ -21,7 +21,7 @@ struct Input {
 }
 
 /// Longer programs find little that shorter ones do not, and take their time.
-const MOST_STEPS: usize = 300;
+const MOST_STEPS: usize = 100;
 
 fuzz_target!(|input: Input| {
     let mut program = Program::new(&input.settings);

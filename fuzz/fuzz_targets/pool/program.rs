@@ -22,6 +22,9 @@ type Pool = MemoryPool<AnyAllocator>;
 /// One in so many steps that could be done on another thread are.
 const ON_THREADS: u8 = 16;
 
+/// The most blocks of one size that are asked for at once.
+const MOST_IN_A_CHURN: u8 = 24;
+
 /// A pool, and what its counters have to say.
 struct Counted {
     pool: Pool,
@@ -465,7 +468,7 @@ impl Program {
 
     fn churn(&mut self, pool: bool, bytes: usize, blocks: u8) {
         let first = self.live.len();
-        for _ in 0..blocks % 100 {
+        for _ in 0..blocks % MOST_IN_A_CHURN {
             if !self.allocate(pool, bytes, None, 1) {
                 break;
             }

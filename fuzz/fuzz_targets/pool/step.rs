@@ -96,7 +96,7 @@ pub(crate) enum Step {
         pool: bool,
         size: Size,
     },
-    /// As many blocks of one size as fit, at most 100; every second one goes.
+    /// As many blocks of one size as fit, or a few; every second one goes.
     Churn {
         pool: bool,
         size: Size,

@@ -128,7 +128,9 @@ fn nothing_is_lost_and_nothing_grows() {
     }
     rig.drain(&mut hands, &mut tally);
     books::check(&rig, &hands, &tally);
-    tally.check_that_everything_happened(operations);
+    if operations >= OPERATIONS {
+        tally.check_that_everything_happened(operations);
+    }
     println!("{tally:#?}");
     rig.end();
 }

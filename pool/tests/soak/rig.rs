@@ -191,8 +191,8 @@ impl Rig {
             tally.check_bytes(self, &held);
             drop(held);
         }
-        // What is freed behind commands leaves events behind, which go once those commands have run.
-        for _ in 0..2 {
+        // What is freed behind commands leaves events behind, which the pool lets go of once it sees that those have ended.
+        for _ in 0..4 {
             for pool in &self.pools {
                 pool.free_held();
             }
