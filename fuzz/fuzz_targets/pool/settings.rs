@@ -28,7 +28,7 @@ enum Capacity {
     Kib64,
     Kib512,
     /// More than one segment.
-    Mib6,
+    Mib3,
 }
 
 #[derive(Arbitrary, Clone, Copy, Debug)]
@@ -106,7 +106,7 @@ impl Settings {
             Capacity::Kib16 => 16 << 10,
             Capacity::Kib64 => 64 << 10,
             Capacity::Kib512 => 512 << 10,
-            Capacity::Mib6 => 6 << 20,
+            Capacity::Mib3 => 3 << 20,
         }
     }
 
