@@ -7,14 +7,17 @@
 #[path = "../../replay/src/trace.rs"]
 mod trace;
 
-use std::{collections::BTreeMap, io::Read};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::Read,
+};
 
 use flate2::{
     Compression,
     read::{GzEncoder, MultiGzDecoder},
 };
 use libfuzzer_sys::fuzz_target;
-use trace::{Event, Trace, TraceError};
+use trace::{Event, Problem, Trace, TraceError};
 
 const NAME: &str = "fuzz";
 
@@ -29,6 +32,24 @@ fn parse(bytes: &[u8]) -> Result<Trace, TraceError> {
     }
 }
 
+/// Whether right lines leave a block of this ID alive.
+fn is_live(lines: &[&[u8]], id: u64) -> bool {
+    let mut live = BTreeSet::new();
+    for line in lines {
+        let text = str::from_utf8(line).expect("a right line is text");
+        let mut words = text.split_ascii_whitespace();
+        let (Some(kind), Some(Ok(id))) = (words.next(), words.next().map(str::parse::<u64>)) else {
+            continue;
+        };
+        match kind {
+            "a" => live.insert(id),
+            "f" => live.remove(&id),
+            _ => continue,
+        };
+    }
+    live.contains(&id)
+}
+
 /// An error says where it is, and all lines before that one are right.
 fn check_error(error: &TraceError, bytes: &[u8]) {
     let message = error.to_string();
@@ -36,7 +57,13 @@ fn check_error(error: &TraceError, bytes: &[u8]) {
         message.starts_with(NAME) && message.len() > NAME.len() + 2,
         "{message}"
     );
-    let TraceError::Line { line, text, .. } = error else {
+    let TraceError::Line {
+        line,
+        text,
+        problem,
+        ..
+    } = error
+    else {
         return;
     };
     assert!(text.chars().count() <= 60, "{message}");
@@ -50,6 +77,11 @@ fn check_error(error: &TraceError, bytes: &[u8]) {
         matches!(parse(&right), Ok(_) | Err(TraceError::Empty { .. })),
         "{message}"
     );
+    match problem {
+        Problem::Live { id, .. } => assert!(is_live(&lines[..line - 1], *id), "{message}"),
+        Problem::NotLive { id } => assert!(!is_live(&lines[..line - 1], *id), "{message}"),
+        _ => {}
+    }
     let with_it = lines[..*line].concat();
     assert!(matches!(parse(&with_it), Err(TraceError::Line { line: again, .. }) if again == *line));
 }
