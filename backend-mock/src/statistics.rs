@@ -22,6 +22,8 @@ pub struct MockStatistics {
     pub live_sub_regions: usize,
     /// Releases that failed. The memory was given back all the same.
     pub failed_releases: u64,
+    /// Calls that failed because a test asked for it.
+    pub injected_faults: u64,
     /// The calls of each kind.
     pub calls: CallCounts,
     /// What all calls together would have taken, by the cost model of the device's profile; zero without one.

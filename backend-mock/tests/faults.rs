@@ -218,6 +218,7 @@ fn a_release_that_fails_gives_the_memory_back_all_the_same() {
     let statistics = rig.device.statistics();
     assert_eq!((statistics.live_blocks, statistics.committed_bytes), (0, 0));
     assert_eq!(statistics.failed_releases, 2);
+    assert_eq!(statistics.injected_faults, 2);
 }
 
 #[test]

@@ -137,7 +137,10 @@ impl State {
         let commands = self.last_command;
         let number = self.call_number();
         let result = match self.faults.strike(kind) {
-            Some(fault) => Err(fault.into_error(kind, bytes, self.free_bytes())),
+            Some(fault) => {
+                self.statistics.injected_faults += 1;
+                Err(fault.into_error(kind, bytes, self.free_bytes()))
+            }
             None => body(self),
         };
         if self.config.log_calls {
