@@ -198,7 +198,7 @@ pub fn every_kind_of_command_waits_for_its_wait_list<F: Fixture>(fixture: &F) {
         backend.enqueue_barrier(&queues[5], wait_for),
         backend.enqueue_fill(&queues[6], filled, none, &[2], wait_for),
     ];
-    let events: Vec<_> = events.drain(..).map(Result::unwrap).collect();
+    let events: Vec<_> = events.drain(..).map(|result| result.unwrap()).collect();
     for queue in &queues {
         queue.flush().unwrap();
     }
