@@ -139,6 +139,6 @@ allocators! {
     every_check_of_segments_of_svm => |backend| SegmentAllocator::new(svm(backend)),
     every_check_of_a_limit => |backend| Limit::new(immediate(backend), CAPACITY),
     every_check_of_a_fallback => |backend| {
-        Fallback::new(Limit::new(immediate(backend), 10_000), Statistics::new(svm(backend)))
+        Fallback::new(svm(backend), Statistics::new(immediate(backend)))
     },
 }
