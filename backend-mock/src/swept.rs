@@ -63,14 +63,15 @@ impl SweptDevices {
             && run.calls.is_none()
             && let Some(strike) = run.strike
         {
-            let fault = match strike.is_out_of_memory {
-                true => Fault::OutOfMemory,
-                // None that a runtime has.
-                false => Fault::Backend(-9999),
+            let fault = if strike.is_out_of_memory {
+                Fault::OutOfMemory
+            } else {
+                Fault::Backend(-9999)
             };
-            let persistence = match strike.lasts {
-                true => Persistence::Forever,
-                false => Persistence::Once,
+            let persistence = if strike.lasts {
+                Persistence::Forever
+            } else {
+                Persistence::Once
             };
             device.fail_nth_any(strike.call, fault, persistence);
         }

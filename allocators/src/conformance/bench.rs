@@ -140,7 +140,7 @@ pub(crate) fn numbered(count: usize) -> Vec<u8> {
 
 /// Checks that the call failed for lack of memory.
 #[track_caller]
-pub(crate) fn out_of_memory<T: std::fmt::Debug>(result: Result<T, Error>) {
+pub(crate) fn out_of_memory<T: std::fmt::Debug>(result: &Result<T, Error>) {
     assert!(
         matches!(result, Err(Error::OutOfMemory(_))),
         "expected out-of-memory, got {result:?}"

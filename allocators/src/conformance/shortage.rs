@@ -101,7 +101,7 @@ pub fn a_deferred_allocator_tells_of_shortage_in_the_end<F: Fixture>(fixture: &F
         bench.write(block, &[1]);
     }
     let write = third.and_then(|third| bench.backend.write(&bench.queue, &third, 0, &[1], &[]));
-    out_of_memory(write);
+    out_of_memory(&write);
 }
 
 /// Over and over.
@@ -132,7 +132,7 @@ pub fn a_command_without_room_for_its_memory_says_so<F: Fixture>(fixture: &F) {
         .backend
         .enqueue_fill(&bench.queue, &third, Region::first(64), &[1], &[])
         .and_then(|fill| fill.wait());
-    out_of_memory(fill);
+    out_of_memory(&fill);
     // The others are none the worse for it.
     for block in [first, second] {
         bench.write(&block, &vec![2; half]);

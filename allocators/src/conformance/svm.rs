@@ -314,7 +314,7 @@ where
         let allocate = || bench.backend.allocate_svm(half, None, grain, None);
         let first = allocate().unwrap();
         let second = allocate().unwrap();
-        out_of_memory(allocate());
+        out_of_memory(&allocate());
         drop(first);
         let third = allocate().unwrap();
         drop((second, third));

@@ -58,6 +58,10 @@ fn immediate(backend: &MockBackend) -> Result<ImmediateAllocator<MockBackend>, E
     ImmediateAllocator::new(backend)
 }
 
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "it is made as the others are, which may fail"
+)]
 fn deferred(backend: &MockBackend) -> Result<DeferredAllocator<MockBackend>, Error> {
     Ok(DeferredAllocator::new(backend))
 }

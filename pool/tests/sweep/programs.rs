@@ -298,7 +298,9 @@ where
             tracing::dispatcher::with_default(&ears, || take.iter().for_each(drop));
         });
         // A thread that is joined has given back what it kept.
-        givers.into_iter().for_each(|giver| giver.join().unwrap());
+        for giver in givers {
+            giver.join().unwrap();
+        }
         taker.join().unwrap();
     });
     drop(sweeper);

@@ -71,12 +71,9 @@ impl<A: Allocator<Backend = MockBackend> + 'static> Rig<A> {
         let ears = Ears(Arc::clone(&heard));
         let budget = tracing::subscriber::with_default(ears, || {
             let rig = Self::new(devices, setting, &heard);
-            let mut rig = match rig {
-                Ok(rig) => rig,
-                Err(_) => {
-                    heard.fetch_add(1, Ordering::Relaxed);
-                    return None;
-                }
+            let Ok(mut rig) = rig else {
+                heard.fetch_add(1, Ordering::Relaxed);
+                return None;
             };
             program(&mut rig);
             if rig.has_taken_a_part {
@@ -85,7 +82,7 @@ impl<A: Allocator<Backend = MockBackend> + 'static> Rig<A> {
             }
             if ending == Ending::PoolGoesOn {
                 devices.repair();
-                Some(rig.is_sound(setting))
+                Some(rig.end_soundly(setting))
             } else {
                 Some(rig.budget.clone())
             }
@@ -209,7 +206,7 @@ impl<A: Allocator<Backend = MockBackend> + 'static> Rig<A> {
     }
 
     /// The pool is as good as new, once the program has dropped all blocks. Its limit, which it is to leave free.
-    fn is_sound(self, setting: &Setting<A>) -> Budget {
+    fn end_soundly(self, setting: &Setting<A>) -> Budget {
         for gate in self.shut.lock().drain(..) {
             let opened = self
                 .pool

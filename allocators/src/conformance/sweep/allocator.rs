@@ -59,13 +59,15 @@ impl<A: Send + Sync + 'static> Faulty for Failures<A> {
     fn arm(&self, strike: Strike) {
         /// None that a runtime has.
         const CODE: i32 = -9999;
-        let trigger = match strike.lasts {
-            true => FaultTrigger::From(strike.call),
-            false => FaultTrigger::Nth(strike.call),
+        let trigger = if strike.lasts {
+            FaultTrigger::From(strike.call)
+        } else {
+            FaultTrigger::Nth(strike.call)
         };
-        let fault = match strike.is_out_of_memory {
-            true => AllocatorFault::OutOfMemory(Scope::Device),
-            false => AllocatorFault::Backend(CODE),
+        let fault = if strike.is_out_of_memory {
+            AllocatorFault::OutOfMemory(Scope::Device)
+        } else {
+            AllocatorFault::Backend(CODE)
         };
         self.allocator.fail(None, trigger, fault);
     }

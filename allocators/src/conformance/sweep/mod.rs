@@ -87,14 +87,12 @@ impl Strike {
 
 impl fmt::Display for Strike {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match self.is_out_of_memory {
-            true => "out of memory",
-            false => "a failure of the runtime",
+        let kind = if self.is_out_of_memory {
+            "out of memory"
+        } else {
+            "a failure of the runtime"
         };
-        let span = match self.lasts {
-            true => "permanent",
-            false => "transient",
-        };
+        let span = if self.lasts { "permanent" } else { "transient" };
         write!(f, "{kind}, {span}")
     }
 }
@@ -203,7 +201,7 @@ pub fn sweep<S: Faulty>(
         caller: Location::caller().file(),
         scenario,
     };
-    let run = |strike| plan.run(Arc::new(fresh()), strike);
+    let run = |strike| plan.run(&Arc::new(fresh()), strike);
     let sound = run(None);
     let mut tally = Tally {
         scenarios: 1,
@@ -263,7 +261,7 @@ struct Plan<'a, S> {
 }
 
 impl<S: Faulty> Plan<'_, S> {
-    fn run(&self, failing: Arc<S>, strike: Option<Strike>) -> Run {
+    fn run(&self, failing: &Arc<S>, strike: Option<Strike>) -> Run {
         if let Some(strike) = strike {
             failing.arm(strike);
         }
@@ -272,15 +270,16 @@ impl<S: Faulty> Plan<'_, S> {
             None => format!("{}, without a failure", self.name),
         };
         let collector = Collector::new(what.clone());
-        let ended = on_a_thread(&collector, Arc::clone(&failing), Arc::clone(&self.scenario));
+        let ended = on_a_thread(&collector, Arc::clone(failing), Arc::clone(&self.scenario));
         failing.repair();
         let struck = failing.struck();
         let problem = ended.and_then(|()| {
             self.may_end_so(&collector.take(), struck.is_some())?;
             let complaints = failing.complaints();
-            match complaints.is_empty() {
-                true => Ok(()),
-                false => Err(complaints.join("; ")),
+            if complaints.is_empty() {
+                Ok(())
+            } else {
+                Err(complaints.join("; "))
             }
         });
         let finding = problem.err().map(|problem| match (strike, &struck) {
