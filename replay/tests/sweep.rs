@@ -3,7 +3,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test panics")]
 
-use std::{collections::HashMap, env, fmt::Write, path::Path};
+use std::{
+    collections::{HashMap, HashSet},
+    env,
+    fmt::Write,
+    path::Path,
+};
 
 use binpool::{Backend, ImmediateAllocator, Limit, PoolOptions, PooledBuffer, QueueOrder, Region};
 use binpool_allocators::conformance::sweep::{EXTENT, Ends, Faulty, Tally, sweep};
@@ -27,7 +32,7 @@ fn stretch(name: &str, events: usize) -> Trace {
     let whole = Trace::open(&folder.join(format!("{name}.trace.gz"))).unwrap();
     let middle = whole.events().len() / 3;
     let mut text = String::new();
-    let mut live = HashMap::new();
+    let mut live = HashSet::new();
     for event in whole.events().iter().skip(middle).take(events) {
         match *event {
             Event::Allocate {
@@ -35,11 +40,11 @@ fn stretch(name: &str, events: usize) -> Trace {
                 bytes,
                 stream,
             } => {
-                live.insert(block, ());
+                live.insert(block);
                 writeln!(text, "a {block} {bytes} {stream}").unwrap();
             }
             Event::Free { block } => {
-                if live.remove(&block).is_some() {
+                if live.remove(&block) {
                     writeln!(text, "f {block}").unwrap();
                 }
             }
