@@ -5,14 +5,14 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::{
-    Allocator, AllocatorCall, AllocatorFault, EventOf, FaultTrigger, Memory, MemoryOf, Result,
-    adaptor::forward_to_inner, fault::Plan,
+    Allocator, AllocatorCall, AllocatorFault, EventOf, FaultTrigger, Memory, MemoryOf, Region,
+    Result, adaptor::forward_to_inner, fault::Plan,
 };
 
 /// Makes calls of an allocator fail, on any backend: so that a program sees on a real device what it does when memory
 /// runs out. (The mock device fails calls of its own, more kinds of them.)
 ///
-/// An allocation that is made to fail does not reach the allocator. A release that is made to fail does: the block is
+/// An allocation, or a view, that is made to fail does not reach the allocator. A release that is made to fail does: the block is
 /// gone, and only the answer is an error. Where several faults strike one call, the oldest decides; each counts every
 /// call of its kind. Clones share their faults.
 ///
@@ -41,7 +41,9 @@ pub struct Failing<A> {
 #[derive(Debug, Default)]
 struct Faults {
     plans: Vec<Plan>,
+    calls: u64,
     struck: u64,
+    first_struck: Option<AllocatorCall>,
 }
 
 impl<A> Failing<A> {
@@ -53,9 +55,14 @@ impl<A> Failing<A> {
         }
     }
 
-    /// Makes calls of this kind fail from now on, when `trigger` says so, in the way of `fault`.
-    pub fn fail(&self, call: AllocatorCall, trigger: FaultTrigger, fault: AllocatorFault) {
-        let plan = Plan::new(call, trigger, fault);
+    /// Makes calls of this kind (`None`: of any kind) fail from now on, when `trigger` says so, in the way of `fault`.
+    pub fn fail(
+        &self,
+        call: impl Into<Option<AllocatorCall>>,
+        trigger: FaultTrigger,
+        fault: AllocatorFault,
+    ) {
+        let plan = Plan::new(call.into(), trigger, fault);
         self.faults.lock().plans.push(plan);
     }
 
@@ -64,10 +71,22 @@ impl<A> Failing<A> {
         self.faults.lock().plans.clear();
     }
 
+    /// How many calls there were that can be made to fail.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.faults.lock().calls
+    }
+
     /// How many calls were made to fail.
     #[must_use]
     pub fn struck(&self) -> u64 {
         self.faults.lock().struck
+    }
+
+    /// The first call that was made to fail.
+    #[must_use]
+    pub fn first_struck(&self) -> Option<AllocatorCall> {
+        self.faults.lock().first_struck
     }
 
     /// The allocator, which does not fail on purpose.
@@ -88,14 +107,28 @@ impl<A> Failing<A> {
             let fault = plan.strike(call, bytes);
             struck = struck.or(fault);
         }
-        faults.struck += u64::from(struck.is_some());
+        faults.calls += 1;
+        if struck.is_some() {
+            faults.struck += 1;
+            faults.first_struck.get_or_insert(call);
+        }
         drop(faults);
         struck.map_or(Ok(()), |fault| Err(fault.into_error(call, bytes)))
     }
 }
 
 impl<A: Allocator> Allocator for Failing<A> {
-    forward_to_inner!();
+    forward_to_inner!(properties);
+    forward_to_inner!(limits);
+
+    fn create_view(&self, block: &MemoryOf<Self>, region: Region) -> Result<MemoryOf<Self>> {
+        self.strike(AllocatorCall::CreateView, region.bytes)?;
+        self.inner.create_view(block, region)
+    }
+
+    fn release_view(&self, view: MemoryOf<Self>) {
+        self.inner.release_view(view);
+    }
 
     fn allocate(&self, bytes: usize) -> Result<MemoryOf<Self>> {
         self.strike(AllocatorCall::Allocate, bytes)?;

@@ -9,13 +9,18 @@ pub enum AllocatorCall {
     Allocate,
     /// [`Allocator::release`](crate::Allocator::release).
     Release,
+    /// [`Allocator::create_view`](crate::Allocator::create_view).
+    CreateView,
 }
 
 impl AllocatorCall {
-    const fn name(self) -> &'static str {
+    /// The call's name, as errors have it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Allocate => "allocate",
             Self::Release => "release",
+            Self::CreateView => "create_view",
         }
     }
 }
@@ -63,6 +68,8 @@ pub enum FaultTrigger {
     EveryNth(u64),
     /// So many, from the next one on; `u64::MAX` for all.
     Next(u64),
+    /// The nth and all after it; 1 is the next. From the 0th on is all.
+    From(u64),
     /// Each with a probability from 0 to 1, as a generator with a seed decides: the same seed makes the same calls fail.
     Randomly {
         /// The probability.
@@ -70,14 +77,15 @@ pub enum FaultTrigger {
         /// The seed.
         seed: u64,
     },
-    /// All about blocks of more bytes than this.
+    /// All about blocks, or views, of more bytes than this.
     LargerThan(usize),
 }
 
 /// One failure that was asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    call: AllocatorCall,
+    /// Which calls it looks at; `None` for all.
+    call: Option<AllocatorCall>,
     trigger: FaultTrigger,
     fault: AllocatorFault,
     /// The calls that it has looked at.
@@ -87,7 +95,7 @@ pub(crate) struct Plan {
 
 impl Plan {
     pub(crate) const fn new(
-        call: AllocatorCall,
+        call: Option<AllocatorCall>,
         trigger: FaultTrigger,
         fault: AllocatorFault,
     ) -> Self {
@@ -106,7 +114,7 @@ impl Plan {
 
     /// How this call about a block of `bytes` bytes fails.
     pub(crate) fn strike(&mut self, call: AllocatorCall, bytes: usize) -> Option<AllocatorFault> {
-        if call != self.call {
+        if self.call.is_some_and(|wanted| wanted != call) {
             return None;
         }
         self.calls = self.calls.saturating_add(1);
@@ -114,6 +122,7 @@ impl Plan {
             FaultTrigger::Nth(n) => self.calls == n,
             FaultTrigger::EveryNth(n) => n > 0 && self.calls.is_multiple_of(n),
             FaultTrigger::Next(count) => self.calls <= count,
+            FaultTrigger::From(n) => self.calls >= n,
             FaultTrigger::Randomly { probability, .. } => self.random.fraction() < probability,
             FaultTrigger::LargerThan(most) => bytes > most,
         };

@@ -5,8 +5,8 @@ use std::{fmt, sync::Arc, time::Duration};
 use binpool_allocators::{DeviceLimits, random::Random};
 
 use crate::{
-    Call, CallKind, CommandId, CommandRecord, Fault, LeakReport, MockBackend, MockDeviceBuilder,
-    MockStatistics, Persistence, Violation,
+    Call, CallCounts, CallKind, CommandId, CommandRecord, Fault, LeakReport, MockBackend,
+    MockDeviceBuilder, MockStatistics, Persistence, Violation,
     fault::{Plan, Trigger},
     shared::{Shared, oldest},
 };
@@ -193,6 +193,18 @@ impl MockDevice {
             },
             fault,
         );
+    }
+
+    /// The calls that were made to fail so far.
+    #[must_use]
+    pub fn struck(&self) -> CallCounts {
+        self.shared.with(|state| state.faults.struck)
+    }
+
+    /// The first call that was made to fail.
+    #[must_use]
+    pub fn first_struck(&self) -> Option<CallKind> {
+        self.shared.with(|state| state.faults.first_struck)
     }
 
     /// Lets all calls succeed again.

@@ -2,7 +2,7 @@
 
 use binpool_allocators::{Error, OutOfMemory, Scope, random::Random};
 
-use crate::{CallKind, MockError};
+use crate::{CallCounts, CallKind, MockError};
 
 /// How a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +89,9 @@ impl Plan {
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     plans: Vec<Plan>,
+    /// The calls that were made to fail, and the first of them.
+    pub(crate) struck: CallCounts,
+    pub(crate) first_struck: Option<CallKind>,
 }
 
 impl Faults {
@@ -107,6 +110,10 @@ impl Faults {
             if plan.strikes(kind) {
                 struck = struck.or(Some(plan.fault));
             }
+        }
+        if struck.is_some() {
+            self.struck.add(kind);
+            self.first_struck.get_or_insert(kind);
         }
         struck
     }

@@ -91,6 +91,8 @@ mod statistics;
 )]
 mod storage;
 mod svm;
+#[cfg(feature = "conformance")]
+mod swept;
 mod table;
 mod violation;
 mod work;
@@ -110,6 +112,8 @@ pub use profile::{CostModel, CostTable, DeviceProfile};
 pub use queue::MockQueue;
 pub use race::{Race, Touch};
 pub use statistics::MockStatistics;
+#[cfg(feature = "conformance")]
+pub use swept::SweptDevices;
 pub use violation::Violation;
 
 #[cfg(doctest)]

@@ -172,17 +172,21 @@ impl<A: Allocator> Shared<A> {
     ///
     /// # Errors
     ///
-    /// Where an event of `after` cannot be waited for: then the range is lost, and its segment with it.
+    /// Where an event of `after` cannot be waited for: then the range goes back [later](crate::stranded).
     pub(crate) fn let_go_of_range(
         &self,
         block: Box<Block<A>>,
         uses: Uses,
         after: &[EventOf<A>],
     ) -> Result<(), Error> {
+        let held = HeldBlock::new(block, uses);
         // Ranges know queues, not events.
-        after.iter().try_for_each(wait_for_event)?;
+        if let Err(error) = after.iter().try_for_each(wait_for_event) {
+            self.state.lock().strand.keep_range(held, after);
+            return Err(error);
+        }
         self.state.lock().in_transit += 1;
-        self.return_to_segment(HeldBlock::new(block, uses));
+        self.return_to_segment(held);
         let leaving = self.state.lock().release_all();
         self.release_each(leaving);
         Ok(())
@@ -195,6 +199,7 @@ impl<A: Allocator> Shared<A> {
 
     /// The same, but for those at the hand of others where so asked. Whether there may have been any.
     fn flush_from(&self, whose: Whose) -> bool {
+        self.release_stranded();
         let has_scrubbed = self.scrub_again();
         let cached = {
             let mut state = self.state.lock();

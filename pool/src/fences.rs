@@ -155,7 +155,7 @@ impl<A: Allocator> Fence<A> {
 
 /// Whether a command has ended. One that failed has ended too: it touches nothing any more. One whose status
 /// cannot be told counts as not ended.
-fn has_ended<E: Event>(event: &E) -> bool {
+pub(crate) fn has_ended<E: Event>(event: &E) -> bool {
     event.status().is_ok_and(EventStatus::has_ended)
 }
 

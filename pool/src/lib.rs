@@ -85,6 +85,7 @@ mod shared;
 mod size_classes;
 mod state;
 mod statistics;
+mod stranded;
 mod svm;
 mod sweeper;
 mod sync;

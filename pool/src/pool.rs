@@ -57,8 +57,9 @@ impl<A: Allocator> Drop for Handle<A> {
         self.shared.release_all();
         let unused = {
             let mut state = self.shared.state.lock();
-            // Ranges between blocks that are in use remember their queues until their segment goes, with the last block.
-            let has_ranges = state.managed_bytes() > 0;
+            // Ranges between blocks that are in use remember their queues until their segment goes, with the last block; and
+            // so does what is stranded.
+            let has_ranges = state.managed_bytes() > 0 || !state.strand.is_empty();
             let lanes = &mut state.lanes;
             lanes.take(|lane| lane.active == 0 && (lane.has_caught_up() || !has_ranges))
         };

@@ -208,11 +208,13 @@ impl<A: Allocator> Shared<A> {
             state.in_transit += 1;
             uses
         };
-        // Ranges know queues, not events. One that cannot be waited for keeps the range for good.
+        let held = HeldBlock::new(block, uses);
+        // Ranges know queues, not events.
         let waited = after.iter().try_for_each(wait_for_event);
         if waited.is_ok() {
-            self.set_apart(HeldBlock::new(block, uses));
+            self.set_apart(held);
         } else {
+            self.state.lock().strand.keep_range(held, after);
             self.arrive();
         }
         self.state.lock().leave(lane);
@@ -220,7 +222,7 @@ impl<A: Allocator> Shared<A> {
     }
 
     /// Keeps a block that is in transit from all users, while there are any.
-    fn set_apart(&self, held: HeldBlock<A>) {
+    pub(crate) fn set_apart(&self, held: HeldBlock<A>) {
         let mut state = self.state.lock();
         let Some(unscrubbed) = &mut state.unscrubbed else {
             drop(state);

@@ -268,7 +268,7 @@ impl<A: Allocator> Shared<A> {
     ///
     /// # Errors
     ///
-    /// A failure of the device. The block is gone all the same.
+    /// A failure of the device. The block is gone all the same, or goes [later](crate::stranded).
     pub(crate) fn release(
         &self,
         memory: MemoryOf<A>,
@@ -284,7 +284,10 @@ impl<A: Allocator> Shared<A> {
             Ok(fences) => (fences, None),
             Err(error) => {
                 // Nobody can tell when its commands end, so they are waited for.
-                uses.iter().try_for_each(|use_| self.wait_for(*use_))?;
+                if let Err(error) = uses.iter().try_for_each(|use_| self.wait_for(*use_)) {
+                    self.state.lock().strand.keep(memory, uses, after);
+                    return Err(error);
+                }
                 (Fences::<A>::new(), Some(error))
             }
         };

@@ -14,6 +14,7 @@ use crate::{
     lane::{Lane, LaneKey, Stamp, Use, Uses, add_to},
     lanes::Lanes,
     request::Request,
+    stranded::Strand,
     thread_cache::ThreadCache,
 };
 
@@ -44,7 +45,7 @@ const LOOK_AT: usize = 16;
 ///
 /// - I1: a free block lies in the stock of a lane (its queue is in order and was its only user), or in `pending`
 ///   (commands may use it on several queues, or on an out-of-order one), or in `common` (no command uses it), or is a
-///   free range of a segment, or in `unscrubbed`, or in a thread's cache (its queue is in order and was its only user).
+///   free range of a segment, or in `unscrubbed`, or a range in `strand`, or in a thread's cache (its queue is in order and was its only user).
 /// - I2: the home queue's lane is never removed while the pool has a handle.
 /// - I3: `managed_bytes = active blocks in whole + held_bytes`.
 #[derive(Debug)]
@@ -65,6 +66,8 @@ pub(crate) struct State<A: Allocator> {
     /// Blocks of segments that nobody may have before they are filled with zeros; `None` where nobody is left to keep
     /// them from.
     pub(crate) unscrubbed: Option<Bins<A>>,
+    /// What could not be given back yet.
+    pub(crate) strand: Strand<A>,
     /// Whether freed blocks are kept. Off for good once the last handle of the pool is gone.
     pub(crate) holding: bool,
     /// Blocks that are on their way to the allocator, or to their segment: neither held any more, nor free yet.
@@ -103,6 +106,7 @@ impl<A: Allocator> State<A> {
             pending: Bins::default(),
             segments,
             unscrubbed: Some(Bins::default()),
+            strand: Strand::default(),
             holding: true,
             clock: decay.map(DecayClock::new),
             counters: PoolStatistics::default(),
@@ -550,7 +554,8 @@ impl<A: Allocator> State<A> {
 
     pub(crate) fn held_bytes(&self) -> u64 {
         let free = self.segments.as_ref().map(Segments::free_bytes);
-        self.all_bins().map(Bins::bytes).sum::<u64>() + free.unwrap_or(0)
+        let binned: u64 = self.all_bins().map(Bins::bytes).sum();
+        binned + free.unwrap_or(0) + self.strand.bytes_of_ranges()
     }
 
     /// The bytes that can go back to the allocator: free blocks, or segments that are free as a whole.

@@ -10,7 +10,8 @@
 mod common;
 
 use binpool::{
-    Backend, Error, PoolError, PoolOptions, QueueOrder, SvmAllocator, SvmGrain, SvmPool,
+    Backend, Error, Limit, PoolError, PoolOptions, QueueOrder, ScrubPolicy, SvmAllocator, SvmGrain,
+    SvmPool,
 };
 use binpool_mock::{CallKind, Fault, MockDevice, Persistence};
 use common::{MIB, Rig, every_call_fails_once};
@@ -123,6 +124,61 @@ fn memory_that_needs_events_and_gets_none_is_waited_for() {
     assert_eq!(pool.managed_bytes(), 0);
     assert_eq!(device.call_count(CallKind::Finish), 1);
     assert_eq!(device.statistics().live_blocks, 0);
+}
+
+/// Until then it is the limit's: the device may still use it.
+#[test]
+fn memory_that_can_be_neither_marked_nor_waited_for_goes_back_later() {
+    let device = MockDevice::new();
+    let backend = device.backend();
+    let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+    let svm = SvmAllocator::new(&backend, SvmGrain::Coarse).unwrap();
+    let limit = Limit::new(svm, MIB as u64);
+    let budget = limit.budget().clone();
+    let options = PoolOptions::new().segments(false);
+    let pool = options.build(limit, &queue).unwrap();
+    let block = pool.allocate(100).unwrap();
+    block.enqueue_fill(&queue, 0..100, &[1], &[]).unwrap();
+    pool.stop_holding();
+    for kind in [CallKind::Marker, CallKind::Finish] {
+        device.fail_nth(kind, 1, Fault::Backend(-1), Persistence::Forever);
+    }
+    assert!(block.release().is_err());
+    assert_eq!((pool.managed_bytes(), budget.used_bytes()), (0, 256));
+    pool.free_held();
+    assert_eq!(budget.used_bytes(), 256);
+    device.clear_faults();
+    pool.free_held();
+    assert_eq!(budget.used_bytes(), 0);
+    assert_eq!(device.statistics().live_blocks, 0);
+}
+
+/// Until then it counts as held, and nobody else has it.
+#[test]
+fn a_part_of_a_segment_that_cannot_be_waited_for_comes_back_later() {
+    for scrub in [ScrubPolicy::Never, ScrubPolicy::OnFree] {
+        let options = PoolOptions::new().segments(true).scrub(scrub);
+        let builder = MockDevice::builder().capacity_bytes(MIB as u64);
+        let rig = Rig::with_options(builder, options);
+        let other = rig.another_queue(QueueOrder::InOrder);
+        let gate = rig.gate();
+        let block = rig.gated(&rig.queue, &gate);
+        rig.device
+            .fail_nth(CallKind::Marker, 1, Fault::Backend(-1), Persistence::Once);
+        let released = block.enqueue_release(Some(&other), std::slice::from_ref(&gate));
+        assert!(released.is_err());
+        let statistics = rig.pool.statistics();
+        assert_eq!(statistics.active_blocks, 0);
+        assert_eq!(statistics.held_bytes, statistics.managed_bytes);
+        rig.pool.free_held();
+        assert!(rig.pool.managed_bytes() > 0, "a command may still use it");
+        rig.open(&gate);
+        // A fill of what is unscrubbed is waited for, and only then the segment is free.
+        rig.pool.free_held();
+        rig.pool.free_held();
+        assert_eq!(rig.pool.managed_bytes(), 0, "{scrub:?}");
+        assert_eq!(rig.blocks_on_device(), 0);
+    }
 }
 
 #[test]

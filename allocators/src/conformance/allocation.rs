@@ -1,10 +1,11 @@
 //! Ways of getting memory.
 
-use std::{slice::from_ref, sync::Arc, thread};
+use std::{slice::from_ref, sync::Arc};
 
 use super::{
     AllocatorFixture,
     bench::{Bench, refusal},
+    sweep::on_threads,
 };
 use crate::{Align, Allocator, Backend, Event, InvalidRequest, Memory, Region};
 
@@ -129,24 +130,6 @@ pub fn threads_share_an_allocator<F: AllocatorFixture>(fixture: &F) {
     }
 }
 
-/// Calls `body` with each of `inputs`, on a thread each.
-fn on_threads<T: Send, R: Send>(
-    inputs: impl IntoIterator<Item = T>,
-    body: impl Fn(T) -> R + Sync,
-) -> Vec<R> {
-    let body = &body;
-    thread::scope(|scope| {
-        let inputs = inputs.into_iter();
-        let threads: Vec<_> = inputs
-            .map(|input| scope.spawn(move || body(input)))
-            .collect();
-        let results = threads.into_iter().map(thread::ScopedJoinHandle::join);
-        results
-            .map(|result| result.expect("each thread's part of the check passes"))
-            .collect()
-    })
-}
-
 /// Where the device keeps to its capacity: at once, unless the allocator says that it is deferred. Then the
 /// first command tells.
 pub fn shortage_shows_when_the_allocator_says<F: AllocatorFixture>(fixture: &F) {
@@ -170,7 +153,10 @@ pub fn shortage_shows_when_the_allocator_says<F: AllocatorFixture>(fixture: &F) 
         match bench.backend.write(&bench.queue, &block, 0, &[1], &[]) {
             Ok(()) => live.push(block),
             Err(error) => {
-                assert!(allocator.is_deferred(), "the block was not there: {error}");
+                assert!(
+                    allocator.is_deferred(),
+                    "the block was not there: {error:?}"
+                );
                 break error;
             }
         }

@@ -138,6 +138,15 @@ pub(crate) fn numbered(count: usize) -> Vec<u8> {
     (0..=250).cycle().take(count).collect()
 }
 
+/// Checks that the call failed for lack of memory.
+#[track_caller]
+pub(crate) fn out_of_memory<T: std::fmt::Debug>(result: &Result<T, Error>) {
+    assert!(
+        matches!(result, Err(Error::OutOfMemory(_))),
+        "expected out-of-memory, got {result:?}"
+    );
+}
+
 /// What is wrong with the call that gave `result`.
 #[track_caller]
 pub(crate) fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> InvalidRequest {

@@ -63,7 +63,8 @@ pub fn a_user_event_is_pending_until_it_is_resolved<F: Fixture>(fixture: &F) {
         assert_eq!(event.status().unwrap(), EventStatus::Pending);
         bench.backend.resolve_user_event(&event, outcome).unwrap();
         assert_eq!(event.status().unwrap(), status);
-        assert_eq!(event.wait().is_ok(), outcome == Outcome::Complete);
+        let waited = event.wait();
+        assert_eq!(waited.is_ok(), outcome == Outcome::Complete, "{waited:?}");
     }
 }
 

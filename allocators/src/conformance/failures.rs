@@ -129,6 +129,6 @@ fn failed<T: Debug>(result: Result<T>) {
     let error = result.expect_err("what waits for something that failed must fail");
     assert!(
         !error.is_out_of_memory(),
-        "a failure of what was waited for is no lack of memory: {error}"
+        "a failure of what was waited for is no lack of memory: {error:?}"
     );
 }

@@ -33,6 +33,8 @@
 //! [`backend_checks`], [`svm_checks`] and [`allocator_checks`] give the same checks as values, and [`run_all`] runs
 //! them in a program that is no test runner. A check panics where the promise is broken, and says which.
 //!
+//! [`sweep`] runs each of them again and again, and has each call of the backend fail once.
+//!
 //! The checks never take it for granted that a command has ended without waiting for it, and never wait for what
 //! they have gated themselves: so they suit runtimes with threads of their own as well as simulated ones. A check
 //! of something that a device lacks checks instead for the error that the traits promise.
@@ -59,6 +61,7 @@ pub mod shortage;
 pub mod svm;
 pub mod svm_binding;
 pub mod svm_lifetimes;
+pub mod sweep;
 pub mod threads;
 pub mod transfers;
 

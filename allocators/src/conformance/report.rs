@@ -76,7 +76,7 @@ pub fn run_all<F>(checks: &[Check<F>], fixture: &F) -> Report {
     report
 }
 
-fn message(panic: &(dyn Any + Send)) -> String {
+pub(super) fn message(panic: &(dyn Any + Send)) -> String {
     if let Some(text) = panic.downcast_ref::<&str>() {
         (*text).to_owned()
     } else if let Some(text) = panic.downcast_ref::<String>() {

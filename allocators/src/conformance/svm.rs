@@ -4,7 +4,9 @@ use std::slice::from_ref;
 
 use super::{
     Fixture,
-    bench::{Bench, numbered, refusal, refused_as_foreign, refused_as_out_of_bounds},
+    bench::{
+        Bench, numbered, out_of_memory, refusal, refused_as_foreign, refused_as_out_of_bounds,
+    },
 };
 use crate::{
     Align, Backend, Error, Event, InvalidRequest, Memory, MemoryKind, ObjectKind, Queue, Region,
@@ -312,7 +314,7 @@ where
         let allocate = || bench.backend.allocate_svm(half, None, grain, None);
         let first = allocate().unwrap();
         let second = allocate().unwrap();
-        assert!(allocate().unwrap_err().is_out_of_memory());
+        out_of_memory(&allocate());
         drop(first);
         let third = allocate().unwrap();
         drop((second, third));

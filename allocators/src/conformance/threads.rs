@@ -1,8 +1,8 @@
 //! All methods may be called from any thread.
 
-use std::thread;
+use std::iter::{once, repeat_n};
 
-use super::{Fixture, bench::Bench};
+use super::{Fixture, bench::Bench, sweep::on_threads};
 use crate::{Backend, Event, EventStatus, MemoryFlags, QueueOrder, Region};
 
 const THREADS: u8 = 4;
@@ -11,15 +11,10 @@ const ROUNDS: usize = 25;
 /// Each thread with a queue of its own.
 pub fn threads_share_a_backend<F: Fixture>(fixture: &F) {
     let backend = fixture.backend();
-    thread::scope(|scope| {
-        for thread in 0..THREADS {
-            let backend = backend.clone();
-            scope.spawn(move || {
-                let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
-                for round in 1..ROUNDS {
-                    check_a_buffer(&backend, &queue, round * 97, thread);
-                }
-            });
+    on_threads(0..THREADS, |thread| {
+        let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+        for round in 1..ROUNDS {
+            check_a_buffer(&backend, &queue, round * 97, thread);
         }
     });
 }
@@ -27,14 +22,9 @@ pub fn threads_share_a_backend<F: Fixture>(fixture: &F) {
 /// All threads on one queue.
 pub fn threads_share_a_queue<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
-    thread::scope(|scope| {
-        for thread in 0..THREADS {
-            let bench = &bench;
-            scope.spawn(move || {
-                for round in 1..ROUNDS {
-                    check_a_buffer(&bench.backend, &bench.queue, round * 97, thread);
-                }
-            });
+    on_threads(0..THREADS, |thread| {
+        for round in 1..ROUNDS {
+            check_a_buffer(&bench.backend, &bench.queue, round * 97, thread);
         }
     });
 }
@@ -55,15 +45,10 @@ fn check_a_buffer<B: Backend>(backend: &B, queue: &B::Queue, size: usize, byte: 
 /// As the threads of a program do that share an allocator which commits.
 pub fn threads_commit_on_one_queue<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
-    thread::scope(|scope| {
-        for thread in 1..=usize::from(THREADS) {
-            let bench = &bench;
-            scope.spawn(move || {
-                for round in 1..100 {
-                    let buffer = bench.buffer(round * thread * 31);
-                    bench.backend.commit(&bench.queue, &buffer).unwrap();
-                }
-            });
+    on_threads(1..=usize::from(THREADS), |thread| {
+        for round in 1..100 {
+            let buffer = bench.buffer(round * thread * 31);
+            bench.backend.commit(&bench.queue, &buffer).unwrap();
         }
     });
 }
@@ -74,13 +59,9 @@ pub fn threads_wait_for_one_event<F: Fixture>(fixture: &F) {
     let buffer = bench.buffer(65_536);
     for byte in 0..20 {
         let fill = bench.fill(&bench.queue, &buffer, byte, &[]);
-        thread::scope(|scope| {
-            for _ in 0..THREADS {
-                scope.spawn(|| {
-                    fill.wait().unwrap();
-                    assert_eq!(fill.status().unwrap(), EventStatus::Complete);
-                });
-            }
+        on_threads(repeat_n((), THREADS.into()), |()| {
+            fill.wait().unwrap();
+            assert_eq!(fill.status().unwrap(), EventStatus::Complete);
         });
     }
 }
@@ -90,12 +71,9 @@ pub fn a_block_may_be_released_by_another_thread<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     for byte in 0..20 {
         let buffer = bench.filled(4096, byte);
-        let bench = &bench;
-        thread::scope(|scope| {
-            scope.spawn(move || {
-                assert_eq!(bench.read(&buffer), [byte; 4096]);
-                bench.backend.release(buffer, &[]).unwrap();
-            });
+        on_threads(once(buffer), |buffer| {
+            assert_eq!(bench.read(&buffer), [byte; 4096]);
+            bench.backend.release(buffer, &[]).unwrap();
         });
     }
 }

@@ -3,7 +3,7 @@
 use std::error::Error as _;
 
 use binpool_allocators::{
-    Allocator, AllocatorCall, AllocatorFault, Error, Failing, FaultTrigger, Scope,
+    Allocator, AllocatorCall, AllocatorFault, Error, Failing, FaultTrigger, Region, Scope,
 };
 use binpool_mock::{CallKind, Fault, MockDevice, Persistence};
 
@@ -25,7 +25,7 @@ fn failures(allocator: &impl Allocator) -> Vec<usize> {
 
 #[test]
 fn each_trigger_strikes_the_calls_that_it_names() {
-    let expected: [(FaultTrigger, &[usize]); 10] = [
+    let expected: [(FaultTrigger, &[usize]); 13] = [
         (FaultTrigger::Nth(1), &[1]),
         (FaultTrigger::Nth(4), &[4]),
         (FaultTrigger::Nth(0), &[]),
@@ -37,6 +37,9 @@ fn each_trigger_strikes_the_calls_that_it_names() {
             FaultTrigger::Next(u64::MAX),
             &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
         ),
+        (FaultTrigger::From(8), &[8, 9, 10]),
+        (FaultTrigger::From(0), &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
+        (FaultTrigger::From(11), &[]),
         (FaultTrigger::LargerThan(800), &[9, 10]),
         (FaultTrigger::LargerThan(usize::MAX), &[]),
     ];
@@ -135,6 +138,26 @@ fn the_oldest_fault_decides_and_each_counts_every_call() {
         })
         .collect();
     assert_eq!(codes, [Some(-1), None, Some(-2)]);
+}
+
+#[test]
+fn calls_of_any_kind_are_counted_and_fail_together() {
+    let device = device();
+    let allocator = Failing::new(deferred(&device));
+    let fault = AllocatorFault::Backend(-1);
+    allocator.fail(None, FaultTrigger::From(3), fault);
+    let block = allocator.allocate(1024).unwrap();
+    let view = allocator.create_view(&block, Region::first(256)).unwrap();
+    assert_eq!((allocator.calls(), allocator.first_struck()), (2, None));
+    assert!(allocator.create_view(&block, Region::first(256)).is_err());
+    // What was made to fail did not reach the device.
+    assert_eq!(device.call_count(CallKind::CreateSubRegion), 1);
+    allocator.release_view(view);
+    assert!(allocator.release(block, &[]).is_err());
+    assert!(allocator.allocate(1).is_err());
+    assert_eq!((allocator.calls(), allocator.struck()), (5, 3));
+    assert_eq!(allocator.first_struck(), Some(AllocatorCall::CreateView));
+    assert!(device.leaks().memory.is_empty());
 }
 
 #[test]

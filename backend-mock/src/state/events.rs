@@ -151,6 +151,18 @@ impl State {
         }
     }
 
+    /// Has the user events fail that nobody is left to resolve.
+    #[cfg(feature = "conformance")]
+    pub(crate) fn fail_orphaned_user_events(&mut self) {
+        let orphans = self.events.iter().filter_map(|(key, event)| {
+            let is_orphan = event.command.is_none() && !event.held;
+            is_orphan.then_some((key, event.id))
+        });
+        for (key, event) in orphans.collect::<Vec<_>>() {
+            self.end_event(key, Err(MockError::UserEventFailed { event }));
+        }
+    }
+
     /// Ends an event, and everything that fails with it.
     pub(super) fn end_event(&mut self, key: EventKey, result: Result<(), MockError>) {
         let mut ending: SmallVec<[_; 2]> = SmallVec::new();

@@ -1,0 +1,335 @@
+//! Every failure once: a scenario is run, its calls are counted, and it is run again with its first call failing, its
+//! second, its third, and so on. After `SQLite`'s sweeps of out-of-memory and I/O errors.
+//!
+//! Each call fails in four ways: as out-of-memory and as another failure of the runtime, that call alone and that call
+//! with all after it. After each run nothing may have panicked, hung, been left on the device or been misused there. What
+//! has to be right beyond that (counters, and that things can be used once the faults are lifted) a scenario asserts
+//! itself, after it has called [`Faulty::repair`].
+//!
+//! It lies beside the checks, since the two go together: whoever writes a backend that can be made to fail has every check
+//! swept by [`sweep_checks`]; whoever writes an allocator, or a program over one, sweeps it by [`sweep`] with what fails
+//! at hand: the mock device, all of whose calls can, or [`Failing`](crate::Failing) around an allocator of any device.
+//!
+//! ```
+//! use binpool_allocators::{
+//!     Allocator, AllocatorCall, DeferredAllocator, Failing,
+//!     conformance::sweep::{Ends, Failures, sweep},
+//! };
+//! use binpool_mock::MockDevice;
+//!
+//! let fresh = || Failures::of(Failing::new(DeferredAllocator::new(&MockDevice::new().backend())));
+//! let tally = sweep("two blocks", Ends::Always, fresh, |failing| {
+//!     let blocks = [failing.allocator().allocate(100), failing.allocator().allocate(200)];
+//!     for block in blocks.into_iter().flatten() {
+//!         let _failed = failing.allocator().release(block, &[]);
+//!     }
+//! });
+//! assert_eq!(tally.calls, 4);
+//! tally.has_no_findings();
+//! ```
+
+mod allocator;
+mod panics;
+
+use std::{
+    any::Any,
+    env, fmt,
+    panic::{AssertUnwindSafe, Location, catch_unwind},
+    sync::{
+        Arc,
+        mpsc::{RecvTimeoutError, channel},
+    },
+    thread,
+    time::Duration,
+};
+
+pub use allocator::Failures;
+pub(super) use panics::on_threads;
+use panics::{Collected, Collector, Panic};
+
+use super::Check;
+
+/// The variable that has a sweep fail every call where it is set to `all`. Else it takes some calls of each scenario.
+pub const EXTENT: &str = "BINPOOL_SWEEP";
+
+/// How many calls of a scenario fail in each way where not all do.
+const SAMPLE: u64 = 8;
+
+/// After what time a run is taken to hang. No run takes a hundredth of it.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What the `Debug` text of an error contains that was asked for: how a sweep tells that a check ended because of it.
+pub const MARK: &str = "Injected";
+
+/// Which call of a run fails, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Strike {
+    /// The number of the call, from 1 on.
+    pub call: u64,
+    /// Whether it is out of memory, or fails for another reason.
+    pub is_out_of_memory: bool,
+    /// Whether all calls after it fail too.
+    pub lasts: bool,
+}
+
+impl Strike {
+    /// Each way in which a call can fail.
+    fn ways(call: u64) -> [Self; 4] {
+        [(true, false), (true, true), (false, false), (false, true)].map(
+            |(is_out_of_memory, lasts)| Self {
+                call,
+                is_out_of_memory,
+                lasts,
+            },
+        )
+    }
+}
+
+impl fmt::Display for Strike {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.is_out_of_memory {
+            "out of memory"
+        } else {
+            "a failure of the runtime"
+        };
+        let span = if self.lasts { "permanent" } else { "transient" };
+        write!(f, "{kind}, {span}")
+    }
+}
+
+/// What is made to fail: a device or an allocator that counts its calls, made for one run.
+///
+/// The errors that it makes up have a source whose `Debug` text contains [`MARK`].
+pub trait Faulty: Send + Sync + 'static {
+    /// Makes a call fail. Called before the run, at most once.
+    fn arm(&self, strike: Strike);
+
+    /// Lets all calls succeed again, and ends the counting. Called in the run by a scenario that looks at what is left, and
+    /// after each run.
+    fn repair(&self);
+
+    /// How many calls there were before [`repair`](Self::repair).
+    fn calls(&self) -> u64;
+
+    /// The call that failed first, by its name; `None` where the run had not so many.
+    fn struck(&self) -> Option<String>;
+
+    /// What is wrong now that the scenario has dropped all that it made: what is left on the device, and what was done there
+    /// that must not be done.
+    fn complaints(&self) -> Vec<String>;
+}
+
+/// When a run of a scenario may end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ends {
+    /// At its end only: it handles every error.
+    Always,
+    /// Also by a panic of a [check](super) that unwraps the error that was asked for: where a check does not get what it
+    /// needs, it cannot go on. Its unwinding drops all that it has, and that is looked at as any other end. A panic that
+    /// does not carry the error, or that comes from elsewhere than a check or the file that called the sweep (whose
+    /// fixture may unwrap, too), is none of this kind.
+    EarlyByPanic,
+}
+
+/// What came of sweeps.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[must_use = "the findings are in it"]
+pub struct Tally {
+    /// The scenarios.
+    pub scenarios: u64,
+    /// The calls that they made, each run once without a failure.
+    pub calls: u64,
+    /// The runs in which a call was made to fail.
+    pub failures: u64,
+    /// What went wrong, with scenario, call and failure.
+    pub findings: Vec<String>,
+}
+
+impl Tally {
+    /// Adds what came of another sweep.
+    pub fn add(&mut self, other: Self) {
+        self.scenarios += other.scenarios;
+        self.calls += other.calls;
+        self.failures += other.failures;
+        self.findings.extend(other.findings);
+    }
+
+    /// Says what came of it, and panics where there is a finding.
+    ///
+    /// # Panics
+    ///
+    /// With the first findings, each with scenario, call and failure.
+    pub fn has_no_findings(&self) {
+        const SHOWN: usize = 20;
+        let first = &self.findings[..self.findings.len().min(SHOWN)];
+        assert!(first.is_empty(), "{self}\n{}", first.join("\n"));
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            scenarios,
+            calls,
+            failures,
+            findings,
+        } = self;
+        let findings = findings.len();
+        write!(
+            f,
+            "{scenarios} scenarios, {calls} calls, {failures} runs with a failure, {findings} findings"
+        )
+    }
+}
+
+/// Runs `scenario` with what `fresh` makes: once as it is, then with each of its calls failing in each way (some of its
+/// calls, unless [`EXTENT`] says all).
+///
+/// Each run has a thread of its own, so that what threads keep is given back before anything is looked at, and so that a run
+/// that hangs is found out.
+#[track_caller]
+pub fn sweep<S: Faulty>(
+    name: &str,
+    ends: Ends,
+    fresh: impl Fn() -> S,
+    scenario: impl Fn(&S) + Send + Sync + 'static,
+) -> Tally {
+    let scenario: Arc<Scenario<S>> = Arc::new(scenario);
+    let plan = Plan {
+        name,
+        ends,
+        caller: Location::caller().file(),
+        scenario,
+    };
+    let run = |strike| plan.run(&Arc::new(fresh()), strike);
+    let sound = run(None);
+    let mut tally = Tally {
+        scenarios: 1,
+        calls: sound.calls,
+        ..Tally::default()
+    };
+    tally.findings.extend(sound.finding);
+    let step = match env::var(EXTENT).as_deref() {
+        Ok("all") => 1,
+        _ => sound.calls.div_ceil(SAMPLE).max(1),
+    };
+    for (call, way) in (1..=sound.calls).zip((0..step).cycle()) {
+        for (offset, strike) in (0..).zip(Strike::ways(call)) {
+            // Each way of failing takes other calls of the scenario.
+            if (way + offset) % step == 0 {
+                let run = run(Some(strike));
+                tally.failures += u64::from(run.has_failed);
+                tally.findings.extend(run.finding);
+            }
+        }
+    }
+    tally
+}
+
+/// Sweeps each of `checks`, with the fixture that `fixture` makes of what `fresh` makes.
+#[track_caller]
+pub fn sweep_checks<S: Faulty + Clone, F: 'static>(
+    checks: Vec<Check<F>>,
+    fresh: impl Fn() -> S,
+    fixture: fn(S) -> F,
+) -> Tally {
+    let mut tally = Tally::default();
+    for Check { name, run } in checks {
+        tally.add(sweep(name, Ends::EarlyByPanic, &fresh, move |failing| {
+            run(&fixture(failing.clone()));
+        }));
+    }
+    tally
+}
+
+type Scenario<S> = dyn Fn(&S) + Send + Sync;
+
+/// What came of one run.
+struct Run {
+    calls: u64,
+    has_failed: bool,
+    finding: Option<String>,
+}
+
+/// What is swept.
+struct Plan<'a, S> {
+    name: &'a str,
+    ends: Ends,
+    /// The file that asked for it.
+    caller: &'static str,
+    scenario: Arc<Scenario<S>>,
+}
+
+impl<S: Faulty> Plan<'_, S> {
+    fn run(&self, failing: &Arc<S>, strike: Option<Strike>) -> Run {
+        if let Some(strike) = strike {
+            failing.arm(strike);
+        }
+        let what = match strike {
+            Some(strike) => format!("{}, call {}", self.name, strike.call),
+            None => format!("{}, without a failure", self.name),
+        };
+        let collector = Collector::new(what.clone());
+        let ended = on_a_thread(&collector, Arc::clone(failing), Arc::clone(&self.scenario));
+        failing.repair();
+        let struck = failing.struck();
+        let problem = ended.and_then(|()| {
+            self.may_end_so(&collector.take(), struck.is_some())?;
+            let complaints = failing.complaints();
+            if complaints.is_empty() {
+                Ok(())
+            } else {
+                Err(complaints.join("; "))
+            }
+        });
+        let finding = problem.err().map(|problem| match (strike, &struck) {
+            (Some(strike), Some(call)) => format!("{what} ({call}; {strike}): {problem}"),
+            _ => format!("{what}: {problem}"),
+        });
+        Run {
+            calls: failing.calls(),
+            has_failed: struck.is_some(),
+            finding,
+        }
+    }
+
+    /// Whether what panicked in a run may have.
+    fn may_end_so(&self, collected: &Collected, has_failed: bool) -> Result<(), String> {
+        if let Some(stray) = &collected.stray {
+            return Err(format!("another thread panicked: {stray}"));
+        }
+        let may_end = self.ends == Ends::EarlyByPanic && has_failed;
+        let is_its_end = |panic: &Panic| may_end && panic.is_an_end(self.caller, MARK);
+        match collected.panics.iter().find(|panic| !is_its_end(panic)) {
+            Some(panic) => Err(format!("it panicked: {panic}")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Runs a scenario on a thread of its own, and waits until that has ended.
+fn on_a_thread<S: Faulty>(
+    collector: &Collector,
+    failing: Arc<S>,
+    scenario: Arc<Scenario<S>>,
+) -> Result<(), String> {
+    let (end, ended) = channel::<()>();
+    let collector = collector.clone();
+    let thread = thread::Builder::new().spawn(move || {
+        // What the hook collects says all of a panic.
+        let _panicked: Result<(), Box<dyn Any + Send>> =
+            collector.within(|| catch_unwind(AssertUnwindSafe(|| scenario(&failing))));
+        drop((scenario, failing, end));
+    });
+    let thread = thread.map_err(|error| format!("no thread for it: {error}"))?;
+    match ended.recv_timeout(PATIENCE) {
+        Err(RecvTimeoutError::Timeout) => {
+            let seconds = PATIENCE.as_secs();
+            Err(format!("it hangs: no end after {seconds} seconds"))
+        }
+        // The thread gives back what it keeps.
+        _ => thread
+            .join()
+            .map_err(|_| "its thread panicked while it ended".to_owned()),
+    }
+}

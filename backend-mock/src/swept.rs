@@ -1,0 +1,141 @@
+//! Devices whose every call is made to fail once.
+
+use std::{fmt, sync::Arc};
+
+use binpool_allocators::conformance::sweep::{Faulty, Strike};
+use parking_lot::Mutex;
+
+use crate::{Fault, MockDevice, MockDeviceBuilder, Persistence, state::State};
+
+/// The devices of one run of a [`sweep`](binpool_allocators::conformance::sweep). Clones are the same run.
+///
+/// The calls of one of them are counted and fail; all of them are looked at for what is left and for misuse.
+///
+/// ```
+/// use binpool_allocators::{Allocator, ImmediateAllocator, conformance::sweep::{Ends, sweep}};
+/// use binpool_mock::{MockDevice, SweptDevices};
+///
+/// let fresh = || SweptDevices::new(MockDevice::builder());
+/// let tally = sweep("a block", Ends::Always, fresh, |devices| {
+///     let backend = devices.device().backend();
+///     let _failed = ImmediateAllocator::new(&backend).and_then(|it| it.allocate(100));
+/// });
+/// tally.has_no_findings();
+/// ```
+#[derive(Clone)]
+pub struct SweptDevices {
+    builder: MockDeviceBuilder,
+    which: usize,
+    run: Arc<Mutex<Run>>,
+}
+
+#[derive(Debug, Default)]
+struct Run {
+    devices: Vec<MockDevice>,
+    strike: Option<Strike>,
+    /// How many calls there had been at the first repair.
+    calls: Option<u64>,
+}
+
+impl SweptDevices {
+    /// Devices as `builder` makes them, of which the first one made fails.
+    #[must_use]
+    pub fn new(builder: MockDeviceBuilder) -> Self {
+        Self::with_another_failing(builder, 0)
+    }
+
+    /// The same, where the one after so many others fails.
+    #[must_use]
+    pub fn with_another_failing(builder: MockDeviceBuilder, others: usize) -> Self {
+        Self {
+            builder,
+            which: others,
+            run: Arc::default(),
+        }
+    }
+
+    /// One more device.
+    #[must_use]
+    pub fn device(&self) -> MockDevice {
+        let device = self.builder.clone().build();
+        let mut run = self.run.lock();
+        if run.devices.len() == self.which
+            && run.calls.is_none()
+            && let Some(strike) = run.strike
+        {
+            let fault = if strike.is_out_of_memory {
+                Fault::OutOfMemory
+            } else {
+                Fault::Backend(-9999)
+            };
+            let persistence = if strike.lasts {
+                Persistence::Forever
+            } else {
+                Persistence::Once
+            };
+            device.fail_nth_any(strike.call, fault, persistence);
+        }
+        run.devices.push(device.clone());
+        device
+    }
+
+    /// The device whose calls fail, once it has been made.
+    #[must_use]
+    pub fn failing(&self) -> Option<MockDevice> {
+        self.run.lock().devices.get(self.which).cloned()
+    }
+
+    /// The failure that was asked for.
+    #[must_use]
+    pub fn strike(&self) -> Option<Strike> {
+        self.run.lock().strike
+    }
+}
+
+impl Faulty for SweptDevices {
+    fn arm(&self, strike: Strike) {
+        self.run.lock().strike = Some(strike);
+    }
+
+    fn repair(&self) {
+        let calls = self.failing().map_or(0, |device| {
+            device.clear_faults();
+            device.statistics().total_calls()
+        });
+        self.run.lock().calls.get_or_insert(calls);
+    }
+
+    fn calls(&self) -> u64 {
+        self.run.lock().calls.unwrap_or_default()
+    }
+
+    fn struck(&self) -> Option<String> {
+        let call = self.failing()?.first_struck()?;
+        Some(call.name().to_owned())
+    }
+
+    /// Once all commands have ended. Those that wait for a user event that nobody can resolve any more fail first: who
+    /// unwinds opens no gates.
+    fn complaints(&self) -> Vec<String> {
+        let devices = self.run.lock().devices.clone();
+        let mut complaints = Vec::new();
+        for device in devices {
+            device.shared.with(State::fail_orphaned_user_events);
+            device.run();
+            let leaks = device.leaks();
+            if !leaks.is_empty() {
+                complaints.push(leaks.to_string());
+            }
+            complaints.extend(device.violations().iter().map(ToString::to_string));
+        }
+        complaints
+    }
+}
+
+impl fmt::Debug for SweptDevices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SweptDevices")
+            .field("run", &self.run)
+            .finish_non_exhaustive()
+    }
+}

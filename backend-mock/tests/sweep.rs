@@ -1,0 +1,144 @@
+//! Whichever call of the mock fails under a check of the conformance suite, in whichever way: nothing is left on the
+//! device, nothing is misused, and nobody panics but the check that did not get what it needs.
+
+#![allow(clippy::unwrap_used, reason = "a failing test panics")]
+
+use binpool_allocators::{
+    Allocator, AnyBackend, DeferredAllocator, Fallback, ImmediateAllocator, Limit,
+    SegmentAllocator, Statistics, SvmAllocator, SvmGrain,
+    conformance::{
+        AllocatorFixture, Check, Fixture, allocator_checks, backend_checks, svm_checks,
+        sweep::{Tally, sweep_checks},
+    },
+};
+use binpool_mock::{Completion, MockBackend, MockDevice, MockDeviceBuilder, SweptDevices};
+
+const CAPACITY: u64 = 1 << 24;
+
+fn builder() -> MockDeviceBuilder {
+    MockDevice::builder().capacity_bytes(CAPACITY)
+}
+
+/// Backends of the devices of a run.
+struct Mock(SweptDevices);
+
+impl Fixture for Mock {
+    type Backend = MockBackend;
+
+    fn backend(&self) -> MockBackend {
+        self.0.device().backend()
+    }
+
+    fn enforced_capacity(&self) -> Option<u64> {
+        Some(CAPACITY)
+    }
+}
+
+/// The same, erased.
+struct Erased(SweptDevices);
+
+impl Fixture for Erased {
+    type Backend = AnyBackend;
+
+    fn backend(&self) -> AnyBackend {
+        AnyBackend::with_svm(self.0.device().backend())
+    }
+
+    fn enforced_capacity(&self) -> Option<u64> {
+        Some(CAPACITY)
+    }
+}
+
+/// What is put around a backend of a run's.
+struct Around<A> {
+    devices: SweptDevices,
+    allocator: fn(&MockBackend) -> A,
+}
+
+impl<A: Allocator> AllocatorFixture for Around<A> {
+    type Allocator = A;
+
+    fn allocator(&self) -> A {
+        (self.allocator)(&self.devices.device().backend())
+    }
+
+    fn enforced_capacity(&self) -> Option<u64> {
+        Some(CAPACITY)
+    }
+}
+
+fn swept<F: 'static>(
+    checks: Vec<Check<F>>,
+    fresh: impl Fn() -> SweptDevices,
+    fixture: fn(SweptDevices) -> F,
+) {
+    let tally: Tally = sweep_checks(checks, fresh, fixture);
+    println!("{tally}");
+    tally.has_no_findings();
+}
+
+#[test]
+fn every_check_of_a_backend() {
+    swept(backend_checks(), || SweptDevices::new(builder()), Mock);
+}
+
+#[test]
+fn every_check_of_shared_virtual_memory() {
+    swept(svm_checks(), || SweptDevices::new(builder()), Mock);
+}
+
+#[test]
+fn every_check_where_commands_run_late() {
+    let seeded = || builder().completion(Completion::Seeded(7));
+    swept(backend_checks(), || SweptDevices::new(seeded()), Mock);
+    swept(svm_checks(), || SweptDevices::new(seeded()), Mock);
+}
+
+/// The checks with objects of another backend, of which that one fails.
+#[test]
+fn every_check_with_the_other_device_failing() {
+    let fresh = || SweptDevices::with_another_failing(builder(), 1);
+    swept(backend_checks(), fresh, Mock);
+    swept(svm_checks(), fresh, Mock);
+}
+
+#[test]
+fn every_check_of_an_erased_backend() {
+    swept(backend_checks(), || SweptDevices::new(builder()), Erased);
+    swept(svm_checks(), || SweptDevices::new(builder()), Erased);
+}
+
+/// Sweeps the checks of an allocator. A check in which not even the allocator could be made ends there.
+macro_rules! allocators {
+    ($($name:ident => $allocator:expr,)*) => {
+        $(
+            #[test]
+            fn $name() {
+                swept(allocator_checks(), || SweptDevices::new(builder()), |devices| Around {
+                    devices,
+                    allocator: $allocator,
+                });
+            }
+        )*
+    };
+}
+
+fn immediate(backend: &MockBackend) -> ImmediateAllocator<MockBackend> {
+    ImmediateAllocator::new(backend).unwrap()
+}
+
+fn svm(backend: &MockBackend) -> SvmAllocator<MockBackend> {
+    SvmAllocator::new(backend, SvmGrain::Coarse).unwrap()
+}
+
+allocators! {
+    every_check_of_the_immediate_allocator => immediate,
+    every_check_of_the_deferred_allocator => DeferredAllocator::new,
+    every_check_of_the_svm_allocator => svm,
+    every_check_of_segments => |backend| SegmentAllocator::new(immediate(backend)),
+    every_check_of_segments_of_svm => |backend| SegmentAllocator::new(svm(backend)),
+    every_check_of_a_limit => |backend| Limit::new(immediate(backend), CAPACITY),
+    every_check_of_a_fallback => |backend| {
+        Fallback::new(svm(backend), Statistics::new(immediate(backend)))
+    },
+}

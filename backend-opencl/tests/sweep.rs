@@ -1,0 +1,243 @@
+//! Whichever call of an allocator fails over OpenCL, in whichever way: nobody panics but a check that did not get what it
+//! needs, every counter is right, the pool serves again, and no memory object of the runtime is left.
+//!
+//! The failures are made up above the runtime, by [`Failing`]: the objects that have to go when something fails half way are
+//! real ones, and the runtime says when they have gone.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use binpool::{
+    Align, Allocator, Backend, DeferredAllocator, Error, ImmediateAllocator, Limit, Memory,
+    MemoryKind, PoolOptions, PooledBuffer, Queue, QueueOrder, Region, SvmAllocator, SvmGrain,
+};
+use binpool_allocators::{
+    Failing,
+    conformance::{
+        AllocatorFixture, allocator_checks,
+        sweep::{Ends, Failures, Faulty, Tally, sweep, sweep_checks},
+    },
+};
+use binpool_opencl::{ClEvent, ClMemory, OpenClBackend};
+
+/// Counts the memory that an allocator gives until the runtime itself says that it is gone: buffers and views. Of shared
+/// virtual memory nobody says that, so it is counted until it is released.
+#[derive(Clone, Debug)]
+struct Counted<A> {
+    inner: A,
+    live: Arc<AtomicUsize>,
+}
+
+impl<A> Counted<A> {
+    fn count(&self, memory: ClMemory) -> ClMemory {
+        self.live.fetch_add(1, Ordering::Relaxed);
+        if memory.kind() == MemoryKind::Buffer {
+            let live = Arc::clone(&self.live);
+            let gone = move || {
+                live.fetch_sub(1, Ordering::Relaxed);
+            };
+            memory.on_destroy(gone).unwrap();
+        }
+        memory
+    }
+}
+
+impl<A: Allocator<Backend = OpenClBackend>> Allocator for Counted<A> {
+    type Backend = OpenClBackend;
+
+    fn backend(&self) -> &OpenClBackend {
+        self.inner.backend()
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<ClMemory, Error> {
+        Ok(self.count(self.inner.allocate(bytes)?))
+    }
+
+    fn release(&self, memory: ClMemory, after: &[ClEvent]) -> Result<(), Error> {
+        if memory.kind() != MemoryKind::Buffer {
+            self.live.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.inner.release(memory, after)
+    }
+
+    fn create_view(&self, block: &ClMemory, region: Region) -> Result<ClMemory, Error> {
+        let view = self.inner.create_view(block, region)?;
+        if view.kind() == MemoryKind::Buffer {
+            return Ok(self.count(view));
+        }
+        Ok(view)
+    }
+
+    fn is_deferred(&self) -> bool {
+        self.inner.is_deferred()
+    }
+
+    fn release_needs_events(&self) -> bool {
+        self.inner.release_needs_events()
+    }
+
+    fn alignment(&self) -> Align {
+        self.inner.alignment()
+    }
+}
+
+/// What is left of a run. The runtime lets go of memory in its own time.
+fn left_behind(live: &AtomicUsize) -> Vec<String> {
+    for _ in 0..20_000 {
+        if live.load(Ordering::Relaxed) == 0 {
+            return Vec::new();
+        }
+        thread::sleep(Duration::from_micros(100));
+    }
+    vec![format!(
+        "{} memory objects are left",
+        live.load(Ordering::Relaxed)
+    )]
+}
+
+/// An allocator whose calls fail, of whose memory nothing is to be left after each run.
+fn failing<A: Allocator<Backend = OpenClBackend>>(
+    backend: &OpenClBackend,
+    allocator: fn(&OpenClBackend) -> A,
+) -> Failures<Counted<A>> {
+    let live = Arc::<AtomicUsize>::default();
+    let counted = Counted {
+        inner: allocator(backend),
+        live: Arc::clone(&live),
+    };
+    Failures::of(Failing::new(counted)).with_complaints(move || left_behind(&live))
+}
+
+fn immediate(backend: &OpenClBackend) -> ImmediateAllocator<OpenClBackend> {
+    ImmediateAllocator::new(backend).unwrap()
+}
+
+fn svm(backend: &OpenClBackend) -> SvmAllocator<OpenClBackend> {
+    SvmAllocator::new(backend, SvmGrain::Coarse).unwrap()
+}
+
+/// The allocator of a run.
+struct Fails<A>(Failures<Counted<A>>);
+
+impl<A: Allocator<Backend = OpenClBackend> + Clone> AllocatorFixture for Fails<A> {
+    type Allocator = Failing<Counted<A>>;
+
+    fn allocator(&self) -> Self::Allocator {
+        self.0.allocator().clone()
+    }
+}
+
+fn every_check_of<A: Allocator<Backend = OpenClBackend> + Clone>(
+    allocator: fn(&OpenClBackend) -> A,
+) {
+    let backend = common::open();
+    let tally = sweep_checks(allocator_checks(), || failing(&backend, allocator), Fails);
+    println!("{tally}");
+    tally.has_no_findings();
+}
+
+#[test]
+fn every_check_of_an_allocator() {
+    every_check_of(immediate);
+    every_check_of(DeferredAllocator::new);
+}
+
+/// A pool with bins or segments, on queues of both orders, that runs into its limit.
+fn pool_program<A: Allocator<Backend = OpenClBackend> + Clone>(
+    failing: &Failures<Counted<A>>,
+    options: &PoolOptions,
+) {
+    const LIMIT: usize = 1 << 20;
+    let backend = failing.allocator().backend().clone();
+    let [home, other] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
+    let limit = Limit::new(failing.allocator().clone(), LIMIT as u64);
+    let budget = limit.budget().clone();
+    let pool = options.clone().build(limit, &home).unwrap();
+    let mut live: Vec<PooledBuffer<_>> = Vec::new();
+    for (step, bytes) in [
+        100,
+        5000,
+        70_000,
+        100,
+        LIMIT / 2,
+        5000,
+        LIMIT / 3,
+        LIMIT / 2,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let queue = if step % 2 == 0 { &home } else { &other };
+        if let Ok(block) = pool.allocate_on(queue, bytes) {
+            drop(
+                block
+                    .enqueue_fill(queue, 0..block.size(), &[1], &[])
+                    .unwrap(),
+            );
+            live.push(block);
+        }
+        if step % 3 == 2 && !live.is_empty() {
+            // A failure that is made up: the block is back all the same.
+            let _failed = live.swap_remove(0).release();
+        }
+    }
+    if let Some(block) = live.pop() {
+        let _failed = block.enqueue_release(Some(&other), &[]);
+    }
+    pool.trim_to(LIMIT as u64 / 2);
+    drop(live);
+    failing.repair();
+    assert_eq!(pool.active_blocks(), 0);
+    assert!(budget.used_bytes() >= pool.managed_bytes());
+    for queue in [&home, &other] {
+        queue.finish().unwrap();
+        let block = pool.allocate_on(queue, 1000).unwrap();
+        let written = block.enqueue_fill(queue, 0..1000, &[7], &[]).unwrap();
+        let mut bytes = [0; 1000];
+        block.read(queue, 0, &mut bytes, &[written]).unwrap();
+        assert_eq!(bytes, [7; 1000]);
+    }
+    pool.free_held();
+    drop(pool);
+    for queue in [home, other] {
+        queue.finish().unwrap();
+    }
+}
+
+fn every_pool_of<A: Allocator<Backend = OpenClBackend> + Clone>(
+    allocator: fn(&OpenClBackend) -> A,
+) {
+    let backend = common::open();
+    let mut tally = Tally::default();
+    for segments in [true, false] {
+        let options = PoolOptions::new().segments(segments);
+        let name = format!("a pool, segments: {segments}");
+        let fresh = || failing(&backend, allocator);
+        tally.add(sweep(&name, Ends::Always, fresh, move |failing| {
+            pool_program(failing, &options);
+        }));
+    }
+    println!("{tally}");
+    tally.has_no_findings();
+}
+
+#[test]
+fn every_pool() {
+    every_pool_of(immediate);
+    every_pool_of(DeferredAllocator::new);
+    every_pool_of(svm);
+}

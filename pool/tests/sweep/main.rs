@@ -1,0 +1,175 @@
+//! Whichever call of the device fails under a pool, in whichever way: nothing panics or hangs, no memory, queue or event
+//! is left, every counter is right, no failure goes unheard, and the pool serves again once the device does.
+//!
+//! Each program runs over buffers that are committed, over deferred ones, and over shared virtual memory, with bins and
+//! with segments, and ends in two ways: the pool goes on after the failure, or it is dropped while calls still fail.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failing test panics"
+)]
+
+mod programs;
+mod rig;
+
+use std::sync::Arc;
+
+use binpool::{
+    Allocator, DeferredAllocator, ImmediateAllocator, PoolOptions, ReusePolicy, ScrubPolicy,
+    SegmentAllocator, SvmAllocator, SvmGrain,
+};
+use binpool_allocators::{
+    Error,
+    conformance::sweep::{Ends, Tally, sweep},
+};
+use binpool_mock::{Completion, MockBackend, MockDevice, SweptDevices};
+use rig::{CAPACITY, Ending, Rig, Setting};
+
+/// Sweeps a program over a pool that is made so: with each ending, and with commands that end at once, and late.
+fn swept<A: Allocator<Backend = MockBackend> + 'static>(
+    name: &str,
+    setting: Setting<A>,
+    program: fn(&mut Rig<A>),
+) -> Tally {
+    let mut tally = Tally::default();
+    let setting = Arc::new(setting);
+    for completion in [Completion::AtOnce, Completion::Seeded(3)] {
+        for ending in [Ending::PoolGoesOn, Ending::PoolIsDropped] {
+            let memory = std::any::type_name::<A>();
+            let name = format!(
+                "{name} ({memory}, {:?}, {completion:?}, {ending:?})",
+                setting.options
+            );
+            let device = MockDevice::builder()
+                .capacity_bytes(CAPACITY as u64)
+                .completion(completion);
+            let fresh = || SweptDevices::new(device.clone());
+            let setting = Arc::clone(&setting);
+            let run = move |devices: &SweptDevices| Rig::run(devices, &setting, program, ending);
+            tally.add(sweep(&name, Ends::Always, fresh, run));
+        }
+    }
+    tally
+}
+
+fn immediate(backend: &MockBackend) -> Result<ImmediateAllocator<MockBackend>, Error> {
+    ImmediateAllocator::new(backend)
+}
+
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "it is made as the others are, which may fail"
+)]
+fn deferred(backend: &MockBackend) -> Result<DeferredAllocator<MockBackend>, Error> {
+    Ok(DeferredAllocator::new(backend))
+}
+
+fn svm(backend: &MockBackend) -> Result<SvmAllocator<MockBackend>, Error> {
+    SvmAllocator::new(backend, SvmGrain::Coarse)
+}
+
+fn bins() -> PoolOptions {
+    PoolOptions::new().segments(false)
+}
+
+fn segments() -> PoolOptions {
+    PoolOptions::new().segments(true)
+}
+
+/// Sweeps a program with each of these options, over each kind of memory.
+fn everywhere(name: &str, options: &[PoolOptions], programs: &Programs) {
+    let mut tally = Tally::default();
+    for options in options {
+        tally.add(swept(name, setting(options, immediate), programs.immediate));
+        tally.add(swept(name, setting(options, deferred), programs.deferred));
+        tally.add(swept(name, setting(options, svm), programs.svm));
+    }
+    println!("{name}: {tally}");
+    tally.has_no_findings();
+}
+
+fn setting<A>(
+    options: &PoolOptions,
+    allocator: fn(&MockBackend) -> Result<A, Error>,
+) -> Setting<A> {
+    Setting {
+        options: options.clone(),
+        allocator,
+        keeps_memory_below: false,
+    }
+}
+
+/// One program, for each kind of memory.
+struct Programs {
+    immediate: fn(&mut Rig<ImmediateAllocator<MockBackend>>),
+    deferred: fn(&mut Rig<DeferredAllocator<MockBackend>>),
+    svm: fn(&mut Rig<SvmAllocator<MockBackend>>),
+}
+
+macro_rules! programs {
+    ($($(#[$doc:meta])* $name:ident: $options:expr;)*) => {
+        $(
+            $(#[$doc])*
+            #[test]
+            fn $name() {
+                let programs = Programs {
+                    immediate: programs::$name,
+                    deferred: programs::$name,
+                    svm: programs::$name,
+                };
+                everywhere(stringify!($name), &$options, &programs);
+            }
+        )*
+    };
+}
+
+fn with(policy: ReusePolicy) -> [PoolOptions; 2] {
+    [bins().reuse(policy), segments().reuse(policy)]
+}
+
+fn scrubbing(policy: ScrubPolicy) -> [PoolOptions; 2] {
+    [bins().scrub(policy), segments().scrub(policy)]
+}
+
+programs! {
+    blocks_come_and_go: [bins(), segments(), segments().leading_bits(3)];
+    memory_runs_out: [bins(), segments()];
+    blocks_cross_queues: ReusePolicy::ALL.map(with).concat();
+    blocks_are_bound_and_released_by_commands: [bins(), segments()];
+    blocks_are_scrubbed: [ScrubPolicy::OnFree, ScrubPolicy::OnHandOut].map(scrubbing).concat();
+    memory_goes_back: [bins(), segments(), bins().release_threshold(8192), segments().release_threshold(8192)];
+    idle_memory_is_swept: [bins().decay(decay()), segments().decay(decay())];
+    blocks_leave_the_pool: [bins(), segments()];
+    threads_share_the_pool: [bins(), segments()];
+}
+
+fn decay() -> binpool::Decay {
+    binpool::Decay::after_allocations(3)
+}
+
+/// A pool over segments that are not its own.
+#[test]
+fn a_pool_of_bins_over_a_segment_allocator() {
+    fn segments_below(
+        backend: &MockBackend,
+    ) -> Result<SegmentAllocator<ImmediateAllocator<MockBackend>>, Error> {
+        immediate(backend).map(SegmentAllocator::new)
+    }
+    let setting = || Setting {
+        keeps_memory_below: true,
+        ..setting(&bins(), segments_below)
+    };
+    let mut tally = Tally::default();
+    for program in [
+        programs::blocks_come_and_go,
+        programs::memory_runs_out,
+        programs::blocks_cross_queues,
+        programs::memory_goes_back,
+    ] {
+        tally.add(swept("a pool over segments", setting(), program));
+    }
+    println!("{tally}");
+    tally.has_no_findings();
+}

@@ -1,0 +1,315 @@
+//! A pool on a device that fails, and what has to be right about it.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use binpool::{
+    Allocator, Backend, Budget, Error, Limit, MemoryPool, Outcome, PoolOptions, PooledBuffer,
+    Queue, QueueOrder,
+};
+use binpool_allocators::conformance::sweep::Faulty;
+use binpool_mock::{CallKind, MockBackend, MockDevice, MockEvent, MockQueue, SweptDevices};
+use parking_lot::Mutex;
+use tracing::{
+    Level, Metadata, Subscriber,
+    span::{Attributes, Id, Record},
+};
+
+/// All memory of the device, in bytes.
+pub(crate) const CAPACITY: usize = 1 << 18;
+
+pub(crate) type Block<A> = PooledBuffer<Limit<A>>;
+
+/// What becomes of the pool after a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// The device is repaired, and the pool has to be as good as new.
+    PoolGoesOn,
+    /// It is dropped while calls still fail.
+    PoolIsDropped,
+}
+
+/// How a pool is made.
+pub(crate) struct Setting<A> {
+    pub(crate) options: PoolOptions,
+    /// What its memory is made of.
+    pub(crate) allocator: fn(&MockBackend) -> Result<A, Error>,
+    /// Whether the allocator keeps what the pool gives back.
+    pub(crate) keeps_memory_below: bool,
+}
+
+/// A pool of a limit's worth of a device, with queues of both orders.
+pub(crate) struct Rig<A: Allocator<Backend = MockBackend>> {
+    pub(crate) device: MockDevice,
+    pub(crate) pool: MemoryPool<Limit<A>>,
+    pub(crate) home: MockQueue,
+    pub(crate) other: MockQueue,
+    pub(crate) unordered: MockQueue,
+    pub(crate) budget: Budget,
+    /// Whether the program has taken a part of a segment out of the pool, which lasts.
+    pub(crate) has_taken_a_part: bool,
+    /// The gates that would not open.
+    shut: Mutex<Vec<MockEvent>>,
+    /// The failures that the program was told of.
+    heard: Arc<AtomicU64>,
+}
+
+impl<A: Allocator<Backend = MockBackend> + 'static> Rig<A> {
+    /// Runs a program with a fresh pool, and looks at what it leaves.
+    pub(crate) fn run(
+        devices: &SweptDevices,
+        setting: &Setting<A>,
+        program: fn(&mut Self),
+        ending: Ending,
+    ) {
+        let heard = Arc::<AtomicU64>::default();
+        let ears = Ears(Arc::clone(&heard));
+        let budget = tracing::subscriber::with_default(ears, || {
+            let rig = Self::new(devices, setting, &heard);
+            let Ok(mut rig) = rig else {
+                heard.fetch_add(1, Ordering::Relaxed);
+                return None;
+            };
+            program(&mut rig);
+            if rig.has_taken_a_part {
+                // The segment is its part's, and past the limit.
+                return None;
+            }
+            if ending == Ending::PoolGoesOn {
+                devices.repair();
+                Some(rig.end_soundly(setting))
+            } else {
+                Some(rig.budget.clone())
+            }
+        });
+        devices.repair();
+        if let Some(budget) = budget {
+            // A pool that is gone cannot try again later.
+            let may_lose = ending == Ending::PoolIsDropped
+                && devices.strike().is_some_and(|strike| strike.lasts);
+            assert!(
+                budget.used_bytes() == 0 || may_lose,
+                "the pool is gone, and its limit is not free"
+            );
+        }
+        nothing_went_unheard(devices, heard.load(Ordering::Relaxed));
+    }
+
+    fn new(
+        devices: &SweptDevices,
+        setting: &Setting<A>,
+        heard: &Arc<AtomicU64>,
+    ) -> Result<Self, binpool::PoolError> {
+        let device = devices.device();
+        let backend = device.backend();
+        let home = backend.create_queue(QueueOrder::InOrder)?;
+        let other = backend.create_queue(QueueOrder::InOrder)?;
+        let unordered = backend.create_queue(QueueOrder::OutOfOrder)?;
+        let limit = Limit::new((setting.allocator)(&backend)?, CAPACITY as u64);
+        let budget = limit.budget().clone();
+        let pool = setting.options.clone().build(limit, &home)?;
+        Ok(Self {
+            device,
+            pool,
+            home,
+            other,
+            unordered,
+            budget,
+            has_taken_a_part: false,
+            shut: Mutex::default(),
+            heard: Arc::clone(heard),
+        })
+    }
+
+    /// What came of a step, which may have failed.
+    pub(crate) fn note<T, E: fmt::Debug>(&self, result: Result<T, E>) -> Option<T> {
+        if result.is_err() {
+            self.heard.fetch_add(1, Ordering::Relaxed);
+        }
+        result.ok()
+    }
+
+    /// A thread that nobody listens to may have logged failures.
+    pub(crate) fn hear_elsewhere(&self) {
+        self.heard.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A block with a command on it.
+    pub(crate) fn block(&self, queue: &MockQueue, bytes: usize) -> Option<Block<A>> {
+        let block = self.note(self.pool.allocate_on(queue, bytes))?;
+        assert_eq!(block.size(), bytes);
+        self.fill(&block, queue);
+        Some(block)
+    }
+
+    /// A command on a block.
+    pub(crate) fn fill(&self, block: &Block<A>, queue: &MockQueue) -> Option<MockEvent> {
+        self.note(block.enqueue_fill(queue, 0..block.size(), &[7], &[]))
+    }
+
+    /// A command on a block that waits for the gate, if there is one.
+    pub(crate) fn fill_behind(
+        &self,
+        block: &Block<A>,
+        queue: &MockQueue,
+        gate: Option<&MockEvent>,
+    ) -> Option<MockEvent> {
+        let gates: Vec<MockEvent> = gate.into_iter().cloned().collect();
+        self.note(block.enqueue_fill(queue, 0..block.size(), &[8], &gates))
+    }
+
+    pub(crate) fn gate(&self) -> Option<MockEvent> {
+        self.note(self.backend().create_user_event())
+    }
+
+    /// Opens a gate: now, or as soon as the device is repaired, since nothing behind it would ever end.
+    pub(crate) fn open(&self, gate: Option<MockEvent>) {
+        let Some(gate) = gate else { return };
+        let opened = self.backend().resolve_user_event(&gate, Outcome::Complete);
+        if self.note(opened).is_none() {
+            self.shut.lock().push(gate);
+        }
+    }
+
+    pub(crate) fn backend(&self) -> &MockBackend {
+        self.pool.backend()
+    }
+
+    /// Every counter agrees with the blocks that the program has.
+    pub(crate) fn agrees_with(&self, live: &[&Block<A>]) {
+        let statistics = self.pool.statistics();
+        let asked: usize = live.iter().map(|block| block.size()).sum();
+        let whole: usize = live.iter().map(|block| block.class_size()).sum();
+        let not_empty = live.iter().filter(|block| !block.is_empty());
+        assert_eq!(
+            statistics.active_blocks,
+            not_empty.count() as u64,
+            "{statistics:?}"
+        );
+        assert_eq!(statistics.active_bytes, asked as u64, "{statistics:?}");
+        let in_use = statistics.managed_bytes - statistics.held_bytes;
+        assert_eq!(in_use, whole as u64, "{statistics:?}");
+        assert!(
+            statistics.pending_bytes <= statistics.held_bytes,
+            "{statistics:?}"
+        );
+        // What could not be given back is the limit's until it can.
+        assert!(
+            self.budget.used_bytes() >= statistics.managed_bytes,
+            "{statistics:?}"
+        );
+    }
+
+    /// The pool is as good as new, once the program has dropped all blocks. Its limit, which it is to leave free.
+    fn end_soundly(self, setting: &Setting<A>) -> Budget {
+        for gate in self.shut.lock().drain(..) {
+            let opened = self
+                .pool
+                .backend()
+                .resolve_user_event(&gate, Outcome::Complete);
+            opened.unwrap();
+        }
+        self.device.run();
+        self.pool.free_held();
+        self.agrees_with(&[]);
+        assert_eq!(self.budget.used_bytes(), self.pool.managed_bytes());
+        for queue in [&self.home, &self.other, &self.unordered] {
+            queue.finish().unwrap();
+            let block = self.pool.allocate_on(queue, 1000).unwrap();
+            self.agrees_with(&[&block]);
+            let fill = block.enqueue_fill(queue, 0..1000, &[9], &[]).unwrap();
+            let mut bytes = [0; 1000];
+            block.read(queue, 0, &mut bytes, &[fill]).unwrap();
+            assert_eq!(bytes, [9; 1000]);
+        }
+        // All of it can be had, and then there is no more.
+        let all = self.pool.allocate(CAPACITY).unwrap();
+        assert!(self.pool.allocate(1).unwrap_err().is_out_of_memory());
+        self.agrees_with(&[&all]);
+        drop(all);
+        self.agrees_with(&[]);
+        let Self {
+            device,
+            pool,
+            home,
+            other,
+            unordered,
+            budget,
+            ..
+        } = self;
+        for queue in [&home, &other, &unordered] {
+            queue.finish().unwrap();
+        }
+        drop((other, unordered));
+        pool.free_held();
+        // What has ended is seen when somebody looks.
+        device.run();
+        pool.free_held();
+        let statistics = pool.statistics();
+        assert_eq!(statistics.managed_bytes, 0, "{statistics:?}");
+        assert_eq!(budget.used_bytes(), 0);
+        if !setting.keeps_memory_below {
+            assert_eq!(device.statistics().live_blocks, 0);
+            assert_eq!(device.live_events(), 0, "the pool keeps events of nothing");
+        }
+        // The allocator's, and the one that scrubs.
+        let own = device.live_queues() - 1;
+        assert!(own <= 2, "the pool keeps {own} queues that nothing needs");
+        drop((pool, home));
+        budget
+    }
+}
+
+/// Every failure, but one of memory that the pool made up for, was told: to the program, or to the log. An event that
+/// cannot be asked, or waited for, is asked again when it matters.
+fn nothing_went_unheard(devices: &SweptDevices, heard: u64) {
+    let Some(device) = devices.failing() else {
+        return;
+    };
+    let struck = device.struck();
+    let is_made_up_for = |kind| match kind {
+        CallKind::Status | CallKind::Wait => true,
+        // Steps of an allocation.
+        CallKind::CreateBuffer
+        | CallKind::CreateSubRegion
+        | CallKind::AllocateSvm
+        | CallKind::Commit
+        | CallKind::Fill => devices
+            .strike()
+            .is_some_and(|strike| strike.is_out_of_memory),
+        _ => false,
+    };
+    if struck.iter().any(|(kind, _)| !is_made_up_for(kind)) {
+        assert!(heard > 0, "nobody heard of {struck:?}");
+    }
+}
+
+/// Counts what is logged as a warning or an error.
+struct Ears(Arc<AtomicU64>);
+
+impl Subscriber for Ears {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= Level::WARN
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, _: &tracing::Event<'_>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}

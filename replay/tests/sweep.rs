@@ -1,0 +1,176 @@
+//! Whichever call of the device fails under a recorded program, in whichever way: the replay says so, or gets over it, and
+//! leaves nothing on the device; and a program that goes on has its blocks from the same pool.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test panics")]
+
+use std::{
+    collections::{HashMap, HashSet},
+    env,
+    fmt::Write,
+    path::Path,
+};
+
+use binpool::{Backend, ImmediateAllocator, Limit, PoolOptions, PooledBuffer, QueueOrder, Region};
+use binpool_allocators::conformance::sweep::{EXTENT, Ends, Faulty, Tally, sweep};
+use binpool_mock::{MockBackend, MockDevice, SweptDevices};
+use binpool_replay::{Event, Manner, Trace, replay};
+
+type Block = PooledBuffer<Limit<ImmediateAllocator<MockBackend>>>;
+
+const TRACES: [&str; 5] = [
+    "boxtree_builds",
+    "eager_arrays",
+    "gnn_sampled_train",
+    "gpt2_varlen_train",
+    "resnet50_train",
+];
+
+/// So many events of the middle of a recorded program, with its large blocks made smaller: what was allocated before is not
+/// freed.
+fn stretch(name: &str, events: usize) -> Trace {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces");
+    let whole = Trace::open(&folder.join(format!("{name}.trace.gz"))).unwrap();
+    let middle = whole.events().len() / 3;
+    let mut text = String::new();
+    let mut live = HashSet::new();
+    for event in whole.events().iter().skip(middle).take(events) {
+        match *event {
+            Event::Allocate {
+                block,
+                bytes,
+                stream,
+            } => {
+                live.insert(block);
+                writeln!(text, "a {block} {bytes} {stream}").unwrap();
+            }
+            Event::Free { block } => {
+                if live.remove(&block) {
+                    writeln!(text, "f {block}").unwrap();
+                }
+            }
+        }
+    }
+    Trace::parse(name, text.as_bytes()).unwrap().scaled_down(64)
+}
+
+/// A device that is nearly too small for a trace.
+fn device(trace: &Trace) -> SweptDevices {
+    let capacity = trace.peak_live_bytes() + trace.peak_live_bytes() / 8 + 65_536;
+    SweptDevices::new(MockDevice::builder().capacity_bytes(capacity))
+}
+
+fn everywhere(sweep: impl Fn(&Trace, &PoolOptions) -> Tally) {
+    let mut all = Tally::default();
+    for name in TRACES {
+        let events = if env::var(EXTENT).is_ok_and(|extent| extent == "all") {
+            400
+        } else {
+            100
+        };
+        let trace = stretch(name, events);
+        let mut tally = Tally::default();
+        for segments in [true, false] {
+            tally.add(sweep(&trace, &PoolOptions::new().segments(segments)));
+        }
+        println!("{name}: {tally}");
+        all.add(tally);
+    }
+    println!("{all}");
+    all.has_no_findings();
+}
+
+#[test]
+fn a_replay_ends_with_its_first_failure() {
+    everywhere(|trace, options| {
+        let manner = Manner {
+            pool: Some(options.clone()),
+            limit_bytes: u64::MAX,
+            touch: true,
+        };
+        let swept = trace.clone();
+        sweep(
+            trace.name(),
+            Ends::Always,
+            || device(trace),
+            move |devices| {
+                let backend = devices.device().backend();
+                let Ok(allocator) = ImmediateAllocator::new(&backend) else {
+                    return;
+                };
+                if let Err(failure) = replay(&swept, allocator, &manner, |_| {}) {
+                    assert!(devices.struck().is_some(), "{failure}: {}", failure.source);
+                }
+            },
+        )
+    });
+}
+
+#[test]
+fn a_program_that_goes_on_loses_nothing() {
+    everywhere(|trace, options| {
+        let (swept, options) = (trace.clone(), options.clone());
+        sweep(
+            trace.name(),
+            Ends::Always,
+            || device(trace),
+            move |devices| {
+                go_on(&swept, &options, devices);
+            },
+        )
+    });
+}
+
+/// Does what a trace says as far as it goes, and without a block where there was none to be had.
+fn go_on(trace: &Trace, options: &PoolOptions, devices: &SweptDevices) {
+    let device = devices.device();
+    let backend = device.backend();
+    let queues: Result<HashMap<_, _>, _> = trace
+        .streams()
+        .into_iter()
+        .map(|stream| Ok((stream, backend.create_queue(QueueOrder::InOrder)?)))
+        .collect();
+    let Ok(queues) = queues.map_err(|error: binpool::Error| error) else {
+        return;
+    };
+    let home = queues.values().next().unwrap();
+    let Ok(allocator) = ImmediateAllocator::new(&backend) else {
+        return;
+    };
+    let limit = Limit::new(allocator, device.limits().capacity_bytes);
+    let budget = limit.budget().clone();
+    let pool = options.clone().build(limit, home).unwrap();
+    let mut blocks: HashMap<usize, Block> = HashMap::new();
+    for event in trace.events() {
+        match *event {
+            Event::Allocate {
+                block,
+                bytes,
+                stream,
+            } => {
+                let queue = &queues[&stream];
+                if let Ok(memory) = pool.allocate_on(queue, bytes) {
+                    let first = Region::first(1.min(bytes));
+                    let _enqueued = memory.enqueue_fill(queue, first, &[0], &[]);
+                    blocks.insert(block, memory);
+                }
+            }
+            Event::Free { block } => drop(blocks.remove(&block)),
+        }
+    }
+    devices.repair();
+    let statistics = pool.statistics();
+    let whole: usize = blocks.values().map(Block::class_size).sum();
+    assert_eq!(
+        statistics.managed_bytes - statistics.held_bytes,
+        whole as u64
+    );
+    assert_eq!(statistics.managed_bytes, budget.used_bytes());
+    blocks.clear();
+    // What the trace needs at most can be had.
+    let most = usize::try_from(trace.peak_live_bytes()).unwrap();
+    drop(pool.allocate(most).unwrap());
+    pool.free_held();
+    assert_eq!((pool.managed_bytes(), budget.used_bytes()), (0, 0));
+    assert_eq!(device.statistics().live_blocks, 0);
+    drop(pool);
+}
