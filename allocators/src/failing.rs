@@ -12,8 +12,8 @@ use crate::{
 /// Makes calls of an allocator fail, on any backend: so that a program sees on a real device what it does when memory
 /// runs out. (The mock device fails calls of its own, more kinds of them.)
 ///
-/// An allocation, or a view, that is made to fail does not reach the allocator. A release that is made to fail does: the block is
-/// gone, and only the answer is an error. Where several faults strike one call, the oldest decides; each counts every
+/// An allocation, or a view, that is made to fail does not reach the allocator. A release that is made to fail does: the
+/// block is gone, and only the answer is an error. Where several faults strike one call, the oldest decides; each counts every
 /// call of its kind. Clones share their faults.
 ///
 /// ```

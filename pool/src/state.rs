@@ -45,7 +45,8 @@ const LOOK_AT: usize = 16;
 ///
 /// - I1: a free block lies in the stock of a lane (its queue is in order and was its only user), or in `pending`
 ///   (commands may use it on several queues, or on an out-of-order one), or in `common` (no command uses it), or is a
-///   free range of a segment, or in `unscrubbed`, or a range in `strand`, or in a thread's cache (its queue is in order and was its only user).
+///   free range of a segment, or in `unscrubbed`, or a range in `strand`, or in a thread's cache (its queue is in order
+///   and was its only user).
 /// - I2: the home queue's lane is never removed while the pool has a handle.
 /// - I3: `managed_bytes = active blocks in whole + held_bytes`.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! Memory that cannot be given back yet: the runtime would not even say when the commands that use it have ended.
 //!
 //! A block of its own is neither the program's nor the pool's any more, and its allocator still counts it; a part of a
-//! segment counts as held. [`Shared::flush`], which whoever
-//! misses or trims calls, tries again. What is left when the pool has gone is dropped, past its allocator.
+//! segment counts as held. [`Shared::flush`], which whoever misses or trims calls, tries again. What is left when the pool
+//! has gone is dropped, past its allocator.
 
 use binpool_allocators::{Allocator, EventOf, MemoryOf};
 
