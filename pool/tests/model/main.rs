@@ -1,6 +1,6 @@
 //! Random programs of the whole public interface of a pool, against tables of what it has to do.
 //!
-//! A program that fails is made short, and printed as a test: put it into `pasted.rs` in place of the one there, and run it.
+//! A program that fails is made short, and printed as a test, which `found.rs` takes as it is.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,6 +11,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod found;
 mod ledger;
 mod live;
 mod operation;
@@ -18,6 +19,7 @@ mod printer;
 mod reference;
 mod rig;
 mod shorten;
+mod words;
 
 use operation::{Operation, Setting, any_operation, any_setting};
 use printer::Program;
@@ -67,4 +69,18 @@ fn run(setting: Setting, operations: &[Operation]) {
     if let Err(error) = Rig::run(setting, operations) {
         panic!("{error}");
     }
+}
+
+/// A program as it is printed, with one of every kind of operation.
+mod pasted {
+    use crate::{run, words::*};
+
+    include!("pasted.rs");
+}
+
+/// The same text: its program is printed again.
+mod printed {
+    use crate::{printer::is_printed_again as run, words::*};
+
+    include!("pasted.rs");
 }

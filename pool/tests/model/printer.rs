@@ -43,3 +43,12 @@ impl fmt::Debug for Program {
         write!(f, "\n\n{self}\n")
     }
 }
+
+/// What `pasted.rs` calls where it is not run, but compared with what is printed of it.
+pub(crate) fn is_printed_again(setting: Setting, operations: &[Operation]) {
+    let program = Program {
+        setting,
+        operations: operations.to_vec(),
+    };
+    assert_eq!(program.to_string(), include_str!("pasted.rs"));
+}

@@ -262,7 +262,7 @@ impl Rig {
         match operation {
             Operation::Allocate(bytes, queue, thread) => self.allocate(bytes, queue, thread),
             Operation::Drop(block, thread) => self.drop_block(block, thread),
-            Operation::Release(block, thread) => self.release(block, thread),
+            Operation::GiveBack(block, thread) => self.release(block, thread),
             Operation::EnqueueRelease(block, queue) => self.enqueue_release(block, queue),
             Operation::Detach(block, thread) => self.detach(block, thread),
             Operation::DropDetached => self.drop_detached(),
