@@ -8,6 +8,7 @@ fn a_block_that_cannot_be_waited_for_stays_what_it_was() {
         source: Immediate,
         segments: false,
         reuse: WaitOnHost,
+        threshold: None,
         completion: AtOnce,
     };
     let operations = [
@@ -26,6 +27,7 @@ fn a_pool_that_holds_nothing_keeps_no_segment_where_a_view_fails() {
         source: Svm,
         segments: true,
         reuse: SameQueue,
+        threshold: None,
         completion: Manual,
     };
     let operations = [
@@ -42,6 +44,7 @@ fn what_ended_before_a_command_that_never_ends_serves_a_request() {
         source: Svm,
         segments: false,
         reuse: SameQueue,
+        threshold: None,
         completion: Manual,
     };
     let operations = [
@@ -63,6 +66,7 @@ fn blocks_of_a_queue_that_was_let_go_of_are_nobodys() {
         source: Immediate,
         segments: false,
         reuse: SameQueue,
+        threshold: None,
         completion: AtOnce,
     };
     let operations = [

@@ -26,6 +26,8 @@ pub(crate) struct Setting {
     /// Blocks are carved from segments, or else are each the allocator's.
     pub(crate) segments: bool,
     pub(crate) reuse: ReusePolicy,
+    /// Above so many bytes, free memory goes back by itself. Threads keep nothing at hand then.
+    pub(crate) threshold: Option<usize>,
     pub(crate) completion: Completion,
 }
 
@@ -125,14 +127,16 @@ pub(crate) fn any_setting() -> impl Strategy<Value = Setting> {
         2 => any::<u16>().prop_map(|seed| Completion::Seeded(seed.into())),
     ];
     let reuse = select(&ReusePolicy::ALL[..]);
-    (source, any::<bool>(), reuse, completion).prop_map(|(source, segments, reuse, completion)| {
-        Setting {
+    let threshold = prop_oneof![3 => Just(None), 1 => (0..CAPACITY).prop_map(Some)];
+    (source, any::<bool>(), reuse, threshold, completion).prop_map(
+        |(source, segments, reuse, threshold, completion)| Setting {
             source,
             segments,
             reuse,
+            threshold,
             completion,
-        }
-    })
+        },
+    )
 }
 
 fn any_bytes() -> impl Strategy<Value = Bytes> {

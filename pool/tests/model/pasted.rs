@@ -4,6 +4,7 @@ fn found_by_the_model() {
         source: Immediate,
         segments: true,
         reuse: Opportunistic,
+        threshold: Some(40000),
         completion: Seeded(7),
     };
     let operations = [

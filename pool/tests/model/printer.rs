@@ -17,6 +17,7 @@ impl fmt::Display for Program {
             source,
             segments,
             reuse,
+            threshold,
             completion,
         } = self.setting;
         writeln!(f, "#[test]")?;
@@ -25,6 +26,7 @@ impl fmt::Display for Program {
         writeln!(f, "        source: {source:?},")?;
         writeln!(f, "        segments: {segments},")?;
         writeln!(f, "        reuse: {reuse:?},")?;
+        writeln!(f, "        threshold: {threshold:?},")?;
         writeln!(f, "        completion: {completion:?},")?;
         writeln!(f, "    }};")?;
         writeln!(f, "    let operations = [")?;

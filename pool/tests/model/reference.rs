@@ -321,6 +321,9 @@ impl Reference {
                 since: self.sweeps,
             },
         );
+        if self.setting.threshold.is_some() {
+            self.looked_at();
+        }
     }
 
     /// The program has taken a block out of the pool. Whether the pool forgets it.
@@ -339,6 +342,16 @@ impl Reference {
             self.detached.remove(&name);
         }
         self.setting.segments
+    }
+
+    /// Nothing that is free is kept above the threshold, where all commands have ended.
+    pub(crate) fn is_below_threshold(&self, ledger: &Ledger) -> Result<(), String> {
+        match self.setting.threshold {
+            Some(most) if self.holding && !self.has_failed && ledger.bytes() > most => {
+                self.nothing_is_idle(ledger)
+            }
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn retire(&mut self, queue: QueueId) {

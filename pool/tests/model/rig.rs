@@ -89,9 +89,12 @@ impl Rig {
                 Recorded::new(Limit::shared(inner, &budget))
             }
         };
-        let options = PoolOptions::new()
+        let mut options = PoolOptions::new()
             .segments(setting.segments)
             .reuse(setting.reuse);
+        if let Some(threshold) = setting.threshold {
+            options = options.release_threshold(threshold as u64);
+        }
         let pool = options.build(allocator.clone(), &queues[0]).unwrap();
         Self {
             device,
@@ -534,9 +537,24 @@ impl Rig {
             tenure,
             ..
         } = live;
+        let size = block.size();
         self.on(thread, move || drop(block));
+        self.came_back(name, thread, tenure, size)
+    }
+
+    /// The program has given a block back.
+    fn came_back(
+        &mut self,
+        name: Name,
+        thread: Thread,
+        tenure: Tenure,
+        size: usize,
+    ) -> Result<(), String> {
         self.reference.returned(name, thread.0, tenure);
-        Ok(())
+        if size == 0 || self.struck() || !self.around().is_calm {
+            return Ok(());
+        }
+        self.ledger(|ledger| self.reference.is_below_threshold(ledger))
     }
 
     fn release(&mut self, block: Block, thread: Thread) -> Result<(), String> {
@@ -551,8 +569,9 @@ impl Rig {
             tenure,
             ..
         } = live;
+        let size = block.size();
         let released = self.on(thread, move || block.release());
-        self.reference.returned(name, thread.0, tenure);
+        self.came_back(name, thread, tenure, size)?;
         released.or_else(|error| self.excuse(error))
     }
 
