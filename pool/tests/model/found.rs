@@ -17,6 +17,7 @@ fn a_block_that_cannot_be_waited_for_stays_what_it_was() {
         Write(Block(0), Queue(0), Written),
         Drop(Block(0), Thread(0)),
         Allocate(Bytes(513), Queue(1), Thread(0)),
+        Count,
     ];
     run(setting, &operations);
 }
@@ -50,12 +51,14 @@ fn what_ended_before_a_command_that_never_ends_serves_a_request() {
     let operations = [
         StopHolding,
         Gate,
-        Allocate(Bytes(20053), Queue(0), Thread(0)),
+        Allocate(Bytes(19968), Queue(0), Thread(0)),
+        Allocate(Bytes(19968), Queue(0), Thread(0)),
+        Allocate(Bytes(19968), Queue(0), Thread(0)),
         Allocate(Bytes(1), Queue(0), Thread(0)),
         Drop(Block(0), Thread(0)),
-        Write(Block(0), Queue(0), Ordered),
-        Drop(Block(0), Thread(0)),
-        Allocate(Bytes(38913), Queue(0), Thread(0)),
+        Write(Block(2), Queue(0), Ordered),
+        Drop(Block(2), Thread(0)),
+        Allocate(Bytes(19968), Queue(0), Thread(0)),
     ];
     run(setting, &operations);
 }

@@ -8,6 +8,7 @@
     clippy::panic,
     reason = "a failing test panics"
 )]
+#![allow(clippy::unreadable_literal, reason = "numbers are as they are printed")]
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -5,8 +5,11 @@ use binpool::ReusePolicy;
 use binpool_mock::{CallKind, Completion, Fault};
 use proptest::{prelude::*, sample::select};
 
-/// All memory of the device. Not a size of a class, so that the largest blocks have exact sizes.
+/// All memory of the device.
 pub(crate) const CAPACITY: usize = 235 * 256;
+
+/// The largest block that the device gives. Not a size of a class, so that blocks of that class have exact sizes.
+pub(crate) const LARGEST: usize = 78 * 256;
 
 /// Where a pool's memory comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +104,8 @@ pub(crate) enum Operation {
     TrimTo(Bytes),
     Sweep,
     WouldFit(Bytes),
+    /// Compares all counters. Asking for them makes threads tell what they did, so that it is not done after each step.
+    Count,
     StopHolding,
     ResumeHolding,
     /// Lets no more than so many bytes be taken from the allocator from now on.
@@ -145,9 +150,9 @@ fn any_bytes() -> impl Strategy<Value = Bytes> {
         4 => 1..1024_usize,
         // Few classes, so that blocks are handed out again.
         8 => select(&[256_usize, 1000, 4096, 5000, 16_000][..]),
-        6 => 1024..CAPACITY / 3,
-        2 => CAPACITY / 3..CAPACITY,
-        1 => select(&[59_500, CAPACITY - 1, CAPACITY, CAPACITY + 1, usize::MAX][..]),
+        6 => 1024..LARGEST,
+        4 => select(&[19_500, LARGEST - 1, LARGEST][..]),
+        1 => select(&[LARGEST + 1, CAPACITY + 1, usize::MAX][..]),
     ]
     .prop_map(Bytes)
 }
@@ -220,6 +225,7 @@ pub(crate) fn any_operation() -> impl Strategy<Value = Operation> {
         3 => (0..CAPACITY).prop_map(|bytes| O::TrimTo(Bytes(bytes))),
         4 => Just(O::Sweep),
         2 => any_bytes().prop_map(O::WouldFit),
+        20 => Just(O::Count),
         1 => Just(O::StopHolding),
         2 => Just(O::ResumeHolding),
         3 => limits.prop_map(O::Limit),

@@ -24,6 +24,7 @@ fn found_by_the_model() {
         Bind(Block(0), Queue(1)),
         Unbind(Block(0)),
         WouldFit(Bytes(40000)),
+        Count,
         AddHook(DropsCache),
         AddHook(UsesPool),
         AddHook(Panics),

@@ -9,7 +9,7 @@ use binpool::{MemoryId, PoolStatistics, QueueId, ReusePolicy};
 
 use crate::{
     ledger::{Extent, Ledger},
-    operation::{CAPACITY, Setting},
+    operation::{LARGEST, Setting},
 };
 
 /// What everything is a multiple of.
@@ -108,6 +108,8 @@ pub(crate) struct Reference {
     /// Roots of which nothing is in use, and the sweeps there had been by then.
     idle: BTreeMap<MemoryId, u64>,
     retired: BTreeSet<QueueId>,
+    /// The queues that blocks which came back were used on, and whether they are in order.
+    used: BTreeSet<(QueueId, bool)>,
     holding: bool,
     threads: BTreeSet<usize>,
     sweeps: u64,
@@ -130,6 +132,7 @@ impl Reference {
             let_go: BTreeSet::new(),
             idle: BTreeMap::new(),
             retired: BTreeSet::new(),
+            used: BTreeSet::new(),
             holding: true,
             threads: BTreeSet::new(),
             sweeps: 0,
@@ -160,7 +163,7 @@ impl Reference {
     pub(crate) fn block_bytes(&self, asked: usize) -> Option<usize> {
         let rounded = asked.checked_next_multiple_of(ALIGNMENT).unwrap_or(asked);
         let sizes = [self.class_size(asked), rounded, asked];
-        sizes.into_iter().find(|bytes| *bytes <= CAPACITY)
+        sizes.into_iter().find(|bytes| *bytes <= LARGEST)
     }
 
     pub(crate) fn active_bytes(&self) -> usize {
@@ -246,6 +249,11 @@ impl Reference {
         }
         let mut free: Vec<_> = self.free.values().collect();
         free.sort_by_key(|free| free.class);
+        // Which of a class goes first is told by age.
+        let mut pairs = free.windows(2);
+        if pairs.any(|pair| pair[0].class == pair[1].class && pair[0].bytes != pair[1].bytes) {
+            return Expected::Unknown;
+        }
         let mut released = Vec::new();
         // The largest, as many as have the bytes; then all.
         while let Some(largest) = free.pop() {
@@ -301,6 +309,7 @@ impl Reference {
         let Some(Active { extent, .. }) = self.active.remove(&name) else {
             return;
         };
+        self.used.extend(tenure.queues());
         if self.setting.segments {
             return;
         }
@@ -530,25 +539,24 @@ impl Reference {
             count("misses", told.misses, ledger.given)?;
             count("released_blocks", told.released_blocks, self.released)?;
         }
-        self.check_peak(told.peak_active_bytes)?;
+        self.check_peak(told.peak_active_bytes, ledger)?;
         self.check_held(told)?;
         self.check_origins(told)
     }
 
-    /// Several threads may have had less at the same time than the peak says; one thread had just that.
-    fn check_peak(&self, told: u64) -> Result<(), String> {
-        let least = if self.threads.len() > 1 {
-            self.active_bytes()
+    /// One thread had just that; several may be off by what they have at hand.
+    fn check_peak(&self, told: u64, ledger: &Ledger) -> Result<(), String> {
+        let peak = self.peak_active_bytes;
+        let range = if self.threads.len() > 1 {
+            self.active_bytes()..=peak + ledger.peak_bytes
         } else {
-            self.peak_active_bytes
+            peak..=peak
         };
-        if (least as u64..=self.peak_active_bytes as u64).contains(&told) {
-            return Ok(());
-        }
-        Err(format!(
-            "peak_active_bytes: the pool says {told}, and it is {}",
-            self.peak_active_bytes
-        ))
+        let told = usize::try_from(told).unwrap();
+        range
+            .contains(&told)
+            .then_some(())
+            .ok_or_else(|| format!("peak_active_bytes: the pool says {told}, and it is {peak}"))
     }
 
     fn check_held(&self, told: &PoolStatistics) -> Result<(), String> {
@@ -609,7 +617,9 @@ impl Reference {
             return Some(true);
         }
         let best = self.largest_gap(ledger).max(room + self.idle_bytes(ledger));
-        (best < bytes).then_some(false)
+        // Free neighbours that different queues used are not one, as far as the pool knows.
+        let are_joined = self.used.len() <= 1 && self.used.iter().all(|used| used.1);
+        (best < bytes || (are_joined && !self.has_failed)).then_some(best >= bytes)
     }
 
     /// A refusal is right only where nothing would help.

@@ -17,7 +17,9 @@ use crate::{
     common::worker::Worker,
     ledger::{Ledger, Recorded},
     live::{Cache, Detached, Live, Read},
-    operation::{Block, Bytes, CAPACITY, Hook, Operation, Queue, Setting, Source, Thread, Way},
+    operation::{
+        Block, Bytes, CAPACITY, Hook, LARGEST, Operation, Queue, Setting, Source, Thread, Way,
+    },
     reference::{Expected, Name, Reference, Surroundings, Tenure},
 };
 
@@ -66,7 +68,7 @@ impl Rig {
         };
         let device = MockDevice::builder()
             .capacity_bytes(capacity)
-            .largest_block_bytes(CAPACITY)
+            .largest_block_bytes(LARGEST)
             .completion(setting.completion)
             .build();
         let backend = device.backend();
@@ -200,18 +202,12 @@ impl Rig {
         let mut ledger = ledger.lock().unwrap();
         ledger.check()?;
         self.reference.end_step(&ledger)?;
-        if let Some(pool) = &self.pool {
-            drop(ledger);
-            // What the ledger says is asked for again: nobody may wait for it while the pool is asked.
-            let told = pool.statistics();
-            let is_holding = pool.is_holding();
-            ledger = self.allocator.ledger.lock().unwrap();
-            self.reference.check(&told, &ledger)?;
-            if is_holding != self.reference.is_holding() {
-                return Err(format!("is_holding says {is_holding}"));
-            }
-        }
         drop(ledger);
+        if let Some(pool) = &self.pool
+            && pool.is_holding() != self.reference.is_holding()
+        {
+            return Err(format!("is_holding says {}", pool.is_holding()));
+        }
         self.no_address_is_shared()?;
         let violations = self.device.violations();
         if violations.is_empty() {
@@ -219,6 +215,14 @@ impl Rig {
         } else {
             Err(format!("{violations:#?}"))
         }
+    }
+
+    fn count(&mut self) -> Result<(), String> {
+        let Some(pool) = &self.pool else {
+            return Ok(());
+        };
+        let told = pool.statistics();
+        self.ledger(|ledger| self.reference.check(&told, ledger))
     }
 
     fn no_address_is_shared(&self) -> Result<(), String> {
@@ -267,7 +271,10 @@ impl Rig {
             Operation::Drop(block, thread) => self.drop_block(block, thread),
             Operation::GiveBack(block, thread) => self.release(block, thread),
             Operation::EnqueueRelease(block, queue) => self.enqueue_release(block, queue),
-            Operation::Detach(block, thread) => self.detach(block, thread),
+            Operation::Detach(block, thread) => {
+                self.detach(block, thread);
+                Ok(())
+            }
             Operation::DropDetached => self.drop_detached(),
             Operation::Cache(block) => self.cache(block),
             Operation::Write(block, queue, way) => self.write(block, queue, way),
@@ -299,6 +306,7 @@ impl Rig {
             Operation::TrimTo(bytes) => self.trim_to(bytes),
             Operation::Sweep => self.sweep(),
             Operation::WouldFit(bytes) => self.would_fit(bytes),
+            Operation::Count => self.count(),
             Operation::StopHolding => {
                 if let Some(pool) = &self.pool {
                     pool.stop_holding();
@@ -585,14 +593,15 @@ impl Rig {
         }
         let queue = self.queue(queue);
         let live = self.live.remove(index);
-        self.read_at_last(&live)?;
+        let last = self.read_untold(&live)?;
         let Live {
             name,
             block,
-            events,
+            mut events,
             mut tenure,
             ..
         } = live;
+        events.extend(last);
         let end = block.enqueue_release(Some(&queue), &events);
         if end.is_ok() {
             tenure = Tenure {
@@ -604,9 +613,30 @@ impl Rig {
         end.map(drop).or_else(|error| self.excuse(error))
     }
 
-    fn detach(&mut self, block: Block, thread: Thread) -> Result<(), String> {
+    /// Reads a block where the pool is not told of it: whoever gives it back names the event.
+    fn read_untold(&mut self, live: &Live) -> Result<Option<MockEvent>, String> {
+        let own = live.tenure.own.map(|own| own.0);
+        let own = self.queues.iter().find(|queue| Some(queue.id()) == own);
+        let Some(memory) = own.and_then(|own| live.block.memory_on(own)) else {
+            return Ok(None);
+        };
+        let all = Region::first(live.bytes.len());
+        let read = self
+            .backend
+            .enqueue_read(&self.queues[2], memory, all, &live.events);
+        let pending = read.map_err(|error| error.to_string())?;
+        let event = pending.event().clone();
+        self.reads.push(Read {
+            pending,
+            expected: live.bytes.clone(),
+            name: live.name,
+        });
+        Ok(Some(event))
+    }
+
+    fn detach(&mut self, block: Block, thread: Thread) {
         let Some(index) = self.pick(block) else {
-            return Ok(());
+            return;
         };
         let Live {
             name,
@@ -619,7 +649,7 @@ impl Rig {
         let memory = self.on(thread, move || block.detach());
         let is_forgotten = self.reference.detached(name, thread.0);
         let Some(memory) = memory else {
-            return Ok(());
+            return;
         };
         if is_forgotten {
             self.ledger(|ledger| ledger.forget(memory.id()));
@@ -631,7 +661,6 @@ impl Rig {
             events,
             last,
         });
-        Ok(())
     }
 
     fn drop_detached(&mut self) -> Result<(), String> {
@@ -993,8 +1022,10 @@ impl Rig {
         for read in take(&mut self.reads) {
             read.check()?;
         }
+        self.count()?;
         self.free_held()?;
         self.compare()?;
+        self.count()?;
         self.drop_pool();
         self.workers.clear();
         self.queues.clear();
