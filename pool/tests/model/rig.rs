@@ -805,6 +805,9 @@ impl Rig {
             source
                 .block
                 .enqueue_copy_region_to(&queue, 0..bytes, &target.block, 0, &wait_for);
+        // A use counts from the call on, whether the command comes to be or not.
+        source.tenure.record(known(&queue));
+        target.tenure.record(known(&queue));
         let event = match copied {
             Ok(event) => event,
             Err(error) => return self.excuse(error),
@@ -813,7 +816,6 @@ impl Rig {
         source.events.push(event.clone());
         target.events = vec![event];
         for live in [source, target] {
-            live.tenure.record(known(&queue));
             live.last = Some(queue.clone());
         }
         Ok(())
@@ -829,11 +831,11 @@ impl Rig {
         }
         let live = &mut self.live[index];
         let size = live.block.size();
+        live.tenure.record(known(&queue));
         let pending = match live.block.enqueue_read(&queue, 0..size, &live.events) {
             Ok(pending) => pending,
             Err(error) => return self.excuse(error),
         };
-        live.tenure.record(known(&queue));
         live.events.push(pending.event().clone());
         live.last = Some(queue);
         self.reads.push(Read {
