@@ -163,6 +163,14 @@ impl<A: Allocator> Shared<A> {
                 if let Some(segments) = &mut state.segments {
                     segments.give(range, uses, None);
                 }
+                // Nobody else comes back to a pool that does not hold, and frees the segment.
+                let leaving = if state.holding {
+                    Vec::new()
+                } else {
+                    state.release_all()
+                };
+                drop(state);
+                self.release_each(leaving);
                 Err(error)
             }
         }

@@ -110,6 +110,8 @@ pub(crate) struct Lane<A: Allocator> {
     /// Blocks that were allocated for the queue and are in the user's hands, or on their way there. While there
     /// are any, the lane stays, and its key stands for this queue.
     pub(crate) active: usize,
+    /// Uses up to here are of the lane that had this one's key before.
+    pub(crate) began: Stamp,
     /// The latest use of a block that came back to the pool.
     pub(crate) last_use: Stamp,
     /// The latest use of a block that went back to the allocator before its commands were seen to end.
@@ -131,6 +133,7 @@ impl<A: Allocator> Lane<A> {
             queue: queue.clone(),
             stock: Bins::default(),
             active: 0,
+            began: now,
             last_use: now,
             draining: now,
             ended: now,

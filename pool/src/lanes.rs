@@ -53,6 +53,11 @@ impl<A: Allocator> Lanes<A> {
         self.lanes.get_mut(key.get())
     }
 
+    /// The lane of a use; `None` where it has gone, whether another has its key now or not.
+    pub(crate) fn lane_of(&self, use_: Use) -> Option<&Lane<A>> {
+        self.get(use_.lane).filter(|lane| use_.stamp > lane.began)
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (LaneKey, &Lane<A>)> {
         self.lanes
             .iter()

@@ -112,7 +112,9 @@ impl<A: Allocator> Shared<A> {
             if let Err(error) = self.wait_for(use_) {
                 tracing::warn!(%error, "a queue that holds memory back cannot be waited for");
                 reclaim.stuck = true;
-            } else if let Some(found) = self.look_again(reclaim)? {
+            }
+            // What comes before the one that cannot be waited for may have ended meanwhile.
+            if let Some(found) = self.look_again(reclaim)? {
                 return Ok(Some(found));
             }
         }

@@ -210,15 +210,19 @@ impl<A: Allocator> State<A> {
 
     pub(crate) fn put_in_bin(&mut self, mut held: HeldBlock<A>) {
         held.since = self.sweeps;
-        let bins = match held.uses[..] {
+        self.bins_for(&held.uses).push(held);
+    }
+
+    /// Where I1 says that a free block lies which was used so.
+    fn bins_for(&mut self, uses: &[Use]) -> &mut Bins<A> {
+        match uses {
             [] => &mut self.common,
             [only] => match self.lanes.get_mut(only.lane) {
                 Some(lane) if lane.is_ordered() => &mut lane.stock,
                 _ => &mut self.pending,
             },
             _ => &mut self.pending,
-        };
-        bins.push(held);
+        }
     }
 
     /// A free block of exactly this bin that the queue of `lane` may have without another look.
@@ -426,7 +430,7 @@ impl<A: Allocator> State<A> {
     /// Keeps a block that could not be handed out after all.
     pub(crate) fn put_back(&mut self, held: HeldBlock<A>) {
         self.changes += 1;
-        self.pending.push_oldest(held);
+        self.bins_for(&held.uses).push_oldest(held);
     }
 
     /// The uses that hold memory back, at most one a lane: of free blocks, or of memory that went back to the
@@ -618,9 +622,10 @@ pub(crate) fn unsigned(count: i64) -> u64 {
 
 /// Whether a block was allocated for the queue of `lane`, or for one that the program is done with.
 fn is_own<A: Allocator>(lanes: &Lanes<A>, uses: &[Use], lane: LaneKey) -> bool {
-    uses.first().is_none_or(|home| {
-        home.lane == lane || lanes.get(home.lane).is_none_or(|lane| lane.is_retired)
-    })
+    let home = uses
+        .first()
+        .and_then(|home| Some((home, lanes.lane_of(*home)?)));
+    home.is_none_or(|(home, own)| home.lane == lane || own.is_retired)
 }
 
 fn last_of(uses: &[Use]) -> Stamp {

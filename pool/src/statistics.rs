@@ -15,8 +15,8 @@ pub struct PoolStatistics {
     pub active_blocks: u64,
     /// Bytes in the user's hands, as they were asked for.
     pub active_bytes: u64,
-    /// The most `active_bytes` there have been. Where several threads allocate at once, it may be less by what they had at
-    /// hand just then.
+    /// The most `active_bytes` there have been. Where several threads use the pool, it may be less, or more, by what they had
+    /// at hand just then.
     pub peak_active_bytes: u64,
     /// Free blocks in the pool, pending ones among them.
     pub held_blocks: u64,

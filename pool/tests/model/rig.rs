@@ -1,0 +1,1056 @@
+//! A pool over a mock device, and a program on it, one operation at a time. After each, everything is compared with the
+//! reference.
+
+use std::{collections::BTreeSet, mem::take, sync::Arc};
+
+use binpool::{
+    Allocator, Backend, Budget, DeferredAllocator, Error, HookId, ImmediateAllocator,
+    InvalidRequest, Limit, Memory, MemoryPool, Outcome, PoolError, PoolOptions, PooledBuffer,
+    Queue as _, QueueId, QueueOrder, Region, SvmAllocator, SvmGrain,
+};
+use binpool_mock::{
+    CallKind, Completion, Fault, Holder, LiveMemory, MockBackend, MockDevice, MockEvent, MockQueue,
+    Persistence,
+};
+
+use crate::{
+    common::worker::Worker,
+    ledger::{Ledger, Recorded},
+    live::{Cache, Detached, Live, Read},
+    operation::{
+        Block, Bytes, CAPACITY, Hook, LARGEST, Operation, Queue, Setting, Source, Thread, Way,
+    },
+    reference::{Expected, Name, Reference, Surroundings, Tenure},
+};
+
+type Pool = MemoryPool<Recorded>;
+type Pooled = PooledBuffer<Recorded>;
+
+pub(crate) struct Rig {
+    device: MockDevice,
+    backend: MockBackend,
+    allocator: Recorded,
+    budget: Budget,
+    /// `None` once the program has dropped it.
+    pool: Option<Pool>,
+    queues: Vec<MockQueue>,
+    workers: Vec<Worker>,
+    live: Vec<Live>,
+    detached: Vec<Detached>,
+    cache: Cache,
+    hooks: Vec<(Hook, HookId)>,
+    reads: Vec<Read>,
+    gates: Vec<MockEvent>,
+    next_gate: Option<MockEvent>,
+    next_name: Name,
+    /// Bytes of memory that was taken out and freed, and that the device may still use: the pool cannot wait for that.
+    outside: usize,
+    /// Calls that are to fail, and the number of the call of its kind that it is.
+    faults: Vec<(CallKind, u64)>,
+    /// Whether one has failed in this step.
+    has_struck: bool,
+    is_at_once: bool,
+    reference: Reference,
+}
+
+const ORDERS: [QueueOrder; 4] = [
+    QueueOrder::InOrder,
+    QueueOrder::InOrder,
+    QueueOrder::InOrder,
+    QueueOrder::OutOfOrder,
+];
+
+impl Rig {
+    pub(crate) fn new(setting: Setting) -> Self {
+        let capacity = match setting.source {
+            Source::Immediate | Source::Svm => CAPACITY as u64,
+            Source::Deferred => 1 << 40,
+        };
+        let device = MockDevice::builder()
+            .capacity_bytes(capacity)
+            .largest_block_bytes(LARGEST)
+            .completion(setting.completion)
+            .build();
+        let backend = device.backend();
+        let queues: Vec<_> = ORDERS
+            .iter()
+            .map(|order| backend.create_queue(*order).unwrap())
+            .collect();
+        let budget = Budget::new(CAPACITY as u64);
+        let allocator = match setting.source {
+            Source::Immediate => {
+                let inner = ImmediateAllocator::new(&backend).unwrap();
+                Recorded::new(Limit::shared(inner, &budget))
+            }
+            Source::Deferred => {
+                let inner = DeferredAllocator::new(&backend);
+                Recorded::new(Limit::shared(inner, &budget))
+            }
+            Source::Svm => {
+                let inner = SvmAllocator::new(&backend, SvmGrain::Coarse).unwrap();
+                Recorded::new(Limit::shared(inner, &budget))
+            }
+        };
+        let mut options = PoolOptions::new()
+            .segments(setting.segments)
+            .reuse(setting.reuse);
+        if let Some(threshold) = setting.threshold {
+            options = options.release_threshold(threshold as u64);
+        }
+        let pool = options.build(allocator.clone(), &queues[0]).unwrap();
+        Self {
+            device,
+            backend,
+            allocator,
+            budget,
+            pool: Some(pool),
+            queues,
+            workers: (1..3).map(|_| Worker::new()).collect(),
+            live: Vec::new(),
+            detached: Vec::new(),
+            cache: Cache::default(),
+            hooks: Vec::new(),
+            reads: Vec::new(),
+            gates: Vec::new(),
+            next_gate: None,
+            next_name: 0,
+            outside: 0,
+            faults: Vec::new(),
+            has_struck: false,
+            is_at_once: setting.completion == Completion::AtOnce,
+            reference: Reference::new(setting),
+        }
+    }
+
+    /// Runs a whole program, and sees to its end.
+    pub(crate) fn run(setting: Setting, operations: &[Operation]) -> Result<(), String> {
+        let mut rig = Self::new(setting);
+        for (step, operation) in operations.iter().enumerate() {
+            rig.step(operation)
+                .map_err(|error| format!("step {step}, {operation:?}: {error}"))?;
+        }
+        rig.end().map_err(|error| format!("the end: {error}"))
+    }
+
+    fn step(&mut self, operation: &Operation) -> Result<(), String> {
+        self.begin_step();
+        self.perform(*operation)?;
+        self.compare()
+    }
+
+    fn begin_step(&mut self) {
+        self.has_struck = false;
+        if self.device.pending_commands() == 0 {
+            self.outside = 0;
+        }
+        self.ledger(Ledger::begin_step);
+    }
+
+    fn ledger<R>(&self, with: impl FnOnce(&mut Ledger) -> R) -> R {
+        with(&mut self.allocator.ledger.lock().unwrap())
+    }
+
+    /// Whether a call has failed in this step that was to fail.
+    fn struck(&mut self) -> bool {
+        let (device, before) = (&self.device, self.faults.len());
+        self.faults
+            .retain(|(kind, call)| device.call_count(*kind) < *call);
+        if self.faults.len() < before {
+            self.has_struck = true;
+            self.reference.a_call_failed();
+        }
+        if self.reference.has_failed() {
+            self.reconcile();
+        }
+        self.has_struck
+    }
+
+    /// Memory whose uses can neither be marked nor waited for is dropped, past the allocator.
+    fn reconcile(&mut self) {
+        let is_held = |memory: &LiveMemory| memory.held_by == Holder::Host;
+        let leaks = self.device.leaks().memory.into_iter().filter(is_held);
+        let alive: BTreeSet<_> = leaks.map(|memory| memory.id).collect();
+        let roots: Vec<_> = self.ledger(|ledger| ledger.roots.keys().copied().collect());
+        for root in roots.into_iter().filter(|root| !alive.contains(root)) {
+            self.ledger(|ledger| ledger.forget(root));
+            self.reference.lost(root);
+        }
+    }
+
+    fn around(&self) -> Surroundings {
+        let committed = self.device.statistics().committed_bytes;
+        let device = self.device.limits().capacity_bytes - committed;
+        let limit = self.budget.max_bytes().cast_signed() - self.budget.used_bytes().cast_signed();
+        let is_gated = !self.gates.is_empty();
+        let has_cached = !self.cache.is_empty();
+        let has = |wanted: &[Hook]| self.hooks.iter().any(|(hook, _)| wanted.contains(hook));
+        Surroundings {
+            is_calm: self.is_at_once && !is_gated,
+            is_gated,
+            room: isize::try_from(limit.min(device.cast_signed())).unwrap(),
+            can_reclaim: has_cached && has(&[Hook::DropsCache, Hook::UsesPool]),
+            has_reclaimed: !(has_cached && has(&[Hook::DropsCache])),
+        }
+    }
+
+    fn compare(&mut self) -> Result<(), String> {
+        for (name, tenure) in self.cache.take_dropped() {
+            self.reference.returned(name, 0, tenure);
+        }
+        self.struck();
+        let ledger = Arc::clone(&self.allocator.ledger);
+        let mut ledger = ledger.lock().unwrap();
+        ledger.check()?;
+        self.reference.end_step(&ledger)?;
+        drop(ledger);
+        if let Some(pool) = &self.pool
+            && pool.is_holding() != self.reference.is_holding()
+        {
+            return Err(format!("is_holding says {}", pool.is_holding()));
+        }
+        self.no_address_is_shared()?;
+        let violations = self.device.violations();
+        if violations.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("{violations:#?}"))
+        }
+    }
+
+    fn count(&mut self) -> Result<(), String> {
+        let Some(pool) = &self.pool else {
+            return Ok(());
+        };
+        let told = pool.statistics();
+        self.ledger(|ledger| self.reference.check(&told, ledger))
+    }
+
+    fn no_address_is_shared(&self) -> Result<(), String> {
+        let mut addresses = self.cache.addresses();
+        addresses.extend(self.live.iter().filter_map(Live::address));
+        addresses.sort_by_key(|region| region.offset);
+        let mut pairs = addresses.windows(2);
+        match pairs.find(|pair| pair[0].overlaps(pair[1])) {
+            None => Ok(()),
+            Some(pair) => Err(format!("blocks share addresses: {pair:?}")),
+        }
+    }
+
+    /// Does this on one of the threads.
+    fn on<R: Send + 'static>(
+        &self,
+        thread: Thread,
+        order: impl FnOnce() -> R + Send + 'static,
+    ) -> R {
+        match thread.0 {
+            0 => order(),
+            other => self.workers[other - 1].run(order),
+        }
+    }
+
+    fn queue(&self, queue: Queue) -> MockQueue {
+        self.queues[queue.0].clone()
+    }
+
+    fn pick(&self, block: Block) -> Option<usize> {
+        (!self.live.is_empty()).then(|| block.0 % self.live.len())
+    }
+
+    /// A failure that there may be where a call was made to fail.
+    fn excuse(&mut self, error: impl std::fmt::Display) -> Result<(), String> {
+        if self.struck() {
+            Ok(())
+        } else {
+            Err(error.to_string())
+        }
+    }
+
+    fn perform(&mut self, operation: Operation) -> Result<(), String> {
+        match operation {
+            Operation::Allocate(bytes, queue, thread) => self.allocate(bytes, queue, thread),
+            Operation::Drop(block, thread) => self.drop_block(block, thread),
+            Operation::GiveBack(block, thread) => self.release(block, thread),
+            Operation::EnqueueRelease(block, queue) => self.enqueue_release(block, queue),
+            Operation::Detach(block, thread) => {
+                self.detach(block, thread);
+                Ok(())
+            }
+            Operation::DropDetached => self.drop_detached(),
+            Operation::Cache(block) => self.cache(block),
+            Operation::Write(block, queue, way) => self.write(block, queue, way),
+            Operation::Copy(from, to, queue) => self.copy(from, to, queue),
+            Operation::Read(block, queue) => self.read(block, queue),
+            Operation::Bind(block, queue) => self.bind(block, queue),
+            Operation::Unbind(block) => self.unbind(block),
+            Operation::Gate => {
+                let gate = self.backend.create_user_event().unwrap();
+                self.gates.push(gate.clone());
+                self.next_gate = Some(gate);
+                Ok(())
+            }
+            Operation::OpenGates => {
+                self.open_gates();
+                Ok(())
+            }
+            Operation::Step(commands) => {
+                for _ in 0..commands {
+                    self.device.step();
+                }
+                Ok(())
+            }
+            Operation::Run => {
+                self.device.run();
+                Ok(())
+            }
+            Operation::FreeHeld => self.free_held(),
+            Operation::TrimTo(bytes) => self.trim_to(bytes),
+            Operation::Sweep => self.sweep(),
+            Operation::WouldFit(bytes) => self.would_fit(bytes),
+            Operation::Count => self.count(),
+            Operation::StopHolding => {
+                if let Some(pool) = &self.pool {
+                    pool.stop_holding();
+                    self.reference.hold(false);
+                }
+                Ok(())
+            }
+            Operation::ResumeHolding => {
+                if let Some(pool) = &self.pool {
+                    pool.resume_holding();
+                    self.reference.hold(true);
+                }
+                Ok(())
+            }
+            Operation::Limit(bytes) => {
+                self.budget.set_max_bytes(bytes.0.min(CAPACITY) as u64);
+                Ok(())
+            }
+            Operation::AddHook(hook) => {
+                self.add_hook(hook);
+                Ok(())
+            }
+            Operation::RemoveHook => self.remove_hook(),
+            Operation::Retire(queue) => {
+                let queue = self.queue(queue);
+                if let Some(pool) = &self.pool {
+                    pool.retire_queue(&queue);
+                    self.reference.retire(queue.id());
+                }
+                Ok(())
+            }
+            Operation::Renew(queue) => {
+                self.renew(queue);
+                Ok(())
+            }
+            Operation::EndThread(thread) => {
+                if thread.0 > 0 {
+                    self.workers[thread.0 - 1] = Worker::new();
+                }
+                Ok(())
+            }
+            Operation::Fail(kind, nth, fault) => {
+                self.fail(kind, nth, fault);
+                Ok(())
+            }
+            Operation::DropPool => {
+                self.drop_pool();
+                Ok(())
+            }
+        }
+    }
+
+    fn drop_pool(&mut self) {
+        let Some(pool) = self.pool.take() else { return };
+        for (_, id) in self.hooks.drain(..) {
+            pool.remove_reclaim_hook(id);
+        }
+        drop(pool);
+        self.reference.hold(false);
+    }
+
+    fn fail(&mut self, kind: CallKind, nth: u64, fault: Fault) {
+        self.device.fail_nth(kind, nth, fault, Persistence::Once);
+        self.faults.push((kind, self.device.call_count(kind) + nth));
+    }
+
+    fn open_gates(&mut self) {
+        for gate in self.gates.drain(..) {
+            self.backend
+                .resolve_user_event(&gate, Outcome::Complete)
+                .unwrap();
+        }
+        self.next_gate = None;
+    }
+
+    fn renew(&mut self, queue: Queue) {
+        let order = ORDERS[queue.0];
+        let new = self.backend.create_queue(order).unwrap();
+        let old = std::mem::replace(&mut self.queues[queue.0], new);
+        for live in &mut self.live {
+            live.forget_queue(&old);
+        }
+        for detached in &mut self.detached {
+            detached.last.take_if(|last| *last == old);
+        }
+    }
+
+    fn allocate(&mut self, bytes: Bytes, queue: Queue, thread: Thread) -> Result<(), String> {
+        let Some(pool) = self.pool.clone() else {
+            return Ok(());
+        };
+        let (asked, queue) = (bytes.0, self.queue(queue));
+        let around = self.around();
+        let expected = self.reference.expect(asked, queue.id(), around);
+        let for_queue = queue.clone();
+        let got = self.on(thread, move || {
+            if for_queue == *pool.home_queue() {
+                pool.allocate(asked)
+            } else {
+                pool.allocate_on(&for_queue, asked)
+            }
+        });
+        for (name, tenure) in self.cache.take_dropped() {
+            self.reference.returned(name, thread.0, tenure);
+        }
+        let struck = self.struck();
+        if asked > 0 && !struck {
+            self.check_expected(&expected, &got)?;
+        }
+        // Who is refused by the allocator looks at all that is free.
+        let is_tight = self
+            .reference
+            .block_bytes(asked)
+            .is_some_and(|bytes| around.room < bytes.cast_signed());
+        if is_tight || expected == Expected::Unknown {
+            self.reference.looked_at();
+        }
+        match got {
+            Ok(block) => self.receive(block, asked, &queue, thread),
+            Err(PoolError::OutOfMemory(report)) => {
+                self.reference.was_refused();
+                if struck {
+                    return Ok(());
+                }
+                let mut around = self.around();
+                around.room -= self.outside.cast_signed();
+                self.ledger(|ledger| self.reference.check_refusal(asked, around, ledger))
+                    .map_err(|error| format!("{error}: {report}"))
+            }
+            Err(_) if struck => Ok(()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn check_expected(
+        &self,
+        expected: &Expected,
+        got: &Result<Pooled, PoolError>,
+    ) -> Result<(), String> {
+        let (fresh, mut returned) = self.ledger(|ledger| {
+            let sizes = ledger.returned.iter().map(|(_, bytes)| *bytes);
+            (ledger.fresh.len(), sizes.collect::<Vec<_>>())
+        });
+        returned.sort_unstable();
+        let found = match got {
+            Ok(_) if fresh == 0 => Expected::Hit,
+            Ok(_) => Expected::Miss { released: returned },
+            Err(_) => Expected::OutOfMemory { released: returned },
+        };
+        if *expected == Expected::Unknown || *expected == found {
+            Ok(())
+        } else {
+            Err(format!("{expected:?} was expected, and it was {found:?}"))
+        }
+    }
+
+    /// The program has got a block: every byte of it is written.
+    fn receive(
+        &mut self,
+        block: Pooled,
+        asked: usize,
+        queue: &MockQueue,
+        thread: Thread,
+    ) -> Result<(), String> {
+        let name = self.next_name;
+        self.next_name += 1;
+        let size = block.class_size();
+        let extent = match block.memory_id() {
+            None => None,
+            Some(memory) => Some(
+                self.ledger(|ledger| ledger.extent(memory))
+                    .ok_or("a block that is not the pool's")?,
+            ),
+        };
+        if let Some(extent) = extent {
+            let least = self.reference.block_bytes(asked).unwrap_or(usize::MAX);
+            if block.size() != asked || extent.region.bytes != size || size < least {
+                return Err(format!("{asked} bytes are {block:?} at {extent:?}"));
+            }
+            if self.ledger(|ledger| ledger.fresh.contains(&extent.root)) && size != least {
+                return Err(format!("{asked} bytes are {size}, and should be {least}"));
+            }
+        }
+        self.reference.allocated(name, asked, thread.0, extent);
+        let mut live = Live {
+            name,
+            block,
+            bytes: vec![mark(name); size],
+            events: Vec::new(),
+            ordered: vec![queue.id()],
+            last: Some(queue.clone()),
+            tenure: Tenure {
+                own: Some(known(queue)),
+                others: Vec::new(),
+            },
+        };
+        if let Some(memory) = live.block.memory_on(queue) {
+            let all = Region::first(size);
+            let written = self
+                .backend
+                .enqueue_fill(queue, memory, all, &[mark(name)], &[]);
+            live.events = vec![written.map_err(|error| error.to_string())?];
+        }
+        self.live.push(live);
+        Ok(())
+    }
+
+    /// Reads all bytes of a block where its last command is, behind that.
+    fn read_at_last(&mut self, live: &Live) -> Result<(), String> {
+        let Some(queue) = &live.last else {
+            return Ok(());
+        };
+        if live.is_empty() {
+            return Ok(());
+        }
+        let memory = live.block.memory_on(queue).unwrap();
+        let all = Region::first(live.bytes.len());
+        let pending = self.backend.enqueue_read(queue, memory, all, &live.events);
+        self.reads.push(Read {
+            pending: pending.map_err(|error| error.to_string())?,
+            expected: live.bytes.clone(),
+            name: live.name,
+        });
+        Ok(())
+    }
+
+    fn drop_block(&mut self, block: Block, thread: Thread) -> Result<(), String> {
+        let Some(index) = self.pick(block) else {
+            return Ok(());
+        };
+        let live = self.live.remove(index);
+        self.read_at_last(&live)?;
+        let Live {
+            name,
+            block,
+            tenure,
+            ..
+        } = live;
+        let size = block.size();
+        self.on(thread, move || drop(block));
+        self.came_back(name, thread, tenure, size)
+    }
+
+    /// The program has given a block back.
+    fn came_back(
+        &mut self,
+        name: Name,
+        thread: Thread,
+        tenure: Tenure,
+        size: usize,
+    ) -> Result<(), String> {
+        self.reference.returned(name, thread.0, tenure);
+        if size == 0 || self.struck() || !self.around().is_calm {
+            return Ok(());
+        }
+        self.ledger(|ledger| self.reference.is_below_threshold(ledger))
+    }
+
+    fn release(&mut self, block: Block, thread: Thread) -> Result<(), String> {
+        let Some(index) = self.pick(block) else {
+            return Ok(());
+        };
+        let live = self.live.remove(index);
+        self.read_at_last(&live)?;
+        let Live {
+            name,
+            block,
+            tenure,
+            ..
+        } = live;
+        let size = block.size();
+        let released = self.on(thread, move || block.release());
+        self.came_back(name, thread, tenure, size)?;
+        released.or_else(|error| self.excuse(error))
+    }
+
+    fn enqueue_release(&mut self, block: Block, queue: Queue) -> Result<(), String> {
+        let Some(index) = self.pick(block) else {
+            return Ok(());
+        };
+        // A range whose end cannot be marked, nor waited for, is lost with its segment: so it is documented.
+        if !self.faults.is_empty() && !self.gates.is_empty() {
+            return Ok(());
+        }
+        let queue = self.queue(queue);
+        let live = self.live.remove(index);
+        let last = self.read_untold(&live)?;
+        let Live {
+            name,
+            block,
+            mut events,
+            mut tenure,
+            ..
+        } = live;
+        events.extend(last);
+        let end = block.enqueue_release(Some(&queue), &events);
+        if end.is_ok() {
+            tenure = Tenure {
+                own: Some(known(&queue)),
+                others: Vec::new(),
+            };
+        }
+        self.reference.returned(name, 0, tenure);
+        end.map(drop).or_else(|error| self.excuse(error))
+    }
+
+    /// Reads a block where the pool is not told of it: whoever gives it back names the event.
+    fn read_untold(&mut self, live: &Live) -> Result<Option<MockEvent>, String> {
+        let own = live.tenure.own.map(|own| own.0);
+        let own = self.queues.iter().find(|queue| Some(queue.id()) == own);
+        let Some(memory) = own.and_then(|own| live.block.memory_on(own)) else {
+            return Ok(None);
+        };
+        let all = Region::first(live.bytes.len());
+        let read = self
+            .backend
+            .enqueue_read(&self.queues[2], memory, all, &live.events);
+        let pending = read.map_err(|error| error.to_string())?;
+        let event = pending.event().clone();
+        self.reads.push(Read {
+            pending,
+            expected: live.bytes.clone(),
+            name: live.name,
+        });
+        Ok(Some(event))
+    }
+
+    fn detach(&mut self, block: Block, thread: Thread) {
+        let Some(index) = self.pick(block) else {
+            return;
+        };
+        let Live {
+            name,
+            block,
+            bytes,
+            events,
+            last,
+            ..
+        } = self.live.remove(index);
+        let memory = self.on(thread, move || block.detach());
+        let is_forgotten = self.reference.detached(name, thread.0);
+        let Some(memory) = memory else {
+            return;
+        };
+        if is_forgotten {
+            self.ledger(|ledger| ledger.forget(memory.id()));
+        }
+        self.detached.push(Detached {
+            name,
+            memory,
+            bytes,
+            events,
+            last,
+        });
+    }
+
+    fn drop_detached(&mut self) -> Result<(), String> {
+        if self.detached.is_empty() {
+            return Ok(());
+        }
+        let detached = self.detached.remove(0);
+        let Detached {
+            name,
+            memory,
+            bytes,
+            events,
+            last,
+        } = detached;
+        if let Some(queue) = last {
+            let all = Region::first(memory.bytes());
+            let pending = self.backend.enqueue_read(&queue, &memory, all, &events);
+            self.reads.push(Read {
+                pending: pending.map_err(|error| error.to_string())?,
+                expected: bytes,
+                name,
+            });
+        }
+        self.outside += memory.bytes();
+        if self.reference.freed(name) {
+            self.allocator.release_view(memory);
+            return Ok(());
+        }
+        let freed = self.allocator.free_detached(memory, &events);
+        freed.or_else(|error| self.excuse(error))
+    }
+
+    fn cache(&mut self, block: Block) -> Result<(), String> {
+        let Some(index) = self.pick(block) else {
+            return Ok(());
+        };
+        let live = self.live.remove(index);
+        self.read_at_last(&live)?;
+        self.cache.put(live);
+        Ok(())
+    }
+
+    /// Has the block's former users' commands come before what is enqueued on the queue. Whether it could.
+    fn order(&mut self, index: usize, queue: &MockQueue) -> Result<bool, String> {
+        let live = &mut self.live[index];
+        if live.ordered.contains(&queue.id()) {
+            return Ok(true);
+        }
+        if let Err(error) = live.block.order_before(queue) {
+            return self.excuse(error).map(|()| false);
+        }
+        live.tenure.record(known(queue));
+        live.ordered.push(queue.id());
+        Ok(true)
+    }
+
+    fn write(&mut self, block: Block, queue: Queue, way: Way) -> Result<(), String> {
+        let Some(index) = self.pick(block) else {
+            return Ok(());
+        };
+        let queue = self.queue(queue);
+        // What has no command of the program yet comes after the former users' by the pool's order alone.
+        let is_behind = way != Way::Ordered && !self.live[index].events.is_empty();
+        if !is_behind && !self.order(index, &queue)? {
+            return Ok(());
+        }
+        let mut wait_for = self.live[index].events.clone();
+        wait_for.extend(self.next_gate.take());
+        self.next_name += 1;
+        let mark = mark(self.next_name);
+        let live = &mut self.live[index];
+        let (size, backend) = (live.block.size(), &self.backend);
+        let (written, region) = match way {
+            Way::Ordered | Way::Behind => {
+                let all = Region::first(size);
+                let filled = live.block.enqueue_fill(&queue, all, &[mark], &wait_for);
+                (filled, all)
+            }
+            Way::Written => {
+                let all = Region::first(size);
+                let data = vec![mark; size].into();
+                let written = live.block.enqueue_write(&queue, 0, data, &wait_for);
+                (written, all)
+            }
+            Way::Recorded => {
+                live.block.record_use(&queue).unwrap();
+                let all = Region::first(live.bytes.len());
+                // Asking for the block's own queue tells the pool nothing.
+                let own = live.tenure.own.map(|own| own.0);
+                let own = self.queues.iter().find(|queue| Some(queue.id()) == own);
+                match live.block.memory_on(own.unwrap_or(&queue)) {
+                    Some(memory) => (
+                        backend.enqueue_fill(&queue, memory, all, &[mark], &wait_for),
+                        all,
+                    ),
+                    None => return Ok(()),
+                }
+            }
+            Way::Sliced => {
+                let middle = size / 2 / 256 * 256;
+                match live.block.slice(middle..) {
+                    Ok(slice) => {
+                        let region = Region::new(middle, slice.size());
+                        let all = Region::first(slice.size());
+                        let memory = slice.memory_on(&queue);
+                        (
+                            backend.enqueue_fill(&queue, memory, all, &[mark], &wait_for),
+                            region,
+                        )
+                    }
+                    Err(Error::InvalidRequest(InvalidRequest::ZeroSize)) if size == 0 => {
+                        return Ok(());
+                    }
+                    Err(error) => return self.excuse(error),
+                }
+            }
+        };
+        live.tenure.record(known(&queue));
+        let event = match written {
+            Ok(event) => event,
+            // What has no bytes is a marker, which may be made to fail.
+            Err(error) => return self.excuse(error),
+        };
+        live.bytes[region.offset..region.offset + region.bytes].fill(mark);
+        live.events = vec![event];
+        live.last = Some(queue);
+        Ok(())
+    }
+
+    fn copy(&mut self, from: Block, to: Block, queue: Queue) -> Result<(), String> {
+        let (Some(from), Some(to)) = (self.pick(from), self.pick(to)) else {
+            return Ok(());
+        };
+        let queue = self.queue(queue);
+        if from == to || !self.order(from, &queue)? || !self.order(to, &queue)? {
+            return Ok(());
+        }
+        let [source, target] = self.live.get_disjoint_mut([from, to]).unwrap();
+        let bytes = source.block.size().min(target.block.size());
+        let wait_for = [&source.events[..], &target.events[..]].concat();
+        let copied =
+            source
+                .block
+                .enqueue_copy_region_to(&queue, 0..bytes, &target.block, 0, &wait_for);
+        // A use counts from the call on, whether the command comes to be or not.
+        source.tenure.record(known(&queue));
+        target.tenure.record(known(&queue));
+        let event = match copied {
+            Ok(event) => event,
+            Err(error) => return self.excuse(error),
+        };
+        target.bytes[..bytes].copy_from_slice(&source.bytes[..bytes]);
+        source.events.push(event.clone());
+        target.events = vec![event];
+        for live in [source, target] {
+            live.last = Some(queue.clone());
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, block: Block, queue: Queue) -> Result<(), String> {
+        let Some(index) = self.pick(block) else {
+            return Ok(());
+        };
+        let queue = self.queue(queue);
+        if !self.order(index, &queue)? {
+            return Ok(());
+        }
+        let live = &mut self.live[index];
+        let size = live.block.size();
+        live.tenure.record(known(&queue));
+        let pending = match live.block.enqueue_read(&queue, 0..size, &live.events) {
+            Ok(pending) => pending,
+            Err(error) => return self.excuse(error),
+        };
+        live.events.push(pending.event().clone());
+        live.last = Some(queue);
+        self.reads.push(Read {
+            pending,
+            expected: live.bytes[..size].to_vec(),
+            name: live.name,
+        });
+        Ok(())
+    }
+
+    fn bind(&mut self, block: Block, queue: Queue) -> Result<(), String> {
+        let Some(index) = self.pick(block) else {
+            return Ok(());
+        };
+        let queue = self.queue(queue);
+        let live = &mut self.live[index];
+        match live.block.bind_to_queue(&queue) {
+            Ok(()) => {
+                live.tenure = Tenure {
+                    own: Some(known(&queue)),
+                    others: Vec::new(),
+                };
+                live.ordered.push(queue.id());
+                live.last = Some(queue);
+                Ok(())
+            }
+            Err(Error::InvalidRequest(InvalidRequest::OutOfOrderQueue))
+                if queue.order() == QueueOrder::OutOfOrder =>
+            {
+                Ok(())
+            }
+            Err(error) => self.excuse(error),
+        }
+    }
+
+    fn unbind(&mut self, block: Block) -> Result<(), String> {
+        let Some(index) = self.pick(block) else {
+            return Ok(());
+        };
+        let live = &mut self.live[index];
+        match live.block.unbind_from_queue() {
+            Ok(()) => {
+                live.tenure = Tenure::default();
+                live.ordered = self.queues.iter().map(binpool::Queue::id).collect();
+                live.last = None;
+                Ok(())
+            }
+            // The host cannot wait for what waits for the host.
+            Err(_) if !self.gates.is_empty() => Ok(()),
+            Err(error) => self.excuse(error),
+        }
+    }
+
+    fn returned_bytes(&self) -> u64 {
+        self.ledger(|ledger| ledger.returned.iter().map(|(_, bytes)| *bytes as u64).sum())
+    }
+
+    fn gave_back(&mut self, told: u64) -> Result<(), String> {
+        let struck = self.struck();
+        let bytes = self.returned_bytes();
+        if told == bytes || struck {
+            return Ok(());
+        }
+        Err(format!(
+            "the pool says it gave {told} bytes back, and it is {bytes}"
+        ))
+    }
+
+    fn free_held(&mut self) -> Result<(), String> {
+        let Some(pool) = &self.pool else {
+            return Ok(());
+        };
+        let told = pool.free_held();
+        self.gave_back(told)?;
+        self.ledger(|ledger| self.reference.nothing_is_idle(ledger))
+    }
+
+    fn trim_to(&mut self, bytes: Bytes) -> Result<(), String> {
+        let Some(pool) = &self.pool else {
+            return Ok(());
+        };
+        let before = self.ledger(|ledger| ledger.bytes());
+        let told = pool.trim_to(bytes.0 as u64);
+        self.gave_back(told)?;
+        self.reference.looked_at();
+        self.ledger(|ledger| {
+            let (after, excess) = (ledger.bytes(), before.saturating_sub(bytes.0));
+            let is_all = self.reference.nothing_is_idle(ledger);
+            if after > bytes.0 {
+                return is_all;
+            }
+            let least = ledger.returned.iter().map(|(_, bytes)| *bytes).min();
+            let is_too_much = least.is_some_and(|least| before - after - least >= excess);
+            if is_too_much && is_all.is_err() {
+                return Err(format!(
+                    "{} bytes went where {excess} are enough",
+                    before - after
+                ));
+            }
+            Ok(())
+        })
+    }
+
+    fn sweep(&mut self) -> Result<(), String> {
+        let Some(pool) = &self.pool else {
+            return Ok(());
+        };
+        let told = pool.sweep();
+        self.gave_back(told)?;
+        self.reference.looked_at();
+        let is_calm = self.around().is_calm;
+        let ledger = Arc::clone(&self.allocator.ledger);
+        let ledger = ledger.lock().unwrap();
+        self.reference.swept(&ledger, is_calm)
+    }
+
+    fn would_fit(&mut self, bytes: Bytes) -> Result<(), String> {
+        let Some(pool) = &self.pool else {
+            return Ok(());
+        };
+        let told = pool.would_fit(bytes.0);
+        let known = self.ledger(|ledger| {
+            let capacity = usize::try_from(self.allocator.capacity_bytes()).unwrap();
+            let available = usize::try_from(self.allocator.available_bytes()).unwrap();
+            let room = capacity.saturating_sub(ledger.bytes()).min(available);
+            self.reference.would_fit(bytes.0, room, ledger)
+        });
+        if known.is_some_and(|known| known != told) {
+            return Err(format!("would_fit says {told}"));
+        }
+        Ok(())
+    }
+
+    fn add_hook(&mut self, hook: Hook) {
+        let Some(pool) = &self.pool else { return };
+        let cache = self.cache.clone();
+        let id = match hook {
+            Hook::DropsCache => pool.add_reclaim_hook(move |_| cache.drop_oldest(usize::MAX)),
+            Hook::UsesPool => {
+                // It keeps the pool, until it is taken away.
+                let handle = pool.clone();
+                pool.add_reclaim_hook(move |shortage| {
+                    let told = handle.statistics();
+                    assert!(shortage.bytes > 0 && told.held_bytes <= told.managed_bytes);
+                    cache.drop_oldest(1);
+                })
+            }
+            Hook::Panics => pool.add_reclaim_hook(|_| panic!("a hook that panics")),
+        };
+        self.hooks.push((hook, id));
+    }
+
+    fn remove_hook(&mut self) -> Result<(), String> {
+        let Some(pool) = &self.pool else {
+            return Ok(());
+        };
+        if self.hooks.is_empty() {
+            return Ok(());
+        }
+        let (_, id) = self.hooks.remove(0);
+        if pool.remove_reclaim_hook(id) && !pool.remove_reclaim_hook(id) {
+            Ok(())
+        } else {
+            Err("a hook was not there, or was there twice".into())
+        }
+    }
+
+    /// Everything comes to an end, every byte is what it was to be, and nothing is left on the device.
+    fn end(mut self) -> Result<(), String> {
+        self.open_gates();
+        self.device.clear_faults();
+        self.faults.clear();
+        self.begin_step();
+        while !self.live.is_empty() {
+            self.drop_block(Block(0), Thread(0))?;
+            self.compare()?;
+            self.begin_step();
+        }
+        self.cache.drop_oldest(usize::MAX);
+        self.compare()?;
+        self.begin_step();
+        while !self.detached.is_empty() {
+            self.drop_detached()?;
+        }
+        self.device.run();
+        for read in take(&mut self.reads) {
+            read.check()?;
+        }
+        self.count()?;
+        self.free_held()?;
+        self.compare()?;
+        self.count()?;
+        self.drop_pool();
+        self.workers.clear();
+        self.queues.clear();
+        self.device.run();
+        let violations = self.device.violations();
+        let Self {
+            device, allocator, ..
+        } = self;
+        drop(allocator);
+        let leaks = device.leaks();
+        if leaks.is_empty() && violations.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("{leaks}\n{violations:#?}"))
+        }
+    }
+}
+
+fn known(queue: &MockQueue) -> (QueueId, bool) {
+    (queue.id(), queue.order() == QueueOrder::InOrder)
+}
+
+/// A byte that tells what was written from what was before.
+fn mark(number: u32) -> u8 {
+    u8::try_from(number % 251).unwrap()
+}
