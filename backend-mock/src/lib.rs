@@ -91,7 +91,9 @@ mod statistics;
 )]
 mod storage;
 mod svm;
+mod sync;
 mod table;
+mod turnstile;
 mod violation;
 mod work;
 

@@ -1,8 +1,9 @@
 //! The clock of a pool, which orders what happens on its queues.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use crate::lane::Stamp;
+use crate::{
+    lane::Stamp,
+    sync::{AtomicU64, Ordering},
+};
 
 /// Tells moments, from the first after [`Stamp::default`] on. Each [fence](crate::lane::Fence) moves it on.
 #[derive(Debug)]

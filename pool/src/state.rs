@@ -14,6 +14,7 @@ use crate::{
     lane::{Lane, LaneKey, Stamp, Use, Uses, add_to},
     lanes::Lanes,
     request::Request,
+    sync::ThreadId,
     thread_cache::ThreadCache,
 };
 
@@ -69,6 +70,8 @@ pub(crate) struct State<A: Allocator> {
     pub(crate) holding: bool,
     /// Blocks that are on their way to the allocator, or to their segment: neither held any more, nor free yet.
     pub(crate) in_transit: usize,
+    /// The threads that may get a segment from the allocator of which they need a part.
+    pub(crate) growing: Vec<ThreadId>,
     /// Tells when a sweep is due.
     pub(crate) clock: Option<DecayClock>,
     pub(crate) counters: PoolStatistics,
@@ -112,6 +115,7 @@ impl<A: Allocator> State<A> {
             active_bytes: 0,
             in_use: 0,
             in_transit: 0,
+            growing: Vec::new(),
         }
     }
 

@@ -1,20 +1,48 @@
-//! What the [biased lock](crate::biased) is made of: the standard library's, or `loom`'s, which tries every schedule.
+//! What threads share besides locks: the standard library's, or that of `loom`, which tries every schedule of the
+//! [biased lock](crate::biased) and the [clock](crate::clock), or of `shuttle`, which tries many of whole pools.
 
 #[cfg(loom)]
 use loom as library;
 #[cfg(loom)]
 pub(crate) use loom::cell::UnsafeCell;
-#[cfg(not(loom))]
+#[cfg(shuttle)]
+use shuttle as library;
+#[cfg(not(any(loom, shuttle)))]
 use std as library;
 
 pub(crate) use library::{
     hint::spin_loop,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering, fence},
+        atomic::{AtomicBool, AtomicU64, Ordering, fence},
     },
     thread::yield_now,
 };
+#[cfg(shuttle)]
+pub(crate) use shuttle::{
+    sync::mpsc::{Receiver, Sender, channel},
+    thread::{Builder, JoinHandle, ThreadId, current},
+    thread_local,
+};
+#[cfg(not(shuttle))]
+pub(crate) use std::{
+    sync::mpsc::{Receiver, Sender, channel},
+    thread::{Builder, JoinHandle, ThreadId, current},
+    thread_local,
+};
+
+/// Waits for the other end of a channel to close, and no longer than this. Whether it is still open then.
+#[cfg(not(shuttle))]
+pub(crate) fn is_open_after(channel: &Receiver<()>, time: std::time::Duration) -> bool {
+    channel.recv_timeout(time) == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
+}
+
+/// `shuttle` knows no time, so that any may have passed.
+#[cfg(shuttle)]
+pub(crate) fn is_open_after(channel: &Receiver<()>, _: std::time::Duration) -> bool {
+    yield_now();
+    channel.try_recv() == Err(shuttle::sync::mpsc::TryRecvError::Empty)
+}
 
 /// The standard library's, in the shape of `loom`'s.
 #[cfg(not(loom))]

@@ -1,0 +1,2 @@
+use crate::program::Program;
+pub(crate) const PROGRAMS: &[Program] = &[];
