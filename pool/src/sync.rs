@@ -44,12 +44,42 @@ pub(crate) fn is_open_after(channel: &Receiver<()>, _: std::time::Duration) -> b
     channel.try_recv() == Err(shuttle::sync::mpsc::TryRecvError::Empty)
 }
 
+/// The standard library's, in the shape of `loom`'s, and so that `shuttle` sees visits at the same time, as `loom` does.
+#[cfg(shuttle)]
+#[derive(Debug)]
+pub(crate) struct UnsafeCell<T> {
+    value: std::cell::UnsafeCell<T>,
+    is_visited: AtomicBool,
+}
+
+#[cfg(shuttle)]
+impl<T> UnsafeCell<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self {
+            value: std::cell::UnsafeCell::new(value),
+            is_visited: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn with_mut<R>(&self, visit: impl FnOnce(*mut T) -> R) -> R {
+        let is_visited = self.is_visited.swap(true, Ordering::SeqCst);
+        assert!(!is_visited, "two visits at the same time");
+        let result = visit(self.value.get());
+        self.is_visited.store(false, Ordering::SeqCst);
+        result
+    }
+
+    pub(crate) fn into_inner(self) -> T {
+        self.value.into_inner()
+    }
+}
+
 /// The standard library's, in the shape of `loom`'s.
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 #[derive(Debug)]
 pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 impl<T> UnsafeCell<T> {
     pub(crate) fn new(value: T) -> Self {
         Self(std::cell::UnsafeCell::new(value))

@@ -15,8 +15,12 @@
 )]
 
 mod adaptors;
+mod commands;
 mod device;
 mod hands;
+mod opencl;
+#[path = "../../backend-opencl/src/order/mod.rs"]
+#[allow(dead_code, reason = "the backend uses the rest")]
 mod order;
 mod program;
 mod queues;
@@ -28,6 +32,9 @@ use std::process::ExitCode;
 
 use program::Program;
 
+// By these names the files of the OpenCL backend know the rest of their crate.
+use opencl::{cl_error, queue, svm, sys};
+
 fn main() -> ExitCode {
     let programs: Vec<Program> = [
         hands::PROGRAMS,
@@ -36,7 +43,7 @@ fn main() -> ExitCode {
         segments::PROGRAMS,
         adaptors::PROGRAMS,
         device::PROGRAMS,
-        order::PROGRAMS,
+        commands::PROGRAMS,
     ]
     .concat();
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -117,6 +117,9 @@ fn just_enough() {
             }
         })
     });
+    for _ in 0..3 {
+        segments.allocator.free_idle();
+    }
     join(others);
     segments.end();
 }

@@ -23,6 +23,11 @@ pub(crate) const PROGRAMS: &[Program] = &[
         of_segments_of_two_sizes,
     ),
     Program::new("shortage-while-others-trim", 4, while_others_trim),
+    Program::new(
+        "shortage-of-segments-while-others-trim",
+        4,
+        of_segments_while_others_trim,
+    ),
     Program::new("shortage-while-nothing-is-held", 3, while_nothing_is_held),
     Program::new("shortage-until-commands-end", 3, until_commands_end),
     Program::new("shortage-until-a-gate-opens", 3, until_a_gate_opens),
@@ -66,13 +71,21 @@ fn of_segments_of_two_sizes() {
     one_at_a_time(World::of_segments(6), [BYTES, 2 * BYTES, BYTES]);
 }
 
-/// What others give back behind the back of a thread that needs it is waited for.
 fn while_others_trim() {
-    let world = World::of_bins(2);
+    trimmed_meanwhile(World::of_bins(2), BYTES / 2);
+}
+
+fn of_segments_while_others_trim() {
+    trimmed_meanwhile(World::of_segments(2), BYTES);
+}
+
+/// What others give back behind the back of a thread that needs it is waited for.
+fn trimmed_meanwhile(world: World, other_bytes: usize) {
     let users = [(); 2].map(|()| {
-        world.spawn(|world| {
+        world.spawn(move |world| {
             world.allocate_and_drop();
-            world.try_allocate(BYTES / 2).unwrap().check();
+            world.try_allocate(other_bytes).unwrap().check();
+            world.allocate_and_drop();
         })
     });
     let trimming = world.spawn(|world| {
@@ -80,22 +93,34 @@ fn while_others_trim() {
         world.pool.sweep();
     });
     world.pool.free_held();
+    world.pool.free_held();
     join(users);
     join([trimming]);
-    world.end(4);
+    world.end(6);
 }
 
+/// Whoever is told that there is no memory was told so while another one had it, and nobody waits for ever for a block that
+/// is just being given back.
 fn while_nothing_is_held() {
-    let world = World::of_bins(2);
+    let world = World::of_bins(1);
     world.pool.stop_holding();
     let users = [(); 2].map(|()| {
         world.spawn(|world| {
-            world.allocate_and_drop();
-            world.allocate_and_drop();
+            let tries = [(); 3].map(|()| match world.try_allocate(BYTES) {
+                Ok(block) => {
+                    block.check();
+                    1
+                }
+                Err(error) => {
+                    assert!(error.is_out_of_memory(), "{error}");
+                    0
+                }
+            });
+            tries.iter().sum::<u64>()
         })
     });
-    join(users);
-    world.end(4);
+    let got = join(users).into_iter().sum();
+    world.end(got);
 }
 
 /// All memory is behind commands of a queue; whoever needs it waits for them, and two threads run them.

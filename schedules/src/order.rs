@@ -1,2 +1,0 @@
-use crate::program::Program;
-pub(crate) const PROGRAMS: &[Program] = &[];
