@@ -23,6 +23,7 @@ impl Turnstile {
 
 /// Every schedule of small programs, by `scripts/schedules`.
 #[cfg(all(test, loom))]
+#[expect(unsafe_code, reason = "something is to be guarded")]
 mod schedules {
     use loom::{cell::UnsafeCell, model, sync::Arc, thread};
 
