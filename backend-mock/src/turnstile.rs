@@ -11,7 +11,10 @@ pub(crate) struct Turnstile {
 impl Turnstile {
     /// Whether the caller is inside from now on. It sees all that was done inside before.
     pub(crate) fn enter(&self) -> bool {
-        !self.is_taken.swap(true, Ordering::Acquire)
+        let taken =
+            self.is_taken
+                .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
+        taken.is_ok()
     }
 
     /// The one who is inside goes.
