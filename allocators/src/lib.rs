@@ -57,6 +57,7 @@ pub mod segments;
 mod statistics;
 mod svm;
 mod svm_allocator;
+mod sync;
 
 pub use align::Align;
 pub use allocator::{Allocator, EventOf, MemoryOf, QueueOf};

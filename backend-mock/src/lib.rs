@@ -93,7 +93,9 @@ mod storage;
 mod svm;
 #[cfg(feature = "conformance")]
 mod swept;
+mod sync;
 mod table;
+mod turnstile;
 mod violation;
 mod work;
 

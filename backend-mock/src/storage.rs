@@ -4,21 +4,20 @@
 //!
 //! - S1: `allocation` came from `alloc_zeroed` with `layout`, and is freed only when the `Storage` drops.
 //! - S2: the `bytes` bytes from `start` on lie inside the allocation.
-//! - S3: references to the bytes exist only while a [`Claim`] holds the storage's `claimed` flag, and only
-//!   one claim holds it at a time.
+//! - S3: references to the bytes exist only while a [`Claim`] is inside the storage's turnstile, which lets one in at a
+//!   time.
 
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc},
     ptr::NonNull,
     slice,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
 };
 
 use binpool_allocators::{Align, Region};
 use smallvec::SmallVec;
+
+use crate::turnstile::Turnstile;
 
 /// What the host's allocator aligns zeroed memory to without touching its pages.
 const HOST_ALIGNMENT: usize = 16;
@@ -30,7 +29,7 @@ pub(crate) struct Storage {
     layout: Layout,
     start: NonNull<u8>,
     bytes: usize,
-    claimed: AtomicBool,
+    turnstile: Turnstile,
 }
 
 // SAFETY: the allocation belongs to this value alone (S1), and does not care which thread frees it.
@@ -58,7 +57,7 @@ impl Storage {
             allocation,
             layout,
             bytes,
-            claimed: AtomicBool::new(false),
+            turnstile: Turnstile::default(),
         })
     }
 
@@ -105,7 +104,7 @@ pub(crate) enum Refused {
 pub(crate) struct Claim {
     reads: Spans,
     writes: Spans,
-    /// The blocks whose flag this claim holds, each once.
+    /// The blocks in whose turnstile this claim is, each once.
     held: SmallVec<[Arc<Storage>; 2]>,
 }
 
@@ -138,7 +137,7 @@ impl Claim {
             {
                 continue;
             }
-            if span.storage.claimed.swap(true, Ordering::Acquire) {
+            if !span.storage.turnstile.enter() {
                 // Dropping the claim gives back what it holds so far.
                 return Err(Refused::Busy);
             }
@@ -175,7 +174,7 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         for storage in &self.held {
-            storage.claimed.store(false, Ordering::Release);
+            storage.turnstile.leave();
         }
     }
 }

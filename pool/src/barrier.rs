@@ -46,7 +46,7 @@ impl Barrier {
     }
 }
 
-#[cfg(all(target_os = "linux", not(loom)))]
+#[cfg(all(target_os = "linux", not(any(loom, shuttle))))]
 mod kernel {
     use std::sync::OnceLock;
 
@@ -66,7 +66,7 @@ mod kernel {
     }
 }
 
-#[cfg(not(all(target_os = "linux", not(loom))))]
+#[cfg(not(all(target_os = "linux", not(any(loom, shuttle)))))]
 mod kernel {
     pub(super) fn is_ready() -> bool {
         false

@@ -90,6 +90,7 @@ impl<A: Allocator> Shared<A> {
         let capacity = self.allocator.capacity_bytes();
         let (size, leaving) = self.state.lock().grow(request, alignment, capacity);
         self.release_each(leaving);
+        let growth = Growth::begin(self);
         let largest = self.allocator.largest_block();
         let size = size.min(largest).max(request.bytes);
         let (memory, size) = match self.allocate_segment(size) {
@@ -100,6 +101,7 @@ impl<A: Allocator> Shared<A> {
         };
         tracing::debug!(asked = request.asked, bytes = size, "new segment");
         let carved = self.state.lock().add_segment(memory, size, request);
+        drop(growth);
         match carved {
             Some(carved) => self.view(lane, request, carved),
             None => Err(Error::unsupported("segments in a pool without them")),
@@ -243,5 +245,25 @@ impl<A: Allocator> Shared<A> {
         if state.return_range(range, uses, view) {
             self.arrived.notify_all();
         }
+    }
+}
+
+/// While there is one, this thread asks the allocator for a segment, and who finds that full because of it waits for the rest.
+#[derive(Debug)]
+struct Growth<'a, A: Allocator> {
+    shared: &'a Shared<A>,
+}
+
+impl<'a, A: Allocator> Growth<'a, A> {
+    fn begin(shared: &'a Shared<A>) -> Self {
+        shared.state.lock().begin_growth();
+        Self { shared }
+    }
+}
+
+impl<A: Allocator> Drop for Growth<'_, A> {
+    fn drop(&mut self) {
+        self.shared.state.lock().end_growth();
+        self.shared.arrived.notify_all();
     }
 }

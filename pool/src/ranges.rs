@@ -9,6 +9,7 @@ use crate::{
     lanes::Lanes,
     request::Request,
     state::{State, unsigned},
+    sync::current,
 };
 
 /// Which ranges of segments may be taken for a queue.
@@ -96,6 +97,27 @@ impl<A: Allocator> State<A> {
         (size, leaving)
     }
 
+    /// This thread may get a segment from the allocator, with more than it needs.
+    pub(crate) fn begin_growth(&mut self) {
+        self.growing.push(current().id());
+    }
+
+    /// Ends what [`begin_growth`](Self::begin_growth) began on this thread.
+    pub(crate) fn end_growth(&mut self) {
+        let own = current().id();
+        let place = self.growing.iter().position(|thread| *thread == own);
+        place.map(|place| self.growing.swap_remove(place));
+    }
+
+    /// Whether something is about to be free that is worth waiting for: not the segment that this thread itself asks for, as
+    /// the allocator may call back from there.
+    pub(crate) fn is_anything_on_the_way(&self) -> bool {
+        self.in_transit > 0 || {
+            let own = current().id();
+            self.growing.iter().any(|thread| *thread != own)
+        }
+    }
+
     /// Adds a segment of `size` bytes, and carves the first block from it.
     pub(crate) fn add_segment(
         &mut self,
@@ -104,6 +126,7 @@ impl<A: Allocator> State<A> {
         request: Request,
     ) -> Option<Carved<A>> {
         self.manage(size);
+        self.changes += 1;
         let segments = self.segments.as_mut()?;
         segments.add(memory, size, request.bytes)
     }

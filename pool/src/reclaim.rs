@@ -88,7 +88,7 @@ impl<A: Allocator> Shared<A> {
             }
             // What other threads gave back, behind the back of this one, may be enough.
             let mut state = self.state.lock();
-            while state.in_transit > 0 {
+            while state.is_anything_on_the_way() {
                 self.arrived.wait(&mut state);
             }
             if state.changes == reclaim.changes {

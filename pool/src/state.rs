@@ -15,6 +15,7 @@ use crate::{
     lanes::Lanes,
     request::Request,
     stranded::Strand,
+    sync::ThreadId,
     thread_cache::ThreadCache,
 };
 
@@ -73,6 +74,8 @@ pub(crate) struct State<A: Allocator> {
     pub(crate) holding: bool,
     /// Blocks that are on their way to the allocator, or to their segment: neither held any more, nor free yet.
     pub(crate) in_transit: usize,
+    /// The threads that may get a segment from the allocator of which they need a part.
+    pub(crate) growing: Vec<ThreadId>,
     /// Tells when a sweep is due.
     pub(crate) clock: Option<DecayClock>,
     pub(crate) counters: PoolStatistics,
@@ -117,6 +120,7 @@ impl<A: Allocator> State<A> {
             active_bytes: 0,
             in_use: 0,
             in_transit: 0,
+            growing: Vec::new(),
         }
     }
 

@@ -1,18 +1,13 @@
 //! A thread that sweeps a pool.
 
-use std::{
-    io,
-    sync::{
-        Arc,
-        mpsc::{self, RecvTimeoutError, Sender},
-    },
-    thread::{Builder, JoinHandle},
-    time::Duration,
-};
+use std::{io, sync::Arc, time::Duration};
 
 use binpool_allocators::Allocator;
 
-use crate::shared::Shared;
+use crate::{
+    shared::Shared,
+    sync::{Builder, JoinHandle, Sender, channel, is_open_after},
+};
 
 /// A thread that [sweeps](crate::MemoryPool::sweep) a pool every so often. It ends when this is dropped, which waits for
 /// it, and when the pool has gone.
@@ -30,11 +25,11 @@ impl Sweeper {
         every: Duration,
     ) -> io::Result<Self> {
         let shared = Arc::downgrade(shared);
-        let (stop, stopped) = mpsc::channel();
+        let (stop, stopped) = channel();
         let thread = Builder::new()
             .name("binpool-sweeper".into())
             .spawn(move || {
-                while stopped.recv_timeout(every) == Err(RecvTimeoutError::Timeout)
+                while is_open_after(&stopped, every)
                     && let Some(shared) = shared.upgrade()
                 {
                     shared.sweep();

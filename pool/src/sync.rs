@@ -1,27 +1,85 @@
-//! What the [biased lock](crate::biased) is made of: the standard library's, or `loom`'s, which tries every schedule.
+//! What threads share besides locks: the standard library's, or that of `loom`, which tries every schedule of the
+//! [biased lock](crate::biased) and the [clock](crate::clock), or of `shuttle`, which tries many of whole pools.
 
 #[cfg(loom)]
 use loom as library;
 #[cfg(loom)]
 pub(crate) use loom::cell::UnsafeCell;
-#[cfg(not(loom))]
+#[cfg(shuttle)]
+use shuttle as library;
+#[cfg(not(any(loom, shuttle)))]
 use std as library;
 
 pub(crate) use library::{
     hint::spin_loop,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering, fence},
+        atomic::{AtomicBool, AtomicU64, Ordering, fence},
     },
     thread::yield_now,
 };
+#[cfg(shuttle)]
+pub(crate) use shuttle::{
+    sync::mpsc::{Receiver, Sender, channel},
+    thread::{Builder, JoinHandle, ThreadId, current},
+    thread_local,
+};
+#[cfg(not(shuttle))]
+pub(crate) use std::{
+    sync::mpsc::{Receiver, Sender, channel},
+    thread::{Builder, JoinHandle, ThreadId, current},
+    thread_local,
+};
+
+/// Waits for the other end of a channel to close, and no longer than this. Whether it is still open then.
+#[cfg(not(shuttle))]
+pub(crate) fn is_open_after(channel: &Receiver<()>, time: std::time::Duration) -> bool {
+    channel.recv_timeout(time) == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
+}
+
+/// `shuttle` knows no time, so that any may have passed.
+#[cfg(shuttle)]
+pub(crate) fn is_open_after(channel: &Receiver<()>, _: std::time::Duration) -> bool {
+    yield_now();
+    channel.try_recv() == Err(shuttle::sync::mpsc::TryRecvError::Empty)
+}
+
+/// The standard library's, in the shape of `loom`'s, and so that `shuttle` sees visits at the same time, as `loom` does.
+#[cfg(shuttle)]
+#[derive(Debug)]
+pub(crate) struct UnsafeCell<T> {
+    value: std::cell::UnsafeCell<T>,
+    is_visited: AtomicBool,
+}
+
+#[cfg(shuttle)]
+impl<T> UnsafeCell<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self {
+            value: std::cell::UnsafeCell::new(value),
+            is_visited: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn with_mut<R>(&self, visit: impl FnOnce(*mut T) -> R) -> R {
+        let is_visited = self.is_visited.swap(true, Ordering::SeqCst);
+        assert!(!is_visited, "two visits at the same time");
+        let result = visit(self.value.get());
+        self.is_visited.store(false, Ordering::SeqCst);
+        result
+    }
+
+    pub(crate) fn into_inner(self) -> T {
+        self.value.into_inner()
+    }
+}
 
 /// The standard library's, in the shape of `loom`'s.
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 #[derive(Debug)]
 pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 impl<T> UnsafeCell<T> {
     pub(crate) fn new(value: T) -> Self {
         Self(std::cell::UnsafeCell::new(value))

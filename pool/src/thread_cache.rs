@@ -6,8 +6,8 @@ use binpool_allocators::{Allocator, QueueId};
 
 use crate::{bins::Block, lane::Stamp, shared::Shared};
 
-/// How many blocks a thread keeps in a place.
-const MOST_IN_A_PLACE: usize = 64;
+/// How many blocks a thread keeps in a place. Few under `shuttle`, whose programs are short.
+const MOST_IN_A_PLACE: usize = if cfg!(shuttle) { 4 } else { 64 };
 
 /// How many of the youngest blocks in a place are looked at for one that fits.
 const LOOK_AT: usize = 4;

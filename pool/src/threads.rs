@@ -17,7 +17,7 @@ use std::{
 
 use binpool_allocators::Allocator;
 
-use crate::{biased::Owner, shared::Shared, thread_cache::ThreadCache};
+use crate::{biased::Owner, shared::Shared, sync::thread_local, thread_cache::ThreadCache};
 
 /// Names a pool, and its type, for as long as the process runs.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl<A: Allocator> Member for Membership<A> {
 
 impl<A: Allocator> Drop for Membership<A> {
     fn drop(&mut self) {
-        LATEST.set(Latest::NONE);
+        Latest::NONE.remember();
         if let (Some(owner), Some(pool)) = (self.owner.take(), self.pool.upgrade()) {
             pool.end_thread(owner);
         }
@@ -87,6 +87,17 @@ impl Latest {
         pool: NO_POOL,
         owner: ptr::null(),
     };
+
+    /// The one of this thread.
+    #[inline]
+    fn here() -> Self {
+        LATEST.try_with(Cell::get).unwrap_or(Self::NONE)
+    }
+
+    fn remember(self) {
+        // Only under `shuttle` is there ever none in a thread that ends: the standard library keeps what needs no `drop`.
+        let _is_there = LATEST.try_with(|latest| latest.set(self));
+    }
 }
 
 thread_local! {
@@ -114,7 +125,7 @@ pub(crate) fn with_own_and<A: Allocator, R, C>(
     luggage: C,
     visit: impl FnOnce(&Owner<ThreadCache<A>>, C) -> R,
 ) -> Result<R, C> {
-    let mut latest = LATEST.get();
+    let mut latest = Latest::here();
     if latest.pool != pool.number {
         match find(pool) {
             Some(found) => latest = found,
@@ -145,7 +156,7 @@ fn find<A: Allocator>(pool: PoolId<A>) -> Option<Latest> {
         })
     });
     let found = found.ok().flatten()?;
-    LATEST.set(found);
+    found.remember();
     Some(found)
 }
 

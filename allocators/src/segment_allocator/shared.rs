@@ -130,19 +130,26 @@ impl<A: Allocator> Shared<A> {
         }
     }
 
-    /// Asks the inner allocator for a segment of `size` bytes, and takes the first `bytes` of it.
+    /// Asks the inner allocator for a segment of `size` bytes, and takes the first `bytes` of it. Who finds it full because
+    /// of that waits for the rest.
     fn add_segment(&self, size: usize, bytes: usize) -> Result<Carved<MemoryOf<A>, ()>> {
+        self.state.lock().set_off();
         let memory = match self.inner.allocate(size) {
             Ok(memory) => memory,
             Err(error) => {
+                let mut state = self.state.lock();
                 if error.is_out_of_memory() {
-                    self.state.lock().refuse(size);
+                    state.refuse(size);
                 }
+                state.come_back();
+                drop(state);
+                self.arrived.notify_all();
                 return Err(error);
             }
         };
         tracing::debug!(asked = bytes, bytes = size, "new segment");
         let carved = self.state.lock().add(memory, size, bytes);
+        self.arrived.notify_all();
         carved.ok_or_else(|| OutOfMemory::new(bytes, Scope::Device).into())
     }
 

@@ -3,12 +3,12 @@
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
-    thread::{self, ThreadId},
 };
 
 use crate::{
     Allocator, EventOf, Memory, MemoryId, MemoryOf,
     segments::{Carved, Leaving, RangeKey, Segments},
+    sync::thread::{self, ThreadId},
 };
 
 use super::SegmentStatistics;
@@ -59,7 +59,8 @@ pub(super) struct State<A: Allocator> {
     in_use: u64,
     allocations: u64,
     segments_made: u64,
-    /// The threads that have something in hand which is about to be free, or back at the inner allocator.
+    /// The threads that have something in hand which is about to be free, or back at the inner allocator, or that may get a
+    /// segment from it of which they need a part.
     on_the_way: Vec<ThreadId>,
     /// How often something became free, or was given back to the inner allocator.
     changes: u64,
@@ -92,16 +93,21 @@ impl<A: Allocator> State<A> {
         self.on_the_way.iter().any(|thread| *thread != own)
     }
 
-    fn set_off(&mut self) {
+    pub(super) fn set_off(&mut self) {
         self.on_the_way.push(thread::current().id());
     }
 
     /// Ends what [`set_off`](Self::set_off) began on this thread.
     pub(super) fn arrive(&mut self) {
+        self.come_back();
+        self.changes += 1;
+    }
+
+    /// The same for a thread that has nothing in hand.
+    pub(super) fn come_back(&mut self) {
         let own = thread::current().id();
         let place = self.on_the_way.iter().position(|thread| *thread == own);
         place.map(|place| self.on_the_way.swap_remove(place));
-        self.changes += 1;
     }
 
     /// Takes a range; wherever there is one, where there is no other way.
@@ -142,7 +148,7 @@ impl<A: Allocator> State<A> {
         self.segments.refuse(size);
     }
 
-    /// Adds a segment, and takes the first range of it.
+    /// Adds a segment that was [on the way](Self::set_off), and takes the first range of it.
     pub(super) fn add(
         &mut self,
         memory: MemoryOf<A>,
@@ -150,7 +156,7 @@ impl<A: Allocator> State<A> {
         bytes: usize,
     ) -> Option<Carved<MemoryOf<A>, ()>> {
         self.segments_made += 1;
-        self.changes += 1;
+        self.arrive();
         let carved = self.segments.add(memory, size, bytes)?;
         self.in_use += bytes as u64;
         Some(carved)

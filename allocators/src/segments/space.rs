@@ -85,8 +85,8 @@ pub(super) struct Place {
     pub(super) taken: usize,
 }
 
-/// How many views a segment has at most where some of them are kept for later.
-const MOST_VIEWS: usize = 64;
+/// How many views a segment has at most where some of them are kept for later. Few under `shuttle`, whose programs are short.
+const MOST_VIEWS: usize = if cfg!(shuttle) { 1 } else { 64 };
 
 /// How many kept views of the right size are looked at.
 const LOOK_AT: usize = 32;

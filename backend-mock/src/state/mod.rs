@@ -22,7 +22,6 @@ mod submit;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    thread::ThreadId,
     time::Duration,
 };
 
@@ -42,6 +41,7 @@ use crate::{
     Violation,
     clock::Clock,
     fault::Faults,
+    sync::thread::{self, ThreadId},
     table::{Key, Table},
     work::Work,
 };
@@ -181,7 +181,7 @@ impl State {
     /// Whether this thread is inside a kernel of this device.
     pub(crate) fn is_inside_kernel(&self) -> bool {
         !self.running.is_empty() && {
-            let this = std::thread::current().id();
+            let this = thread::current().id();
             self.running.iter().any(|(_, thread)| *thread == this)
         }
     }

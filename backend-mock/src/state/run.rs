@@ -5,7 +5,6 @@ use std::{
     borrow::Cow,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
-    thread,
 };
 
 use binpool_allocators::{MemoryId, Region};
@@ -14,6 +13,7 @@ use super::{Accesses, State};
 use crate::{
     CommandId, MockError, Violation,
     storage::{Claim, Refused, Span, Spans, Storage},
+    sync::thread,
     work::{KernelBody, Work},
 };
 

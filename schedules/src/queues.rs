@@ -1,0 +1,210 @@
+//! Threads with queues of their own, on a device that runs commands when it likes: the mock reports every race.
+
+use binpool::{PoolOptions, QueueOrder, ReusePolicy, ScrubPolicy};
+use binpool_mock::{Completion, MockDevice, MockQueue};
+use shuttle::{sync::mpsc::channel, thread::yield_now};
+
+use crate::{
+    program::Program,
+    world::{BYTES, Block, World, join},
+};
+
+pub(crate) const PROGRAMS: &[Program] = &[
+    Program::new("queues-that-never-cross", 4, never_cross),
+    Program::new("queues-that-cross-once-done", 4, cross_once_done),
+    Program::new("queues-that-wait-for-each-other", 4, wait_for_each_other),
+    Program::new("queues-of-segments", 4, of_segments),
+    Program::new("queues-out-of-order", 4, out_of_order),
+    Program::new("queues-that-are-retired", 3, are_retired),
+    Program::new("queues-of-one-block", 3, of_one_block),
+    Program::new("queues-that-blocks-are-bound-to", 3, blocks_are_bound_to),
+    Program::new("queues-that-scrub", 3, scrub),
+];
+
+fn world(blocks: usize, options: PoolOptions) -> World {
+    World::on(
+        MockDevice::builder().completion(Completion::Manual),
+        blocks,
+        options,
+    )
+}
+
+fn fill(block: &Block, queue: &MockQueue) {
+    block.enqueue_fill(queue, 0..BYTES, &[1], &[]).unwrap();
+}
+
+/// Two threads use blocks on a queue each, a third steps the device, and a fourth looks at what is there.
+fn two_queues(world: World, orders: [QueueOrder; 2]) {
+    let users = orders.map(|order| {
+        let queue = world.another_queue(order);
+        world.spawn(move |world| {
+            for _ in 0..2 {
+                let block = world.pool.allocate_on(&queue, BYTES).unwrap();
+                fill(&block, &queue);
+            }
+        })
+    });
+    let device = world.spawn(|world| {
+        for _ in 0..3 {
+            world.device.step();
+            yield_now();
+        }
+    });
+    let statistics = world.pool.statistics();
+    assert!(statistics.pending_bytes <= statistics.held_bytes);
+    world.pool.trim_to(BYTES as u64);
+    join(users);
+    join([device]);
+    world.device.run();
+    world.end(4);
+}
+
+fn crossing(blocks: usize, policy: ReusePolicy) -> World {
+    world(blocks, PoolOptions::new().segments(false).reuse(policy))
+}
+
+const IN_ORDER: [QueueOrder; 2] = [QueueOrder::InOrder; 2];
+
+fn never_cross() {
+    two_queues(crossing(8, ReusePolicy::SameQueue), IN_ORDER);
+}
+
+fn cross_once_done() {
+    two_queues(crossing(2, ReusePolicy::Opportunistic), IN_ORDER);
+}
+
+fn wait_for_each_other() {
+    two_queues(crossing(2, ReusePolicy::InsertWait), IN_ORDER);
+}
+
+fn of_segments() {
+    let options = PoolOptions::new()
+        .segments(true)
+        .reuse(ReusePolicy::InsertWait);
+    two_queues(world(8, options), IN_ORDER);
+}
+
+fn out_of_order() {
+    let orders = [QueueOrder::OutOfOrder, QueueOrder::InOrder];
+    two_queues(crossing(2, ReusePolicy::Opportunistic), orders);
+}
+
+/// A queue is retired while one thread uses blocks on it, and another one allocates for it again.
+fn are_retired() {
+    let world = crossing(8, ReusePolicy::SameQueue);
+    let queue = world.another_queue(QueueOrder::InOrder);
+    let users = [(); 2].map(|()| {
+        let queue = queue.clone();
+        world.spawn(move |world| {
+            let block = world.pool.allocate_on(&queue, BYTES).unwrap();
+            fill(&block, &queue);
+            drop(block);
+            let block = world.pool.allocate(BYTES).unwrap();
+            fill(&block, &world.queue);
+        })
+    });
+    world.pool.retire_queue(&queue);
+    world.pool.retire_queue(&queue);
+    join(users);
+    world.pool.retire_queue(&queue);
+    drop(queue);
+    // What is known to have ended depends on who looked when.
+    for _ in 0..2 {
+        world.device.run();
+        world.pool.free_held();
+    }
+    // The home queue, and the allocator's own.
+    assert_eq!(
+        world.device.live_queues(),
+        2,
+        "the pool lets go of a retired queue"
+    );
+    // Threads have hands again.
+    drop(world.pool.allocate(BYTES).unwrap());
+    drop(world.pool.allocate(BYTES).unwrap());
+    world.end(6);
+}
+
+/// Two threads use one block on a queue each, and a third one has the block at the end.
+fn of_one_block() {
+    let world = crossing(4, ReusePolicy::InsertWait);
+    let block = std::sync::Arc::new(world.pool.allocate(BYTES).unwrap());
+    let users = [(); 2].map(|()| {
+        let block = std::sync::Arc::clone(&block);
+        world.spawn(move |world| {
+            let queue = world.another_queue(QueueOrder::InOrder);
+            // Both only read, so that it is theirs at the same time.
+            let read = block.enqueue_read(&queue, 0..BYTES, &[]).unwrap();
+            drop(block);
+            drop(read);
+            let own = world.pool.allocate_on(&queue, BYTES).unwrap();
+            fill(&own, &queue);
+        })
+    });
+    drop(block);
+    let next = world.pool.allocate(BYTES).unwrap();
+    fill(&next, &world.queue);
+    drop(next);
+    join(users);
+    world.device.run();
+    world.end(4);
+}
+
+/// Blocks go from a thread with one queue to one with another, bound to it or to none.
+fn blocks_are_bound_to() {
+    let world = crossing(4, ReusePolicy::Opportunistic);
+    let (send, receive) = channel::<Block>();
+    let producer = world.spawn(move |world| {
+        for is_bound in [true, false] {
+            let mut block = world.pool.allocate(BYTES).unwrap();
+            fill(&block, &world.queue);
+            if !is_bound {
+                block.unbind_from_queue().unwrap();
+            }
+            send.send(block).unwrap();
+        }
+    });
+    let consumer = world.spawn(move |world| {
+        let queue = world.another_queue(QueueOrder::InOrder);
+        for mut block in receive {
+            block.bind_to_queue(&queue).unwrap();
+            fill(&block, &queue);
+        }
+        let own = world.pool.allocate_on(&queue, BYTES).unwrap();
+        fill(&own, &queue);
+    });
+    world.device.step();
+    world.pool.free_held();
+    join([producer, consumer]);
+    world.device.run();
+    world.end(3);
+}
+
+/// Nobody sees what another thread left, whoever has the block next.
+fn scrub() {
+    let options = PoolOptions::new()
+        .segments(false)
+        .scrub(ScrubPolicy::OnFree);
+    let world = World::new(2, options);
+    let users = [(); 2].map(|()| {
+        world.spawn(|world| {
+            for _ in 0..2 {
+                let block = world.pool.allocate(BYTES).unwrap();
+                let mut first = [1];
+                if world.pool.statistics().hits > 2 {
+                    block.read(&world.queue, 0, &mut first, &[]).unwrap();
+                    assert_eq!(first, [0]);
+                }
+                block.write(&world.queue, 0, &[7], &[]).unwrap();
+            }
+        })
+    });
+    join(users);
+    let block = world.pool.allocate(BYTES).unwrap();
+    let mut first = [1];
+    block.read(&world.queue, 0, &mut first, &[]).unwrap();
+    assert_eq!(first, [0]);
+    drop(block);
+    world.pool.free_held();
+    world.check_counters(5);
+}

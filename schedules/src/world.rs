@@ -1,0 +1,166 @@
+//! A mock device with a pool, as threads share them, and what must hold when all of them are done.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU8, Ordering},
+};
+
+use binpool::{
+    Backend, ImmediateAllocator, MemoryPool, PoolError, PoolOptions, PooledBuffer, QueueOrder,
+};
+use binpool_mock::{MockBackend, MockDevice, MockDeviceBuilder, MockQueue};
+use shuttle::thread::{self, JoinHandle};
+
+pub(crate) type Allocator = ImmediateAllocator<MockBackend>;
+pub(crate) type Pool = MemoryPool<Allocator>;
+pub(crate) type Block = PooledBuffer<Allocator>;
+
+/// The class of the blocks that programs ask for, in bytes.
+pub(crate) const BYTES: usize = 1024;
+
+#[derive(Clone)]
+pub(crate) struct World {
+    pub(crate) device: MockDevice,
+    pub(crate) backend: MockBackend,
+    pub(crate) queue: MockQueue,
+    pub(crate) pool: Pool,
+    /// The mark of the next block. Not on the scheduler: who gets which does not matter.
+    next_mark: Arc<AtomicU8>,
+}
+
+impl World {
+    /// Bins alone, on a device with room for so many blocks.
+    pub(crate) fn of_bins(blocks: usize) -> Self {
+        Self::new(blocks, PoolOptions::new().segments(false))
+    }
+
+    /// Segments, on a device with room for so many blocks.
+    pub(crate) fn of_segments(blocks: usize) -> Self {
+        Self::new(blocks, PoolOptions::new().segments(true))
+    }
+
+    pub(crate) fn new(blocks: usize, options: PoolOptions) -> Self {
+        Self::on(MockDevice::builder(), blocks, options)
+    }
+
+    pub(crate) fn on(builder: MockDeviceBuilder, blocks: usize, options: PoolOptions) -> Self {
+        let device = builder.capacity_bytes((blocks * BYTES) as u64).build();
+        let backend = device.backend();
+        let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+        let allocator = ImmediateAllocator::new(&backend).unwrap();
+        let pool = options.build(allocator, &queue).unwrap();
+        Self {
+            device,
+            backend,
+            queue,
+            pool,
+            next_mark: Arc::default(),
+        }
+    }
+
+    /// The same device with another pool.
+    pub(crate) fn with_pool(&self, pool: Pool) -> Self {
+        Self {
+            pool,
+            ..self.clone()
+        }
+    }
+
+    pub(crate) fn another_queue(&self, order: QueueOrder) -> MockQueue {
+        self.backend.create_queue(order).unwrap()
+    }
+
+    /// A block that is somebody's alone.
+    pub(crate) fn allocate(&self) -> Marked {
+        self.try_allocate(BYTES).unwrap()
+    }
+
+    pub(crate) fn try_allocate(&self, bytes: usize) -> Result<Marked, PoolError> {
+        let block = self.pool.allocate(bytes)?;
+        Ok(self.mark(block, &self.queue))
+    }
+
+    /// Writes a mark into a block that was allocated for this queue.
+    pub(crate) fn mark(&self, block: Block, queue: &MockQueue) -> Marked {
+        let mark = self.next_mark.fetch_add(1, Ordering::Relaxed);
+        block.write(queue, 0, &[mark], &[]).unwrap();
+        Marked {
+            block,
+            queue: queue.clone(),
+            mark,
+        }
+    }
+
+    /// A block, for a moment.
+    pub(crate) fn allocate_and_drop(&self) {
+        self.allocate().check();
+    }
+
+    /// Has a thread do something with this world.
+    pub(crate) fn spawn<R: Send + 'static>(
+        &self,
+        run: impl FnOnce(&Self) -> R + Send + 'static,
+    ) -> JoinHandle<R> {
+        let world = self.clone();
+        thread::spawn(move || run(&world))
+    }
+
+    /// What must hold when no block is in use any more and `allocations` blocks were.
+    pub(crate) fn check_counters(&self, allocations: u64) {
+        let statistics = self.pool.statistics();
+        assert_eq!((statistics.active_blocks, statistics.active_bytes), (0, 0));
+        assert_eq!(statistics.hits + statistics.misses, allocations);
+        assert_eq!(statistics.held_bytes, statistics.managed_bytes);
+        let device = self.device.statistics();
+        assert_eq!(device.committed_bytes, statistics.managed_bytes);
+    }
+
+    /// The same, and that all of it goes back to the device.
+    pub(crate) fn end(self, allocations: u64) {
+        self.check_counters(allocations);
+        self.pool.free_held();
+        assert_eq!(self.device.statistics().live_blocks, 0);
+        assert_eq!(self.pool.managed_bytes(), 0);
+        self.end_of_pool();
+    }
+
+    /// What must hold when the pool has gone, without having been asked to give anything back.
+    pub(crate) fn end_of_pool(self) {
+        let Self {
+            device,
+            backend,
+            queue,
+            pool,
+            ..
+        } = self;
+        drop(pool);
+        // Markers, on a device that runs nothing by itself.
+        device.run();
+        assert_eq!(device.statistics().live_blocks, 0);
+        assert_eq!(device.statistics().committed_bytes, 0);
+        drop((queue, backend));
+        assert_eq!(device.live_queues(), 0);
+        assert_eq!(device.violations(), []);
+    }
+}
+
+/// A block with a mark that nobody else may write over while its user has it.
+pub(crate) struct Marked {
+    pub(crate) block: Block,
+    queue: MockQueue,
+    mark: u8,
+}
+
+impl Marked {
+    /// Nobody else was given this memory. Drops the block.
+    pub(crate) fn check(self) {
+        let mut mark = [0];
+        self.block.read(&self.queue, 0, &mut mark, &[]).unwrap();
+        assert_eq!(mark, [self.mark], "the block was handed out twice");
+    }
+}
+
+/// Waits for threads, whose failures are this one's.
+pub(crate) fn join<R>(threads: impl IntoIterator<Item = JoinHandle<R>>) -> Vec<R> {
+    threads.into_iter().map(|it| it.join().unwrap()).collect()
+}
