@@ -591,10 +591,6 @@ impl Rig {
         let Some(index) = self.pick(block) else {
             return Ok(());
         };
-        // A range whose end cannot be marked, nor waited for, is lost with its segment: so it is documented.
-        if !self.faults.is_empty() && !self.gates.is_empty() {
-            return Ok(());
-        }
         let queue = self.queue(queue);
         let live = self.live.remove(index);
         let last = self.read_untold(&live)?;
