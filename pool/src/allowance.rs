@@ -60,3 +60,83 @@ impl<A: Allocator> State<A> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        mock_pool::{Immediate, MockPool},
+        thread_cache::ThreadCache,
+    };
+
+    const MIB: usize = 1 << 20;
+
+    /// Takes note that so many bytes have been in use, of which one part in 256 may be held back.
+    fn reach(state: &mut State<Immediate>, bytes: u64) {
+        let segments = state.segments.as_mut().unwrap();
+        let one = 4096;
+        segments.grow(one, bytes - one as u64, 256, 0, u64::MAX);
+    }
+
+    #[test]
+    fn threads_share_a_half_and_the_bins_have_the_other() {
+        let mock = MockPool::of_segments();
+        let mut state = mock.shared.state.lock();
+        reach(&mut state, 64 << 30);
+        // How many threads, and how many MiB each of them may keep, and all bins.
+        let rows = [
+            (0, 128, 256),
+            (1, 128, 128),
+            (2, 64, 128),
+            (3, 42, 128),
+            (16, 8, 128),
+            (32, 8, 256),
+        ];
+        let mut keys = Vec::new();
+        for (threads, each, bins) in rows {
+            while keys.len() < threads {
+                let allowance = state.allowance();
+                keys.push(state.threads.add(ThreadCache::new(allowance)));
+            }
+            let allowance = state.allowance();
+            assert_eq!(allowance.bytes / MIB, each, "{threads} threads");
+            assert_eq!(allowance.loose_bytes, MIB);
+            let segments = state.segments.as_ref().unwrap();
+            assert_eq!(
+                state.most_in_bins(segments),
+                (bins * MIB) as u64,
+                "{threads} threads"
+            );
+        }
+    }
+
+    #[test]
+    fn blocks_that_no_segment_is_short_of_are_kept_without_a_limit() {
+        let mock = MockPool::of_blocks();
+        let state = mock.shared.state.lock();
+        let allowance = state.allowance();
+        assert_eq!((allowance.bytes, allowance.loose_bytes), (usize::MAX, 0));
+        drop(state);
+        let blocks = [(); 3].map(|()| mock.cached(512 * MIB));
+        assert!(mock.shared.state.lock().has_room_in_bins(&blocks));
+    }
+
+    #[test]
+    fn bins_hold_back_what_they_have_room_for() {
+        let mock = MockPool::of_segments();
+        let blocks = [(); 3].map(|()| mock.cached(4 * MIB));
+        let small = [mock.cached(256)];
+        let queue = mock.shared.home_id;
+        let mut state = mock.shared.state.lock();
+        // One thread, so that there is room for 8 MiB.
+        assert_eq!(state.threads.len(), 1);
+        assert!(state.has_room_in_bins(&blocks[..2]));
+        assert!(!state.has_room_in_bins(&blocks));
+        let [one, two, three] = blocks;
+        state.depot.leave(queue, 0, vec![one]);
+        assert!(state.has_room_in_bins(&[two]));
+        state.let_into_bin(three);
+        assert_eq!(state.binned_bytes(), 8 * MIB as u64);
+        assert!(!state.has_room_in_bins(&small));
+    }
+}

@@ -208,3 +208,57 @@ impl<A: Allocator> State<A> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::mock_pool::{Immediate, MockPool};
+
+    fn hold(mock: &MockPool, blocks: usize) {
+        let blocks = (0..blocks).map(|_| mock.pool.allocate(1000).unwrap());
+        drop(blocks.collect::<Vec<_>>());
+    }
+
+    fn in_depot(shared: &Shared<Immediate>) -> usize {
+        shared.state.lock().depot.blocks()
+    }
+
+    #[test]
+    fn who_comes_for_a_block_takes_half_of_the_rest_along_if_that_is_not_too_much() {
+        for (blocks, left) in [(1, 0), (2, 1), (3, 1), (11, 5), (31, 15), (40, 24)] {
+            let mock = MockPool::of_blocks();
+            hold(&mock, blocks);
+            mock.shared.gather();
+            assert_eq!(mock.stocked(), blocks);
+            let block = mock.pool.allocate(1000).unwrap();
+            assert_eq!(mock.stocked(), left, "of {blocks}");
+            // What was taken along is at hand.
+            let along: Vec<_> = (left + 1..blocks)
+                .map(|_| mock.pool.allocate(1000).unwrap())
+                .collect();
+            assert_eq!(mock.stocked(), left, "of {blocks}");
+            drop((block, along));
+        }
+    }
+
+    #[test]
+    fn what_a_thread_has_too_much_of_the_next_one_takes_over_as_it_is() {
+        let mock = MockPool::of_blocks();
+        hold(&mock, 65);
+        assert_eq!(in_depot(&mock.shared), 0);
+        hold(&mock, 66);
+        assert_eq!((in_depot(&mock.shared), mock.stocked()), (32, 0));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let blocks = (0..32).map(|_| mock.pool.allocate(1000).unwrap());
+                let mut blocks: Vec<_> = blocks.collect();
+                assert_eq!((in_depot(&mock.shared), mock.stocked()), (0, 0));
+                assert_eq!(mock.pool.statistics().misses, 66);
+                blocks.truncate(1);
+            });
+        });
+        assert_eq!(mock.pool.held_blocks(), 66);
+    }
+}

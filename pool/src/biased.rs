@@ -429,4 +429,37 @@ mod tests {
         rooms.close(None);
         assert_eq!(owner.enter_with(2, |value, more| *value + more), Err(2));
     }
+
+    #[test]
+    fn rooms_are_as_many_as_their_owners() {
+        let mut rooms = Rooms::default();
+        let mut owners: Vec<_> = (0..3).map(|value| rooms.add(value)).collect();
+        assert_eq!(rooms.len(), 3);
+        assert_eq!(rooms.remove(owners.remove(1)), Some(1));
+        assert_eq!(rooms.len(), 2);
+    }
+
+    #[test]
+    fn closing_waits_for_an_owner_who_is_inside() {
+        let (tell, told) = std::sync::mpsc::channel();
+        let inside = std::thread::spawn(move || {
+            let mut rooms = Rooms::default();
+            let owner = rooms.add(1);
+            tell.send(rooms).unwrap();
+            owner.enter(|value| {
+                while !owner.room.closed.load(Ordering::Relaxed) {
+                    yield_now();
+                }
+                (0..1000).for_each(|_| yield_now());
+                *value = 2;
+            })
+        });
+        let mut rooms = told.recv().unwrap();
+        while !rooms.all[0].room.busy.load(Ordering::Relaxed) {
+            yield_now();
+        }
+        rooms.close(None);
+        assert_eq!(values(&mut rooms), [2]);
+        assert_eq!(inside.join().unwrap(), Some(()));
+    }
 }

@@ -268,3 +268,44 @@ impl<A: Allocator> Bins<A> {
         taken
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mock_pool::{Immediate, MockPool};
+
+    const SIZES: [usize; 4] = [256, 1 << 10, 1 << 20, 3 << 20];
+
+    fn bins(mock: &MockPool) -> Bins<Immediate> {
+        let mut bins = Bins::default();
+        for bytes in SIZES {
+            bins.push(mock.unused(bytes));
+        }
+        bins
+    }
+
+    #[test]
+    fn the_largest_block_is_told_and_goes_first() {
+        let mock = MockPool::of_blocks();
+        let mut bins = bins(&mock);
+        for bytes in SIZES.into_iter().rev() {
+            assert_eq!(bins.largest_bytes(), bytes);
+            assert_eq!(bins.pop_largest().map(|held| held.block.bytes), Some(bytes));
+        }
+        assert_eq!(bins.largest_bytes(), 0);
+        assert!(bins.pop_largest().is_none());
+    }
+
+    #[test]
+    fn bins_that_everything_was_taken_out_of_are_not_looked_at_again() {
+        let mock = MockPool::of_blocks();
+        let mut bins = bins(&mock);
+        let large = bins.take_all(|held| held.block.bytes >= 1 << 20);
+        assert_eq!(large.len(), 2);
+        assert_eq!((bins.blocks(), bins.bytes()), (2, 1280));
+        assert_eq!(bins.occupied().count(), 2);
+        assert_eq!(bins.take_all(|_| true).len(), 2);
+        assert_eq!((bins.blocks(), bins.bytes()), (0, 0));
+        assert_eq!(bins.occupied().count(), 0);
+    }
+}

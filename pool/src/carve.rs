@@ -207,10 +207,10 @@ impl<A: Allocator> Shared<A> {
         self.flush_from(Whose::All);
     }
 
-    /// The same, but for those at the hand of others where so asked. Whether there may have been any.
+    /// The same, but for those at the hand of others where so asked. Whether there were any in bins or at hand.
     fn flush_from(&self, whose: Whose) -> bool {
         self.release_stranded();
-        let has_scrubbed = self.scrub_again();
+        self.scrub_again();
         let cached = {
             let mut state = self.state.lock();
             self.gather_from(&mut state, whose, None);
@@ -220,7 +220,7 @@ impl<A: Allocator> Shared<A> {
         for held in cached {
             self.return_to_segment(held);
         }
-        is_any || has_scrubbed
+        is_any
     }
 
     /// Gives a block that is in transit back to its segment. Its view is kept for the next block of these bytes, or else

@@ -83,3 +83,52 @@ impl Classes {
         (bin >> self.shared_bits).min(MOST_PLACES)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bins as many as wanted.
+    #[derive(Debug)]
+    struct Many(usize);
+
+    impl SizeClasses for Many {
+        fn bin_count(&self) -> usize {
+            self.0
+        }
+
+        fn bin_number(&self, bytes: usize) -> usize {
+            bytes
+        }
+
+        fn alloc_size(&self, bin: usize) -> usize {
+            bin
+        }
+    }
+
+    #[test]
+    fn bins_have_places_of_their_own_or_share_one_with_their_neighbours() {
+        for (bins, in_a_place) in [
+            (1, 1),
+            (MOST_PLACES, 1),
+            (MOST_PLACES + 1, 2),
+            (2 * MOST_PLACES, 2),
+            (5 * MOST_PLACES, 8),
+        ] {
+            let given: Arc<dyn SizeClasses> = Arc::new(Many(bins));
+            let classes = Classes::from(given);
+            for bin in 0..bins {
+                assert_eq!(classes.place(bin), bin / in_a_place, "{bin} of {bins}");
+            }
+        }
+    }
+
+    #[test]
+    fn bins_that_a_scheme_does_not_have_share_the_last_place() {
+        let given: Arc<dyn SizeClasses> = Arc::new(Many(10));
+        let classes = Classes::from(given);
+        for bin in [MOST_PLACES, MOST_PLACES + 1, usize::MAX] {
+            assert_eq!(classes.place(bin), MOST_PLACES);
+        }
+    }
+}

@@ -116,3 +116,36 @@ impl DecayClock {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Which of the first hundred calls a sweep is due with.
+    fn due(decay: Decay, mut call: impl FnMut(&mut DecayClock) -> bool) -> Vec<u32> {
+        let mut clock = DecayClock::new(decay);
+        (1..=100).filter(|_| call(&mut clock)).collect()
+    }
+
+    #[test]
+    fn a_sweep_is_due_after_so_many_allocations() {
+        let decay = Decay::after_allocations(40);
+        assert_eq!(due(decay, DecayClock::allocation), [40, 80]);
+        assert!(due(decay, DecayClock::release).is_empty());
+        let each = due(Decay::after_allocations(0), DecayClock::allocation);
+        assert_eq!(each.len(), 100, "0 is taken for 1");
+    }
+
+    #[test]
+    fn the_clock_is_looked_at_now_and_then() {
+        // Time that is always up.
+        let decay = Decay::after(Duration::ZERO);
+        assert_eq!(due(decay, DecayClock::release), [1, 33, 65, 97]);
+        assert_eq!(due(decay, DecayClock::allocation), [1, 33, 65, 97]);
+        // Time that is never up.
+        let decay = Decay::after(Duration::MAX);
+        assert!(due(decay, DecayClock::release).is_empty());
+        let decay = decay.or_after_allocations(50);
+        assert_eq!(due(decay, DecayClock::allocation), [50, 100]);
+    }
+}

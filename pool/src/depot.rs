@@ -72,3 +72,61 @@ impl<A: Allocator> Depot<A> {
         taken
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use binpool_allocators::{Memory, MemoryId, Queue};
+
+    use super::*;
+    use crate::mock_pool::{Immediate, MockPool};
+
+    type Magazine = Vec<Cached<Immediate>>;
+
+    fn ids(magazine: &[Cached<Immediate>]) -> Vec<MemoryId> {
+        let blocks = magazine.iter().map(|it| &it.grant.block);
+        blocks.map(|block| block.memory.id()).collect()
+    }
+
+    fn magazine(mock: &MockPool, blocks: usize) -> Magazine {
+        (0..blocks).map(|_| mock.cached(1024)).collect()
+    }
+
+    #[test]
+    fn what_was_left_last_for_a_queue_and_place_is_taken_first() {
+        let mock = MockPool::of_blocks();
+        let (one, other) = (mock.queue.id(), mock.another_queue().id());
+        let mut depot = Depot::default();
+        assert!(depot.take(one, 1).is_none());
+        let magazines = [3, 2, 4].map(|blocks| magazine(&mock, blocks));
+        let [first, second, elsewhere] = magazines.each_ref().map(|it| ids(it));
+        let [of_first, of_second, of_elsewhere] = magazines;
+        depot.leave(one, 1, of_first);
+        depot.leave(one, 1, of_second);
+        depot.leave(other, 2, of_elsewhere);
+        assert_eq!((depot.blocks(), depot.bytes()), (9, 9 << 10));
+        assert!(depot.take(one, 2).is_none() && depot.take(other, 1).is_none());
+        assert_eq!(depot.take(one, 1).map(|it| ids(&it)), Some(second));
+        assert_eq!((depot.blocks(), depot.bytes()), (7, 7 << 10));
+        assert_eq!(depot.take(one, 1).map(|it| ids(&it)), Some(first));
+        assert!(depot.take(one, 1).is_none());
+        assert_eq!(depot.take(other, 2).map(|it| ids(&it)), Some(elsewhere));
+        assert_eq!((depot.blocks(), depot.bytes()), (0, 0));
+    }
+
+    #[test]
+    fn everything_is_taken_or_what_was_left_for_one_place() {
+        let mock = MockPool::of_blocks();
+        let queue = mock.queue.id();
+        let mut depot = Depot::default();
+        let [one, two] = [1, 2].map(|place| {
+            let magazine = magazine(&mock, 2);
+            let ids = ids(&magazine);
+            depot.leave(queue, place, magazine);
+            ids
+        });
+        assert_eq!(ids(&depot.take_all(Some(2))), two);
+        assert_eq!((depot.blocks(), depot.bytes()), (2, 2 << 10));
+        assert_eq!(ids(&depot.take_all(None)), one);
+        assert_eq!((depot.blocks(), depot.bytes()), (0, 0));
+    }
+}

@@ -166,3 +166,58 @@ pub(crate) fn wait_for_event<E: Event>(event: &E) -> Result<(), Error> {
         result => result,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use binpool_allocators::Outcome;
+
+    use super::*;
+    use crate::mock_pool::MockPool;
+
+    #[test]
+    fn a_command_that_failed_has_ended() {
+        let mock = MockPool::of_blocks();
+        for outcome in [Outcome::Complete, Outcome::Failed] {
+            let event = mock.backend.create_user_event().unwrap();
+            assert!(!has_ended(&event));
+            // Nobody is there who could end it.
+            assert!(wait_for_event(&event).is_err());
+            mock.backend.resolve_user_event(&event, outcome).unwrap();
+            assert!(has_ended(&event), "{outcome:?}");
+            assert!(wait_for_event(&event).is_ok(), "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn a_look_has_a_fence_follow_a_use_that_the_pending_ones_do_not_tell_of() {
+        let mock = MockPool::of_blocks();
+        let home = mock.home();
+        let stamp = || mock.shared.state.lock().lanes.stamp(home);
+        let has_fence_after = |use_: Use| {
+            let state = mock.shared.state.lock();
+            state
+                .lanes
+                .get(home)
+                .unwrap()
+                .fence_after(use_.stamp)
+                .is_some()
+        };
+        let gate = mock.backend.create_user_event().unwrap();
+        mock.backend
+            .enqueue_barrier(&mock.queue, std::slice::from_ref(&gate))
+            .unwrap();
+        let first = stamp();
+        mock.shared.look_at(&[first]);
+        assert!(has_fence_after(first));
+        let second = stamp();
+        assert!(!has_fence_after(second));
+        mock.shared.look_at(&[second]);
+        assert!(has_fence_after(second));
+        mock.backend
+            .resolve_user_event(&gate, Outcome::Complete)
+            .unwrap();
+        mock.device.run();
+        mock.shared.look_at(&[second]);
+        assert!(mock.shared.state.lock().lanes.is_over(second));
+    }
+}

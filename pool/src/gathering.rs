@@ -225,3 +225,82 @@ impl<A: Allocator> State<A> {
         self.in_use += block_bytes as i64;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::{
+        mock_pool::{Immediate, MockPool},
+        thread_cache::Allowance,
+    };
+
+    #[test]
+    fn threads_whose_blocks_were_taken_too_often_are_left_alone() {
+        let mock = MockPool::of_blocks();
+        let cache = || {
+            ThreadCache::<Immediate>::new(Allowance {
+                bytes: 0,
+                loose_bytes: 0,
+            })
+        };
+        let mut state = mock.shared.state.lock();
+        let _keys = [(); 2].map(|()| state.threads.add(cache()));
+        // Hits, misses, and the most takings with which all threads are looked into.
+        for (hits, misses, most) in [
+            (0, 0, A_FEW),
+            (OFTEN - 1, 0, A_FEW),
+            (OFTEN / 2, OFTEN / 2, A_FEW + 1),
+            (9 * OFTEN, OFTEN, A_FEW + 10),
+        ] {
+            (state.counters.hits, state.counters.misses) = (hits, misses);
+            state.takings = most;
+            assert_eq!(state.whose_turn(), Whose::All, "{hits} {misses}");
+            state.takings = most + 1;
+            assert_eq!(state.whose_turn(), Whose::Own, "{hits} {misses}");
+        }
+    }
+
+    #[test]
+    fn one_thread_alone_is_looked_into_however_often() {
+        let mock = MockPool::of_blocks();
+        drop(mock.pool.allocate(100).unwrap());
+        let mut state = mock.shared.state.lock();
+        state.takings = u64::MAX;
+        assert_eq!((state.threads.len(), state.whose_turn()), (1, Whose::All));
+    }
+
+    #[test]
+    fn requests_that_take_blocks_of_other_threads_are_counted() {
+        // Larger than half of what a segment has usually, so that it has a segment of its own.
+        const WHOLE_SEGMENT: usize = 32 << 20;
+        for mock in [MockPool::of_blocks(), MockPool::of_segments()] {
+            let takings = || mock.shared.state.lock().takings;
+            thread::scope(|scope| {
+                let (told, wait) = std::sync::mpsc::channel();
+                let (tell, done) = std::sync::mpsc::channel();
+                let pool = &mock.pool;
+                scope.spawn(move || {
+                    for () in wait {
+                        drop(pool.allocate(WHOLE_SEGMENT).unwrap());
+                        tell.send(()).unwrap();
+                    }
+                });
+                for round in 0..3 {
+                    told.send(()).unwrap();
+                    done.recv().unwrap();
+                    assert_eq!(takings(), round);
+                    drop(mock.pool.allocate(WHOLE_SEGMENT).unwrap());
+                    assert_eq!(takings(), round + 1);
+                    // What it has is its own to take, and what nobody has cannot be taken.
+                    let blocks = [(); 2].map(|()| mock.pool.allocate(WHOLE_SEGMENT).unwrap());
+                    assert_eq!(takings(), round + 1);
+                    drop(blocks);
+                    mock.pool.free_held();
+                }
+                drop(told);
+            });
+        }
+    }
+}

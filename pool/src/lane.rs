@@ -222,3 +222,93 @@ impl<A: Allocator> Lane<A> {
 pub(crate) fn is_in_order<Q: Queue>(queue: &Q) -> bool {
     queue.order() == QueueOrder::InOrder
 }
+
+#[cfg(test)]
+mod tests {
+    use binpool_allocators::Backend;
+
+    use super::*;
+    use crate::mock_pool::{Immediate, MockPool};
+
+    fn uses(of: &[(usize, u64)]) -> Uses {
+        let uses = of.iter().map(|(lane, moment)| Use {
+            lane: LaneKey::new(*lane),
+            stamp: Stamp::at(*moment),
+        });
+        uses.collect()
+    }
+
+    #[test]
+    fn neighbours_join_if_one_queue_at_most_keeps_them_from_their_next_user() {
+        let none: &[_] = &[];
+        let programs = [
+            (none, none, Some(none)),
+            (&[(1, 5)], none, Some(&[(1, 5)])),
+            (&[(1, 5)], &[(1, 7)], Some(&[(1, 7)])),
+            (&[(1, 5)], &[(2, 5)], None),
+            (none, &[(1, 5), (2, 5)], None),
+            (&[(1, 5)], &[(1, 5), (2, 5)], None),
+        ];
+        for (one, two, joined) in programs {
+            let (one, two, joined) = (uses(one), uses(two), joined.map(uses));
+            assert_eq!(join(&one, &two), joined, "{one:?} {two:?}");
+            assert_eq!(join(&two, &one), joined, "{two:?} {one:?}");
+        }
+    }
+
+    fn lane(mock: &MockPool) -> Lane<Immediate> {
+        Lane::new(&mock.queue, Stamp::at(1))
+    }
+
+    /// The moment of the fence that is returned, if one is.
+    fn add_fence(mock: &MockPool, lane: &mut Lane<Immediate>, moment: u64) -> Option<Stamp> {
+        let returned = lane.add_fence(Fence {
+            lane: LaneKey::new(0),
+            stamp: Stamp::at(moment),
+            event: mock.backend.create_user_event().unwrap(),
+        });
+        returned.map(|fence| fence.stamp)
+    }
+
+    fn fences(lane: &Lane<Immediate>) -> Vec<Stamp> {
+        lane.fences.iter().map(|fence| fence.stamp).collect()
+    }
+
+    fn moments(of: impl IntoIterator<Item = u64>) -> Vec<Stamp> {
+        of.into_iter().map(Stamp::at).collect()
+    }
+
+    #[test]
+    fn fences_are_remembered_in_the_order_of_their_moments() {
+        let mock = MockPool::of_blocks();
+        let mut lane = lane(&mock);
+        for moment in [5, 3, 9, 4, 7] {
+            assert_eq!(add_fence(&mock, &mut lane, moment), None);
+        }
+        assert_eq!(fences(&lane), moments([3, 4, 5, 7, 9]));
+        assert_eq!(
+            add_fence(&mock, &mut lane, 1),
+            Some(Stamp::at(1)),
+            "it is over"
+        );
+        assert_eq!(lane.has_ended(Stamp::at(5)).len(), 3);
+        assert_eq!(fences(&lane), moments([7, 9]));
+    }
+
+    #[test]
+    fn of_too_many_fences_the_oldest_are_remembered_and_the_youngest() {
+        let mock = MockPool::of_blocks();
+        let mut lane = lane(&mock);
+        for moment in 2..66 {
+            assert!(lane.has_room_for_a_fence(), "{moment}");
+            assert_eq!(add_fence(&mock, &mut lane, moment), None);
+        }
+        assert_eq!(fences(&lane).len(), MOST_FENCES);
+        assert!(!lane.has_room_for_a_fence());
+        for moment in 66..70 {
+            let before = Stamp::at(moment - 1);
+            assert_eq!(add_fence(&mock, &mut lane, moment), Some(before));
+        }
+        assert_eq!(fences(&lane), moments((2..65).chain([69])));
+    }
+}

@@ -156,3 +156,24 @@ impl<A: Allocator> Lanes<A> {
         keys.into_iter().map(|key| self.lanes.remove(key)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mock_pool::{Immediate, MockPool};
+
+    #[test]
+    fn a_use_of_a_lane_that_has_gone_is_none_of_the_lane_that_took_its_key() {
+        let mock = MockPool::of_blocks();
+        let mut lanes = Lanes::<Immediate>::new(Arc::default());
+        let key = lanes.find_or_add(&mock.queue);
+        let old = lanes.stamp(key);
+        assert!(lanes.lane_of(old).is_some() && !lanes.is_over(old));
+        assert_eq!(lanes.take(|_| true).len(), 1);
+        assert!(lanes.lane_of(old).is_none() && lanes.is_over(old));
+        assert_eq!(lanes.find_or_add(&mock.another_queue()), key);
+        assert!(lanes.lane_of(old).is_none() && lanes.is_over(old));
+        let new = lanes.stamp(key);
+        assert!(lanes.lane_of(new).is_some() && !lanes.is_over(new));
+    }
+}

@@ -71,6 +71,8 @@ mod hooks;
 mod lane;
 mod lanes;
 mod lock;
+#[cfg(test)]
+mod mock_pool;
 mod options;
 mod pool;
 mod ranges;

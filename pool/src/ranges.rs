@@ -146,3 +146,68 @@ impl<A: Allocator> State<A> {
         leaving
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mock_pool::MockPool;
+
+    #[test]
+    fn a_range_that_is_put_back_is_a_change_and_can_be_had_again() {
+        let mock = MockPool::of_segments();
+        let lane = mock.home();
+        let bytes = 32 << 20;
+        drop(mock.pool.allocate(bytes).unwrap());
+        mock.shared.flush();
+        let bin = mock.shared.classes.bin_number(bytes);
+        let request = Request {
+            asked: bytes,
+            bin,
+            bytes,
+        };
+        let mut state = mock.shared.state.lock();
+        let (free, changes) = (state.held_bytes(), state.changes);
+        for round in 1..3 {
+            let carved = state.take_range(lane, request, Which::Any).unwrap();
+            assert_eq!(state.held_bytes(), 0);
+            assert!(!state.put_range_back(carved), "nothing was on its way");
+            assert_eq!((state.held_bytes(), state.changes), (free, changes + round));
+        }
+    }
+
+    #[test]
+    fn segments_are_made_one_where_many_of_all_allocations_had_one_make_room() {
+        const SEGMENT: usize = 2 << 20;
+        // Of which one part in 32 may.
+        for (hits, misses, is_often) in [(0, 0, true), (3200, 0, false), (0, 3200, false)] {
+            let mock = MockPool::of_segments();
+            let mut state = mock.shared.state.lock();
+            (state.counters.hits, state.counters.misses) = (hits, misses);
+            let add = |state: &mut State<_>| {
+                let memory = mock.shared.allocator.allocate(SEGMENT).unwrap();
+                state.manage(SEGMENT);
+                let segments = state.segments.as_mut().unwrap();
+                let carved = segments.add(memory, SEGMENT, SEGMENT).unwrap();
+                segments.give(carved.range, Uses::new(), None);
+            };
+            (0..20).for_each(|_| add(&mut state));
+            let bytes = 3 << 19;
+            let bin = mock.shared.classes.bin_number(bytes);
+            let request = Request {
+                asked: bytes,
+                bin,
+                bytes,
+            };
+            // With what is asked for, as much as the first twenty have. There is room for one more.
+            state.in_use = i64::try_from(20 * SEGMENT - bytes).unwrap();
+            let mut gone = Vec::new();
+            for _ in 0..13 {
+                add(&mut state);
+                let (_, leaving) = state.grow(request, 256, u64::MAX);
+                gone.push(leaving.len());
+            }
+            assert_eq!(gone[..12], [1; 12]);
+            assert_eq!(gone[12], if is_often { 21 } else { 1 }, "{hits} {misses}");
+        }
+    }
+}

@@ -233,15 +233,13 @@ impl<A: Allocator> Shared<A> {
         unscrubbed.push(held);
         // Nobody can have more than before, so that this is none of the changes that others wait for.
         state.in_transit -= 1;
-        if state.in_transit == 0 {
-            self.arrived.notify_all();
-        }
+        self.arrived.notify_all();
     }
 
-    /// Fills what could not be filled when it came back, and that no command uses any more. Whether there was any.
-    pub(crate) fn scrub_again(&self) -> bool {
+    /// Fills what could not be filled when it came back, and that no command uses any more.
+    pub(crate) fn scrub_again(&self) {
         let Scrubber::OnFree { queue } = &self.scrubber else {
-            return false;
+            return;
         };
         let not_over: Uses = {
             let state = self.state.lock();
@@ -252,7 +250,6 @@ impl<A: Allocator> Shared<A> {
         };
         self.look_at(&not_over);
         let idle = self.state.lock().take_unscrubbed();
-        let is_any = !idle.is_empty();
         for held in idle {
             match self.fill_now(queue, &held.block.memory) {
                 Ok(()) => self.return_to_segment(held),
@@ -263,7 +260,6 @@ impl<A: Allocator> Shared<A> {
                 }
             }
         }
-        is_any
     }
 
     /// Ends the tries: nobody is left who could have what is unscrubbed.

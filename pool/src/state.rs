@@ -635,3 +635,6 @@ fn is_own<A: Allocator>(lanes: &Lanes<A>, uses: &[Use], lane: LaneKey) -> bool {
 fn last_of(uses: &[Use]) -> Stamp {
     uses.iter().map(|use_| use_.stamp).max().unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

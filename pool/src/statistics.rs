@@ -67,3 +67,25 @@ impl PoolStatistics {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hit_rate_is_the_part_of_allocations_that_hit() {
+        for (hits, misses, rate) in [(0, 0, 0.0), (0, 5, 0.0), (3, 1, 0.75), (7, 0, 1.0)] {
+            let statistics = PoolStatistics {
+                hits,
+                misses,
+                ..PoolStatistics::default()
+            };
+            let difference = statistics.hit_rate() - rate;
+            assert!(
+                difference.abs() < f64::EPSILON,
+                "{hits} of {}",
+                hits + misses
+            );
+        }
+    }
+}

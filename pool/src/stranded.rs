@@ -80,3 +80,23 @@ impl<A: Allocator> Shared<A> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mock_pool::{Immediate, MockPool};
+
+    #[test]
+    fn what_is_stranded_is_known_of_and_parts_of_segments_count() {
+        let mock = MockPool::of_segments();
+        let mut strand = Strand::<Immediate>::default();
+        assert!(strand.is_empty());
+        let memory = mock.shared.allocator.allocate(1024).unwrap();
+        strand.keep(memory, &Uses::new(), &[]);
+        assert!(!strand.is_empty());
+        assert_eq!(strand.bytes_of_ranges(), 0);
+        strand.keep_range(mock.unused(256), &[]);
+        strand.keep_range(mock.unused(1024), &[]);
+        assert_eq!(strand.bytes_of_ranges(), 256 + 1024);
+    }
+}

@@ -377,3 +377,6 @@ fn find<A: Allocator>(
     let cache = queues.iter_mut().find(|it| it.queue == queue)?;
     cache.places.get_mut(place)
 }
+
+#[cfg(test)]
+mod tests;

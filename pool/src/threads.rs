@@ -180,3 +180,27 @@ pub(crate) fn join<A: Allocator>(
     });
     joined.unwrap_or(false)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mock_pool::MockPool;
+
+    /// The pools that this thread has caches of.
+    fn pools() -> Vec<u64> {
+        MEMBERS.with_borrow(|members| members.iter().map(|(pool, _)| *pool).collect())
+    }
+
+    #[test]
+    fn a_thread_is_a_member_of_pools_that_there_are() {
+        let join = |mock: &MockPool| drop(mock.pool.allocate(100).unwrap());
+        let [one, two, three] = [(); 3].map(|()| MockPool::of_blocks());
+        let [first, second, third] = [&one, &two, &three].map(|mock| mock.shared.id.number);
+        join(&one);
+        join(&two);
+        assert_eq!(pools(), [first, second]);
+        drop(one);
+        join(&three);
+        assert_eq!(pools(), [second, third]);
+    }
+}

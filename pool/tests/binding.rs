@@ -10,8 +10,8 @@
 mod common;
 
 use binpool::{
-    Backend, Error, Event, EventStatus, InvalidRequest, Memory, Outcome, Queue, QueueOrder,
-    ReusePolicy, SvmAllocator, SvmGrain, SvmPool,
+    Backend, Error, Event, EventStatus, InvalidRequest, Memory, Outcome, PoolOptions, Queue,
+    QueueOrder, ReusePolicy, ScrubPolicy, SvmAllocator, SvmGrain, SvmPool,
 };
 use binpool_mock::{CallKind, Completion, Fault, MockDevice, Persistence};
 use common::{MIB, Rig};
@@ -272,4 +272,56 @@ fn shared_virtual_memory_moves_as_well() {
     let memory = block.detach().unwrap();
     assert_eq!(memory.bytes(), 256);
     assert!(device.violations().is_empty());
+}
+
+#[test]
+fn a_block_of_no_queue_was_no_other_queues() {
+    let rig = manual();
+    let mut block = rig.pool.allocate(100).unwrap();
+    block.unbind_from_queue().unwrap();
+    drop(block);
+    drop(rig.pool.allocate(100).unwrap());
+    let statistics = rig.pool.statistics();
+    assert_eq!((statistics.hits, statistics.ended_hits), (1, 0));
+}
+
+#[test]
+fn a_block_that_is_given_back_by_a_command_is_filled_where_the_pool_scrubs_on_free() {
+    for (scrub, fills) in [
+        (ScrubPolicy::Never, 0),
+        (ScrubPolicy::OnFree, 1),
+        (ScrubPolicy::OnHandOut, 0),
+    ] {
+        let options = PoolOptions::new().segments(false).scrub(scrub);
+        let rig = Rig::with_options(MockDevice::builder(), options);
+        let block = rig.pool.allocate(100).unwrap();
+        let before = rig.device.call_count(CallKind::Fill);
+        block.enqueue_release(None, &[]).unwrap();
+        let filled = rig.device.call_count(CallKind::Fill) - before;
+        assert_eq!(filled, fills, "{scrub:?}");
+    }
+}
+
+#[test]
+fn giving_a_block_back_takes_one_marker_where_its_queue_is_in_order() {
+    let rig = manual();
+    let block = rig.pool.allocate(100).unwrap();
+    let before = rig.device.call_count(CallKind::Marker);
+    block.enqueue_release(None, &[]).unwrap();
+    assert_eq!(rig.device.call_count(CallKind::Marker) - before, 1);
+}
+
+#[test]
+fn a_block_of_an_out_of_order_queue_is_given_back_after_what_is_there() {
+    let rig = manual();
+    let unordered = rig.another_queue(QueueOrder::OutOfOrder);
+    let [gate, open] = [(); 2].map(|()| rig.gate());
+    rig.open(&open);
+    let block = rig.gated(&unordered, &gate);
+    let end = block.enqueue_release(None, &[open]).unwrap();
+    rig.device.run();
+    assert_eq!(end.status().unwrap(), EventStatus::Pending);
+    rig.open(&gate);
+    rig.device.run();
+    assert!(end.status().unwrap().has_ended());
 }

@@ -13,9 +13,9 @@ use std::thread;
 
 use binpool::{
     Allocator, AnyBackend, Backend, DeferredAllocator, ImmediateAllocator, Memory, MemoryPool,
-    PoolError, PoolOptions, QueueOrder, SizeClasses,
+    PoolError, PoolOptions, QueueOrder, ReusePolicy, SizeClasses,
 };
-use binpool_mock::{CallKind, MockDevice};
+use binpool_mock::{CallKind, Completion, MockDevice};
 use common::{MIB, Rig, SMALLEST};
 
 #[test]
@@ -310,4 +310,44 @@ fn a_pool_of_a_few_blocks_makes_a_few_calls() {
     }
     assert_eq!(rig.device.call_count(CallKind::CreateBuffer), 3);
     assert_eq!(rig.device.call_count(CallKind::Commit), 3);
+}
+
+#[test]
+fn a_block_of_0_bytes_is_empty() {
+    let rig = Rig::with_capacity(MIB);
+    assert!(rig.pool.allocate(0).unwrap().is_empty());
+    assert!(!rig.pool.allocate(1).unwrap().is_empty());
+}
+
+#[test]
+fn a_pool_tells_what_it_was_told() {
+    for policy in ReusePolicy::ALL {
+        let rig = Rig::with_policy(MockDevice::builder(), policy);
+        assert_eq!(rig.pool.reuse_policy(), policy);
+        assert!(rig.pool.is_holding());
+        rig.pool.stop_holding();
+        assert!(!rig.pool.is_holding());
+        rig.pool.resume_holding();
+        assert!(rig.pool.is_holding());
+    }
+}
+
+#[test]
+fn a_pool_that_goes_lets_go_of_queues_that_none_of_its_memory_needs() {
+    // With a block in use, of queues that have caught up; without, of all.
+    for (kept, completion) in [(100, Completion::AtOnce), (0, Completion::Manual)] {
+        let rig = Rig::on(MockDevice::builder().completion(completion));
+        let queues = rig.device.live_queues();
+        let other = rig.another_queue(QueueOrder::InOrder);
+        let kept = rig.pool.allocate(kept).unwrap();
+        let block = rig.pool.allocate_on(&other, 1000).unwrap();
+        block.enqueue_fill(&other, 0..1000, &[1], &[]).unwrap();
+        drop((block, other));
+        rig.pool.sweep();
+        assert_eq!(rig.device.live_queues(), queues + 1, "{completion:?}");
+        drop(rig.pool);
+        rig.device.run();
+        assert_eq!(rig.device.live_queues(), queues, "{completion:?}");
+        drop(kept);
+    }
 }

@@ -18,7 +18,7 @@ use std::{
 };
 
 use binpool::{Backend, MemoryFlags, PoolOptions, QueueOrder, Verdict};
-use binpool_mock::{CallKind, Completion, MockDevice};
+use binpool_mock::{CallKind, Completion, Fault, MockDevice, Persistence};
 use common::{MIB, Rig, SMALLEST};
 use parking_lot::Mutex;
 
@@ -303,4 +303,98 @@ fn trimming_takes_what_commands_still_use_last() {
         assert_eq!(rig.blocks_on_device(), 0);
         assert!(rig.device.violations().is_empty());
     }
+}
+
+#[test]
+fn giving_back_what_is_enough_comes_before_hooks_and_before_all_the_rest() {
+    let rig = Rig::with_capacity(8192);
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    rig.pool.add_reclaim_hook(move |_| {
+        count.fetch_add(1, Ordering::Relaxed);
+    });
+    drop([(); 2].map(|()| rig.pool.allocate(4096).unwrap()));
+    // Takes note that nothing uses the two.
+    rig.pool.sweep();
+    let _block = rig.pool.allocate(1000).unwrap();
+    assert_eq!(rig.pool.statistics().held_bytes, 4096);
+    assert_eq!(asked.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn trimming_stops_at_what_is_just_enough() {
+    let rig = Rig::with_capacity(MIB);
+    drop([(); 3].map(|()| rig.pool.allocate(4096).unwrap()));
+    assert_eq!(rig.pool.trim_to(8192), 4096);
+    assert_eq!(rig.pool.managed_bytes(), 8192);
+}
+
+#[test]
+fn a_device_that_is_full_of_blocks_in_use_is_asked_twice() {
+    let rig = Rig::with_capacity(MIB);
+    let _full = rig.pool.allocate(MIB).unwrap();
+    let before = rig.device.call_count(CallKind::Commit);
+    assert!(rig.pool.allocate(MIB).is_err());
+    // Other threads, whose memory is not the pool's, may have given some back meanwhile.
+    assert_eq!(rig.device.call_count(CallKind::Commit) - before, 2);
+}
+
+#[test]
+fn reclaiming_ends_with_a_failure_that_is_no_shortage() {
+    let rig = Rig::with_capacity(MIB);
+    let _full = rig.pool.allocate(MIB).unwrap();
+    rig.device
+        .fail_nth(CallKind::Commit, 2, Fault::DeviceLost, Persistence::Once);
+    let error = rig.pool.allocate(MIB).unwrap_err();
+    assert!(!error.is_out_of_memory(), "{error}");
+    assert_eq!(rig.pool.statistics().out_of_memory, 0);
+}
+
+#[test]
+fn a_queue_that_cannot_be_waited_for_is_told_of_however_little_it_holds() {
+    let rig = Rig::with_capacity(MIB);
+    let other = rig.another_queue(QueueOrder::InOrder);
+    let gate = rig.gate();
+    drop(rig.gated(&other, &gate));
+    let error = rig.pool.allocate(MIB).unwrap_err();
+    let report = error.out_of_memory().unwrap();
+    assert_eq!(report.verdict, Verdict::Pending);
+    assert_eq!(report.pending_bytes, SMALLEST as u64);
+    assert_eq!(report.largest_held_bytes, SMALLEST as u64);
+    rig.open(&gate);
+}
+
+#[test]
+fn a_report_counts_what_is_at_hand() {
+    let builder = MockDevice::builder().largest_block_bytes(MIB);
+    let rig = Rig::on(builder);
+    drop([MIB / 8, MIB / 4].map(|bytes| rig.pool.allocate(bytes).unwrap()));
+    let error = rig.pool.allocate(MIB + 1).unwrap_err();
+    let report = error.out_of_memory().unwrap();
+    assert_eq!(report.verdict, Verdict::NeverFits);
+    assert_eq!(report.held_bytes, (MIB / 8 + MIB / 4) as u64);
+    assert_eq!(report.largest_held_bytes, (MIB / 4) as u64);
+}
+
+#[test]
+fn people_get_a_table() {
+    let rig = Rig::with_capacity(MIB);
+    let _active = rig.pool.allocate(MIB / 2).unwrap();
+    let text = |bytes| format!("{:#}", rig.pool.allocate(bytes).unwrap_err());
+    let rounded = text(MIB / 2 + 1);
+    let lines: Vec<_> = rounded.lines().collect();
+    assert_eq!(
+        lines[0],
+        "out of memory: 512.0 KiB (a block of 544.0 KiB) cannot be had: the device is full"
+    );
+    assert_eq!(lines[2], "  in use            512.0 KiB   in 1 block");
+    assert_eq!(lines[8], "  the device          1.0 MiB");
+    assert!(lines[10].starts_with("advice: free blocks"), "{rounded}");
+    assert_eq!(lines.len(), 11);
+    let exact = text(3 * MIB / 4);
+    let first = exact.lines().next().unwrap();
+    assert_eq!(
+        first,
+        "out of memory: 768.0 KiB cannot be had: the device is full"
+    );
 }

@@ -488,3 +488,43 @@ fn threads_with_queues_of_their_own_share_a_pool_under_every_policy() {
         assert!(rig.device.violations().is_empty());
     }
 }
+
+#[test]
+fn a_queue_alone_has_its_blocks_whatever_has_ended() {
+    let rig = rig(ReusePolicy::SameQueue);
+    let other = rig.another_queue(QueueOrder::InOrder);
+    let [theirs, own] = [&other, &rig.queue].map(|queue| {
+        let block = rig.pool.allocate_on(queue, 100).unwrap();
+        block.enqueue_fill(queue, 0..100, &[1], &[]).unwrap();
+        block
+    });
+    own.enqueue_fill(&other, 0..100, &[2], &[]).unwrap();
+    let [theirs, own] = [theirs, own].map(|block| block.memory_id());
+    // The look that it takes for this one shows that the other queue has ended.
+    let first = rig.pool.allocate(100).unwrap();
+    assert_eq!(first.memory_id(), own);
+    let second = rig.pool.allocate(100).unwrap();
+    assert_ne!(second.memory_id(), theirs);
+}
+
+#[test]
+fn a_block_that_comes_back_has_a_marker_behind_each_use_that_no_order_covers() {
+    let [ordered, unordered] = [QueueOrder::InOrder, QueueOrder::OutOfOrder];
+    for (own, others, markers) in [
+        (ordered, &[][..], 0),
+        (ordered, &[ordered][..], 1),
+        (ordered, &[unordered, ordered], 2),
+        (unordered, &[], 1),
+        (unordered, &[ordered], 2),
+    ] {
+        let rig = manual_rig(ReusePolicy::default());
+        let block = rig.pool.allocate_on(&rig.another_queue(own), 100).unwrap();
+        for other in others {
+            block.record_use(&rig.another_queue(*other)).unwrap();
+        }
+        let before = rig.device.call_count(CallKind::Marker);
+        drop(block);
+        let made = rig.device.call_count(CallKind::Marker) - before;
+        assert_eq!(made, markers, "{own:?} {others:?}");
+    }
+}

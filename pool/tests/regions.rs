@@ -9,7 +9,8 @@
 
 mod common;
 
-use binpool::{Error, InvalidRequest, Region};
+use binpool::{AsMemory, Error, InvalidRequest, Memory, MemoryId, QueueOrder, Region};
+use binpool_mock::{MockBackend, MockQueue};
 use common::{MIB, Rig};
 
 fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> InvalidRequest {
@@ -151,4 +152,27 @@ fn the_block_of_no_bytes_takes_transfers_of_no_bytes() {
         []
     );
     assert!(empty.write(queue, 0, &[1], &[]).is_err());
+}
+
+/// What others are told of memory, and have of it for commands on this queue.
+fn seen(memory: &impl AsMemory<MockBackend>, queue: &MockQueue) -> (usize, Option<MemoryId>) {
+    let (size, memory) = (memory.size(), memory.memory_on(queue));
+    (size, memory.map(Memory::id))
+}
+
+#[test]
+fn commands_of_others_are_given_what_was_asked_for_and_count_as_uses() {
+    let rig = Rig::with_capacity(MIB);
+    let other = rig.another_queue(QueueOrder::OutOfOrder);
+    let block = rig.pool.allocate(1000).unwrap();
+    assert_eq!(seen(&block, &rig.queue), (1000, block.memory_id()));
+    let region = block.sub_region(256..500).unwrap();
+    let id = region.memory_on(&rig.queue).id();
+    assert_ne!(Some(id), block.memory_id());
+    assert_eq!(seen(&region, &other), (244, Some(id)));
+    drop(region);
+    drop(block);
+    assert_eq!(rig.pool.statistics().pending_blocks, 1);
+    let empty = rig.pool.allocate(0).unwrap();
+    assert_eq!(seen(&empty, &rig.queue), (0, None));
 }

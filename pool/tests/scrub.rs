@@ -14,8 +14,8 @@ mod common;
 use std::{slice::from_ref, sync::Arc};
 
 use binpool::{
-    Allocator, Backend, Error, Event, EventStatus, Memory, Outcome, PoolError, PooledBuffer,
-    QueueOrder, Region, ReusePolicy, ScrubPolicy,
+    Allocator, Backend, Error, Event, EventStatus, Memory, Outcome, PoolError, PoolOptions,
+    PooledBuffer, QueueOrder, Region, ReusePolicy, ScrubPolicy,
 };
 use binpool_mock::{CallKind, Completion, Fault, MockBackend, MockDevice, MockQueue, Persistence};
 use common::{
@@ -535,4 +535,19 @@ fn every_call_may_fail_once() {
             Ok(())
         });
     }
+}
+
+#[test]
+fn a_block_that_could_not_be_filled_is_tried_again_once_its_commands_have_ended() {
+    // Of the size of a segment, so that another one would be a buffer of its own.
+    const WHOLE_SEGMENT: usize = 4 << 20;
+    let options = PoolOptions::new().segments(true).scrub(ScrubPolicy::OnFree);
+    let rig = Rig::with_options(MockDevice::builder(), options);
+    let block = rig.pool.allocate(WHOLE_SEGMENT).unwrap();
+    rig.device
+        .fail_nth(CallKind::Fill, 1, Fault::Backend(-1), Persistence::Once);
+    drop(block);
+    assert_eq!(rig.pool.held_blocks(), 1);
+    let _block = rig.pool.allocate(WHOLE_SEGMENT).unwrap();
+    assert_eq!(rig.device.call_count(CallKind::CreateBuffer), 1);
 }

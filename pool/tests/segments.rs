@@ -412,3 +412,40 @@ fn a_range_that_cannot_be_waited_for_stays_in_the_pool() {
     );
     assert!(rig.device.violations().is_empty());
 }
+
+#[test]
+fn a_full_device_has_small_blocks_among_large_ones() {
+    let builder = MockDevice::builder().capacity_bytes(2 * MIB as u64);
+    let rig = Rig::with_options(builder, PoolOptions::new().segments(true));
+    let _large = rig.pool.allocate(MIB).unwrap();
+    // Elsewhere it would have a segment of its own kind.
+    let _small = rig.pool.allocate(4096).unwrap();
+    assert_eq!(rig.blocks_on_device(), 1);
+}
+
+#[test]
+fn a_segment_of_just_the_block_is_asked_for_where_a_usual_one_is_refused() {
+    let rig = Rig::with_options(MockDevice::builder(), PoolOptions::new().segments(true));
+    let shortages = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&shortages);
+    rig.pool
+        .add_reclaim_hook(move |_| *count.lock().unwrap() += 1);
+    rig.device
+        .fail_nth(CallKind::Commit, 1, Fault::OutOfMemory, Persistence::Once);
+    let block = rig.pool.allocate(MIB / 2).unwrap();
+    assert_eq!(*shortages.lock().unwrap(), 0);
+    assert_eq!(rig.pool.managed_bytes(), block.class_size() as u64);
+}
+
+#[test]
+fn a_segment_whose_commands_have_ended_serves_before_the_device_is_asked() {
+    let options = PoolOptions::new().segments(true);
+    let rig = Rig::with_options(MockDevice::builder(), options.reuse(ReusePolicy::SameQueue));
+    let unordered = rig.another_queue(QueueOrder::OutOfOrder);
+    // Too large to be held back from its segment.
+    let block = rig.pool.allocate_on(&unordered, 32 * MIB).unwrap();
+    block.enqueue_fill(&unordered, 0..100, &[1], &[]).unwrap();
+    drop(block);
+    let _block = rig.pool.allocate(32 * MIB).unwrap();
+    assert_eq!(rig.device.call_count(CallKind::CreateBuffer), 1);
+}

@@ -873,3 +873,32 @@ fn size_classes_may_use_the_pool() {
         assert_eq!(rig.device.statistics().live_blocks, 0);
     }
 }
+
+// After a shortage.
+
+#[test]
+fn hands_are_filled_again_when_a_shortage_is_over() {
+    let rig = Rig::with_capacity(MIB);
+    let workers = [(); 3].map(|()| Worker::new());
+    assert!(have_their_own(&rig, &workers));
+    let block = rig.pool.allocate(1000).unwrap();
+    assert!(rig.pool.allocate(MIB).is_err());
+    assert!(have_their_own(&rig, &workers));
+    drop(block);
+    assert!(rig.pool.allocate(MIB).is_ok());
+    assert!(have_their_own(&rig, &workers));
+}
+
+#[test]
+fn what_others_have_at_hand_is_carved_without_a_marker() {
+    let builder = MockDevice::builder().completion(Completion::Manual);
+    let rig = Rig::with_options(builder, PoolOptions::new().segments(true));
+    let worker = Worker::new();
+    let block = allocate(&worker, &rig.pool, &rig.queue, WHOLE_SEGMENT);
+    fill(&block, &rig.queue, 1);
+    let memory = drop_on(&worker, block);
+    let before = rig.device.call_count(CallKind::Marker);
+    let block = rig.pool.allocate(WHOLE_SEGMENT).unwrap();
+    assert_eq!(block.memory_id(), Some(memory));
+    assert_eq!(rig.device.call_count(CallKind::Marker), before);
+}

@@ -11,8 +11,9 @@ use std::sync::Arc;
 
 use binpool::{
     Backend, DeferredAllocator, ImmediateAllocator, MemoryPool, PoolOptions, QueueOrder,
+    ScrubPolicy,
 };
-use binpool_mock::MockDevice;
+use binpool_mock::{CallKind, Fault, MockDevice, Persistence};
 use parking_lot::Mutex;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -85,4 +86,45 @@ fn giving_up_is_warned_of_and_misses_are_told() {
         text.contains("miss") && text.contains("giving up"),
         "{text:?}"
     );
+}
+
+#[test]
+fn a_block_that_is_not_given_back_cleanly_is_told_of() {
+    let device = MockDevice::new();
+    let backend = device.backend();
+    let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+    let allocator = ImmediateAllocator::new(&backend).unwrap();
+    let options = PoolOptions::new().scrub(ScrubPolicy::OnFree);
+    let pool = options.build(allocator, &queue).unwrap();
+    let block = pool.allocate(1024).unwrap();
+    device.fail_nth(CallKind::Fill, 1, Fault::Backend(-1), Persistence::Once);
+    let error = tracing_subscriber::filter::LevelFilter::ERROR;
+    let text = logged(error, || drop(block));
+    assert!(text.contains("could not be given back cleanly"), "{text:?}");
+}
+
+#[test]
+fn what_goes_back_by_itself_is_told_of() {
+    let backend = MockDevice::new().backend();
+    let [queue, other] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
+    let pool = MemoryPool::new(ImmediateAllocator::new(&backend).unwrap(), &queue).unwrap();
+    drop(pool.allocate(1024).unwrap());
+    drop(pool.allocate_on(&other, 1024).unwrap());
+    let debug = tracing_subscriber::filter::LevelFilter::DEBUG;
+    for (program, is_told) in [
+        (&(|| pool.retire_queue(&queue)) as &dyn Fn(), None),
+        (&|| pool.retire_queue(&other), Some("let go of idle queues")),
+        (&|| assert_eq!(pool.sweep(), 0), None),
+        (
+            &|| assert!(pool.sweep() > 0),
+            Some("gave back what was idle"),
+        ),
+        (&|| assert_eq!(pool.sweep(), 0), None),
+    ] {
+        let text = logged(debug, program);
+        match is_told {
+            Some(words) => assert!(text.contains(words), "{text:?}"),
+            None => assert_eq!(text, ""),
+        }
+    }
 }
