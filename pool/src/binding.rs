@@ -34,6 +34,12 @@ impl<A: Allocator> PooledBuffer<A> {
     ///
     /// [`ForeignObject`](InvalidRequest::ForeignObject), and the failures of the backend.
     pub fn order_before(&self, queue: &QueueOf<A>) -> Result<(), Error> {
+        // What array crates ask before each operand: answered without the pool's lock.
+        let is_only =
+            self.queue_id() == Some(queue.id()) && self.tenure().is_none_or(Tenure::is_alone);
+        if is_only && is_in_order(queue) {
+            return Ok(());
+        }
         self.backend().check_queue(queue)?;
         let events = self.mark_queues(|used| used != queue || !is_in_order(queue))?;
         if !events.is_empty() {

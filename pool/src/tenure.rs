@@ -49,6 +49,11 @@ impl<A: Allocator> Tenure<A> {
         *self.may_stay.get_mut()
     }
 
+    /// Whether no queue but its own uses it.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.others.lock().is_empty()
+    }
+
     /// The queues that it was used on, apart from its own.
     pub(crate) fn others(&self) -> Vec<QueueOf<A>> {
         self.others.lock().clone()
