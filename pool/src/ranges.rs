@@ -210,4 +210,22 @@ mod tests {
             assert_eq!(gone[12], if is_often { 21 } else { 1 }, "{hits} {misses}");
         }
     }
+
+    #[test]
+    fn a_segment_that_another_thread_asks_for_is_on_the_way_and_ones_own_is_not() {
+        let mock = MockPool::of_segments();
+        let is_any = || mock.shared.state.lock().is_anything_on_the_way();
+        assert!(!is_any());
+        mock.shared.state.lock().begin_growth();
+        assert!(!is_any());
+        std::thread::scope(|scope| {
+            let sees_it = scope.spawn(is_any).join();
+            assert!(sees_it.unwrap());
+        });
+        mock.shared.state.lock().end_growth();
+        std::thread::scope(|scope| {
+            let sees_it = scope.spawn(is_any).join();
+            assert!(!sees_it.unwrap());
+        });
+    }
 }
