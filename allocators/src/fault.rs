@@ -120,7 +120,7 @@ impl Plan {
         self.calls = self.calls.saturating_add(1);
         let strikes = match self.trigger {
             FaultTrigger::Nth(n) => self.calls == n,
-            FaultTrigger::EveryNth(n) => n > 0 && self.calls.is_multiple_of(n),
+            FaultTrigger::EveryNth(n) => self.calls.is_multiple_of(n),
             FaultTrigger::Next(count) => self.calls <= count,
             FaultTrigger::From(n) => self.calls >= n,
             FaultTrigger::Randomly { probability, .. } => self.random.fraction() < probability,

@@ -61,4 +61,11 @@ mod tests {
             assert!((0.0..1.0).contains(&random.fraction()));
         }
     }
+
+    #[test]
+    fn the_largest_number_is_a_fraction_below_1() {
+        let random = Random::new(0x3162_8af6_7b21_31ab);
+        assert_eq!(random.clone().next(), u64::MAX);
+        assert!(random.clone().fraction() < 1.0);
+    }
 }

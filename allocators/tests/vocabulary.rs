@@ -5,9 +5,11 @@
 use std::{error::Error as _, ops::Range};
 
 use binpool_allocators::{
-    Align, DeviceLimits, Error, EventStatus, InvalidRequest, MemoryFlags, OutOfMemory, QueueId,
-    Region, Scope, SvmGrain, SvmSupport,
+    Align, AsMemory, Backend, DeviceLimits, Error, EventStatus, HostUse, InvalidRequest, Memory,
+    MemoryFlags, MemoryId, ObjectKind, OutOfMemory, QueueId, QueueOrder, Region, Scope, SvmGrain,
+    SvmSupport,
 };
+use binpool_mock::MockDevice;
 use proptest::prelude::*;
 
 fn any_align() -> impl Strategy<Value = Align> {
@@ -40,14 +42,18 @@ proptest! {
         let inside = offset <= size && (offset..offset + bytes).all(|byte| byte < size);
         prop_assert_eq!(region.check_within(size).is_ok(), inside);
     }
+}
 
-    #[test]
-    fn regions_overlap_if_they_share_a_byte(
-        a in 0_usize..20, b in 0_usize..20, c in 0_usize..20, d in 0_usize..20,
-    ) {
-        let share = (a..a + b).any(|byte| (c..c + d).contains(&byte));
-        prop_assert_eq!(Region::new(a, b).overlaps(Region::new(c, d)), share);
-        prop_assert_eq!(Region::new(c, d).overlaps(Region::new(a, b)), share);
+#[test]
+fn regions_overlap_if_they_share_a_byte() {
+    let regions = || (0..6).flat_map(|offset| (0..6).map(move |bytes| Region::new(offset, bytes)));
+    for one in regions() {
+        for other in regions() {
+            let is_in =
+                |region: Region, byte| byte >= region.offset && byte - region.offset < region.bytes;
+            let share = (0..12).any(|byte| is_in(one, byte) && is_in(other, byte));
+            assert_eq!(one.overlaps(other), share, "{one:?}, {other:?}");
+        }
     }
 }
 
@@ -76,6 +82,63 @@ fn contradictory_flags_are_told_from_others() {
     ] {
         assert!(flags.check().is_ok());
     }
+}
+
+#[test]
+fn the_host_uses_memory_as_its_flags_let_it() {
+    let cases = [
+        (MemoryFlags::empty(), true, true),
+        (
+            MemoryFlags::READ_ONLY | MemoryFlags::HOST_RESIDENT,
+            true,
+            true,
+        ),
+        (MemoryFlags::HOST_READ_ONLY, true, false),
+        (MemoryFlags::HOST_WRITE_ONLY, false, true),
+        (MemoryFlags::HOST_NO_ACCESS, false, false),
+        (MemoryFlags::all(), false, false),
+    ];
+    for (flags, may_read, may_write) in cases {
+        for (way, may) in [(HostUse::Read, may_read), (HostUse::Write, may_write)] {
+            let refused = InvalidRequest::HostAccess { way, flags };
+            match flags.check_host(way) {
+                Ok(()) => assert!(may, "{flags:?}, {way}"),
+                Err(error) => {
+                    assert!(!may, "{flags:?}, {way}");
+                    assert_eq!(error.to_string(), format!("invalid request: {refused}"));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_device_has_svm_if_it_can_be_allocated_and_the_grains_that_it_names() {
+    for bits in 0..16 {
+        let [coarse, fine, atomics, system] = [1, 2, 4, 8].map(|bit| bits & bit != 0);
+        let support = SvmSupport {
+            coarse,
+            fine,
+            atomics,
+            system,
+        };
+        assert_eq!(support.any(), coarse || fine, "{support:?}");
+        assert_eq!(SvmGrain::Coarse.is_in(support), coarse, "{support:?}");
+        assert_eq!(SvmGrain::Fine.is_in(support), fine, "{support:?}");
+        let fine_atomics = SvmGrain::FineAtomics.is_in(support);
+        assert_eq!(fine_atomics, fine && atomics, "{support:?}");
+    }
+}
+
+#[test]
+fn a_reference_to_memory_is_that_memory_for_commands() {
+    fn of<B: Backend>(queue: &B::Queue, memory: impl AsMemory<B>) -> (usize, Option<MemoryId>) {
+        (memory.size(), memory.memory_on(queue).map(Memory::id))
+    }
+    let backend = MockDevice::new().backend();
+    let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+    let memory = backend.create_buffer(64, MemoryFlags::empty()).unwrap();
+    assert_eq!(of(&queue, &memory), (64, Some(memory.id())));
 }
 
 #[test]
@@ -136,6 +199,22 @@ fn errors_say_what_to_do_next() {
         alignment,
     };
     assert!(error.to_string().contains("multiples of 512 bytes"));
+    let (way, flags) = (HostUse::Write, MemoryFlags::HOST_READ_ONLY);
+    let error = InvalidRequest::HostAccess { way, flags }.to_string();
+    assert!(
+        error.starts_with("the host was to write memory that was made with"),
+        "{error}"
+    );
+    assert_eq!(HostUse::Read.to_string(), "read");
+    for (kind, name) in [
+        (ObjectKind::Memory, "block of memory"),
+        (ObjectKind::Queue, "queue"),
+        (ObjectKind::Event, "event"),
+    ] {
+        let error = InvalidRequest::ForeignObject { kind }.to_string();
+        let start = format!("this {name} belongs to another backend: ");
+        assert!(error.starts_with(&start), "{error}");
+    }
 }
 
 #[test]

@@ -48,6 +48,35 @@ fn addresses_have_the_alignment_that_was_asked_for() {
 }
 
 #[test]
+fn a_release_is_one_command_and_two_after_a_list_on_an_out_of_order_queue() {
+    let rig = Rig::new(Completion::AtOnce);
+    let gate = rig.gate();
+    let waits: [(&[_], _); 2] = [(&[], [1, 1]), (std::slice::from_ref(&gate), [1, 2])];
+    for (wait_for, markers) in waits {
+        for (order, expected) in [QueueOrder::InOrder, QueueOrder::OutOfOrder]
+            .into_iter()
+            .zip(markers)
+        {
+            let queue = rig.queue(order);
+            let block = rig
+                .backend
+                .allocate_svm(64, None, SvmGrain::Coarse, None)
+                .unwrap();
+            let before = rig.device.call_count(CallKind::Marker);
+            rig.backend
+                .enqueue_release(block, Some(&queue), wait_for)
+                .unwrap();
+            let made = rig.device.call_count(CallKind::Marker) - before;
+            assert_eq!(made, expected, "{order:?}, {} events", wait_for.len());
+        }
+    }
+    rig.backend
+        .resolve_user_event(&gate, Outcome::Complete)
+        .unwrap();
+    assert_eq!(rig.device.statistics().live_blocks, 0);
+}
+
+#[test]
 fn host_and_device_see_the_same_bytes() {
     let rig = Rig::new(Completion::AtOnce);
     let block = rig

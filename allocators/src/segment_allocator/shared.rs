@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{
     Align, Allocator, Backend, Error, Event, EventId, EventOf, EventStatus, InvalidRequest, Memory,
@@ -11,7 +11,7 @@ use crate::{
     segments::{Carved, Leaving, release_views},
 };
 
-use super::state::{Lent, Pending, Returning, State};
+use super::state::{Lent, Pending, Returning, State, Ticket};
 
 /// What all clones of a segment allocator share.
 #[derive(Debug)]
@@ -167,7 +167,7 @@ impl<A: Allocator> Shared<A> {
         mut asked: u64,
     ) -> Result<Carved<MemoryOf<A>, ()>> {
         loop {
-            let seen = self.changes_once_all_has_arrived();
+            let seen = self.once_all_has_arrived().changes();
             self.look();
             if let Some(carved) = self.state.lock().take(size, true) {
                 return Ok(carved);
@@ -183,18 +183,23 @@ impl<A: Allocator> Shared<A> {
                     result => return result,
                 }
             }
-            if self.changes_once_all_has_arrived() == seen && !self.wait_for_one() {
+            let tickets = {
+                let state = self.once_all_has_arrived();
+                // Of one moment: what is not pending any more is a change.
+                (state.changes() == seen).then(|| state.tickets())
+            };
+            if tickets.is_some_and(|tickets| !self.wait_for_one(tickets)) {
                 return Err(refusal);
             }
         }
     }
 
-    fn changes_once_all_has_arrived(&self) -> u64 {
+    fn once_all_has_arrived(&self) -> MutexGuard<'_, State<A>> {
         let mut state = self.state.lock();
         while state.is_anything_on_the_way() {
             self.arrived.wait(&mut state);
         }
-        state.changes()
+        state
     }
 
     /// Frees the pending ranges whose events have ended. Does not wait.
@@ -211,9 +216,8 @@ impl<A: Allocator> Shared<A> {
         }
     }
 
-    /// Waits for the oldest pending range, or the next one where that cannot be waited for. Whether there was one.
-    fn wait_for_one(&self) -> bool {
-        let tickets = self.state.lock().tickets();
+    /// Waits for the first of these ranges, or the next one where that cannot be waited for. Whether there was one.
+    fn wait_for_one(&self, tickets: Vec<Ticket<A>>) -> bool {
         let settled = tickets
             .into_iter()
             .find(|(_, after)| after.iter().all(wait));

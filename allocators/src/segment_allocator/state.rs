@@ -202,7 +202,6 @@ impl<A: Allocator> State<A> {
         };
         self.pending.insert(self.next_ticket, pending);
         self.next_ticket += 1;
-        self.changes += 1;
         Ok(None)
     }
 

@@ -158,3 +158,6 @@ impl Growth {
             .max(LEAST_SEGMENT)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -349,3 +349,6 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,7 +25,8 @@ fn failures(allocator: &impl Allocator) -> Vec<usize> {
 
 #[test]
 fn each_trigger_strikes_the_calls_that_it_names() {
-    let expected: [(FaultTrigger, &[usize]); 13] = [
+    let (probability, seed) = (0.0, 0x61c8_8646_80b5_83eb);
+    let expected: [(FaultTrigger, &[usize]); 14] = [
         (FaultTrigger::Nth(1), &[1]),
         (FaultTrigger::Nth(4), &[4]),
         (FaultTrigger::Nth(0), &[]),
@@ -42,6 +43,8 @@ fn each_trigger_strikes_the_calls_that_it_names() {
         (FaultTrigger::From(11), &[]),
         (FaultTrigger::LargerThan(800), &[9, 10]),
         (FaultTrigger::LargerThan(usize::MAX), &[]),
+        // The generator's first number is 0.
+        (FaultTrigger::Randomly { probability, seed }, &[]),
     ];
     for (trigger, calls) in expected {
         let device = device();

@@ -178,6 +178,17 @@ fn where_both_fail_the_answer_is_the_one_to_act_on() {
     assert_eq!(answer_of_both(too_large(9), too_large(12)), larger);
     assert_eq!(answer_of_both(too_large(12), too_large(9)), larger);
     assert_eq!(answer_of_both(too_large(12), unsupported), larger);
+    // Where that is the same, it is the first one's.
+    let rounded_up = || {
+        Error::from(InvalidRequest::TooLarge {
+            requested: 128,
+            largest: 9,
+        })
+    };
+    assert_eq!(
+        answer_of_both(too_large(9), rounded_up),
+        too_large(9)().to_string()
+    );
 }
 
 #[test]

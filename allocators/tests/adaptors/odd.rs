@@ -2,7 +2,9 @@
 
 use std::{fmt, sync::Arc};
 
-use binpool_allocators::{Align, Allocator, DeferredAllocator, EventOf, Memory, MemoryOf, Result};
+use binpool_allocators::{
+    Align, Allocator, DeferredAllocator, EventOf, Memory, MemoryOf, Region, Result,
+};
 use binpool_mock::{MockBackend, MockDevice};
 
 type Hook = Arc<dyn Fn(usize) -> Result<()> + Send + Sync>;
@@ -17,9 +19,15 @@ pub(crate) struct Odd {
     pub(crate) needs_events: bool,
     pub(crate) alignment: usize,
     pub(crate) largest: usize,
+    pub(crate) concurrent_views: bool,
+    pub(crate) capacity: u64,
+    pub(crate) available: u64,
     /// Called with the bytes of each block that is asked for, and of each that comes back; may refuse.
     pub(crate) on_allocate: Hook,
     pub(crate) on_release: Hook,
+    /// Called with the bytes of each view that is made, and of each that comes back; may refuse the former.
+    pub(crate) on_create_view: Hook,
+    pub(crate) on_release_view: Arc<dyn Fn(usize) + Send + Sync>,
 }
 
 impl Odd {
@@ -31,8 +39,13 @@ impl Odd {
             needs_events: false,
             alignment: 256,
             largest: device.limits().largest_block_bytes,
+            concurrent_views: true,
+            capacity: device.limits().capacity_bytes,
+            available: device.limits().capacity_bytes,
             on_allocate: Arc::new(|_| Ok(())),
             on_release: Arc::new(|_| Ok(())),
+            on_create_view: Arc::new(|_| Ok(())),
+            on_release_view: Arc::new(|_| ()),
         }
     }
 
@@ -57,6 +70,19 @@ impl Odd {
         hook: impl Fn(usize) -> Result<()> + Send + Sync + 'static,
     ) -> Self {
         self.on_release = Arc::new(hook);
+        self
+    }
+
+    pub(crate) fn on_create_view(
+        mut self,
+        hook: impl Fn(usize) -> Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        self.on_create_view = Arc::new(hook);
+        self
+    }
+
+    pub(crate) fn on_release_view(mut self, hook: impl Fn(usize) + Send + Sync + 'static) -> Self {
+        self.on_release_view = Arc::new(hook);
         self
     }
 }
@@ -85,6 +111,16 @@ impl Allocator for Odd {
         (self.on_release)(bytes)
     }
 
+    fn create_view(&self, block: &MemoryOf<Self>, region: Region) -> Result<MemoryOf<Self>> {
+        (self.on_create_view)(region.bytes)?;
+        self.inner.create_view(block, region)
+    }
+
+    fn release_view(&self, view: MemoryOf<Self>) {
+        (self.on_release_view)(view.bytes());
+        self.inner.release_view(view);
+    }
+
     fn is_deferred(&self) -> bool {
         self.deferred
     }
@@ -99,5 +135,17 @@ impl Allocator for Odd {
 
     fn largest_block(&self) -> usize {
         self.largest
+    }
+
+    fn has_concurrent_views(&self) -> bool {
+        self.concurrent_views
+    }
+
+    fn capacity_bytes(&self) -> u64 {
+        self.capacity
+    }
+
+    fn available_bytes(&self) -> u64 {
+        self.available
     }
 }

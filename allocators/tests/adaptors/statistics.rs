@@ -2,7 +2,7 @@
 
 use std::{thread, time::Duration};
 
-use binpool_allocators::{Allocator, AllocatorStatistics, Statistics};
+use binpool_allocators::{Allocator, AllocatorStatistics, Error, Region, Statistics};
 use binpool_mock::{CallKind, Fault, Persistence};
 
 use crate::{deferred, device, immediate, odd::Odd};
@@ -70,6 +70,42 @@ fn time_is_that_of_all_calls_failed_ones_too() {
     assert!(after_two >= after_one + CALL);
     assert!(statistics.allocate(0).is_err());
     assert!(time() >= after_two + CALL);
+}
+
+#[test]
+fn views_count_and_their_time_is_a_part_of_all() {
+    const CALL: Duration = Duration::from_millis(2);
+    let odd = Odd::new(&device())
+        .on_create_view(|bytes| {
+            thread::sleep(CALL);
+            match bytes {
+                64 => Err(Error::unsupported("64 bytes")),
+                _ => Ok(()),
+            }
+        })
+        .on_release_view(|_| thread::sleep(CALL));
+    let statistics = Statistics::new(odd);
+    let block = statistics.allocate(1024).unwrap();
+    let view_time = || {
+        let reading = statistics.reading();
+        assert!(reading.view_time <= reading.time);
+        reading.view_time
+    };
+    assert_eq!(
+        (statistics.reading().views, view_time()),
+        (0, Duration::ZERO)
+    );
+    let view = statistics.create_view(&block, Region::first(100)).unwrap();
+    let after_one = view_time();
+    assert!(after_one >= CALL);
+    assert!(statistics.create_view(&block, Region::first(64)).is_err());
+    let after_two = view_time();
+    assert!(after_two >= after_one + CALL);
+    statistics.release_view(view);
+    assert!(view_time() >= after_two + CALL);
+    let other = statistics.create_view(&block, Region::first(200)).unwrap();
+    statistics.release_view(other);
+    assert_eq!(statistics.reading().views, 2);
 }
 
 #[test]

@@ -182,3 +182,33 @@ fn what_came_back_is_in_use_no_more_and_segments_stay_small() {
     }
     rig.ends_clean();
 }
+
+/// The segments that are made for 40 blocks, one after the other and each a little larger than all before, where a block
+/// was asked for so often already.
+fn segments_for_growing_blocks(allocations: usize) -> u64 {
+    let rig = rig(64 * MIB);
+    let held = [6 * MIB, 2 * MIB].map(|bytes| rig.allocator.allocate(bytes).unwrap());
+    let [held, other] = held;
+    rig.allocator.release(other, &[]).unwrap();
+    rig.allocator.free_idle();
+    for _ in 0..allocations {
+        let block = rig.allocator.allocate(KIB).unwrap();
+        rig.allocator.release(block, &[]).unwrap();
+    }
+    let before = rig.allocator.statistics().segments_made;
+    for step in 0..40 {
+        let block = rig.allocator.allocate(1100 * KIB + step * KIB).unwrap();
+        rig.allocator.release(block, &[]).unwrap();
+    }
+    let made = rig.allocator.statistics().segments_made - before;
+    rig.allocator.release(held, &[]).unwrap();
+    rig.ends_clean();
+    made
+}
+
+#[test]
+fn segments_become_one_if_they_replace_one_another_in_many_of_all_allocations() {
+    assert_eq!(segments_for_growing_blocks(3200), 40);
+    let few = segments_for_growing_blocks(0);
+    assert!((13..20).contains(&few), "{few} segments");
+}

@@ -1,13 +1,10 @@
 //! Nobody goes without while there is a way.
 
 use std::{
+    collections::VecDeque,
     fmt,
     slice::from_ref,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicUsize, Ordering},
-        mpsc,
-    },
+    sync::{Arc, OnceLock, mpsc},
     thread,
     time::Duration,
 };
@@ -16,7 +13,7 @@ use binpool_allocators::{
     Allocator, Backend, Error, EventOf, ImmediateAllocator, Memory, MemoryOf, QueueOrder, Region,
     Result, SegmentAllocator,
 };
-use binpool_mock::{Completion, HostWait, MockBackend, MockDevice, MockMemory};
+use binpool_mock::{CallKind, Completion, Fault, HostWait, MockBackend, MockDevice, Persistence};
 use parking_lot::Mutex;
 
 use crate::{KIB, MIB, Rig, immediate, manual, rig};
@@ -78,6 +75,102 @@ fn a_segment_is_no_larger_than_what_is_there() {
     // Ten segments make room for one.
     let large = rig.allocator.allocate(10 * KIB).unwrap();
     rig.allocator.release(large, &[]).unwrap();
+    rig.ends_clean();
+}
+
+#[test]
+fn a_block_gets_what_others_leave_and_what_was_refused_is_not_asked_for_again() {
+    let rig = rig(16 * MIB);
+    let others = immediate(&rig.backend).allocate(13 * MIB).unwrap();
+    let asked = || rig.device.call_count(CallKind::Commit);
+    // A usual segment has two of them.
+    let mut blocks = vec![rig.allocator.allocate(MIB).unwrap()];
+    blocks.push(rig.allocator.allocate(MIB).unwrap());
+    assert_eq!(rig.allocator.statistics().segments_made, 1);
+    // Another one is refused, and one of the block's own size is there.
+    let before = asked();
+    blocks.push(rig.allocator.allocate(MIB).unwrap());
+    assert_eq!(asked() - before, 2);
+    let statistics = rig.allocator.statistics();
+    assert_eq!(
+        (statistics.segments_made, statistics.segment_bytes),
+        (2, 3 * MIB as u64)
+    );
+    let refusal = rig.allocator.allocate(100 * KIB).unwrap_err();
+    assert!(refusal.is_out_of_memory());
+    assert_eq!(asked() - before, 3);
+    drop(others);
+    for block in blocks {
+        rig.allocator.release(block, &[]).unwrap();
+    }
+    rig.ends_clean();
+}
+
+#[test]
+fn a_refusal_costs_as_many_idle_segments_as_the_block_has_bytes() {
+    let rig = rig(64 * MIB);
+    let blocks = [(); 8].map(|()| rig.allocator.allocate(3 * MIB).unwrap());
+    for block in blocks {
+        rig.allocator.release(block, &[]).unwrap();
+    }
+    // Two idle ones go, so that segments stay few: just what is needed. That there is no memory all the same costs as many
+    // again, and not all.
+    let (once, full) = (Persistence::Once, Fault::OutOfMemory);
+    rig.device.fail_nth(CallKind::Commit, 1, full, once);
+    let block = rig.allocator.allocate(6 * MIB).unwrap();
+    assert_eq!(
+        rig.allocator.statistics().segment_bytes,
+        (24 - 6 - 6 + 6) * MIB as u64
+    );
+    rig.allocator.release(block, &[]).unwrap();
+    rig.ends_clean();
+}
+
+#[test]
+fn failures_other_than_of_memory_cost_no_idle_segments() {
+    let (once, broken) = (Persistence::Once, Fault::Backend(-5));
+    let is_broken =
+        |error: &Error| matches!(error, Error::Backend(found) if found.code == Some(-5));
+    let rig = rig(64 * MIB);
+    let idle = rig.allocator.allocate(100 * KIB).unwrap();
+    rig.allocator.release(idle, &[]).unwrap();
+    let segments = rig.allocator.statistics().segment_bytes;
+    rig.device.fail_nth(CallKind::CreateBuffer, 1, broken, once);
+    let error = rig.allocator.allocate(3 * MIB).unwrap_err();
+    assert!(is_broken(&error), "{error}");
+    assert_eq!(rig.allocator.statistics().segment_bytes, segments);
+    // Nor do they cost more where some have gone for want of memory: two have here.
+    rig.allocator.free_idle();
+    let blocks = [(); 4].map(|()| rig.allocator.allocate(16 * MIB).unwrap());
+    for block in blocks {
+        rig.allocator.release(block, &[]).unwrap();
+    }
+    rig.device.fail_nth(CallKind::CreateBuffer, 2, broken, once);
+    let error = rig.allocator.allocate(17 * MIB).unwrap_err();
+    assert!(is_broken(&error), "{error}");
+    assert_eq!(rig.allocator.statistics().segment_bytes, 32 * MIB as u64);
+    rig.ends_clean();
+}
+
+#[test]
+fn a_command_that_fails_while_it_is_waited_for_has_ended() {
+    let rig = Rig::over(&manual(MIB), immediate);
+    let block = rig.allocator.allocate(MIB).unwrap();
+    let queue = &rig.queues[0];
+    let broken = rig
+        .backend
+        .launch(
+            queue,
+            "broken",
+            &[],
+            &[&block],
+            |_, _| panic!("on purpose"),
+            &[],
+        )
+        .unwrap();
+    rig.allocator.release(block, &[broken]).unwrap();
+    let again = rig.allocator.allocate(MIB).unwrap();
+    rig.allocator.release(again, &[]).unwrap();
     rig.ends_clean();
 }
 
@@ -167,24 +260,36 @@ fn what_another_thread_gives_back_is_waited_for() {
     rig.ends_clean();
 }
 
-#[test]
-fn what_comes_back_while_the_inner_allocator_is_asked_is_found() {
-    const BLOCK: usize = 384 * KIB;
+type Action = Box<dyn FnOnce(&SegmentAllocator<Hooked>) + Send>;
+
+/// What others do, one after the other, each time that the inner allocator is asked.
+#[derive(Clone, Default)]
+struct Script(Arc<Mutex<VecDeque<Action>>>);
+
+impl Script {
+    fn then(&self, action: impl FnOnce(&SegmentAllocator<Hooked>) + Send + 'static) {
+        self.0.lock().push_back(Box::new(action));
+    }
+
+    fn is_done(&self) -> bool {
+        self.0.lock().is_empty()
+    }
+}
+
+/// An allocator over a device of this capacity, no block of which is larger than [`BLOCK`].
+fn scripted(capacity: usize) -> (Rig<Hooked>, Script) {
     let device = MockDevice::builder()
-        .capacity_bytes(MIB as u64)
+        .capacity_bytes(capacity as u64)
         .largest_block_bytes(BLOCK)
         .build();
-    let comes_back: Arc<Mutex<Vec<MockMemory>>> = Arc::default();
-    let calls = Arc::new(AtomicUsize::new(0));
+    let script = Script::default();
     let outside: Arc<OnceLock<SegmentAllocator<Hooked>>> = Arc::default();
     let before_allocate = {
-        let (comes_back, calls, outside) = (comes_back.clone(), calls.clone(), outside.clone());
+        let (script, outside) = (script.clone(), outside.clone());
         move || {
-            // Three for the blocks below, and one for the block that is refused. Then the idle segment has gone back, and
-            // all that was free has been looked through.
-            if calls.fetch_add(1, Ordering::Relaxed) == 4 {
-                let block = comes_back.lock().pop().unwrap();
-                outside.get().unwrap().release(block, &[]).unwrap();
+            let action = script.0.lock().pop_front();
+            if let Some(action) = action {
+                action(outside.get().unwrap());
             }
         }
     };
@@ -194,17 +299,44 @@ fn what_comes_back_while_the_inner_allocator_is_asked_is_found() {
         before_release: Box::new(|| {}),
     });
     assert!(outside.set(rig.allocator.clone()).is_ok());
+    (rig, script)
+}
+
+const BLOCK: usize = 384 * KIB;
+
+#[test]
+fn what_comes_back_while_the_inner_allocator_is_asked_is_found() {
+    let (rig, script) = scripted(MIB);
     let [first, second, idle] =
         [BLOCK, BLOCK, 4 * KIB].map(|bytes| rig.allocator.allocate(bytes).unwrap());
     rig.allocator.release(idle, &[]).unwrap();
-    comes_back.lock().push(first);
+    script.then(|_| {});
+    // The idle segment has gone back, and all that was free has been looked through.
+    script.then(|outside| outside.release(first, &[]).unwrap());
     let found = rig.allocator.allocate(BLOCK).unwrap();
-    assert_eq!(calls.load(Ordering::Relaxed), 5);
+    assert!(script.is_done());
     for block in [second, found] {
         rig.allocator.release(block, &[]).unwrap();
     }
     // The allocator is inside itself.
     assert_eq!(rig.allocator.free_idle(), 2 * BLOCK as u64);
+    assert_eq!(rig.device.statistics().live_blocks, 0);
+}
+
+#[test]
+fn what_comes_back_is_found_also_where_no_segment_has_gone() {
+    let (rig, script) = scripted(MIB);
+    let [first, second, small, other] =
+        [BLOCK, BLOCK, 4 * KIB, 4 * KIB].map(|bytes| rig.allocator.allocate(bytes).unwrap());
+    // Too little, but reason to ask again.
+    script.then(|outside| outside.release(small, &[]).unwrap());
+    script.then(|outside| outside.release(first, &[]).unwrap());
+    let found = rig.allocator.allocate(BLOCK).unwrap();
+    assert!(script.is_done());
+    for block in [second, other, found] {
+        rig.allocator.release(block, &[]).unwrap();
+    }
+    assert!(rig.allocator.free_idle() > 2 * BLOCK as u64);
     assert_eq!(rig.device.statistics().live_blocks, 0);
 }
 

@@ -162,10 +162,14 @@ impl Rig {
         if self.reference.has_failed() {
             self.reconcile();
         }
+        if self.has_struck && !self.gates.is_empty() {
+            let ledger = self.allocator.ledger.lock().unwrap();
+            self.reference.may_be_stranded(&ledger);
+        }
         self.has_struck
     }
 
-    /// Memory whose uses can neither be marked nor waited for is dropped, past the allocator.
+    /// Memory that is still stranded when the pool's last block goes is dropped, past the allocator.
     fn reconcile(&mut self) {
         let is_held = |memory: &LiveMemory| memory.held_by == Holder::Host;
         let leaks = self.device.leaks().memory.into_iter().filter(is_held);
@@ -587,10 +591,6 @@ impl Rig {
         let Some(index) = self.pick(block) else {
             return Ok(());
         };
-        // A range whose end cannot be marked, nor waited for, is lost with its segment: so it is documented.
-        if !self.faults.is_empty() && !self.gates.is_empty() {
-            return Ok(());
-        }
         let queue = self.queue(queue);
         let live = self.live.remove(index);
         let last = self.read_untold(&live)?;
@@ -896,7 +896,9 @@ impl Rig {
     fn gave_back(&mut self, told: u64) -> Result<(), String> {
         let struck = self.struck();
         let bytes = self.returned_bytes();
-        if told == bytes || struck {
+        // What was stranded went back before, as far as the pool is concerned.
+        let is_part = self.reference.was_stranded() && told < bytes;
+        if told == bytes || struck || is_part {
             return Ok(());
         }
         Err(format!(
@@ -909,6 +911,9 @@ impl Rig {
             return Ok(());
         };
         let told = pool.free_held();
+        if self.faults.is_empty() && self.gates.is_empty() {
+            self.reference.nothing_is_stranded();
+        }
         self.gave_back(told)?;
         self.ledger(|ledger| self.reference.nothing_is_idle(ledger))
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
-use super::{BySize, Entry, MOST_IN_A_LIST, bin_of};
+use super::{Bin, BySize, Entry, FEWEST_IN_A_TREE, MOST_IN_A_LIST, bin_of};
 
 /// Sizes of all magnitudes, the same few again and again, and some next to each other, so that bins of many entries, and
 /// empty ones, come and go.
@@ -98,4 +98,23 @@ fn many_of_one_size_stay_in_order() {
     }
     assert!(index.of_size(4096).eq([0, 1]));
     assert_eq!(index.first_from(1, |key| key > 0), Some((4096, 1)));
+}
+
+#[test]
+fn a_bin_of_many_is_a_tree_until_few_are_left() {
+    let mut index = BySize::default();
+    let is_tree = |index: &BySize| matches!(index.bins[bin_of(4096)], Bin::Tree(_));
+    for key in 0..2 * MOST_IN_A_LIST {
+        index.insert(4096, key);
+        assert_eq!(
+            is_tree(&index),
+            key + 1 > MOST_IN_A_LIST,
+            "{} entries",
+            key + 1
+        );
+    }
+    for key in (0..2 * MOST_IN_A_LIST).rev() {
+        index.remove(4096, key);
+        assert_eq!(is_tree(&index), key > FEWEST_IN_A_TREE, "{key} entries");
+    }
 }

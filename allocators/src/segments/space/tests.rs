@@ -4,7 +4,7 @@
 
 use proptest::prelude::*;
 
-use super::{Place, Space, Taken};
+use super::{BySize, Place, Space, Taken};
 use crate::Region;
 
 /// The queue that a range was used on, 0 for none. Two may be one if they have one queue between them.
@@ -49,6 +49,35 @@ fn with_segments<const N: usize>(segments: [usize; N]) -> Space<View, Queue> {
         space.add(bytes, false);
     }
     space
+}
+
+/// What a space promises of its ranges (S1 to S3) and its counts, where these are the ranges in use and the kept views.
+fn check(space: &Space<View, Queue>, live: &[View], kept: &[View]) {
+    let mut free = Vec::new();
+    for (key, segment) in &space.segments {
+        let (mut end, mut before, mut apart_from) = (0, None, None);
+        for (name, range) in space.ranges_of(key) {
+            assert!(range.region.bytes > 0, "an empty range: {range:?}");
+            assert_eq!((range.segment, range.is_small), (key, segment.is_small));
+            assert_eq!((range.region.offset, range.before), (end, before));
+            let uses = range.free.as_ref().map(|free| free.uses);
+            let join = apart_from
+                .zip(uses)
+                .and_then(|(one, two)| (space.join)(&one, &two));
+            assert_eq!(join, None, "neighbours that could be one: {range:?}");
+            free.extend(uses.map(|_| (range.region.bytes, name)));
+            (end, before, apart_from) = (end + range.region.bytes, Some(name), uses);
+        }
+        assert_eq!(end, segment.bytes);
+        let of_segment = |view: &&View| view.0 == key;
+        let live = live.iter().filter(of_segment);
+        let kept = kept.iter().filter(of_segment);
+        assert_eq!((segment.taken, segment.kept), (live.count(), kept.count()));
+    }
+    free.sort_unstable();
+    let mut known: Vec<_> = space.free.iter().flat_map(BySize::iter).collect();
+    known.sort_unstable();
+    assert_eq!(known, free);
 }
 
 #[test]
@@ -148,6 +177,16 @@ fn a_view_that_overlaps_goes_before_the_range_behind_it_is_free() {
 }
 
 #[test]
+fn a_range_that_has_no_more_than_it_keeps_stays_as_it_is() {
+    let mut space = with_segments([400]);
+    let taken = [300, 100].map(|bytes| take(&mut space, bytes));
+    for taken in &taken {
+        space.shrink(taken.range, taken.region.bytes, 0);
+    }
+    check(&space, &taken.each_ref().map(view), &[]);
+}
+
+#[test]
 fn a_view_in_a_much_larger_range_is_left_alone() {
     let mut space = with_segments([1000, 120]);
     let [one, two] = [100, 700].map(|bytes| {
@@ -161,6 +200,70 @@ fn a_view_in_a_much_larger_range_is_left_alone() {
     space.give(two.range, 0, None);
     let tight = take(&mut space, 100);
     assert_eq!((tight.segment, tight.view), (1, None));
+}
+
+/// A segment of `bytes` bytes for each of these, all of it free, with a view of 100 bytes kept at `offset`.
+fn with_views_at(places: &[(usize, usize)]) -> Space<View, Queue> {
+    let mut space = space();
+    let mut taken = Vec::new();
+    for (bytes, offset) in places {
+        space.add(*bytes, false);
+        // All of the others is taken.
+        for bytes in [*offset, 100, bytes - offset - 100] {
+            if bytes > 0 {
+                taken.push((take(&mut space, bytes), bytes == 100));
+            }
+        }
+    }
+    for (taken, keep) in taken {
+        space.give(taken.range, 0, keep.then(|| view(&taken)));
+    }
+    space
+}
+
+#[test]
+fn of_kept_views_the_one_in_the_smallest_range_serves_and_at_an_end_of_it() {
+    let cases: [(&[(usize, usize)], _); 10] = [
+        // At the end, at the start, and between two parts that would stay apart.
+        (&[(1000, 300), (1000, 900)], 1),
+        (&[(1000, 300), (1000, 0)], 1),
+        (&[(1000, 900), (1000, 0)], 0),
+        (&[(1000, 0), (1000, 900)], 0),
+        (&[(1000, 300), (1000, 400)], 0),
+        (&[(1000, 300), (1000, 400), (1000, 900)], 2),
+        // A smaller range goes before a better place.
+        (&[(1000, 0), (900, 300)], 1),
+        (&[(1000, 0), (1100, 0), (900, 300)], 2),
+        (&[(1000, 0), (950, 0), (900, 0)], 2),
+        (&[(900, 300), (1000, 0)], 0),
+    ];
+    for (places, expected) in cases {
+        let mut space = with_views_at(places);
+        let taken = take(&mut space, 100);
+        let region = Region::new(places[expected].1, 100);
+        assert_eq!(
+            (taken.segment, taken.region),
+            (expected, region),
+            "{places:?}"
+        );
+        assert_eq!(taken.view, Some((expected, region)), "{places:?}");
+        let views = (0..).zip(places.iter().map(|(_, offset)| Region::new(*offset, 100)));
+        let kept: Vec<View> = views.filter(|(segment, _)| *segment != expected).collect();
+        check(&space, &[(expected, region)], &kept);
+    }
+}
+
+#[test]
+fn a_kept_view_serves_from_a_range_of_at_most_twice_the_smallest_that_fits() {
+    for (bytes, serves) in [(300, true), (301, false)] {
+        let mut space = with_views_at(&[(bytes, 100)]);
+        space.add(150, false);
+        assert_eq!(
+            take(&mut space, 100).view.is_some(),
+            serves,
+            "{bytes} bytes"
+        );
+    }
 }
 
 #[test]
@@ -188,7 +291,9 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        4 => (1..120_usize).prop_map(Step::Take),
+        2 => (1..120_usize).prop_map(Step::Take),
+        // Again and again, so that kept views serve.
+        2 => prop::sample::select(vec![16, 24, 40]).prop_map(Step::Take),
         4 => (any::<usize>(), 0..3_u8, any::<bool>())
             .prop_map(|(place, queue, keep)| Step::Give(place, queue, keep)),
         1 => Just(Step::Settle),
@@ -278,6 +383,8 @@ proptest! {
             }
             let free = map.0.iter().flatten().filter(|byte| byte.is_some()).count();
             prop_assert_eq!(space.free_bytes(), free as u64);
+            let in_use: Vec<View> = live.iter().map(|(_, view)| *view).collect();
+            check(&space, &in_use, &kept);
         }
         for (taken, _) in live {
             space.give(taken.range, 0, None);

@@ -1,0 +1,236 @@
+//! Which segments come and go, as numbers. Strings stand for memory, and a free range remembers the queue that used it.
+
+use super::{Carved, Leaving, Segments};
+
+const MIB: usize = 1 << 20;
+
+/// More memory than anybody needs.
+const PLENTY: u64 = 1 << 40;
+
+type Queue = u8;
+
+/// Neighbours that different queues used stay apart.
+fn segments() -> Segments<&'static str, Queue> {
+    Segments::new(|one, two| (one == two).then_some(*one))
+}
+
+/// After this many MiB were in use.
+fn after(in_use_mib: usize) -> Segments<&'static str, Queue> {
+    let mut segments = segments();
+    let in_use = (in_use_mib * MIB - 1) as u64;
+    assert!(segments.grow(1, in_use, 1, 0, PLENTY).1.is_empty());
+    segments
+}
+
+impl Segments<&'static str, Queue> {
+    /// A segment of `bytes` bytes that is taken as a whole.
+    fn add_whole(&mut self, memory: &'static str, bytes: usize) -> Carved<&'static str, Queue> {
+        self.add(memory, bytes, bytes).unwrap()
+    }
+
+    fn add_idle(&mut self, memory: &'static str, bytes: usize) {
+        let carved = self.add_whole(memory, bytes);
+        self.give(carved.range, 0, None);
+    }
+
+    /// A segment for small blocks that is free.
+    fn add_small_idle(&mut self, memory: &'static str, bytes: usize) {
+        let carved = self.add(memory, bytes, 1).unwrap();
+        self.give(carved.range, 0, None);
+    }
+
+    /// What is to be asked for to serve a block of `bytes` bytes, and what goes first, in the order in which it goes.
+    fn growth(&mut self, bytes: usize, alignment: usize) -> (usize, Vec<&'static str>) {
+        let (size, leaving) = self.grow(bytes, 0, alignment, 0, PLENTY);
+        (size, names(&leaving))
+    }
+}
+
+fn names(leaving: &[Leaving<&'static str, Queue>]) -> Vec<&'static str> {
+    leaving.iter().map(|leaving| leaving.memory).collect()
+}
+
+#[test]
+fn what_is_free_is_told() {
+    let mut segments = after(1024);
+    assert_eq!(segments.largest_free(), 0);
+    assert_eq!(segments.cached_bytes(), 4 * MIB as u64);
+    let carved = segments.add("one", 1000, 300).unwrap();
+    segments.add_whole("two", 500);
+    assert_eq!((segments.bytes(), segments.free_bytes()), (1500, 700));
+    assert_eq!((segments.largest_free(), segments.idle_bytes()), (700, 0));
+    segments.give(carved.range, 0, None);
+    assert_eq!(
+        (segments.largest_free(), segments.idle_bytes()),
+        (1000, 1000)
+    );
+}
+
+#[test]
+fn a_range_is_ready_if_it_has_its_view_and_no_other() {
+    let mut segments = segments();
+    let carved = segments.add("one", 1000, 400).unwrap();
+    assert!(!carved.is_ready(), "no view");
+    segments.give(carved.range, 0, Some("400 bytes"));
+    let again = segments.take(400, |_| true).unwrap();
+    assert!(again.is_ready());
+    segments.give(again.range, 0, again.view);
+    let part = segments.take(100, |_| true).unwrap();
+    assert_eq!(
+        (part.overlapping.as_slice(), part.has_excess),
+        (&["400 bytes"][..], true)
+    );
+    assert!(!part.is_ready(), "a view that has to go");
+}
+
+#[test]
+fn uses_keep_neighbours_apart_until_they_are_over() {
+    let mut segments = segments();
+    let first = segments.add("one", 200, 100).unwrap();
+    let second = segments.take(100, |_| true).unwrap();
+    segments.give(first.range, 1, None);
+    segments.give(second.range, 2, None);
+    assert!(segments.take_anywhere(200, |_| true).is_none());
+    segments.settle(|queue| *queue > 0);
+    assert!(segments.take_anywhere(200, |queue| *queue == 0).is_some());
+}
+
+#[test]
+fn a_view_may_be_kept_where_a_segment_has_few() {
+    let mut segments = segments();
+    let first = segments.add("one", 1000, 10).unwrap();
+    for taken in 1..100 {
+        assert_eq!(segments.may_keep_view(first.range), taken <= 64, "{taken}");
+        segments.take(10, |_| true).unwrap();
+    }
+}
+
+#[test]
+fn the_least_idle_segment_that_is_enough_makes_room_or_else_the_largest() {
+    // After 100 MiB, there may be 105 MiB.
+    let cases: [(_, &[_]); 7] = [
+        (35, &[]),
+        (36, &["10"]),
+        (45, &["10"]),
+        (46, &["20"]),
+        (65, &["40"]),
+        (80, &["40", "10"]),
+        (105, &["40", "20", "10"]),
+    ];
+    for (mib, expected) in cases {
+        let mut segments = after(100);
+        for (name, mib) in [("20", 20), ("40", 40), ("10", 10)] {
+            segments.add_idle(name, mib * MIB);
+        }
+        let (size, leaving) = segments.growth(mib * MIB, 1);
+        assert_eq!((size, leaving.as_slice()), (mib * MIB, expected));
+    }
+}
+
+#[test]
+fn a_segment_is_smaller_where_those_in_use_leave_no_room_for_a_usual_one() {
+    // The usual has 6 MiB, and the smaller one 3.125 MiB, in whole MiB.
+    for (in_use, expected) in [(99, 6), (100, 3), (200, 3)] {
+        let mut segments = after(100);
+        segments.add_whole("in use", in_use * MIB);
+        let (size, leaving) = segments.growth(MIB, MIB);
+        assert_eq!((size, leaving.len()), (expected * MIB, 0), "{in_use} MiB");
+    }
+}
+
+#[test]
+fn a_segment_is_no_larger_than_what_the_device_has_left() {
+    let left = |bytes: usize, alignment| {
+        let mut segments = segments();
+        segments.add_whole("in use", 8 * MIB);
+        let capacity = (8 * MIB + bytes) as u64;
+        let in_use = 20 * MIB as u64;
+        segments.grow(MIB, in_use, alignment, 0, capacity).0
+    };
+    assert_eq!(left(4 * MIB, 256), 2 * MIB);
+    assert_eq!(left(MIB + 1000, 1), MIB + 1000);
+    assert_eq!(left(MIB + 1000, 256), MIB + 768);
+    // Which may be refused, or not.
+    assert_eq!(left(0, 256), MIB);
+}
+
+#[test]
+fn what_was_refused_is_not_tried_again_while_idle_segments_can_go_first() {
+    let growth = |refused: Option<usize>| {
+        let mut segments = after(100);
+        segments.add_whole("in use", 50 * MIB);
+        segments.add_idle("idle", 10 * MIB);
+        if let Some(mib) = refused {
+            segments.refuse(mib * MIB);
+        }
+        segments.growth(20 * MIB, 1).1
+    };
+    assert!(growth(None).is_empty());
+    assert!(growth(Some(21)).is_empty());
+    assert_eq!(growth(Some(20)), ["idle"]);
+}
+
+/// Segments of which one made room for another one so often that once more makes them one.
+fn often_replaced() -> Segments<&'static str, Queue> {
+    let mut segments = after(100);
+    let in_use = segments.add_whole("in use", 90 * MIB).range;
+    for _ in 0..12 {
+        segments.add_idle("idle", 10 * MIB);
+        assert_eq!(segments.growth(10 * MIB, 1), (10 * MIB, vec!["idle"]));
+    }
+    segments.give(in_use, 0, None);
+    assert_eq!(segments.release(u64::MAX, |_| true).len(), 1);
+    segments
+}
+
+#[test]
+fn idle_segments_become_one_where_they_replace_one_another_often() {
+    let with_idle = || {
+        let mut segments = often_replaced();
+        segments.add_whole("in use", 66 * MIB);
+        segments.add_idle("8", 8 * MIB);
+        segments.add_idle("12", 12 * MIB);
+        segments.add_small_idle("small", 16 * MIB);
+        segments
+    };
+    // One is enough, and then all are taken, but for those of small blocks.
+    let merged = (20 * MIB, vec!["8", "12"]);
+    assert_eq!(with_idle().growth(4 * MIB, 1), merged);
+    assert_eq!(with_idle().growth(4 * MIB, 8 * MIB), (16 * MIB, merged.1));
+    // A block that is larger has what it needs.
+    assert_eq!(with_idle().growth(30 * MIB, 1).0, 30 * MIB);
+    // What need not make room is left alone.
+    let mut roomy = often_replaced();
+    roomy.add_idle("8", 8 * MIB);
+    assert_eq!(roomy.growth(9 * MIB, 1), (9 * MIB, vec![]));
+}
+
+#[test]
+fn what_becomes_one_is_bounded_by_room_and_by_a_quarter_of_what_was_in_use() {
+    let cases = [
+        (0, [60, 44], 25),
+        (88, [7, 8], 15),
+        (90, [10, 10], 15),
+        (95, [5, 4], 9),
+    ];
+    for (in_use, idle, expected) in cases {
+        let mut segments = often_replaced();
+        if in_use > 0 {
+            segments.add_whole("in use", in_use * MIB);
+        }
+        for mib in idle {
+            segments.add_idle("idle", mib * MIB);
+        }
+        let (size, leaving) = segments.growth(4 * MIB, 1);
+        assert_eq!((size, leaving.len()), (expected * MIB, 2), "{in_use} MiB");
+    }
+}
+
+#[test]
+fn small_blocks_make_nothing_one() {
+    let mut segments = often_replaced();
+    segments.add_whole("in use", 85 * MIB);
+    segments.add_idle("8", 8 * MIB);
+    segments.add_idle("12", 12 * MIB);
+    assert_eq!(segments.growth(1000, 1), (128 * 1000, vec!["8"]));
+}
