@@ -173,6 +173,11 @@ mod tests {
             assert!(!state.put_range_back(carved), "nothing was on its way");
             assert_eq!((state.held_bytes(), state.changes), (free, changes + round));
         }
+        // So is a new segment, whose rest others may have.
+        let memory = mock.shared.allocator.allocate(bytes).unwrap();
+        let before = state.changes;
+        assert!(state.add_segment(memory, bytes, request).is_some());
+        assert_eq!(state.changes, before + 1);
     }
 
     #[test]
