@@ -173,6 +173,11 @@ mod tests {
             assert!(!state.put_range_back(carved), "nothing was on its way");
             assert_eq!((state.held_bytes(), state.changes), (free, changes + round));
         }
+        // So is a new segment, whose rest others may have.
+        let memory = mock.shared.allocator.allocate(bytes).unwrap();
+        let before = state.changes;
+        assert!(state.add_segment(memory, bytes, request).is_some());
+        assert_eq!(state.changes, before + 1);
     }
 
     #[test]
@@ -209,5 +214,23 @@ mod tests {
             assert_eq!(gone[..12], [1; 12]);
             assert_eq!(gone[12], if is_often { 21 } else { 1 }, "{hits} {misses}");
         }
+    }
+
+    #[test]
+    fn a_segment_that_another_thread_asks_for_is_on_the_way_and_ones_own_is_not() {
+        let mock = MockPool::of_segments();
+        let is_any = || mock.shared.state.lock().is_anything_on_the_way();
+        assert!(!is_any());
+        mock.shared.state.lock().begin_growth();
+        assert!(!is_any());
+        std::thread::scope(|scope| {
+            let sees_it = scope.spawn(is_any).join();
+            assert!(sees_it.unwrap());
+        });
+        mock.shared.state.lock().end_growth();
+        std::thread::scope(|scope| {
+            let sees_it = scope.spawn(is_any).join();
+            assert!(!sees_it.unwrap());
+        });
     }
 }
