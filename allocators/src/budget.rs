@@ -137,7 +137,8 @@ impl Budget {
 
     /// Has `callback` called each time the bytes in use go from at most `soft_bytes` to more than that: a program
     /// drops its caches there, before anything fails. A budget takes any number of these, and keeps them until its last
-    /// clone is dropped; a callback that holds a clone of the budget keeps it alive for good.
+    /// clone is dropped; a callback that holds a clone of the budget, or a pool over it, keeps it alive for
+    /// good.
     ///
     /// The callback runs on the thread whose allocation crossed the limit, before that call returns, without any lock:
     /// it may allocate and release, and several threads may be in it at once. A panic in it is caught and logged.

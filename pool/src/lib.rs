@@ -96,6 +96,7 @@ mod thread_cache;
 mod threads;
 mod transfers;
 mod trim;
+mod weak;
 
 pub use binpool_allocators::*;
 pub use buffer::PooledBuffer;
@@ -112,3 +113,4 @@ pub use size_classes::{LeadingBits, SizeClasses};
 pub use statistics::PoolStatistics;
 pub use svm::{PooledSvm, SvmPool};
 pub use sweeper::Sweeper;
+pub use weak::WeakPool;

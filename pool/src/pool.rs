@@ -6,7 +6,7 @@ use binpool_allocators::{Allocator, Backend, Queue, QueueId, QueueOf};
 
 use crate::{
     HookId, PoolError, PoolOptions, PoolStatistics, PooledBuffer, ReusePolicy, ScrubPolicy,
-    Shortage, Sweeper, request::Request, shared::Shared,
+    Shortage, Sweeper, WeakPool, request::Request, shared::Shared,
 };
 
 /// A pool of device memory: keeps freed blocks in bins by size class, and hands them out again.
@@ -46,7 +46,7 @@ impl<A: Allocator> Clone for MemoryPool<A> {
 
 /// What all handles of a pool share, apart from its blocks: dropped with the last handle.
 #[derive(Debug)]
-struct Handle<A: Allocator> {
+pub(crate) struct Handle<A: Allocator> {
     shared: Arc<Shared<A>>,
 }
 
@@ -283,6 +283,16 @@ impl<A: Allocator> MemoryPool<A> {
             })
     }
 
+    /// Names the pool without keeping it.
+    #[must_use]
+    pub fn downgrade(&self) -> WeakPool<A> {
+        WeakPool::new(Arc::downgrade(&self.handle))
+    }
+
+    pub(crate) const fn of(handle: Arc<Handle<A>>) -> Self {
+        Self { handle }
+    }
+
     /// Frees what is held, and from now on frees blocks when they are dropped.
     pub fn stop_holding(&self) {
         self.handle.shared.set_holding(false);
@@ -304,8 +314,8 @@ impl<A: Allocator> MemoryPool<A> {
     /// when the device is full and the pool has nothing left to give back. Hooks are called in the order in
     /// which they were added, until the request succeeds, on the thread that made it.
     ///
-    /// A hook may use the pool. One that keeps a handle of the pool keeps the pool alive; see
-    /// [`remove_reclaim_hook`](Self::remove_reclaim_hook). One that panics does no harm.
+    /// A hook may use the pool. One that keeps a handle of the pool keeps the pool alive until it is
+    /// [removed](Self::remove_reclaim_hook); one that keeps a [`WeakPool`] does not. One that panics does no harm.
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};

@@ -104,17 +104,19 @@ fn a_soft_limit_may_trim_the_pool_that_crosses_it() {
     let backend = MockDevice::new().backend();
     let budget = budget_of(1000);
     let pool = limited(&backend, &budget, false);
-    let (weak, calls) = (pool.clone(), Arc::new(AtomicUsize::new(0)));
+    let (weak, calls) = (pool.downgrade(), Arc::new(AtomicUsize::new(0)));
     let counted = Arc::clone(&calls);
     budget.on_soft_limit(8 * MIB as u64, move |_| {
         counted.fetch_add(1, Ordering::Relaxed);
-        weak.trim_to(0);
+        weak.upgrade().unwrap().trim_to(0);
     });
+    let still = pool.downgrade();
     drop(pool.allocate(6 * MIB).unwrap());
     let block = pool.allocate(4 * MIB).unwrap();
     assert_eq!(calls.load(Ordering::Relaxed), 1);
     assert_eq!(pool.managed_bytes(), 4 * MIB as u64, "the rest went back");
-    drop(block);
+    drop((block, pool));
+    assert!(still.upgrade().is_none(), "the callback keeps no pool");
 }
 
 #[test]

@@ -53,9 +53,9 @@ fn stretch(name: &str, events: usize) -> Trace {
     Trace::parse(name, text.as_bytes()).unwrap().scaled_down(64)
 }
 
-/// A device that is nearly too small for a trace.
+/// A device that is small for a trace, and large enough for one that falls into pieces.
 fn device(trace: &Trace) -> SweptDevices {
-    let capacity = trace.peak_live_bytes() + trace.peak_live_bytes() / 8 + 65_536;
+    let capacity = trace.peak_live_bytes() + trace.peak_live_bytes() / 2 + 65_536;
     SweptDevices::new(MockDevice::builder().capacity_bytes(capacity))
 }
 

@@ -1,0 +1,52 @@
+//! Naming a pool without keeping it.
+
+use std::sync::Weak;
+
+use binpool_allocators::Allocator;
+
+use crate::{MemoryPool, pool::Handle};
+
+/// A pool that this does not keep alive: what a callback holds that the pool itself keeps, or its allocator, such as a
+/// [reclaim hook](MemoryPool::add_reclaim_hook) or a [soft limit](binpool_allocators::Budget::on_soft_limit). With a handle
+/// in there, both would keep each other for good.
+///
+/// ```
+/// use binpool::{Backend, Budget, ImmediateAllocator, Limit, MemoryPool, QueueOrder};
+/// # use binpool_mock::MockDevice;
+/// # let backend = MockDevice::new().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let budget = Budget::new(64 << 20);
+/// let allocator = Limit::shared(ImmediateAllocator::new(&backend)?, &budget);
+/// let pool = MemoryPool::new(allocator, &queue)?;
+/// let weak = pool.downgrade();
+/// budget.on_soft_limit(32 << 20, move |_| {
+///     if let Some(pool) = weak.upgrade() {
+///         pool.free_held();
+///     }
+/// });
+/// # Ok::<(), binpool::PoolError>(())
+/// ```
+#[derive(Debug)]
+pub struct WeakPool<A: Allocator> {
+    handle: Weak<Handle<A>>,
+}
+
+impl<A: Allocator> Clone for WeakPool<A> {
+    fn clone(&self) -> Self {
+        Self {
+            handle: Weak::clone(&self.handle),
+        }
+    }
+}
+
+impl<A: Allocator> WeakPool<A> {
+    pub(crate) const fn new(handle: Weak<Handle<A>>) -> Self {
+        Self { handle }
+    }
+
+    /// A handle of the pool, unless its last one is gone.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<MemoryPool<A>> {
+        self.handle.upgrade().map(MemoryPool::of)
+    }
+}
