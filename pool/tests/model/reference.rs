@@ -165,6 +165,10 @@ impl Reference {
             .unwrap_or(usize::MAX)
     }
 
+    pub(crate) fn is_one_class(&self, one: usize, other: usize) -> bool {
+        self.class_size(one) == self.class_size(other)
+    }
+
     /// What a request takes; `None` where the device never gives it.
     pub(crate) fn block_bytes(&self, asked: usize) -> Option<usize> {
         let rounded = asked.checked_next_multiple_of(ALIGNMENT).unwrap_or(asked);
@@ -248,6 +252,10 @@ impl Reference {
         bytes: usize,
         around: Surroundings,
     ) -> Expected {
+        // It may go back when the device is full.
+        if !self.stranded.is_empty() {
+            return Expected::Unknown;
+        }
         let most = self.class_size(2 * bytes);
         let serves = |free: &Free| (class..=most).contains(&free.class) && free.bytes >= bytes;
         if self.free.values().any(serves) {

@@ -591,6 +591,10 @@ impl Rig {
         let Some(index) = self.pick(block) else {
             return Ok(());
         };
+        // A range whose end cannot be marked, nor waited for, is tried again, but a shortage does not wait for it.
+        if !self.faults.is_empty() && !self.gates.is_empty() {
+            return Ok(());
+        }
         let queue = self.queue(queue);
         let live = self.live.remove(index);
         let last = self.read_untold(&live)?;
@@ -932,8 +936,19 @@ impl Rig {
             if after > bytes.0 {
                 return is_all;
             }
-            let least = ledger.returned.iter().map(|(_, bytes)| *bytes).min();
-            let is_too_much = least.is_some_and(|least| before - after - least >= excess);
+            let sizes = || ledger.returned.iter().map(|(_, bytes)| *bytes);
+            // Which of a class goes first is told by age, and they need not be of the same size.
+            let slack = |least| {
+                let largest = sizes().max().unwrap_or(least);
+                if self.reference.is_one_class(least, largest) {
+                    largest - least
+                } else {
+                    0
+                }
+            };
+            let is_too_much = sizes()
+                .min()
+                .is_some_and(|least| before - after - least >= excess + slack(least));
             if is_too_much && is_all.is_err() {
                 return Err(format!(
                     "{} bytes went where {excess} are enough",
