@@ -209,6 +209,10 @@ impl Reference {
         if fitting.iter().any(|free| is_ready(&free)) {
             return Expected::Hit;
         }
+        // The ladder that a failure sent the pool up may have looked at what other queues left.
+        if self.has_failed {
+            return Expected::Unknown;
+        }
         let policy = self.setting.reuse;
         let reaches = match policy {
             ReusePolicy::InsertWait => true,
@@ -252,10 +256,6 @@ impl Reference {
         bytes: usize,
         around: Surroundings,
     ) -> Expected {
-        // It may go back when the device is full.
-        if !self.stranded.is_empty() {
-            return Expected::Unknown;
-        }
         let most = self.class_size(2 * bytes);
         let serves = |free: &Free| (class..=most).contains(&free.class) && free.bytes >= bytes;
         if self.free.values().any(serves) {
