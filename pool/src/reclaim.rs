@@ -91,7 +91,9 @@ impl<A: Allocator> Shared<A> {
             while state.is_anything_on_the_way() {
                 self.arrived.wait(&mut state);
             }
-            if state.changes == reclaim.changes {
+            // What this thread itself gave back in its last look may wait for a queue.
+            let may_wait = !reclaim.stuck && !state.holding_back().is_empty();
+            if state.changes == reclaim.changes && !may_wait {
                 break;
             }
         }
