@@ -20,6 +20,7 @@ use std::{
         mpsc,
     },
     thread,
+    time::Duration,
 };
 
 use binpool::{DeferredAllocator, MemoryPool};
@@ -391,7 +392,15 @@ fn handles_that_the_runtime_uses_again_are_other_buffers() {
         drop(memory);
         bench.fill(&bench.queue, &same, round, &[]);
         assert_eq!(bench.read(&same), [round; 64]);
-        assert_eq!(references(&same), 1);
+        // A runtime may keep its own reference for a moment after a command has ended.
+        let is_alone = (0..5000).any(|_| {
+            let is_alone = references(&same) == 1;
+            if !is_alone {
+                thread::sleep(Duration::from_millis(1));
+            }
+            is_alone
+        });
+        assert!(is_alone, "{} references", references(&same));
     }
 }
 
