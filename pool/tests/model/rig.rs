@@ -537,18 +537,26 @@ impl Rig {
         Ok(())
     }
 
-    fn drop_block(&mut self, block: Block, thread: Thread) -> Result<(), String> {
+    /// A block that the program is about to give back.
+    fn take_out(&mut self, block: Block) -> Result<Option<Live>, String> {
         let Some(index) = self.pick(block) else {
-            return Ok(());
+            return Ok(None);
         };
         let live = self.live.remove(index);
         self.read_at_last(&live)?;
-        let Live {
+        Ok(Some(live))
+    }
+
+    fn drop_block(&mut self, block: Block, thread: Thread) -> Result<(), String> {
+        let Some(Live {
             name,
             block,
             tenure,
             ..
-        } = live;
+        }) = self.take_out(block)?
+        else {
+            return Ok(());
+        };
         let size = block.size();
         self.on(thread, move || drop(block));
         self.came_back(name, thread, tenure, size)
@@ -570,17 +578,15 @@ impl Rig {
     }
 
     fn release(&mut self, block: Block, thread: Thread) -> Result<(), String> {
-        let Some(index) = self.pick(block) else {
-            return Ok(());
-        };
-        let live = self.live.remove(index);
-        self.read_at_last(&live)?;
-        let Live {
+        let Some(Live {
             name,
             block,
             tenure,
             ..
-        } = live;
+        }) = self.take_out(block)?
+        else {
+            return Ok(());
+        };
         let size = block.size();
         let released = self.on(thread, move || block.release());
         self.came_back(name, thread, tenure, size)?;
