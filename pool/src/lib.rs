@@ -74,6 +74,7 @@ mod lock;
 #[cfg(test)]
 mod mock_pool;
 mod options;
+mod place;
 mod pool;
 mod ranges;
 mod reclaim;
@@ -85,6 +86,8 @@ mod reuse_policy;
 mod scrub;
 mod shared;
 mod size_classes;
+#[cfg(feature = "snapshot")]
+mod snapshot;
 mod state;
 mod statistics;
 mod stranded;
@@ -104,12 +107,18 @@ pub use decay::Decay;
 pub use error::PoolError;
 pub use hooks::{HookId, Shortage};
 pub use options::PoolOptions;
+pub use place::Place;
 pub use pool::MemoryPool;
 pub use region::PooledRegion;
 pub use report::{OutOfMemoryReport, Verdict};
 pub use reuse_policy::ReusePolicy;
 pub use scrub::ScrubPolicy;
 pub use size_classes::{LeadingBits, SizeClasses};
+#[cfg(feature = "snapshot")]
+pub use snapshot::{
+    BlockState, Snapshot, SnapshotBlock, SnapshotError, SnapshotSegment, SnapshotSettings,
+    SnapshotShortage,
+};
 pub use statistics::PoolStatistics;
 pub use svm::{PooledSvm, SvmPool};
 pub use sweeper::Sweeper;

@@ -9,6 +9,8 @@
 /// still run. Empty blocks (of 0 bytes) take no memory, and count nowhere but in
 /// [`empty_allocations`](Self::empty_allocations).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "snapshot", serde(default))]
 #[non_exhaustive]
 pub struct PoolStatistics {
     /// Blocks in the user's hands.

@@ -218,6 +218,14 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
         })
     }
 
+    /// The segment that a taken range is a part of, and where the range lies in it.
+    #[must_use]
+    pub fn place_of(&self, range: RangeKey) -> Option<(&M, Region)> {
+        let (segment, region) = self.space.place_of(range)?;
+        let root = self.roots.get(segment)?.as_deref()?;
+        Some((root, region))
+    }
+
     /// Gives back what a range has behind its first `bytes` bytes, which these commands may still use.
     pub fn shrink(&mut self, range: RangeKey, bytes: usize, uses: U) {
         self.space.shrink(range, bytes, uses);

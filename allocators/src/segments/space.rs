@@ -368,6 +368,12 @@ impl<V, U: Clone + Default> Space<V, U> {
         }
     }
 
+    /// The segment of a taken range, and where the range lies in it.
+    pub(super) fn place_of(&self, RangeKey(key): RangeKey) -> Option<(SegmentKey, Region)> {
+        let range = self.ranges.get(key)?;
+        Some((range.segment, range.region))
+    }
+
     /// Gives back what a range that was taken has behind its first `bytes` bytes, which these commands may still use.
     pub(super) fn shrink(&mut self, RangeKey(key): RangeKey, bytes: usize, uses: U) {
         if self.ranges[key].region.bytes > bytes {
