@@ -12,6 +12,8 @@ use clap::{
     builder::{PossibleValuesParser, TypedValueParser},
 };
 
+use crate::view_command::View;
+
 /// Device-memory pools: see what they do to real programs.
 #[derive(Debug, Parser)]
 #[command(name = "binpool", version, max_term_width = 100)]
@@ -28,6 +30,7 @@ pub(crate) enum Command {
     Bench(Bench),
     Replay(Replay),
     Tune(Tune),
+    View(View),
 }
 
 /// Measure what the pool costs the host, over a device that costs nothing, beside its peers; or on an OpenCL device,
@@ -222,7 +225,7 @@ pub(crate) enum BackendChoice {
     Opencl,
 }
 
-fn at_least_one(text: &str) -> Result<usize, String> {
+pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(0) => Err("must be at least 1".into()),
         Ok(number) => Ok(number),

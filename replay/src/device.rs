@@ -34,6 +34,18 @@ impl Profile {
             }
         }
     }
+
+    /// A fresh device with this profile, and so many bytes of memory; `None` for all that such a device has.
+    pub(crate) fn device(self, capacity_bytes: Option<u64>) -> MockDevice {
+        let mut builder = MockDevice::builder().profile(self.profile());
+        if let Some(capacity) = capacity_bytes {
+            let largest = self.profile().limits.largest_block_bytes;
+            builder = builder
+                .capacity_bytes(capacity)
+                .largest_block_bytes(largest);
+        }
+        builder.build()
+    }
 }
 
 /// What a trace is replayed on.
@@ -168,14 +180,7 @@ impl Device {
         };
         match self {
             Self::Mock(profile) => {
-                let mut builder = MockDevice::builder().profile(profile.profile());
-                if let Some(capacity) = settings.capacity_bytes {
-                    let largest = profile.profile().limits.largest_block_bytes;
-                    builder = builder
-                        .capacity_bytes(capacity)
-                        .largest_block_bytes(largest);
-                }
-                let device = builder.build();
+                let device = profile.device(settings.capacity_bytes);
                 let backend = device.backend();
                 let before = device.device_time();
                 let (outcome, after) = replay_on(

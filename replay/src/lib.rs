@@ -1,6 +1,6 @@
 //! Recorded allocation traces, and their replay through binpool on any device.
 //!
-//! The commands `binpool replay`, `binpool tune` and `binpool bench` are thin shells around this library.
+//! The commands `binpool replay`, `binpool tune`, `binpool bench` and `binpool view` are thin shells around this library.
 
 #![forbid(unsafe_code)]
 
@@ -27,6 +27,7 @@ mod tune;
 mod tune_json;
 mod tune_report;
 mod tune_table;
+pub mod view;
 
 pub use bench_report::{BenchRow, bench_json, bench_table};
 pub use candidates::{Candidate, candidates};

@@ -9,6 +9,7 @@ mod not_written;
 mod progress;
 mod replay_command;
 mod tune_command;
+mod view_command;
 
 use std::{
     error::Error,
@@ -22,6 +23,7 @@ use cli::{Cli, Command};
 use replay_command::replay_all;
 use tracing_subscriber::EnvFilter;
 use tune_command::tune_all;
+use view_command::view;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         Command::Bench(options) => bench_all(&options),
         Command::Replay(options) => replay_all(&options),
         Command::Tune(options) => tune_all(&options),
+        Command::View(options) => view(&options),
     };
     match succeeded {
         Ok(true) => ExitCode::SUCCESS,

@@ -92,7 +92,7 @@ impl Failure {
         }
     }
 
-    fn at(
+    pub(crate) fn at(
         trace: &Trace,
         index: usize,
         out_of_memory: bool,
@@ -146,7 +146,7 @@ pub fn replay<A: Allocator + Clone>(
 }
 
 /// A queue for each of `streams`, in their order.
-fn queues_of<B: Backend>(streams: &[u32], backend: &B) -> Result<Vec<B::Queue>, Error> {
+pub(crate) fn queues_of<B: Backend>(streams: &[u32], backend: &B) -> Result<Vec<B::Queue>, Error> {
     const MOST: usize = 1024;
     if streams.len() > MOST {
         return Err(Error::unsupported(format!(
@@ -160,7 +160,7 @@ fn queues_of<B: Backend>(streams: &[u32], backend: &B) -> Result<Vec<B::Queue>, 
 
 /// For each block of the trace, the place of its stream among `streams`, which are ascending: looked up before
 /// the clock starts.
-fn queues_of_blocks(trace: &Trace, streams: &[u32]) -> Vec<usize> {
+pub(crate) fn queues_of_blocks(trace: &Trace, streams: &[u32]) -> Vec<usize> {
     let places = trace.events().iter().filter_map(|event| match event {
         // Every stream of the trace is among them, so the search never misses.
         Event::Allocate { stream, .. } => Some(streams.partition_point(|other| other < stream)),
@@ -180,7 +180,7 @@ struct Run<'a, B: Backend> {
 }
 
 /// After how many events progress is told.
-const STRIDE: usize = 4096;
+pub(crate) const STRIDE: usize = 4096;
 
 impl<B: Backend> Run<'_, B> {
     fn with<S>(

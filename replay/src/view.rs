@@ -1,0 +1,29 @@
+//! Pictures of a program's memory: what `binpool view` shows.
+//!
+//! ```text
+//! a trace    -> record  -> History  -> History::numbers -> columns -> page (HTML) or timeline (SVG)
+//! a snapshot -> SnapshotNumbers                                    -> page (HTML)
+//! ```
+//!
+//! A page is one file with all of its data, scripts and styles in it. What is counted over the whole program is counted
+//! here ([`Numbers`]), and only drawn there.
+
+mod columns;
+mod free_memory;
+mod grouping;
+mod history;
+mod numbers;
+mod out_of_memory;
+mod page;
+mod record;
+mod snapshot_numbers;
+mod timeline;
+mod watched;
+
+pub use free_memory::FreeMemory;
+pub use grouping::By;
+pub use history::{FailedRequest, History, Life, Segment};
+pub use numbers::{At, GroupRow, Numbers, ShortageRow};
+pub use out_of_memory::OutOfMemory;
+pub use record::record;
+pub use snapshot_numbers::{SnapshotNumbers, SnapshotRow};

@@ -1,0 +1,154 @@
+//! What became of every block and segment of a program.
+
+use binpool::OutOfMemoryReport;
+
+use crate::{
+    Shortage,
+    view::{FreeMemory, grouping::Grouping},
+};
+
+/// A program's memory, from its first event to its last.
+///
+/// A *moment* is the number of events that are done. What an event makes is there from the moment behind it on, up to the
+/// moment before the event that takes it away.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct History {
+    /// The trace.
+    pub name: String,
+    /// The device that it was replayed on.
+    pub device: String,
+    /// All that the device can give, in bytes.
+    pub capacity_bytes: u64,
+    /// What each event does: the block that it frees, `None` where it allocates the next one, in their order. Where memory
+    /// ran out, one more event follows, which does neither.
+    pub frees: Vec<Option<usize>>,
+    /// When each event happens, in nanoseconds; none in a trace without times.
+    pub times: Vec<u64>,
+    /// The blocks, in the order of their allocations.
+    pub blocks: Vec<Life>,
+    /// What the allocator gave.
+    pub segments: Vec<Segment>,
+    /// The names of the groups that [`shortages`](Self::shortages) speak of.
+    pub groups: Vec<String>,
+    /// What failed when the trace was recorded.
+    pub shortages: Vec<Shortage>,
+    /// Why the replay stopped, where it ran out of memory.
+    pub out_of_memory: Option<FailedRequest>,
+    /// The blocks by each of [`By::ALL`](crate::view::By::ALL), in that order.
+    pub(crate) groupings: [Grouping; 3],
+}
+
+/// The request that failed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct FailedRequest {
+    /// Where it stands in the trace.
+    pub event: String,
+    /// The stream that it was for.
+    pub stream: u32,
+    /// Its group.
+    pub group: Option<String>,
+    /// What the pool says.
+    pub report: OutOfMemoryReport,
+}
+
+/// What became of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Life {
+    /// What was asked for.
+    pub asked_bytes: u64,
+    /// What it takes of its segment.
+    pub class_bytes: u64,
+    /// The stream that it is for.
+    pub stream: u32,
+    /// The event that allocated it.
+    pub from: usize,
+    /// The event that freed it.
+    pub to: Option<usize>,
+    /// The number of its segment; none for a block of 0 bytes.
+    pub segment: Option<usize>,
+    /// Where it begins in that, in bytes.
+    pub offset: u64,
+}
+
+/// A piece of memory that the allocator gave: a segment, or one block by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Segment {
+    /// Its size.
+    pub bytes: u64,
+    /// The event at which it was given.
+    pub from: usize,
+    /// The event at which it went back.
+    pub to: Option<usize>,
+}
+
+impl Life {
+    pub(crate) fn is_there(&self, moment: usize) -> bool {
+        is_there(self.from, self.to, moment)
+    }
+}
+
+impl Segment {
+    pub(crate) fn is_there(&self, moment: usize) -> bool {
+        is_there(self.from, self.to, moment)
+    }
+}
+
+fn is_there(from: usize, to: Option<usize>, moment: usize) -> bool {
+    from < moment && to.is_none_or(|to| moment <= to)
+}
+
+impl History {
+    /// The last moment.
+    #[must_use]
+    pub fn last_moment(&self) -> usize {
+        self.frees.len() + usize::from(self.out_of_memory.is_some())
+    }
+
+    /// When a moment begins, in nanoseconds; `None` before the first event, and in a trace without times.
+    #[must_use]
+    pub fn time_of(&self, moment: usize) -> Option<u64> {
+        self.times.get(moment.checked_sub(1)?).copied()
+    }
+
+    /// The free memory at a moment.
+    pub(crate) fn free_memory(&self, moment: usize) -> FreeMemory {
+        let mut used = vec![Vec::new(); self.segments.len()];
+        for life in self.blocks.iter().filter(|life| life.is_there(moment)) {
+            if let Some(segment) = life.segment {
+                used[segment].push((life.offset, life.class_bytes));
+            }
+        }
+        let mut free = FreeMemory::default();
+        for (segment, mut used) in self.segments.iter().zip(used) {
+            if segment.is_there(moment) {
+                used.sort_unstable();
+                free.add_segment(segment.bytes, used);
+            }
+        }
+        free
+    }
+
+    /// What the allocator has given at each moment, in bytes.
+    pub(crate) fn reserved(&self) -> Vec<u64> {
+        let mut given = vec![0_u64; self.last_moment() + 1];
+        let mut back = given.clone();
+        for segment in &self.segments {
+            given[segment.from + 1] += segment.bytes;
+            if let Some(taken) = segment.to.and_then(|to| back.get_mut(to + 1)) {
+                *taken += segment.bytes;
+            }
+        }
+        let mut now = 0;
+        let steps = given.iter().zip(&back);
+        steps
+            .map(|(given, back)| {
+                now = now + given - back;
+                now
+            })
+            .collect()
+    }
+}

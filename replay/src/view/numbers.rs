@@ -1,0 +1,222 @@
+//! What a history comes to.
+
+use serde::Serialize;
+
+use crate::view::{By, FreeMemory, History, OutOfMemory, grouping::Grouping};
+
+/// What a history comes to: the numbers of its page. Sizes in bytes, times in nanoseconds since the recording began.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Numbers {
+    /// The trace.
+    pub file: String,
+    /// The device that it was replayed on.
+    pub device: String,
+    /// All that the device can give.
+    pub capacity_bytes: u64,
+    /// How many events were replayed. Where memory ran out, the one that failed is the last.
+    pub events: usize,
+    /// How many blocks there were.
+    pub blocks: usize,
+    /// Whether the trace has times.
+    pub has_times: bool,
+    /// The first moment at which the most bytes were active.
+    pub peak_active: At,
+    /// The first moment at which the most bytes were reserved.
+    pub peak_reserved: At,
+    /// The last moment. What is active then may be leaked, or may be meant to stay.
+    pub at_end: At,
+    /// The blocks by group: tags of the program, or where it asked for them.
+    pub groups: Vec<GroupRow>,
+    /// The blocks by the sizes of their classes.
+    pub sizes: Vec<GroupRow>,
+    /// The blocks by stream.
+    pub streams: Vec<GroupRow>,
+    /// What failed when the trace was recorded.
+    pub shortages: Vec<ShortageRow>,
+    /// Why the replay stopped, where it ran out of memory.
+    pub out_of_memory: Option<OutOfMemory>,
+}
+
+/// A moment of a history.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct At {
+    /// How many events are done.
+    pub moment: usize,
+    /// When that is; `None` in a trace without times.
+    pub time_ns: Option<u64>,
+    /// In the program's hands, as it was asked for.
+    pub active_bytes: u64,
+    /// How many blocks that is.
+    pub active_blocks: u64,
+    /// The same in whole blocks.
+    pub block_bytes: u64,
+    /// Taken from the device.
+    pub reserved_bytes: u64,
+    /// Held by the pool, free: the reserved bytes without those in blocks.
+    pub held_bytes: u64,
+    /// The same, as ranges of segments.
+    pub free: FreeMemory,
+    /// The part of the free memory that is not in the largest range, from 0 to 1.
+    pub scattered: f64,
+}
+
+/// The blocks that have something in common.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct GroupRow {
+    /// What that is.
+    pub name: String,
+    /// The most of their bytes that were active at once, as they were asked for.
+    pub peak_bytes: u64,
+    /// The first moment of that.
+    pub peak_moment: usize,
+    /// What is active at the end.
+    pub end_bytes: u64,
+    /// How many blocks that is.
+    pub end_blocks: u64,
+    /// How many blocks there were in all.
+    pub blocks: u64,
+}
+
+/// An allocation that failed when the trace was recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ShortageRow {
+    /// How many events came before.
+    pub moment: usize,
+    /// When that was; `None` in a trace without times.
+    pub time_ns: Option<u64>,
+    /// What was asked for.
+    pub bytes: u64,
+    /// The stream that it was for.
+    pub stream: u32,
+    /// Its group.
+    pub group: Option<String>,
+}
+
+impl History {
+    /// What it comes to.
+    #[must_use]
+    pub fn numbers(&self) -> Numbers {
+        let reserved = self.reserved();
+        let active = self.active();
+        let at = |moment| self.at(moment, &reserved);
+        let [groups, sizes, streams] = self.groupings.each_ref().map(|it| self.rows(it));
+        let has_times = !self.times.is_empty();
+        let shortages = self.shortages.iter().map(|shortage| ShortageRow {
+            moment: shortage.events_before,
+            time_ns: has_times.then_some(shortage.time),
+            bytes: shortage.bytes as u64,
+            stream: shortage.stream,
+            group: shortage
+                .group
+                .and_then(|group| self.groups.get(group as usize).cloned()),
+        });
+        Numbers {
+            file: self.name.clone(),
+            device: self.device.clone(),
+            capacity_bytes: self.capacity_bytes,
+            events: self.last_moment(),
+            blocks: self.blocks.len(),
+            has_times,
+            peak_active: at(first_peak(&active)),
+            peak_reserved: at(first_peak(&reserved)),
+            at_end: at(self.last_moment()),
+            groups,
+            sizes,
+            streams,
+            shortages: shortages.collect(),
+            out_of_memory: self.out_of_memory.as_ref().map(OutOfMemory::of_replay),
+        }
+    }
+
+    /// The active bytes at each moment, as they were asked for.
+    pub(crate) fn active(&self) -> Vec<u64> {
+        let mut active = Vec::with_capacity(self.last_moment() + 1);
+        let (mut now, mut blocks) = (0, self.blocks.iter());
+        active.push(now);
+        for free in &self.frees {
+            match free {
+                Some(block) => now -= self.blocks[*block].asked_bytes,
+                None => now += blocks.next().map_or(0, |block| block.asked_bytes),
+            }
+            active.push(now);
+        }
+        active.resize(self.last_moment() + 1, now);
+        active
+    }
+
+    fn at(&self, moment: usize, reserved: &[u64]) -> At {
+        let there = || self.blocks.iter().filter(|block| block.is_there(moment));
+        let block_bytes = there().map(|block| block.class_bytes).sum();
+        let free = self.free_memory(moment);
+        At {
+            moment,
+            time_ns: self.time_of(moment),
+            active_bytes: there().map(|block| block.asked_bytes).sum(),
+            active_blocks: there().count() as u64,
+            block_bytes,
+            reserved_bytes: reserved[moment],
+            held_bytes: reserved[moment].saturating_sub(block_bytes),
+            free,
+            scattered: free.scattered(),
+        }
+    }
+
+    fn rows(&self, grouping: &Grouping) -> Vec<GroupRow> {
+        let row = |name: &String| GroupRow {
+            name: name.clone(),
+            peak_bytes: 0,
+            peak_moment: 0,
+            end_bytes: 0,
+            end_blocks: 0,
+            blocks: 0,
+        };
+        let mut rows: Vec<GroupRow> = grouping.names.iter().map(row).collect();
+        let mut next = 0;
+        for (event, free) in self.frees.iter().enumerate() {
+            let block = free.unwrap_or(next);
+            let row = &mut rows[grouping.numbers[block] as usize];
+            let bytes = self.blocks[block].asked_bytes;
+            if free.is_some() {
+                row.end_bytes -= bytes;
+                row.end_blocks -= 1;
+                continue;
+            }
+            next += 1;
+            row.blocks += 1;
+            row.end_blocks += 1;
+            row.end_bytes += bytes;
+            if row.end_bytes > row.peak_bytes {
+                (row.peak_bytes, row.peak_moment) = (row.end_bytes, event + 1);
+            }
+        }
+        rows
+    }
+}
+
+impl Numbers {
+    /// The rows of the blocks told apart by this.
+    #[must_use]
+    pub fn by(&self, by: By) -> &[GroupRow] {
+        match by {
+            By::Group => &self.groups,
+            By::Size => &self.sizes,
+            By::Stream => &self.streams,
+        }
+    }
+}
+
+/// The place of the first of the largest numbers.
+fn first_peak(numbers: &[u64]) -> usize {
+    let first_of_largest = |best: usize, place: usize| {
+        if numbers[place] > numbers[best] {
+            place
+        } else {
+            best
+        }
+    };
+    (0..numbers.len()).reduce(first_of_largest).unwrap_or(0)
+}

@@ -1,0 +1,133 @@
+//! The page: one file that needs nothing else.
+
+use std::io;
+
+use binpool::Snapshot;
+use serde::Serialize;
+
+use crate::view::{By, GroupRow, History, Numbers, SnapshotNumbers, columns::Columns};
+
+const SHELL: &str = include_str!("page/shell.html");
+
+/// One after the other, in one scope: each speaks of what those before it define.
+const STYLE: &str = include_str!("page/style.css");
+const SCRIPTS: [&str; 16] = [
+    include_str!("page/data.js"),
+    include_str!("page/format.js"),
+    include_str!("page/dom.js"),
+    include_str!("page/palette.js"),
+    include_str!("page/program.js"),
+    include_str!("page/state.js"),
+    include_str!("page/timeline.js"),
+    include_str!("page/map.js"),
+    include_str!("page/table.js"),
+    include_str!("page/answers.js"),
+    include_str!("page/shortage.js"),
+    include_str!("page/frame.js"),
+    include_str!("page/legend.js"),
+    include_str!("page/trace_page.js"),
+    include_str!("page/snapshot_page.js"),
+    include_str!("page/main.js"),
+];
+
+/// What the page of a trace is told beside its columns.
+#[derive(Serialize)]
+struct OfTrace<'a> {
+    kind: &'static str,
+    numbers: &'a Numbers,
+    /// By what the blocks are told apart at first.
+    by: &'static str,
+    groupings: Vec<OfGrouping<'a>>,
+}
+
+#[derive(Serialize)]
+struct OfGrouping<'a> {
+    name: &'static str,
+    rows: &'a [GroupRow],
+}
+
+/// What the page of a snapshot is told.
+#[derive(Serialize)]
+struct OfSnapshot<'a> {
+    kind: &'static str,
+    numbers: &'a SnapshotNumbers,
+    snapshot: &'a Snapshot,
+}
+
+impl History {
+    /// The page that shows it, as HTML. `by` is what its blocks are told apart by at first.
+    ///
+    /// # Errors
+    ///
+    /// None that can happen: see [`Columns::pack`].
+    pub fn page(&self, by: By) -> io::Result<String> {
+        let numbers = self.numbers();
+        let groupings = By::ALL.map(|by| OfGrouping {
+            name: by.name(),
+            rows: numbers.by(by),
+        });
+        let about = OfTrace {
+            kind: "trace",
+            numbers: &numbers,
+            by: by.name(),
+            groupings: groupings.into(),
+        };
+        Ok(page(&self.columns().pack(&about)?))
+    }
+
+    /// The columns of the page. A place is one more than a number, and 0 where there is none.
+    fn columns(&self) -> Columns {
+        let place = |number: Option<usize>| number.map_or(0, |number| number as u64 + 1);
+        let mut columns = Columns::new();
+        let mut next = 0;
+        // How many blocks ago the block was allocated that is freed: small numbers.
+        let frees = self.frees.iter().map(|free| {
+            next += u64::from(free.is_none());
+            free.map_or(0, |block| next - block as u64)
+        });
+        columns.push("frees", frees);
+        columns.push_rising("times", self.times.iter().copied());
+        let blocks = || self.blocks.iter();
+        columns.push("asked", blocks().map(|block| block.asked_bytes));
+        let more = blocks().map(|block| block.class_bytes.saturating_sub(block.asked_bytes));
+        columns.push("more", more);
+        columns.push("segment", blocks().map(|block| place(block.segment)));
+        columns.push("offset", blocks().map(|block| block.offset));
+        for (by, grouping) in By::ALL.iter().zip(&self.groupings) {
+            columns.push(
+                by.name(),
+                grouping.numbers.iter().map(|number| u64::from(*number)),
+            );
+        }
+        let segments = || self.segments.iter();
+        columns.push("segment_bytes", segments().map(|segment| segment.bytes));
+        columns.push_rising(
+            "segment_from",
+            segments().map(|segment| segment.from as u64),
+        );
+        columns.push("segment_to", segments().map(|segment| place(segment.to)));
+        columns
+    }
+}
+
+impl SnapshotNumbers {
+    /// The page that shows them and the snapshot, as HTML.
+    ///
+    /// # Errors
+    ///
+    /// None that can happen: see [`Columns::pack`].
+    pub fn page(&self, snapshot: &Snapshot) -> io::Result<String> {
+        let about = OfSnapshot {
+            kind: "snapshot",
+            numbers: self,
+            snapshot,
+        };
+        Ok(page(&Columns::new().pack(&about)?))
+    }
+}
+
+fn page(data: &str) -> String {
+    let shell = SHELL.replacen("/* styles */", STYLE, 1);
+    let shell = shell.replacen("/* scripts */", &SCRIPTS.concat(), 1);
+    shell.replacen("/* data */", data, 1)
+}

@@ -1,0 +1,82 @@
+// The three questions, answered.
+
+/** A question with its answer: a figure, what it is, and sentences. `tone` is good, bad or plain. */
+function answer(id, question, tone, figure, unit, ...rest) {
+  return element("article", { id, class: `answer ${tone}` },
+    element("h2", {}, question),
+    element("p", { class: "figure" }, element("strong", {}, figure), element("span", {}, unit)),
+    ...rest);
+}
+
+/** Parts of a whole beside each other. `parts` are [bytes, series or state, name]. */
+function shareBar(parts, whole) {
+  return element("div", { class: "share", "aria-hidden": "true" }, parts.filter(([bytes]) => bytes > 0).map(([bytes, series, name]) => {
+    const part = swatch(series);
+    part.className = `${part.className} part`;
+    part.style.width = `${(bytes / whole) * 100}%`;
+    part.title = `${name}: ${bytesText(bytes)}`;
+    return part;
+  }));
+}
+
+function usedAnswer(program, pin) {
+  const { peak_active: peak } = program.numbers;
+  const stack = program.stackAt(peak.moment, new Float64Array(SERIES + 1));
+  const parts = [...stack].map((bytes, series) => [bytes, series]).filter(([bytes]) => bytes > 0)
+    .map(([bytes, series]) => [bytes, series, program.seriesName(series)]).sort(([one], [other]) => other - one);
+  const top = parts.slice(0, 3).map(([bytes, series, name]) => element("li", {},
+    swatch(series), element("span", { class: "name" }, name),
+    element("span", { class: "number" }, `${bytesText(bytes)} · ${percentText(bytes / peak.active_bytes)}`)));
+  return answer("used", "What is using my memory?", "plain", bytesText(peak.active_bytes), "in use at the peak",
+    shareBar(parts, peak.active_bytes),
+    element("ul", { class: "top" }, top),
+    element("p", { class: "quiet" }, `In ${counted(peak.active_blocks, "block")}, at `, momentButton(program, peak.moment, pin),
+      `. Reserved up to ${bytesText(program.numbers.peak_reserved.reserved_bytes)}.`));
+}
+
+function momentButton(program, moment, pin) {
+  return element("button", { type: "button", class: "link", onclick: () => pin(moment), title: "Show this moment" },
+    program.momentText(moment, "events"));
+}
+
+function ranOutAnswer(program, pin) {
+  const { out_of_memory: failed, shortages, capacity_bytes: capacity, peak_reserved: peak } = program.numbers;
+  const recorded = shortages.length === 0 ? null : element("p", {},
+    `When it was recorded, ${counted(shortages.length, "allocation")} failed for lack of memory, the first at `,
+    momentButton(program, shortages[0].moment, pin), `: ${bytesText(shortages[0].bytes)}`,
+    shortages[0].group ? ` for ${shortages[0].group}.` : ".");
+  if (failed) {
+    return answer("ran-out", "Why did I run out?", "bad", bytesText(failed.requested_bytes), "could not be had",
+      element("p", {}, `At event ${countText(program.moments)}, ${failed.reason}: `,
+        `${bytesText(failed.active_bytes)} in use, of ${bytesText(failed.capacity_bytes)}.`),
+      element("p", {}, element("a", { href: "#", onclick: event => {
+        event.preventDefault();
+        document.getElementById("shortage").scrollIntoView({ behavior: calm() ? "auto" : "smooth" });
+      } }, "How it came to that")), recorded);
+  }
+  const room = capacity - peak.reserved_bytes;
+  return answer("ran-out", "Why did I run out?", recorded ? "bad" : "good", recorded ? "You did" : "You did not",
+    recorded ? "when this was recorded; not in this replay" : "in this replay",
+    element("p", {}, `At the most ${bytesText(peak.reserved_bytes)} of ${bytesText(capacity)} were reserved: ${bytesText(room)} to spare.`),
+    recorded ?? element("p", { class: "quiet" }, "Is a smaller device enough? ", element("code", {}, "binpool view --capacity"), " tells."));
+}
+
+function leakedAnswer(program, pin) {
+  const { at_end: end } = program.numbers;
+  const rounding = end.block_bytes - end.active_bytes;
+  return answer("leaked", "Is it leaked, or cached?", "plain", bytesText(end.active_bytes), "still in use at the end",
+    shareBar([[end.block_bytes, "live", "in use"], [end.held_bytes, "held", "held"]], Math.max(1, end.reserved_bytes)),
+    element("ul", { class: "top" },
+      element("li", {}, swatch("live"), element("span", { class: "name" }, "in use: leaked, or meant to stay"),
+        element("span", { class: "number" }, counted(end.active_blocks, "block"))),
+      element("li", {}, swatch("held"), element("span", { class: "name" }, "held by the pool: cached, not leaked"),
+        element("span", { class: "number" }, bytesText(end.held_bytes)))),
+    element("p", { class: "quiet" },
+      "The next requests get what is held, and a trim gives it back. What is in use was never freed: ",
+      element("button", { type: "button", class: "link", onclick: () => pin(program.moments) }, "see the end"), ".",
+      rounding > 0 ? ` Rounding up to size classes takes ${bytesText(rounding)} of it more.` : ""));
+}
+
+function calm() {
+  return matchMedia("(prefers-reduced-motion: reduce)").matches;
+}

@@ -1,0 +1,43 @@
+// What the page is told: see `Columns` in columns.rs for how it is packed.
+
+/** The object of the page, with its columns as arrays of numbers. */
+async function unpack(text) {
+  const packed = bytesOfBase64(text);
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+  const length = new DataView(bytes.buffer).getUint32(0, true);
+  const about = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length)));
+  const columns = {};
+  let place = 4 + length;
+  for (const { name, count } of about.columns) {
+    const column = new Float64Array(count);
+    for (let i = 0; i < count; i++) {
+      // Not by shifts, which end at 32 bits.
+      let number = 0, factor = 1, byte;
+      do {
+        byte = bytes[place++];
+        number += (byte & 0x7f) * factor;
+        factor *= 128;
+      } while (byte & 0x80);
+      column[i] = number;
+    }
+    columns[name] = column;
+  }
+  about.columns = columns;
+  return about;
+}
+
+function bytesOfBase64(text) {
+  const binary = atob(text.trim());
+  const bytes = new Uint8Array(binary.length);
+  for (let i = 0; i < bytes.length; i++) bytes[i] = binary.charCodeAt(i);
+  return bytes;
+}
+
+/** Numbers from what each has more than the one before. */
+function risen(steps) {
+  const numbers = new Float64Array(steps.length);
+  let now = 0;
+  for (let i = 0; i < steps.length; i++) numbers[i] = now += steps[i];
+  return numbers;
+}

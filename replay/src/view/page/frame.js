@@ -1,0 +1,72 @@
+// What all pages have: the head, the theme, the keys and their help.
+
+function chosenTheme(state) {
+  const named = state.get("theme");
+  if (named === "dark" || named === "light") return named;
+  return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+}
+
+/** Follows the address and the system; `redraw` draws again what has colours of its own. */
+function followTheme(state, redraw) {
+  const apply = () => {
+    document.documentElement.dataset.theme = chosenTheme(state);
+    redraw();
+  };
+  state.on("theme", apply);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", apply);
+}
+
+function head(state, title, facts, help) {
+  document.title = `${title} – binpool view`;
+  const toggle = () => state.set("theme", theme() === "dark" ? "light" : "dark");
+  return element("header", { class: "head" },
+    element("div", {},
+      element("h1", {}, element("span", { class: "brand" }, "binpool view"), element("span", { id: "title" }, title)),
+      element("p", { class: "quiet" }, facts.filter(Boolean).join(" · "))),
+    element("div", { class: "head-buttons" },
+      element("button", { type: "button", class: "button", id: "theme", onclick: toggle, title: "Light or dark (t)" },
+        element("span", { "aria-hidden": "true" }, "◐"), " Theme"),
+      element("button", { type: "button", class: "button", id: "help-button", onclick: () => help.showModal(), title: "Keys (?)" },
+        element("span", { "aria-hidden": "true" }, "?"), " Help")));
+}
+
+/** A dialog with the keys, as [keys, what they do], and what the words mean. */
+function helpDialog(keys, words) {
+  const dialog = element("dialog", { id: "help", "aria-labelledby": "help-heading" },
+    element("h2", { id: "help-heading" }, "Keys and words"),
+    element("dl", { class: "keys" }, keys.map(([names, text]) => [
+      element("dt", {}, names.split(" ").map(name => element("kbd", {}, name))), element("dd", {}, text)])),
+    element("dl", { class: "words" }, words.map(([word, text]) => [element("dt", {}, word), element("dd", {}, text)])),
+    element("form", { method: "dialog" }, element("button", { class: "button" }, "Close")));
+  dialog.addEventListener("click", event => event.target === dialog && dialog.close());
+  return dialog;
+}
+
+const WORDS = [
+  ["in use", "In the program's hands (active), as it was asked for."],
+  ["held", "Free, kept by the pool for the next request: cached, not leaked. A trim gives it back to the device."],
+  ["reserved", "What the pool has from the device: what is in use, what is held, and what rounding up to size classes takes."],
+  ["leaked", "In use at the end, and not meant to be. Weights and caches of the program are in use at the end too: the table of " +
+    "groups tells them apart."],
+  ["fragmented", "Free in many pieces. A request that fits into no piece fails, however much is free in all."],
+];
+
+/** Calls the action of each key, unless the user is writing somewhere. */
+function listenToKeys(actions) {
+  document.addEventListener("keydown", event => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+    if (event.target instanceof Element && event.target.closest("input, textarea, select, dialog")) return;
+    const action = actions[event.key];
+    if (!action) return;
+    event.preventDefault();
+    action();
+  });
+}
+
+/** Says that the first picture is there: for tests, and for whoever wants to know how long it took. */
+function ready() {
+  requestAnimationFrame(() => setTimeout(() => {
+    document.documentElement.dataset.firstDrawMs = Math.round(performance.now());
+    document.documentElement.dataset.ready = "true";
+  }));
+}

@@ -1,0 +1,38 @@
+// What the colours mean, and how much of each there is at a moment.
+
+class Legend {
+  /** `focus(series)` is called with the one that a user looks at; null for none. */
+  constructor(focus) {
+    this.focus = focus;
+    this.title = element("p", { class: "legend-title", id: "legend-moment" });
+    this.list = element("ul", { class: "legend" });
+    this.element = element("div", { class: "aside" }, this.title, this.list);
+  }
+
+  /** A line for each series that has anything in it, the topmost first, as in the picture. */
+  build(program) {
+    const shown = program.series.map((_, series) => series);
+    if (program.others > 0) shown.push(SERIES);
+    this.values = [];
+    const lines = shown.reverse().map(series => {
+      const value = element("span", { class: "number" });
+      this.values[series] = value;
+      return element("li", {}, element("button", {
+        type: "button", title: program.seriesName(series),
+        onpointerenter: () => this.focus(series), onpointerleave: () => this.focus(null),
+        onfocus: () => this.focus(series), onblur: () => this.focus(null),
+      }, swatch(series), element("span", { class: "name" }, program.seriesName(series)), value));
+    });
+    const sum = (id, kind, name) => element("li", { class: "sum" },
+      kind ? swatch(kind) : null, element("span", { class: "name" }, name), element("span", { class: "number", id }));
+    this.list.replaceChildren(sum("legend-reserved", "line", "reserved"), sum("legend-active", null, "in use"), ...lines);
+  }
+
+  show(program, moment, clock) {
+    this.title.textContent = `At ${program.momentText(moment, clock)}`;
+    document.getElementById("legend-reserved").textContent = bytesText(program.reserved[moment]);
+    document.getElementById("legend-active").textContent = bytesText(program.active[moment]);
+    const stack = program.stackAt(moment);
+    this.values.forEach((value, series) => (value.textContent = bytesText(stack[series])));
+  }
+}

@@ -1,0 +1,219 @@
+// What became of each block: the numbers at any moment. A moment is how many events are done.
+
+const NEVER = 0xffffffff;
+/** After so many events the series are written down, so that a moment is found by few steps. */
+const STRIDE = 256;
+
+class Program {
+  constructor({ numbers, columns, groupings }) {
+    this.numbers = numbers;
+    this.groupings = groupings;
+    this.columns = columns;
+    this.moments = numbers.events;
+    this.asked = columns.asked;
+    this.segment = columns.segment;
+    this.offset = columns.offset;
+    const blocks = this.asked.length;
+    this.bytes = new Float64Array(blocks);
+    for (let block = 0; block < blocks; block++) this.bytes[block] = this.asked[block] + columns.more[block];
+    this.readEvents(columns.frees, blocks);
+    this.times = columns.times.length > 0 ? risen(columns.times) : null;
+    this.readSegments(columns);
+    this.scratch = new Float64Array(SERIES + 1);
+  }
+
+  /** Which block each event allocates (its number), or frees (its complement), and what is active after each. */
+  readEvents(frees, blocks) {
+    this.block = new Int32Array(frees.length);
+    this.from = new Uint32Array(blocks);
+    this.to = new Uint32Array(blocks).fill(NEVER);
+    this.active = new Float64Array(this.moments + 1);
+    let next = 0;
+    let active = 0;
+    for (let event = 0; event < frees.length; event++) {
+      if (frees[event] === 0) {
+        this.block[event] = next;
+        this.from[next] = event;
+        active += this.asked[next++];
+      } else {
+        const block = next - frees[event];
+        this.block[event] = ~block;
+        this.to[block] = event;
+        active -= this.asked[block];
+      }
+      this.active[event + 1] = active;
+    }
+    // Where memory ran out, one event more does neither.
+    this.active.fill(active, frees.length + 1);
+  }
+
+  readSegments(columns) {
+    this.segmentBytes = columns.segment_bytes;
+    this.segmentFrom = risen(columns.segment_from);
+    this.segmentTo = columns.segment_to.map(place => (place === 0 ? NEVER : place - 1));
+    this.reserved = new Float64Array(this.moments + 1);
+    for (let segment = 0; segment < this.segmentBytes.length; segment++) {
+      this.reserved[this.segmentFrom[segment] + 1] += this.segmentBytes[segment];
+      const gone = this.segmentTo[segment] + 1;
+      if (gone <= this.moments) this.reserved[gone] -= this.segmentBytes[segment];
+    }
+    for (let moment = 1; moment <= this.moments; moment++) this.reserved[moment] += this.reserved[moment - 1];
+  }
+
+  /** Tells blocks apart by one of the groupings: the largest ones are series of their own, all others are one. */
+  groupBy(name) {
+    this.by = name;
+    this.rows = this.groupings.find(grouping => grouping.name === name).rows;
+    this.numberOf = this.columns[name];
+    const order = this.rows.map((_, number) => number)
+      .sort((one, other) => this.rows[other].peak_bytes - this.rows[one].peak_bytes || one - other);
+    this.seriesOf = new Uint8Array(this.rows.length).fill(SERIES);
+    this.series = order.slice(0, SERIES).filter(number => this.rows[number].peak_bytes > 0);
+    this.series.forEach((number, series) => (this.seriesOf[number] = series));
+    this.others = this.rows.length - this.series.length;
+    const marks = Math.floor(this.moments / STRIDE) + 1;
+    this.marks = new Float64Array(marks * (SERIES + 1));
+    const now = new Float64Array(SERIES + 1);
+    for (let event = 0; event < this.block.length; event++) {
+      if (event % STRIDE === 0) this.marks.set(now, (event / STRIDE) * (SERIES + 1));
+      this.apply(event, now);
+    }
+    for (let mark = Math.ceil(this.block.length / STRIDE); mark < marks; mark++) this.marks.set(now, mark * (SERIES + 1));
+  }
+
+  apply(event, now) {
+    const block = this.block[event];
+    if (block >= 0) now[this.seriesOf[this.numberOf[block]]] += this.asked[block];
+    else now[this.seriesOf[this.numberOf[~block]]] -= this.asked[~block];
+  }
+
+  /** The bytes of each series at a moment. The next call may write over them. */
+  stackAt(moment, now = this.scratch) {
+    const mark = Math.floor(moment / STRIDE);
+    now.set(this.marks.subarray(mark * (SERIES + 1), (mark + 1) * (SERIES + 1)));
+    const last = Math.min(moment, this.block.length);
+    for (let event = mark * STRIDE; event < last; event++) this.apply(event, now);
+    return now;
+  }
+
+  seriesName(series) {
+    if (series < SERIES) return this.rows[this.series[series]].name;
+    return `${countText(this.others)} other${this.others === 1 ? "" : "s"}`;
+  }
+
+  /** Where a moment begins on the axis of `clock`. */
+  place(moment, clock) {
+    if (clock !== "time") return moment;
+    return this.times[Math.max(0, Math.min(moment, this.times.length) - 1)];
+  }
+
+  /** The moment at a place on the axis. */
+  momentAt(place, clock) {
+    if (clock !== "time") return Math.max(0, Math.min(this.moments, Math.floor(place)));
+    let [low, high] = [0, this.times.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.times[middle] <= place) low = middle + 1;
+      else high = middle;
+    }
+    return Math.min(low, this.moments);
+  }
+
+  /** The whole axis: a bit more than the last moment, so that it is seen. */
+  ends(clock) {
+    if (clock !== "time") return [0, this.moments + 1];
+    const [first, last] = [this.times[0], this.times[this.times.length - 1]];
+    return [first, last + Math.max(1, (last - first) * 0.004)];
+  }
+
+  momentText(moment, clock) {
+    const event = moment === 0 ? "before the first event" : `event ${countText(moment)}`;
+    if (!this.times || moment === 0) return event;
+    const time = timeText(this.place(moment, "time"));
+    return clock === "time" ? `${time} (${event})` : `${event} (${time})`;
+  }
+
+  /** All that there is at a moment: the segments with their ranges, and what they come to. */
+  at(moment) {
+    const there = [];
+    for (let block = 0; block < this.from.length; block++) {
+      if (this.from[block] < moment && moment <= this.to[block]) there.push(block);
+    }
+    const segments = new Map();
+    for (let segment = 0; segment < this.segmentBytes.length; segment++) {
+      if (this.segmentFrom[segment] < moment && moment <= this.segmentTo[segment]) {
+        segments.set(segment, { name: `segment ${segment + 1}`, bytes: this.segmentBytes[segment], ranges: [] });
+      }
+    }
+    let [active, inBlocks] = [0, 0];
+    const groups = new Float64Array(this.rows.length);
+    for (const block of there) {
+      active += this.asked[block];
+      inBlocks += this.bytes[block];
+      groups[this.numberOf[block]] += this.asked[block];
+      segments.get(this.segment[block] - 1)?.ranges.push({
+        offset: this.offset[block], bytes: this.bytes[block], state: "active",
+        series: this.seriesOf[this.numberOf[block]], block,
+      });
+    }
+    const reserved = this.reserved[moment];
+    const map = mapOf([...segments.values()], "held");
+    return { moment, active, blocks: there.length, inBlocks, reserved, held: reserved - inBlocks, groups, ...map };
+  }
+
+  /** A block's life, for people. */
+  lifeOf(block, moment) {
+    const group = name => this.groupings.find(grouping => grouping.name === name).rows[this.columns[name][block]].name;
+    const [from, to] = [this.from[block] + 1, this.to[block]];
+    const freed = to === NEVER ? "never" : this.momentText(to + 1, "events");
+    const events = counted(moment - from, "event");
+    const age = this.times ? `${timeText(this.place(moment, "time") - this.place(from, "time"))}, ${events}` : events;
+    return [
+      ["asked", bytesInFull(this.asked[block])],
+      ["class", bytesInFull(this.bytes[block])],
+      ["group", group("group")],
+      ["stream", group("stream").replace("stream ", "")],
+      ["allocated", this.momentText(from, "events")],
+      ["freed", freed],
+      ["age", age],
+    ];
+  }
+}
+
+/** Segments with their free ranges among the others, called `state`, and how scattered these are. */
+function mapOf(segments, state) {
+  const free = { bytes: 0, ranges: 0, largest: 0 };
+  for (const segment of segments) {
+    const used = segment.ranges.sort((one, other) => one.offset - other.offset);
+    segment.ranges = [];
+    let end = 0;
+    const fill = to => {
+      if (to <= end) return;
+      segment.ranges.push({ offset: end, bytes: to - end, state });
+    };
+    for (const range of used) {
+      fill(range.offset);
+      segment.ranges.push(range);
+      end = range.offset + range.bytes;
+    }
+    fill(segment.bytes);
+    countFree(segment, free);
+  }
+  return { segments, free };
+}
+
+/** Adds a segment's free ranges; those that touch are one. */
+function countFree(segment, free) {
+  let open = 0;
+  const close = () => {
+    free.bytes += open;
+    free.ranges += open > 0 ? 1 : 0;
+    free.largest = Math.max(free.largest, open);
+    open = 0;
+  };
+  for (const range of segment.ranges) {
+    if (range.state === "active" || range.state === "withheld") close();
+    else open += range.bytes;
+  }
+  close();
+}

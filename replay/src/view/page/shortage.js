@@ -1,0 +1,60 @@
+// Why memory ran out.
+
+const REMEDIES = {
+  never_fits: "No device memory can be freed that would help: the block itself is too large.",
+  limited: "A limit that the program set is reached, not the device's.",
+  fragmented: "There are enough free bytes, but in pieces that are each too small, with blocks in use between them.",
+  pending: "There are enough free bytes, but commands that are under way may still use them.",
+  device_full: "What is in use leaves no room for the request.",
+};
+
+/** A bar of the whole capacity, and below it what was asked for, to the same scale. `parts` are [bytes, series or state, name]. */
+function capacityBars(failed, parts) {
+  const known = parts.reduce((sum, [bytes]) => sum + bytes, 0);
+  const whole = Math.max(failed.capacity_bytes, known, failed.class_bytes);
+  const row = (name, bar, figure) => element("div", { class: "bar-row" },
+    element("span", { class: "bar-name" }, name), bar, element("span", { class: "number" }, figure));
+  const wide = (bytes, kind) => {
+    const bar = element("div", { class: "share thick" }, swatch(kind));
+    bar.firstChild.classList.add("part");
+    bar.firstChild.style.width = `${Math.min(100, (bytes / whole) * 100)}%`;
+    return bar;
+  };
+  const all = shareBar(parts, whole);
+  all.classList.add("thick");
+  return element("div", { class: "bars" },
+    row("the memory", all, bytesText(failed.capacity_bytes)),
+    row("asked for", wide(failed.class_bytes, "asked"), bytesText(failed.class_bytes)),
+    row("largest free block", wide(failed.largest_held_bytes, "held"), bytesText(failed.largest_held_bytes)));
+}
+
+/** `parts` are what the memory was full of, the largest first: [bytes, series or state, name]. */
+function shortagePanel(failed, parts, where) {
+  const asked = failed.class_bytes === failed.requested_bytes
+    ? bytesText(failed.requested_bytes)
+    : `${bytesText(failed.requested_bytes)} (a block of ${bytesText(failed.class_bytes)})`;
+  const names = parts.filter(([bytes]) => bytes > 0).map(([bytes, series, name]) => element("li", {},
+    swatch(series), element("span", { class: "name" }, name), element("span", { class: "number" }, bytesText(bytes))));
+  const made = panel("shortage", "Out of memory", element("span", { class: "badge" }, failed.verdict.replaceAll("_", " ")),
+    element("p", { class: "verdict" }, element("strong", { id: "verdict" }, `${asked} cannot be had: ${failed.reason}.`),
+      ` ${REMEDIES[failed.verdict] ?? ""}`),
+    where ? element("p", { class: "quiet where" }, where) : null,
+    capacityBars(failed, parts),
+    element("div", { class: "columns" },
+      element("div", {}, element("h3", {}, "What the memory was full of"), element("ul", { class: "top", id: "shortage-parts" }, names)),
+      element("div", {}, element("h3", {}, "What the pool knew"), figures([
+        ["asked for", bytesInFull(failed.requested_bytes), "shortage-requested"],
+        failed.group ? ["for", failed.group, "shortage-group"] : null,
+        failed.stream != null ? ["stream", String(failed.stream), "shortage-stream"] : null,
+        ["in use", bytesInFull(failed.active_bytes), "shortage-active"],
+        ["free in the pool", bytesInFull(failed.held_bytes), "shortage-held"],
+        ["in one piece at most", bytesInFull(failed.largest_held_bytes), "shortage-largest"],
+        ["pending commands use", bytesInFull(failed.pending_bytes), "shortage-pending"],
+        ["given back for it, without avail", bytesInFull(failed.released_bytes), "shortage-released"],
+        ["the allocator has", bytesInFull(failed.capacity_bytes), "shortage-capacity"],
+        ["in one block at most", bytesInFull(failed.largest_block_bytes), "shortage-block"],
+      ].filter(Boolean)))),
+    element("p", { class: "advice" }, element("strong", {}, "What to do: "), element("span", { id: "advice" }, failed.advice), "."));
+  made.classList.add("danger");
+  return made;
+}

@@ -1,0 +1,154 @@
+// The page of a pool's snapshot: one moment.
+
+const SNAPSHOT_KEYS = [
+  ["g", "Tell blocks apart by tag, or by where they were asked for."],
+  ["t", "Light or dark."],
+  ["?", "This help."],
+];
+
+const SNAPSHOT_BY = [["tag", "Tag"], ["call_site", "Call site"]];
+const NAMELESS = { tag: "(no tag)", call_site: "(not known)" };
+
+const STATES = {
+  active: "in the program's hands",
+  held: "cached whole, for the next request of its class",
+  pending: "free, but commands may still use it",
+  free: "a free range, for requests of any class",
+  withheld: "nobody's, until it can be filled with zeros or given back",
+};
+
+function snapshotPage({ numbers, snapshot }, state) {
+  const { settings, statistics } = snapshot;
+  const by = () => (SNAPSHOT_BY.some(([name]) => name === state.get("by")) ? state.get("by") : "tag");
+  const series = new Map();
+  const rowsOf = name => (name === "tag" ? numbers.tags : numbers.call_sites);
+  const group = () => {
+    series.clear();
+    const largest = [...rowsOf(by())].sort((one, other) => other.bytes - one.bytes);
+    largest.forEach((row, place) => series.set(row.name, Math.min(place, SERIES)));
+  };
+  const seriesOf = block => series.get(block[by()] ?? NAMELESS[by()]) ?? SERIES;
+
+  const map = new SegmentMap((segment, range) => ({ title: `${bytesText(range.bytes)} ${range.state}`, rows: blockRows(segment, range) }));
+  const amount = (title, of) => ({ title, number: true, value: of, text: row => bytesText(of(row)) });
+  const columns = named => [
+    named,
+    amount("Takes", row => row.bytes), amount("Asked for", row => row.asked_bytes),
+    { title: "Blocks", number: true, value: row => row.blocks, text: row => countText(row.blocks) },
+    { title: "Oldest", number: true, value: row => row.oldest_ns ?? -1, text: row => (row.oldest_ns == null ? "–" : timeText(row.oldest_ns)) },
+  ];
+  const name = kind => ({ title: "Name", value: row => row.name, cell: row => element("span", { class: "named" },
+    swatch(kind(row)), element("span", { class: "name", title: row.name }, row.name)) });
+  const groups = new SortedTable("Active blocks", columns(name(row => series.get(row.name) ?? SERIES)), 1);
+  const states = new SortedTable("Blocks by state", columns({ title: "State", value: row => row.name, cell: row => element("span", { class: "named" },
+    swatch(row.name === "active" ? "live" : row.name), element("span", { class: "name" }, `${row.name}: ${STATES[row.name] ?? ""}`)) }), 1);
+  const bySwitch = switchOf("Tell blocks apart by", SNAPSHOT_BY, by(), value => state.set("by", value));
+  const help = helpDialog(SNAPSHOT_KEYS, WORDS);
+  const answers = element("div", { class: "answers" });
+  const shortage = element("div", { class: "slot" });
+  const unlisted = numbers.active_bytes > 0 && numbers.tags.length === 0;
+  const taken = new Date(snapshot.unix_time_ms);
+  document.getElementById("page").replaceChildren(
+    head(state, numbers.file.split("/").pop(), ["a snapshot", settings.device, `${taken.toISOString().slice(0, 19).replace("T", " ")} UTC`], help),
+    element("main", {},
+      answers, shortage,
+      panel("moment-panel", "Where it lies", bySwitch,
+        unlisted ? element("p", { class: "quiet" }, "Blocks in use are listed only by a pool that watches them (", element("code", {}, "MemoryPool::watch"), ").") : null,
+        element("div", { class: "with-aside" }, element("div", {}, map.stage, mapKey("held", "pending", "free", "withheld")),
+          element("div", { class: "aside" }, figures([
+            ["segments", countText(snapshot.segments.length), "segments"],
+            ["blocks beside them", countText(snapshot.blocks.length)],
+            ...freeRows({ bytes: numbers.free.bytes, largest: numbers.free.largest_bytes, ranges: numbers.free.ranges }),
+          ])))),
+      panel("groups", "Who uses it", element("span", { class: "quiet" }, "Click a title to sort."), groups.element),
+      panel("states", "Who has it", null, states.element),
+      element("div", { class: "columns" },
+        panel("counters", "Counters", null, figures(plainRows(statistics))),
+        panel("settings", "Settings", null, figures(plainRows(settings))))),
+    help, tooltip.box);
+
+  const show = () => {
+    group();
+    bySwitch.show(by());
+    answers.replaceChildren(...snapshotAnswers(numbers, series, rowsOf(by())));
+    if (numbers.out_of_memory) {
+      shortage.replaceChildren(shortagePanel(numbers.out_of_memory, snapshotParts(numbers, series, rowsOf(by())), null));
+    }
+    map.show(snapshotMap(snapshot, seriesOf));
+    groups.show(rowsOf(by()));
+    states.show(numbers.states);
+  };
+  state.on("by", show);
+  followTheme(state, show);
+  show();
+  listenToKeys({
+    g: () => state.set("by", by() === "tag" ? "call_site" : "tag"),
+    t: () => document.getElementById("theme").click(),
+    "?": () => help.showModal(),
+  });
+  ready();
+}
+
+function snapshotMap(snapshot, seriesOf) {
+  const free = { bytes: 0, ranges: 0, largest: 0 };
+  const of = range => ({ ...range, series: seriesOf(range) });
+  const segments = snapshot.segments.map(segment => ({
+    name: `segment ${segment.memory}`, bytes: segment.bytes, ranges: segment.ranges.map(of),
+  }));
+  const blocks = snapshot.blocks.map(block => ({ name: "a block by itself", bytes: block.bytes, ranges: [{ ...of(block), offset: 0 }] }));
+  const all = [...segments, ...blocks].filter(segment => segment.bytes > 0 && segment.ranges.length > 0);
+  for (const segment of all) countFree(segment, free);
+  return { segments: all, free };
+}
+
+function blockRows(segment, range) {
+  return [
+    ["state", STATES[range.state] ?? range.state],
+    range.asked_bytes == null ? null : ["asked", bytesInFull(range.asked_bytes)],
+    ["takes", bytesInFull(range.bytes)],
+    range.tag == null ? null : ["tag", range.tag],
+    range.call_site == null ? null : ["asked for at", range.call_site],
+    range.queue == null ? null : ["queue", String(range.queue)],
+    range.age_ns == null ? null : ["age", timeText(range.age_ns)],
+    ["place", `${segment.name}, from byte ${countText(range.offset)} on`],
+  ].filter(Boolean);
+}
+
+function snapshotParts(numbers, series, rows) {
+  const parts = rows.filter(row => series.get(row.name) < SERIES).map(row => [row.bytes, series.get(row.name), row.name]);
+  const others = rows.filter(row => series.get(row.name) >= SERIES);
+  parts.push([others.reduce((sum, row) => sum + row.bytes, 0), SERIES, counted(others.length, "other")]);
+  const known = rows.reduce((sum, row) => sum + row.bytes, 0);
+  parts.push([Math.max(0, numbers.active_bytes - known), "live", "in use, not listed"]);
+  parts.sort(([one], [other]) => other - one);
+  return [...parts, [numbers.held_bytes, "held", "held by the pool, free"]].filter(([bytes]) => bytes > 0);
+}
+
+function snapshotAnswers(numbers, series, rows) {
+  const parts = snapshotParts(numbers, series, rows);
+  const used = parts.filter(([, kind]) => kind !== "held");
+  const line = ([bytes, kind, name]) => element("li", {}, swatch(kind), element("span", { class: "name" }, name),
+    element("span", { class: "number" }, bytesText(bytes)));
+  const failed = numbers.out_of_memory;
+  return [
+    answer("used", "What is using my memory?", "plain", bytesText(numbers.active_bytes), `in use, in ${counted(numbers.active_blocks, "block")}`,
+      shareBar(used, used.reduce((sum, [bytes]) => sum + bytes, 0)), element("ul", { class: "top" }, used.slice(0, 3).map(line))),
+    failed
+      ? answer("ran-out", "Why did I run out?", "bad", bytesText(failed.requested_bytes), "could not be had", element("p", {}, `${failed.reason}.`))
+      : answer("ran-out", "Why did I run out?", "good", "You did not", "when this was taken",
+        element("p", {}, `${bytesText(numbers.reserved_bytes)} of ${bytesText(numbers.capacity_bytes)} are reserved.`)),
+    answer("leaked", "Is it leaked, or cached?", "plain", bytesText(numbers.held_bytes), "held by the pool: cached, not leaked",
+      shareBar(parts, Math.max(1, parts.reduce((sum, [bytes]) => sum + bytes, 0))),
+      element("p", {}, numbers.pending_bytes > 0 ? `Commands may still use ${bytesText(numbers.pending_bytes)} of it. ` : "",
+        "The next requests get what is held, and a trim gives it back. What is in use may be leaked where it is old: sort by “Oldest”.")),
+  ];
+}
+
+/** An object's fields, in words: what ends on `bytes` are sizes. */
+function plainRows(fields) {
+  return Object.entries(fields).map(([name, value]) => {
+    const isSize = name.endsWith("_bytes");
+    const text = typeof value !== "number" ? String(value).replaceAll("_", " ") : isSize ? bytesText(value) : countText(value);
+    return [name.replaceAll("_", " "), text];
+  });
+}

@@ -1,0 +1,462 @@
+// Memory over time: stacked areas, what is reserved above them, and where memory ran out.
+
+const MARGIN = { left: 66, right: 14, top: 14, bottom: 28 };
+
+class Timeline {
+  constructor(program, state) {
+    this.program = program;
+    this.state = state;
+    this.hovered = null;
+    this.focused = null;
+    this.canvas = element("canvas", {
+      class: "chart", tabindex: "0", role: "application", "aria-roledescription": "chart",
+      "aria-label": "Memory over time. Plus and minus zoom, arrows move, comma and full stop go from event to event.",
+    });
+    this.over = element("canvas", { class: "chart over", "aria-hidden": "true" });
+    this.whole = element("canvas", { class: "whole", "aria-hidden": "true" });
+    this.stage = element("div", { class: "stage" }, this.canvas, this.over);
+    this.drawBase = sharpCanvas(this.canvas, (...size) => this.drawChart(...size));
+    this.drawOver = sharpCanvas(this.over, (...size) => this.drawCross(...size));
+    this.drawWhole = sharpCanvas(this.whole, (...size) => this.drawSilhouette(...size));
+    this.redraw = once(() => {
+      this.drawBase();
+      this.drawOver();
+      this.drawWhole();
+    });
+    this.recross = once(() => this.drawOver());
+    this.listenToPointer();
+    this.listenToWhole();
+  }
+
+  get clock() {
+    return this.program.times && this.state.get("clock") !== "events" ? "time" : "events";
+  }
+
+  /** What is seen of the axis. */
+  get range() {
+    const [low, high] = this.program.ends(this.clock);
+    const [from, to] = (this.state.get("range") ?? "").split("~").map(Number);
+    return from < to && to > low && from < high ? [Math.max(low, from), Math.min(high, to)] : [low, high];
+  }
+
+  setRange(from, to) {
+    const [low, high] = this.program.ends(this.clock);
+    const span = Math.min(high - low, Math.max(to - from, Math.min(4, high - low)));
+    let start = (from + to - span) / 2;
+    start = Math.max(low, Math.min(high - span, start));
+    const round = place => Number(place.toPrecision(12));
+    this.state.set("range", span >= high - low ? null : `${round(start)}~${round(start + span)}`);
+  }
+
+  /** Shows `factor` times as much, and keeps a place of the axis where it is. */
+  zoom(factor, around) {
+    const [from, to] = this.range;
+    const fixed = around ?? this.middle();
+    this.setRange(fixed - (fixed - from) * factor, fixed + (to - fixed) * factor);
+  }
+
+  /** The moment that is pinned, where it is seen; or else the middle. */
+  middle() {
+    const [from, to] = this.range;
+    const pinned = this.program.place(this.moment, this.clock);
+    return from <= pinned && pinned <= to ? pinned : (from + to) / 2;
+  }
+
+  /** Moves by a part of what is seen. */
+  pan(part) {
+    const [from, to] = this.range;
+    const [low, high] = this.program.ends(this.clock);
+    const step = Math.max(low - from, Math.min(high - to, (to - from) * part));
+    this.setRange(from + step, to + step);
+  }
+
+  get moment() {
+    const moment = Number.parseInt(this.state.get("at"), 10);
+    return moment >= 0 && moment <= this.program.moments ? moment : this.first;
+  }
+
+  /** The moment to look at first: where memory ran out, or the peak. */
+  get first() {
+    const { out_of_memory: failed, peak_active: peak } = this.program.numbers;
+    return failed ? this.program.moments : peak.moment;
+  }
+
+  pin(moment) {
+    const pinned = Math.max(0, Math.min(this.program.moments, moment));
+    this.state.set("at", pinned);
+    const [from, to] = this.range;
+    const place = this.program.place(pinned, this.clock);
+    if (place < from || place >= to) this.setRange(place - (to - from) / 2, place + (to - from) / 2);
+  }
+
+  // Places.
+
+  get plotWidth() {
+    return this.canvas.clientWidth - MARGIN.left - MARGIN.right;
+  }
+
+  placeAt(x) {
+    const [from, to] = this.range;
+    return from + ((x - MARGIN.left) / this.plotWidth) * (to - from);
+  }
+
+  xOf(place) {
+    const [from, to] = this.range;
+    return MARGIN.left + ((place - from) / (to - from)) * this.plotWidth;
+  }
+
+  /** For each column of pixels, the moment in it at which the most is active, and the most that is reserved. */
+  columns(width, from, to) {
+    const { program, clock } = this;
+    const moments = new Uint32Array(width);
+    const reserved = new Float64Array(width);
+    let moment = program.momentAt(from, clock);
+    for (let column = 0; column < width; column++) {
+      const end = from + ((column + 1) / width) * (to - from);
+      let last = column + 1 === width ? program.momentAt(to, clock) : program.momentAt(end, clock);
+      if (last > moment && program.place(last, clock) >= end) last--;
+      let best = moment;
+      let most = 0;
+      for (let i = moment; i <= last; i++) {
+        if (program.active[i] > program.active[best]) best = i;
+        if (program.reserved[i] > most) most = program.reserved[i];
+      }
+      moments[column] = best;
+      reserved[column] = most;
+      moment = program.momentAt(end, clock);
+    }
+    return { moments, reserved };
+  }
+
+  // Drawing.
+
+  drawChart(pen, width, height) {
+    const plot = { left: MARGIN.left, top: MARGIN.top, width: this.plotWidth, height: height - MARGIN.top - MARGIN.bottom };
+    const [from, to] = this.range;
+    const count = Math.max(1, Math.round(plot.width));
+    const { moments, reserved } = this.columns(count, from, to);
+    const { numbers } = this.program;
+    const most = reserved.reduce((most, bytes) => Math.max(most, bytes), 1);
+    const capacity = numbers.capacity_bytes;
+    const showsCapacity = Boolean(numbers.out_of_memory) || capacity <= most * 1.3;
+    this.high = Math.max(most * 1.06, showsCapacity ? capacity * 1.04 : 0);
+    const y = bytes => plot.top + plot.height * (1 - bytes / this.high);
+    const x = column => plot.left + (column / count) * plot.width;
+
+    this.drawAxes(pen, plot, y, from, to);
+    this.drawReserved(pen, reserved, x, y, plot, true);
+    this.drawStack(pen, moments, x, y);
+    this.drawReserved(pen, reserved, x, y, plot, false);
+    if (showsCapacity) this.drawCapacity(pen, plot, y(capacity), capacity);
+    this.drawMarks(pen, plot);
+    pen.strokeStyle = ink("line-strong");
+    pen.lineWidth = 1;
+    pen.strokeRect(plot.left - 0.5, plot.top - 0.5, plot.width + 1, plot.height + 1);
+  }
+
+  drawAxes(pen, plot, y, from, to) {
+    pen.font = "12px system-ui, sans-serif";
+    pen.textBaseline = "middle";
+    pen.textAlign = "right";
+    pen.lineWidth = 1;
+    for (const { at, text } of bytesTicks(this.high, Math.max(2, plot.height / 55))) {
+      const line = Math.round(y(at)) + 0.5;
+      pen.strokeStyle = ink("line");
+      pen.beginPath();
+      pen.moveTo(plot.left, line);
+      pen.lineTo(plot.left + plot.width, line);
+      pen.stroke();
+      pen.fillStyle = ink("soft");
+      pen.fillText(text, plot.left - 8, line);
+    }
+    pen.textBaseline = "top";
+    pen.textAlign = "center";
+    for (const { at, text } of this.axisTicks(from, to, plot.width / 110)) {
+      const line = Math.round(this.xOf(at)) + 0.5;
+      pen.strokeStyle = ink("line-strong");
+      pen.beginPath();
+      pen.moveTo(line, plot.top + plot.height);
+      pen.lineTo(line, plot.top + plot.height + 5);
+      pen.stroke();
+      const half = pen.measureText(text).width / 2;
+      pen.fillStyle = ink("soft");
+      pen.fillText(text, Math.min(line, plot.left + plot.width + MARGIN.right - half), plot.top + plot.height + 9);
+    }
+  }
+
+  axisTicks(from, to, most) {
+    if (this.clock !== "time") {
+      const { places } = ticks(from, to, most);
+      return places.filter(Number.isInteger).map(at => ({ at, text: countText(at) }));
+    }
+    const minutes = to >= 120e9;
+    const { step, places } = ticks(from, to, most, minutes ? [1.2, 3, 6, 12] : undefined);
+    const digits = Math.max(0, 3 - Math.floor(Math.log10(Math.max(step, 1))) % 3);
+    return places.map(at => ({ at, text: timeText(at, to, digits) }));
+  }
+
+  drawStack(pen, moments, x, y) {
+    const { program } = this;
+    const count = moments.length;
+    const layers = SERIES + 1;
+    const tops = Array.from({ length: layers + 1 }, () => new Float64Array(count));
+    for (let column = 0; column < count; column++) {
+      if (column > 0 && moments[column] === moments[column - 1]) {
+        for (const top of tops) top[column] = top[column - 1];
+        continue;
+      }
+      const stack = program.stackAt(moments[column]);
+      let sum = 0;
+      for (let layer = 0; layer < layers; layer++) tops[layer + 1][column] = sum += stack[layer];
+    }
+    for (let layer = 0; layer < layers; layer++) {
+      const [below, above] = [tops[layer], tops[layer + 1]];
+      pen.beginPath();
+      pen.moveTo(x(0), y(below[0]));
+      for (let column = 0; column < count; column++) {
+        pen.lineTo(x(column), y(above[column]));
+        pen.lineTo(x(column + 1), y(above[column]));
+      }
+      for (let column = count - 1; column >= 0; column--) {
+        pen.lineTo(x(column + 1), y(below[column]));
+        pen.lineTo(x(column), y(below[column]));
+      }
+      pen.closePath();
+      pen.globalAlpha = this.focused === null || this.focused === layer ? 1 : 0.22;
+      pen.fillStyle = fillOf(pen, layer);
+      pen.fill();
+    }
+    pen.globalAlpha = 1;
+  }
+
+  drawReserved(pen, reserved, x, y, plot, ground) {
+    pen.beginPath();
+    for (let column = 0; column < reserved.length; column++) {
+      const top = y(reserved[column]);
+      if (column === 0) pen.moveTo(x(0), top);
+      pen.lineTo(x(column), top);
+      pen.lineTo(x(column + 1), top);
+    }
+    if (ground) {
+      pen.lineTo(plot.left + plot.width, plot.top + plot.height);
+      pen.lineTo(plot.left, plot.top + plot.height);
+      pen.closePath();
+      pen.fillStyle = freeFill(pen, "held");
+      pen.fill();
+    } else {
+      pen.strokeStyle = ink("reserved");
+      pen.lineWidth = 1.75;
+      pen.stroke();
+    }
+  }
+
+  drawCapacity(pen, plot, line, capacity) {
+    pen.save();
+    pen.strokeStyle = ink("danger");
+    pen.setLineDash([6, 4]);
+    pen.lineWidth = 1.5;
+    pen.beginPath();
+    pen.moveTo(plot.left, line);
+    pen.lineTo(plot.left + plot.width, line);
+    pen.stroke();
+    pen.restore();
+    labelOn(pen, `capacity ${bytesText(capacity)}`, plot.left + 8, line, ink("danger"), "left");
+  }
+
+  drawMarks(pen, plot) {
+    const { numbers, moments } = this.program;
+    const marks = numbers.shortages.map(shortage => [shortage.moment, "recorded failure"]);
+    if (numbers.out_of_memory) marks.push([moments, "out of memory"]);
+    let free = -Infinity;
+    for (const [moment, text] of marks) {
+      const place = this.xOf(this.program.place(moment, this.clock));
+      if (place < plot.left - 1 || place > plot.left + plot.width + 1) continue;
+      pen.strokeStyle = pen.fillStyle = ink("danger");
+      pen.lineWidth = 1.5;
+      pen.beginPath();
+      pen.moveTo(place, plot.top);
+      pen.lineTo(place, plot.top + plot.height);
+      pen.stroke();
+      pen.beginPath();
+      pen.moveTo(place - 6, plot.top);
+      pen.lineTo(place + 6, plot.top);
+      pen.lineTo(place, plot.top + 9);
+      pen.fill();
+      if (place < free) continue;
+      const right = place + 130 < plot.left + plot.width;
+      labelOn(pen, text, right ? place + 9 : place - 9, plot.top + plot.height - 16, ink("danger"), right ? "left" : "right");
+      free = place + 130;
+    }
+  }
+
+  drawCross(pen, width, height) {
+    const bottom = height - MARGIN.bottom;
+    const line = (moment, color, dash) => {
+      const middle = this.clock === "events" ? 0.5 : 0;
+      const x = this.xOf(this.program.place(moment, this.clock) + middle);
+      if (x < MARGIN.left - 1 || x > width - MARGIN.right + 1) return null;
+      pen.save();
+      pen.strokeStyle = color;
+      pen.lineWidth = 1.5;
+      pen.setLineDash(dash);
+      pen.beginPath();
+      pen.moveTo(x, MARGIN.top);
+      pen.lineTo(x, bottom);
+      pen.stroke();
+      pen.restore();
+      return x;
+    };
+    const x = line(this.moment, ink("accent"), []);
+    if (x !== null) {
+      pen.fillStyle = ink("accent");
+      pen.beginPath();
+      pen.arc(x, MARGIN.top, 4.5, 0, 7);
+      pen.fill();
+    }
+    if (this.hovered !== null && this.hovered !== this.moment) line(this.hovered, ink("soft"), [4, 3]);
+    if (!this.selected) return;
+    const [one, other] = this.selected.map(place => this.xOf(place));
+    pen.fillStyle = ink("accent-soft");
+    pen.fillRect(Math.min(one, other), MARGIN.top, Math.abs(other - one), bottom - MARGIN.top);
+  }
+
+  drawSilhouette(pen, width, height) {
+    const plot = { left: MARGIN.left, width: width - MARGIN.left - MARGIN.right };
+    const [low, high] = this.program.ends(this.clock);
+    const count = Math.max(1, Math.round(plot.width));
+    const { moments, reserved } = this.columns(count, low, high);
+    const most = reserved.reduce((most, bytes) => Math.max(most, bytes), 1);
+    const bars = (bytes, color) => {
+      pen.fillStyle = color;
+      for (let column = 0; column < count; column++) {
+        const tall = (bytes(column) / most) * (height - 2);
+        pen.fillRect(plot.left + (column / count) * plot.width, height - tall, plot.width / count + 0.4, tall);
+      }
+    };
+    bars(column => reserved[column], ink("whole-reserved"));
+    bars(column => this.program.active[moments[column]], ink("whole-active"));
+    const [from, to] = this.range.map(place => plot.left + ((place - low) / (high - low)) * plot.width);
+    pen.fillStyle = ink("veil");
+    pen.fillRect(plot.left, 0, from - plot.left, height);
+    pen.fillRect(to, 0, plot.left + plot.width - to, height);
+    pen.strokeStyle = ink("accent");
+    pen.lineWidth = 1.5;
+    pen.strokeRect(from + 0.75, 0.75, Math.max(2, to - from - 1.5), height - 1.5);
+  }
+
+  // The pointer.
+
+  listenToPointer() {
+    const { canvas } = this;
+    let down = null;
+    const xOf = event => event.clientX - canvas.getBoundingClientRect().left;
+    canvas.addEventListener("wheel", event => {
+      event.preventDefault();
+      const lines = event.deltaMode === 1 ? 16 : 1;
+      const sideways = event.shiftKey ? event.deltaY : event.deltaX;
+      if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) this.pan((sideways * lines) / 1000);
+      else this.zoom(1.0018 ** (event.deltaY * lines), this.placeAt(xOf(event)));
+    }, { passive: false });
+    canvas.addEventListener("pointerdown", event => {
+      if (event.button !== 0) return;
+      canvas.setPointerCapture?.(event.pointerId);
+      down = { x: xOf(event), range: this.range, moved: false, selects: event.shiftKey };
+    });
+    canvas.addEventListener("pointermove", event => {
+      const x = xOf(event);
+      if (down && Math.abs(x - down.x) > 3) down.moved = true;
+      if (down?.moved && down.selects) {
+        this.selected = [this.placeAt(down.x), this.placeAt(x)];
+      } else if (down?.moved) {
+        const [from, to] = down.range;
+        const [low, high] = this.program.ends(this.clock);
+        const moved = ((down.x - x) / this.plotWidth) * (to - from);
+        const step = Math.max(low - from, Math.min(high - to, moved));
+        this.setRange(from + step, to + step);
+      }
+      this.hover(event, x);
+    });
+    canvas.addEventListener("pointerup", event => {
+      if (down && !down.moved) this.pin(this.program.momentAt(this.placeAt(xOf(event)), this.clock));
+      if (this.selected) this.setRange(Math.min(...this.selected), Math.max(...this.selected));
+      this.selected = null;
+      down = null;
+      this.recross();
+    });
+    canvas.addEventListener("pointercancel", () => (down = this.selected = null));
+    canvas.addEventListener("pointerleave", () => {
+      this.hovered = null;
+      tooltip.hide();
+      this.recross();
+    });
+    canvas.addEventListener("dblclick", () => this.state.set("range", null));
+  }
+
+  hover(event, x) {
+    const box = this.canvas.getBoundingClientRect();
+    const y = event.clientY - box.top;
+    const inside = x >= MARGIN.left && x <= box.width - MARGIN.right && y >= MARGIN.top && y <= box.height - MARGIN.bottom;
+    this.hovered = inside ? this.momentUnder(x) : null;
+    if (!inside) tooltip.hide();
+    else this.tell(event, (1 - (y - MARGIN.top) / (box.height - MARGIN.top - MARGIN.bottom)) * this.high);
+    this.recross();
+  }
+
+  /** The moment that the column of pixels under `x` shows. */
+  momentUnder(x) {
+    const column = Math.floor(x);
+    return this.columns(1, this.placeAt(column), this.placeAt(column + 1)).moments[0];
+  }
+
+  tell(event, bytes) {
+    const { program } = this;
+    const moment = this.hovered;
+    const stack = program.stackAt(moment);
+    const rows = [
+      ["in use", bytesText(program.active[moment])],
+      ["reserved", bytesText(program.reserved[moment])],
+    ];
+    let series = 0;
+    let sum = stack[0];
+    while (series < SERIES && sum < bytes) sum += stack[++series];
+    const isInStack = bytes <= program.active[moment];
+    if (isInStack) rows.unshift([program.seriesName(series), bytesText(stack[series])]);
+    else if (bytes <= program.reserved[moment]) rows.unshift(["held, free", bytesText(program.reserved[moment] - program.active[moment])]);
+    tooltip.show(event.clientX, event.clientY, program.momentText(moment, this.clock), rows, isInStack ? series : undefined);
+  }
+
+  listenToWhole() {
+    const { whole } = this;
+    const move = event => {
+      if (event.buttons !== 1) return;
+      const [low, high] = this.program.ends(this.clock);
+      const [from, to] = this.range;
+      const x = event.clientX - whole.getBoundingClientRect().left - MARGIN.left;
+      const middle = low + (x / (whole.clientWidth - MARGIN.left - MARGIN.right)) * (high - low);
+      const start = Math.max(low, Math.min(high - (to - from), middle - (to - from) / 2));
+      this.setRange(start, start + (to - from));
+    };
+    whole.addEventListener("pointerdown", event => {
+      whole.setPointerCapture?.(event.pointerId);
+      move(event);
+    });
+    whole.addEventListener("pointermove", move);
+  }
+}
+
+/** Text on a ground of its own, so that it is legible on whatever lies below. */
+function labelOn(pen, text, x, y, color, align) {
+  pen.font = "600 12px system-ui, sans-serif";
+  pen.textBaseline = "middle";
+  const width = pen.measureText(text).width + 10;
+  const left = align === "right" ? x - width : x;
+  pen.fillStyle = ink("panel");
+  pen.globalAlpha = 0.9;
+  pen.beginPath();
+  pen.roundRect(left, y - 10, width, 20, 4);
+  pen.fill();
+  pen.globalAlpha = 1;
+  pen.fillStyle = color;
+  pen.textAlign = "left";
+  pen.fillText(text, left + 5, y + 0.5);
+}

@@ -1,0 +1,150 @@
+//! What a snapshot comes to.
+
+use std::collections::BTreeMap;
+
+use binpool::{BlockState, Snapshot, SnapshotBlock};
+use serde::Serialize;
+
+use crate::view::{FreeMemory, OutOfMemory};
+
+/// What a snapshot comes to: the numbers of its page. Sizes in bytes, times in nanoseconds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct SnapshotNumbers {
+    /// The file.
+    pub file: String,
+    /// The device.
+    pub device: String,
+    /// All that the allocator can give.
+    pub capacity_bytes: u64,
+    /// All that the segments and blocks which the snapshot lists have together.
+    pub reserved_bytes: u64,
+    /// In the program's hands, as it was asked for.
+    pub active_bytes: u64,
+    /// How many blocks that is.
+    pub active_blocks: u64,
+    /// Held by the pool.
+    pub held_bytes: u64,
+    /// The part of it that commands may still use.
+    pub pending_bytes: u64,
+    /// What blocks may be carved from, or are held as: ranges that touch count as one.
+    pub free: FreeMemory,
+    /// The part of it that is not in the largest range, from 0 to 1.
+    pub scattered: f64,
+    /// The blocks by who has them.
+    pub states: Vec<SnapshotRow>,
+    /// Active blocks by tag.
+    pub tags: Vec<SnapshotRow>,
+    /// Active blocks by where they were asked for.
+    pub call_sites: Vec<SnapshotRow>,
+    /// The allocation that failed, where this is why the snapshot was taken.
+    pub out_of_memory: Option<OutOfMemory>,
+}
+
+/// The blocks that have something in common.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct SnapshotRow {
+    /// What that is.
+    pub name: String,
+    /// What they take of the device.
+    pub bytes: u64,
+    /// What was asked for, as far as it is known.
+    pub asked_bytes: u64,
+    /// How many there are.
+    pub blocks: u64,
+    /// How long the oldest has been in use; `None` where no age is known.
+    pub oldest_ns: Option<u64>,
+}
+
+impl SnapshotNumbers {
+    /// Those of `snapshot`, which is called `file`.
+    #[must_use]
+    pub fn new(file: &str, snapshot: &Snapshot) -> Self {
+        let Snapshot {
+            settings,
+            statistics,
+            ..
+        } = snapshot;
+        let free = free_memory(snapshot);
+        let outside: u64 = snapshot.blocks.iter().map(|block| block.bytes).sum();
+        let segments: u64 = snapshot.segments.iter().map(|segment| segment.bytes).sum();
+        let active = || all_blocks(snapshot).filter(|block| block.state == BlockState::Active);
+        Self {
+            file: file.to_owned(),
+            device: settings.device.clone(),
+            capacity_bytes: settings.capacity_bytes,
+            reserved_bytes: outside.saturating_add(segments),
+            active_bytes: statistics.active_bytes,
+            active_blocks: statistics.active_blocks,
+            held_bytes: statistics.held_bytes,
+            pending_bytes: statistics.pending_bytes,
+            free,
+            scattered: free.scattered(),
+            states: rows(all_blocks(snapshot), |block| state_name(block.state)),
+            tags: rows(active(), |block| block.tag.as_deref().unwrap_or("(no tag)")),
+            call_sites: rows(active(), |block| {
+                block.call_site.as_deref().unwrap_or("(not known)")
+            }),
+            out_of_memory: snapshot
+                .out_of_memory
+                .as_ref()
+                .map(|shortage| OutOfMemory::of_snapshot(shortage, settings, statistics)),
+        }
+    }
+}
+
+fn all_blocks(snapshot: &Snapshot) -> impl Iterator<Item = &SnapshotBlock> {
+    let ranges = snapshot.segments.iter().flat_map(|segment| &segment.ranges);
+    ranges.chain(&snapshot.blocks)
+}
+
+fn is_in_use(block: &SnapshotBlock) -> bool {
+    matches!(block.state, BlockState::Active | BlockState::Withheld)
+}
+
+fn free_memory(snapshot: &Snapshot) -> FreeMemory {
+    let mut free = FreeMemory::default();
+    for segment in &snapshot.segments {
+        let used = segment.ranges.iter().filter(|range| is_in_use(range));
+        free.add_segment(segment.bytes, used.map(|range| (range.offset, range.bytes)));
+    }
+    for block in snapshot.blocks.iter().filter(|block| !is_in_use(block)) {
+        free.add_segment(block.bytes, []);
+    }
+    free
+}
+
+/// The state as the schema has it.
+fn state_name(state: BlockState) -> &'static str {
+    match state {
+        BlockState::Active => "active",
+        BlockState::Held => "held",
+        BlockState::Pending => "pending",
+        BlockState::Free => "free",
+        BlockState::Withheld => "withheld",
+        _ => "unknown",
+    }
+}
+
+/// A row for each name, in their order.
+fn rows<'a>(
+    blocks: impl Iterator<Item = &'a SnapshotBlock>,
+    name: impl Fn(&'a SnapshotBlock) -> &'a str,
+) -> Vec<SnapshotRow> {
+    let mut rows: BTreeMap<&str, SnapshotRow> = BTreeMap::new();
+    for block in blocks {
+        let row = rows.entry(name(block)).or_default();
+        row.bytes = row.bytes.saturating_add(block.bytes);
+        row.asked_bytes = row
+            .asked_bytes
+            .saturating_add(block.asked_bytes.unwrap_or(0));
+        row.blocks += 1;
+        row.oldest_ns = row.oldest_ns.max(block.age_ns);
+    }
+    let named = rows.into_iter().map(|(name, row)| SnapshotRow {
+        name: name.to_owned(),
+        ..row
+    });
+    named.collect()
+}
