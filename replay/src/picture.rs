@@ -62,8 +62,15 @@ pub(crate) fn svg_of(
     charts: usize,
     draw: impl FnOnce(&Area<'_>) -> Drawn<()>,
 ) -> io::Result<String> {
+    svg_of_height(HEIGHT * u32::try_from(charts).unwrap_or(1), draw)
+}
+
+/// A picture as SVG, so many pixels high, on white. Fonts are left to whoever shows it.
+pub(crate) fn svg_of_height(
+    height: u32,
+    draw: impl FnOnce(&Area<'_>) -> Drawn<()>,
+) -> io::Result<String> {
     let mut picture = String::new();
-    let height = HEIGHT * u32::try_from(charts).unwrap_or(1);
     let area = SVGBackend::with_string(&mut picture, (WIDTH, height)).into_drawing_area();
     let drawn = area
         .fill(&WHITE)

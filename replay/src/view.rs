@@ -16,6 +16,7 @@ mod numbers;
 mod out_of_memory;
 mod page;
 mod record;
+mod series;
 mod snapshot_numbers;
 mod timeline;
 mod watched;

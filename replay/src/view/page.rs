@@ -5,7 +5,9 @@ use std::io;
 use binpool::Snapshot;
 use serde::Serialize;
 
-use crate::view::{By, GroupRow, History, Numbers, SnapshotNumbers, columns::Columns};
+use crate::view::{
+    By, GroupRow, History, Numbers, SnapshotNumbers, columns::Columns, series::series,
+};
 
 const SHELL: &str = include_str!("page/shell.html");
 
@@ -44,6 +46,8 @@ struct OfTrace<'a> {
 struct OfGrouping<'a> {
     name: &'static str,
     rows: &'a [GroupRow],
+    /// The places of those rows that have a colour of their own.
+    series: Vec<usize>,
 }
 
 /// What the page of a snapshot is told.
@@ -65,6 +69,7 @@ impl History {
         let groupings = By::ALL.map(|by| OfGrouping {
             name: by.name(),
             rows: numbers.by(by),
+            series: series(numbers.by(by)),
         });
         let about = OfTrace {
             kind: "trace",

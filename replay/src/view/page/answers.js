@@ -62,17 +62,18 @@ function ranOutAnswer(program, pin) {
 }
 
 function leakedAnswer(program, pin) {
-  const { at_end: end } = program.numbers;
+  const { at_end: end, out_of_memory: failed } = program.numbers;
   const rounding = end.block_bytes - end.active_bytes;
-  return answer("leaked", "Is it leaked, or cached?", "plain", bytesText(end.active_bytes), "still in use at the end",
+  return answer("leaked", "Is it leaked, or cached?", "plain", bytesText(end.active_bytes),
+    failed ? "in use when memory ran out" : "still in use at the end",
     shareBar([[end.block_bytes, "live", "in use"], [end.held_bytes, "held", "held"]], Math.max(1, end.reserved_bytes)),
     element("ul", { class: "top" },
-      element("li", {}, swatch("live"), element("span", { class: "name" }, "in use: leaked, or meant to stay"),
+      element("li", {}, swatch("live"), element("span", { class: "name" }, failed ? "in use: needed, or leaked" : "in use: leaked, or meant to stay"),
         element("span", { class: "number" }, counted(end.active_blocks, "block"))),
       element("li", {}, swatch("held"), element("span", { class: "name" }, "held by the pool: cached, not leaked"),
         element("span", { class: "number" }, bytesText(end.held_bytes)))),
     element("p", { class: "quiet" },
-      "The next requests get what is held, and a trim gives it back. What is in use was never freed: ",
+      "The next requests get what is held, and a trim gives it back. What is in use was not freed: ",
       element("button", { type: "button", class: "link", onclick: () => pin(program.moments) }, "see the end"), ".",
       rounding > 0 ? ` Rounding up to size classes takes ${bytesText(rounding)} of it more.` : ""));
 }

@@ -39,28 +39,31 @@ function percentText(part) {
 
 const TIMES = [["ns", 1], ["µs", 1e3], ["ms", 1e6], ["s", 1e9]];
 
-/** A span of time in nanoseconds, in the unit that suits it, or that suits `like`. */
-function timeText(ns, like = ns, digits = 3) {
-  if (like >= 120e9) {
-    const seconds = Math.floor(ns / 1e9);
-    const parts = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60, seconds % 60];
-    if (like >= 86400e9) return `${(ns / 86400e9).toFixed(1)} days`;
-    const [h, m, s] = parts;
-    return h > 0 ? `${h} h ${m} min` : `${m} min ${s} s`;
-  }
-  let unit = 0;
-  while (unit < TIMES.length - 1 && Math.abs(like) >= TIMES[unit + 1][1]) unit++;
-  const value = ns / TIMES[unit][1];
-  const whole = Math.abs(value) >= 100 ? 0 : Math.abs(value) >= 10 ? 1 : 2;
-  return `${unit === 0 ? Math.round(value) : value.toFixed(Math.min(whole, digits))} ${TIMES[unit][0]}`;
+/** How many of them go into the largest unit that a span of nanoseconds has at least one of. */
+function timeUnit(ns) {
+  return TIMES.findLast(([, size]) => Math.abs(ns) >= size) ?? TIMES[0];
 }
 
-/** Round numbers from `low` to `high`, at most about `most`, each with its text by `text(number, step)`. */
-function ticks(low, high, most, factors = [1, 2, 5, 10]) {
+/** A span of time in nanoseconds: "1.25 ms", "3 min 20 s". */
+function timeText(ns) {
+  if (ns >= 86400e9) return `${(ns / 86400e9).toFixed(1)} days`;
+  if (ns >= 120e9) {
+    const seconds = Math.floor(ns / 1e9);
+    const [hours, minutes] = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60];
+    return hours > 0 ? `${hours} h ${minutes} min` : `${minutes} min ${seconds % 60} s`;
+  }
+  const [name, size] = timeUnit(ns);
+  const value = ns / size;
+  const digits = size === 1 || value >= 100 ? 0 : value >= 10 ? 1 : 2;
+  return `${value.toFixed(digits)} ${name}`;
+}
+
+/** Round numbers from `low` to `high`, at most about `most`, and the step between them. */
+function ticks(low, high, most) {
   const least = (high - low) / Math.max(1, most);
   if (!(least > 0)) return { step: 1, places: [low] };
   const power = 10 ** Math.floor(Math.log10(least));
-  const step = power * (factors.find(factor => factor * power >= least) ?? 10);
+  const step = power * ([1, 2, 5].find(factor => factor * power >= least) ?? 10);
   const places = [];
   for (let i = Math.ceil(low / step); i * step <= high * (1 + 1e-12); i++) places.push(i * step);
   return { step, places };
@@ -70,9 +73,20 @@ function ticks(low, high, most, factors = [1, 2, 5, 10]) {
 function bytesTicks(high, most) {
   const unit = 1024 ** unitOf(high);
   const { step, places } = ticks(0, high / unit, most);
-  const digits = step >= 1 ? 0 : Math.ceil(-Math.log10(step) - 1e-9);
   return places.map(place => ({
     at: place * unit,
-    text: place === 0 ? "0" : `${place.toFixed(digits)} ${UNITS[unitOf(high)]}`,
+    text: place === 0 ? "0" : `${place.toFixed(digitsOf(step))} ${UNITS[unitOf(high)]}`,
   }));
+}
+
+/** Ticks for times, all in the unit of the last, or in seconds. */
+function timeTicks(low, high, most) {
+  const [name, size] = timeUnit(high);
+  const { step, places } = ticks(low / size, high / size, most);
+  return places.map(place => ({ at: place * size, text: `${place.toFixed(digitsOf(step))} ${name}` }));
+}
+
+/** The digits behind the point that multiples of a step have. */
+function digitsOf(step) {
+  return Math.max(0, Math.ceil(-Math.log10(step) - 1e-9));
 }

@@ -3,13 +3,16 @@
 const state = new State();
 document.documentElement.dataset.theme = chosenTheme(state);
 try {
-  const about = await unpack(document.getElementById("data").textContent);
-  // A copy of the text is in memory no longer.
+  const about = await unpack(document.getElementById("data").textContent).catch(error => {
+    throw new Error(`its data is damaged, or the browser is from before 2023 (${error.message})`);
+  });
+  // The text has done its work, and is large.
   document.getElementById("data").textContent = "";
   if (about.kind === "snapshot") snapshotPage(about, state);
   else tracePage(about, state);
 } catch (error) {
-  document.getElementById("page").replaceChildren(
-    element("p", { class: "notice" }, `This page cannot be shown: ${error.message}. It needs a browser of 2023 or later.`));
+  const notice = element("p", { class: "notice", role: "alert" }, `This page cannot be shown: ${error.message}.`);
+  document.getElementById("page").replaceChildren(notice);
+  ready();
   throw error;
 }

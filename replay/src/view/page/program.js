@@ -63,12 +63,11 @@ class Program {
   /** Tells blocks apart by one of the groupings: the largest ones are series of their own, all others are one. */
   groupBy(name) {
     this.by = name;
-    this.rows = this.groupings.find(grouping => grouping.name === name).rows;
+    const { rows, series } = this.groupings.find(grouping => grouping.name === name);
+    this.rows = rows;
+    this.series = series;
     this.numberOf = this.columns[name];
-    const order = this.rows.map((_, number) => number)
-      .sort((one, other) => this.rows[other].peak_bytes - this.rows[one].peak_bytes || one - other);
-    this.seriesOf = new Uint8Array(this.rows.length).fill(SERIES);
-    this.series = order.slice(0, SERIES).filter(number => this.rows[number].peak_bytes > 0);
+    this.seriesOf = new Uint8Array(rows.length).fill(SERIES);
     this.series.forEach((number, series) => (this.seriesOf[number] = series));
     this.others = this.rows.length - this.series.length;
     const marks = Math.floor(this.moments / STRIDE) + 1;

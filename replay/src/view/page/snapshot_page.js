@@ -33,7 +33,7 @@ function snapshotPage({ numbers, snapshot }, state) {
   const amount = (title, of) => ({ title, number: true, value: of, text: row => bytesText(of(row)) });
   const columns = named => [
     named,
-    amount("Takes", row => row.bytes), amount("Asked for", row => row.asked_bytes),
+    amount("Takes", row => row.bytes), { ...amount("Asked for", row => row.asked_bytes), text: row => (row.asked_bytes > 0 ? bytesText(row.asked_bytes) : "–") },
     { title: "Blocks", number: true, value: row => row.blocks, text: row => countText(row.blocks) },
     { title: "Oldest", number: true, value: row => row.oldest_ns ?? -1, text: row => (row.oldest_ns == null ? "–" : timeText(row.oldest_ns)) },
   ];
@@ -134,7 +134,7 @@ function snapshotAnswers(numbers, series, rows) {
     answer("used", "What is using my memory?", "plain", bytesText(numbers.active_bytes), `in use, in ${counted(numbers.active_blocks, "block")}`,
       shareBar(used, used.reduce((sum, [bytes]) => sum + bytes, 0)), element("ul", { class: "top" }, used.slice(0, 3).map(line))),
     failed
-      ? answer("ran-out", "Why did I run out?", "bad", bytesText(failed.requested_bytes), "could not be had", element("p", {}, `${failed.reason}.`))
+      ? answer("ran-out", "Why did I run out?", "bad", bytesText(failed.requested_bytes), "could not be had", element("p", {}, `For ${failed.group ?? "a block"}: ${failed.reason}.`))
       : answer("ran-out", "Why did I run out?", "good", "You did not", "when this was taken",
         element("p", {}, `${bytesText(numbers.reserved_bytes)} of ${bytesText(numbers.capacity_bytes)} are reserved.`)),
     answer("leaked", "Is it leaked, or cached?", "plain", bytesText(numbers.held_bytes), "held by the pool: cached, not leaked",

@@ -189,10 +189,7 @@ class Timeline {
       const { places } = ticks(from, to, most);
       return places.filter(Number.isInteger).map(at => ({ at, text: countText(at) }));
     }
-    const minutes = to >= 120e9;
-    const { step, places } = ticks(from, to, most, minutes ? [1.2, 3, 6, 12] : undefined);
-    const digits = Math.max(0, 3 - Math.floor(Math.log10(Math.max(step, 1))) % 3);
-    return places.map(at => ({ at, text: timeText(at, to, digits) }));
+    return timeTicks(from, to, most);
   }
 
   drawStack(pen, moments, x, y) {

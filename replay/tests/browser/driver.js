@@ -1,0 +1,65 @@
+// What the scripts of tests can call.
+
+// Made-up pointers cannot be captured.
+Element.prototype.setPointerCapture = () => {};
+
+const one = selector => document.querySelector(selector);
+const all = selector => [...document.querySelectorAll(selector)];
+const text = selector => one(selector).textContent;
+const sleep = ms => new Promise(resolve => setTimeout(resolve, ms));
+/** Until all that was asked for is drawn. */
+const settle = () => new Promise(resolve => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(resolve))));
+
+const chart = () => one("#timeline .chart");
+const map = () => one("#moment-panel .map");
+const figures = () => Object.fromEntries(Object.entries(one("#moment-panel .with-aside > .aside").dataset)
+  .map(([name, value]) => [name, Number(value)]));
+const range = () => new URLSearchParams(location.hash.slice(1)).get("range")?.split("~").map(Number) ?? null;
+
+async function key(name) {
+  document.body.dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true, cancelable: true }));
+  await settle();
+}
+
+/** An event of the pointer at a place of an element, from its left upper corner. */
+async function pointer(element, type, x, y, more = {}) {
+  const box = element.getBoundingClientRect();
+  const at = { clientX: box.left + x, clientY: box.top + y, bubbles: true, cancelable: true, pointerId: 1, button: 0, ...more };
+  element.dispatchEvent(type === "wheel" ? new WheelEvent(type, at) : new PointerEvent(type, at));
+  await settle();
+}
+
+async function click(element) {
+  element.click();
+  await settle();
+}
+
+/** The colours of a canvas's pixels, as "r,g,b,a", with how often each occurs. */
+function colors(canvas) {
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  const counts = {};
+  for (let i = 0; i < data.length; i += 4) {
+    const color = data.slice(i, i + 4).join();
+    counts[color] = (counts[color] ?? 0) + 1;
+  }
+  return counts;
+}
+
+function pixel(canvas, x, y) {
+  return [...canvas.getContext("2d").getImageData(x, y, 1, 1).data].join();
+}
+
+async function report(script) {
+  let answer;
+  try {
+    for (let tries = 0; !document.documentElement.dataset.ready; tries++) {
+      if (tries === 500) throw new Error(`the page has not drawn itself: ${one("#page").textContent}`);
+      await sleep(20);
+    }
+    answer = { value: (await script()) ?? null };
+  } catch (error) {
+    answer = { error: `${error}\n${error.stack}` };
+  }
+  const bytes = new TextEncoder().encode(JSON.stringify(answer));
+  document.documentElement.dataset.answer = btoa(Array.from(bytes, byte => String.fromCharCode(byte)).join(""));
+}
