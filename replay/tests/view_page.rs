@@ -566,6 +566,102 @@ fn a_replay_that_runs_out_of_memory_is_explained() {
     );
 }
 
+/// A pool that ran out of memory: a segment of 64 MiB, with a block that hostile hands named.
+fn snapshot() -> Value {
+    let mib = 1 << 20;
+    json!({
+        "format": "binpool snapshot", "version": 1, "unix_time_ms": 1_764_000_000_000_u64,
+        "settings": {
+            "device": "a device", "device_bytes": 128 * mib, "capacity_bytes": 96 * mib, "largest_block_bytes": 64 * mib,
+            "alignment_bytes": 256, "segments": true, "reuse": "opportunistic", "scrub": "never", "is_holding": true, "is_watching": true,
+        },
+        "statistics": { "active_blocks": 2, "active_bytes": 30 * mib, "held_blocks": 2, "held_bytes": 34 * mib, "hits": 12345 },
+        "segments": [{ "memory": 3, "bytes": 64 * mib, "ranges": [
+            { "offset": 0, "bytes": 24 * mib, "state": "active", "asked_bytes": 24 * mib, "tag": "weights", "call_site": "a.rs:1:2",
+              "queue": 4, "age_ns": 90_000_000_000_u64 },
+            { "offset": 24 * mib, "bytes": 16 * mib, "state": "free" },
+            { "offset": 40 * mib, "bytes": 6 * mib, "state": "active", "asked_bytes": 6 * mib, "tag": "<b>x</b></script>", "age_ns": 5_000_000 },
+            { "offset": 46 * mib, "bytes": 18 * mib, "state": "pending" },
+        ] }],
+        "blocks": [],
+        "out_of_memory": { "requested_bytes": 20 * mib, "class_bytes": 20 * mib, "held_bytes": 34 * mib, "pending_bytes": 18 * mib,
+            "largest_held_bytes": 18 * mib, "released_bytes": 0, "verdict": "fragmented", "reason": "the free memory is fragmented",
+            "advice": "free blocks that stand next to each other", "tag": "weights" },
+    })
+}
+
+#[test]
+fn a_snapshot_shows_its_blocks_tables_and_why_memory_ran_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, html) = (
+        folder.path().join("now.json"),
+        folder.path().join("now.html"),
+    );
+    fs::write(&file, snapshot().to_string()).unwrap();
+    let ran = binpool(&["view", file.to_str().unwrap(), "-o", html.to_str().unwrap()]);
+    assert_eq!(ran.status, 0, "{}", ran.errors);
+    let page = Page::new(fs::read_to_string(html).unwrap());
+    let there = page.run(
+        "",
+        "const seen = { used: text('#used strong'), held: text('#leaked strong'), verdict: text('#verdict'), advice: text('#advice'),
+           charts: all('.chart').length, groups: all('#groups tbody tr').map(row => row.textContent),
+           states: all('#states tbody tr').map(row => row.textContent), counters: text('#counters'), settings: text('#settings'),
+           largest: text('#largest-free'), ranges: text('#free-ranges'), colors: Object.keys(colors(map())), bold: all('#page b').length };
+         const width = map().clientWidth; seen.tips = [];
+         for (const part of [0.1, 0.5, 0.65, 0.9]) {
+           await pointer(map(), 'pointermove', width * part, 12);
+           seen.tips.push(text('#tooltip'));
+         }
+         await key('g'); seen.sites = all('#groups tbody th').map(row => row.textContent);
+         await key('t'); seen.dark = Object.keys(colors(map()));
+         return seen;",
+    );
+    assert_eq!(there["used"], "30.0 MiB");
+    assert_eq!(there["held"], "34.0 MiB");
+    assert_eq!(
+        there["verdict"],
+        "20.0 MiB cannot be had: the free memory is fragmented."
+    );
+    assert_eq!(there["advice"], "free blocks that stand next to each other");
+    assert_eq!(there["charts"], 0, "one moment has no memory over time");
+    assert_eq!(
+        there["groups"],
+        json!([
+            "weights24.0 MiB24.0 MiB190.0 s",
+            "<b>x</b></script>6.00 MiB6.00 MiB15.00 ms"
+        ])
+    );
+    assert_eq!(there["bold"], 0);
+    assert_eq!(there["states"].as_array().unwrap().len(), 3);
+    assert_eq!(
+        (&there["largest"], &there["ranges"]),
+        (&json!("18.0 MiB"), &json!("2"))
+    );
+    assert!(there["counters"].as_str().unwrap().contains("hits12,345"));
+    assert!(
+        there["settings"]
+            .as_str()
+            .unwrap()
+            .contains("reuseopportunistic")
+    );
+    let colors = there["colors"].as_array().unwrap();
+    assert!(colors.contains(&json!(BLUE[0])), "{colors:?}");
+    assert!(there["dark"].as_array().unwrap().contains(&json!(BLUE[1])));
+    let tips = there["tips"].as_array().unwrap();
+    let expected = [
+        ["24.0 MiB active", "tagweights"],
+        ["16.0 MiB free", "segment 3"],
+        ["6.00 MiB active", "<b>x</b></script>"],
+        ["18.0 MiB pending", "commands"],
+    ];
+    for (tip, expected) in tips.iter().zip(expected) {
+        let tip = tip.as_str().unwrap();
+        assert!(expected.iter().all(|part| tip.contains(part)), "{tip}");
+    }
+    assert!(tips[0].as_str().unwrap().contains("age90.0 s"), "{tips:?}");
+    assert_eq!(there["sites"], json!(["a.rs:1:2", "(not known)"]));
+}
+
 #[test]
 fn failures_of_the_recording_are_marked_and_reached_by_a_key() {
     let text = tagged().replacen("a 10 ", "o 999999999 1 10500000 1\na 10 ", 1);
