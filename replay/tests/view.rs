@@ -309,22 +309,12 @@ fn memory_over_time_is_drawn_as_svg() {
     let shapes = points(&whole);
     let scratch = shapes.last().unwrap();
     let height = |x: f64| {
-        let at = scratch
-            .iter()
-            .filter(|point| point.0 <= x)
-            .next_back()
-            .unwrap();
+        let at = scratch.iter().rfind(|point| point.0 <= x).unwrap();
         388.0 - at.1
     };
     let top = |x: f64| {
         let total = &shapes[0];
-        388.0
-            - total
-                .iter()
-                .filter(|point| point.0 <= x)
-                .next_back()
-                .unwrap()
-                .1
+        388.0 - total.iter().rfind(|point| point.0 <= x).unwrap().1
     };
     assert!(height(200.0).abs() < f64::EPSILON, "{scratch:?}");
     assert!(

@@ -503,6 +503,72 @@ fn hovering_tells_what_is_there() {
 }
 
 #[test]
+fn a_click_enlarges_a_segment_and_all_blocks_can_be_listed() {
+    let (history, page, numbers) = tagged_page();
+    let there = page.run(
+        "",
+        "const seen = { before: one('.lens').hidden };
+         await pointer(map(), 'click', 5, 12);
+         const lens = one('.lens .map');
+         await pointer(lens, 'pointermove', 5, 20);
+         Object.assign(seen, { open: !one('.lens').hidden, title: text('.lens-title'), tip: text('#tooltip'), wide: lens.clientWidth > 600,
+           colors: Object.keys(colors(lens)).length });
+         await key('e'); seen.stays = text('.lens-title');
+         await key('p'); await click(one('.lens button')); seen.closed = one('.lens').hidden;
+         one('#blocks').open = true; await settle();
+         seen.summary = text('#blocks summary');
+         seen.rows = all('#blocks tbody tr').map(row => [...row.children].map(cell => cell.textContent));
+         await click(all('#blocks tbody .link')[0]); seen.pinned = figures().moment;
+         return seen;",
+    );
+    assert_eq!(there["before"], true);
+    assert_eq!(
+        (&there["open"], &there["wide"]),
+        (&json!(true), &json!(true))
+    );
+    let title = there["title"].as_str().unwrap();
+    assert!(
+        title.starts_with("segment ") && title.contains("in use"),
+        "{title}"
+    );
+    assert!(
+        there["tip"].as_str().unwrap().contains("from byte 0 on"),
+        "{there}"
+    );
+    assert!(there["colors"].as_u64().unwrap() >= 2);
+    let name = |title: &Value| {
+        title
+            .as_str()
+            .unwrap()
+            .split(':')
+            .next()
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(name(&there["stays"]), name(&there["title"]));
+    assert_eq!(there["closed"], true);
+    let peak = &numbers["peak_active"];
+    let blocks = peak["active_blocks"].as_u64().unwrap();
+    let summary = there["summary"].as_str().unwrap();
+    assert!(
+        summary.starts_with(&format!("The {blocks} blocks at this moment")),
+        "{summary}"
+    );
+    let rows = there["rows"].as_array().unwrap();
+    assert_eq!(rows.len() as u64, blocks);
+    // The largest first: the weights, the first of which is the first block of all, and is never freed.
+    assert_eq!(rows[0][0], "weights");
+    assert_eq!(rows[0][1], shown(&json!(history.blocks[0].asked_bytes)));
+    assert_eq!(rows[0][2], shown(&json!(history.blocks[0].class_bytes)));
+    assert_eq!(
+        rows[0][3],
+        (history.blocks[0].segment.unwrap() + 1).to_string()
+    );
+    assert_eq!(rows[0][5], "never");
+    assert_eq!(there["pinned"], 1.0);
+}
+
+#[test]
 fn a_replay_that_runs_out_of_memory_is_explained() {
     let (_, page, numbers) = page_of(&tagged(), &["--capacity", "100MiB"]);
     let failed = &numbers["out_of_memory"];
@@ -811,8 +877,8 @@ fn a_million_events_open() {
 
 /// The pictures of the documentation: what is drawn, in which state of the page, and how large.
 const PICTURES: [(&str, &[&str], &str, (u32, u32)); 3] = [
-    ("view-light.png", &[], "theme=light", (1280, 880)),
-    ("view-dark.png", &[], "theme=dark", (1280, 880)),
+    ("view-light.png", &[], "theme=light", (1280, 1170)),
+    ("view-dark.png", &[], "theme=dark", (1280, 1170)),
     (
         "view-oom.png",
         &["--capacity", "3GiB"],

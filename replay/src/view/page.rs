@@ -13,7 +13,7 @@ const SHELL: &str = include_str!("page/shell.html");
 
 /// One after the other, in one scope: each speaks of what those before it define.
 const STYLE: &str = include_str!("page/style.css");
-const SCRIPTS: [&str; 16] = [
+const SCRIPTS: [&str; 17] = [
     include_str!("page/data.js"),
     include_str!("page/format.js"),
     include_str!("page/dom.js"),
@@ -27,6 +27,7 @@ const SCRIPTS: [&str; 16] = [
     include_str!("page/shortage.js"),
     include_str!("page/frame.js"),
     include_str!("page/legend.js"),
+    include_str!("page/block_list.js"),
     include_str!("page/trace_page.js"),
     include_str!("page/snapshot_page.js"),
     include_str!("page/main.js"),

@@ -11,7 +11,8 @@ const sleep = ms => new Promise(resolve => setTimeout(resolve, ms));
 const settle = () => new Promise(resolve => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(resolve))));
 
 const chart = () => one("#timeline .chart");
-const map = () => one("#moment-panel .map");
+/** The map of all segments, below that of the enlarged one. */
+const map = () => all("#moment-panel .map").at(-1);
 const figures = () => Object.fromEntries(Object.entries(one("#moment-panel .with-aside > .aside").dataset)
   .map(([name, value]) => [name, Number(value)]));
 const range = () => new URLSearchParams(location.hash.slice(1)).get("range")?.split("~").map(Number) ?? null;
@@ -60,6 +61,6 @@ async function report(script) {
   } catch (error) {
     answer = { error: `${error}\n${error.stack}` };
   }
-  const bytes = new TextEncoder().encode(JSON.stringify(answer));
+  const bytes = new TextEncoder().encode(JSON.stringify(answer).replaceAll("\u00a0", " "));
   document.documentElement.dataset.answer = btoa(Array.from(bytes, byte => String.fromCharCode(byte)).join(""));
 }

@@ -41,12 +41,14 @@ function momentButton(program, moment, pin) {
 
 function ranOutAnswer(program, pin) {
   const { out_of_memory: failed, shortages, capacity_bytes: capacity, peak_reserved: peak } = program.numbers;
+  const at = failed ? program.numbers.at_end : peak;
+  const bar = shareBar([[at.block_bytes, "live", "in use"], [at.held_bytes, "held", "held"]], capacity);
   const recorded = shortages.length === 0 ? null : element("p", {},
     `When it was recorded, ${counted(shortages.length, "allocation")} failed for lack of memory, the first at `,
     momentButton(program, shortages[0].moment, pin), `: ${bytesText(shortages[0].bytes)}`,
     shortages[0].group ? ` for ${shortages[0].group}.` : ".");
   if (failed) {
-    return answer("ran-out", "Why did I run out?", "bad", bytesText(failed.requested_bytes), "could not be had",
+    return answer("ran-out", "Why did I run out?", "bad", bytesText(failed.requested_bytes), "could not be had", bar,
       element("p", {}, `At event ${countText(program.moments)}, ${failed.reason}: `,
         `${bytesText(failed.active_bytes)} in use, of ${bytesText(failed.capacity_bytes)}.`),
       element("p", {}, element("a", { href: "#", onclick: event => {
@@ -56,7 +58,7 @@ function ranOutAnswer(program, pin) {
   }
   const room = capacity - peak.reserved_bytes;
   return answer("ran-out", "Why did I run out?", recorded ? "bad" : "good", recorded ? "You did" : "You did not",
-    recorded ? "when this was recorded; not in this replay" : "in this replay",
+    recorded ? "when this was recorded; not in this replay" : "in this replay", bar,
     element("p", {}, `At the most ${bytesText(peak.reserved_bytes)} of ${bytesText(capacity)} were reserved: ${bytesText(room)} to spare.`),
     recorded ?? element("p", { class: "quiet" }, "Is a smaller device enough? ", element("code", {}, "binpool view --capacity"), " tells."));
 }

@@ -1,5 +1,7 @@
 // Numbers as people read them.
 
+/** A space at which no line ends. */
+const SPACE = "\u00a0";
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
 /** How many times 1024 goes into the unit that suits a number of bytes. */
@@ -13,9 +15,9 @@ function unitOf(bytes) {
 function bytesText(bytes) {
   const unit = unitOf(bytes);
   const value = bytes / 1024 ** unit;
-  if (unit === 0) return `${value} B`;
+  if (unit === 0) return `${value}${SPACE}B`;
   const digits = value >= 100 ? 0 : value >= 10 ? 1 : 2;
-  return `${value.toFixed(digits)} ${UNITS[unit]}`;
+  return `${value.toFixed(digits)}${SPACE}${UNITS[unit]}`;
 }
 
 /** The same, and every byte: "3.04 GiB (3,264,421,888 bytes)". */
@@ -34,7 +36,7 @@ function counted(count, what) {
 
 function percentText(part) {
   const percent = part * 100;
-  return `${percent > 0 && percent < 9.95 ? percent.toFixed(1) : percent.toFixed(0)} %`;
+  return `${percent > 0 && percent < 9.95 ? percent.toFixed(1) : percent.toFixed(0)}${SPACE}%`;
 }
 
 const TIMES = [["ns", 1], ["µs", 1e3], ["ms", 1e6], ["s", 1e9]];
@@ -55,7 +57,7 @@ function timeText(ns) {
   const [name, size] = timeUnit(ns);
   const value = ns / size;
   const digits = size === 1 || value >= 100 ? 0 : value >= 10 ? 1 : 2;
-  return `${value.toFixed(digits)} ${name}`;
+  return `${value.toFixed(digits)}${SPACE}${name}`;
 }
 
 /** Round numbers from `low` to `high`, at most about `most`, and the step between them. */

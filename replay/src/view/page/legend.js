@@ -33,6 +33,9 @@ class Legend {
     document.getElementById("legend-reserved").textContent = bytesText(program.reserved[moment]);
     document.getElementById("legend-active").textContent = bytesText(program.active[moment]);
     const stack = program.stackAt(moment);
-    this.values.forEach((value, series) => (value.textContent = bytesText(stack[series])));
+    this.values.forEach((value, series) => {
+      value.textContent = bytesText(stack[series]);
+      value.closest("li").classList.toggle("none", stack[series] === 0);
+    });
   }
 }

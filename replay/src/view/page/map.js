@@ -1,11 +1,12 @@
 // The segments at a moment: a bar each, with all blocks in their places.
 
-const BAR = { tall: 24, gap: 8, between: 4, rows: 9 };
+const BAR = { gap: 8, between: 4, rows: 9 };
 
 class SegmentMap {
-  /** `describe(segment, range)` is the title and the rows of a range's tooltip. */
-  constructor(describe) {
+  /** `describe(segment, range)` is the title and the rows of a range's tooltip; bars are `tall` pixels high. */
+  constructor(describe, tall = 24) {
     this.describe = describe;
+    this.tall = tall;
     this.map = { segments: [], free: {} };
     this.bars = [];
     this.canvas = element("canvas", { class: "map", role: "img", "aria-label": "The segments" });
@@ -14,6 +15,10 @@ class SegmentMap {
     this.redraw = sharpCanvas(this.canvas, (pen, width) => this.draw(pen, width));
     this.canvas.addEventListener("pointermove", event => this.hover(event));
     this.canvas.addEventListener("pointerleave", () => this.leave());
+    this.canvas.addEventListener("click", event => {
+      const found = this.at(event);
+      if (found) this.pick?.(found.bar.segment);
+    });
   }
 
   show(map) {
@@ -32,7 +37,8 @@ class SegmentMap {
     const segments = [...this.map.segments].sort((one, other) => other.bytes - one.bytes);
     const between = segments.length > 300 ? 0 : BAR.between;
     const all = segments.reduce((sum, segment) => sum + segment.bytes, 0);
-    const perRow = Math.max(segments[0]?.bytes ?? 1, all / BAR.rows);
+    // A bit more than they take, for what is between them.
+    const perRow = Math.max(segments[0]?.bytes ?? 1, (all / BAR.rows) * 1.02);
     const scale = (width - 1) / perRow;
     const rows = [];
     let open = 0;
@@ -47,7 +53,7 @@ class SegmentMap {
       rows[row] += wide + between;
       return { segment, left, row, wide };
     });
-    this.canvas.style.height = `${Math.max(1, rows.length) * (BAR.tall + BAR.gap)}px`;
+    this.canvas.style.height = `${Math.max(1, rows.length) * (this.tall + BAR.gap)}px`;
     this.width = width;
   }
 
@@ -61,29 +67,31 @@ class SegmentMap {
     };
     const [edge, panel] = [ink("line-strong"), ink("panel")];
     for (const { segment, left, row, wide } of this.bars) {
-      const top = row * (BAR.tall + BAR.gap);
+      const top = row * (this.tall + BAR.gap);
       const scale = wide / segment.bytes;
       for (const range of segment.ranges) {
-        const [x, w] = [left + range.offset * scale, range.bytes * scale];
+        const x = snapped(left + range.offset * scale);
+        const w = snapped(left + (range.offset + range.bytes) * scale) - x;
         pen.fillStyle = fill(range);
-        pen.fillRect(x, top, Math.max(w, 0.4), BAR.tall);
+        pen.fillRect(x, top, Math.max(w, 0.5), this.tall);
         if (w > 4) {
           pen.fillStyle = panel;
-          pen.fillRect(x + w - 1, top, 1, BAR.tall);
+          pen.fillRect(x + w - 1, top, 1, this.tall);
         }
       }
       if (wide > 3) {
         pen.strokeStyle = edge;
         pen.lineWidth = 1;
-        pen.strokeRect(left + 0.5, top + 0.5, wide - 1, BAR.tall - 1);
+        const [x, end] = [snapped(left), snapped(left + wide)];
+        pen.strokeRect(x + 0.5, top + 0.5, end - x - 1, this.tall - 1);
       }
     }
   }
 
   /** The bar and the range at a point of the canvas. */
   find(x, y) {
-    const row = Math.floor(y / (BAR.tall + BAR.gap));
-    if (y - row * (BAR.tall + BAR.gap) > BAR.tall) return null;
+    const row = Math.floor(y / (this.tall + BAR.gap));
+    if (y - row * (this.tall + BAR.gap) > this.tall) return null;
     const bar = this.bars.find(bar => bar.row === row && bar.left <= x && x < bar.left + bar.wide);
     if (!bar) return null;
     const scale = bar.wide / bar.segment.bytes;
@@ -98,9 +106,13 @@ class SegmentMap {
     return { bar, scale, range: ranges[low] };
   }
 
-  hover(event) {
+  at(event) {
     const frame = this.canvas.getBoundingClientRect();
-    const found = this.find(event.clientX - frame.left, event.clientY - frame.top);
+    return this.find(event.clientX - frame.left, event.clientY - frame.top);
+  }
+
+  hover(event) {
+    const found = this.at(event);
     if (!found) {
       this.leave();
       return;
@@ -109,8 +121,8 @@ class SegmentMap {
     this.box.hidden = false;
     this.box.style.left = `${bar.left + range.offset * scale - 1}px`;
     this.box.style.width = `${Math.max(2, range.bytes * scale) + 1}px`;
-    this.box.style.top = `${bar.row * (BAR.tall + BAR.gap) - 1}px`;
-    this.box.style.height = `${BAR.tall + 2}px`;
+    this.box.style.top = `${bar.row * (this.tall + BAR.gap) - 1}px`;
+    this.box.style.height = `${this.tall + 2}px`;
     const { title, rows } = this.describe(bar.segment, range);
     tooltip.show(event.clientX, event.clientY, title, rows, range.state === "active" ? range.series : range.state);
   }
@@ -118,6 +130,42 @@ class SegmentMap {
   leave() {
     this.box.hidden = true;
     tooltip.hide();
+  }
+}
+
+/** The map, and above it one segment as wide as there is room, once a click has picked it. */
+class MapWithLens {
+  constructor(describe) {
+    this.map = new SegmentMap(describe);
+    this.lens = new SegmentMap(describe, 40);
+    this.title = element("p", { class: "lens-title" });
+    this.head = element("div", { class: "lens-head" }, this.title,
+      element("button", { type: "button", class: "button small", onclick: () => this.pick(null) }, "Close"));
+    this.frame = element("div", { class: "lens", hidden: true }, this.head, this.lens.stage);
+    this.element = element("div", {}, this.frame, this.map.stage);
+    this.map.pick = segment => this.pick(segment.name === this.picked ? null : segment.name);
+  }
+
+  /** Segments keep their names: the one that was picked stays so as long as it is there. */
+  pick(name) {
+    this.picked = name;
+    this.showLens();
+  }
+
+  show(map) {
+    this.map.show(map);
+    this.showLens();
+  }
+
+  showLens() {
+    const segment = this.map.map.segments.find(segment => segment.name === this.picked);
+    this.frame.hidden = !segment;
+    if (!segment) return;
+    const used = segment.ranges.filter(({ state }) => state === "active");
+    const bytes = used.reduce((sum, range) => sum + range.bytes, 0);
+    this.title.textContent = `${segment.name}: ${bytesText(segment.bytes)}, of which ${bytesText(bytes)} ` +
+      `are in use, in ${counted(used.length, "block")}`;
+    this.lens.show({ segments: [segment], free: { bytes: segment.bytes - bytes } });
   }
 }
 

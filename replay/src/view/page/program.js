@@ -157,7 +157,7 @@ class Program {
     }
     const reserved = this.reserved[moment];
     const map = mapOf([...segments.values()], "held");
-    return { moment, active, blocks: there.length, inBlocks, reserved, held: reserved - inBlocks, groups, ...map };
+    return { moment, active, there, blocks: there.length, inBlocks, reserved, held: reserved - inBlocks, groups, ...map };
   }
 
   /** A block's life, for people. */

@@ -29,7 +29,7 @@ function snapshotPage({ numbers, snapshot }, state) {
   };
   const seriesOf = block => series.get(block[by()] ?? NAMELESS[by()]) ?? SERIES;
 
-  const map = new SegmentMap((segment, range) => ({ title: `${bytesText(range.bytes)} ${range.state}`, rows: blockRows(segment, range) }));
+  const map = new MapWithLens((segment, range) => ({ title: `${bytesText(range.bytes)} ${range.state}`, rows: blockRows(segment, range) }));
   const amount = (title, of) => ({ title, number: true, value: of, text: row => bytesText(of(row)) });
   const columns = named => [
     named,
@@ -54,7 +54,7 @@ function snapshotPage({ numbers, snapshot }, state) {
       answers, shortage,
       panel("moment-panel", "Where it lies", bySwitch,
         unlisted ? element("p", { class: "quiet" }, "Blocks in use are listed only by a pool that watches them (", element("code", {}, "MemoryPool::watch"), ").") : null,
-        element("div", { class: "with-aside" }, element("div", {}, map.stage, mapKey("held", "pending", "free", "withheld")),
+        element("div", { class: "with-aside" }, element("div", {}, map.element, mapKey("held", "pending", "free", "withheld")),
           element("div", { class: "aside" }, figures([
             ["segments", countText(snapshot.segments.length), "segments"],
             ["blocks beside them", countText(snapshot.blocks.length)],
@@ -95,7 +95,7 @@ function snapshotMap(snapshot, seriesOf) {
   const segments = snapshot.segments.map(segment => ({
     name: `segment ${segment.memory}`, bytes: segment.bytes, ranges: segment.ranges.map(of),
   }));
-  const blocks = snapshot.blocks.map(block => ({ name: "a block by itself", bytes: block.bytes, ranges: [{ ...of(block), offset: 0 }] }));
+  const blocks = snapshot.blocks.map((block, place) => ({ name: `block ${place + 1}, by itself`, bytes: block.bytes, ranges: [{ ...of(block), offset: 0 }] }));
   const all = [...segments, ...blocks].filter(segment => segment.bytes > 0 && segment.ranges.length > 0);
   for (const segment of all) countFree(segment, free);
   return { segments: all, free };

@@ -140,8 +140,9 @@ class Timeline {
     const capacity = numbers.capacity_bytes;
     const showsCapacity = Boolean(numbers.out_of_memory) || capacity <= most * 1.3;
     this.high = Math.max(most * 1.06, showsCapacity ? capacity * 1.04 : 0);
-    const y = bytes => plot.top + plot.height * (1 - bytes / this.high);
-    const x = column => plot.left + (column / count) * plot.width;
+    // On whole pixels: edges are sharp.
+    const y = bytes => snapped(plot.top + plot.height * (1 - bytes / this.high));
+    const x = column => snapped(plot.left + (column / count) * plot.width);
 
     this.drawAxes(pen, plot, y, from, to);
     this.drawReserved(pen, reserved, x, y, plot, true);
@@ -326,8 +327,9 @@ class Timeline {
     const bars = (bytes, color) => {
       pen.fillStyle = color;
       for (let column = 0; column < count; column++) {
-        const tall = (bytes(column) / most) * (height - 2);
-        pen.fillRect(plot.left + (column / count) * plot.width, height - tall, plot.width / count + 0.4, tall);
+        const top = snapped(height - (bytes(column) / most) * (height - 2));
+        const [left, right] = [column, column + 1].map(edge => snapped(plot.left + (edge / count) * plot.width));
+        pen.fillRect(left, top, right - left, height - top);
       }
     };
     bars(column => reserved[column], ink("whole-reserved"));
@@ -439,6 +441,12 @@ class Timeline {
     });
     whole.addEventListener("pointermove", move);
   }
+}
+
+/** The nearest edge of a pixel. */
+function snapped(place) {
+  const ratio = window.devicePixelRatio || 1;
+  return Math.round(place * ratio) / ratio;
 }
 
 /** Text on a ground of its own, so that it is legible on whatever lies below. */

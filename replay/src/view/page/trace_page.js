@@ -24,12 +24,13 @@ function tracePage(about, state) {
   program.groupBy(by());
   const timeline = new Timeline(program, state);
   const pin = moment => timeline.pin(moment);
-  const map = new SegmentMap((segment, range) => describeRange(program, segment, range, timeline.moment));
+  const map = new MapWithLens((segment, range) => describeRange(program, segment, range, timeline.moment));
   const legend = new Legend(series => {
     timeline.focused = series;
     timeline.redraw();
   });
   const table = groupTable(program, pin);
+  const blocks = new BlockList(program, pin);
 
   const hasGroups = numbers.groups.length > 1 || !numbers.groups.some(row => row.name === "(no group)");
   const bySwitch = switchOf("Tell blocks apart by", BY.map(([name, text]) => [name, text, name !== "group" || hasGroups]), by(),
@@ -62,7 +63,8 @@ function tracePage(about, state) {
       panel("timeline", "Memory over time", [bySwitch, clockSwitch, zoomButtons],
         element("div", { class: "with-aside" }, element("div", {}, timeline.stage, timeline.whole), legend.element)),
       panel("moment-panel", "Where it lies", [moment, stepButtons(timeline)],
-        element("div", { class: "with-aside" }, element("div", {}, map.stage, mapKey("held, free")), momentFigures)),
+        element("div", { class: "with-aside" }, element("div", {}, map.element, mapKey("held, free")), momentFigures),
+        blocks.element),
       panel("groups", "Who uses it", element("span", { class: "quiet" }, "Click a title to sort."), table.element)),
     help, tooltip.box);
 
@@ -80,6 +82,7 @@ function tracePage(about, state) {
     const at = program.at(timeline.moment);
     moment.textContent = `at ${program.momentText(at.moment, timeline.clock)}`;
     map.show(at);
+    blocks.show(at);
     momentFigures.replaceChildren(figures([
       ["in use", bytesText(at.active), "moment-active"],
       ["blocks", countText(at.blocks), "moment-blocks"],
@@ -91,7 +94,7 @@ function tracePage(about, state) {
     Object.assign(momentFigures.dataset, {
       moment: at.moment, active: at.active, blocks: at.blocks, inBlocks: at.inBlocks, reserved: at.reserved,
       free: at.free.bytes, largest: at.free.largest, ranges: at.free.ranges,
-      map: map.map.segments.reduce((sum, { ranges }) => ranges.reduce((sum, range) =>
+      map: at.segments.reduce((sum, { ranges }) => ranges.reduce((sum, range) =>
         sum + (range.state === "active" ? range.bytes : 0), sum), 0),
     });
     table.show(program.rows.map((row, number) => ({ ...row, number, now: at.groups[number] })).filter(row => row.blocks > 0));
@@ -172,7 +175,7 @@ function stepButtons(timeline) {
 }
 
 function mapKey(...free) {
-  return element("p", { class: "quiet map-key" }, "Each bar is a segment, as wide as it is large. Colours as above. ",
+  return element("p", { class: "quiet map-key" }, "Each bar is a segment, as wide as it is large; a click enlarges it. ",
     free.map(name => [swatch(name.split(",")[0]), ` ${name} `]));
 }
 
