@@ -53,6 +53,7 @@
 #![deny(unsafe_code)]
 
 mod allowance;
+mod asker;
 mod at_hand;
 mod barrier;
 mod biased;
@@ -70,6 +71,8 @@ mod gathering;
 mod hooks;
 mod lane;
 mod lanes;
+mod life;
+mod live_blocks;
 mod lock;
 #[cfg(test)]
 mod mock_pool;
@@ -78,6 +81,8 @@ mod place;
 mod pool;
 mod ranges;
 mod reclaim;
+mod record;
+mod recorder;
 mod region;
 mod report;
 mod request;
@@ -88,17 +93,24 @@ mod shared;
 mod size_classes;
 #[cfg(feature = "snapshot")]
 mod snapshot;
+#[cfg(feature = "backtrace")]
+mod stack;
 mod state;
 mod statistics;
 mod stranded;
 mod svm;
 mod sweeper;
 mod sync;
+mod tag;
+mod tape;
 mod tenure;
 mod thread_cache;
 mod threads;
+mod ticks;
+mod trace_writer;
 mod transfers;
 mod trim;
+mod watch;
 mod weak;
 
 pub use binpool_allocators::*;
@@ -106,9 +118,11 @@ pub use buffer::PooledBuffer;
 pub use decay::Decay;
 pub use error::PoolError;
 pub use hooks::{HookId, Shortage};
+pub use live_blocks::{LiveBlocks, LiveGroup};
 pub use options::PoolOptions;
 pub use place::Place;
 pub use pool::MemoryPool;
+pub use record::{PoolRecording, RecordError};
 pub use region::PooledRegion;
 pub use report::{OutOfMemoryReport, Verdict};
 pub use reuse_policy::ReusePolicy;
@@ -122,4 +136,7 @@ pub use snapshot::{
 pub use statistics::PoolStatistics;
 pub use svm::{PooledSvm, SvmPool};
 pub use sweeper::Sweeper;
+pub use tag::{Tag, TagScope};
+pub use trace_writer::RecordingSummary;
+pub use watch::WatchOptions;
 pub use weak::WeakPool;

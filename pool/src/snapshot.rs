@@ -1,5 +1,8 @@
 //! A pool at one moment, as data.
 
+mod files;
+mod taking;
+
 use serde::{Deserialize, Serialize};
 
 use crate::PoolStatistics;

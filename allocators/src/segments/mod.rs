@@ -88,6 +88,24 @@ pub struct Leaving<M, U> {
     pub uses: Vec<U>,
 }
 
+/// A segment, for those who look at it.
+#[derive(Debug)]
+pub struct SegmentState<'a, M, U> {
+    /// All of it.
+    pub memory: &'a M,
+    /// Its ranges, from the first byte to the last.
+    pub ranges: Vec<(Region, RangeState<'a, U>)>,
+}
+
+/// Whether a range is free.
+#[derive(Debug)]
+pub enum RangeState<'a, U> {
+    /// It is, and has these uses.
+    Free(&'a U),
+    /// It was taken, and not given back yet.
+    Taken(RangeKey),
+}
+
 /// Segments of memory `M`, and the ranges of them, free and taken.
 ///
 /// A free range remembers its uses `U`, whatever the owner of the segments means by that, and whether somebody may have
@@ -224,6 +242,17 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
         let (segment, region) = self.space.place_of(range)?;
         let root = self.roots.get(segment)?.as_deref()?;
         Some((root, region))
+    }
+
+    /// The segments, for those who look at them.
+    pub fn iter(&self) -> impl Iterator<Item = SegmentState<'_, M, U>> {
+        let roots = self.roots.iter().enumerate();
+        roots.filter_map(|(key, memory)| {
+            Some(SegmentState {
+                memory: memory.as_deref()?,
+                ranges: self.space.states_of(key).collect(),
+            })
+        })
     }
 
     /// Gives back what a range has behind its first `bytes` bytes, which these commands may still use.

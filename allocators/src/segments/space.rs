@@ -3,6 +3,7 @@
 use slab::Slab;
 
 use super::{
+    RangeState,
     by_size::BySize,
     views::{Chain, Views},
 };
@@ -12,7 +13,7 @@ use crate::Region;
 pub(super) type SegmentKey = usize;
 
 /// Names a range of a segment from its taking until it is given back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RangeKey(usize);
 
 /// A range in its user's hands.
@@ -208,6 +209,20 @@ impl<V, U: Clone + Default> Space<V, U> {
         let first = self.segments.get(segment).map(|segment| segment.first);
         let keys = std::iter::successors(first, |key| self.ranges[*key].after);
         keys.map(|key| (key, &self.ranges[key]))
+    }
+
+    /// The same, for those who only look.
+    pub(super) fn states_of(
+        &self,
+        segment: SegmentKey,
+    ) -> impl Iterator<Item = (Region, RangeState<'_, U>)> {
+        self.ranges_of(segment).map(|(key, range)| {
+            let state = match &range.free {
+                Some(free) => RangeState::Free(&free.uses),
+                None => RangeState::Taken(RangeKey(key)),
+            };
+            (range.region, state)
+        })
     }
 
     /// The uses of the free ranges of a segment.

@@ -57,7 +57,7 @@ impl OutOfMemory {
             capacity_bytes: report.capacity_bytes,
             verdict: word(report.verdict).into(),
             reason: report.verdict.to_string(),
-            advice: advice(report),
+            advice: report.verdict.advice().into(),
             group: failed.group.clone(),
             stream: Some(failed.stream),
         }
@@ -98,11 +98,4 @@ fn word(verdict: Verdict) -> &'static str {
         Verdict::DeviceFull => "device_full",
         _ => "unknown",
     }
-}
-
-/// The last line of the report.
-fn advice(report: &OutOfMemoryReport) -> String {
-    let text = report.to_string();
-    let advice = text.rsplit_once("advice: ");
-    advice.map_or(String::new(), |(_, advice)| advice.to_owned())
 }
