@@ -6,7 +6,10 @@ mod common;
 
 use std::{fs, io::Write, path::Path};
 
-use binpool::PoolOptions;
+use binpool::{
+    Backend, ImmediateAllocator, MemoryPool, PoolOptions, QueueOrder, Tag, WatchOptions,
+};
+use binpool_mock::MockDevice;
 use binpool_replay::{
     Profile, Trace,
     view::{By, record},
@@ -201,6 +204,50 @@ fn a_snapshot_is_known_by_its_content() {
         assert_eq!(names, ["active", "free", "held", "pending", "withheld"]);
         assert_eq!(states[2]["bytes"], 12288);
     }
+}
+
+#[test]
+fn what_a_pool_records_and_its_snapshots_are_read() {
+    let backend = MockDevice::new().backend();
+    let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+    let allocator = ImmediateAllocator::new(&backend).unwrap();
+    let pool = MemoryPool::new(allocator, &queue).unwrap();
+    let (folder, trace) = file("program.trace", b"");
+    pool.watch(WatchOptions::new());
+    let recording = pool.record(fs::File::create(&trace).unwrap()).unwrap();
+    let weights = Tag::new("weights").within(|| pool.allocate(1 << 20).unwrap());
+    let scratch = Tag::new("scratch").within(|| pool.allocate(3 << 20).unwrap());
+    drop(scratch);
+    assert!(pool.allocate(1 << 40).is_err());
+    let snapshot = folder.path().join("pool.json");
+    fs::write(&snapshot, pool.snapshot().to_json().unwrap()).unwrap();
+    drop(weights);
+    recording.finish().unwrap();
+
+    let of_trace = numbers(&[&trace]);
+    let groups = of_trace["groups"].as_array().unwrap();
+    let peak = |name: &str| {
+        let found = groups
+            .iter()
+            .find(|row| row["name"].as_str().unwrap().contains(name));
+        found.map(|row| row["peak_bytes"].as_u64().unwrap())
+    };
+    assert_eq!(
+        (peak("weights"), peak("scratch")),
+        (Some(1 << 20), Some(3 << 20))
+    );
+    assert_eq!(of_trace["peak_active"]["active_bytes"], 4 << 20);
+    assert_eq!(of_trace["at_end"]["active_bytes"], 0);
+    assert_eq!(of_trace["has_times"], true);
+    assert_eq!(of_trace["shortages"][0]["bytes"], 1_u64 << 40);
+
+    let of_snapshot = numbers(&[snapshot.to_str().unwrap()]);
+    assert_eq!(of_snapshot["active_bytes"], 1 << 20);
+    assert_eq!(of_snapshot["tags"][0]["name"], "weights");
+    assert_eq!(of_snapshot["tags"][0]["asked_bytes"], 1 << 20);
+    let site = of_snapshot["call_sites"][0]["name"].as_str().unwrap();
+    assert!(site.contains("tests/view.rs:"), "{site}");
+    assert_eq!(of_snapshot["held_bytes"], of_snapshot["free"]["bytes"]);
 }
 
 #[test]

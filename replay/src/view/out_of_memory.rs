@@ -1,6 +1,6 @@
 //! Why memory ran out, as data.
 
-use binpool::{OutOfMemoryReport, PoolStatistics, SnapshotSettings, SnapshotShortage, Verdict};
+use binpool::{PoolStatistics, SnapshotSettings, SnapshotShortage, Verdict};
 use serde::Serialize;
 
 use crate::view::FailedRequest;
