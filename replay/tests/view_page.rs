@@ -409,11 +409,28 @@ fn the_axis_shows_times_or_events() {
 }
 
 #[test]
+fn what_is_reserved_can_be_hidden_so_that_what_is_in_use_has_the_whole_height() {
+    let (_, page, _) = tagged_page();
+    let there = page.run(
+        "",
+        "const heights = () => { const c = chart(); let y = 20; while (y < c.height - 40 && pixel(c, 300, y) !== '68,119,170,255') y++; return y; };
+         const seen = [heights(), one('.legend .sum button').getAttribute('aria-pressed')];
+         await key('r'); seen.push(heights(), location.hash, one('.legend .sum button').getAttribute('aria-pressed'));
+         await click(one('.legend .sum button')); seen.push(heights(), location.hash);
+         return seen;",
+    );
+    assert_eq!((&there[1], &there[4]), (&json!("true"), &json!("false")));
+    assert_eq!(there[3], "#reserved=hidden");
+    assert!(number(&there[2]) < number(&there[0]), "higher up: {there}");
+    assert_eq!((&there[5], &there[6]), (&there[0], &json!("")));
+}
+
+#[test]
 fn blocks_are_told_apart_by_what_the_switch_says() {
     let (_, page, numbers) = tagged_page();
     let there = page.run(
         "",
-        "const names = () => all('.legend button .name').map(name => name.textContent);
+        "const names = () => all('.legend li:not(.sum) .name').map(name => name.textContent);
          const seen = [names()];
          await key('g'); seen.push(names());
          await key('g'); seen.push(names());
@@ -805,7 +822,9 @@ fn the_help_opens_by_its_key_and_lists_the_others() {
     );
     assert_eq!(there["open"], true);
     let keys = there["keys"].as_array().unwrap();
-    for key in ["+", "−", "0", ",", ".", "p", "e", "o", "g", "c", "t", "?"] {
+    for key in [
+        "+", "−", "0", ",", ".", "p", "e", "o", "g", "r", "c", "t", "?",
+    ] {
         assert!(keys.iter().any(|listed| listed == key), "{key}");
     }
     assert_eq!(there["nameless"], 0);

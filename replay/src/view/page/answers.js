@@ -75,8 +75,9 @@ function leakedAnswer(program, pin) {
       element("li", {}, swatch("held"), element("span", { class: "name" }, "held by the pool: cached, not leaked"),
         element("span", { class: "number" }, bytesText(end.held_bytes)))),
     element("p", { class: "quiet" },
-      "The next requests get what is held, and a trim gives it back. What is in use was not freed: ",
-      element("button", { type: "button", class: "link", onclick: () => pin(program.moments) }, "see the end"), ".",
+      "The next requests get what is held, and a trim gives it back. ",
+      end.active_blocks === 0 ? "Every block was freed: nothing is leaked." : ["What is in use was not freed: ",
+        element("button", { type: "button", class: "link", onclick: () => pin(program.moments) }, "see the end"), "."],
       rounding > 0 ? ` Rounding up to size classes takes ${bytesText(rounding)} of it more.` : ""));
 }
 

@@ -46,8 +46,8 @@ function timeUnit(ns) {
   return TIMES.findLast(([, size]) => Math.abs(ns) >= size) ?? TIMES[0];
 }
 
-/** A span of time in nanoseconds: "1.25 ms", "3 min 20 s". */
-function timeText(ns) {
+/** A span of time in nanoseconds: "1.25 ms", "3 min 20 s". With `more` digits, where events are close to each other. */
+function timeText(ns, more = 0) {
   if (ns >= 86400e9) return `${(ns / 86400e9).toFixed(1)} days`;
   if (ns >= 120e9) {
     const seconds = Math.floor(ns / 1e9);
@@ -56,8 +56,8 @@ function timeText(ns) {
   }
   const [name, size] = timeUnit(ns);
   const value = ns / size;
-  const digits = size === 1 || value >= 100 ? 0 : value >= 10 ? 1 : 2;
-  return `${value.toFixed(digits)}${SPACE}${name}`;
+  const digits = value >= 100 ? 0 : value >= 10 ? 1 : 2;
+  return `${value.toFixed(size === 1 ? 0 : digits + more)}${SPACE}${name}`;
 }
 
 /** Round numbers from `low` to `high`, at most about `most`, and the step between them. */

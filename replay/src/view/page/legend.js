@@ -1,9 +1,10 @@
 // What the colours mean, and how much of each there is at a moment.
 
 class Legend {
-  /** `focus(series)` is called with the one that a user looks at; null for none. */
-  constructor(focus) {
+  /** `focus(series)` is called with the one that a user looks at; null for none. `toggle()` shows what is reserved, or hides it. */
+  constructor(focus, toggle) {
     this.focus = focus;
+    this.toggle = toggle;
     this.title = element("p", { class: "legend-title", id: "legend-moment" });
     this.list = element("ul", { class: "legend" });
     this.element = element("div", { class: "aside" }, this.title, this.list);
@@ -23,12 +24,16 @@ class Legend {
         onfocus: () => this.focus(series), onblur: () => this.focus(null),
       }, swatch(series), element("span", { class: "name" }, program.seriesName(series)), value));
     });
-    const sum = (id, kind, name) => element("li", { class: "sum" },
-      kind ? swatch(kind) : null, element("span", { class: "name" }, name), element("span", { class: "number", id }));
-    this.list.replaceChildren(sum("legend-reserved", "line", "reserved"), sum("legend-active", null, "in use"), ...lines);
+    const parts = (id, kind, name) => [
+      kind ? swatch(kind) : null, element("span", { class: "name" }, name), element("span", { class: "number", id })];
+    this.reserved = element("button", { type: "button", title: "Show what is reserved, or hide it (r)", onclick: this.toggle },
+      parts("legend-reserved", "line", "reserved"));
+    this.list.replaceChildren(element("li", { class: "sum" }, this.reserved),
+      element("li", { class: "sum" }, parts("legend-active", null, "in use")), ...lines);
   }
 
-  show(program, moment, clock) {
+  show(program, moment, clock, hidesReserved) {
+    this.reserved.setAttribute("aria-pressed", !hidesReserved);
     this.title.textContent = `At ${program.momentText(moment, clock)}`;
     document.getElementById("legend-reserved").textContent = bytesText(program.reserved[moment]);
     document.getElementById("legend-active").textContent = bytesText(program.active[moment]);

@@ -128,7 +128,7 @@ class Program {
   momentText(moment, clock) {
     const event = moment === 0 ? "before the first event" : `event ${countText(moment)}`;
     if (!this.times || moment === 0) return event;
-    const time = timeText(this.place(moment, "time"));
+    const time = timeText(this.place(moment, "time"), 2);
     return clock === "time" ? `${time} (${event})` : `${event} (${time})`;
   }
 

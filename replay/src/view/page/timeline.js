@@ -32,6 +32,11 @@ class Timeline {
     return this.program.times && this.state.get("clock") !== "events" ? "time" : "events";
   }
 
+  /** Whether what is in use has the whole height, for where far more is reserved. */
+  get hidesReserved() {
+    return this.state.get("reserved") === "hidden";
+  }
+
   /** What is seen of the axis. */
   get range() {
     const [low, high] = this.program.ends(this.clock);
@@ -136,18 +141,20 @@ class Timeline {
     const count = Math.max(1, Math.round(plot.width));
     const { moments, reserved } = this.columns(count, from, to);
     const { numbers } = this.program;
-    const most = reserved.reduce((most, bytes) => Math.max(most, bytes), 1);
+    const hides = this.hidesReserved;
+    const shown = column => (hides ? this.program.active[moments[column]] : reserved[column]);
+    const most = reserved.reduce((most, _, column) => Math.max(most, shown(column)), 1);
     const capacity = numbers.capacity_bytes;
-    const showsCapacity = Boolean(numbers.out_of_memory) || capacity <= most * 1.3;
+    const showsCapacity = !hides && (Boolean(numbers.out_of_memory) || capacity <= most * 1.3);
     this.high = Math.max(most * 1.06, showsCapacity ? capacity * 1.04 : 0);
     // On whole pixels: edges are sharp.
     const y = bytes => snapped(plot.top + plot.height * (1 - bytes / this.high));
     const x = column => snapped(plot.left + (column / count) * plot.width);
 
     this.drawAxes(pen, plot, y, from, to);
-    this.drawReserved(pen, reserved, x, y, plot, true);
+    if (!hides) this.drawReserved(pen, reserved, x, y, plot, true);
     this.drawStack(pen, moments, x, y);
-    this.drawReserved(pen, reserved, x, y, plot, false);
+    if (!hides) this.drawReserved(pen, reserved, x, y, plot, false);
     if (showsCapacity) this.drawCapacity(pen, plot, y(capacity), capacity);
     this.drawMarks(pen, plot);
     pen.strokeStyle = ink("line-strong");

@@ -12,6 +12,7 @@ const TRACE_KEYS = [
   ["e", "The end."],
   ["o", "The next place where memory ran out."],
   ["g", "Tell blocks apart by group, by size class, or by stream."],
+  ["r", "Show what is reserved, or give what is in use the whole height."],
   ["c", "Time, or events."],
   ["t", "Light or dark."],
   ["?", "This help."],
@@ -25,10 +26,11 @@ function tracePage(about, state) {
   const timeline = new Timeline(program, state);
   const pin = moment => timeline.pin(moment);
   const map = new MapWithLens((segment, range) => describeRange(program, segment, range, timeline.moment));
+  const toggleReserved = () => state.set("reserved", timeline.hidesReserved ? null : "hidden");
   const legend = new Legend(series => {
     timeline.focused = series;
     timeline.redraw();
-  });
+  }, toggleReserved);
   const table = groupTable(program, pin);
   const blocks = new BlockList(program, pin);
 
@@ -73,7 +75,7 @@ function tracePage(about, state) {
     const failed = numbers.out_of_memory;
     if (failed) shortage.replaceChildren(shortagePanel(failed, partsAt(program, program.moments), failed.event));
   };
-  const showHovered = () => legend.show(program, timeline.hovered ?? timeline.moment, timeline.clock);
+  const showHovered = () => legend.show(program, timeline.hovered ?? timeline.moment, timeline.clock, timeline.hidesReserved);
   timeline.recross = once(() => {
     timeline.drawOver();
     showHovered();
@@ -111,6 +113,10 @@ function tracePage(about, state) {
   state.on("by", regroup);
   state.on("at", once(showMoment));
   state.on("range", timeline.redraw);
+  state.on("reserved", () => {
+    timeline.redraw();
+    timeline.recross();
+  });
   state.on("clock", () => {
     clockSwitch.show(timeline.clock);
     timeline.redraw();
@@ -133,6 +139,7 @@ function tracePage(about, state) {
       const next = shortages().find(moment => moment > timeline.moment) ?? shortages()[0];
       if (next !== undefined) pin(next);
     },
+    r: toggleReserved,
     g: () => state.set("by", nextOf(BY.map(([name]) => name).filter(name => name !== "group" || hasGroups), by())),
     c: () => numbers.has_times && clockSwitch.querySelector("[aria-checked=false]").click(),
     t: () => document.getElementById("theme").click(),
