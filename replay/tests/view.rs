@@ -150,7 +150,7 @@ fn out_of_memory_is_the_end_and_is_explained() {
 
 #[test]
 fn shortages_of_the_recording_are_told() {
-    let text = "g 1 big\na 0 4096 0 100\no 99999 2 150 1\nf 0 200\no 5 0 300\n";
+    let text = "g 1 big\na 0 4096 0 100\no 99999 2 150 1\nf 0 200\no 5 0 300\na 1 4096 0 400\n";
     let (_folder, path) = file("short.trace", text.as_bytes());
     let numbers = numbers(&[&path]);
     let expected = json!([
@@ -159,6 +159,10 @@ fn shortages_of_the_recording_are_told() {
     ]);
     assert_eq!(numbers["shortages"], expected);
     assert_eq!(numbers["out_of_memory"], Value::Null);
+    assert_eq!(
+        numbers["peak_active"]["moment"], 1,
+        "the first of two peaks"
+    );
 }
 
 /// A pool with a segment of five ranges, one of each state, and a held block beside it.
