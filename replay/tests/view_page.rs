@@ -451,71 +451,68 @@ fn blocks_are_told_apart_by_what_the_switch_says() {
 
 #[test]
 fn hovering_tells_what_is_there() {
-    let (history, page, _) = tagged_page();
+    /// The digits of a text, behind `mark`.
+    fn digits_behind(text: &Value, mark: &str) -> String {
+        let (_, behind) = text.as_str().unwrap().split_once(mark).unwrap();
+        behind.chars().filter(char::is_ascii_digit).collect()
+    }
+
+    let (history, page, numbers) = tagged_page();
     let moment = 25;
-    let there = page.run(
-        &format!("clock=events&at={moment}"),
-        "const rows = () => Object.fromEntries(all('#tooltip dt').map(title => [title.textContent, title.nextSibling.textContent]));
+    let peak = format!(
+        "const peak = ({} + 0.5) / ({} + 1);",
+        numbers["peak_active"]["moment"], numbers["events"]
+    );
+    let script = "
+         const rows = () => Object.fromEntries(all('#tooltip dt').map(title => [title.textContent, title.nextSibling.textContent]));
          const c = chart();
          await pointer(c, 'pointermove', 700, c.clientHeight - 40); const below = rows();
          await pointer(c, 'pointermove', 700, 16); const above = rows();
+         const layers = [];
+         for (let y = c.clientHeight - 40; y > 20; y -= 3) {
+           await pointer(c, 'pointermove', 66 + peak * (c.clientWidth - 80), y);
+           const name = text('#tooltip dt');
+           if (layers.at(-1) !== name) layers.push(name);
+         }
          await pointer(c, 'pointerleave', 0, 0); const hidden = one('#tooltip').hidden;
          const blocks = [];
          for (let x = 2; x < map().clientWidth; x += 7) {
            await pointer(map(), 'pointermove', x, 12);
            if (!one('#tooltip').hidden) blocks.push({ title: text('#tooltip .tip-title'), ...rows() });
          }
-         return { below, above, hidden, blocks };",
-    );
+         return { below, above, layers, hidden, blocks };";
+    let there = page.run(&format!("clock=events&at={moment}"), &(peak + script));
     assert_eq!(there["below"]["weights"], "80.0 MiB");
     assert!(there["below"]["reserved"].is_string() && there["above"]["weights"].is_null());
+    // From the bottom of the stack upwards.
+    let layers = there["layers"].as_array().unwrap();
+    assert_eq!(layers[..2], ["weights", "activations"], "{layers:?}");
+    assert_eq!(
+        layers[layers.len() - 2..],
+        ["held, free", "in use"],
+        "{layers:?}"
+    );
     assert_eq!(there["hidden"], true);
     // Each block that the map tells of is one that lives, in its place.
     let blocks = there["blocks"].as_array().unwrap();
-    let in_use: Vec<&Value> = blocks
-        .iter()
-        .filter(|block| block["asked"].is_string())
-        .collect();
-    assert!(in_use.len() > 20, "{blocks:?}");
+    let in_use = blocks.iter().filter(|block| block["asked"].is_string());
+    assert!(in_use.clone().count() > 20, "{blocks:?}");
     for block in in_use {
-        let digits = |name: &str| -> String {
-            let text = block[name].as_str().unwrap();
-            text.chars().filter(char::is_ascii_digit).collect()
-        };
-        let event: usize = digits("allocated")
-            .split_at(digits("allocated").len())
-            .0
-            .parse()
-            .unwrap_or(0);
-        let asked = block["asked"].as_str().unwrap();
-        let found = history.blocks.iter().find(|life| {
-            let event = format!("event {} ", life.from + 1);
-            block["allocated"].as_str().unwrap().starts_with(&event)
-        });
-        let life = found.unwrap_or_else(|| panic!("{event}: {block}"));
-        assert!(
-            life.from < moment && life.to.is_none_or(|to| moment <= to),
-            "{block}"
+        let allocated = block["allocated"].as_str().unwrap();
+        let mut lives = history.blocks.iter();
+        let life = lives.find(|life| allocated.starts_with(&format!("event {} ", life.from + 1)));
+        let life = life.unwrap_or_else(|| panic!("{block}"));
+        let lives = life.from < moment && life.to.is_none_or(|to| moment <= to);
+        assert!(lives, "{block}");
+        assert_eq!(
+            digits_behind(&block["asked"], "("),
+            life.asked_bytes.to_string()
         );
-        let bytes: String = asked
-            .split('(')
-            .nth(1)
-            .unwrap()
-            .chars()
-            .filter(char::is_ascii_digit)
-            .collect();
-        assert_eq!(bytes, life.asked_bytes.to_string());
+        assert_eq!(
+            digits_behind(&block["place"], "byte"),
+            life.offset.to_string()
+        );
         assert_eq!(block["stream"], life.stream.to_string());
-        let place: String = block["place"]
-            .as_str()
-            .unwrap()
-            .split("byte")
-            .nth(1)
-            .unwrap()
-            .chars()
-            .filter(char::is_ascii_digit)
-            .collect();
-        assert_eq!(place, life.offset.to_string());
     }
 }
 
@@ -619,7 +616,7 @@ fn a_replay_that_runs_out_of_memory_is_explained() {
         "return { verdict: text('#verdict'), advice: text('#advice'), badge: text('#shortage .badge'), requested: text('#shortage-requested'),
            active: text('#shortage-active'), held: text('#shortage-held'), largest: text('#shortage-largest'), capacity: text('#shortage-capacity'),
            group: text('#shortage-group'), card: text('#ran-out strong'), where: text('.where'),
-           parts: all('#shortage-parts li').map(part => part.textContent), moment: figures().moment, colors: colors(chart()) };",
+           parts: all('#shortage-parts li').map(part => part.textContent), moment: figures().moment, ...redLines() };",
     );
     let verdict = there["verdict"].as_str().unwrap();
     assert!(
@@ -667,11 +664,8 @@ fn a_replay_that_runs_out_of_memory_is_explained() {
             .any(|part| part.as_str().unwrap().starts_with("held by the pool"))
     );
     // The line of the capacity, and the mark where memory ran out.
-    assert!(
-        there["colors"]["179,38,30,255"].as_u64().unwrap() > 300,
-        "{}",
-        there["colors"]
-    );
+    assert!(number(&there["line"]) > 300, "{}", there["line"]);
+    assert!(number(&there["mark"]) > 200, "{}", there["mark"]);
 }
 
 /// A pool that ran out of memory: a segment of 64 MiB, with a block that hostile hands named.
@@ -772,17 +766,23 @@ fn a_snapshot_shows_its_blocks_tables_and_why_memory_ran_out() {
 
 #[test]
 fn failures_of_the_recording_are_marked_and_reached_by_a_key() {
-    let text = tagged().replacen("a 10 ", "o 999999999 1 10500000 1\na 10 ", 1);
+    let text = tagged()
+        .replacen("a 10 ", "o 999999999 1 10500000 1\na 10 ", 1)
+        .replacen("a 30 ", "o 7 1 30500000 2\na 30 ", 1);
     let (_, page, numbers) = page_of(&text, &[]);
     assert_eq!(numbers["shortages"][0]["moment"], 10);
-    let there = page.run("", "await key('o'); return { moment: figures().moment, answer: text('#ran-out'), colors: colors(chart()) };");
-    assert_eq!(there["moment"], 10.0);
-    let answer = there["answer"].as_str().unwrap();
-    assert!(
-        answer.contains("954 MiB for activations") && answer.contains("1 allocation failed"),
-        "{answer}"
+    let there = page.run(
+        "",
+        "const seen = [];
+         for (let press = 0; press < 3; press++) { await key('o'); seen.push(figures().moment); }
+         return { seen, answer: text('#ran-out'), ...redLines() };",
     );
-    assert!(there["colors"]["179,38,30,255"].as_u64().unwrap() > 100);
+    assert_eq!(there["seen"], json!([10, 30, 10]));
+    let answer = there["answer"].as_str().unwrap();
+    for part in ["954 MiB for activations", "2 allocations failed"] {
+        assert!(answer.contains(part), "{answer}");
+    }
+    assert!(number(&there["mark"]) > 200, "{there}");
 }
 
 #[test]

@@ -50,6 +50,19 @@ function pixel(canvas, x, y) {
   return [...canvas.getContext("2d").getImageData(x, y, 1, 1).data].join();
 }
 
+/** How many pixels of the chart are red in the row, and in the column, that has the most of them. */
+function redLines() {
+  const canvas = chart();
+  const { data, width, height } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  const [rows, columns] = [new Array(height).fill(0), new Array(width).fill(0)];
+  for (let i = 0; i < data.length; i += 4) {
+    if (data[i] !== 179 || data[i + 1] !== 38 || data[i + 2] !== 30) continue;
+    rows[Math.floor(i / 4 / width)]++;
+    columns[(i / 4) % width]++;
+  }
+  return { line: Math.max(...rows), mark: Math.max(...columns) };
+}
+
 async function report(script) {
   let answer;
   try {

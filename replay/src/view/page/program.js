@@ -187,8 +187,12 @@ function mapOf(segments, state) {
     segment.ranges = [];
     let end = 0;
     const fill = to => {
-      if (to <= end) return;
-      segment.ranges.push({ offset: end, bytes: to - end, state });
+      const bytes = to - end;
+      if (bytes <= 0) return;
+      segment.ranges.push({ offset: end, bytes, state });
+      free.bytes += bytes;
+      free.ranges++;
+      free.largest = Math.max(free.largest, bytes);
     };
     for (const range of used) {
       fill(range.offset);
@@ -196,23 +200,6 @@ function mapOf(segments, state) {
       end = range.offset + range.bytes;
     }
     fill(segment.bytes);
-    countFree(segment, free);
   }
   return { segments, free };
-}
-
-/** Adds a segment's free ranges; those that touch are one. */
-function countFree(segment, free) {
-  let open = 0;
-  const close = () => {
-    free.bytes += open;
-    free.ranges += open > 0 ? 1 : 0;
-    free.largest = Math.max(free.largest, open);
-    open = 0;
-  };
-  for (const range of segment.ranges) {
-    if (range.state === "active" || range.state === "withheld") close();
-    else open += range.bytes;
-  }
-  close();
 }

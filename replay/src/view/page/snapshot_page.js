@@ -74,7 +74,7 @@ function snapshotPage({ numbers, snapshot }, state) {
     if (numbers.out_of_memory) {
       shortage.replaceChildren(shortagePanel(numbers.out_of_memory, snapshotParts(numbers, series, rowsOf(by())), null));
     }
-    map.show(snapshotMap(snapshot, seriesOf));
+    map.show({ segments: segmentsOf(snapshot, seriesOf), free: numbers.free });
     groups.show(rowsOf(by()));
     states.show(numbers.states);
   };
@@ -89,16 +89,16 @@ function snapshotPage({ numbers, snapshot }, state) {
   ready();
 }
 
-function snapshotMap(snapshot, seriesOf) {
-  const free = { bytes: 0, ranges: 0, largest: 0 };
+/** The segments, and the blocks that are none of a segment as such of one range. */
+function segmentsOf(snapshot, seriesOf) {
   const of = range => ({ ...range, series: seriesOf(range) });
   const segments = snapshot.segments.map(segment => ({
     name: `segment ${segment.memory}`, bytes: segment.bytes, ranges: segment.ranges.map(of),
   }));
-  const blocks = snapshot.blocks.map((block, place) => ({ name: `block ${place + 1}, by itself`, bytes: block.bytes, ranges: [{ ...of(block), offset: 0 }] }));
-  const all = [...segments, ...blocks].filter(segment => segment.bytes > 0 && segment.ranges.length > 0);
-  for (const segment of all) countFree(segment, free);
-  return { segments: all, free };
+  const blocks = snapshot.blocks.map((block, place) => ({
+    name: `block ${place + 1}, by itself`, bytes: block.bytes, ranges: [{ ...of(block), offset: 0 }],
+  }));
+  return [...segments, ...blocks].filter(segment => segment.bytes > 0 && segment.ranges.length > 0);
 }
 
 function blockRows(segment, range) {

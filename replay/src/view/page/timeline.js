@@ -155,7 +155,7 @@ class Timeline {
     if (!hides) this.drawReserved(pen, reserved, x, y, plot, true);
     this.drawStack(pen, moments, x, y);
     if (!hides) this.drawReserved(pen, reserved, x, y, plot, false);
-    if (showsCapacity) this.drawCapacity(pen, plot, y(capacity), capacity);
+    if (showsCapacity) this.drawCapacity(pen, plot, Math.round(y(capacity)), capacity);
     this.drawMarks(pen, plot);
     pen.strokeStyle = ink("line-strong");
     pen.lineWidth = 1;
@@ -259,7 +259,7 @@ class Timeline {
     pen.save();
     pen.strokeStyle = ink("danger");
     pen.setLineDash([6, 4]);
-    pen.lineWidth = 1.5;
+    pen.lineWidth = 2;
     pen.beginPath();
     pen.moveTo(plot.left, line);
     pen.lineTo(plot.left + plot.width, line);
@@ -274,10 +274,10 @@ class Timeline {
     if (numbers.out_of_memory) marks.push([moments, "out of memory"]);
     let free = -Infinity;
     for (const [moment, text] of marks) {
-      const place = this.xOf(this.program.place(moment, this.clock));
+      const place = Math.round(this.xOf(this.program.place(moment, this.clock)));
       if (place < plot.left - 1 || place > plot.left + plot.width + 1) continue;
       pen.strokeStyle = pen.fillStyle = ink("danger");
-      pen.lineWidth = 1.5;
+      pen.lineWidth = 2;
       pen.beginPath();
       pen.moveTo(place, plot.top);
       pen.lineTo(place, plot.top + plot.height);
