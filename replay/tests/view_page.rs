@@ -919,16 +919,33 @@ fn a_million_events_open() {
     );
 }
 
-/// The pictures of the documentation: what is drawn, in which state of the page, and how large.
-const PICTURES: [(&str, &[&str], &str, (u32, u32)); 3] = [
-    ("view-light.png", &[], "theme=light", (1280, 1158)),
-    ("view-dark.png", &[], "theme=dark", (1280, 1158)),
-    (
-        "view-oom.png",
-        &["--capacity", "3GiB"],
-        "theme=light",
-        (1280, 1010),
-    ),
+/// A picture of the documentation.
+struct Picture {
+    name: &'static str,
+    options: &'static [&'static str],
+    hash: &'static str,
+    size: (u32, u32),
+}
+
+const PICTURES: [Picture; 3] = [
+    Picture {
+        name: "view-light.png",
+        options: &[],
+        hash: "theme=light",
+        size: (1280, 1158),
+    },
+    Picture {
+        name: "view-dark.png",
+        options: &[],
+        hash: "theme=dark",
+        size: (1280, 1158),
+    },
+    Picture {
+        name: "view-oom.png",
+        options: &["--capacity", "3GiB"],
+        hash: "theme=light",
+        size: (1280, 1010),
+    },
 ];
 
 fn docs() -> std::path::PathBuf {
@@ -939,7 +956,13 @@ fn docs() -> std::path::PathBuf {
 #[test]
 #[ignore = "writes into docs"]
 fn pictures_for_the_documentation() {
-    for (name, options, hash, size) in PICTURES {
+    for Picture {
+        name,
+        options,
+        hash,
+        size,
+    } in PICTURES
+    {
         let folder = tempfile::tempdir().unwrap();
         let page = folder.path().join("page.html");
         let arguments = [
@@ -956,7 +979,12 @@ fn pictures_for_the_documentation() {
 
 #[test]
 fn the_documentation_has_its_pictures() {
-    for (name, _, _, (width, height)) in PICTURES {
+    for Picture {
+        name,
+        size: (width, height),
+        ..
+    } in PICTURES
+    {
         let bytes = fs::read(docs().join(name)).unwrap();
         let (magic, rest) = bytes.split_at(16);
         assert_eq!(&magic[..8], b"\x89PNG\r\n\x1a\n", "{name}");

@@ -64,7 +64,7 @@ impl History {
     ///
     /// # Errors
     ///
-    /// None that can happen: see [`Columns::pack`].
+    /// None that can happen: all of it can be written as JSON, and is written to memory.
     pub fn page(&self, by: By) -> io::Result<String> {
         let numbers = self.numbers();
         let groupings = By::ALL.map(|by| OfGrouping {
@@ -121,7 +121,7 @@ impl SnapshotNumbers {
     ///
     /// # Errors
     ///
-    /// None that can happen: see [`Columns::pack`].
+    /// None that can happen: all of it can be written as JSON, and is written to memory.
     pub fn page(&self, snapshot: &Snapshot) -> io::Result<String> {
         let about = OfSnapshot {
             kind: "snapshot",

@@ -19,7 +19,7 @@ use crate::{
 /// let trace = Trace::parse("leaky", &b"a 0 4096 0\na 1 100 0\nf 0\n"[..])?;
 /// let options = PoolOptions::new().segments(true);
 /// let numbers = record(&trace, Profile::None, None, &options, &|_| {})?.numbers();
-/// assert_eq!(numbers.peak_active.bytes, 4196);
+/// assert_eq!(numbers.peak_active.active_bytes, 4196);
 /// assert_eq!(numbers.at_end.active_bytes, 100);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
