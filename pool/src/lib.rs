@@ -74,6 +74,8 @@ mod lanes;
 mod life;
 mod live_blocks;
 mod lock;
+#[cfg(feature = "metrics")]
+mod metrics;
 #[cfg(test)]
 mod mock_pool;
 mod options;
@@ -89,6 +91,7 @@ mod request;
 mod reuse;
 mod reuse_policy;
 mod scrub;
+mod serve;
 mod shared;
 mod size_classes;
 #[cfg(feature = "snapshot")]
