@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     scrape.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
     let mut page = String::new();
     scrape.read_to_string(&mut page)?;
-    server.join().expect("the server answers")?;
+    server.join().map_err(|_| "the server has panicked")??;
     println!("{page}");
     assert!(page.contains("binpool_active_bytes{pool=\"arrays\"} 3145728"));
     Ok(())
@@ -56,4 +56,9 @@ fn answer<A: Allocator>(
         page.len()
     )?;
     request.flush()
+}
+
+#[test]
+fn the_example_runs() {
+    main().unwrap();
 }

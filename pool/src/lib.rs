@@ -74,10 +74,12 @@ mod lanes;
 mod life;
 mod live_blocks;
 mod lock;
+mod merge;
 #[cfg(feature = "metrics")]
 mod metrics;
 #[cfg(test)]
 mod mock_pool;
+mod note;
 mod options;
 mod place;
 mod pool;

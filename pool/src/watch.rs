@@ -14,7 +14,7 @@ use crate::{
     shared::Shared,
     state::State,
     sync::{AtomicU8, Ordering},
-    tape::{Noted, Tape, begin},
+    tape::{Taken, Tape, begin},
     thread_cache::Grant,
     threads,
     ticks::Ticks,
@@ -179,9 +179,9 @@ impl<A: Allocator> Shared<A> {
             })?,
         };
         match noted {
-            Noted::Yes(None) => {}
-            Noted::Yes(Some(behind)) => behind.wait(),
-            Noted::NeedsLife => {
+            Taken::Yes(None) => {}
+            Taken::Yes(Some(behind)) => behind.wait(),
+            Taken::NeedsLife => {
                 let mut state = self.state.lock();
                 state.note_begin(&mut grant.block, asked, asker);
             }
