@@ -5,32 +5,13 @@
 //! cargo run -p binpool --example out_of_memory
 //! ```
 
-use std::{
-    error::Error,
-    sync::{Arc, Mutex},
-};
+use std::{error::Error, sync::Arc};
 
-use binpool::{
-    Backend, ImmediateAllocator, MemoryPool, PoolError, PooledBuffer, QueueOrder, Verdict, WeakPool,
-};
-use binpool_mock::{MockBackend, MockDevice};
-
-type Allocator = ImmediateAllocator<MockBackend>;
+use binpool::{Backend, ImmediateAllocator, MemoryPool, PoolError, QueueOrder, Verdict, WeakPool};
+use binpool_mock::MockDevice;
+use parking_lot::Mutex;
 
 const MIB: usize = 1 << 20;
-
-/// Results that an array crate could compute again: a cache of blocks of the pool.
-#[derive(Default)]
-struct Cache {
-    blocks: Mutex<Vec<PooledBuffer<Allocator>>>,
-}
-
-impl Cache {
-    fn clear(&self) -> usize {
-        let blocks = std::mem::take(&mut *self.blocks.lock().unwrap_or_else(|it| it.into_inner()));
-        blocks.len()
-    }
-}
 
 fn main() -> Result<(), Box<dyn Error>> {
     let device = MockDevice::builder()
@@ -45,14 +26,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     let weights = pool.allocate(48 * MIB)?;
     assert_eq!(pool.managed_bytes(), 48 * MIB as u64);
 
-    let cache = Arc::new(Cache::default());
-    let cached = pool.allocate(12 * MIB)?;
-    cache.blocks.lock().map_err(|_| "poisoned")?.push(cached);
+    // Results that the program could compute again.
+    let cache = Arc::new(Mutex::new(vec![pool.allocate(12 * MIB)?]));
 
-    // The pool keeps its hooks, so a hook that kept the pool would keep it for good: it keeps a `WeakPool`.
-    let (hooked, weak): (_, WeakPool<Allocator>) = (Arc::clone(&cache), pool.downgrade());
+    // The pool keeps its hooks. A hook that kept the pool, or blocks of it, would keep both for good.
+    let (cached, weak): (_, WeakPool<_>) = (Arc::downgrade(&cache), pool.downgrade());
     pool.add_reclaim_hook(move |shortage| {
-        let dropped = hooked.clear();
+        let Some(cached) = cached.upgrade() else { return };
+        // Dropped after the lock, since a block that goes back calls the pool.
+        let dropped = std::mem::take(&mut *cached.lock()).len();
         let active = weak.upgrade().map_or(0, |pool| pool.active_bytes());
         println!(
             "hook: {} bytes are missing; {dropped} cached blocks dropped, {active} bytes are left in use",
@@ -61,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     });
     let activations = pool.allocate(14 * MIB)?;
     println!("14 MiB, because the hook dropped the cache");
-    assert_eq!(cache.clear(), 0, "the hook has done it");
+    assert!(cache.lock().is_empty());
 
     // Now the hook has nothing left to drop.
     let Err(PoolError::OutOfMemory(report)) = pool.allocate(8 * MIB) else {
