@@ -63,12 +63,12 @@ fn use_on_both() -> Result<(), Box<dyn Error>> {
     let backend = device.backend();
     let pool = pool(&device, &upload, ReusePolicy::default())?;
     let block = pool.allocate(BYTES)?;
-    block.enqueue_fill(&upload, 0..BYTES, &[1], &[])?;
-    block.order_before(&compute)?;
-    // `memory_on` names the queue that the kernel will run on. A kernel that finds the memory in another way, by an
-    // address in its data for one, is told of by `block.record_use(&compute)`.
+    let filled = block.enqueue_fill(&upload, 0..BYTES, &[1], &[])?;
+    // Here the program itself puts the two in order, by the event. `memory_on` names the queue that the kernel will run
+    // on. A kernel that finds the memory in another way, by an address in its data for one, is told of by
+    // `block.record_use(&compute)`.
     if let Some(memory) = block.memory_on(&compute) {
-        backend.launch(&compute, "sum", &[memory], &[], |_, _| (), &[])?;
+        backend.launch(&compute, "sum", &[memory], &[], |_, _| (), &[filled])?;
     }
     let first = block.memory_id();
     drop(block);
