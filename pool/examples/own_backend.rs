@@ -1,5 +1,5 @@
 //! A backend in whole: a device whose memory is the host's, and whose every command is a thread. Slow, and right: it passes
-//! the conformance suite. What each method has to do is said in the chapter `binpool::guide::backend`.
+//! the conformance suite. What each method has to do is said in the chapter `binpool::guide::backends`.
 //!
 //! ```text
 //! cargo run -p binpool --example own_backend
