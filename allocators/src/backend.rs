@@ -39,6 +39,26 @@ use crate::{
 /// that it conflicts with, and fails where one of them does.
 ///
 /// A call that fails has no effect: nothing is enqueued, nothing is leaked.
+///
+/// # Examples
+///
+/// Programs that are written over the trait run on any device:
+///
+/// ```
+/// use binpool_allocators::{Backend, Event, MemoryFlags, QueueOrder, Region, Result};
+/// use binpool_mock::MockDevice;
+///
+/// fn ones<B: Backend>(backend: &B, bytes: usize) -> Result<Vec<u8>> {
+///     let queue = backend.create_queue(QueueOrder::InOrder)?;
+///     let buffer = backend.create_buffer(bytes, MemoryFlags::empty())?;
+///     backend.commit(&queue, &buffer)?; // Here it shows whether the device has the memory.
+///     let filled = backend.enqueue_fill(&queue, &buffer, Region::first(bytes), &[1], &[])?;
+///     backend.enqueue_read(&queue, &buffer, Region::first(bytes), &[filled])?.wait()
+/// }
+///
+/// assert_eq!(ones(&MockDevice::new().backend(), 3)?, [1, 1, 1]);
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     /// A block of memory.
     type Memory: Memory;
