@@ -71,6 +71,8 @@ mod commands;
 mod context;
 mod context_registry;
 mod device;
+#[cfg(feature = "dlpack")]
+mod dlpack;
 mod error;
 mod event;
 mod failures;
@@ -100,6 +102,8 @@ pub use cl_error::ClError;
 pub use device::{
     Characterization, DeviceInfo, DeviceKind, DeviceSelector, MemoryChoice, list_devices,
 };
+#[cfg(feature = "dlpack")]
+pub use dlpk;
 pub use error::{AvailableDevices, OpenClError};
 pub use event::ClEvent;
 #[cfg(feature = "ndarray")]
