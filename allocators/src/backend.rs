@@ -122,6 +122,12 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     fn release(&self, memory: Self::Memory, after: &[Self::Event]) -> Result<()>;
 
     /// Writes `data` to `memory` from `offset` on, and waits until it is there.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds`](crate::InvalidRequest::OutOfBounds), [`ForeignObject`](crate::InvalidRequest::ForeignObject), flags of the
+    /// memory that forbid it, [`OutOfMemory`](crate::Error::OutOfMemory) where deferred memory turns out not to exist, the failure of
+    /// the command or of something that it waits for.
     fn write(
         &self,
         queue: &Self::Queue,
@@ -134,6 +140,12 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     /// Reads into `data` from `memory` from `offset` on, and waits until it is there.
     ///
     /// On an error the contents of `data` are unspecified, but no command writes to it any more.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds`](crate::InvalidRequest::OutOfBounds), [`ForeignObject`](crate::InvalidRequest::ForeignObject), flags of the
+    /// memory that forbid it, [`OutOfMemory`](crate::Error::OutOfMemory) where deferred memory turns out not to exist, the failure of
+    /// the command or of something that it waits for.
     fn read(
         &self,
         queue: &Self::Queue,
@@ -144,6 +156,12 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     ) -> Result<()>;
 
     /// Enqueues a write of `data` to `memory` from `offset` on. The backend keeps `data` until it is done.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds`](crate::InvalidRequest::OutOfBounds), [`ForeignObject`](crate::InvalidRequest::ForeignObject), flags of the
+    /// memory that forbid it, [`OutOfMemory`](crate::Error::OutOfMemory) where deferred memory turns out not to exist, or a
+    /// failure of the runtime.
     fn enqueue_write(
         &self,
         queue: &Self::Queue,
@@ -154,6 +172,12 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     ) -> Result<Self::Event>;
 
     /// Enqueues a read of `region` of `memory`.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds`](crate::InvalidRequest::OutOfBounds), [`ForeignObject`](crate::InvalidRequest::ForeignObject), flags of the
+    /// memory that forbid it, [`OutOfMemory`](crate::Error::OutOfMemory) where deferred memory turns out not to exist, or a
+    /// failure of the runtime.
     fn enqueue_read(
         &self,
         queue: &Self::Queue,
@@ -197,13 +221,25 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
 
     /// Enqueues a marker: its event completes when the events in `wait_for` have, or, where that is empty,
     /// when every command that was enqueued before has.
+    ///
+    /// # Errors
+    ///
+    /// [`ForeignObject`](crate::InvalidRequest::ForeignObject), or a failure of the runtime.
     fn enqueue_marker(&self, queue: &Self::Queue, wait_for: &[Self::Event]) -> Result<Self::Event>;
 
     /// Enqueues a barrier: a marker that every later command of the queue waits for.
+    ///
+    /// # Errors
+    ///
+    /// [`ForeignObject`](crate::InvalidRequest::ForeignObject), or a failure of the runtime.
     fn enqueue_barrier(&self, queue: &Self::Queue, wait_for: &[Self::Event])
     -> Result<Self::Event>;
 
     /// Makes an event that the host resolves.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the runtime.
     fn create_user_event(&self) -> Result<Self::Event>;
 
     /// Resolves a user event.

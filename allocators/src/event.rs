@@ -53,6 +53,10 @@ pub trait Event: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static {
     fn id(&self) -> EventId;
 
     /// How far the command has come. Does not wait.
+    ///
+    /// # Errors
+    ///
+    /// Where the runtime cannot tell.
     fn status(&self) -> Result<EventStatus>;
 
     /// Waits until the command has ended.
