@@ -15,6 +15,7 @@ use gungraun::{
 #[library_benchmark]
 #[bench::hot_pool(Workload::Hot, SubjectChoice::Pool)]
 #[bench::hot_bins(Workload::Hot, SubjectChoice::Bins)]
+#[bench::hot_watched(Workload::Hot, SubjectChoice::Watched)]
 #[bench::mixed_pool(Workload::Mixed, SubjectChoice::Pool)]
 #[bench::mixed_bins(Workload::Mixed, SubjectChoice::Bins)]
 #[bench::lifo_pool(Workload::Lifo, SubjectChoice::Pool)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use binpool::PoolError;
+use binpool::{PoolError, RecordError};
 
 use crate::{Race, Refused, Subject, SubjectChoice, Visitor, Workload, race};
 
@@ -51,6 +51,9 @@ pub enum Failure {
     /// There is no pool.
     #[error("a pool to measure cannot be made")]
     Pool(#[from] PoolError),
+    /// The pool cannot be recorded.
+    #[error("a pool to measure cannot be recorded")]
+    Recording(#[from] RecordError),
     /// There was no memory for a block.
     #[error(transparent)]
     Refused(#[from] Refused),

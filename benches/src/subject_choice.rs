@@ -4,7 +4,9 @@ use std::fmt;
 
 use binpool::PoolError;
 
-use crate::{Bins, Direct, Malloc, Mimalloc, Nothing, Pool, Ranges, Subject};
+use crate::{
+    Bins, Direct, Failure, Malloc, Mimalloc, Nothing, Pool, Ranges, Recorded, Subject, Watched,
+};
 
 /// A subject that is chosen at run time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -13,6 +15,10 @@ pub enum SubjectChoice {
     Pool,
     /// [`Bins`].
     Bins,
+    /// [`Watched`].
+    Watched,
+    /// [`Recorded`].
+    Recorded,
     /// [`Malloc`].
     Malloc,
     /// [`Mimalloc`].
@@ -36,9 +42,11 @@ pub trait Visitor {
 
 impl SubjectChoice {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Pool,
         Self::Bins,
+        Self::Watched,
+        Self::Recorded,
         Self::Malloc,
         Self::Mimalloc,
         Self::Ranges,
@@ -52,6 +60,8 @@ impl SubjectChoice {
         match self {
             Self::Pool => Pool::NAME,
             Self::Bins => Bins::NAME,
+            Self::Watched => Watched::NAME,
+            Self::Recorded => Recorded::NAME,
             Self::Malloc => Malloc::NAME,
             Self::Mimalloc => Mimalloc::NAME,
             Self::Ranges => <&Ranges as Subject>::NAME,
@@ -64,15 +74,17 @@ impl SubjectChoice {
     ///
     /// # Errors
     ///
-    /// Those of the pool.
-    pub fn show<V: Visitor>(self, visitor: V) -> Result<V::Output, PoolError> {
+    /// Those of the pool, and of its recording.
+    pub fn show<V: Visitor>(self, visitor: V) -> Result<V::Output, Failure> {
         Ok(match self {
             Self::Pool => visitor.visit(&Pool::new()?),
             Self::Bins => visitor.visit(&Bins::new()?),
+            Self::Watched => visitor.visit(&Watched::new()?),
+            Self::Recorded => visitor.visit(&Recorded::new()?),
             Self::Malloc => visitor.visit(&Malloc),
             Self::Mimalloc => visitor.visit(&Mimalloc),
             Self::Ranges => visitor.visit(&&Ranges::new()),
-            Self::Direct => visitor.visit(&&Direct::new()?),
+            Self::Direct => visitor.visit(&&Direct::new().map_err(PoolError::from)?),
             Self::Nothing => visitor.visit(&Nothing),
         })
     }

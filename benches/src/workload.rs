@@ -63,6 +63,8 @@ impl Workload {
             _ => &[
                 SubjectChoice::Pool,
                 SubjectChoice::Bins,
+                SubjectChoice::Watched,
+                SubjectChoice::Recorded,
                 SubjectChoice::Malloc,
                 SubjectChoice::Mimalloc,
                 SubjectChoice::Ranges,

@@ -96,7 +96,7 @@ mod tests {
         for (threads, each, bins) in rows {
             while keys.len() < threads {
                 let allowance = state.allowance();
-                keys.push(state.threads.add(ThreadCache::new(allowance)));
+                keys.push(state.threads.add(ThreadCache::new(allowance, None)));
             }
             let allowance = state.allowance();
             assert_eq!(allowance.bytes / MIB, each, "{threads} threads");

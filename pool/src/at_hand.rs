@@ -30,15 +30,27 @@ impl<A: Allocator> Shared<A> {
     #[inline]
     pub(crate) fn at_hand(&self, queue: QueueId, asked: usize) -> Option<Grant<A>> {
         let youngest = threads::with_own(self.id, |key: &Key<A>| {
-            key.enter(|cache| cache.pop_youngest(queue, asked))
+            key.enter_unseen((), |cache, ()| cache.pop_youngest(queue, asked))
         })?;
         // Without a room to enter there is nothing else either.
-        youngest?.or_else(|| self.at_hand_by_bin(queue, asked))
+        youngest.ok()?.or_else(|| self.at_hand_by_bin(queue, asked))
     }
 
     /// The rest, out of line: it would make the first part save more registers than it has instructions.
     #[inline(never)]
     fn at_hand_by_bin(&self, queue: QueueId, asked: usize) -> Option<Grant<A>> {
+        self.by_bin(queue, asked, |_, _| ())
+            .map(|((), grant)| grant)
+    }
+
+    /// A block of the right bin, and what `note` makes of it in this thread's room.
+    #[inline]
+    pub(crate) fn by_bin<N>(
+        &self,
+        queue: QueueId,
+        asked: usize,
+        note: impl FnOnce(&mut ThreadCache<A>, &Grant<A>) -> N,
+    ) -> Option<(N, Grant<A>)> {
         if asked == 0 {
             return None;
         }
@@ -47,7 +59,10 @@ impl<A: Allocator> Shared<A> {
         let bin = self.classes.bin_number(bytes);
         let place = self.classes.place(bin);
         threads::with_own(self.id, |key: &Key<A>| {
-            key.enter(|cache| cache.pop(queue, place, bin, bytes, asked))
+            key.enter(|cache| {
+                let grant = cache.pop(queue, place, bin, bytes, asked)?;
+                Some((note(cache, &grant), grant))
+            })
         })??
     }
 
@@ -62,7 +77,7 @@ impl<A: Allocator> Shared<A> {
     fn push(grant: Grant<A>, asked: usize) -> Option<Grant<A>> {
         let (id, since) = (grant.shared.id, grant.shared.clock.now());
         let pushed = threads::with_own_and(id, grant, |key: &Key<A>, grant| {
-            key.enter_with(grant, |cache, grant| cache.push(grant, since, asked))
+            key.enter_unseen(grant, |cache, grant| cache.push(grant, since, asked))
         });
         match pushed {
             Ok(Ok(Ok(()))) => None,
@@ -72,15 +87,21 @@ impl<A: Allocator> Shared<A> {
 
     #[inline(never)]
     fn make_room_and_keep(grant: Grant<A>, asked: usize) -> Option<Grant<A>> {
+        let is_noted = grant.shared.notes.are_taken();
+        let grant = if is_noted {
+            Self::keep_at_hand_noted(grant, asked)?
+        } else {
+            grant
+        };
         let is_in = threads::with_own(grant.shared.id, |key: &Key<A>| key.enter(|_| ()).is_some());
         let may_stay = match is_in {
             Some(is_open) => is_open && grant.shared.make_room(),
             None => grant.shared.join(),
         };
-        if may_stay {
-            Self::push(grant, asked)
-        } else {
-            Some(grant)
+        match may_stay {
+            true if is_noted => Self::keep_at_hand_noted(grant, asked),
+            true => Self::push(grant, asked),
+            false => Some(grant),
         }
     }
 
@@ -93,7 +114,8 @@ impl<A: Allocator> Shared<A> {
         threads::join(self, || {
             let mut state = self.state.lock();
             let allowance = state.allowance();
-            state.threads.add(ThreadCache::new(allowance))
+            let tape = state.watch.new_tape();
+            state.threads.add(ThreadCache::new(allowance, tape))
         })
     }
 

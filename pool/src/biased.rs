@@ -6,16 +6,23 @@ use std::{fmt, marker::PhantomData};
 
 use crate::{
     barrier::Barrier,
-    sync::{Arc, AtomicBool, Ordering, UnsafeCell, spin_loop, yield_now},
+    sync::{Arc, AtomicBool, AtomicU8, Ordering, UnsafeCell, spin_loop, yield_now},
 };
 
 /// How often a thread looks whether an owner has come out, before it lets others run.
 const LOOKS: u32 = 64;
 
+/// Anybody who has the key may come in.
+const OPEN: u8 = 0;
+/// The same, but not by the way of those who take note of nothing.
+const WATCHED: u8 = 1;
+/// Nobody may come in.
+const CLOSED: u8 = 2;
+
 /// A value that its owner visits all the time, and others rarely.
 ///
-/// The owner says that it is [`busy`](Self::busy), then looks whether the room is [`closed`](Self::closed). Whoever closes it
-/// says so, then looks whether the owner is busy. The [`Barrier`] between the two steps keeps both from missing the other.
+/// The owner says that it is [`busy`](Self::busy), then looks at the [`door`](Self::door). Whoever closes it says so, then
+/// looks whether the owner is busy. The [`Barrier`] between the two steps keeps both from missing the other.
 ///
 /// After "Quickly reacquirable locks" (Dice, Moir and Scherer, 2003).
 ///
@@ -25,8 +32,8 @@ const LOOKS: u32 = 64;
 struct Room<T> {
     /// The owner is inside. Written by the owner alone.
     busy: AtomicBool,
-    /// The owner may not come in. Written by the one [`Rooms`] alone.
-    closed: AtomicBool,
+    /// Whether the owner may come in, and how. Written by the one [`Rooms`] alone.
+    door: AtomicU8,
     barrier: Barrier,
     value: UnsafeCell<T>,
 }
@@ -50,13 +57,37 @@ impl<T> Owner<T> {
     }
 
     /// The same with something for `visit`; gives it back where there is no visit.
+    #[inline]
+    pub(crate) fn enter_with<R, C>(
+        &self,
+        luggage: C,
+        visit: impl FnOnce(&mut T, C) -> R,
+    ) -> Result<R, C> {
+        self.enter_by(WATCHED, luggage, visit)
+    }
+
+    /// The same for those who take note of nothing: there is no visit while the room is [watched](Rooms::watch), either.
     #[expect(
         clippy::inline_always,
         reason = "a call would cost more than what it does"
     )]
     #[inline(always)]
-    pub(crate) fn enter_with<R, C>(
+    pub(crate) fn enter_unseen<R, C>(
         &self,
+        luggage: C,
+        visit: impl FnOnce(&mut T, C) -> R,
+    ) -> Result<R, C> {
+        self.enter_by(OPEN, luggage, visit)
+    }
+
+    #[expect(
+        clippy::inline_always,
+        reason = "a call would cost more than what it does"
+    )]
+    #[inline(always)]
+    fn enter_by<R, C>(
+        &self,
+        most: u8,
         luggage: C,
         visit: impl FnOnce(&mut T, C) -> R,
     ) -> Result<R, C> {
@@ -69,11 +100,11 @@ impl<T> Owner<T> {
         let _stay = Stay(&room.busy);
         room.barrier.light();
         // Sees what was done to the value while the room was closed.
-        if room.closed.load(Ordering::Acquire) {
+        if room.door.load(Ordering::Acquire) > most {
             return Err(luggage);
         }
-        // SAFETY: `busy` was not set, so this thread, the only one with the key, makes no other visit. The room was open after
-        // `busy` was set and the barrier passed, so whoever closes it sees `busy`, and waits until that is unset.
+        // SAFETY: `busy` was not set, so this thread, the only one with the key, makes no other visit. The room was not closed
+        // after `busy` was set and the barrier passed, so whoever closes it sees `busy`, and waits until that is unset.
         Ok(room
             .value
             .with_mut(|value| visit(unsafe { &mut *value }, luggage)))
@@ -103,6 +134,8 @@ pub(crate) struct Rooms<T> {
     all: Vec<Closable<T>>,
     /// How often [`close`](Self::close) was called without [`open`](Self::open) after it.
     closings: usize,
+    /// What the doors are while the rooms are not closed: [`OPEN`] or [`WATCHED`].
+    open_door: u8,
     barrier: Barrier,
 }
 
@@ -118,6 +151,7 @@ impl<T> Default for Rooms<T> {
         Self {
             all: Vec::new(),
             closings: 0,
+            open_door: OPEN,
             barrier: Barrier::new(),
         }
     }
@@ -138,7 +172,7 @@ impl<T> Rooms<T> {
         let is_closed = self.is_closed();
         let room = Arc::new(Room {
             busy: AtomicBool::new(false),
-            closed: AtomicBool::new(is_closed),
+            door: AtomicU8::new(if is_closed { CLOSED } else { self.open_door }),
             barrier: self.barrier,
             value: UnsafeCell::new(value),
         });
@@ -170,7 +204,7 @@ impl<T> Rooms<T> {
             return;
         }
         for Closable { room, .. } in &self.all {
-            room.closed.store(true, Ordering::Relaxed);
+            room.door.store(CLOSED, Ordering::Relaxed);
         }
         let is_own = |room: &Arc<Room<T>>| own.is_some_and(|own| Arc::ptr_eq(&own.room, room));
         let is_alone = self.all.iter().all(|it| is_own(&it.room));
@@ -193,6 +227,12 @@ impl<T> Rooms<T> {
         }
     }
 
+    /// From the next [`open`](Self::open) on, owners come in only by [`enter`](Owner::enter), or also
+    /// [unseen](Owner::enter_unseen). To be called while the rooms are closed.
+    pub(crate) fn watch(&mut self, is_watched: bool) {
+        self.open_door = if is_watched { WATCHED } else { OPEN };
+    }
+
     /// Undoes one [`close`](Self::close).
     pub(crate) fn open(&mut self) {
         self.closings = self.closings.saturating_sub(1);
@@ -202,7 +242,7 @@ impl<T> Rooms<T> {
         for Closable { room, is_quiet } in &mut self.all {
             *is_quiet = false;
             // Shows what was done to the value to its owner.
-            room.closed.store(false, Ordering::Release);
+            room.door.store(self.open_door, Ordering::Release);
         }
     }
 }
@@ -447,7 +487,7 @@ mod tests {
             let owner = rooms.add(1);
             tell.send(rooms).unwrap();
             owner.enter(|value| {
-                while !owner.room.closed.load(Ordering::Relaxed) {
+                while owner.room.door.load(Ordering::Relaxed) != CLOSED {
                     yield_now();
                 }
                 (0..1000).for_each(|_| yield_now());

@@ -9,6 +9,7 @@ use binpool_allocators::{
 
 use crate::{
     lane::{Use, Uses, together},
+    life::Life,
     shared::Shared,
     state::Origin,
     tenure::Tenure,
@@ -33,6 +34,8 @@ pub(crate) struct Block<A: Allocator> {
     pub(crate) tenure: Tenure<A>,
     /// The range of a segment that it is; `None` for a block of its own.
     pub(crate) range: Option<RangeKey>,
+    /// Where it is written who has it; `None` where it was not handed out while the pool watched.
+    pub(crate) life: Option<Arc<Life>>,
     pub(crate) memory: MemoryOf<A>,
 }
 

@@ -94,6 +94,13 @@ impl<A: Allocator> PooledBuffer<A> {
         }
     }
 
+    pub(crate) fn block_mut(&mut self) -> Option<&mut Block<A>> {
+        match &mut *self.content {
+            Content::Block(block) => Some(block),
+            Content::Empty(_) | Content::GivenBack => None,
+        }
+    }
+
     #[inline]
     pub(crate) fn take_block(&mut self) -> Option<Box<Block<A>>> {
         match std::mem::replace(&mut *self.content, Content::GivenBack) {
@@ -255,6 +262,7 @@ impl<A: Allocator> PooledBuffer<A> {
     pub fn detach(mut self) -> Option<MemoryOf<A>> {
         let block = self.take_block()?;
         let mut state = self.shared.lock_and_tell();
+        state.note_end(&block);
         state.deactivate(self.size, block.bytes);
         if block.range.is_none() {
             state.forget(block.bytes);

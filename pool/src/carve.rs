@@ -155,6 +155,7 @@ impl<A: Allocator> Shared<A> {
                 bytes: region.bytes,
                 above: self.classes.below(request.bin, self.alignment),
                 range: Some(range),
+                life: None,
                 share: None,
                 tenure: Tenure::default(),
             })),

@@ -88,7 +88,7 @@ impl<A: Allocator> Shared<A> {
     }
 
     /// Keeps all threads out, and looks at what they have and what they have done.
-    fn visit_all(
+    pub(crate) fn visit_all(
         &self,
         state: &mut State<A>,
         mut visit: impl FnMut(&mut State<A>, &mut ThreadCache<A>),
@@ -103,6 +103,15 @@ impl<A: Allocator> Shared<A> {
             visit(state, cache);
         });
         state.threads = threads;
+    }
+
+    /// Looks at the pool while no thread keeps anything at hand: every free block is in a bin, or in its segment.
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&State<A>) -> R) -> R {
+        let mut state = self.state.lock();
+        self.close(&mut state);
+        let seen = look(&state);
+        state.threads.open();
+        seen
     }
 
     /// The counters, all taken at the same moment.
@@ -240,10 +249,11 @@ mod tests {
     fn threads_whose_blocks_were_taken_too_often_are_left_alone() {
         let mock = MockPool::of_blocks();
         let cache = || {
-            ThreadCache::<Immediate>::new(Allowance {
+            let allowance = Allowance {
                 bytes: 0,
                 loose_bytes: 0,
-            })
+            };
+            ThreadCache::<Immediate>::new(allowance, None)
         };
         let mut state = mock.shared.state.lock();
         let _keys = [(); 2].map(|()| state.threads.add(cache()));

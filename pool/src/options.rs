@@ -1,5 +1,7 @@
 //! How a pool is set up.
 
+#[cfg(feature = "snapshot")]
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use binpool_allocators::{Allocator, Backend, Queue, QueueOf, segments::Segments};
@@ -9,7 +11,7 @@ use parking_lot::Condvar;
 use crate::{
     Decay, LeadingBits, MemoryPool, PoolError, ReusePolicy, ScrubPolicy, SizeClasses,
     classes::Classes, clock::Clock, hooks::Hooks, lane, lock::Lock, scrub::Scrubber,
-    shared::Shared, state::State, threads::PoolId,
+    shared::Shared, state::State, threads::PoolId, watch::Notes,
 };
 
 /// Settings of a [`MemoryPool`].
@@ -35,6 +37,8 @@ pub struct PoolOptions {
     release_threshold: Option<u64>,
     decay: Option<Decay>,
     scrub: ScrubPolicy,
+    #[cfg(feature = "snapshot")]
+    snapshots: Option<PathBuf>,
 }
 
 /// A free block of a segment serves any class, so that fine classes cost no hits, and waste less.
@@ -164,6 +168,33 @@ impl PoolOptions {
         self
     }
 
+    /// Whenever memory runs out, writes a [`Snapshot`](crate::Snapshot) into this directory, which is made where there is
+    /// none: `binpool-out-of-memory-PROCESS-NUMBER.json`, at most 16 of them a process. `binpool view` shows them. By default
+    /// none are written.
+    ///
+    /// What cannot be written is logged, and the request fails as it would have.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// # let directory = std::env::temp_dir().join(format!("binpool-doc-{}", std::process::id()));
+    /// # let backend = MockDevice::builder().capacity_bytes(64 << 20).build().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let pool = PoolOptions::new()
+    ///     .snapshot_at_out_of_memory(&directory)
+    ///     .build(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// assert!(pool.allocate(128 << 20).is_err());
+    /// assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1);
+    /// # std::fs::remove_dir_all(&directory).unwrap();
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
+    #[cfg(feature = "snapshot")]
+    #[must_use]
+    pub fn snapshot_at_out_of_memory(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.snapshots = Some(directory.into());
+        self
+    }
+
     /// Whether blocks are filled with zeros between their users: for tenants that share a pool and must not read what
     /// another left.
     ///
@@ -263,6 +294,9 @@ impl PoolOptions {
             release_threshold: self.release_threshold.unwrap_or(u64::MAX),
             scrubber,
             hooks: Hooks::default(),
+            notes: Notes::default(),
+            #[cfg(feature = "snapshot")]
+            snapshots: self.snapshots,
             state: CachePadded::new(Lock::new(State::new(
                 queue,
                 clock,

@@ -1,12 +1,12 @@
 //! The pool, as its users hold it.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, panic::Location, sync::Arc, time::Duration};
 
 use binpool_allocators::{Allocator, Backend, Queue, QueueId, QueueOf};
 
 use crate::{
     HookId, PoolError, PoolOptions, PoolStatistics, PooledBuffer, ReusePolicy, ScrubPolicy,
-    Shortage, Sweeper, WeakPool, request::Request, shared::Shared,
+    Shortage, Sweeper, WeakPool, asker::Asker, request::Request, shared::Shared,
 };
 
 /// A pool of device memory: keeps freed blocks in bins by size class, and hands them out again.
@@ -55,6 +55,11 @@ impl<A: Allocator> Drop for Handle<A> {
         self.shared.set_holding(false);
         self.shared.stop_scrubbing_again();
         self.shared.release_all();
+        if self.shared.notes.are_taken() {
+            // What threads have of the pool may stay with them for long.
+            self.shared.collect_tapes();
+            self.shared.tell_of_live_blocks();
+        }
         let unused = {
             let mut state = self.shared.state.lock();
             // Ranges between blocks that are in use remember their queues until their segment goes, with the last block; and
@@ -94,6 +99,8 @@ impl<A: Allocator> MemoryPool<A> {
     ///
     /// [`PoolError::OutOfMemory`], with a report, when nothing can be done about it any more; the failures of
     /// the allocator and the backend.
+    #[inline]
+    #[track_caller]
     pub fn allocate(&self, bytes: usize) -> Result<PooledBuffer<A>, PoolError> {
         let shared = &self.handle.shared;
         self.allocate_unchecked(&shared.home, shared.home_id, bytes)
@@ -111,6 +118,8 @@ impl<A: Allocator> MemoryPool<A> {
     ///
     /// Those of [`allocate`](Self::allocate), and [`ForeignObject`](crate::InvalidRequest::ForeignObject) for
     /// a queue of another backend.
+    #[inline]
+    #[track_caller]
     pub fn allocate_on(
         &self,
         queue: &QueueOf<A>,
@@ -120,7 +129,12 @@ impl<A: Allocator> MemoryPool<A> {
         self.allocate_unchecked(queue, queue.id(), bytes)
     }
 
+    pub(crate) fn handle(&self) -> &Arc<Shared<A>> {
+        &self.handle.shared
+    }
+
     #[inline]
+    #[track_caller]
     fn allocate_unchecked(
         &self,
         queue: &QueueOf<A>,
@@ -135,9 +149,55 @@ impl<A: Allocator> MemoryPool<A> {
         self.allocate_beyond(queue, bytes)
     }
 
-    /// A block that this thread does not have at hand.
+    /// A block that this thread does not have at hand, or of which a note is to be taken.
     #[cold]
+    #[track_caller]
     fn allocate_beyond(
+        &self,
+        queue: &QueueOf<A>,
+        bytes: usize,
+    ) -> Result<PooledBuffer<A>, PoolError> {
+        let shared = &self.handle.shared;
+        let asker = shared.notes.asker(Location::caller());
+        let result = match asker {
+            None => self.allocate_unnoted(queue, bytes),
+            Some(asker) => self.allocate_noted(queue, bytes, asker),
+        };
+        #[cfg(feature = "snapshot")]
+        if let Err(PoolError::OutOfMemory(report)) = &result {
+            shared.write_shortage(report, asker);
+        }
+        result
+    }
+
+    fn allocate_noted(
+        &self,
+        queue: &QueueOf<A>,
+        bytes: usize,
+        asker: Asker,
+    ) -> Result<PooledBuffer<A>, PoolError> {
+        let shared = &self.handle.shared;
+        if let Some(grant) = shared.at_hand_noted(queue.id(), bytes, asker) {
+            return Ok(PooledBuffer::from_hand(grant, bytes));
+        }
+        let mut result = self.allocate_unnoted(queue, bytes);
+        match &mut result {
+            Ok(buffer) => {
+                if let Some(block) = buffer.block_mut() {
+                    shared.state.lock().note_begin(block, bytes, asker);
+                }
+            }
+            Err(error) if error.is_out_of_memory() => {
+                if let Some(tape) = &mut shared.state.lock().watch.tape {
+                    tape.refuse(bytes, queue.id(), asker);
+                }
+            }
+            Err(_) => {}
+        }
+        result
+    }
+
+    fn allocate_unnoted(
         &self,
         queue: &QueueOf<A>,
         bytes: usize,

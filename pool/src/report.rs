@@ -22,7 +22,9 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    const fn advice(self) -> &'static str {
+    /// What can be done about it, in words.
+    #[must_use]
+    pub const fn advice(self) -> &'static str {
         match self {
             Self::NeverFits => "split the work into smaller blocks, or use a larger device",
             Self::Limited => "free blocks, or raise the limit",

@@ -1,5 +1,7 @@
 //! What a pool and its blocks share.
 
+#[cfg(feature = "snapshot")]
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use binpool_allocators::{Align, Allocator, Error, EventOf, MemoryOf, Queue, QueueId, QueueOf};
@@ -23,6 +25,7 @@ use crate::{
     state::{Origin, State},
     tenure::Tenure,
     threads::PoolId,
+    watch::Notes,
 };
 
 /// What the handles of a pool and all its blocks share.
@@ -48,6 +51,10 @@ pub(crate) struct Shared<A: Allocator> {
     pub(crate) release_threshold: u64,
     pub(crate) scrubber: Scrubber<A>,
     pub(crate) hooks: Hooks,
+    pub(crate) notes: Notes,
+    /// Where snapshots are written to when memory runs out.
+    #[cfg(feature = "snapshot")]
+    pub(crate) snapshots: Option<PathBuf>,
     /// On cache lines of its own: what is beside it is read all the time.
     pub(crate) state: CachePadded<Lock<State<A>>>,
     /// Blocks that were on their way back to the allocator have arrived.
@@ -183,6 +190,7 @@ impl<A: Allocator> Shared<A> {
             bytes: request.bytes,
             above: self.classes.below(request.bin, self.alignment),
             range: None,
+            life: None,
             share: None,
             tenure: Tenure::default(),
         });

@@ -17,6 +17,7 @@ use crate::{
     stranded::Strand,
     sync::ThreadId,
     thread_cache::ThreadCache,
+    watch::Watch,
 };
 
 /// How a block came to its user.
@@ -90,6 +91,8 @@ pub(crate) struct State<A: Allocator> {
     pub(crate) active_bytes: i64,
     /// Their bytes, in whole blocks.
     pub(crate) in_use: i64,
+    /// Whose they are.
+    pub(crate) watch: Watch,
 }
 
 impl<A: Allocator> State<A> {
@@ -121,6 +124,7 @@ impl<A: Allocator> State<A> {
             in_use: 0,
             in_transit: 0,
             growing: Vec::new(),
+            watch: Watch::default(),
         }
     }
 
@@ -164,6 +168,7 @@ impl<A: Allocator> State<A> {
         asked: usize,
         others: &[QueueOf<A>],
     ) -> Uses {
+        self.note_end(block);
         let uses = self.stamp(block.tenure.lane, others);
         self.deactivate(asked, block.bytes);
         uses

@@ -24,6 +24,8 @@
 /// # Ok::<(), binpool::PoolError>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "snapshot", serde(default))]
 #[non_exhaustive]
 pub struct PoolStatistics {
     /// Blocks in the user's hands.

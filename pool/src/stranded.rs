@@ -43,6 +43,15 @@ impl<A: Allocator> Strand<A> {
         self.0.is_empty()
     }
 
+    /// The parts of segments.
+    #[cfg(feature = "snapshot")]
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = &HeldBlock<A>> {
+        self.0.iter().filter_map(|stranded| match stranded {
+            Stranded::Memory(..) => None,
+            Stranded::Range(held, _) => Some(held),
+        })
+    }
+
     /// What the pool still manages of it.
     pub(crate) fn bytes_of_ranges(&self) -> u64 {
         let bytes = self.0.iter().map(|stranded| match stranded {

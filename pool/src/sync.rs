@@ -14,7 +14,7 @@ pub(crate) use library::{
     hint::spin_loop,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering, fence},
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence},
     },
     thread::yield_now,
 };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use binpool_allocators::{Allocator, QueueId};
 
-use crate::{bins::Block, lane::Stamp, shared::Shared};
+use crate::{bins::Block, lane::Stamp, shared::Shared, tape::Tape};
 
 /// How many blocks a thread keeps in a place. Few under `shuttle`, whose programs are short.
 const MOST_IN_A_PLACE: usize = if cfg!(shuttle) { 4 } else { 64 };
@@ -105,11 +105,14 @@ pub(crate) struct ThreadCache<A: Allocator> {
     /// Bytes that came into users' hands, less those that left them, as they were asked for.
     active_bytes: isize,
     peak_bytes: isize,
+    /// Where it is written who has which block; `None` where nobody wants to know.
+    pub(crate) tape: Option<Box<Tape>>,
 }
 
 impl<A: Allocator> ThreadCache<A> {
-    pub(crate) fn new(allowance: Allowance) -> Self {
+    pub(crate) fn new(allowance: Allowance, tape: Option<Box<Tape>>) -> Self {
         Self {
+            tape,
             youngest: None,
             youngest_since: Stamp::default(),
             queues: Vec::new(),

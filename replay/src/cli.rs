@@ -48,7 +48,8 @@ pub(crate) enum Command {
 /// over the pairs of one thread: with perfect scaling, it stays the same for any number of threads. Million pairs a
 /// second are those of all threads together, in the median sample. Of 15 samples of at least 20 ms each.
 ///
-/// The subjects: binpool; binpool-bins, without segments; the C library's malloc; mimalloc; offset-allocator behind a
+/// The subjects: binpool; binpool-bins, without segments; binpool-watched and binpool-recorded, which takes note of who has
+/// which block, and is recorded; the C library's malloc; mimalloc; offset-allocator behind a
 /// lock; allocator, what binpool works over; nothing, what the workload costs by itself.
 ///
 /// With `--device`, a block of 4 KiB, 1 MiB, 64 MiB and 512 MiB each is allocated and given back, over and over, on one

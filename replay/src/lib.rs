@@ -40,7 +40,7 @@ pub use report::{Header, Row, json, table};
 pub use scaling_plot::scaling_svg;
 pub use tail_report::{TailRow, tail_json, tail_table};
 pub use text_plot::text_plot;
-pub use trace::{Event, Problem, Trace, TraceError};
+pub use trace::{Event, Problem, Shortage, Trace, TraceError};
 pub use trade_off::{Cost, best, pareto_front};
 pub use tune::{Comparison, Trial, tune};
 pub use tune_report::TuneReport;

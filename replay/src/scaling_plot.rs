@@ -112,6 +112,7 @@ fn color(subject: SubjectChoice) -> RGBColor {
     match subject {
         SubjectChoice::Pool => BEST,
         SubjectChoice::Bins => RGBColor(230, 130, 30),
+        SubjectChoice::Watched | SubjectChoice::Recorded => RGBColor(200, 100, 130),
         SubjectChoice::Malloc => RGBColor(30, 90, 180),
         SubjectChoice::Mimalloc => RGBColor(30, 140, 90),
         SubjectChoice::Ranges => RGBColor(130, 70, 160),

@@ -31,13 +31,25 @@ pub enum Event {
 
 /// A recorded program: its allocations and frees, in order.
 ///
-/// As text, a line an event: `a ID BYTES STREAM` allocates, `f ID` frees. An ID is any number that no live
-/// block has. Empty lines and lines that begin with `#` say nothing. Blocks may be live at the end.
+/// As text, a line an event:
+///
+/// | line | says |
+/// |---|---|
+/// | `a ID BYTES STREAM [TIME [GROUP]]` | a block is allocated |
+/// | `f ID [TIME]` | a block is freed |
+/// | `o BYTES STREAM [TIME [GROUP]]` | an allocation failed for lack of memory |
+/// | `g GROUP NAME` | what the blocks of a group have in common: a tag of the program, or where it asked for them |
+///
+/// An ID is any number that no live block has. A time is in nanoseconds since the recording began, and no less than that of
+/// any line before; a line without one has that of the line before. A group is named before it is used, and its name is the
+/// rest of the line. Empty lines and lines that begin with `#` say nothing. Blocks may be live at the end.
 ///
 /// ```
 /// use binpool_replay::Trace;
 ///
-/// let trace = Trace::parse("two blocks", &b"a 7 4096 0\na 8 100 0\nf 7\n"[..])?;
+/// let trace = Trace::parse("two blocks", &b"g 1 weights\na 7 4096 0 0 1\na 8 100 0 250\nf 7 900\n"[..])?;
+/// assert_eq!(trace.group_of(0), Some("weights"));
+/// assert_eq!(trace.time_of(2), Some(900));
 /// assert_eq!(trace.allocations(), 2);
 /// assert_eq!(trace.peak_live_bytes(), 4196);
 /// let error = Trace::parse("x", &b"a 7 4096 0\nf 9\n"[..]).unwrap_err();
@@ -52,6 +64,41 @@ pub struct Trace {
     lines: Vec<usize>,
     /// The ID of each block.
     ids: Vec<u64>,
+    /// The time of each event; none where no line has one.
+    times: Vec<u64>,
+    /// The names of the groups.
+    groups: Vec<String>,
+    /// The place of each block's group among those.
+    group_of_block: Vec<Option<u32>>,
+    shortages: Vec<Shortage>,
+}
+
+/// An allocation that failed for lack of memory when the program was recorded. A replay does without it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Shortage {
+    /// How many events came before.
+    pub events_before: usize,
+    /// What was asked for, in bytes.
+    pub bytes: usize,
+    /// The stream that it was for.
+    pub stream: u32,
+    /// When, in nanoseconds since the recording began; 0 in a trace without times.
+    pub time: u64,
+    /// The place of its group among [`Trace::groups`].
+    pub group: Option<u32>,
+}
+
+/// What reading has come to so far.
+#[derive(Debug, Default)]
+struct Reader {
+    /// The block of each ID that is live.
+    live: HashMap<u64, usize>,
+    /// The place of each group among [`Trace::groups`].
+    groups: HashMap<u64, u32>,
+    /// The time of the line before.
+    time: u64,
+    has_times: bool,
 }
 
 /// Why a trace could not be read.
@@ -90,8 +137,11 @@ pub enum TraceError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// It has neither form.
-    #[error("expected \"a ID BYTES STREAM\" or \"f ID\"")]
+    /// It has none of the forms.
+    #[error(
+        "expected \"a ID BYTES STREAM [TIME [GROUP]]\", \"f ID [TIME]\", \"o BYTES STREAM [TIME [GROUP]]\" \
+         or \"g GROUP NAME\""
+    )]
     Form,
     /// A number is missing, or not one.
     #[error("expected {what} to be a number up to {largest}")]
@@ -116,6 +166,26 @@ pub enum Problem {
     NotLive {
         /// The ID.
         id: u64,
+    },
+    /// It is earlier than the line before.
+    #[error("time {time} ns comes after {before} ns: expected times that do not fall")]
+    Time {
+        /// Its time, in nanoseconds.
+        time: u64,
+        /// That of the line before.
+        before: u64,
+    },
+    /// The group has no name.
+    #[error("group {group} is not known: expected a line \"g {group} NAME\" before")]
+    Group {
+        /// The group.
+        group: u64,
+    },
+    /// The group has a name already.
+    #[error("group {group} has a name already: expected each group once")]
+    GroupTwice {
+        /// The group.
+        group: u64,
     },
     /// The line is no text.
     #[error("expected text in UTF-8")]
@@ -155,8 +225,12 @@ impl Trace {
             events: Vec::new(),
             lines: Vec::new(),
             ids: Vec::new(),
+            times: Vec::new(),
+            groups: Vec::new(),
+            group_of_block: Vec::new(),
+            shortages: Vec::new(),
         };
-        let mut live = HashMap::new();
+        let mut so_far = Reader::default();
         let mut reader = BufReader::new(text);
         let mut bytes = Vec::new();
         for line in 1.. {
@@ -172,7 +246,7 @@ impl Trace {
                     });
                 }
             }
-            if let Err(problem) = trace.push_line(&bytes, line, &mut live) {
+            if let Err(problem) = trace.push_line(&bytes, line, &mut so_far) {
                 let text = String::from_utf8_lossy(bytes.trim_ascii());
                 return Err(TraceError::Line {
                     name: trace.name,
@@ -185,6 +259,9 @@ impl Trace {
         if trace.ids.is_empty() {
             return Err(TraceError::Empty { name: trace.name });
         }
+        if !so_far.has_times {
+            trace.times = Vec::new();
+        }
         Ok(trace)
     }
 
@@ -192,44 +269,85 @@ impl Trace {
         &mut self,
         line: &[u8],
         number: usize,
-        live: &mut HashMap<u64, usize>,
+        so_far: &mut Reader,
     ) -> Result<(), Problem> {
         let text = std::str::from_utf8(line).map_err(|_| Problem::Utf8)?;
         let mut words = text.split_ascii_whitespace();
-        let event = match words.next() {
+        match words.next() {
             None => return Ok(()),
             Some(word) if word.starts_with('#') => return Ok(()),
-            Some("a") => {
-                let id = parse_number(words.next(), "ID", u64::MAX)?;
-                let bytes = parse_number(words.next(), "BYTES", usize::MAX as u64)?;
-                let stream = parse_number(words.next(), "STREAM", u64::from(u32::MAX))?;
-                let block = self.ids.len();
-                if let Some(since) = live.insert(id, block) {
-                    return Err(Problem::Live {
-                        id,
-                        since: self.line_of_allocation(since),
-                    });
-                }
-                self.ids.push(id);
-                Event::Allocate {
-                    block,
-                    bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
-                    stream: u32::try_from(stream).unwrap_or(u32::MAX),
-                }
-            }
+            Some("a") => self.push_allocation(&mut words, number, so_far)?,
             Some("f") => {
                 let id = parse_number(words.next(), "ID", u64::MAX)?;
-                let block = live.remove(&id).ok_or(Problem::NotLive { id })?;
-                Event::Free { block }
+                let block = *so_far.live.get(&id).ok_or(Problem::NotLive { id })?;
+                let time = so_far.read_time(words.next())?;
+                so_far.live.remove(&id);
+                self.push(Event::Free { block }, time, number);
+            }
+            Some("o") => {
+                let bytes = parse_bytes(words.next())?;
+                let stream = parse_stream(words.next())?;
+                let (time, group) = so_far.read_time_and_group(&mut words)?;
+                self.shortages.push(Shortage {
+                    events_before: self.events.len(),
+                    bytes,
+                    stream,
+                    time,
+                    group,
+                });
+            }
+            Some("g") => {
+                let number = parse_number(words.next(), "GROUP", u64::MAX)?;
+                let place = u32::try_from(self.groups.len()).unwrap_or(u32::MAX);
+                if so_far.groups.insert(number, place).is_some() {
+                    return Err(Problem::GroupTwice { group: number });
+                }
+                let behind_g = text.trim_ascii()[1..].trim_ascii_start();
+                let name = behind_g.split_once(|letter: char| letter.is_ascii_whitespace());
+                let (_, name) = name.ok_or(Problem::Form)?;
+                self.groups.push(name.trim_ascii().to_owned());
+                return Ok(());
             }
             Some(_) => return Err(Problem::Form),
-        };
-        if words.next().is_some() {
-            return Err(Problem::Form);
         }
-        self.events.push(event);
-        self.lines.push(number);
+        match words.next() {
+            Some(_) => Err(Problem::Form),
+            None => Ok(()),
+        }
+    }
+
+    fn push_allocation<'w>(
+        &mut self,
+        words: &mut impl Iterator<Item = &'w str>,
+        number: usize,
+        so_far: &mut Reader,
+    ) -> Result<(), Problem> {
+        let id = parse_number(words.next(), "ID", u64::MAX)?;
+        let bytes = parse_bytes(words.next())?;
+        let stream = parse_stream(words.next())?;
+        let (time, group) = so_far.read_time_and_group(words)?;
+        let block = self.ids.len();
+        if let Some(since) = so_far.live.insert(id, block) {
+            return Err(Problem::Live {
+                id,
+                since: self.line_of_allocation(since),
+            });
+        }
+        self.ids.push(id);
+        self.group_of_block.push(group);
+        let event = Event::Allocate {
+            block,
+            bytes,
+            stream,
+        };
+        self.push(event, time, number);
         Ok(())
+    }
+
+    fn push(&mut self, event: Event, time: u64, line: usize) {
+        self.events.push(event);
+        self.times.push(time);
+        self.lines.push(line);
     }
 
     fn line_of_allocation(&self, wanted: usize) -> usize {
@@ -249,6 +367,31 @@ impl Trace {
     #[must_use]
     pub fn events(&self) -> &[Event] {
         &self.events
+    }
+
+    /// When an event happened, in nanoseconds since the recording began; `None` in a trace without times.
+    #[must_use]
+    pub fn time_of(&self, event: usize) -> Option<u64> {
+        self.times.get(event).copied()
+    }
+
+    /// The names of the groups of blocks: tags of the program, or where it asked for them.
+    #[must_use]
+    pub fn groups(&self) -> &[String] {
+        &self.groups
+    }
+
+    /// The name of a block's group.
+    #[must_use]
+    pub fn group_of(&self, block: usize) -> Option<&str> {
+        let place = (*self.group_of_block.get(block)?)?;
+        self.groups.get(place as usize).map(String::as_str)
+    }
+
+    /// The allocations that failed for lack of memory, in order.
+    #[must_use]
+    pub fn shortages(&self) -> &[Shortage] {
+        &self.shortages
     }
 
     /// The number of allocations, which is that of blocks too.
@@ -335,6 +478,44 @@ impl Trace {
     }
 }
 
+impl Reader {
+    /// The time of a line that has this word for it.
+    fn read_time(&mut self, word: Option<&str>) -> Result<u64, Problem> {
+        if word.is_some() {
+            let (before, time) = (self.time, parse_number(word, "TIME", u64::MAX)?);
+            if time < before {
+                return Err(Problem::Time { time, before });
+            }
+            self.time = time;
+            self.has_times = true;
+        }
+        Ok(self.time)
+    }
+
+    fn read_time_and_group<'w>(
+        &mut self,
+        words: &mut impl Iterator<Item = &'w str>,
+    ) -> Result<(u64, Option<u32>), Problem> {
+        let time = self.read_time(words.next())?;
+        let Some(word) = words.next() else {
+            return Ok((time, None));
+        };
+        let group = parse_number(Some(word), "GROUP", u64::MAX)?;
+        let place = self.groups.get(&group).ok_or(Problem::Group { group })?;
+        Ok((time, Some(*place)))
+    }
+}
+
+fn parse_bytes(word: Option<&str>) -> Result<usize, Problem> {
+    let bytes = parse_number(word, "BYTES", usize::MAX as u64)?;
+    Ok(usize::try_from(bytes).unwrap_or(usize::MAX))
+}
+
+fn parse_stream(word: Option<&str>) -> Result<u32, Problem> {
+    let stream = parse_number(word, "STREAM", u64::from(u32::MAX))?;
+    Ok(u32::try_from(stream).unwrap_or(u32::MAX))
+}
+
 fn parse_number(word: Option<&str>, what: &'static str, largest: u64) -> Result<u64, Problem> {
     let number = word.and_then(|word| word.parse().ok());
     number
@@ -342,17 +523,55 @@ fn parse_number(word: Option<&str>, what: &'static str, largest: u64) -> Result<
         .ok_or(Problem::Number { what, largest })
 }
 
+impl Trace {
+    /// The time and the group of a line, as far as the trace has them.
+    fn rest_of_line(&self, time: Option<u64>, group: Option<u32>) -> String {
+        // A group comes behind a time, also where there are none.
+        let time = time.or(group.map(|_| 0));
+        let words = [time, group.map(u64::from)];
+        words
+            .iter()
+            .flatten()
+            .map(|word| format!(" {word}"))
+            .collect()
+    }
+}
+
 impl fmt::Display for Trace {
     /// The trace as text that [`Trace::parse`] reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for event in &self.events {
-            match event {
-                Event::Allocate {
+        for (number, name) in self.groups.iter().enumerate() {
+            writeln!(f, "g {number} {name}")?;
+        }
+        let mut shortages = self.shortages.iter().peekable();
+        for place in 0..=self.events.len() {
+            while let Some(shortage) = shortages.next_if(|it| it.events_before == place) {
+                let Shortage {
+                    bytes,
+                    stream,
+                    time,
+                    group,
+                    ..
+                } = *shortage;
+                let time = (!self.times.is_empty()).then_some(time);
+                let rest = self.rest_of_line(time, group);
+                writeln!(f, "o {bytes} {stream}{rest}")?;
+            }
+            let time = self.time_of(place);
+            match self.events.get(place) {
+                Some(Event::Allocate {
                     block,
                     bytes,
                     stream,
-                } => writeln!(f, "a {} {bytes} {stream}", self.ids[*block])?,
-                Event::Free { block } => writeln!(f, "f {}", self.ids[*block])?,
+                }) => {
+                    let rest = self.rest_of_line(time, self.group_of_block[*block]);
+                    writeln!(f, "a {} {bytes} {stream}{rest}", self.ids[*block])?;
+                }
+                Some(Event::Free { block }) => {
+                    let rest = self.rest_of_line(time, None);
+                    writeln!(f, "f {}{rest}", self.ids[*block])?;
+                }
+                None => {}
             }
         }
         Ok(())

@@ -45,10 +45,53 @@ fn comments_empty_lines_and_ids_used_again_are_fine() {
 }
 
 #[test]
+fn times_groups_and_shortages_are_read_and_written_as_they_were() {
+    let text = "g 0 layer 1, weights\ng 1 src/main.rs:7\na 1 100 0 5 0\na 2 50 3 5\no 900 0 7 1\nf 1 9\no 1 2 9\n";
+    let trace = parse(text).unwrap();
+    assert_eq!(trace.groups(), ["layer 1, weights", "src/main.rs:7"]);
+    assert_eq!(
+        (trace.group_of(0), trace.group_of(1)),
+        (Some("layer 1, weights"), None)
+    );
+    let times: Vec<_> = (0..4).map(|event| trace.time_of(event)).collect();
+    assert_eq!(times, [Some(5), Some(5), Some(9), None]);
+    let [first, last] = trace.shortages() else {
+        panic!("two allocations failed")
+    };
+    assert_eq!(
+        (first.events_before, first.bytes, first.stream),
+        (2, 900, 0)
+    );
+    assert_eq!((first.time, first.group), (7, Some(1)));
+    assert_eq!((last.events_before, last.bytes, last.stream), (3, 1, 2));
+    assert_eq!(trace.to_string(), text);
+}
+
+#[test]
+fn a_line_without_a_time_has_that_of_the_line_before() {
+    let trace = parse("a 1 100 0\na 2 100 0 40\nf 1\n").unwrap();
+    let times: Vec<_> = (0..3).map(|event| trace.time_of(event)).collect();
+    assert_eq!(times, [Some(0), Some(40), Some(40)]);
+    let untimed = parse("a 1 100 0\nf 1\n").unwrap();
+    assert_eq!(untimed.time_of(0), None);
+    assert_eq!(untimed.to_string(), "a 1 100 0\nf 1\n");
+}
+
+#[test]
 fn a_wrong_line_is_named_with_what_was_expected() {
     let number = |what, largest| Problem::Number { what, largest };
     assert_eq!(problem(b"a 0 1 0\nx 0\n"), (2, Problem::Form));
-    assert_eq!(problem(b"a 0 1 0 0\n"), (1, Problem::Form));
+    assert_eq!(problem(b"a 0 1 0 0 0\n"), (1, Problem::Group { group: 0 }));
+    assert_eq!(problem(b"g 0 x\na 0 1 0 0 0 0\n"), (2, Problem::Form));
+    assert_eq!(problem(b"g 0\n"), (1, Problem::Form));
+    assert_eq!(
+        problem(b"g 0 x\ng 0 y\n"),
+        (2, Problem::GroupTwice { group: 0 })
+    );
+    assert_eq!(
+        problem(b"a 0 1 0 9\nf 0 8\n"),
+        (2, Problem::Time { time: 8, before: 9 })
+    );
     assert_eq!(problem(b"f 0 0\n"), (1, Problem::NotLive { id: 0 }));
     assert_eq!(
         problem(b"a 0 1\n"),

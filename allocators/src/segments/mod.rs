@@ -88,6 +88,24 @@ pub struct Leaving<M, U> {
     pub uses: Vec<U>,
 }
 
+/// A segment, for those who look at it.
+#[derive(Debug)]
+pub struct SegmentState<'a, M, U> {
+    /// All of it.
+    pub memory: &'a M,
+    /// Its ranges, from the first byte to the last.
+    pub ranges: Vec<(Region, RangeState<'a, U>)>,
+}
+
+/// Whether a range is free.
+#[derive(Debug)]
+pub enum RangeState<'a, U> {
+    /// It is, and has these uses.
+    Free(&'a U),
+    /// It was taken, and not given back yet.
+    Taken(RangeKey),
+}
+
 /// Segments of memory `M`, and the ranges of them, free and taken.
 ///
 /// A free range remembers its uses `U`, whatever the owner of the segments means by that, and whether somebody may have
@@ -215,6 +233,25 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
             overlapping: taken.overlapping,
             uses: taken.uses,
             has_excess: taken.has_excess,
+        })
+    }
+
+    /// The segment that a taken range is a part of, and where the range lies in it.
+    #[must_use]
+    pub fn place_of(&self, range: RangeKey) -> Option<(&M, Region)> {
+        let (segment, region) = self.space.place_of(range)?;
+        let root = self.roots.get(segment)?.as_deref()?;
+        Some((root, region))
+    }
+
+    /// The segments, for those who look at them.
+    pub fn iter(&self) -> impl Iterator<Item = SegmentState<'_, M, U>> {
+        let roots = self.roots.iter().enumerate();
+        roots.filter_map(|(key, memory)| {
+            Some(SegmentState {
+                memory: memory.as_deref()?,
+                ranges: self.space.states_of(key).collect(),
+            })
         })
     }
 

@@ -3,6 +3,7 @@
 use slab::Slab;
 
 use super::{
+    RangeState,
     by_size::BySize,
     views::{Chain, Views},
 };
@@ -12,7 +13,7 @@ use crate::Region;
 pub(super) type SegmentKey = usize;
 
 /// Names a range of a segment from its taking until it is given back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RangeKey(usize);
 
 /// A range in its user's hands.
@@ -210,6 +211,20 @@ impl<V, U: Clone + Default> Space<V, U> {
         keys.map(|key| (key, &self.ranges[key]))
     }
 
+    /// The same, for those who only look.
+    pub(super) fn states_of(
+        &self,
+        segment: SegmentKey,
+    ) -> impl Iterator<Item = (Region, RangeState<'_, U>)> {
+        self.ranges_of(segment).map(|(key, range)| {
+            let state = match &range.free {
+                Some(free) => RangeState::Free(&free.uses),
+                None => RangeState::Taken(RangeKey(key)),
+            };
+            (range.region, state)
+        })
+    }
+
     /// The uses of the free ranges of a segment.
     pub(super) fn uses_of(&self, segment: SegmentKey) -> impl Iterator<Item = &U> {
         let free = self
@@ -366,6 +381,12 @@ impl<V, U: Clone + Default> Space<V, U> {
             overlapping,
             has_excess: region.bytes > bytes,
         }
+    }
+
+    /// The segment of a taken range, and where the range lies in it.
+    pub(super) fn place_of(&self, RangeKey(key): RangeKey) -> Option<(SegmentKey, Region)> {
+        let range = self.ranges.get(key)?;
+        Some((range.segment, range.region))
     }
 
     /// Gives back what a range that was taken has behind its first `bytes` bytes, which these commands may still use.

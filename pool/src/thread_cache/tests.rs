@@ -12,10 +12,11 @@ const KIB: usize = 1 << 10;
 type Cache = ThreadCache<Immediate>;
 
 fn with_room_for(bytes: usize) -> Cache {
-    ThreadCache::new(Allowance {
+    let allowance = Allowance {
         bytes,
         loose_bytes: 0,
-    })
+    };
+    ThreadCache::new(allowance, None)
 }
 
 fn push(cache: &mut Cache, grant: Grant<Immediate>) -> bool {

@@ -1,0 +1,57 @@
+//! Where a block lies.
+
+use binpool_allocators::{Allocator, Memory, MemoryId};
+
+use crate::PooledBuffer;
+
+/// Where a block lies in the memory that the allocator gave. Sizes in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Place {
+    /// The segment that the block was carved from, or the block itself where it is none of a segment.
+    pub memory: MemoryId,
+    /// The size of that.
+    pub memory_bytes: usize,
+    /// Where the block begins in it.
+    pub offset: usize,
+    /// What the block takes of it: its [`class_size`](PooledBuffer::class_size).
+    pub bytes: usize,
+}
+
+impl<A: Allocator> PooledBuffer<A> {
+    /// Where the block lies, for pictures and for those who look for fragmentation; `None` for the block of 0 bytes. Takes
+    /// the pool's lock.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let [first, second] = [(); 2].map(|()| pool.allocate(4096).unwrap().place().unwrap());
+    /// assert_eq!(first, second); // The first one was dropped before.
+    /// assert_eq!((first.offset, first.bytes), (0, 4096));
+    /// assert!(first.memory_bytes > 4096, "a segment");
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
+    #[must_use]
+    pub fn place(&self) -> Option<Place> {
+        let block = self.block()?;
+        let Some(range) = block.range else {
+            return Some(Place {
+                memory: block.memory.id(),
+                memory_bytes: block.bytes,
+                offset: 0,
+                bytes: block.bytes,
+            });
+        };
+        let state = self.shared.state.lock();
+        let (segment, region) = state.segments.as_ref()?.place_of(range)?;
+        Some(Place {
+            memory: segment.id(),
+            memory_bytes: segment.bytes(),
+            offset: region.offset,
+            bytes: region.bytes,
+        })
+    }
+}
