@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// A program whose sizes are never quite the same, as sequences of varying length have it: a line for each allocation
-/// and each free. The adaptor `Recording` writes such lines for a program of yours.
+/// and each free. `MemoryPool::record` writes such lines for a program of yours.
 fn own_program() -> Result<Trace, Box<dyn Error>> {
     let mut lines = String::new();
     for round in 0..200 {
