@@ -52,8 +52,8 @@
 //!
 //! # More
 //!
-//! The [guide] has chapters on choosing an allocator, several queues, running out of memory, tuning, writing a backend,
-//! and testing an array crate without a GPU.
+//! The [guide] has chapters on choosing an allocator, several queues, running out of memory, seeing what the pool does, tuning,
+//! writing a backend, and testing an array crate without a GPU.
 
 #![deny(unsafe_code)]
 
@@ -81,6 +81,8 @@ mod lanes;
 mod life;
 mod live_blocks;
 mod lock;
+#[cfg(feature = "metrics")]
+mod metrics;
 #[cfg(test)]
 mod mock_pool;
 mod options;
@@ -96,6 +98,7 @@ mod request;
 mod reuse;
 mod reuse_policy;
 mod scrub;
+mod serve;
 mod shared;
 mod size_classes;
 #[cfg(feature = "snapshot")]
