@@ -211,6 +211,6 @@ impl fmt::Debug for Tape {
             .field("failure", &self.failure)
             .field("last_id", &self.last_id)
             .field("live", &self.ids.len())
-            .finish()
+            .finish_non_exhaustive()
     }
 }

@@ -87,7 +87,7 @@ impl<A: Allocator> MemoryPool<A> {
 
 impl<A: Allocator> Shared<A> {
     pub(crate) fn live_blocks(&self) -> LiveBlocks {
-        self.look(|state| state.live_blocks())
+        self.look(State::live_blocks)
     }
 
     /// Logs which blocks outlive the pool, if anybody wants to know.
