@@ -57,7 +57,7 @@ impl<A: Allocator> Drop for Handle<A> {
         self.shared.release_all();
         if self.shared.notes.are_taken() {
             // What threads have of the pool may stay with them for long.
-            self.shared.collect_tapes();
+            self.shared.collect_tapes(|| ());
             self.shared.tell_of_live_blocks();
         }
         let unused = {

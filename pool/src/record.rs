@@ -93,10 +93,10 @@ impl<A: Allocator + 'static> MemoryPool<A> {
             let (pool, recorder) = (Arc::downgrade(shared), Arc::clone(&recorder));
             move || {
                 let end = End { pool, recorder };
-                end.recorder.write(writer, || {
-                    if let Some(pool) = end.pool.upgrade() {
-                        pool.collect_tapes();
-                    }
+                let take = || end.recorder.take();
+                end.recorder.write(writer, || match end.pool.upgrade() {
+                    Some(pool) => pool.collect_tapes(take),
+                    None => take(),
                 })
             }
         });

@@ -97,8 +97,8 @@ impl Recorder {
         self.taken.notify_all();
     }
 
-    /// Writes until the recording is over. `collect` has all threads hand over what they have, so that afterwards nothing
-    /// comes that happened before.
+    /// Writes until the recording is over. `collect` has all threads hand over what they have, and [takes](Self::take) it, so
+    /// that afterwards nothing comes that happened before.
     ///
     /// # Errors
     ///
@@ -106,13 +106,11 @@ impl Recorder {
     pub(crate) fn write(
         &self,
         mut writer: TraceWriter,
-        mut collect: impl FnMut(),
+        collect: impl Fn() -> Vec<Chunk>,
     ) -> io::Result<RecordingSummary> {
         loop {
             let is_over = self.wait_for_enough();
-            collect();
-            let chunks = self.take();
-            let empty = in_order(chunks, |note, asked| writer.write(note, asked))?;
+            let empty = in_order(collect(), |note, asked| writer.write(note, asked))?;
             writer.flush()?;
             self.give_back(empty);
             if is_over {
@@ -131,7 +129,7 @@ impl Recorder {
     }
 
     /// What came so far.
-    fn take(&self) -> Vec<Chunk> {
+    pub(crate) fn take(&self) -> Vec<Chunk> {
         let chunks = std::mem::take(&mut self.inbox.lock().chunks);
         self.taken.notify_all();
         chunks
