@@ -15,6 +15,27 @@ pub type EventOf<A> = <<A as Allocator>::Backend as Backend>::Event;
 ///
 /// The trait is object safe: `Arc<dyn Allocator<Backend = B>>` is an allocator too, for programs that choose
 /// at run time. All methods may be called from any thread; none holds a lock while it calls the runtime.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use binpool_allocators::{Allocator, Backend, DeferredAllocator, ImmediateAllocator, Memory};
+/// use binpool_mock::{MockBackend, MockDevice};
+///
+/// fn chosen(backend: &MockBackend, deferred: bool) -> binpool_allocators::Result<Arc<dyn Allocator<Backend = MockBackend>>> {
+///     Ok(if deferred {
+///         Arc::new(DeferredAllocator::new(backend))
+///     } else {
+///         Arc::new(ImmediateAllocator::new(backend)?)
+///     })
+/// }
+///
+/// let allocator = chosen(&MockDevice::new().backend(), false)?;
+/// let block = allocator.allocate(4096)?;
+/// assert!(block.bytes() >= 4096);
+/// allocator.release(block, &[])?; // Dropping it does the same, unseen by adaptors.
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 pub trait Allocator: fmt::Debug + Send + Sync + 'static {
     /// Where the memory comes from.
     type Backend: Backend;

@@ -39,6 +39,26 @@ use crate::{
 /// that it conflicts with, and fails where one of them does.
 ///
 /// A call that fails has no effect: nothing is enqueued, nothing is leaked.
+///
+/// # Examples
+///
+/// Programs that are written over the trait run on any device:
+///
+/// ```
+/// use binpool_allocators::{Backend, Event, MemoryFlags, QueueOrder, Region, Result};
+/// use binpool_mock::MockDevice;
+///
+/// fn ones<B: Backend>(backend: &B, bytes: usize) -> Result<Vec<u8>> {
+///     let queue = backend.create_queue(QueueOrder::InOrder)?;
+///     let buffer = backend.create_buffer(bytes, MemoryFlags::empty())?;
+///     backend.commit(&queue, &buffer)?; // Here it shows whether the device has the memory.
+///     let filled = backend.enqueue_fill(&queue, &buffer, Region::first(bytes), &[1], &[])?;
+///     backend.enqueue_read(&queue, &buffer, Region::first(bytes), &[filled])?.wait()
+/// }
+///
+/// assert_eq!(ones(&MockDevice::new().backend(), 3)?, [1, 1, 1]);
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     /// A block of memory.
     type Memory: Memory;
@@ -102,6 +122,12 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     fn release(&self, memory: Self::Memory, after: &[Self::Event]) -> Result<()>;
 
     /// Writes `data` to `memory` from `offset` on, and waits until it is there.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds`](crate::InvalidRequest::OutOfBounds), [`ForeignObject`](crate::InvalidRequest::ForeignObject), flags of the
+    /// memory that forbid it, [`OutOfMemory`](crate::Error::OutOfMemory) where deferred memory turns out not to exist, the failure of
+    /// the command or of something that it waits for.
     fn write(
         &self,
         queue: &Self::Queue,
@@ -114,6 +140,12 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     /// Reads into `data` from `memory` from `offset` on, and waits until it is there.
     ///
     /// On an error the contents of `data` are unspecified, but no command writes to it any more.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds`](crate::InvalidRequest::OutOfBounds), [`ForeignObject`](crate::InvalidRequest::ForeignObject), flags of the
+    /// memory that forbid it, [`OutOfMemory`](crate::Error::OutOfMemory) where deferred memory turns out not to exist, the failure of
+    /// the command or of something that it waits for.
     fn read(
         &self,
         queue: &Self::Queue,
@@ -124,6 +156,12 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     ) -> Result<()>;
 
     /// Enqueues a write of `data` to `memory` from `offset` on. The backend keeps `data` until it is done.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds`](crate::InvalidRequest::OutOfBounds), [`ForeignObject`](crate::InvalidRequest::ForeignObject), flags of the
+    /// memory that forbid it, [`OutOfMemory`](crate::Error::OutOfMemory) where deferred memory turns out not to exist, or a
+    /// failure of the runtime.
     fn enqueue_write(
         &self,
         queue: &Self::Queue,
@@ -134,6 +172,12 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     ) -> Result<Self::Event>;
 
     /// Enqueues a read of `region` of `memory`.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds`](crate::InvalidRequest::OutOfBounds), [`ForeignObject`](crate::InvalidRequest::ForeignObject), flags of the
+    /// memory that forbid it, [`OutOfMemory`](crate::Error::OutOfMemory) where deferred memory turns out not to exist, or a
+    /// failure of the runtime.
     fn enqueue_read(
         &self,
         queue: &Self::Queue,
@@ -177,13 +221,25 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
 
     /// Enqueues a marker: its event completes when the events in `wait_for` have, or, where that is empty,
     /// when every command that was enqueued before has.
+    ///
+    /// # Errors
+    ///
+    /// [`ForeignObject`](crate::InvalidRequest::ForeignObject), or a failure of the runtime.
     fn enqueue_marker(&self, queue: &Self::Queue, wait_for: &[Self::Event]) -> Result<Self::Event>;
 
     /// Enqueues a barrier: a marker that every later command of the queue waits for.
+    ///
+    /// # Errors
+    ///
+    /// [`ForeignObject`](crate::InvalidRequest::ForeignObject), or a failure of the runtime.
     fn enqueue_barrier(&self, queue: &Self::Queue, wait_for: &[Self::Event])
     -> Result<Self::Event>;
 
     /// Makes an event that the host resolves.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the runtime.
     fn create_user_event(&self) -> Result<Self::Event>;
 
     /// Resolves a user event.

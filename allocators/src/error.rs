@@ -16,6 +16,22 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// call ([`InvalidRequest`](Self::InvalidRequest)), or picks another device or way
 /// ([`Unsupported`](Self::Unsupported)); on [`Backend`](Self::Backend) and
 /// [`DeviceLost`](Self::DeviceLost) the runtime itself has failed.
+///
+/// ```
+/// use binpool_allocators::{Allocator, Error, ImmediateAllocator};
+/// use binpool_mock::MockDevice;
+///
+/// let backend = MockDevice::builder().capacity_bytes(1 << 20).build().backend();
+/// let allocator = ImmediateAllocator::new(&backend)?;
+/// let _block = allocator.allocate(900_000)?;
+/// match allocator.allocate(500_000) {
+///     Err(Error::OutOfMemory(shortage)) => assert_eq!(shortage.requested, 500_000), // Free something, try again.
+///     other => panic!("{other:?}"),
+/// }
+/// // Larger than the device ever gives: freeing does not help, and the error says so.
+/// assert!(matches!(allocator.allocate(2 << 20), Err(Error::InvalidRequest(_))));
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -33,11 +33,30 @@ pub enum Outcome {
 }
 
 /// The event of a command, or a user event. Clones are the same event.
+///
+/// ```
+/// use binpool_allocators::{Backend, Event, EventStatus, Outcome, QueueOrder};
+/// use binpool_mock::MockDevice;
+///
+/// let backend = MockDevice::new().backend();
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let gate = backend.create_user_event()?;
+/// let behind = backend.enqueue_marker(&queue, &[gate.clone()])?;
+/// assert_eq!(behind.status()?, EventStatus::Pending);
+/// backend.resolve_user_event(&gate, Outcome::Complete)?;
+/// behind.wait()?;
+/// assert!(behind.status()?.has_ended());
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 pub trait Event: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static {
     /// This event's identity.
     fn id(&self) -> EventId;
 
     /// How far the command has come. Does not wait.
+    ///
+    /// # Errors
+    ///
+    /// Where the runtime cannot tell.
     fn status(&self) -> Result<EventStatus>;
 
     /// Waits until the command has ended.

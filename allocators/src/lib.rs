@@ -17,6 +17,11 @@
 //! Every size and offset is in bytes, unless its name says otherwise. Sizes of single blocks are `usize`,
 //! sums over a device `u64`.
 //!
+//! # Features
+//!
+//! - `conformance`: a suite that checks a backend or an allocator against every promise of the traits. Off by default, and
+//!   for tests.
+//!
 //! # What this crate does not do
 //!
 //! It talks to no device and keeps no memory: that is for backends and for the pool. Kernels are launched

@@ -8,6 +8,20 @@ use crate::{Event, Result};
 ///
 /// The backend owns the memory that the device writes to until the command has ended, so that dropping or
 /// forgetting this value early is safe: the bytes are thrown away when they arrive.
+///
+/// ```
+/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Region};
+/// use binpool_mock::MockDevice;
+///
+/// let backend = MockDevice::new().backend();
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let buffer = backend.create_buffer(4, MemoryFlags::empty())?;
+/// backend.write(&queue, &buffer, 0, &[1, 2, 3, 4], &[])?;
+/// let on_the_way = backend.enqueue_read(&queue, &buffer, Region::new(1, 2), &[])?;
+/// // Something else, meanwhile.
+/// assert_eq!(on_the_way.wait()?, [2, 3]);
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 #[must_use = "the bytes are thrown away unless `wait` takes them"]
 pub struct PendingRead<E> {
     event: E,

@@ -25,10 +25,18 @@ pub trait Queue: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static {
     fn order(&self) -> QueueOrder;
 
     /// Sends what was enqueued to the device. Does not wait.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the runtime.
     fn flush(&self) -> Result<()>;
 
     /// Waits until every command that was enqueued before has ended.
     ///
     /// Commands that failed have ended too: their failure shows in their events.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the runtime.
     fn finish(&self) -> Result<()>;
 }

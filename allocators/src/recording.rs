@@ -5,21 +5,24 @@ use std::{
     fmt,
     io::{self, Write},
     sync::Arc,
+    time::Instant,
 };
 
 use parking_lot::Mutex;
 
 use crate::{Allocator, EventOf, Memory, MemoryId, MemoryOf, Result, adaptor::forward_to_inner};
 
-/// Writes down what goes through an allocator, as a trace that `binpool replay` reads: a line `a ID BYTES STREAM` for
-/// each block that is given and `f ID` for each that comes back.
+/// Writes down what goes through an allocator, as a trace that `binpool replay` reads: a line
+/// `a ID BYTES STREAM TIME` for each block that is given and `f ID TIME` for each that comes back.
 ///
-/// - IDs count up from 1. Bytes are those that were asked for. An allocator knows no queue, so the stream is 0.
+/// - IDs count up from 1. Bytes are those that were asked for. An allocator knows no queue, so the stream is 0. Times are
+///   nanoseconds since the recording began.
 /// - What fails to be allocated is not written. Blocks that live at the end, or that are dropped instead of
 ///   [released](Allocator::release), have no `f`. Blocks that came from elsewhere, or before, are not written either.
 /// - With several threads, a block is written after it was given and before it goes back, so that at no line more is
 ///   live than really was.
-/// - Under a pool, what is written is what the *pool* asks for. To record a program, record it without a pool.
+/// - Under a pool, what is written is what the *pool* asks for. To record what a program asks a pool for, with queues
+///   and tags, use the pool's own `MemoryPool::record`.
 ///
 /// Each line is one write: wrap a file in a [`BufWriter`](io::BufWriter), and call [`finish`](Self::finish) at the end.
 ///
@@ -33,8 +36,8 @@ use crate::{Allocator, EventOf, Memory, MemoryId, MemoryOf, Result, adaptor::for
 ///
 /// let backend = MockDevice::new().backend();
 /// let allocator = Recording::new(ImmediateAllocator::new(&backend)?, std::io::stdout());
-/// let block = allocator.allocate(4096)?; // a 1 4096 0
-/// allocator.release(block, &[])?; // f 1
+/// let block = allocator.allocate(4096)?; // a 1 4096 0 1750
+/// allocator.release(block, &[])?; // f 1 92310
 /// allocator.finish()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -50,6 +53,8 @@ struct Tape {
     /// Why it ended, until somebody is told.
     failure: Option<io::Error>,
     last_id: u64,
+    /// When it began.
+    start: Instant,
     /// The ID of each block that is out.
     ids: HashMap<MemoryId, u64>,
 }
@@ -61,6 +66,7 @@ impl<A> Recording<A> {
             writer: Some(Box::new(writer)),
             failure: None,
             last_id: 0,
+            start: Instant::now(),
             ids: HashMap::new(),
         };
         Self {
@@ -168,7 +174,7 @@ impl Tape {
         self.last_id += 1;
         let id = self.last_id;
         self.ids.insert(memory, id);
-        let line = format!("a {id} {bytes} 0\n");
+        let line = format!("a {id} {bytes} 0 {}\n", self.start.elapsed().as_nanos());
         self.write(|writer| writer.write_all(line.as_bytes()))
     }
 
@@ -176,7 +182,7 @@ impl Tape {
         let Some(id) = self.ids.remove(&memory) else {
             return Ok(());
         };
-        let line = format!("f {id}\n");
+        let line = format!("f {id} {}\n", self.start.elapsed().as_nanos());
         self.write(|writer| writer.write_all(line.as_bytes()))
     }
 }
@@ -205,6 +211,6 @@ impl fmt::Debug for Tape {
             .field("failure", &self.failure)
             .field("last_id", &self.last_id)
             .field("live", &self.ids.len())
-            .finish()
+            .finish_non_exhaustive()
     }
 }

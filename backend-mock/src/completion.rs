@@ -18,6 +18,21 @@ pub enum Completion {
 
 /// What a host wait does that nothing on the device can end, because the commands wait for a user event that
 /// nobody has resolved.
+///
+/// ```
+/// use binpool_allocators::{Backend, Event, Outcome, QueueOrder};
+/// use binpool_mock::{HostWait, MockDevice};
+///
+/// let backend = MockDevice::builder().host_waits(HostWait::Block).build().backend();
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let gate = backend.create_user_event()?;
+/// let behind = backend.enqueue_marker(&queue, &[gate.clone()])?;
+/// std::thread::scope(|threads| {
+///     threads.spawn(|| backend.resolve_user_event(&gate, Outcome::Complete));
+///     behind.wait() // With `Report`, an error where the other thread is late.
+/// })?;
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HostWait {
     /// It fails, with [`MockError::WouldWaitForever`](crate::MockError::WouldWaitForever) as the source of its

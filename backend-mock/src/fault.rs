@@ -5,6 +5,18 @@ use binpool_allocators::{Error, OutOfMemory, Scope, random::Random};
 use crate::{CallCounts, CallKind, MockError};
 
 /// How a call fails.
+///
+/// ```
+/// use binpool_allocators::{Backend, MemoryFlags};
+/// use binpool_mock::{CallKind, Fault, MockDevice, Persistence};
+///
+/// let device = MockDevice::new();
+/// let backend = device.backend();
+/// device.fail_nth(CallKind::CreateBuffer, 2, Fault::OutOfMemory, Persistence::Once);
+/// let made = [(); 3].map(|()| backend.create_buffer(1024, MemoryFlags::empty()).is_ok());
+/// assert_eq!(made, [true, false, true]);
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {

@@ -52,6 +52,19 @@ impl fmt::Display for LiveMemory {
 }
 
 /// Everything that is alive on a device: at the end of a program, what it leaked.
+///
+/// ```
+/// use binpool_allocators::{Backend, MemoryFlags};
+/// use binpool_mock::MockDevice;
+///
+/// let device = MockDevice::new();
+/// let buffer = device.backend().create_buffer(1024, MemoryFlags::empty())?;
+/// std::mem::forget(buffer);
+/// let leaks = device.leaks();
+/// assert_eq!((leaks.memory.len(), leaks.bytes()), (1, 1024));
+/// println!("{leaks}"); // Names the call that made it.
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeakReport {

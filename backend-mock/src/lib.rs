@@ -49,6 +49,11 @@
 //! As long as one thread drives a device, the same program gives the same run, whatever else the process does:
 //! nothing depends on a clock, an address, or the identities of objects, which are unique in the process.
 //!
+//! # Features
+//!
+//! - `conformance`: devices for the sweeps of `binpool_allocators::conformance::sweep`, in which every call fails once. Off by
+//!   default.
+//!
 //! # Implementation
 //!
 //! All of a device is one state behind one lock. Kernels run without it, on the thread that drives the device,

@@ -5,6 +5,17 @@ use std::time::Duration;
 use crate::CallCounts;
 
 /// What a device counts.
+///
+/// ```
+/// use binpool_allocators::{Allocator, DeferredAllocator};
+/// use binpool_mock::MockDevice;
+///
+/// let device = MockDevice::new();
+/// let block = DeferredAllocator::new(&device.backend()).allocate(1 << 20)?;
+/// let now = device.statistics();
+/// assert_eq!((now.created_bytes, now.committed_bytes), (1 << 20, 0)); // Promised, and not there yet.
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MockStatistics {

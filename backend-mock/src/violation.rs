@@ -7,6 +7,22 @@ use binpool_allocators::MemoryId;
 use crate::{CallKind, CommandId, Race};
 
 /// Something that a program must not do, and that a real device may let pass and corrupt memory for.
+///
+/// ```
+/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Region};
+/// use binpool_mock::{MockDevice, Violation};
+///
+/// let device = MockDevice::new();
+/// let backend = device.backend();
+/// let buffer = backend.create_buffer(16, MemoryFlags::empty())?;
+/// // Two queues, and nothing that puts the one's command before the other's.
+/// for value in [1, 2] {
+///     let queue = backend.create_queue(QueueOrder::InOrder)?;
+///     backend.enqueue_fill(&queue, &buffer, Region::first(16), &[value], &[])?;
+/// }
+/// assert!(matches!(&device.violations()[..], [Violation::Race(_)]));
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Violation {

@@ -23,6 +23,18 @@ pub(crate) type ClResult<T> = Result<T, ClError>;
 /// waits for such commands: NVIDIA's driver answers a commit that does not fit with it. Elsewhere (queues,
 /// markers, flushes, kernels) it means registers, handles, or a kernel that touched memory it does not own,
 /// and becomes [`Error::Backend`].
+///
+/// ```no_run
+/// use binpool_allocators::{Backend, Error, MemoryFlags};
+/// use binpool_opencl::{ClError, DeviceSelector, OpenClBackend};
+///
+/// let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+/// if let Err(Error::Backend(failure)) = backend.create_buffer(1 << 20, MemoryFlags::empty()) {
+///     let source = failure.source.as_ref().and_then(|source| source.downcast_ref::<ClError>());
+///     eprintln!("{failure}: {:?}", source.map(ClError::name)); // "... failed with code -5: Some("CL_OUT_OF_RESOURCES")"
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClError {
     /// The call, by its name in the OpenCL specification.

@@ -18,6 +18,22 @@ use crate::{
 ///
 /// Each is retained: it stays whole for the program, and this crate's values stay whole when the program drops
 /// its own. Do not turn an `opencl3` object into its handle with `.into()` to pass it here: that releases it.
+///
+/// ```no_run
+/// use opencl3::{command_queue::CommandQueue, context::Context, device::{CL_DEVICE_TYPE_DEFAULT, Device, get_all_devices}};
+/// use binpool_opencl::OpenClBackend;
+///
+/// // The program as it was.
+/// let device = Device::new(get_all_devices(CL_DEVICE_TYPE_DEFAULT)?[0]);
+/// let context = Context::from_device(&device)?;
+/// // SAFETY: the device is the context's.
+/// let queue = unsafe { CommandQueue::create(&context, device.id(), 0) }?;
+///
+/// let backend = OpenClBackend::from_context(&context)?;
+/// let wrapped = backend.wrap_queue(&queue)?;
+/// assert_eq!(wrapped.raw(), queue.get()); // The same queue, by another name.
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 impl OpenClBackend {
     /// The backend of the first device of a context of the program's own.
     ///

@@ -52,6 +52,13 @@
 //! fails with the errors of `binpool_allocators`, whose source is a [`ClError`] with the runtime's call and code; see there for which
 //! codes mean that memory is exhausted.
 //!
+//! # Features
+//!
+//! - `ndarray`: maps as shaped views, and images from arrays.
+//! - `dlpack`: memory for other libraries, as tensors of `DLPack` (`OpenClBackend::export_dlpack`).
+//!
+//! Both are off by default. Types of elements are those of `bytemuck`, always.
+//!
 //! # Implementation
 //!
 //! Unsafe code is confined to the module `sys`, which wraps one call of the runtime at a time, and to the
@@ -71,6 +78,8 @@ mod commands;
 mod context;
 mod context_registry;
 mod device;
+#[cfg(feature = "dlpack")]
+mod dlpack;
 mod error;
 mod event;
 mod failures;
@@ -100,6 +109,8 @@ pub use cl_error::ClError;
 pub use device::{
     Characterization, DeviceInfo, DeviceKind, DeviceSelector, MemoryChoice, list_devices,
 };
+#[cfg(feature = "dlpack")]
+pub use dlpk;
 pub use error::{AvailableDevices, OpenClError};
 pub use event::ClEvent;
 #[cfg(feature = "ndarray")]

@@ -129,11 +129,19 @@ impl ClPipe {
     }
 
     /// The size of a packet in bytes (`packet_size`).
+    ///
+    /// # Errors
+    ///
+    /// Where the runtime does not tell.
     pub fn packet_bytes(&self) -> Result<u32> {
         sys::pipe::number(self.handle(), CL_PIPE_PACKET_SIZE).map_err(control)
     }
 
     /// How many packets it can hold (`max_packets`).
+    ///
+    /// # Errors
+    ///
+    /// Where the runtime does not tell.
     pub fn max_packets(&self) -> Result<u32> {
         sys::pipe::number(self.handle(), CL_PIPE_MAX_PACKETS).map_err(control)
     }

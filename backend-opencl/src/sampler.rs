@@ -277,6 +277,10 @@ impl ClSampler {
     }
 
     /// Whether coordinates go from 0.0 to 1.0 (`normalized_coords`).
+    ///
+    /// # Errors
+    ///
+    /// Where the runtime does not tell.
     pub fn normalized_coordinates(&self) -> Result<bool, SamplerError> {
         Ok(self.number(CL_SAMPLER_NORMALIZED_COORDS)? != 0)
     }

@@ -14,7 +14,7 @@ use binpool_allocators::{Event, EventStatus, InvalidRequest};
 use binpool_opencl::{ClImage, ImageColor, ImageError, ImageRegion, MigrationFlags};
 use common::{
     Bench,
-    picture::{ANY, FLOAT, PLANE, Picture, RGBA8, SHAPES, TIGHT, inner, refused, request},
+    picture::{ANY, PLANE, Picture, RGBA8, SHAPES, TIGHT, inner, refused, request},
 };
 
 /// An image with a picture in it.
@@ -199,6 +199,8 @@ fn images_migrate() {
 #[cfg(feature = "ndarray")]
 #[test]
 fn a_map_is_an_array_of_slices_rows_and_elements() {
+    use common::picture::FLOAT;
+
     let bench = Bench::new();
     for shape in SHAPES {
         let numbers: Vec<f32> = (0_u8..)

@@ -10,11 +10,12 @@ mod common;
 
 use std::slice::from_ref;
 
+use binpool::{ImmediateAllocator, MemoryPool};
 use binpool_allocators::{
     Backend, Event, EventStatus, InvalidRequest, MemoryFlags, ObjectKind, Outcome, Queue,
     QueueOrder, Region,
 };
-use binpool_opencl::{OpenClBackend, OpenClError};
+use binpool_opencl::{ClMemory, OpenClBackend, OpenClError};
 use opencl3::{
     command_queue::{CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, CommandQueue},
     context::Context,
@@ -257,4 +258,42 @@ fn a_user_event_of_the_program_is_resolved_once_whoever_does_it() {
         refusal(backend.resolve_user_event(&event, Outcome::Failed)),
         InvalidRequest::AlreadyResolved
     );
+}
+
+/// What a program has that uses another binding, such as the crate `ocl`: pointers.
+#[test]
+fn bare_handles_are_enough_for_a_pool() {
+    let (context, device) = program();
+    let queue = queue_of(&context, 0);
+    let (context, device, queue) = (context.get(), device.id(), queue.get());
+    // SAFETY: The context lives.
+    let backend = unsafe { OpenClBackend::from_raw(context, device) }.unwrap();
+    // SAFETY: The queue lives.
+    let wrapped = unsafe { backend.wrap_raw_queue(queue) }.unwrap();
+    let pool = MemoryPool::new(ImmediateAllocator::new(&backend).unwrap(), &wrapped).unwrap();
+    let block = pool.allocate(64).unwrap();
+    block.write(&wrapped, 0, &[7; 64], &[]).unwrap();
+
+    let memory = block.memory_on(&wrapped).and_then(ClMemory::raw).unwrap();
+    let mut bytes = [0_u8; 64];
+    // SAFETY: (1) queue and memory live; (2) the read is waited for.
+    let read = unsafe {
+        cl3::command_queue::enqueue_read_buffer(
+            queue,
+            memory,
+            1,
+            0,
+            64,
+            bytes.as_mut_ptr().cast(),
+            0,
+            std::ptr::null(),
+        )
+    };
+    let read = read.unwrap();
+    // SAFETY: The event lives.
+    let event = unsafe { backend.wrap_raw_event(read) }.unwrap();
+    // SAFETY: The reference is this test's own.
+    unsafe { cl3::event::release_event(read) }.unwrap();
+    event.wait().unwrap();
+    assert_eq!(bytes, [7; 64]);
 }

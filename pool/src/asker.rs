@@ -1,8 +1,12 @@
 //! Who asks for a block: under which tag, and where in the program.
 
-use std::{cell::RefCell, collections::HashMap, panic::Location, ptr, sync::LazyLock};
-
-use parking_lot::Mutex;
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    panic::Location,
+    ptr,
+    sync::{LazyLock, Mutex, MutexGuard, PoisonError},
+};
 
 use crate::{Tag, sync::thread_local};
 
@@ -30,7 +34,12 @@ struct Names {
     numbers: HashMap<Name, u32>,
 }
 
+/// The standard library's mutex: `shuttle`'s would not outlast a program, and nobody waits for this one.
 static NAMES: LazyLock<Mutex<Names>> = LazyLock::new(Mutex::default);
+
+fn names() -> MutexGuard<'static, Names> {
+    NAMES.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// How many call sites a thread remembers the numbers of. A power of two.
 const REMEMBERED: usize = 64;
@@ -80,7 +89,7 @@ impl Asker {
 }
 
 fn number_of(name: Name) -> u32 {
-    let mut names = NAMES.lock();
+    let mut names = names();
     if let Some(number) = names.numbers.get(&name) {
         return *number;
     }
@@ -129,7 +138,7 @@ fn number_of_stack(site: &'static Location<'static>) -> u32 {
 /// The name with this number; `None` for 0.
 pub(crate) fn name_of(number: u32) -> Option<String> {
     let place = number.checked_sub(1)? as usize;
-    let name = NAMES.lock().all.get(place).cloned()?;
+    let name = names().all.get(place).cloned()?;
     Some(match name {
         Name::Tag(name) => name,
         Name::Location(site) => site.to_string(),

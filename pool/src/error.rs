@@ -5,6 +5,21 @@ use binpool_allocators::{Error, InvalidRequest};
 use crate::OutOfMemoryReport;
 
 /// Why a pool could not be built, or could not serve a request.
+///
+/// ```
+/// use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+/// # use binpool_mock::MockDevice;
+/// # let backend = MockDevice::builder().capacity_bytes(1 << 20).build().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+/// let error = pool.allocate(2 << 20).unwrap_err();
+/// if let Some(report) = error.out_of_memory() {
+///     // Smaller blocks may do, where the caller can work with them.
+///     assert!(pool.allocate(report.requested_bytes / 2).is_ok());
+/// }
+/// # assert!(error.is_out_of_memory());
+/// # Ok::<(), binpool::PoolError>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PoolError {

@@ -18,6 +18,18 @@ pub struct Shortage {
 }
 
 /// Names a hook, to take it away again.
+///
+/// ```
+/// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+/// # use binpool_mock::MockDevice;
+/// # let backend = MockDevice::new().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+/// let hook = pool.add_reclaim_hook(|shortage| eprintln!("{} bytes are missing", shortage.bytes));
+/// assert!(pool.remove_reclaim_hook(hook));
+/// assert!(!pool.remove_reclaim_hook(hook));
+/// # Ok::<(), binpool::PoolError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HookId {
     key: usize,

@@ -49,6 +49,11 @@
 //! them before the device is asked for memory, and a thread that ends gives them back. Pools with a
 //! [release threshold](PoolOptions::release_threshold), [decay](PoolOptions::decay) or [scrubbing](PoolOptions::scrub) take a
 //! short lock for each block instead.
+//!
+//! # More
+//!
+//! The [guide] has chapters on choosing an allocator, several queues, running out of memory, seeing what the pool does, tuning,
+//! writing a backend, and testing an array crate without a GPU.
 
 #![deny(unsafe_code)]
 
@@ -68,14 +73,20 @@ mod depot;
 mod error;
 mod fences;
 mod gathering;
+#[cfg(any(doc, doctest))]
+pub mod guide;
 mod hooks;
 mod lane;
 mod lanes;
 mod life;
 mod live_blocks;
 mod lock;
+mod merge;
+#[cfg(feature = "metrics")]
+mod metrics;
 #[cfg(test)]
 mod mock_pool;
+mod note;
 mod options;
 mod place;
 mod pool;
@@ -89,6 +100,7 @@ mod request;
 mod reuse;
 mod reuse_policy;
 mod scrub;
+mod serve;
 mod shared;
 mod size_classes;
 #[cfg(feature = "snapshot")]

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use binpool_allocators::{Allocator, segments::RangeKey};
+use binpool_allocators::Allocator;
+#[cfg(feature = "snapshot")]
+use binpool_allocators::segments::RangeKey;
 
 use crate::{
     asker::Asker,
@@ -29,8 +31,10 @@ pub(crate) struct Life {
     /// Its number in the recording; 0 for none.
     id: AtomicU64,
     /// What the block takes of the device.
+    #[cfg(feature = "snapshot")]
     pub(crate) bytes: usize,
     /// The range of a segment that it is.
+    #[cfg(feature = "snapshot")]
     pub(crate) range: Option<RangeKey>,
 }
 
@@ -49,6 +53,10 @@ pub(crate) struct Ownership {
 }
 
 impl Life {
+    #[cfg_attr(
+        not(feature = "snapshot"),
+        expect(unused_variables, reason = "for snapshots")
+    )]
     fn of<A: Allocator>(block: &Block<A>) -> Self {
         Self {
             asked: AtomicU64::new(0),
@@ -56,7 +64,9 @@ impl Life {
             asker: AtomicU64::new(0),
             queue: AtomicU64::new(0),
             id: AtomicU64::new(0),
+            #[cfg(feature = "snapshot")]
             bytes: block.bytes,
+            #[cfg(feature = "snapshot")]
             range: block.range,
         }
     }

@@ -47,7 +47,7 @@ pub struct LiveBlocks {
     /// [`free_held`](MemoryPool::free_held) gives them back.
     pub cached_bytes: u64,
     /// Blocks that are in use since before the pool began to [watch](MemoryPool::watch), or all where it does not: nobody
-    /// knows whose they are.
+    /// knows whose they are. A block that another thread is getting just now may be among them.
     pub unknown_blocks: u64,
     /// Their bytes, as they were asked for.
     pub unknown_bytes: u64,
@@ -87,7 +87,7 @@ impl<A: Allocator> MemoryPool<A> {
 
 impl<A: Allocator> Shared<A> {
     pub(crate) fn live_blocks(&self) -> LiveBlocks {
-        self.look(|state| state.live_blocks())
+        self.look(State::live_blocks)
     }
 
     /// Logs which blocks outlive the pool, if anybody wants to know.

@@ -1,12 +1,12 @@
 //! The pool, as its users hold it.
 
-use std::{io, panic::Location, sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use binpool_allocators::{Allocator, Backend, Queue, QueueId, QueueOf};
 
 use crate::{
     HookId, PoolError, PoolOptions, PoolStatistics, PooledBuffer, ReusePolicy, ScrubPolicy,
-    Shortage, Sweeper, WeakPool, asker::Asker, request::Request, shared::Shared,
+    Shortage, Sweeper, WeakPool, shared::Shared,
 };
 
 /// A pool of device memory: keeps freed blocks in bins by size class, and hands them out again.
@@ -57,7 +57,7 @@ impl<A: Allocator> Drop for Handle<A> {
         self.shared.release_all();
         if self.shared.notes.are_taken() {
             // What threads have of the pool may stay with them for long.
-            self.shared.collect_tapes();
+            self.shared.collect_tapes(|| ());
             self.shared.tell_of_live_blocks();
         }
         let unused = {
@@ -146,97 +146,7 @@ impl<A: Allocator> MemoryPool<A> {
             tracing::trace!(asked = bytes, bytes = grant.block.bytes, "allocated");
             return Ok(PooledBuffer::from_hand(grant, bytes));
         }
-        self.allocate_beyond(queue, bytes)
-    }
-
-    /// A block that this thread does not have at hand, or of which a note is to be taken.
-    #[cold]
-    #[track_caller]
-    fn allocate_beyond(
-        &self,
-        queue: &QueueOf<A>,
-        bytes: usize,
-    ) -> Result<PooledBuffer<A>, PoolError> {
-        let shared = &self.handle.shared;
-        let asker = shared.notes.asker(Location::caller());
-        let result = match asker {
-            None => self.allocate_unnoted(queue, bytes),
-            Some(asker) => self.allocate_noted(queue, bytes, asker),
-        };
-        #[cfg(feature = "snapshot")]
-        if let Err(PoolError::OutOfMemory(report)) = &result {
-            shared.write_shortage(report, asker);
-        }
-        result
-    }
-
-    fn allocate_noted(
-        &self,
-        queue: &QueueOf<A>,
-        bytes: usize,
-        asker: Asker,
-    ) -> Result<PooledBuffer<A>, PoolError> {
-        let shared = &self.handle.shared;
-        if let Some(grant) = shared.at_hand_noted(queue.id(), bytes, asker) {
-            return Ok(PooledBuffer::from_hand(grant, bytes));
-        }
-        let mut result = self.allocate_unnoted(queue, bytes);
-        match &mut result {
-            Ok(buffer) => {
-                if let Some(block) = buffer.block_mut() {
-                    shared.state.lock().note_begin(block, bytes, asker);
-                }
-            }
-            Err(error) if error.is_out_of_memory() => {
-                if let Some(tape) = &mut shared.state.lock().watch.tape {
-                    tape.refuse(bytes, queue.id(), asker);
-                }
-            }
-            Err(_) => {}
-        }
-        result
-    }
-
-    fn allocate_unnoted(
-        &self,
-        queue: &QueueOf<A>,
-        bytes: usize,
-    ) -> Result<PooledBuffer<A>, PoolError> {
-        let shared = &self.handle.shared;
-        if bytes == 0 {
-            shared.state.lock().count_empty();
-            return Ok(PooledBuffer::new(shared, queue, 0, None));
-        }
-        let Some(request) = self.request(bytes)? else {
-            return Err(shared.never_fits(bytes));
-        };
-        let block = shared.allocate(queue, request)?;
-        tracing::trace!(asked = bytes, bytes = block.class_size(), "allocated");
-        if shared.scrubber.is_on_hand_out() {
-            block.scrub_for(queue)?;
-        }
-        Ok(block)
-    }
-
-    /// The request in terms of the size classes; `None` for what is larger than the device's largest block. A class that
-    /// would be too large for the device where the request is not, has blocks of exact sizes.
-    fn request(&self, asked: usize) -> Result<Option<Request>, PoolError> {
-        let shared = &self.handle.shared;
-        let classes = &shared.classes;
-        let (alignment, largest) = (shared.alignment, shared.allocator.largest_block());
-        let rounded = alignment.round_up(asked).unwrap_or(asked);
-        let bin = classes.bin_number(rounded);
-        let class_size = classes.alloc_size(bin);
-        if class_size < rounded || bin >= classes.bin_count() {
-            return Err(PoolError::SizeClassTooSmall {
-                requested: rounded,
-                class_size,
-            });
-        }
-        let class_size = alignment.round_up(class_size).unwrap_or(class_size);
-        let sizes = [class_size, rounded, asked];
-        let bytes = sizes.into_iter().find(|size| *size <= largest);
-        Ok(bytes.map(|bytes| Request { asked, bin, bytes }))
+        shared.serve(queue, bytes)
     }
 
     /// Gives every held block back to the allocator, those included that commands may still use (the runtime
@@ -338,7 +248,7 @@ impl<A: Allocator> MemoryPool<A> {
     #[must_use]
     pub fn would_fit(&self, bytes: usize) -> bool {
         bytes == 0
-            || self.request(bytes).is_ok_and(|request| {
+            || self.handle.shared.request(bytes).is_ok_and(|request| {
                 request.is_some_and(|it| self.handle.shared.would_fit(it.bytes))
             })
     }

@@ -45,6 +45,7 @@ impl<A: Allocator> Shared<A> {
         request: Request,
         refusal: Error,
     ) -> Result<Obtained<A>, PoolError> {
+        let _span = tracing::debug_span!("reclaim", bytes = request.bytes).entered();
         tracing::debug!(bytes = request.bytes, %refusal, "reclaiming");
         let mut reclaim = Reclaim {
             request,

@@ -45,20 +45,19 @@ impl<A: Allocator + 'static> MemoryPool<A> {
     /// [watches](Self::watch) them. Blocks of 0 bytes are not.
     ///
     /// Cheap enough to be left on: each thread writes to memory of its own, and a thread of the recording turns that into
-    /// text, ten times a second. Where it falls behind by two million events, who allocates waits for it.
-    ///
-    /// Each line is one write, so wrap a file in a [`BufWriter`](io::BufWriter). The recording flushes it after each round.
+    /// text, ten times a second. Where it falls behind by two million events, who allocates waits for it. What is written at a
+    /// time ends with a line, and the writer is flushed after each round.
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
     /// # use binpool_mock::MockDevice;
-    /// use std::{fs::File, io::BufWriter};
+    /// use std::fs::File;
     ///
     /// # let backend = MockDevice::new().backend();
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
     /// # let path = std::env::temp_dir().join(format!("binpool-doc-{}.trace", std::process::id()));
-    /// let recording = pool.record(BufWriter::new(File::create(&path)?))?;
+    /// let recording = pool.record(File::create(&path)?)?;
     /// drop(pool.allocate(4096)?);
     /// let summary = recording.finish()?;
     /// assert_eq!((summary.allocations, summary.frees), (1, 1));
@@ -94,10 +93,10 @@ impl<A: Allocator + 'static> MemoryPool<A> {
             let (pool, recorder) = (Arc::downgrade(shared), Arc::clone(&recorder));
             move || {
                 let end = End { pool, recorder };
-                end.recorder.write(writer, || {
-                    if let Some(pool) = end.pool.upgrade() {
-                        pool.collect_tapes();
-                    }
+                let take = || end.recorder.take();
+                end.recorder.write(writer, || match end.pool.upgrade() {
+                    Some(pool) => pool.collect_tapes(take),
+                    None => take(),
                 })
             }
         });

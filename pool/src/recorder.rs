@@ -5,25 +5,28 @@ use std::{io, sync::atomic::AtomicU64, time::Duration};
 use parking_lot::{Condvar, Mutex};
 
 use crate::{
+    merge::{Chunk, in_order},
+    note::{CHUNK, Note},
     sync::Ordering,
-    tape::Event,
     trace_writer::{RecordingSummary, TraceWriter},
 };
 
 /// How long what happened waits at most until it is written.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// With so many events that wait to be written, they are.
-const ENOUGH: usize = 1 << 16;
+/// With so many chunks that wait to be written, they are: 1.5 MiB.
+const ENOUGH: usize = 32;
 
-/// With so many, who makes more waits until some are written: 80 MB of them.
-const TOO_MANY: usize = 1 << 21;
+/// With so many, who makes more waits until some are written: 48 MiB, two million notes.
+const TOO_MANY: usize = 1024;
 
 /// What all who take part in a recording share.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     /// How many numbers of blocks have been given out.
     ids: AtomicU64,
+    /// How many threads have taken part so far.
+    reels: AtomicU64,
     inbox: Mutex<Inbox>,
     /// There is enough to write, or the recording is over.
     arrived: Condvar,
@@ -33,9 +36,10 @@ pub(crate) struct Recorder {
 
 #[derive(Debug, Default)]
 struct Inbox {
-    /// Of one thread each, in the order of their time.
-    chunks: Vec<Vec<Event>>,
-    events: usize,
+    /// Those of one thread in the order of their time.
+    chunks: Vec<Chunk>,
+    /// Memory for more.
+    empty: Vec<Vec<Note>>,
     is_over: bool,
 }
 
@@ -43,6 +47,7 @@ impl Recorder {
     pub(crate) fn new() -> Self {
         Self {
             ids: AtomicU64::new(0),
+            reels: AtomicU64::new(0),
             inbox: Mutex::default(),
             arrived: Condvar::new(),
             taken: Condvar::new(),
@@ -54,22 +59,33 @@ impl Recorder {
         self.ids.fetch_add(count, Ordering::Relaxed)
     }
 
-    /// Takes a thread's events over, which are in the order of their time. Whether there are too many by now.
-    pub(crate) fn accept(&self, chunk: Vec<Event>) -> bool {
-        let mut inbox = self.inbox.lock();
-        inbox.events += chunk.len();
-        inbox.chunks.push(chunk);
-        if inbox.events >= ENOUGH {
-            self.arrived.notify_one();
-        }
-        inbox.events >= TOO_MANY && !inbox.is_over
+    /// A number for what one thread writes.
+    pub(crate) fn take_reel(&self) -> u64 {
+        self.reels.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Waits until there are no longer too many events to write. Nobody does so in a room or under a lock.
+    /// Takes a thread's notes over, which are in the order of their time. Room for the next ones, and whether there are too
+    /// many by now.
+    pub(crate) fn accept(&self, reel: u64, notes: Vec<Note>) -> (Vec<Note>, bool) {
+        let mut inbox = self.inbox.lock();
+        let empty = inbox.empty.pop();
+        inbox.chunks.push(Chunk { reel, notes });
+        if inbox.chunks.len() >= ENOUGH {
+            self.arrived.notify_one();
+        }
+        let is_behind = inbox.chunks.len() >= TOO_MANY && !inbox.is_over;
+        drop(inbox);
+        (
+            empty.unwrap_or_else(|| Vec::with_capacity(CHUNK)),
+            is_behind,
+        )
+    }
+
+    /// Waits until there are no longer too many notes to write. Nobody does so in a room or under a lock.
     #[cold]
     pub(crate) fn wait(&self) {
         let mut inbox = self.inbox.lock();
-        while inbox.events >= TOO_MANY && !inbox.is_over {
+        while inbox.chunks.len() >= TOO_MANY && !inbox.is_over {
             self.taken.wait(&mut inbox);
         }
     }
@@ -81,8 +97,8 @@ impl Recorder {
         self.taken.notify_all();
     }
 
-    /// Writes until the recording is over. `collect` has all threads hand over what they have, so that afterwards nothing
-    /// comes that happened before.
+    /// Writes until the recording is over. `collect` has all threads hand over what they have, and [takes](Self::take) it, so
+    /// that afterwards nothing comes that happened before.
     ///
     /// # Errors
     ///
@@ -90,13 +106,13 @@ impl Recorder {
     pub(crate) fn write(
         &self,
         mut writer: TraceWriter,
-        mut collect: impl FnMut(),
+        collect: impl Fn() -> Vec<Chunk>,
     ) -> io::Result<RecordingSummary> {
         loop {
             let is_over = self.wait_for_enough();
-            collect();
-            let events = self.take();
-            writer.write(events)?;
+            let empty = in_order(collect(), |note, asked| writer.write(note, asked))?;
+            writer.flush()?;
+            self.give_back(empty);
             if is_over {
                 return Ok(writer.written());
             }
@@ -106,23 +122,27 @@ impl Recorder {
     /// Whether the recording is over.
     fn wait_for_enough(&self) -> bool {
         let mut inbox = self.inbox.lock();
-        if inbox.events < ENOUGH && !inbox.is_over {
+        if inbox.chunks.len() < ENOUGH && !inbox.is_over {
             self.arrived.wait_for(&mut inbox, PERIOD);
         }
         inbox.is_over
     }
 
-    /// What came so far, in the order of time. Those that happened at the same time stay in the order of their thread.
-    fn take(&self) -> Vec<Event> {
-        let chunks = {
-            let mut inbox = self.inbox.lock();
-            inbox.events = 0;
-            std::mem::take(&mut inbox.chunks)
-        };
+    /// What came so far.
+    pub(crate) fn take(&self) -> Vec<Chunk> {
+        let chunks = std::mem::take(&mut self.inbox.lock().chunks);
         self.taken.notify_all();
-        let mut events = chunks.concat();
-        // The runs of each thread are sorted already, which this makes use of.
-        events.sort_by_key(|event| event.time);
-        events
+        chunks
+    }
+
+    /// Keeps memory for the next notes.
+    fn give_back(&self, emptied: Vec<Vec<Note>>) {
+        let mut inbox = self.inbox.lock();
+        for mut notes in emptied {
+            if inbox.empty.len() < 2 * ENOUGH {
+                notes.clear();
+                inbox.empty.push(notes);
+            }
+        }
     }
 }

@@ -6,6 +6,21 @@ use crate::PooledBuffer;
 
 /// A view of a region of a [`PooledBuffer`], which cannot outlive it: made by
 /// [`PooledBuffer::sub_region`].
+///
+/// ```
+/// use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder, Region};
+/// # use binpool_mock::MockDevice;
+/// # let backend = MockDevice::new().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+/// let block = pool.allocate(4096)?;
+/// let half = block.slice(2048..)?;
+/// backend.enqueue_fill(&queue, half.memory_on(&queue), Region::first(half.size()), &[7], &[])?;
+/// let mut bytes = [0; 2];
+/// block.read(&queue, 2048, &mut bytes, &[])?;
+/// assert_eq!(bytes, [7, 7]);
+/// # Ok::<(), binpool::PoolError>(())
+/// ```
 #[derive(Debug)]
 pub struct PooledRegion<'a, A: Allocator> {
     buffer: &'a PooledBuffer<A>,

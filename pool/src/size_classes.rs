@@ -14,6 +14,35 @@ use crate::PoolError;
 ///
 /// A scheme that breaks them wastes memory, or has its requests refused
 /// ([`PoolError::SizeClassTooSmall`]); it cannot make the pool hand out a block that is too small.
+///
+/// ```
+/// use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder, SizeClasses};
+/// # use binpool_mock::MockDevice;
+/// # let backend = MockDevice::new().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+///
+/// /// Whole pages of 64 KiB, for a program that has few sizes.
+/// #[derive(Debug)]
+/// struct Pages;
+///
+/// const PAGE: usize = 64 << 10;
+///
+/// impl SizeClasses for Pages {
+///     fn bin_count(&self) -> usize {
+///         usize::MAX / PAGE + 1
+///     }
+///     fn bin_number(&self, bytes: usize) -> usize {
+///         bytes.div_ceil(PAGE)
+///     }
+///     fn alloc_size(&self, bin: usize) -> usize {
+///         bin.saturating_mul(PAGE)
+///     }
+/// }
+///
+/// let pool = PoolOptions::new().size_classes(Pages).build(ImmediateAllocator::new(&backend)?, &queue)?;
+/// assert_eq!(pool.allocate(100_000)?.class_size(), 2 * PAGE);
+/// # Ok::<(), binpool::PoolError>(())
+/// ```
 pub trait SizeClasses: fmt::Debug + Send + Sync {
     /// How many bins there are.
     fn bin_count(&self) -> usize;

@@ -8,6 +8,21 @@
 /// *Managed*: active and held together, in whole blocks. *Pending*: held, but commands of a former owner may
 /// still run. Empty blocks (of 0 bytes) take no memory, and count nowhere but in
 /// [`empty_allocations`](Self::empty_allocations).
+///
+/// ```
+/// use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+/// # use binpool_mock::MockDevice;
+/// # let backend = MockDevice::new().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+/// let kept = pool.allocate(3 << 20)?;
+/// drop(pool.allocate(5 << 20)?);
+/// let now = pool.statistics();
+/// assert_eq!((now.active_bytes, now.held_bytes), (3 << 20, 5 << 20)); // In use, and cached.
+/// assert_eq!(now.managed_bytes, now.active_bytes + now.held_bytes);
+/// # drop(kept);
+/// # Ok::<(), binpool::PoolError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "snapshot", serde(default))]

@@ -11,6 +11,21 @@ use crate::{
 
 /// A thread that [sweeps](crate::MemoryPool::sweep) a pool every so often. It ends when this is dropped, which waits for
 /// it, and when the pool has gone.
+///
+/// ```
+/// use std::time::Duration;
+/// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+/// # use binpool_mock::MockDevice;
+/// # let backend = MockDevice::new().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+///
+/// // What nobody has asked for in 10 to 20 seconds goes back, also while the program does nothing.
+/// let sweeper = pool.sweep_in_background(Duration::from_secs(10))?;
+/// // ...
+/// drop(sweeper);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "the thread ends when this is dropped"]
 pub struct Sweeper {

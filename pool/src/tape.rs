@@ -8,41 +8,13 @@ use crate::{
     asker::Asker,
     bins::Block,
     life::{Life, Ownership},
+    note::{Asked, CHUNK, Note},
     recorder::Recorder,
     ticks::Ticks,
 };
 
-/// How many events a thread writes before it hands them over.
-const CHUNK: usize = 2048;
-
 /// How many numbers of blocks a thread takes at once.
 const NUMBERS: u64 = 4096;
-
-/// What happened to a block, and when in ticks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Event {
-    pub(crate) time: u64,
-    pub(crate) kind: EventKind,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EventKind {
-    Allocated {
-        id: u64,
-        bytes: u64,
-        queue: u64,
-        group: u32,
-    },
-    Freed {
-        id: u64,
-    },
-    /// For lack of memory.
-    Refused {
-        bytes: u64,
-        queue: u64,
-        group: u32,
-    },
-}
 
 /// What takes note of blocks that are handed out and taken back: one for each thread, in its room, and one under the pool's
 /// lock.
@@ -57,7 +29,11 @@ pub(crate) struct Tape {
 #[derive(Debug)]
 struct Reel {
     recorder: Arc<Recorder>,
-    events: Vec<Event>,
+    /// Tells whose it is.
+    number: u64,
+    notes: Vec<Note>,
+    /// What the last notes of blocks were asked for.
+    asked: Option<Asked>,
     /// Numbers of blocks that nobody else uses.
     next_id: u64,
     last_id: u64,
@@ -67,7 +43,9 @@ impl Tape {
     pub(crate) fn new(ticks: Ticks, recorder: Option<&Arc<Recorder>>) -> Self {
         let reel = recorder.map(|recorder| Reel {
             recorder: Arc::clone(recorder),
-            events: Vec::with_capacity(CHUNK),
+            number: recorder.take_reel(),
+            notes: Vec::with_capacity(CHUNK),
+            asked: None,
             next_id: 0,
             last_id: 0,
         });
@@ -97,13 +75,9 @@ impl Tape {
             queue,
             id,
         });
-        let kind = EventKind::Allocated {
-            id,
-            bytes: asked,
-            queue,
-            group: asker.group(),
-        };
-        self.reel.as_mut()?.push(since, kind)
+        let by = Asked::new(queue, asker);
+        let note = Note::allocated(since, id, asked);
+        self.reel.as_mut()?.push_asked(note, by)
     }
 
     /// A block is taken back. What is returned is behind, and should be [waited for](Recorder::wait).
@@ -117,19 +91,15 @@ impl Tape {
         }
         // Two processors may disagree by a tick.
         let time = self.ticks.now().max(since);
-        reel.push(time, EventKind::Freed { id })
+        reel.push(Note::freed(time, id))
     }
 
     /// A request failed for lack of memory.
     pub(crate) fn refuse(&mut self, asked: usize, queue: QueueId, asker: Asker) {
         let time = self.ticks.now();
         if let Some(reel) = &mut self.reel {
-            let kind = EventKind::Refused {
-                bytes: asked as u64,
-                queue: queue.get(),
-                group: asker.group(),
-            };
-            reel.push(time, kind);
+            let by = Asked::new(queue.get(), asker);
+            reel.push_asked(Note::refused(time, asked as u64), by);
         }
     }
 
@@ -139,13 +109,8 @@ impl Tape {
         if let Some(reel) = &mut self.reel {
             let id = reel.next_id();
             life.begin(Ownership { id, ..ownership });
-            let kind = EventKind::Allocated {
-                id,
-                bytes: ownership.asked,
-                queue: ownership.queue,
-                group: ownership.asker.group(),
-            };
-            reel.push(time, kind);
+            let by = Asked::new(ownership.queue, ownership.asker);
+            reel.push_asked(Note::allocated(time, id, ownership.asked), by);
         }
     }
 
@@ -169,10 +134,21 @@ impl Reel {
         self.next_id
     }
 
+    /// Writes a note of a block that was asked for so.
     #[inline]
-    fn push(&mut self, time: u64, kind: EventKind) -> Option<Arc<Recorder>> {
-        self.events.push(Event { time, kind });
-        if self.events.len() < CHUNK {
+    fn push_asked(&mut self, note: Note, asked: Asked) -> Option<Arc<Recorder>> {
+        if self.asked != Some(asked) {
+            self.asked = Some(asked);
+            // There is room for one more than a chunk has.
+            self.notes.push(Note::asked(note.time, asked));
+        }
+        self.push(note)
+    }
+
+    #[inline]
+    fn push(&mut self, note: Note) -> Option<Arc<Recorder>> {
+        self.notes.push(note);
+        if self.notes.len() < CHUNK - 1 {
             return None;
         }
         self.hand_over()
@@ -180,12 +156,14 @@ impl Reel {
 
     #[cold]
     fn hand_over(&mut self) -> Option<Arc<Recorder>> {
-        if self.events.is_empty() {
+        if self.notes.is_empty() {
             return None;
         }
-        let empty = Vec::with_capacity(CHUNK);
-        let full = std::mem::replace(&mut self.events, empty);
-        let is_behind = self.recorder.accept(full);
+        let full = std::mem::take(&mut self.notes);
+        let (empty, is_behind) = self.recorder.accept(self.number, full);
+        self.notes = empty;
+        // So that a chunk says everything by itself.
+        self.asked = None;
         is_behind.then(|| Arc::clone(&self.recorder))
     }
 }
@@ -203,17 +181,17 @@ pub(crate) fn begin<A: Allocator>(
     block: &Block<A>,
     asked: usize,
     asker: Asker,
-) -> Noted {
+) -> Taken {
     match (tape, &block.life) {
-        (None, _) => Noted::Yes(None),
-        (Some(_), None) => Noted::NeedsLife,
-        (Some(tape), Some(life)) => Noted::Yes(tape.begin(life, asked, block.tenure.queue, asker)),
+        (None, _) => Taken::Yes(None),
+        (Some(_), None) => Taken::NeedsLife,
+        (Some(tape), Some(life)) => Taken::Yes(tape.begin(life, asked, block.tenure.queue, asker)),
     }
 }
 
 /// Whether something was taken note of.
 #[derive(Debug)]
-pub(crate) enum Noted {
+pub(crate) enum Taken {
     /// Yes, and this recorder should be [waited for](Recorder::wait), if any.
     Yes(Option<Arc<Recorder>>),
     /// No: the block has to get a [life](Life) first, under the pool's lock.

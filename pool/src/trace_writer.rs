@@ -1,16 +1,19 @@
 //! A recording as text that `binpool replay` reads.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     fmt,
     io::{self, Write},
 };
 
 use crate::{
     asker,
-    tape::{Event, EventKind},
+    note::{Asked, Note, Noted},
     ticks::Ticks,
 };
+
+/// How many bytes of lines are written at once, about.
+const PIECE: usize = 1 << 16;
 
 /// What a recording came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,11 +41,13 @@ pub(crate) struct TraceWriter {
     start: u64,
     /// The time of the last line, in nanoseconds.
     time: u64,
-    /// By the numbers of the queues.
-    streams: HashMap<u64, u32>,
+    /// The numbers of the queues, in the order in which they came up.
+    queues: Vec<u64>,
     groups: HashSet<u32>,
-    /// The line that is being written.
-    line: Vec<u8>,
+    /// What the last block was asked for, whose group has been named, and the stream of its queue.
+    last: (Asked, u64),
+    /// Lines that are not written yet.
+    lines: Vec<u8>,
     digits: itoa::Buffer,
     written: RecordingSummary,
 }
@@ -54,9 +59,17 @@ impl TraceWriter {
             start: ticks.now(),
             ticks,
             time: 0,
-            streams: HashMap::new(),
+            queues: Vec::new(),
             groups: HashSet::new(),
-            line: Vec::new(),
+            // No queue has this number, so that the first block is not like it.
+            last: (
+                Asked {
+                    queue: u64::MAX,
+                    group: 0,
+                },
+                0,
+            ),
+            lines: Vec::with_capacity(PIECE + 256),
             digits: itoa::Buffer::new(),
             written: RecordingSummary::default(),
         }
@@ -66,86 +79,100 @@ impl TraceWriter {
         self.written
     }
 
-    /// Writes events, which happened after all that were written before.
-    pub(crate) fn write(&mut self, mut events: Vec<Event>) -> io::Result<()> {
-        put_beginnings_first(&mut events);
-        for Event { time, kind } in events {
-            // A block comes before it goes, so a line that is late by some ticks is not made to be earlier than those before.
-            self.time = self.time.max(self.ticks.nanoseconds(self.start, time));
-            match kind {
-                EventKind::Allocated {
-                    id,
-                    bytes,
-                    queue,
-                    group,
-                } => {
-                    self.name(group)?;
-                    let stream = self.stream(queue);
-                    self.push(b"a", &[id, bytes, stream, self.time]);
-                    self.push_group(group);
-                    self.written.allocations += 1;
-                }
-                EventKind::Freed { id } => {
-                    self.push(b"f", &[id, self.time]);
-                    self.written.frees += 1;
-                }
-                EventKind::Refused {
-                    bytes,
-                    queue,
-                    group,
-                } => {
-                    self.name(group)?;
-                    let stream = self.stream(queue);
-                    self.push(b"o", &[bytes, stream, self.time]);
-                    self.push_group(group);
-                    self.written.shortages += 1;
-                }
+    /// Writes what a note says, which was made after all that were written before.
+    pub(crate) fn write(&mut self, note: Note, asked: Asked) -> io::Result<()> {
+        // A block comes before it goes, so a line that is late by some ticks is not made to be earlier than those before.
+        self.time = self.time.max(self.ticks.nanoseconds(self.start, note.time));
+        match note.says() {
+            Noted::Allocated { id, bytes } => {
+                let stream = self.stream(asked);
+                self.push(b'a', &[id, bytes, stream, self.time]);
+                self.end_line(asked.group);
+                self.written.allocations += 1;
             }
-            self.end_line()?;
+            Noted::Freed { id } => {
+                self.push(b'f', &[id, self.time]);
+                self.end_line(0);
+                self.written.frees += 1;
+            }
+            Noted::Refused { bytes } => {
+                let stream = self.stream(asked);
+                self.push(b'o', &[bytes, stream, self.time]);
+                self.end_line(asked.group);
+                self.written.shortages += 1;
+            }
+            Noted::Asked(_) => {}
         }
+        if self.lines.len() < PIECE {
+            return Ok(());
+        }
+        self.write_lines()
+    }
+
+    /// Has everything written.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.write_lines()?;
         self.writer.flush()
     }
 
-    fn stream(&mut self, queue: u64) -> u64 {
-        let next = u32::try_from(self.streams.len()).unwrap_or(u32::MAX);
-        u64::from(*self.streams.entry(queue).or_insert(next))
+    /// Whole lines, so that a program that dies leaves such.
+    fn write_lines(&mut self) -> io::Result<()> {
+        let written = self.writer.write_all(&self.lines);
+        self.lines.clear();
+        written
+    }
+
+    /// The stream of a queue. Says what the group is, if that is new.
+    fn stream(&mut self, asked: Asked) -> u64 {
+        if asked == self.last.0 {
+            return self.last.1;
+        }
+        self.name(asked.group);
+        let place = self.queues.iter().position(|queue| *queue == asked.queue);
+        let place = place.unwrap_or_else(|| {
+            self.queues.push(asked.queue);
+            self.queues.len() - 1
+        });
+        self.last = (asked, place as u64);
+        self.last.1
     }
 
     /// Says what a group is before it is used.
-    fn name(&mut self, group: u32) -> io::Result<()> {
+    fn name(&mut self, group: u32) {
         if group == 0 || !self.groups.insert(group) {
-            return Ok(());
+            return;
         }
         let name = asker::name_of(group).unwrap_or_default();
         // The frames of a stack are one a line.
         let name = name.replace('\n', " < ");
-        self.push(b"g", &[u64::from(group)]);
-        self.line.push(b' ');
-        self.line.extend_from_slice(name.as_bytes());
-        self.end_line()
+        self.push(b'g', &[u64::from(group)]);
+        self.lines.push(b' ');
+        self.lines.extend_from_slice(name.as_bytes());
+        self.lines.push(b'\n');
     }
 
-    fn push(&mut self, kind: &[u8], numbers: &[u64]) {
-        self.line.extend_from_slice(kind);
+    #[inline]
+    fn push(&mut self, kind: u8, numbers: &[u64]) {
+        self.lines.push(kind);
         for number in numbers {
-            self.line.push(b' ');
-            let digits = self.digits.format(*number);
-            self.line.extend_from_slice(digits.as_bytes());
+            self.push_number(*number);
         }
     }
 
-    fn push_group(&mut self, group: u32) {
+    #[inline]
+    fn push_number(&mut self, number: u64) {
+        self.lines.push(b' ');
+        let digits = self.digits.format(number);
+        self.lines.extend_from_slice(digits.as_bytes());
+    }
+
+    /// Ends a line, with the group that its block is of; 0 for none.
+    #[inline]
+    fn end_line(&mut self, group: u32) {
         if group > 0 {
-            self.push(b"", &[u64::from(group)]);
+            self.push_number(u64::from(group));
         }
-    }
-
-    /// A line is one write, so that a program that dies leaves whole lines.
-    fn end_line(&mut self) -> io::Result<()> {
-        self.line.push(b'\n');
-        self.writer.write_all(&self.line)?;
-        self.line.clear();
-        Ok(())
+        self.lines.push(b'\n');
     }
 }
 
@@ -155,32 +182,6 @@ impl fmt::Debug for TraceWriter {
             .field("time", &self.time)
             .field("written", &self.written)
             .finish_non_exhaustive()
-    }
-}
-
-/// Among events of the same time, which different threads may have written, puts the beginning of a block before its end.
-fn put_beginnings_first(events: &mut [Event]) {
-    for same in events.chunk_by_mut(|one, other| one.time == other.time) {
-        if same.len() == 1 {
-            continue;
-        }
-        let begun = same.iter().filter_map(|event| match event.kind {
-            EventKind::Allocated { id, .. } => Some(id),
-            _ => None,
-        });
-        let begun: HashSet<u64> = begun.collect();
-        let mut seen = HashSet::new();
-        let is_early = same.iter().any(|event| match event.kind {
-            EventKind::Allocated { id, .. } => {
-                seen.insert(id);
-                false
-            }
-            EventKind::Freed { id } => begun.contains(&id) && !seen.contains(&id),
-            EventKind::Refused { .. } => false,
-        });
-        if is_early {
-            same.sort_by_key(|event| matches!(event.kind, EventKind::Freed { .. }));
-        }
     }
 }
 
@@ -206,56 +207,25 @@ mod tests {
         }
     }
 
-    const fn begin(time: u64, id: u64) -> Event {
-        let kind = EventKind::Allocated {
-            id,
-            bytes: 100,
-            queue: 70,
-            group: 0,
-        };
-        Event { time, kind }
-    }
-
-    const fn end(time: u64, id: u64) -> Event {
-        let kind = EventKind::Freed { id };
-        Event { time, kind }
-    }
-
-    fn written(batches: &[&[Event]]) -> Vec<String> {
+    fn written(notes: &[(Note, Asked)]) -> Vec<String> {
         let text = Shared::default();
         let mut writer = TraceWriter::new(Box::new(text.clone()), Ticks::new());
-        for batch in batches {
-            writer.write(batch.to_vec()).unwrap();
+        for (note, asked) in notes {
+            writer.write(*note, *asked).unwrap();
         }
+        writer.flush().unwrap();
         let text = String::from_utf8(text.0.lock().clone()).unwrap();
         text.lines().map(str::to_owned).collect()
-    }
-
-    /// The first two words of each line.
-    fn kinds_and_ids(lines: &[String]) -> Vec<&str> {
-        let words = lines.iter().map(|line| {
-            let end = line
-                .match_indices(' ')
-                .nth(1)
-                .map_or(line.len(), |(at, _)| at);
-            &line[..end]
-        });
-        words.collect()
-    }
-
-    #[test]
-    fn a_block_begins_before_it_ends_also_where_two_threads_say_so_at_the_same_time() {
-        let lines = written(&[&[end(5, 1), begin(5, 2), begin(5, 1)]]);
-        assert_eq!(kinds_and_ids(&lines), ["a 2", "a 1", "f 1"]);
-        // Where nothing is wrong, nothing is moved.
-        let lines = written(&[&[begin(5, 1), end(5, 1), begin(5, 2)]]);
-        assert_eq!(kinds_and_ids(&lines), ["a 1", "f 1", "a 2"]);
     }
 
     #[test]
     fn times_never_fall() {
         let late = u64::MAX / 2;
-        let lines = written(&[&[begin(late, 1)], &[end(late - 1_000_000, 1)]]);
+        let asked = Asked::default();
+        let lines = written(&[
+            (Note::allocated(late, 1, 100), asked),
+            (Note::freed(late - 1_000_000, 1), asked),
+        ]);
         let times = lines
             .iter()
             .map(|line| line.split(' ').next_back().unwrap());
@@ -266,24 +236,13 @@ mod tests {
     #[test]
     fn a_stream_is_numbered_in_the_order_of_its_first_block_and_a_group_named_once() {
         let group = asker::number_of_tag("of a written trace");
-        let of = |id, queue| Event {
-            time: 0,
-            kind: EventKind::Allocated {
-                id,
-                bytes: 8,
-                queue,
-                group,
-            },
-        };
-        let refused = Event {
-            time: 0,
-            kind: EventKind::Refused {
-                bytes: 9,
-                queue: 40,
-                group: 0,
-            },
-        };
-        let lines = written(&[&[of(1, 50), of(2, 40)], &[of(3, 50), refused]]);
+        let of = |queue, group| Asked { queue, group };
+        let lines = written(&[
+            (Note::allocated(0, 1, 8), of(50, group)),
+            (Note::allocated(0, 2, 8), of(40, group)),
+            (Note::allocated(0, 3, 8), of(50, group)),
+            (Note::refused(0, 9), of(40, 0)),
+        ]);
         let expected = [
             format!("g {group} of a written trace"),
             format!("a 1 8 0 0 {group}"),
@@ -292,5 +251,18 @@ mod tests {
             "o 9 1 0".into(),
         ];
         assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn more_lines_than_are_written_at_once_are_all_written() {
+        let asked = Asked::default();
+        let notes: Vec<_> = (0..10_000)
+            .map(|id| (Note::allocated(id, id, 8), asked))
+            .collect();
+        let lines = written(&notes);
+        for (id, line) in lines.iter().enumerate() {
+            assert!(line.starts_with(&format!("a {id} 8 0 ")), "{line}");
+        }
+        assert_eq!(lines.len(), notes.len());
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     shared::Shared,
     state::State,
     sync::{AtomicU8, Ordering},
-    tape::{Noted, Tape, begin},
+    tape::{Taken, Tape, begin},
     thread_cache::Grant,
     threads,
     ticks::Ticks,
@@ -145,14 +145,17 @@ impl<A: Allocator> Shared<A> {
         state.threads.open();
     }
 
-    /// Has all threads hand over what they have written down.
-    pub(crate) fn collect_tapes(&self) {
+    /// Has all threads hand over what they have written down, and takes that before anybody writes more: a block that one
+    /// thread has got and another has given back meanwhile would otherwise end before it begins.
+    pub(crate) fn collect_tapes<R>(&self, take: impl FnOnce() -> R) -> R {
         let mut state = self.state.lock();
         self.visit_all(&mut state, |_, cache| {
             cache.tape.iter_mut().for_each(|tape| tape.hand_over());
         });
         state.watch.tape.iter_mut().for_each(Tape::hand_over);
+        let taken = take();
         state.threads.open();
+        taken
     }
 
     /// A block that this thread has at hand, of which a note is taken.
@@ -179,9 +182,9 @@ impl<A: Allocator> Shared<A> {
             })?,
         };
         match noted {
-            Noted::Yes(None) => {}
-            Noted::Yes(Some(behind)) => behind.wait(),
-            Noted::NeedsLife => {
+            Taken::Yes(None) => {}
+            Taken::Yes(Some(behind)) => behind.wait(),
+            Taken::NeedsLife => {
                 let mut state = self.state.lock();
                 state.note_begin(&mut grant.block, asked, asker);
             }

@@ -251,12 +251,12 @@ fn blocks_of_many_threads_that_go_from_one_to_another_are_all_written_in_an_orde
         }
     });
     drop(senders);
-    let active = pool.statistics().active_blocks as usize;
+    let active = pool.statistics().active_blocks;
     let summary = recording.finish().unwrap();
     let (live, allocations) = replay(&text.lines());
     assert_eq!(allocations, THREADS * ROUNDS);
-    assert_eq!(summary.allocations as usize, allocations);
-    assert_eq!(live.len(), active);
+    assert_eq!(summary.allocations, allocations as u64);
+    assert_eq!(live.len() as u64, active);
 }
 
 #[test]

@@ -149,7 +149,7 @@ fn the_block_of_no_bytes_takes_transfers_of_no_bytes() {
             .unwrap()
             .wait()
             .unwrap(),
-        []
+        Vec::<u8>::new()
     );
     assert!(empty.write(queue, 0, &[1], &[]).is_err());
 }

@@ -6,8 +6,9 @@
 use std::{collections::HashMap, fs, path::Path};
 
 use binpool::{
-    Backend, BlockState, ImmediateAllocator, MemoryPool, PoolOptions, PooledBuffer, QueueOrder,
-    ReusePolicy, ScrubPolicy, Snapshot, SnapshotBlock, SnapshotError, Tag, WatchOptions,
+    Backend, BlockState, ImmediateAllocator, MemoryPool, PoolOptions, PooledBuffer, Queue,
+    QueueOrder, ReusePolicy, ScrubPolicy, Snapshot, SnapshotBlock, SnapshotError, Tag,
+    WatchOptions,
 };
 use binpool_mock::{Completion, MockBackend, MockDevice, MockQueue};
 use proptest::prelude::*;
@@ -123,7 +124,6 @@ proptest! {
                 Step::Drop(..) => {}
                 Step::FreeHeld => drop(pool.free_held()),
                 Step::Finish => {
-                    use binpool::Queue;
                     queue.finish().unwrap();
                     other.finish().unwrap();
                 }
@@ -158,7 +158,6 @@ fn blocks_are_there_with_their_tags_queues_and_states() {
         assert_eq!(active.tag.as_deref(), Some("of a snapshot"));
         assert_eq!(active.asked_bytes, Some(5000));
         assert_eq!(active.bytes, kept.class_size() as u64);
-        use binpool::Queue;
         assert_eq!(active.queue, Some(queue.id().get()));
         let held = of(BlockState::Held);
         assert_eq!((held.bytes, held.queue), (8192, Some(queue.id().get())));

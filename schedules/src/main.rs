@@ -26,6 +26,7 @@ mod program;
 mod queues;
 mod segments;
 mod shortage;
+mod watching;
 mod world;
 
 use std::process::ExitCode;
@@ -38,6 +39,7 @@ use opencl::{cl_error, queue, svm, sys};
 fn main() -> ExitCode {
     let programs: Vec<Program> = [
         hands::PROGRAMS,
+        watching::PROGRAMS,
         queues::PROGRAMS,
         shortage::PROGRAMS,
         segments::PROGRAMS,

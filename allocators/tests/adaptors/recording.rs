@@ -25,8 +25,18 @@ struct Sheet {
 }
 
 impl Paper {
+    /// What is written, without the times, which never fall.
     fn text(&self) -> String {
-        self.0.lock().unwrap().text.clone()
+        let text = self.0.lock().unwrap().text.clone();
+        let mut last = 0;
+        let lines = text.lines().map(|line| {
+            let (line, time) = line.rsplit_once(' ').unwrap();
+            let time: u128 = time.parse().unwrap();
+            assert!(time >= last, "{line}: time falls");
+            last = time;
+            format!("{line}\n")
+        });
+        lines.collect()
     }
 
     fn failing_after(writes: usize) -> Self {

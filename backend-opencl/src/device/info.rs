@@ -156,6 +156,13 @@ impl fmt::Display for DeviceInfo {
 /// # Errors
 ///
 /// [`NoLibrary`](OpenClError::NoLibrary), [`NoPlatform`](OpenClError::NoPlatform), or a failure of the runtime.
+///
+/// ```no_run
+/// for device in binpool_opencl::list_devices()? {
+///     println!("{device}: {} bytes", device.limits().capacity_bytes);
+/// }
+/// # Ok::<(), binpool_opencl::OpenClError>(())
+/// ```
 pub fn list_devices() -> Result<Vec<DeviceInfo>, OpenClError> {
     Ok(System::look()?.devices)
 }

@@ -119,17 +119,29 @@ impl ClImage {
     }
 
     /// How far apart the device has the rows, in bytes (`row_pitch`).
+    ///
+    /// # Errors
+    ///
+    /// Where the runtime does not tell.
     pub fn row_pitch(&self) -> Result<usize> {
         sys::image::size(self.handle(), CL_IMAGE_ROW_PITCH).map_err(control)
     }
 
     /// How far apart the device has the slices of a 3D image, or the layers of an array, in bytes; 0 for other images
     /// (`slice_pitch`).
+    ///
+    /// # Errors
+    ///
+    /// Where the runtime does not tell.
     pub fn slice_pitch(&self) -> Result<usize> {
         sys::image::size(self.handle(), CL_IMAGE_SLICE_PITCH).map_err(control)
     }
 
     /// What it takes on the device, in bytes, as the runtime says (`size`).
+    ///
+    /// # Errors
+    ///
+    /// Where the runtime does not tell.
     pub fn bytes(&self) -> Result<usize> {
         let bytes = sys::mem_info::number(self.handle(), CL_MEM_SIZE).map_err(control)?;
         Ok(usize::try_from(bytes).unwrap_or(usize::MAX))

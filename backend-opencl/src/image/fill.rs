@@ -19,6 +19,22 @@ impl OpenClBackend {
     /// [`ColorMismatch`](ImageError::ColorMismatch) for a colour of other numbers than the image's format takes;
     /// [`EmptyRegion`](ImageError::EmptyRegion), [`OutOfBounds`](ImageError::OutOfBounds); objects of another backend;
     /// a failure of the runtime.
+    ///
+    /// ```no_run
+    /// use binpool_allocators::{Backend, Event, MemoryFlags, QueueOrder};
+    /// use binpool_opencl::{
+    ///     ChannelOrder, ChannelType, DeviceSelector, ImageColor, ImageFormat, ImageRegion, ImageShape, OpenClBackend,
+    /// };
+    ///
+    /// let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+    /// let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::Float);
+    /// let shape = ImageShape::D2 { width: 640, height: 480 };
+    /// let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
+    /// let black = ImageColor::Float([0.0, 0.0, 0.0, 1.0]);
+    /// backend.enqueue_fill_image(&queue, &image, ImageRegion::all(shape), black, &[])?.wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn enqueue_fill_image(
         &self,
         queue: &ClQueue,

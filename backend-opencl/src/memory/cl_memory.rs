@@ -73,12 +73,17 @@ impl ClMemory {
     /// [`memory_from_raw`](OpenClBackend::memory_from_raw) is the way back.
     #[must_use]
     pub fn raw(&self) -> Option<*mut c_void> {
+        self.exposed_handle().map(MemHandle::raw)
+    }
+
+    /// The handle, for somebody outside of this crate.
+    pub(crate) fn exposed_handle(&self) -> Option<&MemHandle> {
         match &self.body {
             // The runtime tells whoever has the handle of a part about the whole.
             Body::Buffer(root) | Body::SubBuffer { root, .. } => root.expose(),
             Body::Svm { .. } => {}
         }
-        self.buffer().map(MemHandle::raw)
+        self.buffer()
     }
 
     /// What it was made with, and a view what its parent was. Shared virtual memory has no flags.

@@ -18,6 +18,8 @@
 pub(crate) mod buffer;
 mod callback;
 pub(crate) mod destructor;
+#[cfg(feature = "dlpack")]
+pub(crate) mod dlpack;
 mod enqueue;
 mod event;
 mod handle;

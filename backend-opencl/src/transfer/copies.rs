@@ -12,6 +12,18 @@ impl OpenClBackend {
     /// # Errors
     ///
     /// Those of [`enqueue_copy`](Backend::enqueue_copy).
+    ///
+    /// ```no_run
+    /// # use binpool_allocators::Event;
+    /// use binpool_opencl::{DeviceSelector, OpenClBackend};
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let source = backend.create_buffer(100, MemoryFlags::empty())?;
+    /// let destination = backend.create_buffer(40, MemoryFlags::empty())?;
+    /// backend.enqueue_copy_common(&queue, &source, &destination, &[])?.wait()?; // 40 bytes.
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn enqueue_copy_common(
         &self,
         queue: &ClQueue,

@@ -39,6 +39,20 @@ impl OpenClBackend {
     /// [`Unsupported`](Error::Unsupported) for shared virtual memory on a device before OpenCL 2.1;
     /// [`ForeignObject`](binpool_allocators::InvalidRequest::ForeignObject);
     /// [`Mapped`](binpool_allocators::InvalidRequest::Mapped); the failures of the runtime, lack of memory among them.
+    ///
+    /// ```no_run
+    /// # use binpool_allocators::Event;
+    /// use binpool_opencl::{DeviceSelector, OpenClBackend, MigrationFlags};
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let weights = backend.create_buffer(1 << 20, MemoryFlags::empty())?;
+    /// let results = backend.create_buffer(1 << 20, MemoryFlags::empty())?;
+    /// // Both are on the device before the first kernel; what `results` holds need not go along.
+    /// backend.enqueue_migrate(&queue, &[&weights], MigrationFlags::empty(), &[])?;
+    /// backend.enqueue_migrate(&queue, &[&results], MigrationFlags::CONTENT_UNDEFINED, &[])?.wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn enqueue_migrate(
         &self,
         queue: &ClQueue,

@@ -172,9 +172,10 @@ impl<A: Allocator> State<A> {
         let common = self.common.iter();
         kept.extend(common.map(|held| Kept::new(held, BlockState::Held, None)));
         kept.extend(self.pending.iter().map(|held| {
-            let state = match self.lanes.are_over(&held.uses) {
-                true => BlockState::Held,
-                false => BlockState::Pending,
+            let state = if self.lanes.are_over(&held.uses) {
+                BlockState::Held
+            } else {
+                BlockState::Pending
             };
             Kept::new(held, state, None)
         }));

@@ -147,10 +147,11 @@ fn a_block_serves_its_own_class_and_a_smaller_one_if_it_is_hardly_larger() {
         (LARGE, SMALL, LARGE, true),
     ];
     for (kept, asked, loose_bytes, serves) in programs {
-        let mut cache = ThreadCache::new(Allowance {
+        let allowance = Allowance {
             bytes: usize::MAX,
             loose_bytes,
-        });
+        };
+        let mut cache = ThreadCache::new(allowance, None);
         assert_eq!(push_many(&mock, &mut cache, 2, kept), 2);
         let found = pop(&mock, &mut cache, &mock.queue, asked);
         assert_eq!(

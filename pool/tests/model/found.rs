@@ -10,6 +10,7 @@ fn a_block_that_cannot_be_waited_for_stays_what_it_was() {
         reuse: WaitOnHost,
         threshold: None,
         completion: AtOnce,
+        watched: false,
     };
     let operations = [
         Gate,
@@ -30,6 +31,7 @@ fn a_pool_that_holds_nothing_keeps_no_segment_where_a_view_fails() {
         reuse: SameQueue,
         threshold: None,
         completion: Manual,
+        watched: false,
     };
     let operations = [
         StopHolding,
@@ -47,6 +49,7 @@ fn what_ended_before_a_command_that_never_ends_serves_a_request() {
         reuse: SameQueue,
         threshold: None,
         completion: Manual,
+        watched: false,
     };
     let operations = [
         StopHolding,
@@ -71,6 +74,7 @@ fn blocks_of_a_queue_that_was_let_go_of_are_nobodys() {
         reuse: SameQueue,
         threshold: None,
         completion: AtOnce,
+        watched: false,
     };
     let operations = [
         Allocate(Bytes(16000), Queue(1), Thread(0)),

@@ -32,6 +32,8 @@ pub(crate) struct Setting {
     /// Above so many bytes, free memory goes back by itself. Threads keep nothing at hand then.
     pub(crate) threshold: Option<usize>,
     pub(crate) completion: Completion,
+    /// The pool takes note of who has which block.
+    pub(crate) watched: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,13 +135,15 @@ pub(crate) fn any_setting() -> impl Strategy<Value = Setting> {
     ];
     let reuse = select(&ReusePolicy::ALL[..]);
     let threshold = prop_oneof![3 => Just(None), 1 => (0..CAPACITY).prop_map(Some)];
-    (source, any::<bool>(), reuse, threshold, completion).prop_map(
-        |(source, segments, reuse, threshold, completion)| Setting {
+    let flags = any::<(bool, bool)>();
+    (source, flags, reuse, threshold, completion).prop_map(
+        |(source, (segments, watched), reuse, threshold, completion)| Setting {
             source,
             segments,
             reuse,
             threshold,
             completion,
+            watched,
         },
     )
 }

@@ -6,6 +6,7 @@ fn found_by_the_model() {
         reuse: Opportunistic,
         threshold: Some(40000),
         completion: Seeded(7),
+        watched: false,
     };
     let operations = [
         Allocate(Bytes(5000), Queue(0), Thread(0)),

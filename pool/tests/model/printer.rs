@@ -19,6 +19,7 @@ impl fmt::Display for Program {
             reuse,
             threshold,
             completion,
+            watched,
         } = self.setting;
         writeln!(f, "#[test]")?;
         writeln!(f, "fn found_by_the_model() {{")?;
@@ -28,6 +29,7 @@ impl fmt::Display for Program {
         writeln!(f, "        reuse: {reuse:?},")?;
         writeln!(f, "        threshold: {threshold:?},")?;
         writeln!(f, "        completion: {completion:?},")?;
+        writeln!(f, "        watched: {watched},")?;
         writeln!(f, "    }};")?;
         writeln!(f, "    let operations = [")?;
         for operation in &self.operations {

@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, mem::take, sync::Arc};
 use binpool::{
     Allocator, Backend, Budget, DeferredAllocator, Error, HookId, ImmediateAllocator,
     InvalidRequest, Limit, Memory, MemoryPool, Outcome, PoolError, PoolOptions, PooledBuffer,
-    Queue as _, QueueId, QueueOrder, Region, SvmAllocator, SvmGrain,
+    Queue as _, QueueId, QueueOrder, Region, SvmAllocator, SvmGrain, WatchOptions,
 };
 use binpool_mock::{
     CallKind, Completion, Fault, Holder, LiveMemory, MockBackend, MockDevice, MockEvent, MockQueue,
@@ -98,6 +98,9 @@ impl Rig {
             options = options.release_threshold(threshold as u64);
         }
         let pool = options.build(allocator.clone(), &queues[0]).unwrap();
+        if setting.watched {
+            pool.watch(WatchOptions::new());
+        }
         Self {
             device,
             backend,
@@ -226,7 +229,25 @@ impl Rig {
             return Ok(());
         };
         let told = pool.statistics();
-        self.ledger(|ledger| self.reference.check(&told, ledger))
+        self.ledger(|ledger| self.reference.check(&told, ledger))?;
+        if !pool.is_watching() {
+            return Ok(());
+        }
+        let live = pool.live_blocks();
+        let is_known = (live.blocks, live.asked_bytes) == (told.active_blocks, told.active_bytes);
+        if live.unknown_blocks > 0 || !is_known {
+            return Err(format!("in use are {live}, not {told:?}"));
+        }
+        let snapshot = pool.snapshot();
+        let ranges = snapshot.segments.iter().flat_map(|segment| &segment.ranges);
+        let bytes: u64 = ranges
+            .chain(&snapshot.blocks)
+            .map(|block| block.bytes)
+            .sum();
+        if bytes != snapshot.statistics.managed_bytes {
+            return Err(format!("{bytes} bytes are in {snapshot:#?}"));
+        }
+        Ok(())
     }
 
     fn no_address_is_shared(&self) -> Result<(), String> {

@@ -6,6 +6,7 @@
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex as Plain, PoisonError},
+    time::Duration,
 };
 
 use lock_api::GuardNoSend;
@@ -76,6 +77,21 @@ impl Condvar {
             let came = turn.acquire_blocking(1);
             assert!(came.is_ok() || std::thread::panicking());
         });
+    }
+
+    /// The same, for no longer than some time. `shuttle` knows no time, so that it may be over at once.
+    pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _: Duration) {
+        MutexGuard::unlocked(guard, shuttle::thread::yield_now);
+    }
+
+    /// Wakes who has waited the longest.
+    pub fn notify_one(&self) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = waiting.pop_front();
+        drop(waiting);
+        if let Some(turn) = first {
+            turn.release(1);
+        }
     }
 
     /// Wakes all who wait now.

@@ -1,0 +1,84 @@
+//! A pool in a program that uses `opencl3` already: its context, queue, buffer and kernel stay, and the blocks come from the
+//! pool.
+//!
+//! ```text
+//! cargo run -p binpool-opencl --example opencl3_objects
+//! ```
+
+use std::{error::Error, ptr, slice};
+
+use binpool::{Backend, ImmediateAllocator, MemoryPool};
+use binpool_opencl::{ClMemory, DeviceSelector, OpenClBackend};
+use opencl3::{
+    command_queue::CommandQueue,
+    context::Context,
+    device::Device,
+    kernel::{ExecuteKernel, Kernel},
+    memory::{Buffer, CL_MEM_READ_WRITE, ClMem},
+    program::Program,
+};
+
+const ITEMS: usize = 1000;
+const BYTES: usize = ITEMS * size_of::<f32>();
+
+const SOURCE: &str = "
+    kernel void twice(global const float *from, global float *to) {
+        to[get_global_id(0)] = 2 * from[get_global_id(0)];
+    }";
+
+fn main() -> Result<(), Box<dyn Error>> {
+    twice(&DeviceSelector::Any)
+}
+
+fn twice(device: &DeviceSelector) -> Result<(), Box<dyn Error>> {
+    // The program as it was. (The device is looked for with a selector, to be the same as that of other examples.)
+    let device = Device::new(OpenClBackend::open(device)?.raw_device());
+    let context = Context::from_device(&device)?;
+    // SAFETY: the device is the context's.
+    let queue = unsafe { CommandQueue::create(&context, device.id(), 0) }?;
+    let kernel = Kernel::create(
+        &Program::create_and_build_from_source(&context, SOURCE, "")?,
+        "twice",
+    )?;
+    // SAFETY: no host pointer is passed.
+    let own =
+        unsafe { Buffer::<f32>::create(&context, CL_MEM_READ_WRITE, ITEMS, ptr::null_mut()) }?;
+
+    // In: all of it is retained, so either side may drop its own first. Never `.into()`, which releases the handle.
+    let backend = OpenClBackend::from_context(&context)?;
+    let wrapped = backend.wrap_queue(&queue)?;
+    // SAFETY: (1) the buffer lives, and is retained; (2, 3) what `opencl3` enqueues with it is on the same in-order queue.
+    let memory = unsafe { backend.memory_from_raw(own.get(), true) }?;
+    let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &wrapped)?;
+
+    let ones = 1.0_f32.to_ne_bytes().repeat(ITEMS);
+    backend.write(&wrapped, &memory, 0, &ones, &[])?;
+    let block = pool.allocate(BYTES)?;
+
+    // Out: the handle is lent. `memory_on` tells the pool where the block is used, since nothing else does.
+    let handle = block
+        .memory_on(&wrapped)
+        .and_then(ClMemory::raw)
+        .ok_or("a buffer has a handle")?;
+    let mut launch = ExecuteKernel::new(&kernel);
+    for argument in [own.get(), handle] {
+        // SAFETY: the kernel has two arguments, both of them buffers.
+        unsafe { launch.set_arg(&argument) };
+    }
+    // SAFETY: each work item reads and writes the float of its id, and there are as many in both.
+    let launched = unsafe { launch.set_global_work_size(ITEMS).enqueue_nd_range(&queue) }?;
+
+    // An event of the program's may stand in wait lists here.
+    let done = backend.wrap_event(&launched)?;
+    let mut result = vec![0; BYTES];
+    block.read(&wrapped, 0, &mut result, slice::from_ref(&done))?;
+    println!("{}: {ITEMS} floats, each doubled", device.name()?);
+    assert_eq!(result, 2.0_f32.to_ne_bytes().repeat(ITEMS));
+    Ok(())
+}
+
+#[test]
+fn the_example_runs() {
+    let selector = std::env::var("BINPOOL_TEST_DEVICE").unwrap_or_default();
+    twice(&selector.parse().unwrap()).unwrap();
+}

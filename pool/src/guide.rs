@@ -1,0 +1,33 @@
+//! The guide, in chapters: what there is to know beyond the pages of single items. There is no code in here; the examples
+//! are run as tests.
+//!
+//! - [Choosing an allocator](allocators): deferred, immediate or shared virtual memory, adaptors, segments or bins.
+//! - [Several queues](queues): policies, and how a block goes from queue to queue.
+//! - [Running out of memory](shortage): the ladder, the report, hooks, limits, and giving back.
+//! - [Seeing what the pool does](seeing): recordings, snapshots, leaks, events, metrics.
+//! - [Tuning](tuning): from a recorded trace to settings.
+//! - [Writing a backend](backends): the traits, a skeleton, and the conformance suite.
+//! - [Testing an array crate](testing) on the mock device.
+//!
+//! Whole programs are in the folder `examples` of each crate. Start with `quick_start`.
+
+#[doc = include_str!("../guide/allocators.md")]
+pub mod allocators {}
+
+#[doc = include_str!("../guide/backends.md")]
+pub mod backends {}
+
+#[doc = include_str!("../guide/queues.md")]
+pub mod queues {}
+
+#[doc = include_str!("../guide/seeing.md")]
+pub mod seeing {}
+
+#[doc = include_str!("../guide/shortage.md")]
+pub mod shortage {}
+
+#[doc = include_str!("../guide/testing.md")]
+pub mod testing {}
+
+#[doc = include_str!("../guide/tuning.md")]
+pub mod tuning {}

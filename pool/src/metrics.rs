@@ -1,0 +1,154 @@
+//! A pool's counters for whoever collects metrics.
+
+use std::sync::Once;
+
+use binpool_allocators::Allocator;
+use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
+
+use crate::{MemoryPool, PoolStatistics};
+
+/// A figure that goes up and down, or one that only goes up.
+struct Figure {
+    name: &'static str,
+    unit: Unit,
+    description: &'static str,
+    of: fn(&PoolStatistics) -> u64,
+}
+
+const GAUGES: [Figure; 8] = [
+    Figure {
+        name: "binpool_active_blocks",
+        unit: Unit::Count,
+        description: "Blocks in the program's hands.",
+        of: |it| it.active_blocks,
+    },
+    Figure {
+        name: "binpool_active_bytes",
+        unit: Unit::Bytes,
+        description: "Bytes in the program's hands, as they were asked for.",
+        of: |it| it.active_bytes,
+    },
+    Figure {
+        name: "binpool_peak_active_bytes",
+        unit: Unit::Bytes,
+        description: "The most active bytes there have been.",
+        of: |it| it.peak_active_bytes,
+    },
+    Figure {
+        name: "binpool_held_blocks",
+        unit: Unit::Count,
+        description: "Free blocks in the pool: cached, not leaked.",
+        of: |it| it.held_blocks,
+    },
+    Figure {
+        name: "binpool_held_bytes",
+        unit: Unit::Bytes,
+        description: "Free bytes in the pool: cached, not leaked.",
+        of: |it| it.held_bytes,
+    },
+    Figure {
+        name: "binpool_pending_bytes",
+        unit: Unit::Bytes,
+        description: "The part of the held bytes that commands may still use.",
+        of: |it| it.pending_bytes,
+    },
+    Figure {
+        name: "binpool_managed_bytes",
+        unit: Unit::Bytes,
+        description: "What the pool has from its allocator.",
+        of: |it| it.managed_bytes,
+    },
+    Figure {
+        name: "binpool_peak_managed_bytes",
+        unit: Unit::Bytes,
+        description: "The most managed bytes there have been.",
+        of: |it| it.peak_managed_bytes,
+    },
+];
+
+const COUNTERS: [Figure; 8] = [
+    Figure {
+        name: "binpool_hits_total",
+        unit: Unit::Count,
+        description: "Allocations that memory of the pool served.",
+        of: |it| it.hits,
+    },
+    Figure {
+        name: "binpool_ended_hits_total",
+        unit: Unit::Count,
+        description: "Hits across queues by blocks whose commands had ended.",
+        of: |it| it.ended_hits,
+    },
+    Figure {
+        name: "binpool_device_wait_hits_total",
+        unit: Unit::Count,
+        description: "Hits for which a queue was made to wait on the device.",
+        of: |it| it.device_wait_hits,
+    },
+    Figure {
+        name: "binpool_host_wait_hits_total",
+        unit: Unit::Count,
+        description: "Hits for which the host waited.",
+        of: |it| it.host_wait_hits,
+    },
+    Figure {
+        name: "binpool_carved_hits_total",
+        unit: Unit::Count,
+        description: "Hits by blocks that were carved from a segment.",
+        of: |it| it.carved_hits,
+    },
+    Figure {
+        name: "binpool_misses_total",
+        unit: Unit::Count,
+        description: "Allocations that the allocator served.",
+        of: |it| it.misses,
+    },
+    Figure {
+        name: "binpool_out_of_memory_total",
+        unit: Unit::Count,
+        description: "Allocations that failed for lack of memory.",
+        of: |it| it.out_of_memory,
+    },
+    Figure {
+        name: "binpool_released_blocks_total",
+        unit: Unit::Count,
+        description: "Blocks, or segments, that went back to the allocator.",
+        of: |it| it.released_blocks,
+    },
+];
+
+impl<A: Allocator> MemoryPool<A> {
+    /// Tells the program's recorder of [`metrics`] what the pool's counters are now, under the label `pool` with this name: to
+    /// be called whenever metrics are collected, or every few seconds.
+    ///
+    /// The names, which stay as they are between minor versions: the gauges `binpool_active_blocks`, `binpool_active_bytes`,
+    /// `binpool_peak_active_bytes`, `binpool_held_blocks`, `binpool_held_bytes`, `binpool_pending_bytes`,
+    /// `binpool_managed_bytes` and `binpool_peak_managed_bytes`; the counters `binpool_hits_total`,
+    /// `binpool_ended_hits_total`, `binpool_device_wait_hits_total`, `binpool_host_wait_hits_total`,
+    /// `binpool_carved_hits_total`, `binpool_misses_total`, `binpool_out_of_memory_total` and `binpool_released_blocks_total`.
+    /// They mean what [`PoolStatistics`] says.
+    ///
+    /// The example `prometheus` serves them to Prometheus. A program without a recorder loses nothing but time.
+    pub fn publish_metrics(&self, name: &str) {
+        static DESCRIBED: Once = Once::new();
+        DESCRIBED.call_once(describe);
+        let statistics = self.statistics();
+        for figure in &GAUGES {
+            #[expect(clippy::cast_precision_loss, reason = "exact up to 8 PiB")]
+            gauge!(figure.name, "pool" => name.to_owned()).set((figure.of)(&statistics) as f64);
+        }
+        for figure in &COUNTERS {
+            let counter = counter!(figure.name, "pool" => name.to_owned());
+            counter.absolute((figure.of)(&statistics));
+        }
+    }
+}
+
+fn describe() {
+    for figure in GAUGES {
+        describe_gauge!(figure.name, figure.unit, figure.description);
+    }
+    for figure in COUNTERS {
+        describe_counter!(figure.name, figure.unit, figure.description);
+    }
+}

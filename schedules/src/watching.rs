@@ -1,0 +1,156 @@
+//! Notes of blocks that threads get, give back and pass on, while somebody begins and ends to take them.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+    sync::{Arc, Mutex},
+};
+
+use binpool::WatchOptions;
+use shuttle::sync::mpsc::channel;
+
+use crate::{
+    program::Program,
+    world::{Marked, World, join},
+};
+
+pub(crate) const PROGRAMS: &[Program] = &[
+    Program::new("watch-begins-beside-threads", 3, begins_beside_threads),
+    Program::new("watch-ends-beside-threads", 3, ends_beside_threads),
+    Program::new("watch-of-blocks-passed-on", 3, of_blocks_passed_on),
+    Program::new("record-beside-threads", 4, record_beside_threads),
+    Program::new("record-a-thread-that-ends", 4, record_a_thread_that_ends),
+];
+
+/// Whatever was noted of the blocks that there were, nothing is known to be in use when nothing is.
+fn nothing_is_in_use(world: &World) {
+    let live = world.pool.live_blocks();
+    assert_eq!((live.blocks, live.groups.len()), (0, 0), "{live}");
+}
+
+fn begins_beside_threads() {
+    let world = World::of_bins(64);
+    let others = [(); 2].map(|()| {
+        world.spawn(|world| {
+            let kept = world.allocate();
+            world.allocate_and_drop();
+            kept.check();
+        })
+    });
+    world.pool.watch(WatchOptions::new());
+    let live = world.pool.live_blocks();
+    let known: u64 = live.groups.iter().map(|group| group.blocks).sum();
+    assert_eq!(known + live.unknown_blocks, live.blocks, "{live}");
+    join(others);
+    nothing_is_in_use(&world);
+    world.end(4);
+}
+
+fn ends_beside_threads() {
+    let world = World::of_bins(64);
+    world.pool.watch(WatchOptions::new());
+    let others = [(); 2].map(|()| {
+        world.spawn(|world| {
+            let kept = world.allocate();
+            world.allocate_and_drop();
+            kept.check();
+        })
+    });
+    world.pool.stop_watching();
+    world.pool.watch(WatchOptions::new());
+    join(others);
+    nothing_is_in_use(&world);
+    world.end(4);
+}
+
+/// One thread allocates, another one drops.
+fn of_blocks_passed_on() {
+    let world = World::of_bins(64);
+    world.pool.watch(WatchOptions::new());
+    let (send, receive) = channel::<Marked>();
+    let producer = world.spawn(move |world| {
+        for _ in 0..3 {
+            send.send(world.allocate()).unwrap();
+        }
+    });
+    let consumer = world.spawn(move |_| receive.into_iter().for_each(Marked::check));
+    let live = world.pool.live_blocks();
+    // One may be on its way to the producer.
+    assert!(live.unknown_blocks <= 1, "{live}");
+    join([producer, consumer]);
+    nothing_is_in_use(&world);
+    world.end(3);
+}
+
+#[derive(Clone, Default)]
+struct Text(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Text {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Text {
+    /// The blocks that are allocated in it, and whether each is freed; each is allocated before.
+    fn blocks(&self) -> BTreeMap<u64, bool> {
+        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        let mut blocks = BTreeMap::new();
+        for line in text.lines() {
+            let words: Vec<_> = line.split(' ').collect();
+            let id = || words[1].parse::<u64>().unwrap();
+            match words[0] {
+                "a" => assert_eq!(blocks.insert(id(), false), None, "{line}"),
+                "f" => assert_eq!(blocks.insert(id(), true), Some(false), "{line}"),
+                _ => {}
+            }
+        }
+        blocks
+    }
+}
+
+/// A recording ends while threads go on: what it has of each block can be.
+fn record_beside_threads() {
+    let world = World::of_bins(64);
+    let text = Text::default();
+    let recording = world.pool.record(text.clone()).unwrap();
+    let others = [(); 2].map(|()| {
+        world.spawn(|world| {
+            let kept = world.allocate();
+            world.allocate_and_drop();
+            kept.check();
+        })
+    });
+    world.allocate_and_drop();
+    let summary = recording.finish().unwrap();
+    join(others);
+    let blocks = text.blocks();
+    assert_eq!(blocks.len() as u64, summary.allocations);
+    let freed = blocks.values().filter(|is_freed| **is_freed).count();
+    assert_eq!(freed as u64, summary.frees);
+    world.end(5);
+}
+
+/// What a thread wrote down is not lost with it.
+fn record_a_thread_that_ends() {
+    let world = World::of_bins(64);
+    let text = Text::default();
+    let recording = world.pool.record(text.clone()).unwrap();
+    let (send, receive) = channel::<Marked>();
+    let other = world.spawn(move |world| {
+        world.allocate_and_drop();
+        send.send(world.allocate()).unwrap();
+    });
+    let block = receive.recv().unwrap();
+    join([other]);
+    block.check();
+    let summary = recording.finish().unwrap();
+    assert_eq!((summary.allocations, summary.frees), (2, 2));
+    assert!(text.blocks().values().all(|is_freed| *is_freed));
+    world.end(2);
+}
