@@ -523,17 +523,13 @@ fn parse_number(word: Option<&str>, what: &'static str, largest: u64) -> Result<
         .ok_or(Problem::Number { what, largest })
 }
 
-impl Trace {
-    /// The time and the group of a line, as far as the trace has them.
-    fn rest_of_line(&self, time: Option<u64>, group: Option<u32>) -> String {
+/// The time and the group of a line, as far as the trace has them.
+fn rest_of_line(time: Option<u64>, group: Option<u32>) -> String {
+    match (time, group) {
+        (None, None) => String::new(),
+        (Some(time), None) => format!(" {time}"),
         // A group comes behind a time, also where there are none.
-        let time = time.or(group.map(|_| 0));
-        let words = [time, group.map(u64::from)];
-        words
-            .iter()
-            .flatten()
-            .map(|word| format!(" {word}"))
-            .collect()
+        (time, Some(group)) => format!(" {} {group}", time.unwrap_or(0)),
     }
 }
 
@@ -554,7 +550,7 @@ impl fmt::Display for Trace {
                     ..
                 } = *shortage;
                 let time = (!self.times.is_empty()).then_some(time);
-                let rest = self.rest_of_line(time, group);
+                let rest = rest_of_line(time, group);
                 writeln!(f, "o {bytes} {stream}{rest}")?;
             }
             let time = self.time_of(place);
@@ -564,11 +560,11 @@ impl fmt::Display for Trace {
                     bytes,
                     stream,
                 }) => {
-                    let rest = self.rest_of_line(time, self.group_of_block[*block]);
+                    let rest = rest_of_line(time, self.group_of_block[*block]);
                     writeln!(f, "a {} {bytes} {stream}{rest}", self.ids[*block])?;
                 }
                 Some(Event::Free { block }) => {
-                    let rest = self.rest_of_line(time, None);
+                    let rest = rest_of_line(time, None);
                     writeln!(f, "f {}{rest}", self.ids[*block])?;
                 }
                 None => {}

@@ -47,7 +47,7 @@ impl Page {
         assert_eq!(self.html.matches("</body>").count(), 1);
         let html = self.html.replace("</body>", &test);
         let url = self.write(&html.replace("<head>", FRAMES), hash);
-        let output = self.browser(&["--window-size=1400,1200", "--dump-dom", &url]);
+        let output = browse(&["--window-size=1400,1200", "--dump-dom", &url]);
         let page = String::from_utf8(output).unwrap();
         let answer = page
             .split_once("data-answer=\"")
@@ -73,7 +73,7 @@ impl Page {
         let url = self.write(&self.html, hash);
         let size = format!("--window-size={width},{height}");
         let to = format!("--screenshot={}", to.display());
-        self.browser(&["--hide-scrollbars", &size, &to, &url]);
+        browse(&["--hide-scrollbars", &size, &to, &url]);
     }
 
     fn write(&self, html: &str, hash: &str) -> String {
@@ -81,25 +81,26 @@ impl Page {
         fs::write(&path, html).unwrap();
         format!("file://{}#{hash}", path.display())
     }
+}
 
-    fn browser(&self, arguments: &[&str]) -> Vec<u8> {
-        let profile = tempfile::tempdir().unwrap();
-        let output = Command::new(chromium())
-            .args([
-                "--headless=new",
-                "--no-sandbox",
-                "--disable-gpu",
-                "--force-device-scale-factor=1",
-                BUDGET,
-            ])
-            .arg(format!("--user-data-dir={}", profile.path().display()))
-            .args(arguments)
-            .output()
-            .unwrap();
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{errors}");
-        output.stdout
-    }
+/// Runs the browser with a profile of its own. What it prints.
+fn browse(arguments: &[&str]) -> Vec<u8> {
+    let profile = tempfile::tempdir().unwrap();
+    let output = Command::new(chromium())
+        .args([
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--force-device-scale-factor=1",
+            BUDGET,
+        ])
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .args(arguments)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    output.stdout
 }
 
 /// Chromium or one of its kin: the one that `BINPOOL_CHROMIUM` names, or the first that there is.
