@@ -211,6 +211,22 @@ fn a_snapshot_is_known_by_its_content() {
 }
 
 #[test]
+fn a_snapshot_of_impossible_sizes_is_read_all_the_same() {
+    let mut snapshot = snapshot();
+    let huge =
+        json!({ "offset": 5, "bytes": u64::MAX, "state": "active", "asked_bytes": u64::MAX });
+    snapshot["segments"][0]["ranges"] = json!([huge, huge]);
+    snapshot["segments"][0]["bytes"] = json!(u64::MAX);
+    snapshot["blocks"] = json!([huge, { "offset": 0, "bytes": u64::MAX, "state": "held" }]);
+    snapshot["unix_time_ms"] = json!(u64::MAX);
+    let (_folder, path) = file("huge.json", snapshot.to_string().as_bytes());
+    let numbers = numbers(&[&path]);
+    assert_eq!(numbers["reserved_bytes"], u64::MAX);
+    assert_eq!(numbers["free"]["largest_bytes"], u64::MAX);
+    assert_eq!(numbers["tags"][0]["asked_bytes"], u64::MAX);
+}
+
+#[test]
 fn what_a_pool_records_and_its_snapshots_are_read() {
     let backend = MockDevice::new().backend();
     let queue = backend.create_queue(QueueOrder::InOrder).unwrap();

@@ -765,6 +765,28 @@ fn a_snapshot_shows_its_blocks_tables_and_why_memory_ran_out() {
 }
 
 #[test]
+fn a_snapshot_of_impossible_sizes_is_shown_all_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, html) = (
+        folder.path().join("now.json"),
+        folder.path().join("now.html"),
+    );
+    let mut snapshot = snapshot();
+    snapshot["segments"][0]["ranges"][0]["bytes"] = json!(u64::MAX);
+    snapshot["segments"][0]["ranges"][1]["offset"] = json!(7);
+    snapshot["unix_time_ms"] = json!(u64::MAX);
+    fs::write(&file, snapshot.to_string()).unwrap();
+    let ran = binpool(&["view", file.to_str().unwrap(), "-o", html.to_str().unwrap()]);
+    assert_eq!(ran.status, 0, "{}", ran.errors);
+    let page = Page::new(fs::read_to_string(html).unwrap());
+    let shown = page.run(
+        "",
+        "await pointer(map(), 'pointermove', 30, 12); return text('#groups');",
+    );
+    assert!(shown.as_str().unwrap().contains("16.0 EiB"), "{shown}");
+}
+
+#[test]
 fn failures_of_the_recording_are_marked_and_reached_by_a_key() {
     let text = tagged()
         .replacen("a 10 ", "o 999999999 1 10500000 1\na 10 ", 1)

@@ -67,14 +67,14 @@ impl SnapshotNumbers {
             ..
         } = snapshot;
         let free = free_memory(snapshot);
-        let outside: u64 = snapshot.blocks.iter().map(|block| block.bytes).sum();
-        let segments: u64 = snapshot.segments.iter().map(|segment| segment.bytes).sum();
+        let segments = snapshot.segments.iter().map(|segment| segment.bytes);
+        let sizes = segments.chain(snapshot.blocks.iter().map(|block| block.bytes));
         let active = || all_blocks(snapshot).filter(|block| block.state == BlockState::Active);
         Self {
             file: file.to_owned(),
             device: settings.device.clone(),
             capacity_bytes: settings.capacity_bytes,
-            reserved_bytes: outside.saturating_add(segments),
+            reserved_bytes: sizes.fold(0, u64::saturating_add),
             active_bytes: statistics.active_bytes,
             active_blocks: statistics.active_blocks,
             held_bytes: statistics.held_bytes,

@@ -97,7 +97,7 @@ fn browse(arguments: &[&str]) -> Vec<u8> {
         .arg(format!("--user-data-dir={}", profile.path().display()))
         .args(arguments)
         .output()
-        .unwrap();
+        .unwrap_or_else(|error| panic!("{}: {error}", chromium().display()));
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
     output.stdout

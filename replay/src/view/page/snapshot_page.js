@@ -48,8 +48,9 @@ function snapshotPage({ numbers, snapshot }, state) {
   const shortage = element("div", { class: "slot" });
   const unlisted = numbers.active_bytes > 0 && numbers.tags.length === 0;
   const taken = new Date(snapshot.unix_time_ms);
+  const when = Number.isNaN(taken.getTime()) ? null : `${taken.toISOString().slice(0, 19).replace("T", " ")} UTC`;
   document.getElementById("page").replaceChildren(
-    head(state, numbers.file.split("/").pop(), ["a snapshot", settings.device, `${taken.toISOString().slice(0, 19).replace("T", " ")} UTC`], help),
+    head(state, numbers.file.split("/").pop(), ["a snapshot", settings.device, when], help),
     element("main", {},
       answers, shortage,
       panel("moment-panel", "Where it lies", bySwitch,
