@@ -1,6 +1,6 @@
 //! `binpool bench`.
 
-use std::{error::Error, fs};
+use std::error::Error;
 
 use binpool_benches::{SubjectChoice, Workload, clock, measure, tail};
 use binpool_replay::{
@@ -8,7 +8,7 @@ use binpool_replay::{
 };
 
 use crate::{
-    cli::Bench, device_bench_command::bench_device, not_written::NotWritten, print, progress::bar,
+    cli::Bench, device_bench_command::bench_device, output::write_file, print, progress::bar,
     report,
 };
 
@@ -54,10 +54,7 @@ fn workloads(options: &Bench) -> Result<bool, Box<dyn Error>> {
     if let Some(path) = &options.plot
         && !rows.is_empty()
     {
-        fs::write(path, scaling_svg(&rows)?).map_err(|source| NotWritten {
-            path: path.clone(),
-            source,
-        })?;
+        write_file(path, scaling_svg(&rows)?)?;
     }
     Ok(rows.len() == runs.len())
 }

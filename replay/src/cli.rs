@@ -26,6 +26,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Bench(Bench),
+    Import(Import),
     Replay(Replay),
     Tune(Tune),
 }
@@ -104,10 +105,50 @@ pub(crate) struct Bench {
     pub(crate) quick: bool,
 }
 
+/// Turn another tool's recording into a trace.
+///
+/// What the file is, its content says; it may be compressed with gzip:
+///
+/// - a memory snapshot of PyTorch: the pickle that `torch.cuda.memory._dump_snapshot` writes, or
+///   `torch.cuda.memory._snapshot()` as JSON. The group of a block is the innermost call of its stack outside of PyTorch:
+///   `FILE:LINE FUNCTION`. A block ends where its free is completed.
+/// - a log of RMM (`rmm::mr::logging_resource_adaptor`): CSV with `Thread,Time,Action,Pointer,Size,Stream`.
+/// - a trace: it is written again.
+///
+/// The IDs of blocks are their addresses; streams are numbered in the order in which they appear. Blocks that the recording
+/// frees, or has at its end, without having their allocation, are allocated at the start. What was made of the recording
+/// that is not plainly in it, and what was left out, is counted on standard error.
+///
+/// `replay` and `tune` take such files as they are; this is for keeping a small, readable trace of them.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Exit status: 0 when the trace was written; 1 when the file could not be read or the trace not be written, which names \
+file and line, byte or entry; 2 for a wrong command line.
+
+Examples:
+  binpool import snapshot.pickle -o program.trace.gz
+  binpool import --device 1 snapshot.json | head
+  binpool import rmm_log.dev0.csv -o program.trace --json")]
+pub(crate) struct Import {
+    /// The recording.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Where to write the trace, compressed where the name ends on .gz. Default: standard output.
+    #[arg(long, short, value_name = "OUT.trace[.gz]")]
+    pub(crate) output: Option<PathBuf>,
+    /// Which device of a snapshot of several. Default: the one with most entries.
+    #[arg(long, value_name = "N")]
+    pub(crate) device: Option<usize>,
+    /// Print JSON: an object that says what the trace has.
+    #[arg(long, requires = "output")]
+    pub(crate) json: bool,
+}
+
 /// Replay recorded allocation traces through a pool, on a simulated or a real device.
 ///
-/// A trace is text, one event a line: `a ID BYTES STREAM` allocates, `f ID` frees; `.gz` files are
-/// decompressed. Every stream gets an in-order queue of its own.
+/// A trace is text, one event a line: `a ID BYTES STREAM` allocates, `f ID` frees; compressed files are decompressed. Memory
+/// snapshots of PyTorch and logs of RMM are taken, too (see `binpool import --help`). Every stream gets an in-order queue of
+/// its own.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Exit status: 0 when every trace was replayed to its end; 1 when one could not be read or replayed, \
@@ -119,7 +160,7 @@ Examples:
   binpool replay --backend opencl --device nvidia --need TRACE
   binpool replay --backend opencl --scale 64 --capacity 1GiB TRACE")]
 pub(crate) struct Replay {
-    /// The traces.
+    /// The traces, or other tools' recordings.
     #[arg(required = true, value_name = "TRACE")]
     pub(crate) traces: Vec<PathBuf>,
     /// Where the memory comes from.
@@ -188,7 +229,7 @@ Examples:
   binpool tune --reserve 1.5 --profile pocl replay/traces/eager_arrays.trace.gz
   binpool tune --capacity 4GiB --plot resnet50.svg replay/traces/resnet50_train.trace.gz")]
 pub(crate) struct Tune {
-    /// The traces.
+    /// The traces, or other tools' recordings.
     #[arg(required = true, value_name = "TRACE")]
     pub(crate) traces: Vec<PathBuf>,
     /// The device whose costs and limits the mock has.

@@ -5,7 +5,8 @@
 mod bench_command;
 mod cli;
 mod device_bench_command;
-mod not_written;
+mod import_command;
+mod output;
 mod progress;
 mod replay_command;
 mod tune_command;
@@ -13,12 +14,15 @@ mod tune_command;
 use std::{
     error::Error,
     io::{self, Write},
+    path::Path,
     process::ExitCode,
 };
 
 use bench_command::bench_all;
+use binpool_replay::{Trace, TraceError};
 use clap::Parser;
 use cli::{Cli, Command};
+use import_command::import_one;
 use replay_command::replay_all;
 use tracing_subscriber::EnvFilter;
 use tune_command::tune_all;
@@ -33,6 +37,7 @@ fn main() -> ExitCode {
         .init();
     let succeeded = match cli.command {
         Command::Bench(options) => bench_all(&options),
+        Command::Import(options) => import_one(&options),
         Command::Replay(options) => replay_all(&options),
         Command::Tune(options) => tune_all(&options),
     };
@@ -53,6 +58,19 @@ fn report(error: &dyn Error) {
     while let Some(error) = cause {
         eprintln!("  because: {error}");
         cause = error.source();
+    }
+}
+
+/// Reads a trace, or another tool's recording, and says on standard error what was made of the latter.
+fn open_trace(path: &Path) -> Result<Trace, TraceError> {
+    let trace = Trace::open(path)?;
+    print_remarks(&trace);
+    Ok(trace)
+}
+
+fn print_remarks(trace: &Trace) {
+    for remark in trace.remarks() {
+        eprintln!("binpool: {}: {remark}", trace.name());
     }
 }
 

@@ -6,7 +6,7 @@ use binpool_replay::{AllocatorChoice, Device, Failure, Header, Row, Settings, Tr
 
 use crate::{
     cli::{BackendChoice, Replay},
-    print,
+    open_trace, print,
     progress::bar,
     report,
 };
@@ -30,7 +30,7 @@ pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
     };
     let mut rows = Vec::new();
     for path in &options.traces {
-        let row = Trace::open(path)
+        let row = open_trace(path)
             .map_err(|error| Box::new(error) as Box<dyn Error>)
             .map(|trace| trace.scaled_down(options.scale))
             .and_then(|trace| {

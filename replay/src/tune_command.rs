@@ -1,13 +1,13 @@
 //! `binpool tune`.
 
-use std::{error::Error, fs};
+use std::error::Error;
 
 use binpool_replay::{
     AllocatorChoice, Candidate, Device, Settings, Trace, Trial, TuneReport, candidates, svg,
     text_plot, tune,
 };
 
-use crate::{cli::Tune, not_written::NotWritten, print, progress::bar, report};
+use crate::{cli::Tune, open_trace, output::write_file, print, progress::bar, report};
 
 /// Tries all candidates on all traces and prints the report. Whether every trace was read, and there is a best
 /// setting for all of them.
@@ -21,7 +21,7 @@ pub(crate) fn tune_all(options: &Tune) -> Result<bool, Box<dyn Error>> {
     let candidates = candidates();
     let mut trials = Vec::new();
     for path in &options.traces {
-        let trial = Trace::open(path)
+        let trial = open_trace(path)
             .map_err(|error| Box::new(error) as Box<dyn Error>)
             .map(|trace| trace.scaled_down(options.scale))
             .and_then(|trace| try_one(&trace, &device, &candidates, options));
@@ -53,10 +53,7 @@ pub(crate) fn tune_all(options: &Tune) -> Result<bool, Box<dyn Error>> {
         && !tuned.trials.is_empty()
     {
         let picture = svg(&title(&tuned), &tuned.candidates, &overall)?;
-        fs::write(path, picture).map_err(|source| NotWritten {
-            path: path.clone(),
-            source,
-        })?;
+        write_file(path, picture)?;
     }
     Ok(tuned.trials.len() == options.traces.len() && overall.best.is_some())
 }
