@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use binpool::PoolOptions;
 use binpool_benches::{Effort, SubjectChoice, Workload};
 use binpool_opencl::DeviceSelector;
-use binpool_replay::{AllocatorChoice, Profile};
+use binpool_replay::{AllocatorChoice, CostEffort, Profile};
 use bytesize::ByteSize;
 use clap::{
     Args, Parser, Subcommand, ValueEnum,
@@ -26,6 +26,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Bench(Bench),
+    Devices(Devices),
     Import(Import),
     Replay(Replay),
     Tune(Tune),
@@ -105,6 +106,55 @@ pub(crate) struct Bench {
     pub(crate) quick: bool,
 }
 
+/// Show the OpenCL devices of this machine: what they can hold and do, what they lack, and which memory suits a pool there.
+///
+/// With `--measure`, the costs of a device's slow calls are measured, too: creating, committing and releasing buffers of
+/// 4 KiB to 512 MiB; views of a buffer that has up to 1000 of them; shared virtual memory; enqueueing a fill, markers and
+/// barriers; waits, flushes and queries. That takes some seconds, and up to an eighth of the device's memory at a time. `-o`
+/// writes them as a profile for the simulated device: `replay` and `tune` predict times on this device with
+/// `--profile FILE.json`, on any machine.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Exit status: 0 when there is such a device and it answered; 1 when there is no OpenCL library, platform or such device, which \
+says what to install, or a call of the device failed; 2 for a wrong command line.
+
+Examples:
+  binpool devices
+  binpool devices nvidia --json
+  binpool devices gpu --measure -o gpu.json
+  binpool tune --profile gpu.json TRACE")]
+pub(crate) struct Devices {
+    /// Which device: a number, a part of its name, or gpu, cpu, accelerator, any. Default: all; with `--measure`, any.
+    #[arg(value_name = "DEVICE")]
+    pub(crate) device: Option<DeviceSelector>,
+    /// Measure what the calls of the device cost.
+    #[arg(long)]
+    pub(crate) measure: bool,
+    /// Write the limits and the costs as a profile, for `--profile`.
+    #[arg(long, short, value_name = "FILE.json", requires = "measure")]
+    pub(crate) output: Option<PathBuf>,
+    /// Print JSON: an array, an object a device.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Do next to nothing, to see whether it works: the figures mean nothing.
+    #[arg(long, hide = true)]
+    pub(crate) quick: bool,
+}
+
+impl Devices {
+    /// How much is measured for a figure.
+    pub(crate) fn effort(&self) -> CostEffort {
+        if self.quick {
+            CostEffort {
+                samples: 1,
+                most: Duration::ZERO,
+            }
+        } else {
+            CostEffort::default()
+        }
+    }
+}
+
 /// Turn another tool's recording into a trace.
 ///
 /// What the file is, its content says; it may be compressed with gzip:
@@ -169,8 +219,9 @@ pub(crate) struct Replay {
     /// The OpenCL device: a number, a part of its name, or gpu, cpu, accelerator, any.
     #[arg(long, default_value = "any")]
     pub(crate) device: DeviceSelector,
-    /// The device whose costs and limits the mock has.
-    #[arg(long, value_enum, default_value_t)]
+    /// The device whose costs and limits the mock has: h200, pocl, none (the H200's limits, no costs), or a file that
+    /// `binpool devices --measure -o FILE.json` wrote.
+    #[arg(long, value_name = "NAME|FILE", default_value = "h200")]
     pub(crate) profile: Profile,
     /// The way of getting memory.
     #[arg(long, value_enum, default_value_t)]
@@ -232,8 +283,9 @@ pub(crate) struct Tune {
     /// The traces, or other tools' recordings.
     #[arg(required = true, value_name = "TRACE")]
     pub(crate) traces: Vec<PathBuf>,
-    /// The device whose costs and limits the mock has.
-    #[arg(long, value_enum, default_value_t)]
+    /// The device whose costs and limits the mock has: h200, pocl, none (the H200's limits, no costs), or a file that
+    /// `binpool devices --measure -o FILE.json` wrote.
+    #[arg(long, value_name = "NAME|FILE", default_value = "h200")]
     pub(crate) profile: Profile,
     /// The way of getting memory.
     #[arg(long, value_enum, default_value_t)]

@@ -5,6 +5,7 @@
 mod bench_command;
 mod cli;
 mod device_bench_command;
+mod devices_command;
 mod import_command;
 mod output;
 mod progress;
@@ -22,6 +23,7 @@ use bench_command::bench_all;
 use binpool_replay::{Trace, TraceError};
 use clap::Parser;
 use cli::{Cli, Command};
+use devices_command::show_devices;
 use import_command::import_one;
 use replay_command::replay_all;
 use tracing_subscriber::EnvFilter;
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
         .init();
     let succeeded = match cli.command {
         Command::Bench(options) => bench_all(&options),
+        Command::Devices(options) => show_devices(&options),
         Command::Import(options) => import_one(&options),
         Command::Replay(options) => replay_all(&options),
         Command::Tune(options) => tune_all(&options),

@@ -19,7 +19,7 @@ pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
         );
     }
     let device = match options.backend {
-        BackendChoice::Mock => Device::Mock(options.profile),
+        BackendChoice::Mock => Device::Mock(options.profile.clone()),
         BackendChoice::Opencl => Device::opencl(&options.device)?,
     };
     let settings = Settings {

@@ -17,7 +17,7 @@ pub(crate) fn tune_all(options: &Tune) -> Result<bool, Box<dyn Error>> {
             "deferred memory that nobody touches takes neither memory nor time: use another --allocator".into(),
         );
     }
-    let device = Device::Mock(options.profile);
+    let device = Device::Mock(options.profile.clone());
     let candidates = candidates();
     let mut trials = Vec::new();
     for path in &options.traces {
