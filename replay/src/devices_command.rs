@@ -33,8 +33,8 @@ pub(crate) fn show_devices(options: &Devices) -> Result<bool, Box<dyn Error>> {
         }
         entries.push(entry);
     }
-    let profiles = entries.iter().filter_map(|entry| entry.profile.as_ref());
-    if let Some((path, profile)) = options.output.as_ref().zip(profiles.last()) {
+    let mut profiles = entries.iter().filter_map(|entry| entry.profile.as_ref());
+    if let Some((path, profile)) = options.output.as_ref().zip(profiles.next()) {
         write_file(path, serde_json::to_string_pretty(profile)? + "\n")?;
     }
     if options.json {
