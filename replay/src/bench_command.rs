@@ -8,8 +8,10 @@ use binpool_replay::{
 };
 
 use crate::{
-    cli::Bench, device_bench_command::bench_device, output::write_file, print, progress::bar,
-    report,
+    cli::Bench,
+    device_bench_command::bench_device,
+    output::{print, print_report, report, write_file},
+    progress::bar,
 };
 
 /// Pairs of each thread whose operations are looked at one by one.
@@ -49,7 +51,7 @@ fn workloads(options: &Bench) -> Result<bool, Box<dyn Error>> {
     if options.json {
         print(&bench_json(&rows)?)?;
     } else if !rows.is_empty() {
-        print(&bench_table(&rows))?;
+        print_report(&bench_table(&rows))?;
     }
     if let Some(path) = &options.plot
         && !rows.is_empty()
@@ -123,7 +125,7 @@ fn tails(options: &Bench) -> Result<bool, Box<dyn Error>> {
     if options.json {
         print(&tail_json(&rows)?)?;
     } else {
-        print(&tail_table(&rows))?;
+        print_report(&tail_table(&rows))?;
     }
     Ok(!has_failed)
 }

@@ -8,28 +8,80 @@ use binpool_opencl::DeviceSelector;
 use binpool_replay::{AllocatorChoice, CostEffort, Profile};
 use bytesize::ByteSize;
 use clap::{
-    Args, Parser, Subcommand, ValueEnum,
+    Args, ColorChoice, Parser, Subcommand, ValueEnum,
     builder::{PossibleValuesParser, TypedValueParser},
 };
+use clap_complete::Shell;
 
 /// Device-memory pools: see what they do to real programs.
 #[derive(Debug, Parser)]
 #[command(name = "binpool", version, max_term_width = 100)]
+#[command(after_help = "\
+Exit status: 0 when all was done; 1 when something could not be, which standard error says; 2 for a wrong command line.
+
+Examples:
+  binpool devices
+  binpool replay replay/traces/*.trace.gz
+  binpool import snapshot.pickle -o program.trace.gz
+  binpool tune program.trace.gz
+  binpool help tune")]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
     /// Tell what the pool and the backend do, on standard error; the variable `RUST_LOG` chooses in detail.
     #[arg(long, short, global = true)]
     pub(crate) verbose: bool,
+    /// Whether there are colours. `auto`: on a terminal, unless the variable `NO_COLOR` is set.
+    // Looked for in `color.rs`, before all is parsed.
+    #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t)]
+    pub(crate) color: ColorChoice,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Bench(Bench),
+    Completions(Completions),
     Devices(Devices),
     Import(Import),
+    Man(ManPages),
+    /// Print how a program is recorded, so that it can be replayed: one with a pool of binpool, `PyTorch`, RMM, or any other.
+    #[command(after_help = "\
+Exit status: 0.
+
+Examples:
+  binpool record | less")]
+    Record,
     Replay(Replay),
     Tune(Tune),
+}
+
+/// Print the completions of this command for a shell.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Exit status: 0 when they were printed; 2 for a wrong command line.
+
+Examples:
+  binpool completions bash >~/.local/share/bash-completion/completions/binpool
+  binpool completions zsh >\"${fpath[1]}/_binpool\"
+  binpool completions fish >~/.config/fish/completions/binpool.fish")]
+pub(crate) struct Completions {
+    /// Which shell.
+    #[arg(value_enum)]
+    pub(crate) shell: Shell,
+}
+
+/// Print the manual page of this command, or write those of all commands.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Exit status: 0 when they were written; 1 when they could not be; 2 for a wrong command line.
+
+Examples:
+  binpool man | man -l -
+  binpool man -o ~/.local/share/man/man1")]
+pub(crate) struct ManPages {
+    /// A folder for the pages of all commands, which is made where it is missing.
+    #[arg(long, short, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 /// Measure what the pool costs the host, over a device that costs nothing, beside its peers; or on an OpenCL device,
@@ -383,5 +435,69 @@ impl Replay {
             None => options,
         };
         (!self.no_pool).then_some(options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_contradicts_itself_nowhere() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_help_of_each_command_has_its_exit_status_and_examples_that_it_takes() {
+        let whole = Cli::command();
+        for command in whole.get_subcommands() {
+            let name = command.get_name();
+            let help = command
+                .get_after_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            assert!(help.contains("Exit status: 0"), "{name}");
+            let (_, examples) = help.split_once("Examples:\n").unwrap_or_default();
+            let examples: Vec<&str> = examples.lines().collect();
+            assert!(!examples.is_empty(), "{name}");
+            assert!(
+                examples
+                    .iter()
+                    .any(|line| line.starts_with(&format!("  binpool {name}"))),
+                "{name}"
+            );
+            for example in examples {
+                let words = example
+                    .split_whitespace()
+                    .take_while(|word| *word != "|" && !word.starts_with('>'));
+                // A profile is read when the command line is.
+                let words: Vec<&str> = words
+                    .map(|word| if word == "gpu.json" { "pocl" } else { word })
+                    .collect();
+                let parsed = Cli::try_parse_from(&words);
+                assert!(parsed.is_ok(), "{example}: {parsed:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_option_is_explained_and_every_report_has_a_form_for_programs() {
+        for command in Cli::command().get_subcommands() {
+            let name = command.get_name();
+            for argument in command.get_arguments() {
+                assert!(
+                    argument.get_help().is_some(),
+                    "{name} {}",
+                    argument.get_id()
+                );
+            }
+            let has_json = command
+                .get_arguments()
+                .any(|argument| argument.get_id() == "json");
+            let is_document = ["completions", "man", "record"].contains(&name);
+            assert!(has_json != is_document, "{name}");
+        }
     }
 }

@@ -6,7 +6,11 @@ use binpool_mock::DeviceProfile;
 use binpool_opencl::{DeviceInfo, DeviceSelector, OpenClBackend, list_devices};
 use binpool_replay::{COST_STEPS, DeviceEntry, device_costs, devices_json, devices_text};
 
-use crate::{cli::Devices, output::write_file, print, progress::bar};
+use crate::{
+    cli::Devices,
+    output::{print, print_report, write_file},
+    progress::bar,
+};
 
 /// Shows the devices that were asked for, and measures one of them. Always `true`: what fails is an error.
 pub(crate) fn show_devices(options: &Devices) -> Result<bool, Box<dyn Error>> {
@@ -40,7 +44,7 @@ pub(crate) fn show_devices(options: &Devices) -> Result<bool, Box<dyn Error>> {
     if options.json {
         print(&devices_json(&entries)?)?;
     } else {
-        print(&devices_text(&entries))?;
+        print_report(&devices_text(&entries))?;
     }
     Ok(true)
 }

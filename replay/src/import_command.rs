@@ -10,7 +10,10 @@ use std::{
 use binpool_replay::{Trace, import_json, import_summary};
 use flate2::{Compression, write::GzEncoder};
 
-use crate::{cli::Import, output::NotWritten, print, print_remarks};
+use crate::{
+    cli::Import,
+    output::{NotWritten, print, print_remarks},
+};
 
 /// Writes a recording as a trace. Always `true`: what fails is an error.
 pub(crate) fn import_one(options: &Import) -> Result<bool, Box<dyn Error>> {

@@ -7,7 +7,11 @@ use binpool_replay::{
     text_plot, tune,
 };
 
-use crate::{cli::Tune, open_trace, output::write_file, print, progress::bar, report};
+use crate::{
+    cli::Tune,
+    output::{open_trace, print, print_report, remark, report, write_file},
+    progress::bar,
+};
 
 /// Tries all candidates on all traces and prints the report. Whether every trace was read, and there is a best
 /// setting for all of them.
@@ -43,11 +47,11 @@ pub(crate) fn tune_all(options: &Tune) -> Result<bool, Box<dyn Error>> {
     if options.json {
         print(&tuned.json()?)?;
     } else if !tuned.trials.is_empty() {
-        print(&format!("{}\n", tuned.tables()))?;
+        print_report(&format!("{}\n", tuned.tables()))?;
         if options.plot.is_none() {
             print(&text_plot(&overall))?;
         }
-        print(&tuned.verdict(&overall))?;
+        print_report(&tuned.verdict(&overall))?;
     }
     if let Some(path) = &options.plot
         && !tuned.trials.is_empty()
@@ -71,7 +75,7 @@ fn try_one(
         touch: false,
     };
     if let Some(warning) = device.too_small_for(trace, settings.capacity_bytes) {
-        eprintln!("binpool: {warning}");
+        remark(&warning);
     }
     let bar = bar(candidates.len(), trace.name());
     Ok(tune(trace, device, candidates, &settings, &|| bar.inc(1))?)
