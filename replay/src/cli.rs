@@ -44,7 +44,7 @@ pub(crate) enum Command {
     Devices(Devices),
     Import(Import),
     Man(ManPages),
-    /// Print how a program is recorded, so that it can be replayed: one with a pool of binpool, `PyTorch`, RMM, or any other.
+    /// Print how a program is recorded, so that it can be replayed: one with a pool of binpool, PyTorch, RMM, or any other.
     #[command(after_help = "\
 Exit status: 0.
 
@@ -90,11 +90,16 @@ pub(crate) struct ManPages {
 /// The workloads, the same for every subject on every machine:
 ///
 /// - hot: a block of 4096 bytes is allocated and dropped, over and over.
+///
 /// - mixed: 1000 live blocks of 256 bytes to 64 MiB are replaced at random.
+///
 /// - lifo: 64 blocks of 4 KiB to 512 KiB are allocated, then dropped in reverse order.
+///
 /// - large: a block of 8 MiB is allocated and dropped, over and over.
+///
 /// - miss: a block of 8 MiB is allocated, dropped, and given back to the allocator below the pool, so that the pool can
 ///   serve no request; beside the same calls of that allocator without a pool. On one thread, whatever `--threads` says.
+///
 /// - cross-thread: a thread allocates blocks of 4096 bytes, and another one drops them, 64 at a time. The channel between
 ///   them costs both what `nothing` takes.
 ///
@@ -110,7 +115,9 @@ pub(crate) struct ManPages {
 /// thread. The subjects are then others:
 ///
 /// - pool: a pool with the default settings over the immediate allocator. It holds the block already.
+///
 /// - immediate: that allocator alone: the device makes a buffer, commits its memory, and releases it.
+///
 /// - svm-pool, svm: the same for coarse-grained shared virtual memory, where the device has it.
 ///
 /// No command uses the blocks. `median / pool` is the median over that of the pool of the same memory. Of up to 15 samples
@@ -214,7 +221,9 @@ impl Devices {
 /// - a memory snapshot of PyTorch: the pickle that `torch.cuda.memory._dump_snapshot` writes, or
 ///   `torch.cuda.memory._snapshot()` as JSON. The group of a block is the innermost call of its stack outside of PyTorch:
 ///   `FILE:LINE FUNCTION`. A block ends where its free is completed.
+///
 /// - a log of RMM (`rmm::mr::logging_resource_adaptor`): CSV with `Thread,Time,Action,Pointer,Size,Stream`.
+///
 /// - a trace: it is written again.
 ///
 /// The IDs of blocks are their addresses; streams are numbered in the order in which they appear. Blocks that the recording
@@ -478,6 +487,23 @@ mod tests {
                     .collect();
                 let parsed = Cli::try_parse_from(&words);
                 assert!(parsed.is_ok(), "{example}: {parsed:?}");
+            }
+        }
+    }
+
+    /// `clap` runs lines together that have no empty one between them.
+    #[test]
+    fn the_points_of_a_list_are_paragraphs() {
+        let mut whole = Cli::command();
+        for command in whole.get_subcommands_mut() {
+            let help = command.render_long_help().to_string();
+            for paragraph in help.split("\n\n") {
+                let words: Vec<&str> = paragraph.split_whitespace().collect();
+                let points = words
+                    .windows(2)
+                    .skip(1)
+                    .filter(|pair| pair[0].ends_with('.') && pair[1] == "-");
+                assert_eq!(points.count(), 0, "{paragraph}");
             }
         }
     }
