@@ -27,11 +27,16 @@ fuzz_target!(|bytes: &[u8]| {
             assert_eq!(trace.groups(), again.groups());
             assert_eq!(trace.shortages(), again.shortages());
             assert_eq!(trace.streams(), again.streams());
-            assert!((0..=trace.events().len()).all(|index| trace.describe(index).starts_with(NAME)));
+            assert!(
+                (0..=trace.events().len()).all(|index| trace.describe(index).starts_with(NAME))
+            );
         }
         Err(error) => {
             let message = error.to_string();
-            assert!(message.starts_with(NAME) && message.len() > NAME.len() + 2, "{message}");
+            assert!(
+                message.starts_with(NAME) && message.len() > NAME.len() + 2,
+                "{message}"
+            );
         }
     }
 });
