@@ -12,13 +12,12 @@ use flate2::{Compression, write::GzEncoder};
 
 use crate::{
     cli::Import,
-    output::{NotWritten, print, print_remarks},
+    output::{NotWritten, open_trace, print},
 };
 
 /// Writes a recording as a trace. Always `true`: what fails is an error.
 pub(crate) fn import_one(options: &Import) -> Result<bool, Box<dyn Error>> {
-    let trace = Trace::open_device(&options.file, options.device)?;
-    print_remarks(&trace);
+    let trace = open_trace(&options.file, options.device)?;
     let Some(path) = &options.output else {
         return match write!(BufWriter::new(io::stdout().lock()), "{trace}") {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(true),

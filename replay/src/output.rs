@@ -13,6 +13,8 @@ use std::{
 use anstyle::{AnsiColor, Style};
 use binpool_replay::{Trace, TraceError};
 
+use crate::progress::bar;
+
 const HEADING: Style = Style::new().bold();
 const BEST: Style = AnsiColor::Green.on_default().bold();
 const ERROR: Style = AnsiColor::Red.on_default().bold();
@@ -63,17 +65,19 @@ pub(crate) fn remark(text: &str) {
     anstream::eprintln!("{REMARK}binpool:{REMARK:#} {text}");
 }
 
-/// Reads a trace, or another tool's recording, and says on standard error what was made of the latter.
-pub(crate) fn open_trace(path: &Path) -> Result<Trace, TraceError> {
-    let trace = Trace::open(path)?;
-    print_remarks(&trace);
-    Ok(trace)
-}
-
-pub(crate) fn print_remarks(trace: &Trace) {
+/// Reads a trace, or a device of another tool's recording, and says on standard error what was made of the latter.
+pub(crate) fn open_trace(path: &Path, device: Option<usize>) -> Result<Trace, TraceError> {
+    let bytes = fs::metadata(path).map_or(0, |file| file.len());
+    let bar = bar(
+        usize::try_from(bytes).unwrap_or(usize::MAX),
+        &path.display().to_string(),
+    );
+    let trace = Trace::open_device(path, device, &|read| bar.inc(read))?;
+    drop(bar);
     for text in trace.remarks() {
         remark(&format!("{}: {text}", trace.name()));
     }
+    Ok(trace)
 }
 
 /// A report with colours: the titles of tables, devices, and what is best.

@@ -29,7 +29,7 @@ pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
     };
     let mut rows = Vec::new();
     for path in &options.traces {
-        let row = open_trace(path)
+        let row = open_trace(path, None)
             .map_err(|error| Box::new(error) as Box<dyn Error>)
             .map(|trace| trace.scaled_down(options.scale))
             .and_then(|trace| {

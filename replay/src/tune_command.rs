@@ -25,7 +25,7 @@ pub(crate) fn tune_all(options: &Tune) -> Result<bool, Box<dyn Error>> {
     let candidates = candidates();
     let mut trials = Vec::new();
     for path in &options.traces {
-        let trial = open_trace(path)
+        let trial = open_trace(path, None)
             .map_err(|error| Box::new(error) as Box<dyn Error>)
             .map(|trace| trace.scaled_down(options.scale))
             .and_then(|trace| try_one(&trace, &device, &candidates, options));

@@ -5,6 +5,7 @@
 mod common;
 
 use std::{
+    cell::Cell,
     fmt::Write as _,
     fs,
     io::{Read as _, Write as _},
@@ -133,14 +134,29 @@ fn the_content_says_what_a_file_is() {
 #[test]
 fn the_device_can_be_chosen() {
     let path = file("snapshot4.pickle");
-    let other = Trace::open_device(&path, Some(1)).unwrap();
+    let other = Trace::open_device(&path, Some(1), &|_| {}).unwrap();
     let text = "g 0 model/train.py:77 <module>\na 139891379798016 4096 0 0 0\n";
     assert_eq!(other.to_string(), text);
-    let error = Trace::open_device(&path, Some(2)).unwrap_err();
+    let error = Trace::open_device(&path, Some(2), &|_| {}).unwrap_err();
     assert!(error.to_string().contains("no device 2"), "{error}");
-    assert!(Trace::open_device(&file("rmm.csv"), Some(0)).is_ok());
-    let error = Trace::open_device(&file("rmm.csv"), Some(1)).unwrap_err();
+    assert!(Trace::open_device(&file("rmm.csv"), Some(0), &|_| {}).is_ok());
+    let error = Trace::open_device(&file("rmm.csv"), Some(1), &|_| {}).unwrap_err();
     assert!(error.to_string().contains("no device 1"), "{error}");
+}
+
+#[test]
+fn progress_counts_the_bytes_of_the_file_compressed_or_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("recording");
+    let text = fs::read(file("rmm.csv")).unwrap();
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(&text).unwrap();
+    for bytes in [text, encoder.finish().unwrap()] {
+        fs::write(&path, &bytes).unwrap();
+        let read = Cell::new(0);
+        Trace::open_device(&path, None, &|more| read.set(read.get() + more)).unwrap();
+        assert_eq!(read.get(), bytes.len() as u64);
+    }
 }
 
 #[test]

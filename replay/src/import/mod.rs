@@ -76,20 +76,29 @@ impl Trace {
     ///
     /// [`TraceError`], which names the file and the line, byte or entry.
     pub fn open(path: &Path) -> Result<Self, TraceError> {
-        Self::open_device(path, None)
+        Self::open_device(path, None, &|_| {})
     }
 
-    /// The same, of one device of a snapshot of several. Other recordings have one device, number 0.
+    /// The same, of one device of a snapshot of several. Other recordings have one device, number 0. `progress` is told
+    /// now and then how many more bytes of the file were read.
     ///
     /// # Errors
     ///
     /// [`TraceError`], also where there is no such device.
-    pub fn open_device(path: &Path, device: Option<usize>) -> Result<Self, TraceError> {
+    pub fn open_device(
+        path: &Path,
+        device: Option<usize>,
+        progress: &dyn Fn(u64),
+    ) -> Result<Self, TraceError> {
         let name = path.display().to_string();
         let file = File::open(path).map_err(|source| TraceError::Read {
             name: name.clone(),
             source,
         })?;
+        let file = Watched {
+            inner: file,
+            progress,
+        };
         if path.extension().is_some_and(|extension| extension == "gz") {
             let decoder = MultiGzDecoder::new(BufReader::new(file));
             Self::read_plain(name, BufReader::new(decoder), device)
@@ -143,6 +152,20 @@ impl Trace {
             Kind::Rmm => rmm::import(reader, name.clone()),
         };
         imported.map_err(|error| error.of(name))
+    }
+}
+
+/// A reader that tells how much was read.
+struct Watched<'p, R> {
+    inner: R,
+    progress: &'p dyn Fn(u64),
+}
+
+impl<R: Read> Read for Watched<'_, R> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(bytes)?;
+        (self.progress)(read as u64);
+        Ok(read)
     }
 }
 
