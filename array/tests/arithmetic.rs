@@ -33,7 +33,7 @@ fn check<A: Allocator, K: Kernels<A::Backend>>(context: &Context<A, K>) {
         }
     }
     let empty = context.array(&[]).unwrap();
-    assert_eq!((&empty + &empty).to_vec().unwrap(), []);
+    assert_eq!((&empty + &empty).to_vec().unwrap(), [0.0_f32; 0]);
     assert!(matches!(
         left.try_binary(BinaryOperation::Add, &empty),
         Err(ArrayError::Lengths {

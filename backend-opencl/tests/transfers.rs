@@ -294,7 +294,7 @@ fn commands_over_no_bytes_are_ordered_like_any_other() {
     for event in &events {
         event.wait().unwrap();
     }
-    assert_eq!(read.wait().unwrap(), []);
+    assert_eq!(read.wait().unwrap(), [0_u8; 0]);
     backend.write(queue, &memory, 0, &[], &[]).unwrap();
     backend.read(queue, &memory, 64, &mut [], &[]).unwrap();
     assert_eq!(bench.read(&memory), [8; 64]);

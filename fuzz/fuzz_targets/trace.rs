@@ -6,6 +6,9 @@
 #[allow(dead_code, unreachable_pub, reason = "a part of another crate")]
 #[path = "../../replay/src/trace.rs"]
 mod trace;
+#[allow(dead_code, unreachable_pub, reason = "a part of another crate")]
+#[path = "../../replay/src/trace_error.rs"]
+mod trace_error;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,7 +20,8 @@ use flate2::{
     read::{GzEncoder, MultiGzDecoder},
 };
 use libfuzzer_sys::fuzz_target;
-use trace::{Event, Problem, Trace, TraceError};
+use trace::{Event, Trace};
+use trace_error::{Problem, TraceError};
 
 const NAME: &str = "fuzz";
 

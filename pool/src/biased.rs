@@ -363,6 +363,34 @@ mod schedules {
     }
 
     #[test]
+    fn nobody_comes_in_unseen_once_the_rooms_are_watched() {
+        model(|| {
+            let (pool, owner) = with_owner(|key, pool| {
+                for _ in 0..2 {
+                    let unseen = key.enter_unseen((), |value, ()| *value += 1);
+                    // What those who take notes add can be told from the rest.
+                    if unseen.is_err() && key.enter(|value| *value += 10).is_none() {
+                        pool.lock().unwrap().sum += 10;
+                    }
+                }
+            });
+            let unseen = {
+                let mut pool = pool.lock().unwrap();
+                pool.rooms.close(None);
+                let mut unseen = 0;
+                pool.rooms.each(|value| unseen += *value % 10);
+                pool.rooms.watch(true);
+                pool.rooms.open();
+                unseen
+            };
+            owner.join().unwrap();
+            let mut pool = pool.lock().unwrap();
+            pool.gather(None);
+            assert_eq!(pool.sum % 10, unseen, "none came after that");
+        });
+    }
+
+    #[test]
     fn nobody_comes_in_while_rooms_are_closed() {
         model(|| {
             let (pool, owner) = with_owner(|key, pool| add_one(&key, pool));
@@ -408,6 +436,22 @@ mod tests {
         assert_eq!(owner.enter(|value| *value), None, "it was closed twice");
         rooms.open();
         assert_eq!(owner.enter(|value| *value), Some(1));
+    }
+
+    #[test]
+    fn a_watched_room_lets_those_in_who_take_notes() {
+        let mut rooms = Rooms::default();
+        let owner = rooms.add(1);
+        for (is_watched, unseen) in [(true, Err(())), (false, Ok(1))] {
+            rooms.close(Some(&owner));
+            rooms.watch(is_watched);
+            assert_eq!(owner.enter(|value| *value), None, "it is closed");
+            rooms.open();
+            assert_eq!(owner.enter(|value| *value), Some(1));
+            assert_eq!(owner.enter_unseen((), |value, ()| *value), unseen);
+            let other = rooms.add(2);
+            assert_eq!(other.enter_unseen((), |_, ()| ()).is_err(), is_watched);
+        }
     }
 
     #[test]

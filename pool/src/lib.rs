@@ -54,6 +54,22 @@
 //!
 //! The [guide] has chapters on choosing an allocator, several queues, running out of memory, seeing what the pool does, tuning,
 //! writing a backend, and testing an array crate without a GPU.
+//!
+//! # Seeing
+//!
+//! [`MemoryPool::watch`] and [`MemoryPool::live_blocks`] say who has which memory, by [`Tag`] and by line of the program, and what
+//! is only cached. [`MemoryPool::record`] writes the program down as a trace, for the command `binpool` to replay, tune and
+//! draw. The chapter [seeing](guide::seeing) has the rest: snapshots, events, metrics.
+//!
+//! # Features
+//!
+//! None is on by default.
+//!
+//! | feature | gives | takes |
+//! |---|---|---|
+//! | `snapshot` | `MemoryPool::snapshot`, `PoolOptions::snapshot_at_out_of_memory`: a pool as JSON | `serde`, `serde_json` |
+//! | `metrics` | `MemoryPool::publish_metrics`: counters for Prometheus and others | `metrics` |
+//! | `backtrace` | `WatchOptions::backtraces`: who asked for a block, frame by frame | `backtrace` |
 
 #![deny(unsafe_code)]
 

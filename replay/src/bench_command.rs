@@ -1,6 +1,6 @@
 //! `binpool bench`.
 
-use std::{error::Error, fs};
+use std::error::Error;
 
 use binpool_benches::{SubjectChoice, Workload, clock, measure, tail};
 use binpool_replay::{
@@ -8,8 +8,10 @@ use binpool_replay::{
 };
 
 use crate::{
-    cli::Bench, device_bench_command::bench_device, not_written::NotWritten, print, progress::bar,
-    report,
+    cli::Bench,
+    device_bench_command::bench_device,
+    output::{print, print_report, report, write_file},
+    progress::bar,
 };
 
 /// Pairs of each thread whose operations are looked at one by one.
@@ -49,15 +51,12 @@ fn workloads(options: &Bench) -> Result<bool, Box<dyn Error>> {
     if options.json {
         print(&bench_json(&rows)?)?;
     } else if !rows.is_empty() {
-        print(&bench_table(&rows))?;
+        print_report(&bench_table(&rows))?;
     }
     if let Some(path) = &options.plot
         && !rows.is_empty()
     {
-        fs::write(path, scaling_svg(&rows)?).map_err(|source| NotWritten {
-            path: path.clone(),
-            source,
-        })?;
+        write_file(path, scaling_svg(&rows)?)?;
     }
     Ok(rows.len() == runs.len())
 }
@@ -126,7 +125,7 @@ fn tails(options: &Bench) -> Result<bool, Box<dyn Error>> {
     if options.json {
         print(&tail_json(&rows)?)?;
     } else {
-        print(&tail_table(&rows))?;
+        print_report(&tail_table(&rows))?;
     }
     Ok(!has_failed)
 }

@@ -5,32 +5,86 @@ use std::{path::PathBuf, time::Duration};
 use binpool::PoolOptions;
 use binpool_benches::{Effort, SubjectChoice, Workload};
 use binpool_opencl::DeviceSelector;
-use binpool_replay::{AllocatorChoice, Profile};
+use binpool_replay::{AllocatorChoice, CostEffort, Profile};
 use bytesize::ByteSize;
 use clap::{
-    Args, Parser, Subcommand, ValueEnum,
+    Args, ColorChoice, Parser, Subcommand, ValueEnum,
     builder::{PossibleValuesParser, TypedValueParser},
 };
+use clap_complete::Shell;
 
 use crate::view_command::View;
 
 /// Device-memory pools: see what they do to real programs.
 #[derive(Debug, Parser)]
 #[command(name = "binpool", version, max_term_width = 100)]
+#[command(after_help = "\
+Exit status: 0 when all was done; 1 when something could not be, which standard error says; 2 for a wrong command line.
+
+Examples:
+  binpool devices
+  binpool replay replay/traces/*.trace.gz
+  binpool import snapshot.pickle -o program.trace.gz
+  binpool tune program.trace.gz
+  binpool help tune")]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
     /// Tell what the pool and the backend do, on standard error; the variable `RUST_LOG` chooses in detail.
     #[arg(long, short, global = true)]
     pub(crate) verbose: bool,
+    /// Whether there are colours. `auto`: on a terminal, unless the variable `NO_COLOR` is set.
+    // Looked for in `color.rs`, before all is parsed.
+    #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t)]
+    pub(crate) color: ColorChoice,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Bench(Bench),
+    Completions(Completions),
+    Devices(Devices),
+    Import(Import),
+    Man(ManPages),
+    /// Print how a program is recorded, so that it can be replayed: one with a pool of binpool, PyTorch, RMM, or any other.
+    #[command(after_help = "\
+Exit status: 0.
+
+Examples:
+  binpool record | less")]
+    Record,
     Replay(Replay),
     Tune(Tune),
     View(View),
+}
+
+/// Print the completions of this command for a shell.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Exit status: 0 when they were printed; 2 for a wrong command line.
+
+Examples:
+  binpool completions bash >~/.local/share/bash-completion/completions/binpool
+  binpool completions zsh >\"${fpath[1]}/_binpool\"
+  binpool completions fish >~/.config/fish/completions/binpool.fish")]
+pub(crate) struct Completions {
+    /// Which shell.
+    #[arg(value_enum)]
+    pub(crate) shell: Shell,
+}
+
+/// Print the manual page of this command, or write those of all commands.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Exit status: 0 when they were written; 1 when they could not be; 2 for a wrong command line.
+
+Examples:
+  binpool man | man -l -
+  binpool man -o ~/.local/share/man/man1")]
+pub(crate) struct ManPages {
+    /// A folder for the pages of all commands, which is made where it is missing.
+    #[arg(long, short, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 /// Measure what the pool costs the host, over a device that costs nothing, beside its peers; or on an OpenCL device,
@@ -39,11 +93,16 @@ pub(crate) enum Command {
 /// The workloads, the same for every subject on every machine:
 ///
 /// - hot: a block of 4096 bytes is allocated and dropped, over and over.
+///
 /// - mixed: 1000 live blocks of 256 bytes to 64 MiB are replaced at random.
+///
 /// - lifo: 64 blocks of 4 KiB to 512 KiB are allocated, then dropped in reverse order.
+///
 /// - large: a block of 8 MiB is allocated and dropped, over and over.
+///
 /// - miss: a block of 8 MiB is allocated, dropped, and given back to the allocator below the pool, so that the pool can
 ///   serve no request; beside the same calls of that allocator without a pool. On one thread, whatever `--threads` says.
+///
 /// - cross-thread: a thread allocates blocks of 4096 bytes, and another one drops them, 64 at a time. The channel between
 ///   them costs both what `nothing` takes.
 ///
@@ -59,7 +118,9 @@ pub(crate) enum Command {
 /// thread. The subjects are then others:
 ///
 /// - pool: a pool with the default settings over the immediate allocator. It holds the block already.
+///
 /// - immediate: that allocator alone: the device makes a buffer, commits its memory, and releases it.
+///
 /// - svm-pool, svm: the same for coarse-grained shared virtual memory, where the device has it.
 ///
 /// No command uses the blocks. `median / pool` is the median over that of the pool of the same memory. Of up to 15 samples
@@ -107,10 +168,101 @@ pub(crate) struct Bench {
     pub(crate) quick: bool,
 }
 
+/// Show the OpenCL devices of this machine: what they can hold and do, what they lack, and which memory suits a pool there.
+///
+/// With `--measure`, the costs of a device's slow calls are measured, too: creating, committing and releasing buffers of
+/// 4 KiB to 512 MiB; views of a buffer that has up to 1000 of them; shared virtual memory; enqueueing a fill, markers and
+/// barriers; waits, flushes and queries. That takes some seconds, and up to an eighth of the device's memory at a time. `-o`
+/// writes them as a profile for the simulated device: `replay` and `tune` predict times on this device with
+/// `--profile FILE.json`, on any machine.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Exit status: 0 when there is such a device and it answered; 1 when there is no OpenCL library, platform or such device, which \
+says what to install, or a call of the device failed; 2 for a wrong command line.
+
+Examples:
+  binpool devices
+  binpool devices nvidia --json
+  binpool devices gpu --measure -o gpu.json
+  binpool tune --profile gpu.json TRACE")]
+pub(crate) struct Devices {
+    /// Which device: a number, a part of its name, or gpu, cpu, accelerator, any. Default: all; with `--measure`, any.
+    #[arg(value_name = "DEVICE")]
+    pub(crate) device: Option<DeviceSelector>,
+    /// Measure what the calls of the device cost.
+    #[arg(long)]
+    pub(crate) measure: bool,
+    /// Write the limits and the costs as a profile, for `--profile`.
+    #[arg(long, short, value_name = "FILE.json", requires = "measure")]
+    pub(crate) output: Option<PathBuf>,
+    /// Print JSON: an array, an object a device.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Do next to nothing, to see whether it works: the figures mean nothing.
+    #[arg(long, hide = true)]
+    pub(crate) quick: bool,
+}
+
+impl Devices {
+    /// How much is measured for a figure.
+    pub(crate) fn effort(&self) -> CostEffort {
+        if self.quick {
+            CostEffort {
+                samples: 1,
+                most: Duration::ZERO,
+            }
+        } else {
+            CostEffort::default()
+        }
+    }
+}
+
+/// Turn another tool's recording into a trace.
+///
+/// What the file is, its content says; it may be compressed with gzip:
+///
+/// - a memory snapshot of PyTorch: the pickle that `torch.cuda.memory._dump_snapshot` writes, or
+///   `torch.cuda.memory._snapshot()` as JSON. The group of a block is the innermost call of its stack outside of PyTorch:
+///   `FILE:LINE FUNCTION`. A block ends where its free is completed.
+///
+/// - a log of RMM (`rmm::mr::logging_resource_adaptor`): CSV with `Thread,Time,Action,Pointer,Size,Stream`.
+///
+/// - a trace: it is written again.
+///
+/// The IDs of blocks are their addresses; streams are numbered in the order in which they appear. Blocks that the recording
+/// frees, or has at its end, without having their allocation, are allocated at the start. What was made of the recording
+/// that is not plainly in it, and what was left out, is counted on standard error.
+///
+/// `replay` and `tune` take such files as they are; this is for keeping a small, readable trace of them.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Exit status: 0 when the trace was written; 1 when the file could not be read or the trace not be written, which names \
+file and line, byte or entry; 2 for a wrong command line.
+
+Examples:
+  binpool import snapshot.pickle -o program.trace.gz
+  binpool import --device 1 snapshot.json | head
+  binpool import rmm_log.dev0.csv -o program.trace --json")]
+pub(crate) struct Import {
+    /// The recording.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Where to write the trace, compressed where the name ends on .gz. Default: standard output.
+    #[arg(long, short, value_name = "OUT.trace[.gz]")]
+    pub(crate) output: Option<PathBuf>,
+    /// Which device of a snapshot of several. Default: the one with most entries.
+    #[arg(long, value_name = "N")]
+    pub(crate) device: Option<usize>,
+    /// Print JSON: an object that says what the trace has.
+    #[arg(long, requires = "output")]
+    pub(crate) json: bool,
+}
+
 /// Replay recorded allocation traces through a pool, on a simulated or a real device.
 ///
-/// A trace is text, one event a line: `a ID BYTES STREAM` allocates, `f ID` frees; `.gz` files are
-/// decompressed. Every stream gets an in-order queue of its own.
+/// A trace is text, one event a line: `a ID BYTES STREAM` allocates, `f ID` frees; compressed files are decompressed. Memory
+/// snapshots of PyTorch and logs of RMM are taken, too (see `binpool import --help`). Every stream gets an in-order queue of
+/// its own.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Exit status: 0 when every trace was replayed to its end; 1 when one could not be read or replayed, \
@@ -122,7 +274,7 @@ Examples:
   binpool replay --backend opencl --device nvidia --need TRACE
   binpool replay --backend opencl --scale 64 --capacity 1GiB TRACE")]
 pub(crate) struct Replay {
-    /// The traces.
+    /// The traces, or other tools' recordings.
     #[arg(required = true, value_name = "TRACE")]
     pub(crate) traces: Vec<PathBuf>,
     /// Where the memory comes from.
@@ -131,8 +283,9 @@ pub(crate) struct Replay {
     /// The OpenCL device: a number, a part of its name, or gpu, cpu, accelerator, any.
     #[arg(long, default_value = "any")]
     pub(crate) device: DeviceSelector,
-    /// The device whose costs and limits the mock has.
-    #[arg(long, value_enum, default_value_t)]
+    /// The device whose costs and limits the mock has: h200, pocl, none (the H200's limits, no costs), or a file that
+    /// `binpool devices --measure -o FILE.json` wrote.
+    #[arg(long, value_name = "NAME|FILE", default_value = "h200")]
     pub(crate) profile: Profile,
     /// The way of getting memory.
     #[arg(long, value_enum, default_value_t)]
@@ -191,11 +344,12 @@ Examples:
   binpool tune --reserve 1.5 --profile pocl replay/traces/eager_arrays.trace.gz
   binpool tune --capacity 4GiB --plot resnet50.svg replay/traces/resnet50_train.trace.gz")]
 pub(crate) struct Tune {
-    /// The traces.
+    /// The traces, or other tools' recordings.
     #[arg(required = true, value_name = "TRACE")]
     pub(crate) traces: Vec<PathBuf>,
-    /// The device whose costs and limits the mock has.
-    #[arg(long, value_enum, default_value_t)]
+    /// The device whose costs and limits the mock has: h200, pocl, none (the H200's limits, no costs), or a file that
+    /// `binpool devices --measure -o FILE.json` wrote.
+    #[arg(long, value_name = "NAME|FILE", default_value = "h200")]
     pub(crate) profile: Profile,
     /// The way of getting memory.
     #[arg(long, value_enum, default_value_t)]
@@ -293,5 +447,86 @@ impl Replay {
             None => options,
         };
         (!self.no_pool).then_some(options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_contradicts_itself_nowhere() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_help_of_each_command_has_its_exit_status_and_examples_that_it_takes() {
+        let whole = Cli::command();
+        for command in whole.get_subcommands() {
+            let name = command.get_name();
+            let help = command
+                .get_after_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            assert!(help.contains("Exit status: 0"), "{name}");
+            let (_, examples) = help.split_once("Examples:\n").unwrap_or_default();
+            let examples: Vec<&str> = examples.lines().collect();
+            assert!(!examples.is_empty(), "{name}");
+            assert!(
+                examples
+                    .iter()
+                    .any(|line| line.starts_with(&format!("  binpool {name}"))),
+                "{name}"
+            );
+            for example in examples {
+                let words = example
+                    .split_whitespace()
+                    .take_while(|word| *word != "|" && !word.starts_with('>'));
+                // A profile is read when the command line is.
+                let words: Vec<&str> = words
+                    .map(|word| if word == "gpu.json" { "pocl" } else { word })
+                    .collect();
+                let parsed = Cli::try_parse_from(&words);
+                assert!(parsed.is_ok(), "{example}: {parsed:?}");
+            }
+        }
+    }
+
+    /// `clap` runs lines together that have no empty one between them.
+    #[test]
+    fn the_points_of_a_list_are_paragraphs() {
+        let mut whole = Cli::command();
+        for command in whole.get_subcommands_mut() {
+            let help = command.render_long_help().to_string();
+            for paragraph in help.split("\n\n") {
+                let words: Vec<&str> = paragraph.split_whitespace().collect();
+                let points = words
+                    .windows(2)
+                    .skip(1)
+                    .filter(|pair| pair[0].ends_with('.') && pair[1] == "-");
+                assert_eq!(points.count(), 0, "{paragraph}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_option_is_explained_and_every_report_has_a_form_for_programs() {
+        for command in Cli::command().get_subcommands() {
+            let name = command.get_name();
+            for argument in command.get_arguments() {
+                assert!(
+                    argument.get_help().is_some(),
+                    "{name} {}",
+                    argument.get_id()
+                );
+            }
+            let has_json = command
+                .get_arguments()
+                .any(|argument| argument.get_id() == "json");
+            let is_document = ["completions", "man", "record"].contains(&name);
+            assert!(has_json != is_document, "{name}");
+        }
     }
 }

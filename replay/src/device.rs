@@ -5,48 +5,9 @@ use std::{fmt, time::Duration};
 use binpool::{
     Backend, DeferredAllocator, ImmediateAllocator, PoolOptions, SvmAllocator, SvmBackend, SvmGrain,
 };
-use binpool_mock::{CostModel, DeviceProfile, MockDevice};
 use binpool_opencl::{DeviceSelector, OpenClBackend, OpenClError};
 
-use crate::{Failure, Manner, Outcome, Trace, replay, smallest_capacity};
-
-/// The device whose costs the mock has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Profile {
-    /// An NVIDIA H200 with NVIDIA's OpenCL.
-    #[default]
-    H200,
-    /// `PoCL` on a processor.
-    Pocl,
-    /// The H200's limits, where nothing costs time.
-    None,
-}
-
-impl Profile {
-    fn profile(self) -> DeviceProfile {
-        match self {
-            Self::H200 => DeviceProfile::h200(),
-            Self::Pocl => DeviceProfile::pocl(),
-            Self::None => {
-                let mut limits = DeviceProfile::h200().limits;
-                limits.device_name = "a device without costs (mock)".into();
-                DeviceProfile::new(limits, CostModel::default())
-            }
-        }
-    }
-
-    /// A fresh device with this profile, and so many bytes of memory; `None` for all that such a device has.
-    pub(crate) fn device(self, capacity_bytes: Option<u64>) -> MockDevice {
-        let mut builder = MockDevice::builder().profile(self.profile());
-        if let Some(capacity) = capacity_bytes {
-            let largest = self.profile().limits.largest_block_bytes;
-            builder = builder
-                .capacity_bytes(capacity)
-                .largest_block_bytes(largest);
-        }
-        builder.build()
-    }
-}
+use crate::{Failure, Manner, Outcome, Profile, Trace, replay, smallest_capacity};
 
 /// What a trace is replayed on.
 #[derive(Clone, Debug)]
@@ -127,7 +88,7 @@ impl Device {
     #[must_use]
     pub fn name(&self) -> String {
         match self {
-            Self::Mock(profile) => profile.profile().limits.device_name,
+            Self::Mock(profile) => profile.device().limits.device_name,
             Self::OpenCl(backend) => backend.limits().device_name.clone(),
         }
     }
@@ -137,7 +98,7 @@ impl Device {
     pub fn too_small_for(&self, trace: &Trace, capacity_bytes: Option<u64>) -> Option<String> {
         let (all, largest) = match self {
             Self::Mock(profile) => {
-                let limits = profile.profile().limits;
+                let limits = profile.device().limits;
                 (limits.capacity_bytes, limits.largest_block_bytes)
             }
             Self::OpenCl(backend) => {
@@ -180,7 +141,7 @@ impl Device {
         };
         match self {
             Self::Mock(profile) => {
-                let device = profile.device(settings.capacity_bytes);
+                let device = profile.mock(settings.capacity_bytes);
                 let backend = device.backend();
                 let before = device.device_time();
                 let (outcome, after) = replay_on(

@@ -6,7 +6,11 @@ use binpool::Backend;
 use binpool_opencl::{DeviceSelector, OpenClBackend};
 use binpool_replay::{device_json, device_pairs, device_table};
 
-use crate::{cli::Bench, print, progress::bar, report};
+use crate::{
+    cli::Bench,
+    output::{print, print_report, report},
+    progress::bar,
+};
 
 /// The sizes of the blocks, in bytes.
 const SIZES: [usize; 4] = [4 << 10, 1 << 20, 64 << 20, 512 << 20];
@@ -35,7 +39,7 @@ pub(crate) fn bench_device(
     if options.json {
         print(&device_json(device, &pairs)?)?;
     } else if !pairs.is_empty() {
-        print(&device_table(device, &pairs))?;
+        print_report(&device_table(device, &pairs))?;
     }
     Ok(!has_failed)
 }

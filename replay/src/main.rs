@@ -4,28 +4,33 @@
 
 mod bench_command;
 mod cli;
+mod color;
 mod device_bench_command;
-mod not_written;
+mod devices_command;
+mod documents;
+mod import_command;
+mod output;
 mod progress;
 mod replay_command;
 mod tune_command;
 mod view_command;
 
-use std::{
-    error::Error,
-    io::{self, Write},
-    process::ExitCode,
-};
+use std::{io, process::ExitCode};
 
 use bench_command::bench_all;
 use clap::Parser;
 use cli::{Cli, Command};
+use devices_command::show_devices;
+use documents::{print_completions, print_recipe, write_man_pages};
+use import_command::import_one;
+use output::report;
 use replay_command::replay_all;
 use tracing_subscriber::EnvFilter;
 use tune_command::tune_all;
 use view_command::view;
 
 fn main() -> ExitCode {
+    color::choose(std::env::args_os().skip(1));
     let cli = Cli::parse();
     let default = if cli.verbose { "debug" } else { "error" };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
@@ -35,6 +40,11 @@ fn main() -> ExitCode {
         .init();
     let succeeded = match cli.command {
         Command::Bench(options) => bench_all(&options),
+        Command::Completions(options) => print_completions(&options),
+        Command::Devices(options) => show_devices(&options),
+        Command::Import(options) => import_one(&options),
+        Command::Man(options) => write_man_pages(&options),
+        Command::Record => print_recipe(),
         Command::Replay(options) => replay_all(&options),
         Command::Tune(options) => tune_all(&options),
         Command::View(options) => view(&options),
@@ -46,24 +56,5 @@ fn main() -> ExitCode {
             report(&*error);
             ExitCode::FAILURE
         }
-    }
-}
-
-/// Prints an error and what caused it.
-fn report(error: &dyn Error) {
-    eprintln!("binpool: {error}");
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        eprintln!("  because: {error}");
-        cause = error.source();
-    }
-}
-
-/// Writes `text` and an end of line to standard output. A reader that has gone away, such as `head`, has read
-/// what it wanted: that is no failure.
-fn print(text: &str) -> io::Result<()> {
-    match writeln!(io::stdout(), "{text}") {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written,
     }
 }

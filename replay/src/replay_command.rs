@@ -6,9 +6,8 @@ use binpool_replay::{AllocatorChoice, Device, Failure, Header, Row, Settings, Tr
 
 use crate::{
     cli::{BackendChoice, Replay},
-    print,
+    output::{open_trace, print, print_report, remark, report},
     progress::bar,
-    report,
 };
 
 /// Replays all traces and prints the report. Whether all succeeded.
@@ -19,7 +18,7 @@ pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
         );
     }
     let device = match options.backend {
-        BackendChoice::Mock => Device::Mock(options.profile),
+        BackendChoice::Mock => Device::Mock(options.profile.clone()),
         BackendChoice::Opencl => Device::opencl(&options.device)?,
     };
     let settings = Settings {
@@ -30,12 +29,12 @@ pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
     };
     let mut rows = Vec::new();
     for path in &options.traces {
-        let row = Trace::open(path)
+        let row = open_trace(path, None)
             .map_err(|error| Box::new(error) as Box<dyn Error>)
             .map(|trace| trace.scaled_down(options.scale))
             .and_then(|trace| {
                 if let Some(warning) = device.too_small_for(&trace, settings.capacity_bytes) {
-                    eprintln!("binpool: {warning}");
+                    remark(&warning);
                 }
                 Ok(replay_one(&trace, &device, &settings, options)?)
             });
@@ -56,7 +55,7 @@ pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
     if options.json {
         print(&json(&header, &rows)?)?;
     } else if !rows.is_empty() {
-        print(&table(&header, &rows))?;
+        print_report(&table(&header, &rows))?;
     }
     Ok(rows.len() == options.traces.len())
 }

@@ -3,12 +3,10 @@
 use std::{
     collections::HashMap,
     fmt,
-    fs::File,
-    io::{self, BufRead, BufReader, Read},
-    path::Path,
+    io::{BufRead, BufReader, Read},
 };
 
-use flate2::read::MultiGzDecoder;
+use crate::trace_error::{Problem, TraceError};
 
 /// One step of a program. Blocks are numbered from 0 in the order of their allocations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +57,10 @@ pub enum Event {
 #[derive(Clone, Debug)]
 pub struct Trace {
     name: String,
+    /// What [`lines`](Self::lines) counts: lines, or entries of another tool's recording.
+    counted: &'static str,
     events: Vec<Event>,
-    /// The line of each event.
+    /// The line of each event, counted from 1; 0 where none says it.
     lines: Vec<usize>,
     /// The ID of each block.
     ids: Vec<u64>,
@@ -71,6 +71,7 @@ pub struct Trace {
     /// The place of each block's group among those.
     group_of_block: Vec<Option<u32>>,
     shortages: Vec<Shortage>,
+    remarks: Vec<String>,
 }
 
 /// An allocation that failed for lack of memory when the program was recorded. A replay does without it.
@@ -101,135 +102,17 @@ struct Reader {
     has_times: bool,
 }
 
-/// Why a trace could not be read.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TraceError {
-    /// The file could not be read, or is not what its name says.
-    #[error("{name}: {source}")]
-    Read {
-        /// The file.
-        name: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// A line is wrong.
-    #[error("{name}, line {line}: {problem}; the line is {text:?}")]
-    Line {
-        /// The file.
-        name: String,
-        /// The line's number, counted from 1.
-        line: usize,
-        /// What is wrong, and what was expected.
-        problem: Problem,
-        /// The line, or its beginning.
-        text: String,
-    },
-    /// There is nothing to replay.
-    #[error("{name}: no allocation in it: expected lines like \"a 0 4096 0\" and \"f 0\"")]
-    Empty {
-        /// The file.
-        name: String,
-    },
-}
-
-/// What is wrong with a line.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Problem {
-    /// It has none of the forms.
-    #[error(
-        "expected \"a ID BYTES STREAM [TIME [GROUP]]\", \"f ID [TIME]\", \"o BYTES STREAM [TIME [GROUP]]\" \
-         or \"g GROUP NAME\""
-    )]
-    Form,
-    /// A number is missing, or not one.
-    #[error("expected {what} to be a number up to {largest}")]
-    Number {
-        /// Which number.
-        what: &'static str,
-        /// The largest there can be.
-        largest: u64,
-    },
-    /// The ID belongs to a block that lives.
-    #[error(
-        "block {id} is allocated already, in line {since}: expected an ID that no live block has"
-    )]
-    Live {
-        /// The ID.
-        id: u64,
-        /// Where its block was allocated.
-        since: usize,
-    },
-    /// The ID belongs to no block that lives.
-    #[error("block {id} is not allocated: expected the ID of a live block")]
-    NotLive {
-        /// The ID.
-        id: u64,
-    },
-    /// It is earlier than the line before.
-    #[error("time {time} ns comes after {before} ns: expected times that do not fall")]
-    Time {
-        /// Its time, in nanoseconds.
-        time: u64,
-        /// That of the line before.
-        before: u64,
-    },
-    /// The group has no name.
-    #[error("group {group} is not known: expected a line \"g {group} NAME\" before")]
-    Group {
-        /// The group.
-        group: u64,
-    },
-    /// The group has a name already.
-    #[error("group {group} has a name already: expected each group once")]
-    GroupTwice {
-        /// The group.
-        group: u64,
-    },
-    /// The line is no text.
-    #[error("expected text in UTF-8")]
-    Utf8,
-}
-
 /// The longest part of a line that an error quotes, in characters.
 const QUOTED: usize = 60;
 
 impl Trace {
-    /// Reads a trace from a file, compressed where its name ends on `.gz`.
-    ///
-    /// # Errors
-    ///
-    /// [`TraceError`], which names the file and the line.
-    pub fn open(path: &Path) -> Result<Self, TraceError> {
-        let name = path.display().to_string();
-        let file = File::open(path).map_err(|source| TraceError::Read {
-            name: name.clone(),
-            source,
-        })?;
-        if path.extension().is_some_and(|extension| extension == "gz") {
-            Self::parse(name, MultiGzDecoder::new(file))
-        } else {
-            Self::parse(name, file)
-        }
-    }
-
     /// Reads a trace from text.
     ///
     /// # Errors
     ///
     /// [`TraceError`], which calls the text `name`.
     pub fn parse(name: impl Into<String>, text: impl Read) -> Result<Self, TraceError> {
-        let mut trace = Self {
-            name: name.into(),
-            events: Vec::new(),
-            lines: Vec::new(),
-            ids: Vec::new(),
-            times: Vec::new(),
-            groups: Vec::new(),
-            group_of_block: Vec::new(),
-            shortages: Vec::new(),
-        };
+        let mut trace = Self::empty(name.into(), "line");
         let mut so_far = Reader::default();
         let mut reader = BufReader::new(text);
         let mut bytes = Vec::new();
@@ -260,9 +143,25 @@ impl Trace {
             return Err(TraceError::Empty { name: trace.name });
         }
         if !so_far.has_times {
-            trace.times = Vec::new();
+            trace.forget_times();
         }
         Ok(trace)
+    }
+
+    /// A trace without events, whose lines are called `counted`.
+    pub(crate) fn empty(name: String, counted: &'static str) -> Self {
+        Self {
+            name,
+            counted,
+            events: Vec::new(),
+            lines: Vec::new(),
+            ids: Vec::new(),
+            times: Vec::new(),
+            groups: Vec::new(),
+            group_of_block: Vec::new(),
+            shortages: Vec::new(),
+            remarks: Vec::new(),
+        }
     }
 
     fn push_line(
@@ -276,36 +175,29 @@ impl Trace {
         match words.next() {
             None => return Ok(()),
             Some(word) if word.starts_with('#') => return Ok(()),
-            Some("a") => self.push_allocation(&mut words, number, so_far)?,
+            Some("a") => self.read_allocation(&mut words, number, so_far)?,
             Some("f") => {
                 let id = parse_number(words.next(), "ID", u64::MAX)?;
                 let block = *so_far.live.get(&id).ok_or(Problem::NotLive { id })?;
                 let time = so_far.read_time(words.next())?;
                 so_far.live.remove(&id);
-                self.push(Event::Free { block }, time, number);
+                self.push_free(block, time, number);
             }
             Some("o") => {
                 let bytes = parse_bytes(words.next())?;
                 let stream = parse_stream(words.next())?;
                 let (time, group) = so_far.read_time_and_group(&mut words)?;
-                self.shortages.push(Shortage {
-                    events_before: self.events.len(),
-                    bytes,
-                    stream,
-                    time,
-                    group,
-                });
+                self.push_shortage(bytes, stream, time, group);
             }
             Some("g") => {
                 let number = parse_number(words.next(), "GROUP", u64::MAX)?;
-                let place = u32::try_from(self.groups.len()).unwrap_or(u32::MAX);
-                if so_far.groups.insert(number, place).is_some() {
-                    return Err(Problem::GroupTwice { group: number });
-                }
                 let behind_g = text.trim_ascii()[1..].trim_ascii_start();
                 let name = behind_g.split_once(|letter: char| letter.is_ascii_whitespace());
                 let (_, name) = name.ok_or(Problem::Form)?;
-                self.groups.push(name.trim_ascii().to_owned());
+                let place = self.push_group(name.trim_ascii().to_owned());
+                if so_far.groups.insert(number, place).is_some() {
+                    return Err(Problem::GroupTwice { group: number });
+                }
                 return Ok(());
             }
             Some(_) => return Err(Problem::Form),
@@ -316,7 +208,7 @@ impl Trace {
         }
     }
 
-    fn push_allocation<'w>(
+    fn read_allocation<'w>(
         &mut self,
         words: &mut impl Iterator<Item = &'w str>,
         number: usize,
@@ -326,13 +218,25 @@ impl Trace {
         let bytes = parse_bytes(words.next())?;
         let stream = parse_stream(words.next())?;
         let (time, group) = so_far.read_time_and_group(words)?;
-        let block = self.ids.len();
-        if let Some(since) = so_far.live.insert(id, block) {
+        if let Some(since) = so_far.live.insert(id, self.ids.len()) {
             return Err(Problem::Live {
                 id,
                 since: self.line_of_allocation(since),
             });
         }
+        self.push_allocation(id, (bytes, stream), (time, group), number);
+        Ok(())
+    }
+
+    /// Appends the allocation of a block and answers with its number. `line` is where it was read; 0 for nowhere.
+    pub(crate) fn push_allocation(
+        &mut self,
+        id: u64,
+        (bytes, stream): (usize, u32),
+        (time, group): (u64, Option<u32>),
+        line: usize,
+    ) -> usize {
+        let block = self.ids.len();
         self.ids.push(id);
         self.group_of_block.push(group);
         let event = Event::Allocate {
@@ -340,8 +244,47 @@ impl Trace {
             bytes,
             stream,
         };
-        self.push(event, time, number);
-        Ok(())
+        self.push(event, time, line);
+        block
+    }
+
+    /// Appends the free of a live block.
+    pub(crate) fn push_free(&mut self, block: usize, time: u64, line: usize) {
+        self.push(Event::Free { block }, time, line);
+    }
+
+    /// Appends an allocation that failed.
+    pub(crate) fn push_shortage(
+        &mut self,
+        bytes: usize,
+        stream: u32,
+        time: u64,
+        group: Option<u32>,
+    ) {
+        self.shortages.push(Shortage {
+            events_before: self.events.len(),
+            bytes,
+            stream,
+            time,
+            group,
+        });
+    }
+
+    /// Adds a group and answers with its place. The name has to be one line that is not blank.
+    pub(crate) fn push_group(&mut self, name: String) -> u32 {
+        let place = u32::try_from(self.groups.len()).unwrap_or(u32::MAX);
+        self.groups.push(name);
+        place
+    }
+
+    /// Says of every event that its time is not known.
+    pub(crate) fn forget_times(&mut self) {
+        self.times = Vec::new();
+    }
+
+    /// Adds what people should know of how the trace came to be.
+    pub(crate) fn push_remark(&mut self, remark: String) {
+        self.remarks.push(remark);
     }
 
     fn push(&mut self, event: Event, time: u64, line: usize) {
@@ -392,6 +335,13 @@ impl Trace {
     #[must_use]
     pub fn shortages(&self) -> &[Shortage] {
         &self.shortages
+    }
+
+    /// What was made of a recording of another tool that is not plainly in it: blocks from before it began, frees that were
+    /// left out. A sentence each, for people; none for a trace of the own format.
+    #[must_use]
+    pub fn remarks(&self) -> &[String] {
+        &self.remarks
     }
 
     /// The number of allocations, which is that of blocks too.
@@ -461,18 +411,18 @@ impl Trace {
     /// Where event number `index` stands, for people: file, line and block.
     #[must_use]
     pub fn describe(&self, index: usize) -> String {
-        let line = self.lines.get(index).copied().unwrap_or(0);
         let name = &self.name;
+        let place = match self.lines.get(index) {
+            Some(0) => format!("{name}, before its first {}", self.counted),
+            Some(line) => format!("{name}, {} {line}", self.counted),
+            None => name.clone(),
+        };
         match self.events.get(index) {
             Some(Event::Allocate { block, bytes, .. }) => {
-                format!(
-                    "{name}, line {line}: allocating {bytes} bytes as block {}",
-                    self.ids[*block]
-                )
+                let id = self.ids[*block];
+                format!("{place}: allocating {bytes} bytes as block {id}")
             }
-            Some(Event::Free { block }) => {
-                format!("{name}, line {line}: freeing block {}", self.ids[*block])
-            }
+            Some(Event::Free { block }) => format!("{place}: freeing block {}", self.ids[*block]),
             None => format!("{name}: at the end"),
         }
     }
@@ -525,10 +475,10 @@ fn parse_number(word: Option<&str>, what: &'static str, largest: u64) -> Result<
 
 /// The time and the group of a line, as far as the trace has them.
 fn rest_of_line(time: Option<u64>, group: Option<u32>) -> String {
+    // A group comes behind a time, also where there are none.
     match (time, group) {
         (None, None) => String::new(),
         (Some(time), None) => format!(" {time}"),
-        // A group comes behind a time, also where there are none.
         (time, Some(group)) => format!(" {} {group}", time.unwrap_or(0)),
     }
 }

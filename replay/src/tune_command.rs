@@ -1,13 +1,17 @@
 //! `binpool tune`.
 
-use std::{error::Error, fs};
+use std::error::Error;
 
 use binpool_replay::{
     AllocatorChoice, Candidate, Device, Settings, Trace, Trial, TuneReport, candidates, svg,
     text_plot, tune,
 };
 
-use crate::{cli::Tune, not_written::NotWritten, print, progress::bar, report};
+use crate::{
+    cli::Tune,
+    output::{open_trace, print, print_report, remark, report, write_file},
+    progress::bar,
+};
 
 /// Tries all candidates on all traces and prints the report. Whether every trace was read, and there is a best
 /// setting for all of them.
@@ -17,11 +21,11 @@ pub(crate) fn tune_all(options: &Tune) -> Result<bool, Box<dyn Error>> {
             "deferred memory that nobody touches takes neither memory nor time: use another --allocator".into(),
         );
     }
-    let device = Device::Mock(options.profile);
+    let device = Device::Mock(options.profile.clone());
     let candidates = candidates();
     let mut trials = Vec::new();
     for path in &options.traces {
-        let trial = Trace::open(path)
+        let trial = open_trace(path, None)
             .map_err(|error| Box::new(error) as Box<dyn Error>)
             .map(|trace| trace.scaled_down(options.scale))
             .and_then(|trace| try_one(&trace, &device, &candidates, options));
@@ -43,20 +47,17 @@ pub(crate) fn tune_all(options: &Tune) -> Result<bool, Box<dyn Error>> {
     if options.json {
         print(&tuned.json()?)?;
     } else if !tuned.trials.is_empty() {
-        print(&format!("{}\n", tuned.tables()))?;
+        print_report(&format!("{}\n", tuned.tables()))?;
         if options.plot.is_none() {
             print(&text_plot(&overall))?;
         }
-        print(&tuned.verdict(&overall))?;
+        print_report(&tuned.verdict(&overall))?;
     }
     if let Some(path) = &options.plot
         && !tuned.trials.is_empty()
     {
         let picture = svg(&title(&tuned), &tuned.candidates, &overall)?;
-        fs::write(path, picture).map_err(|source| NotWritten {
-            path: path.clone(),
-            source,
-        })?;
+        write_file(path, picture)?;
     }
     Ok(tuned.trials.len() == options.traces.len() && overall.best.is_some())
 }
@@ -74,7 +75,7 @@ fn try_one(
         touch: false,
     };
     if let Some(warning) = device.too_small_for(trace, settings.capacity_bytes) {
-        eprintln!("binpool: {warning}");
+        remark(&warning);
     }
     let bar = bar(candidates.len(), trace.name());
     Ok(tune(trace, device, candidates, &settings, &|| bar.inc(1))?)

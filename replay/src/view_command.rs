@@ -2,7 +2,7 @@
 
 use std::{
     error::Error,
-    fs::{self, File},
+    fs::File,
     io::Read,
     path::{Path, PathBuf},
 };
@@ -16,11 +16,15 @@ use bytesize::ByteSize;
 use clap::Args;
 use flate2::read::MultiGzDecoder;
 
-use crate::{cli::at_least_one, not_written::NotWritten, print, progress::bar};
+use crate::{
+    cli::at_least_one,
+    output::{print, remark, write_file},
+    progress::bar,
+};
 
 /// Show a program's memory as a page for the browser: what uses it, why it ran out, and what is leaked or only cached.
 ///
-/// FILE is a recorded trace (see `binpool replay`) or a snapshot of a pool as JSON (`MemoryPool::snapshot`), either of them
+/// FILE is a recording (see `binpool replay`) or a snapshot of a pool as JSON (`MemoryPool::snapshot`), either of them
 /// compressed or not; what it is, is seen by its content. A trace is replayed once, through a pool on the simulated device,
 /// which tells where each block lies. The page is one file, which needs no network and no server: open it from the disk,
 /// send it to somebody.
@@ -57,8 +61,9 @@ pub(crate) struct View {
     /// By what blocks are told apart at first. Default: group where the trace has groups, or else size.
     #[arg(long, value_enum)]
     by: Option<By>,
-    /// The device whose limits the simulated device has.
-    #[arg(long, value_enum, default_value_t)]
+    /// The device whose limits the simulated device has: h200, pocl, none (the H200's limits, no costs), or a file that
+    /// `binpool devices --measure -o FILE.json` wrote.
+    #[arg(long, value_name = "NAME|FILE", default_value = "h200")]
     profile: Profile,
     /// The most memory that may be taken from the device, such as 12GiB. Default: all of it.
     #[arg(long, value_name = "SIZE")]
@@ -84,7 +89,7 @@ struct NotRead {
 
 /// The file says that it is a snapshot, and is none that can be read.
 #[derive(Debug, thiserror::Error)]
-#[error("{} is JSON, which traces are not", path.display())]
+#[error("{} is no snapshot that can be read", path.display())]
 struct NotASnapshot {
     path: PathBuf,
     source: binpool::SnapshotError,
@@ -96,8 +101,7 @@ pub(crate) fn view(options: &View) -> Result<bool, Box<dyn Error>> {
         path: options.file.clone(),
         source,
     })?;
-    let is_json = content.trim_ascii_start().starts_with(b"{");
-    if is_json {
+    if is_snapshot(&content) {
         view_snapshot(options, &content)?;
     } else {
         view_trace(options, &content)?;
@@ -119,8 +123,21 @@ fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(text)
 }
 
+/// Whether it is JSON that says what format it has, which recordings of other tools do not.
+fn is_snapshot(content: &[u8]) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Head {
+        #[serde(rename = "format")]
+        _format: serde::de::IgnoredAny,
+    }
+    content.trim_ascii_start().starts_with(b"{") && serde_json::from_slice::<Head>(content).is_ok()
+}
+
 fn view_trace(options: &View, content: &[u8]) -> Result<(), Box<dyn Error>> {
-    let trace = Trace::parse(options.name(), content)?.scaled_down(options.scale);
+    let trace = Trace::read(options.name(), content, None)?.scaled_down(options.scale);
+    for text in trace.remarks() {
+        remark(&format!("{}: {text}", trace.name()));
+    }
     let by = options.by.unwrap_or(match trace.groups() {
         [] => By::Size,
         _ => By::Group,
@@ -129,7 +146,7 @@ fn view_trace(options: &View, content: &[u8]) -> Result<(), Box<dyn Error>> {
     let capacity = options.capacity.map(|size| size.as_u64());
     let history = record(
         &trace,
-        options.profile,
+        &options.profile,
         capacity,
         &options.pool(),
         &|events| {
@@ -138,10 +155,10 @@ fn view_trace(options: &View, content: &[u8]) -> Result<(), Box<dyn Error>> {
     )?;
     bar.finish_and_clear();
     if let Some(failed) = &history.out_of_memory {
-        eprintln!(
-            "binpool: out of memory at {}: {}",
+        remark(&format!(
+            "out of memory at {}: {}",
             failed.event, failed.report.verdict
-        );
+        ));
     }
     if options.json {
         print(&serde_json::to_string_pretty(&history.numbers())?)?;
@@ -152,7 +169,7 @@ fn view_trace(options: &View, content: &[u8]) -> Result<(), Box<dyn Error>> {
         } else {
             history.page(by)?
         };
-        write(path, &picture)?;
+        write_file(path, picture)?;
     }
     Ok(())
 }
@@ -175,20 +192,13 @@ fn view_snapshot(options: &View, content: &[u8]) -> Result<(), Box<dyn Error>> {
                     .into(),
             );
         }
-        write(path, &numbers.page(&snapshot)?)?;
+        write_file(path, numbers.page(&snapshot)?)?;
     }
     Ok(())
 }
 
 fn is_svg(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "svg")
-}
-
-fn write(path: &Path, page: &str) -> Result<(), NotWritten> {
-    fs::write(path, page).map_err(|source| NotWritten {
-        path: path.to_owned(),
-        source,
-    })
 }
 
 impl View {

@@ -35,9 +35,11 @@ fn threads(objects: &[Value]) -> Vec<u64> {
     threads.map(Option::unwrap).collect()
 }
 
-const PEERS: [&str; 6] = [
+const PEERS: [&str; 8] = [
     "binpool",
     "binpool-bins",
+    "binpool-watched",
+    "binpool-recorded",
     "malloc",
     "mimalloc",
     "offset-allocator",

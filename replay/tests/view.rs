@@ -61,7 +61,7 @@ fn each_block_lies_in_its_segment_and_clear_of_all_others_that_live() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces/boxtree_builds.trace.gz");
     let trace = Trace::open(&path).unwrap();
     let options = PoolOptions::new().segments(true);
-    let history = record(&trace, Profile::H200, None, &options, &|_| {}).unwrap();
+    let history = record(&trace, &Profile::H200, None, &options, &|_| {}).unwrap();
     assert_eq!(history.blocks.len(), trace.allocations());
     let moments = history.last_moment();
     for moment in (0..=moments).step_by(331).chain([moments]) {
@@ -305,7 +305,7 @@ fn what_cannot_be_read_or_written_is_named() {
     let nowhere = folder.path().join("no/page.html");
     fails(
         &["eager_arrays.trace.gz", "-o", nowhere.to_str().unwrap()],
-        "cannot be written to",
+        "cannot be written",
     );
     let (_f, path) = file("snapshot.json", snapshot().to_string().as_bytes());
     fails(&[&path, "-o", "now.svg"], "a snapshot is one moment");
@@ -318,7 +318,7 @@ fn memory_over_time_is_drawn_as_svg() {
     let trace = Trace::parse("over/time.trace", text.as_bytes()).unwrap();
     let options = PoolOptions::new().segments(true);
     let draw = |capacity| {
-        let history = record(&trace, Profile::H200, capacity, &options, &|_| {}).unwrap();
+        let history = record(&trace, &Profile::H200, capacity, &options, &|_| {}).unwrap();
         history.svg(By::Group).unwrap()
     };
     let texts = |picture: &str| -> Vec<String> {

@@ -58,7 +58,7 @@ fn page_of(text: &str, options: &[&str]) -> (History, Page, Value) {
     assert_eq!(ran.status, 0, "{}", ran.errors);
     let trace = Trace::parse(file, text.as_bytes()).unwrap();
     let pool = PoolOptions::new().segments(true);
-    let history = record(&trace, Profile::H200, None, &pool, &|_| {}).unwrap();
+    let history = record(&trace, &Profile::H200, None, &pool, &|_| {}).unwrap();
     let numbers = serde_json::from_str(&ran.output).unwrap();
     (
         history,

@@ -17,6 +17,11 @@
 /// assert!((table.micros_at(1 << 31) - 20_480.0).abs() < 1e-6);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize, serde::Serialize),
+    serde(from = "Vec<(u64, f64)>", into = "Vec<(u64, f64)>")
+)]
 pub struct CostTable {
     /// Rising sizes (bytes, or what else the table is over) with their costs in microseconds, none negative.
     points: Vec<(u64, f64)>,
@@ -40,6 +45,12 @@ impl CostTable {
         points.sort_by_key(|(size, _)| *size);
         points.dedup_by_key(|(size, _)| *size);
         Self { points }
+    }
+
+    /// The sizes with their costs in microseconds, sizes ascending.
+    #[must_use]
+    pub fn points(&self) -> &[(u64, f64)] {
+        &self.points
     }
 
     /// The same table with every cost multiplied by `factor`.
@@ -80,6 +91,20 @@ impl CostTable {
     }
 }
 
+#[cfg(feature = "serde")]
+impl From<Vec<(u64, f64)>> for CostTable {
+    fn from(points: Vec<(u64, f64)>) -> Self {
+        Self::new(&points)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl From<CostTable> for Vec<(u64, f64)> {
+    fn from(table: CostTable) -> Self {
+        table.points
+    }
+}
+
 fn log2(size: u64) -> f64 {
     #[allow(
         clippy::cast_precision_loss,
@@ -94,6 +119,11 @@ fn log2(size: u64) -> f64 {
 /// A cost that is not known on its own is charged where it was measured: see the built-in
 /// [`DeviceProfile`](crate::DeviceProfile)s.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize, serde::Serialize),
+    serde(deny_unknown_fields)
+)]
 #[non_exhaustive]
 pub struct CostModel {
     /// Creating a buffer that is not committed yet, by its bytes.

@@ -1,10 +1,14 @@
 //! What a real device is like: its limits and its costs.
 
 mod cost;
+#[cfg(feature = "serde")]
+mod document;
 
 use binpool_allocators::{Align, DeviceLimits, SvmSupport};
 
 pub use cost::{CostModel, CostTable};
+#[cfg(feature = "serde")]
+pub use document::ProfileDocumentError;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -24,7 +28,16 @@ const GIB: u64 = 1 << 30;
 /// assert_eq!(micros, 143);
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
+///
+/// With the feature `serde`, a profile is a document that says its own name and version:
+/// `{"format": "binpool device profile", "version": 1, "limits": {...}, "costs": {...}}`, with sizes in bytes, costs in
+/// microseconds, and tables as lists of a size and a cost. `binpool devices --measure` writes that of a real device.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize, serde::Serialize),
+    serde(try_from = "document::Document", into = "document::Document")
+)]
 #[non_exhaustive]
 pub struct DeviceProfile {
     /// What the device can hold and do, and its name.

@@ -4,10 +4,11 @@ use std::fmt;
 
 use binpool_allocators::{DeviceLimits, Result};
 use cl3::device::{
-    CL_DEVICE_DOUBLE_FP_CONFIG, CL_DEVICE_EXTENSIONS, CL_DEVICE_HALF_FP_CONFIG,
-    CL_DEVICE_HOST_UNIFIED_MEMORY, CL_DEVICE_LOCAL_MEM_SIZE, CL_DEVICE_LOCAL_MEM_TYPE,
-    CL_DEVICE_MAX_COMPUTE_UNITS, CL_DEVICE_MAX_WORK_GROUP_SIZE, CL_DEVICE_MAX_WORK_ITEM_SIZES,
-    CL_DEVICE_OPENCL_C_VERSION, CL_DRIVER_VERSION,
+    CL_DEVICE_DOUBLE_FP_CONFIG, CL_DEVICE_EXTENSIONS, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE,
+    CL_DEVICE_GLOBAL_MEM_CACHELINE_SIZE, CL_DEVICE_HALF_FP_CONFIG, CL_DEVICE_HOST_UNIFIED_MEMORY,
+    CL_DEVICE_LOCAL_MEM_SIZE, CL_DEVICE_LOCAL_MEM_TYPE, CL_DEVICE_MAX_COMPUTE_UNITS,
+    CL_DEVICE_MAX_WORK_GROUP_SIZE, CL_DEVICE_MAX_WORK_ITEM_SIZES, CL_DEVICE_OPENCL_C_VERSION,
+    CL_DRIVER_VERSION,
 };
 
 use crate::{
@@ -51,6 +52,10 @@ pub struct Characterization {
     pub limits: DeviceLimits,
     /// Whether it and the host have one memory. What the host maps is not copied then.
     pub unified_memory: bool,
+    /// The cache between it and its memory, in bytes; 0 where it says that there is none.
+    pub cache_bytes: u64,
+    /// The lines of that cache, in bytes.
+    pub cache_line_bytes: usize,
     /// How many work-groups it runs side by side at least.
     pub compute_units: usize,
     /// The most work-items of a work-group. A kernel may allow fewer.
@@ -134,6 +139,8 @@ impl Characterization {
             c_version: c_version(&sys::device_text(id, CL_DEVICE_OPENCL_C_VERSION)?),
             limits: device.limits().clone(),
             unified_memory: answers_yes(CL_DEVICE_HOST_UNIFIED_MEMORY),
+            cache_bytes: number(CL_DEVICE_GLOBAL_MEM_CACHE_SIZE)?,
+            cache_line_bytes: size(CL_DEVICE_GLOBAL_MEM_CACHELINE_SIZE)?,
             compute_units: size(CL_DEVICE_MAX_COMPUTE_UNITS)?,
             work_group_size: size(CL_DEVICE_MAX_WORK_GROUP_SIZE)?,
             work_item_sizes: sys::sizes::device_sizes(id, CL_DEVICE_MAX_WORK_ITEM_SIZES)?,
@@ -203,6 +210,11 @@ impl fmt::Display for Characterization {
         row("system SVM", &yes(self.has_fine_grain_system_svm()))?;
         row("largest SVM alignment", &limits.largest_svm_alignment)?;
         row("out-of-order queues", &yes(limits.out_of_order_queues))?;
+        row("cache", &format_args!("{} bytes", self.cache_bytes))?;
+        row(
+            "  of lines of",
+            &format_args!("{} bytes", self.cache_line_bytes),
+        )?;
         row("compute units", &self.compute_units)?;
         row(
             "work-group",

@@ -114,6 +114,8 @@ mod tests {
             c_version: (1, 2),
             limits,
             unified_memory,
+            cache_bytes: 0,
+            cache_line_bytes: 64,
             compute_units: 1,
             work_group_size: 1,
             work_item_sizes: vec![1; 3],

@@ -18,7 +18,7 @@ use crate::{
 ///
 /// let trace = Trace::parse("leaky", &b"a 0 4096 0\na 1 100 0\nf 0\n"[..])?;
 /// let options = PoolOptions::new().segments(true);
-/// let numbers = record(&trace, Profile::None, None, &options, &|_| {})?.numbers();
+/// let numbers = record(&trace, &Profile::None, None, &options, &|_| {})?.numbers();
 /// assert_eq!(numbers.peak_active.active_bytes, 4196);
 /// assert_eq!(numbers.at_end.active_bytes, 100);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -29,12 +29,12 @@ use crate::{
 /// [`Failure`], which names the event, where something else than memory fails.
 pub fn record(
     trace: &Trace,
-    profile: Profile,
+    profile: &Profile,
     capacity_bytes: Option<u64>,
     options: &PoolOptions,
     progress: &dyn Fn(usize),
 ) -> Result<History, Failure> {
-    let backend = profile.device(capacity_bytes).backend();
+    let backend = profile.mock(capacity_bytes).backend();
     let streams = trace.streams();
     let queues = queues_of(&streams, &backend).map_err(Failure::setup)?;
     let queue_of_block = queues_of_blocks(trace, &streams);

@@ -1,0 +1,159 @@
+//! A profile as a document: what is in a file, as opposed to in this process.
+
+use binpool_allocators::{Align, DeviceLimits, SvmSupport};
+use serde::{Deserialize, Serialize};
+
+use super::{CostModel, DeviceProfile};
+
+/// What every document says it is.
+const FORMAT: &str = "binpool device profile";
+
+/// The one version that there is.
+const VERSION: u32 = 1;
+
+/// Why a document is no profile.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProfileDocumentError {
+    /// It is another kind of document.
+    #[error("expected the format {FORMAT:?}; it is {format:?}")]
+    Format {
+        /// What it says it is.
+        format: String,
+    },
+    /// It is of another version.
+    #[error(
+        "expected version {VERSION}; it is {version}: measure the device again, with this version of binpool"
+    )]
+    Version {
+        /// Its version.
+        version: u32,
+    },
+    /// An alignment is none.
+    #[error("expected {field} to be a power of two; it is {value}")]
+    Alignment {
+        /// The field.
+        field: &'static str,
+        /// Its value in bytes.
+        value: usize,
+    },
+    /// A cost is negative or no number.
+    #[error("expected {field} to be 0 or more; it is {value}")]
+    Cost {
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        value: f64,
+    },
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Document {
+    format: String,
+    version: u32,
+    limits: Limits,
+    costs: CostModel,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Limits {
+    device_name: String,
+    capacity_bytes: u64,
+    largest_block_bytes: usize,
+    alignment: usize,
+    largest_svm_alignment: usize,
+    svm: Svm,
+    out_of_order_queues: bool,
+    concurrent_views: bool,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Svm {
+    coarse: bool,
+    fine: bool,
+    atomics: bool,
+    system: bool,
+}
+
+impl From<DeviceProfile> for Document {
+    fn from(DeviceProfile { limits, costs }: DeviceProfile) -> Self {
+        Self {
+            format: FORMAT.into(),
+            version: VERSION,
+            limits: Limits {
+                alignment: limits.alignment.bytes(),
+                largest_svm_alignment: limits.largest_svm_alignment.bytes(),
+                device_name: limits.device_name,
+                capacity_bytes: limits.capacity_bytes,
+                largest_block_bytes: limits.largest_block_bytes,
+                svm: Svm {
+                    coarse: limits.svm.coarse,
+                    fine: limits.svm.fine,
+                    atomics: limits.svm.atomics,
+                    system: limits.svm.system,
+                },
+                out_of_order_queues: limits.out_of_order_queues,
+                concurrent_views: limits.concurrent_views,
+            },
+            costs,
+        }
+    }
+}
+
+impl TryFrom<Document> for DeviceProfile {
+    type Error = ProfileDocumentError;
+
+    fn try_from(document: Document) -> Result<Self, ProfileDocumentError> {
+        let Document {
+            format,
+            version,
+            limits: own,
+            costs,
+        } = document;
+        if format != FORMAT {
+            return Err(ProfileDocumentError::Format { format });
+        }
+        if version != VERSION {
+            return Err(ProfileDocumentError::Version { version });
+        }
+        let align = |field, value| {
+            Align::new(value).ok_or(ProfileDocumentError::Alignment { field, value })
+        };
+        let mut limits = DeviceLimits::new(
+            own.device_name,
+            own.capacity_bytes,
+            own.largest_block_bytes,
+            align("alignment", own.alignment)?,
+        );
+        limits.largest_svm_alignment = align("largest_svm_alignment", own.largest_svm_alignment)?;
+        limits.svm = SvmSupport {
+            coarse: own.svm.coarse,
+            fine: own.svm.fine,
+            atomics: own.svm.atomics,
+            system: own.svm.system,
+        };
+        limits.out_of_order_queues = own.out_of_order_queues;
+        limits.concurrent_views = own.concurrent_views;
+        let single = [
+            ("enqueue", costs.enqueue),
+            ("marker", costs.marker),
+            ("barrier", costs.barrier),
+            ("status", costs.status),
+            ("wait", costs.wait),
+            ("flush", costs.flush),
+            ("finish", costs.finish),
+            ("create_queue", costs.create_queue),
+            ("user_event", costs.user_event),
+            ("bytes_per_second", costs.bytes_per_second.unwrap_or(0.0)),
+        ];
+        for (field, value) in single {
+            if !(value >= 0.0 && value.is_finite()) {
+                return Err(ProfileDocumentError::Cost { field, value });
+            }
+        }
+        Ok(Self { limits, costs })
+    }
+}

@@ -1,0 +1,181 @@
+//! From addresses to blocks: what every import shares.
+//!
+//! A recording of another tool often begins when the program has run for a while, or has lost its beginning. A block whose
+//! allocation it does not have was there from the start, as far as anyone can tell; so the trace begins with all of these.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::trace::Trace;
+
+/// What is known of a block.
+#[derive(Clone, Debug)]
+pub(crate) struct Block {
+    pub(crate) address: u64,
+    pub(crate) bytes: usize,
+    /// Whatever the recording calls its stream.
+    pub(crate) stream: i128,
+    /// Among [`Blocks::group`].
+    pub(crate) group: Option<u32>,
+}
+
+/// When something happened, and where that is said.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Moment {
+    /// In nanoseconds since whenever.
+    pub(crate) time: Option<u64>,
+    /// The line or entry, counted from 1.
+    pub(crate) line: usize,
+}
+
+#[derive(Debug)]
+enum Step {
+    Allocate(Block),
+    Free(u64),
+    Fail(Block),
+}
+
+/// A recording under way.
+#[derive(Debug, Default)]
+pub(crate) struct Blocks {
+    before: Vec<Block>,
+    steps: Vec<(Step, Moment)>,
+    live: HashSet<u64>,
+    /// Every address that was allocated or freed.
+    known: HashSet<u64>,
+    groups: HashMap<String, u32>,
+    group_names: Vec<String>,
+    allocated_twice: usize,
+    freed_twice: usize,
+    contradicted: usize,
+}
+
+impl Blocks {
+    /// The number of a group of blocks by its name: one line that is not blank.
+    pub(crate) fn group(&mut self, name: String) -> u32 {
+        if let Some(group) = self.groups.get(&name) {
+            return *group;
+        }
+        let group = u32::try_from(self.group_names.len()).unwrap_or(u32::MAX);
+        self.group_names.push(name.clone());
+        self.groups.insert(name, group);
+        group
+    }
+
+    /// A block is allocated. Where one lives at its address, that one's free was not recorded.
+    pub(crate) fn allocate(&mut self, block: Block, moment: Moment) {
+        let address = block.address;
+        if !self.live.insert(address) {
+            self.allocated_twice += 1;
+            self.steps.push((Step::Free(address), moment));
+        }
+        self.known.insert(address);
+        self.steps.push((Step::Allocate(block), moment));
+    }
+
+    /// A block is freed. Where nothing is known of its address, it was allocated before the recording.
+    pub(crate) fn free(&mut self, block: Block, moment: Moment) {
+        let address = block.address;
+        if self.known.insert(address) {
+            self.before.push(block);
+        } else if !self.live.remove(&address) {
+            self.freed_twice += 1;
+            return;
+        }
+        self.steps.push((Step::Free(address), moment));
+    }
+
+    /// An allocation fails for lack of memory. It has no address.
+    pub(crate) fn fail(&mut self, block: Block, moment: Moment) {
+        self.steps.push((Step::Fail(block), moment));
+    }
+
+    /// A block is live at the end, as the recording says in another place.
+    pub(crate) fn lives_at_end(&mut self, block: Block) {
+        let address = block.address;
+        if self.known.insert(address) {
+            self.live.insert(address);
+            self.before.push(block);
+        } else if !self.live.contains(&address) {
+            self.contradicted += 1;
+        }
+    }
+
+    /// The trace of all that; `None` where nothing was allocated. `counted` is what moments' lines are.
+    pub(crate) fn into_trace(self, name: String, counted: &'static str) -> Option<Trace> {
+        let mut trace = Trace::empty(name, counted);
+        let mut streams = HashMap::new();
+        let mut stream = |of: &Block| {
+            let next = u32::try_from(streams.len()).unwrap_or(u32::MAX);
+            *streams.entry(of.stream).or_insert(next)
+        };
+        for name in self.group_names {
+            trace.push_group(name);
+        }
+        let times = || self.steps.iter().filter_map(|(_, moment)| moment.time);
+        let first = times().next();
+        let mut live = HashMap::new();
+        for block in &self.before {
+            let asked = (block.bytes, stream(block));
+            let number = trace.push_allocation(block.address, asked, (0, block.group), 0);
+            live.insert(block.address, number);
+        }
+        let mut now = 0;
+        for (step, moment) in &self.steps {
+            if let (Some(time), Some(first)) = (moment.time, first) {
+                // Threads may have written their lines a little out of order.
+                now = time.saturating_sub(first).max(now);
+            }
+            match step {
+                Step::Allocate(block) => {
+                    let asked = (block.bytes, stream(block));
+                    let said = (now, block.group);
+                    let number = trace.push_allocation(block.address, asked, said, moment.line);
+                    live.insert(block.address, number);
+                }
+                Step::Free(address) => {
+                    if let Some(number) = live.remove(address) {
+                        trace.push_free(number, now, moment.line);
+                    }
+                }
+                Step::Fail(block) => {
+                    trace.push_shortage(block.bytes, stream(block), now, block.group);
+                }
+            }
+        }
+        if first.is_none() {
+            trace.forget_times();
+        }
+        let remarks = [
+            (
+                self.before.len(),
+                "allocated before the recording began: allocated at its start",
+            ),
+            (
+                self.allocated_twice,
+                "allocated over without a free between: freed at that point",
+            ),
+            (
+                self.freed_twice,
+                "freed without being live: the free is left out",
+            ),
+            (
+                self.contradicted,
+                "live at the end, but freed in the recording: left out",
+            ),
+        ];
+        for (count, what) in remarks {
+            if count > 0 {
+                trace.push_remark(format!("{}: {what}", blocks(count)));
+            }
+        }
+        (trace.allocations() > 0).then_some(trace)
+    }
+}
+
+/// So many blocks, in words.
+pub(crate) fn blocks(count: usize) -> String {
+    match count {
+        1 => "1 block".into(),
+        count => format!("{count} blocks"),
+    }
+}
