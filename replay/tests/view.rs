@@ -278,6 +278,14 @@ fn a_compressed_trace_needs_no_name_that_says_so() {
 }
 
 #[test]
+fn recordings_of_other_tools_are_viewed_too_json_among_them() {
+    for recording in ["snapshot.json", "snapshot4.pickle", "rmm.csv"] {
+        let numbers = numbers(&[&format!("../tests/imports/{recording}")]);
+        assert!(numbers["blocks"].as_u64().unwrap() > 0, "{recording}");
+    }
+}
+
+#[test]
 fn what_cannot_be_read_or_written_is_named() {
     let fails = |arguments: &[&str], expected: &str| {
         let ran = binpool(&[&["view"], arguments].concat());
