@@ -2,7 +2,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BinaryHeap},
+    collections::{BTreeMap, BinaryHeap, binary_heap::PeekMut},
 };
 
 use crate::note::{Asked, Note, Noted};
@@ -75,20 +75,16 @@ pub(crate) fn in_order<E>(
     let heads = cursors.iter().enumerate();
     let heads = heads.filter_map(|(place, cursor)| Some(Reverse((cursor.note()?.order(), place))));
     let mut heads: BinaryHeap<_> = heads.collect();
-    while let Some(mut head) = heads.pop() {
-        let Reverse((_, place)) = head;
+    while let Some(mut head) = heads.peek_mut() {
+        let Reverse((_, place)) = *head;
         let cursor = &mut cursors[place];
-        let next = heads.peek().map(|Reverse((order, _))| *order);
-        // Most often some of one thread come one after the other.
-        while let Some(note) = cursor.note() {
-            let order = note.order();
-            if next.is_some_and(|next| order > next) {
-                head.0.0 = order;
-                heads.push(head);
-                break;
-            }
+        if let Some(note) = cursor.note() {
             visit(note, cursor.asked)?;
             cursor.advance();
+        }
+        match cursor.note() {
+            Some(next) => head.0.0 = next.order(),
+            None => drop(PeekMut::pop(head)),
         }
     }
     drop(cursors);
