@@ -22,6 +22,18 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// The verdict in one word, as [snapshots](crate::guide::seeing) have it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NeverFits => "never_fits",
+            Self::Limited => "limited",
+            Self::Fragmented => "fragmented",
+            Self::Pending => "pending",
+            Self::DeviceFull => "device_full",
+        }
+    }
+
     /// What can be done about it, in words.
     #[must_use]
     pub const fn advice(self) -> &'static str {

@@ -28,15 +28,16 @@ fn nothing_is_in_use(world: &World) {
     assert_eq!((live.blocks, live.groups.len()), (0, 0), "{live}");
 }
 
+/// Two blocks, one of them most likely at hand.
+fn keep_and_drop(world: &World) {
+    let kept = world.allocate();
+    world.allocate_and_drop();
+    kept.check();
+}
+
 fn begins_beside_threads() {
     let world = World::of_bins(64);
-    let others = [(); 2].map(|()| {
-        world.spawn(|world| {
-            let kept = world.allocate();
-            world.allocate_and_drop();
-            kept.check();
-        })
-    });
+    let others = [(); 2].map(|()| world.spawn(keep_and_drop));
     world.pool.watch(WatchOptions::new());
     let live = world.pool.live_blocks();
     let known: u64 = live.groups.iter().map(|group| group.blocks).sum();
@@ -49,13 +50,7 @@ fn begins_beside_threads() {
 fn ends_beside_threads() {
     let world = World::of_bins(64);
     world.pool.watch(WatchOptions::new());
-    let others = [(); 2].map(|()| {
-        world.spawn(|world| {
-            let kept = world.allocate();
-            world.allocate_and_drop();
-            kept.check();
-        })
-    });
+    let others = [(); 2].map(|()| world.spawn(keep_and_drop));
     world.pool.stop_watching();
     world.pool.watch(WatchOptions::new());
     join(others);
@@ -119,13 +114,7 @@ fn record_beside_threads() {
     let world = World::of_bins(64);
     let text = Text::default();
     let recording = world.pool.record(text.clone()).unwrap();
-    let others = [(); 2].map(|()| {
-        world.spawn(|world| {
-            let kept = world.allocate();
-            world.allocate_and_drop();
-            kept.check();
-        })
-    });
+    let others = [(); 2].map(|()| world.spawn(keep_and_drop));
     world.allocate_and_drop();
     let summary = recording.finish().unwrap();
     join(others);

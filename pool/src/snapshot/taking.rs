@@ -15,7 +15,7 @@ use super::{
     SnapshotShortage, VERSION,
 };
 use crate::{
-    MemoryPool, OutOfMemoryReport, ReusePolicy, ScrubPolicy, Verdict,
+    MemoryPool, OutOfMemoryReport, ReusePolicy, ScrubPolicy,
     asker::{self, Asker},
     bins::{Bins, Block, HeldBlock},
     life::{Life, Ownership},
@@ -232,22 +232,12 @@ impl SnapshotShortage {
             pending_bytes: report.pending_bytes,
             largest_held_bytes: report.largest_held_bytes,
             released_bytes: report.released_bytes,
-            verdict: verdict_name(report.verdict).to_owned(),
+            verdict: report.verdict.name().to_owned(),
             reason: report.verdict.to_string(),
             advice: report.verdict.advice().to_owned(),
             tag: name_of(asker.map(|asker| asker.tag)),
             call_site: name_of(asker.map(|asker| asker.call_site)),
         }
-    }
-}
-
-const fn verdict_name(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::NeverFits => "never_fits",
-        Verdict::Limited => "limited",
-        Verdict::Fragmented => "fragmented",
-        Verdict::Pending => "pending",
-        Verdict::DeviceFull => "device_full",
     }
 }
 

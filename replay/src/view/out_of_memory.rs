@@ -1,6 +1,6 @@
 //! Why memory ran out, as data.
 
-use binpool::{PoolStatistics, SnapshotSettings, SnapshotShortage, Verdict};
+use binpool::{PoolStatistics, SnapshotSettings, SnapshotShortage};
 use serde::Serialize;
 
 use crate::view::FailedRequest;
@@ -55,7 +55,7 @@ impl OutOfMemory {
             released_bytes: report.released_bytes,
             largest_block_bytes: report.largest_block_bytes as u64,
             capacity_bytes: report.capacity_bytes,
-            verdict: word(report.verdict).into(),
+            verdict: report.verdict.name().into(),
             reason: report.verdict.to_string(),
             advice: report.verdict.advice().into(),
             group: failed.group.clone(),
@@ -85,17 +85,5 @@ impl OutOfMemory {
             group: shortage.tag.clone().or_else(|| shortage.call_site.clone()),
             stream: None,
         }
-    }
-}
-
-/// The verdict as snapshots have it.
-fn word(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::NeverFits => "never_fits",
-        Verdict::Limited => "limited",
-        Verdict::Fragmented => "fragmented",
-        Verdict::Pending => "pending",
-        Verdict::DeviceFull => "device_full",
-        _ => "unknown",
     }
 }
