@@ -784,6 +784,10 @@ impl Program {
             assert!(self.pools[pool].pool.remove_reclaim_hook(id));
         }
         self.queues.clear();
+        if self.was_faulty {
+            // A part of a segment may be stranded, and comes back once the events of its release have ended.
+            self.device.run();
+        }
         for counted in self.pools.drain(..) {
             counted.pool.free_held();
             let statistics = counted.pool.statistics();
