@@ -102,7 +102,7 @@ pub struct SnapshotBlock {
     /// Where in the program it was asked for: `file:line:column`, or the frames of a backtrace, one a line, innermost first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_site: Option<String>,
-    /// The number of the queue that it is for, or whose order alone keeps it from its next user.
+    /// The number of the queue that it was asked for on, or whose order alone keeps it from its next user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<u64>,
     /// How long its user has had it.
