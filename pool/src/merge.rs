@@ -43,6 +43,22 @@ impl<'a> Cursor<'a> {
         self.skip();
     }
 
+    fn visit_rest<E>(
+        mut self,
+        visit: &mut impl FnMut(Note, Asked) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for chunk in self.chunks {
+            for note in &chunk[self.place..] {
+                match note.says() {
+                    Noted::Asked(asked) => self.asked = asked,
+                    _ => visit(*note, self.asked)?,
+                }
+            }
+            self.place = 0;
+        }
+        Ok(())
+    }
+
     /// Goes to the next note of a block.
     fn skip(&mut self) {
         while let Some(chunk) = self.chunks.first() {
@@ -75,7 +91,10 @@ pub(crate) fn in_order<E>(
     let heads = cursors.iter().enumerate();
     let heads = heads.filter_map(|(place, cursor)| Some(Reverse((cursor.note()?.order(), place))));
     let mut heads: BinaryHeap<_> = heads.collect();
-    while let Some(mut head) = heads.peek_mut() {
+    // Most programs allocate on one thread.
+    while heads.len() > 1
+        && let Some(mut head) = heads.peek_mut()
+    {
         let Reverse((_, place)) = *head;
         let cursor = &mut cursors[place];
         if let Some(note) = cursor.note() {
@@ -86,6 +105,9 @@ pub(crate) fn in_order<E>(
             Some(next) => head.0.0 = next.order(),
             None => drop(PeekMut::pop(head)),
         }
+    }
+    if let Some(Reverse((_, place))) = heads.pop() {
+        cursors.swap_remove(place).visit_rest(&mut visit)?;
     }
     drop(cursors);
     Ok(reels.into_values().flatten().collect())
