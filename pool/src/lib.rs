@@ -140,6 +140,7 @@ mod transfers;
 mod trim;
 mod watch;
 mod weak;
+mod words;
 
 pub use binpool_allocators::*;
 pub use buffer::PooledBuffer;

@@ -3,13 +3,13 @@
 use std::{collections::HashMap, fmt, time::Duration};
 
 use binpool_allocators::Allocator;
-use bytesize::ByteSize;
 
 use crate::{
     MemoryPool,
     asker::{self, Asker},
     shared::Shared,
     state::State,
+    words,
 };
 
 /// The blocks of a pool that are in use, by who asked for them. Sizes in bytes.
@@ -149,23 +149,12 @@ impl<A: Allocator> State<A> {
     }
 }
 
-fn human(bytes: u64) -> String {
-    ByteSize::b(bytes).display().iec().to_string()
-}
-
 fn age(age: Duration) -> String {
     match age.as_secs() {
         0 => format!("{} ms", age.as_millis()),
         seconds @ 1..120 => format!("{seconds} s"),
         seconds @ 120..7200 => format!("{} min", seconds / 60),
         seconds => format!("{} h", seconds / 3600),
-    }
-}
-
-fn count(blocks: u64) -> String {
-    match blocks {
-        1 => "1 block".into(),
-        blocks => format!("{blocks} blocks"),
     }
 }
 
@@ -176,9 +165,9 @@ impl fmt::Display for LiveBlocks {
             "in use: {} of {} together, which the program has and has not dropped; \
              where everything should be free, they are leaks\n\
              cached: {}, free in the pool and kept for the next requests: not leaked",
-            count(self.blocks),
-            human(self.asked_bytes),
-            human(self.cached_bytes)
+            words::blocks(self.blocks),
+            words::bytes(self.asked_bytes),
+            words::bytes(self.cached_bytes)
         )?;
         if self.blocks > 0 {
             let (head, oldest) = ("in use", "age");
@@ -193,7 +182,7 @@ impl fmt::Display for LiveBlocks {
                 f,
                 "\n{:>10} {:>12} {ages:>16}  ",
                 group.blocks,
-                human(group.asked_bytes)
+                words::bytes(group.asked_bytes)
             )?;
             let tag = group.tag.as_deref();
             let site = group.call_site.as_deref().unwrap_or("somewhere");
@@ -208,7 +197,7 @@ impl fmt::Display for LiveBlocks {
             }
         }
         if self.unknown_blocks > 0 {
-            let bytes = human(self.unknown_bytes);
+            let bytes = words::bytes(self.unknown_bytes);
             let (blocks, ages) = (self.unknown_blocks, "?");
             write!(
                 f,

@@ -3,7 +3,8 @@
 use std::{error::Error as StdError, fmt};
 
 use binpool_allocators::Error;
-use bytesize::ByteSize;
+
+use crate::words;
 
 /// Why memory ran out, in a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -127,11 +128,8 @@ pub struct OutOfMemoryReport {
 impl OutOfMemoryReport {
     /// The rows of the table that people read: what, bytes, and what there is to say about them.
     fn rows(&self) -> [(&'static str, u64, String); 7] {
-        let blocks = match self.active_blocks {
-            1 => "in 1 block".into(),
-            blocks => format!("in {blocks} blocks"),
-        };
-        let piece = |bytes| format!("at most {} in one piece", human(bytes));
+        let blocks = format!("in {}", words::blocks(self.active_blocks));
+        let piece = |bytes| format!("at most {} in one piece", words::bytes(bytes));
         [
             ("in use", self.active_bytes, blocks),
             (
@@ -165,21 +163,21 @@ impl OutOfMemoryReport {
 
     /// Several lines, for people.
     fn write_table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "out of memory: {}", human(self.requested_bytes as u64))?;
+        write!(
+            f,
+            "out of memory: {}",
+            words::bytes(self.requested_bytes as u64)
+        )?;
         if self.class_bytes != self.requested_bytes {
-            write!(f, " (a block of {})", human(self.class_bytes as u64))?;
+            write!(f, " (a block of {})", words::bytes(self.class_bytes as u64))?;
         }
         writeln!(f, " cannot be had: {}\n", self.verdict)?;
         for (what, bytes, remark) in self.rows() {
-            let line = format!("  {what:<16} {:>10}   {remark}", human(bytes));
+            let line = format!("  {what:<16} {:>10}   {remark}", words::bytes(bytes));
             writeln!(f, "{}", line.trim_end())?;
         }
         write!(f, "\nadvice: {}", self.verdict.advice())
     }
-}
-
-fn human(bytes: u64) -> String {
-    ByteSize::b(bytes).display().iec().to_string()
 }
 
 /// One line with every number in bytes, for logs; with `{:#}`, a table for people.
