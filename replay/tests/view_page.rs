@@ -517,6 +517,72 @@ fn hovering_tells_what_is_there() {
 }
 
 #[test]
+fn the_map_can_be_walked_by_keys() {
+    let (history, page, _) = tagged_page();
+    let moment = 25;
+    let there = page.run(
+        &format!("clock=events&at={moment}"),
+        "const rows = () => ({ title: text('#tooltip .tip-title'),
+           ...Object.fromEntries(all('#tooltip dt').map(title => [title.textContent, title.nextSibling.textContent])) });
+         const range = location.hash; map().focus(); const label = map().getAttribute('aria-label');
+         const walk = async (by, from) => {
+           const seen = [await press(from)];
+           for (;;) {
+             const here = await press(by);
+             if (here.place === seen.at(-1).place) return seen;
+             seen.push(here);
+           }
+         };
+         const press = async by => { await key(by, map()); return rows(); };
+         const forth = await walk('ArrowRight', 'Home'); const back = await walk('ArrowLeft', 'End');
+         const first = await press('Home'); const below = await press('ArrowDown'); const above = await press('ArrowUp');
+         const spoken = map().parentNode.querySelector('.spoken').textContent; const mark = map().parentNode.querySelector('.map-mark').getBoundingClientRect().width;
+         await key('Enter', map()); const lens = text('.lens-title'); await key('Enter', map()); const closed = one('.lens').hidden;
+         map().blur(); await settle();
+         return { forth, back, first, below, above, spoken, mark, lens, closed, label, hidden: one('#tooltip').hidden,
+           panned: location.hash !== range, focusable: document.activeElement !== map() && map().tabIndex === 0 };",
+    );
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let places = |way: &str| -> Vec<String> {
+        let ranges = there[way].as_array().unwrap().iter();
+        ranges.map(|range| text(&range["place"])).collect()
+    };
+    // Each range once: every block that lives, and what is free between them.
+    let forth = places("forth");
+    let mut once = forth.clone();
+    once.sort();
+    once.dedup();
+    assert_eq!(once.len(), forth.len());
+    let asked = |range: &&Value| range["asked"].is_string();
+    let walked = there["forth"].as_array().unwrap().iter().filter(asked);
+    let lives = history.blocks.iter();
+    let lives = lives.filter(|life| life.from < moment && life.to.is_none_or(|to| moment <= to));
+    assert_eq!(walked.count(), lives.count());
+    let mut back = places("back");
+    back.reverse();
+    assert_eq!(back, forth);
+    // Up and down lead to other segments; what is marked is told, too.
+    assert_eq!(text(&there["first"]["place"]), forth[0]);
+    assert_ne!(there["below"]["place"], there["first"]["place"]);
+    let spoken = text(&there["spoken"]);
+    assert!(
+        spoken.starts_with(&text(&there["above"]["title"])),
+        "{spoken}"
+    );
+    assert!(
+        spoken.ends_with(&text(&there["above"]["place"])),
+        "{spoken}"
+    );
+    assert!(there["mark"].as_f64().unwrap() > 2.0, "{there}");
+    assert!(text(&there["label"]).contains("segments of"), "{there}");
+    let segment = text(&there["above"]["place"]);
+    let segment = segment.split(',').next().unwrap();
+    assert!(text(&there["lens"]).starts_with(segment), "{there}");
+    let seen = ["closed", "hidden", "panned", "focusable"].map(|what| &there[what]);
+    assert_eq!(seen, [true, true, false, true]);
+}
+
+#[test]
 fn a_click_enlarges_a_segment_and_all_blocks_can_be_listed() {
     let (history, page, numbers) = tagged_page();
     let there = page.run(

@@ -17,8 +17,8 @@ const figures = () => Object.fromEntries(Object.entries(one("#moment-panel .with
   .map(([name, value]) => [name, Number(value)]));
 const range = () => new URLSearchParams(location.hash.slice(1)).get("range")?.split("~").map(Number) ?? null;
 
-async function key(name) {
-  document.body.dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true, cancelable: true }));
+async function key(name, target = document.body) {
+  target.dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true, cancelable: true }));
   await settle();
 }
 

@@ -9,21 +9,26 @@ class SegmentMap {
     this.tall = tall;
     this.map = { segments: [], free: {} };
     this.bars = [];
-    this.canvas = element("canvas", { class: "map", role: "img", "aria-label": "The segments" });
+    this.marked = null;
+    this.canvas = element("canvas", {
+      class: "map", tabindex: 0, role: "application", "aria-roledescription": "map", "aria-label": "The segments",
+    });
     this.box = element("div", { class: "map-mark", hidden: true });
-    this.stage = element("div", { class: "stage" }, this.canvas, this.box);
+    this.spoken = element("p", { class: "spoken", "aria-live": "polite" });
+    this.stage = element("div", { class: "stage" }, this.canvas, this.box, this.spoken);
     this.redraw = sharpCanvas(this.canvas, (pen, width) => this.draw(pen, width));
     this.canvas.addEventListener("pointermove", event => this.hover(event));
     this.canvas.addEventListener("pointerleave", () => this.leave());
+    this.canvas.addEventListener("blur", () => this.leave());
     this.canvas.addEventListener("click", event => {
       const found = this.at(event);
       if (found) this.pick?.(found.bar.segment);
     });
+    this.canvas.addEventListener("keydown", event => this.press(event));
   }
 
   show(map) {
     this.map = map;
-    this.leave();
     const { segments, free } = map;
     const all = segments.reduce((sum, segment) => sum + segment.bytes, 0);
     this.canvas.setAttribute("aria-label",
@@ -34,6 +39,7 @@ class SegmentMap {
 
   /** Puts the largest segments first, and each in the first row that has room. */
   layOut(width) {
+    this.leave();
     const segments = [...this.map.segments].sort((one, other) => other.bytes - one.bytes);
     const between = segments.length > 300 ? 0 : BAR.between;
     const all = segments.reduce((sum, segment) => sum + segment.bytes, 0);
@@ -53,6 +59,7 @@ class SegmentMap {
       rows[row] += wide + between;
       return { segment, left, row, wide };
     });
+    this.bars.sort((one, other) => one.row - other.row || one.left - other.left);
     this.canvas.style.height = `${Math.max(1, rows.length) * (this.tall + BAR.gap)}px`;
     this.width = width;
   }
@@ -88,14 +95,13 @@ class SegmentMap {
     }
   }
 
-  /** The bar and the range at a point of the canvas. */
+  /** The bar, and the place of the range in it, at a point of the canvas. */
   find(x, y) {
     const row = Math.floor(y / (this.tall + BAR.gap));
     if (y - row * (this.tall + BAR.gap) > this.tall) return null;
     const bar = this.bars.find(bar => bar.row === row && bar.left <= x && x < bar.left + bar.wide);
     if (!bar) return null;
-    const scale = bar.wide / bar.segment.bytes;
-    const offset = (x - bar.left) / scale;
+    const offset = ((x - bar.left) / bar.wide) * bar.segment.bytes;
     const { ranges } = bar.segment;
     let [low, high] = [0, ranges.length];
     while (high - low > 1) {
@@ -103,7 +109,7 @@ class SegmentMap {
       if (ranges[middle].offset <= offset) low = middle;
       else high = middle;
     }
-    return { bar, scale, range: ranges[low] };
+    return { bar, place: low };
   }
 
   at(event) {
@@ -113,21 +119,73 @@ class SegmentMap {
 
   hover(event) {
     const found = this.at(event);
-    if (!found) {
-      this.leave();
-      return;
-    }
-    const { bar, scale, range } = found;
+    if (found) this.mark(found, event.clientX, event.clientY);
+    else this.leave();
+  }
+
+  /** Frames a range, and shows what it is beside a point of the window. */
+  mark({ bar, place }, x, y) {
+    this.marked = { bar, place };
+    const { left, wide, top } = this.frameOf(bar, place);
     this.box.hidden = false;
-    this.box.style.left = `${bar.left + range.offset * scale - 1}px`;
-    this.box.style.width = `${Math.max(2, range.bytes * scale) + 1}px`;
-    this.box.style.top = `${bar.row * (this.tall + BAR.gap) - 1}px`;
+    this.box.style.left = `${left - 1}px`;
+    this.box.style.width = `${Math.max(2, wide) + 1}px`;
+    this.box.style.top = `${top - 1}px`;
     this.box.style.height = `${this.tall + 2}px`;
+    const range = bar.segment.ranges[place];
     const { title, rows } = this.describe(bar.segment, range);
-    tooltip.show(event.clientX, event.clientY, title, rows, range.state === "active" ? range.series : range.state);
+    tooltip.show(x, y, title, rows, range.state === "active" ? range.series : range.state);
+    return [title, ...rows.map(row => row.join(" "))].join(", ");
+  }
+
+  /** Where a range is drawn. */
+  frameOf(bar, place) {
+    const { offset, bytes } = bar.segment.ranges[place];
+    const scale = bar.wide / bar.segment.bytes;
+    return { left: bar.left + offset * scale, wide: bytes * scale, top: bar.row * (this.tall + BAR.gap) };
+  }
+
+  press(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || this.bars.length === 0) return;
+    if (event.key === "Enter" && this.marked) {
+      this.pick?.(this.marked.bar.segment);
+    } else {
+      const next = this.next(event.key);
+      if (!next) return;
+      const { left, wide, top } = this.frameOf(next.bar, next.place);
+      const stage = this.canvas.getBoundingClientRect();
+      this.spoken.textContent = this.mark(next, stage.left + left + wide / 2, stage.top + top + this.tall);
+    }
+    event.preventDefault();
+  }
+
+  /** What a key leads to from the range that is marked, in the order in which they are drawn. */
+  next(key) {
+    const first = { bar: this.bars[0], place: 0 };
+    const end = bar => ({ bar, place: bar.segment.ranges.length - 1 });
+    if (key === "Home") return first;
+    if (key === "End") return end(this.bars.at(-1));
+    if (!this.marked) return key.startsWith("Arrow") ? first : null;
+    const { bar, place } = this.marked;
+    const number = this.bars.indexOf(bar);
+    if (key === "ArrowRight") {
+      if (place + 1 < bar.segment.ranges.length) return { bar, place: place + 1 };
+      return number + 1 < this.bars.length ? { bar: this.bars[number + 1], place: 0 } : this.marked;
+    }
+    if (key === "ArrowLeft") {
+      if (place > 0) return { bar, place: place - 1 };
+      return number > 0 ? end(this.bars[number - 1]) : this.marked;
+    }
+    if (key === "ArrowUp" || key === "ArrowDown") {
+      const { left, wide, top } = this.frameOf(bar, place);
+      const tall = this.tall + BAR.gap;
+      return this.find(left + wide / 2, key === "ArrowUp" ? top - tall : top + tall) ?? this.marked;
+    }
+    return null;
   }
 
   leave() {
+    this.marked = null;
     this.box.hidden = true;
     tooltip.hide();
   }

@@ -2,6 +2,7 @@
 
 const SNAPSHOT_KEYS = [
   ["g", "Tell blocks apart by tag, or by where they were asked for."],
+  ["Tab Home ← → ↑ ↓", "On the map: from block to block. Enter enlarges the segment."],
   ["t", "Light or dark."],
   ["?", "This help."],
 ];

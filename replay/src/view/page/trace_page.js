@@ -14,6 +14,7 @@ const TRACE_KEYS = [
   ["g", "Tell blocks apart by group, by size class, or by stream."],
   ["r", "Show what is reserved, or give what is in use the whole height."],
   ["c", "Time, or events."],
+  ["Tab Home ← → ↑ ↓", "On the map: from block to block. Enter enlarges the segment."],
   ["t", "Light or dark."],
   ["?", "This help."],
 ];
@@ -182,7 +183,7 @@ function stepButtons(timeline) {
 }
 
 function mapKey(...free) {
-  return element("p", { class: "quiet map-key" }, "Each bar is a segment, as wide as it is large; a click enlarges it. ",
+  return element("p", { class: "quiet map-key" }, "Each bar is a segment, as wide as it is large; a click, or Enter, enlarges it. ",
     free.map(name => [swatch(name.split(",")[0]), ` ${name} `]));
 }
 
