@@ -125,8 +125,9 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`OutOfBounds`](crate::InvalidRequest::OutOfBounds), [`ForeignObject`](crate::InvalidRequest::ForeignObject), flags of the
-    /// memory that forbid it, [`OutOfMemory`](crate::Error::OutOfMemory) where deferred memory turns out not to exist, the failure of
+    /// [`OutOfBounds`](crate::InvalidRequest::OutOfBounds), [`ForeignObject`](crate::InvalidRequest::ForeignObject),
+    /// [`HostAccess`](crate::InvalidRequest::HostAccess) where the memory's flags forbid it,
+    /// [`OutOfMemory`](crate::Error::OutOfMemory) where deferred memory turns out not to exist, the failure of
     /// the command or of something that it waits for.
     fn write(
         &self,
@@ -143,8 +144,9 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`OutOfBounds`](crate::InvalidRequest::OutOfBounds), [`ForeignObject`](crate::InvalidRequest::ForeignObject), flags of the
-    /// memory that forbid it, [`OutOfMemory`](crate::Error::OutOfMemory) where deferred memory turns out not to exist, the failure of
+    /// [`OutOfBounds`](crate::InvalidRequest::OutOfBounds), [`ForeignObject`](crate::InvalidRequest::ForeignObject),
+    /// [`HostAccess`](crate::InvalidRequest::HostAccess) where the memory's flags forbid it,
+    /// [`OutOfMemory`](crate::Error::OutOfMemory) where deferred memory turns out not to exist, the failure of
     /// the command or of something that it waits for.
     fn read(
         &self,
@@ -159,8 +161,9 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`OutOfBounds`](crate::InvalidRequest::OutOfBounds), [`ForeignObject`](crate::InvalidRequest::ForeignObject), flags of the
-    /// memory that forbid it, [`OutOfMemory`](crate::Error::OutOfMemory) where deferred memory turns out not to exist, or a
+    /// [`OutOfBounds`](crate::InvalidRequest::OutOfBounds), [`ForeignObject`](crate::InvalidRequest::ForeignObject),
+    /// [`HostAccess`](crate::InvalidRequest::HostAccess) where the memory's flags forbid it,
+    /// [`OutOfMemory`](crate::Error::OutOfMemory) where deferred memory turns out not to exist, or a
     /// failure of the runtime.
     fn enqueue_write(
         &self,
@@ -175,8 +178,9 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`OutOfBounds`](crate::InvalidRequest::OutOfBounds), [`ForeignObject`](crate::InvalidRequest::ForeignObject), flags of the
-    /// memory that forbid it, [`OutOfMemory`](crate::Error::OutOfMemory) where deferred memory turns out not to exist, or a
+    /// [`OutOfBounds`](crate::InvalidRequest::OutOfBounds), [`ForeignObject`](crate::InvalidRequest::ForeignObject),
+    /// [`HostAccess`](crate::InvalidRequest::HostAccess) where the memory's flags forbid it,
+    /// [`OutOfMemory`](crate::Error::OutOfMemory) where deferred memory turns out not to exist, or a
     /// failure of the runtime.
     fn enqueue_read(
         &self,

@@ -187,19 +187,22 @@ fn what_flags_forbid() {
     let readable = buffer(MemoryFlags::HOST_READ_ONLY | MemoryFlags::READ_ONLY);
     let writable = buffer(MemoryFlags::HOST_WRITE_ONLY | MemoryFlags::WRITE_ONLY);
     let nothing = |_: &[&[u8]], _: &mut [&mut [u8]]| {};
-    let refused = [
+    for result in [
         backend.read(queue, &hidden, 0, &mut [0], &[]),
         backend.write(queue, &hidden, 0, &[0], &[]),
         backend.write(queue, &readable, 0, &[0], &[]),
         backend.read(queue, &writable, 0, &mut [0], &[]),
-        backend
-            .launch(queue, "k", &[&writable], &[], nothing, &[])
-            .map(drop),
-        backend
-            .launch(queue, "k", &[], &[&readable], nothing, &[])
-            .map(drop),
-    ];
-    for result in refused {
+    ] {
+        let refused = invalid(result);
+        assert!(
+            matches!(refused, InvalidRequest::HostAccess { .. }),
+            "{refused:?}"
+        );
+    }
+    for result in [
+        backend.launch(queue, "k", &[&writable], &[], nothing, &[]),
+        backend.launch(queue, "k", &[], &[&readable], nothing, &[]),
+    ] {
         assert!(matches!(
             cause(&result.unwrap_err()),
             MockError::AccessDenied { .. }

@@ -4,7 +4,7 @@ use super::{
     Fixture,
     bench::{Bench, refusal},
 };
-use crate::{Backend, InvalidRequest, Memory, MemoryFlags, MemoryKind, Region};
+use crate::{Backend, HostUse, InvalidRequest, Memory, MemoryFlags, MemoryKind, Region};
 
 /// No limit is zero, and no kind of SVM comes without those that it includes.
 pub fn limits_make_sense<F: Fixture>(fixture: &F) {
@@ -115,4 +115,32 @@ pub fn flags_leave_the_permitted_transfers<F: Fixture>(fixture: &F) {
         .enqueue_fill(&bench.queue, &buffer, Region::first(64), &[3], &[]);
     drop(fill.unwrap());
     assert_eq!(bench.read(&buffer), [3; 64]);
+}
+
+/// `HostAccess`, of transfers that wait and of those that do not.
+pub fn forbidden_transfers_of_the_host_are_refused<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let (backend, queue) = (&bench.backend, &bench.queue);
+    for flags in [
+        MemoryFlags::HOST_NO_ACCESS,
+        MemoryFlags::HOST_READ_ONLY,
+        MemoryFlags::HOST_WRITE_ONLY,
+    ] {
+        let buffer = backend.create_buffer(4, flags).unwrap();
+        let refused = |way| InvalidRequest::HostAccess { way, flags };
+        if flags != MemoryFlags::HOST_READ_ONLY {
+            let way = HostUse::Read;
+            let read = backend.read(queue, &buffer, 0, &mut [0], &[]);
+            assert_eq!(refusal(read), refused(way));
+            let read = backend.enqueue_read(queue, &buffer, Region::first(1), &[]);
+            assert_eq!(refusal(read.map(drop)), refused(way));
+        }
+        if flags != MemoryFlags::HOST_WRITE_ONLY {
+            let way = HostUse::Write;
+            let write = backend.write(queue, &buffer, 0, &[1], &[]);
+            assert_eq!(refusal(write), refused(way));
+            let write = backend.enqueue_write(queue, &buffer, 0, [1].into(), &[]);
+            assert_eq!(refusal(write.map(drop)), refused(way));
+        }
+    }
 }

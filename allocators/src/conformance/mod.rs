@@ -183,6 +183,7 @@ suite! {
     buffers::a_buffer_of_the_largest_size_is_no_invalid_request,
     buffers::contradictory_flags_are_refused,
     buffers::flags_leave_the_permitted_transfers,
+    buffers::forbidden_transfers_of_the_host_are_refused,
     commits::a_committed_buffer_can_be_used,
     commits::a_commit_may_be_repeated,
     commits::a_region_can_be_committed,

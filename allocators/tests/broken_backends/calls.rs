@@ -60,6 +60,7 @@ impl Backend for Broken {
             Defect::KernelFlagsKeepTheHostOut if flags.intersects(kernel) => {
                 allowed |= MemoryFlags::HOST_NO_ACCESS;
             }
+            Defect::HostFlagsAreDropped if flags.check().is_ok() => allowed &= kernel,
             _ => {}
         }
         let memory = self.mock.create_buffer(size, allowed)?;

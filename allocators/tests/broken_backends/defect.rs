@@ -26,6 +26,7 @@ defects! {
     TheLargestIsTooLarge => a_buffer_of_the_largest_size_is_no_invalid_request,
     FlagsAreNotChecked => contradictory_flags_are_refused,
     KernelFlagsKeepTheHostOut => flags_leave_the_permitted_transfers,
+    HostFlagsAreDropped => forbidden_transfers_of_the_host_are_refused,
     CommitIsRefused => a_committed_buffer_can_be_used,
     CommitMayNotBeRepeated => a_commit_may_be_repeated,
     RegionsCannotBeCommitted => a_region_can_be_committed,

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use binpool_allocators::{EventId, MemoryFlags, QueueId, QueueOrder, Result};
+use binpool_allocators::{EventId, HostUse, MemoryFlags, MemoryId, QueueId, QueueOrder, Result};
 use smallvec::SmallVec;
 
 use super::{
@@ -248,38 +248,35 @@ impl State {
 
     /// Refuses what the flags of a buffer do not allow.
     fn check_flags(&self, kind: CallKind, reads: &Accesses, writes: &Accesses) -> Result<()> {
-        let (no_reads, no_writes, how) = match kind {
-            CallKind::Write | CallKind::EnqueueWrite | CallKind::Read | CallKind::EnqueueRead => (
-                MemoryFlags::HOST_WRITE_ONLY | MemoryFlags::HOST_NO_ACCESS,
-                MemoryFlags::HOST_READ_ONLY | MemoryFlags::HOST_NO_ACCESS,
-                ["read by the host", "written by the host"],
-            ),
-            CallKind::Launch => (
-                MemoryFlags::WRITE_ONLY,
-                MemoryFlags::READ_ONLY,
-                ["read by kernels", "written by kernels"],
-            ),
-            _ => return Ok(()),
-        };
-        let [reading, writing] = how;
-        let reads = reads.iter().map(|access| (access, no_reads, reading));
-        let writes = writes.iter().map(|access| (access, no_writes, writing));
-        for (access, forbidden, how) in reads.chain(writes) {
-            if let Some(block) = self.blocks.get(access.block)
-                && block.flags.intersects(forbidden)
-            {
-                let memory = access.memory;
-                return refuse(
-                    kind,
-                    MockError::AccessDenied {
-                        memory,
-                        access: how,
-                    },
-                );
+        let ways = [(reads, HostUse::Read), (writes, HostUse::Write)];
+        for (accesses, way) in ways {
+            for access in accesses {
+                let Some(block) = self.blocks.get(access.block) else {
+                    continue;
+                };
+                match kind {
+                    CallKind::Write
+                    | CallKind::EnqueueWrite
+                    | CallKind::Read
+                    | CallKind::EnqueueRead => block.flags.check_host(way)?,
+                    CallKind::Launch => check_kernel(block.flags, access.memory, way)?,
+                    _ => {}
+                }
             }
         }
         Ok(())
     }
+}
+
+fn check_kernel(flags: MemoryFlags, memory: MemoryId, way: HostUse) -> Result<()> {
+    let (forbidden, access) = match way {
+        HostUse::Read => (MemoryFlags::WRITE_ONLY, "read by kernels"),
+        HostUse::Write => (MemoryFlags::READ_ONLY, "written by kernels"),
+    };
+    if flags.intersects(forbidden) {
+        return refuse(CallKind::Launch, MockError::AccessDenied { memory, access });
+    }
+    Ok(())
 }
 
 /// Refuses a kernel that writes an argument which shares bytes with another one.
