@@ -1,20 +1,31 @@
 //! What a thread keeps at hand: how blocks get there, and from there to their users.
 
+pub(crate) mod allowance;
+pub(crate) mod barrier;
+pub(crate) mod biased;
+pub(crate) mod depot;
+pub(crate) mod gathering;
+pub(crate) mod thread_cache;
+pub(crate) mod threads;
+
 use std::sync::Arc;
 
 use binpool_allocators::{Allocator, Queue, QueueId, QueueOf};
 use smallvec::{SmallVec, smallvec};
 
 use crate::{
-    bins::HeldBlock,
-    gathering::Key,
-    lane::{LaneKey, is_in_order},
+    at_hand::{
+        gathering::Key,
+        thread_cache::{Cached, Grant, Surplus, ThreadCache},
+    },
     request::Request,
     shared::Shared,
-    state::State,
-    tenure::Tenure,
-    thread_cache::{Cached, Grant, Surplus, ThreadCache},
-    threads,
+    state::{
+        State,
+        bins::HeldBlock,
+        lane::{LaneKey, is_in_order},
+        tenure::Tenure,
+    },
 };
 
 /// How many more blocks of its bin a thread takes along when it comes for one.

@@ -3,7 +3,10 @@
 use binpool_allocators::{Allocator, Backend, Error, EventOf, InvalidRequest, Queue, QueueOf};
 use smallvec::SmallVec;
 
-use crate::{PooledBuffer, lane::is_in_order, tenure::Tenure};
+use crate::{
+    PooledBuffer,
+    state::{lane::is_in_order, tenure::Tenure},
+};
 
 /// Moving from queue to queue: `PyOpenCL`'s `bind_to_queue`, `unbind_from_queue` and `enqueue_release` of shared
 /// virtual memory, for every pooled block.

@@ -13,7 +13,10 @@ use binpool_allocators::{
 };
 
 use crate::{
-    PooledRegion, bins::Block, lane::LaneKey, shared::Shared, tenure::Tenure, thread_cache::Grant,
+    PooledRegion,
+    at_hand::thread_cache::Grant,
+    shared::Shared,
+    state::{bins::Block, lane::LaneKey, tenure::Tenure},
 };
 
 /// A block of device memory that goes back to its pool when it is dropped.

@@ -73,72 +73,35 @@
 
 #![deny(unsafe_code)]
 
-mod allowance;
-mod asker;
 mod at_hand;
-mod barrier;
-mod biased;
 mod binding;
-mod bins;
 mod buffer;
-mod carve;
 mod classes;
-mod clock;
 mod decay;
-mod depot;
 mod error;
-mod fences;
-mod gathering;
 #[cfg(any(doc, doctest))]
 pub mod guide;
 mod hooks;
-mod lane;
-mod lanes;
-mod life;
-mod live_blocks;
-mod lock;
-mod merge;
-#[cfg(feature = "metrics")]
-mod metrics;
 #[cfg(test)]
 mod mock_pool;
-mod note;
 mod options;
 mod place;
 mod pool;
-mod ranges;
-mod reclaim;
-mod record;
-mod recorder;
 mod region;
 mod report;
 mod request;
-mod reuse;
 mod reuse_policy;
 mod scrub;
+mod seeing;
 mod serve;
 mod shared;
 mod size_classes;
-#[cfg(feature = "snapshot")]
-mod snapshot;
-#[cfg(feature = "backtrace")]
-mod stack;
 mod state;
 mod statistics;
-mod stranded;
 mod svm;
 mod sweeper;
 mod sync;
-mod tag;
-mod tape;
-mod tenure;
-mod thread_cache;
-mod threads;
-mod ticks;
-mod trace_writer;
 mod transfers;
-mod trim;
-mod watch;
 mod weak;
 mod words;
 
@@ -147,25 +110,25 @@ pub use buffer::PooledBuffer;
 pub use decay::Decay;
 pub use error::PoolError;
 pub use hooks::{HookId, Shortage};
-pub use live_blocks::{LiveBlocks, LiveGroup};
 pub use options::PoolOptions;
 pub use place::Place;
 pub use pool::MemoryPool;
-pub use record::{PoolRecording, RecordError};
 pub use region::PooledRegion;
 pub use report::{OutOfMemoryReport, Verdict};
 pub use reuse_policy::ReusePolicy;
 pub use scrub::ScrubPolicy;
-pub use size_classes::{LeadingBits, SizeClasses};
+pub use seeing::live_blocks::{LiveBlocks, LiveGroup};
+pub use seeing::record::{PoolRecording, RecordError};
 #[cfg(feature = "snapshot")]
-pub use snapshot::{
+pub use seeing::snapshot::{
     BlockState, Snapshot, SnapshotBlock, SnapshotError, SnapshotSegment, SnapshotSettings,
     SnapshotShortage,
 };
+pub use seeing::tag::{Tag, TagScope};
+pub use seeing::trace_writer::RecordingSummary;
+pub use seeing::watch::WatchOptions;
+pub use size_classes::{LeadingBits, SizeClasses};
 pub use statistics::PoolStatistics;
 pub use svm::{PooledSvm, SvmPool};
 pub use sweeper::Sweeper;
-pub use tag::{Tag, TagScope};
-pub use trace_writer::RecordingSummary;
-pub use watch::WatchOptions;
 pub use weak::WeakPool;

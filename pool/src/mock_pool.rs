@@ -7,10 +7,12 @@ use binpool_mock::{Completion, MockBackend, MockDevice, MockQueue};
 
 use crate::{
     MemoryPool, PoolOptions,
-    bins::{Block, HeldBlock},
-    lane::{LaneKey, Stamp, Uses},
+    at_hand::thread_cache::{Cached, Grant},
     shared::Shared,
-    thread_cache::{Cached, Grant},
+    state::{
+        bins::{Block, HeldBlock},
+        lane::{LaneKey, Stamp, Uses},
+    },
 };
 
 pub(crate) type Immediate = ImmediateAllocator<MockBackend>;

@@ -10,8 +10,13 @@ use parking_lot::Condvar;
 
 use crate::{
     Decay, LeadingBits, MemoryPool, PoolError, ReusePolicy, ScrubPolicy, SizeClasses,
-    classes::Classes, clock::Clock, hooks::Hooks, lane, lock::Lock, scrub::Scrubber,
-    shared::Shared, state::State, threads::PoolId, watch::Notes,
+    at_hand::threads::PoolId,
+    classes::Classes,
+    hooks::Hooks,
+    scrub::Scrubber,
+    seeing::watch::Notes,
+    shared::Shared,
+    state::{State, clock::Clock, lane, lock::Lock},
 };
 
 /// Settings of a [`MemoryPool`].

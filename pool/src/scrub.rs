@@ -13,10 +13,12 @@ use binpool_allocators::{
 
 use crate::{
     PooledBuffer,
-    bins::{Bins, Block, HeldBlock},
-    fences::wait_for_event,
-    lane::{Uses, is_in_order},
     shared::Shared,
+    state::{
+        bins::{Bins, Block, HeldBlock},
+        fences::wait_for_event,
+        lane::{Uses, is_in_order},
+    },
 };
 
 /// Whether a pool fills blocks with zeros, so that none of its users reads what another left.

@@ -4,7 +4,7 @@ use std::{panic::Location, sync::Arc};
 
 use binpool_allocators::{Allocator, Queue, QueueOf};
 
-use crate::{PoolError, PooledBuffer, asker::Asker, request::Request, shared::Shared};
+use crate::{PoolError, PooledBuffer, request::Request, seeing::asker::Asker, shared::Shared};
 
 impl<A: Allocator> Shared<A> {
     /// A block that this thread does not have at hand, or of which a note is to be taken.

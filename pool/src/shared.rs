@@ -11,21 +11,22 @@ use smallvec::SmallVec;
 
 use crate::{
     PoolError, PooledBuffer, ReusePolicy,
-    bins::{Block, HeldBlock, Obtained},
+    at_hand::{gathering::Whose, threads::PoolId},
     classes::Classes,
-    clock::Clock,
     decay::DecayClock,
-    gathering::Whose,
     hooks::Hooks,
-    lane::{Fences, LaneKey, Uses},
-    lock::Lock,
     request::Request,
-    reuse::Found,
     scrub::Scrubber,
-    state::{Origin, State},
-    tenure::Tenure,
-    threads::PoolId,
-    watch::Notes,
+    seeing::watch::Notes,
+    state::{
+        Origin, State,
+        bins::{Block, HeldBlock, Obtained},
+        clock::Clock,
+        lane::{Fences, LaneKey, Uses},
+        lock::Lock,
+        reuse::Found,
+        tenure::Tenure,
+    },
 };
 
 /// What the handles of a pool and all its blocks share.

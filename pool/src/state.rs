@@ -1,23 +1,37 @@
 //! What a pool keeps under its lock.
 
+pub(crate) mod bins;
+pub(crate) mod carve;
+pub(crate) mod clock;
+pub(crate) mod fences;
+pub(crate) mod lane;
+pub(crate) mod lanes;
+pub(crate) mod lock;
+pub(crate) mod ranges;
+pub(crate) mod reclaim;
+pub(crate) mod reuse;
+pub(crate) mod stranded;
+pub(crate) mod tenure;
+pub(crate) mod trim;
+
 use std::sync::Arc;
 
 use binpool_allocators::{Allocator, MemoryOf, Queue, QueueOf, segments::Segments};
 
 use crate::{
     Decay, PoolStatistics,
-    biased::Rooms,
-    bins::{Bins, Block, HeldBlock, Released},
-    clock::Clock,
+    at_hand::{biased::Rooms, depot::Depot, thread_cache::ThreadCache},
     decay::DecayClock,
-    depot::Depot,
-    lane::{Lane, LaneKey, Stamp, Use, Uses, add_to},
-    lanes::Lanes,
     request::Request,
-    stranded::Strand,
+    seeing::watch::Watch,
+    state::{
+        bins::{Bins, Block, HeldBlock, Released},
+        clock::Clock,
+        lane::{Lane, LaneKey, Stamp, Use, Uses, add_to},
+        lanes::Lanes,
+        stranded::Strand,
+    },
     sync::ThreadId,
-    thread_cache::ThreadCache,
-    watch::Watch,
 };
 
 /// How a block came to its user.

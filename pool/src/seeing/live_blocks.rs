@@ -1,0 +1,209 @@
+//! Which blocks are in use, and whose they are.
+
+use std::{collections::HashMap, fmt, time::Duration};
+
+use binpool_allocators::Allocator;
+
+use crate::{
+    MemoryPool,
+    seeing::asker::{self, Asker},
+    shared::Shared,
+    state::State,
+    words,
+};
+
+/// The blocks of a pool that are in use, by who asked for them. Sizes in bytes.
+///
+/// Printed, it is a table in plain words. Of a program that should have freed everything, it is a list of leaks.
+///
+/// ```
+/// use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder, Tag, WatchOptions};
+/// # use binpool_mock::MockDevice;
+///
+/// # let backend = MockDevice::new().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+/// pool.watch(WatchOptions::new());
+/// let weights = Tag::new("weights").within(|| pool.allocate(3 << 20))?;
+/// drop(pool.allocate(1 << 20)?);
+///
+/// let live = pool.live_blocks();
+/// assert_eq!((live.blocks, live.asked_bytes), (1, 3 << 20));
+/// assert!(live.cached_bytes >= 1 << 20, "free, and kept for the next request: cached, not leaked");
+/// assert_eq!(live.groups[0].tag.as_deref(), Some("weights"));
+/// println!("{live}");
+/// # Ok::<(), binpool::PoolError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LiveBlocks {
+    /// Blocks in the user's hands.
+    pub blocks: u64,
+    /// Their bytes, as they were asked for.
+    pub asked_bytes: u64,
+    /// What they take of the device, and what is lost between them in segments: managed bytes that are not cached.
+    pub device_bytes: u64,
+    /// Free bytes that the pool keeps for the next requests. They are cached, not leaked:
+    /// [`free_held`](MemoryPool::free_held) gives them back.
+    pub cached_bytes: u64,
+    /// Blocks that are in use since before the pool began to [watch](MemoryPool::watch), or all where it does not: nobody
+    /// knows whose they are. A block that another thread is getting just now may be among them.
+    pub unknown_blocks: u64,
+    /// Their bytes, as they were asked for.
+    pub unknown_bytes: u64,
+    /// The others by tag and call site, the most bytes first.
+    pub groups: Vec<LiveGroup>,
+}
+
+/// Blocks that were asked for under the same tag and in the same place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LiveGroup {
+    /// The tag; `None` where there was none.
+    pub tag: Option<String>,
+    /// The line that asked, or the frames that led there, one a line, innermost first.
+    pub call_site: Option<String>,
+    /// How many blocks there are.
+    pub blocks: u64,
+    /// Their bytes, as they were asked for.
+    pub asked_bytes: u64,
+    /// How long the one that has been in use the longest has been so.
+    pub oldest: Duration,
+    /// How long the one that has been in use the shortest has been so.
+    pub youngest: Duration,
+}
+
+impl<A: Allocator> MemoryPool<A> {
+    /// The blocks that are in use, by who asked for them, if the pool [watches](Self::watch). For finding leaks: at a moment
+    /// when the program should have no blocks, whatever is left here is one.
+    ///
+    /// A pool that watches logs this by itself where its last handle is dropped while blocks are in use. That need be no leak:
+    /// blocks may outlive their pool.
+    #[must_use]
+    pub fn live_blocks(&self) -> LiveBlocks {
+        self.handle().live_blocks()
+    }
+}
+
+impl<A: Allocator> Shared<A> {
+    pub(crate) fn live_blocks(&self) -> LiveBlocks {
+        self.look(State::live_blocks)
+    }
+
+    /// Logs which blocks outlive the pool, if anybody wants to know.
+    pub(crate) fn tell_of_live_blocks(&self) {
+        if !self.notes.are_taken() {
+            return;
+        }
+        let live = self.live_blocks();
+        if live.blocks > 0 {
+            tracing::warn!(
+                blocks = live.blocks,
+                bytes = live.asked_bytes,
+                "blocks are in use after the last handle of their pool:\n{live}"
+            );
+        }
+    }
+}
+
+impl<A: Allocator> State<A> {
+    /// To be called while no thread keeps anything at hand.
+    fn live_blocks(&self) -> LiveBlocks {
+        let mut groups: HashMap<Asker, LiveGroup> = HashMap::new();
+        if let Some(tape) = &self.watch.tape {
+            for (_, ownership) in self.watch.ledger.active() {
+                let age = tape.ticks().since(ownership.since);
+                let group = groups.entry(ownership.asker).or_insert_with(|| LiveGroup {
+                    tag: asker::name_of(ownership.asker.tag),
+                    call_site: asker::name_of(ownership.asker.call_site),
+                    blocks: 0,
+                    asked_bytes: 0,
+                    oldest: age,
+                    youngest: age,
+                });
+                group.blocks += 1;
+                group.asked_bytes += ownership.asked;
+                group.oldest = group.oldest.max(age);
+                group.youngest = group.youngest.min(age);
+            }
+        }
+        let mut groups: Vec<_> = groups.into_values().collect();
+        groups.sort_by(|one, other| {
+            let by_bytes = other.asked_bytes.cmp(&one.asked_bytes);
+            by_bytes.then_with(|| (&one.tag, &one.call_site).cmp(&(&other.tag, &other.call_site)))
+        });
+        let known_blocks: u64 = groups.iter().map(|group| group.blocks).sum();
+        let known_bytes: u64 = groups.iter().map(|group| group.asked_bytes).sum();
+        let statistics = self.statistics();
+        LiveBlocks {
+            blocks: statistics.active_blocks,
+            asked_bytes: statistics.active_bytes,
+            device_bytes: statistics
+                .managed_bytes
+                .saturating_sub(statistics.held_bytes),
+            cached_bytes: statistics.held_bytes,
+            unknown_blocks: statistics.active_blocks.saturating_sub(known_blocks),
+            unknown_bytes: statistics.active_bytes.saturating_sub(known_bytes),
+            groups,
+        }
+    }
+}
+
+fn age(age: Duration) -> String {
+    match age.as_secs() {
+        0 => format!("{} ms", age.as_millis()),
+        seconds @ 1..120 => format!("{seconds} s"),
+        seconds @ 120..7200 => format!("{} min", seconds / 60),
+        seconds => format!("{} h", seconds / 3600),
+    }
+}
+
+impl fmt::Display for LiveBlocks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "in use: {} of {} together, which the program has and has not dropped; \
+             where everything should be free, they are leaks\n\
+             cached: {}, free in the pool and kept for the next requests: not leaked",
+            words::blocks(self.blocks),
+            words::bytes(self.asked_bytes),
+            words::bytes(self.cached_bytes)
+        )?;
+        if self.blocks > 0 {
+            let (head, oldest) = ("in use", "age");
+            write!(f, "\n\n{:>10} {head:>12} {oldest:>16}  asked for", "blocks")?;
+        }
+        for group in &self.groups {
+            let ages = match (age(group.youngest), age(group.oldest)) {
+                (youngest, oldest) if youngest == oldest => oldest,
+                (youngest, oldest) => format!("{youngest} - {oldest}"),
+            };
+            write!(
+                f,
+                "\n{:>10} {:>12} {ages:>16}  ",
+                group.blocks,
+                words::bytes(group.asked_bytes)
+            )?;
+            let tag = group.tag.as_deref();
+            let site = group.call_site.as_deref().unwrap_or("somewhere");
+            let mut frames = site.lines();
+            let first = frames.next().unwrap_or_default();
+            match tag {
+                Some(tag) => write!(f, "{tag}, at {first}")?,
+                None => write!(f, "at {first}")?,
+            }
+            for frame in frames {
+                write!(f, "\n{:42}{frame}", "")?;
+            }
+        }
+        if self.unknown_blocks > 0 {
+            let bytes = words::bytes(self.unknown_bytes);
+            let (blocks, ages) = (self.unknown_blocks, "?");
+            write!(
+                f,
+                "\n{blocks:>10} {bytes:>12} {ages:>16}  before the pool watched: see `MemoryPool::watch`"
+            )?;
+        }
+        Ok(())
+    }
+}

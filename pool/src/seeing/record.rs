@@ -1,0 +1,172 @@
+//! Writing down what a program asks a pool for.
+
+use std::{
+    fmt,
+    io::{self, Write},
+    sync::{Arc, Weak},
+};
+
+use binpool_allocators::Allocator;
+
+use crate::{
+    MemoryPool, RecordingSummary,
+    seeing::{recorder::Recorder, ticks::Ticks, trace_writer::TraceWriter},
+    shared::Shared,
+    sync::{Builder, JoinHandle},
+};
+
+/// Why a recording could not begin.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// The pool has one already.
+    #[error("the pool is being recorded already: finish that recording first")]
+    AlreadyRecording,
+    /// The operating system has no thread to give.
+    #[error("no thread to write the recording: {0}")]
+    Thread(#[from] io::Error),
+}
+
+/// A recording of a pool, which goes on until it is [finished](Self::finish) or dropped.
+#[must_use = "the recording ends when this is dropped"]
+pub struct PoolRecording {
+    recorder: Arc<Recorder>,
+    /// Has the pool hand over the rest and forget the recording.
+    leave: Box<dyn Fn() + Send + Sync>,
+    thread: Option<JoinHandle<io::Result<RecordingSummary>>>,
+}
+
+impl<A: Allocator + 'static> MemoryPool<A> {
+    /// Records what the program asks the pool for, from now on, as a trace for `binpool replay`, `binpool tune` and
+    /// `binpool view`: each block with its size, queue, time, and its [`Tag`](crate::Tag) or the line that asked for it; and
+    /// requests that fail for lack of memory. Blocks that are in use already are a part of it where the pool
+    /// [watches](Self::watch) them. Blocks of 0 bytes are not.
+    ///
+    /// Cheap enough to be left on: each thread writes to memory of its own, and a thread of the recording turns that into
+    /// text, ten times a second. Where it falls behind by two million events, who allocates waits for it. What is written at a
+    /// time ends with a line, and the writer is flushed after each round.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// use std::fs::File;
+    ///
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// # let path = std::env::temp_dir().join(format!("binpool-doc-{}.trace", std::process::id()));
+    /// let recording = pool.record(File::create(&path)?)?;
+    /// drop(pool.allocate(4096)?);
+    /// let summary = recording.finish()?;
+    /// assert_eq!((summary.allocations, summary.frees), (1, 1));
+    /// # std::fs::remove_file(path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`RecordError`].
+    pub fn record(
+        &self,
+        writer: impl Write + Send + 'static,
+    ) -> Result<PoolRecording, RecordError> {
+        let shared = self.handle();
+        let recorder = Arc::new(Recorder::new());
+        let writer = TraceWriter::new(Box::new(writer), Ticks::new());
+        let mut is_first = false;
+        shared.change_watch(|watch| {
+            is_first = watch.recorder.is_none();
+            if is_first {
+                watch.recorder = Some(Arc::clone(&recorder));
+            }
+        });
+        if !is_first {
+            return Err(RecordError::AlreadyRecording);
+        }
+        let leave = Box::new({
+            let (pool, recorder) = (Arc::downgrade(shared), Arc::clone(&recorder));
+            move || forget(&pool, &recorder)
+        });
+        let thread = Builder::new().name("binpool-recorder".into()).spawn({
+            let (pool, recorder) = (Arc::downgrade(shared), Arc::clone(&recorder));
+            move || {
+                let end = End { pool, recorder };
+                let take = || end.recorder.take();
+                end.recorder.write(writer, || match end.pool.upgrade() {
+                    Some(pool) => pool.collect_tapes(take),
+                    None => take(),
+                })
+            }
+        });
+        let thread = thread.inspect_err(|_| leave())?;
+        Ok(PoolRecording {
+            recorder,
+            leave,
+            thread: Some(thread),
+        })
+    }
+}
+
+/// Has the pool hand over what is written so far, and forget this recording.
+fn forget<A: Allocator>(pool: &Weak<Shared<A>>, recorder: &Arc<Recorder>) {
+    if let Some(pool) = pool.upgrade() {
+        pool.change_watch(|watch| {
+            let is_it = watch
+                .recorder
+                .as_ref()
+                .is_some_and(|it| Arc::ptr_eq(it, recorder));
+            if is_it {
+                watch.recorder = None;
+            }
+        });
+    }
+}
+
+/// Ends a recording with its thread, also where the writer fails or panics: nobody is to wait for it any more.
+struct End<A: Allocator> {
+    pool: Weak<Shared<A>>,
+    recorder: Arc<Recorder>,
+}
+
+impl<A: Allocator> Drop for End<A> {
+    fn drop(&mut self) {
+        self.recorder.end();
+        forget(&self.pool, &self.recorder);
+    }
+}
+
+impl PoolRecording {
+    /// Ends the recording: has everything written that happened until now, and lets go of the writer.
+    ///
+    /// # Errors
+    ///
+    /// The first failure of the writer, with which the recording ended.
+    pub fn finish(mut self) -> io::Result<RecordingSummary> {
+        self.end()
+            .unwrap_or_else(|| Ok(RecordingSummary::default()))
+    }
+
+    fn end(&mut self) -> Option<io::Result<RecordingSummary>> {
+        let thread = self.thread.take()?;
+        (self.leave)();
+        self.recorder.end();
+        let panicked = |_| Err(io::Error::other("the writer of the recording panicked"));
+        Some(thread.join().unwrap_or_else(panicked))
+    }
+}
+
+impl Drop for PoolRecording {
+    fn drop(&mut self) {
+        if let Some(Err(error)) = self.end() {
+            tracing::error!(%error, "a recording of a pool has ended, and is not whole");
+        }
+    }
+}
+
+impl fmt::Debug for PoolRecording {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PoolRecording")
+            .field("recorder", &self.recorder)
+            .finish_non_exhaustive()
+    }
+}

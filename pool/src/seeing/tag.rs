@@ -1,0 +1,135 @@
+//! What the program calls the blocks that it asks for.
+
+use std::{cell::Cell, fmt, marker::PhantomData};
+
+use crate::{seeing::asker, sync::thread_local};
+
+/// No tag.
+const NONE: u32 = 0;
+
+thread_local! {
+    static CURRENT: Cell<u32> = const { Cell::new(NONE) };
+}
+
+/// A name for the blocks that a part of the program asks for: `weights`, `gradients`, `halo exchange`.
+///
+/// A thread that is within a tag asks for blocks under it. Pools that [watch](crate::MemoryPool::watch) blocks, or
+/// [record](crate::MemoryPool::record) them, take note of it; to others it makes no difference. Names are kept as long as the
+/// process runs, so there should not be a new one for every block.
+///
+/// ```
+/// use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder, Tag, WatchOptions};
+/// # use binpool_mock::MockDevice;
+///
+/// # let backend = MockDevice::new().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+/// pool.watch(WatchOptions::new());
+/// let weights = Tag::new("weights");
+/// let block = weights.within(|| pool.allocate(1 << 20))?;
+///
+/// let _scope = Tag::new("activations").enter(); // Until it is dropped.
+/// let other = pool.allocate(4096)?;
+/// let groups = pool.live_blocks().groups;
+/// assert_eq!(groups[0].tag.as_deref(), Some("weights"));
+/// assert_eq!(groups[1].tag.as_deref(), Some("activations"));
+/// # Ok::<(), binpool::PoolError>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Tag {
+    number: u32,
+}
+
+impl Tag {
+    /// The tag of this name. The same name is the same tag. Ends of lines in it become spaces.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self {
+            number: asker::number_of_tag(name),
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> String {
+        asker::name_of(self.number).unwrap_or_default()
+    }
+
+    /// What this thread asks for until the answer is dropped, it asks for under this tag, unless it is within another one
+    /// inside of that.
+    pub fn enter(self) -> TagScope {
+        let current = CURRENT.try_with(|current| current.replace(self.number));
+        TagScope {
+            before: current.unwrap_or(NONE),
+            stays: PhantomData,
+        }
+    }
+
+    /// What `ask` asks for on this thread, it asks for under this tag.
+    pub fn within<R>(self, ask: impl FnOnce() -> R) -> R {
+        let _scope = self.enter();
+        ask()
+    }
+
+    /// The number of the one that this thread is within; 0 for none.
+    #[inline]
+    pub(crate) fn current() -> u32 {
+        CURRENT.try_with(Cell::get).unwrap_or(NONE)
+    }
+}
+
+impl fmt::Debug for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Tag").field(&self.name()).finish()
+    }
+}
+
+/// A thread's being within a [`Tag`]. Scopes end in the reverse order of their beginning.
+#[derive(Debug)]
+#[must_use = "the tag ends when this is dropped"]
+pub struct TagScope {
+    /// The number of the tag that it was within before.
+    before: u32,
+    /// It ends on the thread where it began.
+    stays: PhantomData<*const ()>,
+}
+
+impl Drop for TagScope {
+    fn drop(&mut self) {
+        // In a thread that ends nobody asks for anything.
+        let _ended = CURRENT.try_with(|current| current.set(self.before));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scopes_nest_and_end() {
+        let [outer, inner] = ["outer of scopes_nest", "inner of scopes_nest"].map(Tag::new);
+        assert_eq!(Tag::current(), NONE);
+        outer.within(|| {
+            assert_eq!(Tag::current(), outer.number);
+            inner.within(|| assert_eq!(Tag::current(), inner.number));
+            assert_eq!(Tag::current(), outer.number);
+        });
+        assert_eq!(Tag::current(), NONE);
+    }
+
+    #[test]
+    fn a_name_is_one_line_and_the_same_name_is_the_same_tag() {
+        let tag = Tag::new(" two\nlines ");
+        assert_eq!(tag.name(), "two lines");
+        assert_eq!(tag, Tag::new("two lines"));
+        assert_ne!(tag, Tag::new("two  lines"));
+        assert_eq!(Tag::new("").name(), "(no name)");
+    }
+
+    #[test]
+    fn a_thread_is_within_its_own_tags_only() {
+        let _scope = Tag::new("of one thread").enter();
+        let other = std::thread::spawn(Tag::current).join().unwrap();
+        assert_eq!(other, NONE);
+    }
+}
