@@ -9,28 +9,28 @@ use crate::view::{
     By, GroupRow, History, Numbers, SnapshotNumbers, columns::Columns, series::series,
 };
 
-const SHELL: &str = include_str!("page/shell.html");
+const SHELL: &str = include_str!("shell.html");
 
 /// One after the other, in one scope: each speaks of what those before it define.
-const STYLE: &str = include_str!("page/style.css");
+const STYLE: &str = include_str!("style.css");
 const SCRIPTS: [&str; 17] = [
-    include_str!("page/data.js"),
-    include_str!("page/format.js"),
-    include_str!("page/dom.js"),
-    include_str!("page/palette.js"),
-    include_str!("page/program.js"),
-    include_str!("page/state.js"),
-    include_str!("page/timeline.js"),
-    include_str!("page/map.js"),
-    include_str!("page/table.js"),
-    include_str!("page/answers.js"),
-    include_str!("page/shortage.js"),
-    include_str!("page/frame.js"),
-    include_str!("page/legend.js"),
-    include_str!("page/block_list.js"),
-    include_str!("page/trace_page.js"),
-    include_str!("page/snapshot_page.js"),
-    include_str!("page/main.js"),
+    include_str!("data.js"),
+    include_str!("format.js"),
+    include_str!("dom.js"),
+    include_str!("palette.js"),
+    include_str!("program.js"),
+    include_str!("state.js"),
+    include_str!("timeline.js"),
+    include_str!("map.js"),
+    include_str!("table.js"),
+    include_str!("answers.js"),
+    include_str!("shortage.js"),
+    include_str!("frame.js"),
+    include_str!("legend.js"),
+    include_str!("block_list.js"),
+    include_str!("trace_page.js"),
+    include_str!("snapshot_page.js"),
+    include_str!("main.js"),
 ];
 
 /// What the page of a trace is told beside its columns.
