@@ -2,32 +2,25 @@
 
 #![forbid(unsafe_code)]
 
-mod bench_command;
-mod cli;
-mod color;
-mod device_bench_command;
-mod devices_command;
-mod documents;
-mod import_command;
-mod output;
-mod progress;
-mod replay_command;
-mod tune_command;
-mod view_command;
+mod command;
 
 use std::{io, process::ExitCode};
 
-use bench_command::bench_all;
 use clap::Parser;
-use cli::{Cli, Command};
-use devices_command::show_devices;
-use documents::{print_completions, print_recipe, write_man_pages};
-use import_command::import_one;
-use output::report;
-use replay_command::replay_all;
 use tracing_subscriber::EnvFilter;
-use tune_command::tune_all;
-use view_command::view;
+
+use command::{
+    bench::bench_all,
+    cli::{Cli, Command},
+    color,
+    devices::show_devices,
+    documents::{print_completions, print_recipe, write_man_pages},
+    import::import_one,
+    output::report,
+    replay::replay_all,
+    tune::tune_all,
+    view::view,
+};
 
 fn main() -> ExitCode {
     color::choose(std::env::args_os().skip(1));

@@ -8,7 +8,7 @@ use super::{
     ImportError,
     objects::{Id, Object, Objects},
 };
-use crate::trace_error::ImportProblem;
+use crate::trace::error::ImportProblem;
 
 /// Reads a document. How deep it may be nested, `serde_json` bounds.
 pub(crate) fn read(reader: impl BufRead) -> Result<Objects, ImportError> {

@@ -7,6 +7,7 @@ mod frames;
 mod json;
 mod objects;
 mod pickle;
+pub(crate) mod report;
 mod rmm;
 mod snapshot;
 
@@ -18,9 +19,9 @@ use std::{
 
 use flate2::bufread::MultiGzDecoder;
 
-use crate::{
-    trace::Trace,
-    trace_error::{ImportProblem, TraceError},
+use crate::trace::{
+    Trace,
+    error::{ImportProblem, TraceError},
 };
 
 /// What every compressed file begins with.

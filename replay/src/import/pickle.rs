@@ -15,7 +15,7 @@ use super::{
     ImportError,
     objects::{Id, Object, Objects},
 };
-use crate::trace_error::ImportProblem;
+use crate::trace::error::ImportProblem;
 
 /// Reads a document.
 pub(crate) fn read(reader: impl BufRead) -> Result<Objects, ImportError> {

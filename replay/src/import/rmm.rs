@@ -11,7 +11,7 @@ use super::{
     ImportError,
     blocks::{Block, Blocks, Moment},
 };
-use crate::{trace::Trace, trace_error::ImportProblem};
+use crate::trace::{Trace, error::ImportProblem};
 
 /// What every log begins with.
 pub(crate) const HEADER: &str = "Thread,Time,Action,Pointer,Size,Stream";

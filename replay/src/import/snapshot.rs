@@ -15,7 +15,7 @@ use super::{
     frames::{Frame, group_name},
     objects::{Id, Objects},
 };
-use crate::{trace::Trace, trace_error::ImportProblem};
+use crate::trace::{Trace, error::ImportProblem};
 
 /// What does not become an event.
 const OTHERS: [&str; 6] = [

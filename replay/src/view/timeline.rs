@@ -9,7 +9,7 @@ use plotters::{
 };
 
 use crate::{
-    picture::{Area, Drawn, OTHER, centered, svg_of_height},
+    plots::picture::{Area, Drawn, OTHER, centered, svg_of_height},
     report::bytes,
     view::{
         At, By, GroupRow, History, Numbers,

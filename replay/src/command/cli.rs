@@ -13,7 +13,7 @@ use clap::{
 };
 use clap_complete::Shell;
 
-use crate::view_command::View;
+use crate::command::view::View;
 
 /// Device-memory pools: see what they do to real programs.
 #[derive(Debug, Parser)]

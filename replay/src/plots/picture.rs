@@ -11,7 +11,7 @@ use plotters::{
     style::text_anchor,
 };
 
-use crate::{
+use crate::plots::{
     axis::{LogAxis, label},
     labels::{Frame, Labels},
 };

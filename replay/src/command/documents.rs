@@ -5,7 +5,7 @@ use std::{error::Error, fs};
 use clap::CommandFactory;
 use clap_mangen::Man;
 
-use crate::{
+use crate::command::{
     cli::{Cli, Completions, ManPages},
     output::{NotWritten, print},
 };

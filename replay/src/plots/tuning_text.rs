@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     Comparison, Cost,
-    axis::{LogAxis, label},
+    plots::axis::{LogAxis, label},
 };
 
 /// The columns of the picture, without the labels at its left.

@@ -4,7 +4,7 @@ use std::error::Error;
 
 use binpool_replay::{AllocatorChoice, Device, Failure, Header, Row, Settings, Trace, json, table};
 
-use crate::{
+use crate::command::{
     cli::{BackendChoice, Replay},
     output::{open_trace, print, print_report, remark, report},
     progress::bar,

@@ -7,8 +7,12 @@ use plotters::prelude::*;
 
 use crate::{
     BenchRow,
-    axis::LogAxis,
-    picture::{Area, Axis, BEST, Drawn, LINE, OTHER, centered, chart, labels, name, spots, svg_of},
+    plots::{
+        axis::LogAxis,
+        picture::{
+            Area, Axis, BEST, Drawn, LINE, OTHER, centered, chart, labels, name, spots, svg_of,
+        },
+    },
 };
 
 /// How much of a chart is added on its right, where the names of the lines stand.

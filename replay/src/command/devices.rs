@@ -6,7 +6,7 @@ use binpool_mock::DeviceProfile;
 use binpool_opencl::{DeviceInfo, DeviceSelector, OpenClBackend, list_devices};
 use binpool_replay::{COST_STEPS, DeviceEntry, device_costs, devices_json, devices_text};
 
-use crate::{
+use crate::command::{
     cli::Devices,
     output::{print, print_report, write_file},
     progress::bar,

@@ -7,7 +7,7 @@ use binpool_replay::{
     text_plot, tune,
 };
 
-use crate::{
+use crate::command::{
     cli::Tune,
     output::{open_trace, print, print_report, remark, report, write_file},
     progress::bar,

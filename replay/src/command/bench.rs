@@ -7,9 +7,9 @@ use binpool_replay::{
     BenchRow, TailRow, bench_json, bench_table, scaling_svg, tail_json, tail_table,
 };
 
-use crate::{
+use crate::command::{
     cli::Bench,
-    device_bench_command::bench_device,
+    device_bench::bench_device,
     output::{print, print_report, report, write_file},
     progress::bar,
 };

@@ -10,7 +10,7 @@ use std::{
 use binpool_replay::{Trace, import_json, import_summary};
 use flate2::{Compression, write::GzEncoder};
 
-use crate::{
+use crate::command::{
     cli::Import,
     output::{NotWritten, open_trace, print},
 };

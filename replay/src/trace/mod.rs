@@ -1,12 +1,14 @@
 //! Recorded allocations: what a program asked for, in order.
 
+pub(crate) mod error;
+
 use std::{
     collections::HashMap,
     fmt,
     io::{BufRead, BufReader, Read},
 };
 
-use crate::trace_error::{Problem, TraceError};
+use crate::trace::error::{Problem, TraceError};
 
 /// One step of a program. Blocks are numbered from 0 in the order of their allocations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use bytesize::ByteSize;
 use clap::Args;
 use flate2::read::MultiGzDecoder;
 
-use crate::{
+use crate::command::{
     cli::at_least_one,
     output::{print, remark, write_file},
     progress::bar,

@@ -13,7 +13,7 @@ use std::{
 use anstyle::{AnsiColor, Style};
 use binpool_replay::{Trace, TraceError};
 
-use crate::progress::bar;
+use crate::command::progress::bar;
 
 const HEADING: Style = Style::new().bold();
 const BEST: Style = AnsiColor::Green.on_default().bold();

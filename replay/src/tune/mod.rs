@@ -1,5 +1,11 @@
 //! Trying settings of the pool on a trace.
 
+pub(crate) mod candidates;
+mod json;
+pub(crate) mod report;
+mod table;
+pub(crate) mod trade_off;
+
 use std::{
     num::NonZero,
     panic::resume_unwind,

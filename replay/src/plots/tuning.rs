@@ -6,8 +6,12 @@ use plotters::prelude::*;
 
 use crate::{
     Candidate, Comparison, Cost,
-    axis::LogAxis,
-    picture::{Area, Axis, BEST, Drawn, LINE, OTHER, centered, chart, labels, name, spots, svg_of},
+    plots::{
+        axis::LogAxis,
+        picture::{
+            Area, Axis, BEST, Drawn, LINE, OTHER, centered, chart, labels, name, spots, svg_of,
+        },
+    },
 };
 
 /// The most names of failed candidates that fit into a line.

@@ -4,9 +4,9 @@ use comfy_table::Table;
 
 use crate::{
     Candidate, Comparison, Trial, TuneReport,
+    plots::tuning_text::letter,
     report::{bytes, ratio},
     table::markdown,
-    text_plot::letter,
 };
 
 impl TuneReport {

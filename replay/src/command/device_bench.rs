@@ -6,7 +6,7 @@ use binpool::Backend;
 use binpool_opencl::{DeviceSelector, OpenClBackend};
 use binpool_replay::{device_json, device_pairs, device_table};
 
-use crate::{
+use crate::command::{
     cli::Bench,
     output::{print, print_report, report},
     progress::bar,

@@ -1,0 +1,4 @@
+//! What `binpool bench` says.
+
+pub(crate) mod report;
+pub(crate) mod tail;
