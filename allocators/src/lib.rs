@@ -29,68 +29,60 @@
 
 #![forbid(unsafe_code)]
 
-mod adaptor;
+mod adaptors;
 mod align;
 mod allocator;
 mod any;
 mod as_memory;
 mod backend;
-mod budget;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod deferred;
 mod error;
 mod event;
-mod failing;
-mod fallback;
-mod fault;
 mod flags;
 mod id;
 mod immediate;
-mod limit;
 mod limits;
-mod logging;
 mod memory;
 mod pending_read;
 mod queue;
 #[doc(hidden)]
 pub mod random;
-mod recording;
 mod region;
 mod segment_allocator;
 pub mod segments;
-mod statistics;
 mod svm;
 mod svm_allocator;
 mod sync;
 
+pub use adaptors::budget::{Budget, BudgetUse};
+pub use adaptors::failing::Failing;
+pub use adaptors::fallback::Fallback;
+pub use adaptors::fault::{AllocatorCall, AllocatorFault, FaultTrigger};
+pub use adaptors::limit::Limit;
+pub use adaptors::logging::Logging;
+pub use adaptors::recording::Recording;
+pub use adaptors::statistics::{AllocatorStatistics, Statistics};
 pub use align::Align;
 pub use allocator::{Allocator, EventOf, MemoryOf, QueueOf};
 pub use any::{AnyBackend, AnyEvent, AnyMemory, AnyQueue};
 pub use as_memory::AsMemory;
 pub use backend::Backend;
-pub use budget::{Budget, BudgetUse};
 pub use deferred::DeferredAllocator;
 pub use error::{
     BackendFailure, Error, HostUse, InvalidRequest, ObjectKind, OutOfMemory, Result, Scope, Source,
 };
 pub use event::{Event, EventStatus, Outcome};
-pub use failing::Failing;
-pub use fallback::Fallback;
-pub use fault::{AllocatorCall, AllocatorFault, FaultTrigger};
 pub use flags::MemoryFlags;
 pub use id::{EventId, MemoryId, QueueId};
 pub use immediate::ImmediateAllocator;
-pub use limit::Limit;
 pub use limits::{DeviceLimits, SvmSupport};
-pub use logging::Logging;
 pub use memory::{Memory, MemoryKind};
 pub use pending_read::PendingRead;
 pub use queue::{Queue, QueueOrder};
-pub use recording::Recording;
 pub use region::Region;
 pub use segment_allocator::{SegmentAllocator, SegmentStatistics};
-pub use statistics::{AllocatorStatistics, Statistics};
 pub use svm::{SvmBackend, SvmGrain};
 pub use svm_allocator::SvmAllocator;
 

@@ -6,7 +6,8 @@ use parking_lot::Mutex;
 
 use crate::{
     Allocator, AllocatorCall, AllocatorFault, EventOf, FaultTrigger, Memory, MemoryOf, Region,
-    Result, adaptor::forward_to_inner, fault::Plan,
+    Result,
+    adaptors::{fault::Plan, forward::forward_to_inner},
 };
 
 /// Makes calls of an allocator fail, on any backend: so that a program sees on a real device what it does when memory

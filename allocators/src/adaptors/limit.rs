@@ -1,7 +1,8 @@
 //! No more than so many bytes.
 
 use crate::{
-    Allocator, Budget, EventOf, InvalidRequest, Memory, MemoryOf, Result, adaptor::forward_to_inner,
+    Allocator, Budget, EventOf, InvalidRequest, Memory, MemoryOf, Result,
+    adaptors::forward::forward_to_inner,
 };
 
 /// Lets at most so many bytes be taken from an allocator at once. More is

@@ -4,9 +4,9 @@
 /// `allocate` and `release`, or the named parts of that.
 macro_rules! forward_to_inner {
     () => {
-        crate::adaptor::forward_to_inner!(properties);
-        crate::adaptor::forward_to_inner!(views);
-        crate::adaptor::forward_to_inner!(limits);
+        crate::adaptors::forward::forward_to_inner!(properties);
+        crate::adaptors::forward::forward_to_inner!(views);
+        crate::adaptors::forward::forward_to_inner!(limits);
     };
     (properties) => {
         type Backend = A::Backend;

@@ -1,0 +1,11 @@
+//! Allocators around allocators, and what they have in common.
+
+pub(crate) mod budget;
+pub(crate) mod failing;
+pub(crate) mod fallback;
+pub(crate) mod fault;
+pub(crate) mod forward;
+pub(crate) mod limit;
+pub(crate) mod logging;
+pub(crate) mod recording;
+pub(crate) mod statistics;
