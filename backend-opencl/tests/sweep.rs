@@ -22,8 +22,8 @@ use std::{
 };
 
 use binpool::{
-    Align, Allocator, Backend, DeferredAllocator, Error, ImmediateAllocator, Limit, Memory,
-    MemoryKind, PoolOptions, PooledBuffer, Queue, QueueOrder, Region, SvmAllocator, SvmGrain,
+    Allocator, Backend, DeferredAllocator, Error, ImmediateAllocator, Limit, Memory, MemoryKind,
+    PoolOptions, PooledBuffer, Queue, QueueOrder, Region, SvmAllocator, SvmGrain, forward_to_inner,
 };
 use binpool_allocators::{
     Failing,
@@ -57,11 +57,8 @@ impl<A> Counted<A> {
 }
 
 impl<A: Allocator<Backend = OpenClBackend>> Allocator for Counted<A> {
-    type Backend = OpenClBackend;
-
-    fn backend(&self) -> &OpenClBackend {
-        self.inner.backend()
-    }
+    forward_to_inner!(properties);
+    forward_to_inner!(limits);
 
     fn allocate(&self, bytes: usize) -> Result<ClMemory, Error> {
         Ok(self.count(self.inner.allocate(bytes)?))
@@ -82,16 +79,8 @@ impl<A: Allocator<Backend = OpenClBackend>> Allocator for Counted<A> {
         Ok(view)
     }
 
-    fn is_deferred(&self) -> bool {
-        self.inner.is_deferred()
-    }
-
-    fn release_needs_events(&self) -> bool {
-        self.inner.release_needs_events()
-    }
-
-    fn alignment(&self) -> Align {
-        self.inner.alignment()
+    fn release_view(&self, view: ClMemory) {
+        self.inner.release_view(view);
     }
 }
 

@@ -6,8 +6,7 @@ use parking_lot::Mutex;
 
 use crate::{
     Allocator, AllocatorCall, AllocatorFault, EventOf, FaultTrigger, Memory, MemoryOf, Region,
-    Result,
-    adaptors::{fault::Plan, forward::forward_to_inner},
+    Result, adaptors::fault::Plan, forward_to_inner,
 };
 
 /// Makes calls of an allocator fail, on any backend: so that a program sees on a real device what it does when memory

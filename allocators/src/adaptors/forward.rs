@@ -1,12 +1,54 @@
 //! What all adaptors around one allocator have in common: they pass on what they do not change.
 
-/// The part of an `impl<A: Allocator> Allocator` that an adaptor over a field `inner: A` leaves as it is: everything but
-/// `allocate` and `release`, or the named parts of that.
+/// What an adaptor leaves as it is: the part of an `impl<A: Allocator> Allocator` that passes calls on to a field `inner: A`.
+///
+/// That is everything but `allocate` and `release`, or the parts that are named: `properties` (the backend; whether memory is
+/// deferred, how it is released, aligned and viewed, how large a block may be), `views` (made and given back), `limits` (what there
+/// is in all, and still). An adaptor that passed on less would have the trait's own answers, which are those of the backend, not
+/// of what it is around.
+///
+/// ```
+/// use std::sync::atomic::{AtomicU64, Ordering};
+///
+/// use binpool_allocators::{
+///     Allocator, EventOf, ImmediateAllocator, Limit, MemoryOf, Result, forward_to_inner,
+/// };
+/// # use binpool_mock::MockDevice;
+///
+/// /// Counts what is asked for.
+/// #[derive(Debug)]
+/// struct Counted<A> {
+///     inner: A,
+///     calls: AtomicU64,
+/// }
+///
+/// impl<A: Allocator> Allocator for Counted<A> {
+///     forward_to_inner!();
+///
+///     fn allocate(&self, bytes: usize) -> Result<MemoryOf<Self>> {
+///         self.calls.fetch_add(1, Ordering::Relaxed);
+///         self.inner.allocate(bytes)
+///     }
+///
+///     fn release(&self, memory: MemoryOf<Self>, after: &[EventOf<Self>]) -> Result<()> {
+///         self.inner.release(memory, after)
+///     }
+/// }
+///
+/// let backend = MockDevice::new().backend();
+/// let limited = Limit::new(ImmediateAllocator::new(&backend)?, 1 << 20);
+/// let counted = Counted { inner: limited, calls: AtomicU64::new(0) };
+/// assert_eq!(counted.capacity_bytes(), 1 << 20); // Not the device's.
+/// counted.release(counted.allocate(4096)?, &[])?;
+/// assert_eq!(counted.calls.into_inner(), 1);
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
+#[macro_export]
 macro_rules! forward_to_inner {
     () => {
-        crate::adaptors::forward::forward_to_inner!(properties);
-        crate::adaptors::forward::forward_to_inner!(views);
-        crate::adaptors::forward::forward_to_inner!(limits);
+        $crate::forward_to_inner!(properties);
+        $crate::forward_to_inner!(views);
+        $crate::forward_to_inner!(limits);
     };
     (properties) => {
         type Backend = A::Backend;
@@ -23,7 +65,7 @@ macro_rules! forward_to_inner {
             self.inner.release_needs_events()
         }
 
-        fn alignment(&self) -> crate::Align {
+        fn alignment(&self) -> $crate::Align {
             self.inner.alignment()
         }
 
@@ -38,13 +80,13 @@ macro_rules! forward_to_inner {
     (views) => {
         fn create_view(
             &self,
-            block: &crate::MemoryOf<Self>,
-            region: crate::Region,
-        ) -> crate::Result<crate::MemoryOf<Self>> {
+            block: &$crate::MemoryOf<Self>,
+            region: $crate::Region,
+        ) -> $crate::Result<$crate::MemoryOf<Self>> {
             self.inner.create_view(block, region)
         }
 
-        fn release_view(&self, view: crate::MemoryOf<Self>) {
+        fn release_view(&self, view: $crate::MemoryOf<Self>) {
             self.inner.release_view(view);
         }
     };
@@ -58,5 +100,3 @@ macro_rules! forward_to_inner {
         }
     };
 }
-
-pub(crate) use forward_to_inner;

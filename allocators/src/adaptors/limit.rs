@@ -1,8 +1,7 @@
 //! No more than so many bytes.
 
 use crate::{
-    Allocator, Budget, EventOf, InvalidRequest, Memory, MemoryOf, Result,
-    adaptors::forward::forward_to_inner,
+    Allocator, Budget, EventOf, InvalidRequest, Memory, MemoryOf, Result, forward_to_inner,
 };
 
 /// Lets at most so many bytes be taken from an allocator at once. More is

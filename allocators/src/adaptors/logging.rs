@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use crate::{Allocator, EventOf, Memory, MemoryOf, Result, adaptors::forward::forward_to_inner};
+use crate::{Allocator, EventOf, Memory, MemoryOf, Result, forward_to_inner};
 
 /// Tells through `tracing` of each call to an allocator: at level `DEBUG` what succeeded, at `WARN` what failed, with
 /// the allocator's name, the bytes, the time that the call took, and the error.

@@ -4,7 +4,7 @@ pub(crate) mod budget;
 pub(crate) mod failing;
 pub(crate) mod fallback;
 pub(crate) mod fault;
-pub(crate) mod forward;
+mod forward;
 pub(crate) mod limit;
 pub(crate) mod logging;
 pub(crate) mod recording;

@@ -10,9 +10,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::{
-    Allocator, EventOf, Memory, MemoryId, MemoryOf, Result, adaptors::forward::forward_to_inner,
-};
+use crate::{Allocator, EventOf, Memory, MemoryId, MemoryOf, Result, forward_to_inner};
 
 /// Writes down what goes through an allocator, as a trace that `binpool replay` reads: a line
 /// `a ID BYTES STREAM TIME` for each block that is given and `f ID TIME` for each that comes back.

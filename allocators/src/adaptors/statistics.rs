@@ -7,9 +7,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::{
-    Allocator, EventOf, Memory, MemoryOf, Region, Result, adaptors::forward::forward_to_inner,
-};
+use crate::{Allocator, EventOf, Memory, MemoryOf, Region, Result, forward_to_inner};
 
 /// What went through a [`Statistics`] allocator, since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

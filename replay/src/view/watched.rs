@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use binpool::{Align, Allocator, Error, EventOf, Memory, MemoryId, MemoryOf, Region};
+use binpool::{Allocator, Error, EventOf, Memory, MemoryId, MemoryOf, forward_to_inner};
 use parking_lot::Mutex;
 
 use crate::view::Segment;
@@ -49,11 +49,7 @@ impl<A> Watched<A> {
 }
 
 impl<A: Allocator> Allocator for Watched<A> {
-    type Backend = A::Backend;
-
-    fn backend(&self) -> &Self::Backend {
-        self.inner.backend()
-    }
+    forward_to_inner!();
 
     fn allocate(&self, bytes: usize) -> Result<MemoryOf<Self>, Error> {
         let memory = self.inner.allocate(bytes)?;
@@ -77,41 +73,5 @@ impl<A: Allocator> Allocator for Watched<A> {
         }
         drop(notes);
         self.inner.release(memory, after)
-    }
-
-    fn create_view(&self, block: &MemoryOf<Self>, region: Region) -> Result<MemoryOf<Self>, Error> {
-        self.inner.create_view(block, region)
-    }
-
-    fn release_view(&self, view: MemoryOf<Self>) {
-        self.inner.release_view(view);
-    }
-
-    fn is_deferred(&self) -> bool {
-        self.inner.is_deferred()
-    }
-
-    fn release_needs_events(&self) -> bool {
-        self.inner.release_needs_events()
-    }
-
-    fn alignment(&self) -> Align {
-        self.inner.alignment()
-    }
-
-    fn largest_block(&self) -> usize {
-        self.inner.largest_block()
-    }
-
-    fn has_concurrent_views(&self) -> bool {
-        self.inner.has_concurrent_views()
-    }
-
-    fn capacity_bytes(&self) -> u64 {
-        self.inner.capacity_bytes()
-    }
-
-    fn available_bytes(&self) -> u64 {
-        self.inner.available_bytes()
     }
 }
