@@ -8,6 +8,8 @@ use std::fmt;
 /// use binpool_allocators::Align;
 ///
 /// let align = Align::new(512).expect("a power of two");
+/// assert_eq!(align.bytes(), 512);
+/// assert!(align.divides(1024) && !align.divides(1000));
 /// assert_eq!(align.round_up(513), Some(1024));
 /// assert_eq!(align.round_up(usize::MAX), None);
 /// assert!(Align::new(48).is_none());

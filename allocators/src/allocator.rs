@@ -36,6 +36,43 @@ pub type EventOf<A> = <<A as Allocator>::Backend as Backend>::Event;
 /// allocator.release(block, &[])?; // Dropping it does the same, unseen by adaptors.
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
+///
+/// What sits on top of an allocator goes by what that says of itself:
+///
+/// ```
+/// use binpool_allocators::{Allocator, ImmediateAllocator, Limit};
+/// # use binpool_mock::MockDevice;
+///
+/// # let backend = MockDevice::builder().capacity_bytes(1 << 20).build().backend();
+/// let allocator = Limit::new(ImmediateAllocator::new(&backend)?, 600_000);
+/// assert!(!allocator.is_deferred(), "where memory runs out, `allocate` says so");
+/// assert_eq!(allocator.alignment().round_up(1000), Some(1024)); // What 1000 bytes cost.
+/// assert_eq!(allocator.largest_block(), 1 << 20); // Larger ones fail, however much is free.
+/// let block = allocator.allocate(400_000)?;
+/// assert_eq!((allocator.capacity_bytes(), allocator.available_bytes()), (600_000, 200_000));
+/// # allocator.release(block, &[])?;
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
+///
+/// And whoever carves blocks has the allocator make the views, so that adaptors see them:
+///
+/// ```
+/// use binpool_allocators::{Allocator, ImmediateAllocator, Region, Statistics};
+/// # use binpool_mock::MockDevice;
+///
+/// # let backend = MockDevice::new().backend();
+/// let allocator = Statistics::new(ImmediateAllocator::new(&backend)?);
+/// assert!(allocator.has_concurrent_views(), "threads may have one view each");
+/// let block = allocator.allocate(4096)?;
+/// let lower = allocator.create_view(&block, Region::first(2048))?;
+/// let upper = allocator.create_view(&block, Region::new(2048, 2048))?;
+/// for view in [lower, upper] {
+///     allocator.release_view(view);
+/// }
+/// allocator.release(block, &[])?;
+/// assert_eq!((allocator.reading().views, allocator.reading().allocations), (2, 1));
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 pub trait Allocator: fmt::Debug + Send + Sync + 'static {
     /// Where the memory comes from.
     type Backend: Backend;
@@ -79,6 +116,31 @@ pub trait Allocator: fmt::Debug + Send + Sync + 'static {
 
     /// Whether [`release`](Self::release) must be told of commands that may still use the block. False where
     /// the runtime itself keeps memory until the commands that use it have ended, as OpenCL does for buffers.
+    ///
+    /// ```
+    /// use binpool_allocators::{Allocator, EventOf, MemoryOf, Result};
+    /// # use binpool_allocators::{
+    /// #     Backend, ImmediateAllocator, Outcome, QueueOrder, Region, SegmentAllocator,
+    /// # };
+    /// # use binpool_mock::MockDevice;
+    ///
+    /// /// Gives a block back behind the last command that uses it.
+    /// fn give_back<A: Allocator>(allocator: &A, block: MemoryOf<A>, last: EventOf<A>) -> Result<()> {
+    ///     let after = if allocator.release_needs_events() { vec![last] } else { Vec::new() };
+    ///     allocator.release(block, &after)
+    /// }
+    ///
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let gate = backend.create_user_event()?;
+    /// let allocator = SegmentAllocator::new(ImmediateAllocator::new(&backend)?); // Hands ranges out again by itself.
+    /// let block = allocator.allocate(4096)?;
+    /// let clear = backend.enqueue_fill(&queue, &block, Region::first(4096), &[0], &[gate.clone()])?;
+    /// give_back(&allocator, block, clear)?;
+    /// assert_eq!(allocator.statistics().pending_bytes, 4096);
+    /// # backend.resolve_user_event(&gate, Outcome::Complete)?;
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
     fn release_needs_events(&self) -> bool {
         true
     }

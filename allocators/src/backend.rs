@@ -59,6 +59,69 @@ use crate::{
 /// assert_eq!(ones(&MockDevice::new().backend(), 3)?, [1, 1, 1]);
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
+///
+/// Transfers wait for their end, or have an event to wait for. On one in-order queue they need no wait lists:
+///
+/// ```
+/// # use binpool_allocators::{Backend, Event, MemoryFlags, QueueOrder, Region};
+/// # use binpool_mock::MockDevice;
+/// # let backend = MockDevice::new().backend();
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let [input, output] = [(); 2].map(|()| backend.create_buffer(8, MemoryFlags::empty()).unwrap());
+/// backend.write(&queue, &input, 0, &[1, 2, 3, 4], &[])?; // The host may change its bytes again.
+/// backend.enqueue_write(&queue, &input, 4, [5, 6, 7, 8].into(), &[])?; // The backend has its own.
+/// backend.enqueue_fill(&queue, &output, Region::first(4), &[0xAB, 0xCD], &[])?;
+/// let copied = backend.enqueue_copy(&queue, &input, Region::new(2, 4), &output, 4, &[])?;
+/// copied.wait()?; // And with it all that came before.
+/// let mut bytes = [0; 8];
+/// backend.read(&queue, &output, 0, &mut bytes, &[])?;
+/// assert_eq!(bytes, [0xAB, 0xCD, 0xAB, 0xCD, 3, 4, 5, 6]);
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
+///
+/// Elsewhere the program makes the order: by wait lists, by markers for everything so far, by barriers for everything
+/// after them, and by user events for what the host does in between:
+///
+/// ```
+/// # use binpool_allocators::{
+/// #     Backend, Event, EventStatus, MemoryFlags, Outcome, Queue, QueueOrder, Region,
+/// # };
+/// # use binpool_mock::MockDevice;
+/// # let backend = MockDevice::new().backend();
+/// # let [one, two] = [(); 2].map(|()| backend.create_buffer(8, MemoryFlags::empty()).unwrap());
+/// let upload = backend.create_queue(QueueOrder::InOrder)?;
+/// let compute = backend.create_queue(QueueOrder::OutOfOrder)?;
+/// let ready = backend.create_user_event()?;
+/// backend.enqueue_fill(&upload, &one, Region::first(8), &[1], &[ready.clone()])?;
+/// backend.enqueue_fill(&upload, &two, Region::first(8), &[2], &[])?;
+/// let uploaded = backend.enqueue_marker(&upload, &[])?; // Behind both.
+/// upload.flush()?; // Who waits elsewhere need not make it run.
+/// backend.enqueue_barrier(&compute, &[uploaded])?; // Whatever comes after it there is behind both, too.
+/// let read = backend.enqueue_read(&compute, &one, Region::first(8), &[])?;
+/// assert_eq!(read.event().status()?, EventStatus::Pending);
+/// backend.resolve_user_event(&ready, Outcome::Complete)?;
+/// assert_eq!(read.wait()?, [1; 8]);
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
+///
+/// Views are memory like any other, and keep their block:
+///
+/// ```
+/// # use binpool_allocators::{Backend, Memory, MemoryFlags, QueueOrder, Region};
+/// # use binpool_mock::MockDevice;
+/// # let device = MockDevice::new();
+/// # let backend = device.backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let block = backend.create_buffer(4096, MemoryFlags::empty())?;
+/// let step = backend.limits().alignment.bytes(); // Views start on multiples of it.
+/// let view = backend.create_sub_region(&block, Region::new(2 * step, 100))?;
+/// backend.release(block, &[])?; // Nothing is freed yet.
+/// assert_eq!((view.bytes(), device.statistics().live_blocks), (100, 1));
+/// backend.write(&queue, &view, 0, &[7; 100], &[])?; // Offsets are those in the view.
+/// backend.release(view, &[])?;
+/// assert_eq!(device.statistics().live_blocks, 0);
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     /// A block of memory.
     type Memory: Memory;
@@ -78,6 +141,18 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     fn create_queue(&self, order: QueueOrder) -> Result<Self::Queue>;
 
     /// Checks that `queue` belongs to this backend, without a call to the device.
+    ///
+    /// ```
+    /// use binpool_allocators::{Backend, Error, InvalidRequest, ObjectKind, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    ///
+    /// let [here, there] = [(); 2].map(|()| MockDevice::new().backend());
+    /// let queue = there.create_queue(QueueOrder::InOrder)?;
+    /// assert!(there.clone().check_queue(&queue).is_ok()); // Clones are the same backend.
+    /// let Err(Error::InvalidRequest(refusal)) = here.check_queue(&queue) else { unreachable!() };
+    /// assert_eq!(refusal, InvalidRequest::ForeignObject { kind: ObjectKind::Queue });
+    /// # Ok::<(), Error>(())
+    /// ```
     ///
     /// # Errors
     ///

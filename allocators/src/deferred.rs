@@ -31,6 +31,20 @@ impl<B: Backend> DeferredAllocator<B> {
     }
 
     /// Buffers that are used as `flags` say.
+    ///
+    /// ```
+    /// use binpool_allocators::{Allocator, DeferredAllocator, MemoryFlags};
+    /// # use binpool_allocators::{Backend, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    ///
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// // For what stays on the device: the runtime need not keep a way for the host.
+    /// let scratch = DeferredAllocator::with_flags(&backend, MemoryFlags::HOST_NO_ACCESS);
+    /// let block = scratch.allocate(4096)?;
+    /// assert!(backend.write(&queue, &block, 0, &[1], &[]).is_err());
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
     #[must_use]
     pub fn with_flags(backend: &B, flags: MemoryFlags) -> Self {
         Self {

@@ -32,6 +32,26 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// assert!(matches!(allocator.allocate(2 << 20), Err(Error::InvalidRequest(_))));
 /// # Ok::<(), Error>(())
 /// ```
+///
+/// A backend sorts the codes of its runtime by that, such as OpenCL's:
+///
+/// ```
+/// use binpool_allocators::Error;
+///
+/// fn failure(call: &'static str, code: i32, bytes: usize) -> Error {
+///     let source = format!("{call} answers {code}");
+///     match code {
+///         -4 => Error::device_out_of_memory(bytes, source),
+///         -10 => Error::unsupported(format!("this image format, in {call}")),
+///         _ => Error::backend(call, Some(code), source),
+///     }
+/// }
+///
+/// let full = failure("clEnqueueWriteBuffer", -4, 4096);
+/// assert!(full.is_out_of_memory());
+/// assert_eq!(full.to_string(), "out of device memory: 4096 bytes were asked for");
+/// assert_eq!(failure("clFinish", -36, 0).to_string(), "clFinish failed with code -36");
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -95,6 +115,24 @@ impl Error {
 }
 
 /// Whose memory is exhausted.
+///
+/// ```
+/// use binpool_allocators::{Allocator, Error, ImmediateAllocator, Limit, Scope};
+/// # use binpool_mock::MockDevice;
+///
+/// # let backend = MockDevice::builder().capacity_bytes(2000).build().backend();
+/// let allocator = Limit::new(ImmediateAllocator::new(&backend)?, 1000); // Of the 2000 bytes of a device.
+/// let short_of = |bytes| match allocator.allocate(bytes) {
+///     Err(Error::OutOfMemory(shortage)) => Some(shortage.scope),
+///     _ => None,
+/// };
+/// assert_eq!(short_of(1500), Some(Scope::Limit)); // The program can raise it:
+/// allocator.budget().set_max_bytes(4000);
+/// let block = allocator.allocate(1500)?;
+/// assert_eq!(short_of(1500), Some(Scope::Device)); // Something has to go.
+/// # allocator.release(block, &[])?;
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Scope {
@@ -117,6 +155,33 @@ impl fmt::Display for Scope {
 }
 
 /// Memory is exhausted.
+///
+/// ```
+/// use std::error::Error as _;
+///
+/// use binpool_allocators::{Allocator, Error, ImmediateAllocator};
+/// # use binpool_mock::MockDevice;
+///
+/// # let backend = MockDevice::builder().capacity_bytes(10_000).build().backend();
+/// let allocator = ImmediateAllocator::new(&backend)?;
+/// let block = allocator.allocate(8_000)?;
+/// let Err(Error::OutOfMemory(shortage)) = allocator.allocate(3_000) else { unreachable!() };
+/// assert_eq!((shortage.requested, shortage.available), (3_000, Some(2_000)));
+/// let runtime = shortage.source().expect("the mock says why").to_string();
+/// assert!(runtime.starts_with("MEM_OBJECT_ALLOCATION_FAILURE"));
+/// # allocator.release(block, &[])?;
+/// # Ok::<(), Error>(())
+/// ```
+///
+/// An allocator that refuses by itself says as much as it knows:
+///
+/// ```
+/// use binpool_allocators::{Error, OutOfMemory, Scope};
+///
+/// let refusal = OutOfMemory::new(4096, Scope::Host).with_available(1000).with_source("mlock: ENOMEM");
+/// assert_eq!(refusal.to_string(), "out of host memory: 4096 bytes were asked for, 1000 are free");
+/// assert!(Error::from(refusal).is_out_of_memory());
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct OutOfMemory {
@@ -181,6 +246,20 @@ impl From<OutOfMemory> for Error {
 }
 
 /// A runtime call failed, for another reason than memory.
+///
+/// ```
+/// use binpool_allocators::{Backend, Error, QueueOrder};
+/// use binpool_mock::{CallKind, Fault, MockDevice, Persistence};
+///
+/// let device = MockDevice::new();
+/// let backend = device.backend();
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// device.fail_nth(CallKind::Marker, 1, Fault::Backend(-36), Persistence::Once);
+/// let Err(Error::Backend(failure)) = backend.enqueue_marker(&queue, &[]) else { unreachable!() };
+/// assert_eq!((failure.operation, failure.code), ("enqueue_marker", Some(-36)));
+/// assert!(failure.source.is_some(), "the runtime's own error, in its own type");
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct BackendFailure {
@@ -209,6 +288,23 @@ impl StdError for BackendFailure {
 }
 
 /// A kind of object that belongs to one backend.
+///
+/// ```
+/// use binpool_allocators::{
+///     Backend, Error, InvalidRequest, MemoryFlags, ObjectKind, QueueOrder, Region,
+/// };
+/// # use binpool_mock::MockDevice;
+///
+/// # let [here, there] = [(); 2].map(|()| MockDevice::new().backend());
+/// let queue = here.create_queue(QueueOrder::InOrder)?;
+/// let buffer = here.create_buffer(64, MemoryFlags::empty())?;
+/// let elsewhere = there.create_user_event()?; // Which of the three arguments is wrong?
+/// let refused = here.enqueue_fill(&queue, &buffer, Region::first(64), &[0], &[elsewhere]);
+/// let Err(Error::InvalidRequest(refusal)) = refused else { unreachable!() };
+/// assert_eq!(refusal, InvalidRequest::ForeignObject { kind: ObjectKind::Event });
+/// assert!(refusal.to_string().starts_with("this event belongs to another backend"));
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ObjectKind {
@@ -231,6 +327,21 @@ impl fmt::Display for ObjectKind {
 }
 
 /// What the host does with memory.
+///
+/// ```
+/// use binpool_allocators::{Backend, Error, HostUse, InvalidRequest, MemoryFlags, QueueOrder};
+/// # use binpool_mock::MockDevice;
+///
+/// # let backend = MockDevice::new().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let weights = MemoryFlags::HOST_WRITE_ONLY;
+/// let buffer = backend.create_buffer(64, weights)?;
+/// backend.write(&queue, &buffer, 0, &[1; 64], &[])?;
+/// let read = backend.read(&queue, &buffer, 0, &mut [0; 64], &[]);
+/// let Err(Error::InvalidRequest(refusal)) = read else { unreachable!() };
+/// assert_eq!(refusal, InvalidRequest::HostAccess { way: HostUse::Read, flags: weights });
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HostUse {
     /// It reads it.
@@ -249,6 +360,29 @@ impl fmt::Display for HostUse {
 }
 
 /// What is wrong with a call, whatever the state of the device.
+///
+/// The numbers are there to be matched, and in the text:
+///
+/// ```
+/// use binpool_allocators::{Backend, Error, InvalidRequest, MemoryFlags, QueueOrder, Region};
+/// # use binpool_mock::MockDevice;
+///
+/// # let backend = MockDevice::new().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let buffer = backend.create_buffer(1024, MemoryFlags::empty())?;
+/// let written = backend.write(&queue, &buffer, 1000, &[0; 100], &[]);
+/// let Err(Error::InvalidRequest(refusal)) = written else { unreachable!() };
+/// assert_eq!(refusal, InvalidRequest::OutOfBounds { offset: 1000, bytes: 100, size: 1024 });
+/// assert_eq!(refusal.to_string(), "100 bytes from offset 1000 on: the block has 1024 bytes");
+///
+/// match backend.create_sub_region(&buffer, Region::new(100, 100)) {
+///     Err(Error::InvalidRequest(InvalidRequest::Misaligned { offset, alignment })) => {
+///         assert_eq!(alignment.round_up(offset), Some(256)); // The next place where one can start.
+///     }
+///     other => panic!("{other:?}"),
+/// }
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidRequest {
@@ -439,6 +573,20 @@ pub enum InvalidRequest {
 impl InvalidRequest {
     /// Checks a fill's pattern against its region.
     ///
+    /// For backends, before they enqueue one:
+    ///
+    /// ```
+    /// use binpool_allocators::{Error, InvalidRequest, Region};
+    ///
+    /// let pixel = [0xFF, 0x80, 0x00, 0xFF];
+    /// InvalidRequest::check_pattern(Region::new(8, 32), &pixel)?;
+    /// let shifted = InvalidRequest::check_pattern(Region::new(6, 32), &pixel);
+    /// let Err(Error::InvalidRequest(refusal)) = shifted else { unreachable!() };
+    /// assert_eq!(refusal, InvalidRequest::PatternMismatch { offset: 6, bytes: 32, pattern: 4 });
+    /// assert!(InvalidRequest::check_pattern(Region::first(30), &pixel[..3]).is_err());
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`PatternLength`](Self::PatternLength) or [`PatternMismatch`](Self::PatternMismatch).
@@ -461,6 +609,17 @@ impl InvalidRequest {
 
 impl Error {
     /// The error for a kind of SVM that the device does not have.
+    ///
+    /// ```
+    /// use binpool_allocators::{Error, SvmGrain};
+    ///
+    /// let error = Error::svm_unsupported("my device", SvmGrain::Fine);
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "unsupported: my device has no fine-grained SVM: see `DeviceLimits::svm` for what it has"
+    /// );
+    /// assert!(!error.is_out_of_memory(), "freeing does not help");
+    /// ```
     #[must_use]
     pub fn svm_unsupported(device_name: &str, grain: SvmGrain) -> Self {
         Self::unsupported(format!(

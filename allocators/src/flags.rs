@@ -40,6 +40,16 @@ bitflags! {
 impl MemoryFlags {
     /// Checks that no two flags contradict each other.
     ///
+    /// A backend does so before it makes a buffer:
+    ///
+    /// ```
+    /// use binpool_allocators::MemoryFlags;
+    ///
+    /// let inputs = MemoryFlags::READ_ONLY | MemoryFlags::HOST_WRITE_ONLY;
+    /// assert!(inputs.check().is_ok());
+    /// assert!((inputs | MemoryFlags::WRITE_ONLY).check().is_err());
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`InvalidRequest::ContradictoryFlags`](crate::InvalidRequest::ContradictoryFlags).
@@ -54,6 +64,14 @@ impl MemoryFlags {
     }
 
     /// Checks that the host may use such memory in this way.
+    ///
+    /// ```
+    /// use binpool_allocators::{HostUse, MemoryFlags};
+    ///
+    /// let results = MemoryFlags::HOST_READ_ONLY;
+    /// assert!(results.check_host(HostUse::Read).is_ok());
+    /// assert!(results.check_host(HostUse::Write).is_err());
+    /// ```
     ///
     /// # Errors
     ///

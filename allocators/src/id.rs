@@ -44,15 +44,69 @@ macro_rules! identity {
 
 identity! {
     /// Tells one block of memory from every other that this process ever had.
+    ///
+    /// ```
+    /// use binpool_allocators::{Backend, Memory, MemoryFlags, MemoryId};
+    /// # use binpool_mock::MockDevice;
+    ///
+    /// # let backend = MockDevice::new().backend();
+    /// let block = backend.create_buffer(4096, MemoryFlags::empty())?;
+    /// let id = block.id();
+    /// drop(block);
+    /// let next = backend.create_buffer(4096, MemoryFlags::empty())?; // Perhaps the same bytes, and the same handle.
+    /// assert_ne!(next.id(), id);
+    /// assert_ne!(MemoryId::fresh(), next.id()); // So a backend names its blocks.
+    /// assert_eq!(format!("{id}"), format!("#{}", id.get())); // As logs have it.
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
     MemoryId
 }
 identity! {
     /// Tells one queue from every other that this process ever had.
     ///
     /// Two values that stand for the same queue of the runtime have the same identity.
+    ///
+    /// ```
+    /// use binpool_allocators::QueueId;
+    ///
+    /// /// A queue of a backend that somebody writes.
+    /// #[derive(Clone)]
+    /// struct MyQueue {
+    ///     handle: u64,
+    ///     id: QueueId,
+    /// }
+    ///
+    /// let open = |handle| MyQueue { handle, id: QueueId::fresh() };
+    /// let old = open(7);
+    /// assert_eq!(old.clone().id, old.id);
+    /// # let old_handle = old.handle;
+    /// let number = old.id.get(); // Its name in a trace, after it has gone, too.
+    /// drop(old);
+    /// let new = open(7); // The runtime uses handles again.
+    /// # assert_eq!(new.handle, old_handle);
+    /// assert_ne!(new.id.get(), number);
+    /// ```
     QueueId
 }
 identity! {
     /// Tells one event from every other that this process ever had.
+    ///
+    /// ```
+    /// use std::collections::HashSet;
+    ///
+    /// use binpool_allocators::{Backend, Event, EventId, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    ///
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let [one, two] = [(); 2].map(|()| backend.enqueue_marker(&queue, &[]).unwrap());
+    /// // Each event once in a wait list, however many blocks name it.
+    /// let mut wait_for = vec![one.clone(), two, one];
+    /// let mut seen = HashSet::new();
+    /// wait_for.retain(|event| seen.insert(event.id().get()));
+    /// assert_eq!(wait_for.len(), 2);
+    /// assert!(seen.insert(EventId::fresh().get()), "a fresh one is nobody's");
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
     EventId
 }

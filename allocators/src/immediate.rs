@@ -40,6 +40,24 @@ impl<B: Backend> ImmediateAllocator<B> {
 
     /// Buffers that are used as `flags` say, committed through a queue of the allocator's own.
     ///
+    /// ```
+    /// use binpool_allocators::{Allocator, Backend, ImmediateAllocator, MemoryFlags, QueueOrder, Region};
+    /// # use binpool_mock::MockDevice;
+    ///
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// // Staging: in host memory that the device reaches, and only read there.
+    /// let flags = MemoryFlags::READ_ONLY | MemoryFlags::HOST_RESIDENT;
+    /// let staging = ImmediateAllocator::with_flags(&backend, flags)?.allocate(4096)?;
+    /// let weights = ImmediateAllocator::new(&backend)?.allocate(4096)?;
+    /// backend.write(&queue, &staging, 0, &[7; 4096], &[])?;
+    /// backend.enqueue_copy(&queue, &staging, Region::first(4096), &weights, 0, &[])?;
+    /// # let mut byte = [0];
+    /// backend.read(&queue, &weights, 4095, &mut byte, &[])?;
+    /// assert_eq!(byte, [7]);
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Where that queue cannot be made.
@@ -53,6 +71,21 @@ impl<B: Backend> ImmediateAllocator<B> {
 
     /// The same, with commits through `queue`: every fresh block then waits for what was enqueued there
     /// before.
+    ///
+    /// ```
+    /// use binpool_allocators::{Allocator, Backend, Event, EventStatus, ImmediateAllocator, QueueOrder};
+    /// use binpool_mock::{Completion, MockDevice};
+    ///
+    /// let backend = MockDevice::builder().completion(Completion::Manual).build().backend();
+    /// let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let before = backend.enqueue_marker(&queue, &[])?;
+    /// ImmediateAllocator::new(&backend)?.allocate(4096)?;
+    /// assert_eq!(before.status()?, EventStatus::Pending);
+    /// // One queue less to make, and a wait for the program's commands.
+    /// ImmediateAllocator::new(&backend)?.with_commit_queue(&queue).allocate(4096)?;
+    /// assert_eq!(before.status()?, EventStatus::Complete);
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
     #[must_use]
     pub fn with_commit_queue(mut self, queue: &B::Queue) -> Self {
         self.commit_queue = queue.clone();

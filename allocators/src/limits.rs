@@ -3,6 +3,30 @@
 use crate::{Align, error::InvalidRequest};
 
 /// The kinds of shared virtual memory (SVM) that a device has, after OpenCL 3.0, section 3.3.3.
+///
+/// ```
+/// use binpool_allocators::{
+///     Allocator, ImmediateAllocator, Memory, MemoryKind, Result, SvmAllocator, SvmBackend, SvmGrain,
+///     SvmSupport,
+/// };
+/// use binpool_mock::MockDevice;
+///
+/// /// A block of shared virtual memory, or a buffer where the device has none.
+/// fn block<B: SvmBackend>(backend: &B, bytes: usize) -> Result<B::Memory> {
+///     if backend.limits().svm.any() {
+///         SvmAllocator::new(backend, SvmGrain::Coarse)?.allocate(bytes)
+///     } else {
+///         ImmediateAllocator::new(backend)?.allocate(bytes)
+///     }
+/// }
+///
+/// let plain = MockDevice::builder().svm(SvmSupport::default()).build();
+/// assert_eq!(block(&plain.backend(), 4096)?.kind(), MemoryKind::Buffer);
+/// let coarse = SvmSupport { coarse: true, ..SvmSupport::default() };
+/// let sharing = MockDevice::builder().svm(coarse).build();
+/// assert_eq!(block(&sharing.backend(), 4096)?.kind(), MemoryKind::Svm(SvmGrain::Coarse));
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SvmSupport {
     /// Coarse-grained: the host maps it before touching it.
@@ -24,6 +48,34 @@ impl SvmSupport {
 }
 
 /// What one device can hold and do. All sizes in bytes.
+///
+/// A backend fills them in when it opens the device, and checks requests by them:
+///
+/// ```
+/// use binpool_allocators::{Align, DeviceLimits, Error, InvalidRequest};
+///
+/// let alignment = Align::new(256).expect("a power of two");
+/// let mut limits = DeviceLimits::new("my device", 8_000_000, 2_000_000, alignment);
+/// limits.out_of_order_queues = true;
+/// assert!(!limits.svm.any(), "what is not set is not there");
+/// limits.check_block(2_000_000)?;
+/// let Err(Error::InvalidRequest(refusal)) = limits.check_block(2_000_001) else { unreachable!() };
+/// assert_eq!(refusal, InvalidRequest::TooLarge { requested: 2_000_001, largest: 2_000_000 });
+/// # Ok::<(), Error>(())
+/// ```
+///
+/// Programs read them ([`Backend::limits`](crate::Backend::limits)):
+///
+/// ```
+/// # use binpool_allocators::{Backend, QueueOrder};
+/// # use binpool_mock::MockDevice;
+/// # let backend = MockDevice::builder().out_of_order_queues(false).build().backend();
+/// let limits = backend.limits();
+/// let order = if limits.out_of_order_queues { QueueOrder::OutOfOrder } else { QueueOrder::InOrder };
+/// let queue = backend.create_queue(order)?;
+/// assert_eq!((limits.capacity_bytes, limits.alignment.bytes()), (1 << 30, 256));
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceLimits {

@@ -5,6 +5,26 @@ use std::fmt;
 use crate::{MemoryId, SvmGrain};
 
 /// What a block of memory is made of.
+///
+/// ```
+/// use binpool_allocators::{Backend, Memory, MemoryFlags, MemoryKind, SvmBackend, SvmGrain};
+/// # use binpool_mock::MockDevice;
+///
+/// /// How a kernel is given the block: by its address, or as the runtime's object.
+/// fn argument<B: SvmBackend>(backend: &B, block: &B::Memory) -> Option<usize> {
+///     match block.kind() {
+///         MemoryKind::Svm(_) => backend.svm_address(block).map(|address| address.addr().get()),
+///         _ => None,
+///     }
+/// }
+///
+/// # let backend = MockDevice::new().backend();
+/// let shared = backend.allocate_svm(4096, None, SvmGrain::Coarse, None)?;
+/// assert!(argument(&backend, &shared).is_some());
+/// let buffer = backend.create_buffer(4096, MemoryFlags::empty())?;
+/// assert_eq!(argument(&backend, &buffer), None);
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MemoryKind {
@@ -23,6 +43,22 @@ pub enum MemoryKind {
 ///
 /// A region of a block ([`Backend::create_sub_region`](crate::Backend::create_sub_region)) keeps the whole
 /// block alive.
+///
+/// ```
+/// use binpool_allocators::{Backend, Memory, MemoryFlags, MemoryKind, Region};
+/// # use binpool_mock::MockDevice;
+///
+/// # let device = MockDevice::new();
+/// # let backend = device.backend();
+/// let block = backend.create_buffer(4096, MemoryFlags::empty())?;
+/// let region = backend.create_sub_region(&block, Region::new(1024, 512))?;
+/// assert_eq!((block.bytes(), region.bytes()), (4096, 512));
+/// assert_eq!(region.kind(), MemoryKind::Buffer);
+/// assert_ne!(region.id(), block.id());
+/// drop(block);
+/// assert_eq!(device.statistics().live_blocks, 1, "the region keeps it");
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 pub trait Memory: fmt::Debug + Send + Sync + 'static {
     /// This block's identity. A region has one of its own.
     fn id(&self) -> MemoryId;

@@ -38,6 +38,22 @@ impl<E: Event> PendingRead<E> {
     }
 
     /// The event of the read.
+    ///
+    /// ```
+    /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Region};
+    /// # use binpool_mock::MockDevice;
+    ///
+    /// # let backend = MockDevice::new().backend();
+    /// # let [download, compute] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
+    /// # let buffer = backend.create_buffer(4, MemoryFlags::empty())?;
+    /// # backend.write(&download, &buffer, 0, &[1; 4], &[])?;
+    /// let read = backend.enqueue_read(&download, &buffer, Region::first(4), &[])?;
+    /// // Another queue writes there again, once the bytes are out.
+    /// let after = [read.event().clone()];
+    /// backend.enqueue_fill(&compute, &buffer, Region::first(4), &[2], &after)?;
+    /// assert_eq!(read.wait()?, [1; 4]);
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
     pub fn event(&self) -> &E {
         &self.event
     }

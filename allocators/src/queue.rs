@@ -5,6 +5,24 @@ use std::{fmt, hash::Hash};
 use crate::{QueueId, Result};
 
 /// In which order the commands of one queue run.
+///
+/// ```
+/// use binpool_allocators::{Backend, Event, EventStatus, MemoryFlags, QueueOrder, Region};
+/// # use binpool_mock::MockDevice;
+///
+/// # let backend = MockDevice::new().backend();
+/// # let [one, two] = [(); 2].map(|()| backend.create_buffer(64, MemoryFlags::empty()).unwrap());
+/// // The second of two fills, while the first waits for the host.
+/// let second = |order| {
+///     let queue = backend.create_queue(order)?;
+///     let gate = backend.create_user_event()?;
+///     backend.enqueue_fill(&queue, &one, Region::first(64), &[1], &[gate])?;
+///     backend.enqueue_fill(&queue, &two, Region::first(64), &[2], &[])?.status()
+/// };
+/// assert_eq!(second(QueueOrder::InOrder)?, EventStatus::Pending);
+/// assert_eq!(second(QueueOrder::OutOfOrder)?, EventStatus::Complete);
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum QueueOrder {
     /// Each command starts when the one before has ended.
@@ -16,6 +34,23 @@ pub enum QueueOrder {
 /// A queue of commands of one backend. Clones are the same queue.
 ///
 /// The commands of different queues are ordered by events only.
+///
+/// ```
+/// use binpool_allocators::{Backend, Event, EventStatus, MemoryFlags, Queue, QueueOrder, Region};
+/// use binpool_mock::{Completion, MockDevice};
+///
+/// # let backend = MockDevice::builder().completion(Completion::Manual).build().backend();
+/// # let buffer = backend.create_buffer(64, MemoryFlags::empty())?;
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let clone = queue.clone();
+/// assert_eq!((clone.id(), clone.order()), (queue.id(), QueueOrder::InOrder));
+/// let filled = backend.enqueue_fill(&queue, &buffer, Region::first(64), &[1], &[])?;
+/// clone.flush()?; // On its way, also where the runtime collects commands.
+/// assert_eq!(filled.status()?, EventStatus::Pending);
+/// clone.finish()?;
+/// assert_eq!(filled.status()?, EventStatus::Complete);
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 pub trait Queue: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static {
     /// This queue's identity: equal for values that stand for the same queue of the runtime, and never used
     /// again for another queue.

@@ -96,6 +96,15 @@ impl Region {
     }
 
     /// Whether the two regions of one block share a byte.
+    ///
+    /// ```
+    /// use binpool_allocators::Region;
+    ///
+    /// let views = [Region::new(0, 512), Region::new(512, 512)];
+    /// assert!(!views[0].overlaps(views[1]), "neighbours share none");
+    /// assert!(views.iter().all(|view| view.overlaps(Region::new(500, 20))));
+    /// assert!(!views[0].overlaps(Region::new(100, 0)), "nor does anything without bytes");
+    /// ```
     #[must_use]
     pub fn overlaps(self, other: Self) -> bool {
         let end = |region: Self| region.offset.saturating_add(region.bytes);

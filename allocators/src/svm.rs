@@ -5,6 +5,24 @@ use std::{fmt, ptr::NonNull};
 use crate::{Align, Backend, InvalidRequest, Queue, QueueOrder, Result, limits::SvmSupport};
 
 /// How finely host and device share SVM, after OpenCL 3.0, section 3.3.3.
+///
+/// ```
+/// use binpool_allocators::{Backend, SvmAllocator, SvmGrain, SvmSupport};
+/// use binpool_mock::MockDevice;
+///
+/// // The finest that the device has, so that the host need not map, if that can be.
+/// let finest = |support: SvmSupport| {
+///     let grains = [SvmGrain::FineAtomics, SvmGrain::Fine, SvmGrain::Coarse];
+///     grains.into_iter().find(|grain| grain.is_in(support))
+/// };
+/// let coarse = SvmSupport { coarse: true, ..SvmSupport::default() };
+/// assert_eq!(finest(coarse), Some(SvmGrain::Coarse));
+/// assert_eq!(finest(SvmSupport { fine: true, ..coarse }), Some(SvmGrain::Fine));
+/// assert_eq!(finest(SvmSupport::default()), None);
+/// let backend = MockDevice::builder().svm(coarse).build().backend();
+/// assert!(SvmAllocator::new(&backend, SvmGrain::Fine).is_err()); // As it says.
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SvmGrain {
     /// The host maps the memory before touching it.
@@ -57,6 +75,28 @@ impl fmt::Display for SvmGrain {
 /// freed.wait()?;
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
+///
+/// A block can be bound to no queue, or be bound without a call to the device where the program sees to the order:
+///
+/// ```
+/// # use binpool_allocators::{Backend, Queue, QueueOrder, SvmBackend, SvmGrain};
+/// # use binpool_mock::MockDevice;
+/// # let backend = MockDevice::new().backend();
+/// # let [upload, compute] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
+/// let block = backend.allocate_svm(4096, None, SvmGrain::Coarse, Some(&upload))?;
+/// assert_eq!(backend.bound_queue(&block)?, Some(upload.clone()));
+/// backend.unbind_from_queue(&block)?; // Waits for `upload`.
+/// assert_eq!(backend.bound_queue(&block)?, None);
+/// assert!(backend.enqueue_release(block, None, &[]).is_err()); // It has gone, but on no queue.
+///
+/// let block = backend.allocate_svm(4096, None, SvmGrain::Coarse, Some(&upload))?;
+/// let handed_over = backend.enqueue_marker(&upload, &[])?;
+/// upload.flush()?;
+/// backend.enqueue_barrier(&compute, &[handed_over])?; // Once for any number of blocks.
+/// backend.set_bound_queue(&block, Some(&compute))?;
+/// assert_eq!(backend.bound_queue(&block)?, Some(compute.clone()));
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 pub trait SvmBackend: Backend {
     /// Allocates `bytes` bytes of SVM, at an address that is a multiple of `alignment`
     /// ([`DeviceLimits::alignment`](crate::DeviceLimits::alignment) where that is `None`). It is never
@@ -81,6 +121,21 @@ pub trait SvmBackend: Backend {
     ///
     /// Whoever dereferences it, or passes it to a command, sees to it that the block still lives, that
     /// coarse-grained memory is mapped, and that host and device do not race.
+    ///
+    /// ```
+    /// use binpool_allocators::{Align, Backend, MemoryFlags, Region, SvmBackend, SvmGrain};
+    /// # use binpool_mock::MockDevice;
+    ///
+    /// # let backend = MockDevice::new().backend();
+    /// let page = Align::new(4096);
+    /// let block = backend.allocate_svm(1 << 20, page, SvmGrain::Coarse, None)?;
+    /// let half = backend.create_sub_region(&block, Region::new(1 << 19, 1 << 19))?;
+    /// let address = |memory| backend.svm_address(memory).map(|address| address.addr().get());
+    /// assert_eq!(address(&block).map(|address| address % 4096), Some(0));
+    /// assert_eq!(address(&half), address(&block).map(|address| address + (1 << 19)));
+    /// assert_eq!(address(&backend.create_buffer(64, MemoryFlags::empty())?), None);
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
     fn svm_address(&self, memory: &Self::Memory) -> Option<NonNull<u8>>;
 
     /// The queue that a block of SVM is bound to. A region is bound where its block is.

@@ -51,6 +51,20 @@ impl<B: SvmBackend> SvmAllocator<B> {
 
     /// The same, aligned to `alignment`.
     ///
+    /// ```
+    /// use binpool_allocators::{Align, Allocator, Backend, SvmAllocator, SvmBackend, SvmGrain};
+    /// # use binpool_mock::MockDevice;
+    ///
+    /// # let backend = MockDevice::new().backend();
+    /// let page = Align::new(4096).expect("a power of two"); // The host's, for system calls on it.
+    /// let allocator = SvmAllocator::new(&backend, SvmGrain::Fine)?.with_alignment(page)?;
+    /// assert_eq!((allocator.alignment(), allocator.grain()), (page, SvmGrain::Fine));
+    /// let block = allocator.allocate(100)?;
+    /// let address = backend.svm_address(&block).expect("it is SVM");
+    /// assert!(page.divides(address.addr().get()));
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`AlignmentTooLarge`](InvalidRequest::AlignmentTooLarge).

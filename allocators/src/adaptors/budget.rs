@@ -37,6 +37,25 @@ pub struct Budget {
 }
 
 /// How a [`Budget`] is used at one moment. All sizes in bytes.
+///
+/// ```
+/// use std::sync::mpsc;
+///
+/// use binpool_allocators::{Allocator, Budget, ImmediateAllocator, Limit};
+/// # use binpool_mock::MockDevice;
+///
+/// # let backend = MockDevice::new().backend();
+/// let budget = Budget::new(10_000);
+/// let (tell, told) = mpsc::channel();
+/// budget.on_soft_limit(7_500, move |usage| tell.send(*usage).unwrap_or_default());
+/// let allocator = Limit::shared(ImmediateAllocator::new(&backend)?, &budget);
+/// let block = allocator.allocate(8_000)?;
+/// let usage = told.recv()?;
+/// assert_eq!(usage.used_bytes * 100 / usage.max_bytes, 80); // Percent, for a gauge.
+/// assert_eq!((usage.available_bytes, usage.peak_bytes), (2_000, 8_000));
+/// # allocator.release(block, &[])?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BudgetUse {
@@ -106,6 +125,22 @@ impl Budget {
 
     /// Lets at most `max_bytes` be taken at once from now on. Blocks that are out stay: where they have more than that
     /// already, nothing is given until enough of them are back.
+    ///
+    /// ```
+    /// use binpool_allocators::{Allocator, ImmediateAllocator, Limit};
+    /// # use binpool_mock::MockDevice;
+    ///
+    /// # let backend = MockDevice::new().backend();
+    /// let allocator = Limit::new(ImmediateAllocator::new(&backend)?, 10_000);
+    /// let block = allocator.allocate(8_000)?;
+    /// let budget = allocator.budget();
+    /// budget.set_max_bytes(5_000); // Somebody else needs the device.
+    /// assert_eq!((budget.max_bytes(), budget.used_bytes(), budget.available_bytes()), (5_000, 8_000, 0));
+    /// allocator.release(block, &[])?;
+    /// let usage = budget.usage(); // All of it at one moment.
+    /// assert_eq!((usage.available_bytes, usage.peak_bytes), (5_000, 8_000));
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
     pub fn set_max_bytes(&self, max_bytes: u64) {
         self.state.lock().max = max_bytes;
     }

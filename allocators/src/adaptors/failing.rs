@@ -32,6 +32,34 @@ use crate::{
 /// assert_eq!(allocator.struck(), 1);
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
+///
+/// A test that has every call of a program fail once:
+///
+/// ```
+/// use binpool_allocators::{
+///     Allocator, AllocatorCall, AllocatorFault, Failing, FaultTrigger, ImmediateAllocator, Result,
+///     Statistics,
+/// };
+/// # use binpool_mock::MockDevice;
+///
+/// fn program(allocator: &impl Allocator) -> Result<()> {
+///     let block = allocator.allocate(100)?;
+///     allocator.release(block, &[])
+/// }
+///
+/// # let backend = MockDevice::new().backend();
+/// let allocator = Failing::new(Statistics::new(ImmediateAllocator::new(&backend)?));
+/// program(&allocator)?;
+/// for nth in 1..=allocator.calls() {
+///     allocator.fail(None, FaultTrigger::Nth(nth), AllocatorFault::DeviceLost);
+///     assert!(program(&allocator).is_err());
+///     allocator.clear_faults();
+///     assert_eq!(allocator.inner().reading().current_bytes, 0, "nothing is lost");
+/// }
+/// assert_eq!((allocator.struck(), allocator.first_struck()), (2, Some(AllocatorCall::Allocate)));
+/// program(&allocator.into_inner())?; // Nothing fails on purpose there.
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Failing<A> {
     inner: A,

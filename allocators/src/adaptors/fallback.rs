@@ -43,7 +43,10 @@ use crate::{Align, Allocator, Error, EventOf, InvalidRequest, Memory, MemoryId, 
 /// assert_eq!(second.kind(), MemoryKind::Svm(SvmGrain::Coarse));
 /// allocator.release(second, &[])?; // Its 4096 bytes are not the limit's.
 /// assert_eq!(allocator.first().budget().used_bytes(), 4096);
-/// # allocator.release(first, &[])?;
+/// assert_eq!(allocator.second().grain(), SvmGrain::Coarse);
+/// allocator.release(first, &[])?;
+/// let (buffers, _svm) = allocator.into_inner(); // All is back, so each can go on alone.
+/// assert!(buffers.allocate(8192).is_err());
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
 #[derive(Clone, Debug)]

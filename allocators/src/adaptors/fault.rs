@@ -3,6 +3,23 @@
 use crate::{Error, OutOfMemory, Scope, random::Random};
 
 /// A kind of call to an allocator that can be made to fail.
+///
+/// ```
+/// use binpool_allocators::{
+///     Allocator, AllocatorCall, AllocatorFault, Failing, FaultTrigger, ImmediateAllocator, Region,
+/// };
+/// # use binpool_mock::MockDevice;
+///
+/// # let backend = MockDevice::new().backend();
+/// let allocator = Failing::new(ImmediateAllocator::new(&backend)?);
+/// let fault = AllocatorFault::Backend(-61);
+/// allocator.fail(AllocatorCall::CreateView, FaultTrigger::Next(u64::MAX), fault);
+/// let block = allocator.allocate(4096)?; // Only views fail.
+/// assert!(allocator.create_view(&block, Region::first(256)).is_err());
+/// allocator.release(block, &[])?;
+/// assert_eq!(allocator.first_struck().map(AllocatorCall::name), Some("create_view"));
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AllocatorCall {
     /// [`Allocator::allocate`](crate::Allocator::allocate).
@@ -26,6 +43,25 @@ impl AllocatorCall {
 }
 
 /// How a call fails.
+///
+/// ```
+/// use binpool_allocators::{
+///     Allocator, AllocatorFault, DeferredAllocator, Error, Failing, FaultTrigger, Scope,
+/// };
+/// # use binpool_mock::MockDevice;
+///
+/// # let backend = MockDevice::new().backend();
+/// let failure = |fault| {
+///     let allocator = Failing::new(DeferredAllocator::new(&backend));
+///     allocator.fail(None, FaultTrigger::Nth(1), fault);
+///     allocator.allocate(4096).unwrap_err()
+/// };
+/// // What a program frees memory for, and what it gives up at.
+/// assert!(failure(AllocatorFault::OutOfMemory(Scope::Device)).is_out_of_memory());
+/// assert_eq!(failure(AllocatorFault::Backend(-5)).to_string(), "allocate failed with code -5");
+/// let lost = failure(AllocatorFault::DeviceLost);
+/// assert!(matches!(lost, Error::DeviceLost { operation: "allocate", .. }));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AllocatorFault {
@@ -59,6 +95,29 @@ struct Injected {
 }
 
 /// Which of the calls of a kind fail, counted from when the fault is asked for.
+///
+/// ```
+/// use binpool_allocators::{
+///     Allocator, AllocatorFault, DeferredAllocator, Failing, FaultTrigger, Scope,
+/// };
+/// # use binpool_mock::MockDevice;
+///
+/// # let backend = MockDevice::new().backend();
+/// // Of six blocks of 100, 200, ... bytes, those that fail.
+/// let failed = |trigger| {
+///     let allocator = Failing::new(DeferredAllocator::new(&backend));
+///     allocator.fail(None, trigger, AllocatorFault::OutOfMemory(Scope::Device));
+///     let blocks = (1..=6).filter(|nth| allocator.allocate(nth * 100).is_err());
+///     blocks.collect::<Vec<usize>>()
+/// };
+/// assert_eq!(failed(FaultTrigger::Nth(2)), [2]);
+/// assert_eq!(failed(FaultTrigger::EveryNth(2)), [2, 4, 6]);
+/// assert_eq!(failed(FaultTrigger::Next(2)), [1, 2]);
+/// assert_eq!(failed(FaultTrigger::From(5)), [5, 6]);
+/// assert_eq!(failed(FaultTrigger::LargerThan(300)), [4, 5, 6]);
+/// let randomly = FaultTrigger::Randomly { probability: 0.5, seed: 7 };
+/// assert_eq!(failed(randomly), failed(randomly));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum FaultTrigger {

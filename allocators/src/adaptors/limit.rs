@@ -30,6 +30,11 @@ use crate::{
 /// assert_eq!((refusal.scope, refusal.available), (Scope::Limit, Some(0)));
 /// allocator.release(block, &[])?;
 /// assert_eq!(allocator.budget().used_bytes(), 0);
+/// let reserve = allocator.inner().allocate(1 << 20)?; // Past the limit, for the program's own use.
+/// assert_eq!(allocator.budget().used_bytes(), 0);
+/// let unlimited = allocator.into_inner();
+/// assert!(unlimited.allocate(2 << 20).is_ok());
+/// # drop(reserve);
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -45,6 +50,22 @@ impl<A> Limit<A> {
     }
 
     /// At most what `budget` has, which others may share.
+    ///
+    /// ```
+    /// use binpool_allocators::{Allocator, Budget, ImmediateAllocator, Limit, SvmAllocator, SvmGrain};
+    /// # use binpool_mock::MockDevice;
+    ///
+    /// # let backend = MockDevice::new().backend();
+    /// // Both kinds of memory are the device's.
+    /// let budget = Budget::new(10_000);
+    /// let buffers = Limit::shared(ImmediateAllocator::new(&backend)?, &budget);
+    /// let svm = Limit::shared(SvmAllocator::new(&backend, SvmGrain::Coarse)?, &budget);
+    /// let block = buffers.allocate(8_000)?;
+    /// assert_eq!(svm.available_bytes(), 2_000);
+    /// assert!(svm.allocate(3_000).unwrap_err().is_out_of_memory());
+    /// # buffers.release(block, &[])?;
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
     pub fn shared(inner: A, budget: &Budget) -> Self {
         Self {
             inner,

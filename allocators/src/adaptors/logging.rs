@@ -19,6 +19,15 @@ use crate::{Allocator, EventOf, Memory, MemoryOf, Result, forward_to_inner};
 /// assert!(allocator.allocate(0).is_err());
 /// // DEBUG released allocator="weights" bytes=4096 time=310ns
 /// allocator.release(block, &[])?;
+/// assert_eq!(allocator.name(), "weights");
+///
+/// // In a loop that would fill the log:
+/// for _ in 0..1000 {
+///     let block = allocator.inner().allocate(64)?;
+///     allocator.inner().release(block, &[])?;
+/// }
+/// let quiet = allocator.into_inner(); // For good.
+/// assert!(quiet.allocate(0).is_err());
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
 #[derive(Clone, Debug)]

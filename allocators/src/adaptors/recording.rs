@@ -77,6 +77,30 @@ impl<A> Recording<A> {
 
     /// Has everything written that was recorded until now.
     ///
+    /// ```
+    /// use std::io::{self, BufRead, BufReader, BufWriter};
+    ///
+    /// use binpool_allocators::{Allocator, ImmediateAllocator, Recording};
+    /// # use binpool_mock::MockDevice;
+    ///
+    /// # let backend = MockDevice::new().backend();
+    /// let (reader, writer) = io::pipe()?;
+    /// let allocator = Recording::new(ImmediateAllocator::new(&backend)?, BufWriter::new(writer));
+    /// let block = allocator.allocate(4096)?;
+    /// allocator.flush()?; // So that whoever reads along has it, or a crash does not lose it.
+    /// let (mut reader, mut line) = (BufReader::new(reader), String::new());
+    /// reader.read_line(&mut line)?;
+    /// assert!(line.starts_with("a 1 4096 0 "));
+    ///
+    /// let unrecorded = allocator.inner().allocate(64)?; // This one is not in the trace,
+    /// allocator.finish()?;
+    /// allocator.into_inner().release(block, &[])?; // nor is what comes after its end.
+    /// # drop(unrecorded);
+    /// # line.clear();
+    /// assert_eq!(reader.read_line(&mut line)?, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Where that fails, which ends the recording, or where the recording has ended with an error that

@@ -10,6 +10,29 @@ use parking_lot::Mutex;
 use crate::{Allocator, EventOf, Memory, MemoryOf, Region, Result, forward_to_inner};
 
 /// What went through a [`Statistics`] allocator, since it was made.
+///
+/// ```
+/// use binpool_allocators::{
+///     Allocator, AllocatorCall, AllocatorFault, Failing, FaultTrigger, ImmediateAllocator, Region,
+///     Statistics,
+/// };
+/// # use binpool_mock::MockDevice;
+///
+/// # let backend = MockDevice::new().backend();
+/// # let failing = Failing::new(ImmediateAllocator::new(&backend)?);
+/// # failing.fail(AllocatorCall::Release, FaultTrigger::Nth(1), AllocatorFault::Backend(-36));
+/// let allocator = Statistics::new(failing); // Whose first release fails.
+/// let [one, two] = [allocator.allocate(3000)?, allocator.allocate(1000)?];
+/// allocator.release_view(allocator.create_view(&one, Region::first(500))?);
+/// assert!(allocator.release(one, &[]).is_err());
+/// let reading = allocator.reading();
+/// assert_eq!((reading.allocations, reading.views), (2, 1));
+/// assert_eq!((reading.releases, reading.failed_releases), (1, 1)); // It has gone all the same.
+/// assert_eq!((reading.current_bytes, reading.peak_bytes), (1000, 4000));
+/// assert!(reading.time >= reading.view_time);
+/// # allocator.release(two, &[])?;
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AllocatorStatistics {
@@ -57,6 +80,10 @@ impl AllocatorStatistics {
 /// let reading = allocator.reading();
 /// assert_eq!((reading.allocations, reading.failed_allocations, reading.releases), (1, 1, 1));
 /// assert_eq!((reading.current_bytes, reading.peak_bytes), (0, 4096));
+///
+/// let uncounted = allocator.inner().allocate(64)?;
+/// assert_eq!(allocator.reading(), reading);
+/// allocator.into_inner().release(uncounted, &[])?;
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
 #[derive(Clone, Debug)]

@@ -22,6 +22,24 @@ trait ErasedMemory: Memory + Any {}
 impl<M: Memory> ErasedMemory for M {}
 
 /// A block of memory of a backend that is chosen at run time.
+///
+/// What only one backend's memory has, such as the runtime's handle, is asked of its own type:
+///
+/// ```
+/// use binpool_allocators::{AnyBackend, AnyMemory, Backend, Memory, MemoryFlags};
+/// use binpool_mock::{MockDevice, MockHandle, MockMemory};
+///
+/// fn handle_of(block: &AnyMemory) -> Option<MockHandle> {
+///     let own: &MockMemory = block.downcast_ref()?; // None where it is another backend's.
+///     Some(own.handle())
+/// }
+///
+/// let backend = AnyBackend::new(MockDevice::new().backend());
+/// let block = backend.create_buffer(4096, MemoryFlags::empty())?;
+/// let handle = handle_of(&block).expect("memory of the mock");
+/// assert_eq!((handle.id(), block.bytes()), (block.id(), 4096)); // What all memory has needs no way back.
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct AnyMemory(Box<dyn ErasedMemory>);
 
@@ -93,6 +111,39 @@ impl<Q: Queue> ErasedQueue for Q {
 }
 
 /// A queue of a backend that is chosen at run time.
+///
+/// Kernels are launched through the backend's own types, on the queue and the memory that are behind these:
+///
+/// ```
+/// use binpool_allocators::{
+///     AnyBackend, AnyMemory, AnyQueue, Backend, Error, MemoryFlags, QueueOrder,
+/// };
+/// use binpool_mock::{MockBackend, MockDevice, MockMemory, MockQueue};
+///
+/// fn increment(device: &MockBackend, queue: &AnyQueue, block: &AnyMemory) -> Result<(), Error> {
+///     let (queue, block): (Option<&MockQueue>, Option<&MockMemory>) =
+///         (queue.downcast_ref(), block.downcast_ref());
+///     let (Some(queue), Some(block)) = (queue, block) else {
+///         return Err(Error::unsupported("kernels for this device"));
+///     };
+///     let kernel = |_: &[&[u8]], writes: &mut [&mut [u8]]| {
+///         writes[0].iter_mut().for_each(|byte| *byte += 1);
+///     };
+///     device.launch(queue, "increment", &[], &[block], kernel, &[])?;
+///     Ok(())
+/// }
+///
+/// let device = MockDevice::new().backend();
+/// let backend = AnyBackend::new(device.clone());
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let block = backend.create_buffer(3, MemoryFlags::empty())?;
+/// backend.write(&queue, &block, 0, &[1, 2, 3], &[])?;
+/// increment(&device, &queue, &block)?;
+/// # let mut bytes = [0; 3];
+/// backend.read(&queue, &block, 0, &mut bytes, &[])?;
+/// assert_eq!(bytes, [2, 3, 4]);
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct AnyQueue(Arc<dyn ErasedQueue>);
 
@@ -169,6 +220,24 @@ impl<E: Event> ErasedEvent for E {
 }
 
 /// An event of a backend that is chosen at run time.
+///
+/// Calls that only one backend has take its own events in their wait lists:
+///
+/// ```
+/// use binpool_allocators::{AnyBackend, Backend, Event, EventStatus, Outcome, QueueOrder};
+/// use binpool_mock::{MockDevice, MockEvent};
+///
+/// let device = MockDevice::new().backend();
+/// let backend = AnyBackend::new(device.clone());
+/// let ready = backend.create_user_event()?;
+/// let queue = device.create_queue(QueueOrder::InOrder)?;
+/// let own = ready.downcast_ref::<MockEvent>().expect("an event of the mock");
+/// let kernel = device.launch(&queue, "behind", &[], &[], |_, _| (), std::slice::from_ref(own))?;
+/// assert_eq!(kernel.status()?, EventStatus::Pending);
+/// backend.resolve_user_event(&ready, Outcome::Complete)?;
+/// kernel.wait()?;
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct AnyEvent(Arc<dyn ErasedEvent>);
 

@@ -10,6 +10,25 @@ use crate::{Align, Allocator, EventOf, MemoryOf, Result};
 use shared::Shared;
 
 /// What a [`SegmentAllocator`] has, in bytes and numbers.
+///
+/// ```
+/// use binpool_allocators::{Allocator, ImmediateAllocator, SegmentAllocator};
+/// # use binpool_mock::MockDevice;
+///
+/// # let backend = MockDevice::new().backend();
+/// let allocator = SegmentAllocator::new(ImmediateAllocator::new(&backend)?);
+/// let [one, two, three, four] = [(); 4].map(|()| allocator.allocate(1 << 19).unwrap());
+/// allocator.release(one, &[])?;
+/// allocator.release(three, &[])?;
+/// let statistics = allocator.statistics();
+/// assert_eq!((statistics.segment_bytes, statistics.segments_made), (2 << 20, 1));
+/// assert_eq!((statistics.live_blocks, statistics.free_bytes), (2, 1 << 20));
+/// // Half of the segment is free, in two pieces: a block of that size needs another segment.
+/// assert_eq!(statistics.largest_free_bytes, 1 << 19);
+/// # allocator.release(two, &[])?;
+/// # allocator.release(four, &[])?;
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SegmentStatistics {
@@ -115,6 +134,19 @@ impl<A: Allocator> SegmentAllocator<A> {
     }
 
     /// The allocator that segments come from. Blocks of this adaptor must come back to this adaptor.
+    ///
+    /// ```
+    /// use binpool_allocators::{Allocator, ImmediateAllocator, SegmentAllocator, Statistics};
+    /// # use binpool_mock::MockDevice;
+    ///
+    /// # let backend = MockDevice::new().backend();
+    /// let counted = Statistics::new(ImmediateAllocator::new(&backend)?);
+    /// let allocator = SegmentAllocator::new(counted);
+    /// let blocks = [(); 100].map(|()| allocator.allocate(10_000).unwrap());
+    /// assert_eq!(allocator.inner().reading().allocations, 1); // What the device was asked for.
+    /// # drop(blocks);
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
     #[must_use]
     pub fn inner(&self) -> &A {
         &self.shared.inner

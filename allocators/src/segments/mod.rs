@@ -18,13 +18,38 @@ use space::{Idle, SegmentKey, Space, Taken};
 use crate::{Allocator, Backend, MemoryOf, Region, Result};
 
 /// A range that was taken for a block, and its segment, to make a view of: see [`into_view`](Self::into_view).
+///
+/// ```
+/// use binpool_allocators::{Allocator, ImmediateAllocator, Memory, segments::Segments};
+/// # use binpool_mock::MockDevice;
+///
+/// # let allocator = ImmediateAllocator::new(&MockDevice::new().backend())?;
+/// let mut segments = Segments::new(|(), ()| Some(()));
+/// let carved = segments.add(allocator.allocate(4096)?, 4096, 1024).unwrap();
+/// assert!(!carved.is_ready()); // There is no view of these bytes yet.
+/// let range = carved.range;
+/// let block = carved.into_view(&allocator, |range, bytes, ()| segments.shrink(range, bytes, ()))?;
+/// segments.give(range, (), Some(block));
+///
+/// let same = segments.take(1024, |()| true).unwrap();
+/// assert!(same.is_ready()); // Without a call to the device.
+/// segments.give(same.range, same.uses, same.view);
+///
+/// // A part of it: the view of all of it goes first, and then what it had too much.
+/// let part = segments.take(256, |()| true).unwrap();
+/// assert_eq!((part.overlapping.len(), part.has_excess), (1, true));
+/// let block = part.into_view(&allocator, |range, bytes, ()| segments.shrink(range, bytes, ()))?;
+/// assert_eq!((block.bytes(), segments.free_bytes()), (256, 4096 - 256));
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Carved<M, U> {
     /// Names the range until it is [given](Segments::give) back.
     pub range: RangeKey,
     /// Where in the segment the block lies.
     pub region: Region,
-    /// The whole segment.
+    /// The whole segment. Let go of it before the range is given back: a segment that somebody has when it is to leave is in
+    /// no [`Leaving`], and is dropped past its allocator.
     pub segment: Arc<M>,
     /// A view of just these bytes, kept from their last user.
     pub view: Option<M>,
@@ -69,6 +94,29 @@ impl<M, U> Carved<M, U> {
 }
 
 /// Gives views back to the allocator that made them.
+///
+/// What a range is given back without that was taken and is not used after all:
+///
+/// ```
+/// use binpool_allocators::{
+///     Allocator, ImmediateAllocator,
+///     segments::{Segments, release_views},
+/// };
+/// # use binpool_mock::MockDevice;
+///
+/// # let device = MockDevice::new();
+/// # let allocator = ImmediateAllocator::new(&device.backend())?;
+/// # let mut segments = Segments::new(|(), ()| Some(()));
+/// # let carved = segments.add(allocator.allocate(4096)?, 4096, 1024).unwrap();
+/// # let view = allocator.create_view(&carved.segment, carved.region)?;
+/// # segments.give(carved.range, (), Some(view));
+/// let carved = segments.take(256, |()| true).unwrap();
+/// assert_eq!(carved.overlapping.len(), 1); // Nobody else has it now.
+/// release_views(&allocator, carved.overlapping);
+/// segments.give(carved.range, carved.uses, carved.view);
+/// assert_eq!(segments.largest_free(), 4096);
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 pub fn release_views<A: Allocator>(allocator: &A, views: Vec<MemoryOf<A>>) {
     for view in views {
         allocator.release_view(view);
@@ -76,6 +124,29 @@ pub fn release_views<A: Allocator>(allocator: &A, views: Vec<MemoryOf<A>>) {
 }
 
 /// A segment that is to go back to where it came from, once its views have been dropped.
+///
+/// ```
+/// use binpool_allocators::{
+///     Allocator, ImmediateAllocator,
+///     segments::{Segments, release_views},
+/// };
+/// # use binpool_mock::MockDevice;
+///
+/// # let device = MockDevice::new();
+/// # let allocator = ImmediateAllocator::new(&device.backend())?;
+/// # let mut segments = Segments::new(|(), ()| Some(()));
+/// # let carved = segments.add(allocator.allocate(4096)?, 4096, 1024).unwrap();
+/// # let range = carved.range;
+/// # let view = carved.into_view(&allocator, |_, _, ()| ())?;
+/// # segments.give(range, (), Some(view));
+/// for leaving in segments.release(u64::MAX, |()| true) {
+///     assert_eq!((leaving.bytes, leaving.views.len()), (4096, 1));
+///     release_views(&allocator, leaving.views);
+///     allocator.release(leaving.memory, &[])?;
+/// }
+/// assert_eq!((segments.bytes(), device.statistics().live_blocks), (0, 0));
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Leaving<M, U> {
     /// The views that were kept. They go first.
@@ -89,6 +160,24 @@ pub struct Leaving<M, U> {
 }
 
 /// A segment, for those who look at it.
+///
+/// ```
+/// use binpool_allocators::segments::{RangeState, Segments};
+///
+/// # let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
+/// # let first = segments.add("segment", 4096, 1024).unwrap();
+/// # segments.take(512, |()| true).unwrap();
+/// # segments.give(first.range, (), None);
+/// // A map, with a character for 512 bytes.
+/// let maps = segments.iter().map(|segment| {
+///     let ranges = segment.ranges.iter().map(|(region, state)| match state {
+///         RangeState::Free(_) => ".".repeat(region.bytes / 512),
+///         RangeState::Taken(_) => "#".repeat(region.bytes / 512),
+///     });
+///     format!("{} {}", segment.memory, ranges.collect::<String>())
+/// });
+/// assert_eq!(maps.collect::<Vec<_>>(), ["segment ..#....."]);
+/// ```
 #[derive(Debug)]
 pub struct SegmentState<'a, M, U> {
     /// All of it.
@@ -98,6 +187,22 @@ pub struct SegmentState<'a, M, U> {
 }
 
 /// Whether a range is free.
+///
+/// ```
+/// use std::collections::HashMap;
+///
+/// use binpool_allocators::segments::{RangeState, Segments};
+///
+/// let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
+/// let carved = segments.add("segment", 4096, 1024).unwrap();
+/// let owners = HashMap::from([(carved.range, "weights")]);
+/// let segment = segments.iter().next().unwrap();
+/// let told = segment.ranges.iter().map(|(region, state)| match state {
+///     RangeState::Free(()) => (region.bytes, "free"),
+///     RangeState::Taken(range) => (region.bytes, owners[range]),
+/// });
+/// assert_eq!(told.collect::<Vec<_>>(), [(1024, "weights"), (3072, "free")]);
+/// ```
 #[derive(Debug)]
 pub enum RangeState<'a, U> {
     /// It is, and has these uses.
@@ -136,6 +241,21 @@ pub enum RangeState<'a, U> {
 /// segments.give(carved.range, (), Some("view"));
 /// let again = segments.take(4096, |()| true).unwrap();
 /// assert_eq!((again.region, again.view), (carved.region, Some("view")));
+/// ```
+///
+/// All of it is numbers, which can be asked for:
+///
+/// ```
+/// # use binpool_allocators::segments::Segments;
+/// # let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
+/// let carved = segments.add("one", 4096, 1024).unwrap();
+/// let other = segments.add("two", 8192, 8192).unwrap();
+/// assert_eq!((segments.bytes(), segments.free_bytes()), (12288, 3072));
+/// assert_eq!((segments.largest_free(), segments.idle_bytes()), (3072, 0));
+/// segments.give(other.range, (), None);
+/// assert_eq!((segments.largest_free(), segments.idle_bytes()), (8192, 8192));
+/// // Free blocks of so many bytes may stay where they are at hand, outside of the segments.
+/// assert_eq!(segments.cached_bytes(), 2 << 20);
 /// ```
 #[derive(Debug)]
 pub struct Segments<M, U> {
@@ -181,6 +301,19 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
     }
 
     /// The uses of the free ranges, with their sizes in bytes.
+    ///
+    /// ```
+    /// use binpool_allocators::segments::Segments;
+    ///
+    /// // A range remembers how many commands may still use it.
+    /// let mut segments: Segments<&str, u32> = Segments::new(|one, two| Some(one + two));
+    /// let carved = segments.add("segment", 4096, 1024).unwrap();
+    /// let other = segments.take(3072, |commands| *commands == 0).unwrap();
+    /// segments.give(carved.range, 5, None);
+    /// assert_eq!(segments.uses().collect::<Vec<_>>(), [(&5, 1024)]);
+    /// segments.give(other.range, 2, None); // And these two become one.
+    /// assert_eq!(segments.uses().collect::<Vec<_>>(), [(&7, 4096)]);
+    /// ```
     pub fn uses(&self) -> impl Iterator<Item = (&U, usize)> {
         self.space.uses()
     }
@@ -202,6 +335,17 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
     }
 
     /// Takes a range as [`take`](Self::take) does, wherever there is one: for when there is no other way.
+    ///
+    /// ```
+    /// use binpool_allocators::segments::Segments;
+    ///
+    /// # let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
+    /// let large = segments.add("large", 64 << 20, 64 << 20).unwrap();
+    /// segments.give(large.range, (), None);
+    /// // Kept whole for a large block, as long as another segment can be had.
+    /// assert!(segments.take(1 << 20, |()| true).is_none());
+    /// assert!(segments.take_anywhere(1 << 20, |()| true).is_some());
+    /// ```
     pub fn take_anywhere(
         &mut self,
         bytes: usize,
@@ -237,6 +381,16 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
     }
 
     /// The segment that a taken range is a part of, and where the range lies in it.
+    ///
+    /// ```
+    /// use binpool_allocators::{Region, segments::Segments};
+    ///
+    /// # let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
+    /// let first = segments.add("segment", 4096, 1024).unwrap();
+    /// let second = segments.take(512, |()| true).unwrap();
+    /// assert_eq!(segments.place_of(second.range), Some((&"segment", Region::new(1024, 512))));
+    /// # segments.give(first.range, (), None);
+    /// ```
     #[must_use]
     pub fn place_of(&self, range: RangeKey) -> Option<(&M, Region)> {
         let (segment, region) = self.space.place_of(range)?;
@@ -256,11 +410,42 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
     }
 
     /// Gives back what a range has behind its first `bytes` bytes, which these commands may still use.
+    ///
+    /// ```
+    /// use binpool_allocators::segments::Segments;
+    ///
+    /// # let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
+    /// let carved = segments.add("segment", 4096, 1024).unwrap();
+    /// segments.give(carved.range, (), Some("view of 1024 bytes"));
+    /// let part = segments.take(256, |()| true).unwrap();
+    /// assert_eq!(part.overlapping, ["view of 1024 bytes"]);
+    /// assert_eq!(segments.free_bytes(), 3072); // The rest of that view is nobody else's before the view has gone.
+    /// segments.shrink(part.range, part.region.bytes, part.uses);
+    /// assert_eq!(segments.free_bytes(), 4096 - 256);
+    /// ```
     pub fn shrink(&mut self, range: RangeKey, bytes: usize, uses: U) {
         self.space.shrink(range, bytes, uses);
     }
 
     /// Whether the view of a range may be kept when the range is given back. Otherwise it has to be dropped before.
+    ///
+    /// ```
+    /// use binpool_allocators::segments::{RangeKey, Segments};
+    ///
+    /// fn give_back(segments: &mut Segments<&str, ()>, range: RangeKey, view: &'static str) {
+    ///     let view = segments.may_keep_view(range).then_some(view);
+    ///     segments.give(range, (), view); // Where it is not kept, it has gone here.
+    /// }
+    ///
+    /// # let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
+    /// let mut ranges = vec![segments.add("segment", 100 * 256, 256).unwrap().range];
+    /// ranges.extend((1..100).map(|_| segments.take(256, |()| true).unwrap().range));
+    /// assert!(!segments.may_keep_view(ranges[0])); // Drivers are slow where a segment has many.
+    /// for range in ranges {
+    ///     give_back(&mut segments, range, "view");
+    /// }
+    /// assert_eq!(segments.release(u64::MAX, |()| true)[0].views.len(), 64);
+    /// ```
     #[must_use]
     pub fn may_keep_view(&self, range: RangeKey) -> bool {
         self.space.may_keep(range)
@@ -272,6 +457,20 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
     }
 
     /// Forgets the uses that `are_over`, and joins free neighbours that they kept apart.
+    ///
+    /// ```
+    /// use binpool_allocators::segments::Segments;
+    ///
+    /// // The number of the queue that used it last, or 0. What different queues used stays apart.
+    /// let mut segments: Segments<&str, u32> = Segments::new(|one, two| (one == two).then_some(*one));
+    /// let lower = segments.add("segment", 4096, 2048).unwrap();
+    /// let upper = segments.take(2048, |queue| *queue == 0).unwrap();
+    /// segments.give(lower.range, 1, None);
+    /// segments.give(upper.range, 2, None);
+    /// assert_eq!(segments.largest_free(), 2048);
+    /// segments.settle(|queue| [1, 2].contains(queue)); // Both are known to have finished.
+    /// assert_eq!(segments.largest_free(), 4096);
+    /// ```
     pub fn settle(&mut self, are_over: impl Fn(&U) -> bool) {
         self.space.settle(are_over);
     }
@@ -313,6 +512,17 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
     }
 
     /// Takes note that there was no memory for a segment of `size` bytes.
+    ///
+    /// ```
+    /// use binpool_allocators::segments::Segments;
+    ///
+    /// # let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
+    /// let (size, _) = segments.grow(1 << 20, 0, 256, 0, 1 << 30);
+    /// assert_eq!(size, 2 << 20); // With room for blocks to come.
+    /// segments.refuse(size);
+    /// let (size, _) = segments.grow(1 << 20, 0, 256, 1, 1 << 30);
+    /// assert_eq!(size, 1 << 20); // Just what is needed.
+    /// ```
     pub fn refuse(&mut self, size: usize) {
         self.growth.refuse(self.bytes() + size as u64);
     }
@@ -340,6 +550,20 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
 
     /// Takes segments away that are idle and all of whose uses are `wanted`, largest first, until they have `enough` bytes
     /// together.
+    ///
+    /// ```
+    /// use binpool_allocators::segments::Segments;
+    ///
+    /// // Free ranges remember the queue that used them.
+    /// let mut segments: Segments<&str, u32> = Segments::new(|one, two| (one == two).then_some(*one));
+    /// let added = [("one", 1000), ("two", 2000), ("three", 3000)]
+    ///     .map(|(memory, bytes)| segments.add(memory, bytes, bytes).unwrap());
+    /// for (carved, queue) in added.into_iter().zip([1, 1, 2]) {
+    ///     segments.give(carved.range, queue, None);
+    /// }
+    /// let leaving = segments.release(500, |queue| *queue == 1); // Queue 2 has not finished.
+    /// assert_eq!(leaving.iter().map(|leaving| leaving.memory).collect::<Vec<_>>(), ["two"]);
+    /// ```
     pub fn release(&mut self, enough: u64, wanted: impl Fn(&U) -> bool) -> Vec<Leaving<M, U>> {
         self.take_idle(enough, |space, idle| {
             space.uses_of(idle.segment).all(&wanted)
@@ -347,6 +571,19 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
     }
 
     /// Takes segments away that have been idle since this was called the last time, and all of whose uses are `wanted`.
+    ///
+    /// ```
+    /// use binpool_allocators::segments::Segments;
+    ///
+    /// # let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
+    /// let range = segments.add("segment", 4096, 4096).unwrap().range;
+    /// segments.give(range, (), None);
+    /// assert!(segments.sweep(|()| true).is_empty()); // Idle, but only just.
+    /// let range = segments.take(4096, |()| true).unwrap().range;
+    /// segments.give(range, (), None);
+    /// assert!(segments.sweep(|()| true).is_empty()); // It was needed meanwhile.
+    /// assert_eq!(segments.sweep(|()| true)[0].memory, "segment");
+    /// ```
     pub fn sweep(&mut self, wanted: impl Fn(&U) -> bool) -> Vec<Leaving<M, U>> {
         let now = self.space.sweep();
         self.take_idle(u64::MAX, |space, idle| {

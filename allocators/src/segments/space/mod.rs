@@ -13,6 +13,32 @@ use crate::Region;
 pub(super) type SegmentKey = usize;
 
 /// Names a range of a segment from its taking until it is given back.
+///
+/// Whoever has a block remembers it, since the block does not say where it came from:
+///
+/// ```
+/// use std::collections::HashMap;
+///
+/// use binpool_allocators::{
+///     Allocator, ImmediateAllocator, Memory, MemoryId,
+///     segments::{RangeKey, Segments},
+/// };
+/// # use binpool_mock::MockDevice;
+///
+/// # let allocator = ImmediateAllocator::new(&MockDevice::new().backend())?;
+/// let mut lent: HashMap<MemoryId, RangeKey> = HashMap::new();
+/// let mut segments = Segments::new(|(), ()| Some(()));
+/// let carved = segments.add(allocator.allocate(4096)?, 4096, 1024).unwrap();
+/// let range = carved.range;
+/// let block = carved.into_view(&allocator, |range, bytes, ()| segments.shrink(range, bytes, ()))?;
+/// lent.insert(block.id(), range);
+///
+/// if let Some(range) = lent.remove(&block.id()) {
+///     segments.give(range, (), Some(block));
+/// }
+/// assert_eq!(segments.free_bytes(), 4096);
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RangeKey(usize);
 
