@@ -24,17 +24,18 @@ use crate::{event::ClEvent, queue::ClQueue};
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// # let other_queue = backend.create_queue(QueueOrder::InOrder)?;
+///
 /// let memory = backend.create_buffer_from(&[1_u32, 2, 3, 4], MemoryFlags::empty())?;
 /// let map = backend.map::<u32>(&queue, &memory, 0..8, &[])?;
 /// assert_eq!(map[..], [1, 2]);
 ///
-/// // What is not mapped can be written, and what is cannot.
+/// // What is not mapped can be written. What is mapped cannot, nor can a part of it.
 /// backend.write(&queue, &memory, 8, &[0; 4], &[])?;
 /// let refused = backend.write(&queue, &memory, 4, &[0; 8], &[]);
 /// let mapped = InvalidRequest::Mapped { offset: 0, bytes: 8 };
 /// assert!(matches!(refused, Err(Error::InvalidRequest(request)) if request == mapped));
 ///
-/// let ended = map.unmap()?; // An event, for those who have to wait; commands of this crate wait by themselves.
+/// let ended = map.unmap()?; // The event is for others: commands of this crate wait by themselves.
 /// let map = backend.map::<u32>(&queue, &memory, 8..16, &[])?;
 /// map.unmap_on(&other_queue, &[ended])?; // Ends in the order of that queue.
 /// backend.write(&queue, &memory, 4, &[0; 8], &[])?;
@@ -60,7 +61,7 @@ pub struct Map<'m, T> {
 /// let memory = backend.create_buffer_from(&[3_u32, 1, 4, 1], MemoryFlags::empty())?;
 /// let mut map = backend.map_mut::<u32>(&queue, &memory, 0..16, &[])?;
 /// map.sort_unstable(); // It is a slice.
-/// // Even a read has to wait until the host is done.
+/// // Meanwhile not even reads are taken.
 /// assert!(backend.map::<u32>(&other_queue, &memory, 12..16, &[]).is_err());
 /// map.unmap()?;
 ///
@@ -83,8 +84,9 @@ pub struct MapMut<'m, T> {
 /// Dropping it enqueues the end of the map.
 ///
 /// ```
-/// use binpool_allocators::{Event, Outcome};
 /// use std::slice::from_ref;
+///
+/// use binpool_allocators::{Event, Outcome};
 /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
 /// # use binpool_opencl::OpenClBackend;
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;

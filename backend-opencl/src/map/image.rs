@@ -378,6 +378,7 @@ impl OpenClBackend {
     /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
     /// # let shape = ImageShape::D2 { width: 2, height: 2 };
     /// # let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
+    ///
     /// let (left, right) = (ImageRegion::new([0, 0], [1, 2]), ImageRegion::new([1, 0], [1, 2]));
     /// let pending = backend.enqueue_map_image_mut::<u8>(&queue, &image, left, &[])?;
     /// // Whatever is mapped of an image, all of it is the host's, from the call on.
