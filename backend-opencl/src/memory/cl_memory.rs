@@ -101,8 +101,8 @@ impl ClMemory {
     /// let handle = memory.raw().ok_or("a buffer has a handle")?;
     /// // SAFETY: (1) the buffer lives, and is retained; (2, 3) only values of this crate use it.
     /// let again = unsafe { backend.memory_from_raw(handle, true) }?;
-    /// assert_eq!(again, memory); // One buffer, so that commands on either know of each other,
-    /// assert_ne!(again.id(), memory.id()); // and two values.
+    /// assert_eq!(again, memory); // One buffer: commands on either know of each other.
+    /// assert_ne!(again.id(), memory.id()); // Two values.
     ///
     /// # if backend.limits().svm.coarse {
     /// let shared = backend.allocate_svm(4096, None, SvmGrain::Coarse, None)?;

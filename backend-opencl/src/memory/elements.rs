@@ -101,7 +101,7 @@ pub struct UninitElements<T: Pod, M> {
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
 ///
 /// let memory = backend.create_buffer_from(&[1_i32, -2, 3, -4], MemoryFlags::empty())?;
-/// let numbers = UninitElements::<i32, _>::new(&backend, memory)?.assume_written(); // As it was made.
+/// let numbers = UninitElements::<i32, _>::new(&backend, memory)?.assume_written(); // When it was made.
 /// assert_eq!(numbers.read_to_vec(&queue, &[])?, [1, -2, 3, -4]);
 /// let mut last = [0; 2];
 /// numbers.read(&queue, 2, &mut last, &[])?;
@@ -186,11 +186,11 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> UninitElements<T, M> {
     /// Where in [`memory`](Self::memory) the elements are, in bytes.
     ///
     /// ```
+    /// use binpool_allocators::{Memory, Region};
     /// use binpool_opencl::UninitElements;
     /// # use binpool_allocators::{Backend, MemoryFlags};
     /// # use binpool_opencl::OpenClBackend;
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
-    /// use binpool_allocators::{Memory, Region};
     ///
     /// let memory = backend.create_buffer(400, MemoryFlags::empty())?;
     /// let all = UninitElements::<f32, _>::new(&backend, memory)?;
@@ -236,7 +236,7 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> UninitElements<T, M> {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     ///
-    /// let source = "kernel void square(global uint *out) { out[get_global_id(0)] = get_global_id(0) * get_global_id(0); }";
+    /// let source = "kernel void square(global uint *out) { uint i = get_global_id(0); out[i] = i * i; }";
     /// let parameters = [Parameter::output::<u32>(Extent::PerItem(1))];
     /// // SAFETY: each work item writes the element of its id, and nothing else.
     /// let square = unsafe { ClProgram::build(&backend, source, "")?.kernel("square", &parameters) }?;

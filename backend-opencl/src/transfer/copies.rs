@@ -19,6 +19,7 @@ impl OpenClBackend {
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    ///
     /// let source = backend.create_buffer_from(&[7_u8; 100], MemoryFlags::empty())?;
     /// let destination = backend.create_buffer(40, MemoryFlags::empty())?;
     /// backend.enqueue_copy_common(&queue, &source, &destination, &[])?.wait()?; // 40 bytes.

@@ -66,6 +66,7 @@ impl OpenClBackend {
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    ///
     /// let weights = backend.create_buffer(1 << 20, MemoryFlags::empty())?;
     /// let results = backend.create_buffer(1 << 20, MemoryFlags::empty())?;
     /// // Both are on the device before the first kernel; what `results` holds need not go along.
@@ -118,6 +119,7 @@ impl OpenClBackend {
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::Float);
     /// # let shape = ImageShape::D2 { width: 64, height: 64 };
+    ///
     /// let drawn = backend.create_image(MemoryFlags::empty(), format, shape)?;
     /// let white = ImageColor::Float([1.0; 4]);
     /// backend.enqueue_fill_image(&queue, &drawn, ImageRegion::all(shape), white, &[])?;

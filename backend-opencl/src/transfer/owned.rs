@@ -128,6 +128,7 @@ impl OpenClBackend {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let memory = backend.create_buffer_from(&[1.0_f32, 2.0, 3.0, 4.0], MemoryFlags::empty())?;
+    /// // As many elements as the vector has, from byte 4 on.
     /// let read = backend.enqueue_read_owned(&queue, &memory, 4, vec![0.0_f32; 2], &[])?;
     /// assert_eq!(read.wait()?, [2.0, 3.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())

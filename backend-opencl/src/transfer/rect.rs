@@ -177,6 +177,7 @@ impl OpenClBackend {
     /// # use binpool_opencl::OpenClBackend;
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    ///
     /// let matrix = backend.create_buffer_from(&[0_u8; 100 * 100], MemoryFlags::empty())?; // Row by row.
     /// let corner = [7; 3 * 4];
     /// let target = Rect::in_rows([10, 20, 0], 100); // Column 10, row 20.
@@ -301,6 +302,7 @@ impl OpenClBackend {
     /// # use binpool_opencl::OpenClBackend;
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    ///
     /// let matrix = backend.create_buffer_from(&[1_u8, 2, 3, 4, 5, 6, 7, 8, 9], MemoryFlags::empty())?;
     /// let corner = (&matrix, Rect::in_rows([1, 1, 0], 3));
     /// let pending = backend.enqueue_read_rect(&queue, corner, [2, 2, 1], &[])?;

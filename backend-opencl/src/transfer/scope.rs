@@ -41,6 +41,7 @@ use crate::{backend::OpenClBackend, event::ClEvent, order::access::Access, queue
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// # let memory = backend.create_buffer(4, MemoryFlags::empty())?;
+///
 /// let mut picture: Vec<u8> = (0..16).collect(); // 4 × 4
 /// let (top, bottom) = picture.split_at_mut(8);
 /// let middle = Rect::in_rows([1, 0, 0], 4);
