@@ -27,14 +27,18 @@ use crate::{
 ///
 /// Memory and events work with every backend of the same context; queues belong to one device of it.
 ///
-/// ```no_run
+/// ```
 /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-/// use binpool_opencl::{DeviceSelector, OpenClBackend};
+/// use binpool_opencl::OpenClBackend;
 ///
-/// let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+/// let backend = OpenClBackend::open(&"any".parse()?)?;
+/// assert!(backend.version() >= (1, 2), "older devices are not opened");
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let memory = backend.create_buffer(4096, MemoryFlags::empty())?;
 /// backend.write(&queue, &memory, 0, &[1, 2, 3], &[])?;
+/// let mut seen = [0; 2];
+/// backend.read(&queue, &memory, 1, &mut seen, &[])?;
+/// assert_eq!(seen, [2, 3]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]

@@ -24,15 +24,19 @@ pub(crate) type ClResult<T> = Result<T, ClError>;
 /// markers, flushes, kernels) it means registers, handles, or a kernel that touched memory it does not own,
 /// and becomes [`Error::Backend`].
 ///
-/// ```no_run
-/// use binpool_allocators::{Backend, Error, MemoryFlags};
-/// use binpool_opencl::{ClError, DeviceSelector, OpenClBackend};
+/// ```
+/// use binpool_allocators::Error;
+/// use binpool_opencl::{ClError, OpenClBackend};
 ///
-/// let backend = OpenClBackend::open(&DeviceSelector::Any)?;
-/// if let Err(Error::Backend(failure)) = backend.create_buffer(1 << 20, MemoryFlags::empty()) {
-///     let source = failure.source.as_ref().and_then(|source| source.downcast_ref::<ClError>());
-///     eprintln!("{failure}: {:?}", source.map(ClError::name)); // "... failed with code -5: Some("CL_OUT_OF_RESOURCES")"
-/// }
+/// let backend = OpenClBackend::open(&"any".parse()?)?;
+/// // SAFETY: null is allowed, and refused by the runtime.
+/// let wrapped = unsafe { backend.wrap_raw_queue(std::ptr::null_mut()) };
+/// let Err(Error::Backend(failure)) = wrapped else {
+///     panic!("no call of the runtime failed");
+/// };
+/// let source = failure.source.as_ref().and_then(|source| source.downcast_ref::<ClError>());
+/// assert_eq!(source.map(ClError::name), Some("CL_INVALID_COMMAND_QUEUE"));
+/// assert_eq!(source.map(|error| error.code), Some(-36));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -7,6 +7,22 @@ use crate::{cl_error::ClError, device::selector::DeviceSelector};
 /// Why a device could not be opened, or an object of the program's own not be wrapped.
 ///
 /// Everything that happens later, with an open device, is an error of `binpool_allocators`.
+///
+/// ```
+/// use binpool_opencl::{DeviceSelector, OpenClBackend, OpenClError};
+///
+/// let backend = match OpenClBackend::open(&"a device of dreams".parse()?) {
+///     Err(error @ OpenClError::NoDevice { .. }) => {
+///         let start = r#"no OpenCL device is named like "a device of dreams"; there are "#;
+///         assert!(error.to_string().starts_with(start));
+///         OpenClBackend::open(&DeviceSelector::Any)?
+///     }
+///     // Without a library, or without a driver, the error says what to install.
+///     opened => opened?,
+/// };
+/// # assert!(backend.version() >= (1, 2));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenClError {
@@ -52,6 +68,18 @@ pub enum OpenClError {
 }
 
 /// The platforms of a system and their devices, for an error that lists them.
+///
+/// ```
+/// use binpool_opencl::{DeviceSelector, OpenClBackend, OpenClError, list_devices};
+///
+/// let opened = OpenClBackend::open(&DeviceSelector::Index(1000));
+/// let Err(OpenClError::NoDevice { available, .. }) = opened else {
+///     panic!("a thousand devices");
+/// };
+/// let listed: Vec<String> = list_devices()?.iter().map(ToString::to_string).collect();
+/// assert_eq!(available.devices, listed); // What the program can offer to its user instead.
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AvailableDevices {
     /// One line for each device, as [`DeviceInfo`](crate::DeviceInfo) prints itself.

@@ -35,6 +35,25 @@ use crate::{
 ///
 /// On some runtimes (Intel's, for one) a command that failed because of something that it waited for reads as
 /// complete; [`wait`](Event::wait) tells.
+///
+/// ```
+/// use std::slice::from_ref;
+///
+/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// use binpool_allocators::{Event, EventStatus, Outcome, Region};
+/// # use binpool_opencl::OpenClBackend;
+///
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let memory = backend.create_buffer(64, MemoryFlags::empty())?;
+/// let gate = backend.create_user_event()?;
+/// let filled = backend.enqueue_fill(&queue, &memory, Region::first(64), &[7], from_ref(&gate))?;
+/// assert_eq!(filled.status()?, EventStatus::Pending); // However long one asks.
+/// backend.resolve_user_event(&gate, Outcome::Complete)?;
+/// filled.wait()?;
+/// assert_eq!(filled.status()?, EventStatus::Complete);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct ClEvent {
     inner: Arc<EventInner>,
@@ -125,6 +144,26 @@ impl ClEvent {
     /// It is borrowed: valid while this value or a clone lives, and not to be released. Whoever keeps it
     /// longer retains it. User events are to be resolved through
     /// [`resolve_user_event`](binpool_allocators::Backend::resolve_user_event) only.
+    ///
+    /// ```
+    /// # use std::slice::from_ref;
+    /// # use binpool_allocators::{Backend, Event, MemoryFlags, Region};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # use opencl3::{command_queue::CommandQueue, context::Context, device::Device};
+    /// # let device = Device::new(OpenClBackend::open(&"any".parse()?)?.raw_device());
+    /// # let context = Context::from_device(&device)?;
+    /// # let backend = OpenClBackend::from_context(&context)?;
+    /// # let queue = backend.create_queue(binpool_allocators::QueueOrder::InOrder)?;
+    /// # let memory = backend.create_buffer(64, MemoryFlags::empty())?;
+    /// # // SAFETY: the device is the context's.
+    /// # let own_queue = unsafe { CommandQueue::create(&context, device.id(), 0) }?;
+    /// let filled = backend.enqueue_fill(&queue, &memory, Region::first(64), &[7], &[])?;
+    /// // A command that the program enqueues by itself, behind the fill.
+    /// // SAFETY: the event in the wait list lives.
+    /// let marker = unsafe { own_queue.enqueue_marker_with_wait_list(&[filled.raw()]) }?;
+    /// backend.wrap_event(&marker)?.wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn raw(&self) -> *mut c_void {
         self.inner.handle.raw()

@@ -18,24 +18,25 @@ use crate::{
 ///
 /// Each is retained: it stays whole for the program, and this crate's values stay whole when the program drops
 /// its own. Do not turn an `opencl3` object into its handle with `.into()` to pass it here: that releases it.
-///
-/// ```no_run
-/// use opencl3::{command_queue::CommandQueue, context::Context, device::{CL_DEVICE_TYPE_DEFAULT, Device, get_all_devices}};
-/// use binpool_opencl::OpenClBackend;
-///
-/// // The program as it was.
-/// let device = Device::new(get_all_devices(CL_DEVICE_TYPE_DEFAULT)?[0]);
-/// let context = Context::from_device(&device)?;
-/// // SAFETY: the device is the context's.
-/// let queue = unsafe { CommandQueue::create(&context, device.id(), 0) }?;
-///
-/// let backend = OpenClBackend::from_context(&context)?;
-/// let wrapped = backend.wrap_queue(&queue)?;
-/// assert_eq!(wrapped.raw(), queue.get()); // The same queue, by another name.
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 impl OpenClBackend {
     /// The backend of the first device of a context of the program's own.
+    ///
+    /// ```
+    /// use binpool_opencl::OpenClBackend;
+    /// use opencl3::{command_queue::CommandQueue, context::Context, device::Device};
+    ///
+    /// # let device = Device::new(OpenClBackend::open(&"any".parse()?)?.raw_device());
+    /// // The program as it was.
+    /// let context = Context::from_device(&device)?;
+    /// // SAFETY: the device is the context's.
+    /// let queue = unsafe { CommandQueue::create(&context, device.id(), 0) }?;
+    ///
+    /// let backend = OpenClBackend::from_context(&context)?;
+    /// assert_eq!(backend.raw_context(), context.get());
+    /// let wrapped = backend.wrap_queue(&queue)?;
+    /// assert_eq!(wrapped.raw(), queue.get()); // The same queue, by another name.
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -50,6 +51,21 @@ impl OpenClBackend {
 
     /// The backend of one device of a context of the program's own.
     ///
+    /// ```
+    /// # use binpool_opencl::{OpenClBackend, OpenClError};
+    /// # use opencl3::{context::Context, device::Device};
+    /// # let device = Device::new(OpenClBackend::open(&"any".parse()?)?.raw_device());
+    /// # let context = Context::from_device(&device)?;
+    /// let backend = OpenClBackend::from_context_and_device(&context, &device)?;
+    /// assert_eq!(backend.raw_device(), device.id());
+    ///
+    /// // The device is looked up among those of the context, so that a stray pointer does no harm.
+    /// let stray = Device::new(context.get());
+    /// let refused = OpenClBackend::from_context_and_device(&context, &stray);
+    /// assert_eq!(refused.err(), Some(OpenClError::NotInContext));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`NotInContext`](OpenClError::NotInContext) where the device is not the context's;
@@ -62,6 +78,28 @@ impl OpenClBackend {
     }
 
     /// The backend of a context and a device by their bare handles.
+    ///
+    /// ```
+    /// use binpool::{ImmediateAllocator, MemoryPool};
+    /// use binpool_opencl::OpenClBackend;
+    ///
+    /// # use opencl3::{command_queue::CommandQueue, context::Context, device::Device};
+    /// # let own_device = Device::new(OpenClBackend::open(&"any".parse()?)?.raw_device());
+    /// # let own_context = Context::from_device(&own_device)?;
+    /// # // SAFETY: the device is the context's.
+    /// # let own_queue = unsafe { CommandQueue::create(&own_context, own_device.id(), 0) }?;
+    /// // What any binding can hand over: pointers.
+    /// let (context, device, queue) = (own_context.get(), own_device.id(), own_queue.get());
+    ///
+    /// // SAFETY: the context lives.
+    /// let backend = unsafe { OpenClBackend::from_raw(context, device) }?;
+    /// // SAFETY: the queue lives.
+    /// let queue = unsafe { backend.wrap_raw_queue(queue) }?;
+    /// let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let block = pool.allocate(64)?;
+    /// block.write(&queue, 0, &[7; 64], &[])?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -132,6 +170,28 @@ impl OpenClBackend {
     ///
     /// Each call gives an event with an identity of its own; clone the value instead of wrapping twice.
     ///
+    /// ```
+    /// use std::slice::from_ref;
+    ///
+    /// # use binpool_allocators::{Backend, Event, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # use opencl3::{command_queue::CommandQueue, context::Context, device::Device};
+    /// # let device = Device::new(OpenClBackend::open(&"any".parse()?)?.raw_device());
+    /// # let context = Context::from_device(&device)?;
+    /// # let backend = OpenClBackend::from_context(&context)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let memory = backend.create_buffer(64, MemoryFlags::empty())?;
+    /// # // SAFETY: the device is the context's.
+    /// # let own_queue = unsafe { CommandQueue::create(&context, device.id(), 0) }?;
+    /// // A command of the program's own, and one of this crate behind it.
+    /// // SAFETY: nothing is waited for.
+    /// let own = unsafe { own_queue.enqueue_marker_with_wait_list(&[]) }?;
+    /// let done = backend.wrap_event(&own)?;
+    /// backend.write(&queue, &memory, 0, &[7; 64], from_ref(&done))?;
+    /// assert_ne!(backend.wrap_event(&own)?.id(), done.id());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`ForeignObject`](InvalidRequest::ForeignObject) for an event of another context.
@@ -141,6 +201,25 @@ impl OpenClBackend {
     }
 
     /// The same, by its bare handle.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Event, EventStatus};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # use opencl3::{command_queue::CommandQueue, context::Context, device::Device};
+    /// # let device = Device::new(OpenClBackend::open(&"any".parse()?)?.raw_device());
+    /// # let context = Context::from_device(&device)?;
+    /// # // SAFETY: the device is the context's.
+    /// # let queue = unsafe { CommandQueue::create(&context, device.id(), 0) }?;
+    /// # let backend = OpenClBackend::from_context(&context)?;
+    /// // SAFETY: nothing is waited for.
+    /// let marker = unsafe { queue.enqueue_marker_with_wait_list(&[]) }?;
+    /// // SAFETY: the event lives.
+    /// let event = unsafe { backend.wrap_raw_event(marker.get()) }?;
+    /// drop(marker); // It was retained.
+    /// event.wait()?;
+    /// assert_eq!(event.status()?, EventStatus::Complete);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

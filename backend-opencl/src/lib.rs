@@ -4,13 +4,14 @@
 //! crates `cl3` (the calls) and `opencl3` (at the edge: contexts, queues and events of a program that uses it
 //! already).
 //!
-//! ```no_run
-//! use binpool_allocators::{Allocator, ImmediateAllocator};
-//! use binpool_opencl::{DeviceSelector, OpenClBackend};
+//! ```
+//! use binpool_allocators::{Allocator, ImmediateAllocator, Memory};
+//! use binpool_opencl::OpenClBackend;
 //!
-//! let backend = OpenClBackend::open(&"gpu".parse().unwrap_or(DeviceSelector::Any))?;
+//! let backend = OpenClBackend::open(&"any".parse()?)?; // Or "gpu", "0", a part of a name.
 //! let allocator = ImmediateAllocator::new(&backend)?;
 //! let block = allocator.allocate(1 << 20)?;
+//! assert_eq!(block.bytes(), 1 << 20);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -133,3 +134,7 @@ pub use refused::Refused;
 pub use sampler::{Addressing, ClSampler, Filter, SamplerError, SamplerProperties};
 pub use svm::{Svm, SvmInfo, SvmOptions, SvmPointer, SystemSvm, UninitSvm};
 pub use transfer::{MigrationFlags, PendingTransfer, Rect, TransferScope};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;

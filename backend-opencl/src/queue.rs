@@ -25,6 +25,23 @@ use crate::{
 ///
 /// However often one queue of the runtime is wrapped, the values are equal and have the same
 /// [`id`](Queue::id), for as long as one of them lives.
+///
+/// ```
+/// use binpool_allocators::{Backend, Queue, QueueOrder};
+/// # use binpool_opencl::OpenClBackend;
+///
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// // The same queue, by way of some other part of the program that has its handle.
+/// // SAFETY: the queue lives.
+/// let wrapped = unsafe { backend.wrap_raw_queue(queue.raw()) }?;
+/// assert_eq!(wrapped, queue); // To a pool, too: what was freed on one is there on the other at once.
+/// assert_eq!(wrapped.order(), QueueOrder::InOrder);
+///
+/// let another = backend.create_queue(QueueOrder::InOrder)?;
+/// assert_ne!(another.id(), queue.id());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct ClQueue {
     inner: Arc<QueueInner>,

@@ -26,13 +26,41 @@ const CL_LOCAL: u64 = 1;
 
 /// What a device can do, as it says itself: `PyOpenCL`'s module `characterize`. Printed, it is a table.
 ///
-/// ```no_run
-/// use binpool_opencl::{DeviceSelector, OpenClBackend};
+/// ```
+/// use binpool_opencl::{ClProgram, OpenClBackend};
 ///
-/// let device = OpenClBackend::open(&DeviceSelector::Any)?.characterize()?;
-/// if device.has_double_support() && device.has_fine_grain_buffer_svm() {
-///     println!("{device}");
+/// let backend = OpenClBackend::open(&"any".parse()?)?;
+/// let device = backend.characterize()?;
+/// let real = if device.has_double_support() { "double" } else { "float" };
+/// let mut options = format!("-D REAL={real}");
+/// if device.has_extension("cl_khr_int64_base_atomics") {
+///     options.push_str(" -D COUNT_IN_LONGS");
 /// }
+/// let source = "kernel void zero(global REAL *data) { data[get_global_id(0)] = 0; }";
+/// ClProgram::build(&backend, source, &options)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Which shared virtual memory there is:
+///
+/// ```
+/// use binpool_allocators::{SvmBackend, SvmGrain};
+/// # use binpool_opencl::OpenClBackend;
+///
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// let device = backend.characterize()?;
+/// let kinds = [
+///     (device.has_coarse_grain_buffer_svm(), "blocks that the host maps"),
+///     (device.has_fine_grain_buffer_svm(), "blocks that both sides touch"),
+///     (device.has_fine_grain_buffer_svm_atomics(), "atomics in such blocks"),
+///     (device.has_fine_grain_system_svm(), "all memory of the host"),
+///     (device.has_fine_grain_system_svm_atomics(), "atomics in all of it"),
+/// ];
+/// let there = kinds.iter().filter(|(has, _)| *has);
+/// println!("{:?}", there.map(|(_, what)| what).collect::<Vec<_>>());
+///
+/// let block = backend.allocate_svm(4096, None, SvmGrain::Fine, None);
+/// assert_eq!(block.is_ok(), device.has_fine_grain_buffer_svm()); // `Unsupported` elsewhere.
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -163,6 +191,16 @@ fn c_version(text: &str) -> (u32, u32) {
 impl DeviceInfo {
     /// Asks the device what it can do.
     ///
+    /// ```
+    /// // Without a context: what `binpool devices` prints.
+    /// for device in binpool_opencl::list_devices()? {
+    ///     let can = device.characterize()?;
+    ///     assert_eq!((can.kind, &can.limits), (device.kind(), device.limits()));
+    ///     println!("{device}\n{can}");
+    /// }
+    /// # Ok::<(), binpool_opencl::OpenClError>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// A failure of the runtime.
@@ -173,6 +211,17 @@ impl DeviceInfo {
 
 impl OpenClBackend {
     /// Asks the device what it can do.
+    ///
+    /// ```
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// // The largest work-group whose items each have 16 floats of local memory.
+    /// let device = backend.characterize()?;
+    /// let room = device.local_memory_bytes / (16 * size_of::<f32>());
+    /// let group = device.work_group_size.min(room);
+    /// assert!((1..=device.work_group_size).contains(&group));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

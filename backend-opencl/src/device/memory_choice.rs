@@ -11,6 +11,19 @@ use crate::{
 };
 
 /// An allocator that suits a device, and why.
+///
+/// ```
+/// use binpool::{Backend, Memory, MemoryPool, QueueOrder};
+/// # use binpool_opencl::OpenClBackend;
+///
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let choice = backend.preferred_allocator()?;
+/// let pool = MemoryPool::new(choice.allocator, &queue)?;
+/// let block = pool.allocate(4096)?;
+/// assert_eq!(block.memory_on(&queue).map(Memory::kind), Some(choice.kind));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct MemoryChoice {
@@ -41,13 +54,15 @@ impl OpenClBackend {
     /// The memory that suits the device best: fine-grained shared virtual memory where device and host have one memory,
     /// buffers that are committed when they are allocated everywhere else.
     ///
-    /// ```no_run
-    /// use binpool_opencl::{DeviceSelector, OpenClBackend};
+    /// ```
+    /// use binpool_allocators::{Backend, Memory};
+    /// use binpool_opencl::OpenClBackend;
     ///
-    /// let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+    /// let backend = OpenClBackend::open(&"any".parse()?)?;
     /// let choice = backend.preferred_allocator()?;
-    /// println!("{choice}");
-    /// // let pool = binpool::MemoryPool::new(choice.allocator);
+    /// assert!(choice.reason.starts_with(&backend.limits().device_name));
+    /// println!("{choice}"); // "NVIDIA H200: buffers, since ..."
+    /// assert_eq!(choice.allocator.allocate(4096)?.kind(), choice.kind);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///

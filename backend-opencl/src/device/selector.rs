@@ -29,6 +29,18 @@ pub enum DeviceSelector {
 
 impl DeviceSelector {
     /// The device that is meant, among these.
+    ///
+    /// ```
+    /// use binpool_opencl::{DeviceSelector, list_devices};
+    ///
+    /// // The best among those that have shared virtual memory.
+    /// let mut devices = list_devices()?;
+    /// devices.retain(|device| device.limits().svm.coarse);
+    /// if let Some(best) = DeviceSelector::Any.select(&devices) {
+    ///     assert!(devices.iter().all(|device| best.kind() <= device.kind()));
+    /// }
+    /// # Ok::<(), binpool_opencl::OpenClError>(())
+    /// ```
     #[must_use]
     pub fn select<'a>(&self, devices: &'a [DeviceInfo]) -> Option<&'a DeviceInfo> {
         match self {

@@ -16,6 +16,31 @@ use crate::{event::ClEvent, queue::ClQueue};
 /// meanwhile; see [`OpenClBackend::map`](crate::OpenClBackend::map).
 ///
 /// Dropping it enqueues the end of the map, as [`unmap`](Self::unmap) does, and logs the error.
+///
+/// ```
+/// use binpool_allocators::{Error, InvalidRequest};
+/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// # use binpool_opencl::OpenClBackend;
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let other_queue = backend.create_queue(QueueOrder::InOrder)?;
+///
+/// let memory = backend.create_buffer_from(&[1_u32, 2, 3, 4], MemoryFlags::empty())?;
+/// let map = backend.map::<u32>(&queue, &memory, 0..8, &[])?;
+/// assert_eq!(map[..], [1, 2]);
+///
+/// // What is not mapped can be written. What is mapped cannot, nor can a part of it.
+/// backend.write(&queue, &memory, 8, &[0; 4], &[])?;
+/// let refused = backend.write(&queue, &memory, 4, &[0; 8], &[]);
+/// let mapped = InvalidRequest::Mapped { offset: 0, bytes: 8 };
+/// assert!(matches!(refused, Err(Error::InvalidRequest(request)) if request == mapped));
+///
+/// let ended = map.unmap()?; // The event is for others: commands of this crate wait by themselves.
+/// let map = backend.map::<u32>(&queue, &memory, 8..16, &[])?;
+/// map.unmap_on(&other_queue, &[ended])?; // Ends in the order of that queue.
+/// backend.write(&queue, &memory, 4, &[0; 8], &[])?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "the memory is unmapped when it is dropped"]
 pub struct Map<'m, T> {
     mapping: Mapping<'m>,
@@ -26,6 +51,27 @@ pub struct Map<'m, T> {
 /// refused meanwhile; see [`OpenClBackend::map_mut`](crate::OpenClBackend::map_mut).
 ///
 /// Dropping it enqueues the end of the map, as [`unmap`](Self::unmap) does, and logs the error.
+///
+/// ```
+/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// # use binpool_opencl::OpenClBackend;
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let other_queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let memory = backend.create_buffer_from(&[3_u32, 1, 4, 1], MemoryFlags::empty())?;
+/// let mut map = backend.map_mut::<u32>(&queue, &memory, 0..16, &[])?;
+/// map.sort_unstable(); // It is a slice.
+/// // Meanwhile not even reads are taken.
+/// assert!(backend.map::<u32>(&other_queue, &memory, 12..16, &[]).is_err());
+/// map.unmap()?;
+///
+/// let mut map = backend.map_mut::<u32>(&queue, &memory, 0..4, &[])?;
+/// map[0] = 9;
+/// map.unmap_on(&other_queue, &[])?;
+/// let map = backend.map::<u32>(&queue, &memory, 0..16, &[])?;
+/// assert_eq!(map[..], [9, 1, 3, 4]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "the memory is unmapped when it is dropped"]
 pub struct MapMut<'m, T> {
     mapping: Mapping<'m>,
@@ -36,6 +82,28 @@ pub struct MapMut<'m, T> {
 /// refused from the start.
 ///
 /// Dropping it enqueues the end of the map.
+///
+/// ```
+/// use std::slice::from_ref;
+///
+/// use binpool_allocators::{Event, Outcome};
+/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// # use binpool_opencl::OpenClBackend;
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+///
+/// let memory = backend.create_buffer_from(&[7_u8; 64], MemoryFlags::empty())?;
+/// let gate = backend.create_user_event()?;
+/// let pending = backend.enqueue_map::<u8>(&queue, &memory, 0..64, from_ref(&gate))?;
+/// assert!(backend.write(&queue, &memory, 0, &[1], &[]).is_err()); // The bytes are the host's from now on.
+/// let after = backend.enqueue_marker(&queue, from_ref(pending.event()))?;
+///
+/// backend.resolve_user_event(&gate, Outcome::Complete)?;
+/// let map = pending.wait()?;
+/// assert_eq!(map[..], [7; 64]);
+/// after.wait()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "the memory is unmapped when it is dropped"]
 pub struct PendingMap<'m, G> {
     mapping: Mapping<'m>,
@@ -43,6 +111,26 @@ pub struct PendingMap<'m, G> {
 }
 
 /// What a pending map becomes.
+///
+/// ```
+/// use binpool_allocators::Result;
+/// use binpool_opencl::{Map, MapGuard, PendingMap};
+///
+/// /// Enqueue all maps first, then wait once: for maps of any kind.
+/// fn wait_for_all<'m, G: MapGuard<'m>>(pending: Vec<PendingMap<'m, G>>) -> Result<Vec<G>> {
+///     pending.into_iter().map(PendingMap::wait).collect()
+/// }
+/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// # use binpool_opencl::OpenClBackend;
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+///
+/// let memory = backend.create_buffer_from(&[1_u8, 2, 3, 4], MemoryFlags::empty())?;
+/// let halves = [0..2, 2..4].map(|half| backend.enqueue_map(&queue, &memory, half, &[]));
+/// let halves: Vec<Map<u8>> = wait_for_all(halves.into_iter().collect::<Result<_>>()?)?;
+/// assert_eq!((&halves[0][..], &halves[1][..]), (&[1, 2][..], &[3, 4][..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait MapGuard<'m>: Sized + sealed::Sealed<'m> {}
 
 impl<'m, G: sealed::Sealed<'m>> MapGuard<'m> for G {}

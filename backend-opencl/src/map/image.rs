@@ -20,6 +20,36 @@ use crate::{
 /// meanwhile; see [`OpenClBackend::map_image`](crate::OpenClBackend::map_image).
 ///
 /// Dropping it enqueues the end of the map, as [`unmap`](Self::unmap) does, and logs the error.
+///
+/// ```
+/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// # use binpool_opencl::{ChannelOrder, ChannelType, HostPitches, ImageFormat};
+/// # use binpool_opencl::{ImageRegion, ImageShape, OpenClBackend};
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let other_queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
+/// # let tight = HostPitches::default();
+/// let shape = ImageShape::D2 { width: 3, height: 2 };
+/// let picture = [[0_u8; 4], [1; 4], [2; 4], [3; 4], [4; 4], [5; 4]];
+/// let image = backend.create_image_with_data(MemoryFlags::empty(), format, shape, &picture, tight)?;
+///
+/// let map = backend.map_image::<[u8; 4]>(&queue, &image, ImageRegion::all(shape), &[])?;
+/// assert_eq!(map.row(1, 0), Some(&[[3; 4], [4; 4], [5; 4]][..]));
+/// assert_eq!(map.row(2, 0), None);
+/// assert!(map.rows().eq(picture.chunks(3)));
+/// // The rows need not follow each other.
+/// assert!(map.row_pitch() >= 12 && map.slice_pitch() == 0);
+/// # #[cfg(feature = "ndarray")]
+/// assert_eq!(map.shaped().map(|pixels| pixels[[0, 1, 2]]), Some([5; 4])); // Slice, row, pixel.
+/// let ended = map.unmap()?;
+///
+/// let corner = ImageRegion::new([1, 1], [2, 1]);
+/// let map = backend.map_image::<[u8; 4]>(&queue, &image, corner, &[ended])?;
+/// assert_eq!(map.row(0, 0), Some(&[[4; 4], [5; 4]][..]));
+/// map.unmap_on(&other_queue, &[])?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "the image is unmapped when it is dropped"]
 pub struct ImageMap<'m, T> {
     mapping: Mapping<'m>,
@@ -31,6 +61,36 @@ pub struct ImageMap<'m, T> {
 /// refused meanwhile; see [`OpenClBackend::map_image_mut`](crate::OpenClBackend::map_image_mut).
 ///
 /// Dropping it enqueues the end of the map, as [`unmap`](Self::unmap) does, and logs the error.
+///
+/// ```
+/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// # use binpool_opencl::{ChannelOrder, ChannelType, ImageFormat};
+/// # use binpool_opencl::{ImageRegion, ImageShape, OpenClBackend};
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let other_queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::Float);
+/// // A volume of 2 slices, each of 3 rows of 4 pixels.
+/// let shape = ImageShape::D3 { width: 4, height: 3, depth: 2 };
+/// let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
+/// let all = ImageRegion::all(shape);
+/// let mut map = backend.map_image_mut::<[f32; 4]>(&queue, &image, all, &[])?;
+/// assert!(map.row_pitch() >= 64 && map.slice_pitch() >= 3 * map.row_pitch());
+/// for slice in 0..2 {
+///     for row in 0..3 {
+///         map.row_mut(row, slice).ok_or("within the region")?.fill([slice as f32; 4]);
+///     }
+/// }
+/// assert_eq!(map.rows().count(), 6);
+/// map.unmap_on(&other_queue, &[])?;
+///
+/// let map = backend.map_image_mut::<f32>(&queue, &image, all, &[])?; // By channel: 16 in a row.
+/// assert_eq!(map.row(2, 1), Some(&[1.0; 16][..]));
+/// # #[cfg(feature = "ndarray")]
+/// assert_eq!(map.shaped().map(|channels| channels.dim()), Some((2, 3, 16)));
+/// map.unmap()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "the image is unmapped when it is dropped"]
 pub struct ImageMapMut<'m, T> {
     mapping: Mapping<'m>,
@@ -193,24 +253,6 @@ impl<T: AnyBitPattern + NoUninit> ImageMapMut<'_, T> {
 /// Maps of images, by OpenCL 3.0, section 5.3.4; `PyOpenCL`'s `enqueue_map_image`. Whatever the region, the whole image
 /// counts as mapped.
 ///
-/// ```no_run
-/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-/// use binpool_opencl::{
-///     ChannelOrder, ChannelType, DeviceSelector, ImageFormat, ImageRegion, ImageShape, OpenClBackend,
-/// };
-///
-/// let backend = OpenClBackend::open(&DeviceSelector::Any)?;
-/// let queue = backend.create_queue(QueueOrder::InOrder)?;
-/// let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
-/// let shape = ImageShape::D2 { width: 64, height: 32 };
-/// let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
-/// let mut map = backend.map_image_mut::<[u8; 4]>(&queue, &image, ImageRegion::all(shape), &[])?;
-/// if let Some(first) = map.row_mut(0, 0) {
-///     first.fill([255, 0, 0, 255]);
-/// }
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-///
 /// # Errors
 ///
 /// All of them: [`EmptyRegion`](ImageError::EmptyRegion), [`OutOfBounds`](ImageError::OutOfBounds);
@@ -219,6 +261,22 @@ impl<T: AnyBitPattern + NoUninit> ImageMapMut<'_, T> {
 /// runtime.
 impl OpenClBackend {
     /// Maps a region of an image to be read, and waits until it is there.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::{ChannelOrder, ChannelType, HostPitches, ImageFormat, ImageRegion, ImageShape, OpenClBackend};
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
+    /// let shape = ImageShape::D2 { width: 2, height: 2 };
+    /// # let tight = HostPitches::default();
+    /// # let image =
+    /// #     backend.create_image_with_data(MemoryFlags::empty(), format, shape, &[[9_u8; 4]; 4], tight)?;
+    /// let map = backend.map_image::<[u8; 4]>(&queue, &image, ImageRegion::all(shape), &[])?;
+    /// let reds: u32 = map.rows().flatten().map(|pixel| u32::from(pixel[0])).sum();
+    /// assert_eq!(reds, 4 * 9);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -236,6 +294,26 @@ impl OpenClBackend {
 
     /// Maps a region of an image to be read and written, and waits until it is there.
     ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::{ChannelOrder, ChannelType, ImageFormat, ImageRegion, ImageShape, OpenClBackend};
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
+    /// let shape = ImageShape::D2 { width: 64, height: 32 };
+    /// let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
+    /// let mut map = backend.map_image_mut::<[u8; 4]>(&queue, &image, ImageRegion::all(shape), &[])?;
+    /// if let Some(first) = map.row_mut(0, 0) {
+    ///     first.fill([255, 0, 0, 255]);
+    /// }
+    /// drop(map);
+    /// let mut seen = [[0_u8; 4]; 64];
+    /// let first = ImageRegion::new([0, 0], [64, 1]);
+    /// backend.read_image(&queue, &image, first, &mut seen, Default::default(), &[])?;
+    /// assert_eq!(seen, [[255, 0, 0, 255]; 64]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// See [above](#errors).
@@ -252,6 +330,29 @@ impl OpenClBackend {
 
     /// Enqueues a map of a region of an image to be read, without waiting for it.
     ///
+    /// ```
+    /// use binpool_allocators::Outcome;
+    /// use binpool_opencl::ImageColor;
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::{ChannelOrder, ChannelType, ImageFormat, ImageRegion, ImageShape, OpenClBackend};
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
+    /// # let shape = ImageShape::D2 { width: 2, height: 2 };
+    /// # let all = ImageRegion::all(shape);
+    /// # let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
+    ///
+    /// // Behind whatever the program waits for, and behind the fill, without a wait list.
+    /// let gate = backend.create_user_event()?;
+    /// let white = ImageColor::Float([1.0; 4]);
+    /// backend.enqueue_fill_image(&queue, &image, all, white, std::slice::from_ref(&gate))?;
+    /// let pending = backend.enqueue_map_image::<u8>(&queue, &image, all, &[])?;
+    /// backend.resolve_user_event(&gate, Outcome::Complete)?;
+    /// let map = pending.wait()?;
+    /// assert_eq!(map.row(1, 0), Some(&[255; 8][..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// See [above](#errors).
@@ -266,6 +367,29 @@ impl OpenClBackend {
     }
 
     /// Enqueues a map of a region of an image to be read and written, without waiting for it.
+    ///
+    /// ```
+    /// use binpool_allocators::{Error, InvalidRequest};
+    /// use binpool_opencl::{ImageColor, ImageError};
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::{ChannelOrder, ChannelType, ImageFormat, ImageRegion, ImageShape, OpenClBackend};
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
+    /// # let shape = ImageShape::D2 { width: 2, height: 2 };
+    /// # let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
+    ///
+    /// let (left, right) = (ImageRegion::new([0, 0], [1, 2]), ImageRegion::new([1, 0], [1, 2]));
+    /// let pending = backend.enqueue_map_image_mut::<u8>(&queue, &image, left, &[])?;
+    /// // Whatever is mapped of an image, all of it is the host's, from the call on.
+    /// let refused = backend.enqueue_fill_image(&queue, &image, right, ImageColor::Float([1.0; 4]), &[]);
+    /// assert!(matches!(
+    ///     refused,
+    ///     Err(ImageError::Device(Error::InvalidRequest(InvalidRequest::Mapped { .. })))
+    /// ));
+    /// drop(pending.wait()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

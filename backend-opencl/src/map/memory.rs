@@ -13,21 +13,6 @@ use crate::{backend::OpenClBackend, event::ClEvent, queue::ClQueue};
 /// `enqueue_map_buffer`, and the `map`, `map_ro` and `map_rw` of its `SVMPointer`. Regions are in bytes, within the
 /// memory's size as it was asked for, and hold whole elements.
 ///
-/// ```no_run
-/// use binpool_allocators::{Backend, Event, MemoryFlags, QueueOrder};
-/// use binpool_opencl::{DeviceSelector, OpenClBackend};
-///
-/// let backend = OpenClBackend::open(&DeviceSelector::Any)?;
-/// let queue = backend.create_queue(QueueOrder::InOrder)?;
-/// let memory = backend.create_buffer(4096, MemoryFlags::empty())?;
-/// let mut numbers = backend.map_overwrite::<f32>(&queue, &memory, 0..4096, &[])?;
-/// numbers.fill(1.5);
-/// numbers.unmap()?.wait()?; // or drop it
-/// let numbers = backend.map::<f32>(&queue, &memory, 1024..2048, &[])?;
-/// assert_eq!(numbers.iter().sum::<f32>(), 384.0);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-///
 /// A map borrows its memory, which cannot go before it:
 ///
 /// ```compile_fail,E0505
@@ -65,6 +50,20 @@ use crate::{backend::OpenClBackend, event::ClEvent, queue::ClQueue};
 impl OpenClBackend {
     /// Maps `region` to be read, and waits until it is there. What it holds is unspecified where nothing was written.
     ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let memory = backend.create_buffer(4096, MemoryFlags::empty())?;
+    /// let mut numbers = backend.map_overwrite::<f32>(&queue, &memory, 0..4096, &[])?;
+    /// numbers.fill(1.5);
+    /// numbers.unmap()?; // Or drop it.
+    /// let numbers = backend.map::<f32>(&queue, &memory, 1024..2048, &[])?;
+    /// assert_eq!(numbers.iter().sum::<f32>(), 384.0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// See [above](#errors).
@@ -80,6 +79,19 @@ impl OpenClBackend {
 
     /// Maps `region` to be read and written, and waits until it is there. What it holds is unspecified where nothing was
     /// written.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let memory = backend.create_buffer_from(&[1.0_f32, 2.0, 3.0], MemoryFlags::empty())?;
+    /// for number in backend.map_mut::<f32>(&queue, &memory, 4..12, &[])?.iter_mut() {
+    ///     *number *= 10.0;
+    /// } // Unmapped here.
+    /// assert_eq!(backend.map::<f32>(&queue, &memory, 0..12, &[])?[..], [1.0, 20.0, 30.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -98,6 +110,25 @@ impl OpenClBackend {
     /// Maps `region` to be written as a whole, and waits until that may be done. What it holds at first is unspecified:
     /// the runtime need not fetch it, and what is not written is unspecified afterwards, too.
     ///
+    /// ```
+    /// use std::io::{Cursor, Read};
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    ///
+    /// // From a file to the device, without a vector between: what the memory held is not fetched first.
+    /// let mut file = Cursor::new([7; 4096]);
+    /// let memory = backend.create_buffer(4096, MemoryFlags::empty())?;
+    /// let mut bytes = backend.map_overwrite::<u8>(&queue, &memory, 0..4096, &[])?;
+    /// file.read_exact(&mut bytes)?;
+    /// bytes.unmap()?;
+    /// let mut last = [0];
+    /// backend.read(&queue, &memory, 4095, &mut last, &[])?;
+    /// assert_eq!(last, [7]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// See [above](#errors).
@@ -115,6 +146,23 @@ impl OpenClBackend {
 
     /// Enqueues a map of `region` to be read, without waiting for it.
     ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let ones = backend.create_buffer_from(&[1_u64; 8], MemoryFlags::empty())?;
+    /// let twos = backend.create_buffer_from(&[2_u64; 8], MemoryFlags::empty())?;
+    /// // Both are on their way before the first is waited for.
+    /// let pending = [&ones, &twos].map(|part| backend.enqueue_map::<u64>(&queue, part, 0..64, &[]));
+    /// let mut sum = 0;
+    /// for part in pending {
+    ///     sum += part?.wait()?.iter().sum::<u64>();
+    /// }
+    /// assert_eq!(sum, 24);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// See [above](#errors).
@@ -129,6 +177,19 @@ impl OpenClBackend {
     }
 
     /// Enqueues a map of `region` to be read and written, without waiting for it.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let memory = backend.create_buffer_from(&[0_u32; 4], MemoryFlags::empty())?;
+    /// let pending = backend.enqueue_map_mut::<u32>(&queue, &memory, 0..16, &[])?;
+    /// let squares: Vec<u32> = (0..4).map(|n| n * n).collect(); // While the memory comes.
+    /// pending.wait()?.copy_from_slice(&squares);
+    /// assert_eq!(backend.map::<u32>(&queue, &memory, 0..16, &[])?[..], [0, 1, 4, 9]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -23,6 +23,25 @@ use crate::{
 ///
 /// Dropping it gives the memory back. The runtime keeps buffers until the commands that use them have ended;
 /// for SVM, which the runtime frees under running commands, this crate does.
+///
+/// ```
+/// use std::slice::from_ref;
+///
+/// use binpool_allocators::{Event, Memory, Outcome};
+/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// # use binpool_opencl::OpenClBackend;
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+///
+/// let memory = backend.create_buffer(4096, MemoryFlags::empty())?;
+/// let gate = backend.create_user_event()?;
+/// let written = backend.enqueue_write(&queue, &memory, 0, [1, 2, 3].into(), from_ref(&gate))?;
+/// assert_eq!((memory.bytes(), memory.offset(), memory.flags()), (4096, 0, MemoryFlags::empty()));
+/// drop(memory); // The write has it still.
+/// backend.resolve_user_event(&gate, Outcome::Complete)?;
+/// written.wait()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct ClMemory {
     id: MemoryId,
@@ -71,6 +90,26 @@ impl ClMemory {
     /// It is borrowed: valid while this value lives, and not to be released. A kernel that was enqueued with
     /// it keeps the memory, as every command does. `PyOpenCL` calls it `int_ptr`;
     /// [`memory_from_raw`](OpenClBackend::memory_from_raw) is the way back.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// use binpool_allocators::{Memory, SvmBackend, SvmGrain};
+    ///
+    /// let memory = backend.create_buffer(4096, MemoryFlags::empty())?;
+    /// let handle = memory.raw().ok_or("a buffer has a handle")?;
+    /// // SAFETY: (1) the buffer lives, and is retained; (2, 3) only values of this crate use it.
+    /// let again = unsafe { backend.memory_from_raw(handle, true) }?;
+    /// assert_eq!(again, memory); // One buffer: commands on either know of each other.
+    /// assert_ne!(again.id(), memory.id()); // Two values.
+    ///
+    /// # if backend.limits().svm.coarse {
+    /// let shared = backend.allocate_svm(4096, None, SvmGrain::Coarse, None)?;
+    /// assert_eq!((shared.raw(), backend.svm_address(&shared).is_some()), (None, true));
+    /// # }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn raw(&self) -> Option<*mut c_void> {
         self.exposed_handle().map(MemHandle::raw)
@@ -96,10 +135,10 @@ impl ClMemory {
     /// [`create_sub_region`](binpool_allocators::Backend::create_sub_region) of it. `PyOpenCL` calls it
     /// `__getitem__`.
     ///
-    /// ```no_run
+    /// ```
     /// # use binpool_allocators::{Backend, Memory, MemoryFlags};
-    /// # use binpool_opencl::{DeviceSelector, OpenClBackend};
-    /// # let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// let memory = backend.create_buffer(4096, MemoryFlags::empty())?;
     /// let tail = memory.slice(1024..)?;
     /// assert_eq!((tail.bytes(), tail.offset()), (3072, 1024));

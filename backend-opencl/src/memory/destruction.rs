@@ -20,10 +20,10 @@ impl ClMemory {
     /// inside a `drop`, or a thread of the runtime, which it must not hold up: it makes no call to OpenCL, neither through
     /// this crate, and waits for nothing. A panic in it is logged and goes no further.
     ///
-    /// ```no_run
+    /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags};
-    /// # use binpool_opencl::{DeviceSelector, OpenClBackend};
-    /// # let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// use std::sync::mpsc;
     ///
     /// let memory = backend.create_buffer(4096, MemoryFlags::empty())?;

@@ -23,15 +23,37 @@ use crate::{backend::OpenClBackend, event::ClEvent, queue::ClQueue};
 /// The memory is whatever commands take: a [`ClMemory`](crate::ClMemory), a pooled buffer, a region of one, or a
 /// reference to these, for whoever wants to keep it where a call that takes the elements fails.
 ///
-/// ```no_run
+/// ```
 /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-/// # use binpool_opencl::{DeviceSelector, OpenClBackend, UninitElements};
-/// # let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+/// # use binpool_opencl::{OpenClBackend, UninitElements};
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let memory = backend.create_buffer(4000, MemoryFlags::empty())?;
 /// let sums = UninitElements::<f32, _>::new(&backend, &memory)?.fill_all(&queue, 0.5, &[])?;
 /// sums.write(&queue, 10, &[1.0, 2.0], &[])?;
 /// assert_eq!(sums.slice(9..13)?.read_to_vec(&queue, &[])?, [0.5, 1.0, 2.0, 0.5]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// What is written by pieces is said to be whole by the program:
+///
+/// ```
+/// use binpool_opencl::UninitElements;
+/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// # use binpool_opencl::OpenClBackend;
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+///
+/// let memory = backend.create_buffer(8, MemoryFlags::empty())?;
+/// let ones = UninitElements::<f32, _>::new(&backend, memory)?.fill_all(&queue, 1.0, &[])?;
+/// let memory = backend.create_buffer(32, MemoryFlags::empty())?;
+/// let table = UninitElements::<f32, _>::new(&backend, memory)?;
+/// assert_eq!((table.len(), table.is_empty()), (8, false));
+/// table.enqueue_write(&queue, 0, &[5.0, 6.0], &[])?;
+/// table.enqueue_fill(&queue, 2..6, 0.0, &[])?;
+/// table.enqueue_copy_from(&queue, 6, &ones, &[])?;
+/// let table = table.assume_written();
+/// assert_eq!(table.read_to_vec(&queue, &[])?, [5.0, 6.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
@@ -69,9 +91,48 @@ pub struct UninitElements<T: Pod, M> {
 /// Memory as elements of type `T` that have been written.
 ///
 /// Everything that can be done with [`UninitElements`] can be done with these, and they can be read and copied from.
+///
+/// ```
+/// use binpool_allocators::Memory;
+/// use binpool_opencl::UninitElements;
+/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// # use binpool_opencl::OpenClBackend;
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+///
+/// let memory = backend.create_buffer_from(&[1_i32, -2, 3, -4], MemoryFlags::empty())?;
+/// let numbers = UninitElements::<i32, _>::new(&backend, memory)?.assume_written(); // When it was made.
+/// assert_eq!(numbers.read_to_vec(&queue, &[])?, [1, -2, 3, -4]);
+/// let mut last = [0; 2];
+/// numbers.read(&queue, 2, &mut last, &[])?;
+/// assert_eq!(last, [3, -4]);
+///
+/// let middle = numbers.slice(1..3)?.enqueue_read(&queue, &[])?; // On its way, and comes in what `wait` gives.
+/// numbers.write(&queue, 1, &[0, 0], &[])?;
+/// assert_eq!(middle.wait()?, [-2, 3]); // It was first.
+/// assert_eq!(numbers.into_memory().bytes(), 16);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Elements<T: Pod, M>(UninitElements<T, M>);
 
 /// Elements that a read will have brought.
+///
+/// ```
+/// use binpool_opencl::UninitElements;
+/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// # use binpool_opencl::OpenClBackend;
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let other_queue = backend.create_queue(QueueOrder::InOrder)?;
+///
+/// # let memory = backend.create_buffer(4000, MemoryFlags::empty())?;
+/// let halves = UninitElements::<f32, _>::new(&backend, memory)?.fill_all(&queue, 0.5, &[])?;
+/// let read = halves.enqueue_read(&queue, &[])?;
+/// // Whatever another queue gets from here on comes after the read.
+/// backend.enqueue_barrier(&other_queue, std::slice::from_ref(read.event()))?;
+/// assert_eq!(read.wait()?.iter().sum::<f32>(), 500.0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "the elements are in here"]
 pub struct PendingElements<T> {
@@ -123,12 +184,42 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> UninitElements<T, M> {
     }
 
     /// Where in [`memory`](Self::memory) the elements are, in bytes.
+    ///
+    /// ```
+    /// use binpool_allocators::{Memory, Region};
+    /// use binpool_opencl::UninitElements;
+    /// # use binpool_allocators::{Backend, MemoryFlags};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    ///
+    /// let memory = backend.create_buffer(400, MemoryFlags::empty())?;
+    /// let all = UninitElements::<f32, _>::new(&backend, memory)?;
+    /// let part = all.slice(10..14)?;
+    /// assert_eq!((part.len(), part.region()), (4, Region::new(40, 16))); // Elements, and bytes.
+    /// assert_eq!(part.memory().bytes(), 400); // A kernel is given all of it, and told to start at 10.
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn region(&self) -> Region {
         self.region
     }
 
     /// Gives the memory back.
+    ///
+    /// ```
+    /// use binpool_opencl::UninitElements;
+    /// # use binpool_allocators::{Backend, MemoryFlags};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    ///
+    /// let memory = backend.create_buffer(64, MemoryFlags::empty())?;
+    /// let scratch = UninitElements::<f64, _>::new(&backend, memory)?;
+    /// assert_eq!(scratch.len(), 8);
+    /// // The same memory, for elements of another type.
+    /// let scratch = UninitElements::<u16, _>::new(&backend, scratch.into_memory())?;
+    /// assert_eq!(scratch.len(), 32);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn into_memory(self) -> M {
         self.memory
@@ -137,6 +228,26 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> UninitElements<T, M> {
     /// The elements as ones that can be read: something has written them all, a kernel for one, or is enqueued to.
     ///
     /// Where that is not so, what is read are values of `T`, but of no meaning.
+    ///
+    /// ```
+    /// use binpool_opencl::{ClProgram, Extent, Parameter, UninitElements};
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    ///
+    /// let source = "kernel void square(global uint *out) { uint i = get_global_id(0); out[i] = i * i; }";
+    /// let parameters = [Parameter::output::<u32>(Extent::PerItem(1))];
+    /// // SAFETY: each work item writes the element of its id, and nothing else.
+    /// let square = unsafe { ClProgram::build(&backend, source, "")?.kernel("square", &parameters) }?;
+    ///
+    /// let memory = backend.create_buffer(16, MemoryFlags::empty())?;
+    /// let squares = UninitElements::<u32, _>::new(&backend, memory)?;
+    /// square.launch(&queue, &[squares.len()]).memory(squares.memory()).enqueue()?;
+    /// let squares = squares.assume_written(); // By a kernel of as many work items as there are elements.
+    /// assert_eq!(squares.read_to_vec(&queue, &[])?, [0, 1, 4, 9]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn assume_written(self) -> Elements<T, M> {
         Elements(self)
@@ -198,6 +309,26 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> UninitElements<T, M> {
     }
 
     /// Writes all elements, and waits until they are there.
+    ///
+    /// ```
+    /// use binpool_allocators::{Error, InvalidRequest};
+    /// use binpool_opencl::UninitElements;
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    ///
+    /// let memory = backend.create_buffer(8, MemoryFlags::empty())?;
+    /// // Over a reference, so that the memory is not lost with the elements.
+    /// let refused = UninitElements::<u16, _>::new(&backend, &memory)?.write_all(&queue, &[1, 2, 3], &[]);
+    /// let short = InvalidRequest::LengthMismatch { expected: 8, actual: 6 };
+    /// assert!(matches!(refused, Err(Error::InvalidRequest(request)) if request == short));
+    ///
+    /// let numbers =
+    ///     UninitElements::<u16, _>::new(&backend, memory)?.write_all(&queue, &[1, 2, 3, 4], &[])?;
+    /// assert_eq!(numbers.slice(2..)?.read_to_vec(&queue, &[])?, [3, 4]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

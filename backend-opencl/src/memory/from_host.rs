@@ -21,10 +21,10 @@ impl OpenClBackend {
     /// same. With [`HOST_RESIDENT`](MemoryFlags::HOST_RESIDENT) the copy lies in host memory that the device reaches.
     /// `PyOpenCL` calls it `Buffer(context, COPY_HOST_PTR, hostbuf=data)` (OpenCL 3.0, section 5.2.1).
     ///
-    /// ```no_run
+    /// ```
     /// # use binpool_allocators::{Memory, MemoryFlags};
-    /// # use binpool_opencl::{DeviceSelector, OpenClBackend};
-    /// # let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// let table = backend.create_buffer_from(&[1.0_f32, 2.0, 4.0], MemoryFlags::READ_ONLY)?;
     /// assert_eq!(table.bytes(), 12);
     /// # Ok::<(), Box<dyn std::error::Error>>(())

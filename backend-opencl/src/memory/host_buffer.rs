@@ -22,6 +22,26 @@ use crate::{
 ///
 /// Made by [`create_host_buffer`](OpenClBackend::create_host_buffer). It is memory like any other: commands take it as it
 /// is, and [`memory`](Self::memory) gives it to what wants a [`ClMemory`].
+///
+/// ```
+/// use binpool_allocators::{Error, InvalidRequest};
+/// # use binpool_allocators::{Backend, MemoryFlags};
+/// # use binpool_opencl::OpenClBackend;
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+///
+/// let buffer = backend.create_host_buffer(vec![1_u8; 4096], MemoryFlags::empty())?;
+/// let tail = buffer.memory().slice(1024..)?;
+/// let Err(refused) = buffer.into_host() else {
+///     panic!("the view lies over the vector");
+/// };
+/// let left = InvalidRequest::ViewsLeft { views: 1, bytes: 4096 };
+/// assert!(matches!(refused.error, Error::InvalidRequest(request) if request == left));
+///
+/// drop(tail);
+/// let buffer = refused.value; // Here it is again.
+/// assert_eq!(buffer.into_host()?, [1; 4096]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct HostBuffer<T> {
     memory: ClMemory,
     elements: LentElements<T>,
@@ -37,10 +57,10 @@ impl OpenClBackend {
     ///
     /// [`HOST_RESIDENT`](MemoryFlags::HOST_RESIDENT) is what such a buffer is anyway.
     ///
-    /// ```no_run
+    /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Region};
-    /// # use binpool_opencl::{DeviceSelector, OpenClBackend};
-    /// # let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let buffer = backend.create_host_buffer(vec![1_u32; 100], MemoryFlags::empty())?;
     /// backend.enqueue_fill(&queue, buffer.memory(), Region::first(8), &[0], &[])?;

@@ -7,6 +7,22 @@ use crate::{cl_error::Purpose, memory::cl_memory::ClMemory, memory::key::MemoryK
 /// What is known about memory; `PyOpenCL`'s `MemoryObject.get_info` and its attributes (OpenCL 3.0, section 5.5.6).
 ///
 /// Got by [`ClMemory::info`].
+///
+/// ```
+/// use binpool_allocators::MemoryKind;
+/// # use binpool_allocators::{Backend, MemoryFlags};
+/// # use binpool_opencl::OpenClBackend;
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+///
+/// let block = backend.create_host_buffer(vec![0_u8; 4096], MemoryFlags::empty())?;
+/// let info = block.memory().info()?;
+/// assert!(info.has_host_pointer && !info.uses_svm_pointer);
+/// assert_eq!((info.kind, info.parent), (MemoryKind::Buffer, None));
+///
+/// let tail = block.memory().slice(1024..)?.info()?;
+/// assert_eq!((tail.parent, tail.offset), (Some(block.memory().key()), 1024));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryInfo {
@@ -34,10 +50,10 @@ pub struct MemoryInfo {
 impl ClMemory {
     /// What is known about this memory.
     ///
-    /// ```no_run
+    /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags};
-    /// # use binpool_opencl::{DeviceSelector, OpenClBackend};
-    /// # let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// let memory = backend.create_buffer(4096, MemoryFlags::READ_ONLY)?;
     /// let info = memory.info()?;
     /// assert_eq!((info.bytes, info.flags), (4096, MemoryFlags::READ_ONLY));

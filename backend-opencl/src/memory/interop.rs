@@ -23,6 +23,26 @@ impl OpenClBackend {
     /// All values of one buffer, and of its sub-buffers, know of each other's commands and maps, also where the handle is
     /// that of a [`ClMemory::raw`].
     ///
+    /// ```
+    /// # use binpool_allocators::{Backend, Memory, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// use opencl3::memory::{Buffer, CL_MEM_READ_WRITE, ClMem};
+    /// # use opencl3::{context::Context, device::Device};
+    ///
+    /// # let device = Device::new(OpenClBackend::open(&"any".parse()?)?.raw_device());
+    /// # let context = Context::from_device(&device)?;
+    /// # let backend = OpenClBackend::from_context(&context)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// // SAFETY: no pointer of the host is passed.
+    /// let own = unsafe { Buffer::<f32>::create(&context, CL_MEM_READ_WRITE, 100, std::ptr::null_mut()) }?;
+    /// // SAFETY: (1) the buffer lives, and is retained; (2, 3) `opencl3` enqueues nothing with it.
+    /// let memory = unsafe { backend.memory_from_raw(own.get(), true) }?;
+    /// assert_eq!(memory.bytes(), 400);
+    /// drop(own); // The program's reference; the memory has its own.
+    /// backend.write(&queue, &memory, 396, &1.5_f32.to_ne_bytes(), &[])?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`ForeignObject`](InvalidRequest::ForeignObject) for memory of another context,

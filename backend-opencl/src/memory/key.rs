@@ -11,6 +11,22 @@ use crate::memory::cl_memory::{Body, ClMemory};
 /// It is a name to compare and to look up by, as `PyOpenCL` does with `int_ptr`, and keeps nothing alive: the runtime
 /// may use it again for other memory once this one is gone. [`Memory::id`] is never used again, and differs between
 /// values of the same memory.
+///
+/// ```
+/// use std::collections::HashMap;
+/// # use binpool_allocators::{Backend, MemoryFlags};
+/// # use binpool_opencl::OpenClBackend;
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+///
+/// let weights = backend.create_buffer(4096, MemoryFlags::empty())?;
+/// let names = HashMap::from([(weights.key(), "weights")]);
+/// // Somewhere else the memory comes in by its handle, as another value.
+/// let handle = weights.raw().ok_or("a buffer has a handle")?;
+/// // SAFETY: (1) the buffer lives, and is retained; (2, 3) only values of this crate use it.
+/// let came_in = unsafe { backend.memory_from_raw(handle, true) }?;
+/// assert_eq!(names.get(&came_in.key()), Some(&"weights"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MemoryKey(Key);
 
@@ -43,6 +59,19 @@ impl ClMemory {
     /// Not the block itself: its other regions may be somebody else's, another block of the same pool for one.
     ///
     /// `PyOpenCL` calls it `associated_memobject` (OpenCL 3.0, section 5.5.6).
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// let block = backend.create_buffer(4096, MemoryFlags::empty())?;
+    /// let (head, tail) = (block.slice(..1024)?, block.slice(1024..)?);
+    /// assert_eq!(tail.parent(), Some(block.key()));
+    /// assert_eq!(tail.parent(), head.parent()); // Parts of one block, at 1024 and at 0.
+    /// assert_eq!((tail.offset(), head.offset()), (1024, 0));
+    /// assert_eq!(block.parent(), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn parent(&self) -> Option<MemoryKey> {
         match self.body() {

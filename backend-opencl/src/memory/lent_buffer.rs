@@ -32,10 +32,10 @@ impl OpenClBackend {
     /// does a reference to the `cl_mem` that the program itself has taken and does not release. On Intel's runtime the event
     /// of a command that the program has enqueued by a call of its own is such a reference.
     ///
-    /// ```no_run
+    /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Region};
-    /// # use binpool_opencl::{DeviceSelector, OpenClBackend};
-    /// # let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let mut elements = [1_u32; 100];
     /// backend.with_host_buffer(&mut elements, MemoryFlags::empty(), |buffer| {

@@ -13,15 +13,19 @@ impl OpenClBackend {
     ///
     /// Those of [`enqueue_copy`](Backend::enqueue_copy).
     ///
-    /// ```no_run
+    /// ```
     /// # use binpool_allocators::Event;
-    /// use binpool_opencl::{DeviceSelector, OpenClBackend};
+    /// use binpool_opencl::OpenClBackend;
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-    /// # let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// let source = backend.create_buffer(100, MemoryFlags::empty())?;
+    ///
+    /// let source = backend.create_buffer_from(&[7_u8; 100], MemoryFlags::empty())?;
     /// let destination = backend.create_buffer(40, MemoryFlags::empty())?;
     /// backend.enqueue_copy_common(&queue, &source, &destination, &[])?.wait()?; // 40 bytes.
+    /// let mut copied = [0; 40];
+    /// backend.read(&queue, &destination, 0, &mut copied, &[])?;
+    /// assert_eq!(copied, [7; 40]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn enqueue_copy_common(

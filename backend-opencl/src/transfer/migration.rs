@@ -17,6 +17,26 @@ use crate::{
 
 bitflags! {
     /// Where memory migrates to, and whether its contents go along. None: to the queue's device, with its contents.
+    ///
+    /// ```
+    /// use binpool_allocators::Event;
+    /// use binpool_opencl::MigrationFlags;
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    ///
+    /// let results = backend.create_buffer_from(&[7_u8; 4096], MemoryFlags::empty())?;
+    /// // To where the host will read them.
+    /// backend.enqueue_migrate(&queue, &[&results], MigrationFlags::HOST, &[])?;
+    /// let mut seen = [0; 4096];
+    /// backend.read(&queue, &results, 0, &mut seen, &[])?;
+    /// assert_eq!(seen, [7; 4096]);
+    /// // Back to the device, where kernels will write all of it: what it holds need not go along.
+    /// let room = MigrationFlags::CONTENT_UNDEFINED;
+    /// backend.enqueue_migrate(&queue, &[&results], room, &[])?.wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct MigrationFlags: u64 {
         /// To the host, and not to the queue's device.
@@ -40,12 +60,13 @@ impl OpenClBackend {
     /// [`ForeignObject`](binpool_allocators::InvalidRequest::ForeignObject);
     /// [`Mapped`](binpool_allocators::InvalidRequest::Mapped); the failures of the runtime, lack of memory among them.
     ///
-    /// ```no_run
+    /// ```
     /// # use binpool_allocators::Event;
-    /// use binpool_opencl::{DeviceSelector, OpenClBackend, MigrationFlags};
+    /// use binpool_opencl::{MigrationFlags, OpenClBackend};
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-    /// # let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    ///
     /// let weights = backend.create_buffer(1 << 20, MemoryFlags::empty())?;
     /// let results = backend.create_buffer(1 << 20, MemoryFlags::empty())?;
     /// // Both are on the device before the first kernel; what `results` holds need not go along.
@@ -87,6 +108,28 @@ impl OpenClBackend {
     }
 
     /// Enqueues a migration of images: `PyOpenCL`'s `enqueue_migrate_mem_objects`.
+    ///
+    /// ```
+    /// # use binpool_allocators::Event;
+    /// use binpool_opencl::MigrationFlags;
+    /// # use binpool_opencl::{ChannelOrder, ChannelType, ImageColor, ImageFormat, ImageRegion, ImageShape};
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::Float);
+    /// # let shape = ImageShape::D2 { width: 64, height: 64 };
+    ///
+    /// let drawn = backend.create_image(MemoryFlags::empty(), format, shape)?;
+    /// let white = ImageColor::Float([1.0; 4]);
+    /// backend.enqueue_fill_image(&queue, &drawn, ImageRegion::all(shape), white, &[])?;
+    /// // Behind the fill. When the host looks, the image is there already.
+    /// let moved = backend.enqueue_migrate_images(&queue, &[&drawn], MigrationFlags::HOST, &[])?;
+    /// moved.wait()?;
+    /// let map = backend.map_image::<f32>(&queue, &drawn, ImageRegion::all(shape), &[])?;
+    /// assert_eq!(map.row(63, 0), Some(&[1.0; 256][..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -18,6 +18,29 @@ use crate::{
 ///
 /// Dropping or forgetting this value early is safe: the vector is kept until the command has ended, and thrown away then.
 /// `PyOpenCL`'s `NannyEvent`, whose deletion waits.
+///
+/// ```
+/// use std::slice::from_ref;
+/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// # use binpool_opencl::OpenClBackend;
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let other_queue = backend.create_queue(QueueOrder::InOrder)?;
+///
+/// let memory = backend.create_buffer(4096, MemoryFlags::empty())?;
+/// let written = backend.enqueue_write_owned(&queue, &memory, 0, vec![1_u8; 4096], &[])?;
+/// backend.enqueue_marker(&other_queue, from_ref(written.event()))?;
+///
+/// let mut staging = written.wait()?; // The same vector: nothing is allocated for the next round.
+/// assert_eq!(staging.len(), 4096);
+/// staging.fill(2);
+/// let written = backend.enqueue_write_owned(&queue, &memory, 0, staging, &[])?;
+/// drop(written); // The command has what it needs.
+/// let mut seen = [0; 1];
+/// backend.read(&queue, &memory, 4095, &mut seen, &[])?;
+/// assert_eq!(seen, [2]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "the vector is thrown away unless `wait` takes it"]
 pub struct PendingTransfer<T> {
     event: ClEvent,
@@ -63,22 +86,25 @@ impl<T> fmt::Debug for PendingTransfer<T> {
 
 /// Transfers whose host side is handed over: `PyOpenCL`'s `enqueue_copy` with `is_blocking=False`. The host cannot free or
 /// touch it before the command has ended.
-///
-/// ```no_run
-/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-/// use binpool_opencl::{DeviceSelector, OpenClBackend};
-///
-/// let backend = OpenClBackend::open(&DeviceSelector::Any)?;
-/// let queue = backend.create_queue(QueueOrder::InOrder)?;
-/// let memory = backend.create_buffer(16, MemoryFlags::empty())?;
-/// let written = backend.enqueue_write_owned(&queue, &memory, 0, vec![1.0_f32, 2.0, 3.0, 4.0], &[])?;
-/// let read = backend.enqueue_read_owned(&queue, &memory, 4, vec![0.0_f32; 2], &[])?;
-/// assert_eq!(read.wait()?, [2.0, 3.0]);
-/// let numbers = written.wait()?; // the vector is back
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 impl OpenClBackend {
     /// Enqueues a write of all of `elements`, from byte `offset` of the memory on.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let memory = backend.create_buffer(16, MemoryFlags::empty())?;
+    /// let rows = [[1.0_f32, 2.0], [3.0, 4.0]].map(|row| row.to_vec());
+    /// let mut written = Vec::new();
+    /// for (row, elements) in rows.into_iter().enumerate() {
+    ///     // Enqueued, and the loop goes on; offsets are in bytes.
+    ///     written.push(backend.enqueue_write_owned(&queue, &memory, row * 8, elements, &[])?);
+    /// }
+    /// let last = written.pop().ok_or("there are two")?;
+    /// assert_eq!(last.wait()?, [3.0, 4.0]); // The vector is back.
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -95,6 +121,18 @@ impl OpenClBackend {
     }
 
     /// Enqueues a read into all of `elements`, from byte `offset` of the memory on.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let memory = backend.create_buffer_from(&[1.0_f32, 2.0, 3.0, 4.0], MemoryFlags::empty())?;
+    /// // As many elements as the vector has, from byte 4 on.
+    /// let read = backend.enqueue_read_owned(&queue, &memory, 4, vec![0.0_f32; 2], &[])?;
+    /// assert_eq!(read.wait()?, [2.0, 3.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -29,6 +29,31 @@ impl OpenClBackend {
     /// there could come after the copy. Until it has ended, commands on those bytes of the destination are refused as if
     /// the host had mapped them.
     ///
+    /// ```
+    /// use binpool_allocators::Error;
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    ///
+    /// # let there = OpenClBackend::open(&"any".parse()?)?;
+    /// # let there_queue = there.create_queue(QueueOrder::InOrder)?;
+    /// let source = backend.create_buffer_from(&[7_u8; 60], MemoryFlags::empty())?;
+    /// let destination = there.create_buffer(60, MemoryFlags::empty())?; // Of another context.
+    /// match backend.copy_p2p_amd(&queue, &source, &destination, None, &[]) {
+    ///     Err(Error::Unsupported { .. }) => {
+    ///         let mut bytes = [0; 60]; // By the host, then.
+    ///         backend.read(&queue, &source, 0, &mut bytes, &[])?;
+    ///         there.write(&there_queue, &destination, 0, &bytes, &[])?;
+    ///     }
+    ///     copied => copied?,
+    /// }
+    /// # let mut bytes = [0; 60];
+    /// # there.read(&there_queue, &destination, 0, &mut bytes, &[])?;
+    /// # assert_eq!(bytes, [7; 60]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Unsupported`](Error::Unsupported) unless both devices have the extension, for shared virtual memory, and for two

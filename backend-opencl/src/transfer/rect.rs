@@ -24,6 +24,30 @@ use crate::{
 /// The *region* of a transfer, which both sides have in common, is how many bytes a row has, how many rows, and how many
 /// slices: `[bytes, rows, slices]`, 1 where there is but one. Origins are counted like that, too. All of it is as in
 /// OpenCL 3.0, section 5.2.2, and in `PyOpenCL`'s `enqueue_copy`.
+///
+/// ```
+/// use binpool_opencl::Rect;
+/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// # use binpool_opencl::OpenClBackend;
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+///
+/// // 2 slices of 3 rows of 4 bytes: 0 to 23.
+/// let volume: Vec<u8> = (0..24).collect();
+/// let volume = backend.create_buffer_from(&volume, MemoryFlags::empty())?;
+///
+/// // Bytes 1 and 2 of rows 1 and 2, of both slices.
+/// let inner = Rect { origin: [1, 1, 0], row_pitch: 4, slice_pitch: 12 };
+/// let mut seen = [0; 8];
+/// backend.read_rect(&queue, (&volume, inner), (&mut seen, Rect::default()), [2, 2, 2], &[])?;
+/// assert_eq!(seen, [5, 6, 9, 10, 17, 18, 21, 22]);
+///
+/// // The second slice alone: a flat rectangle starts 3 rows further down.
+/// let second = Rect::in_rows([1, 3 + 1, 0], 4);
+/// backend.read_rect(&queue, (&volume, second), (&mut seen[..4], Rect::default()), [2, 2, 1], &[])?;
+/// assert_eq!(seen[..4], [17, 18, 21, 22]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Rect {
     /// The byte in its row, the row in its slice, and the slice where the rectangle starts.
@@ -138,19 +162,6 @@ pub(crate) struct HostSides<'m> {
 /// Transfers of rectangles, of buffers and shared virtual memory, bare or pooled: `PyOpenCL`'s `enqueue_copy` with
 /// origins, a region and pitches.
 ///
-/// ```no_run
-/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-/// use binpool_opencl::{DeviceSelector, OpenClBackend, Rect};
-///
-/// let backend = OpenClBackend::open(&DeviceSelector::Any)?;
-/// let queue = backend.create_queue(QueueOrder::InOrder)?;
-/// let matrix = backend.create_buffer(100 * 100, MemoryFlags::empty())?; // bytes, row by row
-/// let corner = [7; 3 * 4];
-/// let target = Rect::in_rows([10, 20, 0], 100); // column 10, row 20
-/// backend.write_rect(&queue, (&matrix, target), (&corner, Rect::default()), [3, 4, 1], &[])?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-///
 /// # Errors
 ///
 /// All of them: [`ZeroSize`](InvalidRequest::ZeroSize) for a region with a 0 in it,
@@ -159,6 +170,23 @@ pub(crate) struct HostSides<'m> {
 /// runtime.
 impl OpenClBackend {
     /// Writes a rectangle of `data`, and waits until it is there.
+    ///
+    /// ```
+    /// use binpool_opencl::Rect;
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    ///
+    /// let matrix = backend.create_buffer_from(&[0_u8; 100 * 100], MemoryFlags::empty())?; // Row by row.
+    /// let corner = [7; 3 * 4];
+    /// let target = Rect::in_rows([10, 20, 0], 100); // Column 10, row 20.
+    /// backend.write_rect(&queue, (&matrix, target), (&corner, Rect::default()), [3, 4, 1], &[])?;
+    /// let mut row = [0; 5];
+    /// backend.read(&queue, &matrix, 23 * 100 + 9, &mut row, &[])?; // Of the last row, with its neighbours.
+    /// assert_eq!(row, [0, 7, 7, 7, 0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -182,6 +210,26 @@ impl OpenClBackend {
 
     /// Reads a rectangle into `data`, and waits until it is there.
     ///
+    /// ```
+    /// use binpool_allocators::{Error, InvalidRequest};
+    /// use binpool_opencl::Rect;
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    ///
+    /// let matrix = backend.create_buffer_from(&[1_u8, 2, 3, 4, 5, 6, 7, 8, 9], MemoryFlags::empty())?;
+    /// let mut column = [0; 3];
+    /// let middle = (&matrix, Rect::in_rows([1, 0, 0], 3));
+    /// backend.read_rect(&queue, middle, (&mut column, Rect::default()), [1, 3, 1], &[])?;
+    /// assert_eq!(column, [2, 5, 8]);
+    ///
+    /// let beyond = backend.read_rect(&queue, middle, (&mut [0; 4], Rect::default()), [1, 4, 1], &[]);
+    /// let expected = InvalidRequest::OutOfBounds { offset: 1, bytes: 10, size: 9 };
+    /// assert!(matches!(beyond, Err(Error::InvalidRequest(request)) if request == expected));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// See [above](#errors).
@@ -204,6 +252,29 @@ impl OpenClBackend {
 
     /// Enqueues a write of a rectangle of `data`.
     ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use binpool_opencl::Rect;
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    ///
+    /// // The two halves of a picture of 4 × 3 bytes, which the commands share.
+    /// let picture: Arc<[u8]> = (0..12).collect();
+    /// let left = backend.create_buffer(6, MemoryFlags::empty())?;
+    /// let right = backend.create_buffer(6, MemoryFlags::empty())?;
+    /// for (memory, column) in [(&left, 0), (&right, 2)] {
+    ///     let source = (Arc::clone(&picture), Rect::in_rows([column, 0, 0], 4));
+    ///     backend.enqueue_write_rect(&queue, (memory, Rect::default()), source, [2, 3, 1], &[])?;
+    /// }
+    /// let mut seen = [0; 6];
+    /// backend.read(&queue, &right, 0, &mut seen, &[])?;
+    /// assert_eq!(seen, [2, 3, 6, 7, 10, 11]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// See [above](#errors).
@@ -224,6 +295,22 @@ impl OpenClBackend {
     }
 
     /// Enqueues a read of a rectangle. The bytes come without gaps, row by row and slice by slice.
+    ///
+    /// ```
+    /// use binpool_opencl::Rect;
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    ///
+    /// let matrix = backend.create_buffer_from(&[1_u8, 2, 3, 4, 5, 6, 7, 8, 9], MemoryFlags::empty())?;
+    /// let corner = (&matrix, Rect::in_rows([1, 1, 0], 3));
+    /// let pending = backend.enqueue_read_rect(&queue, corner, [2, 2, 1], &[])?;
+    /// // What comes later on the same bytes waits for the read.
+    /// backend.write(&queue, &matrix, 0, &[0; 9], &[])?;
+    /// assert_eq!(pending.wait()?, [5, 6, 8, 9]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -250,6 +337,30 @@ impl OpenClBackend {
     }
 
     /// Enqueues a copy of a rectangle from one block of memory to another one, or to another place of the same.
+    ///
+    /// ```
+    /// use binpool_allocators::{Error, InvalidRequest};
+    /// use binpool_opencl::Rect;
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    ///
+    /// // The left column of a matrix of 3 × 3 over its right one.
+    /// let matrix = backend.create_buffer_from(&[1_u8, 2, 3, 4, 5, 6, 7, 8, 9], MemoryFlags::empty())?;
+    /// let column = |place| (&matrix, Rect::in_rows([place, 0, 0], 3));
+    /// backend.enqueue_copy_rect(&queue, column(0), column(2), [1, 3, 1], &[])?;
+    /// let mut seen = [0; 9];
+    /// backend.read(&queue, &matrix, 0, &mut seen, &[])?;
+    /// assert_eq!(seen, [1, 2, 1, 4, 5, 4, 7, 8, 7]);
+    ///
+    /// let wide = backend.enqueue_copy_rect(&queue, column(0), column(1), [2, 3, 1], &[]);
+    /// assert!(matches!(
+    ///     wide,
+    ///     Err(Error::InvalidRequest(InvalidRequest::OverlappingCopy { from: 0, to: 1, .. }))
+    /// ));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -11,6 +11,48 @@ use crate::{backend::OpenClBackend, event::ClEvent, order::access::Access, queue
 
 /// Where transfers with borrowed memory are enqueued: see
 /// [`transfer_scope`](OpenClBackend::transfer_scope).
+///
+/// ```
+/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// # use binpool_opencl::OpenClBackend;
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let other_queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let memory = backend.create_buffer(8, MemoryFlags::empty())?;
+/// let numbers = [1_u16, 2, 3, 4];
+/// let mut seen = [0_u16; 4];
+/// let (head, tail) = seen.split_at_mut(2);
+/// backend.transfer_scope(|scope| {
+///     scope.enqueue_write(&queue, &memory, 0, &numbers, &[])?;
+///     // Side by side, behind the write.
+///     scope.enqueue_read(&queue, &memory, 0, head, &[])?;
+///     scope.enqueue_read(&other_queue, &memory, 4, tail, &[])
+/// })??;
+/// assert_eq!(seen, numbers);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Parts of a picture that the program has, and goes on to have:
+///
+/// ```
+/// use binpool_opencl::Rect;
+/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// # use binpool_opencl::OpenClBackend;
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let memory = backend.create_buffer(4, MemoryFlags::empty())?;
+///
+/// let mut picture: Vec<u8> = (0..16).collect(); // 4 × 4
+/// let (top, bottom) = picture.split_at_mut(8);
+/// let middle = Rect::in_rows([1, 0, 0], 4);
+/// let packed = (&memory, Rect::default());
+/// backend.transfer_scope(|scope| {
+///     scope.enqueue_write_rect(&queue, packed, (top, middle), [2, 2, 1], &[])?;
+///     scope.enqueue_read_rect(&queue, packed, (bottom, middle), [2, 2, 1], &[])
+/// })??;
+/// assert_eq!(picture[8..], [8, 1, 2, 11, 12, 5, 6, 15]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct TransferScope<'scope, 'env: 'scope> {
     backend: &'scope OpenClBackend,
@@ -29,11 +71,11 @@ impl OpenClBackend {
     /// A transfer that waits for something which only happens after the scope makes this wait for ever, as a thread of
     /// [`std::thread::scope`] would.
     ///
-    /// ```no_run
+    /// ```
     /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-    /// use binpool_opencl::{DeviceSelector, OpenClBackend};
+    /// use binpool_opencl::OpenClBackend;
     ///
-    /// let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+    /// let backend = OpenClBackend::open(&"any".parse()?)?;
     /// let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let memory = backend.create_buffer(16, MemoryFlags::empty())?;
     /// let (numbers, mut seen) = ([1_u32, 2, 3, 4], [0_u32; 4]);

@@ -21,6 +21,17 @@ use crate::{
 };
 
 /// What kind of device it is, best first.
+///
+/// ```
+/// use binpool_opencl::{DeviceKind, DeviceSelector, list_devices};
+///
+/// assert!(DeviceKind::Gpu < DeviceKind::Cpu); // Best first, so a sort puts graphics processors in front.
+/// let mut devices = list_devices()?;
+/// devices.sort_by_key(|device| device.kind());
+/// let best = DeviceSelector::Kind(devices[0].kind());
+/// assert_eq!(devices[0].kind().to_string().parse(), Ok(best)); // "gpu", or what there is.
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum DeviceKind {
@@ -65,6 +76,22 @@ impl fmt::Display for DeviceKind {
 }
 
 /// One device of this system.
+///
+/// ```
+/// use binpool_allocators::Backend;
+/// use binpool_opencl::{DeviceSelector, OpenClBackend, list_devices};
+///
+/// // No selector asks for the device with the most memory.
+/// let devices = list_devices()?;
+/// let largest = devices.iter().max_by_key(|device| device.limits().capacity_bytes);
+/// let largest = largest.ok_or("no device")?;
+/// println!("{} of {}, a {}", largest.name(), largest.platform(), largest.kind());
+///
+/// let backend = OpenClBackend::open(&DeviceSelector::Index(largest.index()))?;
+/// assert_eq!(backend.limits(), largest.limits());
+/// assert_eq!(backend.version(), largest.version());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct DeviceInfo {
     index: usize,
@@ -157,8 +184,9 @@ impl fmt::Display for DeviceInfo {
 ///
 /// [`NoLibrary`](OpenClError::NoLibrary), [`NoPlatform`](OpenClError::NoPlatform), or a failure of the runtime.
 ///
-/// ```no_run
-/// for device in binpool_opencl::list_devices()? {
+/// ```
+/// for (place, device) in binpool_opencl::list_devices()?.iter().enumerate() {
+///     assert_eq!(device.index(), place); // What `DeviceSelector::Index` takes.
 ///     println!("{device}: {} bytes", device.limits().capacity_bytes);
 /// }
 /// # Ok::<(), binpool_opencl::OpenClError>(())
