@@ -32,7 +32,7 @@ impl OpenClBackend {
     /// - *After*: the memory counts as used on `queue` until the tensor is deleted. What the consumer has enqueued there by then
     ///   comes before the pool's next user. What it has enqueued elsewhere has to have ended by then (Safety, 2).
     ///
-    /// ```no_run
+    /// ```
     /// use binpool_allocators::{Backend, ImmediateAllocator, QueueOrder};
     /// use binpool_opencl::{DeviceSelector, OpenClBackend, dlpk::DLDeviceType};
     ///
