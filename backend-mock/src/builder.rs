@@ -86,7 +86,7 @@ impl MockDeviceBuilder {
     /// The largest alignment that SVM can be asked for. Default: 4096 bytes.
     ///
     /// ```
-    /// use binpool_allocators::{Align, Backend, Error, InvalidRequest, SvmBackend, SvmGrain};
+    /// use binpool_allocators::{Align, Error, InvalidRequest, SvmBackend, SvmGrain};
     /// use binpool_mock::MockDevice;
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

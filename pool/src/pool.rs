@@ -215,7 +215,7 @@ impl<A: Allocator> MemoryPool<A> {
     /// How blocks are reused across queues.
     ///
     /// ```
-    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, PoolOptions, QueueOrder, ReusePolicy};
+    /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder, ReusePolicy};
     /// # use binpool_mock::MockDevice;
     /// # let backend = MockDevice::new().backend();
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
