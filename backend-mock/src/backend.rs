@@ -98,6 +98,24 @@ impl MockBackend {
     /// [`ForeignObject`](InvalidRequest::ForeignObject), and
     /// [`DoubleFree`](crate::MockError::DoubleFree) as the source of an [`Error::Backend`], which is also
     /// recorded as a [`Violation`](crate::Violation).
+    ///
+    /// ```
+    /// use binpool_allocators::{Backend, MemoryFlags};
+    /// use binpool_mock::{MockDevice, Violation};
+    ///
+    /// let device = MockDevice::new();
+    /// let backend = device.backend();
+    /// let buffer = backend.create_buffer(1024, MemoryFlags::empty())?;
+    /// let handle = buffer.into_handle();
+    /// backend.release_handle(handle)?;
+    /// assert!(device.leaks().is_empty());
+    /// // Whoever gives memory back twice, as C-like code can, is found out.
+    /// assert!(backend.release_handle(handle).is_err());
+    /// let violation = device.violations().pop();
+    /// let (memory, bytes) = (handle.id(), Some(1024));
+    /// assert_eq!(violation, Some(Violation::DoubleFree { memory, bytes }));
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
     pub fn release_handle(&self, handle: MockHandle) -> Result<()> {
         if handle.device != self.shared.number {
             return Err(foreign(ObjectKind::Memory));

@@ -84,18 +84,68 @@ impl MockDeviceBuilder {
     }
 
     /// The largest alignment that SVM can be asked for. Default: 4096 bytes.
+    ///
+    /// ```
+    /// use binpool_allocators::{Align, Error, InvalidRequest, SvmBackend, SvmGrain};
+    /// use binpool_mock::MockDevice;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let [line, page] = [64, 4096].map(Align::new);
+    /// let largest = line.ok_or("no power of two")?;
+    /// let backend = MockDevice::builder()
+    ///     .largest_svm_alignment(largest)
+    ///     .build()
+    ///     .backend();
+    /// let allocate = |alignment| backend.allocate_svm(100, alignment, SvmGrain::Coarse, None);
+    /// assert!(allocate(line).is_ok());
+    /// let Err(Error::InvalidRequest(error)) = allocate(page) else {
+    ///     return Err("a page is no line".into());
+    /// };
+    /// assert!(matches!(error, InvalidRequest::AlignmentTooLarge { .. }));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn largest_svm_alignment(mut self, alignment: Align) -> Self {
         self.limits.largest_svm_alignment = alignment;
         self
     }
 
     /// Which kinds of SVM there are. Default: coarse and fine, with atomics.
+    ///
+    /// ```
+    /// use binpool_allocators::{Error, SvmAllocator, SvmGrain, SvmSupport};
+    /// use binpool_mock::MockDevice;
+    ///
+    /// // A device that the host shares no fine-grained memory with, as most GPUs are.
+    /// let mut support = SvmSupport::default();
+    /// support.coarse = true;
+    /// let backend = MockDevice::builder().svm(support).build().backend();
+    /// assert!(SvmAllocator::new(&backend, SvmGrain::Coarse).is_ok());
+    /// let error = SvmAllocator::new(&backend, SvmGrain::Fine).unwrap_err();
+    /// assert!(matches!(error, Error::Unsupported { .. }));
+    /// ```
     pub fn svm(mut self, support: SvmSupport) -> Self {
         self.limits.svm = support;
         self
     }
 
     /// Whether queues can be out of order. Default: yes.
+    ///
+    /// ```
+    /// use binpool_allocators::{Backend, Queue, QueueOrder};
+    /// use binpool_mock::MockDevice;
+    ///
+    /// // Does a program get by with the queues that there are?
+    /// let backend = MockDevice::builder()
+    ///     .out_of_order_queues(false)
+    ///     .build()
+    ///     .backend();
+    /// let queue = backend
+    ///     .create_queue(QueueOrder::OutOfOrder)
+    ///     .or_else(|_| backend.create_queue(QueueOrder::InOrder))?;
+    /// assert_eq!(queue.order(), QueueOrder::InOrder);
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
     pub fn out_of_order_queues(mut self, available: bool) -> Self {
         self.limits.out_of_order_queues = available;
         self
@@ -103,6 +153,19 @@ impl MockDeviceBuilder {
 
     /// Whether threads may use views of one buffer while others make and release such. Default: yes. The mock takes it
     /// either way.
+    ///
+    /// ```
+    /// use binpool_allocators::{Allocator, ImmediateAllocator};
+    /// use binpool_mock::MockDevice;
+    ///
+    /// // What an NVIDIA device says of itself, so that a pool has bins alone.
+    /// let backend = MockDevice::builder()
+    ///     .concurrent_views(false)
+    ///     .build()
+    ///     .backend();
+    /// assert!(!ImmediateAllocator::new(&backend)?.has_concurrent_views());
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
     pub fn concurrent_views(mut self, available: bool) -> Self {
         self.limits.concurrent_views = available;
         self
@@ -115,12 +178,44 @@ impl MockDeviceBuilder {
     }
 
     /// What a host wait does that nothing can end. Default: [`HostWait::Report`].
+    ///
+    /// ```
+    /// use binpool_allocators::{Backend, Outcome, Queue, QueueOrder};
+    /// use binpool_mock::{HostWait, MockDevice};
+    ///
+    /// let backend = MockDevice::builder()
+    ///     .host_waits(HostWait::Report)
+    ///     .build()
+    ///     .backend();
+    /// let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let gate = backend.create_user_event()?;
+    /// backend.enqueue_marker(&queue, &[gate.clone()])?;
+    /// assert!(queue.finish().is_err()); // A test that would hang fails instead.
+    /// backend.resolve_user_event(&gate, Outcome::Complete)?;
+    /// queue.finish()?;
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
     pub fn host_waits(mut self, host_waits: HostWait) -> Self {
         self.host_waits = host_waits;
         self
     }
 
     /// Whether buffers are committed when they are created, as by runtimes that do not defer. Default: no.
+    ///
+    /// ```
+    /// use binpool_allocators::{Backend, MemoryFlags};
+    /// use binpool_mock::MockDevice;
+    ///
+    /// for (commits, fit) in [(false, [true, true]), (true, [true, false])] {
+    ///     let device = MockDevice::builder()
+    ///         .capacity_bytes(1 << 20)
+    ///         .commit_at_create(commits)
+    ///         .build();
+    ///     let backend = device.backend();
+    ///     let made = [(); 2].map(|()| backend.create_buffer(1 << 20, MemoryFlags::empty()));
+    ///     assert_eq!(made.map(|buffer| buffer.is_ok()), fit);
+    /// }
+    /// ```
     pub fn commit_at_create(mut self, commit: bool) -> Self {
         self.commit_at_create = commit;
         self
@@ -128,6 +223,21 @@ impl MockDeviceBuilder {
 
     /// Takes the limits and the costs of a real device. Calls after this one override its parts, calls before
     /// are overridden.
+    ///
+    /// ```
+    /// use binpool_mock::{DeviceProfile, MockDevice};
+    ///
+    /// // An H200, with little memory left.
+    /// let device = MockDevice::builder()
+    ///     .profile(DeviceProfile::h200())
+    ///     .capacity_bytes(1 << 30)
+    ///     .build();
+    /// let limits = device.limits();
+    /// assert_eq!(limits.device_name, "NVIDIA H200 (mock)");
+    /// assert_eq!(limits.alignment.bytes(), 512);
+    /// assert_eq!(limits.capacity_bytes, 1 << 30);
+    /// assert_eq!(limits.largest_block_bytes, 1 << 30); // No more than there is.
+    /// ```
     pub fn profile(mut self, profile: DeviceProfile) -> Self {
         self.limits = profile.limits;
         self.largest_block_bytes = None;
@@ -136,12 +246,48 @@ impl MockDeviceBuilder {
     }
 
     /// Whether every call and every command is kept in a log, which grows without bound. Default: no.
+    ///
+    /// ```
+    /// use binpool_allocators::{Allocator, Backend, Error, ImmediateAllocator, QueueOrder, Region};
+    /// use binpool_mock::{Call, Completion, MockDevice};
+    ///
+    /// // Two runs of one program with one seed are the same, call by call.
+    /// let run = || -> Result<Vec<Call>, Error> {
+    ///     let builder = MockDevice::builder().completion(Completion::Seeded(7));
+    ///     let device = builder.log_calls(true).build();
+    ///     let backend = device.backend();
+    ///     let queue = backend.create_queue(QueueOrder::OutOfOrder)?;
+    ///     let block = ImmediateAllocator::new(&backend)?.allocate(1024)?;
+    ///     backend.enqueue_fill(&queue, &block, Region::first(1024), &[7], &[])?;
+    ///     Ok(device.calls())
+    /// };
+    /// assert_eq!(run()?, run()?);
+    /// # assert!(!run()?.is_empty());
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
     pub fn log_calls(mut self, log: bool) -> Self {
         self.log_calls = log;
         self
     }
 
     /// Whether commands that touch the same bytes in no order are reported ([`Race`](crate::Race)). Default: yes.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// use binpool_mock::MockDevice;
+    ///
+    /// // For kernels that share bytes on purpose: two queues count into the same buffer, as by atomic operations.
+    /// let device = MockDevice::builder().detect_races(false).build();
+    /// # let backend = device.backend();
+    /// let counter = backend.create_buffer(1, MemoryFlags::empty())?;
+    /// for _ in 0..2 {
+    ///     let queue = backend.create_queue(QueueOrder::InOrder)?;
+    ///     let count = |_: &[&[u8]], writes: &mut [&mut [u8]]| writes[0][0] += 1;
+    ///     backend.launch(&queue, "count", &[], &[&counter], count, &[])?;
+    /// }
+    /// assert!(device.violations().is_empty());
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
     pub fn detect_races(mut self, detect: bool) -> Self {
         self.detect_races = detect;
         self

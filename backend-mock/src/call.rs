@@ -10,6 +10,23 @@ macro_rules! call_kinds {
         ///
         /// A request that is refused before it reaches the device (a foreign object, a region out of bounds,
         /// a bad pattern) is no call.
+        ///
+        /// ```
+        /// use binpool_allocators::{Allocator, Error, ImmediateAllocator};
+        /// use binpool_mock::{CallKind, Fault, MockDevice, Persistence};
+        ///
+        /// // What an allocation says of each call that can fail under it.
+        /// for kind in [CallKind::CreateBuffer, CallKind::Commit] {
+        ///     let device = MockDevice::new();
+        ///     let allocator = ImmediateAllocator::new(&device.backend())?;
+        ///     device.fail_nth(kind, 1, Fault::Backend(-5), Persistence::Once);
+        ///     match allocator.allocate(1024) {
+        ///         Err(Error::Backend(failure)) => assert_eq!(failure.operation, kind.name()),
+        ///         other => panic!("{other:?}"),
+        ///     }
+        /// }
+        /// # Ok::<(), Error>(())
+        /// ```
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         pub enum CallKind {
@@ -86,6 +103,25 @@ impl fmt::Display for CallKind {
 }
 
 /// How often each kind of call was made.
+///
+/// ```
+/// use binpool_allocators::{Allocator, ImmediateAllocator};
+/// use binpool_mock::{CallKind, MockDevice};
+///
+/// let device = MockDevice::new();
+/// let allocator = ImmediateAllocator::new(&device.backend())?;
+/// let before = device.statistics().calls;
+/// drop(allocator.allocate(1024)?);
+/// let now = device.statistics().calls;
+/// assert_eq!(now.get(CallKind::CreateBuffer), 1);
+/// // What a block costs in calls, from its creation to its release.
+/// assert_eq!(now.total() - before.total(), 3);
+/// for (kind, count) in now.iter() {
+///     println!("{kind}: {count}"); // Those that were made: `commit: 1` among them.
+/// }
+/// assert_eq!(now.iter().count(), 4);
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct CallCounts {
     counts: [u64; CallKind::ALL.len()],
@@ -132,6 +168,27 @@ impl fmt::Debug for CallCounts {
 /// One call, as the log has it.
 ///
 /// Nothing in it depends on what else the process does, so that two runs of one program can be compared.
+///
+/// ```
+/// use binpool_allocators::{Backend, QueueOrder};
+/// use binpool_mock::{CallKind, Fault, MockDevice, Persistence};
+///
+/// let device = MockDevice::builder().log_calls(true).build();
+/// let backend = device.backend();
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// device.fail_nth(CallKind::Marker, 1, Fault::DeviceLost, Persistence::Once);
+/// assert!(backend.enqueue_marker(&queue, &[]).is_err());
+/// backend.enqueue_marker(&queue, &[])?;
+///
+/// let calls = device.calls();
+/// let [_, failed, marker] = &calls[..] else {
+///     panic!("{calls:?}");
+/// };
+/// assert_eq!((failed.number, failed.kind), (2, CallKind::Marker));
+/// assert!(!failed.succeeded && failed.command.is_none());
+/// assert_eq!(marker.command.map(|command| command.get()), Some(1));
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Call {

@@ -5,6 +5,22 @@ use std::{borrow::Cow, fmt};
 use binpool_allocators::{EventStatus, QueueId};
 
 /// The number of a command among all commands of its device, from 1 on, in the order of their enqueueing.
+///
+/// ```
+/// use binpool_allocators::{Backend, QueueOrder};
+/// use binpool_mock::{Completion, MockDevice};
+///
+/// let device = MockDevice::builder().completion(Completion::Manual).build();
+/// let backend = device.backend();
+/// let queues = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
+/// for queue in [&queues[0], &queues[0], &queues[1]] {
+///     backend.enqueue_marker(queue, &[])?;
+/// }
+/// // The second command is behind the first one. A test that replays an order names commands by these numbers.
+/// let numbers: Vec<_> = device.runnable().iter().map(|id| id.get()).collect();
+/// assert_eq!(numbers, [1, 3]);
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CommandId(pub(crate) u64);
 
@@ -23,6 +39,24 @@ impl fmt::Display for CommandId {
 }
 
 /// A command that has ended, as the log has it.
+///
+/// ```
+/// use binpool_allocators::{Backend, EventStatus, Outcome, Queue, QueueOrder};
+/// use binpool_mock::MockDevice;
+///
+/// let device = MockDevice::builder().log_calls(true).build();
+/// let backend = device.backend();
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let input = backend.create_user_event()?;
+/// backend.launch(&queue, "sum", &[], &[], |_, _| {}, &[input.clone()])?;
+/// backend.resolve_user_event(&input, Outcome::Failed)?;
+///
+/// let records = device.ended_commands();
+/// assert_eq!((records.len(), records[0].name.as_ref()), (1, "sum"));
+/// assert_eq!((records[0].id.get(), records[0].queue), (1, queue.id()));
+/// assert_eq!(records[0].status, EventStatus::Failed); // As what it waited for.
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CommandRecord {

@@ -2,6 +2,27 @@
 
 /// When the commands of a device run. They run in legal orders only, whichever is chosen: queue order,
 /// barriers and wait lists always hold.
+///
+/// ```
+/// use binpool_allocators::{Backend, QueueOrder};
+/// use binpool_mock::{Completion, MockDevice};
+///
+/// // How many of a hundred commands are pending when the last one has been enqueued.
+/// let pending = |completion| {
+///     let device = MockDevice::builder().completion(completion).build();
+///     let backend = device.backend();
+///     let queue = backend.create_queue(QueueOrder::OutOfOrder).unwrap();
+///     for _ in 0..100 {
+///         backend.enqueue_marker(&queue, &[]).unwrap();
+///     }
+///     device.pending_commands()
+/// };
+/// assert_eq!(pending(Completion::AtOnce), 0);
+/// assert_eq!(pending(Completion::Manual), 100);
+/// let some = pending(Completion::Seeded(7));
+/// assert!(some < 100);
+/// assert_eq!(pending(Completion::Seeded(7)), some);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Completion {
     /// A command runs while it is enqueued, where its queue and its wait list allow; else as soon as they do.

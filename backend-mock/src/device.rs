@@ -51,6 +51,16 @@ impl fmt::Debug for MockDevice {
 
 impl MockDevice {
     /// A device as the defaults of [`builder`](Self::builder) have it.
+    ///
+    /// ```
+    /// use binpool_mock::MockDevice;
+    ///
+    /// let device = MockDevice::new();
+    /// let limits = device.limits();
+    /// assert_eq!(limits.capacity_bytes, 1 << 30);
+    /// assert_eq!(limits.alignment.bytes(), 256);
+    /// assert!(limits.out_of_order_queues && limits.svm.coarse && limits.svm.fine);
+    /// ```
     #[must_use]
     pub fn new() -> Self {
         Self::builder().build()
@@ -81,6 +91,23 @@ impl MockDevice {
     }
 
     /// Runs every command that may run, oldest first, and those that may because of them. Answers how many.
+    ///
+    /// ```
+    /// use binpool_allocators::{Backend, Event, Outcome, QueueOrder};
+    /// use binpool_mock::{Completion, MockDevice};
+    ///
+    /// let device = MockDevice::builder().completion(Completion::Manual).build();
+    /// let backend = device.backend();
+    /// let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let gate = backend.create_user_event()?;
+    /// backend.enqueue_marker(&queue, &[])?;
+    /// let behind = backend.enqueue_marker(&queue, &[gate.clone()])?;
+    /// assert_eq!((device.run(), device.pending_commands()), (1, 1)); // The other waits for the gate.
+    /// backend.resolve_user_event(&gate, Outcome::Complete)?;
+    /// assert_eq!((device.run(), device.pending_commands()), (1, 0));
+    /// assert!(behind.status()?.has_ended());
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
     #[allow(clippy::must_use_candidate, reason = "it is called for what it does")]
     pub fn run(&self) -> usize {
         self.shared.run_all()
@@ -94,6 +121,30 @@ impl MockDevice {
     }
 
     /// Runs this command, where it may run now. False where it may not.
+    ///
+    /// ```
+    /// use binpool_allocators::{Backend, Error, MemoryFlags, QueueOrder, Region};
+    /// use binpool_mock::{Completion, MockDevice};
+    ///
+    /// // What a forgotten wait list comes to, in one order and in the other.
+    /// let last_of = |newest_first: bool| -> Result<u8, Error> {
+    ///     let device = MockDevice::builder().completion(Completion::Manual).build();
+    ///     let backend = device.backend();
+    ///     let queue = backend.create_queue(QueueOrder::OutOfOrder)?;
+    ///     let buffer = backend.create_buffer(1, MemoryFlags::empty())?;
+    ///     for value in [1, 2] {
+    ///         backend.enqueue_fill(&queue, &buffer, Region::first(1), &[value], &[])?;
+    ///     }
+    ///     let commands = device.runnable();
+    ///     assert!(device.run_command(commands[usize::from(newest_first)]));
+    ///     device.run();
+    ///     let mut byte = [0];
+    ///     backend.read(&queue, &buffer, 0, &mut byte, &[])?;
+    ///     Ok(byte[0])
+    /// };
+    /// assert_eq!((last_of(false)?, last_of(true)?), (2, 1));
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
     #[allow(clippy::must_use_candidate, reason = "it is called for what it does")]
     pub fn run_command(&self, command: CommandId) -> bool {
         self.shared
@@ -107,6 +158,21 @@ impl MockDevice {
     }
 
     /// What the device has counted.
+    ///
+    /// ```
+    /// use binpool_allocators::{Allocator, ImmediateAllocator};
+    /// use binpool_mock::MockDevice;
+    ///
+    /// let device = MockDevice::new();
+    /// let allocator = ImmediateAllocator::new(&device.backend())?;
+    /// for _ in 0..10 {
+    ///     drop((allocator.allocate(1 << 20)?, allocator.allocate(2 << 20)?));
+    /// }
+    /// let statistics = device.statistics();
+    /// assert_eq!((statistics.committed_bytes, statistics.live_blocks), (0, 0));
+    /// assert_eq!(statistics.peak_committed_bytes, 3 << 20);
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
     #[must_use]
     pub fn statistics(&self) -> MockStatistics {
         self.shared.with(|state| {
@@ -117,36 +183,142 @@ impl MockDevice {
     }
 
     /// How often this kind of call was made.
+    ///
+    /// ```
+    /// use binpool_allocators::{Allocator, ImmediateAllocator, SegmentAllocator};
+    /// use binpool_mock::{CallKind, MockDevice};
+    ///
+    /// // That segments save calls to the device is for a test to say.
+    /// let device = MockDevice::new();
+    /// let allocator = SegmentAllocator::new(ImmediateAllocator::new(&device.backend())?);
+    /// let blocks = [(); 100].map(|()| allocator.allocate(1000).unwrap());
+    /// assert_eq!(device.call_count(CallKind::CreateBuffer), 1);
+    /// assert_eq!(device.call_count(CallKind::CreateSubRegion), 100);
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
     #[must_use]
     pub fn call_count(&self, kind: CallKind) -> u64 {
         self.shared.with(|state| state.statistics.calls.get(kind))
     }
 
     /// Every call so far, where the device logs calls.
+    ///
+    /// ```
+    /// use binpool_allocators::{Allocator, ImmediateAllocator};
+    /// use binpool_mock::{CallKind, MockDevice};
+    ///
+    /// let device = MockDevice::builder().log_calls(true).build();
+    /// let allocator = ImmediateAllocator::new(&device.backend())?;
+    /// for bytes in [1000, 3000] {
+    ///     drop(allocator.allocate(bytes)?);
+    /// }
+    /// // The sizes that the device was asked for, in order.
+    /// let mut calls = device.calls();
+    /// calls.retain(|call| call.kind == CallKind::CreateBuffer);
+    /// let sizes: Vec<_> = calls.iter().map(|call| call.bytes).collect();
+    /// assert_eq!(sizes, [1000, 3000]);
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
     #[must_use]
     pub fn calls(&self) -> Vec<Call> {
         self.shared.with(|state| state.call_log.clone())
     }
 
     /// Every command that has ended so far, in the order in which they did, where the device logs calls.
+    ///
+    /// ```
+    /// use binpool_allocators::{Backend, QueueOrder};
+    /// use binpool_mock::{Completion, MockDevice};
+    ///
+    /// let builder = MockDevice::builder().completion(Completion::Seeded(7));
+    /// let device = builder.log_calls(true).build();
+    /// let backend = device.backend();
+    /// let [load, compute] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
+    /// for _ in 0..10 {
+    ///     let loaded = backend.launch(&load, "load", &[], &[], |_, _| {}, &[])?;
+    ///     backend.launch(&compute, "sum", &[], &[], |_, _| {}, &[loaded])?;
+    /// }
+    /// device.run();
+    /// // Whatever the seed: as many sums have begun at most as loads have ended.
+    /// let mut loaded = 0;
+    /// for command in device.ended_commands() {
+    ///     loaded += if command.name == "load" { 1 } else { -1 };
+    ///     assert!(loaded >= 0);
+    /// }
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
     #[must_use]
     pub fn ended_commands(&self) -> Vec<CommandRecord> {
         self.shared.with(|state| state.command_log.clone())
     }
 
     /// What all calls so far would have taken on the device of the profile. Zero without a profile.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use binpool_allocators::{Allocator, Error, ImmediateAllocator};
+    /// use binpool_mock::{DeviceProfile, MockDevice};
+    ///
+    /// // What a hundred buffers cost on an H200, beside one that is as large as all of them.
+    /// let time_of = |count: usize, bytes: usize| -> Result<Duration, Error> {
+    ///     let device = MockDevice::builder().profile(DeviceProfile::h200()).build();
+    ///     let allocator = ImmediateAllocator::new(&device.backend())?;
+    ///     let mut blocks = Vec::new();
+    ///     for _ in 0..count {
+    ///         blocks.push(allocator.allocate(bytes)?);
+    ///     }
+    ///     Ok(device.device_time())
+    /// };
+    /// let [many, one] = [time_of(100, 1 << 20)?, time_of(1, 100 << 20)?];
+    /// assert!(many > 40 * one, "{many:?}, {one:?}");
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
     #[must_use]
     pub fn device_time(&self) -> Duration {
         self.shared.with(|state| state.device_time())
     }
 
     /// Events that the host holds, that something waits for, or whose command has not ended.
+    ///
+    /// ```
+    /// use binpool_allocators::{Backend, QueueOrder};
+    /// use binpool_mock::MockDevice;
+    ///
+    /// // A cache of events that grows without bound shows in a test.
+    /// let device = MockDevice::new();
+    /// let backend = device.backend();
+    /// let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let mut kept = Vec::new();
+    /// for _ in 0..100 {
+    ///     kept.push(backend.enqueue_marker(&queue, &[])?);
+    ///     kept.truncate(8);
+    /// }
+    /// assert_eq!((device.live_events(), device.live_queues()), (8, 1));
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
     #[must_use]
     pub fn live_events(&self) -> usize {
         self.shared.with(|state| state.events.len())
     }
 
     /// Queues that the host holds, or that have commands which have not ended.
+    ///
+    /// ```
+    /// use binpool_allocators::{Backend, Outcome, QueueOrder};
+    /// use binpool_mock::MockDevice;
+    ///
+    /// let device = MockDevice::new();
+    /// let backend = device.backend();
+    /// let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let gate = backend.create_user_event()?;
+    /// backend.enqueue_marker(&queue, &[gate.clone()])?;
+    /// drop(queue);
+    /// assert_eq!(device.live_queues(), 1); // Until its last command has ended.
+    /// backend.resolve_user_event(&gate, Outcome::Complete)?;
+    /// assert_eq!(device.live_queues(), 0);
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
     #[must_use]
     pub fn live_queues(&self) -> usize {
         self.shared.with(|state| state.queues.len())
@@ -166,17 +338,82 @@ impl MockDevice {
 
     /// Makes the `n`th call of this kind from now on fail (1 is the next), once or from then on. A failed call
     /// has no effect; a failed release gives the memory back all the same.
+    ///
+    /// ```
+    /// use binpool_allocators::{Allocator, ImmediateAllocator};
+    /// use binpool_mock::{CallKind, Fault, MockDevice, Persistence};
+    ///
+    /// let device = MockDevice::new();
+    /// let allocator = ImmediateAllocator::new(&device.backend())?;
+    /// // The device fills up, as it seems, with the third block.
+    /// device.fail_nth(
+    ///     CallKind::Commit,
+    ///     3,
+    ///     Fault::OutOfMemory,
+    ///     Persistence::Forever,
+    /// );
+    /// let blocks: Vec<_> = (0..10).flat_map(|_| allocator.allocate(1024)).collect();
+    /// assert_eq!(blocks.len(), 2);
+    /// // What has failed leaves nothing behind.
+    /// assert_eq!(device.statistics().live_blocks, 2);
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
     pub fn fail_nth(&self, kind: CallKind, n: u64, fault: Fault, persistence: Persistence) {
         self.plan(Some(kind), nth(n, persistence), fault);
     }
 
     /// Makes the `n`th call of any kind from now on fail (1 is the next), once or from then on.
+    ///
+    /// ```
+    /// use binpool_allocators::{Allocator, Error, ImmediateAllocator};
+    /// use binpool_mock::{Fault, MockBackend, MockDevice, Persistence};
+    ///
+    /// fn program(backend: &MockBackend) -> Result<(), Error> {
+    ///     let allocator = ImmediateAllocator::new(backend)?;
+    ///     let block = allocator.allocate(1024)?;
+    ///     allocator.release(block, &[])
+    /// }
+    ///
+    /// // Each call of the program fails once, and nothing is ever left.
+    /// let mut failed = Vec::new();
+    /// for n in 1.. {
+    ///     let device = MockDevice::new();
+    ///     device.fail_nth_any(n, Fault::Backend(-5), Persistence::Once);
+    ///     let ended_well = program(&device.backend()).is_ok();
+    ///     assert!(device.leaks().is_empty(), "{}", device.leaks());
+    ///     let Some(call) = device.first_struck() else {
+    ///         break;
+    ///     };
+    ///     assert!(!ended_well);
+    ///     failed.push(call.name());
+    /// }
+    /// assert_eq!(
+    ///     failed.join(", "),
+    ///     "create_queue, create_buffer, commit, release"
+    /// );
+    /// ```
     pub fn fail_nth_any(&self, n: u64, fault: Fault, persistence: Persistence) {
         self.plan(None, nth(n, persistence), fault);
     }
 
     /// Makes each call of this kind (`None`: of any kind) fail with this probability, from 0 to 1, as a
     /// generator with this seed decides.
+    ///
+    /// ```
+    /// use binpool_allocators::{Allocator, ImmediateAllocator};
+    /// use binpool_mock::{CallKind, Fault, MockDevice};
+    ///
+    /// let device = MockDevice::new();
+    /// let allocator = ImmediateAllocator::new(&device.backend())?;
+    /// // About every tenth block is not to be had; which ones, is for the seed to say.
+    /// device.fail_randomly(CallKind::CreateBuffer, 0.1, 7, Fault::OutOfMemory);
+    /// let failures = (0..1000)
+    ///     .filter(|_| allocator.allocate(1024).is_err())
+    ///     .count();
+    /// assert_eq!(device.struck().get(CallKind::CreateBuffer), failures as u64);
+    /// assert!((50..200).contains(&failures));
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
     pub fn fail_randomly(
         &self,
         kind: impl Into<Option<CallKind>>,
@@ -208,6 +445,26 @@ impl MockDevice {
     }
 
     /// Lets all calls succeed again.
+    ///
+    /// ```
+    /// use binpool_allocators::{Backend, Error, QueueOrder};
+    /// use binpool_mock::{Fault, MockDevice, Persistence};
+    ///
+    /// let device = MockDevice::new();
+    /// let backend = device.backend();
+    /// device.fail_nth_any(1, Fault::DeviceLost, Persistence::Forever);
+    /// let lost = backend.create_queue(QueueOrder::InOrder).unwrap_err();
+    /// assert!(matches!(
+    ///     lost,
+    ///     Error::DeviceLost {
+    ///         operation: "create_queue",
+    ///         ..
+    ///     }
+    /// ));
+    /// // The device is back: does the program recover?
+    /// device.clear_faults();
+    /// assert!(backend.create_queue(QueueOrder::InOrder).is_ok());
+    /// ```
     pub fn clear_faults(&self) {
         self.shared.with(|state| state.faults.clear());
     }

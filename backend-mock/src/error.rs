@@ -7,6 +7,28 @@ use binpool_allocators::{Error, EventId, MemoryId, OutOfMemory, Scope};
 use crate::{CallKind, CommandId};
 
 /// What the mock runtime says went wrong: the source of the errors that its calls give.
+///
+/// ```
+/// use std::error::Error;
+///
+/// use binpool_allocators::{Backend, Event, QueueOrder};
+/// use binpool_mock::{MockDevice, MockError};
+///
+/// # fn main() -> Result<(), Box<dyn Error>> {
+/// let backend = MockDevice::new().backend();
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let gate = backend.create_user_event()?;
+/// let behind = backend.launch(&queue, "sum", &[], &[], |_, _| {}, &[gate.clone()])?;
+/// // The error of the call has the runtime's own as its source.
+/// let error = behind.wait().unwrap_err();
+/// let source = error.source().and_then(|source| source.downcast_ref());
+/// let Some(MockError::WouldWaitForever { name, event, .. }) = source else {
+///     return Err(error.into());
+/// };
+/// assert_eq!((name.as_ref(), *event), ("sum", gate.id()));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MockError {
@@ -129,6 +151,29 @@ fn describe(command: Option<CommandId>, name: &str) -> String {
 
 impl MockError {
     /// The code that an OpenCL runtime has for this, where it has one.
+    ///
+    /// ```
+    /// use std::error::Error;
+    ///
+    /// use binpool_allocators::{Allocator, ImmediateAllocator};
+    /// use binpool_mock::{MockDevice, MockError};
+    ///
+    /// let backend = MockDevice::builder()
+    ///     .capacity_bytes(1 << 20)
+    ///     .build()
+    ///     .backend();
+    /// let allocator = ImmediateAllocator::new(&backend)?;
+    /// let block = allocator.allocate(1 << 20)?;
+    /// let error = allocator.allocate(4096).unwrap_err();
+    /// let source = error.source().and_then(|source| source.downcast_ref());
+    /// let expected = MockError::AllocationFailure {
+    ///     requested: 4096,
+    ///     free: 0,
+    /// };
+    /// assert_eq!(source, Some(&expected));
+    /// assert_eq!(expected.code(), Some(-4)); // CL_MEM_OBJECT_ALLOCATION_FAILURE
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
     #[must_use]
     pub const fn code(&self) -> Option<i32> {
         match self {

@@ -15,6 +15,22 @@ use crate::{
 };
 
 /// The event of a command, or a user event. Clones are the same event.
+///
+/// ```
+/// use binpool_allocators::{Backend, Event, EventStatus, QueueOrder};
+/// use binpool_mock::{Completion, MockDevice};
+///
+/// let device = MockDevice::builder().completion(Completion::Manual).build();
+/// let backend = device.backend();
+/// let [load, compute] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
+/// let loaded = backend.launch(&load, "load", &[], &[], |_, _| {}, &[])?;
+/// let other = backend.launch(&load, "other", &[], &[], |_, _| {}, &[])?;
+/// let summed = backend.launch(&compute, "sum", &[], &[], |_, _| {}, &[loaded.clone()])?;
+/// summed.wait()?; // Runs what it depends on, and nothing else.
+/// assert_eq!(loaded.status()?, EventStatus::Complete);
+/// assert_eq!(other.status()?, EventStatus::Pending);
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct MockEvent(Arc<Held>);
 

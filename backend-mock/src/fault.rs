@@ -46,6 +46,21 @@ impl Fault {
 }
 
 /// For how long calls fail.
+///
+/// ```
+/// use binpool_allocators::{Allocator, ImmediateAllocator};
+/// use binpool_mock::{CallKind, Fault, MockDevice, Persistence};
+///
+/// // Trying again helps against the one, and not against the other.
+/// for (persistence, tries) in [(Persistence::Once, Some(2)), (Persistence::Forever, None)] {
+///     let device = MockDevice::new();
+///     let allocator = ImmediateAllocator::new(&device.backend())?;
+///     device.fail_nth(CallKind::Commit, 1, Fault::Backend(-5), persistence);
+///     let first = (1..=5).find(|_| allocator.allocate(1024).is_ok());
+///     assert_eq!(first, tries);
+/// }
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persistence {
     /// One call fails.

@@ -5,6 +5,24 @@ use std::fmt;
 use binpool_allocators::{MemoryId, MemoryKind};
 
 /// Who keeps a block alive.
+///
+/// ```
+/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Region};
+/// use binpool_mock::{Completion, Holder, MockDevice};
+///
+/// let device = MockDevice::builder().completion(Completion::Manual).build();
+/// let backend = device.backend();
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let [kept, dropped] = [(); 2].map(|()| backend.create_buffer(1024, MemoryFlags::empty()).unwrap());
+/// backend.enqueue_fill(&queue, &dropped, Region::first(1024), &[7], &[])?;
+/// drop(dropped); // Which the fill keeps.
+/// let leaks = device.leaks();
+/// assert_eq!(leaks.memory[0].held_by, Holder::Host); // A leak, if `kept` is forgotten.
+/// assert_eq!(leaks.memory[1].held_by, Holder::Device);
+/// device.run();
+/// assert_eq!(device.leaks().memory.len(), 1);
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Holder {
@@ -15,6 +33,24 @@ pub enum Holder {
 }
 
 /// A block of memory, or a view of one, that is still alive.
+///
+/// ```
+/// use binpool_allocators::{Backend, MemoryFlags, Region};
+/// use binpool_mock::{CallKind, MockDevice};
+///
+/// let device = MockDevice::builder().log_calls(true).build();
+/// let backend = device.backend();
+/// let block = backend.create_buffer(1024, MemoryFlags::empty())?;
+/// let view = backend.create_sub_region(&block, Region::new(512, 256))?;
+/// let live = device.leaks().memory;
+/// assert_eq!((live[0].bytes, live[0].view_of), (1024, None));
+/// assert_eq!((live[1].bytes, live[1].view_of), (256, Some(live[0].id)));
+/// // Who made it: the log has the call by its number.
+/// let mut calls = device.calls();
+/// calls.retain(|call| call.number == live[1].created_by_call);
+/// assert_eq!(calls[0].kind, CallKind::CreateSubRegion);
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LiveMemory {
@@ -78,6 +114,23 @@ pub struct LeakReport {
 
 impl LeakReport {
     /// Whether nothing is alive.
+    ///
+    /// ```
+    /// use binpool_allocators::{Allocator, Backend, ImmediateAllocator, QueueOrder};
+    /// use binpool_mock::MockDevice;
+    ///
+    /// let device = MockDevice::new();
+    /// {
+    ///     let backend = device.backend();
+    ///     let queue = backend.create_queue(QueueOrder::InOrder)?;
+    ///     let block = ImmediateAllocator::new(&backend)?.allocate(1024)?;
+    ///     backend.write(&queue, &block, 0, &[7; 1024], &[])?;
+    ///     assert!(!device.leaks().is_empty());
+    /// }
+    /// // What a test ends with: the report says what there is, where it fails.
+    /// assert!(device.leaks().is_empty(), "{}", device.leaks());
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.memory.is_empty() && self.queues == 0 && self.events == 0

@@ -51,8 +51,10 @@
 //!
 //! # Features
 //!
-//! - `conformance`: devices for the sweeps of `binpool_allocators::conformance::sweep`, in which every call fails once. Off by
-//!   default.
+//! Both are off by default.
+//!
+//! - `conformance`: devices for the sweeps of `binpool_allocators::conformance::sweep`, in which every call fails once.
+//! - `serde`: [`DeviceProfile`] as a document.
 //!
 //! # Implementation
 //!

@@ -12,6 +12,26 @@ use crate::{
 };
 
 /// A buffer, a block of SVM, or a view of either. Dropping it gives it back.
+///
+/// ```
+/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// use binpool_mock::{CallKind, MockDevice, Violation};
+///
+/// let device = MockDevice::new();
+/// let backend = device.backend();
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let buffer = backend.create_buffer(1024, MemoryFlags::empty())?;
+/// // Somebody gives it back behind the back of this value, which is used all the same.
+/// backend.release_handle(buffer.handle())?;
+/// assert!(backend.write(&queue, &buffer, 0, &[7; 1024], &[]).is_err());
+/// let _gone = buffer.into_handle(); // So that it is not given back again.
+/// let violations = device.violations();
+/// let [Violation::UseAfterFree { bytes, call, .. }] = violations[..] else {
+///     panic!("{violations:?}");
+/// };
+/// assert_eq!((bytes, call), (1024, CallKind::Write));
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 pub struct MockMemory {
     shared: Arc<Shared>,
     operand: Operand,
@@ -30,6 +50,20 @@ pub(crate) type Binding = Arc<Mutex<Option<MockQueue>>>;
 /// With [`MockMemory::handle`], [`MockMemory::into_handle`] and
 /// [`MockBackend::release_handle`](crate::MockBackend::release_handle) a test can do what types forbid: give
 /// memory back twice, or use it after.
+///
+/// ```
+/// use binpool_allocators::{Backend, Memory, MemoryFlags};
+/// use binpool_mock::MockDevice;
+///
+/// let device = MockDevice::new();
+/// let buffer = device.backend().create_buffer(1024, MemoryFlags::empty())?;
+/// let handle = buffer.handle();
+/// assert_eq!(handle.id(), buffer.id());
+/// drop(buffer);
+/// assert!(device.leaks().is_empty()); // The name keeps nothing,
+/// assert!(device.backend().release_handle(handle).is_err()); // and names nothing any more.
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct MockHandle {
     pub(crate) device: u64,

@@ -13,6 +13,22 @@ use crate::{CallKind, shared::Shared, state::QueueKey};
 /// A queue of commands. Clones are the same queue.
 ///
 /// Dropping the last clone lets the commands that were enqueued before go on.
+///
+/// ```
+/// use binpool_allocators::{Backend, Event, EventStatus, Queue, QueueOrder};
+/// use binpool_mock::{Completion, MockDevice};
+///
+/// let device = MockDevice::builder().completion(Completion::Manual).build();
+/// let backend = device.backend();
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let [first, second] = [(); 2].map(|()| backend.enqueue_marker(&queue, &[]).unwrap());
+/// assert!(device.step());
+/// assert_eq!(first.status()?, EventStatus::Complete); // In order, so this one was the first.
+/// assert_eq!(second.status()?, EventStatus::Pending);
+/// queue.finish()?; // Runs the rest.
+/// assert_eq!(second.status()?, EventStatus::Complete);
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct MockQueue(Arc<Held>);
 

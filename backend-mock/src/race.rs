@@ -7,6 +7,27 @@ use binpool_allocators::{MemoryId, QueueId, Region};
 use crate::CommandId;
 
 /// A command and the bytes of a block that it touched.
+///
+/// ```
+/// # use binpool_allocators::{Backend, MemoryFlags, Queue, QueueOrder, Region};
+/// # use binpool_mock::{MockDevice, Violation};
+/// # let device = MockDevice::new();
+/// # let backend = device.backend();
+/// let buffer = backend.create_buffer(1024, MemoryFlags::empty())?;
+/// let [load, compute] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
+/// backend.enqueue_fill(&load, &buffer, Region::new(256, 256), &[7], &[])?;
+/// backend.launch(&compute, "sum", &[&buffer], &[], |_, _| {}, &[])?;
+/// let violations = device.violations();
+/// let [Violation::Race(race)] = &violations[..] else {
+///     panic!("{violations:?}");
+/// };
+/// let (fill, sum) = (&race.first, &race.second);
+/// assert_eq!((fill.queue, sum.queue), (load.id(), compute.id()));
+/// assert!(fill.writes && !sum.writes);
+/// assert_eq!(fill.region, Region::new(256, 256)); // The bytes that they race for.
+/// assert_eq!((sum.name.as_ref(), sum.region.bytes), ("sum", 1024));
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Touch {
@@ -47,6 +68,29 @@ impl fmt::Display for Touch {
 /// Two commands that touch the same bytes of a block, at least one of them to write, and that nothing orders: no
 /// queue, wait list, barrier or marker, and nothing that the host has seen to end before it enqueued the second. On
 /// a real device they may run in either order, or at the same time.
+///
+/// ```
+/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Region};
+/// # use binpool_mock::{MockDevice, Violation};
+/// # let device = MockDevice::new();
+/// # let backend = device.backend();
+/// # let buffer = backend.create_buffer(1024, MemoryFlags::empty())?;
+/// # let [load, compute] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
+/// let whole = Region::first(1024);
+/// let filled = backend.enqueue_fill(&load, &buffer, whole, &[1], &[])?;
+/// backend.enqueue_read(&compute, &buffer, whole, &[filled])?;
+/// backend.enqueue_fill(&load, &buffer, whole, &[2], &[])?; // Waits for nobody.
+///
+/// let violations = device.violations();
+/// let [Violation::Race(race)] = &violations[..] else {
+///     panic!("{violations:?}");
+/// };
+/// assert_eq!((race.bytes, race.history.len()), (1024, 2));
+/// let commands = [&race.first, &race.second].map(|touch| touch.command.get());
+/// assert_eq!(commands, [2, 3]); // The read, and the second fill.
+/// println!("{race}"); // With queues, names and bytes.
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Race {

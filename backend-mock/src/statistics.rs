@@ -43,6 +43,20 @@ pub struct MockStatistics {
 
 impl MockStatistics {
     /// All calls.
+    ///
+    /// ```
+    /// use binpool_allocators::{Allocator, ImmediateAllocator, SegmentAllocator};
+    /// use binpool_mock::MockDevice;
+    ///
+    /// let device = MockDevice::new();
+    /// let allocator = SegmentAllocator::new(ImmediateAllocator::new(&device.backend())?);
+    /// allocator.release(allocator.allocate(1000)?, &[])?;
+    /// let before = device.statistics().total_calls();
+    /// // The same again takes no call to the device.
+    /// allocator.release(allocator.allocate(1000)?, &[])?;
+    /// assert_eq!(device.statistics().total_calls(), before);
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
     #[must_use]
     pub fn total_calls(&self) -> u64 {
         self.calls.total()

@@ -91,6 +91,28 @@ impl MockBackend {
     ///
     /// [`DoubleFree`](crate::MockError::DoubleFree) or [`UnknownAddress`](crate::MockError::UnknownAddress) as
     /// the source of an [`Error::Backend`]; each is recorded as a [`Violation`](crate::Violation) too.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, QueueOrder, Region, SvmBackend, SvmGrain};
+    /// # use binpool_mock::{Completion, MockDevice};
+    /// use binpool_mock::Violation;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let device = MockDevice::builder().completion(Completion::Manual).build();
+    /// # let backend = device.backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let block = backend.allocate_svm(4096, None, SvmGrain::Coarse, None)?;
+    /// let address = backend.svm_address(&block).ok_or("no SVM")?;
+    /// backend.enqueue_fill(&queue, &block, Region::first(4096), &[7], &[])?;
+    /// let _handle = block.into_handle();
+    /// backend.free_svm_address(address)?; // Too early: the fill has not run.
+    /// let [Violation::FreedInUse { bytes, name, .. }] = &device.violations()[..] else {
+    ///     return Err("nobody has noticed".into());
+    /// };
+    /// assert_eq!((*bytes, name.as_ref()), (4096, "enqueue_fill"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn free_svm_address(&self, address: NonNull<u8>) -> Result<()> {
         let address = address.addr().get();
         self.shared.with(|state| state.free_svm_address(address))

@@ -45,6 +45,26 @@ impl SweptDevices {
     }
 
     /// The same, where the one after so many others fails.
+    ///
+    /// ```
+    /// use binpool_allocators::{
+    ///     Allocator, ImmediateAllocator,
+    ///     conformance::sweep::{Ends, sweep},
+    /// };
+    /// use binpool_mock::{MockDevice, SweptDevices};
+    ///
+    /// // A program with two devices, whose second one fails. The first goes on.
+    /// let fresh = || SweptDevices::with_another_failing(MockDevice::builder(), 1);
+    /// let tally = sweep("two devices", Ends::Always, fresh, |devices| {
+    ///     let [first, second] = [devices.device(), devices.device()].map(|device| {
+    ///         let allocator = ImmediateAllocator::new(&device.backend());
+    ///         allocator.and_then(|it| it.allocate(100))
+    ///     });
+    ///     assert!(first.is_ok());
+    ///     assert!(second.is_ok() || devices.strike().is_some());
+    /// });
+    /// tally.has_no_findings();
+    /// ```
     #[must_use]
     pub fn with_another_failing(builder: MockDeviceBuilder, others: usize) -> Self {
         Self {
@@ -80,6 +100,28 @@ impl SweptDevices {
     }
 
     /// The device whose calls fail, once it has been made.
+    ///
+    /// ```
+    /// use binpool_allocators::conformance::sweep::{Ends, Faulty, sweep};
+    /// use binpool_allocators::{Allocator, ImmediateAllocator};
+    /// use binpool_mock::{MockDevice, SweptDevices};
+    ///
+    /// let fresh = || SweptDevices::new(MockDevice::builder());
+    /// let tally = sweep("a block, twice", Ends::Always, fresh, |devices| {
+    ///     let backend = devices.device().backend();
+    ///     let allocate = || ImmediateAllocator::new(&backend).and_then(|it| it.allocate(100));
+    ///     let first = allocate();
+    ///     let struck = devices.failing().and_then(|device| device.first_struck());
+    ///     assert_eq!(first.is_err(), struck.is_some());
+    ///     // The run that counts the calls has no strike.
+    ///     if let (Err(error), Some(strike)) = (first, devices.strike()) {
+    ///         assert_eq!(error.is_out_of_memory(), strike.is_out_of_memory);
+    ///     }
+    ///     devices.repair();
+    ///     assert!(allocate().is_ok());
+    /// });
+    /// tally.has_no_findings();
+    /// ```
     #[must_use]
     pub fn failing(&self) -> Option<MockDevice> {
         self.run.lock().devices.get(self.which).cloned()

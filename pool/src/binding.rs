@@ -60,6 +60,29 @@ impl<A: Allocator> PooledBuffer<A> {
     /// [`OutOfOrderQueue`](InvalidRequest::OutOfOrderQueue): its order is none that a block could go back by.
     /// [`ForeignObject`](InvalidRequest::ForeignObject), and the failures of the backend, after which the block is
     /// where it was.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, Queue, QueueOrder};
+    /// # use binpool_mock::{Completion, MockDevice};
+    /// # let device = MockDevice::builder().completion(Completion::Seeded(7)).build();
+    /// # let backend = device.backend();
+    /// # let [upload, compute] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &upload)?;
+    /// let mut block = pool.allocate_on(&upload, 4096)?;
+    /// block.enqueue_write(&upload, 0, vec![7; 4096].into(), &[])?;
+    /// block.bind_to_queue(&compute)?;
+    /// assert_eq!(block.queue_id(), Some(compute.id()));
+    ///
+    /// // It goes back to the stock of `compute`, which has it again without a wait.
+    /// let memory = block.memory_id();
+    /// drop(block);
+    /// assert_eq!(pool.allocate_on(&compute, 4096)?.memory_id(), memory);
+    ///
+    /// let unordered = backend.create_queue(QueueOrder::OutOfOrder)?;
+    /// assert!(pool.allocate(4096)?.bind_to_queue(&unordered).is_err());
+    /// # assert!(device.violations().is_empty());
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
     pub fn bind_to_queue(&mut self, queue: &QueueOf<A>) -> Result<(), Error> {
         self.backend().check_queue(queue)?;
         if !is_in_order(queue) {
@@ -87,6 +110,29 @@ impl<A: Allocator> PooledBuffer<A> {
     /// # Errors
     ///
     /// The failures of the backend, after which the block is where it was.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
+    /// # use binpool_mock::{Completion, MockDevice};
+    /// use binpool::ReusePolicy;
+    ///
+    /// # let device = MockDevice::builder().completion(Completion::Manual).build();
+    /// # let backend = device.backend();
+    /// # let [upload, compute] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
+    /// // Under this policy a queue has blocks that it used itself, and those of no queue.
+    /// let pool = PoolOptions::new()
+    ///     .segments(false)
+    ///     .reuse(ReusePolicy::SameQueue)
+    ///     .build(ImmediateAllocator::new(&backend)?, &upload)?;
+    /// let mut block = pool.allocate_on(&upload, 4096)?;
+    /// block.enqueue_fill(&upload, 0..4096, &[7], &[])?;
+    /// block.unbind_from_queue()?; // Waits for the fill.
+    /// assert_eq!(block.queue_id(), None);
+    /// drop(block);
+    /// let block = pool.allocate_on(&compute, 4096)?;
+    /// assert_eq!(pool.statistics().hits, 1);
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
     pub fn unbind_from_queue(&mut self) -> Result<(), Error> {
         for queue in self.queues() {
             queue.finish()?;
@@ -106,6 +152,24 @@ impl<A: Allocator> PooledBuffer<A> {
     /// [`NoQueue`](InvalidRequest::NoQueue) where `queue` is `None` and the block is for none;
     /// [`ForeignObject`](InvalidRequest::ForeignObject); the failures of the backend. The block is gone all the
     /// same: to its allocator, and not to the next user, where something of `wait_for` could not be waited for.
+    ///
+    /// ```
+    /// # use binpool::{Backend, Event, EventStatus, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool_mock::{Completion, MockDevice};
+    /// # let device = MockDevice::builder().completion(Completion::Manual).build();
+    /// # let backend = device.backend();
+    /// # let [upload, compute] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &upload)?;
+    /// let block = pool.allocate_on(&upload, 4096)?;
+    /// let upload_done = block.enqueue_write(&upload, 0, vec![7; 4096].into(), &[])?;
+    /// // A kernel that finds the block by its address. The pool knows nothing of it, but there is its event.
+    /// let kernel = backend.enqueue_marker(&compute, &[upload_done])?;
+    /// let released = block.enqueue_release(None, &[kernel])?;
+    /// assert_eq!(pool.active_blocks(), 0); // The next user comes after all of that.
+    /// assert_eq!(released.status()?, EventStatus::Pending);
+    /// released.wait()?;
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
     pub fn enqueue_release(
         mut self,
         queue: Option<&QueueOf<A>>,

@@ -37,6 +37,40 @@ use crate::{
 /// kernel's data, say) are named by [`record_use`](Self::record_use).
 ///
 /// Enqueue commands before dropping the block, or dropping it waits for none of them.
+///
+/// ```
+/// use binpool::{Backend, ImmediateAllocator, MemoryPool, Queue, QueueOrder};
+/// use binpool_mock::MockDevice;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let backend = MockDevice::new().backend();
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+///
+/// let block = pool.allocate(1000)?;
+/// assert_eq!((block.size(), block.class_size()), (1000, 1024));
+/// assert_eq!(block.queue_id(), Some(queue.id()));
+/// // A kernel of the mock device, which is a closure. The memory has all bytes of the class.
+/// let memory = block.memory_on(&queue).ok_or("0 bytes")?;
+/// let count = |_: &[&[u8]], writes: &mut [&mut [u8]]| {
+///     for (byte, number) in writes[0].iter_mut().zip(1..=100) {
+///         *byte = number;
+///     }
+/// };
+/// backend.launch(&queue, "count", &[], &[memory], count, &[])?;
+/// let mut bytes = [0; 3];
+/// block.read(&queue, 97, &mut bytes, &[])?;
+/// assert_eq!(bytes, [98, 99, 100]);
+///
+/// let memory = block.memory_id();
+/// drop(block); // Back in the pool, which hands the same memory out again.
+/// assert_eq!(pool.allocate(1000)?.memory_id(), memory);
+///
+/// let nothing = pool.allocate(0)?;
+/// assert!(nothing.is_empty() && nothing.memory_on(&queue).is_none());
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "the block goes back to its pool when it is dropped"]
 pub struct PooledBuffer<A: Allocator> {
     /// Taken out by `drop`, and by nothing else.
@@ -187,6 +221,25 @@ impl<A: Allocator> PooledBuffer<A> {
     /// # Errors
     ///
     /// [`ForeignObject`](InvalidRequest::ForeignObject) for a queue of another backend.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
+    /// # use binpool_mock::{Completion, MockDevice};
+    /// # let device = MockDevice::builder().completion(Completion::Manual).build();
+    /// # let backend = device.backend();
+    /// # let [upload, compute] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
+    /// # let pool = PoolOptions::new().segments(false).build(ImmediateAllocator::new(&backend)?, &upload)?;
+    /// let block = pool.allocate_on(&upload, 4096)?;
+    /// let kernel = backend.enqueue_marker(&compute, &[])?; // One that finds the block by its address.
+    /// block.record_use(&compute)?;
+    /// drop(block);
+    /// // Nobody has it before the kernel has ended.
+    /// assert_eq!(pool.statistics().pending_blocks, 1);
+    /// device.run();
+    /// let block = pool.allocate_on(&upload, 4096)?;
+    /// assert_eq!(pool.statistics().ended_hits, 1);
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
     pub fn record_use(&self, queue: &QueueOf<A>) -> Result<(), Error> {
         if Some(queue.id()) == self.queue_id() {
             return Ok(());
@@ -253,6 +306,24 @@ impl<A: Allocator> PooledBuffer<A> {
     ///
     /// A failure of the device. The block is back all the same, though not for others to use where it could not be
     /// [scrubbed](crate::ScrubPolicy::OnFree).
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder, ScrubPolicy};
+    /// use binpool_mock::{CallKind, Fault, MockDevice, Persistence};
+    ///
+    /// # let device = MockDevice::new();
+    /// # let backend = device.backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let pool = PoolOptions::new()
+    ///     .scrub(ScrubPolicy::OnFree)
+    ///     .build(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let secret = pool.allocate(4096)?;
+    /// device.fail_nth(CallKind::Fill, 1, Fault::Backend(-5), Persistence::Once);
+    /// // Its zeros could not be enqueued. Who drops the block would find this in the log.
+    /// assert!(secret.release().is_err());
+    /// assert_eq!(pool.active_blocks(), 0);
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
     pub fn release(mut self) -> Result<(), Error> {
         self.give_back()
     }
@@ -261,6 +332,26 @@ impl<A: Allocator> PooledBuffer<A> {
     ///
     /// The pool forgets the block. The memory is freed when it is dropped. A block that was carved from a segment keeps
     /// all of it, and the pool goes on to manage the rest.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder, Region};
+    /// # use binpool_mock::MockDevice;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let device = MockDevice::new();
+    /// # let backend = device.backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = PoolOptions::new().segments(false).build(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// // What another library is to own from here on.
+    /// let memory = pool.allocate(1 << 20)?.detach().ok_or("0 bytes")?;
+    /// assert_eq!(pool.managed_bytes(), 0);
+    /// drop(pool);
+    /// backend.enqueue_fill(&queue, &memory, Region::first(1 << 20), &[7], &[])?;
+    /// assert_eq!(device.statistics().created_bytes, 1 << 20);
+    /// drop(memory);
+    /// assert_eq!(device.statistics().created_bytes, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use = "the memory is freed when it is dropped"]
     pub fn detach(mut self) -> Option<MemoryOf<A>> {
         let block = self.take_block()?;

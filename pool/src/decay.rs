@@ -52,6 +52,28 @@ impl Decay {
     }
 
     /// The same, and a sweep after every so many allocations, too.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// use std::time::Duration;
+    ///
+    /// use binpool::Decay;
+    ///
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// // Every minute; and sooner where the program is busy, and may want that memory for other sizes.
+    /// let decay = Decay::after(Duration::from_secs(60)).or_after_allocations(100);
+    /// let pool = PoolOptions::new()
+    ///     .decay(decay)
+    ///     .build(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// drop(pool.allocate(64 << 20)?);
+    /// for _ in 0..200 {
+    ///     drop(pool.allocate(4096)?);
+    /// }
+    /// assert_eq!(pool.statistics().released_blocks, 1);
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
     #[must_use]
     pub const fn or_after_allocations(mut self, allocations: u64) -> Self {
         self.allocations = Some(allocations);

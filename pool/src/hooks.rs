@@ -10,6 +10,31 @@ use parking_lot::Mutex;
 use slab::Slab;
 
 /// What a reclaim hook is told.
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+///
+/// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+/// # use binpool_mock::MockDevice;
+/// # let backend = MockDevice::builder().capacity_bytes(64 << 20).build().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+/// let blocks = [(); 4].map(|()| pool.allocate(16 << 20).unwrap());
+/// let cache = Arc::new(Mutex::new(Vec::from(blocks)));
+/// let to_shrink = Arc::clone(&cache);
+/// pool.add_reclaim_hook(move |shortage| {
+///     let mut cache = to_shrink.lock().unwrap();
+///     let mut freed = 0;
+///     while freed < shortage.bytes
+///         && let Some(block) = cache.pop()
+///     {
+///         freed += block.size();
+///     }
+/// });
+/// let large = pool.allocate(32 << 20)?;
+/// assert_eq!(cache.lock().unwrap().len(), 2); // No more went than was missing.
+/// # Ok::<(), binpool::PoolError>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Shortage {

@@ -71,6 +71,45 @@ impl PoolOptions {
     }
 
     /// Size classes of the program's own.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// use binpool::{PoolError, SizeClasses};
+    ///
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// /// One size, for a program whose tiles all have 1 MiB or little less: any free block will do.
+    /// #[derive(Debug)]
+    /// struct Tiles;
+    ///
+    /// impl SizeClasses for Tiles {
+    ///     fn bin_count(&self) -> usize {
+    ///         1
+    ///     }
+    ///     fn bin_number(&self, _bytes: usize) -> usize {
+    ///         0
+    ///     }
+    ///     fn alloc_size(&self, _bin: usize) -> usize {
+    ///         1 << 20
+    ///     }
+    /// }
+    ///
+    /// let pool = PoolOptions::new()
+    ///     .size_classes(Tiles)
+    ///     .build(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// assert_eq!(pool.allocate(1_000_000)?.class_size(), 1 << 20);
+    /// // These classes break their law here. That is an error, and no block that is too small.
+    /// let error = pool.allocate(2 << 20).unwrap_err();
+    /// assert!(matches!(
+    ///     error,
+    ///     PoolError::SizeClassTooSmall {
+    ///         requested: 2_097_152,
+    ///         class_size: 1_048_576
+    ///     }
+    /// ));
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
     #[must_use]
     pub fn size_classes(mut self, classes: impl SizeClasses + 'static) -> Self {
         self.classes = Some(ChosenClasses::Given(Arc::new(classes)));
@@ -140,6 +179,26 @@ impl PoolOptions {
     ///
     /// To count requests the pool has to see each: threads keep no blocks at hand, and a hit takes a short lock. A program that
     /// calls [`sweep`](MemoryPool::sweep), or has a thread [do so](MemoryPool::sweep_in_background), need not pay that.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// use binpool::Decay;
+    ///
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let pool = PoolOptions::new()
+    ///     .decay(Decay::after_allocations(10))
+    ///     .build(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// // The program's beginning takes eight blocks at once, its main loop one at a time.
+    /// drop([(); 8].map(|()| pool.allocate(16 << 20).unwrap()));
+    /// assert_eq!(pool.managed_bytes(), 8 * (16 << 20));
+    /// for _ in 0..30 {
+    ///     drop(pool.allocate(16 << 20)?);
+    /// }
+    /// assert_eq!(pool.managed_bytes(), 16 << 20); // What the loop uses stays.
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
     #[must_use]
     pub fn decay(mut self, decay: Decay) -> Self {
         self.decay = Some(decay);

@@ -5,6 +5,30 @@ use binpool_allocators::{Allocator, Memory, MemoryId};
 use crate::PooledBuffer;
 
 /// Where a block lies in the memory that the allocator gave. Sizes in bytes.
+///
+/// ```
+/// # use binpool::{Backend, ImmediateAllocator, MemoryPool, PoolOptions, QueueOrder};
+/// # use binpool_mock::MockDevice;
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let backend = MockDevice::new().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+/// let [first, second] = [pool.allocate(4096)?, pool.allocate(1024)?];
+/// let first = first.place().ok_or("0 bytes")?;
+/// let second = second.place().ok_or("0 bytes")?;
+/// assert_eq!(first.memory, second.memory); // Neighbours in one segment.
+/// assert_eq!(second.offset, first.offset + first.bytes);
+///
+/// // Without segments, each block is all of its memory.
+/// let pool = PoolOptions::new()
+///     .segments(false)
+///     .build(ImmediateAllocator::new(&backend)?, &queue)?;
+/// let place = pool.allocate(4096)?.place().ok_or("0 bytes")?;
+/// assert_eq!((place.offset, place.bytes), (0, 4096));
+/// assert_eq!(place.memory_bytes, 4096);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Place {

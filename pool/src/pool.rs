@@ -118,6 +118,23 @@ impl<A: Allocator> MemoryPool<A> {
     ///
     /// Those of [`allocate`](Self::allocate), and [`ForeignObject`](crate::InvalidRequest::ForeignObject) for
     /// a queue of another backend.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, Queue, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let [upload, compute] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
+    /// let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &upload)?;
+    /// let block = pool.allocate_on(&compute, 4096)?;
+    /// block.enqueue_fill(&compute, 0..4096, &[7], &[])?; // After all that its former users enqueued.
+    /// assert_eq!(block.queue_id(), Some(compute.id()));
+    /// assert_eq!(pool.allocate(4096)?.queue_id(), Some(upload.id()));
+    ///
+    /// let other_device = MockDevice::new().backend();
+    /// let foreign = other_device.create_queue(QueueOrder::InOrder)?;
+    /// assert!(pool.allocate_on(&foreign, 4096).is_err());
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
     #[inline]
     #[track_caller]
     pub fn allocate_on(
@@ -170,17 +187,78 @@ impl<A: Allocator> MemoryPool<A> {
     ///
     /// Other policies than [`SameQueue`](ReusePolicy::SameQueue) do the same by themselves for queues that have
     /// no block in use, when memory is asked of the device.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder, ReusePolicy};
+    /// # use binpool_mock::MockDevice;
+    /// # let device = MockDevice::new();
+    /// # let backend = device.backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let pool = PoolOptions::new()
+    ///     .reuse(ReusePolicy::SameQueue)
+    ///     .build(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let queues = device.live_queues();
+    /// // A queue for one job, which the others have nothing of under this policy.
+    /// let job = backend.create_queue(QueueOrder::InOrder)?;
+    /// drop(pool.allocate_on(&job, 64 << 20)?);
+    /// pool.retire_queue(&job);
+    /// drop(job);
+    /// assert_eq!(device.live_queues(), queues); // The pool keeps it no longer.
+    /// let block = pool.allocate(64 << 20)?;
+    /// assert_eq!(pool.statistics().hits, 1);
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
     pub fn retire_queue(&self, queue: &QueueOf<A>) {
         self.handle.shared.retire_queue(queue);
     }
 
     /// How blocks are reused across queues.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder, ReusePolicy};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = PoolOptions::new()
+    /// #     .reuse(ReusePolicy::InsertWait)
+    /// #     .build(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// // A pool for the program's second device, which does as the first one's.
+    /// let other_device = MockDevice::new().backend();
+    /// let other_queue = other_device.create_queue(QueueOrder::InOrder)?;
+    /// let other_pool = PoolOptions::new()
+    ///     .reuse(pool.reuse_policy())
+    ///     .scrub(pool.scrub_policy())
+    ///     .build(ImmediateAllocator::new(&other_device)?, &other_queue)?;
+    /// assert_eq!(other_pool.reuse_policy(), ReusePolicy::InsertWait);
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
     #[must_use]
     pub fn reuse_policy(&self) -> ReusePolicy {
         self.handle.shared.policy
     }
 
     /// Whether blocks are filled with zeros between their users.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// use binpool::ScrubPolicy;
+    ///
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = PoolOptions::new()
+    /// #     .scrub(ScrubPolicy::OnHandOut)
+    /// #     .build(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// // Zeros, which a pool that scrubs has written already.
+    /// let block = pool.allocate(4096)?;
+    /// if pool.scrub_policy() == ScrubPolicy::Never {
+    ///     block.enqueue_fill(pool.home_queue(), 0..4096, &[0], &[])?;
+    /// }
+    /// let mut bytes = [1; 4096];
+    /// block.read(pool.home_queue(), 0, &mut bytes, &[])?;
+    /// assert_eq!(bytes, [0; 4096]);
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
     #[must_use]
     pub fn scrub_policy(&self) -> ScrubPolicy {
         self.handle.shared.scrubber.policy()
@@ -213,6 +291,22 @@ impl<A: Allocator> MemoryPool<A> {
     /// [`Decay`](crate::Decay), which has the pool call this by itself.
     ///
     /// The bytes given back. Failures are logged: there is nothing to be done about them.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let [once, often] = [16 << 20, 4 << 20].map(|bytes| pool.allocate(bytes).unwrap());
+    /// drop((once, often));
+    /// // At the end of each of the program's rounds:
+    /// assert_eq!(pool.sweep(), 0);
+    /// drop(pool.allocate(4 << 20)?);
+    /// assert_eq!(pool.sweep(), 16 << 20); // Free for a whole round.
+    /// assert_eq!(pool.managed_bytes(), 4 << 20);
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
     pub fn sweep(&self) -> u64 {
         self.handle.shared.sweep()
     }
@@ -222,6 +316,22 @@ impl<A: Allocator> MemoryPool<A> {
     /// # Errors
     ///
     /// Where the operating system has no thread to give.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// use std::{thread, time::Duration};
+    ///
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let sweeper = pool.sweep_in_background(Duration::from_millis(1))?;
+    /// drop(pool.allocate(64 << 20)?);
+    /// while pool.managed_bytes() > 0 {
+    ///     thread::sleep(Duration::from_millis(1)); // Idle: the memory goes all the same.
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn sweep_in_background(&self, every: Duration) -> io::Result<Sweeper>
     where
         A: 'static,
@@ -254,6 +364,25 @@ impl<A: Allocator> MemoryPool<A> {
     }
 
     /// Names the pool without keeping it.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// // What a program that watches over all of its pools keeps of each.
+    /// let known = vec![pool.downgrade()];
+    /// let managed = || -> u64 {
+    ///     let alive = known.iter().filter_map(|weak| weak.upgrade());
+    ///     alive.map(|pool| pool.managed_bytes()).sum()
+    /// };
+    /// drop(pool.allocate(64 << 20)?);
+    /// assert_eq!(managed(), 64 << 20);
+    /// drop(pool); // The last handle: its memory goes.
+    /// assert_eq!(managed(), 0);
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
     #[must_use]
     pub fn downgrade(&self) -> WeakPool<A> {
         WeakPool::new(Arc::downgrade(&self.handle))
@@ -264,6 +393,27 @@ impl<A: Allocator> MemoryPool<A> {
     }
 
     /// Frees what is held, and from now on frees blocks when they are dropped.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let block = pool.allocate(64 << 20)?;
+    /// drop(pool.allocate(64 << 20)?);
+    /// // Another library needs the device for a while.
+    /// pool.stop_holding();
+    /// assert!(!pool.is_holding());
+    /// assert_eq!(pool.managed_bytes(), pool.active_bytes());
+    /// drop(block);
+    /// assert_eq!(pool.managed_bytes(), 0);
+    ///
+    /// pool.resume_holding();
+    /// drop(pool.allocate(64 << 20)?);
+    /// assert_eq!(pool.held_blocks(), 1);
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
     pub fn stop_holding(&self) {
         self.handle.shared.set_holding(false);
         self.free_held();
@@ -307,6 +457,26 @@ impl<A: Allocator> MemoryPool<A> {
     }
 
     /// Takes a hook away. Whether it was there.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let weak = pool.downgrade();
+    /// let handle = pool.clone();
+    /// let hook = pool.add_reclaim_hook(move |_| {
+    ///     handle.free_held();
+    /// });
+    /// drop(pool);
+    /// // The hook keeps its pool. Taken away, it is dropped, and the pool goes with it.
+    /// if let Some(pool) = weak.upgrade() {
+    ///     assert!(pool.remove_reclaim_hook(hook));
+    /// }
+    /// assert!(weak.upgrade().is_none());
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
     pub fn remove_reclaim_hook(&self, id: HookId) -> bool {
         self.handle.shared.hooks.remove(id)
     }
@@ -348,6 +518,20 @@ impl<A: Allocator> MemoryPool<A> {
     }
 
     /// The allocator that the pool's blocks come from.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder, Statistics};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// // An adaptor below the pool sees what the pool asks the device for.
+    /// let pool = MemoryPool::new(Statistics::new(ImmediateAllocator::new(&backend)?), &queue)?;
+    /// for _ in 0..100 {
+    ///     drop(pool.allocate(64 << 20)?);
+    /// }
+    /// assert_eq!(pool.allocator().reading().allocations, 1);
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
     #[must_use]
     pub fn allocator(&self) -> &A {
         &self.handle.shared.allocator

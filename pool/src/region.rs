@@ -39,6 +39,30 @@ impl<'a, A: Allocator> PooledRegion<'a, A> {
     }
 
     /// The block that this is a region of.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder, Region};
+    /// # use binpool_mock::{Completion, MockDevice};
+    /// # let device = MockDevice::builder().completion(Completion::Seeded(7)).build();
+    /// # let backend = device.backend();
+    /// # let [upload, compute] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &upload)?;
+    /// let block = pool.allocate(4096)?;
+    /// block.enqueue_fill(&upload, 0..4096, &[7], &[])?;
+    /// let half = block.slice(2048..)?;
+    /// // Who has but the region still puts its commands after those that the block was used by.
+    /// half.buffer().order_before(&compute)?;
+    /// backend.enqueue_fill(
+    ///     &compute,
+    ///     half.memory_on(&compute),
+    ///     Region::first(half.size()),
+    ///     &[9],
+    ///     &[],
+    /// )?;
+    /// # device.run();
+    /// # assert!(device.violations().is_empty());
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
     pub fn buffer(&self) -> &'a PooledBuffer<A> {
         self.buffer
     }

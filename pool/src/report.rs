@@ -7,6 +7,30 @@ use binpool_allocators::Error;
 use crate::words;
 
 /// Why memory ran out, in a word.
+///
+/// ```
+/// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+/// # use binpool_mock::MockDevice;
+/// use binpool::Verdict;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let backend = MockDevice::builder().capacity_bytes(64 << 20).build().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+/// let cache = pool.allocate(48 << 20)?;
+/// let verdict_of = |bytes| {
+///     let error = pool.allocate(bytes).err()?;
+///     Some(error.out_of_memory()?.verdict)
+/// };
+/// // Freeing something helps the one request, and never the other.
+/// assert_eq!(verdict_of(32 << 20), Some(Verdict::DeviceFull));
+/// let verdict = verdict_of(128 << 20).ok_or("it fits")?;
+/// assert_eq!(verdict, Verdict::NeverFits);
+/// assert_eq!(verdict.name(), "never_fits"); // A label for what a program counts.
+/// assert!(verdict.advice().starts_with("split the work"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Verdict {

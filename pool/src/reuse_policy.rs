@@ -12,6 +12,33 @@ use crate::state::Origin;
 ///
 /// A queue that runs out of memory looks further than its policy, before it gives up: see
 /// [`MemoryPool`](crate::MemoryPool).
+///
+/// ```
+/// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
+/// # use binpool_mock::{Completion, MockDevice};
+/// use binpool::ReusePolicy;
+///
+/// # let backend = MockDevice::builder().completion(Completion::Manual).build().backend();
+/// # let [upload, compute] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
+/// for policy in ReusePolicy::ALL {
+///     let pool = PoolOptions::new()
+///         .segments(false)
+///         .reuse(policy)
+///         .build(ImmediateAllocator::new(&backend)?, &upload)?;
+///     let block = pool.allocate_on(&upload, 4096)?;
+///     block.enqueue_fill(&upload, 0..4096, &[7], &[])?; // Which has not run when the other queue asks.
+///     drop(block);
+///     drop(pool.allocate_on(&compute, 4096)?);
+///     let now = pool.statistics();
+///     let came_by = (now.misses, now.device_wait_hits, now.host_wait_hits);
+///     match policy {
+///         ReusePolicy::InsertWait => assert_eq!(came_by, (1, 1, 0)),
+///         ReusePolicy::WaitOnHost => assert_eq!(came_by, (1, 0, 1)),
+///         _ => assert_eq!(came_by, (2, 0, 0)), // More memory, and nobody waits.
+///     }
+/// }
+/// # Ok::<(), binpool::PoolError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReusePolicy {

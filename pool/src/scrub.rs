@@ -31,6 +31,34 @@ use crate::{
 /// A fill that is enqueued and then fails is not seen: `PoCL`, for one, fails all that is pending on a queue behind a
 /// command that fails, as a program can have it do by a user event. Tenants who would do that on purpose are to have
 /// queues, and pools, of their own. Memory that is [detached](PooledBuffer::detach) is the program's to fill.
+///
+/// ```
+/// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
+/// use binpool::ScrubPolicy;
+/// use binpool_mock::{CallKind, MockDevice};
+///
+/// for policy in ScrubPolicy::ALL {
+/// #   let device = MockDevice::new();
+/// #   let backend = device.backend();
+/// #   let queue = backend.create_queue(QueueOrder::InOrder)?;
+///     let pool = PoolOptions::new()
+///         .scrub(policy)
+///         .build(ImmediateAllocator::new(&backend)?, &queue)?;
+///     let fills = || device.call_count(CallKind::Fill);
+///     drop(pool.allocate(4096)?);
+///     let before = fills();
+///     let block = pool.allocate(4096)?; // From what the pool holds.
+///     let handed_out = fills();
+///     drop(block);
+///     let costs = (handed_out - before, fills() - handed_out);
+///     match policy {
+///         ScrubPolicy::OnHandOut => assert_eq!(costs, (1, 0)),
+///         ScrubPolicy::OnFree => assert_eq!(costs, (0, 1)),
+///         _ => assert_eq!(costs, (0, 0)),
+///     }
+/// }
+/// # Ok::<(), binpool::PoolError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ScrubPolicy {

@@ -29,7 +29,7 @@ use crate::PoolError;
 ///
 /// impl SizeClasses for Pages {
 ///     fn bin_count(&self) -> usize {
-///         usize::MAX / PAGE + 1
+///         usize::MAX.div_ceil(PAGE) + 1
 ///     }
 ///     fn bin_number(&self, bytes: usize) -> usize {
 ///         bytes.div_ceil(PAGE)
@@ -39,7 +39,13 @@ use crate::PoolError;
 ///     }
 /// }
 ///
-/// let pool = PoolOptions::new().size_classes(Pages).build(ImmediateAllocator::new(&backend)?, &queue)?;
+/// // What its own tests look at: the laws.
+/// assert!(Pages.bin_number(usize::MAX) < Pages.bin_count());
+/// assert_eq!(Pages.alloc_size(Pages.bin_number(100_000)), 2 * PAGE);
+///
+/// let pool = PoolOptions::new()
+///     .size_classes(Pages)
+///     .build(ImmediateAllocator::new(&backend)?, &queue)?;
 /// assert_eq!(pool.allocate(100_000)?.class_size(), 2 * PAGE);
 /// # Ok::<(), binpool::PoolError>(())
 /// ```
@@ -66,6 +72,7 @@ pub trait SizeClasses: fmt::Debug + Send + Sync {
 /// let classes = LeadingBits::default();
 /// assert_eq!(classes.alloc_size(classes.bin_number(4096)), 4096);
 /// assert_eq!(classes.alloc_size(classes.bin_number(4097)), 4096 + 256);
+/// assert_eq!(classes.bits(), 4); // Sixteen classes from one power of two to the next.
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LeadingBits {
@@ -81,6 +88,17 @@ impl LeadingBits {
     /// # Errors
     ///
     /// [`PoolError::LeadingBits`] above [`LARGEST`](Self::LARGEST).
+    ///
+    /// ```
+    /// use binpool::{LeadingBits, PoolError, SizeClasses};
+    ///
+    /// // Powers of two alone: few bins, and up to half of a block unused.
+    /// let coarse = LeadingBits::new(0)?;
+    /// assert_eq!(coarse.alloc_size(coarse.bin_number(4097)), 8192);
+    /// let error = LeadingBits::new(11).unwrap_err();
+    /// assert!(matches!(error, PoolError::LeadingBits { largest: 10, .. }));
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
     pub fn new(bits: u32) -> Result<Self, PoolError> {
         if bits > Self::LARGEST {
             return Err(PoolError::LeadingBits {

@@ -72,6 +72,20 @@ pub struct PoolStatistics {
 
 impl PoolStatistics {
     /// The part of all allocations that a held block served, from 0 to 1; 0 before the first allocation.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// for _ in 0..10 {
+    ///     drop((pool.allocate(64 << 20)?, pool.allocate(4096)?));
+    /// }
+    /// // All but the first of each size.
+    /// assert_eq!(pool.statistics().hit_rate(), 0.9);
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
     #[must_use]
     #[expect(
         clippy::cast_precision_loss,

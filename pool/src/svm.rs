@@ -37,6 +37,27 @@ where
     /// A kernel that is given it on another queue than the block's own is named by
     /// [`record_use`](Self::record_use). The host that dereferences it first waits for the block's queue: its
     /// former owner's commands may still run there.
+    ///
+    /// ```
+    /// # use binpool::{Backend, QueueOrder, SvmAllocator, SvmGrain, SvmPool};
+    /// # use binpool_mock::MockDevice;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let backend = MockDevice::new().backend();
+    /// # let [queue, compute] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
+    /// # let allocator = SvmAllocator::new(&backend, SvmGrain::Coarse)?.with_queue(&queue)?;
+    /// # let pool = SvmPool::new(allocator, &queue)?;
+    /// // A list on the device: the first node has the address of the second.
+    /// let [first, second] = [pool.allocate(4096)?, pool.allocate(4096)?];
+    /// let address = second.address().ok_or("0 bytes")?.addr().get();
+    /// first.write(&queue, 0, &address.to_ne_bytes(), &[])?;
+    /// // A kernel on another queue is given the first node, and goes from there to the second.
+    /// first.order_before(&compute)?;
+    /// second.order_before(&compute)?;
+    /// let first = first.memory_on(&compute).ok_or("0 bytes")?;
+    /// backend.launch(&compute, "walk", &[first], &[], |_, _| {}, &[])?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn address(&self) -> Option<NonNull<u8>> {
         self.backend().svm_address(self.memory()?)

@@ -16,6 +16,24 @@ impl<A: Allocator> PooledBuffer<A> {
     /// # Errors
     ///
     /// [`OutOfBounds`](InvalidRequest::OutOfBounds), and the failures of the backend.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let block = pool.allocate(1000)?;
+    /// block.write(&queue, 0, &[7; 1000], &[])?;
+    /// block.write(&queue, 400, &[9; 2], &[])?;
+    /// let mut bytes = [0; 4];
+    /// block.read(&queue, 399, &mut bytes, &[])?;
+    /// assert_eq!(bytes, [7, 9, 9, 7]);
+    /// // Its class has more bytes, which are nobody's.
+    /// assert_eq!(block.class_size(), 1024);
+    /// assert!(block.write(&queue, 1000, &[7], &[]).is_err());
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
     pub fn write(
         &self,
         queue: &QueueOf<A>,
@@ -74,6 +92,21 @@ impl<A: Allocator> PooledBuffer<A> {
     /// # Errors
     ///
     /// [`OutOfBounds`](InvalidRequest::OutOfBounds), and the failures of the backend.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let block = pool.allocate(1000)?;
+    /// let written = block.enqueue_write(&queue, 0, vec![7; 1000].into(), &[])?;
+    /// let read = block.enqueue_read(&queue, 500..503, &[written])?;
+    /// drop(block); // Back in the pool. The read comes before whatever its next user does.
+    /// // ... and the host has time for something else.
+    /// assert_eq!(read.wait()?, [7, 7, 7]);
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
     pub fn enqueue_read(
         &self,
         queue: &QueueOf<A>,
@@ -98,6 +131,31 @@ impl<A: Allocator> PooledBuffer<A> {
     /// [`OutOfBounds`](InvalidRequest::OutOfBounds),
     /// [`PatternLength`](InvalidRequest::PatternLength),
     /// [`PatternMismatch`](InvalidRequest::PatternMismatch), and the failures of the backend.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// use binpool::{Error, InvalidRequest};
+    ///
+    /// let ones = pool.allocate(1000 * size_of::<f32>())?;
+    /// ones.enqueue_fill(&queue, 0..4000, &1.0_f32.to_ne_bytes(), &[])?;
+    /// let mut last = [0; 4];
+    /// ones.read(&queue, 3996, &mut last, &[])?;
+    /// assert_eq!(f32::from_ne_bytes(last), 1.0);
+    ///
+    /// // The region is to hold whole patterns.
+    /// let error = ones
+    ///     .enqueue_fill(&queue, 0..3998, &1.0_f32.to_ne_bytes(), &[])
+    ///     .unwrap_err();
+    /// assert!(matches!(
+    ///     error,
+    ///     Error::InvalidRequest(InvalidRequest::PatternMismatch { .. })
+    /// ));
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
     pub fn enqueue_fill(
         &self,
         queue: &QueueOf<A>,
@@ -121,6 +179,24 @@ impl<A: Allocator> PooledBuffer<A> {
     ///
     /// [`OutOfBounds`](InvalidRequest::OutOfBounds) where `destination` is smaller, and the failures of the
     /// backend.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// // A vector that grows.
+    /// let small = pool.allocate(1000)?;
+    /// small.write(&queue, 0, &[7; 1000], &[])?;
+    /// let large = pool.allocate(2000)?;
+    /// small.enqueue_copy_to(&queue, &large, &[])?;
+    /// drop(small); // On an in-order queue, its next user comes after the copy.
+    /// let mut bytes = [0; 1000];
+    /// large.read(&queue, 0, &mut bytes, &[])?;
+    /// assert_eq!(bytes, [7; 1000]);
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
     pub fn enqueue_copy_to(
         &self,
         queue: &QueueOf<A>,
@@ -136,6 +212,29 @@ impl<A: Allocator> PooledBuffer<A> {
     ///
     /// [`OutOfBounds`](InvalidRequest::OutOfBounds) on either side,
     /// [`OverlappingCopy`](InvalidRequest::OverlappingCopy), and the failures of the backend.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// // Two arrays, one behind the other.
+    /// let [one, two] = [pool.allocate(300)?, pool.allocate(500)?];
+    /// one.write(&queue, 0, &[1; 300], &[])?;
+    /// two.write(&queue, 0, &[2; 500], &[])?;
+    /// let both = pool.allocate(one.size() + two.size())?;
+    /// let first = one.enqueue_copy_to(&queue, &both, &[])?;
+    /// two.enqueue_copy_region_to(&queue, 0..two.size(), &both, one.size(), &[first])?;
+    /// let mut bytes = [0; 2];
+    /// both.read(&queue, 299, &mut bytes, &[])?;
+    /// assert_eq!(bytes, [1, 2]);
+    /// assert!(
+    ///     two.enqueue_copy_region_to(&queue, 0..two.size(), &both, 301, &[])
+    ///         .is_err()
+    /// );
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
     pub fn enqueue_copy_region_to(
         &self,
         queue: &QueueOf<A>,

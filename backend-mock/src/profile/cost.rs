@@ -29,6 +29,14 @@ pub struct CostTable {
 
 impl CostTable {
     /// A cost that does not depend on the size, in microseconds.
+    ///
+    /// ```
+    /// use binpool_mock::CostTable;
+    ///
+    /// let release = CostTable::constant(0.1);
+    /// assert_eq!(release.micros_at(1), 0.1);
+    /// assert_eq!(release.micros_at(1 << 30), 0.1);
+    /// ```
     #[must_use]
     pub fn constant(micros: f64) -> Self {
         Self::new(&[(1, micros)])
@@ -54,6 +62,14 @@ impl CostTable {
     }
 
     /// The same table with every cost multiplied by `factor`.
+    ///
+    /// ```
+    /// use binpool_mock::CostTable;
+    ///
+    /// // Measured together, and charged in halves: making a view, and letting go of it.
+    /// let pair = CostTable::new(&[(1000, 19.0), (30, 1.8)]);
+    /// assert_eq!(pair.scaled(0.5).points(), [(30, 0.9), (1000, 9.5)]);
+    /// ```
     #[must_use]
     pub fn scaled(&self, factor: f64) -> Self {
         let scaled: Vec<_> = self
@@ -118,6 +134,23 @@ fn log2(size: u64) -> f64 {
 ///
 /// A cost that is not known on its own is charged where it was measured: see the built-in
 /// [`DeviceProfile`](crate::DeviceProfile)s.
+///
+/// ```
+/// use binpool_allocators::{Allocator, ImmediateAllocator};
+/// use binpool_mock::{CostModel, CostTable, DeviceProfile, MockDevice};
+///
+/// // What would a program gain if a commit took 10 us, and all else nothing?
+/// let mut costs = CostModel::default();
+/// costs.commit = CostTable::constant(10.0);
+/// let profile = DeviceProfile::new(DeviceProfile::h200().limits, costs);
+/// let device = MockDevice::builder().profile(profile).build();
+/// let allocator = ImmediateAllocator::new(&device.backend())?;
+/// for _ in 0..100 {
+///     drop(allocator.allocate(1 << 20)?);
+/// }
+/// assert_eq!(device.device_time().as_micros(), 1000);
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(
     feature = "serde",

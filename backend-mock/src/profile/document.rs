@@ -12,6 +12,21 @@ const FORMAT: &str = "binpool device profile";
 const VERSION: u32 = 1;
 
 /// Why a document is no profile.
+///
+/// ```
+/// use binpool_mock::DeviceProfile;
+///
+/// let mut document = serde_json::to_value(DeviceProfile::h200())?;
+/// let again: DeviceProfile = serde_json::from_value(document.clone())?;
+/// assert_eq!(again, DeviceProfile::h200());
+///
+/// // The errors of `serde` have these as their text.
+/// document["limits"]["alignment"] = 24.into();
+/// let error = serde_json::from_value::<DeviceProfile>(document).unwrap_err();
+/// let expected = "expected alignment to be a power of two; it is 24";
+/// assert_eq!(error.to_string(), expected);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProfileDocumentError {

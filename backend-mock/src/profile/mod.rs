@@ -143,6 +143,16 @@ impl DeviceProfile {
     ///   waits and finishes, and an enqueue costs what making a small object does.
     ///
     /// Bandwidth is not charged, so the slow first touch of blocks above 32 MiB is not in it.
+    ///
+    /// ```
+    /// use binpool_mock::DeviceProfile;
+    ///
+    /// // What a fresh block of 1 MiB takes, in microseconds. A pool gains more on a GPU.
+    /// let [h200, pocl] = [DeviceProfile::h200(), DeviceProfile::pocl()]
+    ///     .map(|profile| profile.costs.commit.micros_at(1 << 20));
+    /// assert_eq!(pocl, 25.0);
+    /// assert!(h200 > 2.5 * pocl);
+    /// ```
     #[must_use]
     pub fn pocl() -> Self {
         let object = 0.14;

@@ -56,6 +56,27 @@ pub struct LiveBlocks {
 }
 
 /// Blocks that were asked for under the same tag and in the same place.
+///
+/// ```
+/// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder, Tag, WatchOptions};
+/// # use binpool_mock::MockDevice;
+/// # let backend = MockDevice::new().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+/// pool.watch(WatchOptions::new());
+/// let mut kept = Vec::new();
+/// let _scope = Tag::new("gradients").enter();
+/// for _ in 0..3 {
+///     kept.push(pool.allocate(1 << 20)?); // One line, so one group.
+/// }
+/// let live = pool.live_blocks();
+/// let group = &live.groups[0];
+/// assert_eq!(group.tag.as_deref(), Some("gradients"));
+/// assert_eq!((group.blocks, group.asked_bytes), (3, 3 << 20));
+/// assert!(group.oldest >= group.youngest); // A group that grows older and larger is where to look for a leak.
+/// assert!(group.call_site.is_some());
+/// # Ok::<(), binpool::PoolError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LiveGroup {
@@ -79,6 +100,28 @@ impl<A: Allocator> MemoryPool<A> {
     ///
     /// A pool that watches logs this by itself where its last handle is dropped while blocks are in use. That need be no leak:
     /// blocks may outlive their pool.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder, WatchOptions};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let weights = pool.allocate(64 << 20)?;
+    /// pool.watch(WatchOptions::new());
+    /// let mut forgotten = Vec::new();
+    /// for step in 0..10 {
+    ///     let block = pool.allocate(4096)?;
+    ///     if step == 3 {
+    ///         forgotten.push(block);
+    ///     }
+    /// }
+    /// // Between two steps there should be the weights, and nothing else.
+    /// let live = pool.live_blocks();
+    /// assert_eq!((live.unknown_blocks, live.unknown_bytes), (1, 64 << 20)); // From before the watch.
+    /// assert_eq!((live.blocks, live.groups[0].asked_bytes), (2, 4096));
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
     #[must_use]
     pub fn live_blocks(&self) -> LiveBlocks {
         self.handle().live_blocks()

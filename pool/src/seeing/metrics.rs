@@ -129,6 +129,24 @@ impl<A: Allocator> MemoryPool<A> {
     /// They mean what [`PoolStatistics`] says.
     ///
     /// The example `prometheus` serves them to Prometheus. A program without a recorder loses nothing but time.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// use metrics_exporter_prometheus::PrometheusBuilder;
+    ///
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let recorder = PrometheusBuilder::new().build_recorder();
+    /// let block = pool.allocate(3 << 20)?;
+    /// // A program installs its recorder once, and calls `publish_metrics` alone.
+    /// metrics::with_local_recorder(&recorder, || pool.publish_metrics("arrays"));
+    /// let page = recorder.handle().render();
+    /// assert!(page.contains("binpool_active_bytes{pool=\"arrays\"} 3145728"));
+    /// assert!(page.contains("binpool_misses_total{pool=\"arrays\"} 1"));
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
     pub fn publish_metrics(&self, name: &str) {
         static DESCRIBED: Once = Once::new();
         DESCRIBED.call_once(describe);

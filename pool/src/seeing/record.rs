@@ -16,6 +16,26 @@ use crate::{
 };
 
 /// Why a recording could not begin.
+///
+/// ```
+/// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+/// # use binpool_mock::MockDevice;
+/// # let backend = MockDevice::new().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+/// use std::io;
+///
+/// use binpool::RecordError;
+///
+/// let recording = pool.record(io::sink())?;
+/// assert!(matches!(
+///     pool.record(io::sink()),
+///     Err(RecordError::AlreadyRecording)
+/// ));
+/// recording.finish()?;
+/// assert!(pool.record(io::sink()).is_ok());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
@@ -28,6 +48,26 @@ pub enum RecordError {
 }
 
 /// A recording of a pool, which goes on until it is [finished](Self::finish) or dropped.
+///
+/// ```
+/// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder, Tag};
+/// # use binpool_mock::MockDevice;
+/// # let backend = MockDevice::new().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+/// let file = tempfile::NamedTempFile::new()?;
+/// let recording = pool.record(file.reopen()?)?;
+/// let weights = Tag::new("weights").within(|| pool.allocate(1 << 20))?;
+/// recording.finish()?; // What comes after this is not in it.
+/// drop(weights);
+///
+/// let trace = std::fs::read_to_string(file.path())?;
+/// let lines: Vec<_> = trace.lines().collect();
+/// assert!(lines[0].starts_with("g ") && lines[0].ends_with(" weights")); // A name,
+/// assert!(lines[1].starts_with("a ") && lines[1].contains(" 1048576 ")); // and a block.
+/// assert_eq!(lines.len(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "the recording ends when this is dropped"]
 pub struct PoolRecording {
     recorder: Arc<Recorder>,
@@ -141,6 +181,21 @@ impl PoolRecording {
     /// # Errors
     ///
     /// The first failure of the writer, with which the recording ended.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// use std::io::{Cursor, ErrorKind};
+    ///
+    /// // A disk that is full.
+    /// let recording = pool.record(Cursor::new([0; 8]))?;
+    /// drop(pool.allocate(4096)?); // Goes well: the recording ends, and the program goes on.
+    /// assert_eq!(recording.finish().unwrap_err().kind(), ErrorKind::WriteZero);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn finish(mut self) -> io::Result<RecordingSummary> {
         self.end()
             .unwrap_or_else(|| Ok(RecordingSummary::default()))

@@ -50,6 +50,14 @@ impl Tag {
     }
 
     /// Its name.
+    ///
+    /// ```
+    /// use binpool::Tag;
+    ///
+    /// let tag = Tag::new("layer 1\nweights");
+    /// assert_eq!(tag.name(), "layer 1 weights");
+    /// assert_eq!(Tag::new("layer 1 weights"), tag);
+    /// ```
     #[must_use]
     pub fn name(self) -> String {
         asker::name_of(self.number).unwrap_or_default()
@@ -85,6 +93,28 @@ impl fmt::Debug for Tag {
 }
 
 /// A thread's being within a [`Tag`]. Scopes end in the reverse order of their beginning.
+///
+/// ```
+/// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder, Tag, WatchOptions};
+/// # use binpool_mock::MockDevice;
+/// # let backend = MockDevice::new().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+/// pool.watch(WatchOptions::new());
+/// let step = Tag::new("step").enter();
+/// let forward = Tag::new("forward pass").enter();
+/// let first = pool.allocate(3 << 20)?;
+/// drop(forward); // In "step" again.
+/// let second = pool.allocate(2 << 20)?;
+/// drop(step);
+/// let third = pool.allocate(1 << 20)?;
+///
+/// let live = pool.live_blocks();
+/// let tags = live.groups.into_iter().map(|group| group.tag);
+/// let names: Vec<_> = tags.map(Option::unwrap_or_default).collect();
+/// assert_eq!(names, ["forward pass", "step", ""]); // The most bytes first.
+/// # Ok::<(), binpool::PoolError>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "the tag ends when this is dropped"]
 pub struct TagScope {

@@ -21,6 +21,23 @@ use crate::{
 
 /// What a pool that watches takes note of, besides who has which block, since when, for which queue and under which
 /// [`Tag`](crate::Tag).
+///
+/// ```
+/// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+/// # use binpool_mock::MockDevice;
+/// use binpool::WatchOptions;
+///
+/// # let backend = MockDevice::new().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+/// pool.watch(WatchOptions::new());
+/// let block = pool.allocate(4096)?;
+/// let line = format!(":{}:", line!() - 1);
+/// let live = pool.live_blocks();
+/// let site = live.groups[0].call_site.as_deref().unwrap_or_default();
+/// assert!(site.contains(&line), "{site}");
+/// # Ok::<(), binpool::PoolError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WatchOptions {
     backtraces: bool,
@@ -35,6 +52,38 @@ impl WatchOptions {
 
     /// Instead of that line, all frames of the thread that lead there: some microseconds for each block, and their names take
     /// far longer once they are read. For array crates, where the line that calls the pool is always the same one.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, PooledBuffer, PoolError, QueueOrder};
+    /// # use binpool_mock::{MockBackend, MockDevice};
+    /// use binpool::WatchOptions;
+    ///
+    /// # type Allocator = ImmediateAllocator<MockBackend>;
+    /// # type Pool = MemoryPool<Allocator>;
+    /// # type Block = PooledBuffer<Allocator>;
+    /// // All blocks of an array crate come from one line.
+    /// fn new_array(pool: &Pool) -> Result<Block, PoolError> {
+    ///     pool.allocate(4096)
+    /// }
+    ///
+    /// fn convolution(pool: &Pool) -> Result<Block, PoolError> {
+    ///     let array = new_array(pool)?;
+    ///     Ok(array)
+    /// }
+    ///
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// pool.watch(WatchOptions::new().backtraces(true));
+    /// let array = convolution(&pool)?;
+    /// let live = pool.live_blocks();
+    /// let frames = live.groups[0].call_site.as_deref().unwrap_or_default();
+    /// assert!(
+    ///     frames.contains("new_array") && frames.contains("convolution"),
+    ///     "{frames}"
+    /// );
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
     #[cfg(feature = "backtrace")]
     #[must_use]
     pub const fn backtraces(mut self, take: bool) -> Self {
@@ -94,6 +143,24 @@ impl<A: Allocator> MemoryPool<A> {
     ///
     /// Costs some nanoseconds an allocation, and nothing where it is off. The first pool of a process that watches waits up to
     /// 0.2 seconds for its clock.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder, WatchOptions};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let before = pool.allocate(4096)?;
+    /// assert!(!pool.is_watching());
+    /// pool.watch(WatchOptions::new());
+    /// let block = pool.allocate(4096)?;
+    /// let live = pool.live_blocks();
+    /// assert_eq!((live.groups.len(), live.unknown_blocks), (1, 1));
+    ///
+    /// pool.stop_watching();
+    /// assert_eq!(pool.live_blocks().unknown_blocks, 2); // Counted as ever, and no longer known.
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
     pub fn watch(&self, options: WatchOptions) {
         self.handle()
             .change_watch(|watch| watch.options = Some(options));

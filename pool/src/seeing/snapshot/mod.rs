@@ -19,6 +19,27 @@ const VERSION: u32 = 1;
 /// of the types here, field by field; enumerations are words in lower case with `_` for spaces; what is `None` is left out.
 /// A new field does not change the [`version`](Self::version), a field that goes or changes its meaning does. Readers are
 /// to ignore fields that they do not know.
+///
+/// ```
+/// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+/// # use binpool_mock::MockDevice;
+/// use binpool::Snapshot;
+///
+/// # let backend = MockDevice::new().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+/// let block = pool.allocate(64 << 20)?;
+/// let file = tempfile::NamedTempFile::new()?;
+/// std::fs::write(file.path(), pool.snapshot().to_json()?)?;
+///
+/// // Later, in a program that looks at it.
+/// let snapshot = Snapshot::from_json(&std::fs::read_to_string(file.path())?)?;
+/// assert_eq!(snapshot.version, 1);
+/// assert_eq!(snapshot.statistics.active_bytes, 64 << 20);
+/// assert_eq!((snapshot.segments.len(), snapshot.blocks.len()), (1, 0));
+/// assert!(snapshot.out_of_memory.is_none());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Snapshot {
@@ -43,6 +64,23 @@ pub struct Snapshot {
 }
 
 /// The settings of a pool and the limits of its allocator.
+///
+/// ```
+/// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder, ReusePolicy};
+/// # use binpool_mock::MockDevice;
+/// # let backend = MockDevice::new().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let pool = PoolOptions::new()
+///     .reuse(ReusePolicy::InsertWait)
+///     .release_threshold(256 << 20)
+///     .build(ImmediateAllocator::new(&backend)?, &queue)?;
+/// let settings = pool.snapshot().settings;
+/// assert_eq!(settings.device, "mock device");
+/// assert_eq!(settings.reuse, "insert_wait");
+/// assert_eq!(settings.release_threshold_bytes, Some(256 << 20));
+/// assert!(settings.segments && settings.is_holding && !settings.is_watching);
+/// # Ok::<(), binpool::PoolError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SnapshotSettings {
@@ -72,6 +110,26 @@ pub struct SnapshotSettings {
 }
 
 /// A segment, and all of its bytes from the first to the last.
+///
+/// ```
+/// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+/// # use binpool_mock::MockDevice;
+/// # let backend = MockDevice::new().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+/// use binpool::BlockState;
+///
+/// let [first, second, third] = [(); 3].map(|()| pool.allocate(4096).unwrap());
+/// drop(second);
+/// // How much of each segment is free, and in how many pieces.
+/// for segment in pool.snapshot().segments {
+///     let mut free = segment.ranges;
+///     free.retain(|range| range.state != BlockState::Active);
+///     let sizes: Vec<_> = free.iter().map(|range| range.bytes).collect();
+///     assert_eq!(sizes, [4096, segment.bytes - 3 * 4096]);
+/// }
+/// # Ok::<(), binpool::PoolError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SnapshotSegment {
@@ -84,6 +142,23 @@ pub struct SnapshotSegment {
 }
 
 /// A block, or a free range of a segment.
+///
+/// ```
+/// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder, Tag, WatchOptions};
+/// # use binpool_mock::MockDevice;
+/// # let backend = MockDevice::new().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+/// pool.watch(WatchOptions::new());
+/// let weights = Tag::new("weights").within(|| pool.allocate(1000))?;
+/// let snapshot = pool.snapshot();
+/// let block = &snapshot.segments[0].ranges[0];
+/// assert_eq!((block.offset, block.bytes), (0, 1024));
+/// assert_eq!(block.asked_bytes, Some(1000));
+/// assert_eq!(block.tag.as_deref(), Some("weights"));
+/// assert!(block.call_site.is_some() && block.age_ns.is_some()); // None where nobody watched.
+/// # Ok::<(), binpool::PoolError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SnapshotBlock {
@@ -111,6 +186,29 @@ pub struct SnapshotBlock {
 }
 
 /// Who has a block.
+///
+/// ```
+/// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+/// # use binpool_mock::MockDevice;
+/// # let backend = MockDevice::new().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+/// use std::collections::HashMap;
+///
+/// use binpool::BlockState;
+///
+/// let kept = pool.allocate(16 << 20)?;
+/// drop(pool.allocate(8 << 20)?);
+/// // Whose the device's memory is.
+/// let mut bytes = HashMap::<_, u64>::new();
+/// let segments = pool.snapshot().segments;
+/// for range in segments.iter().flat_map(|segment| &segment.ranges) {
+///     *bytes.entry(range.state).or_default() += range.bytes;
+/// }
+/// assert_eq!(bytes[&BlockState::Active], 16 << 20);
+/// assert_eq!(bytes[&BlockState::Held], 8 << 20); // Cached, not leaked.
+/// # Ok::<(), binpool::PoolError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -130,6 +228,33 @@ pub enum BlockState {
 }
 
 /// An allocation that failed for lack of memory: what the [report](crate::OutOfMemoryReport) says.
+///
+/// ```
+/// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder, Tag, WatchOptions};
+/// # use binpool_mock::MockDevice;
+/// use binpool::Snapshot;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let backend = MockDevice::builder().capacity_bytes(64 << 20).build().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let directory = tempfile::tempdir()?;
+/// let pool = PoolOptions::new()
+///     .snapshot_at_out_of_memory(directory.path())
+///     .build(ImmediateAllocator::new(&backend)?, &queue)?;
+/// pool.watch(WatchOptions::new());
+/// let gradients = Tag::new("gradients");
+/// assert!(gradients.within(|| pool.allocate(128 << 20)).is_err());
+///
+/// let mut files = std::fs::read_dir(&directory)?;
+/// let path = files.next().ok_or("no snapshot")??.path();
+/// let snapshot = Snapshot::from_json(&std::fs::read_to_string(path)?)?;
+/// let shortage = snapshot.out_of_memory.ok_or("taken for another reason")?;
+/// assert_eq!(shortage.requested_bytes, 128 << 20);
+/// assert_eq!(shortage.verdict, "never_fits");
+/// assert_eq!(shortage.tag.as_deref(), Some("gradients"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SnapshotShortage {
@@ -160,6 +285,17 @@ pub struct SnapshotShortage {
 }
 
 /// Why JSON is not a snapshot.
+///
+/// ```
+/// use binpool::{Snapshot, SnapshotError};
+///
+/// let error_of = |json| Snapshot::from_json(json).unwrap_err();
+/// assert!(matches!(error_of("a 0 4096 0 17"), SnapshotError::Json(_))); // A trace, say.
+/// let other = error_of(r#"{"format": "something else"}"#);
+/// assert!(matches!(other, SnapshotError::Format { found } if found == "something else"));
+/// let newer = error_of(r#"{"format": "binpool snapshot", "version": 2}"#);
+/// assert!(matches!(newer, SnapshotError::Version { found: 2 }));
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SnapshotError {
