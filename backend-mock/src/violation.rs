@@ -37,7 +37,7 @@ pub enum Violation {
     UseAfterFree {
         /// The memory.
         memory: MemoryId,
-        /// Its size in bytes.
+        /// How many bytes of it the command was to use.
         bytes: usize,
         /// The call.
         call: CallKind,
@@ -81,7 +81,7 @@ impl fmt::Display for Violation {
                 command,
             } => write!(
                 f,
-                "use after free: {call} ({command}) with memory {memory} of {bytes} bytes, which was \
+                "use after free: {call} ({command}) with {bytes} bytes of memory {memory}, which was \
                  given back before"
             ),
             Self::FreedInUse {

@@ -89,6 +89,8 @@ fn every_use_after_free_is_refused_and_reported() {
     }
     let violations = rig.device.violations();
     assert_eq!(violations.len(), 6);
+    let write = violations[2].to_string();
+    assert!(write.contains("with 1 bytes of memory"), "{write}");
     assert_eq!(
         violations[5],
         Violation::UseAfterFree {

@@ -24,20 +24,94 @@ impl Stack {
 impl fmt::Display for Stack {
     /// `function at file:line`, one a line, without the pool's own.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut lines = Vec::new();
-        for frame in &self.0 {
-            backtrace::resolve(*frame as *mut c_void, |symbol| {
+        let mut frames = Vec::new();
+        for address in &self.0 {
+            backtrace::resolve(*address as *mut c_void, |symbol| {
                 let Some(name) = symbol.name() else { return };
-                let mut line = format!("{name:#}");
-                if let (Some(file), Some(number)) = (symbol.filename(), symbol.lineno()) {
-                    let file = file.file_name().map_or(file, Path::new);
-                    line = format!("{line} at {}:{number}", file.display());
-                }
-                lines.push(line);
+                let name = format!("{name:#}");
+                let file = symbol.filename();
+                let whose = Whose::of(&name, file);
+                let line = match (file, symbol.lineno()) {
+                    (Some(file), Some(number)) => {
+                        let file = file.file_name().map_or(file, Path::new);
+                        format!("{name} at {}:{number}", file.display())
+                    }
+                    _ => name,
+                };
+                frames.push((whose, line));
             });
         }
-        let is_own = |line: &&String| line.starts_with("backtrace::") || line.contains("binpool::");
-        let user: Vec<_> = lines.iter().skip_while(is_own).cloned().collect();
-        f.write_str(&if user.is_empty() { lines } else { user }.join("\n"))
+        // First comes what walks the stack, then the pool with what it calls of the standard library, then whoever asked.
+        let own = frames.iter().position(|(whose, _)| *whose == Whose::Own);
+        let own = own.unwrap_or(0);
+        let inner = frames[own..].iter();
+        let inner = inner.take_while(|(whose, _)| *whose != Whose::Program);
+        let user = own
+            + inner
+                .enumerate()
+                .filter(|(_, (whose, _))| *whose == Whose::Own)
+                .last()
+                .map_or(0, |(place, _)| place + 1);
+        let shown = if user < frames.len() { user } else { 0 };
+        let lines: Vec<&str> = frames[shown..].iter().map(|(_, line)| &**line).collect();
+        f.write_str(&lines.join("\n"))
+    }
+}
+
+/// Whose function a frame is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whose {
+    Own,
+    Standard,
+    Program,
+}
+
+impl Whose {
+    /// Functions that were inlined may have lost their paths, and builds may rename files: one of the two is enough.
+    fn of(name: &str, file: Option<&Path>) -> Self {
+        let lies_in = |folder: &str| file.is_some_and(|file| file.starts_with(folder));
+        let path = name.trim_start_matches('<');
+        let is_of = |name: &str| path.starts_with(name);
+        if is_of("binpool::") || lies_in(concat!(env!("CARGO_MANIFEST_DIR"), "/src")) {
+            Self::Own
+        } else if ["std::", "core::", "alloc::"].into_iter().any(is_of) || lies_in("/rustc") {
+            Self::Standard
+        } else {
+            Self::Program
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_is_the_pools_by_its_path_or_by_its_file() {
+        let own = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src/seeing/stack.rs"));
+        let standard = Path::new("/rustc/0123/library/core/src/ops/function.rs");
+        let program = Path::new("/home/somebody/binpool/src/main.rs");
+        assert_eq!(
+            Whose::of("binpool::pool::MemoryPool<A>::allocate", None),
+            Whose::Own
+        );
+        assert_eq!(
+            Whose::of("<binpool::Shared<A> as core::ops::Drop>::drop", None),
+            Whose::Own
+        );
+        assert_eq!(Whose::of("here", Some(own)), Whose::Own);
+        assert_eq!(
+            Whose::of("call_once<fn()>", Some(standard)),
+            Whose::Standard
+        );
+        assert_eq!(
+            Whose::of("core::ops::FnOnce::call_once", None),
+            Whose::Standard
+        );
+        assert_eq!(Whose::of("core_of_it::run", None), Whose::Program);
+        assert_eq!(
+            Whose::of("train::step<binpool::Pool>", Some(program)),
+            Whose::Program
+        );
     }
 }
