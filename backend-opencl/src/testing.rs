@@ -23,10 +23,12 @@ pub const TEST_DEVICE: &str = "BINPOOL_TEST_DEVICE";
 /// With the variable `BINPOOL_TEST_DEVICE` it runs on the device that this [selects](DeviceSelector) alone. A test that
 /// fails on one device is run on the others all the same.
 ///
-/// ```no_run
+/// ```
 /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
 /// use binpool_opencl::testing::on_every_device;
 ///
+/// # macro_rules! as_here { (#[test] $test:item) => { $test } }
+/// # as_here! {
 /// #[test]
 /// fn what_was_written_is_read() {
 ///     on_every_device(|backend| {
@@ -38,7 +40,8 @@ pub const TEST_DEVICE: &str = "BINPOOL_TEST_DEVICE";
 ///         assert_eq!(bytes, [1, 2, 3]);
 ///     });
 /// }
-/// # fn main() {}
+/// # }
+/// # what_was_written_is_read();
 /// ```
 ///
 /// # Panics
