@@ -297,7 +297,7 @@ pub enum KernelError {
 /// Which memory of a launch.
 ///
 /// ```
-/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// use binpool_allocators::{Backend, Event, MemoryFlags, QueueOrder};
 /// use binpool_opencl::{KernelError, LaunchMemory};
 /// # use binpool_opencl::{ClProgram, Extent, OpenClBackend, Parameter};
 ///
@@ -327,7 +327,7 @@ pub enum KernelError {
 /// // What is only read may be passed twice.
 /// let sum = backend.create_buffer(16, MemoryFlags::empty())?;
 /// let launch = add.launch(&queue, &[4]).memory(&b).memory(&b);
-/// launch.memory(&sum).enqueue()?;
+/// launch.memory(&sum).enqueue()?.wait()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -350,7 +350,7 @@ impl fmt::Display for LaunchMemory {
 /// What is wrong with the work items of a launch.
 ///
 /// ```
-/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// use binpool_allocators::{Backend, Event, MemoryFlags, QueueOrder};
 /// use binpool_opencl::{KernelError, WorkSizeProblem};
 /// # use binpool_opencl::{ClProgram, Extent, OpenClBackend, Parameter};
 ///
@@ -368,7 +368,7 @@ impl fmt::Display for LaunchMemory {
 /// };
 /// match fill(1000) {
 ///     Err(KernelError::WorkSize { problem: WorkSizeProblem::Uneven { local, .. }, .. }) => {
-///         fill(1000_usize.next_multiple_of(local))?; // 1024: there is room for them
+///         fill(1000_usize.next_multiple_of(local))?.wait()?; // 1024: they have room
 ///     }
 ///     other => panic!("{other:?}"),
 /// }

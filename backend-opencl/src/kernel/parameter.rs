@@ -128,7 +128,7 @@ pub enum ParameterAccess {
 /// offset plus size over the dimensions. A product that no number holds is too large for any memory.
 ///
 /// ```
-/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// use binpool_allocators::{Backend, Event, MemoryFlags, QueueOrder};
 /// use binpool_opencl::{ClProgram, Extent, KernelError, OpenClBackend, Parameter};
 ///
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
@@ -154,7 +154,7 @@ pub enum ParameterAccess {
 ///     let launch = join.launch(&queue, &[items]).memory(&weights);
 ///     launch.memory(&pairs).memory(&means).enqueue()
 /// };
-/// launch(3)?;
+/// launch(3)?.wait()?;
 /// let Err(KernelError::TooSmall { index, given, needed, .. }) = launch(4) else {
 ///     panic!("there are three pairs")
 /// };
