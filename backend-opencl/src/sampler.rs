@@ -36,15 +36,15 @@ use crate::{
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// # let source = "kernel void look_up(read_only image2d_t picture, sampler_t sampler, float2 place, global float4 *color)
-/// #     { color[0] = read_imagef(picture, sampler, place); }";
+/// #     { color[get_global_id(0)] = read_imagef(picture, sampler, place); }";
 /// # let program = ClProgram::build(&backend, source, "")?;
 /// # let parameters = [
 /// #     Parameter::image(ImageKind::D2, ParameterAccess::Input),
 /// #     Parameter::sampler(),
 /// #     Parameter::value::<[f32; 2]>(),
-/// #     Parameter::output::<[f32; 4]>(Extent::Fixed(1)),
+/// #     Parameter::output::<[f32; 4]>(Extent::PerItem(1)),
 /// # ];
-/// # // SAFETY: it writes one colour, and reads the image through a sampler that says what is beyond.
+/// # // SAFETY: each work item writes the colour of its id, and reads the image through a sampler that says what is beyond.
 /// # let look_up = unsafe { program.kernel("look_up", &parameters) }?;
 /// # let image = backend.create_image_with_data(
 /// #     MemoryFlags::READ_ONLY,

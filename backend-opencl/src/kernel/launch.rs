@@ -21,32 +21,32 @@ use crate::{
 ///
 /// ```
 /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-/// use binpool_opencl::{ClProgram, Extent, LocalMemory, OpenClBackend, Parameter};
+/// use binpool_opencl::LocalMemory;
+/// # use binpool_opencl::{ClProgram, Extent, OpenClBackend, Parameter};
 ///
-/// let source = "kernel void sum(
-///         global const uint *data, uint length, global uint *sums, local uint *scratch)
-///     {
-///         size_t place = get_local_id(0), id = get_global_id(0);
-///         scratch[place] = id < length ? data[id] : 0;
-///         barrier(CLK_LOCAL_MEM_FENCE);
-///         if (place == 0) {
-///             uint sum = 0;
-///             for (size_t i = 0; i < get_local_size(0); ++i) sum += scratch[i];
-///             sums[get_group_id(0)] = sum;
-///         }
-///     }";
+/// # let source = "kernel void sum(global const uint *data, uint length, global uint *sums, local uint *scratch)
+/// #     {
+/// #         size_t place = get_local_id(0), id = get_global_id(0);
+/// #         scratch[place] = id < length ? data[id] : 0;
+/// #         barrier(CLK_LOCAL_MEM_FENCE);
+/// #         if (place == 0) {
+/// #             uint sum = 0;
+/// #             for (size_t i = 0; i < get_local_size(0); ++i) sum += scratch[i];
+/// #             sums[get_group_id(0)] = sum;
+/// #         }
+/// #     }";
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// # let program = ClProgram::build(&backend, source, "")?;
-/// let parameters = [
-///     Parameter::input::<u32>(Extent::Whole),
-///     Parameter::length_u32(0),
-///     Parameter::output::<u32>(Extent::PerGroup(1)),
-///     Parameter::local::<u32>(Extent::PerItem(1)),
-/// ];
-/// // SAFETY: it reads no more words than there are, and each group writes the one of its id.
-/// let sum = unsafe { program.kernel("sum", &parameters) }?;
-///
+/// # let parameters = [
+/// #     Parameter::input::<u32>(Extent::Whole),
+/// #     Parameter::length_u32(0),
+/// #     Parameter::output::<u32>(Extent::PerGroup(1)),
+/// #     Parameter::local::<u32>(Extent::PerItem(1)),
+/// # ];
+/// # // SAFETY: it reads no more words than there are, and each group writes the one of its id.
+/// # let sum = unsafe { program.kernel("sum", &parameters) }?;
+/// // kernel void sum(global const uint *data, uint length, global uint *sums, local uint *scratch)
 /// let data = backend.create_buffer_from(&[1_u32; 100], MemoryFlags::empty())?;
 /// let sums = backend.create_buffer(8, MemoryFlags::empty())?;
 /// sum.launch(&queue, &[128])
@@ -215,15 +215,15 @@ impl<'a> Launch<'a> {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let source = "kernel void look_up(read_only image2d_t picture, sampler_t sampler, float2 place, global float4 *color)
-    /// #     { color[0] = read_imagef(picture, sampler, place); }";
+    /// #     { color[get_global_id(0)] = read_imagef(picture, sampler, place); }";
     /// # let program = ClProgram::build(&backend, source, "")?;
     /// # let parameters = [
     /// #     Parameter::image(ImageKind::D2, ParameterAccess::Input),
     /// #     Parameter::sampler(),
     /// #     Parameter::value::<[f32; 2]>(),
-    /// #     Parameter::output::<[f32; 4]>(Extent::Fixed(1)),
+    /// #     Parameter::output::<[f32; 4]>(Extent::PerItem(1)),
     /// # ];
-    /// # // SAFETY: it writes one colour, and reads the image through a sampler that says what is beyond.
+    /// # // SAFETY: each work item writes the colour of its id, and reads the image through a sampler that says what is beyond.
     /// # let look_up = unsafe { program.kernel("look_up", &parameters) }?;
     /// # let image = backend.create_image_with_data(
     /// #     MemoryFlags::READ_ONLY,

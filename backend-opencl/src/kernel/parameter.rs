@@ -12,7 +12,7 @@ use crate::image::ImageKind;
 /// large as those of four.
 ///
 /// ```
-/// use binpool_opencl::{Extent, ImageKind, Parameter, ParameterAccess, ParameterKind};
+/// use binpool_opencl::{Extent, Parameter, ParameterKind};
 ///
 /// // kernel void scale(global float *data, float factor)
 /// let scale = [
@@ -22,10 +22,19 @@ use crate::image::ImageKind;
 /// // kernel void sum(global const float *data, ulong length, global float *sums, local float *scratch)
 /// let sum = [
 ///     Parameter::input::<f32>(Extent::Whole),
-///     Parameter::length_u64(0), // the launch fills it in; length_u32 for a uint
+///     Parameter::length_u64(0), // the launch fills it in
 ///     Parameter::output::<f32>(Extent::PerGroup(1)),
 ///     Parameter::local::<f32>(Extent::PerItem(1)),
 /// ];
+/// assert_eq!(scale[0].kind(), ParameterKind::Memory);
+/// assert_eq!(sum[1].kind(), ParameterKind::Value);
+/// ```
+///
+/// Images, samplers and pipes have no extent: kernels touch them as a whole.
+///
+/// ```
+/// use binpool_opencl::{Extent, ImageKind, Parameter, ParameterAccess, ParameterKind};
+///
 /// // kernel void resize(read_only image2d_t from, sampler_t sampler, write_only image2d_t to)
 /// let resize = [
 ///     Parameter::image(ImageKind::D2, ParameterAccess::Input),
@@ -37,8 +46,6 @@ use crate::image::ImageKind;
 ///     Parameter::pipe::<u32>(ParameterAccess::Input),
 ///     Parameter::output::<u32>(Extent::PerItem(1)),
 /// ];
-/// assert_eq!(scale[0].kind(), ParameterKind::Memory);
-/// assert_eq!(sum[1].kind(), ParameterKind::Value);
 /// assert_eq!(resize[1].kind(), ParameterKind::Sampler);
 /// assert_eq!(take[0].kind(), ParameterKind::Pipe);
 /// ```
@@ -133,19 +140,19 @@ pub enum ParameterAccess {
 ///
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-/// let source = "kernel void join(
-///         global const float *weights, global const float *pairs, global float *means)
-///     {
-///         size_t i = get_global_id(0);
-///         means[i] = weights[0] * pairs[2 * i] + weights[1] * pairs[2 * i + 1];
-///     }";
+/// # let source = "kernel void join(global const float *weights, global const float *pairs, global float *means)
+/// #     {
+/// #         size_t i = get_global_id(0);
+/// #         means[i] = weights[0] * pairs[2 * i] + weights[1] * pairs[2 * i + 1];
+/// #     }";
 /// # let program = ClProgram::build(&backend, source, "")?;
+/// // kernel void join(global const float *weights, global const float *pairs, global float *means)
 /// let parameters = [
 ///     Parameter::input::<f32>(Extent::Fixed(2)),
 ///     Parameter::input::<f32>(Extent::PerItem(2)),
 ///     Parameter::output::<f32>(Extent::PerItem(1)),
 /// ];
-/// // SAFETY: each work item reads the two weights and the pair of its id, and writes the mean of its id.
+/// // SAFETY: each work item reads both weights and the pair of its id, and writes the mean of its id.
 /// let join = unsafe { program.kernel("join", &parameters) }?;
 ///
 /// let floats = |count: usize| backend.create_buffer(4 * count, MemoryFlags::empty());
@@ -214,6 +221,30 @@ impl Parameter {
 
     /// A `uint`: the number of whole elements of the memory that is passed for parameter number `of`, counted
     /// from 0. The launch fills it in; no argument is passed for it.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::{ClProgram, Extent, OpenClBackend, Parameter};
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let source = "kernel void tell(global const float *data, uint length, global uint *told)
+    ///     { told[get_global_id(0)] = length; }";
+    /// # let program = ClProgram::build(&backend, source, "")?;
+    /// let parameters = [
+    ///     Parameter::input::<f32>(Extent::Whole),
+    ///     Parameter::length_u32(0),
+    ///     Parameter::output::<u32>(Extent::PerItem(1)),
+    /// ];
+    /// // SAFETY: each work item writes the word of its id, and none reads a float.
+    /// let tell = unsafe { program.kernel("tell", &parameters) }?;
+    ///
+    /// let data = backend.create_buffer(10, MemoryFlags::empty())?;
+    /// let told = backend.create_buffer(4, MemoryFlags::empty())?;
+    /// let launch = tell.launch(&queue, &[1]).memory(&data);
+    /// launch.memory(&told).enqueue()?; // the second argument, for the third parameter
+    /// assert_eq!(*backend.map::<u32>(&queue, &told, 0..4, &[])?, [2]); // 10 bytes hold two floats
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub const fn length_u32(of: usize) -> Self {
         let role = Role::Length { of, bytes: 4 };
