@@ -289,13 +289,13 @@ impl ClSampler {
     /// use std::num::NonZeroU64;
     ///
     /// use binpool_opencl::{ClSampler, Filter, OpenClBackend, SamplerError, SamplerProperties};
-    /// use cl3::sampler::CL_SAMPLER_FILTER_MODE;
+    /// use cl3::{memory::CL_FILTER_LINEAR, sampler::CL_SAMPLER_FILTER_MODE};
     ///
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// let key = NonZeroU64::new(CL_SAMPLER_FILTER_MODE.into()).ok_or("0 is no key")?;
     /// let properties = SamplerProperties {
     ///     filter: Some(Filter::Nearest),
-    ///     others: vec![(key, 0x1141)],
+    ///     others: vec![(key, CL_FILTER_LINEAR.into())],
     ///     ..SamplerProperties::default()
     /// };
     /// let refused = ClSampler::with_properties(&backend, &properties);

@@ -48,6 +48,10 @@ pub const TEST_DEVICE: &str = "BINPOOL_TEST_DEVICE";
 ///
 /// Where the test has panicked on a device, or one cannot be opened: the message names each such device and what it said.
 /// Where there is no device, or none is what the variable asks for: a test that is skipped proves nothing.
+#[expect(
+    clippy::test_attr_in_doctest,
+    reason = "the example calls it by its name"
+)]
 pub fn on_every_device(test: impl Fn(OpenClBackend)) {
     let all = list_devices().unwrap_or_else(|error| panic!("this test needs a device: {error}"));
     let devices = match env::var(TEST_DEVICE) {

@@ -26,7 +26,8 @@ use cl3::memory::{
 ///     }
 /// }
 /// let shape = ImageShape::D2Array { width: 16, height: 9, layers: 250 };
-/// assert!(kinds.contains(&shape.kind()), "no {}", shape.kind()); // "no 2D array image"
+/// assert!(kinds.contains(&shape.kind()));
+/// assert_eq!(shape.kind().to_string(), "2D array image");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
