@@ -29,8 +29,9 @@ impl OpenClBackend {
     ///
     /// `build` may ask for other values. It must not ask for its own, which would wait for itself.
     ///
-    /// ```no_run
+    /// ```
     /// use std::sync::Arc;
+    ///
     /// use binpool_opencl::{ClKernel, ClProgram, Extent, KernelError, OpenClBackend, Parameter};
     ///
     /// /// The kernel that fills floats with a number, built once for each context.
@@ -47,6 +48,11 @@ impl OpenClBackend {
     ///         unsafe { program.kernel("fill", &parameters) }
     ///     })
     /// }
+    ///
+    /// let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// let fill = filler(&backend)?;
+    /// assert!(Arc::ptr_eq(&fill, &filler(&backend)?));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
@@ -61,6 +67,19 @@ impl OpenClBackend {
     }
 
     /// Lets go of all values that [`cached`](Self::cached) keeps for this context. Whoever holds one keeps it.
+    ///
+    /// ```
+    /// # use std::{convert::Infallible, sync::Arc};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// let table = backend.cached("table", || Ok::<_, Infallible>(vec![0_u8; 1 << 20]))?;
+    /// let kept = Arc::downgrade(&table);
+    /// drop(table);
+    /// assert!(kept.upgrade().is_some(), "the next one who asks gets it");
+    /// backend.clear_cache();
+    /// assert!(kept.upgrade().is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn clear_cache(&self) {
         self.context().cache.clear();
     }

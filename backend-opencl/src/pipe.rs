@@ -25,12 +25,22 @@ use crate::{
 ///
 /// The host neither reads nor writes packets. Values are equal where the runtime's object is the same one.
 ///
-/// ```no_run
-/// use binpool_opencl::{ClPipe, DeviceSelector, OpenClBackend};
+/// ```
+/// use binpool_allocators::{Backend, Error};
+/// use binpool_opencl::{ClPipe, OpenClBackend};
 ///
-/// let backend = OpenClBackend::open(&DeviceSelector::Any)?;
-/// let pipe = ClPipe::new(&backend, 16, 1024)?;
-/// assert_eq!((pipe.packet_bytes()?, pipe.max_packets()?), (16, 1024));
+/// let backend = OpenClBackend::open(&"any".parse()?)?;
+/// match ClPipe::new(&backend, 16, 1024) {
+///     Ok(pipe) => {
+///         assert_eq!((pipe.packet_bytes()?, pipe.max_packets()?), (16, 1024));
+///     }
+///     // Many devices have none, and the error says what to do instead.
+///     Err(Error::Unsupported { what }) => {
+///         assert!(what.contains(&backend.limits().device_name));
+///         assert!(what.ends_with("pass packets on in a buffer with an atomic counter"));
+///     }
+///     Err(error) => return Err(error.into()),
+/// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
@@ -84,6 +94,20 @@ impl ClPipe {
     ///
     /// With `retain`, the program keeps its own reference; without, this value takes it over, also where the call
     /// fails.
+    ///
+    /// ```no_run
+    /// # use binpool_opencl::{ClPipe, OpenClBackend};
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let theirs = ClPipe::new(&backend, 16, 1024)?;
+    /// // A handle from a program that makes its pipes itself.
+    /// let handle = theirs.raw();
+    /// // SAFETY: the pipe lives, and nobody else enqueues commands on it.
+    /// let pipe = unsafe { ClPipe::from_raw(&backend, handle, true) }?;
+    /// drop(theirs); // this reference was retained
+    /// assert_eq!(pipe.raw(), handle);
+    /// assert_eq!(pipe.max_packets()?, 1024);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

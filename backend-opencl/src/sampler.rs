@@ -24,6 +24,47 @@ use crate::{
 };
 
 /// What is read beside the image (`addressing_mode` of `PyOpenCL`).
+///
+/// ```
+/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// use binpool_opencl::{Addressing, ClSampler, Filter, OpenClBackend};
+/// # use binpool_opencl::{
+/// #     ChannelOrder, ChannelType, ClProgram, Extent, HostPitches, ImageFormat, ImageKind, ImageShape, Parameter,
+/// #     ParameterAccess,
+/// # };
+///
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let source = "kernel void look_up(read_only image2d_t picture, sampler_t sampler, float2 place, global float4 *color)
+/// #     { color[get_global_id(0)] = read_imagef(picture, sampler, place); }";
+/// # let program = ClProgram::build(&backend, source, "")?;
+/// # let parameters = [
+/// #     Parameter::image(ImageKind::D2, ParameterAccess::Input),
+/// #     Parameter::sampler(),
+/// #     Parameter::value::<[f32; 2]>(),
+/// #     Parameter::output::<[f32; 4]>(Extent::PerItem(1)),
+/// # ];
+/// # // SAFETY: each work item writes the colour of its id, and reads the image through a sampler that says what is beyond.
+/// # let look_up = unsafe { program.kernel("look_up", &parameters) }?;
+/// # let image = backend.create_image_with_data(
+/// #     MemoryFlags::READ_ONLY,
+/// #     ImageFormat::new(ChannelOrder::Rgba, ChannelType::Float),
+/// #     ImageShape::D2 { width: 2, height: 1 },
+/// #     &[[0.25_f32; 4], [0.75; 4]],
+/// #     HostPitches::TIGHT,
+/// # )?;
+/// # let color = backend.create_buffer(16, MemoryFlags::empty())?;
+/// // A picture of two pixels, 0.25 and 0.75. The kernel looks one and a half pixels to their left.
+/// let beside = |addressing| -> Result<f32, Box<dyn std::error::Error>> {
+///     let sampler = ClSampler::new(&backend, false, addressing, Filter::Nearest)?;
+///     let launch = look_up.launch(&queue, &[1]).image(&image).sampler(&sampler);
+///     launch.value(&[-1.5_f32, 0.5]).memory(&color).enqueue()?;
+///     Ok(backend.map::<f32>(&queue, &color, 0..16, &[])?[0])
+/// };
+/// assert_eq!(beside(Addressing::ClampToEdge)?, 0.25);
+/// assert_eq!(beside(Addressing::Clamp)?, 0.0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Addressing {
     /// Kernels do not read there. What they read if they do is undefined.
@@ -59,6 +100,17 @@ impl Addressing {
 }
 
 /// What is read between pixels (`filter_mode` of `PyOpenCL`).
+///
+/// ```
+/// use binpool_opencl::{Addressing, ClSampler, Filter, OpenClBackend};
+///
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// // A picture is smooth where it is drawn larger, and a table is not: its entries are read as they are.
+/// let sampler = |filter| ClSampler::new(&backend, true, Addressing::ClampToEdge, filter);
+/// let (picture, table) = (sampler(Filter::Linear)?, sampler(Filter::Nearest)?);
+/// assert_ne!(picture.filter()?, table.filter()?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Filter {
     /// The nearest pixel.
@@ -80,6 +132,22 @@ impl Filter {
 
 /// What a sampler is made of, with OpenCL 2.0 and later (`sampler_properties` of `PyOpenCL`; OpenCL 3.0, section 5.7).
 /// What is `None` is as the runtime has it by itself, which the fields say.
+///
+/// ```
+/// use binpool_opencl::{Addressing, ClSampler, Filter, OpenClBackend, SamplerProperties};
+///
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// let properties = SamplerProperties {
+///     filter: Some(Filter::Linear),
+///     ..SamplerProperties::default()
+/// };
+/// let sampler = ClSampler::with_properties(&backend, &properties)?;
+/// assert_eq!(sampler.filter()?, Filter::Linear);
+/// // And what was not said:
+/// assert!(sampler.normalized_coordinates()?);
+/// assert_eq!(sampler.addressing()?, Addressing::Clamp);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SamplerProperties {
     /// Whether coordinates go from 0.0 to 1.0; else they count pixels. By itself: true.
@@ -128,6 +196,19 @@ impl SamplerProperties {
 }
 
 /// Why a sampler was not made, or did not tell.
+///
+/// ```
+/// use binpool_opencl::{Addressing, ClSampler, Filter, OpenClBackend, SamplerError};
+///
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// match ClSampler::new(&backend, false, Addressing::Repeat, Filter::Nearest) {
+///     Err(SamplerError::NeedsNormalized { addressing }) => {
+///         ClSampler::new(&backend, true, addressing, Filter::Nearest)?;
+///     }
+///     other => panic!("{other:?}"),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SamplerError {
@@ -160,11 +241,13 @@ pub enum SamplerError {
 ///
 /// Values are equal where the runtime's object is the same one.
 ///
-/// ```no_run
-/// use binpool_opencl::{Addressing, ClSampler, DeviceSelector, Filter, OpenClBackend};
+/// ```
+/// use binpool_opencl::{Addressing, ClSampler, Filter, OpenClBackend};
 ///
-/// let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+/// let backend = OpenClBackend::open(&"any".parse()?)?;
 /// let sampler = ClSampler::new(&backend, true, Addressing::Repeat, Filter::Linear)?;
+/// assert!(sampler.normalized_coordinates()?);
+/// assert_eq!(sampler.addressing()?, Addressing::Repeat);
 /// assert_eq!(sampler.filter()?, Filter::Linear);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -199,6 +282,26 @@ impl ClSampler {
     }
 
     /// A sampler of properties.
+    ///
+    /// A property of an extension is given by its number. One that is given twice is refused:
+    ///
+    /// ```
+    /// use std::num::NonZeroU64;
+    ///
+    /// use binpool_opencl::{ClSampler, Filter, OpenClBackend, SamplerError, SamplerProperties};
+    /// use cl3::{memory::CL_FILTER_LINEAR, sampler::CL_SAMPLER_FILTER_MODE};
+    ///
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// let key = NonZeroU64::new(CL_SAMPLER_FILTER_MODE.into()).ok_or("0 is no key")?;
+    /// let properties = SamplerProperties {
+    ///     filter: Some(Filter::Nearest),
+    ///     others: vec![(key, CL_FILTER_LINEAR.into())],
+    ///     ..SamplerProperties::default()
+    /// };
+    /// let refused = ClSampler::with_properties(&backend, &properties);
+    /// assert!(matches!(refused, Err(SamplerError::GivenTwice { key: twice }) if twice == key.get()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -245,6 +348,23 @@ impl ClSampler {
     ///
     /// With `retain`, the program keeps its own reference; without, this value takes it over, also where the call
     /// fails.
+    ///
+    /// ```
+    /// use cl3::memory::{CL_ADDRESS_CLAMP, CL_FILTER_NEAREST};
+    /// use cl3::sampler::create_sampler;
+    ///
+    /// # use binpool_opencl::{Addressing, ClSampler, OpenClBackend};
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// // A sampler that the program makes by itself, and hands over.
+    /// let context = backend.raw_context();
+    /// let handle = create_sampler(context, 0, CL_ADDRESS_CLAMP, CL_FILTER_NEAREST)
+    ///     .map_err(|code| format!("error {code}"))?;
+    /// // SAFETY: the sampler lives, and its only reference is given.
+    /// let sampler = unsafe { ClSampler::from_raw(&backend, handle, false) }?;
+    /// assert_eq!(sampler.raw(), handle);
+    /// assert_eq!(sampler.addressing()?, Addressing::Clamp);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -312,6 +432,24 @@ impl ClSampler {
     }
 
     /// The runtime's keys and values that it was made of; none where it was made by [`new`](Self::new).
+    ///
+    /// ```
+    /// use binpool_opencl::{Addressing, ClSampler, Filter, OpenClBackend, SamplerProperties};
+    /// use cl3::{memory::CL_FILTER_LINEAR, sampler::CL_SAMPLER_FILTER_MODE};
+    ///
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// let properties = SamplerProperties {
+    ///     filter: Some(Filter::Linear),
+    ///     ..SamplerProperties::default()
+    /// };
+    /// let sampler = ClSampler::with_properties(&backend, &properties)?;
+    /// let filter = (CL_SAMPLER_FILTER_MODE.into(), CL_FILTER_LINEAR.into());
+    /// assert_eq!(sampler.properties()?, [filter]);
+    ///
+    /// let other = ClSampler::new(&backend, true, Addressing::Clamp, Filter::Linear)?;
+    /// assert_eq!(other.properties()?, []);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

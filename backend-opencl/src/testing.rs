@@ -23,10 +23,12 @@ pub const TEST_DEVICE: &str = "BINPOOL_TEST_DEVICE";
 /// With the variable `BINPOOL_TEST_DEVICE` it runs on the device that this [selects](DeviceSelector) alone. A test that
 /// fails on one device is run on the others all the same.
 ///
-/// ```no_run
+/// ```
 /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
 /// use binpool_opencl::testing::on_every_device;
 ///
+/// # macro_rules! as_here { (#[test] $test:item) => { $test } }
+/// # as_here! {
 /// #[test]
 /// fn what_was_written_is_read() {
 ///     on_every_device(|backend| {
@@ -38,13 +40,18 @@ pub const TEST_DEVICE: &str = "BINPOOL_TEST_DEVICE";
 ///         assert_eq!(bytes, [1, 2, 3]);
 ///     });
 /// }
-/// # fn main() {}
+/// # }
+/// # what_was_written_is_read();
 /// ```
 ///
 /// # Panics
 ///
 /// Where the test has panicked on a device, or one cannot be opened: the message names each such device and what it said.
 /// Where there is no device, or none is what the variable asks for: a test that is skipped proves nothing.
+#[expect(
+    clippy::test_attr_in_doctest,
+    reason = "the example calls it by its name"
+)]
 pub fn on_every_device(test: impl Fn(OpenClBackend)) {
     let all = list_devices().unwrap_or_else(|error| panic!("this test needs a device: {error}"));
     let devices = match env::var(TEST_DEVICE) {

@@ -20,6 +20,18 @@ mod sealed {
 }
 
 /// The numbers that the channels of an image can be: `i8`, `i16`, `i32`, `u8`, `u16`, `u32` and `f32`.
+///
+/// ```
+/// use binpool_opencl::{ChannelOrder, ChannelValue, ImageFormat};
+///
+/// /// What pictures of these numbers are made of: kernels read them as 0.0 to 1.0 where that can be.
+/// fn format_of<T: ChannelValue>() -> ImageFormat {
+///     ImageFormat::new(ChannelOrder::Rgba, T::NORMALIZED.unwrap_or(T::DATA))
+/// }
+///
+/// assert_eq!(format_of::<u8>().to_string(), "RGBA of UNORM_INT8");
+/// assert_eq!(format_of::<f32>().to_string(), "RGBA of FLOAT");
+/// ```
 pub trait ChannelValue: Pod + sealed::Sealed {
     /// The type of such channels.
     const DATA: ChannelType;
@@ -58,13 +70,14 @@ impl OpenClBackend {
     /// of red, green, blue and alpha. `flags` say how kernels use the image; `READ_ONLY` and `WRITE_ONLY` are `PyOpenCL`'s
     /// modes `"r"` and `"w"`. Where `normalized` is set, kernels read integers as 0.0 to 1.0, or -1.0 to 1.0.
     ///
-    /// ```no_run
+    /// ```
     /// # use binpool_allocators::MemoryFlags;
-    /// # use binpool_opencl::{DeviceSelector, ImageShape, OpenClBackend};
-    /// # let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+    /// # use binpool_opencl::{ImageShape, OpenClBackend};
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// let picture = ndarray::Array3::<u8>::zeros((480, 640, 4));
     /// let image = backend.image_from_array(&picture.view(), 4, MemoryFlags::READ_ONLY, true)?;
     /// assert_eq!(image.shape(), ImageShape::D2 { width: 640, height: 480 });
+    /// assert_eq!(image.format().to_string(), "RGBA of UNORM_INT8");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -107,6 +120,24 @@ impl OpenClBackend {
     /// where there are several.
     ///
     /// The inverse of [`image_from_array`](Self::image_from_array), for images of every kind.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::{ImageError, OpenClBackend};
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let picture = ndarray::array![[1_u16, 2, 3], [4, 5, 6]];
+    /// let image = backend.image_from_array(&picture.view(), 1, MemoryFlags::empty(), false)?;
+    /// let read = backend.array_from_image::<u16>(&queue, &image, &[])?;
+    /// assert_eq!(read, picture.into_dyn());
+    ///
+    /// let other = backend.array_from_image::<f32>(&queue, &image, &[]);
+    /// let Err(ImageError::ElementMismatch { element, .. }) = other else {
+    ///     panic!("these are no floats")
+    /// };
+    /// assert_eq!(element, "f32");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

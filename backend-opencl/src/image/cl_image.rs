@@ -24,14 +24,14 @@ use crate::{
 /// Values are equal where the runtime's object is the same one. The runtime keeps an image until the commands that use
 /// it have ended, so that the last clone may be dropped at any time.
 ///
-/// ```no_run
+/// ```
 /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
 /// use binpool_opencl::{
-///     ChannelOrder, ChannelType, DeviceSelector, HostPitches, ImageColor, ImageFormat, ImageRegion, ImageShape,
+///     ChannelOrder, ChannelType, HostPitches, ImageColor, ImageFormat, ImageRegion, ImageShape,
 ///     OpenClBackend,
 /// };
 ///
-/// let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+/// let backend = OpenClBackend::open(&"any".parse()?)?;
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
 /// let shape = ImageShape::D2 { width: 64, height: 32 };
@@ -41,8 +41,26 @@ use crate::{
 /// let red = ImageColor::Float([1.0, 0.0, 0.0, 1.0]);
 /// backend.enqueue_fill_image(&queue, &image, all, red, &[])?;
 /// let mut pixels = vec![[0_u8; 4]; 64 * 32];
-/// backend.read_image(&queue, &image, all, pixels.as_flattened_mut(), HostPitches::TIGHT, &[])?;
+/// backend.read_image(&queue, &image, all, &mut pixels, HostPitches::TIGHT, &[])?;
 /// assert_eq!(pixels[0], [255, 0, 0, 255]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// An image knows what it was made of, and asks the runtime how the device has it, which may leave gaps:
+///
+/// ```
+/// # use binpool_allocators::MemoryFlags;
+/// # use binpool_opencl::{ChannelOrder, ChannelType, ImageFormat, ImageShape, OpenClBackend};
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
+/// let shape = ImageShape::D2Array { width: 7, height: 5, layers: 3 };
+/// let image = backend.create_image(MemoryFlags::READ_ONLY, format, shape)?;
+/// assert_eq!((image.shape(), image.format()), (shape, format));
+/// assert_eq!(image.flags(), MemoryFlags::READ_ONLY);
+/// assert_eq!(image.item_bytes(), 4);
+/// assert!(image.row_pitch()? >= 7 * 4);
+/// assert!(image.slice_pitch()? >= 5 * 7 * 4);
+/// assert!(image.bytes()? >= 3 * 5 * 7 * 4);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
@@ -149,6 +167,20 @@ impl ClImage {
 
     /// The runtime's handle of the buffer that it is made over, and that it keeps (`buffer`); `None` where it has
     /// pixels of its own.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags};
+    /// # use binpool_opencl::{ChannelOrder, ChannelType, ImageFormat, ImageShape, OpenClBackend};
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
+    /// let buffer = backend.create_buffer(64, MemoryFlags::empty())?;
+    /// let row = backend.create_image_over(&buffer, format, ImageShape::D1Buffer { width: 16 }, None)?;
+    /// assert_eq!(row.parent(), buffer.raw());
+    ///
+    /// let own = backend.create_image(MemoryFlags::empty(), format, ImageShape::D1 { width: 16 })?;
+    /// assert_eq!(own.parent(), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn parent(&self) -> Option<*mut c_void> {
         match &self.inner.pixels {
@@ -161,6 +193,23 @@ impl ClImage {
     ///
     /// It is borrowed: valid while this value or a clone lives, and not to be released. Whoever keeps it
     /// longer retains it.
+    ///
+    /// For questions and commands that this crate does not have:
+    ///
+    /// ```
+    /// # use binpool_allocators::MemoryFlags;
+    /// # use binpool_opencl::{ChannelOrder, ChannelType, ImageFormat, ImageShape, OpenClBackend};
+    /// use cl3::memory::{CL_MEM_REFERENCE_COUNT, get_mem_object_info};
+    ///
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
+    /// let image = backend.create_image(MemoryFlags::empty(), format, ImageShape::D1 { width: 16 })?;
+    /// let _clone = image.clone();
+    /// let references = get_mem_object_info(image.raw(), CL_MEM_REFERENCE_COUNT)
+    ///     .map_err(|code| format!("error {code}"))?;
+    /// assert_eq!(references.to_uint(), 1); // clones share one
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn raw(&self) -> *mut c_void {
         self.handle().raw()

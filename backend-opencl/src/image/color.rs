@@ -4,6 +4,32 @@ use super::format::{ChannelType, ImageFormat};
 
 /// A colour, in the order red, green, blue, alpha, whatever the order of the image's channels; the runtime picks those
 /// that the image has, and converts them (OpenCL 3.0, section 5.3.5).
+///
+/// ```
+/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// use binpool_opencl::{
+///     ChannelOrder, ChannelType, HostPitches, ImageColor, ImageError, ImageFormat, ImageRegion,
+///     ImageShape, OpenClBackend,
+/// };
+///
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let format = ImageFormat::new(ChannelOrder::Bgra, ChannelType::UnormInt8);
+/// let shape = ImageShape::D1 { width: 1 };
+/// let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
+/// let all = ImageRegion::all(shape);
+/// let fill = |color| backend.enqueue_fill_image(&queue, &image, all, color, &[]);
+///
+/// fill(ImageColor::Float([1.0, 0.0, 0.0, 1.0]))?;
+/// let mut pixel = [0_u8; 4];
+/// backend.read_image(&queue, &image, all, &mut pixel, HostPitches::TIGHT, &[])?;
+/// assert_eq!(pixel, [0, 0, 255, 255], "red is the third channel of BGRA");
+///
+/// // Kernels read these channels as floats, and so are they filled.
+/// let refused = fill(ImageColor::Unsigned([255, 0, 0, 255]));
+/// assert!(matches!(refused, Err(ImageError::ColorMismatch { .. })));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ImageColor {
     /// For floats and normalized integers. Images of depth take the first.

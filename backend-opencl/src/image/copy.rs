@@ -67,6 +67,32 @@ impl OpenClBackend {
     /// Enqueues a copy of the region `from` of one image to the region of the same size at `to` of another one, or of
     /// the same.
     ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::{
+    /// #     ChannelOrder, ChannelType, HostPitches, ImageError, ImageFormat, ImageRegion, ImageShape, OpenClBackend,
+    /// # };
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let format = ImageFormat::new(ChannelOrder::R, ChannelType::UnsignedInt8);
+    /// # let shape = ImageShape::D2 { width: 4, height: 2 };
+    /// # let pixels = [1_u8, 2, 3, 4, 5, 6, 7, 8];
+    /// # let image =
+    /// #     backend.create_image_with_data(MemoryFlags::empty(), format, shape, &pixels, HostPitches::TIGHT)?;
+    /// // A picture of 4x2 pixels: 1, 2, 3, 4 above 5, 6, 7, 8. Its right half goes to the left.
+    /// let half = ImageRegion::new([2, 0], [2, 2]);
+    /// backend.enqueue_copy_image(&queue, &image, half, &image, [0, 0, 0], &[])?;
+    /// let mut pixels = [0_u8; 8];
+    /// let all = ImageRegion::all(shape);
+    /// backend.read_image(&queue, &image, all, &mut pixels, HostPitches::TIGHT, &[])?;
+    /// assert_eq!(pixels, [3, 4, 3, 4, 7, 8, 7, 8]);
+    ///
+    /// // By one pixel only, some would be read and written.
+    /// let refused = backend.enqueue_copy_image(&queue, &image, half, &image, [1, 0, 0], &[]);
+    /// assert!(matches!(refused, Err(ImageError::OverlappingCopy { .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`FormatMismatch`](ImageError::FormatMismatch), [`EmptyRegion`](ImageError::EmptyRegion),
@@ -123,6 +149,27 @@ impl OpenClBackend {
     /// Enqueues a copy of the region `from` of an image to the bytes of `memory` from `offset` on, without gaps between
     /// its pixels.
     ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::{
+    /// #     ChannelOrder, ChannelType, HostPitches, ImageFormat, ImageRegion, ImageShape, OpenClBackend,
+    /// # };
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let format = ImageFormat::new(ChannelOrder::R, ChannelType::UnsignedInt8);
+    /// # let shape = ImageShape::D2 { width: 4, height: 2 };
+    /// # let pixels = [1_u8, 2, 3, 4, 5, 6, 7, 8];
+    /// # let image =
+    /// #     backend.create_image_with_data(MemoryFlags::empty(), format, shape, &pixels, HostPitches::TIGHT)?;
+    /// // A picture of 4x2 pixels of one byte: 1, 2, 3, 4 above 5, 6, 7, 8.
+    /// let middle = ImageRegion::new([1, 0], [2, 2]);
+    /// let buffer = backend.create_buffer(16, MemoryFlags::empty())?;
+    /// backend.enqueue_copy_image_to_buffer(&queue, &image, middle, &buffer, 8, &[])?;
+    /// let bytes = backend.map::<u8>(&queue, &buffer, 8..12, &[])?;
+    /// assert_eq!(*bytes, [2, 3, 6, 7]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`EmptyRegion`](ImageError::EmptyRegion), [`OutOfBounds`](ImageError::OutOfBounds); memory that is too small,
@@ -143,6 +190,38 @@ impl OpenClBackend {
 
     /// Enqueues a copy of the bytes of `memory` from `offset` on, which are pixels without gaps, to the region `into`
     /// of an image.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, Error, InvalidRequest, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::{
+    /// #     ChannelOrder, ChannelType, HostPitches, ImageError, ImageFormat, ImageRegion, ImageShape, OpenClBackend,
+    /// # };
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let format = ImageFormat::new(ChannelOrder::R, ChannelType::UnsignedInt8);
+    /// # let shape = ImageShape::D2 { width: 4, height: 2 };
+    /// # let image = backend.create_image_with_data(
+    /// #     MemoryFlags::empty(),
+    /// #     format,
+    /// #     shape,
+    /// #     &[0_u8; 8],
+    /// #     HostPitches::TIGHT,
+    /// # )?;
+    /// let lower = ImageRegion::new([0, 1], [4, 1]);
+    /// let bytes = backend.create_buffer_from(&[1_u8, 2, 3, 4, 5, 6], MemoryFlags::empty())?;
+    /// backend.enqueue_copy_buffer_to_image(&queue, &bytes, 2, &image, lower, &[])?;
+    /// let mut pixels = [0_u8; 4];
+    /// backend.read_image(&queue, &image, lower, &mut pixels, HostPitches::TIGHT, &[])?;
+    /// assert_eq!(pixels, [3, 4, 5, 6]);
+    ///
+    /// let beyond = backend.enqueue_copy_buffer_to_image(&queue, &bytes, 3, &image, lower, &[]);
+    /// let Err(ImageError::Device(Error::InvalidRequest(why))) = beyond else {
+    ///     panic!("four bytes from the fourth of six on")
+    /// };
+    /// let expected = InvalidRequest::OutOfBounds { offset: 3, bytes: 4, size: 6 };
+    /// assert_eq!(why, expected);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -33,6 +33,30 @@ use crate::{
 impl OpenClBackend {
     /// What images the device can hold.
     ///
+    /// For the few things that some devices cannot do with images, the limits say so beforehand:
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Region};
+    /// # use binpool_opencl::{
+    /// #     ChannelOrder, ChannelType, ImageColor, ImageFormat, ImageRegion, ImageShape, OpenClBackend,
+    /// # };
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnsignedInt8);
+    /// # let buffer = backend.create_buffer(64, MemoryFlags::empty())?;
+    /// let shape = ImageShape::D1Buffer { width: 16 };
+    /// let row = backend.create_image_over(&buffer, format, shape, None)?;
+    /// if backend.image_limits()?.buffer_fills {
+    ///     let sevens = ImageColor::Unsigned([7; 4]);
+    ///     backend.enqueue_fill_image(&queue, &row, ImageRegion::all(shape), sevens, &[])?;
+    /// } else {
+    ///     backend.enqueue_fill(&queue, &buffer, Region::first(64), &[7], &[])?;
+    /// }
+    /// let bytes = backend.map::<u8>(&queue, &buffer, 0..64, &[])?;
+    /// assert_eq!(*bytes, [7; 64]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// A failure of the runtime.
@@ -47,6 +71,23 @@ impl OpenClBackend {
     ///
     /// Formats that this crate does not know, of extensions, are left out. The list is empty on a device without
     /// images.
+    ///
+    /// ```
+    /// # use binpool_allocators::MemoryFlags;
+    /// # use binpool_opencl::{ChannelOrder, ChannelType, ImageFormat, ImageKind, ImageShape, OpenClBackend};
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// // Three channels would do; most devices have four only.
+    /// let wishes = [ChannelOrder::Rgb, ChannelOrder::Rgba];
+    /// let wishes = wishes.map(|order| ImageFormat::new(order, ChannelType::UnormInt8));
+    /// let known = backend.supported_image_formats(MemoryFlags::READ_ONLY, ImageKind::D2)?;
+    /// let format = wishes.iter().find(|wish| known.contains(wish));
+    /// let format = *format.ok_or("no such colours")?;
+    ///
+    /// let shape = ImageShape::D2 { width: 640, height: 480 };
+    /// let picture = backend.create_image(MemoryFlags::READ_ONLY, format, shape)?;
+    /// assert_eq!(picture.format(), format);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -96,12 +137,12 @@ impl OpenClBackend {
     ///
     /// `data` is as long as the shape, the format and the pitches say: whole rows, and whole slices.
     ///
-    /// ```no_run
+    /// ```
     /// # use binpool_allocators::MemoryFlags;
     /// # use binpool_opencl::{
-    /// #     ChannelOrder, ChannelType, DeviceSelector, HostPitches, ImageFormat, ImageShape, OpenClBackend,
+    /// #     ChannelOrder, ChannelType, HostPitches, ImageFormat, ImageShape, OpenClBackend,
     /// # };
-    /// # let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// let heights = vec![0.5_f32; 640 * 480];
     /// let image = backend.create_image_with_data(
     ///     MemoryFlags::READ_ONLY,
@@ -110,6 +151,7 @@ impl OpenClBackend {
     ///     &heights,
     ///     HostPitches::TIGHT,
     /// )?;
+    /// assert!(image.bytes()? >= size_of_val(&heights[..]));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -138,6 +180,25 @@ impl OpenClBackend {
     ///
     /// The shape is a 1D buffer image, or a 2D image where the device can
     /// ([`planes_over_buffers`](ImageLimits::planes_over_buffers)).
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::{
+    /// #     ChannelOrder, ChannelType, HostPitches, ImageFormat, ImageRegion, ImageShape, OpenClBackend,
+    /// # };
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnsignedInt8);
+    /// let buffer = backend.create_buffer_from(&[1_u8; 64], MemoryFlags::empty())?;
+    /// let row = backend.create_image_over(&buffer, format, ImageShape::D1Buffer { width: 16 }, None)?;
+    ///
+    /// // The third pixel of the image is four bytes of the buffer.
+    /// let third = ImageRegion::new([2], [1]);
+    /// backend.write_image(&queue, &row, third, &[5_u8; 4], HostPitches::TIGHT, &[])?;
+    /// let around = backend.map::<u8>(&queue, &buffer, 6..14, &[])?;
+    /// assert_eq!(*around, [1, 1, 5, 5, 5, 5, 1, 1]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -9,6 +9,29 @@ use super::{
 };
 
 /// What a pitch or a size is counted along.
+///
+/// ```
+/// use binpool_allocators::MemoryFlags;
+/// use binpool_opencl::{
+///     Axis, ChannelOrder, ChannelType, ImageError, ImageFormat, ImageShape, OpenClBackend,
+/// };
+///
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
+/// let film = |layers| {
+///     let shape = ImageShape::D2Array { width: 16, height: 9, layers };
+///     backend.create_image(MemoryFlags::empty(), format, shape)
+/// };
+/// // What an array of layers cannot hold goes to a second one.
+/// let frames = 1_000_000;
+/// let first = match film(frames) {
+///     Err(ImageError::TooLarge { axis: Axis::Layers, largest, .. }) => film(largest)?,
+///     all => all?,
+/// };
+/// let rest = frames - first.shape().layers().unwrap_or(0);
+/// assert_eq!(rest > 0, film(frames).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Axis {
@@ -40,6 +63,36 @@ impl fmt::Display for Axis {
 }
 
 /// Why an image was not made, or a command on one not enqueued.
+///
+/// ```
+/// use binpool_allocators::{Error, MemoryFlags};
+/// use binpool_opencl::{
+///     Axis, ChannelOrder, ChannelType, HostPitches, ImageError, ImageFormat, ImageShape,
+///     OpenClBackend,
+/// };
+///
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
+/// let shape = ImageShape::D2 { width: 7, height: 3 };
+/// let image = |data: &[u8], pitches| {
+///     backend.create_image_with_data(MemoryFlags::empty(), format, shape, data, pitches)
+/// };
+///
+/// // Rows of 7 pixels of 4 bytes each.
+/// match image(&[0; 90], HostPitches::rows(30)) {
+///     Err(ImageError::Pitch { axis, pitch, least, unit }) => {
+///         assert_eq!((axis, pitch, least, unit), (Axis::Row, 30, 28, 4));
+///     }
+///     other => panic!("{other:?}"),
+/// }
+/// // What can go wrong with any memory is an error of `binpool_allocators`.
+/// let short = image(&[0; 80], HostPitches::TIGHT);
+/// assert!(matches!(
+///     short,
+///     Err(ImageError::Device(Error::InvalidRequest(_)))
+/// ));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImageError {

@@ -20,19 +20,26 @@ impl OpenClBackend {
     /// [`EmptyRegion`](ImageError::EmptyRegion), [`OutOfBounds`](ImageError::OutOfBounds); objects of another backend;
     /// a failure of the runtime.
     ///
-    /// ```no_run
-    /// use binpool_allocators::{Backend, Event, MemoryFlags, QueueOrder};
+    /// ```
+    /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
     /// use binpool_opencl::{
-    ///     ChannelOrder, ChannelType, DeviceSelector, ImageColor, ImageFormat, ImageRegion, ImageShape, OpenClBackend,
+    ///     ChannelOrder, ChannelType, HostPitches, ImageColor, ImageFormat, ImageRegion, ImageShape,
+    ///     OpenClBackend,
     /// };
     ///
-    /// let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+    /// let backend = OpenClBackend::open(&"any".parse()?)?;
     /// let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::Float);
     /// let shape = ImageShape::D2 { width: 640, height: 480 };
     /// let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
     /// let black = ImageColor::Float([0.0, 0.0, 0.0, 1.0]);
-    /// backend.enqueue_fill_image(&queue, &image, ImageRegion::all(shape), black, &[])?.wait()?;
+    /// let all = ImageRegion::all(shape);
+    /// backend.enqueue_fill_image(&queue, &image, all, black, &[])?;
+    ///
+    /// let corner = ImageRegion::new([639, 479], [1, 1]);
+    /// let mut pixel = [0.5_f32; 4];
+    /// backend.read_image(&queue, &image, corner, &mut pixel, HostPitches::TIGHT, &[])?;
+    /// assert_eq!(pixel, [0.0, 0.0, 0.0, 1.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn enqueue_fill_image(

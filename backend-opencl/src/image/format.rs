@@ -57,6 +57,18 @@ macro_rules! constants {
 constants! {
     /// Which channels a pixel has, and in what order they lie in memory (OpenCL 3.0, section 5.3.1.1;
     /// `channel_order` of `PyOpenCL`).
+    ///
+    /// ```
+    /// use binpool_opencl::ChannelOrder;
+    /// use cl3::memory::{CL_BGRA, CL_DEPTH};
+    ///
+    /// let order = ChannelOrder::Bgra;
+    /// assert_eq!((order.channel_count(), order.name()), (4, "BGRA"));
+    /// // Numbers of the headers, for other libraries and from them.
+    /// assert_eq!(order.code(), CL_BGRA);
+    /// assert_eq!(ChannelOrder::from_code(CL_DEPTH), Some(ChannelOrder::Depth));
+    /// assert_eq!(ChannelOrder::from_code(0), None);
+    /// ```
     ChannelOrder {
         /// Red.
         R = 0x10B0 as "R",
@@ -102,6 +114,21 @@ constants! {
 constants! {
     /// The type of a channel, or of a whole pixel where its channels are packed (OpenCL 3.0, section 5.3.1.1;
     /// `channel_type` of `PyOpenCL`).
+    ///
+    /// ```
+    /// use binpool_opencl::ChannelType;
+    /// use cl3::memory::CL_HALF_FLOAT;
+    ///
+    /// let data = ChannelType::from_code(CL_HALF_FLOAT).ok_or("a type of an extension")?;
+    /// assert_eq!((data, data.name()), (ChannelType::HalfFloat, "HALF_FLOAT"));
+    /// assert_eq!(data.code(), CL_HALF_FLOAT);
+    /// assert_eq!((data.bytes(), data.is_packed()), (2, false));
+    ///
+    /// // Two bytes too, but for all three channels of a pixel.
+    /// let packed = ChannelType::UnormShort565;
+    /// assert_eq!((packed.bytes(), packed.is_packed()), (2, true));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ChannelType {
         /// 8 bits, read as -1.0 to 1.0.
         SnormInt8 = 0x10D0 as "SNORM_INT8",

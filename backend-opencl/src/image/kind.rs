@@ -8,6 +8,28 @@ use cl3::memory::{
 };
 
 /// The kinds of images of OpenCL 1.2 and later (`mem_object_type` of `PyOpenCL`).
+///
+/// ```
+/// use binpool_allocators::MemoryFlags;
+/// use binpool_opencl::{
+///     ChannelOrder, ChannelType, ImageFormat, ImageKind, ImageShape, OpenClBackend,
+/// };
+///
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// // Which kinds of images the device has of these pixels.
+/// let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::Float);
+/// let mut kinds = Vec::new();
+/// for kind in ImageKind::ALL {
+///     let formats = backend.supported_image_formats(MemoryFlags::READ_ONLY, kind)?;
+///     if formats.contains(&format) {
+///         kinds.push(kind);
+///     }
+/// }
+/// let shape = ImageShape::D2Array { width: 16, height: 9, layers: 250 };
+/// assert!(kinds.contains(&shape.kind()));
+/// assert_eq!(shape.kind().to_string(), "2D array image");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ImageKind {
     /// One row.

@@ -15,11 +15,26 @@ use super::{
 /// The layers of a 1D array are rows here; slices are the planes of a 3D image and of a 2D array.
 ///
 /// ```
-/// use binpool_opencl::HostPitches;
+/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// use binpool_opencl::{
+///     ChannelOrder, ChannelType, HostPitches, ImageFormat, ImageRegion, ImageShape, OpenClBackend,
+/// };
 ///
-/// let padded = HostPitches::rows(64);
-/// assert_eq!((padded.row, padded.slice), (Some(64), None));
-/// assert_eq!(HostPitches::TIGHT, HostPitches::default());
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// // Rows of three pixels, which another library has put 8 bytes apart.
+/// let rows = [[1_u8, 2, 3, 0, 0, 0, 0, 0], [4, 5, 6, 0, 0, 0, 0, 0]];
+/// let format = ImageFormat::new(ChannelOrder::R, ChannelType::UnsignedInt8);
+/// let shape = ImageShape::D2 { width: 3, height: 2 };
+/// let flags = MemoryFlags::empty();
+/// let pitches = HostPitches::rows(8);
+/// let image = backend.create_image_with_data(flags, format, shape, &rows, pitches)?;
+///
+/// let mut pixels = [0_u8; 6];
+/// let all = ImageRegion::all(shape);
+/// backend.read_image(&queue, &image, all, &mut pixels, HostPitches::TIGHT, &[])?;
+/// assert_eq!(pixels, [1, 2, 3, 4, 5, 6]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct HostPitches {
@@ -46,6 +61,31 @@ impl HostPitches {
     }
 
     /// Rows that start `row` bytes apart, in slices that start `slice` bytes apart.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::{
+    /// #     ChannelOrder, ChannelType, HostPitches, ImageFormat, ImageRegion, ImageShape, OpenClBackend,
+    /// # };
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let format = ImageFormat::new(ChannelOrder::R, ChannelType::UnsignedInt8);
+    /// # let shape = ImageShape::D3 { width: 3, height: 1, depth: 2 };
+    /// # let volume = backend.create_image_with_data(
+    /// #     MemoryFlags::empty(),
+    /// #     format,
+    /// #     shape,
+    /// #     &[1_u8, 2, 3, 4, 5, 6],
+    /// #     HostPitches::TIGHT,
+    /// # )?;
+    /// // A volume of two slices of one row of three pixels: 1, 2, 3 and 4, 5, 6. The memory has room for two rows in each slice.
+    /// let pitches = HostPitches::rows_and_slices(4, 8);
+    /// let mut bytes = [0_u8; 16];
+    /// let all = ImageRegion::all(shape);
+    /// backend.read_image(&queue, &volume, all, &mut bytes, pitches, &[])?;
+    /// assert_eq!(bytes, [1, 2, 3, 0, 0, 0, 0, 0, 4, 5, 6, 0, 0, 0, 0, 0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub const fn rows_and_slices(row: usize, slice: usize) -> Self {
         Self {

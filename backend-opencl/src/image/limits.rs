@@ -19,6 +19,22 @@ use crate::{
 };
 
 /// What images a device can hold. Sizes in pixels and layers; all 0 where it has no images.
+///
+/// ```
+/// use binpool_opencl::{ImageShape, OpenClBackend};
+///
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// // A panorama is cut into as many pictures as it takes.
+/// let limits = backend.image_limits()?;
+/// let (width, height) = (100_000_usize, 1000);
+/// let pieces = width.div_ceil(limits.plane_width);
+/// let piece = ImageShape::D2 { width: width.div_ceil(pieces), height };
+/// limits.check(piece)?;
+///
+/// let whole = ImageShape::D2 { width, height };
+/// assert_eq!(limits.check(whole).is_ok(), pieces == 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ImageLimits {

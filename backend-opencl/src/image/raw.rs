@@ -30,6 +30,31 @@ impl OpenClBackend {
     /// With `retain`, the program keeps its own reference; without, this value takes it over, also where the call
     /// fails.
     ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags};
+    /// # use binpool_opencl::{
+    /// #     ChannelOrder, ChannelType, ImageError, ImageFormat, ImageShape, OpenClBackend,
+    /// # };
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
+    /// # let shape = ImageShape::D2 { width: 64, height: 32 };
+    /// # let theirs = backend.create_image(MemoryFlags::empty(), format, shape)?;
+    /// // SAFETY: the image lives, and nobody else enqueues commands on it.
+    /// let image = unsafe { backend.image_from_raw(theirs.raw(), true) }?;
+    /// assert_eq!((image.shape(), image.format()), (shape, format));
+    /// drop(theirs); // this reference was retained
+    ///
+    /// let buffer = backend.create_buffer(64, MemoryFlags::empty())?;
+    /// let handle = buffer.raw().ok_or("no buffer")?;
+    /// // SAFETY: the buffer lives.
+    /// let refused = unsafe { backend.image_from_raw(handle, true) };
+    /// let Err(ImageError::NotAnImage { code }) = refused else {
+    ///     panic!("a buffer is no image")
+    /// };
+    /// assert_eq!(code, cl3::memory::CL_MEM_OBJECT_BUFFER);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// An image of another context; [`NotAnImage`](ImageError::NotAnImage);

@@ -8,6 +8,24 @@ use super::{error::ImageError, shape::ImageShape};
 ///
 /// The coordinates are x, y and z; the layers of a 1D array are its y, and those of a 2D array its z (OpenCL 3.0,
 /// section 5.3.3).
+///
+/// ```
+/// use binpool_opencl::{ImageError, ImageRegion, ImageShape};
+///
+/// let picture = ImageShape::D2 { width: 100, height: 60 };
+/// assert_eq!(ImageRegion::all(picture).pixels(), Some(6000));
+///
+/// // Two tiles side by side.
+/// let tile = ImageRegion::new([0, 0], [50, 60]);
+/// let next = tile.moved_to([50, 0, 0]);
+/// assert!(!next.overlaps(tile));
+/// next.check_within(picture)?;
+///
+/// let beyond = tile.moved_to([51, 0, 0]);
+/// let refused = beyond.check_within(picture);
+/// assert!(matches!(refused, Err(ImageError::OutOfBounds { region, .. }) if region == beyond));
+/// # Ok::<(), ImageError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ImageRegion {
     /// The first pixel.

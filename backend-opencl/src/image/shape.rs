@@ -12,6 +12,11 @@ use super::kind::ImageKind;
 /// let shape = ImageShape::D2Array { width: 640, height: 480, layers: 3 };
 /// assert_eq!(shape.kind(), ImageKind::D2Array);
 /// assert_eq!(shape.extent(), [640, 480, 3]);
+/// assert_eq!((shape.layers(), shape.pixels()), (Some(3), Some(921_600)));
+///
+/// // The third size of a volume is no number of layers: filters mix what lies behind one another.
+/// let volume = ImageShape::D3 { width: 640, height: 480, depth: 3 };
+/// assert_eq!((volume.layers(), volume.pixels()), (None, Some(921_600)));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "a width is a width")]

@@ -28,6 +28,28 @@ use crate::{
 impl OpenClBackend {
     /// Writes the host's pixels to a region of an image, and waits until they are there.
     ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::{
+    /// #     ChannelOrder, ChannelType, HostPitches, ImageFormat, ImageRegion, ImageShape, OpenClBackend,
+    /// # };
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::Float);
+    /// let shape = ImageShape::D2 { width: 8, height: 8 };
+    /// let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
+    /// // Two pixels, one above the other, of four floats each.
+    /// let two = ImageRegion::new([5, 2], [1, 2]);
+    /// let colors = [[0.5_f32, 0.0, 0.0, 1.0], [0.0, 0.5, 0.0, 1.0]];
+    /// backend.write_image(&queue, &image, two, &colors, HostPitches::TIGHT, &[])?;
+    ///
+    /// let mut lower = [0.0_f32; 4];
+    /// let pixel = ImageRegion::new([5, 3], [1, 1]);
+    /// backend.read_image(&queue, &image, pixel, &mut lower, HostPitches::TIGHT, &[])?;
+    /// assert_eq!(lower, colors[1]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`EmptyRegion`](ImageError::EmptyRegion), [`OutOfBounds`](ImageError::OutOfBounds),
@@ -58,6 +80,27 @@ impl OpenClBackend {
     ///
     /// Padding between rows and slices stays as it is.
     ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::{
+    /// #     ChannelOrder, ChannelType, HostPitches, ImageFormat, ImageRegion, ImageShape, OpenClBackend,
+    /// # };
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let format = ImageFormat::new(ChannelOrder::R, ChannelType::UnsignedInt8);
+    /// # let shape = ImageShape::D2 { width: 3, height: 2 };
+    /// # let pixels = [1_u8, 2, 3, 4, 5, 6];
+    /// # let image =
+    /// #     backend.create_image_with_data(MemoryFlags::empty(), format, shape, &pixels, HostPitches::TIGHT)?;
+    /// // Two columns of a picture, 1, 2, 3 above 4, 5, 6, into rows that are longer.
+    /// let columns = ImageRegion::new([1, 0], [2, 2]);
+    /// let mut rows = [9_u8; 8];
+    /// let pitches = HostPitches::rows(4);
+    /// backend.read_image(&queue, &image, columns, &mut rows, pitches, &[])?;
+    /// assert_eq!(rows, [2, 3, 9, 9, 5, 6, 9, 9]); // what lies between is as it was
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`write_image`](Self::write_image).
@@ -83,6 +126,30 @@ impl OpenClBackend {
     }
 
     /// Enqueues a write of the host's pixels, which the command keeps until it has ended.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// # use binpool_allocators::{Backend, Event, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::{
+    /// #     ChannelOrder, ChannelType, HostPitches, ImageFormat, ImageRegion, ImageShape, OpenClBackend,
+    /// # };
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let format = ImageFormat::new(ChannelOrder::R, ChannelType::UnsignedInt8);
+    /// # let shape = ImageShape::D2 { width: 3, height: 2 };
+    /// # let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
+    /// let data: Arc<[u8]> = [1, 2, 3, 4, 5, 6].into();
+    /// let (all, tight) = (ImageRegion::all(shape), HostPitches::TIGHT);
+    /// let write = backend.enqueue_write_image(&queue, &image, all, data, tight, &[])?;
+    ///
+    /// // Meanwhile the host does other work. What reads the image comes after the write by itself.
+    /// let corner = ImageRegion::new([1, 1], [2, 1]);
+    /// let read = backend.enqueue_read_image(&queue, &image, corner, &[])?;
+    /// assert_eq!(read.wait()?, [5, 6]);
+    /// assert!(write.status()?.has_ended());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

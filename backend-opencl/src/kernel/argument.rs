@@ -14,6 +14,47 @@ use crate::{backend::OpenClBackend, image::ClImage, pipe::ClPipe, sampler::ClSam
 /// Most launches pass them by the methods of [`Launch`](super::Launch); a list that is made beforehand is passed by
 /// [`arguments`](super::Launch::arguments).
 ///
+/// ```
+/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// use binpool_opencl::{
+///     Argument, ClProgram, Extent, LocalMemory, OpenClBackend, Parameter, ParameterKind,
+/// };
+///
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let source = "kernel void shift(global const uint *from, uint by, global uint *to, local uint *group)
+/// #     {
+/// #         size_t place = get_local_id(0), items = get_local_size(0);
+/// #         group[place] = from[get_global_id(0)];
+/// #         barrier(CLK_LOCAL_MEM_FENCE);
+/// #         to[get_global_id(0)] = group[(place + by % items) % items];
+/// #     }";
+/// # let program = ClProgram::build(&backend, source, "")?;
+/// # let parameters = [
+/// #     Parameter::input::<u32>(Extent::PerItem(1)),
+/// #     Parameter::value::<u32>(),
+/// #     Parameter::output::<u32>(Extent::PerItem(1)),
+/// #     Parameter::local::<u32>(Extent::PerItem(1)),
+/// # ];
+/// # // SAFETY: each work item reads and writes the words of its id, after the barrier also the local ones of its group.
+/// # let shift = unsafe { program.kernel("shift", &parameters) }?;
+/// # let from = backend.create_buffer_from(&[1_u32, 2, 3, 4], MemoryFlags::empty())?;
+/// # let to = backend.create_buffer(16, MemoryFlags::empty())?;
+/// // kernel void shift(global const uint *from, uint by, global uint *to, local uint *group)
+/// let arguments = [
+///     Argument::memory(&from),
+///     Argument::value(&1_u32),
+///     Argument::memory(&to),
+///     Argument::local(LocalMemory::per_item::<u32>(1)),
+/// ];
+/// assert_eq!(arguments[3].kind(), ParameterKind::Local);
+/// let launch = shift.launch(&queue, &[4]).local_size(&[4]);
+/// launch.arguments(arguments).enqueue()?;
+/// let to = backend.map::<u32>(&queue, &to, 0..16, &[])?;
+/// assert_eq!(*to, [2, 3, 4, 1]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// ```compile_fail,E0277
 /// use binpool_opencl::Argument;
 ///
@@ -58,6 +99,45 @@ impl<'a> Argument<'a> {
     }
 
     /// An image.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::{
+    /// #     Addressing, Argument, ChannelOrder, ChannelType, ClProgram, ClSampler, Extent, Filter, HostPitches, ImageFormat,
+    /// #     ImageKind, ImageShape, OpenClBackend, Parameter, ParameterAccess,
+    /// # };
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let source = "kernel void look_up(read_only image2d_t picture, sampler_t sampler, global float4 *colors)
+    /// #     {
+    /// #         size_t i = get_global_id(0);
+    /// #         colors[i] = read_imagef(picture, sampler, (float2)(i + 0.5f, 0.5f));
+    /// #     }";
+    /// # let program = ClProgram::build(&backend, source, "")?;
+    /// # let parameters = [
+    /// #     Parameter::image(ImageKind::D2, ParameterAccess::Input),
+    /// #     Parameter::sampler(),
+    /// #     Parameter::output::<[f32; 4]>(Extent::PerItem(1)),
+    /// # ];
+    /// # // SAFETY: each work item writes the colour of its id, and reads the image through a sampler that says what is beyond.
+    /// # let look_up = unsafe { program.kernel("look_up", &parameters) }?;
+    /// # let image = backend.create_image_with_data(
+    /// #     MemoryFlags::READ_ONLY,
+    /// #     ImageFormat::new(ChannelOrder::Rgba, ChannelType::Float),
+    /// #     ImageShape::D2 { width: 2, height: 1 },
+    /// #     &[[0.25_f32; 4], [0.75; 4]],
+    /// #     HostPitches::TIGHT,
+    /// # )?;
+    /// # let colors = backend.create_buffer(32, MemoryFlags::empty())?;
+    /// // kernel void look_up(read_only image2d_t picture, sampler_t sampler, global float4 *colors)
+    /// let sampler = ClSampler::new(&backend, false, Addressing::ClampToEdge, Filter::Nearest)?;
+    /// let read = [Argument::image(&image), Argument::sampler(&sampler)];
+    /// let launch = look_up.launch(&queue, &[2]).arguments(read);
+    /// launch.memory(&colors).enqueue()?;
+    /// let colors = backend.map::<[f32; 4]>(&queue, &colors, 0..32, &[])?;
+    /// assert_eq!(*colors, [[0.25; 4], [0.75; 4]]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn image(image: &'a ClImage) -> Self {
         let body = Body::Image(image);
@@ -72,6 +152,15 @@ impl<'a> Argument<'a> {
     }
 
     /// A pipe.
+    ///
+    /// ```no_run
+    /// use binpool_opencl::{Argument, ClMemory, ClPipe};
+    ///
+    /// /// What `kernel void take(read_only pipe uint packets, global uint *words)` is launched with.
+    /// fn arguments<'a>(pipe: &'a ClPipe, words: &'a ClMemory) -> [Argument<'a>; 2] {
+    ///     [Argument::pipe(pipe), Argument::memory(words)]
+    /// }
+    /// ```
     #[must_use]
     pub fn pipe(pipe: &'a ClPipe) -> Self {
         let body = Body::Pipe(pipe);

@@ -10,6 +10,51 @@ use crate::image::ImageKind;
 /// Why a program was not built, or a kernel not made or launched. Nothing was enqueued then.
 ///
 /// Parameters are counted from 0.
+///
+/// ```
+/// use binpool_opencl::{ClProgram, KernelError, OpenClBackend};
+///
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// let source = "kernel void fill(global float *data) { data[get_global_id(0)] = VALUE; }";
+/// match ClProgram::build(&backend, source, "-D NUMBER=2.0f") {
+///     Err(KernelError::Build { options, log, .. }) => {
+///         assert_eq!(options, "-D NUMBER=2.0f");
+///         assert!(log.contains("VALUE")); // what the compiler does not know
+///     }
+///     other => panic!("{other:?}"),
+/// }
+///
+/// let program = ClProgram::build(&backend, source, "-D VALUE=2.0f")?;
+/// // SAFETY: there is no such kernel.
+/// match unsafe { program.kernel("fill_all", &[]) } {
+///     Err(KernelError::NoSuchKernel { available, .. }) => assert_eq!(available, ["fill"]),
+///     other => panic!("{other:?}"),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// What a launch is refused for names the parameter, with the numbers that do not fit:
+///
+/// ```
+/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// # use binpool_opencl::{ClProgram, Extent, KernelError, OpenClBackend, Parameter};
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let source = "kernel void fill(global float *data) { data[get_global_id(0)] = 2.0f; }";
+/// # let program = ClProgram::build(&backend, source, "")?;
+/// # let parameters = [Parameter::output::<f32>(Extent::PerItem(1))];
+/// # // SAFETY: each work item writes the float of its id, and touches nothing else.
+/// # let fill = unsafe { program.kernel("fill", &parameters) }?;
+/// let hundred_floats = backend.create_buffer(400, MemoryFlags::empty())?;
+/// let launch = fill.launch(&queue, &[128]).memory(&hundred_floats);
+/// match launch.enqueue() {
+///     Err(KernelError::TooSmall { index, given, needed, .. }) => {
+///         assert_eq!((index, given, needed), (0, 400, 512));
+///     }
+///     other => panic!("{other:?}"),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KernelError {
@@ -250,6 +295,41 @@ pub enum KernelError {
 }
 
 /// Which memory of a launch.
+///
+/// ```
+/// use binpool_allocators::{Backend, Event, MemoryFlags, QueueOrder};
+/// use binpool_opencl::{KernelError, LaunchMemory};
+/// # use binpool_opencl::{ClProgram, Extent, OpenClBackend, Parameter};
+///
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let source = "kernel void add(global const float *a, global const float *b, global float *sum)
+/// #     { size_t i = get_global_id(0); sum[i] = a[i] + b[i]; }";
+/// # let program = ClProgram::build(&backend, source, "")?;
+/// # let parameters = [
+/// #     Parameter::input::<f32>(Extent::PerItem(1)),
+/// #     Parameter::input::<f32>(Extent::PerItem(1)),
+/// #     Parameter::output::<f32>(Extent::PerItem(1)),
+/// # ];
+/// # // SAFETY: each work item reads the two floats of its id and writes the one of its id, and nothing else.
+/// # let add = unsafe { program.kernel("add", &parameters) }?;
+/// # let [a, b] = [1.0_f32, 2.0].map(|value| backend.create_buffer_from(&[value; 4], MemoryFlags::empty()));
+/// # let (a, b) = (a?, b?);
+/// // kernel void add(global const float *a, global const float *b, global float *sum)
+/// let launch = add.launch(&queue, &[4]).memory(&a).memory(&b).memory(&b);
+/// match launch.enqueue() {
+///     Err(KernelError::Overlap { first, second, .. }) => {
+///         assert_eq!(first, LaunchMemory::Parameter(1));
+///         assert_eq!(second, LaunchMemory::Parameter(2));
+///     }
+///     other => panic!("{other:?}"),
+/// }
+/// // What is only read may be passed twice.
+/// let sum = backend.create_buffer(16, MemoryFlags::empty())?;
+/// let launch = add.launch(&queue, &[4]).memory(&b).memory(&b);
+/// launch.memory(&sum).enqueue()?.wait()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LaunchMemory {
     /// That of this parameter.
@@ -268,6 +348,32 @@ impl fmt::Display for LaunchMemory {
 }
 
 /// What is wrong with the work items of a launch.
+///
+/// ```
+/// use binpool_allocators::{Backend, Event, MemoryFlags, QueueOrder};
+/// use binpool_opencl::{KernelError, WorkSizeProblem};
+/// # use binpool_opencl::{ClProgram, Extent, OpenClBackend, Parameter};
+///
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let source = "kernel void fill(global float *data) { data[get_global_id(0)] = 2.0f; }";
+/// # let program = ClProgram::build(&backend, source, "")?;
+/// # let parameters = [Parameter::output::<f32>(Extent::PerItem(1))];
+/// # // SAFETY: each work item writes the float of its id, and touches nothing else.
+/// # let fill = unsafe { program.kernel("fill", &parameters) }?;
+/// # let data = backend.create_buffer(4096, MemoryFlags::empty())?;
+/// let fill = |items: usize| {
+///     let launch = fill.launch(&queue, &[items]).local_size(&[64]);
+///     launch.memory(&data).enqueue()
+/// };
+/// match fill(1000) {
+///     Err(KernelError::WorkSize { problem: WorkSizeProblem::Uneven { local, .. }, .. }) => {
+///         fill(1000_usize.next_multiple_of(local))?.wait()?; // 1024: they have room
+///     }
+///     other => panic!("{other:?}"),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkSizeProblem {

@@ -20,6 +20,28 @@ use crate::{
 ///
 /// It may be launched from several threads at once. It does not keep the backend, and may be
 /// [cached](crate::OpenClBackend::cached) with it.
+///
+/// ```
+/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// use binpool_opencl::{ClProgram, Extent, OpenClBackend, Parameter};
+///
+/// let backend = OpenClBackend::open(&"any".parse()?)?;
+/// let source = "kernel void halve(global float *data) { data[get_global_id(0)] *= 0.5f; }";
+/// let program = ClProgram::build(&backend, source, "")?;
+/// let parameters = [Parameter::in_out::<f32>(Extent::PerItem(1))];
+/// // SAFETY: each work item reads and writes the float of its id, and nothing else.
+/// let halve = unsafe { program.kernel("halve", &parameters) }?;
+/// assert_eq!((halve.name(), halve.parameters().len()), ("halve", 1));
+///
+/// // From here on nothing is unsafe.
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let data = backend.create_buffer_from(&[1.0_f32, 2.0, 3.0, 4.0], MemoryFlags::empty())?;
+/// halve.launch(&queue, &[4]).memory(&data).enqueue()?;
+/// halve.launch(&queue, &[2]).memory(&data).enqueue()?;
+/// let data = backend.map::<f32>(&queue, &data, 0..16, &[])?;
+/// assert_eq!(*data, [0.25, 0.5, 1.5, 2.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct ClKernel {
     name: String,
     parameters: Box<[Parameter]>,

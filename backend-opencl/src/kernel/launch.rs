@@ -19,24 +19,44 @@ use crate::{
 /// Arguments are given in the order of the parameters, lengths left out. All is checked before anything is enqueued:
 /// a kernel touches what it was declared to touch, so a launch whose arguments have those bytes touches no others.
 ///
-/// ```no_run
-/// use binpool_opencl::{ClKernel, ClQueue, KernelError, ClMemory, LocalMemory};
+/// ```
+/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// use binpool_opencl::LocalMemory;
+/// # use binpool_opencl::{ClProgram, Extent, OpenClBackend, Parameter};
 ///
-/// fn sum(
-///     kernel: &ClKernel,
-///     queue: &ClQueue,
-///     data: &ClMemory,
-///     sums: &ClMemory,
-/// ) -> Result<(), KernelError> {
-///     kernel
-///         .launch(queue, &[1 << 20])
-///         .local_size(&[64])
-///         .memory(data)
-///         .memory(sums)
-///         .local(LocalMemory::per_item::<f32>(1))
-///         .enqueue()?;
-///     Ok(())
-/// }
+/// # let source = "kernel void sum(global const uint *data, uint length, global uint *sums, local uint *scratch)
+/// #     {
+/// #         size_t place = get_local_id(0), id = get_global_id(0);
+/// #         scratch[place] = id < length ? data[id] : 0;
+/// #         barrier(CLK_LOCAL_MEM_FENCE);
+/// #         if (place == 0) {
+/// #             uint sum = 0;
+/// #             for (size_t i = 0; i < get_local_size(0); ++i) sum += scratch[i];
+/// #             sums[get_group_id(0)] = sum;
+/// #         }
+/// #     }";
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let program = ClProgram::build(&backend, source, "")?;
+/// # let parameters = [
+/// #     Parameter::input::<u32>(Extent::Whole),
+/// #     Parameter::length_u32(0),
+/// #     Parameter::output::<u32>(Extent::PerGroup(1)),
+/// #     Parameter::local::<u32>(Extent::PerItem(1)),
+/// # ];
+/// # // SAFETY: it reads no more words than there are, and each group writes the one of its id.
+/// # let sum = unsafe { program.kernel("sum", &parameters) }?;
+/// // kernel void sum(global const uint *data, uint length, global uint *sums, local uint *scratch)
+/// let data = backend.create_buffer_from(&[1_u32; 100], MemoryFlags::empty())?;
+/// let sums = backend.create_buffer(8, MemoryFlags::empty())?;
+/// sum.launch(&queue, &[128])
+///     .local_size(&[64])
+///     .memory(&data) // and the length
+///     .memory(&sums)
+///     .local(LocalMemory::per_item::<u32>(1))
+///     .enqueue()?;
+/// assert_eq!(*backend.map::<u32>(&queue, &sums, 0..8, &[])?, [64, 36]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 #[must_use = "a launch does nothing until it is enqueued"]
@@ -73,6 +93,25 @@ impl<'a> Launch<'a> {
     }
 
     /// The id of the first work item, in as many dimensions as the global size; zeros where it is not said.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::{ClProgram, Extent, OpenClBackend, Parameter};
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let source = "kernel void count(global uint *data) { data[get_global_id(0)] = get_global_id(0); }";
+    /// # let program = ClProgram::build(&backend, source, "")?;
+    /// # let parameters = [Parameter::output::<u32>(Extent::PerItem(1))];
+    /// # // SAFETY: each work item writes the word of its id, and touches nothing else.
+    /// # let count = unsafe { program.kernel("count", &parameters) }?;
+    /// let data = backend.create_buffer_from(&[0_u32; 8], MemoryFlags::empty())?;
+    /// // The middle half only.
+    /// let launch = count.launch(&queue, &[4]).offset(&[2]);
+    /// launch.memory(&data).enqueue()?;
+    /// let data = backend.map::<u32>(&queue, &data, 0..32, &[])?;
+    /// assert_eq!(*data, [0, 0, 2, 3, 4, 5, 0, 0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn offset(mut self, offset: &[usize]) -> Self {
         self.offset = Some(offset.into());
         self
@@ -84,6 +123,36 @@ impl<'a> Launch<'a> {
     }
 
     /// A value, for the next parameter.
+    ///
+    /// Vectors of OpenCL C are arrays here. The value has the size of the parameter:
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::{ClProgram, Extent, KernelError, OpenClBackend, Parameter};
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let source = "kernel void fill(global float2 *data, float2 value)
+    ///     { data[get_global_id(0)] = value; }";
+    /// # let program = ClProgram::build(&backend, source, "")?;
+    /// # let parameters = [
+    /// #     Parameter::output::<[f32; 2]>(Extent::PerItem(1)),
+    /// #     Parameter::value::<[f32; 2]>(),
+    /// # ];
+    /// # // SAFETY: each work item writes the pair of its id, and touches nothing else.
+    /// # let fill = unsafe { program.kernel("fill", &parameters) }?;
+    /// # let data = backend.create_buffer(24, MemoryFlags::empty())?;
+    /// let launch = || fill.launch(&queue, &[3]).memory(&data);
+    /// launch().value(&[0.5_f32, 2.0]).enqueue()?;
+    /// let pairs = backend.map::<[f32; 2]>(&queue, &data, 0..24, &[])?;
+    /// assert_eq!(*pairs, [[0.5, 2.0]; 3]);
+    /// # drop(pairs);
+    ///
+    /// match launch().value(&0.5_f32).enqueue() {
+    ///     Err(KernelError::ValueSize { given, expected, .. }) => assert_eq!((given, expected), (4, 8)),
+    ///     other => panic!("{other:?}"),
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn value<T: Pod>(self, value: &T) -> Self {
         self.argument(Argument::value(value))
     }
@@ -94,21 +163,159 @@ impl<'a> Launch<'a> {
     }
 
     /// An image, for the next parameter.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::{
+    /// #     ChannelOrder, ChannelType, ClProgram, HostPitches, ImageFormat, ImageKind, ImageRegion, ImageShape, OpenClBackend,
+    /// #     Parameter, ParameterAccess,
+    /// # };
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnsignedInt8);
+    /// # let shape = ImageShape::D2 { width: 2, height: 1 };
+    /// # let flags = MemoryFlags::empty();
+    /// # let dark =
+    /// #     backend.create_image_with_data(flags, format, shape, &[[10_u8; 4], [20; 4]], HostPitches::TIGHT)?;
+    /// let source = "kernel void brighten(read_only image2d_t from, write_only image2d_t to)
+    ///     {
+    ///         int2 place = (int2)(get_global_id(0), get_global_id(1));
+    ///         if (all(place < get_image_dim(from)) && all(place < get_image_dim(to)))
+    ///             write_imageui(to, place, read_imageui(from, place) * 2u);
+    ///     }";
+    /// # let program = ClProgram::build(&backend, source, "")?;
+    /// let accesses = [ParameterAccess::Input, ParameterAccess::Output];
+    /// let parameters = accesses.map(|access| Parameter::image(ImageKind::D2, access));
+    /// // SAFETY: it touches pixels of the two images only, each work item those at its place.
+    /// let brighten = unsafe { program.kernel("brighten", &parameters) }?;
+    /// let bright = backend.create_image(flags, format, shape)?;
+    /// let launch = brighten.launch(&queue, &[2, 1]).image(&dark);
+    /// launch.image(&bright).enqueue()?;
+    ///
+    /// let mut pixels = [[0_u8; 4]; 2];
+    /// let all = ImageRegion::all(shape);
+    /// backend.read_image(&queue, &bright, all, &mut pixels, HostPitches::TIGHT, &[])?;
+    /// assert_eq!(pixels, [[20; 4], [40; 4]]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn image(self, image: &'a ClImage) -> Self {
         self.argument(Argument::image(image))
     }
 
     /// A sampler, for the next parameter.
+    ///
+    /// The kernel says where it looks, and the sampler what it sees there:
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::{
+    /// #     Addressing, ChannelOrder, ChannelType, ClProgram, ClSampler, Extent, Filter, HostPitches, ImageFormat, ImageKind,
+    /// #     ImageShape, OpenClBackend, Parameter, ParameterAccess,
+    /// # };
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let source = "kernel void look_up(read_only image2d_t picture, sampler_t sampler, float2 place, global float4 *color)
+    /// #     { color[get_global_id(0)] = read_imagef(picture, sampler, place); }";
+    /// # let program = ClProgram::build(&backend, source, "")?;
+    /// # let parameters = [
+    /// #     Parameter::image(ImageKind::D2, ParameterAccess::Input),
+    /// #     Parameter::sampler(),
+    /// #     Parameter::value::<[f32; 2]>(),
+    /// #     Parameter::output::<[f32; 4]>(Extent::PerItem(1)),
+    /// # ];
+    /// # // SAFETY: each work item writes the colour of its id, and reads the image through a sampler that says what is beyond.
+    /// # let look_up = unsafe { program.kernel("look_up", &parameters) }?;
+    /// # let image = backend.create_image_with_data(
+    /// #     MemoryFlags::READ_ONLY,
+    /// #     ImageFormat::new(ChannelOrder::Rgba, ChannelType::Float),
+    /// #     ImageShape::D2 { width: 2, height: 1 },
+    /// #     &[[0.25_f32; 4], [0.75; 4]],
+    /// #     HostPitches::TIGHT,
+    /// # )?;
+    /// # let color = backend.create_buffer(16, MemoryFlags::empty())?;
+    /// // A picture of two pixels, 0.25 and 0.75. In coordinates from 0.0 to 1.0, the second one is from 0.5 on.
+    /// let sampler = ClSampler::new(&backend, true, Addressing::ClampToEdge, Filter::Nearest)?;
+    /// let launch = look_up.launch(&queue, &[1]).image(&image).sampler(&sampler);
+    /// launch.value(&[0.6_f32, 0.5]).memory(&color).enqueue()?;
+    /// assert_eq!(*backend.map::<f32>(&queue, &color, 0..16, &[])?, [0.75; 4]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn sampler(self, sampler: &'a ClSampler) -> Self {
         self.argument(Argument::sampler(sampler))
     }
 
     /// A pipe, for the next parameter.
+    ///
+    /// One kernel puts packets in, and another takes them out. The launches are ordered by the pipe, whatever queues they are on:
+    ///
+    /// ```no_run
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::{ClPipe, ClProgram, Extent, OpenClBackend, Parameter, ParameterAccess};
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let source = "
+    /// kernel void put(global const uint *words, write_only pipe uint packets)
+    /// { write_pipe(packets, &words[get_global_id(0)]); }
+    /// kernel void take(read_only pipe uint packets, global uint *words)
+    /// { read_pipe(packets, &words[get_global_id(0)]); }";
+    /// let program = ClProgram::build(&backend, source, "-cl-std=CL2.0")?;
+    /// let words = Parameter::input::<u32>(Extent::PerItem(1));
+    /// let put = [words, Parameter::pipe::<u32>(ParameterAccess::Output)];
+    /// // SAFETY: each work item reads the word of its id, and nothing else.
+    /// let put = unsafe { program.kernel("put", &put) }?;
+    /// # let taken = Parameter::output::<u32>(Extent::PerItem(1));
+    /// # let take = [Parameter::pipe::<u32>(ParameterAccess::Input), taken];
+    /// # // SAFETY: each work item writes the word of its id, and nothing else.
+    /// # let take = unsafe { program.kernel("take", &take) }?;
+    ///
+    /// let pipe = ClPipe::new(&backend, 4, 16)?; // 16 packets of 4 bytes
+    /// # let words = backend.create_buffer_from(&[7_u32; 16], MemoryFlags::empty())?;
+    /// # let taken = backend.create_buffer(64, MemoryFlags::empty())?;
+    /// let launch = put.launch(&queue, &[16]).memory(&words);
+    /// launch.pipe(&pipe).enqueue()?;
+    /// let launch = take.launch(&queue, &[16]).pipe(&pipe);
+    /// launch.memory(&taken).enqueue()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn pipe(self, pipe: &'a ClPipe) -> Self {
         self.argument(Argument::pipe(pipe))
     }
 
     /// Whatever it is, for the next parameter.
+    ///
+    /// For code that passes on what it was given, without knowing what it is:
+    ///
+    /// ```
+    /// use binpool_opencl::{Argument, ClEvent, ClKernel, ClQueue, KernelError};
+    ///
+    /// /// Launches a kernel over `items` items of each of `arrays`, with `last` as its last argument.
+    /// fn over(
+    ///     kernel: &ClKernel,
+    ///     queue: &ClQueue,
+    ///     items: usize,
+    ///     arrays: &[Argument<'_>],
+    ///     last: Argument<'_>,
+    /// ) -> Result<ClEvent, KernelError> {
+    ///     let launch = kernel.launch(queue, &[items]);
+    ///     let launch = launch.arguments(arrays.iter().cloned());
+    ///     launch.argument(last).enqueue()
+    /// }
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::{ClProgram, Extent, OpenClBackend, Parameter};
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let source = "kernel void scale(global float *data, float factor) { data[get_global_id(0)] *= factor; }";
+    /// # let program = ClProgram::build(&backend, source, "")?;
+    /// # let parameters = [Parameter::in_out::<f32>(Extent::PerItem(1)), Parameter::value::<f32>()];
+    /// # // SAFETY: each work item reads and writes the float of its id, and nothing else.
+    /// # let scale = unsafe { program.kernel("scale", &parameters) }?;
+    /// # let data = backend.create_buffer_from(&[1.0_f32, 2.0], MemoryFlags::empty())?;
+    ///
+    /// let (array, factor) = (Argument::memory(&data), Argument::value(&3.0_f32));
+    /// over(&scale, &queue, 2, &[array], factor)?;
+    /// assert_eq!(*backend.map::<f32>(&queue, &data, 0..8, &[])?, [3.0, 6.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn argument(mut self, argument: Argument<'a>) -> Self {
         self.arguments.push(argument);
         self
@@ -122,6 +329,37 @@ impl<'a> Launch<'a> {
 
     /// Shared virtual memory that the kernel reaches through addresses in other memory (`CL_KERNEL_EXEC_INFO_SVM_PTRS`,
     /// OpenCL 3.0, section 5.9.2), and how it uses it. For this launch only.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::{
+    /// #     ClProgram, Extent, OpenClBackend, Parameter, ParameterAccess, SvmPointer,
+    /// # };
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let source = "kernel void follow(global const ulong *addresses, global uint *words)
+    ///     { words[get_global_id(0)] = *(global const uint *) addresses[get_global_id(0)]; }";
+    /// # let program = ClProgram::build(&backend, source, "")?;
+    /// # let parameters = [
+    /// #     Parameter::input::<u64>(Extent::PerItem(1)),
+    /// #     Parameter::output::<u32>(Extent::PerItem(1)),
+    /// # ];
+    /// // SAFETY: it follows addresses of words in blocks that the launch names, and no others.
+    /// let follow = unsafe { program.kernel("follow", &parameters) }?;
+    /// let seven = backend.csvm_empty::<u32>(1)?.fill_all(&queue, 7, &[])?;
+    /// let address = seven.address()?.addr().get() as u64;
+    /// let addresses = backend.create_buffer_from(&[address; 2], MemoryFlags::empty())?;
+    /// let words = backend.create_buffer(8, MemoryFlags::empty())?;
+    ///
+    /// follow
+    ///     .launch(&queue, &[2])
+    ///     .memory(&addresses)
+    ///     .memory(&words)
+    ///     .indirect(&seven, ParameterAccess::Input)
+    ///     .enqueue()?;
+    /// assert_eq!(*backend.map::<u32>(&queue, &words, 0..8, &[])?, [7, 7]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn indirect(
         mut self,
         memory: &'a dyn AsMemory<OpenClBackend>,
@@ -132,6 +370,29 @@ impl<'a> Launch<'a> {
     }
 
     /// Commands that the kernel waits for, besides those that use the same memory.
+    ///
+    /// ```
+    /// use std::slice;
+    ///
+    /// use binpool_allocators::{Backend, Event, EventStatus, MemoryFlags, Outcome, QueueOrder};
+    /// # use binpool_opencl::{ClProgram, Extent, OpenClBackend, Parameter};
+    ///
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let source = "kernel void fill(global uint *data) { data[get_global_id(0)] = 7; }";
+    /// # let program = ClProgram::build(&backend, source, "")?;
+    /// # // SAFETY: each work item writes the word of its id, and touches nothing else.
+    /// # let fill = unsafe { program.kernel("fill", &[Parameter::output::<u32>(Extent::PerItem(1))]) }?;
+    /// # let data = backend.create_buffer(16, MemoryFlags::empty())?;
+    /// let go = backend.create_user_event()?;
+    /// let launch = fill.launch(&queue, &[4]).memory(&data);
+    /// let filled = launch.wait_for(slice::from_ref(&go)).enqueue()?;
+    /// assert_eq!(filled.status()?, EventStatus::Pending);
+    ///
+    /// backend.resolve_user_event(&go, Outcome::Complete)?;
+    /// filled.wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn wait_for(mut self, events: &'a [ClEvent]) -> Self {
         self.wait_for = events;
         self

@@ -12,21 +12,42 @@ use crate::image::ImageKind;
 /// large as those of four.
 ///
 /// ```
-/// use binpool_opencl::{Extent, Parameter};
+/// use binpool_opencl::{Extent, Parameter, ParameterKind};
 ///
 /// // kernel void scale(global float *data, float factor)
 /// let scale = [
 ///     Parameter::in_out::<f32>(Extent::PerItem(1)),
 ///     Parameter::value::<f32>(),
 /// ];
-/// // kernel void sum(global const float *data, uint length, global float *sums, local float *scratch)
+/// // kernel void sum(global const float *data, ulong length, global float *sums, local float *scratch)
 /// let sum = [
 ///     Parameter::input::<f32>(Extent::Whole),
-///     Parameter::length_u32(0),
+///     Parameter::length_u64(0), // the launch fills it in
 ///     Parameter::output::<f32>(Extent::PerGroup(1)),
 ///     Parameter::local::<f32>(Extent::PerItem(1)),
 /// ];
-/// # let _ = (scale, sum);
+/// assert_eq!(scale[0].kind(), ParameterKind::Memory);
+/// assert_eq!(sum[1].kind(), ParameterKind::Value);
+/// ```
+///
+/// Images, samplers and pipes have no extent: kernels touch them as a whole.
+///
+/// ```
+/// use binpool_opencl::{Extent, ImageKind, Parameter, ParameterAccess, ParameterKind};
+///
+/// // kernel void resize(read_only image2d_t from, sampler_t sampler, write_only image2d_t to)
+/// let resize = [
+///     Parameter::image(ImageKind::D2, ParameterAccess::Input),
+///     Parameter::sampler(),
+///     Parameter::image(ImageKind::D2, ParameterAccess::Output),
+/// ];
+/// // kernel void take(read_only pipe uint packets, global uint *words)
+/// let take = [
+///     Parameter::pipe::<u32>(ParameterAccess::Input),
+///     Parameter::output::<u32>(Extent::PerItem(1)),
+/// ];
+/// assert_eq!(resize[1].kind(), ParameterKind::Sampler);
+/// assert_eq!(take[0].kind(), ParameterKind::Pipe);
 /// ```
 ///
 /// A value is plain bytes:
@@ -74,6 +95,30 @@ pub(super) enum Role {
 }
 
 /// What a kernel does with the memory behind a parameter.
+///
+/// ```
+/// use binpool_opencl::{ClProgram, Extent, KernelError, OpenClBackend, Parameter, ParameterAccess};
+///
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// let source = "kernel void scale(global const float *from, global float *to)
+///     { to[get_global_id(0)] = 2.0f * from[get_global_id(0)]; }";
+/// let program = ClProgram::build(&backend, source, "")?;
+/// let each = Extent::PerItem(1);
+/// let to = Parameter::output::<f32>(each);
+/// // SAFETY: each work item reads the one float of its id, and writes the other.
+/// let declared = |from| unsafe { program.kernel("scale", &[from, to]) };
+/// // Launches that only read the first floats need not wait for one another.
+/// declared(Parameter::input::<f32>(each))?;
+///
+/// match declared(Parameter::in_out::<f32>(each)) {
+///     Err(KernelError::ParameterAccess { index, declared, actual, .. }) => {
+///         assert_eq!((index, declared), (0, ParameterAccess::InOut));
+///         assert_eq!(actual, ParameterAccess::Input); // it is const
+///     }
+///     other => panic!("{other:?}"),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ParameterAccess {
     /// It reads it and never writes it.
@@ -88,6 +133,41 @@ pub enum ParameterAccess {
 ///
 /// Work items are counted as if their ids started at 0: with an [`offset`](crate::Launch::offset) the product of
 /// offset plus size over the dimensions. A product that no number holds is too large for any memory.
+///
+/// ```
+/// use binpool_allocators::{Backend, Event, MemoryFlags, QueueOrder};
+/// use binpool_opencl::{ClProgram, Extent, KernelError, OpenClBackend, Parameter};
+///
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let source = "kernel void join(global const float *weights, global const float *pairs, global float *means)
+/// #     {
+/// #         size_t i = get_global_id(0);
+/// #         means[i] = weights[0] * pairs[2 * i] + weights[1] * pairs[2 * i + 1];
+/// #     }";
+/// # let program = ClProgram::build(&backend, source, "")?;
+/// // kernel void join(global const float *weights, global const float *pairs, global float *means)
+/// let parameters = [
+///     Parameter::input::<f32>(Extent::Fixed(2)),
+///     Parameter::input::<f32>(Extent::PerItem(2)),
+///     Parameter::output::<f32>(Extent::PerItem(1)),
+/// ];
+/// // SAFETY: each work item reads both weights and the pair of its id, and writes the mean of its id.
+/// let join = unsafe { program.kernel("join", &parameters) }?;
+///
+/// let floats = |count: usize| backend.create_buffer(4 * count, MemoryFlags::empty());
+/// let (weights, pairs, means) = (floats(2)?, floats(6)?, floats(3)?);
+/// let launch = |items| {
+///     let launch = join.launch(&queue, &[items]).memory(&weights);
+///     launch.memory(&pairs).memory(&means).enqueue()
+/// };
+/// launch(3)?.wait()?;
+/// let Err(KernelError::TooSmall { index, given, needed, .. }) = launch(4) else {
+///     panic!("there are three pairs")
+/// };
+/// assert_eq!((index, given, needed), (1, 24, 32));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Extent {
     /// That many for each work item; of local memory, for each work item of a group.
@@ -141,6 +221,30 @@ impl Parameter {
 
     /// A `uint`: the number of whole elements of the memory that is passed for parameter number `of`, counted
     /// from 0. The launch fills it in; no argument is passed for it.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::{ClProgram, Extent, OpenClBackend, Parameter};
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let source = "kernel void tell(global const float *data, uint length, global uint *told)
+    ///     { told[get_global_id(0)] = length; }";
+    /// # let program = ClProgram::build(&backend, source, "")?;
+    /// let parameters = [
+    ///     Parameter::input::<f32>(Extent::Whole),
+    ///     Parameter::length_u32(0),
+    ///     Parameter::output::<u32>(Extent::PerItem(1)),
+    /// ];
+    /// // SAFETY: each work item writes the word of its id, and none reads a float.
+    /// let tell = unsafe { program.kernel("tell", &parameters) }?;
+    ///
+    /// let data = backend.create_buffer(10, MemoryFlags::empty())?;
+    /// let told = backend.create_buffer(4, MemoryFlags::empty())?;
+    /// let launch = tell.launch(&queue, &[1]).memory(&data);
+    /// launch.memory(&told).enqueue()?; // the second argument, for the third parameter
+    /// assert_eq!(*backend.map::<u32>(&queue, &told, 0..4, &[])?, [2]); // 10 bytes hold two floats
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub const fn length_u32(of: usize) -> Self {
         let role = Role::Length { of, bytes: 4 };
@@ -237,6 +341,27 @@ impl Extent {
 }
 
 /// What a parameter takes.
+///
+/// ```
+/// use binpool_allocators::{Backend, QueueOrder};
+/// use binpool_opencl::{ClProgram, Extent, KernelError, OpenClBackend, Parameter, ParameterKind};
+///
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let source = "kernel void fill(global float *data) { data[get_global_id(0)] = 2.0f; }";
+/// # let program = ClProgram::build(&backend, source, "")?;
+/// # // SAFETY: each work item writes the float of its id, and touches nothing else.
+/// # let fill = unsafe { program.kernel("fill", &[Parameter::output::<f32>(Extent::PerItem(1))]) }?;
+/// // kernel void fill(global float *data)
+/// match fill.launch(&queue, &[4]).value(&2.0_f32).enqueue() {
+///     Err(KernelError::ArgumentKind { index: 0, given, expected, .. }) => {
+///         assert_eq!(given, ParameterKind::Value);
+///         assert_eq!(expected, ParameterKind::Memory);
+///     }
+///     other => panic!("{other:?}"),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ParameterKind {

@@ -22,11 +22,11 @@ use crate::{
 /// Building takes as long as compilers take: keep the program, or let the backend keep it
 /// ([`cached`](OpenClBackend::cached)). It may be kept there: it does not keep the backend.
 ///
-/// ```no_run
-/// use binpool_allocators::{Backend, Event, MemoryFlags, QueueOrder};
-/// use binpool_opencl::{ClProgram, DeviceSelector, Extent, OpenClBackend, Parameter};
+/// ```
+/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// use binpool_opencl::{ClProgram, Extent, OpenClBackend, Parameter};
 ///
-/// let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+/// let backend = OpenClBackend::open(&"any".parse()?)?;
 /// let source = "kernel void scale(global float *data, float factor)
 ///     { data[get_global_id(0)] *= factor; }";
 /// let program = ClProgram::build(&backend, source, "")?;
@@ -38,8 +38,11 @@ use crate::{
 /// let scale = unsafe { program.kernel("scale", &parameters) }?;
 ///
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
-/// let data = backend.create_buffer(4000, MemoryFlags::empty())?;
-/// scale.launch(&queue, &[1000]).memory(&data).value(&2.5_f32).enqueue()?.wait()?;
+/// let data = backend.create_buffer_from(&[2.0_f32; 1000], MemoryFlags::empty())?;
+/// let launch = scale.launch(&queue, &[1000]).memory(&data);
+/// launch.value(&2.5_f32).enqueue()?;
+/// let data = backend.map::<f32>(&queue, &data, 0..4000, &[])?;
+/// assert_eq!(*data, [5.0; 1000]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
@@ -105,6 +108,20 @@ impl ClProgram {
     }
 
     /// The names of its kernels.
+    ///
+    /// ```
+    /// # use binpool_opencl::{ClProgram, OpenClBackend};
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// let source = "
+    /// kernel void fill(global float *data) { data[get_global_id(0)] = VALUE; }
+    /// #ifdef WITH_DOUBLES
+    /// kernel void fill_doubles(global double *data) { data[get_global_id(0)] = VALUE; }
+    /// #endif
+    /// float helper(float x) { return x; }";
+    /// let program = ClProgram::build(&backend, source, "-D VALUE=1")?;
+    /// assert_eq!(program.kernel_names(), ["fill"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn kernel_names(&self) -> &[String] {
         &self.inner.names

@@ -24,6 +24,27 @@ use crate::{
 /// Parts of them are read and written through [`UninitElements`](crate::UninitElements) over this value, as those of any
 /// memory are.
 ///
+/// ```
+/// use binpool_allocators::{Backend, QueueOrder};
+/// use binpool_opencl::OpenClBackend;
+///
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let squares = backend.csvm_empty::<u32>(1000)?;
+/// let mut map = squares.map_overwrite(&queue, &[])?;
+/// for (place, square) in (0..).zip(&mut map[..]) {
+///     *square = place * place;
+/// }
+/// drop(map);
+/// assert_eq!(squares.len(), 1000);
+/// // All of them are written, which nobody but the program knows.
+/// let squares = squares.assume_written();
+/// assert_eq!(squares.map_ro(&queue, &[])?[999], 998_001);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Elements that have not been written cannot be read:
+///
 /// ```compile_fail,E0599
 /// # use binpool_opencl::{ClQueue, UninitSvm};
 /// fn read(queue: &ClQueue, elements: &UninitSvm<u32>) {
@@ -43,11 +64,11 @@ pub struct UninitSvm<T> {
 /// fine-grained memory moves nothing, but keeps away the commands that would race with the host. Everything that can be
 /// done with [`UninitSvm`] can be done with these.
 ///
-/// ```no_run
+/// ```
 /// use binpool_allocators::{Backend, QueueOrder};
-/// use binpool_opencl::{DeviceSelector, OpenClBackend};
+/// use binpool_opencl::OpenClBackend;
 ///
-/// let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+/// let backend = OpenClBackend::open(&"any".parse()?)?;
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let numbers = backend.csvm_empty::<f32>(12)?.fill_all(&queue, 17.0, &[])?;
 /// numbers.map_rw(&queue, &[])?[3] = 18.0; // unmapped at the end of the statement
@@ -58,16 +79,21 @@ pub struct UninitSvm<T> {
 ///
 /// With the feature `ndarray` a map has a shape and an order of its elements, `shape` and `order` of `svm_empty`:
 ///
-/// ```no_run
+/// ```
 /// # #[cfg(feature = "ndarray")] {
-/// # use binpool_opencl::{ClQueue, Svm};
 /// use ndarray::ShapeBuilder;
 ///
-/// fn corner(numbers: &Svm<f32>, queue: &ClQueue) -> Result<f32, Box<dyn std::error::Error>> {
-///     let map = numbers.map_ro(queue, &[])?;
-///     Ok(map.shaped((3, 4).f())?[[2, 3]])
-/// }
+/// # use binpool_allocators::{Backend, QueueOrder};
+/// # let backend = binpool_opencl::OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let counted = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11];
+/// let numbers = backend.csvm_empty::<u32>(12)?;
+/// let numbers = numbers.write_all(&queue, &counted, &[])?;
+/// let map = numbers.map_ro(&queue, &[])?;
+/// assert_eq!(map.shaped((3, 4))?[[2, 1]], 9);
+/// assert_eq!(map.shaped((3, 4).f())?[[2, 1]], 5); // column by column
 /// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct Svm<T>(UninitSvm<T>);
@@ -82,6 +108,21 @@ pub struct Svm<T>(UninitSvm<T>);
 /// device does not have among them.
 impl OpenClBackend {
     /// `length` elements. `PyOpenCL`'s `svm_empty`.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, QueueOrder};
+    /// # use binpool_opencl::{OpenClBackend, SvmOptions};
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let options = if backend.limits().svm.fine {
+    ///     SvmOptions::fine()
+    /// } else {
+    ///     SvmOptions::coarse()
+    /// };
+    /// let numbers = backend.svm_empty::<u64>(100, &options.bound_to(&queue))?;
+    /// assert_eq!(numbers.len(), 100);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -102,6 +143,20 @@ impl OpenClBackend {
 
     /// As many elements as `like` has. `PyOpenCL`'s `svm_empty_like`.
     ///
+    /// ```
+    /// # use binpool_allocators::{Align, AsMemory, Backend, QueueOrder};
+    /// # use binpool_opencl::{OpenClBackend, SvmOptions, SvmPointer};
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let weights = vec![0.5_f32; 300];
+    /// let options = SvmOptions::coarse().aligned_to(Align::new(64).ok_or("no power of two")?);
+    /// let copy = backend.svm_empty_like(&weights, &options)?;
+    /// let copy = copy.write_all(&queue, &weights, &[])?;
+    /// assert_eq!((copy.size(), copy.address()?.addr().get() % 64), (1200, 0));
+    /// assert_eq!(*copy.map_ro(&queue, &[])?, *weights);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// See [above](#errors-1).
@@ -110,6 +165,20 @@ impl OpenClBackend {
     }
 
     /// `length` elements in coarse-grained memory. `PyOpenCL`'s `csvm_empty`.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Error, InvalidRequest};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// // The size is in elements, and there is at least one.
+    /// assert_eq!(backend.csvm_empty::<[f32; 4]>(10)?.len(), 10);
+    /// let none = backend.csvm_empty::<[f32; 4]>(0);
+    /// let Err(Error::InvalidRequest(why)) = none else {
+    ///     panic!("no elements")
+    /// };
+    /// assert_eq!(why, InvalidRequest::ZeroSize);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -120,6 +189,32 @@ impl OpenClBackend {
 
     /// As many elements as `like` has, in coarse-grained memory. `PyOpenCL`'s `csvm_empty_like`.
     ///
+    /// What a kernel makes of an array is as long as the array:
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::{ClProgram, Extent, OpenClBackend, Parameter};
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let source = "kernel void halve(global const float *from, global float *to)
+    /// #     { to[get_global_id(0)] = 0.5f * from[get_global_id(0)]; }";
+    /// # let program = ClProgram::build(&backend, source, "")?;
+    /// # let parameters = [
+    /// #     Parameter::input::<f32>(Extent::PerItem(1)),
+    /// #     Parameter::output::<f32>(Extent::PerItem(1)),
+    /// # ];
+    /// # // SAFETY: each work item reads the one float of its id, and writes the other.
+    /// # let halve = unsafe { program.kernel("halve", &parameters) }?;
+    /// let numbers = [1.0_f32, 2.0, 3.0];
+    /// let from = backend.create_buffer_from(&numbers, MemoryFlags::READ_ONLY)?;
+    /// let halves = backend.csvm_empty_like(&numbers)?;
+    /// let launch = halve.launch(&queue, &[halves.len()]).memory(&from);
+    /// launch.memory(&halves).enqueue()?;
+    /// let halves = halves.assume_written();
+    /// assert_eq!(*halves.map_ro(&queue, &[])?, [0.5, 1.0, 1.5]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// See [above](#errors-1).
@@ -129,6 +224,23 @@ impl OpenClBackend {
 
     /// `length` elements in fine-grained memory. `PyOpenCL`'s `fsvm_empty`.
     ///
+    /// Not every device has such memory:
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, Error};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// let numbers = match backend.fsvm_empty::<u32>(1000) {
+    ///     Err(Error::Unsupported { .. }) => {
+    ///         assert!(!backend.limits().svm.fine);
+    ///         backend.csvm_empty(1000)?
+    ///     }
+    ///     numbers => numbers?,
+    /// };
+    /// assert_eq!(numbers.len(), 1000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// See [above](#errors-1).
@@ -137,6 +249,21 @@ impl OpenClBackend {
     }
 
     /// As many elements as `like` has, in fine-grained memory. `PyOpenCL`'s `fsvm_empty_like`.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let state = [1_u32, 2, 3];
+    /// if backend.limits().svm.fine {
+    ///     let shared = backend.fsvm_empty_like(&state)?;
+    ///     let shared = shared.write_all(&queue, &state, &[])?;
+    ///     shared.map_rw(&queue, &[])?[1] = 20; // nothing is moved
+    ///     assert_eq!(*shared.map_ro(&queue, &[])?, [1, 20, 3]);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -165,6 +292,24 @@ impl<T: Pod> UninitSvm<T> {
     /// Enqueues a fill of all elements with `value`. They count as written from now on: whatever reads them comes after
     /// the fill.
     ///
+    /// ```
+    /// # use binpool_allocators::{Backend, Error, InvalidRequest, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let pairs = backend.csvm_empty::<[f32; 2]>(100)?;
+    /// let pairs = pairs.fill_all(&queue, [0.5, 1.0], &[])?;
+    /// assert_eq!(pairs.map_ro(&queue, &[])?[99], [0.5, 1.0]);
+    ///
+    /// let triples = backend.csvm_empty::<[f32; 3]>(100)?;
+    /// let triples = triples.fill_all(&queue, [0.0; 3], &[]);
+    /// let Err(Error::InvalidRequest(why)) = triples else {
+    ///     panic!("elements of 12 bytes")
+    /// };
+    /// assert_eq!(why, InvalidRequest::PatternLength { bytes: 12 });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`PatternLength`](InvalidRequest::PatternLength) unless an element has 1, 2, 4, ... 128 bytes, and the failures of
@@ -177,6 +322,25 @@ impl<T: Pod> UninitSvm<T> {
     }
 
     /// Writes all elements, and waits until they are there.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, Error, InvalidRequest, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let primes = backend.csvm_empty::<u16>(4)?;
+    /// let primes = primes.write_all(&queue, &[2, 3, 5, 7], &[])?;
+    /// assert_eq!(primes.map_ro(&queue, &[])?.iter().sum::<u16>(), 17);
+    ///
+    /// let few = backend.csvm_empty::<u16>(4)?;
+    /// let few = few.write_all(&queue, &[2, 3], &[]);
+    /// let Err(Error::InvalidRequest(why)) = few else {
+    ///     panic!("two of four")
+    /// };
+    /// let expected = InvalidRequest::LengthMismatch { expected: 8, actual: 4 };
+    /// assert_eq!(why, expected);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -204,6 +368,19 @@ impl<T: Pod> UninitSvm<T> {
     }
 
     /// The memory in the opaque style, to be released or bound to another queue for one.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryKind, Memory, QueueOrder, SvmBackend, SvmGrain};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let memory = backend.csvm_empty::<f32>(1000)?.into_memory();
+    /// assert_eq!(memory.kind(), MemoryKind::Svm(SvmGrain::Coarse));
+    /// assert_eq!(memory.bytes(), 4000);
+    /// backend.bind_to_queue(&memory, &queue)?;
+    /// drop(memory); // freed on that queue, after what was enqueued there
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn into_memory(self) -> ClMemory {
         self.memory
@@ -230,6 +407,19 @@ impl<T: Pod> Svm<T> {
     }
 
     /// The memory in the opaque style, to be released or bound to another queue for one.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, QueueOrder, Region};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let ones = backend.csvm_empty::<u8>(64)?.fill_all(&queue, 1, &[])?;
+    /// let memory = ones.into_memory();
+    /// // Any command takes it, and its contents are those of the elements.
+    /// let read = backend.enqueue_read(&queue, &memory, Region::new(60, 4), &[])?;
+    /// assert_eq!(read.wait()?, [1; 4]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn into_memory(self) -> ClMemory {
         self.0.memory

@@ -8,6 +8,27 @@ use crate::{memory::cl_memory::ClMemory, queue::ClQueue};
 
 /// What is known about a block of shared virtual memory, or a region of one: the attributes of `PyOpenCL`'s
 /// `SVMAllocation`, and what it was made with. Sizes and places in bytes.
+///
+/// ```
+/// use binpool_allocators::{Backend, QueueOrder, Region, SvmGrain};
+/// use binpool_opencl::{OpenClBackend, SvmOptions};
+///
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let options = SvmOptions::coarse().bound_to(&queue);
+/// let block = backend.svm_empty::<f32>(1000, &options)?.into_memory();
+/// let info = block.svm_info()?;
+/// assert_eq!((info.bytes, info.offset, info.block_bytes), (4000, 0, 4000));
+/// assert_eq!((info.grain, info.system), (SvmGrain::Coarse, false));
+/// assert_eq!(info.bound_queue.as_ref(), Some(&queue));
+/// assert!(info.alignment.divides(info.address.addr().get()));
+///
+/// let part = backend.create_sub_region(&block, Region::new(2048, 1024))?;
+/// let info = part.svm_info()?;
+/// assert_eq!((info.bytes, info.offset), (1024, 2048));
+/// assert_eq!(info.block_bytes, 4000);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SvmInfo {
@@ -31,6 +52,21 @@ pub struct SvmInfo {
 
 impl ClMemory {
     /// What is known about it as shared virtual memory.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, Error, InvalidRequest, MemoryFlags};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// let memory = backend.csvm_empty::<u32>(256)?.into_memory();
+    /// assert_eq!(memory.svm_info()?.bytes, 1024);
+    ///
+    /// let buffer = backend.create_buffer(1024, MemoryFlags::empty())?;
+    /// let Err(Error::InvalidRequest(why)) = buffer.svm_info() else {
+    ///     panic!("a buffer")
+    /// };
+    /// assert_eq!(why, InvalidRequest::NotSvm);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

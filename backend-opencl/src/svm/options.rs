@@ -7,17 +7,19 @@ use crate::queue::ClQueue;
 /// How shared virtual memory is to be allocated: its grain, its alignment, and the queue that it is freed on.
 /// `PyOpenCL`'s `flags`, `alignment` and `queue` of `SVMAllocation` and `svm_empty`.
 ///
-/// ```no_run
+/// ```
 /// use binpool_allocators::{Align, Backend, QueueOrder};
-/// use binpool_opencl::{DeviceSelector, OpenClBackend, SvmOptions};
+/// use binpool_opencl::{OpenClBackend, SvmOptions};
 ///
-/// let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+/// let backend = OpenClBackend::open(&"any".parse()?)?;
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
-/// let mut options = SvmOptions::coarse().bound_to(&queue);
-/// if let Some(alignment) = Align::new(64) {
-///     options = options.aligned_to(alignment);
-/// }
+/// let alignment = Align::new(64).ok_or("no power of two")?;
+/// let options = SvmOptions::coarse().aligned_to(alignment).bound_to(&queue);
 /// let numbers = backend.svm_empty::<f32>(1000, &options)?;
+///
+/// let info = numbers.into_memory().svm_info()?;
+/// assert!(info.alignment >= alignment);
+/// assert_eq!(info.bound_queue, Some(queue));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -45,6 +47,21 @@ impl SvmOptions {
     }
 
     /// Fine-grained memory.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryKind, Memory, SvmGrain};
+    /// # use binpool_opencl::{OpenClBackend, SvmOptions};
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// // With atomics where the device has them: then a kernel that runs sees what the host writes.
+    /// let options = match backend.limits().svm {
+    ///     svm if svm.atomics => SvmOptions::new(SvmGrain::FineAtomics),
+    ///     svm if svm.fine => SvmOptions::fine(),
+    ///     _ => SvmOptions::coarse(),
+    /// };
+    /// let flags = backend.svm_empty::<u32>(16, &options)?.into_memory();
+    /// assert!(matches!(flags.kind(), MemoryKind::Svm(_)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub const fn fine() -> Self {
         Self::new(SvmGrain::Fine)

@@ -21,17 +21,35 @@ use crate::{
 /// [`size`](AsMemory::size) is always known. `PyOpenCL`'s `buf` is a map here, since nothing else keeps the device's
 /// commands away from what the host looks at; that holds for fine-grained memory, too.
 ///
-/// ```no_run
+/// ```
 /// use binpool_allocators::{AsMemory, Backend, MemoryFlags, QueueOrder};
-/// use binpool_opencl::{DeviceSelector, OpenClBackend, SvmPointer};
+/// use binpool_opencl::{OpenClBackend, SvmPointer};
 ///
-/// let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+/// let backend = OpenClBackend::open(&"any".parse()?)?;
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
-/// let numbers = backend.csvm_empty::<f32>(1000)?.fill_all(&queue, 17.0, &[])?;
+/// let numbers = backend.csvm_empty::<f32>(1000)?;
+/// let numbers = numbers.fill_all(&queue, 17.0, &[])?;
 /// assert_eq!(numbers.size(), 4000);
-/// // For a library that knows buffers only:
+/// let opaque = numbers.svm_memory()?;
+/// assert_eq!(opaque.address()?, numbers.address()?);
+///
+/// // For a library that knows buffers only: the same bytes.
 /// let buffer = numbers.as_buffer(MemoryFlags::empty(), None)?;
-/// let bytes = numbers.svm_memory()?; // opaque
+/// backend.write(&queue, &buffer, 4, bytemuck::bytes_of(&18.0_f32), &[])?;
+/// assert_eq!(numbers.map_ro(&queue, &[])?[..3], [17.0, 18.0, 17.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Opaque memory is mapped as elements of whatever type:
+///
+/// ```
+/// # use binpool_allocators::{Backend, QueueOrder, SvmBackend, SvmGrain};
+/// # use binpool_opencl::{OpenClBackend, SvmPointer};
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let memory = backend.allocate_svm(8, None, SvmGrain::Coarse, None)?;
+/// memory.map_rw::<u32>(&queue, &[])?.fill(0x0101_0101);
+/// assert_eq!(*memory.map_ro::<u8>(&queue, &[])?, [1; 8]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait SvmPointer: AsMemory<OpenClBackend> {

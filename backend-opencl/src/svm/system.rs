@@ -29,16 +29,20 @@ use crate::{
 /// It starts where the host's allocator has put it, which is aligned for `T` and no more. A fill needs a start that is a
 /// multiple of its pattern, and a kernel one that suits the type of its argument.
 ///
-/// ```no_run
+/// ```
 /// use binpool_allocators::{Backend, QueueOrder, Region};
-/// use binpool_opencl::{DeviceSelector, OpenClBackend};
+/// use binpool_opencl::{OpenClBackend, SvmPointer};
 ///
-/// let backend = OpenClBackend::open(&DeviceSelector::Any)?;
+/// let backend = OpenClBackend::open(&"any".parse()?)?;
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// if backend.limits().svm.system {
 ///     let numbers = backend.system_svm(vec![1.0_f32; 1000])?;
+///     assert_eq!(numbers.len(), 1000);
 ///     numbers.map_rw(&queue, &[])?[3] = 2.0;
-///     assert_eq!(numbers.into_vec()?[3], 2.0);
+///     let zeros = Region::first(12);
+///     backend.enqueue_fill(&queue, numbers.svm_memory()?, zeros, &[0], &[])?;
+///     assert_eq!(numbers.map_ro(&queue, &[])?[2..5], [0.0, 2.0, 1.0]);
+///     assert_eq!(numbers.into_vec()?[3], 2.0); // the vector itself, nothing is copied
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -49,6 +53,26 @@ pub struct SystemSvm<T> {
 
 impl OpenClBackend {
     /// `elements` as shared virtual memory.
+    ///
+    /// Where that cannot be, the vector is not lost:
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, Error, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// match backend.system_svm(vec![1.0_f32, 2.0, 3.0]) {
+    ///     Ok(shared) => assert_eq!(shared.into_vec()?, [1.0, 2.0, 3.0]),
+    ///     Err(refused) => {
+    ///         assert!(matches!(refused.error, Error::Unsupported { .. }));
+    ///         let numbers = refused.value;
+    ///         let copy = backend.csvm_empty_like(&numbers)?;
+    ///         let copy = copy.write_all(&queue, &numbers, &[])?;
+    ///         assert_eq!(*copy.map_ro(&queue, &[])?, [1.0, 2.0, 3.0]);
+    ///     }
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
