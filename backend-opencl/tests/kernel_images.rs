@@ -68,7 +68,9 @@ impl Images {
 
     fn kernel(&self, name: &str, parameters: &[Parameter]) -> ClKernel {
         // SAFETY: Every declaration in this file is what the source above does.
-        unsafe { self.program.kernel(name, parameters) }.unwrap()
+        let kernel = unsafe { self.program.kernel(name, parameters) }.unwrap();
+        // SAFETY: Those that are launched in a plane go by both numbers of their work items.
+        unsafe { kernel.in_dimensions(2) }
     }
 
     fn image(&self, format: ImageFormat, color: ImageColor) -> ClImage {

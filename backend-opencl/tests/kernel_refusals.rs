@@ -202,9 +202,14 @@ fn memory_has_all_that_is_touched_whatever_the_numbers() {
         launch.value(&2.0_f32).enqueue()
     };
     refused!(launch(&[5]); KernelError::TooSmall { index: 0, given: 16, needed: 20, .. });
-    refused!(launch(&[2, 3]); KernelError::TooSmall { needed: 24, .. });
     let most = usize::MAX / 4 + 2;
     refused!(launch(&[most]); KernelError::TooSmall { needed: usize::MAX, .. });
+    let coordinates = kernels.coordinates(PER_ITEM);
+    let launch = |items: &[usize]| {
+        let launch = coordinates.launch(&kernels.bench.queue, items);
+        launch.memory(&data).enqueue()
+    };
+    refused!(launch(&[2, 3]); KernelError::TooSmall { needed: 24, .. });
     refused!(launch(&[most, most]); KernelError::TooSmall { needed: usize::MAX, .. });
     assert_eq!(kernels.read_floats(&data), [1.0; 4]);
 }
@@ -247,7 +252,7 @@ fn what_is_written_is_passed_once() {
 #[test]
 fn work_sizes_are_checked_against_kernel_and_device() {
     let kernels = Kernels::new();
-    let coordinates = kernels.kernel("coordinates", &[Parameter::output::<u32>(Extent::Whole)]);
+    let coordinates = kernels.coordinates(Extent::Whole);
     let cells = kernels.bench.buffer(1 << 16);
     let launch = |global: &[usize], local: &[usize]| {
         let launch = coordinates.launch(&kernels.bench.queue, global);
@@ -259,6 +264,7 @@ fn work_sizes_are_checked_against_kernel_and_device() {
     };
     refused!(launch(&[], &[]); WorkSizeProblem::Dimensions { given: 0, largest: 3 });
     refused!(launch(&[1; 4], &[1; 4]); WorkSizeProblem::Dimensions { given: 4, largest: 3 });
+    refused!(launch(&[1; 3], &[1; 3]); WorkSizeProblem::NotPromised { given: 3, promised: 2 });
     refused!(launch(&[8, 0], &[1, 1]); WorkSizeProblem::Zero { what: "global size", dimension: 1 });
     refused!(launch(&[8, 8], &[8]); WorkSizeProblem::OtherDimensions { given: 1, expected: 2, .. });
     refused!(
@@ -274,6 +280,22 @@ fn work_sizes_are_checked_against_kernel_and_device() {
         launch(&[256, 256], &[256, 256]);
         WorkSizeProblem::LocalTooLarge { .. } | WorkSizeProblem::GroupTooLarge { given: 65_536, .. }
     );
+}
+
+#[test]
+fn a_kernel_is_launched_in_one_dimension_unless_its_maker_says_more() {
+    let kernels = Kernels::new();
+    let scale = kernels.kernel("scale", &SCALE);
+    let data = kernels.floats(&[1.0; 4]);
+    // Two work items would have each float.
+    let launch = scale.launch(&kernels.bench.queue, &[2, 2]).memory(&data);
+    refused!(
+        launch.value(&2.0_f32).enqueue();
+        KernelError::WorkSize {
+            problem: WorkSizeProblem::NotPromised { given: 2, promised: 1 }, ..
+        }
+    );
+    assert_eq!(kernels.read_floats(&data), [1.0; 4]);
 }
 
 #[test]

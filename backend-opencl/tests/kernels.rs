@@ -222,10 +222,10 @@ fn a_length_counts_the_whole_elements_of_what_was_asked_for() {
 }
 
 #[test]
-fn work_items_have_up_to_three_dimensions_and_an_offset() {
+fn work_items_have_dimensions_and_an_offset() {
     let kernels = Kernels::new();
     let queue = &kernels.bench.queue;
-    let coordinates = kernels.kernel("coordinates", &[Parameter::output::<u32>(PER_ITEM)]);
+    let coordinates = kernels.coordinates(PER_ITEM);
     let cells = kernels.bench.filled(4 * 12, 0);
     let launch = coordinates.launch(queue, &[4, 2]).offset(&[0, 1]);
     launch.memory(&cells).enqueue().unwrap();

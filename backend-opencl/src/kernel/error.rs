@@ -77,7 +77,8 @@ pub enum KernelError {
         /// The text.
         text: String,
     },
-    /// The program has no kernel of that name.
+    /// The program has no kernel of that name. PoCL calls kernels otherwise that are called like a function of OpenCL C:
+    /// `mix` is `_cl_mix`.
     #[error("no kernel is called {name:?}; there are {}", Names(.available))]
     NoSuchKernel {
         /// What was asked for.
@@ -384,6 +385,16 @@ pub enum WorkSizeProblem {
         given: usize,
         /// The most that the device has.
         largest: usize,
+    },
+    /// More dimensions than its maker promised that the kernel is for.
+    #[error(
+        "{given} dimensions of a kernel for {promised}: make it with `ClKernel::in_dimensions({given})` if it is for as many"
+    )]
+    NotPromised {
+        /// How many were given.
+        given: usize,
+        /// For how many the kernel is.
+        promised: usize,
     },
     /// Offset or local size have other dimensions than the global size.
     #[error("{given} dimensions of {what} and {expected} of the global size")]

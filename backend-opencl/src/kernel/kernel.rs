@@ -102,7 +102,49 @@ impl ClKernel {
         &self.parameters
     }
 
-    /// Begins a launch on `queue` of that many work items: one number for each of 1 to 3 dimensions.
+    /// The same kernel for launches of up to `dimensions` dimensions, instead of one.
+    ///
+    /// What a kernel that goes by `get_global_id(0)` alone writes, other work items of a launch in two dimensions write, too: they
+    /// have the same first number. So nobody may launch it in two, unless its maker says that it is for them.
+    ///
+    /// ```
+    /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// use binpool_opencl::{ClProgram, Extent, KernelError, OpenClBackend, Parameter, WorkSizeProblem};
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let source = "kernel void steps(global uint *out)
+    ///     {
+    ///         size_t x = get_global_id(0), y = get_global_id(1);
+    ///         out[y * get_global_size(0) + x] = x + y;
+    ///     }";
+    /// let program = ClProgram::build(&backend, source, "")?;
+    /// let parameters = [Parameter::output::<u32>(Extent::PerItem(1))];
+    /// // SAFETY: each work item of a plane, or of a line, has a word of its own, and writes that only.
+    /// let steps = unsafe { program.kernel("steps", &parameters)?.in_dimensions(2) };
+    ///
+    /// let out = backend.create_buffer(24, MemoryFlags::empty())?;
+    /// steps.launch(&queue, &[3, 2]).memory(&out).enqueue()?;
+    /// assert_eq!(*backend.map::<u32>(&queue, &out, 0..24, &[])?, [0, 1, 2, 1, 2, 3]);
+    ///
+    /// let refused = steps.launch(&queue, &[3, 2, 1]).memory(&out).enqueue();
+    /// let Err(KernelError::WorkSize { problem, .. }) = refused else { panic!("was launched") };
+    /// assert_eq!(problem, WorkSizeProblem::NotPromised { given: 3, promised: 2 });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// What was promised to [`ClProgram::kernel`](super::ClProgram::kernel) holds in launches of up to so many dimensions,
+    /// too, of any size in each of them.
+    #[must_use]
+    #[allow(unsafe_code)]
+    pub unsafe fn in_dimensions(mut self, dimensions: usize) -> Self {
+        self.limits.promised_dimensions = dimensions;
+        self
+    }
+
+    /// Begins a launch on `queue` of that many work items: one number, or as many as the kernel is for
+    /// ([`in_dimensions`](Self::in_dimensions)), 3 at the most.
     pub fn launch<'a>(&'a self, queue: &'a ClQueue, global_size: &[usize]) -> Launch<'a> {
         Launch::new(self, queue, global_size)
     }

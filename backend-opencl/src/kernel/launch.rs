@@ -187,7 +187,7 @@ impl<'a> Launch<'a> {
     /// let accesses = [ParameterAccess::Input, ParameterAccess::Output];
     /// let parameters = accesses.map(|access| Parameter::image(ImageKind::D2, access));
     /// // SAFETY: it touches pixels of the two images only, each work item those at its place.
-    /// let brighten = unsafe { program.kernel("brighten", &parameters) }?;
+    /// let brighten = unsafe { program.kernel("brighten", &parameters)?.in_dimensions(2) };
     /// let bright = backend.create_image(flags, format, shape)?;
     /// let launch = brighten.launch(&queue, &[2, 1]).image(&dark);
     /// launch.image(&bright).enqueue()?;
@@ -398,7 +398,7 @@ impl<'a> Launch<'a> {
         self
     }
 
-    /// Enqueues the launch.
+    /// Enqueues the launch. A program waits for its last launches before it ends: PoCL may crash otherwise.
     ///
     /// # Errors
     ///

@@ -144,7 +144,8 @@ impl ClProgram {
     ///
     /// # Safety
     ///
-    /// With any values, and any contents of its memory, in a launch of any size:
+    /// With any values, and any contents of its memory, in a launch of any size in one dimension (for more, there is
+    /// [`in_dimensions`](ClKernel::in_dimensions)):
     ///
     /// 1. the kernel touches the memory of a parameter only within the declared [`Extent`](super::Extent), counted
     ///    from the address that it is given, images only within their pixels, unless it reads through a sampler of its

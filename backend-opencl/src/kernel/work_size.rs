@@ -27,6 +27,8 @@ pub(super) type Sizes = SmallVec<[usize; 3]>;
 #[derive(Clone, Debug)]
 pub(super) struct LaunchLimits {
     dimensions: usize,
+    /// How many dimensions the promise of the kernel's maker covers.
+    pub(super) promised_dimensions: usize,
     /// The largest local size of each dimension.
     local: Sizes,
     /// The most work items of a group.
@@ -54,6 +56,7 @@ impl LaunchLimits {
         let bits = of_device(CL_DEVICE_ADDRESS_BITS)?;
         Ok(Self {
             dimensions: of_device(CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS)?.min(3),
+            promised_dimensions: 1,
             local: sys::device_sizes(device, CL_DEVICE_MAX_WORK_ITEM_SIZES)?.into(),
             group: of_kernel(CL_KERNEL_WORK_GROUP_SIZE)?,
             required: required.iter().any(|&size| size != 0).then_some(required),
@@ -125,6 +128,12 @@ impl WorkSize {
             return Err(WorkSizeProblem::Dimensions {
                 given: dimensions,
                 largest: limits.dimensions,
+            });
+        }
+        if dimensions > limits.promised_dimensions {
+            return Err(WorkSizeProblem::NotPromised {
+                given: dimensions,
+                promised: limits.promised_dimensions,
             });
         }
         check_no_zero("global size", global)?;
@@ -284,6 +293,7 @@ mod tests {
     fn limits() -> LaunchLimits {
         LaunchLimits {
             dimensions: 3,
+            promised_dimensions: 3,
             local: smallvec![64, 64, 8],
             group: 128,
             required: None,

@@ -110,6 +110,13 @@ impl Kernels {
         self.declared(name, parameters).unwrap()
     }
 
+    /// The kernel whose work items each have a cell of their own, on a line and on a plane.
+    pub(crate) fn coordinates(&self, cells: Extent) -> ClKernel {
+        let kernel = self.kernel("coordinates", &[Parameter::output::<u32>(cells)]);
+        // SAFETY: As it says.
+        unsafe { kernel.in_dimensions(2) }
+    }
+
     pub(crate) fn floats(&self, values: &[f32]) -> ClMemory {
         let memory = self.bench.buffer(size_of_val(values));
         self.bench.write(&memory, bytemuck::cast_slice(values));
