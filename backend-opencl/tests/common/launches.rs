@@ -1,6 +1,6 @@
 //! Kernels that are launched through the backend, and what they are declared as.
 
-use binpool_allocators::{Error, InvalidRequest};
+use binpool_allocators::{Error, InvalidRequest, Queue};
 use binpool_opencl::{ClKernel, ClMemory, ClProgram, Extent, KernelError, Parameter};
 
 use super::Bench;
@@ -89,6 +89,13 @@ pub(crate) const SUM: [Parameter; 4] = [
     Parameter::output::<u32>(Extent::PerGroup(1)),
     Parameter::local::<u32>(PER_ITEM),
 ];
+
+/// PoCL may crash where a process ends while it still compiles a kernel for a launch.
+impl Drop for Kernels {
+    fn drop(&mut self) {
+        drop(self.bench.queue.finish());
+    }
+}
 
 impl Kernels {
     pub(crate) fn new() -> Self {
