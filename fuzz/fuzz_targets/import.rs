@@ -7,11 +7,8 @@
 #[path = "../../replay/src/import/mod.rs"]
 mod import;
 #[allow(dead_code, unreachable_pub, reason = "a part of another crate")]
-#[path = "../../replay/src/trace.rs"]
+#[path = "../../replay/src/trace/mod.rs"]
 mod trace;
-#[allow(dead_code, unreachable_pub, reason = "a part of another crate")]
-#[path = "../../replay/src/trace_error.rs"]
-mod trace_error;
 
 use libfuzzer_sys::fuzz_target;
 use trace::Trace;

@@ -4,11 +4,8 @@
 
 // All of `binpool-replay` would be compiled for one file.
 #[allow(dead_code, unreachable_pub, reason = "a part of another crate")]
-#[path = "../../replay/src/trace.rs"]
+#[path = "../../replay/src/trace/mod.rs"]
 mod trace;
-#[allow(dead_code, unreachable_pub, reason = "a part of another crate")]
-#[path = "../../replay/src/trace_error.rs"]
-mod trace_error;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,8 +17,10 @@ use flate2::{
     read::{GzEncoder, MultiGzDecoder},
 };
 use libfuzzer_sys::fuzz_target;
-use trace::{Event, Trace};
-use trace_error::{Problem, TraceError};
+use trace::{
+    Event, Trace,
+    error::{Problem, TraceError},
+};
 
 const NAME: &str = "fuzz";
 

@@ -7,7 +7,6 @@ mod frames;
 mod json;
 mod objects;
 mod pickle;
-pub(crate) mod report;
 mod rmm;
 mod snapshot;
 
