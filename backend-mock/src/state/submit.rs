@@ -248,20 +248,18 @@ impl State {
 
     /// Refuses what the flags of a buffer do not allow.
     fn check_flags(&self, kind: CallKind, reads: &Accesses, writes: &Accesses) -> Result<()> {
-        let ways = [(reads, HostUse::Read), (writes, HostUse::Write)];
-        for (accesses, way) in ways {
-            for access in accesses {
-                let Some(block) = self.blocks.get(access.block) else {
-                    continue;
-                };
-                match kind {
-                    CallKind::Write
-                    | CallKind::EnqueueWrite
-                    | CallKind::Read
-                    | CallKind::EnqueueRead => block.flags.check_host(way)?,
-                    CallKind::Launch => check_kernel(block.flags, access.memory, way)?,
-                    _ => {}
-                }
+        let check: fn(MemoryFlags, MemoryId, HostUse) -> Result<()> = match kind {
+            CallKind::Write | CallKind::EnqueueWrite | CallKind::Read | CallKind::EnqueueRead => {
+                |flags, _, way| flags.check_host(way)
+            }
+            CallKind::Launch => check_kernel,
+            _ => return Ok(()),
+        };
+        let reads = reads.iter().map(|access| (access, HostUse::Read));
+        let writes = writes.iter().map(|access| (access, HostUse::Write));
+        for (access, way) in reads.chain(writes) {
+            if let Some(block) = self.blocks.get(access.block) {
+                check(block.flags, access.memory, way)?;
             }
         }
         Ok(())

@@ -41,21 +41,21 @@ impl fmt::Display for Stack {
                 frames.push((whose, line));
             });
         }
-        // First comes what walks the stack, then the pool with what it calls of the standard library, then whoever asked.
-        let own = frames.iter().position(|(whose, _)| *whose == Whose::Own);
-        let own = own.unwrap_or(0);
-        let inner = frames[own..].iter();
-        let inner = inner.take_while(|(whose, _)| *whose != Whose::Program);
-        let user = own
-            + inner
-                .enumerate()
-                .filter(|(_, (whose, _))| *whose == Whose::Own)
-                .last()
-                .map_or(0, |(place, _)| place + 1);
-        let shown = if user < frames.len() { user } else { 0 };
-        let lines: Vec<&str> = frames[shown..].iter().map(|(_, line)| &**line).collect();
-        f.write_str(&lines.join("\n"))
+        let (whose, lines): (Vec<_>, Vec<_>) = frames.into_iter().unzip();
+        f.write_str(&lines[first_of_program(&whose)..].join("\n"))
     }
+}
+
+/// Where the program begins: first comes what walks the stack, then the pool with what it calls of the standard library. Where
+/// all is the pool's, all is shown.
+fn first_of_program(frames: &[Whose]) -> usize {
+    let is = |whose| move |frame: &Whose| *frame == whose;
+    let own = frames.iter().position(is(Whose::Own)).unwrap_or(0);
+    let program = frames[own..].iter().position(is(Whose::Program));
+    let end = program.map_or(frames.len(), |place| own + place);
+    let last_own = frames[..end].iter().rposition(is(Whose::Own));
+    let first = last_own.map_or(0, |place| place + 1);
+    if first < frames.len() { first } else { 0 }
 }
 
 /// Whose function a frame is of.
@@ -113,5 +113,15 @@ mod tests {
             Whose::of("train::step<binpool::Pool>", Some(program)),
             Whose::Program
         );
+    }
+    #[test]
+    fn the_program_begins_behind_the_pool_and_what_it_calls() {
+        use Whose::{Own, Program, Standard};
+        let walk = [Program, Standard, Own, Standard, Own, Program, Own, Program];
+        assert_eq!(first_of_program(&walk), 5);
+        assert_eq!(first_of_program(&[Own, Standard, Program]), 1);
+        assert_eq!(first_of_program(&[Standard, Program]), 0);
+        assert_eq!(first_of_program(&[Own, Own]), 0);
+        assert_eq!(first_of_program(&[]), 0);
     }
 }
