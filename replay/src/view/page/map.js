@@ -123,7 +123,7 @@ class SegmentMap {
     else this.leave();
   }
 
-  /** Frames a range, and shows what it is beside a point of the window. */
+  /** Frames a range, and shows what it is beside a point of the window. Returns what it shows. */
   mark({ bar, place }, x, y) {
     this.marked = { bar, place };
     const { left, wide, top } = this.frameOf(bar, place);
@@ -135,7 +135,7 @@ class SegmentMap {
     const range = bar.segment.ranges[place];
     const { title, rows } = this.describe(bar.segment, range);
     tooltip.show(x, y, title, rows, range.state === "active" ? range.series : range.state);
-    return [title, ...rows.map(row => row.join(" "))].join(", ");
+    return { title, rows };
   }
 
   /** Where a range is drawn. */
@@ -154,7 +154,8 @@ class SegmentMap {
       if (!next) return;
       const { left, wide, top } = this.frameOf(next.bar, next.place);
       const stage = this.canvas.getBoundingClientRect();
-      this.spoken.textContent = this.mark(next, stage.left + left + wide / 2, stage.top + top + this.tall);
+      const { title, rows } = this.mark(next, stage.left + left + wide / 2, stage.top + top + this.tall);
+      this.spoken.textContent = [title, ...rows.map(row => row.join(" "))].join(", ");
     }
     event.preventDefault();
   }
