@@ -23,7 +23,7 @@ impl Align {
     /// Alignment of one byte: every offset has it.
     pub const ONE: Self = Self { bytes: 1 };
 
-    /// The alignment of `bytes`, or `None` where that is not a power of two.
+    /// Returns the alignment of `bytes` bytes, or `None` where that is not a power of two.
     #[must_use]
     pub const fn new(bytes: usize) -> Option<Self> {
         if bytes.is_power_of_two() {
@@ -39,13 +39,13 @@ impl Align {
         self.bytes
     }
 
-    /// Whether `offset` is a multiple of this alignment.
+    /// Returns whether `offset` is a multiple of this alignment.
     #[must_use]
     pub const fn divides(self, offset: usize) -> bool {
         offset & (self.bytes - 1) == 0
     }
 
-    /// The least multiple of this alignment that is not below `bytes`, or `None` where no `usize` holds it.
+    /// Returns the least multiple of this alignment that is not below `bytes`, or `None` where no `usize` holds it.
     #[must_use]
     pub const fn round_up(self, bytes: usize) -> Option<usize> {
         match bytes.checked_add(self.bytes - 1) {

@@ -1,8 +1,8 @@
-//! A way of getting memory from a backend.
+//! The trait of allocators: ways of getting memory from a backend.
 
 use std::{fmt, sync::Arc};
 
-use crate::{Align, Backend, Region, Result};
+use crate::{Align, Backend, On, Region, Result};
 
 /// The memory that an allocator hands out.
 pub type MemoryOf<A> = <<A as Allocator>::Backend as Backend>::Memory;
@@ -10,6 +10,8 @@ pub type MemoryOf<A> = <<A as Allocator>::Backend as Backend>::Memory;
 pub type QueueOf<A> = <<A as Allocator>::Backend as Backend>::Queue;
 /// The events of an allocator's backend.
 pub type EventOf<A> = <<A as Allocator>::Backend as Backend>::Event;
+/// The queue that a command of an allocator's backend runs on, and the events that it waits for.
+pub type OnOf<'a, A> = On<'a, QueueOf<A>, EventOf<A>>;
 
 /// A way of getting memory from a backend: deferred, immediate, SVM, or an adaptor around one of them.
 ///
@@ -37,7 +39,7 @@ pub type EventOf<A> = <<A as Allocator>::Backend as Backend>::Event;
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
 ///
-/// What sits on top of an allocator goes by what that says of itself:
+/// A pool, or any other user of an allocator, reads its properties:
 ///
 /// ```
 /// use binpool_allocators::{Allocator, ImmediateAllocator, Limit};
@@ -46,7 +48,7 @@ pub type EventOf<A> = <<A as Allocator>::Backend as Backend>::Event;
 /// # let backend = MockDevice::builder().capacity_bytes(1 << 20).build().backend();
 /// let allocator = Limit::new(ImmediateAllocator::new(&backend)?, 600_000);
 /// assert!(!allocator.is_deferred(), "where memory runs out, `allocate` says so");
-/// assert_eq!(allocator.alignment().round_up(1000), Some(1024)); // What 1000 bytes cost.
+/// assert_eq!(allocator.alignment().round_up(1000), Some(1024)); // The cost of 1000 bytes.
 /// assert_eq!(allocator.largest_block(), 1 << 20); // Larger ones fail, however much is free.
 /// let block = allocator.allocate(400_000)?;
 /// assert_eq!((allocator.capacity_bytes(), allocator.available_bytes()), (600_000, 200_000));
@@ -54,7 +56,7 @@ pub type EventOf<A> = <<A as Allocator>::Backend as Backend>::Event;
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
 ///
-/// And whoever carves blocks has the allocator make the views, so that adaptors see them:
+/// A user that carves blocks lets the allocator create the views, so that adaptors see them:
 ///
 /// ```
 /// use binpool_allocators::{Allocator, ImmediateAllocator, Region, Statistics};
@@ -74,13 +76,13 @@ pub type EventOf<A> = <<A as Allocator>::Backend as Backend>::Event;
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
 pub trait Allocator: fmt::Debug + Send + Sync + 'static {
-    /// Where the memory comes from.
+    /// The backend that the memory comes from.
     type Backend: Backend;
 
-    /// Where the memory comes from.
+    /// The backend that the memory comes from.
     fn backend(&self) -> &Self::Backend;
 
-    /// A block of at least `bytes` bytes ([`Memory::bytes`](crate::Memory::bytes) says how many), aligned to
+    /// Allocates a block of at least `bytes` bytes (its real size is [`Memory::bytes`](crate::Memory::bytes)), aligned to
     /// [`alignment`](Self::alignment), with undefined contents.
     ///
     /// # Errors
@@ -90,14 +92,15 @@ pub trait Allocator: fmt::Debug + Send + Sync + 'static {
     /// it never will.
     fn allocate(&self, bytes: usize) -> Result<MemoryOf<Self>>;
 
-    /// Takes `memory` back. It may be freed or handed out again once the events in `after` have ended.
+    /// Releases `memory`, which may be freed or handed out again once the events in `after` have ended. An allocator that
+    /// hands blocks out again itself first waits until the block [has no views](crate::Memory::has_views).
     ///
     /// # Errors
     ///
-    /// A failure of the runtime. The block is gone all the same.
+    /// A failure of the runtime. The block is gone in any case.
     fn release(&self, memory: MemoryOf<Self>, after: &[EventOf<Self>]) -> Result<()>;
 
-    /// A view of a region of a block that this allocator gave, as whoever carves blocks from it makes them.
+    /// Creates a view of a region of a block of this allocator, for a user that carves blocks from it.
     ///
     /// # Errors
     ///
@@ -106,15 +109,15 @@ pub trait Allocator: fmt::Debug + Send + Sync + 'static {
         self.backend().create_sub_region(block, region)
     }
 
-    /// Takes a view back that [`create_view`](Self::create_view) made. Dropping it does the same, unseen by adaptors.
+    /// Releases a view of [`create_view`](Self::create_view). Dropping it does the same, unseen by adaptors.
     fn release_view(&self, view: MemoryOf<Self>) {
         drop(view);
     }
 
-    /// Whether an out-of-memory failure may show only after [`allocate`](Self::allocate) has returned.
+    /// Returns whether an out-of-memory failure may show only after [`allocate`](Self::allocate) has returned.
     fn is_deferred(&self) -> bool;
 
-    /// Whether [`release`](Self::release) must be told of commands that may still use the block. False where
+    /// Returns whether [`release`](Self::release) needs the events of commands that may still use the block. False where
     /// the runtime itself keeps memory until the commands that use it have ended, as OpenCL does for buffers.
     ///
     /// ```
@@ -124,7 +127,7 @@ pub trait Allocator: fmt::Debug + Send + Sync + 'static {
     /// # };
     /// # use binpool_mock::MockDevice;
     ///
-    /// /// Gives a block back behind the last command that uses it.
+    /// /// Releases a block behind the last command that uses it.
     /// fn give_back<A: Allocator>(allocator: &A, block: MemoryOf<A>, last: EventOf<A>) -> Result<()> {
     ///     let after = if allocator.release_needs_events() { vec![last] } else { Vec::new() };
     ///     allocator.release(block, &after)
@@ -133,7 +136,7 @@ pub trait Allocator: fmt::Debug + Send + Sync + 'static {
     /// # let backend = MockDevice::new().backend();
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let gate = backend.create_user_event()?;
-    /// let allocator = SegmentAllocator::new(ImmediateAllocator::new(&backend)?); // Hands ranges out again by itself.
+    /// let allocator = SegmentAllocator::new(ImmediateAllocator::new(&backend)?); // Hands ranges out again itself.
     /// let block = allocator.allocate(4096)?;
     /// let clear = backend.enqueue_fill(&queue, &block, Region::first(4096), &[0], &[gate.clone()])?;
     /// give_back(&allocator, block, clear)?;
@@ -145,27 +148,27 @@ pub trait Allocator: fmt::Debug + Send + Sync + 'static {
         true
     }
 
-    /// What blocks start on, in bytes. A size that is no multiple of it costs as much as the next multiple.
+    /// The alignment of blocks. A size that is no multiple of it costs as much as the next multiple.
     fn alignment(&self) -> Align {
         self.backend().limits().alignment
     }
 
-    /// The largest block that can be asked for, in bytes.
+    /// The largest block that can be requested, in bytes.
     fn largest_block(&self) -> usize {
         self.backend().limits().largest_block_bytes
     }
 
-    /// Whether threads may use views of one block while others make and release such.
+    /// Returns whether threads may use views of one block while other threads create and release views of it.
     fn has_concurrent_views(&self) -> bool {
         self.backend().limits().concurrent_views
     }
 
-    /// The most bytes that blocks can have together: what the device has, or less where there is a limit.
+    /// The most bytes that all blocks together can have: the device's capacity, or less where there is a limit.
     fn capacity_bytes(&self) -> u64 {
         self.backend().limits().capacity_bytes
     }
 
-    /// The most bytes that can still be had, as far as limits say: others may have taken what the device has.
+    /// The most bytes that limits leave available. Other programs may have taken memory of the device.
     fn available_bytes(&self) -> u64 {
         self.capacity_bytes()
     }

@@ -1,4 +1,4 @@
-//! What a device runtime offers.
+//! The trait of backends: the interface of a device runtime.
 
 use std::{fmt, sync::Arc};
 
@@ -9,14 +9,14 @@ use crate::{
 
 /// A device runtime: one device, and the context that its memory, queues and events belong to.
 ///
-/// Whoever implements this trait gets the allocators, the adaptors, the pool and the tools, and a suite that
-/// checks the implementation (the feature `conformance`). Values are cheap handles; clones stand for the same
+/// An implementation of this trait gets the allocators, the adaptors, the pool and the tools, and a suite that
+/// checks it (the feature `conformance`). Values are cheap handles; clones stand for the same
 /// device and context. All methods may be called from any thread.
 ///
 /// # Objects and their backend
 ///
 /// Memory, queues and events belong to the backend that made them. A method that is passed an object of
-/// another backend answers [`ForeignObject`](crate::InvalidRequest::ForeignObject) and does nothing.
+/// another backend returns [`ForeignObject`](crate::InvalidRequest::ForeignObject) and does nothing.
 ///
 /// # Deferred memory
 ///
@@ -31,18 +31,18 @@ use crate::{
 /// before anything is enqueued.
 ///
 /// A command that waits for an event that fails does not run, and its own event fails. Where the event has failed
-/// before the command is enqueued, the call may say so itself. What else such a failure does to later commands of
-/// the same in-order queue is the runtime's business: some fail those that were enqueued already.
+/// before the command is enqueued, the call itself may return the error. The effect on later commands of the same in-order
+/// queue depends on the runtime: some also fail the commands that were enqueued already.
 ///
-/// Commands of different queues, or of an out-of-order one, that use the same bytes are the program's to put in order,
-/// by wait lists or barriers. A backend may do so by itself (OpenCL's does): such a command then waits for all before it
+/// The program must order commands of different queues, or of an out-of-order queue, that use the same bytes: by wait lists
+/// or barriers. A backend may order them itself, as OpenCL's does: such a command then waits for all earlier commands
 /// that it conflicts with, and fails where one of them does.
 ///
 /// A call that fails has no effect: nothing is enqueued, nothing is leaked.
 ///
 /// # Examples
 ///
-/// Programs that are written over the trait run on any device:
+/// Programs that are written against the trait run on any device:
 ///
 /// ```
 /// use binpool_allocators::{Backend, Event, MemoryFlags, QueueOrder, Region, Result};
@@ -51,7 +51,7 @@ use crate::{
 /// fn ones<B: Backend>(backend: &B, bytes: usize) -> Result<Vec<u8>> {
 ///     let queue = backend.create_queue(QueueOrder::InOrder)?;
 ///     let buffer = backend.create_buffer(bytes, MemoryFlags::empty())?;
-///     backend.commit(&queue, &buffer)?; // Here it shows whether the device has the memory.
+///     backend.commit(&queue, &buffer)?; // Fails where the device does not have the memory.
 ///     let filled = backend.enqueue_fill(&queue, &buffer, Region::first(bytes), &[1], &[])?;
 ///     backend.enqueue_read(&queue, &buffer, Region::first(bytes), &[filled])?.wait()
 /// }
@@ -60,7 +60,7 @@ use crate::{
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
 ///
-/// Transfers wait for their end, or have an event to wait for. On one in-order queue they need no wait lists:
+/// Transfers either block, or return an event to wait for. On one in-order queue they need no wait lists:
 ///
 /// ```
 /// # use binpool_allocators::{Backend, Event, MemoryFlags, QueueOrder, Region};
@@ -68,19 +68,19 @@ use crate::{
 /// # let backend = MockDevice::new().backend();
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let [input, output] = [(); 2].map(|()| backend.create_buffer(8, MemoryFlags::empty()).unwrap());
-/// backend.write(&queue, &input, 0, &[1, 2, 3, 4], &[])?; // The host may change its bytes again.
-/// backend.enqueue_write(&queue, &input, 4, [5, 6, 7, 8].into(), &[])?; // The backend has its own.
+/// backend.write(&queue, &input, 0, &[1, 2, 3, 4], &[])?; // Blocks: the host may change its bytes again.
+/// backend.enqueue_write(&queue, &input, 4, [5, 6, 7, 8].into(), &[])?; // The backend keeps the bytes.
 /// backend.enqueue_fill(&queue, &output, Region::first(4), &[0xAB, 0xCD], &[])?;
 /// let copied = backend.enqueue_copy(&queue, &input, Region::new(2, 4), &output, 4, &[])?;
-/// copied.wait()?; // And with it all that came before.
+/// copied.wait()?; // Everything before it has ended, too.
 /// let mut bytes = [0; 8];
 /// backend.read(&queue, &output, 0, &mut bytes, &[])?;
 /// assert_eq!(bytes, [0xAB, 0xCD, 0xAB, 0xCD, 3, 4, 5, 6]);
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
 ///
-/// Elsewhere the program makes the order: by wait lists, by markers for everything so far, by barriers for everything
-/// after them, and by user events for what the host does in between:
+/// On other queues the program defines the order: by wait lists, by markers for everything so far, by barriers for
+/// everything after them, and by user events for what the host does in between:
 ///
 /// ```
 /// # use binpool_allocators::{
@@ -94,9 +94,9 @@ use crate::{
 /// let ready = backend.create_user_event()?;
 /// backend.enqueue_fill(&upload, &one, Region::first(8), &[1], &[ready.clone()])?;
 /// backend.enqueue_fill(&upload, &two, Region::first(8), &[2], &[])?;
-/// let uploaded = backend.enqueue_marker(&upload, &[])?; // Behind both.
-/// upload.flush()?; // Who waits elsewhere need not make it run.
-/// backend.enqueue_barrier(&compute, &[uploaded])?; // Whatever comes after it there is behind both, too.
+/// let uploaded = backend.enqueue_marker(&upload, &[])?; // Ends after both fills.
+/// upload.flush()?; // Otherwise a wait on another queue need not start it.
+/// backend.enqueue_barrier(&compute, &[uploaded])?; // Later commands of `compute` run after both fills.
 /// let read = backend.enqueue_read(&compute, &one, Region::first(8), &[])?;
 /// assert_eq!(read.event().status()?, EventStatus::Pending);
 /// backend.resolve_user_event(&ready, Outcome::Complete)?;
@@ -104,7 +104,7 @@ use crate::{
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
 ///
-/// Views are memory like any other, and keep their block:
+/// Views are memory like any other, and keep their block alive:
 ///
 /// ```
 /// # use binpool_allocators::{Backend, Memory, MemoryFlags, QueueOrder, Region};
@@ -117,7 +117,7 @@ use crate::{
 /// let view = backend.create_sub_region(&block, Region::new(2 * step, 100))?;
 /// backend.release(block, &[])?; // Nothing is freed yet.
 /// assert_eq!((view.bytes(), device.statistics().live_blocks), (100, 1));
-/// backend.write(&queue, &view, 0, &[7; 100], &[])?; // Offsets are those in the view.
+/// backend.write(&queue, &view, 0, &[7; 100], &[])?; // Offsets count from the start of the view.
 /// backend.release(view, &[])?;
 /// assert_eq!(device.statistics().live_blocks, 0);
 /// # Ok::<(), binpool_allocators::Error>(())
@@ -130,7 +130,7 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     /// The event of a command.
     type Event: Event;
 
-    /// What the device can hold and do.
+    /// The limits and capabilities of the device.
     fn limits(&self) -> &DeviceLimits;
 
     /// Makes a queue.
@@ -159,6 +159,30 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     /// [`ForeignObject`](crate::InvalidRequest::ForeignObject).
     fn check_queue(&self, queue: &Self::Queue) -> Result<()>;
 
+    /// Checks that commands on `queue` can take this backend's memory, without a call to the device: the queue belongs to this
+    /// backend, or to one that shares its memory, as those of two devices of one OpenCL context do.
+    ///
+    /// Such a queue also takes this backend's [markers](Self::enqueue_marker) and [barriers](Self::enqueue_barrier), so that
+    /// the owner of the memory learns when commands on the queue have ended. A backend that does not share its memory need not
+    /// implement this.
+    ///
+    /// ```
+    /// use binpool_allocators::{Backend, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    ///
+    /// let [here, there] = [(); 2].map(|()| MockDevice::new().backend());
+    /// assert!(here.check_use(&here.create_queue(QueueOrder::InOrder)?).is_ok());
+    /// assert!(here.check_use(&there.create_queue(QueueOrder::InOrder)?).is_err());
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ForeignObject`](crate::InvalidRequest::ForeignObject).
+    fn check_use(&self, queue: &Self::Queue) -> Result<()> {
+        self.check_queue(queue)
+    }
+
     /// Makes a buffer of `bytes` bytes, which may be deferred. Its contents are undefined.
     ///
     /// # Errors
@@ -180,20 +204,20 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
 
     /// Makes the device commit `memory` now, and waits until it has.
     ///
-    /// Contents may be lost. Costs nothing where the memory is committed already by its nature (SVM).
+    /// Contents may be lost. Costs nothing where the memory is always committed (SVM).
     ///
     /// # Errors
     ///
-    /// [`OutOfMemory`](crate::Error::OutOfMemory) where the device has no room. The block is still there and
+    /// [`OutOfMemory`](crate::Error::OutOfMemory) where the device has no room. The block remains and
     /// can be committed later, or released.
     fn commit(&self, queue: &Self::Queue, memory: &Self::Memory) -> Result<()>;
 
-    /// Gives `memory` back to the runtime, to be freed once the events in `after` and every command that was
+    /// Releases `memory` to the runtime, to be freed once the events in `after` and every command that was
     /// enqueued with it through this trait have ended. Does not wait for them.
     ///
     /// # Errors
     ///
-    /// A failure of the runtime. The block is gone all the same.
+    /// A failure of the runtime. The block is gone in any case.
     fn release(&self, memory: Self::Memory, after: &[Self::Event]) -> Result<()>;
 
     /// Writes `data` to `memory` from `offset` on, and waits until it is there.
@@ -265,13 +289,13 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
         wait_for: &[Self::Event],
     ) -> Result<PendingRead<Self::Event>>;
 
-    /// Enqueues a copy of `from`, a region of `source`, to `destination` from `to` on.
+    /// Enqueues a copy of the region `from` of `source` to `destination`, from offset `to` on.
     ///
     /// # Errors
     ///
     /// [`OverlappingCopy`](crate::InvalidRequest::OverlappingCopy) where both are the same memory and the
-    /// regions share a byte. Overlaps between different views of one block are the caller's to avoid: they
-    /// are not looked for, and leave undefined bytes.
+    /// regions share a byte. The caller must avoid overlaps between different views of one block: they
+    /// are not detected, and leave undefined bytes.
     fn enqueue_copy(
         &self,
         queue: &Self::Queue,
@@ -282,13 +306,13 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
         wait_for: &[Self::Event],
     ) -> Result<Self::Event>;
 
-    /// Enqueues a fill of `region` of `memory` with `pattern`, over and over.
+    /// Enqueues a fill of `region` of `memory` with repetitions of `pattern`, which may have any length.
     ///
     /// # Errors
     ///
-    /// [`PatternLength`](crate::InvalidRequest::PatternLength) unless the pattern has 1, 2, 4, ... 128 bytes;
-    /// [`PatternMismatch`](crate::InvalidRequest::PatternMismatch) unless offset and length are multiples of
-    /// it.
+    /// [`EmptyPattern`](crate::InvalidRequest::EmptyPattern), or
+    /// [`PatternMismatch`](crate::InvalidRequest::PatternMismatch) unless offset and length are multiples of the pattern's
+    /// length.
     fn enqueue_fill(
         &self,
         queue: &Self::Queue,

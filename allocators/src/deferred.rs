@@ -1,8 +1,8 @@
-//! Memory as OpenCL promises it: perhaps not there when it is used.
+//! The deferred allocator: buffers that the device may not have room for.
 
 use crate::{Allocator, Backend, MemoryFlags, Result};
 
-/// Buffers that the device may not have room for: the failure shows in the first command that uses one.
+/// Allocates buffers that the device may not have room for: the failure shows in the first command that uses one.
 ///
 /// `PyOpenCL`'s `DeferredAllocator`. A pool over it cannot see out-of-memory, and warns when it is built.
 ///
@@ -12,7 +12,7 @@ use crate::{Allocator, Backend, MemoryFlags, Result};
 ///
 /// let backend = MockDevice::builder().capacity_bytes(1 << 20).build().backend();
 /// let allocator = DeferredAllocator::new(&backend);
-/// // Twice what the device has: promised all the same.
+/// // Twice the device's capacity is promised all the same.
 /// let blocks = [allocator.allocate(1 << 20)?, allocator.allocate(1 << 20)?];
 /// assert_eq!(blocks[1].bytes(), 1 << 20);
 /// # Ok::<(), binpool_allocators::Error>(())
@@ -24,13 +24,13 @@ pub struct DeferredAllocator<B> {
 }
 
 impl<B: Backend> DeferredAllocator<B> {
-    /// Buffers that kernels read and write.
+    /// Allocates buffers that kernels read and write.
     #[must_use]
     pub fn new(backend: &B) -> Self {
         Self::with_flags(backend, MemoryFlags::empty())
     }
 
-    /// Buffers that are used as `flags` say.
+    /// Allocates buffers with `flags`.
     ///
     /// ```
     /// use binpool_allocators::{Allocator, DeferredAllocator, MemoryFlags};
@@ -39,7 +39,7 @@ impl<B: Backend> DeferredAllocator<B> {
     ///
     /// # let backend = MockDevice::new().backend();
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// // For what stays on the device: the runtime need not keep a way for the host.
+    /// // For data that stays on the device, so that the runtime need not prepare access by the host.
     /// let scratch = DeferredAllocator::with_flags(&backend, MemoryFlags::HOST_NO_ACCESS);
     /// let block = scratch.allocate(4096)?;
     /// assert!(backend.write(&queue, &block, 0, &[1], &[]).is_err());

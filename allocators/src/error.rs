@@ -1,6 +1,6 @@
-//! What can go wrong, grouped by who can do something about it.
+//! Errors, grouped by what can be done about them.
 
-use std::{error::Error as StdError, fmt};
+use std::{convert::Infallible, error::Error as StdError, fmt};
 
 use crate::{Align, MemoryFlags, SvmGrain};
 
@@ -12,9 +12,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why an operation on a device failed.
 ///
-/// The variants say who can act: the caller frees memory ([`OutOfMemory`](Self::OutOfMemory)), mends the
-/// call ([`InvalidRequest`](Self::InvalidRequest)), or picks another device or way
-/// ([`Unsupported`](Self::Unsupported)); on [`Backend`](Self::Backend) and
+/// The variants say what to do: free memory ([`OutOfMemory`](Self::OutOfMemory)), correct the
+/// call ([`InvalidRequest`](Self::InvalidRequest)), or use another device or method
+/// ([`Unsupported`](Self::Unsupported)); after [`Backend`](Self::Backend) and
 /// [`DeviceLost`](Self::DeviceLost) the runtime itself has failed.
 ///
 /// ```
@@ -28,12 +28,12 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///     Err(Error::OutOfMemory(shortage)) => assert_eq!(shortage.requested, 500_000), // Free something, try again.
 ///     other => panic!("{other:?}"),
 /// }
-/// // Larger than the device ever gives: freeing does not help, and the error says so.
+/// // Larger than the device's largest block: freeing does not help, and the error says so.
 /// assert!(matches!(allocator.allocate(2 << 20), Err(Error::InvalidRequest(_))));
 /// # Ok::<(), Error>(())
 /// ```
 ///
-/// A backend sorts the codes of its runtime by that, such as OpenCL's:
+/// A backend sorts the codes of its runtime in this way, such as OpenCL's:
 ///
 /// ```
 /// use binpool_allocators::Error;
@@ -52,6 +52,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// assert_eq!(full.to_string(), "out of device memory: 4096 bytes were asked for");
 /// assert_eq!(failure("clFinish", -36, 0).to_string(), "clFinish failed with code -36");
 /// ```
+///
+/// A whole program can use this one error type: the errors of pools, of kernels and images, and of opening a device
+/// convert to it by `?`.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -60,11 +63,11 @@ pub enum Error {
     OutOfMemory(Box<OutOfMemory>),
     /// The call itself is wrong, whatever the state of the device.
     #[error("invalid request: {0}")]
-    InvalidRequest(#[from] InvalidRequest),
-    /// This device or backend does not have what was asked for.
+    InvalidRequest(InvalidRequest),
+    /// This device or backend does not support the request.
     #[error("unsupported: {what}")]
     Unsupported {
-        /// What is missing, and where to look for another way.
+        /// What is missing, and the alternative.
         what: String,
     },
     /// The runtime refused or failed a call, for another reason than memory.
@@ -73,7 +76,7 @@ pub enum Error {
     /// The device is gone; nothing that lives on it can be used again.
     #[error("the device is lost ({operation})")]
     DeviceLost {
-        /// The call that found out.
+        /// The call that failed.
         operation: &'static str,
         /// The runtime's own error.
         source: Option<Source>,
@@ -100,47 +103,47 @@ impl Error {
         }))
     }
 
-    /// Something this device or backend does not have.
+    /// An error for something that this device or backend does not have.
     pub fn unsupported(what: impl Into<String>) -> Self {
         Self::Unsupported { what: what.into() }
     }
 
-    /// Whether freeing memory and trying again may help.
+    /// Returns whether freeing memory and trying again may help.
     ///
-    /// False for a block larger than the device's largest: that never fits.
+    /// False for a block larger than the device's largest, which never fits.
     #[must_use]
     pub fn is_out_of_memory(&self) -> bool {
         matches!(self, Self::OutOfMemory(_))
     }
 }
 
-/// Whose memory is exhausted.
+/// The owner of the memory that is exhausted.
 ///
 /// ```
 /// use binpool_allocators::{Allocator, Error, ImmediateAllocator, Limit, Scope};
 /// # use binpool_mock::MockDevice;
 ///
 /// # let backend = MockDevice::builder().capacity_bytes(2000).build().backend();
-/// let allocator = Limit::new(ImmediateAllocator::new(&backend)?, 1000); // Of the 2000 bytes of a device.
+/// let allocator = Limit::new(ImmediateAllocator::new(&backend)?, 1000); // The device has 2000 bytes.
 /// let short_of = |bytes| match allocator.allocate(bytes) {
 ///     Err(Error::OutOfMemory(shortage)) => Some(shortage.scope),
 ///     _ => None,
 /// };
-/// assert_eq!(short_of(1500), Some(Scope::Limit)); // The program can raise it:
+/// assert_eq!(short_of(1500), Some(Scope::Limit)); // The program can raise the limit:
 /// allocator.budget().set_max_bytes(4000);
 /// let block = allocator.allocate(1500)?;
-/// assert_eq!(short_of(1500), Some(Scope::Device)); // Something has to go.
+/// assert_eq!(short_of(1500), Some(Scope::Device)); // Memory has to be freed.
 /// # allocator.release(block, &[])?;
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Scope {
-    /// The device's.
+    /// The device.
     Device,
-    /// The host's, on behalf of the device's runtime.
+    /// The host, on behalf of the device's runtime.
     Host,
-    /// A limit that a program set on itself.
+    /// A limit that the program set.
     Limit,
 }
 
@@ -173,7 +176,7 @@ impl fmt::Display for Scope {
 /// # Ok::<(), Error>(())
 /// ```
 ///
-/// An allocator that refuses by itself says as much as it knows:
+/// An allocator that refuses a request itself adds what it knows:
 ///
 /// ```
 /// use binpool_allocators::{Error, OutOfMemory, Scope};
@@ -185,18 +188,18 @@ impl fmt::Display for Scope {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct OutOfMemory {
-    /// The bytes asked for.
+    /// The bytes requested.
     pub requested: usize,
-    /// The bytes still free, where anybody knows.
+    /// The bytes still free, where that is known.
     pub available: Option<u64>,
-    /// Whose memory is exhausted.
+    /// The owner of the memory that is exhausted.
     pub scope: Scope,
     /// The runtime's own error.
     pub source: Option<Source>,
 }
 
 impl OutOfMemory {
-    /// `requested` bytes that `scope` does not have, with nothing else known.
+    /// A shortage in `scope` for a request of `requested` bytes, without further details.
     #[must_use]
     pub const fn new(requested: usize, scope: Scope) -> Self {
         Self {
@@ -207,14 +210,14 @@ impl OutOfMemory {
         }
     }
 
-    /// The same, with the bytes that are still free.
+    /// Adds the bytes that are still free.
     #[must_use]
     pub const fn with_available(mut self, available: u64) -> Self {
         self.available = Some(available);
         self
     }
 
-    /// The same, with the runtime's own error.
+    /// Adds the runtime's own error.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Source>) -> Self {
         self.source = Some(source.into());
@@ -236,6 +239,20 @@ impl fmt::Display for OutOfMemory {
 impl StdError for OutOfMemory {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.source.as_deref().map(|source| source as _)
+    }
+}
+
+/// The request is part of the error's own text, not its [`source`](StdError::source).
+impl From<InvalidRequest> for Error {
+    fn from(request: InvalidRequest) -> Self {
+        Self::InvalidRequest(request)
+    }
+}
+
+/// Makes `?` usable behind `"any".parse()` of a device selector, which never fails.
+impl From<Infallible> for Error {
+    fn from(never: Infallible) -> Self {
+        match never {}
     }
 }
 
@@ -263,9 +280,9 @@ impl From<OutOfMemory> for Error {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct BackendFailure {
-    /// The runtime's call, by its own name.
+    /// The name of the runtime's call.
     pub operation: &'static str,
-    /// The runtime's own code, where it has codes.
+    /// The runtime's error code, where it has codes.
     pub code: Option<i32>,
     /// The runtime's own error.
     pub source: Option<Source>,
@@ -298,7 +315,7 @@ impl StdError for BackendFailure {
 /// # let [here, there] = [(); 2].map(|()| MockDevice::new().backend());
 /// let queue = here.create_queue(QueueOrder::InOrder)?;
 /// let buffer = here.create_buffer(64, MemoryFlags::empty())?;
-/// let elsewhere = there.create_user_event()?; // Which of the three arguments is wrong?
+/// let elsewhere = there.create_user_event()?; // The argument that is wrong.
 /// let refused = here.enqueue_fill(&queue, &buffer, Region::first(64), &[0], &[elsewhere]);
 /// let Err(Error::InvalidRequest(refusal)) = refused else { unreachable!() };
 /// assert_eq!(refusal, InvalidRequest::ForeignObject { kind: ObjectKind::Event });
@@ -326,7 +343,7 @@ impl fmt::Display for ObjectKind {
     }
 }
 
-/// What the host does with memory.
+/// An access of the host to memory.
 ///
 /// ```
 /// use binpool_allocators::{Backend, Error, HostUse, InvalidRequest, MemoryFlags, QueueOrder};
@@ -344,9 +361,9 @@ impl fmt::Display for ObjectKind {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HostUse {
-    /// It reads it.
+    /// The host reads the memory.
     Read,
-    /// It writes it.
+    /// The host writes the memory.
     Write,
 }
 
@@ -361,7 +378,7 @@ impl fmt::Display for HostUse {
 
 /// What is wrong with a call, whatever the state of the device.
 ///
-/// The numbers are there to be matched, and in the text:
+/// The numbers are fields, and are in the text as well:
 ///
 /// ```
 /// use binpool_allocators::{Backend, Error, InvalidRequest, MemoryFlags, QueueOrder, Region};
@@ -377,7 +394,7 @@ impl fmt::Display for HostUse {
 ///
 /// match backend.create_sub_region(&buffer, Region::new(100, 100)) {
 ///     Err(Error::InvalidRequest(InvalidRequest::Misaligned { offset, alignment })) => {
-///         assert_eq!(alignment.round_up(offset), Some(256)); // The next place where one can start.
+///         assert_eq!(alignment.round_up(offset), Some(256)); // The next possible start.
 ///     }
 ///     other => panic!("{other:?}"),
 /// }
@@ -386,13 +403,13 @@ impl fmt::Display for HostUse {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidRequest {
-    /// No runtime hands out blocks of no bytes.
+    /// A block of 0 bytes was requested.
     #[error("a block of 0 bytes: ask for at least 1, or let a pool hand out the empty block")]
     ZeroSize,
-    /// The block is larger than the device ever gives in one piece.
+    /// The block is larger than the device's largest block.
     #[error("a block of {requested} bytes: this device's largest is {largest} bytes")]
     TooLarge {
-        /// The bytes asked for.
+        /// The bytes requested.
         requested: usize,
         /// The device's largest block, in bytes.
         largest: usize,
@@ -407,29 +424,37 @@ pub enum InvalidRequest {
         /// The size of the block in bytes.
         size: usize,
     },
-    /// A sub-region starts where the device does not let one start.
+    /// A sub-region does not start on a multiple of the device's alignment.
     #[error("a sub-region at offset {offset}: this device wants multiples of {alignment}")]
     Misaligned {
-        /// Where it was to start.
+        /// The requested start.
         offset: usize,
-        /// What it must start on.
+        /// The alignment that it must have.
         alignment: Align,
     },
-    /// SVM was asked for with an alignment that the device does not have.
+    /// Mapped elements would start at a host address that is not aligned for their type.
+    #[error(
+        "a map that starts at the host's address {address:#x} has no elements aligned to {alignment}: start it at \
+         another offset, or map bytes"
+    )]
+    ElementsMisaligned {
+        /// The host address at which the map starts.
+        address: usize,
+        /// The alignment of the type.
+        alignment: Align,
+    },
+    /// The requested SVM alignment is larger than the device supports.
     #[error("SVM aligned to {alignment}: this device aligns to at most {largest}")]
     AlignmentTooLarge {
-        /// The alignment asked for.
+        /// The alignment requested.
         alignment: Align,
-        /// The largest that the device has.
+        /// The device's largest alignment.
         largest: Align,
     },
-    /// A fill pattern of a length that devices do not take.
-    #[error("a fill pattern of {bytes} bytes: use 1, 2, 4, 8, 16, 32, 64 or 128")]
-    PatternLength {
-        /// The length of the pattern.
-        bytes: usize,
-    },
-    /// A fill whose offset or length is not a multiple of its pattern.
+    /// The fill pattern is empty.
+    #[error("a fill pattern of 0 bytes: a fill needs a byte at least")]
+    EmptyPattern,
+    /// The offset or length of a fill is not a multiple of its pattern.
     #[error(
         "a fill of {bytes} bytes from offset {offset} on with a pattern of {pattern} bytes: \
          offset and length must be multiples of the pattern"
@@ -442,7 +467,7 @@ pub enum InvalidRequest {
         /// The length of the pattern.
         pattern: usize,
     },
-    /// A copy within one block whose source and destination share bytes.
+    /// The source and destination of a copy within one block overlap.
     #[error(
         "a copy of {bytes} bytes from offset {from} to offset {to} of the same block: \
          the two regions overlap"
@@ -461,13 +486,13 @@ pub enum InvalidRequest {
         /// The flags.
         flags: MemoryFlags,
     },
-    /// The host was to use memory in a way that the flags rule out, with which the memory was made.
+    /// The memory was made with flags that rule out this access by the host.
     #[error(
         "the host was to {way} memory that was made with {flags:?}: leave the flag out where it is made, or have a \
          kernel or a copy do it"
     )]
     HostAccess {
-        /// What the host was to do.
+        /// The access.
         way: HostUse,
         /// The flags of the memory.
         flags: MemoryFlags,
@@ -475,10 +500,10 @@ pub enum InvalidRequest {
     /// A memory object of another kind was passed where a buffer belongs.
     #[error("the memory object is of type {object_type:#x}: a buffer, 0x10f0, is needed")]
     NotABuffer {
-        /// The object's `cl_mem_object_type`, or what the backend counts its kinds by.
+        /// The object's `cl_mem_object_type`, or the backend's own number for its kind.
         object_type: u32,
     },
-    /// Something was to keep a buffer over memory that is only lent to it.
+    /// A call would keep a reference to a buffer over memory that the host only lends for the duration of a call.
     #[error(
         "this buffer lies over {bytes} bytes that the host lends it for the duration of a call: make views and \
          other objects of a buffer that owns its memory"
@@ -487,12 +512,12 @@ pub enum InvalidRequest {
         /// The size of the buffer in bytes.
         bytes: usize,
     },
-    /// The host wanted memory back that others still have views of.
+    /// The host wanted memory back of which views are left.
     #[error(
         "{views} views of these {bytes} bytes are left: drop them before taking the memory back"
     )]
     ViewsLeft {
-        /// How many there are.
+        /// The number of views.
         views: usize,
         /// The size of the buffer in bytes.
         bytes: usize,
@@ -502,36 +527,36 @@ pub enum InvalidRequest {
         "this {kind} belongs to another backend: use objects made by the backend they are passed to"
     )]
     ForeignObject {
-        /// What kind of object it is.
+        /// The kind of the object.
         kind: ObjectKind,
     },
-    /// The host has a map of the memory, and a command was to use it, or another map to be made.
+    /// A command was to use memory that the host has mapped, or a second map of it was to be made.
     #[error(
         "bytes {offset}..{} are mapped by the host: drop or unmap the map first", .offset.saturating_add(*.bytes)
     )]
     Mapped {
         /// Where the map starts, in bytes from the start of the whole block.
         offset: usize,
-        /// How many bytes are mapped.
+        /// The number of mapped bytes.
         bytes: usize,
     },
-    /// Two lengths are to be equal and are not.
+    /// Two lengths must be equal and are not.
     #[error("{actual} bytes where {expected} are needed: both sides have to be of one length")]
     LengthMismatch {
-        /// The bytes that are needed.
+        /// The required length in bytes.
         expected: usize,
-        /// The bytes that there are.
+        /// The actual length in bytes.
         actual: usize,
     },
-    /// A number of bytes is to be a number of whole elements and is not.
+    /// A number of bytes is not a whole number of elements.
     #[error("{bytes} bytes are no whole number of elements of {element} bytes")]
     NotWholeElements {
-        /// The bytes that there are.
+        /// The number of bytes.
         bytes: usize,
         /// The size of an element in bytes.
         element: usize,
     },
-    /// A pitch of a rectangular transfer is too small, or is not what its neighbour needs.
+    /// A pitch of a rectangular transfer is too small, or does not fit the other pitch.
     #[error(
         "a pitch of {pitch} bytes: at least {least} are needed, and a multiple of {multiple_of} (or 0, for rows or \
          slices without gaps)"
@@ -541,20 +566,20 @@ pub enum InvalidRequest {
         pitch: usize,
         /// The least that holds the rectangle, in bytes.
         least: usize,
-        /// What it has to be a multiple of, in bytes.
+        /// The number that it must be a multiple of, in bytes.
         multiple_of: usize,
     },
-    /// Frees of SVM can be ordered on an in-order queue only.
+    /// SVM was to be bound to an out-of-order queue. Frees can be ordered on in-order queues only.
     #[error(
         "SVM cannot be freed in order on an out-of-order queue: bind it to an in-order queue, or to none"
     )]
     OutOfOrderQueue,
-    /// A buffer was passed where shared virtual memory belongs.
+    /// A buffer was passed where shared virtual memory is required.
     #[error(
-        "this memory is a buffer, and has no queue to be freed on: only SVM is bound to queues"
+        "this memory is a buffer, which has no address and no queue to be freed on: use shared virtual memory (SVM)"
     )]
     NotSvm,
-    /// Memory was to be given back as a whole while there is more than one value of it.
+    /// Memory was to be released as a whole while regions of it or buffers over it are left.
     #[error(
         "there are regions of this memory, or buffers over it: drop them before it is given back"
     )]
@@ -562,10 +587,13 @@ pub enum InvalidRequest {
     /// A release was to be enqueued for a block that is bound to no queue.
     #[error("this block is bound to no queue: name the queue to release it on")]
     NoQueue,
-    /// Only a user event can be resolved by the host.
+    /// A value that is built once was requested by its own build, which would wait for itself.
+    #[error("a value was asked for by its own build: build it of other values")]
+    AsksForItself,
+    /// The host was to resolve an event that is not a user event.
     #[error("only a user event can be resolved by the host")]
     NotAUserEvent,
-    /// A user event can be resolved once.
+    /// A user event was to be resolved a second time.
     #[error("this user event was resolved before")]
     AlreadyResolved,
 }
@@ -573,7 +601,7 @@ pub enum InvalidRequest {
 impl InvalidRequest {
     /// Checks a fill's pattern against its region.
     ///
-    /// For backends, before they enqueue one:
+    /// Backends call this before they enqueue a fill:
     ///
     /// ```
     /// use binpool_allocators::{Error, InvalidRequest, Region};
@@ -583,17 +611,18 @@ impl InvalidRequest {
     /// let shifted = InvalidRequest::check_pattern(Region::new(6, 32), &pixel);
     /// let Err(Error::InvalidRequest(refusal)) = shifted else { unreachable!() };
     /// assert_eq!(refusal, InvalidRequest::PatternMismatch { offset: 6, bytes: 32, pattern: 4 });
-    /// assert!(InvalidRequest::check_pattern(Region::first(30), &pixel[..3]).is_err());
+    /// InvalidRequest::check_pattern(Region::first(30), &pixel[..3])?;
+    /// assert!(InvalidRequest::check_pattern(Region::first(30), &[]).is_err());
     /// # Ok::<(), Error>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// [`PatternLength`](Self::PatternLength) or [`PatternMismatch`](Self::PatternMismatch).
+    /// [`EmptyPattern`](Self::EmptyPattern) or [`PatternMismatch`](Self::PatternMismatch).
     pub fn check_pattern(region: crate::Region, pattern: &[u8]) -> Result<()> {
         let length = pattern.len();
-        if !length.is_power_of_two() || length > 128 {
-            return Err(Self::PatternLength { bytes: length }.into());
+        if length == 0 {
+            return Err(Self::EmptyPattern.into());
         }
         if !region.offset.is_multiple_of(length) || !region.bytes.is_multiple_of(length) {
             return Err(Self::PatternMismatch {
@@ -608,7 +637,7 @@ impl InvalidRequest {
 }
 
 impl Error {
-    /// The error for a kind of SVM that the device does not have.
+    /// The error for a grain of SVM that the device does not have.
     ///
     /// ```
     /// use binpool_allocators::{Error, SvmGrain};

@@ -1,10 +1,10 @@
-//! Events: how far a command has come.
+//! Events: the state of a command.
 
 use std::{fmt, hash::Hash};
 
 use crate::{EventId, Result};
 
-/// How far a command has come.
+/// The state of a command.
 ///
 /// ```
 /// use binpool_allocators::{Backend, Event, EventStatus, Outcome, QueueOrder};
@@ -22,16 +22,16 @@ use crate::{EventId, Result};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventStatus {
-    /// It has not ended.
+    /// The command has not ended.
     Pending,
-    /// It has ended well.
+    /// The command has ended without an error.
     Complete,
-    /// It has ended with an error, or something that it waited for has.
+    /// The command has ended with an error, or an event of its wait list has failed.
     Failed,
 }
 
 impl EventStatus {
-    /// Whether the command touches no memory any more.
+    /// Returns whether the command has ended, so that it touches no memory any more.
     #[must_use]
     pub const fn has_ended(self) -> bool {
         !matches!(self, Self::Pending)
@@ -51,7 +51,7 @@ impl EventStatus {
 /// let file_is_read = backend.create_user_event()?;
 /// let after = [file_is_read.clone()];
 /// let result = backend.enqueue_read(&queues[0], &buffer, Region::first(4), &after)?;
-/// // The file is not there, so what waits for it must not run, and nobody waits for ever.
+/// // The file is missing: the commands that wait for it must neither run nor wait for ever.
 /// backend.resolve_user_event(&file_is_read, Outcome::Failed)?;
 /// assert!(result.wait().is_err());
 ///
@@ -90,17 +90,48 @@ pub trait Event: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static {
     /// This event's identity.
     fn id(&self) -> EventId;
 
-    /// How far the command has come. Does not wait.
+    /// Returns the state of the command. Does not wait.
     ///
     /// # Errors
     ///
-    /// Where the runtime cannot tell.
+    /// A failure of the runtime to report the state.
     fn status(&self) -> Result<EventStatus>;
 
     /// Waits until the command has ended.
     ///
     /// # Errors
     ///
-    /// The command's own failure, or that of something it waited for: the command has ended all the same.
+    /// The command's own failure, or that of an event that it waited for. The command has ended in any case.
     fn wait(&self) -> Result<()>;
+
+    /// Waits until the command, and everything that was enqueued before it on its queue, has ended, with or without an error.
+    /// This works where an event that [failed](crate::FailureOrder::ends_all_before) says nothing about other commands. A user
+    /// event has no queue: only the event itself is waited for.
+    ///
+    /// The provided method is correct on devices of [`FailureOrder::Kept`](crate::FailureOrder::Kept). Other backends finish the
+    /// queue.
+    ///
+    /// ```
+    /// use binpool_allocators::{Backend, Event, Outcome, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    ///
+    /// # let backend = MockDevice::new().backend();
+    /// let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let gate = backend.create_user_event()?;
+    /// let marker = backend.enqueue_marker(&queue, &[gate.clone()])?;
+    /// backend.resolve_user_event(&gate, Outcome::Failed)?;
+    /// assert!(marker.wait().is_err()); // The marker's own failure.
+    /// marker.wait_for_all_before()?; // No command of the queue uses memory any more.
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A failure of the runtime to wait.
+    fn wait_for_all_before(&self) -> Result<()> {
+        match self.wait() {
+            Err(_) if self.status().is_ok_and(EventStatus::has_ended) => Ok(()),
+            result => result,
+        }
+    }
 }

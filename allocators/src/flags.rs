@@ -5,7 +5,7 @@ use bitflags::bitflags;
 use crate::HostUse;
 
 bitflags! {
-    /// How the device and the host may use a buffer, as OpenCL's `cl_mem_flags` has it.
+    /// How the device and the host may use a buffer, like OpenCL's `cl_mem_flags`.
     ///
     /// The empty set means read and write from kernels, and every transfer from the host.
     ///
@@ -22,17 +22,17 @@ bitflags! {
     /// ```
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct MemoryFlags: u32 {
-        /// Kernels only read it.
+        /// Kernels only read the buffer.
         const READ_ONLY = 1 << 0;
-        /// Kernels only write it.
+        /// Kernels only write the buffer.
         const WRITE_ONLY = 1 << 1;
-        /// The host only reads it.
+        /// The host only reads the buffer.
         const HOST_READ_ONLY = 1 << 2;
-        /// The host only writes it.
+        /// The host only writes the buffer.
         const HOST_WRITE_ONLY = 1 << 3;
-        /// The host neither reads nor writes it.
+        /// The host neither reads nor writes the buffer.
         const HOST_NO_ACCESS = 1 << 4;
-        /// It lies in host memory that the device reaches (pinned memory, on most runtimes).
+        /// The buffer lies in host memory that the device can access (pinned memory, on most runtimes).
         const HOST_RESIDENT = 1 << 5;
     }
 }
@@ -63,7 +63,7 @@ impl MemoryFlags {
         Ok(())
     }
 
-    /// Checks that the host may use such memory in this way.
+    /// Checks that the host may use memory with these flags in this way.
     ///
     /// ```
     /// use binpool_allocators::{HostUse, MemoryFlags};

@@ -53,10 +53,10 @@ identity! {
     /// let block = backend.create_buffer(4096, MemoryFlags::empty())?;
     /// let id = block.id();
     /// drop(block);
-    /// let next = backend.create_buffer(4096, MemoryFlags::empty())?; // Perhaps the same bytes, and the same handle.
+    /// let next = backend.create_buffer(4096, MemoryFlags::empty())?; // Perhaps the same bytes and the same handle.
     /// assert_ne!(next.id(), id);
-    /// assert_ne!(MemoryId::fresh(), next.id()); // So a backend names its blocks.
-    /// assert_eq!(format!("{id}"), format!("#{}", id.get())); // As logs have it.
+    /// assert_ne!(MemoryId::fresh(), next.id()); // A backend names its blocks by `fresh`.
+    /// assert_eq!(format!("{id}"), format!("#{}", id.get())); // The form in logs.
     /// # Ok::<(), binpool_allocators::Error>(())
     /// ```
     MemoryId
@@ -69,7 +69,7 @@ identity! {
     /// ```
     /// use binpool_allocators::QueueId;
     ///
-    /// /// A queue of a backend that somebody writes.
+    /// /// A queue of a user's own backend.
     /// #[derive(Clone)]
     /// struct MyQueue {
     ///     handle: u64,
@@ -80,7 +80,7 @@ identity! {
     /// let old = open(7);
     /// assert_eq!(old.clone().id, old.id);
     /// # let old_handle = old.handle;
-    /// let number = old.id.get(); // Its name in a trace, after it has gone, too.
+    /// let number = old.id.get(); // Its name in a trace, even after it is gone.
     /// drop(old);
     /// let new = open(7); // The runtime uses handles again.
     /// # assert_eq!(new.handle, old_handle);
@@ -100,12 +100,12 @@ identity! {
     /// # let backend = MockDevice::new().backend();
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let [one, two] = [(); 2].map(|()| backend.enqueue_marker(&queue, &[]).unwrap());
-    /// // Each event once in a wait list, however many blocks name it.
+    /// // A wait list with each event once, though several blocks name the same event.
     /// let mut wait_for = vec![one.clone(), two, one];
     /// let mut seen = HashSet::new();
     /// wait_for.retain(|event| seen.insert(event.id().get()));
     /// assert_eq!(wait_for.len(), 2);
-    /// assert!(seen.insert(EventId::fresh().get()), "a fresh one is nobody's");
+    /// assert!(seen.insert(EventId::fresh().get()), "a fresh identity is unique");
     /// # Ok::<(), binpool_allocators::Error>(())
     /// ```
     EventId

@@ -1,13 +1,13 @@
-//! Memory that is there, or an error now.
+//! The immediate allocator: buffers that are committed before they are handed out.
 
 use crate::{Allocator, Backend, MemoryFlags, QueueOrder, Result};
 
-/// Buffers that the device has committed before [`allocate`](Allocator::allocate) returns, so that
-/// out-of-memory shows where it can be handled. What a pool wants.
+/// Allocates buffers that the device has committed before [`allocate`](Allocator::allocate) returns, so that
+/// out-of-memory shows where it can be handled. Pools need this.
 ///
 /// `PyOpenCL`'s `ImmediateAllocator`, with two differences. A buffer whose commit fails is released, not
-/// leaked. And the commit goes through an in-order queue of the allocator's own, so that it neither waits for
-/// the commands of the program's queues, nor hangs where those wait for something that the host does later.
+/// leaked. The commit goes through an in-order queue of the allocator's own, so that it does not wait for
+/// the commands of the program's queues, which may wait for something that the host does later.
 ///
 /// ```
 /// use binpool_allocators::{Allocator, ImmediateAllocator};
@@ -29,16 +29,16 @@ pub struct ImmediateAllocator<B: Backend> {
 }
 
 impl<B: Backend> ImmediateAllocator<B> {
-    /// Buffers that kernels read and write, committed through a queue of the allocator's own.
+    /// Allocates buffers that kernels read and write, committed through a queue of the allocator's own.
     ///
     /// # Errors
     ///
-    /// Where that queue cannot be made.
+    /// A failure to create that queue.
     pub fn new(backend: &B) -> Result<Self> {
         Self::with_flags(backend, MemoryFlags::empty())
     }
 
-    /// Buffers that are used as `flags` say, committed through a queue of the allocator's own.
+    /// Allocates buffers with `flags`, committed through a queue of the allocator's own.
     ///
     /// ```
     /// use binpool_allocators::{Allocator, Backend, ImmediateAllocator, MemoryFlags, QueueOrder, Region};
@@ -46,7 +46,7 @@ impl<B: Backend> ImmediateAllocator<B> {
     ///
     /// # let backend = MockDevice::new().backend();
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// // Staging: in host memory that the device reaches, and only read there.
+    /// // Staging memory on the host, which the device only reads.
     /// let flags = MemoryFlags::READ_ONLY | MemoryFlags::HOST_RESIDENT;
     /// let staging = ImmediateAllocator::with_flags(&backend, flags)?.allocate(4096)?;
     /// let weights = ImmediateAllocator::new(&backend)?.allocate(4096)?;
@@ -60,7 +60,7 @@ impl<B: Backend> ImmediateAllocator<B> {
     ///
     /// # Errors
     ///
-    /// Where that queue cannot be made.
+    /// A failure to create that queue.
     pub fn with_flags(backend: &B, flags: MemoryFlags) -> Result<Self> {
         Ok(Self {
             commit_queue: backend.create_queue(QueueOrder::InOrder)?,
@@ -69,7 +69,7 @@ impl<B: Backend> ImmediateAllocator<B> {
         })
     }
 
-    /// The same, with commits through `queue`: every fresh block then waits for what was enqueued there
+    /// Commits through `queue` instead: every fresh block then waits for the commands that were enqueued there
     /// before.
     ///
     /// ```
@@ -81,7 +81,7 @@ impl<B: Backend> ImmediateAllocator<B> {
     /// let before = backend.enqueue_marker(&queue, &[])?;
     /// ImmediateAllocator::new(&backend)?.allocate(4096)?;
     /// assert_eq!(before.status()?, EventStatus::Pending);
-    /// // One queue less to make, and a wait for the program's commands.
+    /// // Saves a queue, but waits for the program's commands.
     /// ImmediateAllocator::new(&backend)?.with_commit_queue(&queue).allocate(4096)?;
     /// assert_eq!(before.status()?, EventStatus::Complete);
     /// # Ok::<(), binpool_allocators::Error>(())

@@ -1,31 +1,49 @@
-//! The vocabulary of binpool: what a device runtime offers, and the ways of getting memory from it.
+//! The vocabulary of binpool: the traits of device runtimes and allocators, and the allocators and adaptors over them.
 //!
-//! A **backend** ([`Backend`], [`SvmBackend`]) is a device runtime: OpenCL, the mock device, yours. An
-//! **allocator** ([`Allocator`]) is a way of getting memory from one: [`DeferredAllocator`] promises it,
-//! [`ImmediateAllocator`] commits it before it answers, [`SvmAllocator`] gives pointers that host and device
-//! both understand. The pool of the crate `binpool` sits on top of any of them.
+//! A **backend** ([`Backend`], [`SvmBackend`]) is a device runtime: OpenCL, the mock device, or one of your own. An
+//! **allocator** ([`Allocator`]) is a way of getting memory from a backend: [`DeferredAllocator`] promises it,
+//! [`ImmediateAllocator`] commits it before it returns, [`SvmAllocator`] gives pointers that host and device
+//! both understand. The pool of the crate `binpool` works over any of them.
 //!
-//! Adaptors wrap any allocator, and each other: [`Limit`] bounds it, [`Statistics`] counts, [`Logging`] tells,
-//! [`Recording`] writes a trace, [`Failing`] fails on purpose, [`Fallback`] asks a second one,
+//! Adaptors wrap any allocator, and each other: [`Limit`] bounds it, [`Statistics`] counts, [`Logging`] logs,
+//! [`Recording`] writes a trace, [`Failing`] injects failures, [`Fallback`] tries a second one,
 //! [`SegmentAllocator`] carves blocks from large segments.
 //!
-//! [`AnyBackend`] stands for a backend that is chosen at run time, and `Arc<dyn Allocator<Backend = B>>` for
-//! such an allocator.
+//! [`AnyBackend`] is a backend that is chosen at run time, and `Arc<dyn Allocator<Backend = B>>` an
+//! allocator that is.
 //!
 //! # Sizes
 //!
-//! Every size and offset is in bytes, unless its name says otherwise. Sizes of single blocks are `usize`,
+//! Every size and offset is in bytes unless its name says otherwise. Sizes of single blocks are `usize`,
 //! sums over a device `u64`.
+//!
+//! # Arguments of commands
+//!
+//! Calls that enqueue commands for a program (the transfers of a pooled block, all of `binpool_opencl`) take their
+//! arguments by the same rules:
+//!
+//! - *The queue* comes first: `&queue`, or [`queue.after(&events)`](Queue::after) with events to wait for as well
+//!   ([`On`]).
+//! - *Memory* is anything that is [`AsMemory`]: a block of the backend or a view of one, a pooled block, typed elements. No
+//!   command goes beyond its requested size.
+//! - *Offsets and regions* count bytes from the start of the memory that is passed. A region is a range, whose ends may be left
+//!   open, or a [`Region`] ([`IntoRegion`]). The methods of typed elements (`Elements` and `Svm` of `binpool_opencl`) count
+//!   elements.
+//! - *The host's side* is a slice of any plain type, taken as bytes. Data that a command keeps (`Arc<[u8]>`) or returns
+//!   ([`PendingRead`]) are bytes.
+//!
+//! The trait [`Backend`], which backends implement and generic code calls, takes its own memory type, a [`Region`], bytes and
+//! a wait list. An implementation accesses any other memory through [`bytes_on`].
 //!
 //! # Features
 //!
-//! - `conformance`: a suite that checks a backend or an allocator against every promise of the traits. Off by default, and
-//!   for tests.
+//! - `conformance`: a suite that checks a backend or an allocator against every promise of the traits. For tests; off by
+//!   default.
 //!
 //! # What this crate does not do
 //!
-//! It talks to no device and keeps no memory: that is for backends and for the pool. Kernels are launched
-//! through the backend's own types, since every runtime has its own idea of them.
+//! It talks to no device and keeps no memory: backends and the pool do that. Kernels are launched
+//! through the backend's own types, since every runtime launches them differently.
 
 #![forbid(unsafe_code)]
 
@@ -37,14 +55,18 @@ mod as_memory;
 mod backend;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+#[doc(hidden)]
+pub mod contained;
 mod deferred;
 mod error;
 mod event;
+mod failure_order;
 mod flags;
 mod id;
 mod immediate;
 mod limits;
 mod memory;
+mod on;
 mod pending_read;
 mod queue;
 #[doc(hidden)]
@@ -55,6 +77,7 @@ pub mod segments;
 mod svm;
 mod svm_allocator;
 mod sync;
+mod view_count;
 
 pub use adaptors::budget::{Budget, BudgetUse};
 pub use adaptors::failing::Failing;
@@ -65,26 +88,29 @@ pub use adaptors::logging::Logging;
 pub use adaptors::recording::Recording;
 pub use adaptors::statistics::{AllocatorStatistics, Statistics};
 pub use align::Align;
-pub use allocator::{Allocator, EventOf, MemoryOf, QueueOf};
+pub use allocator::{Allocator, EventOf, MemoryOf, OnOf, QueueOf};
 pub use any::{AnyBackend, AnyEvent, AnyMemory, AnyQueue};
-pub use as_memory::AsMemory;
+pub use as_memory::{AsMemory, bytes_on};
 pub use backend::Backend;
 pub use deferred::DeferredAllocator;
 pub use error::{
     BackendFailure, Error, HostUse, InvalidRequest, ObjectKind, OutOfMemory, Result, Scope, Source,
 };
 pub use event::{Event, EventStatus, Outcome};
+pub use failure_order::FailureOrder;
 pub use flags::MemoryFlags;
 pub use id::{EventId, MemoryId, QueueId};
 pub use immediate::ImmediateAllocator;
 pub use limits::{DeviceLimits, SvmSupport};
 pub use memory::{Memory, MemoryKind};
+pub use on::On;
 pub use pending_read::PendingRead;
 pub use queue::{Queue, QueueOrder};
-pub use region::Region;
+pub use region::{IntoRegion, Region};
 pub use segment_allocator::{SegmentAllocator, SegmentStatistics};
 pub use svm::{SvmBackend, SvmGrain};
 pub use svm_allocator::SvmAllocator;
+pub use view_count::{CountedView, ViewCount};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

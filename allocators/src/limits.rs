@@ -1,6 +1,6 @@
-//! What a device can hold and do.
+//! The limits and capabilities of a device.
 
-use crate::{Align, error::InvalidRequest};
+use crate::{Align, FailureOrder, error::InvalidRequest};
 
 /// The kinds of shared virtual memory (SVM) that a device has, after OpenCL 3.0, section 3.3.3.
 ///
@@ -11,7 +11,7 @@ use crate::{Align, error::InvalidRequest};
 /// };
 /// use binpool_mock::MockDevice;
 ///
-/// /// A block of shared virtual memory, or a buffer where the device has none.
+/// /// A block of shared virtual memory, or a buffer where the device has no SVM.
 /// fn block<B: SvmBackend>(backend: &B, bytes: usize) -> Result<B::Memory> {
 ///     if backend.limits().svm.any() {
 ///         SvmAllocator::new(backend, SvmGrain::Coarse)?.allocate(bytes)
@@ -35,21 +35,21 @@ pub struct SvmSupport {
     pub fine: bool,
     /// Fine-grained, with atomics that host and device both see.
     pub atomics: bool,
-    /// Any pointer of the host's own heap works on the device.
+    /// The device can use any pointer of the host's heap.
     pub system: bool,
 }
 
 impl SvmSupport {
-    /// Whether the device has any SVM that can be allocated.
+    /// Returns whether the device has any SVM that can be allocated.
     #[must_use]
     pub const fn any(self) -> bool {
         self.coarse || self.fine
     }
 }
 
-/// What one device can hold and do. All sizes in bytes.
+/// The limits and capabilities of one device. All sizes are in bytes.
 ///
-/// A backend fills them in when it opens the device, and checks requests by them:
+/// A backend fills them in when it opens the device, and checks requests against them:
 ///
 /// ```
 /// use binpool_allocators::{Align, DeviceLimits, Error, InvalidRequest};
@@ -79,28 +79,31 @@ impl SvmSupport {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceLimits {
-    /// The device's name, for people.
+    /// The device's name, for display.
     pub device_name: String,
-    /// All memory of the device. A promise of the runtime, not a bound that it enforces: `PoCL` and
+    /// The whole memory of the device. The runtime states this size but need not enforce it: `PoCL` and
     /// NVIDIA's OpenCL both create more buffers than this without an error.
     pub capacity_bytes: u64,
     /// The largest single block.
     pub largest_block_bytes: usize,
-    /// What sub-regions must start on, and what fresh blocks do start on.
+    /// The alignment that sub-regions must have, and that fresh blocks do have.
     pub alignment: Align,
-    /// The largest alignment that SVM can be asked for.
+    /// The largest alignment that can be requested for SVM.
     pub largest_svm_alignment: Align,
-    /// Which kinds of SVM there are.
+    /// The kinds of SVM that the device has.
     pub svm: SvmSupport,
-    /// Whether queues can be out of order.
+    /// Whether the device has out-of-order queues.
     pub out_of_order_queues: bool,
-    /// Whether threads may use views of one buffer while others make and release such. NVIDIA's driver crashes.
+    /// Whether threads may use views of one buffer while other threads create and release views of it. NVIDIA's driver crashes
+    /// then.
     pub concurrent_views: bool,
+    /// What the order of commands guarantees once one of them has failed.
+    pub failure_order: FailureOrder,
 }
 
 impl DeviceLimits {
-    /// Limits of a device without SVM and with in-order queues only, whose views threads may share; set the other
-    /// fields after.
+    /// The limits of a device without SVM and with in-order queues only, whose views threads may share. The other
+    /// fields can be set afterwards.
     #[must_use]
     pub fn new(
         device_name: impl Into<String>,
@@ -117,10 +120,11 @@ impl DeviceLimits {
             svm: SvmSupport::default(),
             out_of_order_queues: false,
             concurrent_views: true,
+            failure_order: FailureOrder::default(),
         }
     }
 
-    /// Checks that a block of `bytes` bytes can be asked for at all.
+    /// Checks that a block of `bytes` bytes can be requested at all.
     ///
     /// # Errors
     ///

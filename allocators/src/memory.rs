@@ -4,13 +4,13 @@ use std::fmt;
 
 use crate::{MemoryId, SvmGrain};
 
-/// What a block of memory is made of.
+/// The kind of a block's memory.
 ///
 /// ```
 /// use binpool_allocators::{Backend, Memory, MemoryFlags, MemoryKind, SvmBackend, SvmGrain};
 /// # use binpool_mock::MockDevice;
 ///
-/// /// How a kernel is given the block: by its address, or as the runtime's object.
+/// /// How a kernel takes the block: by its address, or as the runtime's object.
 /// fn argument<B: SvmBackend>(backend: &B, block: &B::Memory) -> Option<usize> {
 ///     match block.kind() {
 ///         MemoryKind::Svm(_) => backend.svm_address(block).map(|address| address.addr().get()),
@@ -28,7 +28,7 @@ use crate::{MemoryId, SvmGrain};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MemoryKind {
-    /// A memory object of the runtime, without an address that the host knows.
+    /// A memory object of the runtime, without an address on the host.
     Buffer,
     /// Shared virtual memory: a pointer that host and device both understand.
     Svm(SvmGrain),
@@ -36,9 +36,9 @@ pub enum MemoryKind {
 
 /// A block of memory of one backend: a whole buffer, a whole SVM allocation, or a region of either.
 ///
-/// The value owns the block. Dropping it gives the block back to the runtime as
-/// [`Backend::release`](crate::Backend::release) does, except that a failure can only be logged. Commands
-/// that were enqueued before keep what they use until they end, so that dropping a block is never a use
+/// The value owns the block. Dropping it releases the block to the runtime as
+/// [`Backend::release`](crate::Backend::release) does, except that a failure is only logged. Commands
+/// that were enqueued before keep what they use until they end, so dropping a block never causes a use
 /// after free on the device.
 ///
 /// A region of a block ([`Backend::create_sub_region`](crate::Backend::create_sub_region)) keeps the whole
@@ -60,12 +60,45 @@ pub enum MemoryKind {
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
 pub trait Memory: fmt::Debug + Send + Sync + 'static {
-    /// This block's identity. A region has one of its own.
+    /// This block's identity. A region has its own.
     fn id(&self) -> MemoryId;
 
     /// The size in bytes.
     fn bytes(&self) -> usize;
 
-    /// What the block is made of.
+    /// The kind of the block's memory.
     fn kind(&self) -> MemoryKind;
+
+    /// Returns whether a view of this value is left: an object made from it that lives on without it and gives the
+    /// program access to its bytes. That is a region of it (or of such a region), an image or a buffer over it, or a map,
+    /// including forgotten ones. Commands are not views.
+    ///
+    /// A pool does not reuse memory while this is `true`, and neither does any other owner that hands memory out
+    /// again. Only objects made from *this* value count: a block carved from a segment is a view of the segment,
+    /// and has no views itself until its user creates some.
+    ///
+    /// A backend overrides this, since regions can outlive the value that they were made from; [`ViewCount`] implements it.
+    /// After a `false`, everything that other threads did through views that are gone has happened. The pool calls this
+    /// whenever a block is freed, also under its lock, so it must take no lock and make no call to the device.
+    ///
+    /// ```
+    /// use binpool_allocators::{Backend, Memory, MemoryFlags, Region};
+    /// # use binpool_mock::MockDevice;
+    ///
+    /// # let backend = MockDevice::new().backend();
+    /// let block = backend.create_buffer(4096, MemoryFlags::empty())?;
+    /// let half = backend.create_sub_region(&block, Region::first(2048))?;
+    /// let quarter = backend.create_sub_region(&half, Region::first(1024))?;
+    /// drop(half);
+    /// assert!(block.has_views()); // The quarter is left.
+    /// drop(quarter);
+    /// assert!(!block.has_views());
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
+    ///
+    /// [`ViewCount`]: crate::ViewCount
+    #[inline]
+    fn has_views(&self) -> bool {
+        false
+    }
 }

@@ -1,10 +1,10 @@
-//! Reads that go on while the host does something else.
+//! Reads that have been enqueued.
 
 use std::fmt;
 
 use crate::{Event, Result};
 
-/// Bytes on their way from the device.
+/// The bytes of a read that has been enqueued.
 ///
 /// The backend owns the memory that the device writes to until the command has ended, so that dropping or
 /// forgetting this value early is safe: the bytes are thrown away when they arrive.
@@ -18,7 +18,7 @@ use crate::{Event, Result};
 /// let buffer = backend.create_buffer(4, MemoryFlags::empty())?;
 /// backend.write(&queue, &buffer, 0, &[1, 2, 3, 4], &[])?;
 /// let on_the_way = backend.enqueue_read(&queue, &buffer, Region::new(1, 2), &[])?;
-/// // Something else, meanwhile.
+/// // Other work, meanwhile.
 /// assert_eq!(on_the_way.wait()?, [2, 3]);
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
@@ -29,7 +29,7 @@ pub struct PendingRead<E> {
 }
 
 impl<E: Event> PendingRead<E> {
-    /// A read that ends with `event`; `take` hands out the bytes, and is called after the event completed.
+    /// A read that ends with `event`. `take` returns the bytes, and is called after the event has completed.
     pub fn new(event: E, take: impl FnOnce() -> Vec<u8> + Send + 'static) -> Self {
         Self {
             event,
@@ -48,7 +48,7 @@ impl<E: Event> PendingRead<E> {
     /// # let buffer = backend.create_buffer(4, MemoryFlags::empty())?;
     /// # backend.write(&download, &buffer, 0, &[1; 4], &[])?;
     /// let read = backend.enqueue_read(&download, &buffer, Region::first(4), &[])?;
-    /// // Another queue writes there again, once the bytes are out.
+    /// // Another queue overwrites the memory once it has been read.
     /// let after = [read.event().clone()];
     /// backend.enqueue_fill(&compute, &buffer, Region::first(4), &[2], &after)?;
     /// assert_eq!(read.wait()?, [1; 4]);
@@ -62,13 +62,13 @@ impl<E: Event> PendingRead<E> {
     ///
     /// # Errors
     ///
-    /// The failure of the read, or of something that it waited for.
+    /// The failure of the read, or of an event that it waited for.
     pub fn wait(self) -> Result<Vec<u8>> {
         self.event.wait()?;
         Ok((self.take)())
     }
 
-    /// The same read, ending with another backend's view of its event.
+    /// Replaces the event by another backend's view of it.
     pub(crate) fn map_event<F>(self, map: impl FnOnce(E) -> F) -> PendingRead<F> {
         PendingRead {
             event: map(self.event),

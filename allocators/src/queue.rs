@@ -2,9 +2,9 @@
 
 use std::{fmt, hash::Hash};
 
-use crate::{QueueId, Result};
+use crate::{Event, On, QueueId, Result};
 
-/// In which order the commands of one queue run.
+/// The order in which the commands of one queue run.
 ///
 /// ```
 /// use binpool_allocators::{Backend, Event, EventStatus, MemoryFlags, QueueOrder, Region};
@@ -12,7 +12,7 @@ use crate::{QueueId, Result};
 ///
 /// # let backend = MockDevice::new().backend();
 /// # let [one, two] = [(); 2].map(|()| backend.create_buffer(64, MemoryFlags::empty()).unwrap());
-/// // The second of two fills, while the first waits for the host.
+/// // The status of the second of two fills while the first waits for the host.
 /// let second = |order| {
 ///     let queue = backend.create_queue(order)?;
 ///     let gate = backend.create_user_event()?;
@@ -33,7 +33,7 @@ pub enum QueueOrder {
 
 /// A queue of commands of one backend. Clones are the same queue.
 ///
-/// The commands of different queues are ordered by events only.
+/// Commands of different queues are ordered by events only.
 ///
 /// ```
 /// use binpool_allocators::{Backend, Event, EventStatus, MemoryFlags, Queue, QueueOrder, Region};
@@ -45,7 +45,7 @@ pub enum QueueOrder {
 /// let clone = queue.clone();
 /// assert_eq!((clone.id(), clone.order()), (queue.id(), QueueOrder::InOrder));
 /// let filled = backend.enqueue_fill(&queue, &buffer, Region::first(64), &[1], &[])?;
-/// clone.flush()?; // On its way, also where the runtime collects commands.
+/// clone.flush()?; // Submits the commands, also where the runtime collects them.
 /// assert_eq!(filled.status()?, EventStatus::Pending);
 /// clone.finish()?;
 /// assert_eq!(filled.status()?, EventStatus::Complete);
@@ -56,10 +56,35 @@ pub trait Queue: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static {
     /// again for another queue.
     fn id(&self) -> QueueId;
 
-    /// In which order its commands run.
+    /// The order in which its commands run.
     fn order(&self) -> QueueOrder;
 
-    /// Sends what was enqueued to the device. Does not wait.
+    /// Returns this queue with `events` to wait for, as calls that enqueue a command take it. A reference to the queue alone
+    /// stands for a command that waits for nothing else.
+    ///
+    /// ```
+    /// use binpool_allocators::{Backend, Event, EventStatus, MemoryFlags, Outcome, Queue, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let memory = backend.create_buffer(4, MemoryFlags::empty())?;
+    /// let count = |_: &[&[u8]], writes: &mut [&mut [u8]]| writes[0].copy_from_slice(&[1, 2, 3, 4]);
+    /// let gate = backend.create_user_event()?;
+    /// let first = backend.launch(queue.after(&[gate.clone()]), "count", &[], &[&memory], count)?;
+    /// let second = backend.launch(&queue, "count", &[], &[&memory], count)?;
+    /// assert_eq!(first.status()?, EventStatus::Pending);
+    /// backend.resolve_user_event(&gate, Outcome::Complete)?;
+    /// second.wait()?;
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
+    fn after<'a, E: Event>(&'a self, events: &'a [E]) -> On<'a, Self, E> {
+        On {
+            queue: self,
+            wait_for: events,
+        }
+    }
+
+    /// Submits the enqueued commands to the device. Does not wait.
     ///
     /// # Errors
     ///
@@ -68,7 +93,7 @@ pub trait Queue: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static {
 
     /// Waits until every command that was enqueued before has ended.
     ///
-    /// Commands that failed have ended too: their failure shows in their events.
+    /// Commands that failed have ended, too: their events have the error.
     ///
     /// # Errors
     ///

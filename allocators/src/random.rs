@@ -1,4 +1,4 @@
-//! Random numbers that a seed decides, for the crates of this project: faults and simulated devices that can be repeated.
+//! Seeded random numbers for the crates of this project, so that faults and simulated devices can be repeated.
 
 /// The generator splitmix64.
 #[derive(Clone, Debug)]
@@ -19,14 +19,14 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`, or 0 where that is 0.
+    /// Returns a number below `bound`, or 0 where that is 0.
     pub fn below(&mut self, bound: usize) -> usize {
         // The high half of the product is uniform but for a bias of `bound` in 2^64.
         let product = u128::from(self.next()) * bound as u128;
         usize::try_from(product >> 64).unwrap_or(0)
     }
 
-    /// A number from 0 up to, but not including, 1.
+    /// Returns a number from 0 up to, but not including, 1.
     pub fn fraction(&mut self) -> f64 {
         // 32 bits are fine enough for a probability, and fit an `f64`.
         let bits = u32::try_from(self.next() >> 32).unwrap_or(0);

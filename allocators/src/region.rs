@@ -36,14 +36,14 @@ impl Region {
         Self { offset: 0, bytes }
     }
 
-    /// One past the last byte, or `None` where no `usize` holds it.
+    /// Returns the offset one past the last byte, or `None` where no `usize` holds it.
     #[must_use]
     pub const fn end(self) -> Option<usize> {
         self.offset.checked_add(self.bytes)
     }
 
-    /// The region that `range` means in a block of `size` bytes, which it lies in. An end that is left open is the
-    /// block's, and a range that ends before it starts becomes an empty region.
+    /// Returns the region that `range` means in a block of `size` bytes. An open end is the end of the
+    /// block, and a range that ends before it starts becomes an empty region.
     ///
     /// ```
     /// use binpool_allocators::Region;
@@ -56,8 +56,12 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest::OutOfBounds`].
-    pub fn within(range: impl RangeBounds<usize>, size: usize) -> Result<Self, Error> {
+    /// [`InvalidRequest::OutOfBounds`] where the range leaves the block.
+    pub fn within(range: impl IntoRegion, size: usize) -> Result<Self, Error> {
+        range.into_region(size)
+    }
+
+    fn of_range(range: &impl RangeBounds<usize>, size: usize) -> Result<Self, Error> {
         let after = |place: &usize| place.checked_add(1);
         let start = match range.start_bound() {
             Bound::Included(start) => Some(*start),
@@ -71,7 +75,7 @@ impl Region {
         };
         let region = match (start, end) {
             (Some(start), Some(end)) => Self::from(start..end),
-            // No block has a byte there.
+            // The start or the end overflows, and no block has a byte there.
             (start, _) => Self::new(start.unwrap_or(usize::MAX), usize::MAX),
         };
         region.check_within(size)?;
@@ -82,7 +86,7 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest::OutOfBounds`] where it does not, also where its end overflows.
+    /// [`InvalidRequest::OutOfBounds`] where it does not, or where its end overflows.
     pub fn check_within(self, size: usize) -> Result<(), Error> {
         match self.end() {
             Some(end) if end <= size => Ok(()),
@@ -95,7 +99,7 @@ impl Region {
         }
     }
 
-    /// Whether the two regions of one block share a byte.
+    /// Returns whether two regions of one block share a byte.
     ///
     /// ```
     /// use binpool_allocators::Region;
@@ -109,6 +113,43 @@ impl Region {
     pub fn overlaps(self, other: Self) -> bool {
         let end = |region: Self| region.offset.saturating_add(region.bytes);
         self.bytes > 0 && other.bytes > 0 && self.offset < end(other) && other.offset < end(self)
+    }
+}
+
+/// A part of some memory, as calls take it: a [`Region`], or a range of bytes whose ends may be left open.
+///
+/// ```
+/// use binpool_allocators::{IntoRegion, Region};
+///
+/// assert_eq!((..).into_region(1024)?, Region::first(1024));
+/// assert_eq!((256..).into_region(1024)?, Region::new(256, 768));
+/// assert_eq!(Region::new(256, 64).into_region(1024)?, Region::new(256, 64));
+/// assert!((256..2048).into_region(1024).is_err());
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no part of memory",
+    label = "expected a range of bytes (`..`, `16..32`) or a `Region`"
+)]
+pub trait IntoRegion {
+    /// Returns the region that this means in memory of `size` bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest::OutOfBounds`] where it leaves the memory.
+    fn into_region(self, size: usize) -> Result<Region, Error>;
+}
+
+impl IntoRegion for Region {
+    fn into_region(self, size: usize) -> Result<Region, Error> {
+        self.check_within(size)?;
+        Ok(self)
+    }
+}
+
+impl<R: RangeBounds<usize>> IntoRegion for R {
+    fn into_region(self, size: usize) -> Result<Region, Error> {
+        Region::of_range(&self, size)
     }
 }
 
@@ -138,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_that_leave_the_block_or_the_numbers_are_refused() {
+    fn ranges_that_leave_the_block_or_overflow_are_refused() {
         for range in [
             (Included(11), Unbounded),
             (Unbounded, Excluded(11)),

@@ -10,7 +10,7 @@ use crate::{Align, Backend, InvalidRequest, Queue, QueueOrder, Result, limits::S
 /// use binpool_allocators::{Backend, SvmAllocator, SvmGrain, SvmSupport};
 /// use binpool_mock::MockDevice;
 ///
-/// // The finest that the device has, so that the host need not map, if that can be.
+/// // The finest grain that the device has, so that the host need not map where possible.
 /// let finest = |support: SvmSupport| {
 ///     let grains = [SvmGrain::FineAtomics, SvmGrain::Fine, SvmGrain::Coarse];
 ///     grains.into_iter().find(|grain| grain.is_in(support))
@@ -20,7 +20,7 @@ use crate::{Align, Backend, InvalidRequest, Queue, QueueOrder, Result, limits::S
 /// assert_eq!(finest(SvmSupport { fine: true, ..coarse }), Some(SvmGrain::Fine));
 /// assert_eq!(finest(SvmSupport::default()), None);
 /// let backend = MockDevice::builder().svm(coarse).build().backend();
-/// assert!(SvmAllocator::new(&backend, SvmGrain::Fine).is_err()); // As it says.
+/// assert!(SvmAllocator::new(&backend, SvmGrain::Fine).is_err()); // The device has none.
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,7 +34,7 @@ pub enum SvmGrain {
 }
 
 impl SvmGrain {
-    /// Whether a device with `support` has this grain.
+    /// Returns whether a device with `support` has this grain.
     #[must_use]
     pub const fn is_in(self, support: SvmSupport) -> bool {
         match self {
@@ -57,10 +57,10 @@ impl fmt::Display for SvmGrain {
 
 /// A backend with shared virtual memory.
 ///
-/// SVM has no reference counts of its own: the runtime frees it while commands still run. A backend
+/// SVM has no reference counts of its own: the runtime frees it even while commands still run. A backend
 /// therefore remembers the commands that were enqueued with a block through [`Backend`], and frees the block
-/// after them. Commands that were given the bare address are the caller's to wait for: a block that is *bound* to an
-/// in-order queue is freed after everything that was enqueued there before the block is released.
+/// after them. The caller must wait for commands that were given the bare address, or *bind* the block to an
+/// in-order queue: it is then freed after everything that was enqueued there before its release.
 ///
 /// ```
 /// use binpool_allocators::{Backend, Event, QueueOrder, SvmBackend, SvmGrain};
@@ -69,14 +69,14 @@ impl fmt::Display for SvmGrain {
 /// let backend = MockDevice::new().backend();
 /// let [upload, compute] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
 /// let block = backend.allocate_svm(4096, None, SvmGrain::Coarse, Some(&upload))?;
-/// // Kernels on `compute` are given its address from here on.
+/// // From here on, kernels on `compute` use its address.
 /// backend.bind_to_queue(&block, &compute)?;
 /// let freed = backend.enqueue_release(block, None, &[])?;
 /// freed.wait()?;
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
 ///
-/// A block can be bound to no queue, or be bound without a call to the device where the program sees to the order:
+/// A block can be bound to no queue, or be bound without a call to the device where the program defines the order:
 ///
 /// ```
 /// # use binpool_allocators::{Backend, Queue, QueueOrder, SvmBackend, SvmGrain};
@@ -87,20 +87,20 @@ impl fmt::Display for SvmGrain {
 /// assert_eq!(backend.bound_queue(&block)?, Some(upload.clone()));
 /// backend.unbind_from_queue(&block)?; // Waits for `upload`.
 /// assert_eq!(backend.bound_queue(&block)?, None);
-/// assert!(backend.enqueue_release(block, None, &[]).is_err()); // It has gone, but on no queue.
+/// assert!(backend.enqueue_release(block, None, &[]).is_err()); // No queue is named. The block is gone all the same.
 ///
 /// let block = backend.allocate_svm(4096, None, SvmGrain::Coarse, Some(&upload))?;
 /// let handed_over = backend.enqueue_marker(&upload, &[])?;
 /// upload.flush()?;
-/// backend.enqueue_barrier(&compute, &[handed_over])?; // Once for any number of blocks.
+/// backend.enqueue_barrier(&compute, &[handed_over])?; // One barrier serves any number of blocks.
 /// backend.set_bound_queue(&block, Some(&compute))?;
 /// assert_eq!(backend.bound_queue(&block)?, Some(compute.clone()));
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
 pub trait SvmBackend: Backend {
-    /// Allocates `bytes` bytes of SVM, at an address that is a multiple of `alignment`
-    /// ([`DeviceLimits::alignment`](crate::DeviceLimits::alignment) where that is `None`). It is never
-    /// deferred. It is bound to `queue`, where one is given.
+    /// Allocates `bytes` bytes of SVM at an address that is a multiple of `alignment`
+    /// ([`DeviceLimits::alignment`](crate::DeviceLimits::alignment) where that is `None`), bound to `queue` if one is given.
+    /// SVM is never deferred.
     ///
     /// # Errors
     ///
@@ -117,9 +117,9 @@ pub trait SvmBackend: Backend {
         queue: Option<&Self::Queue>,
     ) -> Result<Self::Memory>;
 
-    /// The address of a block or region of SVM; `None` for memory that has none.
+    /// Returns the address of a block or region of SVM, or `None` for memory without an address.
     ///
-    /// Whoever dereferences it, or passes it to a command, sees to it that the block still lives, that
+    /// A caller that dereferences it, or passes it to a command, must make sure that the block still lives, that
     /// coarse-grained memory is mapped, and that host and device do not race.
     ///
     /// ```
@@ -138,7 +138,7 @@ pub trait SvmBackend: Backend {
     /// ```
     fn svm_address(&self, memory: &Self::Memory) -> Option<NonNull<u8>>;
 
-    /// The queue that a block of SVM is bound to. A region is bound where its block is.
+    /// Returns the queue that a block of SVM is bound to. A region has the binding of its block.
     ///
     /// # Errors
     ///
@@ -146,8 +146,8 @@ pub trait SvmBackend: Backend {
     /// [`ForeignObject`](InvalidRequest::ForeignObject).
     fn bound_queue(&self, memory: &Self::Memory) -> Result<Option<Self::Queue>>;
 
-    /// Binds a block to `queue`, or to none, without a wait and without a call to the device: what
-    /// [`bind_to_queue`](Self::bind_to_queue) and [`unbind_from_queue`](Self::unbind_from_queue) are made of.
+    /// Binds a block to `queue`, or to none, without waiting and without a call to the device. The provided methods
+    /// [`bind_to_queue`](Self::bind_to_queue) and [`unbind_from_queue`](Self::unbind_from_queue) use it.
     ///
     /// # Errors
     ///
@@ -155,9 +155,9 @@ pub trait SvmBackend: Backend {
     /// [`ForeignObject`](InvalidRequest::ForeignObject).
     fn set_bound_queue(&self, memory: &Self::Memory, queue: Option<&Self::Queue>) -> Result<()>;
 
-    /// Binds a block to another queue: what is enqueued on `queue` from now on comes after everything that was
-    /// enqueued on the queue that it was bound to, by a marker there and a barrier here, and so does the free.
-    /// No call is made where that is the same queue, or where there was none.
+    /// Binds a block to another queue. A marker on the old queue and a barrier on `queue` order everything that is enqueued on
+    /// `queue` from now on, including the free, after everything on the old queue.
+    /// Makes no call to the device where both are the same queue, or where the block was bound to none.
     ///
     /// `PyOpenCL`'s `SVMAllocation.bind_to_queue`, which leaves an event behind each time and does not flush the
     /// old queue.
@@ -181,10 +181,10 @@ pub trait SvmBackend: Backend {
         self.set_bound_queue(memory, Some(queue))
     }
 
-    /// Waits for the queue that a block is bound to, and binds it to none.
+    /// Waits for the queue that a block is bound to, and then binds the block to none.
     ///
-    /// `PyOpenCL`'s `SVMAllocation.unbind_from_queue`. The block is freed after the commands that were enqueued
-    /// with it through [`Backend`], as ever.
+    /// `PyOpenCL`'s `SVMAllocation.unbind_from_queue`. The block is still freed after the commands that were enqueued
+    /// with it through [`Backend`].
     ///
     /// # Errors
     ///
@@ -197,11 +197,11 @@ pub trait SvmBackend: Backend {
         self.set_bound_queue(memory, None)
     }
 
-    /// Gives a block back by a command on `queue` (on the queue that it is bound to where that is `None`): it is
+    /// Releases a block by a command on `queue`, or on the queue that it is bound to where that is `None`. The block is
     /// freed after `wait_for`, after everything that was enqueued on that queue before, and after every command
     /// that was enqueued with it through [`Backend`].
     ///
-    /// The event is that of the command on the queue. Once it has ended, so has everything on that queue and in
+    /// Returns the event of that command. Once it has ended, so has everything before it on that queue and in
     /// `wait_for`, and the block is gone unless commands on other queues still keep it.
     ///
     /// `PyOpenCL`'s `SVMAllocation.enqueue_release`; OpenCL 3.0, section 5.6.1, `clEnqueueSVMFree`.
@@ -222,7 +222,7 @@ pub trait SvmBackend: Backend {
             if queue.order() == QueueOrder::InOrder || wait_for.is_empty() {
                 return self.enqueue_marker(queue, wait_for);
             }
-            // There, a marker with a list waits for nothing else.
+            // On an out-of-order queue, a marker with a wait list waits for nothing else.
             let mut all = wait_for.to_vec();
             all.push(self.enqueue_marker(queue, &[])?);
             self.enqueue_marker(queue, &all)

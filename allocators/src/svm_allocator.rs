@@ -1,11 +1,11 @@
-//! Pointers that host and device both understand.
+//! The allocator of shared virtual memory.
 
 use crate::{
     Align, Allocator, Queue, QueueOrder, Result, SvmBackend, SvmGrain,
     error::{Error, InvalidRequest},
 };
 
-/// Shared virtual memory, coarse or fine grained, with an alignment and an optional in-order queue on which
+/// Allocates shared virtual memory, coarse or fine grained, with an alignment and an optional in-order queue on which
 /// frees are ordered.
 ///
 /// `PyOpenCL`'s `SVMAllocator`, except that a null pointer is out-of-memory, and that an out-of-order queue is
@@ -31,7 +31,7 @@ pub struct SvmAllocator<B: SvmBackend> {
 }
 
 impl<B: SvmBackend> SvmAllocator<B> {
-    /// SVM of this grain, aligned to what the device's buffers are, as far as SVM can be.
+    /// Allocates SVM of this grain with the alignment of the device's buffers, or the largest of SVM where that is less.
     ///
     /// # Errors
     ///
@@ -49,14 +49,14 @@ impl<B: SvmBackend> SvmAllocator<B> {
         })
     }
 
-    /// The same, aligned to `alignment`.
+    /// Aligns blocks to `alignment`.
     ///
     /// ```
     /// use binpool_allocators::{Align, Allocator, Backend, SvmAllocator, SvmBackend, SvmGrain};
     /// # use binpool_mock::MockDevice;
     ///
     /// # let backend = MockDevice::new().backend();
-    /// let page = Align::new(4096).expect("a power of two"); // The host's, for system calls on it.
+    /// let page = Align::new(4096).expect("a power of two"); // A page of the host, for system calls.
     /// let allocator = SvmAllocator::new(&backend, SvmGrain::Fine)?.with_alignment(page)?;
     /// assert_eq!((allocator.alignment(), allocator.grain()), (page, SvmGrain::Fine));
     /// let block = allocator.allocate(100)?;
@@ -77,7 +77,7 @@ impl<B: SvmBackend> SvmAllocator<B> {
         Ok(self)
     }
 
-    /// The same, with frees ordered on `queue`.
+    /// Orders frees on `queue`.
     ///
     /// # Errors
     ///
@@ -90,7 +90,7 @@ impl<B: SvmBackend> SvmAllocator<B> {
         Ok(self)
     }
 
-    /// How finely host and device share this memory.
+    /// How finely host and device share the memory.
     #[must_use]
     pub fn grain(&self) -> SvmGrain {
         self.grain
@@ -121,7 +121,7 @@ impl<B: SvmBackend> Allocator for SvmAllocator<B> {
         self.alignment
     }
 
-    /// They are addresses.
+    /// Returns `true`: regions of SVM are addresses, not objects of the runtime.
     fn has_concurrent_views(&self) -> bool {
         true
     }

@@ -1,4 +1,4 @@
-//! Threads: the standard library's, or those of `shuttle`, which tries their schedules.
+//! Threads: those of the standard library, or of `shuttle`, which explores their schedules.
 
 #[cfg(shuttle)]
 pub(crate) use shuttle::thread;

@@ -49,8 +49,7 @@ impl<A: Allocator, K: Kernels<A::Backend>> Context<A, K> {
     /// Where the pool has no memory, or the write fails.
     pub fn array(&self, elements: &[f32]) -> Result<Array<A, K>, ArrayError> {
         let array = self.uninitialized(elements.len())?;
-        let bytes = bytemuck::cast_slice(elements);
-        array.buffer().write(self.queue(), 0, bytes, &[])?;
+        array.buffer().write(self.queue(), 0, elements)?;
         Ok(array)
     }
 

@@ -89,6 +89,17 @@ impl ArrayError {
     }
 }
 
+/// That of the pool or the device, or else a failure of the backend with this one as its source.
+impl From<ArrayError> for Error {
+    fn from(error: ArrayError) -> Self {
+        match error {
+            ArrayError::Pool(error) => error.into(),
+            ArrayError::Device(error) => error,
+            error => Self::backend("computing with arrays", None, error),
+        }
+    }
+}
+
 impl From<PoolError> for ArrayError {
     fn from(error: PoolError) -> Self {
         Self::Pool(error)

@@ -51,7 +51,6 @@ impl Kernels<MockBackend> for MockKernels {
                     *result = apply(left, right).to_ne_bytes();
                 }
             },
-            &[],
         )?;
         Ok(())
     }
@@ -86,7 +85,6 @@ impl Kernels<MockBackend> for MockKernels {
                     *result = reduced.unwrap_or_default().to_ne_bytes();
                 }
             },
-            &[],
         )?;
         Ok(())
     }

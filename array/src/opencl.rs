@@ -154,7 +154,7 @@ impl HostMaps for OpenClBackend {
         memory: &'m impl AsMemory<Self>,
         region: Region,
     ) -> Result<Map<'m, f32>, Error> {
-        self.map(queue, memory, region, &[])
+        self.map(queue, memory, region)
     }
 
     fn map_elements_mut<'m>(
@@ -163,7 +163,7 @@ impl HostMaps for OpenClBackend {
         memory: &'m impl AsMemory<Self>,
         region: Region,
     ) -> Result<MapMut<'m, f32>, Error> {
-        self.map_mut(queue, memory, region, &[])
+        self.map_mut(queue, memory, region)
     }
 
     fn unmap(map: MapMut<'_, f32>) -> Result<(), Error> {

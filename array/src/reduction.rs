@@ -98,8 +98,7 @@ impl<A: Allocator, K: Kernels<A::Backend>> Slice<'_, A, K> {
         let result = self.reduce_to(reduction)?;
         let queue = result.context().queue();
         result.compute_before(queue)?;
-        let bytes = bytemuck::cast_slice_mut(&mut element);
-        result.buffer().read(queue, 0, bytes, &[])?;
+        result.buffer().read(queue, 0, &mut element)?;
         let [element] = element;
         Ok(element)
     }

@@ -182,9 +182,8 @@ impl<'a, A: Allocator, K: Kernels<A::Backend>> Slice<'a, A, K> {
         let queue = self.context().queue();
         let mut elements = vec![0.0_f32; self.len()];
         self.array.compute_before(queue)?;
-        let bytes = bytemuck::cast_slice_mut(&mut elements);
         let start = self.place.region().offset;
-        self.array.buffer().read(queue, start, bytes, &[])?;
+        self.array.buffer().read(queue, start, &mut elements)?;
         Ok(elements)
     }
 
@@ -199,7 +198,7 @@ impl<'a, A: Allocator, K: Kernels<A::Backend>> Slice<'a, A, K> {
         let copy = context.uninitialized(self.len())?;
         self.array.compute_before(queue)?;
         let (from, region) = (self.array.buffer(), self.place.region());
-        from.enqueue_copy_region_to(queue, region, copy.buffer(), 0, &[])?;
+        from.enqueue_copy_region_to(queue, region, copy.buffer(), 0)?;
         Ok(copy)
     }
 

@@ -100,10 +100,9 @@ impl<'a, A: Allocator, K: Kernels<A::Backend>> SliceMut<'a, A, K> {
         ArrayError::check_lengths(self.len(), elements.len())?;
         self.array.write_after_all()?;
         let (array, start) = (&*self.array, self.place.region().offset);
-        let bytes = bytemuck::cast_slice(elements);
         array
             .buffer()
-            .write(array.context().queue(), start, bytes, &[])?;
+            .write(array.context().queue(), start, elements)?;
         Ok(())
     }
 
@@ -123,7 +122,7 @@ impl<'a, A: Allocator, K: Kernels<A::Backend>> SliceMut<'a, A, K> {
         let (target, to) = (&*self.array, self.place.region().offset);
         let (from, region) = (source.array().buffer(), source.place().region());
         let queue = target.context().queue();
-        from.enqueue_copy_region_to(queue, region, target.buffer(), to, &[])?;
+        from.enqueue_copy_region_to(queue, region, target.buffer(), to)?;
         Ok(())
     }
 

@@ -46,7 +46,7 @@ impl MockBackend {
         }
     }
 
-    /// A region of a block, as a command is given it.
+    /// A region of a block, as an operand of a command.
     pub(crate) fn part(&self, memory: &MockMemory, region: Region) -> Result<Operand> {
         self.check_memory(memory)?;
         region.check_within(memory.bytes())?;
@@ -76,22 +76,23 @@ impl MockBackend {
 
     /// Enqueues a command.
     pub(crate) fn submit(&self, mut submission: Submission<'_>) -> Result<MockEvent> {
+        let queue = submission.queue;
         self.shared
             .enqueue(|state| state.submit(&mut submission))
-            .map(|event| MockEvent::new(&self.shared, event))
+            .map(|event| MockEvent::new(&self.shared, event, Some(queue)))
     }
 
-    /// Enqueues a command and waits until it has ended. One that would never end is not enqueued.
+    /// Enqueues a command and waits until it has ended. A command that would never end is not enqueued.
     fn submit_and_wait(&self, mut submission: Submission<'_>) -> Result<()> {
-        let kind = submission.kind;
+        let (kind, queue) = (submission.kind, submission.queue);
         let event = self.shared.enqueue(|state| {
             state.check_wait(&submission)?;
             state.submit(&mut submission)
         })?;
-        MockEvent::new(&self.shared, event).wait_in(kind)
+        MockEvent::new(&self.shared, event, Some(queue)).wait_in(kind)
     }
 
-    /// Gives back the memory that `handle` names, as [`Backend::release`] does, whoever else holds it.
+    /// Releases the memory that `handle` names as [`Backend::release`] does, even while the program still holds it.
     ///
     /// # Errors
     ///
@@ -109,7 +110,7 @@ impl MockBackend {
     /// let handle = buffer.into_handle();
     /// backend.release_handle(handle)?;
     /// assert!(device.leaks().is_empty());
-    /// // Whoever gives memory back twice, as C-like code can, is found out.
+    /// // A program that releases memory twice, as C-like code can, is caught.
     /// assert!(backend.release_handle(handle).is_err());
     /// let violation = device.violations().pop();
     /// let (memory, bytes) = (handle.id(), Some(1024));
@@ -182,7 +183,8 @@ impl Backend for MockBackend {
             })
         })?;
         let binding = parent.binding.clone();
-        Ok(self.new_memory(object, part.region, parent.kind(), binding))
+        let view = self.new_memory(object, part.region, parent.kind(), binding);
+        Ok(view.into_view_of(parent))
     }
 
     fn commit(&self, queue: &MockQueue, memory: &MockMemory) -> Result<()> {
@@ -245,7 +247,7 @@ impl Backend for MockBackend {
             work: Work::Read(Arc::clone(&sink)),
             ..Submission::new(CallKind::Read, queue.key(), &wait_for)
         })?;
-        // Empty where `data` is, since a command over no bytes does nothing.
+        // `sink` is empty where `data` is, since a command over no bytes does nothing.
         data.copy_from_slice(&sink.lock());
         Ok(())
     }
@@ -359,7 +361,7 @@ impl Backend for MockBackend {
                 Ok(state.new_event(None))
             })
         })?;
-        Ok(MockEvent::new(&self.shared, event))
+        Ok(MockEvent::new(&self.shared, event, None))
     }
 
     fn resolve_user_event(&self, event: &MockEvent, outcome: Outcome) -> Result<()> {

@@ -1,12 +1,12 @@
-//! How a mock device is built.
+//! The builder of mock devices.
 
 use std::sync::Arc;
 
 use binpool_allocators::{Align, DeviceLimits, SvmSupport};
 
 use crate::{
-    Completion, CostModel, DeviceProfile, HostWait, MockDevice, error::saturate, shared::Shared,
-    state::Config,
+    Completion, CostModel, DeviceProfile, Failures, HostWait, MockDevice, error::saturate,
+    shared::Shared, state::Config,
 };
 
 const GIB: u64 = 1 << 30;
@@ -29,10 +29,11 @@ const GIB: u64 = 1 << 30;
 #[must_use = "a builder does nothing until `build`"]
 pub struct MockDeviceBuilder {
     limits: DeviceLimits,
-    /// `None` where the largest block follows the capacity.
+    /// `None` where the largest block follows from the capacity.
     largest_block_bytes: Option<usize>,
     costs: Option<CostModel>,
     completion: Completion,
+    failures_spread: bool,
     host_waits: HostWait,
     commit_at_create: bool,
     log_calls: bool,
@@ -51,11 +52,13 @@ impl Default for MockDeviceBuilder {
             system: false,
         };
         limits.out_of_order_queues = true;
+        limits.failure_order = Failures::default().order;
         Self {
             limits,
             largest_block_bytes: None,
             costs: None,
             completion: Completion::default(),
+            failures_spread: Failures::default().spread,
             host_waits: HostWait::default(),
             commit_at_create: false,
             log_calls: false,
@@ -65,25 +68,25 @@ impl Default for MockDeviceBuilder {
 }
 
 impl MockDeviceBuilder {
-    /// All memory of the device, in bytes. Default: 1 GiB.
+    /// Sets the whole memory of the device, in bytes. Default: 1 GiB.
     pub fn capacity_bytes(mut self, bytes: u64) -> Self {
         self.limits.capacity_bytes = bytes;
         self
     }
 
-    /// The largest single block, in bytes. Default: the capacity, or the profile's where that is less.
+    /// Sets the largest single block, in bytes. Default: the capacity, or the profile's where that is less.
     pub fn largest_block_bytes(mut self, bytes: usize) -> Self {
         self.largest_block_bytes = Some(bytes);
         self
     }
 
-    /// What sub-regions must start on. Default: 256 bytes.
+    /// Sets the alignment that sub-regions must have. Default: 256 bytes.
     pub fn alignment(mut self, alignment: Align) -> Self {
         self.limits.alignment = alignment;
         self
     }
 
-    /// The largest alignment that SVM can be asked for. Default: 4096 bytes.
+    /// Sets the largest alignment that can be requested for SVM. Default: 4096 bytes.
     ///
     /// ```
     /// use binpool_allocators::{Align, Error, InvalidRequest, SvmBackend, SvmGrain};
@@ -110,13 +113,13 @@ impl MockDeviceBuilder {
         self
     }
 
-    /// Which kinds of SVM there are. Default: coarse and fine, with atomics.
+    /// Sets the kinds of SVM that the device has. Default: coarse and fine, with atomics.
     ///
     /// ```
     /// use binpool_allocators::{Error, SvmAllocator, SvmGrain, SvmSupport};
     /// use binpool_mock::MockDevice;
     ///
-    /// // A device that the host shares no fine-grained memory with, as most GPUs are.
+    /// // A device without fine-grained SVM, as most GPUs are.
     /// let mut support = SvmSupport::default();
     /// support.coarse = true;
     /// let backend = MockDevice::builder().svm(support).build().backend();
@@ -129,13 +132,13 @@ impl MockDeviceBuilder {
         self
     }
 
-    /// Whether queues can be out of order. Default: yes.
+    /// Sets whether the device has out-of-order queues. Default: yes.
     ///
     /// ```
     /// use binpool_allocators::{Backend, Queue, QueueOrder};
     /// use binpool_mock::MockDevice;
     ///
-    /// // Does a program get by with the queues that there are?
+    /// // Does a program work with in-order queues only?
     /// let backend = MockDevice::builder()
     ///     .out_of_order_queues(false)
     ///     .build()
@@ -151,14 +154,14 @@ impl MockDeviceBuilder {
         self
     }
 
-    /// Whether threads may use views of one buffer while others make and release such. Default: yes. The mock takes it
-    /// either way.
+    /// Sets whether threads may use views of one buffer while other threads create and release views of it. Default: yes. This
+    /// only changes the limits: the mock itself always allows it.
     ///
     /// ```
     /// use binpool_allocators::{Allocator, ImmediateAllocator};
     /// use binpool_mock::MockDevice;
     ///
-    /// // What an NVIDIA device says of itself, so that a pool has bins alone.
+    /// // The limits of an NVIDIA device, over which a pool has bins only.
     /// let backend = MockDevice::builder()
     ///     .concurrent_views(false)
     ///     .build()
@@ -171,13 +174,31 @@ impl MockDeviceBuilder {
         self
     }
 
-    /// When commands run. Default: [`Completion::AtOnce`].
+    /// Sets when commands run. Default: [`Completion::AtOnce`].
     pub fn completion(mut self, completion: Completion) -> Self {
         self.completion = completion;
         self
     }
 
-    /// What a host wait does that nothing can end. Default: [`HostWait::Report`].
+    /// Sets how a failed command affects other commands, and what the device states about it
+    /// ([`DeviceLimits::failure_order`]). Default: [`Failures::default`].
+    ///
+    /// ```
+    /// use binpool_allocators::FailureOrder;
+    /// use binpool_mock::{Failures, MockDevice};
+    ///
+    /// // The behaviour of PoCL.
+    /// let failures = Failures { order: FailureOrder::Lost, spread: true };
+    /// let device = MockDevice::builder().failures(failures).build();
+    /// assert_eq!(device.limits().failure_order, FailureOrder::Lost);
+    /// ```
+    pub fn failures(mut self, failures: Failures) -> Self {
+        self.limits.failure_order = failures.order;
+        self.failures_spread = failures.spread;
+        self
+    }
+
+    /// Sets what a wait of the host does that can never end. Default: [`HostWait::Report`].
     ///
     /// ```
     /// use binpool_allocators::{Backend, Outcome, Queue, QueueOrder};
@@ -190,7 +211,7 @@ impl MockDeviceBuilder {
     /// let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let gate = backend.create_user_event()?;
     /// backend.enqueue_marker(&queue, &[gate.clone()])?;
-    /// assert!(queue.finish().is_err()); // A test that would hang fails instead.
+    /// assert!(queue.finish().is_err()); // Instead of hanging, the call fails.
     /// backend.resolve_user_event(&gate, Outcome::Complete)?;
     /// queue.finish()?;
     /// # Ok::<(), binpool_allocators::Error>(())
@@ -200,7 +221,7 @@ impl MockDeviceBuilder {
         self
     }
 
-    /// Whether buffers are committed when they are created, as by runtimes that do not defer. Default: no.
+    /// Sets whether buffers are committed when they are created, as by runtimes that do not defer. Default: no.
     ///
     /// ```
     /// use binpool_allocators::{Backend, MemoryFlags};
@@ -221,13 +242,13 @@ impl MockDeviceBuilder {
         self
     }
 
-    /// Takes the limits and the costs of a real device. Calls after this one override its parts, calls before
-    /// are overridden.
+    /// Takes the limits and the costs of a real device. Later calls override parts of it; settings of earlier calls
+    /// are lost.
     ///
     /// ```
     /// use binpool_mock::{DeviceProfile, MockDevice};
     ///
-    /// // An H200, with little memory left.
+    /// // An H200 with little memory left.
     /// let device = MockDevice::builder()
     ///     .profile(DeviceProfile::h200())
     ///     .capacity_bytes(1 << 30)
@@ -236,7 +257,7 @@ impl MockDeviceBuilder {
     /// assert_eq!(limits.device_name, "NVIDIA H200 (mock)");
     /// assert_eq!(limits.alignment.bytes(), 512);
     /// assert_eq!(limits.capacity_bytes, 1 << 30);
-    /// assert_eq!(limits.largest_block_bytes, 1 << 30); // No more than there is.
+    /// assert_eq!(limits.largest_block_bytes, 1 << 30); // No more than the capacity.
     /// ```
     pub fn profile(mut self, profile: DeviceProfile) -> Self {
         self.limits = profile.limits;
@@ -245,13 +266,13 @@ impl MockDeviceBuilder {
         self
     }
 
-    /// Whether every call and every command is kept in a log, which grows without bound. Default: no.
+    /// Sets whether every call and every command is logged. The log grows without bound. Default: no.
     ///
     /// ```
     /// use binpool_allocators::{Allocator, Backend, Error, ImmediateAllocator, QueueOrder, Region};
     /// use binpool_mock::{Call, Completion, MockDevice};
     ///
-    /// // Two runs of one program with one seed are the same, call by call.
+    /// // Two runs of one program with the same seed make the same calls.
     /// let run = || -> Result<Vec<Call>, Error> {
     ///     let builder = MockDevice::builder().completion(Completion::Seeded(7));
     ///     let device = builder.log_calls(true).build();
@@ -270,20 +291,20 @@ impl MockDeviceBuilder {
         self
     }
 
-    /// Whether commands that touch the same bytes in no order are reported ([`Race`](crate::Race)). Default: yes.
+    /// Sets whether commands that touch the same bytes without an order are reported ([`Race`](crate::Race)). Default: yes.
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
     /// use binpool_mock::MockDevice;
     ///
-    /// // For kernels that share bytes on purpose: two queues count into the same buffer, as by atomic operations.
+    /// // For kernels that share bytes on purpose: two queues update the same buffer, as with atomic operations.
     /// let device = MockDevice::builder().detect_races(false).build();
     /// # let backend = device.backend();
     /// let counter = backend.create_buffer(1, MemoryFlags::empty())?;
     /// for _ in 0..2 {
     ///     let queue = backend.create_queue(QueueOrder::InOrder)?;
     ///     let count = |_: &[&[u8]], writes: &mut [&mut [u8]]| writes[0][0] += 1;
-    ///     backend.launch(&queue, "count", &[], &[&counter], count, &[])?;
+    ///     backend.launch(&queue, "count", &[], &[&counter], count)?;
     /// }
     /// assert!(device.violations().is_empty());
     /// # Ok::<(), binpool_allocators::Error>(())
@@ -308,6 +329,7 @@ impl MockDeviceBuilder {
                 limits,
                 costs: self.costs,
                 completion: self.completion,
+                failures_spread: self.failures_spread,
                 host_waits: self.host_waits,
                 commit_at_create: self.commit_at_create,
                 log_calls: self.log_calls,

@@ -1,4 +1,4 @@
-//! The calls that a device serves.
+//! The calls to a device.
 
 use std::fmt;
 
@@ -9,13 +9,13 @@ macro_rules! call_kinds {
         /// A kind of call to the device.
         ///
         /// A request that is refused before it reaches the device (a foreign object, a region out of bounds,
-        /// a bad pattern) is no call.
+        /// a bad pattern) is not a call.
         ///
         /// ```
         /// use binpool_allocators::{Allocator, Error, ImmediateAllocator};
         /// use binpool_mock::{CallKind, Fault, MockDevice, Persistence};
         ///
-        /// // What an allocation says of each call that can fail under it.
+        /// // The result of an allocation when each of the calls that it makes fails.
         /// for kind in [CallKind::CreateBuffer, CallKind::Commit] {
         ///     let device = MockDevice::new();
         ///     let allocator = ImmediateAllocator::new(&device.backend())?;
@@ -37,7 +37,7 @@ macro_rules! call_kinds {
             /// Every kind.
             pub const ALL: &[Self] = &[$(Self::$kind,)*];
 
-            /// The call's name, as errors have it.
+            /// The call's name in error texts.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -102,7 +102,7 @@ impl fmt::Display for CallKind {
     }
 }
 
-/// How often each kind of call was made.
+/// The number of calls of each kind.
 ///
 /// ```
 /// use binpool_allocators::{Allocator, ImmediateAllocator};
@@ -114,10 +114,10 @@ impl fmt::Display for CallKind {
 /// drop(allocator.allocate(1024)?);
 /// let now = device.statistics().calls;
 /// assert_eq!(now.get(CallKind::CreateBuffer), 1);
-/// // What a block costs in calls, from its creation to its release.
+/// // The calls that a block costs from its creation to its release.
 /// assert_eq!(now.total() - before.total(), 3);
 /// for (kind, count) in now.iter() {
-///     println!("{kind}: {count}"); // Those that were made: `commit: 1` among them.
+///     println!("{kind}: {count}"); // Kinds with calls only, such as `commit: 1`.
 /// }
 /// assert_eq!(now.iter().count(), 4);
 /// # Ok::<(), binpool_allocators::Error>(())
@@ -136,19 +136,19 @@ impl Default for CallCounts {
 }
 
 impl CallCounts {
-    /// The calls of this kind.
+    /// The number of calls of this kind.
     #[must_use]
     pub const fn get(&self, kind: CallKind) -> u64 {
         self.counts[kind as usize]
     }
 
-    /// All calls.
+    /// The number of all calls.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// The kinds that were called, with their counts.
+    /// The kinds with at least one call, with their counts.
     pub fn iter(&self) -> impl Iterator<Item = (CallKind, u64)> + '_ {
         let all = CallKind::ALL.iter().map(|kind| (*kind, self.get(*kind)));
         all.filter(|(_, count)| *count > 0)
@@ -165,9 +165,9 @@ impl fmt::Debug for CallCounts {
     }
 }
 
-/// One call, as the log has it.
+/// An entry of the call log.
 ///
-/// Nothing in it depends on what else the process does, so that two runs of one program can be compared.
+/// It does not depend on anything else in the process, so that two runs of one program can be compared.
 ///
 /// ```
 /// use binpool_allocators::{Backend, QueueOrder};
@@ -192,14 +192,14 @@ impl fmt::Debug for CallCounts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Call {
-    /// Its number among all calls to the device, from 1 on.
+    /// The call's number among all calls to the device, from 1 on.
     pub number: u64,
-    /// What was called.
+    /// The kind of the call.
     pub kind: CallKind,
-    /// The bytes that it is about; 0 where it is about none.
+    /// The bytes of memory that the call concerns; 0 where there are none.
     pub bytes: usize,
     /// The command that it enqueued.
     pub command: Option<CommandId>,
-    /// Whether it succeeded. A host wait that follows an enqueue in the same call is not looked at.
+    /// Whether the call succeeded. A wait that follows an enqueue in the same call does not count.
     pub succeeded: bool,
 }

@@ -1,35 +1,35 @@
-//! Which commands come before something: vector clocks for queues of both kinds.
+//! Vector clocks: the set of commands that come before something, for queues of both kinds.
 
 use binpool_allocators::QueueId;
 use smallvec::SmallVec;
 
-/// A command by its place in its queue, from 1 on.
+/// A command's position: its queue, and its index in that queue from 1 on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Position {
     pub(crate) queue: QueueId,
     pub(crate) index: u64,
 }
 
-/// A set of commands that is closed under what comes before them.
+/// A set of commands. With each command it has everything that comes before that command.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clock {
     /// By queue, ascending.
     queues: SmallVec<[QueueClock; 2]>,
 }
 
-/// The part of a clock that is about one queue.
+/// The commands of one queue in a clock.
 #[derive(Clone, Debug)]
 struct QueueClock {
     queue: QueueId,
-    /// All commands up to this one are in the set,
+    /// All commands up to this one are in the set.
     upto: u64,
-    /// and these single ones of an out-of-order queue, ascending, all beyond `upto` + 1.
+    /// Single commands of an out-of-order queue that are in the set, too, ascending, all beyond `upto` + 1.
     beyond: SmallVec<[u64; 2]>,
 }
 
-/// How many single commands of a queue a clock keeps. With more, those between count as seen too: a program that
-/// waits for every other command only of an out-of-order queue goes with a race unreported, not with memory that
-/// grows.
+/// The most single commands of a queue in a clock. With more, the commands between them count as members as well: in a
+/// program that waits for only every other command of an out-of-order queue a race may stay unreported, but memory
+/// does not grow.
 const MOST_BEYOND: usize = 256;
 
 impl QueueClock {
@@ -37,8 +37,8 @@ impl QueueClock {
         if index <= self.upto {
             return;
         }
-        if let Err(place) = self.beyond.binary_search(&index) {
-            self.beyond.insert(place, index);
+        if let Err(position) = self.beyond.binary_search(&index) {
+            self.beyond.insert(position, index);
         }
         self.settle();
     }
@@ -48,7 +48,7 @@ impl QueueClock {
         self.settle();
     }
 
-    /// Keeps `beyond` beyond.
+    /// Moves commands from `beyond` to `upto` where no gap is left, or where there are too many.
     fn settle(&mut self) {
         if self.beyond.len() > MOST_BEYOND {
             self.upto = self.upto.max(self.beyond[0]);
@@ -66,15 +66,15 @@ impl QueueClock {
 }
 
 impl Clock {
-    pub(crate) fn covers(&self, place: Place) -> bool {
-        self.find(place.queue).is_ok_and(|at| {
+    pub(crate) fn covers(&self, position: Position) -> bool {
+        self.find(position.queue).is_ok_and(|at| {
             let queue = &self.queues[at];
-            place.index <= queue.upto || queue.beyond.binary_search(&place.index).is_ok()
+            position.index <= queue.upto || queue.beyond.binary_search(&position.index).is_ok()
         })
     }
 
-    pub(crate) fn add(&mut self, place: Place) {
-        self.entry(place.queue).add(place.index);
+    pub(crate) fn add(&mut self, position: Position) {
+        self.entry(position.queue).add(position.index);
     }
 
     pub(crate) fn join(&mut self, other: &Self) {
@@ -108,26 +108,26 @@ impl Clock {
 
 #[cfg(test)]
 mod tests {
-    use super::{Clock, MOST_BEYOND, Place};
+    use super::{Clock, MOST_BEYOND, Position};
     use binpool_allocators::QueueId;
 
     #[test]
     fn a_clock_is_the_set_of_what_was_added_and_joined() {
         let [one, two] = [(); 2].map(|()| QueueId::fresh());
-        let place = |queue, index| Place { queue, index };
+        let position = |queue, index| Position { queue, index };
         let (mut left, mut right) = (Clock::default(), Clock::default());
         for index in [5, 2, 1] {
-            left.add(place(one, index));
+            left.add(position(one, index));
         }
-        right.add(place(one, 4));
-        right.add(place(two, 1));
+        right.add(position(one, 4));
+        right.add(position(two, 1));
         left.join(&right);
         let covered: Vec<u64> = (1..8)
-            .filter(|index| left.covers(place(one, *index)))
+            .filter(|index| left.covers(position(one, *index)))
             .collect();
         assert_eq!(covered, [1, 2, 4, 5]);
-        assert!(left.covers(place(two, 1)) && !right.covers(place(one, 5)));
-        left.add(place(one, 3));
+        assert!(left.covers(position(two, 1)) && !right.covers(position(one, 5)));
+        left.add(position(one, 3));
         assert_eq!((left.queues[0].upto, left.queues[0].beyond.len()), (5, 0));
     }
 
@@ -136,7 +136,7 @@ mod tests {
         let queue = QueueId::fresh();
         let mut clock = Clock::default();
         for index in (0..100_000).map(|index| 2 * index + 2) {
-            clock.add(Place { queue, index });
+            clock.add(Position { queue, index });
             assert!(clock.queues[0].beyond.len() <= MOST_BEYOND);
         }
     }

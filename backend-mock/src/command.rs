@@ -1,10 +1,10 @@
-//! Commands as a test sees them.
+//! Identities and records of commands.
 
 use std::{borrow::Cow, fmt};
 
 use binpool_allocators::{EventStatus, QueueId};
 
-/// The number of a command among all commands of its device, from 1 on, in the order of their enqueueing.
+/// The number of a command among all commands of its device, from 1 on, in the order in which they were enqueued.
 ///
 /// ```
 /// use binpool_allocators::{Backend, QueueOrder};
@@ -16,7 +16,7 @@ use binpool_allocators::{EventStatus, QueueId};
 /// for queue in [&queues[0], &queues[0], &queues[1]] {
 ///     backend.enqueue_marker(queue, &[])?;
 /// }
-/// // The second command is behind the first one. A test that replays an order names commands by these numbers.
+/// // The second command is behind the first. Tests that replay an order name commands by these numbers.
 /// let numbers: Vec<_> = device.runnable().iter().map(|id| id.get()).collect();
 /// assert_eq!(numbers, [1, 3]);
 /// # Ok::<(), binpool_allocators::Error>(())
@@ -38,7 +38,7 @@ impl fmt::Display for CommandId {
     }
 }
 
-/// A command that has ended, as the log has it.
+/// An entry of the log of commands that have ended.
 ///
 /// ```
 /// use binpool_allocators::{Backend, EventStatus, Outcome, Queue, QueueOrder};
@@ -48,13 +48,13 @@ impl fmt::Display for CommandId {
 /// let backend = device.backend();
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let input = backend.create_user_event()?;
-/// backend.launch(&queue, "sum", &[], &[], |_, _| {}, &[input.clone()])?;
+/// backend.launch(queue.after(&[input.clone()]), "sum", &[], &[], |_, _| {})?;
 /// backend.resolve_user_event(&input, Outcome::Failed)?;
 ///
 /// let records = device.ended_commands();
 /// assert_eq!((records.len(), records[0].name.as_ref()), (1, "sum"));
 /// assert_eq!((records[0].id.get(), records[0].queue), (1, queue.id()));
-/// assert_eq!(records[0].status, EventStatus::Failed); // As what it waited for.
+/// assert_eq!(records[0].status, EventStatus::Failed); // Like the event that it waited for.
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ pub struct CommandRecord {
     pub id: CommandId,
     /// Its name: a kernel's own, or the call's.
     pub name: Cow<'static, str>,
-    /// Its queue.
+    /// The queue that it ran on.
     pub queue: QueueId,
     /// How it ended.
     pub status: EventStatus,

@@ -1,13 +1,14 @@
-//! When commands run.
+//! Completion modes: when commands run, and what waits of the host do.
 
-/// When the commands of a device run. They run in legal orders only, whichever is chosen: queue order,
-/// barriers and wait lists always hold.
+/// When the commands of a device run. Every mode runs them in legal orders only: queue order,
+/// barriers and wait lists always hold, except for the effects of failed commands
+/// ([`Failures`](crate::Failures)).
 ///
 /// ```
 /// use binpool_allocators::{Backend, QueueOrder};
 /// use binpool_mock::{Completion, MockDevice};
 ///
-/// // How many of a hundred commands are pending when the last one has been enqueued.
+/// // The number of pending commands after a hundred have been enqueued.
 /// let pending = |completion| {
 ///     let device = MockDevice::builder().completion(completion).build();
 ///     let backend = device.backend();
@@ -25,20 +26,20 @@
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Completion {
-    /// A command runs while it is enqueued, where its queue and its wait list allow; else as soon as they do.
+    /// A command runs when it is enqueued, if its queue and its wait list allow it; otherwise as soon as they do.
     #[default]
     AtOnce,
-    /// Nothing runs until the test says so ([`MockDevice::step`](crate::MockDevice::step) and its siblings),
-    /// or the host waits for it. A host wait runs what it depends on, oldest first, and nothing else.
+    /// Commands run only when the test runs them ([`MockDevice::step`](crate::MockDevice::step) and similar calls),
+    /// or when the host waits for them. A wait runs the commands that it depends on, oldest first, and no others.
     Manual,
-    /// At every enqueue and every status query, a generator with this seed decides how many commands run, and
-    /// which. A host wait runs commands that the generator picks until it is satisfied. The same program with
+    /// At every enqueue and every status query, a seeded generator decides how many commands run, and
+    /// which. A wait of the host runs commands that the generator picks until the wait is satisfied. The same program with
     /// the same seed gives the same run, as long as one thread drives the device.
     Seeded(u64),
 }
 
-/// What a host wait does that nothing on the device can end, because the commands wait for a user event that
-/// nobody has resolved.
+/// What a wait of the host does that nothing on the device can end, because the commands wait for a user event that
+/// has not been resolved.
 ///
 /// ```
 /// use binpool_allocators::{Backend, Event, Outcome, QueueOrder};
@@ -50,15 +51,15 @@ pub enum Completion {
 /// let behind = backend.enqueue_marker(&queue, &[gate.clone()])?;
 /// std::thread::scope(|threads| {
 ///     threads.spawn(|| backend.resolve_user_event(&gate, Outcome::Complete));
-///     behind.wait() // With `Report`, an error where the other thread is late.
+///     behind.wait() // `Report` would return an error if the other thread is late.
 /// })?;
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HostWait {
-    /// It fails, with [`MockError::WouldWaitForever`](crate::MockError::WouldWaitForever) as the source of its
-    /// error. A blocking transfer or a commit that would wait forever is not even enqueued. Another thread that
-    /// is about to resolve the event is not waited for: programs with such threads want [`Block`](Self::Block).
+    /// It fails, with [`MockError::WouldWaitForever`](crate::MockError::WouldWaitForever) as the source of the
+    /// error. A blocking transfer or a commit that would wait forever is not even enqueued. The wait does not consider that
+    /// another thread may resolve the event: programs with such threads need [`Block`](Self::Block).
     #[default]
     Report,
     /// It blocks until another thread resolves the event, as real devices do.

@@ -1,4 +1,4 @@
-//! The device as a test holds it.
+//! The mock device, as tests control it.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -7,7 +7,7 @@ use binpool_allocators::{DeviceLimits, random::Random};
 use crate::{
     Call, CallCounts, CallKind, CommandId, CommandRecord, Fault, LeakReport, MockBackend,
     MockDeviceBuilder, MockStatistics, Persistence, Violation,
-    fault::{Plan, Trigger},
+    fault::{InjectedFault, Trigger},
     shared::{Shared, oldest},
 };
 
@@ -50,7 +50,7 @@ impl fmt::Debug for MockDevice {
 }
 
 impl MockDevice {
-    /// A device as the defaults of [`builder`](Self::builder) have it.
+    /// Makes a device with the defaults of [`builder`](Self::builder).
     ///
     /// ```
     /// use binpool_mock::MockDevice;
@@ -79,18 +79,18 @@ impl MockDevice {
         }
     }
 
-    /// What the device can hold and do.
+    /// The limits and capabilities of the device.
     #[must_use]
     pub fn limits(&self) -> &DeviceLimits {
         &self.shared.limits
     }
 
-    /// Runs the oldest command that may run. False where none may.
+    /// Runs the oldest command that may run. Returns false where none may.
     pub fn step(&self) -> bool {
         self.shared.run_one(oldest)
     }
 
-    /// Runs every command that may run, oldest first, and those that may because of them. Answers how many.
+    /// Runs every command that may run, oldest first, including those that become ready meanwhile. Returns how many ran.
     ///
     /// ```
     /// use binpool_allocators::{Backend, Event, Outcome, QueueOrder};
@@ -113,20 +113,20 @@ impl MockDevice {
         self.shared.run_all()
     }
 
-    /// The commands that may run now, oldest first. Each may be the next.
+    /// The commands that may run now, oldest first. Each of them may run next.
     #[must_use]
     pub fn runnable(&self) -> Vec<CommandId> {
         self.shared
             .with(|state| state.ready.iter().copied().collect())
     }
 
-    /// Runs this command, where it may run now. False where it may not.
+    /// Runs this command if it may run now. Returns false where it may not.
     ///
     /// ```
     /// use binpool_allocators::{Backend, Error, MemoryFlags, QueueOrder, Region};
     /// use binpool_mock::{Completion, MockDevice};
     ///
-    /// // What a forgotten wait list comes to, in one order and in the other.
+    /// // The effect of a forgotten wait list, in one order and in the other.
     /// let last_of = |newest_first: bool| -> Result<u8, Error> {
     ///     let device = MockDevice::builder().completion(Completion::Manual).build();
     ///     let backend = device.backend();
@@ -151,13 +151,13 @@ impl MockDevice {
             .run_one(|state| state.ready.get(&command).copied())
     }
 
-    /// Commands that have not ended.
+    /// Returns the number of commands that have not ended.
     #[must_use]
     pub fn pending_commands(&self) -> usize {
-        self.shared.with(|state| state.commands.len())
+        self.shared.with(|state| state.pending_commands())
     }
 
-    /// What the device has counted.
+    /// The counters of the device.
     ///
     /// ```
     /// use binpool_allocators::{Allocator, ImmediateAllocator};
@@ -182,13 +182,13 @@ impl MockDevice {
         })
     }
 
-    /// How often this kind of call was made.
+    /// Returns how often this kind of call was made.
     ///
     /// ```
     /// use binpool_allocators::{Allocator, ImmediateAllocator, SegmentAllocator};
     /// use binpool_mock::{CallKind, MockDevice};
     ///
-    /// // That segments save calls to the device is for a test to say.
+    /// // A test can check that segments save calls to the device.
     /// let device = MockDevice::new();
     /// let allocator = SegmentAllocator::new(ImmediateAllocator::new(&device.backend())?);
     /// let blocks = [(); 100].map(|()| allocator.allocate(1000).unwrap());
@@ -201,7 +201,7 @@ impl MockDevice {
         self.shared.with(|state| state.statistics.calls.get(kind))
     }
 
-    /// Every call so far, where the device logs calls.
+    /// All calls so far, where the device logs calls.
     ///
     /// ```
     /// use binpool_allocators::{Allocator, ImmediateAllocator};
@@ -212,7 +212,7 @@ impl MockDevice {
     /// for bytes in [1000, 3000] {
     ///     drop(allocator.allocate(bytes)?);
     /// }
-    /// // The sizes that the device was asked for, in order.
+    /// // The sizes that were requested from the device, in order.
     /// let mut calls = device.calls();
     /// calls.retain(|call| call.kind == CallKind::CreateBuffer);
     /// let sizes: Vec<_> = calls.iter().map(|call| call.bytes).collect();
@@ -224,10 +224,10 @@ impl MockDevice {
         self.shared.with(|state| state.call_log.clone())
     }
 
-    /// Every command that has ended so far, in the order in which they did, where the device logs calls.
+    /// All commands that have ended so far, in the order in which they ended, where the device logs calls.
     ///
     /// ```
-    /// use binpool_allocators::{Backend, QueueOrder};
+    /// use binpool_allocators::{Backend, Queue, QueueOrder};
     /// use binpool_mock::{Completion, MockDevice};
     ///
     /// let builder = MockDevice::builder().completion(Completion::Seeded(7));
@@ -235,11 +235,11 @@ impl MockDevice {
     /// let backend = device.backend();
     /// let [load, compute] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
     /// for _ in 0..10 {
-    ///     let loaded = backend.launch(&load, "load", &[], &[], |_, _| {}, &[])?;
-    ///     backend.launch(&compute, "sum", &[], &[], |_, _| {}, &[loaded])?;
+    ///     let loaded = backend.launch(&load, "load", &[], &[], |_, _| {})?;
+    ///     backend.launch(compute.after(&[loaded]), "sum", &[], &[], |_, _| {})?;
     /// }
     /// device.run();
-    /// // Whatever the seed: as many sums have begun at most as loads have ended.
+    /// // With any seed, no more sums have begun than loads have ended.
     /// let mut loaded = 0;
     /// for command in device.ended_commands() {
     ///     loaded += if command.name == "load" { 1 } else { -1 };
@@ -252,7 +252,7 @@ impl MockDevice {
         self.shared.with(|state| state.command_log.clone())
     }
 
-    /// What all calls so far would have taken on the device of the profile. Zero without a profile.
+    /// The time that all calls so far would have taken on the device of the profile. Zero without a profile.
     ///
     /// ```
     /// use std::time::Duration;
@@ -260,7 +260,7 @@ impl MockDevice {
     /// use binpool_allocators::{Allocator, Error, ImmediateAllocator};
     /// use binpool_mock::{DeviceProfile, MockDevice};
     ///
-    /// // What a hundred buffers cost on an H200, beside one that is as large as all of them.
+    /// // The cost of a hundred buffers on an H200, and of one that is as large as all of them.
     /// let time_of = |count: usize, bytes: usize| -> Result<Duration, Error> {
     ///     let device = MockDevice::builder().profile(DeviceProfile::h200()).build();
     ///     let allocator = ImmediateAllocator::new(&device.backend())?;
@@ -279,13 +279,13 @@ impl MockDevice {
         self.shared.with(|state| state.device_time())
     }
 
-    /// Events that the host holds, that something waits for, or whose command has not ended.
+    /// Returns the number of events that the host holds, that a command waits for, or whose command has not ended.
     ///
     /// ```
     /// use binpool_allocators::{Backend, QueueOrder};
     /// use binpool_mock::MockDevice;
     ///
-    /// // A cache of events that grows without bound shows in a test.
+    /// // A test can detect a cache of events that grows without bound.
     /// let device = MockDevice::new();
     /// let backend = device.backend();
     /// let queue = backend.create_queue(QueueOrder::InOrder)?;
@@ -302,7 +302,7 @@ impl MockDevice {
         self.shared.with(|state| state.events.len())
     }
 
-    /// Queues that the host holds, or that have commands which have not ended.
+    /// Returns the number of queues that the host holds, or that have commands which have not ended.
     ///
     /// ```
     /// use binpool_allocators::{Backend, Outcome, QueueOrder};
@@ -324,20 +324,20 @@ impl MockDevice {
         self.shared.with(|state| state.queues.len())
     }
 
-    /// What the program did wrong so far.
+    /// The violations so far.
     #[must_use]
     pub fn violations(&self) -> Vec<Violation> {
         self.shared.with(|state| state.violations.clone())
     }
 
-    /// Everything that is alive: at the end of a program, what it leaked.
+    /// All objects that are alive: at the end of a program, its leaks.
     #[must_use]
     pub fn leaks(&self) -> LeakReport {
         self.shared.with(|state| state.leaks())
     }
 
     /// Makes the `n`th call of this kind from now on fail (1 is the next), once or from then on. A failed call
-    /// has no effect; a failed release gives the memory back all the same.
+    /// has no effect, except that a failed release still releases the memory.
     ///
     /// ```
     /// use binpool_allocators::{Allocator, ImmediateAllocator};
@@ -345,7 +345,7 @@ impl MockDevice {
     ///
     /// let device = MockDevice::new();
     /// let allocator = ImmediateAllocator::new(&device.backend())?;
-    /// // The device fills up, as it seems, with the third block.
+    /// // The third block seems to fill the device.
     /// device.fail_nth(
     ///     CallKind::Commit,
     ///     3,
@@ -354,12 +354,12 @@ impl MockDevice {
     /// );
     /// let blocks: Vec<_> = (0..10).flat_map(|_| allocator.allocate(1024)).collect();
     /// assert_eq!(blocks.len(), 2);
-    /// // What has failed leaves nothing behind.
+    /// // The failed call leaves nothing behind.
     /// assert_eq!(device.statistics().live_blocks, 2);
     /// # Ok::<(), binpool_allocators::Error>(())
     /// ```
     pub fn fail_nth(&self, kind: CallKind, n: u64, fault: Fault, persistence: Persistence) {
-        self.plan(Some(kind), nth(n, persistence), fault);
+        self.inject(Some(kind), nth(n, persistence), fault);
     }
 
     /// Makes the `n`th call of any kind from now on fail (1 is the next), once or from then on.
@@ -374,7 +374,7 @@ impl MockDevice {
     ///     allocator.release(block, &[])
     /// }
     ///
-    /// // Each call of the program fails once, and nothing is ever left.
+    /// // Each call of the program fails once, and none leaves anything behind.
     /// let mut failed = Vec::new();
     /// for n in 1.. {
     ///     let device = MockDevice::new();
@@ -393,11 +393,11 @@ impl MockDevice {
     /// );
     /// ```
     pub fn fail_nth_any(&self, n: u64, fault: Fault, persistence: Persistence) {
-        self.plan(None, nth(n, persistence), fault);
+        self.inject(None, nth(n, persistence), fault);
     }
 
     /// Makes each call of this kind (`None`: of any kind) fail with this probability, from 0 to 1, as a
-    /// generator with this seed decides.
+    /// seeded generator decides.
     ///
     /// ```
     /// use binpool_allocators::{Allocator, ImmediateAllocator};
@@ -405,7 +405,7 @@ impl MockDevice {
     ///
     /// let device = MockDevice::new();
     /// let allocator = ImmediateAllocator::new(&device.backend())?;
-    /// // About every tenth block is not to be had; which ones, is for the seed to say.
+    /// // About every tenth block fails; the seed decides which.
     /// device.fail_randomly(CallKind::CreateBuffer, 0.1, 7, Fault::OutOfMemory);
     /// let failures = (0..1000)
     ///     .filter(|_| allocator.allocate(1024).is_err())
@@ -422,7 +422,7 @@ impl MockDevice {
         fault: Fault,
     ) {
         let random = Random::new(seed);
-        self.plan(
+        self.inject(
             kind.into(),
             Trigger::Random {
                 random,
@@ -432,7 +432,7 @@ impl MockDevice {
         );
     }
 
-    /// The calls that were made to fail so far.
+    /// The counts of the calls that were made to fail so far.
     #[must_use]
     pub fn struck(&self) -> CallCounts {
         self.shared.with(|state| state.faults.struck)
@@ -461,7 +461,7 @@ impl MockDevice {
     ///         ..
     ///     }
     /// ));
-    /// // The device is back: does the program recover?
+    /// // The device works again: does the program recover?
     /// device.clear_faults();
     /// assert!(backend.create_queue(QueueOrder::InOrder).is_ok());
     /// ```
@@ -469,17 +469,17 @@ impl MockDevice {
         self.shared.with(|state| state.faults.clear());
     }
 
-    fn plan(&self, kind: Option<CallKind>, trigger: Trigger, fault: Fault) {
-        let plan = Plan {
+    fn inject(&self, kind: Option<CallKind>, trigger: Trigger, fault: Fault) {
+        let injected = InjectedFault {
             kind,
             trigger,
             fault,
         };
-        self.shared.with(|state| state.faults.add(plan));
+        self.shared.with(|state| state.faults.add(injected));
     }
 }
 
-/// The 0th call is none: such a fault never strikes once, and always strikes forever.
+/// The trigger for the `n`th call. The 0th call never fails once, and fails forever from the next one on.
 const fn nth(n: u64, persistence: Persistence) -> Trigger {
     Trigger::Nth {
         remaining: n,

@@ -6,19 +6,19 @@ use binpool_allocators::{Error, EventId, MemoryId, OutOfMemory, Scope};
 
 use crate::{CallKind, CommandId};
 
-/// What the mock runtime says went wrong: the source of the errors that its calls give.
+/// The error of the mock runtime: the source of the errors that its calls return.
 ///
 /// ```
 /// use std::error::Error;
 ///
-/// use binpool_allocators::{Backend, Event, QueueOrder};
+/// use binpool_allocators::{Backend, Event, Queue, QueueOrder};
 /// use binpool_mock::{MockDevice, MockError};
 ///
 /// # fn main() -> Result<(), Box<dyn Error>> {
 /// let backend = MockDevice::new().backend();
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let gate = backend.create_user_event()?;
-/// let behind = backend.launch(&queue, "sum", &[], &[], |_, _| {}, &[gate.clone()])?;
+/// let behind = backend.launch(queue.after(&[gate.clone()]), "sum", &[], &[], |_, _| {})?;
 /// // The error of the call has the runtime's own as its source.
 /// let error = behind.wait().unwrap_err();
 /// let source = error.source().and_then(|source| source.downcast_ref());
@@ -48,21 +48,21 @@ pub enum MockError {
         /// Its size in bytes.
         bytes: usize,
     },
-    /// A test asked for this failure.
+    /// An injected fault.
     #[error("a fault that was asked for, in {call}")]
     Injected {
         /// The call that failed.
         call: CallKind,
-        /// The code that was asked for.
+        /// The code that was injected.
         code: Option<i32>,
     },
-    /// The host would wait forever: nothing but a user event that nobody has resolved can end the wait.
+    /// The host would wait forever: only a user event that has not been resolved could end the wait.
     #[error(
         "the host would wait forever: {} waits for user event {event}, which nobody has resolved",
         describe(*command, name)
     )]
     WouldWaitForever {
-        /// The command that waits for the user event; `None` where the host itself does.
+        /// The command that waits for the user event; `None` where the host itself waits for it.
         command: Option<CommandId>,
         /// The command's name.
         name: Cow<'static, str>,
@@ -85,12 +85,12 @@ pub enum MockError {
         /// The argument that it shares bytes with.
         other: usize,
     },
-    /// The flags of the memory do not allow this.
+    /// The flags of the memory do not allow this access.
     #[error("INVALID_OPERATION: memory {memory} was created without the right to be {access}")]
     AccessDenied {
         /// The memory.
         memory: MemoryId,
-        /// What was to be done with it.
+        /// The access.
         access: &'static str,
     },
     /// A kernel panicked.
@@ -100,7 +100,7 @@ pub enum MockError {
         command: CommandId,
         /// The kernel's name.
         name: Cow<'static, str>,
-        /// What it panicked with, where that was text.
+        /// The panic's message, where it had one.
         message: String,
     },
     /// An event that a command waited for has failed.
@@ -122,13 +122,13 @@ pub enum MockError {
         /// The user event.
         event: EventId,
     },
-    /// Memory that was given back was used.
+    /// Memory was used after it had been released.
     #[error("INVALID_MEM_OBJECT: memory {memory} was given back before; this is a use after free")]
     UseAfterFree {
         /// The memory.
         memory: MemoryId,
     },
-    /// Memory that was given back was given back again.
+    /// Memory was released twice.
     #[error("INVALID_MEM_OBJECT: memory {memory} was given back before; this is a double free")]
     DoubleFree {
         /// The memory.
@@ -150,7 +150,7 @@ fn describe(command: Option<CommandId>, name: &str) -> String {
 }
 
 impl MockError {
-    /// The code that an OpenCL runtime has for this, where it has one.
+    /// Returns the corresponding OpenCL error code, where there is one.
     ///
     /// ```
     /// use std::error::Error;
@@ -208,7 +208,7 @@ impl MockError {
     }
 }
 
-/// `bytes` as the host counts them.
+/// `bytes` as a `usize`, or its largest value.
 pub(crate) fn saturate(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }

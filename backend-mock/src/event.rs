@@ -10,23 +10,24 @@ use binpool_allocators::{Event, EventId, EventStatus, Result};
 
 use crate::{
     CallKind,
+    queue::finish,
     shared::Shared,
-    state::{EventKey, Progress},
+    state::{EventKey, Progress, QueueKey},
 };
 
 /// The event of a command, or a user event. Clones are the same event.
 ///
 /// ```
-/// use binpool_allocators::{Backend, Event, EventStatus, QueueOrder};
+/// use binpool_allocators::{Backend, Event, EventStatus, Queue, QueueOrder};
 /// use binpool_mock::{Completion, MockDevice};
 ///
 /// let device = MockDevice::builder().completion(Completion::Manual).build();
 /// let backend = device.backend();
 /// let [load, compute] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
-/// let loaded = backend.launch(&load, "load", &[], &[], |_, _| {}, &[])?;
-/// let other = backend.launch(&load, "other", &[], &[], |_, _| {}, &[])?;
-/// let summed = backend.launch(&compute, "sum", &[], &[], |_, _| {}, &[loaded.clone()])?;
-/// summed.wait()?; // Runs what it depends on, and nothing else.
+/// let loaded = backend.launch(&load, "load", &[], &[], |_, _| {})?;
+/// let other = backend.launch(&load, "other", &[], &[], |_, _| {})?;
+/// let summed = backend.launch(compute.after(&[loaded.clone()]), "sum", &[], &[], |_, _| {})?;
+/// summed.wait()?; // Runs only the commands that it depends on.
 /// assert_eq!(loaded.status()?, EventStatus::Complete);
 /// assert_eq!(other.status()?, EventStatus::Pending);
 /// # Ok::<(), binpool_allocators::Error>(())
@@ -34,23 +35,34 @@ use crate::{
 #[derive(Clone)]
 pub struct MockEvent(Arc<Held>);
 
-/// The host's hold on an event.
+/// The host's reference to an event.
 struct Held {
     shared: Arc<Shared>,
     key: EventKey,
     id: EventId,
+    /// The queue of the command; user events have none.
+    queue: Option<QueueKey>,
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.shared.with(|state| state.let_go_of_event(self.key));
+        self.shared.with(|state| state.drop_event(self.key));
     }
 }
 
 impl MockEvent {
-    pub(crate) fn new(shared: &Arc<Shared>, (key, id): (EventKey, EventId)) -> Self {
+    pub(crate) fn new(
+        shared: &Arc<Shared>,
+        (key, id): (EventKey, EventId),
+        queue: Option<QueueKey>,
+    ) -> Self {
         let shared = Arc::clone(shared);
-        Self(Arc::new(Held { shared, key, id }))
+        Self(Arc::new(Held {
+            shared,
+            key,
+            id,
+            queue,
+        }))
     }
 
     pub(crate) fn key(&self) -> EventKey {
@@ -61,7 +73,7 @@ impl MockEvent {
         Arc::ptr_eq(&self.0.shared, shared)
     }
 
-    /// Waits for the end of the command, on behalf of `call`.
+    /// Waits for the end of the command, as part of `call`.
     pub(crate) fn wait_in(&self, call: CallKind) -> Result<()> {
         let shared = &self.0.shared;
         shared.wait(&[self.0.key], call)?;
@@ -103,6 +115,17 @@ impl Event for MockEvent {
             state.call(CallKind::Wait, 0, |_| Ok(()))
         })?;
         self.wait_in(CallKind::Wait)
+    }
+
+    fn wait_for_all_before(&self) -> Result<()> {
+        let ended = match self.wait() {
+            Err(_) if self.status().is_ok_and(EventStatus::has_ended) => Ok(()),
+            result => result,
+        };
+        match self.0.queue {
+            Some(queue) => finish(&self.0.shared, queue),
+            None => ended,
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Failures that a test asks for.
+//! Injected faults.
 
 use binpool_allocators::{Error, OutOfMemory, Scope, random::Random};
 
@@ -51,7 +51,7 @@ impl Fault {
 /// use binpool_allocators::{Allocator, ImmediateAllocator};
 /// use binpool_mock::{CallKind, Fault, MockDevice, Persistence};
 ///
-/// // Trying again helps against the one, and not against the other.
+/// // Trying again helps against the one, but not against the other.
 /// for (persistence, tries) in [(Persistence::Once, Some(2)), (Persistence::Forever, None)] {
 ///     let device = MockDevice::new();
 ///     let allocator = ImmediateAllocator::new(&device.backend())?;
@@ -69,10 +69,10 @@ pub enum Persistence {
     Forever,
 }
 
-/// When a fault strikes.
+/// When a fault applies.
 #[derive(Debug)]
 pub(crate) enum Trigger {
-    /// At the call that makes `remaining` 0, and after it where the fault persists.
+    /// At the call that makes `remaining` 0, and at all later ones where the fault persists.
     Nth {
         remaining: u64,
         persistence: Persistence,
@@ -82,16 +82,16 @@ pub(crate) enum Trigger {
 }
 
 #[derive(Debug)]
-pub(crate) struct Plan {
-    /// Which calls it looks at; `None` for all.
+pub(crate) struct InjectedFault {
+    /// The kind of calls that it applies to; `None` for all.
     pub(crate) kind: Option<CallKind>,
     pub(crate) trigger: Trigger,
     pub(crate) fault: Fault,
 }
 
-impl Plan {
-    /// Whether the fault strikes this call.
-    fn strikes(&mut self, kind: CallKind) -> bool {
+impl InjectedFault {
+    /// Returns whether the fault applies to this call.
+    fn applies_to(&mut self, kind: CallKind) -> bool {
         if self.kind.is_some_and(|wanted| wanted != kind) {
             return false;
         }
@@ -112,30 +112,30 @@ impl Plan {
     }
 }
 
-/// Every failure that was asked for.
+/// The injected faults of a device.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
-    plans: Vec<Plan>,
-    /// The calls that were made to fail, and the first of them.
+    injected: Vec<InjectedFault>,
+    /// The counts of the calls that were made to fail, and the first of them.
     pub(crate) struck: CallCounts,
     pub(crate) first_struck: Option<CallKind>,
 }
 
 impl Faults {
-    pub(crate) fn add(&mut self, plan: Plan) {
-        self.plans.push(plan);
+    pub(crate) fn add(&mut self, fault: InjectedFault) {
+        self.injected.push(fault);
     }
 
     pub(crate) fn clear(&mut self) {
-        self.plans.clear();
+        self.injected.clear();
     }
 
-    /// How this call fails. Every plan counts every call that it looks at; the oldest that strikes decides.
-    pub(crate) fn strike(&mut self, kind: CallKind) -> Option<Fault> {
+    /// Returns how this call fails. Every fault counts every call of its kind; the oldest that applies decides.
+    pub(crate) fn failure_of(&mut self, kind: CallKind) -> Option<Fault> {
         let mut struck = None;
-        for plan in &mut self.plans {
-            if plan.strikes(kind) {
-                struck = struck.or(Some(plan.fault));
+        for fault in &mut self.injected {
+            if fault.applies_to(kind) {
+                struck = struck.or(Some(fault.fault));
             }
         }
         if struck.is_some() {

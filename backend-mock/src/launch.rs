@@ -2,23 +2,23 @@
 
 use std::borrow::Cow;
 
-use binpool_allocators::{Backend, Result};
+use binpool_allocators::{AsMemory, Backend, InvalidRequest, On, Result, bytes_on};
 use smallvec::SmallVec;
 
 use crate::{
-    CallKind, MockBackend, MockEvent, MockMemory, MockQueue,
+    CallKind, MockBackend, MockEvent, MockQueue,
     state::{Operand, Submission},
     work::Work,
 };
 
 impl MockBackend {
-    /// Enqueues a kernel: a closure that is given the bytes of `reads`, and those of `writes` to change (and to
-    /// read). It runs once, when its queue and its wait list allow, on whichever thread drives the device, and
-    /// without the device's lock.
+    /// Enqueues a kernel: a closure that takes the bytes of `reads`, and those of `writes` to change (and to
+    /// read), in their requested sizes. It runs once, when its queue and its wait list allow, on the thread that drives the
+    /// device at that moment, and without the device's lock.
     ///
-    /// Inside the kernel, calls to the device enqueue and allocate as ever; what they enqueue runs after the
-    /// kernel. Waiting for the device there is an error. A kernel that panics fails, and does no more harm than
-    /// to its own bytes.
+    /// Inside the kernel, calls to the device may enqueue and allocate; commands that they enqueue run after the
+    /// kernel. Waiting for the device there is an error. A kernel that panics fails, and leaves only its own bytes
+    /// half written.
     ///
     /// # Errors
     ///
@@ -47,31 +47,31 @@ impl MockBackend {
     ///             *target = source * 2;
     ///         }
     ///     },
-    ///     &[],
     /// )?;
     /// let mut bytes = [0; 4];
     /// backend.read(&queue, &target, 0, &mut bytes, &[])?;
     /// assert_eq!(bytes, [2, 4, 6, 8]);
     /// # Ok::<(), binpool_allocators::Error>(())
     /// ```
-    pub fn launch(
+    pub fn launch<'q>(
         &self,
-        queue: &MockQueue,
+        on: impl Into<On<'q, MockQueue, MockEvent>>,
         name: impl Into<Cow<'static, str>>,
-        reads: &[&MockMemory],
-        writes: &[&MockMemory],
+        reads: &[&dyn AsMemory<Self>],
+        writes: &[&dyn AsMemory<Self>],
         kernel: impl FnOnce(&[&[u8]], &mut [&mut [u8]]) + Send + 'static,
-        wait_for: &[MockEvent],
     ) -> Result<MockEvent> {
+        let On { queue, wait_for } = on.into();
         self.check_queue(queue)?;
-        let whole = |arguments: &[&MockMemory]| -> Result<SmallVec<[Operand; 2]>> {
-            let operands = arguments.iter().map(|memory| {
-                self.check_memory(memory)?;
-                Ok(memory.operand())
+        let arguments = |arguments: &[&dyn AsMemory<Self>]| -> Result<SmallVec<[Operand; 2]>> {
+            let operands = arguments.iter().map(|argument| {
+                let found = bytes_on::<Self, _>(*argument, queue, ..)?;
+                let (memory, region) = found.ok_or(InvalidRequest::ZeroSize)?;
+                self.part(memory, region)
             });
             operands.collect()
         };
-        let (reads, writes) = (whole(reads)?, whole(writes)?);
+        let (reads, writes) = (arguments(reads)?, arguments(writes)?);
         let wait_for = self.events(wait_for)?;
         self.submit(Submission {
             name: name.into(),

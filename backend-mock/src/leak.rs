@@ -1,10 +1,10 @@
-//! What is still alive on a device.
+//! Objects that are still alive on a device.
 
 use std::fmt;
 
 use binpool_allocators::{MemoryId, MemoryKind};
 
-/// Who keeps a block alive.
+/// The holder of a block that is alive.
 ///
 /// ```
 /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Region};
@@ -15,9 +15,9 @@ use binpool_allocators::{MemoryId, MemoryKind};
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let [kept, dropped] = [(); 2].map(|()| backend.create_buffer(1024, MemoryFlags::empty()).unwrap());
 /// backend.enqueue_fill(&queue, &dropped, Region::first(1024), &[7], &[])?;
-/// drop(dropped); // Which the fill keeps.
+/// drop(dropped); // The fill still holds it.
 /// let leaks = device.leaks();
-/// assert_eq!(leaks.memory[0].held_by, Holder::Host); // A leak, if `kept` is forgotten.
+/// assert_eq!(leaks.memory[0].held_by, Holder::Host); // A leak, if the program has forgotten `kept`.
 /// assert_eq!(leaks.memory[1].held_by, Holder::Device);
 /// device.run();
 /// assert_eq!(device.leaks().memory.len(), 1);
@@ -26,9 +26,9 @@ use binpool_allocators::{MemoryId, MemoryKind};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Holder {
-    /// The program: it has not given it back.
+    /// The program, which has not released it.
     Host,
-    /// The device: it was given back, and commands, events or views that use it remain.
+    /// The device: it was released, and commands, events or views that use it remain.
     Device,
 }
 
@@ -45,7 +45,7 @@ pub enum Holder {
 /// let live = device.leaks().memory;
 /// assert_eq!((live[0].bytes, live[0].view_of), (1024, None));
 /// assert_eq!((live[1].bytes, live[1].view_of), (256, Some(live[0].id)));
-/// // Who made it: the log has the call by its number.
+/// // The call that created it, by its number in the log.
 /// let mut calls = device.calls();
 /// calls.retain(|call| call.number == live[1].created_by_call);
 /// assert_eq!(calls[0].kind, CallKind::CreateSubRegion);
@@ -58,13 +58,13 @@ pub struct LiveMemory {
     pub id: MemoryId,
     /// Its size in bytes.
     pub bytes: usize,
-    /// What it is made of.
+    /// The kind of its memory.
     pub kind: MemoryKind,
     /// The block that it is a view of; `None` where it is a block itself.
     pub view_of: Option<MemoryId>,
     /// The number of the call that created it ([`Call::number`](crate::Call::number)).
     pub created_by_call: u64,
-    /// Who keeps it alive.
+    /// The holder of the block.
     pub held_by: Holder,
 }
 
@@ -87,7 +87,7 @@ impl fmt::Display for LiveMemory {
     }
 }
 
-/// Everything that is alive on a device: at the end of a program, what it leaked.
+/// All objects that are alive on a device: at the end of a program, its leaks.
 ///
 /// ```
 /// use binpool_allocators::{Backend, MemoryFlags};
@@ -98,7 +98,7 @@ impl fmt::Display for LiveMemory {
 /// std::mem::forget(buffer);
 /// let leaks = device.leaks();
 /// assert_eq!((leaks.memory.len(), leaks.bytes()), (1, 1024));
-/// println!("{leaks}"); // Names the call that made it.
+/// println!("{leaks}"); // Names the call that created it.
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -106,14 +106,14 @@ impl fmt::Display for LiveMemory {
 pub struct LeakReport {
     /// Blocks and views, in the order in which they were created.
     pub memory: Vec<LiveMemory>,
-    /// Queues that the host holds, or that have commands.
+    /// The number of queues that the host holds, or that have commands.
     pub queues: usize,
-    /// Events that the host holds, or that something waits for or will end.
+    /// The number of events that the host holds, that a command waits for, or whose command has not ended.
     pub events: usize,
 }
 
 impl LeakReport {
-    /// Whether nothing is alive.
+    /// Returns whether nothing is alive.
     ///
     /// ```
     /// use binpool_allocators::{Allocator, Backend, ImmediateAllocator, QueueOrder};
@@ -127,7 +127,7 @@ impl LeakReport {
     ///     backend.write(&queue, &block, 0, &[7; 1024], &[])?;
     ///     assert!(!device.leaks().is_empty());
     /// }
-    /// // What a test ends with: the report says what there is, where it fails.
+    /// // The end of a test: if it fails, the report names what is left.
     /// assert!(device.leaks().is_empty(), "{}", device.leaks());
     /// # Ok::<(), binpool_allocators::Error>(())
     /// ```
@@ -136,7 +136,7 @@ impl LeakReport {
         self.memory.is_empty() && self.queues == 0 && self.events == 0
     }
 
-    /// The bytes of all blocks; views have none of their own.
+    /// The bytes of all blocks. Views have no bytes of their own.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let blocks = self.memory.iter().filter(|memory| memory.view_of.is_none());

@@ -1,7 +1,7 @@
 //! A whole simulated device for binpool: in process, deterministic, and stricter than real ones.
 //!
-//! [`MockDevice`] is what a test holds: it decides when commands run, makes calls fail, and says what happened.
-//! [`MockBackend`] is what the program under test uses, as it would use a real device's backend: it implements
+//! [`MockDevice`] is the test's side: it decides when commands run, makes calls fail, and reports what happened.
+//! [`MockBackend`] is the side of the program under test, which uses it like a real device's backend: it implements
 //! [`Backend`](binpool_allocators::Backend) and [`SvmBackend`](binpool_allocators::SvmBackend).
 //!
 //! ```
@@ -15,18 +15,18 @@
 //! let backend = device.backend();
 //! let queue = backend.create_queue(QueueOrder::OutOfOrder)?;
 //!
-//! // Memory is promised first, and missing later.
+//! // Memory is only promised at first. A shortage shows later.
 //! let [one, two] = [(); 2].map(|()| backend.create_buffer(1 << 20, MemoryFlags::empty()).unwrap());
 //! backend.commit(&queue, &one)?;
 //! assert!(backend.commit(&queue, &two).unwrap_err().is_out_of_memory());
 //!
-//! // Commands move bytes, when their turn comes.
+//! // Commands move bytes when they run.
 //! let fill = backend.enqueue_fill(&queue, &one, Region::first(16), &[7], &[])?;
 //! let mut bytes = [0; 16];
 //! backend.read(&queue, &one, 0, &mut bytes, &[fill])?;
 //! assert_eq!(bytes, [7; 16]);
 //!
-//! // Calls fail when a test wants them to.
+//! // Calls fail when a test injects faults.
 //! device.fail_nth(CallKind::Marker, 1, Fault::Backend(-5), Persistence::Once);
 //! assert!(matches!(backend.enqueue_marker(&queue, &[]), Err(Error::Backend(_))));
 //! # Ok::<(), Error>(())
@@ -38,11 +38,12 @@
 //!   out-of-memory shows; views with an alignment; SVM with real addresses ([`MockDeviceBuilder`]).
 //! - **Commands** that really move bytes, kernels ([`MockBackend::launch`]) among them, in any order that
 //!   queues, barriers and wait lists allow ([`Completion`]).
-//! - **Failures**: the nth call of a kind, or some at random ([`Fault`]).
+//! - **Failures**: the nth call of a kind, or calls at random ([`Fault`]); commands that wait for a failed event, and the
+//!   effect on the commands behind them ([`Failures`]).
 //! - **Misuse**: double free, use after free, SVM freed in use ([`Violation`]), leaks ([`LeakReport`]).
-//! - **Races**: two commands that touch the same bytes in no order, whichever order they happened to run in
+//! - **Races**: two commands that touch the same bytes without an order, in whichever order they happened to run
 //!   ([`Race`]).
-//! - **Time**: what the calls would cost on a real device ([`DeviceProfile`]).
+//! - **Time**: the cost of the calls on a real device ([`DeviceProfile`]).
 //!
 //! # Determinism
 //!
@@ -58,17 +59,17 @@
 //!
 //! # Implementation
 //!
-//! All of a device is one state behind one lock. Kernels run without it, on the thread that drives the device,
+//! A device is one state behind one lock. Kernels run without the lock, on the thread that drives the device,
 //! with a claim on their blocks; every other command runs under the lock. No closure, destructor or log
-//! subscriber of the program's is called while it is held. Contents live in the host's memory from the first
-//! command that touches them, so that promising and committing cost none; SVM reserves zeroed pages, which cost
+//! subscriber of the program is called while it is held. Contents are allocated on the host by the first
+//! command that touches them, so that promising and committing cost no memory; SVM reserves zeroed pages, which cost
 //! nothing until they are touched.
 //!
 //! # What this crate does not do
 //!
 //! Every command counts as flushed. All threads of the host count as one: what one of them has waited for counts as
-//! seen by all, and what the host itself does to the bytes of SVM is not looked at. A device with unflushed commands, maps, images and kernels in a device language
-//! are not simulated. Costs do not depend on what runs at the same time.
+//! seen by all, and accesses of the host to the bytes of SVM are not checked. Unflushed commands, maps, images and kernels
+//! in a device language are not simulated. Costs do not depend on what runs at the same time.
 
 #![deny(unsafe_code)]
 
@@ -81,6 +82,7 @@ mod completion;
 mod device;
 mod error;
 mod event;
+mod failures;
 mod fault;
 mod launch;
 mod leak;
@@ -114,6 +116,7 @@ pub use completion::{Completion, HostWait};
 pub use device::MockDevice;
 pub use error::MockError;
 pub use event::MockEvent;
+pub use failures::Failures;
 pub use fault::{Fault, Persistence};
 pub use leak::{Holder, LeakReport, LiveMemory};
 pub use memory::{MockHandle, MockMemory};

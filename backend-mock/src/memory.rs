@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use binpool_allocators::{AsMemory, Memory, MemoryId, MemoryKind, Region, Result};
+use binpool_allocators::{AsMemory, Memory, MemoryId, MemoryKind, Region, Result, ViewCount};
 use parking_lot::Mutex;
 
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     state::{EventKey, ObjectKey, Operand},
 };
 
-/// A buffer, a block of SVM, or a view of either. Dropping it gives it back.
+/// A buffer, a block of SVM, or a view of either. Dropping it releases it.
 ///
 /// ```
 /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
@@ -21,10 +21,10 @@ use crate::{
 /// let backend = device.backend();
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let buffer = backend.create_buffer(1024, MemoryFlags::empty())?;
-/// // Somebody gives it back behind the back of this value, which is used all the same.
+/// // The memory is released without this value's knowledge, and used all the same.
 /// backend.release_handle(buffer.handle())?;
 /// assert!(backend.write(&queue, &buffer, 0, &[7; 1024], &[]).is_err());
-/// let _gone = buffer.into_handle(); // So that it is not given back again.
+/// let _gone = buffer.into_handle(); // So that it is not released a second time.
 /// let violations = device.violations();
 /// let [Violation::UseAfterFree { bytes, call, .. }] = violations[..] else {
 ///     panic!("{violations:?}");
@@ -36,20 +36,21 @@ pub struct MockMemory {
     shared: Arc<Shared>,
     operand: Operand,
     kind: MemoryKind,
-    /// The queue that a block of SVM is bound to, as the host holds it, for the block and its views; the device has it,
-    /// too. `None` for buffers.
+    /// The queue that a block of SVM is bound to, shared by the block and its views. The device's state has it as
+    /// well. `None` for buffers.
     pub(crate) binding: Option<Binding>,
-    /// Whether it was given back, or handed over, by other means than a drop.
+    /// Whether the memory was released, or handed over, other than by a drop.
     gone: bool,
+    views: ViewCount,
 }
 
 pub(crate) type Binding = Arc<Mutex<Option<MockQueue>>>;
 
-/// A block of memory as C-like code holds it: a name that may be copied, and that owns nothing.
+/// A name of a block of memory, as C-like code uses it: it may be copied, and owns nothing.
 ///
 /// With [`MockMemory::handle`], [`MockMemory::into_handle`] and
-/// [`MockBackend::release_handle`](crate::MockBackend::release_handle) a test can do what types forbid: give
-/// memory back twice, or use it after.
+/// [`MockBackend::release_handle`](crate::MockBackend::release_handle) a test can do what types forbid: release
+/// memory twice, or use it afterwards.
 ///
 /// ```
 /// use binpool_allocators::{Backend, Memory, MemoryFlags};
@@ -60,7 +61,7 @@ pub(crate) type Binding = Arc<Mutex<Option<MockQueue>>>;
 /// let handle = buffer.handle();
 /// assert_eq!(handle.id(), buffer.id());
 /// drop(buffer);
-/// assert!(device.leaks().is_empty()); // The name keeps nothing,
+/// assert!(device.leaks().is_empty()); // The handle keeps nothing alive,
 /// assert!(device.backend().release_handle(handle).is_err()); // and names nothing any more.
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
@@ -99,10 +100,17 @@ impl MockMemory {
             kind,
             binding,
             gone: false,
+            views: ViewCount::default(),
         }
     }
 
-    /// The memory as C-like code holds it. This value still gives it back when it is dropped.
+    /// Shares the binding of `parent`, of which this is a view.
+    pub(crate) fn into_view_of(mut self, parent: &Self) -> Self {
+        self.views = ViewCount::of_view(parent.views.count_view());
+        self
+    }
+
+    /// Returns a handle of the memory. This value still releases it when it is dropped.
     #[must_use]
     pub fn handle(&self) -> MockHandle {
         MockHandle {
@@ -111,8 +119,8 @@ impl MockMemory {
         }
     }
 
-    /// Hands the memory over to C-like code: only
-    /// [`MockBackend::release_handle`](crate::MockBackend::release_handle) gives it back now.
+    /// Turns the memory into a handle: from now on only
+    /// [`MockBackend::release_handle`](crate::MockBackend::release_handle) releases it.
     #[must_use = "without the handle the memory is leaked"]
     pub fn into_handle(mut self) -> MockHandle {
         self.gone = true;
@@ -127,12 +135,12 @@ impl MockMemory {
         self.operand.key
     }
 
-    /// The whole of it, for a call.
+    /// The whole memory as an operand of a call.
     pub(crate) const fn operand(&self) -> Operand {
         self.operand
     }
 
-    /// A region of it, which lies inside, for a call.
+    /// A region of the memory as an operand of a call. The region must lie inside.
     pub(crate) const fn part(&self, region: Region) -> Operand {
         let offset = self.operand.region.offset.saturating_add(region.offset);
         Operand {
@@ -141,7 +149,7 @@ impl MockMemory {
         }
     }
 
-    /// Gives it back once the events in `after` have ended.
+    /// Releases the memory once the events in `after` have ended.
     pub(crate) fn release(mut self, after: &[EventKey]) -> Result<()> {
         self.gone = true;
         self.shared.with(|state| state.release(self.operand, after))
@@ -172,6 +180,10 @@ impl Memory for MockMemory {
 
     fn kind(&self) -> MemoryKind {
         self.kind
+    }
+
+    fn has_views(&self) -> bool {
+        self.views.has_views()
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{CallKind, shared::Shared, state::QueueKey};
 
 /// A queue of commands. Clones are the same queue.
 ///
-/// Dropping the last clone lets the commands that were enqueued before go on.
+/// After the last clone has been dropped, the commands that were enqueued still run.
 ///
 /// ```
 /// use binpool_allocators::{Backend, Event, EventStatus, Queue, QueueOrder};
@@ -23,16 +23,16 @@ use crate::{CallKind, shared::Shared, state::QueueKey};
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let [first, second] = [(); 2].map(|()| backend.enqueue_marker(&queue, &[]).unwrap());
 /// assert!(device.step());
-/// assert_eq!(first.status()?, EventStatus::Complete); // In order, so this one was the first.
+/// assert_eq!(first.status()?, EventStatus::Complete); // On an in-order queue, the first one runs first.
 /// assert_eq!(second.status()?, EventStatus::Pending);
-/// queue.finish()?; // Runs the rest.
+/// queue.finish()?; // Runs the others.
 /// assert_eq!(second.status()?, EventStatus::Complete);
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
 #[derive(Clone)]
 pub struct MockQueue(Arc<Held>);
 
-/// The host's hold on a queue.
+/// The host's reference to a queue.
 struct Held {
     shared: Arc<Shared>,
     key: QueueKey,
@@ -42,7 +42,7 @@ struct Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.shared.with(|state| state.let_go_of_queue(self.key));
+        self.shared.with(|state| state.drop_queue(self.key));
     }
 }
 
@@ -75,7 +75,7 @@ impl Queue for MockQueue {
         self.0.order
     }
 
-    /// Only counted: the device treats every command as flushed.
+    /// Only counts the call: the device treats every command as flushed.
     fn flush(&self) -> Result<()> {
         self.0.shared.with(|state| {
             state.charge(|costs| costs.flush);
@@ -84,20 +84,19 @@ impl Queue for MockQueue {
     }
 
     fn finish(&self) -> Result<()> {
-        let events = self.0.shared.with(|state| {
-            state.charge(|costs| costs.finish);
-            state.call(
-                CallKind::Finish,
-                0,
-                |state| Ok(state.unfinished(self.0.key)),
-            )
-        })?;
-        self.0.shared.wait(&events, CallKind::Finish)?;
-        self.0
-            .shared
-            .with(|state| state.host_sees_queue(self.0.key));
-        Ok(())
+        finish(&self.0.shared, self.0.key)
     }
+}
+
+/// Waits until every command of a queue has ended.
+pub(crate) fn finish(shared: &Shared, queue: QueueKey) -> Result<()> {
+    let events = shared.with(|state| {
+        state.charge(|costs| costs.finish);
+        state.call(CallKind::Finish, 0, |state| Ok(state.unfinished(queue)))
+    })?;
+    shared.wait(&events, CallKind::Finish)?;
+    shared.with(|state| state.host_sees_queue(queue));
+    Ok(())
 }
 
 impl PartialEq for MockQueue {

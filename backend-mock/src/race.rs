@@ -1,4 +1,4 @@
-//! Two commands that touch the same bytes in no order.
+//! Races: two commands that touch the same bytes without an order.
 
 use std::{borrow::Cow, fmt};
 
@@ -6,7 +6,7 @@ use binpool_allocators::{MemoryId, QueueId, Region};
 
 use crate::CommandId;
 
-/// A command and the bytes of a block that it touched.
+/// A command, and the bytes of a block that it touched.
 ///
 /// ```
 /// # use binpool_allocators::{Backend, MemoryFlags, Queue, QueueOrder, Region};
@@ -16,7 +16,7 @@ use crate::CommandId;
 /// let buffer = backend.create_buffer(1024, MemoryFlags::empty())?;
 /// let [load, compute] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
 /// backend.enqueue_fill(&load, &buffer, Region::new(256, 256), &[7], &[])?;
-/// backend.launch(&compute, "sum", &[&buffer], &[], |_, _| {}, &[])?;
+/// backend.launch(&compute, "sum", &[&buffer], &[], |_, _| {})?;
 /// let violations = device.violations();
 /// let [Violation::Race(race)] = &violations[..] else {
 ///     panic!("{violations:?}");
@@ -24,7 +24,7 @@ use crate::CommandId;
 /// let (fill, sum) = (&race.first, &race.second);
 /// assert_eq!((fill.queue, sum.queue), (load.id(), compute.id()));
 /// assert!(fill.writes && !sum.writes);
-/// assert_eq!(fill.region, Region::new(256, 256)); // The bytes that they race for.
+/// assert_eq!(fill.region, Region::new(256, 256)); // The bytes that both touch.
 /// assert_eq!((sum.name.as_ref(), sum.region.bytes), ("sum", 1024));
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
@@ -37,11 +37,11 @@ pub struct Touch {
     pub name: Cow<'static, str>,
     /// Its queue.
     pub queue: QueueId,
-    /// Whether it writes there; else it reads.
+    /// Whether the command writes the bytes; otherwise it reads them.
     pub writes: bool,
     /// The bytes, counted from the start of the block.
     pub region: Region,
-    /// The block, or the view of it, that the command was given.
+    /// The block, or the view of it, that was passed to the command.
     pub memory: MemoryId,
 }
 
@@ -65,8 +65,8 @@ impl fmt::Display for Touch {
     }
 }
 
-/// Two commands that touch the same bytes of a block, at least one of them to write, and that nothing orders: no
-/// queue, wait list, barrier or marker, and nothing that the host has seen to end before it enqueued the second. On
+/// Two commands that touch the same bytes of a block, at least one of them to write, without an order between them: by a
+/// queue, a wait list, a barrier or a marker, or by an end that the host saw before it enqueued the second. On
 /// a real device they may run in either order, or at the same time.
 ///
 /// ```
@@ -79,7 +79,7 @@ impl fmt::Display for Touch {
 /// let whole = Region::first(1024);
 /// let filled = backend.enqueue_fill(&load, &buffer, whole, &[1], &[])?;
 /// backend.enqueue_read(&compute, &buffer, whole, &[filled])?;
-/// backend.enqueue_fill(&load, &buffer, whole, &[2], &[])?; // Waits for nobody.
+/// backend.enqueue_fill(&load, &buffer, whole, &[2], &[])?; // Without a wait list.
 ///
 /// let violations = device.violations();
 /// let [Violation::Race(race)] = &violations[..] else {
@@ -87,7 +87,7 @@ impl fmt::Display for Touch {
 /// };
 /// assert_eq!((race.bytes, race.history.len()), (1024, 2));
 /// let commands = [&race.first, &race.second].map(|touch| touch.command.get());
-/// assert_eq!(commands, [2, 3]); // The read, and the second fill.
+/// assert_eq!(commands, [2, 3]); // The read and the second fill.
 /// println!("{race}"); // With queues, names and bytes.
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
@@ -98,9 +98,9 @@ pub struct Race {
     pub memory: MemoryId,
     /// Its size in bytes.
     pub bytes: usize,
-    /// The command that happened to end first.
+    /// The command that ended first.
     pub first: Touch,
-    /// The one that ended second.
+    /// The command that ended second.
     pub second: Touch,
     /// The last commands that touched the block before the second one, oldest first, at most 16.
     pub history: Vec<Touch>,

@@ -1,12 +1,11 @@
-//! A device as its handles share it: the lock, and what runs without it.
+//! The state that the handles of a device share: its lock, and the calls that run without it.
 
 use std::{
     collections::BTreeSet,
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use binpool_allocators::{DeviceLimits, Result};
+use binpool_allocators::{DeviceLimits, Result, contained::contained};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{
@@ -14,15 +13,15 @@ use crate::{
     state::{Config, EventKey, Started, State, refuse},
 };
 
-/// A device.
+/// A device, as its handles share it.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// Tells this device from every other of the process.
+    /// A number that is unique among the devices of the process.
     pub(crate) number: u64,
     pub(crate) limits: DeviceLimits,
     completion: Completion,
     state: Mutex<State>,
-    /// Something has ended.
+    /// Signals that an event has ended.
     changed: Condvar,
 }
 
@@ -38,7 +37,7 @@ impl Shared {
         }
     }
 
-    /// Does something with the state. `body` must not call back into the device.
+    /// Calls `body` with the state. It must not call back into the device.
     pub(crate) fn with<R>(&self, body: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.state.lock();
         let result = body(&mut state);
@@ -46,14 +45,14 @@ impl Shared {
         result
     }
 
-    /// Makes a call that enqueues something, and runs what the completion mode says.
+    /// Makes a call that enqueues a command, and then runs commands as the completion mode says.
     pub(crate) fn enqueue<R>(&self, body: impl FnOnce(&mut State) -> Result<R>) -> Result<R> {
         let result = self.with(body);
         self.make_progress();
         result
     }
 
-    /// Runs what the completion mode runs by itself.
+    /// Runs the commands that the completion mode runs by itself.
     pub(crate) fn make_progress(&self) {
         match self.completion {
             Completion::Manual => {}
@@ -72,7 +71,7 @@ impl Shared {
         }
     }
 
-    /// Runs commands, oldest first, until none can run. Answers how many ran.
+    /// Runs commands, oldest first, until none can run. Returns how many ran.
     pub(crate) fn run_all(&self) -> usize {
         let mut count = 0;
         while self.run_one(oldest) {
@@ -81,8 +80,8 @@ impl Shared {
         count
     }
 
-    /// Runs the command that `pick` picks among those that are ready. False where none is, or where this
-    /// thread is inside a kernel: what it enqueued runs after it.
+    /// Runs the command that `pick` picks among those that are ready. Returns false where none is ready, or where this
+    /// thread is inside a kernel: commands that a kernel enqueues run after it.
     pub(crate) fn run_one(&self, mut pick: impl FnMut(&mut State) -> Option<CommandId>) -> bool {
         let mut state = self.state.lock();
         loop {
@@ -111,13 +110,13 @@ impl Shared {
         }
     }
 
-    /// Waits until all of these events have ended, and runs what they need meanwhile.
+    /// Waits until all of these events have ended, and runs the commands that they need.
     pub(crate) fn wait(&self, events: &[EventKey], call: CallKind) -> Result<()> {
         let mut ancestors: Option<BTreeSet<CommandId>> = None;
         let mut pick = |state: &mut State| match self.completion {
             Completion::Seeded(_) => random(state),
             Completion::AtOnce | Completion::Manual => {
-                // The set does not grow: what a command waits for is fixed when it is enqueued.
+                // The set does not grow: the events that a command waits for are fixed when it is enqueued.
                 let ancestors = ancestors.get_or_insert_with(|| state.ancestors(events));
                 let mut ready = state.ready.iter();
                 ready.find(|id| ancestors.contains(id)).copied()
@@ -133,7 +132,7 @@ impl Shared {
                 return refuse(call, MockError::WaitInsideKernel);
             }
             if pick(&mut state).is_some() {
-                // Another thread has made it ready since.
+                // Another thread has made it ready meanwhile.
                 continue;
             }
             match state.gate(events) {
@@ -151,7 +150,7 @@ impl Shared {
         events.iter().any(|event| state.is_pending(*event))
     }
 
-    /// The host has resolved a user event.
+    /// Makes progress after the host has resolved a user event.
     pub(crate) fn event_was_resolved(&self) {
         self.changed.notify_all();
         if self.completion == Completion::AtOnce {
@@ -160,12 +159,12 @@ impl Shared {
     }
 }
 
-/// The oldest command that is ready.
+/// Picks the oldest command that is ready.
 pub(crate) fn oldest(state: &mut State) -> Option<CommandId> {
     state.ready.first().copied()
 }
 
-/// A command that is ready, as the seed says.
+/// Picks a command that is ready by the seeded generator.
 pub(crate) fn random(state: &mut State) -> Option<CommandId> {
     if state.ready.is_empty() {
         return None;
@@ -174,7 +173,7 @@ pub(crate) fn random(state: &mut State) -> Option<CommandId> {
     state.ready.iter().nth(index).copied()
 }
 
-/// Frees the lock, and only then drops kernels that will not run: they may hold handles of this device.
+/// Unlocks the state, and only then drops kernels that will not run: they may hold handles of this device.
 fn unlock(mut state: MutexGuard<'_, State>) {
     if state.trash.is_empty() {
         return;
@@ -182,8 +181,6 @@ fn unlock(mut state: MutexGuard<'_, State>) {
     let trash = std::mem::take(&mut state.trash);
     drop(state);
     for work in trash {
-        if catch_unwind(AssertUnwindSafe(|| drop(work))).is_err() {
-            tracing::error!("what a kernel held panicked when it was dropped");
-        }
+        contained("what a kernel held", || drop(work));
     }
 }

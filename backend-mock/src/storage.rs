@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 
 use crate::turnstile::Turnstile;
 
-/// What the host's allocator aligns zeroed memory to without touching its pages.
+/// The alignment that the host's allocator gives zeroed memory without touching its pages.
 const HOST_ALIGNMENT: usize = 16;
 
 /// The bytes of one block. They start as zeros, and cost the host a page only where they are touched.
@@ -40,8 +40,8 @@ unsafe impl Sync for Storage {}
 impl Storage {
     /// `bytes` bytes of zeros at a multiple of `alignment`, or `None` where the host has no room for them.
     pub(crate) fn zeroed(bytes: usize, alignment: Align) -> Option<Self> {
-        // The start is rounded up by hand: asked for more than its own alignment, the host's allocator
-        // writes the zeros itself, and every page of a block that nobody touches would be paid for.
+        // The start is rounded up by hand: for a larger alignment than its own, the host's allocator
+        // writes the zeros itself, and would touch every page of the block.
         let slack = alignment.bytes().saturating_sub(HOST_ALIGNMENT);
         let size = bytes.max(1).checked_add(slack)?;
         let layout = Layout::from_size_align(size, HOST_ALIGNMENT).ok()?;
@@ -90,21 +90,21 @@ impl Span {
 
 pub(crate) type Spans = SmallVec<[Span; 2]>;
 
-/// Why bytes cannot be had.
+/// Why a claim was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// Another claim holds one of the blocks.
     Busy,
-    /// A span to write shares bytes with another span, or a span leaves its block.
+    /// A span to write overlaps another span, or a span leaves its block.
     Malformed,
 }
 
-/// The right to touch the bytes of some spans, until it is dropped.
+/// The exclusive right to touch the bytes of some spans, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Claim {
     reads: Spans,
     writes: Spans,
-    /// The blocks in whose turnstile this claim is, each once.
+    /// The blocks that this claim holds, each once.
     held: SmallVec<[Arc<Storage>; 2]>,
 }
 
@@ -138,7 +138,7 @@ impl Claim {
                 continue;
             }
             if !span.storage.turnstile.enter() {
-                // Dropping the claim gives back what it holds so far.
+                // Dropping the claim releases the blocks that it holds so far.
                 return Err(Refused::Busy);
             }
             claim.held.push(Arc::clone(&span.storage));
@@ -230,7 +230,7 @@ mod tests {
             Claim::new(span(&one, 32, 8), Spans::new()).unwrap_err(),
             Refused::Busy
         );
-        // A claim that fails halfway holds nothing.
+        // A claim that fails halfway holds no block.
         assert_eq!(
             Claim::new(span(&two, 0, 8), span(&one, 32, 8)).unwrap_err(),
             Refused::Busy

@@ -66,7 +66,7 @@ impl SvmBackend for MockBackend {
         let mut bound = binding.lock();
         self.shared
             .with(|state| state.bind(memory.key(), queue.map(MockQueue::key)));
-        // Dropped after the lock: the old queue may go with it.
+        // Dropped without the lock, since the queue may be dropped with it.
         let _old = std::mem::replace(&mut *bound, queue.cloned());
         drop(bound);
         Ok(())
@@ -80,11 +80,11 @@ impl MockBackend {
         binding.ok_or_else(|| InvalidRequest::NotSvm.into())
     }
 
-    /// Frees the block of SVM that starts at `address` now, whoever still uses it, as `clSVMFree` does.
+    /// Frees the block of SVM that starts at `address` now, even while commands use it, as `clSVMFree` does.
     ///
-    /// Every command that has not ended and uses the block is a recorded
-    /// [`Violation`](crate::Violation::FreedInUse); it fails when its turn comes. The [`MockMemory`] of the
-    /// block can only be a double free from then on; take it out of the way with
+    /// Every command that has not ended and uses the block is recorded as a
+    /// [`Violation`](crate::Violation::FreedInUse), and fails when it is to run. From then on, releasing the [`MockMemory`] of
+    /// the block is a double free; avoid that with
     /// [`MockMemory::into_handle`].
     ///
     /// # Errors
@@ -107,7 +107,7 @@ impl MockBackend {
     /// let _handle = block.into_handle();
     /// backend.free_svm_address(address)?; // Too early: the fill has not run.
     /// let [Violation::FreedInUse { bytes, name, .. }] = &device.violations()[..] else {
-    ///     return Err("nobody has noticed".into());
+    ///     return Err("the misuse was not reported".into());
     /// };
     /// assert_eq!((*bytes, name.as_ref()), (4096, "enqueue_fill"));
     /// # Ok(())

@@ -1,4 +1,4 @@
-//! Devices whose every call is made to fail once.
+//! Devices for sweeps, in which every call fails once.
 
 use std::{fmt, sync::Arc};
 
@@ -9,7 +9,7 @@ use crate::{Fault, MockDevice, MockDeviceBuilder, Persistence, state::State};
 
 /// The devices of one run of a [`sweep`](binpool_allocators::conformance::sweep). Clones are the same run.
 ///
-/// The calls of one of them are counted and fail; all of them are looked at for what is left and for misuse.
+/// The calls of one of the devices are counted and fail. All devices are checked for leaks and misuse.
 ///
 /// ```
 /// use binpool_allocators::{Allocator, ImmediateAllocator, conformance::sweep::{Ends, sweep}};
@@ -25,7 +25,7 @@ use crate::{Fault, MockDevice, MockDeviceBuilder, Persistence, state::State};
 #[derive(Clone)]
 pub struct SweptDevices {
     builder: MockDeviceBuilder,
-    which: usize,
+    failing_index: usize,
     run: Arc<Mutex<Run>>,
 }
 
@@ -33,18 +33,18 @@ pub struct SweptDevices {
 struct Run {
     devices: Vec<MockDevice>,
     strike: Option<Strike>,
-    /// How many calls there had been at the first repair.
+    /// The number of calls before the first repair.
     calls: Option<u64>,
 }
 
 impl SweptDevices {
-    /// Devices as `builder` makes them, of which the first one made fails.
+    /// Devices from `builder`, of which the first one fails.
     #[must_use]
     pub fn new(builder: MockDeviceBuilder) -> Self {
         Self::with_another_failing(builder, 0)
     }
 
-    /// The same, where the one after so many others fails.
+    /// Devices from `builder`, of which the one after `others` other devices fails.
     ///
     /// ```
     /// use binpool_allocators::{
@@ -53,7 +53,7 @@ impl SweptDevices {
     /// };
     /// use binpool_mock::{MockDevice, SweptDevices};
     ///
-    /// // A program with two devices, whose second one fails. The first goes on.
+    /// // A program with two devices, of which the second fails. The first still works.
     /// let fresh = || SweptDevices::with_another_failing(MockDevice::builder(), 1);
     /// let tally = sweep("two devices", Ends::Always, fresh, |devices| {
     ///     let [first, second] = [devices.device(), devices.device()].map(|device| {
@@ -69,7 +69,7 @@ impl SweptDevices {
     pub fn with_another_failing(builder: MockDeviceBuilder, others: usize) -> Self {
         Self {
             builder,
-            which: others,
+            failing_index: others,
             run: Arc::default(),
         }
     }
@@ -79,7 +79,7 @@ impl SweptDevices {
     pub fn device(&self) -> MockDevice {
         let device = self.builder.clone().build();
         let mut run = self.run.lock();
-        if run.devices.len() == self.which
+        if run.devices.len() == self.failing_index
             && run.calls.is_none()
             && let Some(strike) = run.strike
         {
@@ -124,10 +124,10 @@ impl SweptDevices {
     /// ```
     #[must_use]
     pub fn failing(&self) -> Option<MockDevice> {
-        self.run.lock().devices.get(self.which).cloned()
+        self.run.lock().devices.get(self.failing_index).cloned()
     }
 
-    /// The failure that was asked for.
+    /// The failure of this run.
     #[must_use]
     pub fn strike(&self) -> Option<Strike> {
         self.run.lock().strike
@@ -156,8 +156,8 @@ impl Faulty for SweptDevices {
         Some(call.name().to_owned())
     }
 
-    /// Once all commands have ended. Those that wait for a user event that nobody can resolve any more fail first: who
-    /// unwinds opens no gates.
+    /// Lets all commands end first. Those that wait for a user event that has been dropped fail: a check that panics does not
+    /// resolve its user events.
     fn complaints(&self) -> Vec<String> {
         let devices = self.run.lock().devices.clone();
         let mut complaints = Vec::new();

@@ -1,4 +1,4 @@
-//! What is shared between threads besides locks: the standard library's, or that of `loom` or `shuttle`, which try their
+//! The synchronisation primitives that are not locks: those of the standard library, or of `loom` or `shuttle`, which explore
 //! schedules.
 
 #[cfg(loom)]

@@ -1,10 +1,10 @@
-//! A slab whose keys are never valid twice.
+//! A slab whose keys are never used twice.
 
 use std::{fmt, marker::PhantomData};
 
 use slab::Slab;
 
-/// Finds one value of a [`Table`], and nothing that is put in its place later.
+/// The key of one value of a [`Table`]. It never finds a later value in the same slot.
 pub(crate) struct Key<T> {
     index: usize,
     generation: u64,
@@ -33,7 +33,7 @@ impl<T> fmt::Debug for Key<T> {
     }
 }
 
-/// A [`Slab`] that tells the values that shared a slot from each other, by a number that counts insertions.
+/// A [`Slab`] that tells apart the values that used the same slot, by a number that counts insertions.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
     slots: Slab<(u64, T)>,

@@ -1,15 +1,15 @@
-//! A lock that nobody waits for.
+//! A lock that is only tried, never waited for.
 
 use crate::sync::{AtomicBool, Ordering};
 
-/// Lets one in at a time, on any thread, and turns all others away.
+/// Lets one caller in at a time, on any thread, and refuses all others.
 #[derive(Debug, Default)]
 pub(crate) struct Turnstile {
     is_taken: AtomicBool,
 }
 
 impl Turnstile {
-    /// Whether the caller is inside from now on. It sees all that was done inside before.
+    /// Returns whether the caller is inside now. If so, it sees everything that was done inside before.
     pub(crate) fn enter(&self) -> bool {
         let taken =
             self.is_taken
@@ -17,14 +17,14 @@ impl Turnstile {
         taken.is_ok()
     }
 
-    /// The one who is inside goes.
+    /// Leaves the turnstile. Only the caller that is inside may call this.
     pub(crate) fn leave(&self) {
-        // Shows what was done inside to who comes next.
+        // Makes what was done inside visible to the next caller.
         self.is_taken.store(false, Ordering::Release);
     }
 }
 
-/// Every schedule of small programs, by `scripts/schedules`.
+/// Explores every schedule of small programs, by `scripts/schedules`.
 #[cfg(all(test, loom))]
 #[expect(unsafe_code, reason = "something is to be guarded")]
 mod schedules {
@@ -39,7 +39,7 @@ mod schedules {
     }
 
     impl Guarded {
-        /// Whether there was a visit. `loom` fails where two could be at the same time, or one not see the other.
+        /// Returns whether there was a visit. `loom` fails where two could overlap, or where one does not see another.
         fn visit(&self) -> bool {
             let is_inside = self.turnstile.enter();
             if is_inside {

@@ -1,4 +1,4 @@
-//! What a program did wrong that a real device may let pass.
+//! Violations: misuse that a real device may not report.
 
 use std::{borrow::Cow, fmt};
 
@@ -6,7 +6,7 @@ use binpool_allocators::MemoryId;
 
 use crate::{CallKind, CommandId, Race};
 
-/// Something that a program must not do, and that a real device may let pass and corrupt memory for.
+/// A misuse of the device, which a real device may not report while memory is corrupted.
 ///
 /// ```
 /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Region};
@@ -15,7 +15,7 @@ use crate::{CallKind, CommandId, Race};
 /// let device = MockDevice::new();
 /// let backend = device.backend();
 /// let buffer = backend.create_buffer(16, MemoryFlags::empty())?;
-/// // Two queues, and nothing that puts the one's command before the other's.
+/// // Two queues, and nothing that orders the commands of one before those of the other.
 /// for value in [1, 2] {
 ///     let queue = backend.create_queue(QueueOrder::InOrder)?;
 ///     backend.enqueue_fill(&queue, &buffer, Region::first(16), &[value], &[])?;
@@ -26,25 +26,25 @@ use crate::{CallKind, CommandId, Race};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Violation {
-    /// Memory was given back twice.
+    /// Memory was released twice.
     DoubleFree {
         /// The memory.
         memory: MemoryId,
         /// Its size in bytes, where that is still known.
         bytes: Option<usize>,
     },
-    /// A call was made with memory that had been given back.
+    /// A call was made with released memory.
     UseAfterFree {
         /// The memory.
         memory: MemoryId,
-        /// How many bytes of it the command was to use.
+        /// The number of bytes that the command was to use.
         bytes: usize,
         /// The call.
         call: CallKind,
         /// The name of the command that it was to enqueue.
         command: Cow<'static, str>,
     },
-    /// SVM was freed while a command that uses it had not ended. Once for each such command.
+    /// SVM was freed before a command that uses it had ended. There is one report for each such command.
     FreedInUse {
         /// The block.
         memory: MemoryId,
@@ -55,9 +55,9 @@ pub enum Violation {
         /// The command's name.
         name: Cow<'static, str>,
     },
-    /// Two commands touch the same bytes in no order.
+    /// Two commands touch the same bytes without an order.
     Race(Box<Race>),
-    /// An address was freed where no block of SVM starts or started.
+    /// An address was freed at which no block of SVM starts or started.
     UnknownAddress {
         /// The address.
         address: usize,

@@ -1,14 +1,14 @@
-//! What a command does to its memory.
+//! The effect of a command on its memory.
 
 use std::{fmt, sync::Arc};
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-/// A kernel: it reads the first, and reads and writes the second.
+/// The closure of a kernel: it reads the first slices, and reads and writes the second.
 pub(crate) type KernelBody = Box<dyn FnOnce(&[&[u8]], &mut [&mut [u8]]) + Send>;
 
-/// What a command does to its memory.
+/// The effect of a command on its memory.
 #[derive(Default)]
 pub(crate) enum Work {
     #[default]
@@ -17,7 +17,7 @@ pub(crate) enum Work {
     Fill(SmallVec<[u8; 16]>),
     /// Copies what it reads to what it writes.
     Copy,
-    /// Copies inside the region that it writes. The two ranges share bytes.
+    /// Copies inside the region that it writes, between two overlapping ranges.
     CopyWithin {
         from: usize,
         to: usize,
@@ -43,7 +43,7 @@ impl fmt::Debug for Work {
 }
 
 impl Work {
-    /// Does it. A kernel is called as it is; every other work leaves slices alone that it has no use for.
+    /// Performs the work. A kernel is called with all slices; other work ignores slices that it does not need.
     pub(crate) fn perform(self, reads: &[&[u8]], writes: &mut [&mut [u8]]) {
         match (self, reads, writes) {
             (Self::Kernel(body), reads, writes) => body(reads, writes),

@@ -7,7 +7,7 @@
 
 use std::{error::Error, ptr, slice};
 
-use binpool::{Backend, ImmediateAllocator, MemoryPool};
+use binpool::{ImmediateAllocator, MemoryPool, Queue};
 use binpool_opencl::{ClMemory, DeviceSelector, OpenClBackend};
 use opencl3::{
     command_queue::CommandQueue,
@@ -45,14 +45,16 @@ fn twice(device: &DeviceSelector) -> Result<(), Box<dyn Error>> {
         unsafe { Buffer::<f32>::create(&context, CL_MEM_READ_WRITE, ITEMS, ptr::null_mut()) }?;
 
     // In: all of it is retained, so either side may drop its own first. Never `.into()`, which releases the handle.
-    let backend = OpenClBackend::from_context(&context)?;
-    let wrapped = backend.wrap_queue(&queue)?;
+    // SAFETY: the context and the queue are ones that `opencl3` has made.
+    let backend = unsafe { OpenClBackend::from_context(&context) }?;
+    // SAFETY: as above.
+    let wrapped = unsafe { backend.wrap_queue(&queue) }?;
     // SAFETY: (1) the buffer lives, and is retained; (2, 3) what `opencl3` enqueues with it is on the same in-order queue.
     let memory = unsafe { backend.memory_from_raw(own.get(), true) }?;
     let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &wrapped)?;
 
     let ones = 1.0_f32.to_ne_bytes().repeat(ITEMS);
-    backend.write(&wrapped, &memory, 0, &ones, &[])?;
+    backend.write(&wrapped, &memory, 0, &ones)?;
     let block = pool.allocate(BYTES)?;
 
     // Out: the handle is lent. `memory_on` tells the pool where the block is used, since nothing else does.
@@ -69,9 +71,10 @@ fn twice(device: &DeviceSelector) -> Result<(), Box<dyn Error>> {
     let launched = unsafe { launch.set_global_work_size(ITEMS).enqueue_nd_range(&queue) }?;
 
     // An event of the program's may stand in wait lists here.
-    let done = backend.wrap_event(&launched)?;
-    let mut result = vec![0; BYTES];
-    block.read(&wrapped, 0, &mut result, slice::from_ref(&done))?;
+    // SAFETY: the event is one that `opencl3` has made.
+    let done = unsafe { backend.wrap_event(&launched) }?;
+    let mut result = vec![0_u8; BYTES];
+    block.read(wrapped.after(slice::from_ref(&done)), 0, &mut result)?;
     println!("{}: {ITEMS} floats, each doubled", device.name()?);
     assert_eq!(result, 2.0_f32.to_ne_bytes().repeat(ITEMS));
     Ok(())

@@ -46,9 +46,9 @@ fn add_up(device: &DeviceSelector) -> Result<(), Box<dyn Error>> {
     let floats = |value: f32| value.to_ne_bytes().repeat(ITEMS);
     let bytes = size_of::<f32>() * ITEMS;
     let ones = pool.allocate(bytes)?;
-    ones.write(&queue, 0, &floats(1.0), &[])?;
+    ones.write(&queue, 0, &floats(1.0))?;
     let mut total = pool.allocate(bytes)?;
-    total.write(&queue, 0, &floats(0.0), &[])?;
+    total.write(&queue, 0, &floats(0.0))?;
     for _ in 0..ROUNDS {
         let sum = pool.allocate(bytes)?;
         // The blocks learn from the launch which queue uses them.
@@ -61,7 +61,7 @@ fn add_up(device: &DeviceSelector) -> Result<(), Box<dyn Error>> {
     }
 
     let mut result = vec![0; bytes];
-    total.read(&queue, 0, &mut result, &[])?;
+    total.read(&queue, 0, &mut result)?;
     let statistics = pool.statistics();
     println!(
         "{}: {ROUNDS} sums, {} blocks from the device, {} from the pool",

@@ -1,31 +1,21 @@
 //! The backend: one device and its context.
 
-use std::{ffi::c_void, sync::Arc};
+use std::{ffi::c_void, hash::Hash, sync::Arc};
 
-use binpool_allocators::{DeviceLimits, InvalidRequest, ObjectKind, Result};
-use cl3::error_codes::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
-
-use smallvec::{SmallVec, smallvec};
+use binpool_allocators::{DeviceLimits, Error, Result};
 
 use crate::{
-    cl_error::{ClError, ClResult, Purpose},
     context::Context,
-    context_registry,
     device::info::{DeviceInfo, System},
     device::selector::DeviceSelector,
     error::OpenClError,
-    event::ClEvent,
-    memory::cl_memory::ClMemory,
-    order::access::Use,
-    order::admission::Admission,
-    queue::ClQueue,
-    stand_in,
-    sys::{self, EventHandle, WaitList},
+    sys,
 };
 
 /// One OpenCL device, and the context that memory, queues and events belong to. Clones are the same.
 ///
-/// Memory and events work with every backend of the same context; queues belong to one device of it.
+/// Memory and events work with every backend of the same context; queues belong to one device of it. A backend of another
+/// device of the context takes them for [markers and barriers](binpool_allocators::Backend::check_use) only.
 ///
 /// ```
 /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
@@ -35,9 +25,9 @@ use crate::{
 /// assert!(backend.version() >= (1, 2), "older devices are not opened");
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let memory = backend.create_buffer(4096, MemoryFlags::empty())?;
-/// backend.write(&queue, &memory, 0, &[1, 2, 3], &[])?;
-/// let mut seen = [0; 2];
-/// backend.read(&queue, &memory, 1, &mut seen, &[])?;
+/// backend.write(&queue, &memory, 0, &[1_u8, 2, 3])?;
+/// let mut seen = [0_u8; 2];
+/// backend.read(&queue, &memory, 1, &mut seen)?;
 /// assert_eq!(seen, [2, 3]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -66,7 +56,7 @@ impl OpenClBackend {
         Self::with_context(sys::create_context(device.id())?, device)
     }
 
-    /// The backend of a context and a device that was looked up.
+    /// Returns the backend of a context and a device that was looked up.
     pub(crate) fn with_context(
         context: sys::ContextHandle,
         device: &DeviceInfo,
@@ -80,11 +70,11 @@ impl OpenClBackend {
             device.version(),
         )?;
         Ok(Self {
-            context: context_registry::find_or_insert(Arc::new(context)),
+            context: context.registered(),
         })
     }
 
-    /// The backend that an object belongs to.
+    /// Returns the backend that an object belongs to.
     pub(crate) fn of_context(context: &Arc<Context>) -> Self {
         Self {
             context: Arc::clone(context),
@@ -117,170 +107,77 @@ impl OpenClBackend {
         &self.context.limits
     }
 
-    pub(crate) fn check_own_queue(&self, queue: &ClQueue) -> Result<()> {
-        foreign_unless(queue.is_of(&self.context), ObjectKind::Queue)
+    /// Returns the value of that type and key for this context; `build` makes it if there is none yet. It is meant for
+    /// programs and kernels, which take long to build and belong to one context. The seed's `first_arg_dependent_memoize`,
+    /// where the first argument is a context.
+    ///
+    /// A value is built once. A thread that asks for it meanwhile waits; threads that ask for different values do not wait
+    /// for one another. Keys of different types, and values of different types, are kept apart. An error or a panic is
+    /// passed on and not kept: the next call builds again.
+    ///
+    /// Values are kept until [`clear_cache`](Self::clear_cache), or until the last backend, queue, event or memory of the
+    /// context is dropped. All backends of one context and device share them, even if the program has wrapped its own
+    /// context several times. A value that itself holds one of those objects keeps the context alive, and thereby itself,
+    /// until the cache is cleared; programs and kernels do not.
+    ///
+    /// `build` may ask for other values. Two builds on two threads must not ask for each other's value, and a build must
+    /// not wait for a thread that asks for the value being built: they would wait for ever. `Hash`, `Eq` and `Clone` of the
+    /// key must not ask for a value under a key of the same type.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use binpool_opencl::{ClKernel, ClProgram, Extent, KernelError, OpenClBackend, Parameter};
+    ///
+    /// /// The kernel that fills floats with a number, built once for each context.
+    /// fn filler(backend: &OpenClBackend) -> Result<Arc<ClKernel>, KernelError> {
+    ///     backend.cached("fill", || {
+    ///         let source = "kernel void fill(global float *data, float value)
+    ///             { data[get_global_id(0)] = value; }";
+    ///         let program = ClProgram::build(backend, source, "")?;
+    ///         let parameters = [
+    ///             Parameter::output::<f32>(Extent::PerItem(1)),
+    ///             Parameter::value::<f32>(),
+    ///         ];
+    ///         // SAFETY: each work item writes the float of its id, and touches nothing else.
+    ///         unsafe { program.kernel("fill", &parameters) }
+    ///     })
+    /// }
+    ///
+    /// let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// let fill = filler(&backend)?;
+    /// assert!(Arc::ptr_eq(&fill, &filler(&backend)?));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of `build`, and [`AsksForItself`](binpool_allocators::InvalidRequest::AsksForItself) where `build` asks for its own value.
+    pub fn cached<K, V, E>(&self, key: K, build: impl FnOnce() -> Result<V, E>) -> Result<Arc<V>, E>
+    where
+        K: Hash + Eq + Clone + Send + Sync + 'static,
+        V: Send + Sync + 'static,
+        E: From<Error>,
+    {
+        self.context().cache.get_or_build(key, build)
     }
 
-    pub(crate) fn check_own_memory(&self, memory: &ClMemory) -> Result<()> {
-        foreign_unless(memory.context().is_same(&self.context), ObjectKind::Memory)
-    }
-
-    pub(crate) fn check_own_events(&self, events: &[ClEvent]) -> Result<()> {
-        let own = events
-            .iter()
-            .all(|event| event.context().is_same(&self.context));
-        foreign_unless(own, ObjectKind::Event)
-    }
-
-    /// The wait list of a command of `queue`. The queues of its events are flushed, as the specification asks
-    /// of whoever waits for one queue on another.
-    pub(crate) fn wait_list<'a>(
-        &self,
-        queue: &ClQueue,
-        events: &'a [ClEvent],
-    ) -> Result<WaitList<'a>> {
-        self.check_own_events(events)?;
-        for event in events {
-            if event.queue() != Some(queue) {
-                event
-                    .flush_producer()
-                    .map_err(|error| error.into_error(Purpose::Control))?;
-            }
-        }
-        Ok(events.iter().map(ClEvent::handle).collect())
-    }
-
-    /// Whether a command that waits for `events` fails already, on a runtime that cannot be told to wait for them
-    /// (see [`failures`](crate::failures)).
-    pub(crate) fn is_stillborn(queue: &ClQueue, events: &[ClEvent]) -> bool {
-        queue.context().failures.are_fragile() && events.iter().any(ClEvent::has_failed)
-    }
-
-    /// Everything that an admitted command of `queue` waits for: what it names, and what stands before it in the logs; or
-    /// one event for all of that, on a runtime that minds several failures (see [`failures`](crate::failures)).
-    fn awaited<'a>(
-        queue: &ClQueue,
-        named: WaitList<'a>,
-        admission: &Admission<'_>,
-        purpose: Purpose,
-    ) -> Result<Awaited<'a>> {
-        let events = admission.events(purpose)?;
-        let context = queue.context();
-        let joined = context
-            .failures
-            .joined(&context.handle, &named.and(&events))
-            .map_err(|error| error.into_error(purpose))?;
-        Ok(match joined {
-            Some(one) => Awaited {
-                named: WaitList::none(),
-                events: smallvec![one],
-            },
-            None => Awaited { named, events },
-        })
-    }
-
-    /// Enqueues a command of `queue` by `enqueue`, which is given everything that the command has to wait for: the
-    /// events of `wait_for`, and what is known of `uses`. Those remember the command.
-    pub(crate) fn submit(
-        &self,
-        queue: &ClQueue,
-        purpose: Purpose,
-        uses: &[Use<'_>],
-        wait_for: &[ClEvent],
-        enqueue: impl FnOnce(&WaitList<'_>) -> ClResult<EventHandle>,
-    ) -> Result<ClEvent> {
-        let admission = Admission::of_command(queue, uses)?;
-        self.submit_admitted(queue, purpose, admission, wait_for, enqueue)
-    }
-
-    /// The same for a command that stands in its logs already.
-    pub(crate) fn submit_admitted(
-        &self,
-        queue: &ClQueue,
-        purpose: Purpose,
-        mut admission: Admission<'_>,
-        wait_for: &[ClEvent],
-        enqueue: impl FnOnce(&WaitList<'_>) -> ClResult<EventHandle>,
-    ) -> Result<ClEvent> {
-        let named = self.wait_list(queue, wait_for)?;
-        let uses = admission.uses();
-        let shared = || uses.iter().filter_map(|used| used.block);
-        let context = queue.context();
-        admission.wait_for_turn();
-        let enqueueing = context.failures.while_enqueueing();
-        if Self::is_stillborn(queue, wait_for) {
-            return ClEvent::stillborn(context, purpose).map_err(|error| error.into_error(purpose));
-        }
-        let awaited = Self::awaited(queue, named, &admission, purpose)?;
-        let wait = awaited.list();
-        let numbering = shared().next().map(|_| queue.numbering());
-        let handle = enqueue(&wait).map_err(|error| error.into_error(purpose))?;
-        let handle = stand_in::of(queue, uses, &handle).unwrap_or(handle);
-        let event = ClEvent::command(queue, handle, purpose);
-        drop(numbering);
-        admission.enqueued(event.handle(), event.number(), !wait.is_empty());
-        drop(enqueueing);
-        for block in shared() {
-            block.record_command(&event);
-        }
-        Ok(event)
-    }
-
-    /// The same for a command that `run` waits for, with memory of the host that is borrowed until then. It passes
-    /// the event on as soon as the command is enqueued.
-    pub(crate) fn submit_and_wait(
-        &self,
-        queue: &ClQueue,
-        purpose: Purpose,
-        uses: &[Use<'_>],
-        wait_for: &[ClEvent],
-        run: impl FnOnce(&WaitList<'_>, &mut dyn FnMut(&EventHandle)) -> ClResult<Waited>,
-    ) -> Result<()> {
-        let named = self.wait_list(queue, wait_for)?;
-        let mut admission = Admission::of_command(queue, uses)?;
-        admission.wait_for_turn();
-        let mut enqueueing = queue.context().failures.while_enqueueing();
-        if Self::is_stillborn(queue, wait_for) {
-            let error = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
-            return Err(ClError::new("clWaitForEvents", error).into_error(purpose));
-        }
-        let awaited = Self::awaited(queue, named, &admission, purpose)?;
-        let wait = awaited.list();
-        // The lock is not held during the wait: the event to fail may be the one waited for.
-        let mut enqueued = |event: &EventHandle| {
-            let stand_in = stand_in::of(queue, uses, event);
-            let event = stand_in.as_ref().unwrap_or(event);
-            admission.enqueued(event, queue.number_command(), !wait.is_empty());
-            enqueueing = None;
-        };
-        let (handle, ended) =
-            run(&wait, &mut enqueued).map_err(|error| error.into_error(purpose))?;
-        if ended.is_ok() {
-            return Ok(());
-        }
-        ClEvent::command(queue, handle, purpose).waited(ended)
-    }
-}
-
-/// What a command waits for.
-struct Awaited<'a> {
-    named: WaitList<'a>,
-    events: SmallVec<[EventHandle; 4]>,
-}
-
-impl Awaited<'_> {
-    fn list(&self) -> WaitList<'_> {
-        self.named.and(&self.events)
-    }
-}
-
-/// How a command that was waited for came back: its event, and what the wait said.
-pub(crate) type Waited = (EventHandle, ClResult<()>);
-
-fn foreign_unless(own: bool, kind: ObjectKind) -> Result<()> {
-    if own {
-        Ok(())
-    } else {
-        Err(InvalidRequest::ForeignObject { kind }.into())
+    /// Drops all values that [`cached`](Self::cached) keeps for this context. A value that is still in use lives on.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use binpool_allocators::Error;
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// let table = backend.cached("table", || Ok::<_, Error>(vec![0_u8; 1 << 20]))?;
+    /// let kept = Arc::downgrade(&table);
+    /// drop(table);
+    /// assert!(kept.upgrade().is_some(), "the next call returns it");
+    /// backend.clear_cache();
+    /// assert!(kept.upgrade().is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn clear_cache(&self) {
+        self.context().cache.clear();
     }
 }

@@ -1,27 +1,27 @@
-//! Memory for other libraries, by the `DLPack` protocol.
+//! Export of memory to other libraries, by the `DLPack` protocol.
 
 use binpool_allocators::{AsMemory, Error, Event, InvalidRequest, Memory, Queue, Region, Result};
 use dlpk::{DLDevice, DLPackTensor, GetDLPackDataType};
 
 use crate::{
     backend::OpenClBackend,
-    cl_error::Purpose,
     memory::cl_memory::ClMemory,
     order::access::Access,
     queue::ClQueue,
     refused::Refused,
-    sys::{self, MemHandle},
+    sys::{self, MemHandle, Purpose},
 };
 
-/// With the feature `dlpack`.
+/// Available with the feature `dlpack`.
 impl OpenClBackend {
     /// Hands `memory`, bare or pooled, to another library as a tensor of `T`: `DLPack` 1.3, device type `kDLOpenCL`, the
     /// elements from the start of the memory on, in row-major order, without gaps. The tensor owns the memory; its deleter,
     /// which dropping it calls, gives it back, to its pool if it has one.
     ///
     /// The data pointer is the memory's `cl_mem` (a sub-buffer's for a block that was carved from a segment), or null where
-    /// the shape has no elements; the byte offset is 0. `device_id` is what the consumer calls this device: consumers count
-    /// the devices that they know of. The context is that of the `cl_mem` (`CL_MEM_CONTEXT`).
+    /// the shape has no elements; the byte offset is 0, unless `memory` is a view without a memory object of its own
+    /// ([`Elements`](crate::Elements), say). `device_id` is the consumer's number of this device. The context is that of
+    /// the `cl_mem` (`CL_MEM_CONTEXT`).
     ///
     /// # Order
     ///
@@ -40,7 +40,7 @@ impl OpenClBackend {
     /// let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let pool = binpool::MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
     /// let block = pool.allocate(6 * size_of::<f32>())?;
-    /// block.enqueue_fill(&queue, 0..24, &1.0_f32.to_ne_bytes(), &[])?;
+    /// block.enqueue_fill(&queue, 0..24, &1.0_f32.to_ne_bytes())?;
     /// // SAFETY: the consumer waits for its own commands before it deletes the tensor.
     /// let tensor = unsafe { backend.export_dlpack::<f32, _>(&queue, block, &[2, 3], 0) }?;
     /// assert_eq!(tensor.device().device_type, DLDeviceType::kDLOpenCL);
@@ -59,18 +59,17 @@ impl OpenClBackend {
     ///
     /// # Safety
     ///
-    /// Whoever gets the tensor:
+    /// The consumer of the tensor:
     ///
     /// 1. keeps to the protocol: it uses the `cl_mem` within the elements, as a reference that is borrowed until the tensor is
     ///    deleted, and deletes it once;
-    /// 2. deletes it only when its commands on the memory have ended, unless they are on `queue`. A bare [`ClMemory`], and one
-    ///    that was [detached](https://docs.rs/binpool/latest/binpool/struct.PooledBuffer.html#method.detach) from a pool, has
-    ///    no next user, and the runtime keeps it for its commands: there this is no condition;
+    /// 2. deletes it only when its commands on the memory have ended, unless they are on `queue`. A bare [`ClMemory`], and
+    ///    one that was [detached](https://docs.rs/binpool/latest/binpool/struct.PooledBuffer.html#method.detach) from a
+    ///    pool, has no next user, and the runtime keeps it for its commands: there this condition does not apply;
     /// 3. orders its commands with those on other values of the same buffer (views of it, say), which do not see them.
     ///
-    /// `queue` is the one that the memory is for, or comes after it
-    /// ([`order_before`](https://docs.rs/binpool/latest/binpool/struct.PooledBuffer.html#method.order_before)), where
-    /// commands on bare handles may still use it.
+    /// If commands on bare handles may still use the memory, `queue` is the one that the memory was allocated for, or comes
+    /// after it ([`order_before`](https://docs.rs/binpool/latest/binpool/struct.PooledBuffer.html#method.order_before)).
     #[allow(unsafe_code)]
     pub unsafe fn export_dlpack<T, M>(
         &self,
@@ -84,12 +83,14 @@ impl OpenClBackend {
         M: AsMemory<Self> + Send + 'static,
     {
         let exported = row_major::<T>(shape, memory.size()).and_then(|layout| {
-            let handle = self.idle_handle(queue, &memory, layout.is_empty())?;
-            Ok((layout, handle.map_or(std::ptr::null_mut(), MemHandle::raw)))
+            let handle = self.idle_handle(queue, &memory, &layout)?;
+            Ok((layout, handle))
         });
         match exported {
-            Ok((layout, data)) => Ok(sys::dlpack::tensor(
-                data,
+            Ok((layout, handle)) => Ok(sys::dlpack::tensor(
+                handle.map_or((std::ptr::null_mut(), 0), |(handle, offset)| {
+                    (handle.raw(), offset)
+                }),
                 DLDevice::opencl(device_id),
                 T::get_dlpack_data_type(),
                 layout.shape,
@@ -103,22 +104,22 @@ impl OpenClBackend {
         }
     }
 
-    /// The handle of memory that no command uses any more; `None` where no byte of it is wanted.
+    /// Waits until no command uses the memory, and returns its handle and the offset of the elements; `None` if there are
+    /// none.
     fn idle_handle<'m>(
         &self,
         queue: &ClQueue,
         memory: &'m impl AsMemory<Self>,
-        is_empty: bool,
-    ) -> Result<Option<&'m MemHandle>> {
-        self.check_own_queue(queue)?;
-        let Some(memory) = memory.memory_on(queue) else {
+        layout: &Layout,
+    ) -> Result<Option<(&'m MemHandle, usize)>> {
+        let elements = Region::first(layout.bytes);
+        let Some((memory, elements)) = self.bytes_on(queue, memory, elements)? else {
             return Ok(None);
         };
-        self.check_own_memory(memory)?;
-        memory.check_may_be_kept()?;
+        memory.check_may_be_retained()?;
         let handle = memory.exposed_handle().ok_or_else(no_handle)?;
         self.wait_until_idle(queue, memory)?;
-        Ok((!is_empty).then_some(handle))
+        Ok((elements.bytes > 0).then_some((handle, elements.offset)))
     }
 
     fn wait_until_idle(&self, queue: &ClQueue, memory: &ClMemory) -> Result<()> {
@@ -127,7 +128,7 @@ impl OpenClBackend {
             sys::enqueue_marker(queue.handle(), wait)
         })?;
         conflicts.wait()?;
-        // What was enqueued there on bare handles is in no log.
+        // Commands on bare handles are in no log, so the queue is finished.
         queue.finish()
     }
 }
@@ -142,17 +143,12 @@ fn no_handle() -> Error {
 struct Layout {
     shape: Vec<i64>,
     strides: Vec<i64>,
-}
-
-impl Layout {
-    fn is_empty(&self) -> bool {
-        self.shape.contains(&0)
-    }
+    bytes: usize,
 }
 
 /// Lays `shape` out in `size` bytes, in row-major order.
 fn row_major<T>(shape: &[usize], size: usize) -> Result<Layout> {
-    // Where the numbers end, no memory is large enough.
+    // No memory is as large as a product that overflows.
     let too_large = || InvalidRequest::OutOfBounds {
         offset: 0,
         bytes: usize::MAX,
@@ -162,20 +158,22 @@ fn row_major<T>(shape: &[usize], size: usize) -> Result<Layout> {
     let mut elements = 1_usize;
     for extent in shape.iter().rev() {
         strides.push(i64::try_from(elements).map_err(|_| too_large())?);
-        // An extent of 0 leaves the strides of the others as if it were 1.
+        // An extent of 0 counts as 1 in the strides.
         elements = elements
             .checked_mul((*extent).max(1))
             .ok_or_else(too_large)?;
     }
     strides.reverse();
-    if !shape.contains(&0) {
-        let bytes = elements.checked_mul(size_of::<T>()).ok_or_else(too_large)?;
-        Region::first(bytes).check_within(size)?;
-    }
+    let bytes = if shape.contains(&0) {
+        0
+    } else {
+        elements.checked_mul(size_of::<T>()).ok_or_else(too_large)?
+    };
     let shape = shape.iter().map(|extent| i64::try_from(*extent));
     let shape: Result<Vec<i64>, _> = shape.collect();
     Ok(Layout {
         shape: shape.map_err(|_| too_large())?,
         strides,
+        bytes,
     })
 }

@@ -10,17 +10,17 @@ use std::{
     },
 };
 
-use binpool_allocators::{
-    Error, Event, EventId, EventStatus, InvalidRequest, Outcome, Queue, Result,
-};
+use binpool_allocators::{Event, EventId, EventStatus, InvalidRequest, Outcome, Queue, Result};
 use cl3::error_codes::{CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST, CL_INVALID_OPERATION};
+use parking_lot::Mutex;
 
 use crate::{
-    cl_error::{ClError, ClResult, Purpose},
     context::Context,
-    kept::Kept,
+    order::tracked_command::TrackedCommand,
     queue::ClQueue,
-    sys::{self, EventHandle},
+    quirks::dropped_events::WaitedFor,
+    quirks::retained_bytes::RetainedBytes,
+    sys::{self, ClError, ClResult, EventHandle, Progress, Purpose},
 };
 
 /// An event of OpenCL. Clones are the same event.
@@ -28,18 +28,14 @@ use crate::{
 /// Wrapping one event of the runtime twice gives two values with different identities; clone the first value
 /// instead.
 ///
-/// Asking for the [`status`](Event::status) of a command that has not ended flushes its queue, once, so that
-/// a program that asks again and again comes to an end. Where the last clone of a user event is dropped
-/// before it was resolved, it is resolved as failed: nobody could do it any more, and what waits for it would
-/// wait for ever.
-///
-/// On some runtimes (Intel's, for one) a command that failed because of something that it waited for reads as
-/// complete; [`wait`](Event::wait) tells.
+/// Asking for the [`status`](Event::status) of a command that has not ended flushes its queue, once, so a program that asks
+/// again and again comes to an end. Where the last clone of a user event is dropped before it was resolved, it is resolved
+/// as failed: nothing could resolve it any more, and commands that wait for it would wait for ever.
 ///
 /// ```
 /// use std::slice::from_ref;
 ///
-/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// # use binpool_allocators::{Backend, MemoryFlags, Queue, QueueOrder};
 /// use binpool_allocators::{Event, EventStatus, Outcome, Region};
 /// # use binpool_opencl::OpenClBackend;
 ///
@@ -47,7 +43,7 @@ use crate::{
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// # let memory = backend.create_buffer(64, MemoryFlags::empty())?;
 /// let gate = backend.create_user_event()?;
-/// let filled = backend.enqueue_fill(&queue, &memory, Region::first(64), &[7], from_ref(&gate))?;
+/// let filled = backend.enqueue_fill(queue.after(from_ref(&gate)), &memory, Region::first(64), &[7_u8])?;
 /// assert_eq!(filled.status()?, EventStatus::Pending); // However long one asks.
 /// backend.resolve_user_event(&gate, Outcome::Complete)?;
 /// filled.wait()?;
@@ -62,34 +58,36 @@ pub struct ClEvent {
 struct EventInner {
     id: EventId,
     handle: EventHandle,
-    origin: Origin,
-    /// What is known so far: [`PENDING`], [`SEEN_COMPLETE`], [`COMPLETE`], or the code of the failure.
+    source: EventSource,
+    /// The state that is known so far: [`PENDING`], [`COMPLETE`], or the code of the failure.
     known: AtomicI32,
     /// Bytes of the host that the command works on.
-    kept: Kept,
+    retained: RetainedBytes,
+    /// The tracked command; `None` for user events and for commands that the program enqueued by itself.
+    tracked: Option<Arc<TrackedCommand>>,
+    /// The events that the command waits for, on a runtime that uses its event until all of those have ended.
+    waited_for: Mutex<WaitedFor>,
 }
 
-const PENDING: i32 = 2;
-/// The status says so, but a wait may still tell of a failure.
-const SEEN_COMPLETE: i32 = 1;
+const PENDING: i32 = 1;
 const COMPLETE: i32 = 0;
 
-enum Origin {
+enum EventSource {
     Command {
         queue: ClQueue,
-        /// Which command of the queue it is.
+        /// Its number among the commands of the queue, from 1 on.
         number: u64,
         purpose: Purpose,
     },
-    /// Nothing was enqueued, because something to wait for had failed.
-    Stillborn {
+    /// Nothing was enqueued, because an event to wait for had failed.
+    FailedBeforeEnqueue {
         context: Arc<Context>,
         purpose: Purpose,
     },
     User {
         context: Arc<Context>,
         resolved: AtomicBool,
-        /// Whether it was made here, and not by the program's own calls.
+        /// Whether this crate made it, and not the program by a call of its own.
         ours: bool,
     },
 }
@@ -97,52 +95,84 @@ enum Origin {
 impl ClEvent {
     /// The event of a command that was just enqueued.
     pub(crate) fn command(queue: &ClQueue, handle: EventHandle, purpose: Purpose) -> Self {
-        Self::new(
-            handle,
-            Origin::Command {
-                number: queue.number_command(),
-                queue: queue.clone(),
-                purpose,
-            },
-        )
+        Self::new(handle, Self::source(queue, purpose), None, WaitedFor::new())
+    }
+
+    /// The event of the tracked command `tracked`, which was just enqueued to wait for `waited_for`.
+    pub(crate) fn tracked_command(
+        queue: &ClQueue,
+        handle: EventHandle,
+        purpose: Purpose,
+        tracked: Option<&Arc<TrackedCommand>>,
+        waited_for: WaitedFor,
+    ) -> Self {
+        let source = Self::source(queue, purpose);
+        Self::new(handle, source, tracked.cloned(), waited_for)
+    }
+
+    fn source(queue: &ClQueue, purpose: Purpose) -> EventSource {
+        EventSource::Command {
+            number: queue.number_command(),
+            queue: queue.clone(),
+            purpose,
+        }
     }
 
     /// A user event, made by this backend or by the program itself.
     pub(crate) fn user(context: &Arc<Context>, handle: EventHandle, ours: bool) -> Self {
         Self::new(
             handle,
-            Origin::User {
+            EventSource::User {
                 context: Arc::clone(context),
                 resolved: AtomicBool::new(false),
                 ours,
             },
+            None,
+            WaitedFor::new(),
         )
     }
 
-    /// The event of a command that was not enqueued, because something that it was to wait for has failed.
-    pub(crate) fn stillborn(context: &Arc<Context>, purpose: Purpose) -> ClResult<Self> {
+    /// The event of a command that was not enqueued, because an event that it was to wait for has failed.
+    pub(crate) fn failed_before_enqueue(
+        context: &Arc<Context>,
+        purpose: Purpose,
+        tracked: Option<&Arc<TrackedCommand>>,
+    ) -> ClResult<Self> {
         let handle = sys::create_user_event(&context.handle)?;
         sys::set_user_event_status(&handle, CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST)?;
         let context = Arc::clone(context);
-        Ok(Self::new(handle, Origin::Stillborn { context, purpose }))
+        let source = EventSource::FailedBeforeEnqueue { context, purpose };
+        Ok(Self::new(
+            handle,
+            source,
+            tracked.cloned(),
+            WaitedFor::new(),
+        ))
     }
 
-    fn new(handle: EventHandle, origin: Origin) -> Self {
+    fn new(
+        handle: EventHandle,
+        source: EventSource,
+        tracked: Option<Arc<TrackedCommand>>,
+        waited_for: WaitedFor,
+    ) -> Self {
         Self {
             inner: Arc::new(EventInner {
                 id: EventId::fresh(),
                 handle,
-                origin,
+                source,
                 known: AtomicI32::new(PENDING),
-                kept: Kept::default(),
+                retained: RetainedBytes::default(),
+                tracked,
+                waited_for: Mutex::new(waited_for),
             }),
         }
     }
 
     /// The runtime's handle, for wait lists of kernels.
     ///
-    /// It is borrowed: valid while this value or a clone lives, and not to be released. Whoever keeps it
-    /// longer retains it. User events are to be resolved through
+    /// It is borrowed: valid while this value or a clone lives, and not to be released. Code that keeps it longer has to
+    /// retain it. User events are to be resolved through
     /// [`resolve_user_event`](binpool_allocators::Backend::resolve_user_event) only.
     ///
     /// ```
@@ -152,16 +182,18 @@ impl ClEvent {
     /// # use opencl3::{command_queue::CommandQueue, context::Context, device::Device};
     /// # let device = Device::new(OpenClBackend::open(&"any".parse()?)?.raw_device());
     /// # let context = Context::from_device(&device)?;
-    /// # let backend = OpenClBackend::from_context(&context)?;
+    /// # // SAFETY: the context is one that `opencl3` has made.
+    /// # let backend = unsafe { OpenClBackend::from_context(&context) }?;
     /// # let queue = backend.create_queue(binpool_allocators::QueueOrder::InOrder)?;
     /// # let memory = backend.create_buffer(64, MemoryFlags::empty())?;
     /// # // SAFETY: the device is the context's.
     /// # let own_queue = unsafe { CommandQueue::create(&context, device.id(), 0) }?;
-    /// let filled = backend.enqueue_fill(&queue, &memory, Region::first(64), &[7], &[])?;
+    /// let filled = backend.enqueue_fill(&queue, &memory, Region::first(64), &[7_u8])?;
     /// // A command that the program enqueues by itself, behind the fill.
     /// // SAFETY: the event in the wait list lives.
     /// let marker = unsafe { own_queue.enqueue_marker_with_wait_list(&[filled.raw()]) }?;
-    /// backend.wrap_event(&marker)?.wait()?;
+    /// // SAFETY: the event is one that `opencl3` has made.
+    /// unsafe { backend.wrap_event(&marker) }?.wait()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
@@ -174,66 +206,93 @@ impl ClEvent {
     }
 
     pub(crate) fn context(&self) -> &Context {
-        match &self.inner.origin {
-            Origin::Command { queue, .. } => queue.context(),
-            Origin::User { context, .. } | Origin::Stillborn { context, .. } => context,
+        match &self.inner.source {
+            EventSource::Command { queue, .. } => queue.context(),
+            EventSource::User { context, .. }
+            | EventSource::FailedBeforeEnqueue { context, .. } => context,
         }
     }
 
     /// The queue of the command; user events have none.
     pub(crate) fn queue(&self) -> Option<&ClQueue> {
-        match &self.inner.origin {
-            Origin::Command { queue, .. } => Some(queue),
-            Origin::User { .. } | Origin::Stillborn { .. } => None,
+        match &self.inner.source {
+            EventSource::Command { queue, .. } => Some(queue),
+            EventSource::User { .. } | EventSource::FailedBeforeEnqueue { .. } => None,
         }
     }
 
-    /// Which command of its queue it is; 0 for user events.
+    /// Returns its number among the commands of its queue; 0 for user events.
     pub(crate) fn number(&self) -> u64 {
-        match &self.inner.origin {
-            Origin::Command { number, .. } => *number,
-            Origin::User { .. } | Origin::Stillborn { .. } => 0,
+        match &self.inner.source {
+            EventSource::Command { number, .. } => *number,
+            EventSource::User { .. } | EventSource::FailedBeforeEnqueue { .. } => 0,
         }
+    }
+
+    /// Returns the tracked command.
+    pub(crate) fn tracked(&self) -> Option<&Arc<TrackedCommand>> {
+        self.inner.tracked.as_ref()
     }
 
     fn purpose(&self) -> Purpose {
-        match &self.inner.origin {
-            Origin::Command { purpose, .. } | Origin::Stillborn { purpose, .. } => *purpose,
-            Origin::User { .. } => Purpose::Control,
+        match &self.inner.source {
+            EventSource::Command { purpose, .. }
+            | EventSource::FailedBeforeEnqueue { purpose, .. } => *purpose,
+            EventSource::User { .. } => Purpose::Control,
         }
     }
 
-    /// Flushes the command's queue, unless that was done: whatever waits for this event on another queue needs
-    /// it (OpenCL 3.0, section 5.13).
+    /// Flushes the command's queue, unless that was done: a command of another queue that waits for this event needs it
+    /// (OpenCL 3.0, section 5.13).
     pub(crate) fn flush_producer(&self) -> ClResult<()> {
-        match &self.inner.origin {
-            Origin::Command { queue, number, .. } => queue.flush_up_to(*number),
-            Origin::User { .. } | Origin::Stillborn { .. } => Ok(()),
+        match &self.inner.source {
+            EventSource::Command { queue, number, .. } => queue.flush_up_to(*number),
+            EventSource::User { .. } | EventSource::FailedBeforeEnqueue { .. } => Ok(()),
         }
     }
 
-    /// Whether the command is known to have ended. A runtime that does not say is taken to be still at it.
+    /// Returns whether the command is known to have ended. If the runtime does not answer, the command counts as pending.
     pub(crate) fn has_ended(&self) -> bool {
         self.status().is_ok_and(EventStatus::has_ended)
     }
 
-    /// Whether the command is known to have failed.
+    /// Returns whether the command is known to have failed.
     pub(crate) fn has_failed(&self) -> bool {
         matches!(self.status(), Ok(EventStatus::Failed))
     }
 
     /// Keeps `bytes` until the command has ended.
-    pub(crate) fn keep(&self, bytes: impl Send + 'static) {
-        self.inner.kept.hold(bytes);
+    pub(crate) fn retain(&self, bytes: impl Send + 'static) {
+        self.inner.retained.retain(bytes);
     }
 
-    /// Takes note of what is known, and lets go of what the command needed.
+    /// Notes how the command ended, and drops what it needed.
     fn ended(&self, known: i32) {
         self.inner.known.store(known, Ordering::Relaxed);
-        self.inner.kept.let_go();
+        self.inner.retained.release();
+        if known == COMPLETE {
+            // They stay with a failed command: the runtime uses its event when they end.
+            let waited_for = std::mem::take(&mut *self.inner.waited_for.lock());
+            drop(waited_for);
+        }
     }
 
-    /// Takes note of how a wait for this event came back.
+    /// Returns how far the command is. One call decides, since the state may change between two.
+    fn look(&self) -> ClResult<Progress> {
+        match &self.inner.source {
+            // A user event waits for nothing, so its status says all.
+            EventSource::User { .. } => Ok(match sys::execution_status(&self.inner.handle)? {
+                1.. => Progress::Pending,
+                0 => Progress::Complete,
+                code => Progress::Failed(code),
+            }),
+            EventSource::Command { .. } | EventSource::FailedBeforeEnqueue { .. } => {
+                sys::look(&self.inner.handle)
+            }
+        }
+    }
+
+    /// Notes the result of a wait for this event, and returns it.
     pub(crate) fn waited(&self, result: ClResult<()>) -> Result<()> {
         let status = sys::execution_status(&self.inner.handle);
         let error = match (result, &status) {
@@ -246,7 +305,7 @@ impl ClEvent {
             (Err(error), _) => error,
         };
         let error = match status {
-            // The wait only says that something failed; the command itself knows what. -1 says nothing.
+            // The wait only says that some command failed; the status of this one says why, unless it is -1.
             Ok(code) if code < -1 => ClError::new(error.operation, code),
             _ => error,
         };
@@ -259,10 +318,10 @@ impl ClEvent {
     }
 
     pub(crate) fn resolve(&self, outcome: Outcome) -> Result<()> {
-        let Origin::User { resolved, ours, .. } = &self.inner.origin else {
+        let EventSource::User { resolved, ours, .. } = &self.inner.source else {
             return Err(InvalidRequest::NotAUserEvent.into());
         };
-        // The program may have resolved it by a call of its own, and not every runtime minds a second one.
+        // The program may have resolved it by a call of its own, and some runtimes accept a second call.
         if !ours && self.has_ended() {
             return Err(InvalidRequest::AlreadyResolved.into());
         }
@@ -273,14 +332,16 @@ impl ClEvent {
             Outcome::Complete => COMPLETE,
             Outcome::Failed => CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST,
         };
-        let failing = match outcome {
-            Outcome::Complete => None,
-            Outcome::Failed => self.context().failures.while_failing(),
+        let quirks = &self.context().quirks;
+        // While one thread makes an event fail, no other thread resolves one.
+        let (completing, failing) = match outcome {
+            Outcome::Complete => (Some(quirks.while_completing()), None),
+            Outcome::Failed => (None, Some(quirks.while_failing())),
         };
         let result = sys::set_user_event_status(&self.inner.handle, status);
-        drop(failing);
+        drop((completing, failing));
         result.map_err(|error| {
-            // The program was faster.
+            // The program has resolved it first.
             if error.code == CL_INVALID_OPERATION {
                 return InvalidRequest::AlreadyResolved.into();
             }
@@ -292,25 +353,29 @@ impl ClEvent {
 
 impl Drop for EventInner {
     fn drop(&mut self) {
-        self.kept.abandon(&self.handle);
-        let (context, resolved) = match &self.origin {
-            Origin::Command { queue, .. } => {
-                if !matches!(self.known.load(Ordering::Relaxed), COMPLETE | SEEN_COMPLETE) {
-                    queue.context().failures.keep(&self.handle);
+        self.retained.abandon(&self.handle);
+        let (context, resolved) = match &self.source {
+            EventSource::Command { queue, .. } => {
+                if self.known.load(Ordering::Relaxed) != COMPLETE {
+                    let waited_for = std::mem::take(self.waited_for.get_mut());
+                    let quirks = &queue.context().quirks;
+                    quirks.keep_dropped_event(&self.handle, waited_for, queue.id_if_exposed());
                 }
                 return;
             }
-            Origin::User {
+            EventSource::User {
                 context,
                 resolved,
                 ours: true,
             } => (context, resolved),
-            Origin::User { ours: false, .. } | Origin::Stillborn { .. } => return,
+            EventSource::User { ours: false, .. } | EventSource::FailedBeforeEnqueue { .. } => {
+                return;
+            }
         };
         if resolved.load(Ordering::Relaxed) {
             return;
         }
-        let _failing = context.failures.while_failing();
+        let _failing = context.quirks.while_failing();
         let failed = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
         if let Err(error) = sys::set_user_event_status(&self.handle, failed) {
             tracing::error!(%error, "what waits for a dropped user event will wait for ever");
@@ -348,30 +413,22 @@ impl Event for ClEvent {
     }
 
     fn status(&self) -> Result<EventStatus> {
-        let control = |error: ClError| -> Error { error.into_error(Purpose::Control) };
-        let known = match self.inner.known.load(Ordering::Relaxed) {
-            PENDING => sys::execution_status(&self.inner.handle).map_err(control)?,
-            SEEN_COMPLETE => COMPLETE,
-            known => known,
+        let progress = match self.inner.known.load(Ordering::Relaxed) {
+            PENDING => self.look().map_err(ClError::control_error)?,
+            COMPLETE => return Ok(EventStatus::Complete),
+            _ => return Ok(EventStatus::Failed),
         };
-        match known {
-            COMPLETE => {
-                // Only from pending: what a wait has found out stays.
-                let _ = self.inner.known.compare_exchange(
-                    PENDING,
-                    SEEN_COMPLETE,
-                    Ordering::Relaxed,
-                    Ordering::Relaxed,
-                );
-                self.inner.kept.let_go();
+        match progress {
+            Progress::Complete => {
+                self.ended(COMPLETE);
                 Ok(EventStatus::Complete)
             }
-            code if code < 0 => {
+            Progress::Failed(code) => {
                 self.ended(code);
                 Ok(EventStatus::Failed)
             }
-            _ => {
-                self.flush_producer().map_err(control)?;
+            Progress::Pending => {
+                self.flush_producer().map_err(ClError::control_error)?;
                 Ok(EventStatus::Pending)
             }
         }
@@ -380,8 +437,17 @@ impl Event for ClEvent {
     fn wait(&self) -> Result<()> {
         match self.inner.known.load(Ordering::Relaxed) {
             COMPLETE => Ok(()),
-            PENDING | SEEN_COMPLETE => self.waited(sys::wait_for_event(&self.inner.handle)),
+            PENDING => self.waited(sys::wait_for_event(&self.inner.handle)),
             code => Err(ClError::new("clWaitForEvents", code).into_error(self.purpose())),
+        }
+    }
+
+    fn wait_for_all_before(&self) -> Result<()> {
+        match (self.queue(), self.wait()) {
+            // The end of this command says nothing of earlier ones: it may have failed early.
+            (Some(queue), _) => queue.finish(),
+            (None, Err(_)) if self.has_ended() => Ok(()),
+            (None, ended) => ended,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The edge: objects that the program made with `opencl3`, or has by their bare handles.
+//! Objects that the program made with `opencl3`, or has by their bare handles.
 
 use std::ffi::c_void;
 
@@ -6,20 +6,23 @@ use binpool_allocators::{InvalidRequest, ObjectKind, Result};
 
 use crate::{
     backend::OpenClBackend,
-    cl_error::Purpose,
     device::info::{DeviceInfo, check_library},
     error::OpenClError,
     event::ClEvent,
     queue::ClQueue,
-    sys::{self, ContextHandle, DeviceId, EventHandle, QueueHandle},
+    sys::{self, ClError, ContextHandle, DeviceId, EventHandle, Purpose, QueueHandle},
 };
 
 /// Objects of the program's own.
 ///
-/// Each is retained: it stays whole for the program, and this crate's values stay whole when the program drops
-/// its own. Do not turn an `opencl3` object into its handle with `.into()` to pass it here: that releases it.
+/// Each is retained: the program keeps its own reference, and may drop it without harm to this crate's values. Do not turn
+/// an `opencl3` object into its handle with `.into()` to pass it here: that releases it.
+///
+/// All of these calls are unsafe, even those that take objects of `opencl3`: its safe constructors (`Context::new`,
+/// `CommandQueue::new`, `Event::new`) make an object of any pointer, and no call of OpenCL can tell whether a pointer is a
+/// handle.
 impl OpenClBackend {
-    /// The backend of the first device of a context of the program's own.
+    /// Returns the backend of the first device of a context of the program's own.
     ///
     /// ```
     /// use binpool_opencl::OpenClBackend;
@@ -31,9 +34,11 @@ impl OpenClBackend {
     /// // SAFETY: the device is the context's.
     /// let queue = unsafe { CommandQueue::create(&context, device.id(), 0) }?;
     ///
-    /// let backend = OpenClBackend::from_context(&context)?;
+    /// // SAFETY: the context is one that `opencl3` has made.
+    /// let backend = unsafe { OpenClBackend::from_context(&context) }?;
     /// assert_eq!(backend.raw_context(), context.get());
-    /// let wrapped = backend.wrap_queue(&queue)?;
+    /// // SAFETY: the same goes for the queue.
+    /// let wrapped = unsafe { backend.wrap_queue(&queue) }?;
     /// assert_eq!(wrapped.raw(), queue.get()); // The same queue, by another name.
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -42,26 +47,34 @@ impl OpenClBackend {
     ///
     /// [`NotInContext`](OpenClError::NotInContext) for a context without devices;
     /// [`TooOld`](OpenClError::TooOld); or a failure of the runtime.
-    pub fn from_context(context: &opencl3::context::Context) -> Result<Self, OpenClError> {
-        let context = sys::retain_context_of(context)?;
+    ///
+    /// # Safety
+    ///
+    /// The `cl_context` in `context` lives, as it does in each one that `opencl3` has made by a call of OpenCL.
+    #[allow(unsafe_code)]
+    pub unsafe fn from_context(context: &opencl3::context::Context) -> Result<Self, OpenClError> {
+        // SAFETY: The context is alive, as the caller promises.
+        let context = unsafe { ContextHandle::retain(context.get()) }?;
         let devices = sys::context_devices(&context)?;
         let device = devices.first().ok_or(OpenClError::NotInContext)?;
         Self::of_device(context, *device)
     }
 
-    /// The backend of one device of a context of the program's own.
+    /// Returns the backend of one device of a context of the program's own.
     ///
     /// ```
     /// # use binpool_opencl::{OpenClBackend, OpenClError};
     /// # use opencl3::{context::Context, device::Device};
     /// # let device = Device::new(OpenClBackend::open(&"any".parse()?)?.raw_device());
     /// # let context = Context::from_device(&device)?;
-    /// let backend = OpenClBackend::from_context_and_device(&context, &device)?;
+    /// // SAFETY: the context is one that `opencl3` has made.
+    /// let backend = unsafe { OpenClBackend::from_context_and_device(&context, &device) }?;
     /// assert_eq!(backend.raw_device(), device.id());
     ///
     /// // The device is looked up among those of the context, so that a stray pointer does no harm.
     /// let stray = Device::new(context.get());
-    /// let refused = OpenClBackend::from_context_and_device(&context, &stray);
+    /// // SAFETY: as above. The device may be anything.
+    /// let refused = unsafe { OpenClBackend::from_context_and_device(&context, &stray) };
     /// assert_eq!(refused.err(), Some(OpenClError::NotInContext));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -70,14 +83,20 @@ impl OpenClBackend {
     ///
     /// [`NotInContext`](OpenClError::NotInContext) where the device is not the context's;
     /// [`TooOld`](OpenClError::TooOld); or a failure of the runtime.
-    pub fn from_context_and_device(
+    ///
+    /// # Safety
+    ///
+    /// The `cl_context` in `context` lives, as it does in each one that `opencl3` has made by a call of OpenCL.
+    #[allow(unsafe_code)]
+    pub unsafe fn from_context_and_device(
         context: &opencl3::context::Context,
         device: &opencl3::device::Device,
     ) -> Result<Self, OpenClError> {
-        Self::of_handles(sys::retain_context_of(context)?, device.id())
+        // SAFETY: The context is alive, as the caller promises.
+        unsafe { Self::from_raw(context.get(), device.id()) }
     }
 
-    /// The backend of a context and a device by their bare handles.
+    /// Returns the backend of a context and a device by their bare handles.
     ///
     /// ```
     /// use binpool::{ImmediateAllocator, MemoryPool};
@@ -97,7 +116,7 @@ impl OpenClBackend {
     /// let queue = unsafe { backend.wrap_raw_queue(queue) }?;
     /// let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
     /// let block = pool.allocate(64)?;
-    /// block.write(&queue, 0, &[7; 64], &[])?;
+    /// block.write(&queue, 0, &[7_u8; 64])?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -111,11 +130,11 @@ impl OpenClBackend {
     #[allow(unsafe_code)]
     pub unsafe fn from_raw(context: *mut c_void, device: *mut c_void) -> Result<Self, OpenClError> {
         check_library()?;
-        // SAFETY: The context is null or lives, as the caller promises.
+        // SAFETY: The context is null or alive, as the caller promises.
         Self::of_handles(unsafe { ContextHandle::retain(context) }?, device)
     }
 
-    /// Looks `device` up among the devices of the context, so that a stray pointer is never asked anything.
+    /// Looks `device` up among the devices of the context, so that a stray pointer is never passed to the runtime.
     fn of_handles(context: ContextHandle, device: *mut c_void) -> Result<Self, OpenClError> {
         let devices = sys::context_devices(&context)?;
         let device = devices
@@ -130,18 +149,27 @@ impl OpenClBackend {
         Self::with_context(context, &info)
     }
 
-    /// The queue of the program's own, as a queue of this backend. Wrapping it again gives an equal value, as
-    /// long as one lives.
+    /// Returns a queue of the program's own as a queue of this backend. Wrapping it again gives an equal value, as long as
+    /// one lives.
     ///
     /// # Errors
     ///
     /// [`ForeignObject`](InvalidRequest::ForeignObject) for a queue of another context or device.
-    pub fn wrap_queue(&self, queue: &opencl3::command_queue::CommandQueue) -> Result<ClQueue> {
-        let handle = sys::retain_queue_of(queue);
-        self.adopt_queue(handle.map_err(|error| error.into_error(Purpose::Control))?)
+    ///
+    /// # Safety
+    ///
+    /// The `cl_command_queue` in `queue` lives and is one of the host, as it is in each one that `opencl3` has made by a
+    /// call of OpenCL for the host.
+    #[allow(unsafe_code)]
+    pub unsafe fn wrap_queue(
+        &self,
+        queue: &opencl3::command_queue::CommandQueue,
+    ) -> Result<ClQueue> {
+        // SAFETY: The queue is alive, as the caller promises.
+        unsafe { self.wrap_raw_queue(queue.get()) }
     }
 
-    /// The same, by its bare handle.
+    /// Returns a queue of the program's own, by its bare handle, as a queue of this backend.
     ///
     /// # Errors
     ///
@@ -152,33 +180,34 @@ impl OpenClBackend {
     /// `queue` is null or a live `cl_command_queue` of the host. It is retained.
     #[allow(unsafe_code)]
     pub unsafe fn wrap_raw_queue(&self, queue: *mut c_void) -> Result<ClQueue> {
-        // SAFETY: The queue is null or lives, as the caller promises.
+        // SAFETY: The queue is null or alive, as the caller promises.
         let handle = unsafe { QueueHandle::retain(queue) };
-        self.adopt_queue(handle.map_err(|error| error.into_error(Purpose::Control))?)
+        self.adopt_queue(handle.map_err(ClError::control_error)?)
     }
 
     fn adopt_queue(&self, handle: QueueHandle) -> Result<ClQueue> {
-        let info = sys::queue_info(&handle).map_err(|error| error.into_error(Purpose::Control))?;
+        let info = sys::queue_info(&handle).map_err(ClError::control_error)?;
         if info.context != self.raw_context().addr() || info.device != self.raw_device().addr() {
             let kind = ObjectKind::Queue;
             return Err(InvalidRequest::ForeignObject { kind }.into());
         }
-        ClQueue::adopt(self.context(), handle).map_err(|error| error.into_error(Purpose::Control))
+        ClQueue::adopt(self.context(), handle).map_err(ClError::control_error)
     }
 
-    /// The event of the program's own, a kernel's for one, as an event of this backend.
+    /// Returns an event of the program's own, for example of a kernel, as an event of this backend.
     ///
     /// Each call gives an event with an identity of its own; clone the value instead of wrapping twice.
     ///
     /// ```
     /// use std::slice::from_ref;
     ///
-    /// # use binpool_allocators::{Backend, Event, MemoryFlags, QueueOrder};
+    /// # use binpool_allocators::{Backend, Event, MemoryFlags, Queue, QueueOrder};
     /// # use binpool_opencl::OpenClBackend;
     /// # use opencl3::{command_queue::CommandQueue, context::Context, device::Device};
     /// # let device = Device::new(OpenClBackend::open(&"any".parse()?)?.raw_device());
     /// # let context = Context::from_device(&device)?;
-    /// # let backend = OpenClBackend::from_context(&context)?;
+    /// # // SAFETY: the context is one that `opencl3` has made.
+    /// # let backend = unsafe { OpenClBackend::from_context(&context) }?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let memory = backend.create_buffer(64, MemoryFlags::empty())?;
     /// # // SAFETY: the device is the context's.
@@ -186,21 +215,36 @@ impl OpenClBackend {
     /// // A command of the program's own, and one of this crate behind it.
     /// // SAFETY: nothing is waited for.
     /// let own = unsafe { own_queue.enqueue_marker_with_wait_list(&[]) }?;
-    /// let done = backend.wrap_event(&own)?;
-    /// backend.write(&queue, &memory, 0, &[7; 64], from_ref(&done))?;
-    /// assert_ne!(backend.wrap_event(&own)?.id(), done.id());
+    /// // SAFETY: the event is one that `opencl3` has made.
+    /// let done = unsafe { backend.wrap_event(&own) }?;
+    /// backend.write(queue.after(from_ref(&done)), &memory, 0, &[7_u8; 64])?;
+    /// // SAFETY: as above.
+    /// assert_ne!(unsafe { backend.wrap_event(&own) }?.id(), done.id());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
     /// [`ForeignObject`](InvalidRequest::ForeignObject) for an event of another context.
-    pub fn wrap_event(&self, event: &opencl3::event::Event) -> Result<ClEvent> {
-        let handle = sys::retain_event_of(event);
-        self.adopt_event(handle.map_err(|error| error.into_error(Purpose::Control))?)
+    ///
+    /// # Safety
+    ///
+    /// The `cl_event` in `event` lives, as it does in each one that `opencl3` has made by a call of OpenCL.
+    ///
+    /// ```compile_fail,E0133
+    /// # use binpool_opencl::{DeviceSelector, OpenClBackend};
+    /// # let backend = OpenClBackend::open(&DeviceSelector::Any).unwrap();
+    /// // Safe in `opencl3`: a pointer to nothing as an event.
+    /// let event = opencl3::event::Event::new(std::ptr::without_provenance_mut(0x1000));
+    /// let wrapped = backend.wrap_event(&event);
+    /// ```
+    #[allow(unsafe_code)]
+    pub unsafe fn wrap_event(&self, event: &opencl3::event::Event) -> Result<ClEvent> {
+        // SAFETY: The event is alive, as the caller promises.
+        unsafe { self.wrap_raw_event(event.get()) }
     }
 
-    /// The same, by its bare handle.
+    /// Returns an event of the program's own, by its bare handle, as an event of this backend.
     ///
     /// ```
     /// # use binpool_allocators::{Event, EventStatus};
@@ -210,7 +254,8 @@ impl OpenClBackend {
     /// # let context = Context::from_device(&device)?;
     /// # // SAFETY: the device is the context's.
     /// # let queue = unsafe { CommandQueue::create(&context, device.id(), 0) }?;
-    /// # let backend = OpenClBackend::from_context(&context)?;
+    /// # // SAFETY: the context is one that `opencl3` has made.
+    /// # let backend = unsafe { OpenClBackend::from_context(&context) }?;
     /// // SAFETY: nothing is waited for.
     /// let marker = unsafe { queue.enqueue_marker_with_wait_list(&[]) }?;
     /// // SAFETY: the event lives.
@@ -230,21 +275,21 @@ impl OpenClBackend {
     /// `event` is null or a live `cl_event`. It is retained.
     #[allow(unsafe_code)]
     pub unsafe fn wrap_raw_event(&self, event: *mut c_void) -> Result<ClEvent> {
-        // SAFETY: The event is null or lives, as the caller promises.
+        // SAFETY: The event is null or alive, as the caller promises.
         let handle = unsafe { EventHandle::retain(event) };
-        self.adopt_event(handle.map_err(|error| error.into_error(Purpose::Control))?)
+        self.adopt_event(handle.map_err(ClError::control_error)?)
     }
 
     fn adopt_event(&self, handle: EventHandle) -> Result<ClEvent> {
-        let control = |error: crate::ClError| error.into_error(Purpose::Control);
-        let (context, queue) = sys::event_queue(&handle).map_err(control)?;
+        let (context, queue) = sys::event_queue(&handle).map_err(ClError::control_error)?;
         if context != self.raw_context().addr() {
             let kind = ObjectKind::Event;
             return Err(InvalidRequest::ForeignObject { kind }.into());
         }
         Ok(match queue {
             Some(queue) => {
-                let queue = ClQueue::adopt(self.context(), queue).map_err(control)?;
+                let queue =
+                    ClQueue::adopt(self.context(), queue).map_err(ClError::control_error)?;
                 ClEvent::command(&queue, handle, Purpose::Control)
             }
             None => ClEvent::user(self.context(), handle, false),

@@ -1,4 +1,4 @@
-//! The OpenCL backend of binpool, and what else an array crate needs of OpenCL's memory.
+//! The OpenCL backend of binpool, and the calls of OpenCL's memory runtime that an array crate needs.
 //!
 //! [`OpenClBackend`] implements the traits `Backend` and `SvmBackend` of `binpool_allocators` over the
 //! crates `cl3` (the calls) and `opencl3` (at the edge: contexts, queues and events of a program that uses it
@@ -15,19 +15,47 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Beside that there are the calls of OpenCL's memory runtime, as methods of [`OpenClBackend`], after `PyOpenCL`'s page
-//! on memory: buffers from and over host memory, typed [`Elements`], rectangular and scoped transfers, maps as slices
-//! ([`Map`], [`MapMut`]), shared virtual memory in all its styles ([`SvmPointer`]), [images](ClImage), [samplers](ClSampler),
-//! [pipes](ClPipe), [kernels](ClKernel). They take memory of this crate and blocks of a pool alike
+//! The calls of OpenCL's memory runtime are methods of [`OpenClBackend`], after `PyOpenCL`'s page on memory: buffers from
+//! and over host memory, typed [`Elements`], rectangular and scoped transfers, maps as slices ([`Map`], [`MapMut`]), shared
+//! virtual memory in all its styles ([`SvmPointer`]), [images](ClImage), [samplers](ClSampler), [pipes](ClPipe),
+//! [kernels](ClKernel). They take memory of this crate and blocks of a pool alike
 //! ([`AsMemory`](binpool_allocators::AsMemory)). The README has a table of all of it by `PyOpenCL`'s names.
+//!
+//! # Arguments
+//!
+//! Every command first takes its queue, `&queue` or `queue.after(&events)` ([`ClOn`]), then memory of any kind: a
+//! [`ClMemory`], a pooled block, [`Elements`], [`Svm`], whole or a part. Offsets and regions are in bytes, and the host's
+//! side is a slice of any plain type; methods of [`Elements`] and [`Svm`] count elements. (See `binpool_allocators`,
+//! "Arguments of commands".)
+//!
+//! ```
+//! use binpool::{ImmediateAllocator, MemoryPool};
+//! use binpool_allocators::{Backend, MemoryFlags, Queue, QueueOrder};
+//! use binpool_opencl::{OpenClBackend, UninitElements};
+//!
+//! let backend = OpenClBackend::open(&"any".parse()?)?;
+//! let [upload, compute] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
+//! let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &upload)?;
+//! let block = pool.allocate(1000 * size_of::<f32>())?;
+//! let written = backend.enqueue_fill(&upload, &block, .., &[0.5_f32])?; // All of it.
+//!
+//! let buffer = backend.create_buffer(4096, MemoryFlags::empty())?;
+//! let halves = UninitElements::<f32, _>::new(&backend, &block)?;
+//! let tail = halves.slice(990..)?; // Ten elements, from byte 3960 on.
+//! backend.enqueue_copy(compute.after(&[written]), &tail, 8..16, &buffer, 100)?;
+//! let mut seen = [0.0_f32; 2];
+//! backend.read(&compute, &buffer, 100, &mut seen)?;
+//! assert_eq!(seen, [0.5; 2]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 //!
 //! # Order
 //!
-//! Commands that conflict, because both use some byte and one of them writes it, come one after another in the order of the
-//! calls, whatever queues they are on: the later one waits on the device. So no safe call makes a race. Commands on bare
-//! handles are not seen; they are the caller's to order. What waits for another command fails with it.
+//! Two commands conflict if both use the same byte and one of them writes it. They run in the order of the calls, whatever
+//! queues they are on: the later one waits on the device. So no safe call makes a race. Commands on bare handles are not
+//! seen; the program has to order them. A command that waits for another one fails with it.
 //!
-//! What the host has mapped is the host's: conflicting commands are refused with
+//! While the host maps memory, conflicting commands are refused with
 //! [`Mapped`](binpool_allocators::InvalidRequest::Mapped).
 //!
 //! # The OpenCL library
@@ -37,68 +65,88 @@
 //!
 //! # Threads
 //!
-//! All values may be used from any thread. No lock is held by all threads while a command is enqueued; commands
-//! on shared virtual memory take a lock of their queue, and launches one of their kernel. A command that conflicts with one
-//! that another thread is just enqueueing waits for that call.
+//! All values may be used from any thread. No lock is held by all threads while a command is enqueued; commands on shared
+//! virtual memory take a lock of their queue, and launches one of their kernel. A call that enqueues a command waits for
+//! another thread that is just enqueueing a conflicting one.
 //!
 //! # Kernels
 //!
-//! What a kernel touches is promised once, where it is made from its program ([`ClProgram::kernel`]). Every launch of it
-//! is safe from then on: its arguments are checked against the promise before it is enqueued. Programs and kernels are
+//! The program promises once which bytes a kernel touches, where it makes the kernel ([`ClProgram::kernel`]). From then on
+//! every launch is safe: its arguments are checked against the promise before it is enqueued. Programs and kernels are
 //! built once for each context with [`OpenClBackend::cached`].
 //!
 //! # Errors
 //!
 //! Opening a device fails with [`OpenClError`], and building and launching kernels with [`KernelError`]. Everything else
 //! fails with the errors of `binpool_allocators`, whose source is a [`ClError`] with the runtime's call and code; see there for which
-//! codes mean that memory is exhausted.
+//! codes mean that memory is exhausted. All of them, and those of pools, become `binpool_allocators::Error` by `?`:
+//!
+//! ```
+//! use binpool::{ImmediateAllocator, ImmediatePool};
+//! use binpool_allocators::{Backend, Error, QueueOrder};
+//! use binpool_opencl::{ClProgram, Extent, OpenClBackend, Parameter};
+//!
+//! fn sevens() -> Result<Vec<u32>, Error> {
+//!     let backend = OpenClBackend::open(&"any".parse()?)?; // OpenClError
+//!     let queue = backend.create_queue(QueueOrder::InOrder)?; // Error
+//!     let pool = ImmediatePool::new(ImmediateAllocator::new(&backend)?, &queue)?; // PoolError
+//!     let source = "kernel void seven(global uint *words) { words[get_global_id(0)] = 7; }";
+//!     let program = ClProgram::build(&backend, source, "")?; // KernelError
+//!     let words = Parameter::output::<u32>(Extent::PerItem(1));
+//!     // SAFETY: each work item writes the word of its id, and touches nothing else.
+//!     let seven = unsafe { program.kernel("seven", &[words]) }?;
+//!     let block = pool.allocate(16)?;
+//!     seven.launch(&queue, &[4]).memory(&block).enqueue()?;
+//!     Ok(backend.map(&queue, &block, 0..16)?.to_vec())
+//! }
+//! assert_eq!(sevens()?, [7; 4]);
+//! # Ok::<(), Error>(())
+//! ```
 //!
 //! # Features
 //!
 //! - `ndarray`: maps as shaped views, and images from arrays.
 //! - `dlpack`: memory for other libraries, as tensors of `DLPack` (`OpenClBackend::export_dlpack`).
 //!
-//! Both are off by default. Types of elements are those of `bytemuck`, always.
+//! Both are off by default. Element types are always those of `bytemuck`.
 //!
 //! # Implementation
 //!
-//! Unsafe code is confined to the module `sys`, which wraps one call of the runtime at a time, and to the
-//! doors that take bare handles. Handles own one reference each; a release that fails is logged.
+//! Unsafe code is confined to the module `sys`, which wraps each call of the runtime, and to the functions that take bare
+//! handles or promises about kernels. Handles own one reference each; a release that fails is logged.
 //!
 //! # What this crate does not do
 //!
-//! It does not bound memory: OpenCL runtimes create more buffers than fit, so commit what must be there. It does not know
-//! of commands that a program enqueues with `opencl3` or the bare handles: tell the pool of such uses.
+//! It does not bound memory: OpenCL runtimes create more buffers than fit, so commit memory that must be there. It does not
+//! see commands that a program enqueues with `opencl3` or bare handles: tell the pool of such uses.
 
 #![deny(unsafe_code)]
 
 mod backend;
 mod cache;
-mod cl_error;
 mod commands;
 mod context;
-mod context_registry;
 mod device;
 #[cfg(feature = "dlpack")]
 mod dlpack;
 mod error;
 mod event;
-mod failures;
 mod image;
 mod interop;
-mod kept;
 mod kernel;
 mod map;
 mod memory;
+mod on;
+mod on_ended;
 mod order;
 mod pipe;
 mod queue;
-mod queue_registry;
+mod quirks;
 mod refused;
-mod retired;
+mod registry;
 mod same_by_handle;
 mod sampler;
-mod stand_in;
+mod submit;
 mod svm;
 #[allow(unsafe_code)]
 mod sys;
@@ -106,7 +154,6 @@ pub mod testing;
 mod transfer;
 
 pub use backend::OpenClBackend;
-pub use cl_error::ClError;
 pub use device::{
     Characterization, DeviceInfo, DeviceKind, DeviceSelector, MemoryChoice, list_devices,
 };
@@ -117,8 +164,8 @@ pub use event::ClEvent;
 #[cfg(feature = "ndarray")]
 pub use image::ChannelValue;
 pub use image::{
-    Axis, ChannelOrder, ChannelType, ClImage, HostPitches, ImageColor, ImageError, ImageFormat,
-    ImageKind, ImageLimits, ImageRegion, ImageShape,
+    Axis, ChannelOrder, ChannelType, ClImage, HostImage, HostPitches, ImageColor, ImageError,
+    ImageFormat, ImageKind, ImageLimits, ImageRegion, ImageShape,
 };
 pub use kernel::{
     Argument, ClKernel, ClProgram, Extent, KernelError, Launch, LaunchMemory, LocalMemory,
@@ -128,11 +175,13 @@ pub use map::{ImageMap, ImageMapMut, Map, MapGuard, MapMut, PendingMap};
 pub use memory::{
     ClMemory, Elements, HostBuffer, MemoryInfo, MemoryKey, PendingElements, UninitElements,
 };
+pub use on::ClOn;
 pub use pipe::ClPipe;
 pub use queue::ClQueue;
 pub use refused::Refused;
 pub use sampler::{Addressing, ClSampler, Filter, SamplerError, SamplerProperties};
 pub use svm::{Svm, SvmInfo, SvmOptions, SvmPointer, SystemSvm, UninitSvm};
+pub use sys::ClError;
 pub use transfer::{MigrationFlags, PendingTransfer, Rect, TransferScope};
 
 #[cfg(doctest)]

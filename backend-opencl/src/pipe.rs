@@ -11,13 +11,13 @@ use cl3::{
 
 use crate::{
     backend::OpenClBackend,
-    cl_error::{ClError, ClResult, Purpose},
     context::Context,
     device::info,
-    order::access::{Access, Use},
+    order::access::Access,
     order::access_log::AccessLog,
+    order::memory_use::MemoryUse,
     same_by_handle::same_by_handle,
-    sys::{self, DeviceId, MemHandle},
+    sys::{self, ClError, ClResult, DeviceId, MemHandle, Purpose},
 };
 
 /// Packets that kernels pass on to other kernels, first in, first out (`Pipe` of `PyOpenCL`; OpenCL 3.0, section 5.4).
@@ -45,17 +45,17 @@ use crate::{
 /// ```
 #[derive(Clone)]
 pub struct ClPipe {
-    inner: Arc<Inner>,
+    inner: Arc<PipeInner>,
 }
 
-struct Inner {
+struct PipeInner {
     handle: MemHandle,
     context: Arc<Context>,
     log: AccessLog,
 }
 
 impl ClPipe {
-    /// A pipe for at most `max_packets` packets of `packet_bytes` bytes each.
+    /// Makes a pipe for at most `max_packets` packets of `packet_bytes` bytes each.
     ///
     /// # Errors
     ///
@@ -84,16 +84,15 @@ impl ClPipe {
         }
         let bytes = u64::from(packet_bytes).saturating_mul(max_packets.into());
         let purpose = Purpose::Memory(usize::try_from(bytes).unwrap_or(usize::MAX));
-        // No flags: what they could say, that kernels read and write it and the host does neither, is so anyway.
+        // No flags: by default kernels read and write it and the host does neither.
         let handle = sys::pipe::create(&backend.context().handle, 0, packet_bytes, max_packets)
             .map_err(|error| error.into_error(purpose))?;
         Ok(Self::of(backend, handle))
     }
 
-    /// A pipe of the program's own, by its bare handle (`from_int_ptr`).
+    /// Returns a pipe of the program's own, by its bare handle (`from_int_ptr`).
     ///
-    /// With `retain`, the program keeps its own reference; without, this value takes it over, also where the call
-    /// fails.
+    /// With `retain`, the program keeps its own reference. Without, this value takes that over, even if the call fails.
     ///
     /// ```no_run
     /// # use binpool_opencl::{ClPipe, OpenClBackend};
@@ -101,7 +100,7 @@ impl ClPipe {
     /// # let theirs = ClPipe::new(&backend, 16, 1024)?;
     /// // A handle from a program that makes its pipes itself.
     /// let handle = theirs.raw();
-    /// // SAFETY: the pipe lives, and nobody else enqueues commands on it.
+    /// // SAFETY: the pipe lives, and no other code enqueues commands on it.
     /// let pipe = unsafe { ClPipe::from_raw(&backend, handle, true) }?;
     /// drop(theirs); // this reference was retained
     /// assert_eq!(pipe.raw(), handle);
@@ -115,16 +114,16 @@ impl ClPipe {
     ///
     /// # Safety
     ///
-    /// `pipe` is null or a live memory object, one reference to which is the caller's to give unless `retain`.
-    /// Commands on it that are not enqueued through this value or its clones are ordered with those that are by the
-    /// program.
+    /// `pipe` is null or a live memory object, and unless `retain`, the caller gives away one reference to it. Commands on
+    /// it that are not enqueued through this value or its clones are ordered by the program with those that are.
     #[allow(unsafe_code)]
     pub unsafe fn from_raw(
         backend: &OpenClBackend,
         pipe: *mut c_void,
         retain: bool,
     ) -> Result<Self> {
-        // SAFETY: The object is null or lives, with a reference to give, as the caller promises.
+        // SAFETY: The object is null or alive, and unless `retain` one reference is the caller's to give, as the caller
+        // promises.
         let handle = unsafe { MemHandle::adopt(pipe, retain) }.map_err(control)?;
         let context = sys::mem_info::context(&handle).map_err(control)?;
         if context != backend.raw_context().addr() {
@@ -142,7 +141,7 @@ impl ClPipe {
     }
 
     fn of(backend: &OpenClBackend, handle: MemHandle) -> Self {
-        let inner = Inner {
+        let inner = PipeInner {
             handle,
             context: Arc::clone(backend.context()),
             log: AccessLog::default(),
@@ -156,24 +155,24 @@ impl ClPipe {
     ///
     /// # Errors
     ///
-    /// Where the runtime does not tell.
+    /// A failure of the runtime.
     pub fn packet_bytes(&self) -> Result<u32> {
         sys::pipe::number(self.handle(), CL_PIPE_PACKET_SIZE).map_err(control)
     }
 
-    /// How many packets it can hold (`max_packets`).
+    /// The number of packets that it can hold (`max_packets`).
     ///
     /// # Errors
     ///
-    /// Where the runtime does not tell.
+    /// A failure of the runtime.
     pub fn max_packets(&self) -> Result<u32> {
         sys::pipe::number(self.handle(), CL_PIPE_MAX_PACKETS).map_err(control)
     }
 
     /// The runtime's `cl_mem` (`int_ptr`).
     ///
-    /// It is borrowed: valid while this value or a clone lives, and not to be released. Whoever keeps it
-    /// longer retains it.
+    /// It is borrowed: valid while this value or a clone lives, and not to be released. Code that keeps it longer has to
+    /// retain it.
     #[must_use]
     pub fn raw(&self) -> *mut c_void {
         self.handle().raw()
@@ -187,18 +186,19 @@ impl ClPipe {
         &self.inner.context
     }
 
-    /// A use of the pipe. Kernels that read packets take them out: that changes it too.
-    pub(crate) fn used(&self, access: Access) -> Use<'_> {
-        Use {
+    /// Describes a use of the pipe. A kernel that reads packets takes them out, which is a write, too.
+    pub(crate) fn used(&self, access: Access) -> MemoryUse<'_> {
+        MemoryUse {
             log: &self.inner.log,
             region: Region::first(1),
             access,
-            block: None,
+            is_svm: false,
         }
     }
 }
 
-/// Whether the device has pipes: those of OpenCL 2 all do, later ones say so, and earlier ones know none.
+/// Returns whether the device has pipes. All devices of OpenCL 2 do, later ones answer a question, and earlier ones have
+/// none.
 fn has_pipes(device: DeviceId) -> ClResult<bool> {
     match info::version_of(device)? {
         (2, _) => Ok(true),

@@ -5,20 +5,21 @@ use std::{
     fmt,
     hash::{Hash, Hasher},
     sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
+        Arc, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
-use binpool_allocators::{Queue, QueueId, QueueOrder, Result};
+use binpool_allocators::{Error, Queue, QueueId, QueueOrder, Result};
 use cl3::error_codes::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
-use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
-    cl_error::{ClResult, Purpose},
     context::Context,
-    kept, queue_registry, retired,
-    sys::{self, DeviceId, EventHandle, QueueHandle},
+    order::access_log::{AccessLog, wait_for_commands},
+    order::weak_queue::{Flush, WeakQueue},
+    quirks::{dropped_queues, retained_bytes},
+    registry::Registry,
+    sys::{self, ClError, ClResult, DeviceId, QueueHandle},
 };
 
 /// A command queue of OpenCL. Clones are the same queue.
@@ -47,6 +48,9 @@ pub struct ClQueue {
     inner: Arc<QueueInner>,
 }
 
+/// The queues, by the addresses of the runtime's queues.
+static QUEUES: Registry<usize, QueueInner> = Registry::new();
+
 /// # Invariants
 ///
 /// I1: `flushed` is at most `enqueued`, and every command numbered up to `flushed` was flushed.
@@ -54,26 +58,30 @@ pub(crate) struct QueueInner {
     id: QueueId,
     handle: QueueHandle,
     order: QueueOrder,
-    /// The device, to compare.
+    /// Whether it was made here, and not by the program.
+    ours: bool,
+    /// The address of the device, to compare.
     device: usize,
     context: Arc<Context>,
     /// The number of the last command, counted from 1.
     enqueued: AtomicU64,
     /// The number of the last command that is known to be flushed.
     flushed: AtomicU64,
-    /// Held while a command on shared virtual memory is enqueued and numbered, so that the numbers of such
-    /// commands are in the order of the queue.
-    numbering: Mutex<()>,
-    /// Held during a commit.
-    committing: Mutex<()>,
-    /// The last barrier of an out-of-order queue.
-    barrier: Mutex<Option<EventHandle>>,
+    /// The log of the queue's commands: the runtime may forget their order behind one that fails early.
+    log: AccessLog,
+    /// Whether the program has the bare handle, and so may enqueue commands that are not in the log.
+    is_exposed: AtomicBool,
+    /// The number of the last command that was found to have failed early.
+    failed: AtomicU64,
+    /// The number of the last command at the time of the last `finish`.
+    finished: AtomicU64,
 }
 
 impl ClQueue {
-    /// The value that stands for the queue of `handle`, which is a queue of `context`.
+    /// Returns the value that stands for the queue of `handle`, which is a queue of `context`.
     pub(crate) fn adopt(context: &Arc<Context>, handle: QueueHandle) -> ClResult<Self> {
-        if let Some(inner) = queue_registry::find(handle.raw()) {
+        if let Some(inner) = QUEUES.find(&handle.raw().addr()) {
+            inner.is_exposed.store(true, Ordering::Relaxed);
             return Ok(Self { inner });
         }
         let info = sys::queue_info(&handle)?;
@@ -82,55 +90,99 @@ impl ClQueue {
         } else {
             QueueOrder::InOrder
         };
-        Ok(Self::insert(context, handle, order, info.device))
+        let adopted = Self::insert(context, handle, order, (info.device, false));
+        adopted.inner.is_exposed.store(true, Ordering::Relaxed);
+        Ok(adopted)
     }
 
-    /// The value that stands for a queue that was just made.
+    /// Returns the value that stands for a queue that was just made.
     pub(crate) fn created(context: &Arc<Context>, handle: QueueHandle, order: QueueOrder) -> Self {
-        Self::insert(context, handle, order, context.device.raw().addr())
+        let device = context.device.raw().addr();
+        Self::insert(context, handle, order, (device, true))
     }
 
     fn insert(
         context: &Arc<Context>,
         handle: QueueHandle,
         order: QueueOrder,
-        device: usize,
+        (device, ours): (usize, bool),
     ) -> Self {
         let inner = Arc::new(QueueInner {
             id: QueueId::fresh(),
             handle,
             order,
+            ours,
             device,
             context: Arc::clone(context),
             enqueued: AtomicU64::new(0),
             flushed: AtomicU64::new(0),
-            numbering: Mutex::new(()),
-            committing: Mutex::new(()),
-            barrier: Mutex::new(None),
+            log: AccessLog::default(),
+            is_exposed: AtomicBool::new(false),
+            failed: AtomicU64::new(0),
+            finished: AtomicU64::new(0),
         });
         Self {
-            inner: queue_registry::find_or_insert(inner),
+            inner: QUEUES.find_or_insert(inner.handle.raw().addr(), inner),
         }
+    }
+
+    /// Makes a queue for the end of one map, which then holds up no other command, and which no failure of another command
+    /// reaches.
+    pub(crate) fn for_unmap(context: &Arc<Context>) -> ClResult<Self> {
+        let handle = sys::create_queue(&context.handle, context.device, false)?;
+        Ok(Self::created(context, handle, QueueOrder::InOrder))
     }
 
     /// The runtime's handle, to enqueue kernels with.
     ///
-    /// It is borrowed: valid while this value or a clone lives, and not to be released. Whoever keeps it
-    /// longer retains it.
+    /// It is borrowed: valid while this value or a clone lives, and not to be released. Code that keeps it longer has to
+    /// retain it.
     #[must_use]
     pub fn raw(&self) -> *mut c_void {
+        self.inner.is_exposed.store(true, Ordering::Relaxed);
         self.inner.handle.raw()
     }
 
-    /// The last barrier of an out-of-order queue, which whoever enqueues the next one puts it behind.
-    pub(crate) fn last_barrier(&self) -> MutexGuard<'_, Option<EventHandle>> {
-        self.inner.barrier.lock()
+    /// The log that keeps the queue's order behind commands that fail early.
+    pub(crate) fn order_log(&self) -> &AccessLog {
+        &self.inner.log
     }
 
-    /// Whether no command of it runs before an earlier one has ended, whatever fails. On `PoCL` 3.1, what comes after a
-    /// command that has failed does not wait for what came before it.
-    pub(crate) fn keeps_its_order(&self) -> bool {
-        self.is_in_order() && !self.inner.context.failures.are_fragile()
+    /// Notes that the command of this number has failed early.
+    pub(crate) fn note_early_failure(&self, number: u64) {
+        self.inner.failed.fetch_max(number, Ordering::Relaxed);
+    }
+
+    /// Checks that the end of a marker on the queue says that everything before it has ended. It does not where a command
+    /// of an in-order queue has failed early and the program has the bare handle: the runtime has forgotten the order, and
+    /// commands that the program enqueued by itself are not in the log.
+    pub(crate) fn check_order(&self) -> Result<()> {
+        let is_exposed = self.inner.is_exposed.load(Ordering::Relaxed);
+        let failed = self.inner.failed.load(Ordering::Relaxed);
+        let finished = self.inner.finished.load(Ordering::Relaxed);
+        if !self.is_in_order() || !is_exposed || failed <= finished {
+            return Ok(());
+        }
+        Err(Error::unsupported(
+            "a marker behind a command that failed, on an in-order queue whose bare handle the program has: this runtime has \
+             forgotten the order of such a queue until it is finished; call `finish` first",
+        ))
+    }
+
+    /// Returns its identity if the program may enqueue commands with the bare handle.
+    pub(crate) fn id_if_exposed(&self) -> Option<QueueId> {
+        let is_exposed = self.inner.is_exposed.load(Ordering::Relaxed);
+        is_exposed.then_some(self.inner.id)
+    }
+
+    /// Returns its identity, which tracked commands know it by.
+    pub(crate) fn identity(&self) -> QueueId {
+        self.inner.id
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakQueue {
+        let inner: Weak<QueueInner> = Arc::downgrade(&self.inner);
+        WeakQueue::new(self.inner.id, self.inner.order, inner)
     }
 
     pub(crate) fn is_in_order(&self) -> bool {
@@ -145,63 +197,59 @@ impl ClQueue {
         &self.inner.context
     }
 
-    /// Whether this is a queue of `context`'s device.
+    /// Returns whether this is a queue of `context`'s device.
     pub(crate) fn is_of(&self, context: &Context) -> bool {
         self.is_on(context.handle.raw().addr(), context.device)
     }
 
-    /// The same, where only the context's handle is known.
+    /// Returns whether this is a queue of `device` and of the context of that address.
     pub(crate) fn is_on(&self, context: usize, device: DeviceId) -> bool {
         self.inner.context.handle.raw().addr() == context
             && self.inner.device == device.raw().addr()
     }
 
-    /// Held while a command on shared virtual memory is enqueued and numbered.
-    pub(crate) fn numbering(&self) -> MutexGuard<'_, ()> {
-        self.inner.numbering.lock()
-    }
-
-    /// Held during a commit.
-    pub(crate) fn committing(&self) -> MutexGuard<'_, ()> {
-        self.inner.committing.lock()
-    }
-
-    /// Numbers a command that has just been enqueued.
+    /// Returns the number of a command that has just been enqueued.
     pub(crate) fn number_command(&self) -> u64 {
         self.inner.enqueued.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Flushes, unless the command of that number was flushed before.
     pub(crate) fn flush_up_to(&self, number: u64) -> ClResult<()> {
-        // Relaxed: the runtime's own locks order the commands; the numbers only save calls.
-        if self.inner.flushed.load(Ordering::Relaxed) >= number {
-            return Ok(());
-        }
-        self.flush_all(sys::flush)
-    }
-
-    fn flush_all(&self, flush: fn(&QueueHandle) -> ClResult<()>) -> ClResult<()> {
-        // Read before the call: commands that are enqueued during it may or may not be flushed.
-        let enqueued = self.inner.enqueued.load(Ordering::Relaxed);
-        flush(&self.inner.handle)?;
-        self.inner.flushed.fetch_max(enqueued, Ordering::Relaxed);
-        Ok(())
+        self.inner.flush_up_to(number)
     }
 }
 
 impl QueueInner {
-    pub(crate) const fn raw(&self) -> *mut c_void {
-        self.handle.raw()
+    fn flush_all(&self, flush: fn(&QueueHandle) -> ClResult<()>) -> ClResult<()> {
+        // Read before the call: commands that are enqueued during it may or may not be flushed.
+        let enqueued = self.enqueued.load(Ordering::Relaxed);
+        flush(&self.handle)?;
+        self.flushed.fetch_max(enqueued, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Flush for QueueInner {
+    fn flush_up_to(&self, number: u64) -> ClResult<()> {
+        // Relaxed: the runtime's own locks order the commands; the numbers only save calls.
+        if self.flushed.load(Ordering::Relaxed) >= number {
+            return Ok(());
+        }
+        self.flush_all(sys::flush)
     }
 }
 
 impl Drop for QueueInner {
     fn drop(&mut self) {
-        if self.context.retires_queues && self.order == QueueOrder::OutOfOrder {
-            retired::retire(&self.handle);
+        // A queue of the program's own is kept only if it is out of order: keeping it changes the number of references that
+        // the program sees.
+        if self.context.quirks.keeps_dropped_queues
+            && (self.ours || self.order == QueueOrder::OutOfOrder)
+        {
+            dropped_queues::keep_until_idle(&self.handle);
         }
-        // Before the handle is released: until then nobody else can have a queue of the same handle.
-        queue_registry::forget(self);
+        // Before the handle is released: until then the runtime cannot give it to another queue.
+        QUEUES.forget(&self.handle.raw().addr());
     }
 }
 
@@ -239,17 +287,26 @@ impl Queue for ClQueue {
     }
 
     fn flush(&self) -> Result<()> {
-        self.flush_all(sys::flush)
-            .map_err(|error| error.into_error(Purpose::Control))
+        self.inner
+            .flush_all(sys::flush)
+            .map_err(ClError::control_error)
     }
 
     fn finish(&self) -> Result<()> {
-        let finished = self.flush_all(sys::finish);
-        kept::drop_what_has_ended();
-        match finished {
+        let last = self.inner.enqueued.load(Ordering::Relaxed);
+        let commands = self.order_log().commands();
+        let finished = match self.inner.flush_all(sys::finish) {
             // A command that failed has ended too.
             Err(error) if error.code == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST => Ok(()),
-            result => result.map_err(|error| error.into_error(Purpose::Control)),
+            result => result,
+        };
+        // NVIDIA's `clFinish` returns before all commands have ended, if one of them has failed.
+        let finished = finished.and_then(|()| wait_for_commands(self.inner.id, commands));
+        retained_bytes::drop_what_has_ended();
+        if finished.is_ok() {
+            self.inner.context.quirks.queue_is_idle(self.inner.id);
+            self.inner.finished.fetch_max(last, Ordering::Relaxed);
         }
+        finished.map_err(ClError::control_error)
     }
 }

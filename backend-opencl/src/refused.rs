@@ -1,12 +1,12 @@
-//! Errors that give back what was passed to the call.
+//! Errors that return the value which was passed to the call.
 
 use std::{error::Error as StdError, fmt};
 
 use binpool_allocators::Error;
 
-/// Why a call failed, and the value that it was to consume.
+/// The error of a call that failed, with the value that it was to consume.
 ///
-/// Where the value is of no use, `?` turns it into the plain error.
+/// `?` drops the value and passes on the plain error.
 ///
 /// ```
 /// use binpool_allocators::{Backend, Error, InvalidRequest, MemoryFlags, QueueOrder};
@@ -16,20 +16,20 @@ use binpool_allocators::Error;
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let memory = backend.create_buffer(8, MemoryFlags::empty())?;
 /// let numbers = vec![1_u32, 2, 3];
-/// let enqueued = backend.enqueue_write_owned(&queue, &memory, 0, numbers, &[]);
+/// let enqueued = backend.enqueue_write_owned(&queue, &memory, 0, numbers);
 /// let Err(Refused { error, value }) = enqueued else {
 ///     panic!("8 bytes have no room for 12");
 /// };
 /// let beyond = InvalidRequest::OutOfBounds { offset: 0, bytes: 12, size: 8 };
 /// assert!(matches!(error, Error::InvalidRequest(request) if request == beyond));
 /// assert_eq!(value, [1, 2, 3]); // Not lost: for another try, with what fits.
-/// backend.enqueue_write_owned(&queue, &memory, 0, value[..2].to_vec(), &[])?.wait()?;
+/// backend.enqueue_write_owned(&queue, &memory, 0, value[..2].to_vec())?.wait()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Refused<T> {
-    /// Why.
+    /// The error.
     pub error: Error,
-    /// What was passed to the call, as it was unless the call says otherwise.
+    /// The value that was passed to the call, unchanged unless the call says otherwise.
     pub value: T,
 }
 

@@ -1,6 +1,6 @@
-//! Values that are equal where the runtime's object is the same one.
+//! Equality of values that stand for the same object of the runtime.
 
-/// Equality and hash by the handle that `raw` gives.
+/// Implements equality and hash by the handle that `raw` returns.
 macro_rules! same_by_handle {
     ($name:ident) => {
         impl PartialEq for $name {

@@ -1,4 +1,4 @@
-//! Samplers: how kernels look pixels of images up.
+//! Samplers: the way in which kernels read images.
 
 use std::{ffi::c_void, fmt, num::NonZeroU64, sync::Arc};
 
@@ -16,14 +16,13 @@ use cl3::{
 
 use crate::{
     backend::OpenClBackend,
-    cl_error::{ClError, Purpose},
     context::Context,
     device::info,
     same_by_handle::same_by_handle,
-    sys::{self, SamplerHandle},
+    sys::{self, ClError, Purpose, SamplerHandle},
 };
 
-/// What is read beside the image (`addressing_mode` of `PyOpenCL`).
+/// The value that is read outside of the image (`addressing_mode` of `PyOpenCL`).
 ///
 /// ```
 /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
@@ -35,8 +34,8 @@ use crate::{
 ///
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-/// # let source = "kernel void look_up(read_only image2d_t picture, sampler_t sampler, float2 place, global float4 *color)
-/// #     { color[get_global_id(0)] = read_imagef(picture, sampler, place); }";
+/// # let source = "kernel void look_up(read_only image2d_t picture, sampler_t sampler, float2 at, global float4 *color)
+/// #     { color[get_global_id(0)] = read_imagef(picture, sampler, at); }";
 /// # let program = ClProgram::build(&backend, source, "")?;
 /// # let parameters = [
 /// #     Parameter::image(ImageKind::D2, ParameterAccess::Input),
@@ -59,7 +58,7 @@ use crate::{
 ///     let sampler = ClSampler::new(&backend, false, addressing, Filter::Nearest)?;
 ///     let launch = look_up.launch(&queue, &[1]).image(&image).sampler(&sampler);
 ///     launch.value(&[-1.5_f32, 0.5]).memory(&color).enqueue()?;
-///     Ok(backend.map::<f32>(&queue, &color, 0..16, &[])?[0])
+///     Ok(backend.map::<f32>(&queue, &color, 0..16)?[0])
 /// };
 /// assert_eq!(beside(Addressing::ClampToEdge)?, 0.25);
 /// assert_eq!(beside(Addressing::Clamp)?, 0.0);
@@ -67,7 +66,7 @@ use crate::{
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Addressing {
-    /// Kernels do not read there. What they read if they do is undefined.
+    /// Kernels must not read there: the value is undefined.
     None,
     /// The nearest pixel of the edge.
     ClampToEdge,
@@ -99,7 +98,7 @@ impl Addressing {
     }
 }
 
-/// What is read between pixels (`filter_mode` of `PyOpenCL`).
+/// The value that is read between pixels (`filter_mode` of `PyOpenCL`).
 ///
 /// ```
 /// use binpool_opencl::{Addressing, ClSampler, Filter, OpenClBackend};
@@ -130,8 +129,8 @@ impl Filter {
     }
 }
 
-/// What a sampler is made of, with OpenCL 2.0 and later (`sampler_properties` of `PyOpenCL`; OpenCL 3.0, section 5.7).
-/// What is `None` is as the runtime has it by itself, which the fields say.
+/// The properties of a sampler, with OpenCL 2.0 and later (`sampler_properties` of `PyOpenCL`; OpenCL 3.0, section 5.7).
+/// `None` leaves a property at the runtime's default.
 ///
 /// ```
 /// use binpool_opencl::{Addressing, ClSampler, Filter, OpenClBackend, SamplerProperties};
@@ -150,13 +149,13 @@ impl Filter {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SamplerProperties {
-    /// Whether coordinates go from 0.0 to 1.0; else they count pixels. By itself: true.
+    /// Whether coordinates go from 0.0 to 1.0; otherwise they count pixels. Default: true.
     pub normalized_coordinates: Option<bool>,
-    /// What is read beside the image. By itself: [`Clamp`](Addressing::Clamp).
+    /// The value that is read outside of the image. Default: [`Clamp`](Addressing::Clamp).
     pub addressing: Option<Addressing>,
-    /// What is read between pixels. By itself: [`Nearest`](Filter::Nearest).
+    /// The value that is read between pixels. Default: [`Nearest`](Filter::Nearest).
     pub filter: Option<Filter>,
-    /// What is read between the levels of a mipmap, on devices with `cl_khr_mipmap_image`.
+    /// The value that is read between the levels of a mipmap, on devices with `cl_khr_mipmap_image`.
     pub mip_filter: Option<Filter>,
     /// The least level of detail, on devices with `cl_khr_mipmap_image`.
     pub least_detail: Option<f32>,
@@ -195,7 +194,7 @@ impl SamplerProperties {
     }
 }
 
-/// Why a sampler was not made, or did not tell.
+/// The errors of samplers.
 ///
 /// ```
 /// use binpool_opencl::{Addressing, ClSampler, Filter, OpenClBackend, SamplerError};
@@ -212,13 +211,13 @@ impl SamplerProperties {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SamplerError {
-    /// What can go wrong with any object: one of another backend, a device without samplers, a failure of the runtime.
+    /// An error that any object can have: one of another backend, a device without samplers, a failure of the runtime.
     #[error(transparent)]
     Device(#[from] Error),
-    /// Images are repeated for normalized coordinates only.
+    /// This addressing mode needs normalized coordinates.
     #[error("{addressing:?} with coordinates in pixels: it is for normalized coordinates only")]
     NeedsNormalized {
-        /// What is to be read beside the image.
+        /// The addressing mode.
         addressing: Addressing,
     },
     /// A property is given twice.
@@ -237,7 +236,17 @@ pub enum SamplerError {
     },
 }
 
-/// How kernels look pixels of images up (`Sampler` of `PyOpenCL`). Clones are the same sampler.
+impl From<SamplerError> for Error {
+    /// Returns an error of the device as it is, and any other as a failure of the backend with this one as its source.
+    fn from(error: SamplerError) -> Self {
+        match error {
+            SamplerError::Device(error) => error,
+            error => Self::backend("making a sampler", None, error),
+        }
+    }
+}
+
+/// The way in which kernels read images (`Sampler` of `PyOpenCL`). Clones are the same sampler.
 ///
 /// Values are equal where the runtime's object is the same one.
 ///
@@ -253,16 +262,17 @@ pub enum SamplerError {
 /// ```
 #[derive(Clone)]
 pub struct ClSampler {
-    inner: Arc<Inner>,
+    inner: Arc<SamplerInner>,
 }
 
-struct Inner {
+struct SamplerInner {
     handle: SamplerHandle,
     context: Arc<Context>,
 }
 
 impl ClSampler {
-    /// A sampler for coordinates from 0.0 to 1.0 where `normalized_coordinates` is set, else for coordinates in pixels.
+    /// Makes a sampler for coordinates from 0.0 to 1.0 if `normalized_coordinates` is set, otherwise for coordinates in
+    /// pixels.
     ///
     /// # Errors
     ///
@@ -281,9 +291,9 @@ impl ClSampler {
         Ok(Self::of(backend, handle.map_err(control)?))
     }
 
-    /// A sampler of properties.
+    /// Makes a sampler of properties.
     ///
-    /// A property of an extension is given by its number. One that is given twice is refused:
+    /// A property of an extension is given by its number. A property that is given twice is refused:
     ///
     /// ```
     /// use std::num::NonZeroU64;
@@ -344,10 +354,9 @@ impl ClSampler {
         Ok(Self::of(backend, handle.map_err(control)?))
     }
 
-    /// A sampler of the program's own, by its bare handle (`from_int_ptr`).
+    /// Returns a sampler of the program's own, by its bare handle (`from_int_ptr`).
     ///
-    /// With `retain`, the program keeps its own reference; without, this value takes it over, also where the call
-    /// fails.
+    /// With `retain`, the program keeps its own reference. Without, this value takes that over, even if the call fails.
     ///
     /// ```
     /// use cl3::memory::{CL_ADDRESS_CLAMP, CL_FILTER_NEAREST};
@@ -372,14 +381,15 @@ impl ClSampler {
     ///
     /// # Safety
     ///
-    /// `sampler` is null or a live `cl_sampler`, one reference to which is the caller's to give unless `retain`.
+    /// `sampler` is null or a live `cl_sampler`, and unless `retain`, the caller gives away one reference to it.
     #[allow(unsafe_code)]
     pub unsafe fn from_raw(
         backend: &OpenClBackend,
         sampler: *mut c_void,
         retain: bool,
     ) -> Result<Self, SamplerError> {
-        // SAFETY: The sampler is null or lives, with a reference to give, as the caller promises.
+        // SAFETY: The sampler is null or alive, and unless `retain` one reference is the caller's to give, as the caller
+        // promises.
         let handle = unsafe { SamplerHandle::adopt(sampler, retain) }.map_err(control)?;
         let context = sys::sampler::context_of(&handle).map_err(control)?;
         if context != backend.raw_context().addr() {
@@ -392,20 +402,20 @@ impl ClSampler {
     fn of(backend: &OpenClBackend, handle: SamplerHandle) -> Self {
         let context = Arc::clone(backend.context());
         Self {
-            inner: Arc::new(Inner { handle, context }),
+            inner: Arc::new(SamplerInner { handle, context }),
         }
     }
 
-    /// Whether coordinates go from 0.0 to 1.0 (`normalized_coords`).
+    /// Returns whether coordinates go from 0.0 to 1.0 (`normalized_coords`).
     ///
     /// # Errors
     ///
-    /// Where the runtime does not tell.
+    /// A failure of the runtime.
     pub fn normalized_coordinates(&self) -> Result<bool, SamplerError> {
         Ok(self.number(CL_SAMPLER_NORMALIZED_COORDS)? != 0)
     }
 
-    /// What is read beside the image (`addressing_mode`).
+    /// The value that is read outside of the image (`addressing_mode`).
     ///
     /// # Errors
     ///
@@ -418,7 +428,7 @@ impl ClSampler {
             .ok_or(SamplerError::Unknown { key, value })
     }
 
-    /// What is read between pixels (`filter_mode`).
+    /// The value that is read between pixels (`filter_mode`).
     ///
     /// # Errors
     ///
@@ -431,7 +441,7 @@ impl ClSampler {
             .ok_or(SamplerError::Unknown { key, value })
     }
 
-    /// The runtime's keys and values that it was made of; none where it was made by [`new`](Self::new).
+    /// The runtime's keys and values that it was made of; none if it was made by [`new`](Self::new).
     ///
     /// ```
     /// use binpool_opencl::{Addressing, ClSampler, Filter, OpenClBackend, SamplerProperties};
@@ -453,7 +463,7 @@ impl ClSampler {
     ///
     /// # Errors
     ///
-    /// A device before OpenCL 3.0, which does not know them.
+    /// A device before OpenCL 3.0, which does not answer.
     pub fn properties(&self) -> Result<Vec<(u64, u64)>, SamplerError> {
         let context = self.context();
         let (major, minor) = info::version_of(context.device).map_err(control)?;
@@ -475,8 +485,8 @@ impl ClSampler {
 
     /// The runtime's `cl_sampler` (`int_ptr`).
     ///
-    /// It is borrowed: valid while this value or a clone lives, and not to be released. Whoever keeps it
-    /// longer retains it.
+    /// It is borrowed: valid while this value or a clone lives, and not to be released. Code that keeps it longer has to
+    /// retain it.
     #[must_use]
     pub fn raw(&self) -> *mut c_void {
         self.handle().raw()
@@ -495,7 +505,7 @@ fn control(error: ClError) -> Error {
     error.into_error(Purpose::Control)
 }
 
-/// Samplers are part of what a device without images does not have.
+/// Checks that the device has images: without them it has no samplers.
 fn check_images(backend: &OpenClBackend) -> Result<()> {
     if backend.image_limits()?.images {
         return Ok(());

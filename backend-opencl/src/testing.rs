@@ -1,4 +1,4 @@
-//! Tests on every device that there is.
+//! Tests on every device of the system.
 
 #![expect(clippy::panic, reason = "a test fails by panicking")]
 
@@ -21,7 +21,7 @@ pub const TEST_DEVICE: &str = "BINPOOL_TEST_DEVICE";
 /// `pytest_generate_tests_for_pyopencl`.
 ///
 /// With the variable `BINPOOL_TEST_DEVICE` it runs on the device that this [selects](DeviceSelector) alone. A test that
-/// fails on one device is run on the others all the same.
+/// fails on one device still runs on the others.
 ///
 /// ```
 /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
@@ -34,9 +34,9 @@ pub const TEST_DEVICE: &str = "BINPOOL_TEST_DEVICE";
 ///     on_every_device(|backend| {
 ///         let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
 ///         let memory = backend.create_buffer(3, MemoryFlags::empty()).unwrap();
-///         backend.write(&queue, &memory, 0, &[1, 2, 3], &[]).unwrap();
-///         let mut bytes = [0; 3];
-///         backend.read(&queue, &memory, 0, &mut bytes, &[]).unwrap();
+///         backend.write(&queue, &memory, 0, &[1_u8, 2, 3]).unwrap();
+///         let mut bytes = [0_u8; 3];
+///         backend.read(&queue, &memory, 0, &mut bytes).unwrap();
 ///         assert_eq!(bytes, [1, 2, 3]);
 ///     });
 /// }
@@ -46,8 +46,8 @@ pub const TEST_DEVICE: &str = "BINPOOL_TEST_DEVICE";
 ///
 /// # Panics
 ///
-/// Where the test has panicked on a device, or one cannot be opened: the message names each such device and what it said.
-/// Where there is no device, or none is what the variable asks for: a test that is skipped proves nothing.
+/// If the test panics on a device, or one cannot be opened: the message names each such device and the reason. Also if
+/// there is no device, or none fits the variable: a test that is skipped proves nothing.
 #[expect(
     clippy::test_attr_in_doctest,
     reason = "the example calls it by its name"
@@ -87,7 +87,7 @@ fn on_each<D: fmt::Display>(devices: &[D], test: impl Fn(&D)) -> Result<(), Stri
     }
     let mut failures = Vec::new();
     for device in devices {
-        // What a test leaves behind when it panics is its own: the next device has a context of its own.
+        // Each device has a context of its own, so a panic on one leaves nothing behind for the next.
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| test(device))) {
             failures.push(format!("on {device}: {}", said(&*panic)));
         }

@@ -1,8 +1,10 @@
-//! Whichever call of an allocator fails over OpenCL, in whichever way: nobody panics but a check that did not get what it
-//! needs, every counter is right, the pool serves again, and no memory object of the runtime is left.
+//! Every call of an allocator over OpenCL fails once, in every way. Only a check that did not get what it needs may panic, every
+//! counter is right, the pool serves again, and no memory object of the runtime is left.
 //!
-//! The failures are made up above the runtime, by [`Failing`]: the objects that have to go when something fails half way are
-//! real ones, and the runtime says when they have gone.
+//! [`Failing`] makes the failures above the runtime. The objects that have to be released after a failure are real ones, and the
+//! runtime says when they have been destroyed.
+//!
+//! A process of its own, since every panic in it is a finding, on whichever thread.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,6 +12,8 @@
     reason = "a test fails by panicking"
 )]
 
+#[allow(dead_code, reason = "it uses a part of it")]
+#[path = "it/common/mod.rs"]
 mod common;
 
 use std::{
@@ -34,8 +38,8 @@ use binpool_allocators::{
 };
 use binpool_opencl::{ClEvent, ClMemory, OpenClBackend};
 
-/// Counts the memory that an allocator gives until the runtime itself says that it is gone: buffers and views. Of shared
-/// virtual memory nobody says that, so it is counted until it is released.
+/// Counts the memory of an allocator until the runtime says that it is destroyed: buffers and views. The runtime does not say that
+/// of shared virtual memory, which is counted until it is released.
 #[derive(Clone, Debug)]
 struct Counted<A> {
     inner: A,
@@ -172,11 +176,7 @@ fn pool_program<A: Allocator<Backend = OpenClBackend> + Clone>(
     {
         let queue = if step % 2 == 0 { &home } else { &other };
         if let Ok(block) = pool.allocate_on(queue, bytes) {
-            drop(
-                block
-                    .enqueue_fill(queue, 0..block.size(), &[1], &[])
-                    .unwrap(),
-            );
+            drop(block.enqueue_fill(queue, 0..block.size(), &[1_u8]).unwrap());
             live.push(block);
         }
         if step % 3 == 2 && !live.is_empty() {
@@ -195,9 +195,9 @@ fn pool_program<A: Allocator<Backend = OpenClBackend> + Clone>(
     for queue in [&home, &other] {
         queue.finish().unwrap();
         let block = pool.allocate_on(queue, 1000).unwrap();
-        let written = block.enqueue_fill(queue, 0..1000, &[7], &[]).unwrap();
-        let mut bytes = [0; 1000];
-        block.read(queue, 0, &mut bytes, &[written]).unwrap();
+        let written = block.enqueue_fill(queue, 0..1000, &[7_u8]).unwrap();
+        let mut bytes = [0_u8; 1000];
+        block.read(queue.after(&[written]), 0, &mut bytes).unwrap();
         assert_eq!(bytes, [7; 1000]);
     }
     pool.free_held();

@@ -53,7 +53,8 @@ impl Bench {
             }
         };
         let context = Context::from_device(&device).unwrap();
-        let backend = OpenClBackend::from_context(&context).unwrap();
+        // SAFETY: `opencl3` has made the context by a call of OpenCL.
+        let backend = unsafe { OpenClBackend::from_context(&context) }.unwrap();
         eprintln!("device: {}", backend.limits().device_name);
         let program = Program::create_and_build_from_source(&context, SOURCE, "").unwrap();
         let ours = ClProgram::build(&backend, SOURCE, "").unwrap();
@@ -65,9 +66,7 @@ impl Bench {
         let [from, to] =
             [(); 2].map(|()| backend.create_buffer(BYTES, MemoryFlags::empty()).unwrap());
         let queues = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
-        backend
-            .write(&queues[0], &from, 0, &[0; BYTES], &[])
-            .unwrap();
+        backend.write(&queues[0], &from, 0, &[0_u8; BYTES]).unwrap();
         Some(Self {
             queues,
             from,
@@ -103,9 +102,7 @@ impl Bench {
 
     fn fill(&self, queue: &ClQueue) {
         let all = Region::first(BYTES);
-        let fill = self
-            .backend
-            .enqueue_fill(queue, &self.to, all, &[0; 4], &[]);
+        let fill = self.backend.enqueue_fill(queue, &self.to, all, &[0_u8; 4]);
         drop(fill.unwrap());
     }
 
@@ -167,9 +164,7 @@ impl Bench {
     }
 
     fn map(&self) {
-        let map = self
-            .backend
-            .map::<u8>(self.queue(), &self.to, 0..BYTES, &[]);
+        let map = self.backend.map::<u8>(self.queue(), &self.to, 0..BYTES);
         drop(map.unwrap());
     }
 

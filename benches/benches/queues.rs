@@ -71,7 +71,7 @@ const BYTES: usize = 4096;
 fn produce(pool: &Pool, producer: &ClQueue) {
     let blocks = [(); 2].map(|()| pool.allocate_on(producer, BYTES).unwrap());
     for block in blocks {
-        block.enqueue_fill(producer, 0..BYTES, &[1], &[]).unwrap();
+        block.enqueue_fill(producer, 0..BYTES, &[1_u8]).unwrap();
     }
 }
 
@@ -125,7 +125,7 @@ fn hits(criterion: &mut Criterion, device: &Device) {
                     let gate = device.backend.create_user_event().unwrap();
                     device
                         .backend
-                        .enqueue_barrier(producer, std::slice::from_ref(&gate))
+                        .enqueue_barrier(producer.after(std::slice::from_ref(&gate)))
                         .unwrap();
                     drop(pool.allocate_on(consumer, 2 * BYTES));
                     let asked = pool.allocate_on(consumer, BYTES).unwrap();
@@ -193,7 +193,7 @@ fn marker(criterion: &mut Criterion, device: &Device) {
                     times,
                     || device.finish(),
                     || {
-                        let marker = device.backend.enqueue_marker(producer, &[]).unwrap();
+                        let marker = device.backend.enqueue_marker(producer).unwrap();
                         producer.flush().unwrap();
                         while !binpool::Event::status(&marker).unwrap().has_ended() {}
                     },
@@ -245,9 +245,7 @@ impl Source {
         let [upload, compute] = &device.queues;
         for _ in 0..CHUNKS {
             let chunk = self.pools[0].allocate_on(upload, CHUNK).unwrap();
-            chunk
-                .enqueue_write(upload, 0, Arc::clone(data), &[])
-                .unwrap();
+            chunk.enqueue_write(upload, 0, Arc::clone(data)).unwrap();
             chunk.order_before(compute).unwrap();
             let result = self.pools[1].allocate_on(compute, CHUNK).unwrap();
             let squared = || Elements {

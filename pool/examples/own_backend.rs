@@ -16,7 +16,7 @@ use std::{
 use binpool::{
     Align, Backend, DeviceLimits, Error, Event, EventId, EventStatus, HostUse, ImmediateAllocator,
     InvalidRequest, Memory, MemoryFlags, MemoryId, MemoryKind, MemoryPool, ObjectKind, Outcome,
-    PendingRead, Queue, QueueId, QueueOrder, Region, Result,
+    PendingRead, Queue, QueueId, QueueOrder, Region, Result, ViewCount,
 };
 use parking_lot::{Condvar, Mutex};
 
@@ -42,6 +42,7 @@ struct HostMemory {
     owner: Owner,
     block: Arc<Block>,
     region: Region,
+    views: ViewCount,
 }
 
 impl Memory for HostMemory {
@@ -55,6 +56,10 @@ impl Memory for HostMemory {
 
     fn kind(&self) -> MemoryKind {
         MemoryKind::Buffer
+    }
+
+    fn has_views(&self) -> bool {
+        self.views.has_views()
     }
 }
 
@@ -275,6 +280,7 @@ impl Backend for HostBackend {
                 flags,
             }),
             region: Region::first(bytes),
+            views: ViewCount::default(),
         })
     }
 
@@ -293,6 +299,7 @@ impl Backend for HostBackend {
             owner: Arc::clone(&parent.owner),
             block: Arc::clone(&parent.block),
             region: place,
+            views: ViewCount::of_view(parent.views.count_view()),
         })
     }
 
@@ -451,7 +458,7 @@ fn main() -> Result<(), Box<dyn StdError>> {
     let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
     for _ in 0..100 {
         let block = pool.allocate(100_000)?;
-        block.enqueue_fill(&queue, 0..100_000, &[7], &[])?;
+        block.enqueue_fill(&queue, 0..100_000, &[7_u8])?;
     }
     let statistics = pool.statistics();
     println!("{}: {statistics:#?}", backend.limits().device_name);

@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
 
     let block = pool.allocate(4096)?;
-    block.write(&queue, 0, &[7; 4096], &[])?;
+    block.write(&queue, 0, &[7_u8; 4096])?;
     let first = block.memory_id();
     drop(block); // Held by the pool, not freed.
 

@@ -47,7 +47,7 @@ fn stack() -> Result<(), Box<dyn Error>> {
     let blocks = [(); 3].map(|()| pool.allocate(32 * KIB));
     let mut kinds = Vec::new();
     for block in blocks.iter().flatten() {
-        block.enqueue_fill(&queue, 0..32 * KIB, &[7], &[])?;
+        block.enqueue_fill(&queue, 0..32 * KIB, &[7_u8])?;
         kinds.extend(block.memory_on(&queue).map(Memory::kind));
     }
     println!("three blocks of 32 KiB: {kinds:?}");

@@ -31,10 +31,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // A list whose second word is the address of the first: only SVM can have pointers in it. The kernel that follows
     // them is named by `record_use`, since it never asks the block for its memory.
-    block.write(&queue, 8, &address.addr().get().to_ne_bytes(), &[])?;
+    block.write(&queue, 8, &address.addr().get().to_ne_bytes())?;
     block.record_use(&queue)?;
-    let mut word = [0; 8];
-    block.read(&queue, 8, &mut word, &[])?;
+    let mut word = [0_u8; 8];
+    block.read(&queue, 8, &mut word)?;
     assert_eq!(usize::from_ne_bytes(word), address.addr().get());
 
     // On an H200 an allocation and its free take 0.7 ms at 4 KiB and 200 ms at 512 MiB: a pool saves all of that.

@@ -7,7 +7,7 @@
 use std::error::Error;
 
 use binpool::{
-    Backend, ImmediateAllocator, MemoryPool, PoolError, PoolOptions, QueueOrder, ReusePolicy,
+    Backend, ImmediateAllocator, MemoryPool, PoolError, PoolOptions, Queue, QueueOrder, ReusePolicy,
 };
 use binpool_mock::{Completion, MockBackend, MockDevice, MockQueue};
 
@@ -47,10 +47,10 @@ fn hand_over() -> Result<(), Box<dyn Error>> {
     let (device, [upload, compute]) = device()?;
     let pool = pool(&device, &upload, ReusePolicy::default())?;
     let block = pool.allocate(BYTES)?; // For the pool's home queue, `upload`.
-    block.enqueue_write(&upload, 0, vec![7; BYTES].into(), &[])?;
+    block.enqueue_write(&upload, 0, vec![7; BYTES].into())?;
     block.order_before(&compute)?; // `compute` waits, on the device. The host goes on at once.
-    let mut bytes = [0; BYTES];
-    block.read(&compute, 0, &mut bytes, &[])?;
+    let mut bytes = [0_u8; BYTES];
+    block.read(&compute, 0, &mut bytes)?;
     assert_eq!(bytes, [7; BYTES]);
     assert!(device.violations().is_empty());
     println!("handed over: read on the other queue what was written on the one");
@@ -63,12 +63,12 @@ fn use_on_both() -> Result<(), Box<dyn Error>> {
     let backend = device.backend();
     let pool = pool(&device, &upload, ReusePolicy::default())?;
     let block = pool.allocate(BYTES)?;
-    let filled = block.enqueue_fill(&upload, 0..BYTES, &[1], &[])?;
+    let filled = block.enqueue_fill(&upload, 0..BYTES, &[1_u8])?;
     // Here the program itself puts the two in order, by the event. `memory_on` names the queue that the kernel will run
     // on. A kernel that finds the memory in another way, by an address in its data for one, is told of by
     // `block.record_use(&compute)`.
     if let Some(memory) = block.memory_on(&compute) {
-        backend.launch(&compute, "sum", &[memory], &[], |_, _| (), &[filled])?;
+        backend.launch(compute.after(&[filled]), "sum", &[memory], &[], |_, _| ())?;
     }
     let first = block.memory_id();
     drop(block);
@@ -88,7 +88,7 @@ fn cross(policy: ReusePolicy) -> Result<(), Box<dyn Error>> {
     let (device, [upload, compute]) = device()?;
     let pool = pool(&device, &upload, policy)?;
     let block = pool.allocate(BYTES)?;
-    block.enqueue_fill(&upload, 0..BYTES, &[1], &[])?;
+    block.enqueue_fill(&upload, 0..BYTES, &[1_u8])?;
     let first = block.memory_id();
     drop(block);
 
@@ -106,7 +106,7 @@ fn cross(policy: ReusePolicy) -> Result<(), Box<dyn Error>> {
     };
     assert_eq!(what, expected);
     // Whoever got the memory comes after the fill.
-    block.write(&compute, 0, &[2; BYTES], &[])?;
+    block.write(&compute, 0, &[2_u8; BYTES])?;
     device.run();
     assert!(device.violations().is_empty());
     Ok(())

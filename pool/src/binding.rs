@@ -1,21 +1,23 @@
 //! Moving a block from queue to queue.
 
-use binpool_allocators::{Allocator, Backend, Error, EventOf, InvalidRequest, Queue, QueueOf};
+use binpool_allocators::{
+    Allocator, Backend, Error, EventOf, InvalidRequest, Queue, QueueOf, QueueOrder,
+};
 use smallvec::SmallVec;
 
-use crate::{
-    PooledBuffer,
-    state::{lane::is_in_order, tenure::Tenure},
-};
+use crate::{PooledBuffer, block::Lease, calls::guarded, order::fence::wait_for_event};
 
 /// Moving from queue to queue: `PyOpenCL`'s `bind_to_queue`, `unbind_from_queue` and `enqueue_release` of shared
 /// virtual memory, for every pooled block.
+///
+/// The device waits, not the host, except on a device that [loses](binpool_allocators::FailureOrder::Lost) the order of
+/// commands behind a failure: there the host waits.
 impl<A: Allocator> PooledBuffer<A> {
-    /// Puts what is enqueued on `queue` from now on after everything that was enqueued on the queues of this block so
-    /// far, and records the use. The wait is the device's: a marker on each of the block's queues, and a barrier on
-    /// `queue`.
+    /// Makes `queue` wait for everything that was enqueued on the queues of this block so far, before it runs what is
+    /// enqueued from now on. Records the use. The wait is on the device: a marker on each of the block's queues, and a
+    /// barrier on `queue`.
     ///
-    /// Nothing is enqueued where `queue` is in order and the block's only one.
+    /// Enqueues nothing if `queue` is in order and the block's only one.
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
@@ -25,41 +27,42 @@ impl<A: Allocator> PooledBuffer<A> {
     /// # let [upload, compute] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
     /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &upload)?;
     /// let block = pool.allocate_on(&upload, 4096)?;
-    /// block.enqueue_write(&upload, 0, vec![7; 4096].into(), &[])?;
+    /// block.enqueue_write(&upload, 0, vec![7; 4096].into())?;
     /// block.order_before(&compute)?;
-    /// let mut bytes = [0; 4096];
-    /// block.read(&compute, 0, &mut bytes, &[])?;
+    /// let mut bytes = [0_u8; 4096];
+    /// block.read(&compute, 0, &mut bytes)?;
     /// assert_eq!(bytes, [7; 4096]);
     /// # Ok::<(), binpool::PoolError>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// [`ForeignObject`](InvalidRequest::ForeignObject), and the failures of the backend.
+    /// [`ForeignObject`](InvalidRequest::ForeignObject) for a queue of another backend, and the failures of the
+    /// backend.
     pub fn order_before(&self, queue: &QueueOf<A>) -> Result<(), Error> {
-        // What array crates ask before each operand: answered without the pool's lock.
+        // Array crates ask this before each operand, so the common case takes no lock.
         let is_only =
-            self.queue_id() == Some(queue.id()) && self.tenure().is_none_or(Tenure::is_alone);
-        if is_only && is_in_order(queue) {
+            self.queue_id() == Some(queue.id()) && self.lease().is_none_or(Lease::is_alone);
+        if is_only && self.shared.is_ordered(queue) {
             return Ok(());
         }
-        self.backend().check_queue(queue)?;
-        let events = self.mark_queues(|used| used != queue || !is_in_order(queue))?;
+        self.backend().check_use(queue)?;
+        let events = self.mark_others(queue)?;
         if !events.is_empty() {
             self.backend().enqueue_barrier(queue, &events)?;
         }
         self.record_use(queue)
     }
 
-    /// Makes the block one for `queue`, as if it had been allocated for it: what is enqueued there from now on comes
-    /// after everything that was enqueued on the block's queues so far, and the block goes back to that queue's stock
-    /// unless it is used elsewhere again.
+    /// Moves the block to `queue`, as if it had been allocated for it: what is enqueued there from now on comes after
+    /// everything that was enqueued on the block's queues so far. The block goes back to the free list of that queue,
+    /// unless it is used on another queue again.
     ///
     /// # Errors
     ///
-    /// [`OutOfOrderQueue`](InvalidRequest::OutOfOrderQueue): its order is none that a block could go back by.
-    /// [`ForeignObject`](InvalidRequest::ForeignObject), and the failures of the backend, after which the block is
-    /// where it was.
+    /// [`OutOfOrderQueue`](InvalidRequest::OutOfOrderQueue) for a queue that is not in order.
+    /// [`ForeignObject`](InvalidRequest::ForeignObject) for a queue of another backend, and the failures of the
+    /// backend. After an error the block still belongs to its former queue.
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, Queue, QueueOrder};
@@ -69,11 +72,11 @@ impl<A: Allocator> PooledBuffer<A> {
     /// # let [upload, compute] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
     /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &upload)?;
     /// let mut block = pool.allocate_on(&upload, 4096)?;
-    /// block.enqueue_write(&upload, 0, vec![7; 4096].into(), &[])?;
+    /// block.enqueue_write(&upload, 0, vec![7; 4096].into())?;
     /// block.bind_to_queue(&compute)?;
     /// assert_eq!(block.queue_id(), Some(compute.id()));
     ///
-    /// // It goes back to the stock of `compute`, which has it again without a wait.
+    /// // It goes back to the free list of `compute`, which gets it again without a wait.
     /// let memory = block.memory_id();
     /// drop(block);
     /// assert_eq!(pool.allocate_on(&compute, 4096)?.memory_id(), memory);
@@ -85,7 +88,7 @@ impl<A: Allocator> PooledBuffer<A> {
     /// ```
     pub fn bind_to_queue(&mut self, queue: &QueueOf<A>) -> Result<(), Error> {
         self.backend().check_queue(queue)?;
-        if !is_in_order(queue) {
+        if queue.order() == QueueOrder::OutOfOrder {
             return Err(InvalidRequest::OutOfOrderQueue.into());
         }
         self.order_before(queue)?;
@@ -93,23 +96,23 @@ impl<A: Allocator> PooledBuffer<A> {
         Ok(())
     }
 
-    /// Makes this the block's queue, and its only one: everything else comes before what is enqueued there.
+    /// Makes `queue` the block's only queue. All other uses must come before what is enqueued there.
     fn move_to(&mut self, queue: &QueueOf<A>) {
-        let may_stay = self.shared.may_keep(queue);
-        let lane = self.block().map(|_| self.shared.state.lock().enter(queue));
-        let Some(tenure) = self.tenure_mut() else {
+        let may_cache = self.shared.may_cache(queue);
+        let queue_key = self.block().map(|_| self.shared.state.lock().enter(queue));
+        let Some(lease) = self.lease_mut() else {
             return;
         };
-        let tenure = std::mem::replace(tenure, Tenure::on(queue.id(), lane, may_stay));
-        self.shared.state.lock().leave(tenure.lane);
+        let lease = std::mem::replace(lease, Lease::on(queue.id(), queue_key, may_cache));
+        self.shared.state.lock().leave(lease.key);
     }
 
-    /// Waits for the block's queues, and makes it one for no queue: it goes back to the stock of all queues, unless
-    /// it is used again.
+    /// Waits on the host for the block's queues, and takes it off its queue: it becomes free for all queues when it is
+    /// dropped, unless it is used again.
     ///
     /// # Errors
     ///
-    /// The failures of the backend, after which the block is where it was.
+    /// The failures of the backend. After an error the block still belongs to its former queue.
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
@@ -119,13 +122,13 @@ impl<A: Allocator> PooledBuffer<A> {
     /// # let device = MockDevice::builder().completion(Completion::Manual).build();
     /// # let backend = device.backend();
     /// # let [upload, compute] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
-    /// // Under this policy a queue has blocks that it used itself, and those of no queue.
+    /// // Under this policy a queue gets blocks that it used itself, and those of no queue.
     /// let pool = PoolOptions::new()
     ///     .segments(false)
     ///     .reuse(ReusePolicy::SameQueue)
     ///     .build(ImmediateAllocator::new(&backend)?, &upload)?;
     /// let mut block = pool.allocate_on(&upload, 4096)?;
-    /// block.enqueue_fill(&upload, 0..4096, &[7], &[])?;
+    /// block.enqueue_fill(&upload, 0..4096, &[7_u8])?;
     /// block.unbind_from_queue()?; // Waits for the fill.
     /// assert_eq!(block.queue_id(), None);
     /// drop(block);
@@ -137,21 +140,22 @@ impl<A: Allocator> PooledBuffer<A> {
         for queue in self.queues() {
             queue.finish()?;
         }
-        let tenure = self.tenure_mut().map(std::mem::take);
-        let lane = tenure.and_then(|tenure| tenure.lane);
-        self.shared.state.lock().leave(lane);
+        let lease = self.lease_mut().map(std::mem::take);
+        let queue_key = lease.and_then(|lease| lease.key);
+        self.shared.state.lock().leave(queue_key);
         Ok(())
     }
 
-    /// Gives the block back by a command on `queue` (on the block's own queue where that is `None`) that comes after
-    /// `wait_for` and after everything that was enqueued on the block's queues. The command's event: once it has
-    /// ended, nothing uses the block any more.
+    /// Frees the block by a command on `queue` (on the block's own queue if that is `None`), which comes after
+    /// `wait_for` and after everything that was enqueued on the block's queues. Returns the command's event: once it
+    /// has ended, nothing uses the block any more.
     ///
     /// # Errors
     ///
-    /// [`NoQueue`](InvalidRequest::NoQueue) where `queue` is `None` and the block is for none;
-    /// [`ForeignObject`](InvalidRequest::ForeignObject); the failures of the backend. The block is gone all the
-    /// same: to its allocator, and not to the next user, where something of `wait_for` could not be waited for.
+    /// [`NoQueue`](InvalidRequest::NoQueue) if `queue` is `None` and the block has no queue;
+    /// [`ForeignObject`](InvalidRequest::ForeignObject) for a queue of another backend; the failures of the backend.
+    /// The block has left the caller all the same. If an event of `wait_for` could not be waited for, the block is
+    /// released to its allocator instead of going to a next user.
     ///
     /// ```
     /// # use binpool::{Backend, Event, EventStatus, ImmediateAllocator, MemoryPool, QueueOrder};
@@ -161,7 +165,7 @@ impl<A: Allocator> PooledBuffer<A> {
     /// # let [upload, compute] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
     /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &upload)?;
     /// let block = pool.allocate_on(&upload, 4096)?;
-    /// let upload_done = block.enqueue_write(&upload, 0, vec![7; 4096].into(), &[])?;
+    /// let upload_done = block.enqueue_write(&upload, 0, vec![7; 4096].into())?;
     /// // A kernel that finds the block by its address. The pool knows nothing of it, but there is its event.
     /// let kernel = backend.enqueue_marker(&compute, &[upload_done])?;
     /// let released = block.enqueue_release(None, &[kernel])?;
@@ -175,20 +179,22 @@ impl<A: Allocator> PooledBuffer<A> {
         queue: Option<&QueueOf<A>>,
         wait_for: &[EventOf<A>],
     ) -> Result<EventOf<A>, Error> {
-        match self.enqueue_end(queue, wait_for) {
-            Ok(event) if self.shared.scrubber.is_on_free() => self.release_scrubbed(event),
+        match guarded("a marker", || self.enqueue_end(queue, wait_for)) {
+            Ok(event) if self.shared.scrubber.is_on_free() && !self.has_views() => {
+                self.release_scrubbed(event)
+            }
             Ok(event) => {
                 self.release()?;
                 Ok(event)
             }
             Err(error) => {
-                self.give_back_unscrubbed(wait_for)?;
+                self.free_unscrubbed(wait_for)?;
                 Err(error)
             }
         }
     }
 
-    /// Enqueues what comes after every use of the block and `wait_for`, and makes it the block's only use.
+    /// Enqueues a marker after every use of the block and `wait_for`, and makes it the block's only use.
     fn enqueue_end(
         &mut self,
         queue: Option<&QueueOf<A>>,
@@ -201,40 +207,49 @@ impl<A: Allocator> PooledBuffer<A> {
             .clone();
         let queue = &queue;
         self.backend().check_queue(queue)?;
-        let mut events = self.mark_queues(|used| used != queue || !is_in_order(queue))?;
+        let mut events = self.mark_others(queue)?;
+        if !self.shared.failures.keeps_places() {
+            // If one of them fails, the marker fails too, and proves nothing about the rest.
+            wait_for.iter().try_for_each(wait_for_event)?;
+        }
         events.extend(wait_for.iter().cloned());
         let end = self.backend().enqueue_marker(queue, &events)?;
         self.move_to(queue);
         Ok(end)
     }
 
-    /// Events after everything that was enqueued so far on those of the block's queues that `wanted` picks.
-    fn mark_queues(
-        &self,
-        wanted: impl Fn(&QueueOf<A>) -> bool,
-    ) -> Result<SmallVec<[EventOf<A>; 4]>, Error> {
-        let queues = self.queues().into_iter().filter(wanted);
+    /// Returns events after everything that was enqueued so far on the block's queues, except for what the order of
+    /// `queue` already puts before its next commands. On a device where a marker says nothing, waits on the host
+    /// instead.
+    fn mark_others(&self, queue: &QueueOf<A>) -> Result<SmallVec<[EventOf<A>; 4]>, Error> {
+        let is_ordered = self.shared.is_ordered(queue);
+        let queues = self.queues().into_iter();
+        let mut queues = queues.filter(|used| used != queue || !is_ordered);
+        if !self.shared.failures.keeps_places() {
+            queues.try_for_each(|queue| queue.finish())?;
+            return Ok(SmallVec::new());
+        }
         let marked = queues.map(|queue| {
             let event = self.backend().enqueue_marker(&queue, &[])?;
-            // What waits for it is on another queue.
+            // Another queue will wait for it: without a flush this one need not run it.
             queue.flush()?;
             Ok(event)
         });
         marked.collect()
     }
 
-    /// The queues that the block was used on, its own first.
+    /// Returns the queues that the block was used on, its own first.
     fn queues(&self) -> Vec<QueueOf<A>> {
         let mut queues: Vec<_> = self.own_queue().into_iter().collect();
-        if let Some(tenure) = self.tenure() {
-            queues.extend(tenure.others());
+        if let Some(lease) = self.lease() {
+            queues.extend(lease.others());
         }
         queues
     }
 
     pub(crate) fn own_queue(&self) -> Option<QueueOf<A>> {
-        let lane = self.tenure()?.lane?;
+        let queue_key = self.lease()?.key?;
         let state = self.shared.state.lock();
-        Some(state.lanes.get(lane)?.queue.clone())
+        Some(state.queues.get(queue_key)?.queue.clone())
     }
 }

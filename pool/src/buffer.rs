@@ -2,41 +2,78 @@
 
 #![expect(
     unsafe_code,
-    reason = "a share in the pool changes hands in `drop` without being counted"
+    reason = "in `drop` the reference to the pool moves to the cached block without a change of its count"
 )]
 
 use std::{fmt, mem::ManuallyDrop, ops::RangeBounds, sync::Arc};
 
 use binpool_allocators::{
-    Allocator, AsMemory, Backend, Error, InvalidRequest, Memory, MemoryId, MemoryOf, Queue,
-    QueueId, QueueOf, Region,
+    Allocator, AsMemory, Backend, Error, IntoRegion, InvalidRequest, Memory, MemoryId, MemoryOf,
+    Queue, QueueId, QueueOf, Region, contained::contained,
 };
 
 use crate::{
     PooledRegion,
-    at_hand::thread_cache::Grant,
-    shared::Shared,
-    state::{bins::Block, lane::LaneKey, tenure::Tenure},
+    block::Lease,
+    calls::guarded,
+    order::timestamps::QueueKey,
+    shared::{Block, CachedBlock, Shared},
 };
 
 /// A block of device memory that goes back to its pool when it is dropped.
 ///
-/// It has two sizes: [`size`](Self::size), as it was asked for, which bounds every transfer and region made
-/// through this type, and [`class_size`](Self::class_size), what it takes of the device. The block of 0 bytes
-/// has no memory.
+/// It has two sizes in bytes: [`size`](Self::size), the requested one, which bounds every transfer and region made
+/// through this type, and [`class_size`](Self::class_size), what it takes of the device. The block of 0 bytes has no
+/// memory.
 ///
 /// # Queues
 ///
-/// A block is for the queue that it was allocated for: commands there come after everything that its former users
-/// enqueued. Commands on another queue have to come after them, too: after a command on the block's own queue (by
-/// its event, say), or after [`order_before`](Self::order_before), which does just that.
+/// A block belongs to the queue that it was allocated for. Commands there come after everything that its former users
+/// enqueued. Commands on another queue have to come after that, too: after a command on the block's own queue (by its
+/// event, for example), or after [`order_before`](Self::order_before), which does just that.
 ///
-/// Commands get at its memory through [`memory_on`](Self::memory_on), which names the queue that they will run on:
-/// so the block knows where it was used, and the pool lets nobody else have it before those commands have ended. The
-/// transfers of this type do it by themselves. Commands that reach the memory in another way (an address in a
-/// kernel's data, say) are named by [`record_use`](Self::record_use).
+/// Commands reach the memory through [`memory_on`](Self::memory_on), which names the queue that they will run on. So
+/// the block knows where it was used, and the pool gives it to no other user before those commands have ended. The
+/// transfers of this type name their queue themselves. If commands reach the memory in another way (through an address
+/// in a kernel's data, for example), [`record_use`](Self::record_use) names their queue.
 ///
-/// Enqueue commands before dropping the block, or dropping it waits for none of them.
+/// Enqueue commands before dropping the block: the pool waits for no command that is enqueued later.
+///
+/// # Views
+///
+/// [`slice`](Self::slice) makes views that cannot outlive the block. Views made of its memory can: regions of it,
+/// images and buffers over it, and maps that are forgotten ([`Memory::has_views`]). They stay valid when the block is
+/// dropped. No other user gets the bytes, nor are these scrubbed, before the last view is gone: until then the block
+/// counts as active ([`viewed_blocks`](crate::PoolStatistics::viewed_blocks)). Then it is freed as any other, when the
+/// pool looks for free memory or is asked for its statistics. A view that is forgotten keeps its block from the pool
+/// for good.
+///
+/// A block whose views are gone counts as used on every queue that the pool knows. Name any other queue on which
+/// commands use a view by [`record_use`](Self::record_use), before the block is dropped.
+///
+/// ```
+/// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder, Region};
+/// # use binpool_mock::MockDevice;
+/// # let backend = MockDevice::new().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+/// let block = pool.allocate(4096)?;
+/// let memory = block.memory_on(&queue).ok_or("0 bytes")?;
+/// let view = backend.create_sub_region(memory, Region::first(256))?;
+/// backend.write(&queue, &view, 0, &[7; 256], &[])?;
+/// drop(block);
+/// let other = pool.allocate(4096)?; // Another block: its writes do not reach the view.
+/// other.write(&queue, 0, &[9_u8; 4096])?;
+/// let mut bytes = [0; 256];
+/// backend.read(&queue, &view, 0, &mut bytes, &[])?;
+/// assert_eq!(bytes, [7; 256]);
+/// assert_eq!(pool.statistics().viewed_bytes, 4096);
+/// drop(view);
+/// assert_eq!(pool.statistics().viewed_bytes, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Example
 ///
 /// ```
 /// use binpool::{Backend, ImmediateAllocator, MemoryPool, Queue, QueueOrder};
@@ -57,9 +94,9 @@ use crate::{
 ///         *byte = number;
 ///     }
 /// };
-/// backend.launch(&queue, "count", &[], &[memory], count, &[])?;
-/// let mut bytes = [0; 3];
-/// block.read(&queue, 97, &mut bytes, &[])?;
+/// backend.launch(&queue, "count", &[], &[memory], count)?;
+/// let mut bytes = [0_u8; 3];
+/// block.read(&queue, 97, &mut bytes)?;
 /// assert_eq!(bytes, [98, 99, 100]);
 ///
 /// let memory = block.memory_id();
@@ -73,39 +110,43 @@ use crate::{
 /// ```
 #[must_use = "the block goes back to its pool when it is dropped"]
 pub struct PooledBuffer<A: Allocator> {
-    /// Taken out by `drop`, and by nothing else.
+    /// Only `drop` takes this out, and does not use it afterwards.
     pub(crate) shared: ManuallyDrop<Arc<Shared<A>>>,
     size: usize,
-    /// Taken out by `drop`, and by nothing else.
+    /// Only `drop` takes this out, and does not use it afterwards.
     content: ManuallyDrop<Content<A>>,
 }
 
-/// What a pooled buffer has in it. Small, since a hit moves it around.
+/// The content of a pooled buffer. Small, since a hit moves it.
 enum Content<A: Allocator> {
     Block(Box<Block<A>>),
     /// 0 bytes.
-    Empty(Box<Tenure<A>>),
+    Empty(Box<Lease<A>>),
     GivenBack,
 }
 
 impl<A: Allocator> PooledBuffer<A> {
-    /// A block of `size` bytes for `queue`, and what it was granted: nothing for 0 bytes.
+    /// Makes a buffer of `size` bytes for `queue`, with its block and the key of its queue; without them for 0 bytes.
     pub(crate) fn new(
         shared: &Arc<Shared<A>>,
         queue: &QueueOf<A>,
         size: usize,
-        granted: Option<(Box<Block<A>>, LaneKey)>,
+        block_and_queue: Option<(Box<Block<A>>, QueueKey)>,
     ) -> Self {
-        let (block, lane) = granted.unzip();
-        let tenure = Tenure::on(queue.id(), lane, lane.is_some() && shared.may_keep(queue));
+        let (block, queue_key) = block_and_queue.unzip();
+        let lease = Lease::on(
+            queue.id(),
+            queue_key,
+            queue_key.is_some() && shared.may_cache(queue),
+        );
         let mut share = None;
         let content = match block {
             Some(mut block) => {
-                block.tenure = tenure;
+                block.lease = lease;
                 share = block.share.take();
                 Content::Block(block)
             }
-            None => Content::Empty(Box::new(tenure)),
+            None => Content::Empty(Box::new(lease)),
         };
         Self {
             shared: ManuallyDrop::new(share.unwrap_or_else(|| Arc::clone(shared))),
@@ -114,13 +155,13 @@ impl<A: Allocator> PooledBuffer<A> {
         }
     }
 
-    /// A block of `size` bytes that the thread had at hand.
+    /// Makes a buffer of `size` bytes from a block of a thread cache.
     #[inline]
-    pub(crate) fn from_hand(grant: Grant<A>, size: usize) -> Self {
+    pub(crate) fn from_cached(cached: CachedBlock<A>, size: usize) -> Self {
         Self {
-            shared: ManuallyDrop::new(grant.shared),
+            shared: ManuallyDrop::new(cached.shared),
             size,
-            content: ManuallyDrop::new(Content::Block(grant.block)),
+            content: ManuallyDrop::new(Content::Block(cached.block)),
         }
     }
 
@@ -150,30 +191,30 @@ impl<A: Allocator> PooledBuffer<A> {
         self.block().map(|block| &block.memory)
     }
 
-    /// Where it is used; `None` once it was given back.
-    pub(crate) fn tenure(&self) -> Option<&Tenure<A>> {
+    /// Returns the block's lease; `None` once it was freed.
+    pub(crate) fn lease(&self) -> Option<&Lease<A>> {
         match &*self.content {
-            Content::Block(block) => Some(&block.tenure),
-            Content::Empty(tenure) => Some(tenure),
+            Content::Block(block) => Some(&block.lease),
+            Content::Empty(lease) => Some(lease),
             Content::GivenBack => None,
         }
     }
 
-    pub(crate) fn tenure_mut(&mut self) -> Option<&mut Tenure<A>> {
+    pub(crate) fn lease_mut(&mut self) -> Option<&mut Lease<A>> {
         match &mut *self.content {
-            Content::Block(block) => Some(&mut block.tenure),
-            Content::Empty(tenure) => Some(tenure),
+            Content::Block(block) => Some(&mut block.lease),
+            Content::Empty(lease) => Some(lease),
             Content::GivenBack => None,
         }
     }
 
-    /// The size in bytes, as it was asked for.
+    /// The requested size in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// Whether this is the block of 0 bytes, which has no memory.
+    /// Returns whether this is the block of 0 bytes, which has no memory.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.size == 0
@@ -185,42 +226,43 @@ impl<A: Allocator> PooledBuffer<A> {
         self.block().map_or(0, |block| block.bytes)
     }
 
-    /// The identity of the block's memory; `None` for the block of 0 bytes. Its later owners will see the
-    /// same.
+    /// The identity of the block's memory; `None` for the block of 0 bytes. Later users of the same memory see the same
+    /// identity.
     #[must_use]
     pub fn memory_id(&self) -> Option<MemoryId> {
         self.memory().map(Memory::id)
     }
 
-    /// The identity of the queue that the block is for; `None` after
+    /// The identity of the queue that the block belongs to; `None` after
     /// [`unbind_from_queue`](Self::unbind_from_queue).
     #[must_use]
     pub fn queue_id(&self) -> Option<QueueId> {
-        self.tenure()?.queue
+        self.lease()?.queue
     }
 
-    /// The backend that the block lives on.
+    /// The backend of the block.
     #[must_use]
     pub fn backend(&self) -> &A::Backend {
         self.shared.allocator.backend()
     }
 
-    /// The memory, for commands on `queue`; `None` for the block of 0 bytes.
+    /// Returns the memory, for commands on `queue`, and records the use; `None` for the block of 0 bytes.
     ///
-    /// The pool lets nobody else have the block before what was enqueued on `queue` until the block's release
-    /// has ended. The memory may be larger than [`size`](Self::size).
+    /// The pool gives the block to no other user before everything has ended that was enqueued on `queue` until the
+    /// block is freed. The memory may be larger than [`size`](Self::size).
     pub fn memory_on(&self, queue: &QueueOf<A>) -> Option<&MemoryOf<A>> {
-        // A queue of another backend is not recorded: no command there can take this memory.
+        // A foreign queue is not recorded: no command there can take this memory.
         let _foreign = self.record_use(queue);
         self.memory()
     }
 
-    /// Tells that commands on `queue` use the block, for those that get at it by another way than
+    /// Records that commands on `queue` use the block. For commands that reach the memory in another way than through
     /// [`memory_on`](Self::memory_on).
     ///
     /// # Errors
     ///
-    /// [`ForeignObject`](InvalidRequest::ForeignObject) for a queue of another backend.
+    /// [`ForeignObject`](InvalidRequest::ForeignObject) for a queue of another backend, unless that
+    /// [shares its memory](Backend::check_use).
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
@@ -230,10 +272,10 @@ impl<A: Allocator> PooledBuffer<A> {
     /// # let [upload, compute] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
     /// # let pool = PoolOptions::new().segments(false).build(ImmediateAllocator::new(&backend)?, &upload)?;
     /// let block = pool.allocate_on(&upload, 4096)?;
-    /// let kernel = backend.enqueue_marker(&compute, &[])?; // One that finds the block by its address.
+    /// let kernel = backend.enqueue_marker(&compute, &[])?; // A kernel that finds the block by its address.
     /// block.record_use(&compute)?;
     /// drop(block);
-    /// // Nobody has it before the kernel has ended.
+    /// // No other user gets it before the kernel has ended.
     /// assert_eq!(pool.statistics().pending_blocks, 1);
     /// device.run();
     /// let block = pool.allocate_on(&upload, 4096)?;
@@ -244,14 +286,14 @@ impl<A: Allocator> PooledBuffer<A> {
         if Some(queue.id()) == self.queue_id() {
             return Ok(());
         }
-        self.backend().check_queue(queue)?;
-        if let Some(tenure) = self.tenure() {
-            tenure.record(queue);
+        self.backend().check_use(queue)?;
+        if let Some(lease) = self.lease() {
+            lease.record(queue);
         }
         Ok(())
     }
 
-    /// A view of a region of the block, which cannot outlive it.
+    /// Returns a view of a region of the block, which cannot outlive it.
     ///
     /// # Errors
     ///
@@ -271,15 +313,14 @@ impl<A: Allocator> PooledBuffer<A> {
     /// assert_eq!(half.size(), 2048);
     /// # Ok::<(), binpool::PoolError>(())
     /// ```
-    pub fn sub_region(&self, region: impl Into<Region>) -> Result<PooledRegion<'_, A>, Error> {
-        let region = region.into();
-        region.check_within(self.size)?;
+    pub fn sub_region(&self, region: impl IntoRegion) -> Result<PooledRegion<'_, A>, Error> {
+        let region = region.into_region(self.size)?;
         let memory = self.memory().ok_or(InvalidRequest::ZeroSize)?;
         let memory = self.backend().create_sub_region(memory, region)?;
         Ok(PooledRegion::new(self, memory))
     }
 
-    /// A view of a range of bytes, whose ends may be left open: [`sub_region`](Self::sub_region) of it.
+    /// Returns a view of a range of bytes, whose ends may be left open, as [`sub_region`](Self::sub_region) does.
     ///
     /// # Errors
     ///
@@ -300,11 +341,11 @@ impl<A: Allocator> PooledBuffer<A> {
         self.sub_region(Region::within(range, self.size)?)
     }
 
-    /// Gives the block back now. Dropping it does the same, and logs the error.
+    /// Frees the block now. A drop does the same, but logs the error.
     ///
     /// # Errors
     ///
-    /// A failure of the device. The block is back all the same, though not for others to use where it could not be
+    /// A failure of the device. The block is freed all the same, but no other user gets it if it could not be
     /// [scrubbed](crate::ScrubPolicy::OnFree).
     ///
     /// ```
@@ -319,19 +360,42 @@ impl<A: Allocator> PooledBuffer<A> {
     ///     .build(ImmediateAllocator::new(&backend)?, &queue)?;
     /// let secret = pool.allocate(4096)?;
     /// device.fail_nth(CallKind::Fill, 1, Fault::Backend(-5), Persistence::Once);
-    /// // Its zeros could not be enqueued. Who drops the block would find this in the log.
+    /// // Its zeros could not be enqueued. A drop would only log this.
     /// assert!(secret.release().is_err());
     /// assert_eq!(pool.active_blocks(), 0);
     /// # Ok::<(), binpool::PoolError>(())
     /// ```
     pub fn release(mut self) -> Result<(), Error> {
-        self.give_back()
+        self.free()
     }
 
     /// Takes the memory out of the pool for good; `None` for the block of 0 bytes.
     ///
-    /// The pool forgets the block. The memory is freed when it is dropped. A block that was carved from a segment keeps
-    /// all of it, and the pool goes on to manage the rest.
+    /// The memory is freed when it is dropped. A block that was carved from a segment keeps the whole segment alive,
+    /// and the pool goes on to manage the rest of it.
+    ///
+    /// The pool's allocator does not see the drop: a [`Limit`](crate::Limit) would count the memory as taken for good.
+    /// A program with adaptors that count releases the memory by [`release`](Allocator::release) of the [pool's
+    /// allocator](crate::MemoryPool::allocator), or, if it was carved from a segment, by
+    /// [`release_view`](Allocator::release_view):
+    ///
+    /// ```
+    /// # use binpool::{Allocator, Backend, ImmediateAllocator, Limit, PoolOptions, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let limited = Limit::new(ImmediateAllocator::new(&backend)?, 1 << 20);
+    /// let pool = PoolOptions::new().segments(false).build(limited, &queue)?;
+    /// for _ in 0..5 {
+    ///     let memory = pool.allocate(1 << 20)?.detach().ok_or("0 bytes")?;
+    ///     pool.allocator().release(memory, &[])?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// A program without such adaptors drops the memory:
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder, Region};
@@ -341,7 +405,7 @@ impl<A: Allocator> PooledBuffer<A> {
     /// # let backend = device.backend();
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let pool = PoolOptions::new().segments(false).build(ImmediateAllocator::new(&backend)?, &queue)?;
-    /// // What another library is to own from here on.
+    /// // Memory that another library owns from here on.
     /// let memory = pool.allocate(1 << 20)?.detach().ok_or("0 bytes")?;
     /// assert_eq!(pool.managed_bytes(), 0);
     /// drop(pool);
@@ -355,85 +419,94 @@ impl<A: Allocator> PooledBuffer<A> {
     #[must_use = "the memory is freed when it is dropped"]
     pub fn detach(mut self) -> Option<MemoryOf<A>> {
         let block = self.take_block()?;
-        let mut state = self.shared.lock_and_tell();
-        state.note_end(&block);
+        let mut state = self.shared.lock_and_sync();
+        state.record_free(&block);
         state.deactivate(self.size, block.bytes);
         if block.range.is_none() {
             state.forget(block.bytes);
         }
-        state.leave(block.tenure.lane);
+        state.leave(block.lease.key);
         drop(state);
         Some(block.memory)
     }
 
-    /// Whether its own queue's order is all that keeps the block from its next user.
+    /// Returns whether only the order of its own queue keeps the block from its next user.
     #[inline]
-    fn is_for_hand(&mut self) -> bool {
+    fn may_be_cached(&mut self) -> bool {
         match &mut *self.content {
-            Content::Block(block) => block.tenure.may_stay(),
+            Content::Block(block) => block.lease.may_be_cached() && !block.memory.has_views(),
             Content::Empty(_) | Content::GivenBack => false,
         }
     }
 
-    fn give_back(&mut self) -> Result<(), Error> {
+    fn free(&mut self) -> Result<(), Error> {
+        if self.has_views() {
+            return self.free_viewed(None);
+        }
         if self.shared.scrubber.is_on_free()
-            && let Err(error) = self.scrub()
+            && let Err(error) = guarded("scrubbing a block", || self.scrub())
         {
-            self.give_back_unscrubbed(&[])?;
+            self.free_unscrubbed(&[])?;
             return Err(error);
         }
-        self.hand_back()
+        self.free_clean()
     }
 
-    pub(crate) fn hand_back(&mut self) -> Result<(), Error> {
-        if self.is_for_hand()
+    pub(crate) fn free_clean(&mut self) -> Result<(), Error> {
+        if self.may_be_cached()
             && let Some(block) = self.take_block()
         {
             let shared = Arc::clone(&self.shared);
-            let left = Shared::keep_at_hand(Grant { shared, block }, self.size);
-            return left.map_or(Ok(()), |left| left.shared.give_back(left.block, self.size));
+            let uncached = Shared::cache_block(CachedBlock { shared, block }, self.size);
+            return uncached.map_or(Ok(()), |uncached| {
+                uncached.shared.free_block(uncached.block, self.size)
+            });
         }
         self.take_block()
-            .map_or(Ok(()), |block| self.shared.give_back(block, self.size))
+            .map_or(Ok(()), |block| self.shared.free_block(block, self.size))
     }
 
-    /// The part of `drop` for blocks that are not kept at hand.
+    /// The path of `drop` for blocks that do not go to the thread cache.
     #[cold]
-    fn give_back_at_last(&mut self) {
-        log_failure(self.give_back(), self.size);
-        // SAFETY: only `drop` calls this, as the last thing that it does.
-        unsafe {
-            ManuallyDrop::drop(&mut self.content);
-        }
-        // SAFETY: likewise.
-        unsafe {
-            ManuallyDrop::drop(&mut self.shared);
-        }
+    fn free_slowly(&mut self) {
+        contained("giving a block back", || {
+            log_failure(self.free(), self.size);
+        });
+        // SAFETY: only `drop` takes `content` out of its `ManuallyDrop`, as the field says. It runs once, calls this
+        // function as its last action, and the field is not used again.
+        let content = unsafe { ManuallyDrop::take(&mut self.content) };
+        // SAFETY: as for `content`.
+        let shared = unsafe { ManuallyDrop::take(&mut self.shared) };
+        // This may drop queues and the pool's last share, with all that the program gave to the pool.
+        contained("what a block kept", || drop((content, shared)));
     }
 }
 
 impl<A: Allocator> Drop for PooledBuffer<A> {
     #[inline]
     fn drop(&mut self) {
-        if !self.is_for_hand() {
-            return self.give_back_at_last();
+        if !self.may_be_cached() {
+            return self.free_slowly();
         }
-        // SAFETY: this is `drop`, which runs once, and uses neither field again.
+        // SAFETY: only `drop` takes `shared` out of its `ManuallyDrop`, as the field says. It runs once, and on this
+        // path does not use the field again.
         let shared = unsafe { ManuallyDrop::take(&mut self.shared) };
-        // SAFETY: likewise.
+        // SAFETY: as for `shared`.
         let content = unsafe { ManuallyDrop::take(&mut self.content) };
         if let Content::Block(block) = content
-            && let Some(left) = Shared::keep_at_hand(Grant { shared, block }, self.size)
+            && let Some(uncached) = Shared::cache_block(CachedBlock { shared, block }, self.size)
         {
-            give_back_left(left, self.size);
+            free_uncached(uncached, self.size);
         }
     }
 }
 
-/// The part of `drop` for blocks that could not be kept at hand.
+/// The path of `drop` for blocks that the thread cache did not take.
 #[cold]
-fn give_back_left<A: Allocator>(left: Grant<A>, asked: usize) {
-    log_failure(left.shared.give_back(left.block, asked), asked);
+fn free_uncached<A: Allocator>(uncached: CachedBlock<A>, asked: usize) {
+    contained("giving a block back", || {
+        log_failure(uncached.shared.free_block(uncached.block, asked), asked);
+    });
 }
 
 fn log_failure(result: Result<(), Error>, bytes: usize) {

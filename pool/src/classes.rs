@@ -1,4 +1,4 @@
-//! The size classes of a pool, and where a thread keeps the blocks of each.
+//! The size classes of a pool, and the slot of each in a thread cache.
 
 use std::sync::Arc;
 
@@ -6,18 +6,18 @@ use binpool_allocators::Align;
 
 use crate::{LeadingBits, SizeClasses};
 
-/// How many places a thread has for its blocks of one queue.
-const MOST_PLACES: usize = 1024;
+/// The most slots of one queue in a thread cache. One more is shared by bins that are out of range.
+const MAX_SLOTS: usize = 1024;
 
 /// The size classes of a pool.
 #[derive(Debug)]
 pub(crate) struct Classes {
     scheme: Scheme,
-    /// Bins that differ in their last so many bits share a place in a thread's cache.
+    /// Bins whose numbers differ only in this many low bits share a slot of a thread cache.
     shared_bits: u32,
 }
 
-/// Called for every allocation, so that the usual one is no virtual call.
+/// An enum, because it is called for every allocation, and the usual scheme then needs no virtual call.
 #[derive(Debug)]
 enum Scheme {
     LeadingBits(LeadingBits),
@@ -42,7 +42,7 @@ impl Classes {
             scheme,
             shared_bits: 0,
         };
-        while classes.bin_count() >> classes.shared_bits > MOST_PLACES {
+        while classes.bin_count() >> classes.shared_bits > MAX_SLOTS {
             classes.shared_bits += 1;
         }
         classes
@@ -70,17 +70,17 @@ impl Classes {
         }
     }
 
-    /// The most that somebody can ask for who gets a block of a bin below this one, where requests are rounded up to
-    /// `alignment`.
+    /// The largest request, rounded up to `alignment`, that a bin below this one serves.
     pub(crate) fn below(&self, bin: usize, alignment: Align) -> usize {
         let below = bin.checked_sub(1).map_or(0, |bin| self.alloc_size(bin));
         below - below % alignment.bytes()
     }
 
-    /// Where a thread keeps the blocks of this bin. A scheme that names more bins than it has shares the last place.
+    /// The slot of this bin in a thread cache. Bins from [`SizeClasses::bin_count`] on, which a wrong scheme may return, may share
+    /// the last slot.
     #[inline]
-    pub(crate) fn place(&self, bin: usize) -> usize {
-        (bin >> self.shared_bits).min(MOST_PLACES)
+    pub(crate) fn slot(&self, bin: usize) -> usize {
+        (bin >> self.shared_bits).min(MAX_SLOTS)
     }
 }
 
@@ -88,7 +88,7 @@ impl Classes {
 mod tests {
     use super::*;
 
-    /// Bins as many as wanted.
+    /// A scheme with this many bins.
     #[derive(Debug)]
     struct Many(usize);
 
@@ -107,28 +107,28 @@ mod tests {
     }
 
     #[test]
-    fn bins_have_places_of_their_own_or_share_one_with_their_neighbours() {
-        for (bins, in_a_place) in [
+    fn bins_have_their_own_slots_or_share_one_with_their_neighbours() {
+        for (bins, bins_per_slot) in [
             (1, 1),
-            (MOST_PLACES, 1),
-            (MOST_PLACES + 1, 2),
-            (2 * MOST_PLACES, 2),
-            (5 * MOST_PLACES, 8),
+            (MAX_SLOTS, 1),
+            (MAX_SLOTS + 1, 2),
+            (2 * MAX_SLOTS, 2),
+            (5 * MAX_SLOTS, 8),
         ] {
             let given: Arc<dyn SizeClasses> = Arc::new(Many(bins));
             let classes = Classes::from(given);
             for bin in 0..bins {
-                assert_eq!(classes.place(bin), bin / in_a_place, "{bin} of {bins}");
+                assert_eq!(classes.slot(bin), bin / bins_per_slot, "{bin} of {bins}");
             }
         }
     }
 
     #[test]
-    fn bins_that_a_scheme_does_not_have_share_the_last_place() {
+    fn bins_out_of_range_share_the_last_slot() {
         let given: Arc<dyn SizeClasses> = Arc::new(Many(10));
         let classes = Classes::from(given);
-        for bin in [MOST_PLACES, MOST_PLACES + 1, usize::MAX] {
-            assert_eq!(classes.place(bin), MOST_PLACES);
+        for bin in [MAX_SLOTS, MAX_SLOTS + 1, usize::MAX] {
+            assert_eq!(classes.slot(bin), MAX_SLOTS);
         }
     }
 }

@@ -1,12 +1,12 @@
-//! Free memory that nobody asks for goes back by itself.
+//! Decay: free memory that no request needs is released by itself.
 
 use std::time::{Duration, Instant};
 
-/// When free memory goes back to the allocator by itself: what has been free since the sweep before goes back with the
-/// next one, and sweeps come after so many allocations, or so much time, whichever is first.
+/// When free memory is released by itself. A sweep releases the memory that has been free since the sweep before. Sweeps come
+/// after a number of allocations or after a time, whichever is first.
 ///
-/// The pool looks at the clock in allocations and releases of blocks, and needs no thread of its own for that; a program
-/// that does neither for a while calls [`sweep`](crate::MemoryPool::sweep), or has a thread do so with
+/// The pool reads the clock when blocks are allocated and dropped, and needs no thread of its own for that. A program that does
+/// neither for a while calls [`sweep`](crate::MemoryPool::sweep), or has a thread do so with
 /// [`sweep_in_background`](crate::MemoryPool::sweep_in_background).
 ///
 /// ```
@@ -33,7 +33,7 @@ pub struct Decay {
 }
 
 impl Decay {
-    /// A sweep after every so many allocations; 0 is taken for 1.
+    /// Sweeps each time after this many allocations; 0 means 1.
     #[must_use]
     pub const fn after_allocations(allocations: u64) -> Self {
         Self {
@@ -42,7 +42,7 @@ impl Decay {
         }
     }
 
-    /// A sweep after every so much time.
+    /// Sweeps each time after this much time.
     #[must_use]
     pub const fn after(time: Duration) -> Self {
         Self {
@@ -51,7 +51,7 @@ impl Decay {
         }
     }
 
-    /// The same, and a sweep after every so many allocations, too.
+    /// Sweeps also after this many allocations.
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
@@ -62,7 +62,7 @@ impl Decay {
     ///
     /// # let backend = MockDevice::new().backend();
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// // Every minute; and sooner where the program is busy, and may want that memory for other sizes.
+    /// // Every minute, and sooner while the program is busy and may need that memory for other sizes.
     /// let decay = Decay::after(Duration::from_secs(60)).or_after_allocations(100);
     /// let pool = PoolOptions::new()
     ///     .decay(decay)
@@ -81,16 +81,17 @@ impl Decay {
     }
 }
 
-/// How many allocations and releases pass between two looks at the clock, which cost more than they do.
-const LOOK_EVERY: u32 = 32;
+/// The number of allocations and frees for each reading of the clock, which takes longer than they do.
+const CALLS_PER_CLOCK_READING: u32 = 32;
 
-/// Tells when a sweep is due.
+/// Decides when a sweep is due.
 #[derive(Debug)]
 pub(crate) struct DecayClock {
     decay: Decay,
     allocations: u64,
     since: Instant,
-    until_look: u32,
+    /// The number of calls until the clock is read again.
+    until_reading: u32,
 }
 
 impl DecayClock {
@@ -99,11 +100,11 @@ impl DecayClock {
             decay,
             allocations: 0,
             since: Instant::now(),
-            until_look: 0,
+            until_reading: 0,
         }
     }
 
-    /// Whether a sweep is due with this allocation.
+    /// Counts an allocation. Returns whether a sweep is due with it.
     pub(crate) fn allocation(&mut self) -> bool {
         self.allocations += 1;
         let is_due = self
@@ -113,8 +114,8 @@ impl DecayClock {
         (is_due || self.time_is_up()) && self.restart()
     }
 
-    /// Whether a sweep is due with this release.
-    pub(crate) fn release(&mut self) -> bool {
+    /// Counts a freed block. Returns whether a sweep is due with it.
+    pub(crate) fn free(&mut self) -> bool {
         self.time_is_up() && self.restart()
     }
 
@@ -122,11 +123,11 @@ impl DecayClock {
         let Some(time) = self.decay.time else {
             return false;
         };
-        if self.until_look > 0 {
-            self.until_look -= 1;
+        if self.until_reading > 0 {
+            self.until_reading -= 1;
             return false;
         }
-        self.until_look = LOOK_EVERY - 1;
+        self.until_reading = CALLS_PER_CLOCK_READING - 1;
         self.since.elapsed() >= time
     }
 
@@ -143,30 +144,30 @@ impl DecayClock {
 mod tests {
     use super::*;
 
-    /// Which of the first hundred calls a sweep is due with.
+    /// Returns with which of the first hundred calls a sweep is due.
     fn due(decay: Decay, mut call: impl FnMut(&mut DecayClock) -> bool) -> Vec<u32> {
         let mut clock = DecayClock::new(decay);
         (1..=100).filter(|_| call(&mut clock)).collect()
     }
 
     #[test]
-    fn a_sweep_is_due_after_so_many_allocations() {
+    fn a_sweep_is_due_after_the_given_number_of_allocations() {
         let decay = Decay::after_allocations(40);
         assert_eq!(due(decay, DecayClock::allocation), [40, 80]);
-        assert!(due(decay, DecayClock::release).is_empty());
+        assert!(due(decay, DecayClock::free).is_empty());
         let each = due(Decay::after_allocations(0), DecayClock::allocation);
-        assert_eq!(each.len(), 100, "0 is taken for 1");
+        assert_eq!(each.len(), 100, "0 means 1");
     }
 
     #[test]
-    fn the_clock_is_looked_at_now_and_then() {
-        // Time that is always up.
+    fn the_clock_is_read_once_in_32_calls() {
+        // A time that has always passed.
         let decay = Decay::after(Duration::ZERO);
-        assert_eq!(due(decay, DecayClock::release), [1, 33, 65, 97]);
+        assert_eq!(due(decay, DecayClock::free), [1, 33, 65, 97]);
         assert_eq!(due(decay, DecayClock::allocation), [1, 33, 65, 97]);
-        // Time that is never up.
+        // A time that never passes.
         let decay = Decay::after(Duration::MAX);
-        assert!(due(decay, DecayClock::release).is_empty());
+        assert!(due(decay, DecayClock::free).is_empty());
         let decay = decay.or_after_allocations(50);
         assert_eq!(due(decay, DecayClock::allocation), [50, 100]);
     }

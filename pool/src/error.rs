@@ -1,10 +1,10 @@
-//! Why a pool could not serve a request.
+//! The errors of a pool.
 
-use binpool_allocators::{Error, InvalidRequest};
+use binpool_allocators::{Error, InvalidRequest, OutOfMemory, Scope};
 
 use crate::OutOfMemoryReport;
 
-/// Why a pool could not be built, or could not serve a request.
+/// The error of a pool that could not be built, or could not serve a request.
 ///
 /// ```
 /// use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
@@ -23,41 +23,41 @@ use crate::OutOfMemoryReport;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PoolError {
-    /// No memory is left, after everything the pool could do about it.
+    /// No memory is left, after everything that the pool could try.
     #[error(transparent)]
     OutOfMemory(Box<OutOfMemoryReport>),
-    /// The allocator or the backend failed, for another reason than memory.
+    /// The allocator or the backend failed, for another reason than lack of memory.
     #[error(transparent)]
     Allocator(#[from] Error),
     /// More leading bits than size classes can have.
     #[error("{requested} leading bits: size classes can have at most {largest}")]
     LeadingBits {
-        /// The leading bits asked for.
+        /// The requested leading bits.
         requested: u32,
         /// The most that are permitted.
         largest: u32,
     },
-    /// The pool's size classes broke their law.
+    /// The pool's size classes broke their contract.
     #[error(
         "the size classes put {requested} bytes into blocks of {class_size}: \
          `alloc_size(bin_number(s))` must be at least `s`, and the bin number below `bin_count()`"
     )]
     SizeClassTooSmall {
-        /// The bytes asked for, rounded up to the allocator's alignment.
+        /// The requested bytes, rounded up to the allocator's alignment.
         requested: usize,
-        /// What the classes made of it.
+        /// The size of its class, in bytes.
         class_size: usize,
     },
 }
 
 impl PoolError {
-    /// Whether the request failed for lack of memory.
+    /// Returns whether the request failed for lack of memory.
     #[must_use]
     pub fn is_out_of_memory(&self) -> bool {
         matches!(self, Self::OutOfMemory(_))
     }
 
-    /// What the pool knows about an out-of-memory failure.
+    /// Returns the report of an out-of-memory error; `None` for other errors.
     #[must_use]
     pub fn out_of_memory(&self) -> Option<&OutOfMemoryReport> {
         match self {
@@ -67,8 +67,131 @@ impl PoolError {
     }
 }
 
+/// For programs with one error type: [`PoolError::OutOfMemory`] becomes [`Error::OutOfMemory`], with the report as its
+/// source.
+///
+/// ```
+/// use binpool::{Backend, Error, ImmediateAllocator, MemoryPool, QueueOrder};
+/// # use binpool_mock::MockDevice;
+///
+/// fn largest_half() -> Result<usize, Error> {
+///     let backend = MockDevice::builder().capacity_bytes(1 << 20).build().backend();
+///     let queue = backend.create_queue(QueueOrder::InOrder)?; // An error of the backend,
+///     let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?; // and ones of the pool.
+///     let block = pool.allocate(1 << 19)?;
+///     Ok(block.size())
+/// }
+/// assert_eq!(largest_half()?, 1 << 19);
+/// # Ok::<(), Error>(())
+/// ```
+impl From<PoolError> for Error {
+    fn from(error: PoolError) -> Self {
+        match error {
+            PoolError::Allocator(error) => error,
+            PoolError::OutOfMemory(report) => {
+                let scope = match &report.source {
+                    Some(Self::OutOfMemory(refusal)) => refusal.scope,
+                    _ => Scope::Device,
+                };
+                OutOfMemory::new(report.requested_bytes, scope)
+                    .with_source(*report)
+                    .into()
+            }
+            error @ (PoolError::LeadingBits { .. } | PoolError::SizeClassTooSmall { .. }) => {
+                Self::backend("setting up or using a pool", None, error)
+            }
+        }
+    }
+}
+
 impl From<InvalidRequest> for PoolError {
     fn from(error: InvalidRequest) -> Self {
         Self::Allocator(error.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{error::Error as StdError, io};
+
+    use binpool_allocators::{Backend, ImmediateAllocator, QueueOrder};
+    use binpool_mock::MockDevice;
+
+    use super::*;
+    use crate::{MemoryPool, RecordError};
+
+    /// Returns the texts of an error and its causes, after a check that none repeats another.
+    fn distinct_texts(error: &dyn StdError) -> Vec<String> {
+        let chain = std::iter::successors(Some(error), |&error| error.source());
+        let texts: Vec<_> = chain.map(ToString::to_string).collect();
+        for (index, cause) in texts.iter().enumerate() {
+            let before = &texts[..index];
+            assert!(!before.iter().any(|text| text.contains(cause)), "{texts:?}");
+        }
+        texts
+    }
+
+    /// Returns the error of a pool whose allocator has no memory left.
+    fn out_of_memory() -> PoolError {
+        let backend = MockDevice::builder()
+            .capacity_bytes(1 << 20)
+            .build()
+            .backend();
+        let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+        let allocator = ImmediateAllocator::new(&backend).unwrap();
+        let pool = MemoryPool::new(allocator, &queue).unwrap();
+        let _block = pool.allocate(900_000).unwrap();
+        pool.allocate(500_000).unwrap_err()
+    }
+
+    #[test]
+    fn errors_of_a_pool_name_each_cause_once() {
+        let refused = PoolError::from(InvalidRequest::ZeroSize);
+        assert_eq!(distinct_texts(&refused).len(), 1);
+        assert_eq!(distinct_texts(&out_of_memory()).len(), 3);
+        let failed = Error::backend("clFlush", None, "why");
+        assert_eq!(distinct_texts(&PoolError::from(failed)).len(), 2);
+        let thread = RecordError::from(io::Error::other("no more threads"));
+        assert_eq!(distinct_texts(&thread).len(), 2);
+        #[cfg(feature = "snapshot")]
+        {
+            let json = crate::Snapshot::from_json("nothing").unwrap_err();
+            assert_eq!(distinct_texts(&json).len(), 2);
+        }
+    }
+
+    #[test]
+    fn a_pool_error_converts_to_a_backend_error_with_the_report_as_its_source() {
+        let error = Error::from(out_of_memory());
+        assert!(error.is_out_of_memory());
+        let texts = distinct_texts(&error);
+        assert!(
+            texts[1].starts_with("out of memory for 500000 bytes"),
+            "{texts:?}"
+        );
+        let Error::OutOfMemory(shortage) = &error else {
+            unreachable!("looked at above");
+        };
+        assert_eq!(
+            (shortage.requested, shortage.scope),
+            (500_000, Scope::Device)
+        );
+        let report = shortage
+            .source()
+            .unwrap()
+            .downcast_ref::<OutOfMemoryReport>();
+        assert_eq!(report.map(|report| report.requested_bytes), Some(500_000));
+
+        let refused = Error::from(PoolError::from(InvalidRequest::ZeroSize));
+        assert!(matches!(
+            refused,
+            Error::InvalidRequest(InvalidRequest::ZeroSize)
+        ));
+        let largest = PoolError::LeadingBits {
+            requested: 60,
+            largest: 52,
+        };
+        let error = Error::from(largest);
+        assert!(distinct_texts(&error)[1].starts_with("60 leading bits"));
     }
 }

@@ -1,15 +1,14 @@
-//! Reclaim hooks: the program's own ways of freeing memory.
+//! Reclaim hooks: functions of the program that free memory.
 
-use std::{
-    fmt,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-};
+use std::{fmt, sync::Arc};
 
+use binpool_allocators::contained::contained;
 use parking_lot::Mutex;
 use slab::Slab;
 
-/// What a reclaim hook is told.
+use crate::sync::{ThreadId, current};
+
+/// The shortage of memory that a reclaim hook is called for.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -32,17 +31,17 @@ use slab::Slab;
 ///     }
 /// });
 /// let large = pool.allocate(32 << 20)?;
-/// assert_eq!(cache.lock().unwrap().len(), 2); // No more went than was missing.
+/// assert_eq!(cache.lock().unwrap().len(), 2); // It freed no more than was missing.
 /// # Ok::<(), binpool::PoolError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Shortage {
-    /// The size in bytes of the block that could not be had.
+    /// The size in bytes of the block that could not be allocated.
     pub bytes: usize,
 }
 
-/// Names a hook, to take it away again.
+/// Identifies a hook, to remove it again.
 ///
 /// ```
 /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
@@ -66,8 +65,10 @@ type Hook = Arc<dyn Fn(&Shortage) + Send + Sync>;
 #[derive(Default)]
 struct Registered {
     hooks: Slab<(u64, Hook)>,
-    /// Grows with each hook: the order of calls, and what tells a hook from a later one under the same key.
+    /// Grows with each hook: gives the order of calls, and tells a hook from a later one with the same key.
     next_age: u64,
+    /// The threads that are calling the hooks.
+    callers: Vec<ThreadId>,
 }
 
 /// The hooks of one pool, called in the order in which they were added.
@@ -87,27 +88,55 @@ impl Hooks {
         }
     }
 
-    /// Whether the hook was there.
+    /// Removes a hook. Returns whether it was there.
     pub(crate) fn remove(&self, id: HookId) -> bool {
         let mut registered = self.registered.lock();
         let found = matches!(registered.hooks.get(id.key), Some((age, _)) if *age == id.age);
-        // Dropped after the lock: a hook may own blocks of this very pool.
+        // Dropped after the lock, because a hook may own blocks of this pool.
         let _removed = found.then(|| registered.hooks.remove(id.key));
         drop(registered);
         found
     }
 
-    /// The hooks as they are now, oldest first, to be called without a lock.
-    pub(crate) fn snapshot(&self) -> Vec<Hook> {
-        let mut hooks: Vec<(u64, Hook)> = self
-            .registered
-            .lock()
-            .hooks
-            .iter()
+    /// Returns the present hooks, for this thread to call; `None` if it is calling them already.
+    pub(crate) fn begin_round(&self) -> Option<Round<'_>> {
+        let caller = current().id();
+        let mut registered = self.registered.lock();
+        if registered.callers.contains(&caller) {
+            return None;
+        }
+        registered.callers.push(caller);
+        let hooks = registered.hooks.iter();
+        let mut hooks: Vec<(u64, Hook)> = hooks
             .map(|(_, (age, hook))| (*age, Arc::clone(hook)))
             .collect();
         hooks.sort_by_key(|(age, _)| *age);
-        hooks.into_iter().map(|(_, hook)| hook).collect()
+        Some(Round {
+            of: self,
+            caller,
+            hooks,
+        })
+    }
+}
+
+/// One round of calls of a pool's hooks by one thread.
+pub(crate) struct Round<'a> {
+    of: &'a Hooks,
+    caller: ThreadId,
+    hooks: Vec<(u64, Hook)>,
+}
+
+impl Round<'_> {
+    /// The hooks, oldest first, to be called without a lock.
+    pub(crate) fn hooks(&self) -> impl Iterator<Item = &Hook> {
+        self.hooks.iter().map(|(_, hook)| hook)
+    }
+}
+
+impl Drop for Round<'_> {
+    fn drop(&mut self) {
+        let mut registered = self.of.registered.lock();
+        registered.callers.retain(|caller| *caller != self.caller);
     }
 }
 
@@ -119,12 +148,8 @@ impl fmt::Debug for Hooks {
     }
 }
 
-/// Calls one hook. One that panics frees nothing, and does no other harm.
+/// Calls a hook. A panic in it is caught and logged.
 pub(crate) fn call(hook: &Hook, shortage: Shortage) {
-    if catch_unwind(AssertUnwindSafe(|| hook(&shortage))).is_err() {
-        tracing::error!(
-            bytes = shortage.bytes,
-            "a reclaim hook panicked; the pool goes on without its help"
-        );
-    }
+    let what = format_args!("a reclaim hook for {} bytes", shortage.bytes);
+    contained(what, || hook(&shortage));
 }

@@ -1,4 +1,4 @@
-//! A pool over a mock device, opened up, for the tests of its parts.
+//! A pool over a mock device, for tests of its parts.
 
 use std::sync::Arc;
 
@@ -7,12 +7,8 @@ use binpool_mock::{Completion, MockBackend, MockDevice, MockQueue};
 
 use crate::{
     MemoryPool, PoolOptions,
-    at_hand::thread_cache::{Cached, Grant},
-    shared::Shared,
-    state::{
-        bins::{Block, HeldBlock},
-        lane::{LaneKey, Stamp, Uses},
-    },
+    order::timestamps::{QueueKey, QueueUses, Timestamp},
+    shared::{Block, Cached, CachedBlock, HeldBlock, Shared},
 };
 
 pub(crate) type Immediate = ImmediateAllocator<MockBackend>;
@@ -21,14 +17,14 @@ pub(crate) type Immediate = ImmediateAllocator<MockBackend>;
 pub(crate) struct MockPool {
     pub(crate) device: MockDevice,
     pub(crate) backend: MockBackend,
-    /// Its home.
+    /// The pool's default queue.
     pub(crate) queue: MockQueue,
     pub(crate) pool: MemoryPool<Immediate>,
     pub(crate) shared: Arc<Shared<Immediate>>,
 }
 
 impl MockPool {
-    /// Commands run only when the test, or a wait, has them run.
+    /// Makes a pool over a device that runs commands only when the test runs them, or something waits for them.
     pub(crate) fn new(options: PoolOptions) -> Self {
         let builder = MockDevice::builder().completion(Completion::Manual);
         let device = builder.capacity_bytes(1 << 32).build();
@@ -46,12 +42,12 @@ impl MockPool {
         }
     }
 
-    /// One whose blocks are blocks of the allocator's.
+    /// Makes a pool whose blocks are blocks of the allocator.
     pub(crate) fn of_blocks() -> Self {
         Self::new(PoolOptions::new().segments(false))
     }
 
-    /// One whose blocks are carved from segments.
+    /// Makes a pool whose blocks are carved from segments.
     pub(crate) fn of_segments() -> Self {
         Self::new(PoolOptions::new().segments(true))
     }
@@ -60,14 +56,18 @@ impl MockPool {
         self.backend.create_queue(QueueOrder::InOrder).unwrap()
     }
 
-    /// A block for this queue, in the hands of a user who is about to give it back.
+    /// An active block for this queue, taken out of its buffer.
     pub(crate) fn block_for(&self, queue: &MockQueue, bytes: usize) -> Box<Block<Immediate>> {
         let mut buffer = self.pool.allocate_on(queue, bytes).unwrap();
         buffer.take_block().unwrap()
     }
 
-    pub(crate) fn grant_for(&self, queue: &MockQueue, bytes: usize) -> Grant<Immediate> {
-        Grant {
+    pub(crate) fn cached_block_for(
+        &self,
+        queue: &MockQueue,
+        bytes: usize,
+    ) -> CachedBlock<Immediate> {
+        CachedBlock {
             shared: Arc::clone(&self.shared),
             block: self.block_for(queue, bytes),
         }
@@ -75,26 +75,26 @@ impl MockPool {
 
     pub(crate) fn cached(&self, bytes: usize) -> Cached<Immediate> {
         Cached {
-            grant: self.grant_for(&self.queue, bytes),
-            since: Stamp::default(),
+            cached_block: self.cached_block_for(&self.queue, bytes),
+            since: Timestamp::default(),
         }
     }
 
     /// A free block that no command uses.
     pub(crate) fn unused(&self, bytes: usize) -> HeldBlock<Immediate> {
-        HeldBlock::new(self.block_for(&self.queue, bytes), Uses::new())
+        HeldBlock::new(self.block_for(&self.queue, bytes), QueueUses::new())
     }
 
-    /// The key of the home queue's lane.
-    pub(crate) fn home(&self) -> LaneKey {
+    /// The key of the default queue's state.
+    pub(crate) fn default_key(&self) -> QueueKey {
         let state = self.shared.state.lock();
-        state.lanes.find(self.shared.home_id).unwrap()
+        state.queues.find(self.shared.default_queue_id).unwrap()
     }
 
-    /// How many free blocks lie ready for the home queue.
-    pub(crate) fn stocked(&self) -> usize {
-        let home = self.home();
+    /// The number of blocks in the free list of the default queue.
+    pub(crate) fn free_list_blocks(&self) -> usize {
+        let key = self.default_key();
         let state = self.shared.state.lock();
-        state.lanes.get(home).unwrap().stock.blocks()
+        state.queues.get(key).unwrap().free_list.blocks()
     }
 }

@@ -1,4 +1,4 @@
-//! How a pool is set up.
+//! The settings of a pool.
 
 #[cfg(feature = "snapshot")]
 use std::path::PathBuf;
@@ -10,13 +10,13 @@ use parking_lot::Condvar;
 
 use crate::{
     Decay, LeadingBits, MemoryPool, PoolError, ReusePolicy, ScrubPolicy, SizeClasses,
-    at_hand::threads::PoolId,
     classes::Classes,
     hooks::Hooks,
-    scrub::Scrubber,
-    seeing::watch::Notes,
-    shared::Shared,
-    state::{State, clock::Clock, lane, lock::Lock},
+    lock::{per_thread::PoolId, spin::Lock},
+    order::{clock::Clock, timestamps::join},
+    scrubber::Scrubber,
+    shared::{Shared, State},
+    track::watch::TrackingFlag,
 };
 
 /// Settings of a [`MemoryPool`].
@@ -46,7 +46,8 @@ pub struct PoolOptions {
     snapshots: Option<PathBuf>,
 }
 
-/// A free block of a segment serves any class, so that fine classes cost no hits, and waste less.
+/// The leading bits for pools with segments: a free range serves any class, so fine classes cost no hits and waste
+/// less.
 const LEADING_BITS_WITH_SEGMENTS: u32 = 8;
 
 #[derive(Clone, Debug)]
@@ -56,21 +57,21 @@ enum ChosenClasses {
 }
 
 impl PoolOptions {
-    /// The default settings: [segments](Self::segments) where the device takes them, size classes of [`LeadingBits`] with
-    /// eight bits (four without segments), and the default [`ReusePolicy`].
+    /// The default settings: [segments](Self::segments) where the device supports them, size classes of [`LeadingBits`]
+    /// with eight bits (four without segments), and the default [`ReusePolicy`].
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Size classes by `bits` leading bits: blocks are at most `1 / 2^bits` larger than asked.
+    /// Sets size classes by `bits` leading bits: blocks are at most `1 / 2^bits` larger than requested.
     #[must_use]
     pub fn leading_bits(mut self, bits: u32) -> Self {
         self.classes = Some(ChosenClasses::LeadingBits(bits));
         self
     }
 
-    /// Size classes of the program's own.
+    /// Sets size classes of the program's own.
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
@@ -99,7 +100,7 @@ impl PoolOptions {
     ///     .size_classes(Tiles)
     ///     .build(ImmediateAllocator::new(&backend)?, &queue)?;
     /// assert_eq!(pool.allocate(1_000_000)?.class_size(), 1 << 20);
-    /// // These classes break their law here. That is an error, and no block that is too small.
+    /// // These classes break their contract here. That is an error, not a block that is too small.
     /// let error = pool.allocate(2 << 20).unwrap_err();
     /// assert!(matches!(
     ///     error,
@@ -116,19 +117,20 @@ impl PoolOptions {
         self
     }
 
-    /// Whether blocks are carved from segments: large pieces of device memory, in which free neighbours become one again.
-    /// By default, they are where the allocator [lets several threads](Allocator::has_concurrent_views) do so.
+    /// Sets whether blocks are carved from segments: large pieces of device memory, in which free neighbours merge. By
+    /// default they are, if the allocator [supports views by several threads](Allocator::has_concurrent_views).
     ///
-    /// Without segments a free block serves requests of its own class only, and a program whose sizes vary takes far more
-    /// from the device than it has in use. With them it takes hardly more. Blocks are then views of their segments
-    /// ([`create_sub_region`](Backend::create_sub_region)), which cost a call to the device where the pool has kept none of
-    /// the right size.
+    /// Without segments a free block serves requests of its own class only, and a program whose sizes vary takes far
+    /// more from the device than it uses. With them it takes hardly more. Blocks are then views of their segments
+    /// ([`create_sub_region`](Backend::create_sub_region)), which cost a call to the device if the pool has kept none
+    /// of the right size.
     ///
-    /// NVIDIA's driver (580) crashes in kernels that are given a view of a buffer while another thread makes or releases a
-    /// view of the same. So the default there is bins alone, and a program that asks for segments of buffers should use the
-    /// pool and its blocks from one thread at a time. It also crashes in kernels on buffers of which there are views that
-    /// overlap: the pool keeps from making such, and there a program should not use a
-    /// [region](crate::PooledBuffer::sub_region) of a carved block in kernels. Shared virtual memory has neither fault.
+    /// NVIDIA's driver (580) crashes in kernels that use a view of a buffer while another thread makes or releases a
+    /// view of the same buffer. So the default there is pools without segments. A program that asks for segments of
+    /// buffers should use the pool and its blocks from one thread at a time. That driver also crashes in kernels on
+    /// buffers with overlapping views: the pool avoids making such, and a program should not use a
+    /// [region](crate::PooledBuffer::sub_region) of a carved block in kernels there. Shared virtual memory has neither
+    /// fault.
     ///
     /// ```
     /// use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
@@ -149,11 +151,11 @@ impl PoolOptions {
         self
     }
 
-    /// Gives free memory back as soon as no command uses it, while the pool manages more than `bytes` bytes. By default
-    /// all of it is kept, until somebody [trims](MemoryPool::trim_to) the pool or memory runs short.
+    /// Releases free memory as soon as no command uses it, while the pool manages more than `bytes` bytes. By default
+    /// all of it is kept, until the program [trims](MemoryPool::trim_to) the pool or memory runs short.
     ///
-    /// Looked at when a block comes back, which then costs calls to the device. So threads keep no blocks at hand, and a hit
-    /// takes a short lock. After `cudaMemPoolAttrReleaseThreshold`.
+    /// Checked whenever a block is freed, which then costs calls to the device. So the pool has no thread caches, and a
+    /// hit takes a short lock. Named after `cudaMemPoolAttrReleaseThreshold`.
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
@@ -175,10 +177,11 @@ impl PoolOptions {
         self
     }
 
-    /// Gives free memory back that nobody has asked for in a while. By default it is kept.
+    /// Releases free memory that has not been used for a while. By default it is kept.
     ///
-    /// To count requests the pool has to see each: threads keep no blocks at hand, and a hit takes a short lock. A program that
-    /// calls [`sweep`](MemoryPool::sweep), or has a thread [do so](MemoryPool::sweep_in_background), need not pay that.
+    /// To count requests the pool has to see each one, so it has no thread caches, and a hit takes a short lock. A
+    /// program that calls [`sweep`](MemoryPool::sweep), or has a thread [do so](MemoryPool::sweep_in_background),
+    /// avoids that.
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
@@ -205,7 +208,7 @@ impl PoolOptions {
         self
     }
 
-    /// How free blocks are reused across queues.
+    /// Sets how free blocks are reused across queues.
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
@@ -215,11 +218,11 @@ impl PoolOptions {
     /// # let backend = MockDevice::builder().completion(Completion::Manual).build().backend();
     /// # let [upload, compute] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
     /// let pool = PoolOptions::new()
-    ///     .segments(false) // Where `compute` would find other free memory.
+    ///     .segments(false) // With segments, `compute` would find other free memory.
     ///     .reuse(ReusePolicy::InsertWait)
     ///     .build(ImmediateAllocator::new(&backend)?, &upload)?;
     /// let block = pool.allocate(4096)?;
-    /// block.enqueue_fill(&upload, 0..4096, &[1], &[])?;
+    /// block.enqueue_fill(&upload, 0..4096, &[1_u8])?;
     /// drop(block);
     /// // The same memory, although the fill has not run: `compute` waits for it on the device.
     /// let block = pool.allocate_on(&compute, 4096)?;
@@ -232,11 +235,11 @@ impl PoolOptions {
         self
     }
 
-    /// Whenever memory runs out, writes a [`Snapshot`](crate::Snapshot) into this directory, which is made where there is
-    /// none: `binpool-out-of-memory-PROCESS-NUMBER.json`, at most 16 of them a process. `binpool view` shows them. By default
-    /// none are written.
+    /// Writes a [`Snapshot`](crate::Snapshot) into this directory whenever memory runs out:
+    /// `binpool-out-of-memory-PROCESS-NUMBER.json`, at most 16 files per process. Creates the directory if needed.
+    /// `binpool view` shows the files. By default none are written.
     ///
-    /// What cannot be written is logged, and the request fails as it would have.
+    /// A failed write is logged; the error of the request is the same.
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
@@ -259,7 +262,7 @@ impl PoolOptions {
         self
     }
 
-    /// Whether blocks are filled with zeros between their users: for tenants that share a pool and must not read what
+    /// Sets when blocks are filled with zeros between their users: for tenants that share a pool and must not read what
     /// another left.
     ///
     /// ```
@@ -272,12 +275,12 @@ impl PoolOptions {
     ///     .scrub(ScrubPolicy::OnFree)
     ///     .build(ImmediateAllocator::new(&backend)?, &queue)?;
     /// let secret = pool.allocate(4096)?;
-    /// secret.write(&queue, 0, &[7; 4096], &[])?;
+    /// secret.write(&queue, 0, &[7_u8; 4096])?;
     /// drop(secret);
     ///
     /// let block = pool.allocate(4096)?; // The same memory, without a call to the device.
-    /// let mut bytes = [1; 4096];
-    /// block.read(&queue, 0, &mut bytes, &[])?;
+    /// let mut bytes = [1_u8; 4096];
+    /// block.read(&queue, 0, &mut bytes)?;
     /// assert_eq!(bytes, [0; 4096]);
     /// # assert_eq!(pool.statistics().hits, 1);
     /// # Ok::<(), binpool::PoolError>(())
@@ -290,14 +293,14 @@ impl PoolOptions {
 
     /// Builds a pool over `allocator`, whose blocks are for `queue` unless their allocation names another.
     ///
-    /// A deferred allocator is accepted with a warning through `tracing`: a pool over it cannot see
-    /// out-of-memory, hence not do anything about it.
+    /// A deferred allocator is accepted, with a warning through `tracing`: a pool over it does not see out-of-memory
+    /// errors, so it cannot act on them.
     ///
     /// # Errors
     ///
-    /// [`PoolError::LeadingBits`] for more leading bits than are permitted,
-    /// [`ForeignObject`](crate::InvalidRequest::ForeignObject) for a queue of another backend, and the backend's where a
-    /// pool that [scrubs on free](ScrubPolicy::OnFree) gets no queue of its own.
+    /// [`PoolError::LeadingBits`] for more leading bits than permitted,
+    /// [`ForeignObject`](crate::InvalidRequest::ForeignObject) for a queue of another backend, and an error of the
+    /// backend if a pool that [scrubs on free](ScrubPolicy::OnFree) gets no queue of its own.
     pub fn build<A: Allocator>(
         self,
         allocator: A,
@@ -333,7 +336,7 @@ impl PoolOptions {
         let scrubber = Scrubber::new(self.scrub, allocator.backend())?;
         let clock = Arc::<Clock>::default();
         let alignment = if segments {
-            // Views of segments start on what the device's buffers do, also where the allocator's own blocks may start on
+            // Views of segments need the alignment of the device's buffers, even if the allocator's own blocks need
             // less.
             allocator
                 .alignment()
@@ -341,14 +344,15 @@ impl PoolOptions {
         } else {
             allocator.alignment()
         };
-        // Those who want to know of each block at once have no use for caches.
+        // These settings need to see each block at once, so such pools have no thread caches.
+        let failures = allocator.backend().limits().failure_order;
         let has_thread_caches = self.decay.is_none()
             && self.release_threshold.is_none()
             && self.scrub == ScrubPolicy::Never;
         let shared = Shared {
             id: PoolId::fresh(),
-            home: queue.clone(),
-            home_id: queue.id(),
+            default_queue: queue.clone(),
+            default_queue_id: queue.id(),
             alignment,
             has_thread_caches,
             clock: Arc::clone(&clock),
@@ -358,13 +362,15 @@ impl PoolOptions {
             release_threshold: self.release_threshold.unwrap_or(u64::MAX),
             scrubber,
             hooks: Hooks::default(),
-            notes: Notes::default(),
+            tracking: TrackingFlag::default(),
             #[cfg(feature = "snapshot")]
             snapshots: self.snapshots,
+            failures,
             state: CachePadded::new(Lock::new(State::new(
                 queue,
+                failures,
                 clock,
-                segments.then(|| Segments::new(lane::join)),
+                segments.then(|| Segments::new(join)),
                 self.decay,
             ))),
             arrived: Condvar::new(),

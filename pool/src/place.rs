@@ -1,10 +1,10 @@
-//! Where a block lies.
+//! Where a block lies in device memory.
 
 use binpool_allocators::{Allocator, Memory, MemoryId};
 
 use crate::PooledBuffer;
 
-/// Where a block lies in the memory that the allocator gave. Sizes in bytes.
+/// Where a block lies in the memory from the allocator. Sizes and offsets in bytes.
 ///
 /// ```
 /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, PoolOptions, QueueOrder};
@@ -32,19 +32,19 @@ use crate::PooledBuffer;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Place {
-    /// The segment that the block was carved from, or the block itself where it is none of a segment.
+    /// The segment that the block was carved from, or the block's own memory if there is none.
     pub memory: MemoryId,
-    /// The size of that.
+    /// The size of that memory.
     pub memory_bytes: usize,
-    /// Where the block begins in it.
+    /// The offset of the block in it.
     pub offset: usize,
-    /// What the block takes of it: its [`class_size`](PooledBuffer::class_size).
+    /// The size of the block in it: its [`class_size`](PooledBuffer::class_size).
     pub bytes: usize,
 }
 
 impl<A: Allocator> PooledBuffer<A> {
-    /// Where the block lies, for pictures and for those who look for fragmentation; `None` for the block of 0 bytes. Takes
-    /// the pool's lock.
+    /// Returns where the block lies, for pictures and for the search for fragmentation; `None` for the block of 0
+    /// bytes. Takes the pool's lock.
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};

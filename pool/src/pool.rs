@@ -1,8 +1,11 @@
-//! The pool, as its users hold it.
+//! The handle of a pool.
 
 use std::{io, sync::Arc, time::Duration};
 
-use binpool_allocators::{Allocator, Backend, Queue, QueueId, QueueOf};
+use binpool_allocators::{
+    Allocator, Backend, ImmediateAllocator, Queue, QueueId, QueueOf, contained::contained,
+};
+use tracing::{Level, level_filters::LevelFilter};
 
 use crate::{
     HookId, PoolError, PoolOptions, PoolStatistics, PooledBuffer, ReusePolicy, ScrubPolicy,
@@ -11,10 +14,22 @@ use crate::{
 
 /// A pool of device memory: keeps freed blocks in bins by size class, and hands them out again.
 ///
-/// Clones are handles to the same pool, and may be used from any thread. When the last handle is dropped, what
-/// the pool holds is freed; blocks still in use stay valid, and are freed when they are dropped.
+/// Clones are handles to the same pool, and may be used from any thread. When the last handle is dropped, what the pool
+/// holds is released; active blocks stay valid, and are released when they are dropped.
 ///
-/// `PyOpenCL`'s `MemoryPool`, made safe to share between threads and queues.
+/// It is `PyOpenCL`'s `MemoryPool`, made safe to share between threads and queues. An array crate needs nine methods:
+///
+/// | method | what it does |
+/// |---|---|
+/// | [`new`](Self::new) | makes a pool; [`PoolOptions`] does so with other settings |
+/// | [`allocate`](Self::allocate) | returns a block for the default queue |
+/// | [`allocate_on`](Self::allocate_on) | returns a block for another queue |
+/// | [`home_queue`](Self::home_queue) | the default queue |
+/// | [`backend`](Self::backend) | the backend, for commands on the blocks |
+/// | [`free_held`](Self::free_held) | releases all free memory |
+/// | [`trim_to`](Self::trim_to) | releases free memory down to a size in bytes |
+/// | [`stop_holding`](Self::stop_holding) | releases each block when it is dropped, from now on |
+/// | [`statistics`](Self::statistics) | the counters |
 ///
 /// ```
 /// use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
@@ -44,7 +59,7 @@ impl<A: Allocator> Clone for MemoryPool<A> {
     }
 }
 
-/// What all handles of a pool share, apart from its blocks: dropped with the last handle.
+/// What all handles of a pool share. It is dropped with the last handle; blocks may live on.
 #[derive(Debug)]
 pub(crate) struct Handle<A: Allocator> {
     shared: Arc<Shared<A>>,
@@ -53,27 +68,64 @@ pub(crate) struct Handle<A: Allocator> {
 impl<A: Allocator> Drop for Handle<A> {
     fn drop(&mut self) {
         self.shared.set_holding(false);
-        self.shared.stop_scrubbing_again();
-        self.shared.release_all();
-        if self.shared.notes.are_taken() {
-            // What threads have of the pool may stay with them for long.
-            self.shared.collect_tapes(|| ());
-            self.shared.tell_of_live_blocks();
+        contained("giving memory back", || {
+            self.shared.stop_scrubbing_again();
+        });
+        contained("giving memory back", || {
+            self.shared.stop_keeping_viewed();
+        });
+        contained("giving memory back", || self.shared.release_all());
+        if self.shared.tracking.is_on() {
+            // Threads may keep their part of the pool for long after this.
+            self.shared.collect_events(|| ());
+            contained("a subscriber", || self.shared.log_live_blocks());
         }
         let unused = {
             let mut state = self.shared.state.lock();
-            // Ranges between blocks that are in use remember their queues until their segment goes, with the last block; and
-            // so does what is stranded.
-            let has_ranges = state.managed_bytes() > 0 || !state.strand.is_empty();
-            let lanes = &mut state.lanes;
-            lanes.take(|lane| lane.active == 0 && (lane.has_caught_up() || !has_ranges))
+            // Free ranges between active blocks remember their queues until their segment goes with its last block, and
+            // so does what is quarantined.
+            let has_ranges = state.managed_bytes() > 0 || !state.quarantine.is_empty();
+            let queues = &mut state.queues;
+            queues.take(|queue_state| {
+                queue_state.active == 0 && (queue_state.has_caught_up() || !has_ranges)
+            })
         };
-        drop(unused);
+        contained("letting go of queues", || drop(unused));
     }
 }
 
+/// The usual pool of a backend: a short name for its type.
+///
+/// ```
+/// use binpool::{Backend, ImmediateAllocator, ImmediatePool, PooledBuffer, QueueOrder};
+/// use binpool_mock::{MockBackend, MockDevice};
+///
+/// struct Solver {
+///     pool: ImmediatePool<MockBackend>, // or of `OpenClBackend`
+///     state: PooledBuffer<ImmediateAllocator<MockBackend>>,
+/// }
+///
+/// let backend = MockDevice::new().backend();
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let pool = ImmediatePool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+/// let solver = Solver { state: pool.allocate(1000)?, pool };
+/// assert_eq!(solver.pool.statistics().active_bytes, 1000);
+/// # drop(solver.state);
+/// # Ok::<(), binpool::PoolError>(())
+/// ```
+pub type ImmediatePool<B> = MemoryPool<ImmediateAllocator<B>>;
+
+/// Out of line, which keeps hits short, and contained, since a panic would lose the block.
+#[cold]
+fn log_hit(asked: usize, bytes: usize) {
+    contained("a subscriber", || {
+        tracing::trace!(asked, bytes, "allocated");
+    });
+}
+
+/// # What an array crate needs
 impl<A: Allocator> MemoryPool<A> {
-    /// A pool over `allocator` with the default settings, whose blocks are for `queue` unless their allocation
+    /// Makes a pool over `allocator` with the default settings, whose blocks are for `queue` unless their allocation
     /// names another. See [`PoolOptions`] for the settings.
     ///
     /// # Errors
@@ -83,36 +135,26 @@ impl<A: Allocator> MemoryPool<A> {
         PoolOptions::new().build(allocator, queue)
     }
 
-    pub(crate) fn assemble(shared: Shared<A>) -> Self {
-        let shared = Arc::new(shared);
-        Self {
-            handle: Arc::new(Handle { shared }),
-        }
-    }
-
-    /// A block of `bytes` bytes for the pool's home queue, with undefined contents, unless the pool
-    /// [scrubs](PoolOptions::scrub).
-    ///
-    /// 0 bytes are fine: such a block has no memory.
+    /// Returns a block of `bytes` bytes for the pool's default queue. Its contents are undefined, unless the pool
+    /// [scrubs](PoolOptions::scrub). The block of 0 bytes has no memory.
     ///
     /// # Errors
     ///
-    /// [`PoolError::OutOfMemory`], with a report, when nothing can be done about it any more; the failures of
-    /// the allocator and the backend.
+    /// [`PoolError::OutOfMemory`], with a report, after everything that the pool could try; the failures of the
+    /// allocator and the backend.
     #[inline]
     #[track_caller]
     pub fn allocate(&self, bytes: usize) -> Result<PooledBuffer<A>, PoolError> {
         let shared = &self.handle.shared;
-        self.allocate_unchecked(&shared.home, shared.home_id, bytes)
+        self.allocate_unchecked(&shared.default_queue, shared.default_queue_id, bytes)
     }
 
-    /// A block of `bytes` bytes for `queue`, with undefined contents, unless the pool
+    /// Returns a block of `bytes` bytes for `queue`. Its contents are undefined, unless the pool
     /// [scrubs](PoolOptions::scrub).
     ///
-    /// Commands that use the block on `queue` come after everything that its former users enqueued, by the
-    /// queue's own order or because those commands have ended; commands on another queue have to be put after them:
-    /// see [`PooledBuffer`]. What becomes of free blocks that other queues used is the pool's
-    /// [policy](ReusePolicy).
+    /// Commands that use the block on `queue` come after everything that its former users enqueued, by the queue's own
+    /// order or because those commands have ended. Commands on another queue have to be put after them: see
+    /// [`PooledBuffer`]. How free blocks go from queue to queue is the pool's [policy](ReusePolicy).
     ///
     /// # Errors
     ///
@@ -126,7 +168,7 @@ impl<A: Allocator> MemoryPool<A> {
     /// # let [upload, compute] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
     /// let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &upload)?;
     /// let block = pool.allocate_on(&compute, 4096)?;
-    /// block.enqueue_fill(&compute, 0..4096, &[7], &[])?; // After all that its former users enqueued.
+    /// block.enqueue_fill(&compute, 0..4096, &[7_u8])?; // After all that its former users enqueued.
     /// assert_eq!(block.queue_id(), Some(compute.id()));
     /// assert_eq!(pool.allocate(4096)?.queue_id(), Some(upload.id()));
     ///
@@ -146,129 +188,56 @@ impl<A: Allocator> MemoryPool<A> {
         self.allocate_unchecked(queue, queue.id(), bytes)
     }
 
-    pub(crate) fn handle(&self) -> &Arc<Shared<A>> {
-        &self.handle.shared
-    }
-
-    #[inline]
-    #[track_caller]
-    fn allocate_unchecked(
-        &self,
-        queue: &QueueOf<A>,
-        queue_id: QueueId,
-        bytes: usize,
-    ) -> Result<PooledBuffer<A>, PoolError> {
-        let shared = &self.handle.shared;
-        if let Some(grant) = shared.at_hand(queue_id, bytes) {
-            tracing::trace!(asked = bytes, bytes = grant.block.bytes, "allocated");
-            return Ok(PooledBuffer::from_hand(grant, bytes));
-        }
-        shared.serve(queue, bytes)
-    }
-
-    /// Gives every held block back to the allocator, those included that commands may still use (the runtime
-    /// frees them after those commands), and lets go of queues that no block needs. Active blocks stay.
-    ///
-    /// The bytes given back. Failures are logged: there is nothing to be done about them.
-    pub fn free_held(&self) -> u64 {
-        let shared = &self.handle.shared;
-        let bytes = shared.release_all();
-        // The home queue's lane stays, but none of its events.
-        let home = shared.state.lock().not_ended(&shared.home);
-        shared.look_at(home.as_slice());
-        shared.retire_idle_lanes(false);
-        bytes
-    }
-
-    /// Tells the pool that the program is done with `queue`: its free blocks are any queue's as soon as the
-    /// commands there have ended, under every [policy](ReusePolicy), and the pool lets go of it then. Blocks of
-    /// this queue that are in use come back as ever; allocating for it again takes this back. In the meantime threads keep
-    /// no blocks at hand, and hits take a short lock.
-    ///
-    /// Other policies than [`SameQueue`](ReusePolicy::SameQueue) do the same by themselves for queues that have
-    /// no block in use, when memory is asked of the device.
-    ///
-    /// ```
-    /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder, ReusePolicy};
-    /// # use binpool_mock::MockDevice;
-    /// # let device = MockDevice::new();
-    /// # let backend = device.backend();
-    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// let pool = PoolOptions::new()
-    ///     .reuse(ReusePolicy::SameQueue)
-    ///     .build(ImmediateAllocator::new(&backend)?, &queue)?;
-    /// let queues = device.live_queues();
-    /// // A queue for one job, which the others have nothing of under this policy.
-    /// let job = backend.create_queue(QueueOrder::InOrder)?;
-    /// drop(pool.allocate_on(&job, 64 << 20)?);
-    /// pool.retire_queue(&job);
-    /// drop(job);
-    /// assert_eq!(device.live_queues(), queues); // The pool keeps it no longer.
-    /// let block = pool.allocate(64 << 20)?;
-    /// assert_eq!(pool.statistics().hits, 1);
-    /// # Ok::<(), binpool::PoolError>(())
-    /// ```
-    pub fn retire_queue(&self, queue: &QueueOf<A>) {
-        self.handle.shared.retire_queue(queue);
-    }
-
-    /// How blocks are reused across queues.
-    ///
-    /// ```
-    /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder, ReusePolicy};
-    /// # use binpool_mock::MockDevice;
-    /// # let backend = MockDevice::new().backend();
-    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// # let pool = PoolOptions::new()
-    /// #     .reuse(ReusePolicy::InsertWait)
-    /// #     .build(ImmediateAllocator::new(&backend)?, &queue)?;
-    /// // A pool for the program's second device, which does as the first one's.
-    /// let other_device = MockDevice::new().backend();
-    /// let other_queue = other_device.create_queue(QueueOrder::InOrder)?;
-    /// let other_pool = PoolOptions::new()
-    ///     .reuse(pool.reuse_policy())
-    ///     .scrub(pool.scrub_policy())
-    ///     .build(ImmediateAllocator::new(&other_device)?, &other_queue)?;
-    /// assert_eq!(other_pool.reuse_policy(), ReusePolicy::InsertWait);
-    /// # Ok::<(), binpool::PoolError>(())
-    /// ```
+    /// The default queue: blocks are for it unless their allocation names another.
     #[must_use]
-    pub fn reuse_policy(&self) -> ReusePolicy {
-        self.handle.shared.policy
+    pub fn home_queue(&self) -> &QueueOf<A> {
+        &self.handle.shared.default_queue
     }
 
-    /// Whether blocks are filled with zeros between their users.
+    /// The backend of the pool's blocks.
+    #[must_use]
+    pub fn backend(&self) -> &A::Backend {
+        self.handle.shared.allocator.backend()
+    }
+
+    /// Releases every held block to the allocator, including those that commands may still use (the runtime frees them
+    /// after those commands), and drops queues that no block needs. Active blocks stay. Returns the released bytes: of
+    /// blocks, or of whole segments. Failures are logged.
+    ///
+    /// With [segments](PoolOptions::segments), every segment without an active block is released. The free parts of all
+    /// other segments stay, and count as [held bytes](PoolStatistics::held_bytes).
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
     /// # use binpool_mock::MockDevice;
-    /// use binpool::ScrubPolicy;
-    ///
     /// # let backend = MockDevice::new().backend();
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// # let pool = PoolOptions::new()
-    /// #     .scrub(ScrubPolicy::OnHandOut)
-    /// #     .build(ImmediateAllocator::new(&backend)?, &queue)?;
-    /// // Zeros, which a pool that scrubs has written already.
-    /// let block = pool.allocate(4096)?;
-    /// if pool.scrub_policy() == ScrubPolicy::Never {
-    ///     block.enqueue_fill(pool.home_queue(), 0..4096, &[0], &[])?;
-    /// }
-    /// let mut bytes = [1; 4096];
-    /// block.read(pool.home_queue(), 0, &mut bytes, &[])?;
-    /// assert_eq!(bytes, [0; 4096]);
+    /// let pool = PoolOptions::new()
+    ///     .segments(true)
+    ///     .build(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let [one, other] = [(); 2].map(|()| pool.allocate(1 << 20).unwrap());
+    /// drop(one);
+    /// assert_eq!(pool.free_held(), 0); // The other block lies in the same segment.
+    /// assert_eq!(pool.statistics().held_bytes, 1 << 20);
+    /// drop(other);
+    /// assert_eq!(pool.free_held(), 2 << 20);
+    /// assert_eq!(pool.managed_bytes(), 0);
     /// # Ok::<(), binpool::PoolError>(())
     /// ```
-    #[must_use]
-    pub fn scrub_policy(&self) -> ScrubPolicy {
-        self.handle.shared.scrubber.policy()
+    pub fn free_held(&self) -> u64 {
+        let shared = &self.handle.shared;
+        shared.return_unviewed();
+        let bytes = shared.release_all();
+        // The state of the default queue stays, without its fences.
+        let pending = shared.state.lock().not_ended(&shared.default_queue);
+        shared.check(pending.as_slice());
+        shared.retire_idle_queues(false);
+        bytes
     }
 
-    /// Gives free blocks, or segments, back to the allocator until the pool manages at most `bytes` bytes: first those
-    /// that no command uses, largest first and no more than is needed; where that is not enough, every free one. Active
-    /// blocks stay, whatever they take.
-    ///
-    /// The bytes given back. Failures are logged: there is nothing to be done about them.
+    /// Releases free blocks, or segments, to the allocator until the pool manages at most `bytes` bytes: first what no
+    /// command uses, largest first and no more than needed; if that is not enough, all that is free. Active blocks
+    /// stay, whatever they take. Returns the released bytes. Failures are logged.
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
@@ -284,115 +253,12 @@ impl<A: Allocator> MemoryPool<A> {
     /// # Ok::<(), binpool::PoolError>(())
     /// ```
     pub fn trim_to(&self, bytes: u64) -> u64 {
+        self.handle.shared.return_unviewed();
         self.handle.shared.trim_to(bytes)
     }
 
-    /// Gives back what has been free since the sweep before, and what no command uses: the first sweep only takes note. See
-    /// [`Decay`](crate::Decay), which has the pool call this by itself.
-    ///
-    /// The bytes given back. Failures are logged: there is nothing to be done about them.
-    ///
-    /// ```
-    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
-    /// # use binpool_mock::MockDevice;
-    /// # let backend = MockDevice::new().backend();
-    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
-    /// let [once, often] = [16 << 20, 4 << 20].map(|bytes| pool.allocate(bytes).unwrap());
-    /// drop((once, often));
-    /// // At the end of each of the program's rounds:
-    /// assert_eq!(pool.sweep(), 0);
-    /// drop(pool.allocate(4 << 20)?);
-    /// assert_eq!(pool.sweep(), 16 << 20); // Free for a whole round.
-    /// assert_eq!(pool.managed_bytes(), 4 << 20);
-    /// # Ok::<(), binpool::PoolError>(())
-    /// ```
-    pub fn sweep(&self) -> u64 {
-        self.handle.shared.sweep()
-    }
-
-    /// Has a thread [sweep](Self::sweep) the pool every so often, until what is returned is dropped or the pool has gone.
-    ///
-    /// # Errors
-    ///
-    /// Where the operating system has no thread to give.
-    ///
-    /// ```
-    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
-    /// # use binpool_mock::MockDevice;
-    /// use std::{thread, time::Duration};
-    ///
-    /// # let backend = MockDevice::new().backend();
-    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
-    /// let sweeper = pool.sweep_in_background(Duration::from_millis(1))?;
-    /// drop(pool.allocate(64 << 20)?);
-    /// while pool.managed_bytes() > 0 {
-    ///     thread::sleep(Duration::from_millis(1)); // Idle: the memory goes all the same.
-    /// }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn sweep_in_background(&self, every: Duration) -> io::Result<Sweeper>
-    where
-        A: 'static,
-    {
-        Sweeper::start(&self.handle.shared, every)
-    }
-
-    /// Whether a block of `bytes` bytes could be had now, as far as can be told without asking the device: from free memory
-    /// of the pool, whatever still uses it, or because limits and capacity leave room for it. A forecast: the device may
-    /// be full of what others have taken, and other threads may be faster.
-    ///
-    /// ```
-    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
-    /// # use binpool_mock::MockDevice;
-    /// # let backend = MockDevice::builder().capacity_bytes(64 << 20).build().backend();
-    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
-    /// let block = pool.allocate(48 << 20)?;
-    /// assert!(pool.would_fit(16 << 20) && !pool.would_fit(32 << 20));
-    /// drop(block);
-    /// assert!(pool.would_fit(32 << 20));
-    /// # Ok::<(), binpool::PoolError>(())
-    /// ```
-    #[must_use]
-    pub fn would_fit(&self, bytes: usize) -> bool {
-        bytes == 0
-            || self.handle.shared.request(bytes).is_ok_and(|request| {
-                request.is_some_and(|it| self.handle.shared.would_fit(it.bytes))
-            })
-    }
-
-    /// Names the pool without keeping it.
-    ///
-    /// ```
-    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
-    /// # use binpool_mock::MockDevice;
-    /// # let backend = MockDevice::new().backend();
-    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
-    /// // What a program that watches over all of its pools keeps of each.
-    /// let known = vec![pool.downgrade()];
-    /// let managed = || -> u64 {
-    ///     let alive = known.iter().filter_map(|weak| weak.upgrade());
-    ///     alive.map(|pool| pool.managed_bytes()).sum()
-    /// };
-    /// drop(pool.allocate(64 << 20)?);
-    /// assert_eq!(managed(), 64 << 20);
-    /// drop(pool); // The last handle: its memory goes.
-    /// assert_eq!(managed(), 0);
-    /// # Ok::<(), binpool::PoolError>(())
-    /// ```
-    #[must_use]
-    pub fn downgrade(&self) -> WeakPool<A> {
-        WeakPool::new(Arc::downgrade(&self.handle))
-    }
-
-    pub(crate) const fn of(handle: Arc<Handle<A>>) -> Self {
-        Self { handle }
-    }
-
-    /// Frees what is held, and from now on frees blocks when they are dropped.
+    /// Releases what is held, and from now on releases blocks when they are dropped; with segments, each segment with
+    /// its last block.
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
@@ -419,23 +285,120 @@ impl<A: Allocator> MemoryPool<A> {
         self.free_held();
     }
 
-    /// From now on holds dropped blocks again.
+    /// Returns the pool's counters, all of the same moment. Takes the pool's lock.
+    #[must_use]
+    pub fn statistics(&self) -> PoolStatistics {
+        self.handle.shared.statistics()
+    }
+}
+
+/// # Giving memory back
+impl<A: Allocator> MemoryPool<A> {
+    /// Holds dropped blocks again from now on.
     pub fn resume_holding(&self) {
         self.handle.shared.set_holding(true);
     }
 
-    /// Whether dropped blocks are held.
+    /// Returns whether dropped blocks are held.
     #[must_use]
     pub fn is_holding(&self) -> bool {
         self.handle.shared.state.lock().holding
     }
 
-    /// Adds a hook that frees memory outside the pool, or blocks of the pool that the program can do without,
-    /// when the device is full and the pool has nothing left to give back. Hooks are called in the order in
-    /// which they were added, until the request succeeds, on the thread that made it.
+    /// Releases what has been free since the last sweep and is used by no command; the first sweep releases nothing.
+    /// Returns the released bytes. Failures are logged. [`Decay`](crate::Decay) has the pool call this by itself.
     ///
-    /// A hook may use the pool. One that keeps a handle of the pool keeps the pool alive until it is
-    /// [removed](Self::remove_reclaim_hook); one that keeps a [`WeakPool`] does not. One that panics does no harm.
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let [once, often] = [16 << 20, 4 << 20].map(|bytes| pool.allocate(bytes).unwrap());
+    /// drop((once, often));
+    /// // At the end of each of the program's rounds:
+    /// assert_eq!(pool.sweep(), 0);
+    /// drop(pool.allocate(4 << 20)?);
+    /// assert_eq!(pool.sweep(), 16 << 20); // Free for a whole round.
+    /// assert_eq!(pool.managed_bytes(), 4 << 20);
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
+    pub fn sweep(&self) -> u64 {
+        self.handle.shared.return_unviewed();
+        self.handle.shared.sweep()
+    }
+
+    /// Starts a thread that [sweeps](Self::sweep) the pool at this interval, until the result is dropped or the pool is
+    /// gone.
+    ///
+    /// # Errors
+    ///
+    /// An error of the operating system if it cannot start a thread.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// use std::{thread, time::Duration};
+    ///
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let sweeper = pool.sweep_in_background(Duration::from_millis(1))?;
+    /// drop(pool.allocate(64 << 20)?);
+    /// while pool.managed_bytes() > 0 {
+    ///     thread::sleep(Duration::from_millis(1)); // The program is idle, and the memory is released all the same.
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn sweep_in_background(&self, every: Duration) -> io::Result<Sweeper>
+    where
+        A: 'static,
+    {
+        Sweeper::start(&self.handle.shared, every)
+    }
+
+    /// Tells the pool that the program is done with `queue`: as soon as the commands there have ended, any queue may
+    /// have its free blocks, under every [policy](ReusePolicy), and the pool drops the queue. Active blocks of this
+    /// queue come back as usual; a later allocation for the queue undoes the call. Until the queue is gone, threads
+    /// cache no blocks, and hits take a short lock.
+    ///
+    /// Policies other than [`SameQueue`](ReusePolicy::SameQueue) do the same by themselves for queues without active
+    /// blocks, when a request goes to the device.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder, ReusePolicy};
+    /// # use binpool_mock::MockDevice;
+    /// # let device = MockDevice::new();
+    /// # let backend = device.backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let pool = PoolOptions::new()
+    ///     .reuse(ReusePolicy::SameQueue)
+    ///     .build(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let queues = device.live_queues();
+    /// // A queue for one job. Under this policy its blocks serve no other queue.
+    /// let job = backend.create_queue(QueueOrder::InOrder)?;
+    /// drop(pool.allocate_on(&job, 64 << 20)?);
+    /// pool.retire_queue(&job);
+    /// drop(job);
+    /// assert_eq!(device.live_queues(), queues); // The pool has dropped it.
+    /// let block = pool.allocate(64 << 20)?;
+    /// assert_eq!(pool.statistics().hits, 1);
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
+    pub fn retire_queue(&self, queue: &QueueOf<A>) {
+        self.handle.shared.retire_queue(queue);
+    }
+}
+
+/// # When memory runs out
+impl<A: Allocator> MemoryPool<A> {
+    /// Adds a hook that frees memory outside the pool, or blocks of the pool that the program can do without, when the
+    /// device is full and the pool has nothing left to release. Hooks run in the order in which they were added, until
+    /// the request succeeds, on the thread that made it, without a lock of the pool.
+    ///
+    /// A hook may use the pool. If a request inside a hook does not fit, it fails without another call of this pool's
+    /// hooks. A hook that keeps a handle keeps the pool alive until it is [removed](Self::remove_reclaim_hook); one
+    /// that keeps a [`WeakPool`] does not. A panic in a hook is contained.
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
@@ -456,7 +419,7 @@ impl<A: Allocator> MemoryPool<A> {
         self.handle.shared.hooks.add(Arc::new(hook))
     }
 
-    /// Takes a hook away. Whether it was there.
+    /// Removes a hook. Returns whether it was there.
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
@@ -470,7 +433,7 @@ impl<A: Allocator> MemoryPool<A> {
     ///     handle.free_held();
     /// });
     /// drop(pool);
-    /// // The hook keeps its pool. Taken away, it is dropped, and the pool goes with it.
+    /// // The hook keeps the pool alive. Its removal drops the hook, and the pool with it.
     /// if let Some(pool) = weak.upgrade() {
     ///     assert!(pool.remove_reclaim_hook(hook));
     /// }
@@ -480,41 +443,145 @@ impl<A: Allocator> MemoryPool<A> {
     pub fn remove_reclaim_hook(&self, id: HookId) -> bool {
         self.handle.shared.hooks.remove(id)
     }
+}
 
-    /// The pool's counters, all taken at the same moment.
+/// # Asking and tracking
+impl<A: Allocator> MemoryPool<A> {
+    /// Returns whether a request of `bytes` bytes would fit now, as far as the pool can tell without asking the device:
+    /// in its free memory, whatever still uses that, or in what limits and capacity leave. This is a forecast: other
+    /// programs may fill the device, and other threads may be faster.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::builder().capacity_bytes(64 << 20).build().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let block = pool.allocate(48 << 20)?;
+    /// assert!(pool.would_fit(16 << 20) && !pool.would_fit(32 << 20));
+    /// drop(block);
+    /// assert!(pool.would_fit(32 << 20));
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
     #[must_use]
-    pub fn statistics(&self) -> PoolStatistics {
-        self.handle.shared.statistics()
+    pub fn would_fit(&self, bytes: usize) -> bool {
+        self.handle.shared.return_unviewed();
+        bytes == 0
+            || self.handle.shared.request(bytes).is_ok_and(|request| {
+                request.is_some_and(|it| self.handle.shared.would_fit(it.bytes))
+            })
     }
 
-    /// Free blocks in the pool.
-    #[must_use]
-    pub fn held_blocks(&self) -> u64 {
-        self.statistics().held_blocks
+    /// Returns the bytes that a block for a request of `bytes` bytes takes of the device: the size of its class
+    /// ([`PooledBuffer::class_size`]), or of the request, if no block of the device is as large as the class. A larger
+    /// block of the thread cache may serve the request all the same.
+    ///
+    /// Segments that the pool [takes from the device](PoolOptions::segments) are larger, and serve later requests, too.
+    ///
+    /// # Errors
+    ///
+    /// [`PoolError::OutOfMemory`], with the verdict [`NeverFits`](crate::Verdict::NeverFits), for more than the largest
+    /// block of the device; [`PoolError::SizeClassTooSmall`].
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// use binpool::Verdict;
+    ///
+    /// # let backend = MockDevice::builder().capacity_bytes(1 << 20).build().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let pool = PoolOptions::new()
+    ///     .leading_bits(4)
+    ///     .build(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// // What rounding up costs, before anything is allocated.
+    /// assert_eq!(pool.class_size(100_000)?, 102_400);
+    /// assert_eq!(pool.allocate(100_000)?.class_size(), 102_400);
+    /// assert_eq!(pool.class_size(0)?, 0);
+    ///
+    /// let error = pool.class_size(2 << 20).unwrap_err();
+    /// let report = error.out_of_memory().unwrap();
+    /// assert_eq!(report.verdict, Verdict::NeverFits);
+    /// assert_eq!(report.largest_block_bytes, 1 << 20);
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
+    pub fn class_size(&self, bytes: usize) -> Result<usize, PoolError> {
+        self.handle.shared.class_size(bytes)
     }
 
-    /// Blocks in the user's hands.
+    /// Returns the number of active blocks: [`PoolStatistics::active_blocks`].
     #[must_use]
     pub fn active_blocks(&self) -> u64 {
         self.statistics().active_blocks
     }
 
-    /// Bytes in the user's hands and held together, in whole blocks.
-    #[must_use]
-    pub fn managed_bytes(&self) -> u64 {
-        self.statistics().managed_bytes
-    }
-
-    /// Bytes in the user's hands, as they were asked for.
+    /// Returns the bytes of active blocks, as requested: [`PoolStatistics::active_bytes`].
     #[must_use]
     pub fn active_bytes(&self) -> u64 {
         self.statistics().active_bytes
     }
 
-    /// The queue that blocks are for unless their allocation names another.
+    /// Returns the number of free blocks in the pool: [`PoolStatistics::held_blocks`].
     #[must_use]
-    pub fn home_queue(&self) -> &QueueOf<A> {
-        &self.handle.shared.home
+    pub fn held_blocks(&self) -> u64 {
+        self.statistics().held_blocks
+    }
+
+    /// Returns the bytes that the pool has from its allocator: [`PoolStatistics::managed_bytes`].
+    #[must_use]
+    pub fn managed_bytes(&self) -> u64 {
+        self.statistics().managed_bytes
+    }
+
+    /// Returns how blocks are reused across queues.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder, ReusePolicy};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = PoolOptions::new()
+    /// #     .reuse(ReusePolicy::InsertWait)
+    /// #     .build(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// // A pool for the program's second device, with the same policies.
+    /// let other_device = MockDevice::new().backend();
+    /// let other_queue = other_device.create_queue(QueueOrder::InOrder)?;
+    /// let other_pool = PoolOptions::new()
+    ///     .reuse(pool.reuse_policy())
+    ///     .scrub(pool.scrub_policy())
+    ///     .build(ImmediateAllocator::new(&other_device)?, &other_queue)?;
+    /// assert_eq!(other_pool.reuse_policy(), ReusePolicy::InsertWait);
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
+    #[must_use]
+    pub fn reuse_policy(&self) -> ReusePolicy {
+        self.handle.shared.policy
+    }
+
+    /// Returns when blocks are filled with zeros between their users.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// use binpool::ScrubPolicy;
+    ///
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = PoolOptions::new()
+    /// #     .scrub(ScrubPolicy::OnHandOut)
+    /// #     .build(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// // Zeros, which a pool that scrubs has written already.
+    /// let block = pool.allocate(4096)?;
+    /// if pool.scrub_policy() == ScrubPolicy::Never {
+    ///     block.enqueue_fill(pool.home_queue(), 0..4096, &[0_u8])?;
+    /// }
+    /// let mut bytes = [1_u8; 4096];
+    /// block.read(pool.home_queue(), 0, &mut bytes)?;
+    /// assert_eq!(bytes, [0; 4096]);
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
+    #[must_use]
+    pub fn scrub_policy(&self) -> ScrubPolicy {
+        self.handle.shared.scrubber.policy()
     }
 
     /// The allocator that the pool's blocks come from.
@@ -524,7 +591,7 @@ impl<A: Allocator> MemoryPool<A> {
     /// # use binpool_mock::MockDevice;
     /// # let backend = MockDevice::new().backend();
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// // An adaptor below the pool sees what the pool asks the device for.
+    /// // An adaptor below the pool sees what the pool requests of the device.
     /// let pool = MemoryPool::new(Statistics::new(ImmediateAllocator::new(&backend)?), &queue)?;
     /// for _ in 0..100 {
     ///     drop(pool.allocate(64 << 20)?);
@@ -537,9 +604,63 @@ impl<A: Allocator> MemoryPool<A> {
         &self.handle.shared.allocator
     }
 
-    /// The backend that the pool's blocks live on.
+    /// Returns a reference to the pool that does not keep it alive.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// // A program that watches all of its pools keeps this of each.
+    /// let known = vec![pool.downgrade()];
+    /// let managed = || -> u64 {
+    ///     let alive = known.iter().filter_map(|weak| weak.upgrade());
+    ///     alive.map(|pool| pool.managed_bytes()).sum()
+    /// };
+    /// drop(pool.allocate(64 << 20)?);
+    /// assert_eq!(managed(), 64 << 20);
+    /// drop(pool); // The last handle: its memory goes.
+    /// assert_eq!(managed(), 0);
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
     #[must_use]
-    pub fn backend(&self) -> &A::Backend {
-        self.handle.shared.allocator.backend()
+    pub fn downgrade(&self) -> WeakPool<A> {
+        WeakPool::new(Arc::downgrade(&self.handle))
+    }
+}
+
+impl<A: Allocator> MemoryPool<A> {
+    pub(crate) fn assemble(shared: Shared<A>) -> Self {
+        let shared = Arc::new(shared);
+        Self {
+            handle: Arc::new(Handle { shared }),
+        }
+    }
+
+    pub(crate) const fn of(handle: Arc<Handle<A>>) -> Self {
+        Self { handle }
+    }
+
+    pub(crate) fn handle(&self) -> &Arc<Shared<A>> {
+        &self.handle.shared
+    }
+
+    #[inline]
+    #[track_caller]
+    fn allocate_unchecked(
+        &self,
+        queue: &QueueOf<A>,
+        queue_id: QueueId,
+        bytes: usize,
+    ) -> Result<PooledBuffer<A>, PoolError> {
+        let shared = &self.handle.shared;
+        if let Some(cached) = shared.take_cached_block(queue_id, bytes) {
+            if LevelFilter::current() >= Level::TRACE {
+                log_hit(bytes, cached.block.bytes);
+            }
+            return Ok(PooledBuffer::from_cached(cached, bytes));
+        }
+        shared.serve(queue, bytes)
     }
 }

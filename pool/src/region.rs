@@ -4,20 +4,19 @@ use binpool_allocators::{Allocator, AsMemory, Memory, MemoryOf, QueueOf};
 
 use crate::PooledBuffer;
 
-/// A view of a region of a [`PooledBuffer`], which cannot outlive it: made by
-/// [`PooledBuffer::sub_region`].
+/// A view of a region of a [`PooledBuffer`], which cannot outlive it. Made by [`PooledBuffer::sub_region`].
 ///
 /// ```
-/// use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder, Region};
+/// use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
 /// # use binpool_mock::MockDevice;
 /// # let backend = MockDevice::new().backend();
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
 /// let block = pool.allocate(4096)?;
 /// let half = block.slice(2048..)?;
-/// backend.enqueue_fill(&queue, half.memory_on(&queue), Region::first(half.size()), &[7], &[])?;
-/// let mut bytes = [0; 2];
-/// block.read(&queue, 2048, &mut bytes, &[])?;
+/// half.enqueue_fill(&queue, .., &[7_u8])?;
+/// let mut bytes = [0_u8; 2];
+/// block.read(&queue, 2048, &mut bytes)?;
 /// assert_eq!(bytes, [7, 7]);
 /// # Ok::<(), binpool::PoolError>(())
 /// ```
@@ -41,24 +40,18 @@ impl<'a, A: Allocator> PooledRegion<'a, A> {
     /// The block that this is a region of.
     ///
     /// ```
-    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder, Region};
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
     /// # use binpool_mock::{Completion, MockDevice};
     /// # let device = MockDevice::builder().completion(Completion::Seeded(7)).build();
     /// # let backend = device.backend();
     /// # let [upload, compute] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
     /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &upload)?;
     /// let block = pool.allocate(4096)?;
-    /// block.enqueue_fill(&upload, 0..4096, &[7], &[])?;
+    /// block.enqueue_fill(&upload, 0..4096, &[7_u8])?;
     /// let half = block.slice(2048..)?;
-    /// // Who has but the region still puts its commands after those that the block was used by.
+    /// // The region is enough to put its commands after the block's former ones.
     /// half.buffer().order_before(&compute)?;
-    /// backend.enqueue_fill(
-    ///     &compute,
-    ///     half.memory_on(&compute),
-    ///     Region::first(half.size()),
-    ///     &[9],
-    ///     &[],
-    /// )?;
+    /// half.enqueue_fill(&compute, .., &[9_u8])?;
     /// # device.run();
     /// # assert!(device.violations().is_empty());
     /// # Ok::<(), binpool::PoolError>(())
@@ -67,12 +60,19 @@ impl<'a, A: Allocator> PooledRegion<'a, A> {
         self.buffer
     }
 
-    /// The region's memory, for commands on `queue`. The use counts for the whole block.
+    /// The backend of the block.
     #[must_use]
-    pub fn memory_on(&self, queue: &QueueOf<A>) -> &MemoryOf<A> {
-        // Whether the queue is this backend's shows in the command that it is for.
+    pub fn backend(&self) -> &'a A::Backend {
+        self.buffer.backend()
+    }
+
+    /// Returns the region's memory, for commands on `queue`, and records the use for the whole block. A region is never
+    /// empty.
+    #[must_use]
+    pub fn memory_on(&self, queue: &QueueOf<A>) -> Option<&MemoryOf<A>> {
+        // A foreign queue is reported by the command that it is for.
         let _foreign = self.buffer.record_use(queue);
-        &self.memory
+        Some(&self.memory)
     }
 }
 
@@ -82,6 +82,6 @@ impl<A: Allocator> AsMemory<A::Backend> for PooledRegion<'_, A> {
     }
 
     fn memory_on(&self, queue: &QueueOf<A>) -> Option<&MemoryOf<A>> {
-        Some(PooledRegion::memory_on(self, queue))
+        PooledRegion::memory_on(self, queue)
     }
 }

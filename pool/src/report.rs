@@ -1,4 +1,4 @@
-//! What a pool says when it gives up.
+//! The report of a pool that is out of memory.
 
 use std::{error::Error as StdError, fmt};
 
@@ -6,7 +6,7 @@ use binpool_allocators::Error;
 
 use crate::words;
 
-/// Why memory ran out, in a word.
+/// The cause of an out-of-memory error.
 ///
 /// ```
 /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
@@ -22,7 +22,7 @@ use crate::words;
 ///     let error = pool.allocate(bytes).err()?;
 ///     Some(error.out_of_memory()?.verdict)
 /// };
-/// // Freeing something helps the one request, and never the other.
+/// // Freeing the cache would help the first request, but not the second.
 /// assert_eq!(verdict_of(32 << 20), Some(Verdict::DeviceFull));
 /// let verdict = verdict_of(128 << 20).ok_or("it fits")?;
 /// assert_eq!(verdict, Verdict::NeverFits);
@@ -34,20 +34,22 @@ use crate::words;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// The block is larger than the device ever gives in one piece, or than the whole device.
+    /// The block is larger than the largest block of the device, or than the whole device.
     NeverFits,
-    /// A limit that the program set on itself is reached.
+    /// A limit that the program set is reached.
     Limited,
-    /// The pool holds enough bytes, but in blocks that are each too small.
+    /// The pool holds enough bytes, but each block is too small.
     Fragmented,
     /// The pool holds enough bytes, but commands that use them have not ended.
     Pending,
-    /// The device is full, of this pool's active blocks or of other memory.
+    /// The program has dropped enough blocks, but still has views of them ([`PooledBuffer`](crate::PooledBuffer#views)).
+    Viewed,
+    /// Active blocks of this pool, or other memory, fill the device.
     DeviceFull,
 }
 
 impl Verdict {
-    /// The verdict in one word, as [snapshots](crate::guide::seeing) have it.
+    /// The verdict as one word, as in [snapshots](crate::guide::seeing).
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -55,11 +57,12 @@ impl Verdict {
             Self::Limited => "limited",
             Self::Fragmented => "fragmented",
             Self::Pending => "pending",
+            Self::Viewed => "viewed",
             Self::DeviceFull => "device_full",
         }
     }
 
-    /// What can be done about it, in words.
+    /// What the program can do about it, as text.
     #[must_use]
     pub const fn advice(self) -> &'static str {
         match self {
@@ -71,6 +74,10 @@ impl Verdict {
             Self::Pending => {
                 "let the queues that use those blocks get on: \
                  a command there waits for something that has not happened"
+            }
+            Self::Viewed => {
+                "drop the regions, images and maps of blocks that were freed: \
+                 one that is forgotten keeps its block for good"
             }
             Self::DeviceFull => {
                 "free blocks, or memory outside the pool, or have a reclaim hook do it"
@@ -86,12 +93,13 @@ impl fmt::Display for Verdict {
             Self::Limited => "a limit is reached",
             Self::Fragmented => "the free memory is fragmented",
             Self::Pending => "the free memory is in use by pending commands",
+            Self::Viewed => "views are left of blocks that were freed",
             Self::DeviceFull => "the device is full",
         })
     }
 }
 
-/// What the pool knew when it gave up. Sizes in bytes.
+/// The state of the pool when a request failed for lack of memory. Sizes in bytes.
 ///
 /// ```
 /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
@@ -108,7 +116,7 @@ impl fmt::Display for Verdict {
 ///   free in the pool        0 B   at most 0 B in one piece
 ///     pending               0 B   commands may still use it
 ///   all of the pool    48.0 MiB   what it has from its allocator
-///   given back              0 B   for this request, without avail
+///   released                0 B   for this request, but not enough
 ///   the allocator      64.0 MiB   at most 64.0 MiB in one piece
 ///   the device         64.0 MiB
 ///
@@ -119,42 +127,44 @@ impl fmt::Display for Verdict {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct OutOfMemoryReport {
-    /// What was asked for.
+    /// The size of the request.
     pub requested_bytes: usize,
-    /// The size of its class: what the device was asked for.
+    /// The size of its class, which the pool asked the device for.
     pub class_bytes: usize,
-    /// In the user's hands, as it was asked for.
+    /// Active bytes, as they were requested.
     pub active_bytes: u64,
-    /// How many blocks that is.
+    /// The number of active blocks.
     pub active_blocks: u64,
-    /// Active and held together, in whole blocks.
+    /// Active bytes that the program has dropped and still has views of, in whole blocks.
+    pub viewed_bytes: u64,
+    /// Active and held bytes together, in whole blocks.
     pub managed_bytes: u64,
-    /// Still held by the pool.
+    /// Bytes that the pool still holds.
     pub held_bytes: u64,
-    /// The part of it that pending commands may still use.
+    /// Held bytes that pending commands may still use.
     pub pending_bytes: u64,
-    /// The largest block that is still held.
+    /// The size of the largest block that is still held.
     pub largest_held_bytes: u64,
-    /// What the pool gave back to the allocator for this request, without avail.
+    /// Bytes that the pool released to the allocator for this request, which was not enough.
     pub released_bytes: u64,
-    /// The largest block that the allocator gives in one piece.
+    /// The size of the largest block that the allocator can return.
     pub largest_block_bytes: usize,
-    /// All that the allocator can give: less than the device has where there is a limit.
+    /// The bytes that the allocator can allocate in all: less than the device has if there is a limit.
     pub capacity_bytes: u64,
-    /// All memory of the device.
+    /// The bytes of the device's memory.
     pub device_bytes: u64,
-    /// Why, in a word.
+    /// The cause.
     pub verdict: Verdict,
-    /// What the allocator said last; `None` where it was not asked, because the block never fits.
+    /// The last error of the allocator; `None` if the pool did not ask it, because the block never fits.
     pub source: Option<Error>,
 }
 
 impl OutOfMemoryReport {
-    /// The rows of the table that people read: what, bytes, and what there is to say about them.
-    fn rows(&self) -> [(&'static str, u64, String); 7] {
+    /// The rows of the table for people: a name, bytes, and a remark.
+    fn rows(&self) -> Vec<(&'static str, u64, String)> {
         let blocks = format!("in {}", words::blocks(self.active_blocks));
         let piece = |bytes| format!("at most {} in one piece", words::bytes(bytes));
-        [
+        let mut rows = vec![
             ("in use", self.active_bytes, blocks),
             (
                 "free in the pool",
@@ -172,9 +182,9 @@ impl OutOfMemoryReport {
                 "what it has from its allocator".into(),
             ),
             (
-                "given back",
+                "released",
                 self.released_bytes,
-                "for this request, without avail".into(),
+                "for this request, but not enough".into(),
             ),
             (
                 "the allocator",
@@ -182,10 +192,15 @@ impl OutOfMemoryReport {
                 piece(self.largest_block_bytes as u64),
             ),
             ("the device", self.device_bytes, String::new()),
-        ]
+        ];
+        if self.viewed_bytes > 0 {
+            let remark = "freed, but views of it are left".into();
+            rows.insert(1, ("  in views", self.viewed_bytes, remark));
+        }
+        rows
     }
 
-    /// Several lines, for people.
+    /// Writes the table for people.
     fn write_table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -215,6 +230,7 @@ impl fmt::Display for OutOfMemoryReport {
             class_bytes,
             active_bytes,
             active_blocks,
+            viewed_bytes,
             managed_bytes,
             held_bytes,
             pending_bytes,
@@ -229,9 +245,10 @@ impl fmt::Display for OutOfMemoryReport {
         write!(
             f,
             "out of memory for {requested_bytes} bytes (a block of {class_bytes}): {verdict}; \
-             active {active_bytes} bytes in {active_blocks} blocks, managed {managed_bytes}, \
+             active {active_bytes} bytes in {active_blocks} blocks (viewed {viewed_bytes}), \
+             managed {managed_bytes}, \
              held {held_bytes} (pending {pending_bytes}, largest block {largest_held_bytes}), \
-             given back for this request {released_bytes}; \
+             released for this request {released_bytes}; \
              the allocator gives {capacity_bytes} bytes, at most {largest_block_bytes} in one block, \
              of the device's {device_bytes}; \
              advice: {}",

@@ -1,16 +1,17 @@
-//! What a queue may take from another.
+//! How blocks go from one queue to another.
 
-use crate::state::Origin;
+use binpool_allocators::FailureOrder;
 
-/// How a pool reuses a free block for another queue than the one that used it, or for an out-of-order queue,
-/// whose own order keeps nothing apart.
+use crate::order::hit_kind::HitKind;
+
+/// How a pool reuses a free block for another queue than the one that used it, or for an out-of-order queue.
 ///
-/// Under every policy, a block that only one in-order queue used goes to the next user on that queue at once,
-/// with no call to the device: the queue itself runs the old commands first. The policies say what else is tried
-/// before the device is asked for fresh memory. They are named after the reuse attributes of CUDA's
-/// stream-ordered pools (`cudaMemPoolReuseAllowOpportunistic`, `cudaMemPoolReuseAllowInternalDependencies`).
+/// Under every policy, a block that only one in-order queue used goes to the next user on that queue at once, with no
+/// call to the device: the queue itself runs the old commands first. The policies say what else is tried before the
+/// device is asked for fresh memory. They are named after the reuse attributes of CUDA's stream-ordered pools
+/// (`cudaMemPoolReuseAllowOpportunistic`, `cudaMemPoolReuseAllowInternalDependencies`).
 ///
-/// A queue that runs out of memory looks further than its policy, before it gives up: see
+/// When memory runs out, the pool looks further than its policy before it gives up: see
 /// [`MemoryPool`](crate::MemoryPool).
 ///
 /// ```
@@ -26,7 +27,7 @@ use crate::state::Origin;
 ///         .reuse(policy)
 ///         .build(ImmediateAllocator::new(&backend)?, &upload)?;
 ///     let block = pool.allocate_on(&upload, 4096)?;
-///     block.enqueue_fill(&upload, 0..4096, &[7], &[])?; // Which has not run when the other queue asks.
+///     block.enqueue_fill(&upload, 0..4096, &[7_u8])?; // Still pending when the other queue requests a block.
 ///     drop(block);
 ///     drop(pool.allocate_on(&compute, 4096)?);
 ///     let now = pool.statistics();
@@ -34,7 +35,7 @@ use crate::state::Origin;
 ///     match policy {
 ///         ReusePolicy::InsertWait => assert_eq!(came_by, (1, 1, 0)),
 ///         ReusePolicy::WaitOnHost => assert_eq!(came_by, (1, 0, 1)),
-///         _ => assert_eq!(came_by, (2, 0, 0)), // More memory, and nobody waits.
+///         _ => assert_eq!(came_by, (2, 0, 0)), // More memory, and no wait.
 ///     }
 /// }
 /// # Ok::<(), binpool::PoolError>(())
@@ -42,23 +43,22 @@ use crate::state::Origin;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReusePolicy {
-    /// Never cross: each queue reuses what it has used itself. A program that calls
-    /// [`retire_queue`](crate::MemoryPool::retire_queue) when it is done with a queue gets its memory back.
+    /// Never cross: each queue reuses only what it has used itself. [`retire_queue`](crate::MemoryPool::retire_queue)
+    /// frees the memory of a queue that the program is done with.
     SameQueue,
-    /// Cross where the commands of the former user have ended. It costs a marker on the queue that is asked, and
-    /// a look at its event.
+    /// Cross if the commands of the former user have ended. Costs a marker on the former user's queue, and a look at
+    /// its event.
     #[default]
     Opportunistic,
-    /// As [`Opportunistic`](Self::Opportunistic); and where the commands have not ended, cross at once, with a
-    /// wait on the device: a barrier on the new user's queue, for a marker on the old one's. The host never
-    /// waits.
+    /// As [`Opportunistic`](Self::Opportunistic); if the commands have not ended, cross at once, with a wait on the
+    /// device: a barrier on the new user's queue, for a marker on the old one's. The host never waits.
     ///
-    /// The new user's queue then waits for everything that was enqueued on the old one's so far. A program whose
-    /// queues wait for the host (for user events that it resolves) must not have the host wait for the one queue
-    /// before it lets the other go on.
+    /// The new user's queue then waits for everything enqueued on the old queue so far. If that waits for user events
+    /// of the program, the host must not wait for the new user's queue before it resolves them: that would be a
+    /// deadlock.
     InsertWait,
-    /// As [`Opportunistic`](Self::Opportunistic); and where the commands have not ended, the host waits for
-    /// them. It needs the least memory, and keeps queues from overlapping.
+    /// As [`Opportunistic`](Self::Opportunistic); if the commands have not ended, the host waits for them. Needs the
+    /// least memory, and keeps queues from overlapping.
     WaitOnHost,
 }
 
@@ -71,17 +71,18 @@ impl ReusePolicy {
         Self::WaitOnHost,
     ];
 
-    /// Whether a block may go to another queue than its own as long as the device has memory.
+    /// Returns whether a block may go to another queue while the device still has memory.
     pub(crate) const fn crosses(self) -> bool {
         !matches!(self, Self::SameQueue)
     }
 
-    /// Where blocks are waited for that commands still use: how they come to their user then.
-    pub(crate) const fn waits(self) -> Option<Origin> {
+    /// Returns how the policy waits for blocks that commands still use, on a device with this order of failures; `None`
+    /// if it does not wait.
+    pub(crate) const fn waits(self, failures: FailureOrder) -> Option<HitKind> {
         match self {
             Self::SameQueue | Self::Opportunistic => None,
-            Self::InsertWait => Some(Origin::DeviceWait),
-            Self::WaitOnHost => Some(Origin::HostWait),
+            Self::InsertWait if failures.keeps_places() => Some(HitKind::DeviceWait),
+            Self::InsertWait | Self::WaitOnHost => Some(HitKind::HostWait),
         }
     }
 }

@@ -12,8 +12,8 @@ use crate::PoolError;
 /// - `alloc_size(bin_number(s))` is at least `s`;
 /// - both functions are monotone.
 ///
-/// A scheme that breaks them wastes memory, or has its requests refused
-/// ([`PoolError::SizeClassTooSmall`]); it cannot make the pool hand out a block that is too small.
+/// A scheme that breaks them wastes memory, or its requests are refused ([`PoolError::SizeClassTooSmall`]). It cannot make the
+/// pool return a block that is too small.
 ///
 /// ```
 /// use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder, SizeClasses};
@@ -39,7 +39,7 @@ use crate::PoolError;
 ///     }
 /// }
 ///
-/// // What its own tests look at: the laws.
+/// // Two checks of the laws, as its own tests would make them.
 /// assert!(Pages.bin_number(usize::MAX) < Pages.bin_count());
 /// assert_eq!(Pages.alloc_size(Pages.bin_number(100_000)), 2 * PAGE);
 ///
@@ -50,7 +50,7 @@ use crate::PoolError;
 /// # Ok::<(), binpool::PoolError>(())
 /// ```
 pub trait SizeClasses: fmt::Debug + Send + Sync {
-    /// How many bins there are.
+    /// The number of bins.
     fn bin_count(&self) -> usize;
 
     /// The bin of requests of `bytes` bytes.
@@ -60,11 +60,10 @@ pub trait SizeClasses: fmt::Debug + Send + Sync {
     fn alloc_size(&self, bin: usize) -> usize;
 }
 
-/// Classes by the exponent and the leading bits of a size: with `n` bits, a block is at most `1 / 2^n` larger
-/// than what was asked for.
+/// Classes by the exponent and the leading bits of a size: with `n` bits, a block is at most `1 / 2^n` larger than requested.
 ///
 /// `PyOpenCL`'s scheme (`leading_bits_in_bin_id`), except that classes *end* on round sizes where the
-/// original's begin on them: 4096 bytes cost 4096, not 4351.
+/// original's begin on them: a request of 4096 bytes takes 4096, not 4351.
 ///
 /// ```
 /// use binpool::{LeadingBits, SizeClasses};
@@ -80,19 +79,19 @@ pub struct LeadingBits {
 }
 
 impl LeadingBits {
-    /// The most leading bits that are permitted: bins for all sizes then take 24 bytes each for 56 320 bins.
+    /// The most leading bits that are permitted. With them, a block is at most 1/1024 larger than requested.
     pub const LARGEST: u32 = 10;
 
-    /// Classes by `bits` leading bits.
+    /// Makes classes by `bits` leading bits.
     ///
     /// # Errors
     ///
-    /// [`PoolError::LeadingBits`] above [`LARGEST`](Self::LARGEST).
+    /// [`PoolError::LeadingBits`] if `bits` is above [`LARGEST`](Self::LARGEST).
     ///
     /// ```
     /// use binpool::{LeadingBits, PoolError, SizeClasses};
     ///
-    /// // Powers of two alone: few bins, and up to half of a block unused.
+    /// // Only powers of two: few bins, and up to half of a block is unused.
     /// let coarse = LeadingBits::new(0)?;
     /// assert_eq!(coarse.alloc_size(coarse.bin_number(4097)), 8192);
     /// let error = LeadingBits::new(11).unwrap_err();
@@ -109,7 +108,7 @@ impl LeadingBits {
         Ok(Self { bits })
     }
 
-    /// How many bits after the highest one tell classes apart.
+    /// The number of bits after the highest one that distinguish classes.
     #[must_use]
     pub const fn bits(self) -> u32 {
         self.bits
@@ -117,7 +116,7 @@ impl LeadingBits {
 }
 
 impl Default for LeadingBits {
-    /// Four bits: at most 1/16 wasted.
+    /// Four bits: a block is at most 1/16 larger than requested.
     fn default() -> Self {
         Self { bits: 4 }
     }
@@ -128,8 +127,8 @@ impl SizeClasses for LeadingBits {
         ((usize::BITS - self.bits + 1) as usize) << self.bits
     }
 
-    /// Sizes up to `2^bits` have a bin each. Above, bins are numbered by the exponent of `bytes - 1`, then by
-    /// the bits after its highest one: a class is told by its *last* size but one, hence ends on a round size.
+    /// Sizes up to `2^bits` have a bin each. Above, bins are numbered by the exponent of `bytes - 1`, then by the bits after its
+    /// highest one. Because 1 is subtracted, a class ends on a round size.
     fn bin_number(&self, bytes: usize) -> usize {
         let last = bytes.saturating_sub(1);
         if last >> self.bits == 0 {
@@ -148,7 +147,7 @@ impl SizeClasses for LeadingBits {
         }
         let leading = (bin & ((1 << self.bits) - 1)) | (1 << self.bits);
         let shift = u32::try_from(exponent - 1).unwrap_or(u32::MAX);
-        // One more than the last size but one; the topmost class would end one past `usize::MAX`.
+        // The subtracted 1 is in `leading + 1`. The last class would end one past `usize::MAX`.
         (leading + 1)
             .checked_shl(shift)
             .filter(|size| size >> shift == leading + 1)
@@ -166,7 +165,7 @@ mod tests {
         (0..=LeadingBits::LARGEST).prop_map(|bits| LeadingBits::new(bits).unwrap())
     }
 
-    /// Sizes of every magnitude, and those next to powers of two.
+    /// Sizes of every magnitude, and sizes next to powers of two.
     fn any_size() -> impl Strategy<Value = usize> {
         (0..usize::BITS, any::<usize>(), -2_isize..=2).prop_map(|(exponent, low, nudge)| {
             let base = 1_usize << exponent;
@@ -179,7 +178,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_class_is_the_least_that_holds_the_size(classes in any_scheme(), bytes in any_size()) {
+        fn the_class_is_the_smallest_that_fits_the_size(classes in any_scheme(), bytes in any_size()) {
             let bin = classes.bin_number(bytes);
             prop_assert!(bin < classes.bin_count());
             prop_assert!(classes.alloc_size(bin) >= bytes);
@@ -197,7 +196,7 @@ mod tests {
         }
 
         #[test]
-        fn a_class_size_is_its_own_class(classes in any_scheme(), bytes in any_size()) {
+        fn the_size_of_a_class_is_in_that_class(classes in any_scheme(), bytes in any_size()) {
             let size = classes.alloc_size(classes.bin_number(bytes));
             prop_assert_eq!(classes.alloc_size(classes.bin_number(size)), size);
         }
@@ -222,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn powers_of_two_cost_nothing_extra() {
+    fn powers_of_two_waste_nothing() {
         for bits in 0..=LeadingBits::LARGEST {
             let classes = LeadingBits::new(bits).unwrap();
             for exponent in 0..usize::BITS {
@@ -233,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_of_the_range_are_in_it() {
+    fn zero_and_the_largest_size_have_bins() {
         for bits in 0..=LeadingBits::LARGEST {
             let classes = LeadingBits::new(bits).unwrap();
             assert_eq!(classes.bin_number(0), 0);

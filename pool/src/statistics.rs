@@ -1,13 +1,21 @@
-//! What a pool has done and what it holds.
+//! The counters of a pool.
 
 /// Counters of a pool, all taken at the same moment. Sizes in bytes.
 ///
-/// Each thread counts by itself, and reading adds up: a system call and a few microseconds where other threads use the pool.
+/// Each thread has counters of its own, and reading adds them up. Where other threads use the pool, that takes a system call and a
+/// few microseconds. The call is Linux's `membarrier`. If a program makes a pool and then enters a sandbox that refuses the call,
+/// the pool cannot look into the caches of other threads. Then the free blocks of another thread count as active, and no other
+/// thread can have them, until that thread next misses, drops a block that its cache has no room for, or ends. A sandbox that is
+/// entered before the pool is made has no such effect.
 ///
-/// The words are `PyOpenCL`'s where it has them. *Active*: in the user's hands. *Held*: free, in the pool.
-/// *Managed*: active and held together, in whole blocks. *Pending*: held, but commands of a former owner may
-/// still run. Empty blocks (of 0 bytes) take no memory, and count nowhere but in
-/// [`empty_allocations`](Self::empty_allocations).
+/// The words are `PyOpenCL`'s where it has them. *Active*: the program has it. *Held*: free, in the pool. *Managed*: active and
+/// held together, in whole blocks. *Pending*: held, but commands of a former user may still run. Empty blocks (of 0 bytes) take no
+/// memory, and are counted only in [`empty_allocations`](Self::empty_allocations).
+///
+/// With [segments](crate::PoolOptions::segments), there are two kinds of free memory. A block that came back lately is a held
+/// block. Later it becomes a free part of its segment again and joins its neighbours: then it counts among the held bytes, but no
+/// longer as a block. Also, the pool gets whole segments from its allocator. So a first block of 4 KiB makes it manage 128 KiB,
+/// from which the next blocks are carved. `PyOpenCL`'s pool has no segments, and would manage 4 KiB.
 ///
 /// ```
 /// use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
@@ -23,55 +31,82 @@
 /// # drop(kept);
 /// # Ok::<(), binpool::PoolError>(())
 /// ```
+///
+/// With segments:
+///
+/// ```
+/// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
+/// # use binpool_mock::MockDevice;
+/// # let backend = MockDevice::new().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let pool = PoolOptions::new()
+///     .segments(true)
+///     .build(ImmediateAllocator::new(&backend)?, &queue)?;
+/// let small = pool.allocate(4096)?;
+/// let now = pool.statistics();
+/// assert_eq!(now.managed_bytes, 128 << 10); // A segment,
+/// assert_eq!((now.held_blocks, now.held_bytes), (0, 124 << 10)); // of which this is free.
+/// drop(small);
+/// let now = pool.statistics();
+/// assert_eq!((now.held_blocks, now.held_bytes), (1, 128 << 10)); // One part of it is a held block.
+/// # Ok::<(), binpool::PoolError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "snapshot", serde(default))]
 #[non_exhaustive]
 pub struct PoolStatistics {
-    /// Blocks in the user's hands.
+    /// Active blocks.
     pub active_blocks: u64,
-    /// Bytes in the user's hands, as they were asked for.
+    /// Active bytes, as they were requested.
     pub active_bytes: u64,
-    /// The most `active_bytes` there have been. Where several threads use the pool, it may be less, or more, by what they had
-    /// at hand just then.
+    /// The highest value of `active_bytes`. With several threads it may be too low, or too high, by what their caches allocated or
+    /// took back at that moment.
     pub peak_active_bytes: u64,
-    /// Free blocks in the pool, pending ones among them.
+    /// Active blocks that the program has dropped, and of which it still has views ([`PooledBuffer`](crate::PooledBuffer#views)).
+    /// A block that stays here has a view that the program forgot.
+    pub viewed_blocks: u64,
+    /// The sizes of the viewed blocks, in whole blocks.
+    pub viewed_bytes: u64,
+    /// Free blocks in the pool, including pending ones. Free parts of segments do not count as blocks.
     pub held_blocks: u64,
-    /// Their sizes.
+    /// The sizes of the held blocks, and of the free parts of segments.
     pub held_bytes: u64,
-    /// Held blocks that commands may still use, on more than one queue or on an out-of-order queue. Those that one
-    /// in-order queue used are not among them: that queue may have them at once.
+    /// Held blocks that commands may still use, on more than one queue or on an out-of-order queue. Blocks that only one in-order
+    /// queue used are not counted: that queue may have them at once.
     pub pending_blocks: u64,
-    /// Their sizes.
+    /// The sizes of the pending blocks.
     pub pending_bytes: u64,
-    /// Active and held blocks together, in whole blocks: what the pool has from its allocator.
+    /// All bytes that the pool has from its allocator: active blocks, in whole blocks, and [`held_bytes`](Self::held_bytes).
     pub managed_bytes: u64,
-    /// The most `managed_bytes` there have been.
+    /// The highest value of `managed_bytes`.
     pub peak_managed_bytes: u64,
     /// Allocations that a held block served.
     pub hits: u64,
-    /// Hits by blocks that other queues used, or out-of-order ones, and that were free because the commands there
-    /// had ended, or because the queue waited for them already.
+    /// Hits by blocks that another queue or an out-of-order queue had used, where the commands there had ended, or where the
+    /// requesting queue already waited for them.
     pub ended_hits: u64,
-    /// Hits for which the queue was made to wait on the device ([`InsertWait`](crate::ReusePolicy::InsertWait)).
+    /// Hits for which the pool made the queue wait on the device ([`InsertWait`](crate::ReusePolicy::InsertWait)).
     pub device_wait_hits: u64,
-    /// Hits for which the host waited ([`WaitOnHost`](crate::ReusePolicy::WaitOnHost)).
+    /// Hits for which the host waited ([`WaitOnHost`](crate::ReusePolicy::WaitOnHost)). On a device that
+    /// [loses](crate::FailureOrder::Lost) the order of commands, it also waits under
+    /// [`InsertWait`](crate::ReusePolicy::InsertWait).
     pub host_wait_hits: u64,
-    /// Hits by blocks that were carved from a segment which the pool had already
+    /// Hits by blocks that were carved from a segment that the pool already had
     /// ([`segments`](crate::PoolOptions::segments)).
     pub carved_hits: u64,
-    /// Allocations that the allocator served.
+    /// Allocations that the allocator served, with a block or a segment.
     pub misses: u64,
     /// Allocations of 0 bytes.
     pub empty_allocations: u64,
     /// Allocations that failed for lack of memory.
     pub out_of_memory: u64,
-    /// Held blocks that were given back to the allocator.
+    /// Held blocks, or free segments, that were released to the allocator.
     pub released_blocks: u64,
 }
 
 impl PoolStatistics {
-    /// The part of all allocations that a held block served, from 0 to 1; 0 before the first allocation.
+    /// The share of all allocations that were hits, from 0 to 1; 0 before the first allocation.
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
@@ -82,7 +117,7 @@ impl PoolStatistics {
     /// for _ in 0..10 {
     ///     drop((pool.allocate(64 << 20)?, pool.allocate(4096)?));
     /// }
-    /// // All but the first of each size.
+    /// // All allocations but the first of each size.
     /// assert_eq!(pool.statistics().hit_rate(), 0.9);
     /// # Ok::<(), binpool::PoolError>(())
     /// ```
@@ -104,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hit_rate_is_the_part_of_allocations_that_hit() {
+    fn the_hit_rate_is_the_share_of_hits_in_all_allocations() {
         for (hits, misses, rate) in [(0, 0, 0.0), (0, 5, 0.0), (3, 1, 0.75), (7, 0, 1.0)] {
             let statistics = PoolStatistics {
                 hits,

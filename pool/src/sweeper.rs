@@ -2,15 +2,16 @@
 
 use std::{io, sync::Arc, time::Duration};
 
-use binpool_allocators::Allocator;
+use binpool_allocators::{Allocator, contained::contained};
 
 use crate::{
     shared::Shared,
-    sync::{Builder, JoinHandle, Sender, channel, is_open_after},
+    sync::{Builder, JoinHandle, Sender, channel, is_open_after, join},
 };
 
-/// A thread that [sweeps](crate::MemoryPool::sweep) a pool every so often. It ends when this is dropped, which waits for
-/// it, and when the pool has gone.
+/// A thread that [sweeps](crate::MemoryPool::sweep) a pool at regular intervals. It ends when the pool is gone or when
+/// this is dropped. The drop waits for a sweep that runs, unless it happens on that very thread, for example in a
+/// callback of the backend: then the thread ends after its sweep.
 ///
 /// ```
 /// use std::time::Duration;
@@ -20,7 +21,7 @@ use crate::{
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
 ///
-/// // What nobody has asked for in 10 to 20 seconds goes back, also while the program does nothing.
+/// // Memory that was not used for 10 to 20 seconds is released, also while the program is idle.
 /// let sweeper = pool.sweep_in_background(Duration::from_secs(10))?;
 /// // ...
 /// drop(sweeper);
@@ -47,7 +48,10 @@ impl Sweeper {
                 while is_open_after(&stopped, every)
                     && let Some(shared) = shared.upgrade()
                 {
-                    shared.sweep();
+                    contained("a sweep", move || {
+                        shared.return_unviewed();
+                        shared.sweep();
+                    });
                 }
             })?;
         Ok(Self {
@@ -60,10 +64,7 @@ impl Sweeper {
 impl Drop for Sweeper {
     fn drop(&mut self) {
         drop(self.stop.take());
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the thread that swept a pool has panicked");
-        }
+        // Panics of the thread are contained.
+        let _ended = self.thread.take().and_then(join);
     }
 }

@@ -1,5 +1,6 @@
-//! What threads share besides locks: the standard library's, or that of `loom`, which tries every schedule of the
-//! [biased lock](crate::biased) and the [clock](crate::clock), or of `shuttle`, which tries many of whole pools.
+//! Atomics, threads and channels: those of the standard library; in tests of schedules those of `loom`, which tries all schedules
+//! of the [biased lock](crate::lock::biased) and the [clock](crate::order::clock), or of `shuttle`, which tries many schedules of
+//! whole pools.
 
 #[cfg(loom)]
 use loom as library;
@@ -31,20 +32,25 @@ pub(crate) use std::{
     thread_local,
 };
 
-/// Waits for the other end of a channel to close, and no longer than this. Whether it is still open then.
+/// Waits for a thread, and returns its result; `None` if it is this thread, which would wait for itself.
+pub(crate) fn join<T>(thread: JoinHandle<T>) -> Option<std::thread::Result<T>> {
+    (thread.thread().id() != current().id()).then(|| thread.join())
+}
+
+/// Waits for the other end of a channel to close, at most for `time`. Returns whether it is still open then.
 #[cfg(not(shuttle))]
 pub(crate) fn is_open_after(channel: &Receiver<()>, time: std::time::Duration) -> bool {
     channel.recv_timeout(time) == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
 }
 
-/// `shuttle` knows no time, so that any may have passed.
+/// Returns at once whether the channel is open: `shuttle` has no time, so any time may have passed.
 #[cfg(shuttle)]
 pub(crate) fn is_open_after(channel: &Receiver<()>, _: std::time::Duration) -> bool {
     yield_now();
     channel.try_recv() == Err(shuttle::sync::mpsc::TryRecvError::Empty)
 }
 
-/// The standard library's, in the shape of `loom`'s, and so that `shuttle` sees visits at the same time, as `loom` does.
+/// The standard library's cell with the interface of `loom`'s. It panics on two visits at the same time, as `loom`'s does.
 #[cfg(shuttle)]
 #[derive(Debug)]
 pub(crate) struct UnsafeCell<T> {
@@ -74,7 +80,7 @@ impl<T> UnsafeCell<T> {
     }
 }
 
-/// The standard library's, in the shape of `loom`'s.
+/// The standard library's cell with the interface of `loom`'s.
 #[cfg(not(any(loom, shuttle)))]
 #[derive(Debug)]
 pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);

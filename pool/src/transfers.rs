@@ -1,21 +1,25 @@
-//! Transfers to, from and between pooled blocks, bounded by the size that was asked for.
+//! Transfers to, from and between pooled blocks, bounded by the requested size.
 
 use std::sync::Arc;
 
 use binpool_allocators::{
-    Allocator, Backend, Error, EventOf, InvalidRequest, PendingRead, QueueOf, Region,
+    Allocator, AsMemory, Backend, Error, EventOf, IntoRegion, On, OnOf, PendingRead, Region,
+    bytes_on,
 };
+use bytemuck::{AnyBitPattern, NoUninit};
 
-use crate::PooledBuffer;
+use crate::{PooledBuffer, PooledRegion};
 
-/// Transfers. Each is the method of the same name of [`Backend`], on the queue given, which is
-/// recorded as used; bounds are those of [`size`](PooledBuffer::size), not of the class.
-impl<A: Allocator> PooledBuffer<A> {
-    /// Writes `data` from `offset` on, and waits until it is there.
+macro_rules! transfers {
+    ($($block:tt)*) => {
+/// Transfers, on the given queue, which is recorded as used. Offsets are in bytes; the host's side is a slice of any
+/// plain type. Transfers must lie within [`size`](Self::size), not the class.
+impl<A: Allocator> $($block)* {
+    /// Writes `data` at byte `offset`, and waits until it is written.
     ///
     /// # Errors
     ///
-    /// [`OutOfBounds`](InvalidRequest::OutOfBounds), and the failures of the backend.
+    /// [`OutOfBounds`](binpool_allocators::InvalidRequest::OutOfBounds), and the failures of the backend.
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
@@ -24,65 +28,63 @@ impl<A: Allocator> PooledBuffer<A> {
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
     /// let block = pool.allocate(1000)?;
-    /// block.write(&queue, 0, &[7; 1000], &[])?;
-    /// block.write(&queue, 400, &[9; 2], &[])?;
-    /// let mut bytes = [0; 4];
-    /// block.read(&queue, 399, &mut bytes, &[])?;
+    /// block.write(&queue, 0, &[7_u8; 1000])?;
+    /// block.write(&queue, 400, &[9_u8; 2])?;
+    /// let mut bytes = [0_u8; 4];
+    /// block.read(&queue, 399, &mut bytes)?;
     /// assert_eq!(bytes, [7, 9, 9, 7]);
-    /// // Its class has more bytes, which are nobody's.
+    /// // Its class has more bytes, which no transfer reaches.
     /// assert_eq!(block.class_size(), 1024);
-    /// assert!(block.write(&queue, 1000, &[7], &[]).is_err());
+    /// assert!(block.write(&queue, 1000, &[7_u8]).is_err());
     /// # Ok::<(), binpool::PoolError>(())
     /// ```
-    pub fn write(
+    pub fn write<'q, T: NoUninit>(
         &self,
-        queue: &QueueOf<A>,
+        on: impl Into<OnOf<'q, A>>,
         offset: usize,
-        data: &[u8],
-        wait_for: &[EventOf<A>],
+        data: &[T],
     ) -> Result<(), Error> {
-        Region::new(offset, data.len()).check_within(self.size())?;
-        match self.memory_on(queue) {
-            Some(memory) => self.backend().write(queue, memory, offset, data, wait_for),
+        let (On { queue, wait_for }, data) = (on.into(), bytemuck::cast_slice(data));
+        let region = Region::new(offset, data.len());
+        match bytes_on::<A::Backend, _>(self, queue, region)? {
+            Some((memory, at)) => self.backend().write(queue, memory, at.offset, data, wait_for),
             None => Ok(()),
         }
     }
 
-    /// Reads into `data` from `offset` on, and waits until it is there.
+    /// Reads into `data` from byte `offset`, and waits until it is read.
     ///
     /// # Errors
     ///
-    /// [`OutOfBounds`](InvalidRequest::OutOfBounds), and the failures of the backend.
-    pub fn read(
+    /// [`OutOfBounds`](binpool_allocators::InvalidRequest::OutOfBounds), and the failures of the backend.
+    pub fn read<'q, T: AnyBitPattern + NoUninit>(
         &self,
-        queue: &QueueOf<A>,
+        on: impl Into<OnOf<'q, A>>,
         offset: usize,
-        data: &mut [u8],
-        wait_for: &[EventOf<A>],
+        data: &mut [T],
     ) -> Result<(), Error> {
-        Region::new(offset, data.len()).check_within(self.size())?;
-        match self.memory_on(queue) {
-            Some(memory) => self.backend().read(queue, memory, offset, data, wait_for),
+        let (On { queue, wait_for }, data) = (on.into(), bytemuck::cast_slice_mut(data));
+        let region = Region::new(offset, data.len());
+        match bytes_on::<A::Backend, _>(self, queue, region)? {
+            Some((memory, at)) => self.backend().read(queue, memory, at.offset, data, wait_for),
             None => Ok(()),
         }
     }
 
-    /// Enqueues a write of `data` from `offset` on.
+    /// Enqueues a write of `data` at byte `offset`.
     ///
     /// # Errors
     ///
-    /// [`OutOfBounds`](InvalidRequest::OutOfBounds), and the failures of the backend.
-    pub fn enqueue_write(
+    /// [`OutOfBounds`](binpool_allocators::InvalidRequest::OutOfBounds), and the failures of the backend.
+    pub fn enqueue_write<'q>(
         &self,
-        queue: &QueueOf<A>,
+        on: impl Into<OnOf<'q, A>>,
         offset: usize,
         data: Arc<[u8]>,
-        wait_for: &[EventOf<A>],
     ) -> Result<EventOf<A>, Error> {
-        let backend = self.backend();
-        Region::new(offset, data.len()).check_within(self.size())?;
-        match self.memory_on(queue) {
-            Some(memory) => backend.enqueue_write(queue, memory, offset, data, wait_for),
+        let (backend, On { queue, wait_for }) = (self.backend(), on.into());
+        match bytes_on::<A::Backend, _>(self, queue, Region::new(offset, data.len()))? {
+            Some((memory, at)) => backend.enqueue_write(queue, memory, at.offset, data, wait_for),
             None => backend.enqueue_marker(queue, wait_for),
         }
     }
@@ -91,46 +93,44 @@ impl<A: Allocator> PooledBuffer<A> {
     ///
     /// # Errors
     ///
-    /// [`OutOfBounds`](InvalidRequest::OutOfBounds), and the failures of the backend.
+    /// [`OutOfBounds`](binpool_allocators::InvalidRequest::OutOfBounds), and the failures of the backend.
     ///
     /// ```
-    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, Queue, QueueOrder};
     /// # use binpool_mock::MockDevice;
     /// # let backend = MockDevice::new().backend();
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
     /// let block = pool.allocate(1000)?;
-    /// let written = block.enqueue_write(&queue, 0, vec![7; 1000].into(), &[])?;
-    /// let read = block.enqueue_read(&queue, 500..503, &[written])?;
-    /// drop(block); // Back in the pool. The read comes before whatever its next user does.
+    /// let written = block.enqueue_write(&queue, 0, vec![7; 1000].into())?;
+    /// let read = block.enqueue_read(queue.after(&[written]), 500..503)?;
+    /// drop(block); // Back in the pool. The read comes before the commands of its next user.
     /// // ... and the host has time for something else.
     /// assert_eq!(read.wait()?, [7, 7, 7]);
     /// # Ok::<(), binpool::PoolError>(())
     /// ```
-    pub fn enqueue_read(
+    pub fn enqueue_read<'q>(
         &self,
-        queue: &QueueOf<A>,
-        region: impl Into<Region>,
-        wait_for: &[EventOf<A>],
+        on: impl Into<OnOf<'q, A>>,
+        region: impl IntoRegion,
     ) -> Result<PendingRead<EventOf<A>>, Error> {
-        let (backend, region) = (self.backend(), region.into());
-        region.check_within(self.size())?;
-        match self.memory_on(queue) {
-            Some(memory) => backend.enqueue_read(queue, memory, region, wait_for),
-            None => Ok(PendingRead::new(
-                backend.enqueue_marker(queue, wait_for)?,
-                Vec::new,
-            )),
+        let (backend, On { queue, wait_for }) = (self.backend(), on.into());
+        match bytes_on::<A::Backend, _>(self, queue, region)? {
+            Some((memory, region)) => backend.enqueue_read(queue, memory, region, wait_for),
+            None => {
+                let event = backend.enqueue_marker(queue, wait_for)?;
+                Ok(PendingRead::new(event, Vec::new))
+            }
         }
     }
 
-    /// Enqueues a fill of `region` with `pattern`, over and over.
+    /// Enqueues a fill of `region` with `pattern`, repeated.
     ///
     /// # Errors
     ///
-    /// [`OutOfBounds`](InvalidRequest::OutOfBounds),
-    /// [`PatternLength`](InvalidRequest::PatternLength),
-    /// [`PatternMismatch`](InvalidRequest::PatternMismatch), and the failures of the backend.
+    /// [`OutOfBounds`](binpool_allocators::InvalidRequest::OutOfBounds),
+    /// [`EmptyPattern`](binpool_allocators::InvalidRequest::EmptyPattern),
+    /// [`PatternMismatch`](binpool_allocators::InvalidRequest::PatternMismatch), and the failures of the backend.
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
@@ -141,44 +141,44 @@ impl<A: Allocator> PooledBuffer<A> {
     /// use binpool::{Error, InvalidRequest};
     ///
     /// let ones = pool.allocate(1000 * size_of::<f32>())?;
-    /// ones.enqueue_fill(&queue, 0..4000, &1.0_f32.to_ne_bytes(), &[])?;
-    /// let mut last = [0; 4];
-    /// ones.read(&queue, 3996, &mut last, &[])?;
+    /// ones.enqueue_fill(&queue, 0..4000, &1.0_f32.to_ne_bytes())?;
+    /// let mut last = [0_u8; 4];
+    /// ones.read(&queue, 3996, &mut last)?;
     /// assert_eq!(f32::from_ne_bytes(last), 1.0);
     ///
     /// // The region is to hold whole patterns.
     /// let error = ones
-    ///     .enqueue_fill(&queue, 0..3998, &1.0_f32.to_ne_bytes(), &[])
+    ///     .enqueue_fill(&queue, 0..3998, &1.0_f32.to_ne_bytes())
     ///     .unwrap_err();
     /// assert!(matches!(
     ///     error,
-    ///     Error::InvalidRequest(InvalidRequest::PatternMismatch { .. })
+    ///     Error::InvalidRequest(binpool_allocators::InvalidRequest::PatternMismatch { .. })
     /// ));
     /// # Ok::<(), binpool::PoolError>(())
     /// ```
-    pub fn enqueue_fill(
+    pub fn enqueue_fill<'q, T: NoUninit>(
         &self,
-        queue: &QueueOf<A>,
-        region: impl Into<Region>,
-        pattern: &[u8],
-        wait_for: &[EventOf<A>],
+        on: impl Into<OnOf<'q, A>>,
+        region: impl IntoRegion,
+        pattern: &[T],
     ) -> Result<EventOf<A>, Error> {
-        let (backend, region) = (self.backend(), region.into());
-        region.check_within(self.size())?;
-        InvalidRequest::check_pattern(region, pattern)?;
-        match self.memory_on(queue) {
-            Some(memory) => backend.enqueue_fill(queue, memory, region, pattern, wait_for),
+        let (backend, On { queue, wait_for }) = (self.backend(), on.into());
+        let pattern = bytemuck::cast_slice(pattern);
+        match bytes_on::<A::Backend, _>(self, queue, region)? {
+            Some((memory, region)) => {
+                backend.enqueue_fill(queue, memory, region, pattern, wait_for)
+            }
             None => backend.enqueue_marker(queue, wait_for),
         }
     }
 
-    /// Enqueues a copy of this whole block to the start of `destination`: [`size`](Self::size) bytes, not the
-    /// class's.
+    /// Enqueues a copy of all [`size`](Self::size) bytes of this, not those of the class, to the start of
+    /// `destination`, any memory of the backend.
     ///
     /// # Errors
     ///
-    /// [`OutOfBounds`](InvalidRequest::OutOfBounds) where `destination` is smaller, and the failures of the
-    /// backend.
+    /// [`OutOfBounds`](binpool_allocators::InvalidRequest::OutOfBounds) if `destination` is smaller, and the failures
+    /// of the backend.
     ///
     /// ```
     /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
@@ -188,69 +188,111 @@ impl<A: Allocator> PooledBuffer<A> {
     /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
     /// // A vector that grows.
     /// let small = pool.allocate(1000)?;
-    /// small.write(&queue, 0, &[7; 1000], &[])?;
+    /// small.write(&queue, 0, &[7_u8; 1000])?;
     /// let large = pool.allocate(2000)?;
-    /// small.enqueue_copy_to(&queue, &large, &[])?;
+    /// small.enqueue_copy_to(&queue, &large)?;
     /// drop(small); // On an in-order queue, its next user comes after the copy.
-    /// let mut bytes = [0; 1000];
-    /// large.read(&queue, 0, &mut bytes, &[])?;
+    /// let mut bytes = [0_u8; 1000];
+    /// large.read(&queue, 0, &mut bytes)?;
     /// assert_eq!(bytes, [7; 1000]);
     /// # Ok::<(), binpool::PoolError>(())
     /// ```
-    pub fn enqueue_copy_to(
+    pub fn enqueue_copy_to<'q>(
         &self,
-        queue: &QueueOf<A>,
-        destination: &Self,
-        wait_for: &[EventOf<A>],
+        on: impl Into<OnOf<'q, A>>,
+        destination: &(impl AsMemory<A::Backend> + ?Sized),
     ) -> Result<EventOf<A>, Error> {
-        self.enqueue_copy_region_to(queue, Region::first(self.size()), destination, 0, wait_for)
+        self.enqueue_copy_region_to(on, .., destination, 0)
     }
 
-    /// Enqueues a copy of `from`, a region of this block, to `destination` from `to` on.
+    /// Enqueues a copy of `from`, a region of this block, to byte `to` of `destination`: a block of this pool or of
+    /// another, or any other memory of the backend.
     ///
     /// # Errors
     ///
-    /// [`OutOfBounds`](InvalidRequest::OutOfBounds) on either side,
-    /// [`OverlappingCopy`](InvalidRequest::OverlappingCopy), and the failures of the backend.
+    /// [`OutOfBounds`](binpool_allocators::InvalidRequest::OutOfBounds) on either side,
+    /// [`OverlappingCopy`](binpool_allocators::InvalidRequest::OverlappingCopy), and the failures of the backend.
     ///
     /// ```
-    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, Queue, QueueOrder};
     /// # use binpool_mock::MockDevice;
     /// # let backend = MockDevice::new().backend();
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
     /// // Two arrays, one behind the other.
     /// let [one, two] = [pool.allocate(300)?, pool.allocate(500)?];
-    /// one.write(&queue, 0, &[1; 300], &[])?;
-    /// two.write(&queue, 0, &[2; 500], &[])?;
+    /// one.write(&queue, 0, &[1_u8; 300])?;
+    /// two.write(&queue, 0, &[2_u8; 500])?;
     /// let both = pool.allocate(one.size() + two.size())?;
-    /// let first = one.enqueue_copy_to(&queue, &both, &[])?;
-    /// two.enqueue_copy_region_to(&queue, 0..two.size(), &both, one.size(), &[first])?;
-    /// let mut bytes = [0; 2];
-    /// both.read(&queue, 299, &mut bytes, &[])?;
+    /// let first = one.enqueue_copy_to(&queue, &both)?;
+    /// two.enqueue_copy_region_to(queue.after(&[first]), 0..two.size(), &both, one.size())?;
+    /// let mut bytes = [0_u8; 2];
+    /// both.read(&queue, 299, &mut bytes)?;
     /// assert_eq!(bytes, [1, 2]);
     /// assert!(
-    ///     two.enqueue_copy_region_to(&queue, 0..two.size(), &both, 301, &[])
+    ///     two.enqueue_copy_region_to(&queue, 0..two.size(), &both, 301)
     ///         .is_err()
     /// );
     /// # Ok::<(), binpool::PoolError>(())
     /// ```
-    pub fn enqueue_copy_region_to(
+    pub fn enqueue_copy_region_to<'q>(
         &self,
-        queue: &QueueOf<A>,
-        from: impl Into<Region>,
-        destination: &Self,
+        on: impl Into<OnOf<'q, A>>,
+        from: impl IntoRegion,
+        destination: &(impl AsMemory<A::Backend> + ?Sized),
         to: usize,
-        wait_for: &[EventOf<A>],
     ) -> Result<EventOf<A>, Error> {
-        let (backend, from) = (self.backend(), from.into());
-        from.check_within(self.size())?;
-        Region::new(to, from.bytes).check_within(destination.size())?;
-        match (self.memory_on(queue), destination.memory_on(queue)) {
-            (Some(source), Some(target)) => {
-                backend.enqueue_copy(queue, source, from, target, to, wait_for)
-            }
-            _ => backend.enqueue_marker(queue, wait_for),
+        copy::<A>(self.backend(), on.into(), (self, from), (destination, to))
+    }
+
+    /// Enqueues a copy of `from`, a region of any other memory of the backend, to byte `to` of this block.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`enqueue_copy_region_to`](Self::enqueue_copy_region_to).
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryFlags, MemoryPool, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let table = backend.create_buffer(4096, MemoryFlags::empty())?;
+    /// # backend.write(&queue, &table, 0, &[7; 4096], &[])?;
+    /// let row = pool.allocate(100)?;
+    /// row.enqueue_copy_region_from(&queue, &table, 300..400, 0)?;
+    /// # assert_eq!(row.enqueue_read(&queue, ..)?.wait()?, [7; 100]);
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
+    pub fn enqueue_copy_region_from<'q>(
+        &self,
+        on: impl Into<OnOf<'q, A>>,
+        source: &(impl AsMemory<A::Backend> + ?Sized),
+        from: impl IntoRegion,
+        to: usize,
+    ) -> Result<EventOf<A>, Error> {
+        copy::<A>(self.backend(), on.into(), (source, from), (self, to))
+    }
+}
+    };
+}
+
+transfers!(PooledBuffer<A>);
+transfers!(PooledRegion<'_, A>);
+
+fn copy<A: Allocator>(
+    backend: &A::Backend,
+    On { queue, wait_for }: OnOf<'_, A>,
+    (source, from): (&(impl AsMemory<A::Backend> + ?Sized), impl IntoRegion),
+    (destination, to): (&(impl AsMemory<A::Backend> + ?Sized), usize),
+) -> Result<EventOf<A>, Error> {
+    let from = from.into_region(source.size())?;
+    let source = bytes_on::<A::Backend, _>(source, queue, from)?;
+    let into = Region::new(to, from.bytes);
+    match (source, bytes_on::<A::Backend, _>(destination, queue, into)?) {
+        (Some((source, from)), Some((destination, into))) => {
+            backend.enqueue_copy(queue, source, from, destination, into.offset, wait_for)
         }
+        _ => backend.enqueue_marker(queue, wait_for),
     }
 }

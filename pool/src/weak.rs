@@ -1,4 +1,4 @@
-//! Naming a pool without keeping it.
+//! A reference to a pool that does not keep it alive.
 
 use std::sync::Weak;
 
@@ -6,9 +6,9 @@ use binpool_allocators::Allocator;
 
 use crate::{MemoryPool, pool::Handle};
 
-/// A pool that this does not keep alive: what a callback holds that the pool itself keeps, or its allocator, such as a
-/// [reclaim hook](MemoryPool::add_reclaim_hook) or a [soft limit](binpool_allocators::Budget::on_soft_limit). With a handle
-/// in there, both would keep each other for good.
+/// A reference to a pool that does not keep it alive. For callbacks that the pool or its allocator keeps, such as a
+/// [reclaim hook](MemoryPool::add_reclaim_hook) or a [soft limit](binpool_allocators::Budget::on_soft_limit). With a
+/// handle instead, the callback and the pool would keep each other alive for good.
 ///
 /// ```
 /// use binpool::{Backend, Budget, ImmediateAllocator, Limit, MemoryPool, QueueOrder};
@@ -44,7 +44,7 @@ impl<A: Allocator> WeakPool<A> {
         Self { handle }
     }
 
-    /// A handle of the pool, unless its last one is gone.
+    /// Returns a handle of the pool; `None` if its last handle is gone.
     #[must_use]
     pub fn upgrade(&self) -> Option<MemoryPool<A>> {
         self.handle.upgrade().map(MemoryPool::of)

@@ -1,8 +1,8 @@
-//! What an imported recording has, for people and for programs.
+//! The report on an imported recording, as text and as JSON.
 
 use serde::Serialize;
 
-use crate::{Trace, report::bytes};
+use crate::{Trace, replay_report::bytes};
 
 #[derive(Serialize)]
 struct Object<'a> {
@@ -18,7 +18,7 @@ struct Object<'a> {
     remarks: &'a [String],
 }
 
-/// What a trace has, as a JSON object.
+/// Returns the figures of a trace as a JSON object.
 ///
 /// # Errors
 ///
@@ -38,7 +38,7 @@ pub fn import_json(trace: &Trace) -> serde_json::Result<String> {
     })
 }
 
-/// What a trace has, in a line.
+/// Returns the figures of a trace in a line.
 #[must_use]
 pub fn import_summary(trace: &Trace) -> String {
     let counts = [

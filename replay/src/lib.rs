@@ -1,41 +1,54 @@
 //! Recorded allocation traces, and their replay through binpool on any device.
 //!
-//! The commands `binpool replay`, `binpool tune`, `binpool bench` and `binpool view` are thin shells around this library.
+//! The commands `binpool replay`, `binpool tune`, `binpool bench` and `binpool view` are thin layers over this library.
+//!
+//! # Features
+//!
+//! - `bench`: what `binpool bench` measures and reports, on by default. It compiles the allocators that binpool is compared
+//!   with, such as mimalloc.
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "bench")]
 mod bench;
-mod device;
+mod block_source;
+mod capacity_search;
 mod devices;
 mod import;
 mod import_report;
-mod need;
+mod markdown_table;
+mod mock_profile;
 mod plots;
-mod profile;
 mod replay;
-mod report;
-mod source;
-mod table;
+mod replay_device;
+mod replay_report;
 mod trace;
 mod tune;
 pub mod view;
 
-pub use bench::report::{BenchRow, bench_json, bench_table};
-pub use bench::tail::{TailRow, tail_json, tail_table};
-pub use device::{AllocatorChoice, Device, Measured, Settings};
-pub use devices::costs::{COST_STEPS, CostEffort, device_costs};
-pub use devices::pairs::{DevicePair, LeftOut, device_pairs};
-pub use devices::pairs_report::{device_json, device_table};
-pub use devices::report::{DeviceEntry, devices_json, devices_text};
+#[cfg(feature = "bench")]
+pub use bench::device_pairs::{DevicePair, LeftOut, device_pairs};
+#[cfg(feature = "bench")]
+pub use bench::device_pairs_report::{device_json, device_table};
+#[cfg(feature = "bench")]
+pub use bench::scaling_svg::scaling_svg;
+#[cfg(feature = "bench")]
+pub use bench::tail_report::{TailRow, tail_json, tail_table};
+#[cfg(feature = "bench")]
+pub use bench::workload_report::{BenchRow, bench_json, bench_table};
+pub use capacity_search::smallest_capacity;
+pub use devices::call_costs::{COST_STEPS, CostEffort, device_costs};
+pub use devices::device_report::{DeviceEntry, devices_json, devices_text};
+pub use import::content::Content;
 pub use import_report::{import_json, import_summary};
-pub use need::smallest_capacity;
-pub use plots::scaling::scaling_svg;
-pub use plots::tuning::svg;
+pub use mock_profile::{Profile, ProfileError};
+pub use plots::tuning_svg::svg;
 pub use plots::tuning_text::text_plot;
-pub use profile::{Profile, ProfileError};
 pub use replay::{Failure, Manner, Outcome, replay};
-pub use report::{Header, Row, json, table};
+pub use replay_device::{AllocatorChoice, Device, Measured, Settings};
+pub use replay_report::{Header, Row, json, table};
 pub use trace::error::{ImportProblem, Problem, TraceError};
+pub use trace::name::shown;
 pub use trace::{Event, Shortage, Trace};
 pub use tune::candidates::{Candidate, candidates};
 pub use tune::report::TuneReport;

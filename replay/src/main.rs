@@ -9,29 +9,36 @@ use std::{io, process::ExitCode};
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
+#[cfg(feature = "bench")]
+use command::bench::bench_all;
 use command::{
-    bench::bench_all,
     cli::{Cli, Command},
-    color,
+    color_choice,
     devices::show_devices,
     documents::{print_completions, print_recipe, write_man_pages},
     import::import_one,
-    output::report,
+    output::{print_parsed, report},
     replay::replay_all,
     tune::tune_all,
     view::view,
 };
 
 fn main() -> ExitCode {
-    color::choose(std::env::args_os().skip(1));
-    let cli = Cli::parse();
+    color_choice::choose(std::env::args_os().skip(1));
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(parsed) => return print_parsed(parsed),
+    };
     let default = if cli.verbose { "debug" } else { "error" };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
+        // Where standard error is full, logging the error there would panic.
+        .log_internal_errors(false)
         .init();
     let succeeded = match cli.command {
+        #[cfg(feature = "bench")]
         Command::Bench(options) => bench_all(&options),
         Command::Completions(options) => print_completions(&options),
         Command::Devices(options) => show_devices(&options),

@@ -1,4 +1,4 @@
-//! Doing again what a program did.
+//! The replay of a trace.
 
 use std::{
     error::Error as StdError,
@@ -13,37 +13,37 @@ use binpool::{
 
 use crate::{
     Event, Trace,
-    source::{Source, Unpooled},
+    block_source::{Source, Unpooled},
 };
 
-/// How a trace is replayed, apart from the device.
+/// The mode of a replay, apart from the device.
 #[derive(Clone, Debug)]
 pub struct Manner {
     /// The pool's settings; `None` for no pool.
     pub pool: Option<PoolOptions>,
     /// The most bytes that may be taken from the device.
     pub limit_bytes: u64,
-    /// Whether a command is enqueued on each block that is handed out, as a program would: so that deferred
-    /// memory becomes real.
+    /// Whether a command is enqueued on each block that is handed out, as a program would, so that deferred
+    /// memory is committed.
     pub touch: bool,
 }
 
-/// What a replay came to.
+/// The result of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// Blocks that were allocated.
     pub allocations: u64,
-    /// Blocks that were allocated and freed: those that live at the end are not among them.
+    /// Blocks that were allocated and freed. Blocks that are live at the end do not count.
     pub pairs: u64,
     /// Allocations that were served without the device.
     pub hits: u64,
-    /// Blocks that the device gave.
+    /// Blocks that were allocated from the device.
     pub device_allocations: u64,
-    /// Blocks that went back to it before the trace's end.
+    /// Blocks that were released to the device before the trace's end.
     pub device_releases: u64,
     /// The most bytes that were taken from the device at once.
     pub peak_reserved_bytes: u64,
-    /// The time of the whole replay, as the host saw it.
+    /// The time of the whole replay on the host.
     pub host_time: Duration,
     /// The part of it that the allocator's calls took.
     pub allocator_time: Duration,
@@ -58,7 +58,7 @@ pub struct Outcome {
 pub struct Failure {
     /// The event, with its file, line and block.
     pub event: String,
-    /// What failed.
+    /// The cause.
     pub source: Box<dyn StdError + Send + Sync>,
     /// Whether memory ran out.
     pub out_of_memory: bool,
@@ -76,7 +76,7 @@ impl StdError for Failure {
     }
 }
 
-/// A source counts blocks as active that the replay has freed.
+/// The source counts more blocks as active than the replay holds.
 #[derive(Debug, thiserror::Error)]
 #[error("every block was freed, and the pool counts {blocks} as active: this is a bug of the pool")]
 struct StillActive {
@@ -106,7 +106,7 @@ impl Failure {
     }
 }
 
-/// Replays `trace` with blocks from `allocator`. `progress` is told now and then how many events are done.
+/// Replays `trace` with blocks from `allocator`. `progress` is called now and then with the number of events that are done.
 ///
 /// # Errors
 ///
@@ -119,7 +119,7 @@ pub fn replay<A: Allocator + Clone>(
 ) -> Result<Outcome, Failure> {
     let streams = trace.streams();
     let queues = queues_of(&streams, allocator.backend()).map_err(Failure::setup)?;
-    // Within the limit: what that refuses is no call to the device.
+    // Below the limit: a request that the limit refuses is not a call to the device.
     let counted = Statistics::new(allocator);
     let reading = || counted.reading();
     let limited = Limit::new(counted.clone(), manner.limit_bytes);
@@ -158,28 +158,28 @@ pub(crate) fn queues_of<B: Backend>(streams: &[u32], backend: &B) -> Result<Vec<
     streams.iter().map(queue).collect()
 }
 
-/// For each block of the trace, the place of its stream among `streams`, which are ascending: looked up before
+/// The index of each block's stream among `streams`, which are ascending. They are looked up before
 /// the clock starts.
 pub(crate) fn queues_of_blocks(trace: &Trace, streams: &[u32]) -> Vec<usize> {
-    let places = trace.events().iter().filter_map(|event| match event {
-        // Every stream of the trace is among them, so the search never misses.
+    let indices = trace.events().iter().filter_map(|event| match event {
+        // Every stream of the trace is in the list, so the search always finds it.
         Event::Allocate { stream, .. } => Some(streams.partition_point(|other| other < stream)),
         Event::Free { .. } => None,
     });
-    places.collect()
+    indices.collect()
 }
 
-/// A replay under way.
+/// A replay in progress.
 struct Run<'a, B: Backend> {
     trace: &'a Trace,
     queues: &'a [B::Queue],
-    /// The place among `queues` of each block's own.
+    /// The index of each block's queue among `queues`.
     queue_of_block: Vec<usize>,
     touch: bool,
     progress: &'a dyn Fn(usize),
 }
 
-/// After how many events progress is told.
+/// The number of events between two calls of `progress`.
 pub(crate) const STRIDE: usize = 4096;
 
 impl<B: Backend> Run<'_, B> {
@@ -271,15 +271,15 @@ impl<B: Backend> Run<'_, B> {
 }
 
 impl Outcome {
-    /// The part of all allocations that were served without the device, from 0 to 1.
+    /// Returns the part of all allocations that were served without the device, from 0 to 1.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
     pub fn hit_rate(&self) -> f64 {
         self.hits as f64 / self.allocations.max(1) as f64
     }
 
-    /// The host's time for an allocation and its free, in nanoseconds. Of a trace that frees nothing: the time
-    /// of all of it.
+    /// Returns the host's time for an allocation and its free, in nanoseconds, or the time of the whole trace where it
+    /// frees nothing.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
     pub fn ns_per_pair(&self) -> f64 {
@@ -297,7 +297,7 @@ mod tests {
 
     type Plain = Unpooled<DeferredAllocator<MockBackend>>;
 
-    /// Counts one block too many.
+    /// A source that counts one block too many.
     struct Miscounting(Plain);
 
     impl Source for Miscounting {

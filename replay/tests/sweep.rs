@@ -1,5 +1,7 @@
 //! Whichever call of the device fails under a recorded program, in whichever way: the replay says so, or gets over it, and
 //! leaves nothing on the device; and a program that goes on has its blocks from the same pool.
+//!
+//! A process of its own, since every panic in it is a finding, whichever thread it is of.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test panics")]
 
@@ -150,7 +152,7 @@ fn go_on(trace: &Trace, options: &PoolOptions, devices: &SweptDevices) {
                 let queue = &queues[&stream];
                 if let Ok(memory) = pool.allocate_on(queue, bytes) {
                     let first = Region::first(1.min(bytes));
-                    let _enqueued = memory.enqueue_fill(queue, first, &[0], &[]);
+                    let _enqueued = memory.enqueue_fill(queue, first, &[0_u8]);
                     blocks.insert(block, memory);
                 }
             }

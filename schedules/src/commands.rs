@@ -1,21 +1,23 @@
 //! The order that the OpenCL backend puts conflicting commands in, on a runtime that stands in for OpenCL's: the files of
 //! `backend-opencl/src/order` as they are.
 
-use std::{slice::from_ref, sync::Arc};
+use std::sync::Arc;
 
-use binpool_allocators::Region;
+use binpool_allocators::{QueueId, Region};
 use shuttle::thread::{self, JoinHandle};
 
 use crate::{
-    cl_error::Purpose,
     order::{
-        access::{Access, Use},
-        access_log::AccessLog,
-        admission::Admission,
+        access::Access,
+        access_log::{AccessLog, dependencies},
+        admission::CommandAdmission,
+        memory_use::MemoryUse,
+        role::OrderRole,
+        tracked_command::Earlier,
     },
     program::Program,
-    queue::ClQueue,
-    sys::{Device, EventHandle, Touch, Work, wait_until_ended},
+    queue::{ClQueue, DeviceQueue},
+    sys::{Device, EventHandle, Progress, Purpose, Touch, Work, wait_until_ended},
     world::join,
 };
 
@@ -84,9 +86,15 @@ impl Runtime {
         let host = Host {
             thread: number,
             queue: ClQueue {
+                id: QueueId::fresh(),
                 device: Arc::clone(&self.device),
                 number,
                 is_in_order,
+                log: Arc::default(),
+                flush: Arc::new(DeviceQueue {
+                    device: Arc::clone(&self.device),
+                    number,
+                }),
             },
             logs: Arc::clone(&self.logs),
         };
@@ -97,18 +105,23 @@ impl Runtime {
         self.device.finish();
         join(self.running);
         for log in &*self.logs {
-            assert!(log.pending().unwrap().is_empty());
+            assert!(
+                dependencies(None, log.commands())
+                    .unwrap()
+                    .events
+                    .is_empty()
+            );
         }
     }
 }
 
 impl Host {
-    fn uses(&self, touches: &[Touch]) -> Vec<Use<'_>> {
-        let uses = touches.iter().map(|touch| Use {
+    fn uses(&self, touches: &[Touch]) -> Vec<MemoryUse<'_>> {
+        let uses = touches.iter().map(|touch| MemoryUse {
             log: &self.logs[touch.object],
             region: touch.region,
             access: touch.access,
-            block: None,
+            is_svm: false,
         });
         uses.collect()
     }
@@ -121,7 +134,9 @@ impl Host {
     /// The same for one that may fail; `None` where the host has mapped what it uses.
     fn try_submit(&self, touches: &[Touch], fails: bool) -> Option<EventHandle> {
         let uses = self.uses(touches);
-        let mut admission = Admission::of_command(&self.queue, &uses).ok()?;
+        let mut admission =
+            CommandAdmission::of_command(&self.queue, &uses, OrderRole::Command, Earlier::new())
+                .ok()?;
         admission.wait_for_turn();
         let waits = admission.events(Purpose::Control).unwrap();
         let work = Work {
@@ -137,7 +152,9 @@ impl Host {
     /// A command that stands in the logs, and is never enqueued.
     fn give_up(&self, touches: &[Touch]) {
         let uses = self.uses(touches);
-        let admission = Admission::of_command(&self.queue, &uses).unwrap();
+        let admission =
+            CommandAdmission::of_command(&self.queue, &uses, OrderRole::Command, Earlier::new())
+                .unwrap();
         admission.wait_for_turn();
     }
 }
@@ -253,7 +270,8 @@ fn beside_maps() {
     let runtime = Runtime::new(false);
     let mapping = runtime.spawn(0, true, |host| {
         let uses = host.uses(&[touch(0, 0, 8, Write)]);
-        let (admission, map) = Admission::of_map(&host.queue, &uses[0]).unwrap();
+        let (admission, map) =
+            CommandAdmission::of_map(&host.queue, &uses[0], Earlier::new()).unwrap();
         admission.wait_for_turn();
         for event in admission.events(Purpose::Control).unwrap() {
             wait_until_ended(&event).unwrap();
@@ -262,7 +280,7 @@ fn beside_maps() {
         assert!(host.try_submit(&[touch(0, 4, 12, Read)], false).is_none());
         assert!(host.logs[0].check_unmapped().is_err());
         drop(admission);
-        let unmap = Admission::of_unmap(&host.queue, from_ref(&uses[0]), map).unwrap();
+        let unmap = CommandAdmission::of_unmap(&host.queue, &uses[0], map, Earlier::new()).unwrap();
         drop(unmap);
         host.logs[0].forget_map(map);
         host.submit(&[touch(0, 4, 12, Read)]);
@@ -284,7 +302,7 @@ fn that_are_waited_for() {
             let event = host.submit(&[touch(0, 0, 8, Write)]);
             host.submit(&[touch(1, 0, 8, Read)]);
             host.logs[0].wait_until_unused().unwrap();
-            assert_eq!(crate::sys::execution_status(&event).unwrap(), 0);
+            assert_eq!(crate::sys::look(&event).unwrap(), Progress::Complete);
         })
     });
     join(hosts);

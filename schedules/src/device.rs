@@ -146,7 +146,7 @@ fn kernels_on_two_threads() {
                 inside.fetch_sub(1, Ordering::Relaxed);
             };
             backend
-                .launch(&queue, "count", &[], &[&block], kernel, &[])
+                .launch(&queue, "count", &[], &[&block], kernel)
                 .unwrap()
         })
         .collect();
@@ -176,7 +176,7 @@ fn kernels_that_enqueue() {
                 inner.enqueue_marker(&inner_queue, &[]).unwrap();
             };
             let done = backend
-                .launch(&queue, "enqueue", &[], &[&block], kernel, &[])
+                .launch(&queue, "enqueue", &[], &[&block], kernel)
                 .unwrap();
             done.wait().unwrap();
         })
@@ -199,9 +199,7 @@ fn goes_with_kernels() {
             ran.fetch_add(1, Ordering::Relaxed);
             drop(kept);
         };
-        backend
-            .launch(&queue, "keep", &[], &[], kernel, &[])
-            .unwrap();
+        backend.launch(&queue, "keep", &[], &[], kernel).unwrap();
     }
     let stepping = thread::spawn({
         let device = device.clone();

@@ -34,7 +34,7 @@ use std::process::ExitCode;
 use program::Program;
 
 // By these names the files of the OpenCL backend know the rest of their crate.
-use opencl::{cl_error, queue, svm, sys};
+use opencl::{queue, sys};
 
 fn main() -> ExitCode {
     let programs: Vec<Program> = [

@@ -3,42 +3,84 @@
 //! A device of one lock. Its threads start any command that may start, and fail at once what waits for a failed one, as
 //! OpenCL does, whatever else that waits for. A command that has not been flushed does not start.
 //!
-//! An in-order queue gets on behind a command that failed early once what that waited for has ended. `PoCL` does not wait for
-//! that, which is the *fragile* device.
+//! An in-order queue goes on behind a command that failed early once what that waited for has ended. `PoCL` does not wait for
+//! that, which is the *fragile* device. On both, the logs keep the order of the queue.
 
 /// Queues.
 pub(crate) mod queue {
-    use std::sync::Arc;
+    use std::sync::{Arc, Weak};
 
-    use super::{cl_error::ClResult, sys::Device};
+    use binpool_allocators::{QueueId, QueueOrder, Result};
+
+    use super::sys::{ClResult, Device};
+    use crate::order::{
+        access_log::AccessLog,
+        weak_queue::{Flush, WeakQueue},
+    };
 
     #[derive(Clone, Debug)]
     pub(crate) struct ClQueue {
+        pub(crate) id: QueueId,
         pub(crate) device: Arc<Device>,
         pub(crate) number: usize,
         pub(crate) is_in_order: bool,
-    }
-
-    impl PartialEq for ClQueue {
-        fn eq(&self, other: &Self) -> bool {
-            self.number == other.number
-        }
+        pub(crate) log: Arc<AccessLog>,
+        pub(crate) flush: Arc<DeviceQueue>,
     }
 
     impl ClQueue {
-        pub(crate) fn keeps_its_order(&self) -> bool {
-            self.is_in_order && !self.device.is_fragile
+        pub(crate) fn is_in_order(&self) -> bool {
+            self.is_in_order
         }
 
-        pub(crate) fn flush_up_to(&self, number: u64) -> ClResult<()> {
+        pub(crate) fn order_log(&self) -> &AccessLog {
+            &self.log
+        }
+
+        pub(crate) fn note_early_failure(&self, _number: u64) {}
+
+        pub(crate) fn check_order(&self) -> Result<()> {
+            Ok(())
+        }
+
+        pub(crate) fn downgrade(&self) -> WeakQueue {
+            let order = if self.is_in_order {
+                QueueOrder::InOrder
+            } else {
+                QueueOrder::OutOfOrder
+            };
+            let flush: Weak<DeviceQueue> = Arc::downgrade(&self.flush);
+            WeakQueue::new(self.id, order, flush)
+        }
+
+        pub(crate) fn identity(&self) -> QueueId {
+            self.id
+        }
+    }
+
+    /// What flushes a queue.
+    #[derive(Debug)]
+    pub(crate) struct DeviceQueue {
+        pub(crate) device: Arc<Device>,
+        pub(crate) number: usize,
+    }
+
+    impl Flush for DeviceQueue {
+        fn flush_up_to(&self, number: u64) -> ClResult<()> {
             self.device.flush(self.number, number);
             Ok(())
+        }
+    }
+
+    impl Drop for DeviceQueue {
+        fn drop(&mut self) {
+            self.device.flush(self.number, u64::MAX);
         }
     }
 }
 
 /// The runtime's errors.
-pub(crate) mod cl_error {
+mod cl_error {
     use std::fmt;
 
     use binpool_allocators::Error;
@@ -66,14 +108,6 @@ pub(crate) mod cl_error {
     }
 }
 
-/// Shared virtual memory, of which there is none.
-pub(crate) mod svm {
-    pub(crate) mod block {
-        #[derive(Debug)]
-        pub(crate) struct SvmBlock;
-    }
-}
-
 /// The runtime.
 pub(crate) mod sys {
     use std::sync::Arc;
@@ -85,10 +119,8 @@ pub(crate) mod sys {
         thread::yield_now,
     };
 
-    use super::{
-        cl_error::{ClError, ClResult},
-        queue::ClQueue,
-    };
+    pub(crate) use super::cl_error::{ClError, ClResult, Purpose};
+    use super::queue::ClQueue;
     use crate::order::access::Access;
 
     /// What waits for a failed command fails with.
@@ -99,8 +131,6 @@ pub(crate) mod sys {
 
     #[derive(Debug)]
     pub(crate) struct Device {
-        /// Whether a command starts once its queue's previous one has ended, be it early; not only once all have.
-        pub(crate) is_fragile: bool,
         state: Mutex<State>,
         changed: Condvar,
     }
@@ -228,7 +258,12 @@ pub(crate) mod sys {
 
         /// What must hold when a command starts.
         fn check_start(&self, index: usize) {
-            let work = &self.commands[index].work;
+            let command = &self.commands[index];
+            assert!(
+                self.before(command).all(|it| self.is_settled(it)),
+                "{index} overtook a command of its queue"
+            );
+            let work = &command.work;
             for (other, command) in self.commands.iter().enumerate() {
                 if other == index || !command.work.conflicts_with(work) {
                     continue;
@@ -251,7 +286,6 @@ pub(crate) mod sys {
                 ..State::default()
             };
             Arc::new(Self {
-                is_fragile,
                 state: Mutex::new(state),
                 changed: Condvar::new(),
             })
@@ -347,12 +381,20 @@ pub(crate) mod sys {
         }
     }
 
-    pub(crate) fn execution_status(event: &EventHandle) -> ClResult<i32> {
+    /// How far a command has come.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum Progress {
+        Pending,
+        Complete,
+        Failed(i32),
+    }
+
+    pub(crate) fn look(event: &EventHandle) -> ClResult<Progress> {
         let state = event.device.state.lock();
         Ok(match state.commands[event.index].status {
-            Status::Queued => 3,
-            Status::Running => 1,
-            Status::Ended(code) => code,
+            Status::Queued | Status::Running => Progress::Pending,
+            Status::Ended(0) => Progress::Complete,
+            Status::Ended(code) => Progress::Failed(code),
         })
     }
 
@@ -373,9 +415,5 @@ pub(crate) mod sys {
                 _ => device.changed.wait(&mut state),
             }
         }
-    }
-
-    pub(crate) fn wait_for_event(event: &EventHandle) -> ClResult<()> {
-        wait_until_ended(event)
     }
 }

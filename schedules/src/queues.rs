@@ -1,7 +1,11 @@
 //! Threads with queues of their own, on a device that runs commands when it likes: the mock reports every race.
 
-use binpool::{PoolOptions, QueueOrder, ReusePolicy, ScrubPolicy};
-use binpool_mock::{Completion, MockDevice, MockQueue};
+use std::slice::from_ref;
+
+use binpool::{
+    Backend, FailureOrder, Outcome, PoolOptions, Queue, QueueOrder, ReusePolicy, ScrubPolicy,
+};
+use binpool_mock::{Completion, Failures, HostWait, MockDevice, MockQueue};
 use shuttle::{sync::mpsc::channel, thread::yield_now};
 
 use crate::{
@@ -19,6 +23,9 @@ pub(crate) const PROGRAMS: &[Program] = &[
     Program::new("queues-of-one-block", 3, of_one_block),
     Program::new("queues-that-blocks-are-bound-to", 3, blocks_are_bound_to),
     Program::new("queues-that-scrub", 3, scrub),
+    Program::new("queues-of-commands-that-fail", 4, fail_in_turn),
+    Program::new("queues-of-commands-that-fail-early", 4, fail_early),
+    Program::new("queues-that-lose-their-order", 4, lose_their_order),
 ];
 
 fn world(blocks: usize, options: PoolOptions) -> World {
@@ -30,7 +37,7 @@ fn world(blocks: usize, options: PoolOptions) -> World {
 }
 
 fn fill(block: &Block, queue: &MockQueue) {
-    block.enqueue_fill(queue, 0..BYTES, &[1], &[]).unwrap();
+    block.enqueue_fill(queue, 0..BYTES, &[1_u8]).unwrap();
 }
 
 /// Two threads use blocks on a queue each, a third steps the device, and a fourth looks at what is there.
@@ -134,7 +141,7 @@ fn of_one_block() {
         world.spawn(move |world| {
             let queue = world.another_queue(QueueOrder::InOrder);
             // Both only read, so that it is theirs at the same time.
-            let read = block.enqueue_read(&queue, 0..BYTES, &[]).unwrap();
+            let read = block.enqueue_read(&queue, 0..BYTES).unwrap();
             drop(block);
             drop(read);
             let own = world.pool.allocate_on(&queue, BYTES).unwrap();
@@ -190,21 +197,79 @@ fn scrub() {
         world.spawn(|world| {
             for _ in 0..2 {
                 let block = world.pool.allocate(BYTES).unwrap();
-                let mut first = [1];
+                let mut first = [1_u8];
                 if world.pool.statistics().hits > 2 {
-                    block.read(&world.queue, 0, &mut first, &[]).unwrap();
+                    block.read(&world.queue, 0, &mut first).unwrap();
                     assert_eq!(first, [0]);
                 }
-                block.write(&world.queue, 0, &[7], &[]).unwrap();
+                block.write(&world.queue, 0, &[7_u8]).unwrap();
             }
         })
     });
     join(users);
     let block = world.pool.allocate(BYTES).unwrap();
-    let mut first = [1];
-    block.read(&world.queue, 0, &mut first, &[]).unwrap();
+    let mut first = [1_u8];
+    block.read(&world.queue, 0, &mut first).unwrap();
     assert_eq!(first, [0]);
     drop(block);
     world.pool.free_held();
     world.check_counters(5);
+}
+
+/// A block goes while its command is pending, and what is behind that command fails: two threads allocate, a third one
+/// fails the one event and completes the other.
+fn behind_a_failure(order: FailureOrder) {
+    let device = MockDevice::builder()
+        .completion(Completion::Manual)
+        .host_waits(HostWait::Block)
+        .failures(Failures {
+            order,
+            spread: true,
+        });
+    let options = PoolOptions::new()
+        .segments(false)
+        .reuse(ReusePolicy::Opportunistic);
+    let world = World::on(device, 4, options);
+    let queue = world.another_queue(QueueOrder::InOrder);
+    let [gate, failing] = [(); 2].map(|()| world.backend.create_user_event().unwrap());
+    let block = world.pool.allocate_on(&queue, BYTES).unwrap();
+    let filled = block.enqueue_fill(queue.after(from_ref(&gate)), 0..BYTES, &[1]);
+    drop(filled.unwrap());
+    world
+        .backend
+        .enqueue_marker(&queue, from_ref(&failing))
+        .unwrap();
+    drop(block);
+    let users = [queue, world.another_queue(QueueOrder::InOrder)].map(|queue| {
+        world.spawn(move |world| {
+            for _ in 0..2 {
+                let block = world.pool.allocate_on(&queue, BYTES).unwrap();
+                fill(&block, &queue);
+            }
+        })
+    });
+    let resolving = world.spawn(move |world| {
+        let resolve = |event, outcome| world.backend.resolve_user_event(event, outcome).unwrap();
+        resolve(&failing, Outcome::Failed);
+        world.device.step();
+        yield_now();
+        resolve(&gate, Outcome::Complete);
+        world.device.step();
+    });
+    join(users);
+    join([resolving]);
+    world.device.run();
+    world.end(5);
+}
+
+fn fail_in_turn() {
+    behind_a_failure(FailureOrder::Kept);
+}
+
+fn fail_early() {
+    behind_a_failure(FailureOrder::FailsEarly);
+}
+
+fn lose_their_order() {
+    behind_a_failure(FailureOrder::Lost);
 }

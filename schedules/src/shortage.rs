@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use binpool::{Backend, Outcome, PoolError, PoolOptions, QueueOrder, ReusePolicy};
+use binpool::{Backend, Outcome, PoolError, PoolOptions, Queue, QueueOrder, ReusePolicy};
 use binpool_mock::{Completion, HostWait, MockDevice};
 use parking_lot::Mutex;
 use shuttle::thread::yield_now;
@@ -135,7 +135,7 @@ fn until_commands_end() {
         world.spawn(move |world| {
             for bytes in [BYTES, BYTES / 2] {
                 let block = world.pool.allocate_on(&queue, bytes).unwrap();
-                block.enqueue_fill(&queue, 0..bytes, &[1], &[]).unwrap();
+                block.enqueue_fill(&queue, 0..bytes, &[1_u8]).unwrap();
             }
         })
     });
@@ -154,7 +154,7 @@ fn until_a_gate_opens() {
     let other = world.another_queue(QueueOrder::InOrder);
     let block = world.pool.allocate_on(&other, BYTES).unwrap();
     block
-        .enqueue_fill(&other, 0..BYTES, &[1], std::slice::from_ref(&gate))
+        .enqueue_fill(other.after(std::slice::from_ref(&gate)), 0..BYTES, &[1_u8])
         .unwrap();
     drop(block);
     let opening = world.spawn(move |world| {

@@ -83,7 +83,7 @@ impl World {
     /// Writes a mark into a block that was allocated for this queue.
     pub(crate) fn mark(&self, block: Block, queue: &MockQueue) -> Marked {
         let mark = self.next_mark.fetch_add(1, Ordering::Relaxed);
-        block.write(queue, 0, &[mark], &[]).unwrap();
+        block.write(queue, 0, &[mark]).unwrap();
         Marked {
             block,
             queue: queue.clone(),
@@ -154,8 +154,8 @@ pub(crate) struct Marked {
 impl Marked {
     /// Nobody else was given this memory. Drops the block.
     pub(crate) fn check(self) {
-        let mut mark = [0];
-        self.block.read(&self.queue, 0, &mut mark, &[]).unwrap();
+        let mut mark = [0_u8];
+        self.block.read(&self.queue, 0, &mut mark).unwrap();
         assert_eq!(mark, [self.mark], "the block was handed out twice");
     }
 }

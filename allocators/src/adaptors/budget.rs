@@ -1,14 +1,10 @@
 //! Bytes that several allocators share.
 
-use std::{
-    fmt,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-};
+use std::{fmt, sync::Arc};
 
 use parking_lot::Mutex;
 
-use crate::{Error, OutOfMemory, Scope};
+use crate::{Error, OutOfMemory, Scope, contained::contained};
 
 /// The most bytes that may be taken at once, by one [`Limit`](crate::Limit) or by several together.
 ///
@@ -59,22 +55,22 @@ pub struct Budget {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BudgetUse {
-    /// The most that may be taken at once.
+    /// The limit.
     pub max_bytes: u64,
-    /// What the blocks that are out have together.
+    /// The bytes of the blocks that are allocated.
     pub used_bytes: u64,
-    /// What can still be taken.
+    /// The bytes that can still be taken.
     pub available_bytes: u64,
-    /// The most that was used at once.
+    /// The most bytes that were used at once.
     pub peak_bytes: u64,
 }
 
-/// `used + promised` never overflows: a promise is made only where the sum stays within `max`.
+/// The counters of a budget. `used + promised` never overflows: a promise is made only where the sum stays within `max`.
 struct State {
     max: u64,
-    /// What blocks have that are out.
+    /// The bytes of the blocks that are allocated.
     used: u64,
-    /// What was asked for by calls that have not returned.
+    /// The bytes requested by calls that have not returned.
     promised: u64,
     peak: u64,
     soft_limits: Vec<Arc<SoftLimit>>,
@@ -103,7 +99,7 @@ impl State {
 }
 
 impl Budget {
-    /// At most `max_bytes` at once; `u64::MAX` bounds nothing, and only counts.
+    /// A budget of at most `max_bytes` at once. `u64::MAX` limits nothing: the budget then only counts.
     #[must_use]
     pub fn new(max_bytes: u64) -> Self {
         Self {
@@ -117,14 +113,13 @@ impl Budget {
         }
     }
 
-    /// The most bytes that may be taken at once.
+    /// Returns the most bytes that may be taken at once.
     #[must_use]
     pub fn max_bytes(&self) -> u64 {
         self.state.lock().max
     }
 
-    /// Lets at most `max_bytes` be taken at once from now on. Blocks that are out stay: where they have more than that
-    /// already, nothing is given until enough of them are back.
+    /// Sets the limit to `max_bytes`. Allocated blocks stay: while they exceed the new limit, every allocation is refused.
     ///
     /// ```
     /// use binpool_allocators::{Allocator, ImmediateAllocator, Limit};
@@ -134,10 +129,10 @@ impl Budget {
     /// let allocator = Limit::new(ImmediateAllocator::new(&backend)?, 10_000);
     /// let block = allocator.allocate(8_000)?;
     /// let budget = allocator.budget();
-    /// budget.set_max_bytes(5_000); // Somebody else needs the device.
+    /// budget.set_max_bytes(5_000); // Another program needs the device.
     /// assert_eq!((budget.max_bytes(), budget.used_bytes(), budget.available_bytes()), (5_000, 8_000, 0));
     /// allocator.release(block, &[])?;
-    /// let usage = budget.usage(); // All of it at one moment.
+    /// let usage = budget.usage(); // All figures at one moment.
     /// assert_eq!((usage.available_bytes, usage.peak_bytes), (5_000, 8_000));
     /// # Ok::<(), binpool_allocators::Error>(())
     /// ```
@@ -145,38 +140,36 @@ impl Budget {
         self.state.lock().max = max_bytes;
     }
 
-    /// The bytes that the blocks which are out have together.
+    /// Returns the bytes of the blocks that are allocated.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
         self.state.lock().used
     }
 
-    /// The bytes that can still be taken. Those are not among them that a call under way on another thread is asking
-    /// for.
+    /// Returns the bytes that can still be taken. Bytes that a call on another thread is requesting do not count as available.
     #[must_use]
     pub fn available_bytes(&self) -> u64 {
         self.state.lock().available()
     }
 
-    /// The most bytes that were used at once.
+    /// Returns the most bytes that were used at once.
     #[must_use]
     pub fn peak_bytes(&self) -> u64 {
         self.state.lock().peak
     }
 
-    /// All of these at one moment.
+    /// Returns all of these figures at one moment.
     #[must_use]
     pub fn usage(&self) -> BudgetUse {
         self.state.lock().usage()
     }
 
-    /// Has `callback` called each time the bytes in use go from at most `soft_bytes` to more than that: a program
-    /// drops its caches there, before anything fails. A budget takes any number of these, and keeps them until its last
-    /// clone is dropped; a callback that holds a clone of the budget, or a pool over it, keeps it alive for
-    /// good.
+    /// Calls `callback` each time the bytes in use rise from at most `soft_bytes` to more than that, so that a program can drop
+    /// its caches before an allocation fails. A budget takes any number of callbacks and keeps them until its last clone is
+    /// dropped. A callback that holds a clone of the budget, or a pool over it, keeps the budget alive for good.
     ///
-    /// The callback runs on the thread whose allocation crossed the limit, before that call returns, without any lock:
-    /// it may allocate and release, and several threads may be in it at once. A panic in it is caught and logged.
+    /// The callback runs on the thread whose allocation crossed the limit, before that call returns and without any lock:
+    /// it may allocate and release, and several threads may run it at once. A panic in it is caught and logged.
     pub fn on_soft_limit(
         &self,
         soft_bytes: u64,
@@ -189,7 +182,7 @@ impl Budget {
         self.state.lock().soft_limits.push(Arc::new(soft_limit));
     }
 
-    /// Sets `bytes` aside for a block that is about to be asked for.
+    /// Reserves `bytes` bytes for a block that is about to be requested.
     ///
     /// # Errors
     ///
@@ -207,11 +200,12 @@ impl Budget {
         })
     }
 
-    /// A block of `bytes` bytes is back.
-    pub(crate) fn give_back(&self, bytes: usize) {
-        let mut state = self.state.lock();
-        // Blocks that came another way are no reason to wrap.
-        state.used = state.used.saturating_sub(bytes as u64);
+    /// Returns a guard for a block of `bytes` bytes that is being released. Dropping the guard makes the bytes available.
+    pub(crate) fn give_back_after(&self, bytes: usize) -> Return<'_> {
+        Return {
+            budget: self,
+            bytes: bytes as u64,
+        }
     }
 }
 
@@ -221,7 +215,7 @@ fn refusal(bytes: usize, available: u64) -> Error {
         .into()
 }
 
-/// Bytes set aside for a block. Dropping it sets them free again, so that a call that fails takes nothing.
+/// Bytes reserved for a block. Dropping it frees the reservation, so that a call that fails takes nothing.
 #[derive(Debug)]
 pub(crate) struct Promise<'b> {
     budget: &'b Budget,
@@ -229,17 +223,17 @@ pub(crate) struct Promise<'b> {
 }
 
 impl Promise<'_> {
-    /// The block is there, and has `given` bytes, which may be more than were promised.
+    /// Turns the reservation into a block of `given` bytes, which may be more than were reserved.
     ///
     /// # Errors
     ///
-    /// [`OutOfMemory`](Error::OutOfMemory) of [`Scope::Limit`] where that is more than there is. The promise stands.
+    /// [`OutOfMemory`](Error::OutOfMemory) of [`Scope::Limit`] where too few bytes are available. The reservation stays.
     pub(crate) fn keep(&mut self, given: usize) -> Result<(), Error> {
         let (usage, crossed) = {
             let mut state = self.budget.state.lock();
             let extra = (given as u64).saturating_sub(self.bytes);
             let available = state.available();
-            // What was promised stays promised, even if the limit has been lowered since.
+            // The reserved bytes stay reserved, even if the limit has been lowered since.
             if extra > available {
                 return Err(refusal(given, available.saturating_add(self.bytes)));
             }
@@ -271,16 +265,26 @@ impl Drop for Promise<'_> {
     }
 }
 
+/// A block that is being released to the allocator. Its bytes count as used until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Return<'b> {
+    budget: &'b Budget,
+    bytes: u64,
+}
+
+impl Drop for Return<'_> {
+    fn drop(&mut self) {
+        let mut state = self.budget.state.lock();
+        // A block that was not counted must not make the counter wrap.
+        state.used = state.used.saturating_sub(self.bytes);
+    }
+}
+
 impl SoftLimit {
-    /// A callback that panics does no other harm.
+    /// Calls the callback. A panic in it is contained and logged.
     fn call(&self, usage: BudgetUse) {
-        if catch_unwind(AssertUnwindSafe(|| (self.callback)(&usage))).is_err() {
-            tracing::error!(
-                soft_bytes = self.bytes,
-                used_bytes = usage.used_bytes,
-                "the callback of a soft limit panicked; the budget goes on without its help"
-            );
-        }
+        let what = format_args!("the callback of the soft limit of {} bytes", self.bytes);
+        contained(what, || (self.callback)(&usage));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Failures on purpose.
+//! The adaptor that injects failures.
 
 use std::sync::Arc;
 
@@ -6,15 +6,15 @@ use parking_lot::Mutex;
 
 use crate::{
     Allocator, AllocatorCall, AllocatorFault, EventOf, FaultTrigger, Memory, MemoryOf, Region,
-    Result, adaptors::fault::Plan, forward_to_inner,
+    Result, adaptors::fault::InjectedFault, forward_to_inner,
 };
 
-/// Makes calls of an allocator fail, on any backend: so that a program sees on a real device what it does when memory
-/// runs out. (The mock device fails calls of its own, more kinds of them.)
+/// Makes calls of an allocator fail, on any backend, so that a program can be tested on a real device for what it does when
+/// memory runs out. (The mock device injects failures by itself, into more kinds of calls.)
 ///
-/// An allocation, or a view, that is made to fail does not reach the allocator. A release that is made to fail does: the
-/// block is gone, and only the answer is an error. Where several faults strike one call, the oldest decides; each counts every
-/// call of its kind. Clones share their faults.
+/// An allocation or a view that is made to fail does not reach the allocator. A release that is made to fail does: the
+/// block is gone, and only the result is an error. Where several faults apply to one call, the oldest decides; each counts
+/// every call of its kind. Clones share their faults.
 ///
 /// ```
 /// use binpool_allocators::{
@@ -57,7 +57,7 @@ use crate::{
 ///     assert_eq!(allocator.inner().reading().current_bytes, 0, "nothing is lost");
 /// }
 /// assert_eq!((allocator.struck(), allocator.first_struck()), (2, Some(AllocatorCall::Allocate)));
-/// program(&allocator.into_inner())?; // Nothing fails on purpose there.
+/// program(&allocator.into_inner())?; // This allocator injects no failures.
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -68,14 +68,14 @@ pub struct Failing<A> {
 
 #[derive(Debug, Default)]
 struct Faults {
-    plans: Vec<Plan>,
+    injected: Vec<InjectedFault>,
     calls: u64,
     struck: u64,
     first_struck: Option<AllocatorCall>,
 }
 
 impl<A> Failing<A> {
-    /// An allocator that does not fail yet.
+    /// An allocator without faults.
     pub fn new(inner: A) -> Self {
         Self {
             inner,
@@ -83,57 +83,57 @@ impl<A> Failing<A> {
         }
     }
 
-    /// Makes calls of this kind (`None`: of any kind) fail from now on, when `trigger` says so, in the way of `fault`.
+    /// Makes calls of this kind (`None`: of any kind) fail with `fault` from now on, as `trigger` says.
     pub fn fail(
         &self,
         call: impl Into<Option<AllocatorCall>>,
         trigger: FaultTrigger,
         fault: AllocatorFault,
     ) {
-        let plan = Plan::new(call.into(), trigger, fault);
-        self.faults.lock().plans.push(plan);
+        let injected = InjectedFault::new(call.into(), trigger, fault);
+        self.faults.lock().injected.push(injected);
     }
 
-    /// Lets all calls succeed again that the allocator itself lets succeed.
+    /// Removes all faults. Failures of the allocator itself remain.
     pub fn clear_faults(&self) {
-        self.faults.lock().plans.clear();
+        self.faults.lock().injected.clear();
     }
 
-    /// How many calls there were that can be made to fail.
+    /// Returns how many calls there were that can be made to fail.
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.faults.lock().calls
     }
 
-    /// How many calls were made to fail.
+    /// Returns how many calls were made to fail.
     #[must_use]
     pub fn struck(&self) -> u64 {
         self.faults.lock().struck
     }
 
-    /// The first call that was made to fail.
+    /// Returns the kind of the first call that was made to fail.
     #[must_use]
     pub fn first_struck(&self) -> Option<AllocatorCall> {
         self.faults.lock().first_struck
     }
 
-    /// The allocator, which does not fail on purpose.
+    /// The inner allocator, which injects no failures.
     pub const fn inner(&self) -> &A {
         &self.inner
     }
 
-    /// The allocator, which does not fail on purpose.
+    /// Returns the inner allocator, which injects no failures.
     pub fn into_inner(self) -> A {
         self.inner
     }
 
-    /// Fails where a fault strikes.
-    fn strike(&self, call: AllocatorCall, bytes: usize) -> Result<()> {
+    /// Returns the error of the fault that applies to this call, if there is one.
+    fn fail_if_injected(&self, call: AllocatorCall, bytes: usize) -> Result<()> {
         let mut struck = None;
         let mut faults = self.faults.lock();
-        for plan in &mut faults.plans {
-            let fault = plan.strike(call, bytes);
-            struck = struck.or(fault);
+        for fault in &mut faults.injected {
+            let failure = fault.failure_of(call, bytes);
+            struck = struck.or(failure);
         }
         faults.calls += 1;
         if struck.is_some() {
@@ -150,7 +150,7 @@ impl<A: Allocator> Allocator for Failing<A> {
     forward_to_inner!(limits);
 
     fn create_view(&self, block: &MemoryOf<Self>, region: Region) -> Result<MemoryOf<Self>> {
-        self.strike(AllocatorCall::CreateView, region.bytes)?;
+        self.fail_if_injected(AllocatorCall::CreateView, region.bytes)?;
         self.inner.create_view(block, region)
     }
 
@@ -159,13 +159,13 @@ impl<A: Allocator> Allocator for Failing<A> {
     }
 
     fn allocate(&self, bytes: usize) -> Result<MemoryOf<Self>> {
-        self.strike(AllocatorCall::Allocate, bytes)?;
+        self.fail_if_injected(AllocatorCall::Allocate, bytes)?;
         self.inner.allocate(bytes)
     }
 
     fn release(&self, memory: MemoryOf<Self>, after: &[EventOf<Self>]) -> Result<()> {
-        let struck = self.strike(AllocatorCall::Release, memory.bytes());
-        // A failure of the device itself goes first: it is the one nobody knows of.
+        let struck = self.fail_if_injected(AllocatorCall::Release, memory.bytes());
+        // A failure of the device itself takes precedence over the injected one, which the program knows of anyway.
         self.inner.release(memory, after)?;
         struck
     }

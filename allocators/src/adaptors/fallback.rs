@@ -6,27 +6,27 @@ use parking_lot::Mutex;
 
 use crate::{Align, Allocator, Error, EventOf, InvalidRequest, Memory, MemoryId, MemoryOf, Result};
 
-/// Asks one allocator, and where that has no memory, another one: buffers of the device first, say, and then shared
-/// virtual memory, which may lie in the host's.
+/// Tries one allocator and, where that has no memory, a second one: first buffers of the device, for example, and then
+/// shared virtual memory, which may lie in the host's memory.
 ///
-/// The second is asked where the first is out of memory, where the block is
-/// [too large](InvalidRequest::TooLarge) for it, and where what it needs is [unsupported](Error::Unsupported). Any
-/// other failure is the answer, since it would be hidden otherwise; so a lost device is not tried twice.
-/// A first allocator that [is deferred](Allocator::is_deferred) is hardly ever out of memory in time, so the second is
-/// hardly ever asked.
+/// The second is tried where the first is out of memory, where the block is
+/// [too large](InvalidRequest::TooLarge) for it, and where it answers [unsupported](Error::Unsupported). Any
+/// other failure is returned at once, since the second allocator would hide it; a lost device is not tried twice.
+/// A first allocator that [is deferred](Allocator::is_deferred) rarely reports out-of-memory in time, so the second is
+/// rarely tried.
 ///
-/// Where neither has memory, the answer is out-of-memory if either was (freeing may help), the first one's by
-/// preference.
+/// Where neither has memory, the error is out-of-memory if either reported that (freeing may help), preferably the first
+/// one's.
 ///
-/// Both must be of the same device, since [`backend`](Allocator::backend) can only name one: it is the first one's.
+/// Both must belong to the same device, since [`backend`](Allocator::backend) names only one: the first one's.
 ///
-/// # Which block is whose
+/// # Which allocator a block goes back to
 ///
-/// A block goes back to the allocator that gave it. That is remembered by its [`MemoryId`], for blocks of the second
-/// allocator only, which are the exception. A block's [kind](Memory::kind) would not do: both allocators may give the
-/// same kind, and a fallback inside a fallback gives either. Clones share what they remember, so a block may be given by
-/// one and taken back by another. A block that is dropped instead of released is remembered for good, which costs a few
-/// bytes and, since identities are never used again, nothing else.
+/// A block goes back to the allocator that gave it. The adaptor remembers the [`MemoryId`] of each block of the second
+/// allocator; these are the exception. The [kind](Memory::kind) of a block would not be enough: both allocators may give the
+/// same kind, and a fallback inside a fallback gives either. Clones share this record, so a block may be allocated through
+/// one clone and released through another. A block that is dropped instead of released stays in the record, which costs a
+/// few bytes and nothing else, since identities are never used again.
 ///
 /// ```
 /// use binpool_allocators::{
@@ -41,11 +41,11 @@ use crate::{Align, Allocator, Error, EventOf, InvalidRequest, Memory, MemoryId, 
 /// let [first, second] = [allocator.allocate(4096)?, allocator.allocate(4096)?];
 /// assert_eq!(first.kind(), MemoryKind::Buffer);
 /// assert_eq!(second.kind(), MemoryKind::Svm(SvmGrain::Coarse));
-/// allocator.release(second, &[])?; // Its 4096 bytes are not the limit's.
+/// allocator.release(second, &[])?; // Its 4096 bytes do not count for the limit.
 /// assert_eq!(allocator.first().budget().used_bytes(), 4096);
 /// assert_eq!(allocator.second().grain(), SvmGrain::Coarse);
 /// allocator.release(first, &[])?;
-/// let (buffers, _svm) = allocator.into_inner(); // All is back, so each can go on alone.
+/// let (buffers, _svm) = allocator.into_inner(); // All blocks are released, so each allocator can be used alone.
 /// assert!(buffers.allocate(8192).is_err());
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
@@ -53,12 +53,12 @@ use crate::{Align, Allocator, Error, EventOf, InvalidRequest, Memory, MemoryId, 
 pub struct Fallback<A, B> {
     first: A,
     second: B,
-    /// The blocks that the second allocator gave, and that are not back.
+    /// The blocks of the second allocator that have not been released.
     of_second: Arc<Mutex<HashSet<MemoryId>>>,
 }
 
 impl<A, B> Fallback<A, B> {
-    /// Asks `first`, then `second`, both of one device.
+    /// Tries `first`, then `second`. Both must belong to one device.
     pub fn new(first: A, second: B) -> Self {
         Self {
             first,
@@ -67,24 +67,24 @@ impl<A, B> Fallback<A, B> {
         }
     }
 
-    /// The allocator that is asked first. Blocks that this adaptor gave must come back to this adaptor.
+    /// The allocator that is tried first. Blocks that this adaptor gave must be released through this adaptor.
     pub const fn first(&self) -> &A {
         &self.first
     }
 
-    /// The allocator that is asked where the first has no memory. Blocks that this adaptor gave must come back to this
+    /// The allocator that is tried where the first has no memory. Blocks that this adaptor gave must be released through this
     /// adaptor.
     pub const fn second(&self) -> &B {
         &self.second
     }
 
-    /// Both allocators, the first one first.
+    /// Returns both allocators, the first one first.
     pub fn into_inner(self) -> (A, B) {
         (self.first, self.second)
     }
 }
 
-/// Whether another allocator may have the memory that this one has not.
+/// Returns whether another allocator may have memory where this one failed.
 const fn is_for_the_next(error: &Error) -> bool {
     matches!(
         error,
@@ -94,7 +94,7 @@ const fn is_for_the_next(error: &Error) -> bool {
     )
 }
 
-/// What to answer where neither has memory.
+/// Returns the error to report where neither has memory.
 fn both(first: Error, second: Error) -> Error {
     let largest = |error: &Error| match error {
         Error::InvalidRequest(InvalidRequest::TooLarge { largest, .. }) => Some(*largest),
@@ -102,7 +102,7 @@ fn both(first: Error, second: Error) -> Error {
     };
     let second_counts = !is_for_the_next(&second)
         || (!first.is_out_of_memory() && second.is_out_of_memory())
-        // So that the size in the error is that of `largest_block`.
+        // The larger of both, as `largest_block` reports.
         || (largest(&first).is_some() && largest(&second) > largest(&first));
     if second_counts { second } else { first }
 }
@@ -137,38 +137,38 @@ impl<A: Allocator, B: Allocator<Backend = A::Backend>> Allocator for Fallback<A,
         }
     }
 
-    /// Where either is.
+    /// Returns whether either allocator is deferred.
     fn is_deferred(&self) -> bool {
         self.first.is_deferred() || self.second.is_deferred()
     }
 
-    /// Where either needs them.
+    /// Returns whether either allocator needs them.
     fn release_needs_events(&self) -> bool {
         self.first.release_needs_events() || self.second.release_needs_events()
     }
 
-    /// The smaller of both, which every block starts on.
+    /// Returns the smaller of both alignments, which every block has.
     fn alignment(&self) -> Align {
         self.first.alignment().min(self.second.alignment())
     }
 
-    /// The larger of both.
+    /// Returns the larger of both.
     fn largest_block(&self) -> usize {
         self.first.largest_block().max(self.second.largest_block())
     }
 
-    /// Where both have.
+    /// Returns whether both allocators have them.
     fn has_concurrent_views(&self) -> bool {
         self.first.has_concurrent_views() && self.second.has_concurrent_views()
     }
 
-    /// Both together: the second may have memory that the device's own is not.
+    /// Returns the sum of both: the second may use memory that is not the device's own.
     fn capacity_bytes(&self) -> u64 {
         let second = self.second.capacity_bytes();
         self.first.capacity_bytes().saturating_add(second)
     }
 
-    /// The larger of both: a block is of the one or the other.
+    /// Returns the larger of both, since a block comes from one of the two.
     fn available_bytes(&self) -> u64 {
         self.first
             .available_bytes()

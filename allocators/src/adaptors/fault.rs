@@ -1,4 +1,4 @@
-//! Failures that a program asks for.
+//! Faults: which calls of an allocator are made to fail, and how.
 
 use crate::{Error, OutOfMemory, Scope, random::Random};
 
@@ -14,7 +14,7 @@ use crate::{Error, OutOfMemory, Scope, random::Random};
 /// let allocator = Failing::new(ImmediateAllocator::new(&backend)?);
 /// let fault = AllocatorFault::Backend(-61);
 /// allocator.fail(AllocatorCall::CreateView, FaultTrigger::Next(u64::MAX), fault);
-/// let block = allocator.allocate(4096)?; // Only views fail.
+/// let block = allocator.allocate(4096)?; // The fault applies to views only.
 /// assert!(allocator.create_view(&block, Region::first(256)).is_err());
 /// allocator.release(block, &[])?;
 /// assert_eq!(allocator.first_struck().map(AllocatorCall::name), Some("create_view"));
@@ -31,7 +31,7 @@ pub enum AllocatorCall {
 }
 
 impl AllocatorCall {
-    /// The call's name, as errors have it.
+    /// The call's name in error texts.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -56,7 +56,7 @@ impl AllocatorCall {
 ///     allocator.fail(None, FaultTrigger::Nth(1), fault);
 ///     allocator.allocate(4096).unwrap_err()
 /// };
-/// // What a program frees memory for, and what it gives up at.
+/// // A program frees memory after the first error, and gives up after the second.
 /// assert!(failure(AllocatorFault::OutOfMemory(Scope::Device)).is_out_of_memory());
 /// assert_eq!(failure(AllocatorFault::Backend(-5)).to_string(), "allocate failed with code -5");
 /// let lost = failure(AllocatorFault::DeviceLost);
@@ -65,11 +65,11 @@ impl AllocatorCall {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AllocatorFault {
-    /// With [`Error::OutOfMemory`], of this scope.
+    /// With [`Error::OutOfMemory`] of this scope.
     OutOfMemory(Scope),
-    /// With [`Error::Backend`], and this code of the runtime.
+    /// With [`Error::Backend`] and this code of the runtime.
     Backend(i32),
-    /// With [`Error::DeviceLost`]. The calls after it succeed, unless they are made to fail, too.
+    /// With [`Error::DeviceLost`]. Later calls succeed, unless they are made to fail as well.
     DeviceLost,
 }
 
@@ -87,14 +87,14 @@ impl AllocatorFault {
     }
 }
 
-/// The source of the errors that were asked for, by which a log tells them from the device's own.
+/// The source of injected errors, which tells them from the device's own in a log.
 #[derive(Debug, thiserror::Error)]
 #[error("this call of {call} was made to fail")]
 struct Injected {
     call: &'static str,
 }
 
-/// Which of the calls of a kind fail, counted from when the fault is asked for.
+/// Which calls of a kind fail, counted from the moment when the fault is added.
 ///
 /// ```
 /// use binpool_allocators::{
@@ -103,7 +103,7 @@ struct Injected {
 /// # use binpool_mock::MockDevice;
 ///
 /// # let backend = MockDevice::new().backend();
-/// // Of six blocks of 100, 200, ... bytes, those that fail.
+/// // Prints which of six blocks of 100, 200, ... bytes fail.
 /// let failed = |trigger| {
 ///     let allocator = Failing::new(DeferredAllocator::new(&backend));
 ///     allocator.fail(None, trigger, AllocatorFault::OutOfMemory(Scope::Device));
@@ -121,38 +121,38 @@ struct Injected {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum FaultTrigger {
-    /// The nth only; 1 is the next. The 0th is none.
+    /// Only the nth call; 1 is the next one. 0 means no call.
     Nth(u64),
-    /// The nth, the 2nth and so on. Every 0th is none.
+    /// Every nth call: the nth, the 2nth and so on. 0 means no call.
     EveryNth(u64),
-    /// So many, from the next one on; `u64::MAX` for all.
+    /// The next n calls; `u64::MAX` for all.
     Next(u64),
-    /// The nth and all after it; 1 is the next. From the 0th on is all.
+    /// The nth call and all after it; 1 is the next one. 0 means all.
     From(u64),
-    /// Each with a probability from 0 to 1, as a generator with a seed decides: the same seed makes the same calls fail.
+    /// Each call with a probability from 0 to 1, drawn from a seeded generator: the same seed makes the same calls fail.
     Randomly {
         /// The probability.
         probability: f64,
         /// The seed.
         seed: u64,
     },
-    /// All about blocks, or views, of more bytes than this.
+    /// All calls for blocks or views of more bytes than this.
     LargerThan(usize),
 }
 
-/// One failure that was asked for.
+/// One fault that was added.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
-    /// Which calls it looks at; `None` for all.
+pub(crate) struct InjectedFault {
+    /// The kind of calls that it applies to; `None` for all.
     call: Option<AllocatorCall>,
     trigger: FaultTrigger,
     fault: AllocatorFault,
-    /// The calls that it has looked at.
+    /// The calls of that kind so far.
     calls: u64,
     random: Random,
 }
 
-impl Plan {
+impl InjectedFault {
     pub(crate) const fn new(
         call: Option<AllocatorCall>,
         trigger: FaultTrigger,
@@ -171,8 +171,12 @@ impl Plan {
         }
     }
 
-    /// How this call about a block of `bytes` bytes fails.
-    pub(crate) fn strike(&mut self, call: AllocatorCall, bytes: usize) -> Option<AllocatorFault> {
+    /// Returns how this call for a block of `bytes` bytes fails, or `None` where it does not.
+    pub(crate) fn failure_of(
+        &mut self,
+        call: AllocatorCall,
+        bytes: usize,
+    ) -> Option<AllocatorFault> {
         if self.call.is_some_and(|wanted| wanted != call) {
             return None;
         }

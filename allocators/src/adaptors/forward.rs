@@ -1,11 +1,11 @@
-//! What all adaptors around one allocator have in common: they pass on what they do not change.
+//! The macro by which adaptors pass on the calls that they do not change.
 
-/// What an adaptor leaves as it is: the part of an `impl<A: Allocator> Allocator` that passes calls on to a field `inner: A`.
+/// Implements the methods of [`Allocator`](crate::Allocator) that an adaptor passes on unchanged to its field `inner: A`.
 ///
-/// That is everything but `allocate` and `release`, or the parts that are named: `properties` (the backend; whether memory is
-/// deferred, how it is released, aligned and viewed, how large a block may be), `views` (made and given back), `limits` (what there
-/// is in all, and still). An adaptor that passed on less would have the trait's own answers, which are those of the backend, not
-/// of what it is around.
+/// That is everything but `allocate` and `release`, or the named groups: `properties` (the backend; whether memory is
+/// deferred; how it is released, aligned and viewed; the largest block), `views` (creating and releasing them), `limits`
+/// (the capacity and what is available of it). An adaptor that left a method out would get the trait's default, which
+/// describes the backend instead of the inner allocator.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@
 /// };
 /// # use binpool_mock::MockDevice;
 ///
-/// /// Counts what is asked for.
+/// /// Counts requests.
 /// #[derive(Debug)]
 /// struct Counted<A> {
 ///     inner: A,
@@ -38,7 +38,7 @@
 /// let backend = MockDevice::new().backend();
 /// let limited = Limit::new(ImmediateAllocator::new(&backend)?, 1 << 20);
 /// let counted = Counted { inner: limited, calls: AtomicU64::new(0) };
-/// assert_eq!(counted.capacity_bytes(), 1 << 20); // Not the device's.
+/// assert_eq!(counted.capacity_bytes(), 1 << 20); // The limit's, not the device's.
 /// counted.release(counted.allocate(4096)?, &[])?;
 /// assert_eq!(counted.calls.into_inner(), 1);
 /// # Ok::<(), binpool_allocators::Error>(())

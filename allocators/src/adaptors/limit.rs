@@ -1,22 +1,22 @@
-//! No more than so many bytes.
+//! The adaptor that limits how many bytes are allocated at once.
 
 use crate::{
     Allocator, Budget, EventOf, InvalidRequest, Memory, MemoryOf, Result, forward_to_inner,
 };
 
-/// Lets at most so many bytes be taken from an allocator at once. More is
+/// Limits the bytes that are allocated from an allocator at once. A request beyond the limit fails with
 /// [`OutOfMemory`](crate::Error::OutOfMemory) of [`Scope::Limit`](crate::Scope::Limit), without a call to the device.
 ///
-/// Counted is what blocks really have ([`Memory::bytes`]), from the call that allocates until the call that releases
-/// has returned, even with an error. A block that is larger than was asked for and does not fit for that reason goes
-/// back at once. Runtimes promise more than they have (see [`DeviceLimits`](crate::DeviceLimits)), so a limit is also
-/// the way to keep a program within its device.
+/// A block counts with its real size ([`Memory::bytes`]) from the call that allocates it until the call that releases
+/// it has returned, even with an error. A block that turns out larger than requested and exceeds the limit for that reason
+/// is released at once. Runtimes promise more memory than they have (see [`DeviceLimits`](crate::DeviceLimits)), so a limit
+/// also keeps a program within its device.
 ///
-/// A block that is dropped instead of [released](Allocator::release) goes back to the runtime past the limit, which
-/// counts it as taken for good.
+/// A block that is dropped instead of [released](Allocator::release) goes back to the runtime without the limit's
+/// knowledge, and counts as allocated for good.
 ///
-/// Clones share one [`Budget`], and so does everything that is made of it by [`shared`](Self::shared): several
-/// pools with one limit.
+/// Clones share one [`Budget`], as do all allocators made from it by [`shared`](Self::shared), so that several
+/// pools can have one limit.
 ///
 /// ```
 /// use binpool_allocators::{Allocator, Error, ImmediateAllocator, Limit, Scope};
@@ -30,7 +30,7 @@ use crate::{
 /// assert_eq!((refusal.scope, refusal.available), (Scope::Limit, Some(0)));
 /// allocator.release(block, &[])?;
 /// assert_eq!(allocator.budget().used_bytes(), 0);
-/// let reserve = allocator.inner().allocate(1 << 20)?; // Past the limit, for the program's own use.
+/// let reserve = allocator.inner().allocate(1 << 20)?; // Not counted: for the program's own use.
 /// assert_eq!(allocator.budget().used_bytes(), 0);
 /// let unlimited = allocator.into_inner();
 /// assert!(unlimited.allocate(2 << 20).is_ok());
@@ -44,19 +44,19 @@ pub struct Limit<A> {
 }
 
 impl<A> Limit<A> {
-    /// At most `max_bytes` from `inner` at once.
+    /// Limits `inner` to `max_bytes` at once.
     pub fn new(inner: A, max_bytes: u64) -> Self {
         Self::shared(inner, &Budget::new(max_bytes))
     }
 
-    /// At most what `budget` has, which others may share.
+    /// Limits `inner` to what is available in `budget`, which other allocators may share.
     ///
     /// ```
     /// use binpool_allocators::{Allocator, Budget, ImmediateAllocator, Limit, SvmAllocator, SvmGrain};
     /// # use binpool_mock::MockDevice;
     ///
     /// # let backend = MockDevice::new().backend();
-    /// // Both kinds of memory are the device's.
+    /// // Both kinds of memory come from the same device.
     /// let budget = Budget::new(10_000);
     /// let buffers = Limit::shared(ImmediateAllocator::new(&backend)?, &budget);
     /// let svm = Limit::shared(SvmAllocator::new(&backend, SvmGrain::Coarse)?, &budget);
@@ -73,17 +73,17 @@ impl<A> Limit<A> {
         }
     }
 
-    /// What may be taken, and what is.
+    /// The budget, with what may be used and what is used.
     pub const fn budget(&self) -> &Budget {
         &self.budget
     }
 
-    /// The allocator that is limited. Blocks that go to or from it directly are not counted.
+    /// The allocator that is limited. Blocks allocated or released through it directly are not counted.
     pub const fn inner(&self) -> &A {
         &self.inner
     }
 
-    /// The allocator, no longer limited.
+    /// Returns the inner allocator, no longer limited.
     pub fn into_inner(self) -> A {
         self.inner
     }
@@ -96,7 +96,7 @@ impl<A: Allocator> Allocator for Limit<A> {
     fn allocate(&self, bytes: usize) -> Result<MemoryOf<Self>> {
         let largest = self.inner.largest_block();
         if bytes > largest {
-            // Not a matter of the limit: there is none that lets this pass.
+            // Too large for the limit even when everything is free, so it is no shortage.
             let requested = bytes;
             return Err(InvalidRequest::TooLarge { requested, largest }.into());
         }
@@ -113,13 +113,13 @@ impl<A: Allocator> Allocator for Limit<A> {
     }
 
     fn release(&self, memory: MemoryOf<Self>, after: &[EventOf<Self>]) -> Result<()> {
-        let bytes = memory.bytes();
-        let result = self.inner.release(memory, after);
-        self.budget.give_back(bytes);
-        result
+        // The guard also counts the block as released where the inner allocator panics.
+        let _given_back = self.budget.give_back_after(memory.bytes());
+        self.inner.release(memory, after)
     }
 
-    /// The limit, where that is less than what there is. Others who share the [budget](Self::budget) take their part of it.
+    /// The limit, or the inner allocator's capacity where that is less. Other users of the [budget](Self::budget) share the
+    /// limit.
     fn capacity_bytes(&self) -> u64 {
         self.inner.capacity_bytes().min(self.budget.max_bytes())
     }

@@ -1,10 +1,10 @@
-//! Every call, told.
+//! The adaptor that logs every call.
 
 use std::{sync::Arc, time::Instant};
 
 use crate::{Allocator, EventOf, Memory, MemoryOf, Result, forward_to_inner};
 
-/// Tells through `tracing` of each call to an allocator: at level `DEBUG` what succeeded, at `WARN` what failed, with
+/// Logs each call to an allocator through `tracing`, at level `DEBUG` if it succeeded and at `WARN` if it failed, with
 /// the allocator's name, the bytes, the time that the call took, and the error.
 ///
 /// ```
@@ -21,12 +21,12 @@ use crate::{Allocator, EventOf, Memory, MemoryOf, Result, forward_to_inner};
 /// allocator.release(block, &[])?;
 /// assert_eq!(allocator.name(), "weights");
 ///
-/// // In a loop that would fill the log:
+/// // In a loop that would flood the log:
 /// for _ in 0..1000 {
 ///     let block = allocator.inner().allocate(64)?;
 ///     allocator.inner().release(block, &[])?;
 /// }
-/// let quiet = allocator.into_inner(); // For good.
+/// let quiet = allocator.into_inner(); // Without logging for good.
 /// assert!(quiet.allocate(0).is_err());
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
@@ -37,7 +37,7 @@ pub struct Logging<A> {
 }
 
 impl<A> Logging<A> {
-    /// Tells of each call to `inner`, as that of `name`.
+    /// Logs each call to `inner` under the name `name`.
     pub fn new(inner: A, name: impl Into<Arc<str>>) -> Self {
         Self {
             inner,
@@ -45,18 +45,18 @@ impl<A> Logging<A> {
         }
     }
 
-    /// The name in the log.
+    /// The name used in the log.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The allocator, whose calls nobody tells of.
+    /// The inner allocator, whose calls are not logged.
     pub const fn inner(&self) -> &A {
         &self.inner
     }
 
-    /// The allocator, whose calls nobody tells of.
+    /// Returns the inner allocator, whose calls are not logged.
     pub fn into_inner(self) -> A {
         self.inner
     }

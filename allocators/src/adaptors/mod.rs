@@ -1,4 +1,4 @@
-//! Allocators around allocators, and what they have in common.
+//! The adaptors: allocators that wrap other allocators.
 
 pub(crate) mod budget;
 pub(crate) mod failing;

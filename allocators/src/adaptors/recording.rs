@@ -1,4 +1,4 @@
-//! What a program asks for, written down.
+//! The adaptor that records a trace of requests.
 
 use std::{
     collections::HashMap,
@@ -12,23 +12,23 @@ use parking_lot::Mutex;
 
 use crate::{Allocator, EventOf, Memory, MemoryId, MemoryOf, Result, forward_to_inner};
 
-/// Writes down what goes through an allocator, as a trace that `binpool replay` reads: a line
-/// `a ID BYTES STREAM TIME` for each block that is given and `f ID TIME` for each that comes back.
+/// Records the requests to an allocator as a trace that `binpool replay` reads: a line
+/// `a ID BYTES STREAM TIME` for each block that is allocated and `f ID TIME` for each that is released.
 ///
-/// - IDs count up from 1. Bytes are those that were asked for. An allocator knows no queue, so the stream is 0. Times are
+/// - IDs count up from 1. Bytes are those requested. An allocator knows no queue, so the stream is 0. Times are
 ///   nanoseconds since the recording began.
-/// - What fails to be allocated is not written. Blocks that live at the end, or that are dropped instead of
-///   [released](Allocator::release), have no `f`. Blocks that came from elsewhere, or before, are not written either.
-/// - With several threads, a block is written after it was given and before it goes back, so that at no line more is
-///   live than really was.
-/// - Under a pool, what is written is what the *pool* asks for. To record what a program asks a pool for, with queues
+/// - Failed allocations are not written. Blocks that are still live at the end, or that are dropped instead of
+///   [released](Allocator::release), have no `f` line. Blocks that were allocated elsewhere or earlier are not written.
+/// - With several threads, a block is written after it was allocated and before it is released, so that no line shows
+///   more live bytes than there really were.
+/// - Below a pool, the trace has the requests of the *pool*. To record what a program requests from a pool, with queues
 ///   and tags, use the pool's own `MemoryPool::record`.
 ///
 /// Each line is one write: wrap a file in a [`BufWriter`](io::BufWriter), and call [`finish`](Self::finish) at the end.
 ///
-/// A write that fails does not fail the allocation. It ends the recording, perhaps within a line; it is logged, and
-/// [`finish`](Self::finish) tells of it. The writer is called behind a lock, so it must not use the allocator that it
-/// writes for. Clones share one recording.
+/// A failed write does not fail the allocation. It ends the recording, perhaps within a line; the error is logged, and
+/// [`finish`](Self::finish) returns it. The writer is called under a lock, so it must not use the allocator that it
+/// records. Clones share one recording.
 ///
 /// ```
 /// use binpool_allocators::{Allocator, ImmediateAllocator, Recording};
@@ -44,25 +44,25 @@ use crate::{Allocator, EventOf, Memory, MemoryId, MemoryOf, Result, forward_to_i
 #[derive(Clone, Debug)]
 pub struct Recording<A> {
     inner: A,
-    tape: Arc<Mutex<Tape>>,
+    recorder: Arc<Mutex<Recorder>>,
 }
 
-struct Tape {
+struct Recorder {
     /// `None` once the recording has ended.
     writer: Option<Box<dyn Write + Send>>,
-    /// Why it ended, until somebody is told.
+    /// Why the recording ended, until [`Recording::finish`] or [`Recording::flush`] returns it.
     failure: Option<io::Error>,
     last_id: u64,
-    /// When it began.
+    /// The time when the recording began.
     start: Instant,
-    /// The ID of each block that is out.
+    /// The ID of each live block.
     ids: HashMap<MemoryId, u64>,
 }
 
 impl<A> Recording<A> {
-    /// Writes what goes through `inner` to `writer`, from now on.
+    /// Records the requests to `inner` in `writer` from now on.
     pub fn new(inner: A, writer: impl Write + Send + 'static) -> Self {
-        let tape = Tape {
+        let recorder = Recorder {
             writer: Some(Box::new(writer)),
             failure: None,
             last_id: 0,
@@ -71,11 +71,11 @@ impl<A> Recording<A> {
         };
         Self {
             inner,
-            tape: Arc::new(Mutex::new(tape)),
+            recorder: Arc::new(Mutex::new(recorder)),
         }
     }
 
-    /// Has everything written that was recorded until now.
+    /// Flushes everything that was recorded until now.
     ///
     /// ```
     /// use std::io::{self, BufRead, BufReader, BufWriter};
@@ -87,14 +87,14 @@ impl<A> Recording<A> {
     /// let (reader, writer) = io::pipe()?;
     /// let allocator = Recording::new(ImmediateAllocator::new(&backend)?, BufWriter::new(writer));
     /// let block = allocator.allocate(4096)?;
-    /// allocator.flush()?; // So that whoever reads along has it, or a crash does not lose it.
+    /// allocator.flush()?; // A reader of the file has it now, and a crash does not lose it.
     /// let (mut reader, mut line) = (BufReader::new(reader), String::new());
     /// reader.read_line(&mut line)?;
     /// assert!(line.starts_with("a 1 4096 0 "));
     ///
-    /// let unrecorded = allocator.inner().allocate(64)?; // This one is not in the trace,
+    /// let unrecorded = allocator.inner().allocate(64)?; // Not in the trace,
     /// allocator.finish()?;
-    /// allocator.into_inner().release(block, &[])?; // nor is what comes after its end.
+    /// allocator.into_inner().release(block, &[])?; // like anything after its end.
     /// # drop(unrecorded);
     /// # line.clear();
     /// assert_eq!(reader.read_line(&mut line)?, 0);
@@ -103,74 +103,73 @@ impl<A> Recording<A> {
     ///
     /// # Errors
     ///
-    /// Where that fails, which ends the recording, or where the recording has ended with an error that
-    /// [`finish`](Self::finish) has not told of yet.
+    /// The writer's failure, which ends the recording, or an earlier failure that
+    /// [`finish`](Self::finish) has not returned yet.
     pub fn flush(&self) -> io::Result<()> {
-        let mut tape = self.tape.lock();
-        let result = tape.write(|writer| writer.flush());
-        let ended = tape.failure.as_ref().map(|error| {
+        let mut recorder = self.recorder.lock();
+        let result = recorder.write(|writer| writer.flush());
+        let ended = recorder.failure.as_ref().map(|error| {
             let reason = format!("the recording has ended: {error}");
             io::Error::new(error.kind(), reason)
         });
-        drop(tape);
+        drop(recorder);
         log(&result);
         ended.map_or(Ok(()), Err)
     }
 
-    /// Ends the recording: has everything written, and lets go of the writer. Nothing is recorded from here on, by
-    /// clones neither.
+    /// Ends the recording of all clones: flushes the writer and drops it.
     ///
     /// # Errors
     ///
-    /// The first failure of the writer, told once.
+    /// The first failure of the writer, which is returned once.
     pub fn finish(&self) -> io::Result<()> {
         let (result, writer, failure) = {
-            let mut tape = self.tape.lock();
-            let result = tape.write(|writer| writer.flush());
-            tape.ids = HashMap::new();
-            (result, tape.writer.take(), tape.failure.take())
+            let mut recorder = self.recorder.lock();
+            let result = recorder.write(|writer| writer.flush());
+            recorder.ids = HashMap::new();
+            (result, recorder.writer.take(), recorder.failure.take())
         };
-        // What the writer does when it is dropped is the program's, and needs no lock.
+        // The writer's `drop` is the program's code, so it runs without the lock.
         drop(writer);
         log(&result);
         failure.map_or(Ok(()), Err)
     }
 
-    /// The allocator that is recorded. Blocks that go to or from it directly are not.
+    /// The inner allocator. Blocks allocated or released through it directly are not recorded.
     pub const fn inner(&self) -> &A {
         &self.inner
     }
 
-    /// The allocator, no longer recorded.
+    /// Returns the inner allocator, no longer recorded.
     pub fn into_inner(self) -> A {
         self.inner
     }
 }
 
-/// Says, outside of the lock, why the recording has ended.
+/// Logs, without the lock, why the recording has ended.
 fn log(result: &Result<(), Ended>) {
     if let Err(Ended { reason, .. }) = result {
         tracing::error!(%reason, "a recording of allocations has ended, and is not whole");
     }
 }
 
-/// The recording ended just now. Dropping this drops the writer, which needs no lock.
+/// What is left of a recording that has just ended. Dropping this drops the writer, without the lock.
 struct Ended {
     reason: String,
     _writer: Box<dyn Write + Send>,
 }
 
-impl Tape {
-    /// Has the writer do something, where there is one.
+impl Recorder {
+    /// Calls `body` with the writer, where there is one.
     ///
     /// # Errors
     ///
-    /// Where that fails, once: there is no writer afterwards.
+    /// The writer's failure, which is returned once: the writer is gone afterwards.
     fn write(
         &mut self,
         action: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> Result<(), Ended> {
-        // Taken out meanwhile: a writer that panics is not used again.
+        // Taken out during the call, so that a writer that panics is not used again.
         let Some(mut writer) = self.writer.take() else {
             return Ok(());
         };
@@ -216,21 +215,21 @@ impl<A: Allocator> Allocator for Recording<A> {
 
     fn allocate(&self, bytes: usize) -> Result<MemoryOf<Self>> {
         let memory = self.inner.allocate(bytes)?;
-        let written = self.tape.lock().allocated(memory.id(), bytes);
+        let written = self.recorder.lock().allocated(memory.id(), bytes);
         log(&written);
         Ok(memory)
     }
 
     fn release(&self, memory: MemoryOf<Self>, after: &[EventOf<Self>]) -> Result<()> {
-        let written = self.tape.lock().released(memory.id());
+        let written = self.recorder.lock().released(memory.id());
         log(&written);
         self.inner.release(memory, after)
     }
 }
 
-impl fmt::Debug for Tape {
+impl fmt::Debug for Recorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tape")
+        f.debug_struct("Recorder")
             .field("recording", &self.writer.is_some())
             .field("failure", &self.failure)
             .field("last_id", &self.last_id)

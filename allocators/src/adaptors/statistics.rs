@@ -1,4 +1,4 @@
-//! What goes through an allocator.
+//! The adaptor that counts and times calls.
 
 use std::{
     sync::Arc,
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::{Allocator, EventOf, Memory, MemoryOf, Region, Result, forward_to_inner};
 
-/// What went through a [`Statistics`] allocator, since it was made.
+/// The counts of a [`Statistics`] allocator since it was made.
 ///
 /// ```
 /// use binpool_allocators::{
@@ -21,13 +21,13 @@ use crate::{Allocator, EventOf, Memory, MemoryOf, Region, Result, forward_to_inn
 /// # let backend = MockDevice::new().backend();
 /// # let failing = Failing::new(ImmediateAllocator::new(&backend)?);
 /// # failing.fail(AllocatorCall::Release, FaultTrigger::Nth(1), AllocatorFault::Backend(-36));
-/// let allocator = Statistics::new(failing); // Whose first release fails.
+/// let allocator = Statistics::new(failing); // Its first release fails.
 /// let [one, two] = [allocator.allocate(3000)?, allocator.allocate(1000)?];
 /// allocator.release_view(allocator.create_view(&one, Region::first(500))?);
 /// assert!(allocator.release(one, &[]).is_err());
 /// let reading = allocator.reading();
 /// assert_eq!((reading.allocations, reading.views), (2, 1));
-/// assert_eq!((reading.releases, reading.failed_releases), (1, 1)); // It has gone all the same.
+/// assert_eq!((reading.releases, reading.failed_releases), (1, 1)); // The block is gone all the same.
 /// assert_eq!((reading.current_bytes, reading.peak_bytes), (1000, 4000));
 /// assert!(reading.time >= reading.view_time);
 /// # allocator.release(two, &[])?;
@@ -36,23 +36,23 @@ use crate::{Allocator, EventOf, Memory, MemoryOf, Region, Result, forward_to_inn
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AllocatorStatistics {
-    /// Blocks that were given.
+    /// Blocks that were allocated.
     pub allocations: u64,
-    /// Blocks that were asked for and not given.
+    /// Allocations that failed.
     pub failed_allocations: u64,
-    /// Blocks that came back, those too whose release failed.
+    /// Blocks that were released, including those whose release failed.
     pub releases: u64,
     /// Releases that failed.
     pub failed_releases: u64,
-    /// The bytes that the blocks which are out have together.
+    /// The bytes of all live blocks.
     pub current_bytes: u64,
-    /// The most bytes that were out at once.
+    /// The most bytes that were live at once.
     pub peak_bytes: u64,
-    /// Views of blocks that were made.
+    /// Views that were created.
     pub views: u64,
-    /// The time that the calls took, those for views among them, as the host saw it, added up over all threads.
+    /// The time that all calls took on the host, including those for views, summed over all threads.
     pub time: Duration,
-    /// The part of it that making and releasing views took.
+    /// The part of it that creating and releasing views took.
     pub view_time: Duration,
 }
 
@@ -63,10 +63,10 @@ impl AllocatorStatistics {
     }
 }
 
-/// Counts and times what goes through an allocator. Clones share one count.
+/// Counts and times the calls to an allocator. Clones share one count.
 ///
-/// A block counts with the bytes that it really has ([`Memory::bytes`]). One that is dropped instead of
-/// [released](Allocator::release) goes back to the runtime unseen, and counts as being out for good.
+/// A block counts with its real size ([`Memory::bytes`]). One that is dropped instead of
+/// [released](Allocator::release) is not seen to leave, and counts as live for good.
 ///
 /// ```
 /// use binpool_allocators::{Allocator, ImmediateAllocator, Statistics};
@@ -93,7 +93,7 @@ pub struct Statistics<A> {
 }
 
 impl<A> Statistics<A> {
-    /// Counts what goes through `inner`.
+    /// Counts the calls to `inner`.
     pub fn new(inner: A) -> Self {
         Self {
             inner,
@@ -101,18 +101,18 @@ impl<A> Statistics<A> {
         }
     }
 
-    /// What has gone through until now.
+    /// Returns the counts until now.
     #[must_use]
     pub fn reading(&self) -> AllocatorStatistics {
         *self.reading.lock()
     }
 
-    /// The allocator that is counted. Blocks that go to or from it directly are not.
+    /// The inner allocator. Blocks allocated or released through it directly are not counted.
     pub const fn inner(&self) -> &A {
         &self.inner
     }
 
-    /// The allocator, no longer counted.
+    /// Returns the inner allocator, no longer counted.
     pub fn into_inner(self) -> A {
         self.inner
     }

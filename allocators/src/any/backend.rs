@@ -14,7 +14,7 @@ use crate::{
 /// A backend that is chosen at run time.
 ///
 /// It is a [`Backend`] itself, so that one pool type serves every device. Each object costs one more heap
-/// allocation, each call one more jump; a backend's own type costs neither.
+/// allocation than with the backend's own type, and each call one more indirection.
 ///
 /// ```
 /// use binpool_allocators::{Allocator, AnyBackend, Backend, ImmediateAllocator, Memory};
@@ -39,7 +39,7 @@ pub struct AnyBackend {
 }
 
 impl AnyBackend {
-    /// Erases a backend. Its SVM, where it has any, is out of reach; see [`with_svm`](Self::with_svm).
+    /// Erases a backend. Its SVM, where it has any, cannot be reached; see [`with_svm`](Self::with_svm).
     pub fn new(backend: impl Backend) -> Self {
         let mut limits = backend.limits().clone();
         limits.svm = SvmSupport::default();
@@ -73,6 +73,10 @@ impl Backend for AnyBackend {
 
     fn check_queue(&self, queue: &AnyQueue) -> Result<()> {
         self.mirror.check_queue(queue)
+    }
+
+    fn check_use(&self, queue: &AnyQueue) -> Result<()> {
+        self.mirror.check_use(queue)
     }
 
     fn create_buffer(&self, bytes: usize, flags: MemoryFlags) -> Result<AnyMemory> {

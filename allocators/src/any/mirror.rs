@@ -8,10 +8,11 @@ use crate::{
     SvmBackend, SvmGrain,
 };
 
-/// [`Backend`] and [`SvmBackend`] over erased objects. See there for what each method does.
+/// [`Backend`] and [`SvmBackend`] over erased objects. The methods are described there.
 pub(super) trait Mirror: fmt::Debug + Send + Sync {
     fn create_queue(&self, order: QueueOrder) -> Result<AnyQueue>;
     fn check_queue(&self, queue: &AnyQueue) -> Result<()>;
+    fn check_use(&self, queue: &AnyQueue) -> Result<()>;
     fn create_buffer(&self, bytes: usize, flags: MemoryFlags) -> Result<AnyMemory>;
     fn create_sub_region(&self, parent: &AnyMemory, region: Region) -> Result<AnyMemory>;
     fn commit(&self, queue: &AnyQueue, memory: &AnyMemory) -> Result<()>;
@@ -152,6 +153,10 @@ impl<B: Backend> Mirror for Reflected<B> {
 
     fn check_queue(&self, queue: &AnyQueue) -> Result<()> {
         self.backend.check_queue(queue.expect_ref()?)
+    }
+
+    fn check_use(&self, queue: &AnyQueue) -> Result<()> {
+        self.backend.check_use(queue.expect_ref()?)
     }
 
     fn create_buffer(&self, bytes: usize, flags: MemoryFlags) -> Result<AnyMemory> {

@@ -1,4 +1,4 @@
-//! The erased form: a backend that is chosen at run time.
+//! Type erasure: a backend that is chosen at run time.
 
 mod backend;
 mod mirror;

@@ -7,8 +7,10 @@ use std::{
     sync::Arc,
 };
 
+use super::AnyBackend;
 use crate::{
-    Event, EventId, EventStatus, Memory, MemoryId, MemoryKind, Queue, QueueId, QueueOrder, Result,
+    AsMemory, Event, EventId, EventStatus, Memory, MemoryId, MemoryKind, Queue, QueueId,
+    QueueOrder, Result,
     error::{InvalidRequest, ObjectKind},
 };
 
@@ -16,28 +18,28 @@ fn foreign(kind: ObjectKind) -> InvalidRequest {
     InvalidRequest::ForeignObject { kind }
 }
 
-/// [`Memory`] with a way back to its own type.
+/// [`Memory`] that can be downcast to its own type.
 trait ErasedMemory: Memory + Any {}
 
 impl<M: Memory> ErasedMemory for M {}
 
 /// A block of memory of a backend that is chosen at run time.
 ///
-/// What only one backend's memory has, such as the runtime's handle, is asked of its own type:
+/// Properties that only one backend's memory has, such as the runtime's handle, are read from its own type:
 ///
 /// ```
 /// use binpool_allocators::{AnyBackend, AnyMemory, Backend, Memory, MemoryFlags};
 /// use binpool_mock::{MockDevice, MockHandle, MockMemory};
 ///
 /// fn handle_of(block: &AnyMemory) -> Option<MockHandle> {
-///     let own: &MockMemory = block.downcast_ref()?; // None where it is another backend's.
+///     let own: &MockMemory = block.downcast_ref()?; // `None` where it belongs to another backend.
 ///     Some(own.handle())
 /// }
 ///
 /// let backend = AnyBackend::new(MockDevice::new().backend());
 /// let block = backend.create_buffer(4096, MemoryFlags::empty())?;
 /// let handle = handle_of(&block).expect("memory of the mock");
-/// assert_eq!((handle.id(), block.bytes()), (block.id(), 4096)); // What all memory has needs no way back.
+/// assert_eq!((handle.id(), block.bytes()), (block.id(), 4096)); // These need no downcast.
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
 #[derive(Debug)]
@@ -48,7 +50,7 @@ impl AnyMemory {
         Self(Box::new(memory))
     }
 
-    /// The block in its backend's own type, or `None` where it is of another backend.
+    /// Returns the block in its backend's own type, or `None` where it belongs to another backend.
     #[must_use]
     pub fn downcast_ref<M: Memory>(&self) -> Option<&M> {
         let any: &dyn Any = &*self.0;
@@ -82,9 +84,23 @@ impl Memory for AnyMemory {
     fn kind(&self) -> MemoryKind {
         self.0.kind()
     }
+
+    fn has_views(&self) -> bool {
+        self.0.has_views()
+    }
 }
 
-/// [`Queue`] without what keeps it from being an object.
+impl AsMemory<AnyBackend> for AnyMemory {
+    fn size(&self) -> usize {
+        self.bytes()
+    }
+
+    fn memory_on(&self, _queue: &AnyQueue) -> Option<&Self> {
+        Some(self)
+    }
+}
+
+/// The object-safe part of [`Queue`].
 trait ErasedQueue: Any + fmt::Debug + Send + Sync {
     fn id(&self) -> QueueId;
     fn order(&self) -> QueueOrder;
@@ -112,7 +128,7 @@ impl<Q: Queue> ErasedQueue for Q {
 
 /// A queue of a backend that is chosen at run time.
 ///
-/// Kernels are launched through the backend's own types, on the queue and the memory that are behind these:
+/// Kernels are launched through the backend's own types, with the queue and the memory behind these:
 ///
 /// ```
 /// use binpool_allocators::{
@@ -129,7 +145,7 @@ impl<Q: Queue> ErasedQueue for Q {
 ///     let kernel = |_: &[&[u8]], writes: &mut [&mut [u8]]| {
 ///         writes[0].iter_mut().for_each(|byte| *byte += 1);
 ///     };
-///     device.launch(queue, "increment", &[], &[block], kernel, &[])?;
+///     device.launch(queue, "increment", &[], &[block], kernel)?;
 ///     Ok(())
 /// }
 ///
@@ -152,7 +168,7 @@ impl AnyQueue {
         Self(Arc::new(queue))
     }
 
-    /// The queue in its backend's own type, or `None` where it is of another backend.
+    /// Returns the queue in its backend's own type, or `None` where it belongs to another backend.
     #[must_use]
     pub fn downcast_ref<Q: Queue>(&self) -> Option<&Q> {
         let any: &dyn Any = &*self.0;
@@ -198,11 +214,12 @@ impl Queue for AnyQueue {
     }
 }
 
-/// [`Event`] without what keeps it from being an object.
+/// The object-safe part of [`Event`].
 trait ErasedEvent: Any + fmt::Debug + Send + Sync {
     fn id(&self) -> EventId;
     fn status(&self) -> Result<EventStatus>;
     fn wait(&self) -> Result<()>;
+    fn wait_for_all_before(&self) -> Result<()>;
 }
 
 impl<E: Event> ErasedEvent for E {
@@ -217,14 +234,18 @@ impl<E: Event> ErasedEvent for E {
     fn wait(&self) -> Result<()> {
         Event::wait(self)
     }
+
+    fn wait_for_all_before(&self) -> Result<()> {
+        Event::wait_for_all_before(self)
+    }
 }
 
 /// An event of a backend that is chosen at run time.
 ///
-/// Calls that only one backend has take its own events in their wait lists:
+/// Calls that only one backend has take its own event type in their wait lists:
 ///
 /// ```
-/// use binpool_allocators::{AnyBackend, Backend, Event, EventStatus, Outcome, QueueOrder};
+/// use binpool_allocators::{AnyBackend, Backend, Event, EventStatus, Outcome, Queue, QueueOrder};
 /// use binpool_mock::{MockDevice, MockEvent};
 ///
 /// let device = MockDevice::new().backend();
@@ -232,7 +253,7 @@ impl<E: Event> ErasedEvent for E {
 /// let ready = backend.create_user_event()?;
 /// let queue = device.create_queue(QueueOrder::InOrder)?;
 /// let own = ready.downcast_ref::<MockEvent>().expect("an event of the mock");
-/// let kernel = device.launch(&queue, "behind", &[], &[], |_, _| (), std::slice::from_ref(own))?;
+/// let kernel = device.launch(queue.after(std::slice::from_ref(own)), "behind", &[], &[], |_, _| ())?;
 /// assert_eq!(kernel.status()?, EventStatus::Pending);
 /// backend.resolve_user_event(&ready, Outcome::Complete)?;
 /// kernel.wait()?;
@@ -246,7 +267,7 @@ impl AnyEvent {
         Self(Arc::new(event))
     }
 
-    /// The event in its backend's own type, or `None` where it is of another backend.
+    /// Returns the event in its backend's own type, or `None` where it belongs to another backend.
     #[must_use]
     pub fn downcast_ref<E: Event>(&self) -> Option<&E> {
         let any: &dyn Any = &*self.0;
@@ -285,5 +306,9 @@ impl Event for AnyEvent {
 
     fn wait(&self) -> Result<()> {
         self.0.wait()
+    }
+
+    fn wait_for_all_before(&self) -> Result<()> {
+        self.0.wait_for_all_before()
     }
 }

@@ -1,4 +1,4 @@
-//! Ways of getting memory.
+//! Checks of allocators.
 
 use std::{slice::from_ref, sync::Arc};
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{Align, Allocator, Backend, Event, InvalidRequest, Memory, Region};
 
-/// Every block has what was asked for, or more.
+/// Every block has at least the requested size.
 pub fn blocks_are_large_enough<F: AllocatorFixture>(fixture: &F) {
     let allocator = fixture.allocator();
     let bench = Bench::on(allocator.backend().clone());
@@ -44,7 +44,7 @@ pub fn live_blocks_do_not_overlap<F: AllocatorFixture>(fixture: &F) {
     }
 }
 
-/// `ZeroSize` and `TooLarge`, neither of which is out-of-memory.
+/// The errors are `ZeroSize` and `TooLarge`, neither of which is out-of-memory.
 pub fn sizes_that_never_fit_are_refused<F: AllocatorFixture>(fixture: &F) {
     let allocator = fixture.allocator();
     let refused = refusal(allocator.allocate(0));
@@ -60,7 +60,7 @@ pub fn sizes_that_never_fit_are_refused<F: AllocatorFixture>(fixture: &F) {
     }
 }
 
-/// Its events say when it may be used again.
+/// The block may be used again once the events of its release have ended.
 pub fn a_block_can_be_released_while_commands_use_it<F: AllocatorFixture>(fixture: &F) {
     let allocator = fixture.allocator();
     let bench = Bench::on(allocator.backend().clone());
@@ -77,7 +77,7 @@ pub fn a_block_can_be_released_while_commands_use_it<F: AllocatorFixture>(fixtur
     assert_eq!(bench.read(&next), vec![2; next.bytes()]);
 }
 
-/// `Box` and `Arc` of it, erased or not, answer the same.
+/// `Box` and `Arc` of an allocator, erased or not, return the same.
 pub fn a_boxed_allocator_is_the_same_allocator<F: AllocatorFixture>(fixture: &F) {
     let allocator = fixture.allocator();
     let expected = answers(&allocator);
@@ -86,7 +86,7 @@ pub fn a_boxed_allocator_is_the_same_allocator<F: AllocatorFixture>(fixture: &F)
     assert_eq!(found, expected);
     let block = boxed.allocate(100).unwrap();
     boxed.release(block, &[]).unwrap();
-    // One that is shared is an allocator by itself, as a pool wants it.
+    // An `Arc` is an allocator itself, as a pool requires.
     let shared: Arc<dyn Allocator<Backend = _> + '_> = Arc::from(boxed);
     assert_eq!(found, answers(&Arc::clone(&shared)));
     let block = shared.allocate(100).unwrap();
@@ -94,7 +94,7 @@ pub fn a_boxed_allocator_is_the_same_allocator<F: AllocatorFixture>(fixture: &F)
     shared.release(block, &[]).unwrap();
 }
 
-/// What an allocator says of itself.
+/// The properties of an allocator.
 fn answers(allocator: &impl Allocator) -> (bool, bool, Align, usize) {
     (
         allocator.is_deferred(),
@@ -104,7 +104,7 @@ fn answers(allocator: &impl Allocator) -> (bool, bool, Align, usize) {
     )
 }
 
-/// Blocks of several threads do not overlap either, and may be released by other threads.
+/// Blocks of several threads do not overlap, and may be released by other threads.
 pub fn threads_share_an_allocator<F: AllocatorFixture>(fixture: &F) {
     let allocator = fixture.allocator();
     let bench = || Bench::on(allocator.backend().clone());
@@ -118,7 +118,7 @@ pub fn threads_share_an_allocator<F: AllocatorFixture>(fixture: &F) {
             };
             (first..first + 20).map(fill).collect::<Vec<_>>()
         });
-        // Each thread's blocks go to the next.
+        // Each thread releases the blocks of another one.
         dealt.rotate_left(1);
         on_threads(dealt, |blocks| {
             let bench = bench();
@@ -130,8 +130,8 @@ pub fn threads_share_an_allocator<F: AllocatorFixture>(fixture: &F) {
     }
 }
 
-/// Where the device keeps to its capacity: at once, unless the allocator says that it is deferred. Then the
-/// first command tells.
+/// Where the device enforces its capacity, a shortage shows at once, or in the first command if the allocator is
+/// deferred.
 pub fn shortage_shows_when_the_allocator_says<F: AllocatorFixture>(fixture: &F) {
     let Some(capacity) = fixture.enforced_capacity() else {
         return;
@@ -139,7 +139,7 @@ pub fn shortage_shows_when_the_allocator_says<F: AllocatorFixture>(fixture: &F) 
     let allocator = fixture.allocator();
     let bench = Bench::on(allocator.backend().clone());
     let half = usize::try_from(capacity / 2).expect("the capacity is small");
-    // Blocks that may cost more than their size: some number of them is too much.
+    // Blocks may cost more than their size; at some number of them memory runs out.
     let mut live = Vec::new();
     let error = loop {
         assert!(
@@ -169,11 +169,11 @@ pub fn shortage_shows_when_the_allocator_says<F: AllocatorFixture>(fixture: &F) 
     bench.write(&block, &[1]);
 }
 
-/// As large as the allocator says that it gives, or out of memory, which is another matter.
+/// A block of the largest size is allocated, or is out of memory.
 pub fn a_block_of_the_largest_size_is_no_invalid_request<F: AllocatorFixture>(fixture: &F) {
     let allocator = fixture.allocator();
     let largest = allocator.largest_block();
-    // On a device that does not keep to its capacity, only a promise can be made without harm.
+    // On a device that does not enforce its capacity, only a deferred block can be requested without harm.
     if fixture.enforced_capacity().is_none() && !allocator.is_deferred() {
         return;
     }
@@ -195,4 +195,20 @@ pub fn parts_of_blocks_keep_to_themselves<F: AllocatorFixture>(fixture: &F) {
     let mut expected = vec![1; block.bytes()];
     expected[start..2 * start].fill(2);
     assert_eq!(bench.read(&block), expected);
+}
+
+/// A view outlives the release of its block, and no later block has its bytes.
+pub fn a_view_of_a_released_block_keeps_its_bytes<F: AllocatorFixture>(fixture: &F) {
+    let allocator = fixture.allocator();
+    let bench = Bench::on(allocator.backend().clone());
+    let block = allocator.allocate(4096).unwrap();
+    let view = bench.region(&block, Region::first(4096));
+    bench.write(&view, &[1; 4096]);
+    allocator.release(block, &[]).unwrap();
+    for _ in 0..10 {
+        let next = allocator.allocate(4096).unwrap();
+        bench.write(&next, &vec![2; next.bytes()]);
+        allocator.release(next, &[]).unwrap();
+    }
+    assert_eq!(bench.read(&view), [1; 4096]);
 }

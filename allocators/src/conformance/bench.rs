@@ -1,4 +1,4 @@
-//! What the checks share.
+//! Helpers of the checks.
 
 use crate::{
     Backend, Error, Event, EventStatus, InvalidRequest, Memory, MemoryFlags, ObjectKind, Outcome,
@@ -33,7 +33,7 @@ impl<B: Backend> Bench<B> {
             .expect("every device has in-order queues")
     }
 
-    /// An out-of-order queue, where the device has such; else checks that it says so.
+    /// Makes an out-of-order queue, or checks for the error of a device that has none.
     pub(crate) fn out_of_order_queue(&self) -> Option<B::Queue> {
         let queue = self.backend.create_queue(QueueOrder::OutOfOrder);
         if self.backend.limits().out_of_order_queues {
@@ -65,7 +65,7 @@ impl<B: Backend> Bench<B> {
             .expect("a write within bounds");
     }
 
-    /// All bytes of `memory`, once everything that was enqueued on the bench's queue has ended.
+    /// Reads all bytes of `memory`, once everything that was enqueued on the bench's queue has ended.
     pub(crate) fn read(&self, memory: &B::Memory) -> Vec<u8> {
         let mut data = vec![0; memory.bytes()];
         self.backend
@@ -88,7 +88,7 @@ impl<B: Backend> Bench<B> {
             .expect("a fill within bounds")
     }
 
-    /// A user event: what waits for it runs when the check opens it.
+    /// Makes a user event: commands that wait for it run when the check opens it.
     pub(crate) fn gate(&self) -> B::Event {
         self.backend.create_user_event().expect("a user event")
     }
@@ -114,15 +114,15 @@ impl<B: Backend> Bench<B> {
     }
 }
 
-/// Checks that a command has not ended, however often anybody asks: asking is what has some backends get on.
+/// Checks that a command has not ended, however often its status is read: on some backends, reading it makes progress.
 pub(crate) fn assert_stays_pending<E: Event>(event: &E) {
     for _ in 0..64 {
         assert_eq!(event.status().unwrap(), EventStatus::Pending, "{event:?}");
     }
 }
 
-/// Whether `attempt` succeeds in the end. For what the backend does in its own time after a command has ended:
-/// it may be asked many times over.
+/// Returns whether `attempt` succeeds in the end. It may be called many times, since a backend may do its part some time
+/// after a command has ended.
 pub(crate) fn eventually(mut attempt: impl FnMut() -> bool) -> bool {
     (0..200_000).any(|_| {
         let succeeded = attempt();
@@ -133,12 +133,12 @@ pub(crate) fn eventually(mut attempt: impl FnMut() -> bool) -> bool {
     })
 }
 
-/// `count` bytes that tell their places apart.
+/// `count` bytes whose values tell their offsets apart.
 pub(crate) fn numbered(count: usize) -> Vec<u8> {
     (0..=250).cycle().take(count).collect()
 }
 
-/// Checks that the call failed for lack of memory.
+/// Checks that the call failed with out-of-memory.
 #[track_caller]
 pub(crate) fn out_of_memory<T: std::fmt::Debug>(result: &Result<T, Error>) {
     assert!(
@@ -147,7 +147,7 @@ pub(crate) fn out_of_memory<T: std::fmt::Debug>(result: &Result<T, Error>) {
     );
 }
 
-/// What is wrong with the call that gave `result`.
+/// Returns the `InvalidRequest` of the call that gave `result`.
 #[track_caller]
 pub(crate) fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> InvalidRequest {
     match result {
@@ -162,7 +162,7 @@ pub(crate) fn refused_as_foreign<T: std::fmt::Debug>(kind: ObjectKind, result: R
     assert_eq!(refusal(result), InvalidRequest::ForeignObject { kind });
 }
 
-/// Checks that the call was refused because a region does not lie within its block.
+/// Checks that the call was refused because a region leaves its block.
 #[track_caller]
 pub(crate) fn refused_as_out_of_bounds<T: std::fmt::Debug>(result: Result<T, Error>) {
     let refusal = refusal(result);

@@ -1,4 +1,4 @@
-//! Limits, and the making of buffers.
+//! Checks of limits, and of creating buffers.
 
 use super::{
     Fixture,
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{Backend, HostUse, InvalidRequest, Memory, MemoryFlags, MemoryKind, Region};
 
-/// No limit is zero, and no kind of SVM comes without those that it includes.
+/// No limit is zero, and each kind of SVM comes with those that it includes.
 pub fn limits_make_sense<F: Fixture>(fixture: &F) {
     let backend = fixture.backend();
     let limits = backend.limits();
@@ -23,7 +23,7 @@ pub fn limits_make_sense<F: Fixture>(fixture: &F) {
     );
 }
 
-/// `bytes` is what was asked for, of every size.
+/// `bytes` is the requested size, for every size.
 pub fn a_buffer_has_the_size_that_was_asked_for<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     for bytes in [1, 3, 255, 256, 257, 4096, 65_537] {
@@ -35,7 +35,7 @@ pub fn a_buffer_has_the_size_that_was_asked_for<F: Fixture>(fixture: &F) {
     }
 }
 
-/// No two blocks share an identity, not even one after the other.
+/// No two blocks have the same identity, not even one after the other.
 pub fn every_buffer_has_an_identity_of_its_own<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let first = bench.buffer(64);
@@ -46,14 +46,14 @@ pub fn every_buffer_has_an_identity_of_its_own<F: Fixture>(fixture: &F) {
     assert_ne!(bench.buffer(64).id(), former);
 }
 
-/// `ZeroSize`.
+/// The error is `ZeroSize`.
 pub fn a_buffer_of_no_bytes_is_refused<F: Fixture>(fixture: &F) {
     let backend = fixture.backend();
     let refusal = refusal(backend.create_buffer(0, MemoryFlags::empty()));
     assert_eq!(refusal, InvalidRequest::ZeroSize);
 }
 
-/// `TooLarge`, which is not out-of-memory: freeing never helps.
+/// The error is `TooLarge`, not out-of-memory: freeing never helps.
 pub fn a_buffer_larger_than_the_largest_is_refused<F: Fixture>(fixture: &F) {
     let backend = fixture.backend();
     let largest = backend.limits().largest_block_bytes;
@@ -73,7 +73,7 @@ pub fn a_buffer_larger_than_the_largest_is_refused<F: Fixture>(fixture: &F) {
     }
 }
 
-/// Where there is no room for it, that is another error.
+/// A buffer of the largest size may be out of memory, but is no invalid request.
 pub fn a_buffer_of_the_largest_size_is_no_invalid_request<F: Fixture>(fixture: &F) {
     let backend = fixture.backend();
     let largest = backend.limits().largest_block_bytes;
@@ -83,7 +83,7 @@ pub fn a_buffer_of_the_largest_size_is_no_invalid_request<F: Fixture>(fixture: &
     }
 }
 
-/// `ContradictoryFlags`.
+/// The error is `ContradictoryFlags`.
 pub fn contradictory_flags_are_refused<F: Fixture>(fixture: &F) {
     let backend = fixture.backend();
     for flags in [
@@ -96,7 +96,7 @@ pub fn contradictory_flags_are_refused<F: Fixture>(fixture: &F) {
     }
 }
 
-/// Flags about kernels and about where the memory lies do not keep the host from its transfers.
+/// Flags about kernels and about the location of the memory do not restrict transfers by the host.
 pub fn flags_leave_the_permitted_transfers<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     for flags in [
@@ -117,7 +117,7 @@ pub fn flags_leave_the_permitted_transfers<F: Fixture>(fixture: &F) {
     assert_eq!(bench.read(&buffer), [3; 64]);
 }
 
-/// `HostAccess`, of transfers that wait and of those that do not.
+/// The error is `HostAccess`, for blocking and enqueued transfers.
 pub fn forbidden_transfers_of_the_host_are_refused<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let (backend, queue) = (&bench.backend, &bench.queue);

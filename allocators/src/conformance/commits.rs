@@ -1,9 +1,9 @@
-//! Commits: memory that is there.
+//! Checks of commits.
 
 use super::{Fixture, bench::Bench};
 use crate::{Backend, Region};
 
-/// After a commit, transfers work as ever.
+/// Transfers work after a commit.
 pub fn a_committed_buffer_can_be_used<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let buffer = bench.buffer(4096);
@@ -12,7 +12,7 @@ pub fn a_committed_buffer_can_be_used<F: Fixture>(fixture: &F) {
     assert_eq!(bench.read(&buffer), [5; 4096]);
 }
 
-/// A second commit does no harm.
+/// A second commit has no effect.
 pub fn a_commit_may_be_repeated<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let buffer = bench.buffer(4096);
@@ -21,7 +21,7 @@ pub fn a_commit_may_be_repeated<F: Fixture>(fixture: &F) {
     }
 }
 
-/// A region can be committed too.
+/// A region can be committed, too.
 pub fn a_region_can_be_committed<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let buffer = bench.buffer(65_536);

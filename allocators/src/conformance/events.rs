@@ -1,4 +1,4 @@
-//! Events.
+//! Checks of events.
 
 use std::collections::HashSet;
 
@@ -34,7 +34,7 @@ pub fn clones_of_an_event_are_equal_and_others_are_not<F: Fixture>(fixture: &F) 
     assert_eq!(events.len(), 3, "{events:?}");
 }
 
-/// Of commands and of the host's events, not even after the event is gone.
+/// Identities of commands' events and of user events are unique, even after the events are gone.
 pub fn identities_of_events_are_not_used_again<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let buffer = bench.buffer(64);
@@ -52,7 +52,7 @@ pub fn identities_of_events_are_not_used_again<F: Fixture>(fixture: &F) {
     }
 }
 
-/// The host decides.
+/// A user event stays pending until the host resolves it.
 pub fn a_user_event_is_pending_until_it_is_resolved<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     for (outcome, status) in [
@@ -68,7 +68,7 @@ pub fn a_user_event_is_pending_until_it_is_resolved<F: Fixture>(fixture: &F) {
     }
 }
 
-/// `AlreadyResolved`, and the first outcome stands.
+/// The error is `AlreadyResolved`, and the first outcome remains.
 pub fn a_user_event_is_resolved_once<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let event = bench.gate();
@@ -80,7 +80,7 @@ pub fn a_user_event_is_resolved_once<F: Fixture>(fixture: &F) {
     assert_eq!(event.status().unwrap(), EventStatus::Complete);
 }
 
-/// `NotAUserEvent`.
+/// The error is `NotAUserEvent`.
 pub fn only_user_events_can_be_resolved<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let buffer = bench.buffer(64);
@@ -93,7 +93,7 @@ pub fn only_user_events_can_be_resolved<F: Fixture>(fixture: &F) {
     }
 }
 
-/// Who asks for the status often enough learns of the end.
+/// Reading the status often enough is sufficient to see the end.
 pub fn asking_for_the_status_comes_to_an_end<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let buffer = bench.buffer(64);

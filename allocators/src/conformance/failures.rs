@@ -1,4 +1,4 @@
-//! What becomes of commands that wait for something that fails.
+//! Checks of commands that wait for an event that fails.
 
 use std::{fmt::Debug, slice::from_ref};
 
@@ -7,7 +7,7 @@ use crate::{Backend, Event, EventStatus, Queue, Region, Result};
 
 const SIZE: usize = 1024;
 
-/// What waits for a failed event does not run, and has ended all the same.
+/// A command that waits for a failed event does not run, and counts as ended.
 pub fn a_failed_gate_fails_what_waits_for_it<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let other = bench.another_queue();
@@ -23,7 +23,7 @@ pub fn a_failed_gate_fails_what_waits_for_it<F: Fixture>(fixture: &F) {
     assert_eq!(bench.read(&buffer), [1; SIZE]);
 }
 
-/// Through queues and kinds of commands.
+/// The failure passes on through queues and all kinds of commands.
 pub fn a_failure_passes_on_along_wait_lists<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let queues = [(); 4].map(|()| bench.another_queue());
@@ -53,7 +53,7 @@ pub fn a_failure_passes_on_along_wait_lists<F: Fixture>(fixture: &F) {
     assert_eq!(bench.read(&other), [1; SIZE]);
 }
 
-/// Whether it is enqueued before or after the failure.
+/// The command may be enqueued before or after the failure.
 pub fn a_command_that_waits_for_what_has_failed_fails<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let buffer = bench.filled(SIZE, 1);
@@ -64,12 +64,12 @@ pub fn a_command_that_waits_for_what_has_failed_fails<F: Fixture>(fixture: &F) {
         bench
             .backend
             .enqueue_fill(&queue, &buffer, Region::first(SIZE), &[2], from_ref(&gate));
-    // The runtime may see it at once.
+    // The runtime may return the error from the call.
     failed(fill.and_then(|fill| fill.wait()));
     assert_eq!(bench.read(&buffer), [1; SIZE]);
 }
 
-/// They return, with an error, and nothing is written.
+/// Blocking transfers return with an error, and nothing is written.
 pub fn blocking_transfers_fail_with_what_they_wait_for<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let buffer = bench.filled(SIZE, 1);
@@ -82,7 +82,7 @@ pub fn blocking_transfers_fail_with_what_they_wait_for<F: Fixture>(fixture: &F) 
     assert_eq!(bench.read(&buffer), [1; SIZE]);
 }
 
-/// A command over no bytes fails as any other does.
+/// A command over no bytes fails like any other.
 pub fn a_command_over_no_bytes_fails_with_what_it_waits_for<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let (buffer, queue) = (bench.filled(SIZE, 1), bench.another_queue());
@@ -94,7 +94,7 @@ pub fn a_command_over_no_bytes_fails_with_what_it_waits_for<F: Fixture>(fixture:
     failed(fill.and_then(|fill| fill.wait()));
 }
 
-/// Commands that failed have ended: the failure is in their events.
+/// Commands that failed have ended: their events have the error.
 pub fn a_queue_finishes_though_commands_failed<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let queue = bench.another_queue();
@@ -108,7 +108,7 @@ pub fn a_queue_finishes_though_commands_failed<F: Fixture>(fixture: &F) {
     failed(fill.wait());
 }
 
-/// What waits for nothing that failed runs as ever.
+/// Commands that wait for nothing that failed run as usual.
 pub fn other_commands_are_none_the_worse_for_a_failure<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let (failing, other) = (bench.another_queue(), bench.another_queue());

@@ -16,6 +16,7 @@ pub fn a_foreign_queue_is_refused<F: Fixture>(fixture: &F) {
     let (buffer, target) = (bench.filled(64, 1), bench.filled(64, 2));
     let all = Region::first(64);
     refused_as_foreign(kind, backend.check_queue(queue));
+    refused_as_foreign(kind, backend.check_use(queue));
     refused_as_foreign(kind, backend.commit(queue, &buffer));
     refused_as_foreign(kind, backend.write(queue, &buffer, 0, &[9; 64], &[]));
     refused_as_foreign(kind, backend.read(queue, &buffer, 0, &mut [9; 64], &[]));
@@ -99,8 +100,8 @@ pub fn a_foreign_event_is_refused<F: Fixture>(fixture: &F) {
     assert_eq!(bench.read(&target), [2; 64]);
 }
 
-/// Memory that is given to the wrong backend goes back to its own; memory that is released after an event of
-/// another backend is gone all the same.
+/// Memory that is given to another backend's `release` goes back to its own backend. Memory that is released after an event
+/// of another backend is gone in any case.
 pub fn a_release_with_a_foreign_object_is_an_error<F: Fixture>(fixture: &F) {
     let (bench, other) = (Bench::new(fixture), Bench::foreign(fixture));
     let kind = ObjectKind::Memory;
@@ -113,7 +114,7 @@ pub fn a_release_with_a_foreign_object_is_an_error<F: Fixture>(fixture: &F) {
     gate.wait().unwrap();
 }
 
-/// One foreign object among those of its own is one too many.
+/// One foreign event in a wait list is enough to refuse the call.
 pub fn a_foreign_event_among_others_is_refused<F: Fixture>(fixture: &F) {
     let (bench, other) = (Bench::new(fixture), Bench::foreign(fixture));
     let buffer = bench.filled(64, 1);

@@ -1,4 +1,4 @@
-//! What a caller drops early stays valid for the commands that use it.
+//! Checks that objects which the caller drops early stay valid for the commands that use them.
 
 use std::{slice::from_ref, sync::Arc};
 
@@ -10,7 +10,7 @@ use crate::{Backend, Event, Queue, Region};
 
 const SIZE: usize = 65_536;
 
-/// The command still runs, and spoils nobody else's memory.
+/// The command still runs, and does not write to memory of another block.
 pub fn memory_may_be_dropped_while_a_command_uses_it<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let (source, target) = (bench.filled(SIZE, 3), bench.filled(SIZE, 1));
@@ -47,7 +47,7 @@ pub fn memory_is_released_after_its_events<F: Fixture>(fixture: &F) {
     bench.backend.release(target, &[]).unwrap();
 }
 
-/// The command keeps the whole block.
+/// The command keeps the whole block alive.
 pub fn a_region_may_be_dropped_while_a_command_uses_it<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let (block, target) = (bench.filled(2 * SIZE, 3), bench.filled(SIZE, 1));
@@ -66,7 +66,7 @@ pub fn a_region_may_be_dropped_while_a_command_uses_it<F: Fixture>(fixture: &F) 
     assert_eq!(bench.read(&target), vec![3; SIZE]);
 }
 
-/// The bytes are thrown away, and nothing else happens.
+/// The bytes are discarded, without any other effect.
 pub fn a_pending_read_may_be_dropped_early<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let buffer = bench.filled(SIZE, 4);
@@ -84,12 +84,12 @@ pub fn a_pending_read_may_be_dropped_early<F: Fixture>(fixture: &F) {
     assert_eq!(bench.read(&buffer), vec![4; SIZE]);
 }
 
-/// Forgetting is no worse than dropping.
+/// Forgetting a read has the same effect as dropping it.
 pub fn a_pending_read_may_be_forgotten<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let buffer = bench.filled(1024, 4);
     let gate = bench.gate();
-    // No backend can tell what is forgotten from what is kept, and this check leaves nothing behind.
+    // A backend cannot tell a forgotten read from one that is held, and this check must leave nothing behind.
     let _forgotten = bench
         .backend
         .enqueue_read(&bench.queue, &buffer, Region::first(1024), from_ref(&gate))
@@ -99,7 +99,7 @@ pub fn a_pending_read_may_be_forgotten<F: Fixture>(fixture: &F) {
     bench.queue.finish().unwrap();
 }
 
-/// The backend keeps the data.
+/// The backend keeps the data until it is written.
 pub fn written_data_is_kept_until_it_is_written<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let buffer = bench.buffer(SIZE);
@@ -114,7 +114,7 @@ pub fn written_data_is_kept_until_it_is_written<F: Fixture>(fixture: &F) {
             from_ref(&gate),
         )
         .unwrap();
-    // What was freed on the host is likely to be handed out here.
+    // The host's allocator is likely to hand out the freed data here.
     let spoiler = vec![255_u8; SIZE];
     bench.open(&gate);
     written.wait().unwrap();
@@ -122,7 +122,7 @@ pub fn written_data_is_kept_until_it_is_written<F: Fixture>(fixture: &F) {
     drop(spoiler);
 }
 
-/// And no longer.
+/// The backend drops the data afterwards.
 pub fn written_data_is_given_back<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let buffer = bench.buffer(SIZE);
@@ -142,7 +142,7 @@ pub fn written_data_is_given_back<F: Fixture>(fixture: &F) {
     }
 }
 
-/// Commands go on without them.
+/// Commands go on without their queues and events.
 pub fn queues_and_events_may_be_dropped_early<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let buffer = bench.filled(SIZE, 1);

@@ -1,6 +1,6 @@
 //! A suite that checks a backend or an allocator against every promise of the traits.
 //!
-//! Whoever writes a backend says how to make one, in a [`Fixture`], and gets a test for each promise:
+//! A backend provides a [`Fixture`] that makes it, and gets a test for each promise:
 //!
 //! ```
 //! use binpool_allocators::conformance::Fixture;
@@ -30,14 +30,14 @@
 //! # assert!(run_all(&backend_checks(), &Mock).passed());
 //! ```
 //!
-//! [`backend_checks`], [`svm_checks`] and [`allocator_checks`] give the same checks as values, and [`run_all`] runs
-//! them in a program that is no test runner. A check panics where the promise is broken, and says which.
+//! [`backend_checks`], [`svm_checks`] and [`allocator_checks`] return the same checks as values, and [`run_all`] runs
+//! them in a program without a test runner. A check panics where the promise is broken, and says which one.
 //!
-//! [`sweep`] runs each of them again and again, and has each call of the backend fail once.
+//! [`sweep`] runs each of them repeatedly, and makes each call of the backend fail once.
 //!
-//! The checks never take it for granted that a command has ended without waiting for it, and never wait for what
-//! they have gated themselves: so they suit runtimes with threads of their own as well as simulated ones. A check
-//! of something that a device lacks checks instead for the error that the traits promise.
+//! The checks never assume that a command has ended without waiting for it, and never wait for commands that
+//! they have gated themselves, so they suit runtimes with threads of their own as well as simulated ones. Where the device
+//! lacks a feature, a check tests for the error that the traits promise.
 
 #![allow(
     clippy::expect_used,
@@ -51,6 +51,7 @@ pub mod allocation;
 pub mod buffers;
 pub mod commits;
 pub mod events;
+pub mod failure_order;
 pub mod failures;
 pub mod foreign;
 pub mod lifetimes;
@@ -74,35 +75,35 @@ pub use report::{Failure, Report, run_all};
 
 use crate::{Allocator, Backend, SvmBackend};
 
-/// How to make the backend under test.
+/// A way to make the backend under test.
 pub trait Fixture {
     /// The backend under test.
     type Backend: Backend;
 
-    /// A backend of the device under test, with nothing on it yet. Two calls give backends that share no
+    /// Makes a backend of the device under test, with nothing on it yet. The backends of two calls share no
     /// objects.
     fn backend(&self) -> Self::Backend;
 
-    /// A backend whose objects the one under test has to refuse. A second one of the same kind, unless there are
-    /// stranger ones.
+    /// Makes a backend whose objects the one under test must refuse: by default a second one of the same kind. Override this
+    /// where there are backends that differ more.
     fn foreign_backend(&self) -> Self::Backend {
         self.backend()
     }
 
-    /// The capacity in bytes, where the device really refuses to commit more; `None`, the default, where
-    /// nobody knows what would happen. Keep it small, since the checks fill it, and let half of it fit in one
+    /// The capacity in bytes, where the device refuses to commit more; `None`, the default, where its behaviour is
+    /// unknown. Keep it small, since the checks fill it, and let half of it fit in one
     /// block.
     fn enforced_capacity(&self) -> Option<u64> {
         None
     }
 }
 
-/// How to make the allocator under test: a closure, or a type that also knows the device's capacity.
+/// A way to make the allocator under test: a closure, or a type that also knows the device's capacity.
 pub trait AllocatorFixture {
     /// The allocator under test.
     type Allocator: Allocator;
 
-    /// A fresh allocator.
+    /// Makes a fresh allocator.
     fn allocator(&self) -> Self::Allocator;
 
     /// The capacity in bytes, as for [`Fixture::enforced_capacity`], of the device that each fresh allocator has
@@ -120,11 +121,11 @@ impl<A: Allocator, F: Fn() -> A> AllocatorFixture for F {
     }
 }
 
-/// One promise, and how to check it.
+/// A promise, and the check of it.
 pub struct Check<F> {
     /// The promise, in words.
     pub name: &'static str,
-    /// Panics where it is broken.
+    /// The check, which panics where the promise is broken.
     pub run: fn(&F),
 }
 
@@ -136,7 +137,7 @@ impl<F> fmt::Debug for Check<F> {
     }
 }
 
-/// Makes a list of checks, and a macro that expands to a test for each of them.
+/// Defines a list of checks, and a macro that expands to a test for each of them.
 macro_rules! suite {
     (
         $dollar:tt
@@ -194,6 +195,7 @@ suite! {
     regions::a_region_of_no_bytes_is_refused,
     regions::a_region_keeps_its_block_alive,
     regions::a_region_outlives_the_release_of_its_block,
+    regions::a_block_has_views_until_the_last_region_of_it_is_gone,
     regions::a_region_of_a_region_is_aligned_within_the_whole_block,
     regions::bytes_move_between_regions_of_one_block,
     regions::transfers_keep_to_their_region,
@@ -232,6 +234,15 @@ suite! {
     failures::a_command_over_no_bytes_fails_with_what_it_waits_for,
     failures::a_queue_finishes_though_commands_failed,
     failures::other_commands_are_none_the_worse_for_a_failure,
+    failure_order::a_command_fails_in_its_turn_where_the_order_is_kept,
+    failure_order::one_failed_event_of_a_wait_list_is_enough_to_fail,
+    failure_order::an_in_order_queue_keeps_its_order_behind_a_failure,
+    failure_order::what_was_enqueued_before_the_failure_does_not_complete_early,
+    failure_order::a_barrier_behind_a_failure_holds_back_what_comes_after,
+    failure_order::a_barrier_holds_back_for_all_of_its_wait_list_though_one_has_failed,
+    failure_order::a_barrier_holds_back_for_what_its_failed_event_was_to_come_after,
+    failure_order::a_marker_comes_after_what_a_failed_one_was_to_come_after,
+    failure_order::finish_waits_for_all_whatever_failed,
     events::an_event_completes,
     events::clones_of_an_event_are_equal_and_others_are_not,
     events::identities_of_events_are_not_used_again,
@@ -296,7 +307,10 @@ suite! {
     svm_lifetimes::svm_bound_to_a_queue_is_freed_behind_it,
     svm_lifetimes::svm_of_several_queues_is_freed_behind_all,
     svm_lifetimes::svm_is_not_freed_before_the_events_of_its_release,
+    svm_lifetimes::svm_is_not_freed_under_a_command_before_a_failure,
+    svm_lifetimes::svm_bound_to_a_queue_is_freed_behind_it_though_a_command_failed,
     svm_lifetimes::a_region_of_svm_holds_its_block,
+    svm_lifetimes::svm_has_views_until_the_last_region_of_it_is_gone,
     svm_lifetimes::live_blocks_of_svm_do_not_overlap,
     svm_binding::a_block_is_bound_to_one_queue_at_a_time,
     svm_binding::a_region_is_bound_where_its_block_is,
@@ -325,4 +339,5 @@ suite! {
     allocation::shortage_shows_when_the_allocator_says,
     allocation::a_block_of_the_largest_size_is_no_invalid_request,
     allocation::parts_of_blocks_keep_to_themselves,
+    allocation::a_view_of_a_released_block_keeps_its_bytes,
 }

@@ -1,4 +1,4 @@
-//! In which order commands run.
+//! Checks of the order in which commands run.
 
 use std::slice::from_ref;
 
@@ -10,15 +10,15 @@ use crate::{Backend, Event, EventStatus, Queue, Region};
 
 const SIZE: usize = 1024;
 
-/// How many commands are to be kept in order.
+/// The number of commands that are to run in order.
 const STEPS: usize = 32;
 
-/// Each command sees what the one before has done.
+/// Each command sees the effect of the one before.
 pub fn an_in_order_queue_keeps_its_order<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let queue = bench.another_queue();
     let (buffer, copies) = (bench.buffer(SIZE), bench.buffer(STEPS * SIZE));
-    // All of it waits behind a gate, so that there is something to put in order when it opens.
+    // All commands wait for one event, so that none runs before all are enqueued.
     let gate = bench.gate();
     drop(bench.fill(&queue, &buffer, 255, from_ref(&gate)));
     for step in 0..STEPS {
@@ -46,7 +46,7 @@ fn assert_steps(copies: &[u8]) {
     }
 }
 
-/// A command behind a gate has not happened before the gate opens, and has afterwards.
+/// A command behind a pending event does not run before the event completes, and runs afterwards.
 pub fn a_gated_command_waits_for_its_gate<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let other = bench.another_queue();
@@ -77,7 +77,7 @@ pub fn a_gate_orders_commands_of_two_queues<F: Fixture>(fixture: &F) {
     }
 }
 
-/// On an out-of-order queue, wait lists are what keeps an order.
+/// On an out-of-order queue, wait lists define the order.
 pub fn a_wait_list_orders_commands_of_an_out_of_order_queue<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let Some(queue) = bench.out_of_order_queue() else {
@@ -96,12 +96,12 @@ pub fn a_wait_list_orders_commands_of_an_out_of_order_queue<F: Fixture>(fixture:
     }
 }
 
-/// Commands after a barrier wait for it, also on an out-of-order queue.
+/// Commands behind a barrier wait for it, on an out-of-order queue as well.
 pub fn a_barrier_holds_back_what_comes_after<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let queues = [Some(bench.another_queue()), bench.out_of_order_queue()];
     for queue in queues.into_iter().flatten() {
-        // Two, since a backend may put commands on the same bytes in order by itself.
+        // Two blocks, since a backend may order commands on the same bytes by itself.
         let (buffer, other) = (bench.filled(SIZE, 1), bench.filled(SIZE, 1));
         let gate = bench.gate();
         let before = bench.fill(&queue, &buffer, 2, from_ref(&gate));
@@ -137,7 +137,7 @@ pub fn a_marker_waits_for_everything_before<F: Fixture>(fixture: &F) {
     }
 }
 
-/// A marker with a wait list waits for that.
+/// A marker with a wait list waits for its events.
 pub fn a_marker_waits_for_its_wait_list<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let gate = bench.gate();
@@ -175,7 +175,7 @@ pub fn blocking_transfers_heed_their_wait_list<F: Fixture>(fixture: &F) {
     }
 }
 
-/// Writes, reads, copies, fills, markers and barriers, also over no bytes.
+/// This holds for writes, reads, copies, fills, markers and barriers, and over no bytes.
 pub fn every_kind_of_command_waits_for_its_wait_list<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let [written, copied, filled] = &[(); 3].map(|()| bench.filled(SIZE, 1));
@@ -215,7 +215,7 @@ pub fn every_kind_of_command_waits_for_its_wait_list<F: Fixture>(fixture: &F) {
     }
 }
 
-/// Not only for one of them.
+/// It waits for all of them, not only for one.
 pub fn a_command_waits_for_all_of_its_wait_list<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let other = bench.another_queue();
@@ -233,7 +233,7 @@ pub fn a_command_waits_for_all_of_its_wait_list<F: Fixture>(fixture: &F) {
     }
 }
 
-/// Also for those that wait for something else, or that touch no bytes.
+/// This includes commands that wait for another event, or that touch no bytes.
 pub fn an_in_order_queue_holds_everything_behind_a_gate<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let queue = bench.another_queue();
@@ -257,7 +257,7 @@ pub fn an_in_order_queue_holds_everything_behind_a_gate<F: Fixture>(fixture: &F)
     }
 }
 
-/// A barrier with a wait list holds back what comes after until that has ended.
+/// A barrier with a wait list holds back later commands until its events have ended.
 pub fn a_barrier_waits_for_its_wait_list<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let queues = [Some(bench.another_queue()), bench.out_of_order_queue()];
@@ -276,7 +276,7 @@ pub fn a_barrier_waits_for_its_wait_list<F: Fixture>(fixture: &F) {
     }
 }
 
-/// What is enqueued after two barriers comes after both, though the second one has less to wait for.
+/// Commands behind two barriers come after both, though the second one has less to wait for.
 pub fn a_barrier_comes_after_the_one_before<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let queues = [Some(bench.another_queue()), bench.out_of_order_queue()];
@@ -297,7 +297,7 @@ pub fn a_barrier_comes_after_the_one_before<F: Fixture>(fixture: &F) {
     }
 }
 
-/// A chain of commands that each undo what the one before did, on a queue that keeps no order of its own.
+/// A chain of commands that each undo the one before, on an out-of-order queue.
 pub fn a_chain_of_wait_lists_is_followed_in_order<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let Some(queue) = bench.out_of_order_queue() else {

@@ -1,4 +1,4 @@
-//! Queues.
+//! Checks of queues.
 
 use std::collections::HashSet;
 
@@ -14,11 +14,12 @@ pub fn clones_of_a_queue_are_equal_and_others_are_not<F: Fixture>(fixture: &F) {
     assert_ne!(bench.queue, other);
     assert_ne!(bench.queue.id(), other.id());
     bench.backend.check_queue(&clone).unwrap();
+    bench.backend.check_use(&clone).unwrap();
     let queues = HashSet::from([bench.queue.clone(), clone, other]);
     assert_eq!(queues.len(), 2, "{queues:?}");
 }
 
-/// What is enqueued through one value is in the way of what is enqueued through the other.
+/// Commands that are enqueued through one clone come after those of the other.
 pub fn clones_of_a_queue_keep_one_order<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let (queue, clone) = (bench.another_queue(), bench.queue.clone());
@@ -36,7 +37,7 @@ pub fn clones_of_a_queue_keep_one_order<F: Fixture>(fixture: &F) {
     }
 }
 
-/// Not even after the queue is gone.
+/// Identities are unique, even after the queue is gone.
 pub fn identities_of_queues_are_not_used_again<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let mut former = Vec::new();
@@ -47,7 +48,7 @@ pub fn identities_of_queues_are_not_used_again<F: Fixture>(fixture: &F) {
     }
 }
 
-/// `order` says what was asked for.
+/// `order` returns the requested order.
 pub fn a_queue_knows_its_order<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     assert_eq!(bench.queue.order(), QueueOrder::InOrder);

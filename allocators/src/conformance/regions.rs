@@ -1,4 +1,6 @@
-//! Regions of blocks.
+//! Checks of regions.
+
+use std::thread;
 
 use super::{
     Fixture,
@@ -6,7 +8,7 @@ use super::{
 };
 use crate::{Backend, Event, InvalidRequest, Memory, Region};
 
-/// What is written through a region is in the block, and the other way round.
+/// Data that is written through a region is in the block, and the other way round.
 pub fn a_region_is_a_window_into_its_block<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let start = bench.backend.limits().alignment.bytes();
@@ -46,7 +48,7 @@ pub fn a_region_of_a_region_is_a_window_into_the_block<F: Fixture>(fixture: &F) 
     refused_as_out_of_bounds(bench.backend.create_sub_region(&inner, Region::new(0, 11)));
 }
 
-/// `OutOfBounds`, also where the end overflows.
+/// The error is `OutOfBounds`, also where the end overflows.
 pub fn a_region_must_lie_within_its_block<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let start = bench.backend.limits().alignment.bytes();
@@ -62,7 +64,7 @@ pub fn a_region_must_lie_within_its_block<F: Fixture>(fixture: &F) {
     }
 }
 
-/// `Misaligned`, with the alignment that would do.
+/// The error is `Misaligned`, with the required alignment.
 pub fn a_region_must_be_aligned_and_the_error_says_how<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let alignment = bench.backend.limits().alignment;
@@ -80,7 +82,7 @@ pub fn a_region_must_be_aligned_and_the_error_says_how<F: Fixture>(fixture: &F) 
     }
 }
 
-/// `ZeroSize`.
+/// The error is `ZeroSize`.
 pub fn a_region_of_no_bytes_is_refused<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let block = bench.buffer(64);
@@ -88,7 +90,7 @@ pub fn a_region_of_no_bytes_is_refused<F: Fixture>(fixture: &F) {
     assert_eq!(refusal, InvalidRequest::ZeroSize);
 }
 
-/// The block's own value may be dropped.
+/// The block's own value is dropped.
 pub fn a_region_keeps_its_block_alive<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let block = bench.filled(65_536, 8);
@@ -101,7 +103,7 @@ pub fn a_region_keeps_its_block_alive<F: Fixture>(fixture: &F) {
     assert_eq!(bench.read(&region), [8; 1000]);
 }
 
-/// So may it be released, and so may a region between the two.
+/// The block is released, and so is a region between the two.
 pub fn a_region_outlives_the_release_of_its_block<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let block = bench.filled(65_536, 8);
@@ -115,7 +117,39 @@ pub fn a_region_outlives_the_release_of_its_block<F: Fixture>(fixture: &F) {
     assert_eq!(bench.read(&region), [7; 1000]);
 }
 
-/// `Misaligned` looks at the whole block, wherever the view that is viewed starts.
+/// [`Memory::has_views`] counts every region, and regions of regions, until the last is gone, on any thread: an
+/// owner that hands blocks out again relies on it.
+pub fn a_block_has_views_until_the_last_region_of_it_is_gone<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    has_views_until_the_last_region_is_gone(&bench, &bench.buffer(65_536));
+}
+
+pub(super) fn has_views_until_the_last_region_is_gone<B: Backend>(
+    bench: &Bench<B>,
+    block: &B::Memory,
+) {
+    assert!(!block.has_views(), "nothing was made of it yet");
+    let half = bench.region(block, Region::first(block.bytes() / 2));
+    assert!(block.has_views(), "a region of it is left");
+    assert!(!half.has_views(), "a region is no view of itself");
+    let inner = bench.region(&half, Region::first(100));
+    assert!(half.has_views(), "a region of the region is left");
+    bench.backend.release(half, &[]).unwrap();
+    assert!(
+        block.has_views(),
+        "a region of a region that is gone is left"
+    );
+    thread::scope(|scope| {
+        scope.spawn(move || drop(inner));
+    });
+    assert!(!block.has_views(), "all regions are gone");
+    let again = bench.region(block, Region::first(100));
+    assert!(block.has_views(), "there is a region again");
+    drop(again);
+    assert!(!block.has_views(), "that one is gone, too");
+}
+
+/// The alignment counts within the whole block, wherever the parent view starts.
 pub fn a_region_of_a_region_is_aligned_within_the_whole_block<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let alignment = bench.backend.limits().alignment;
@@ -136,7 +170,7 @@ pub fn a_region_of_a_region_is_aligned_within_the_whole_block<F: Fixture>(fixtur
     );
 }
 
-/// The two are different memory to a copy.
+/// To a copy, the two regions are different memory.
 pub fn bytes_move_between_regions_of_one_block<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let start = bench.backend.limits().alignment.bytes();
@@ -156,7 +190,7 @@ pub fn bytes_move_between_regions_of_one_block<F: Fixture>(fixture: &F) {
     assert_eq!(bench.read(&block), expected);
 }
 
-/// Offsets of transfers count from the region's own start.
+/// Offsets of transfers count from the region's start.
 pub fn transfers_keep_to_their_region<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let start = bench.backend.limits().alignment.bytes();
@@ -173,7 +207,7 @@ pub fn transfers_keep_to_their_region<F: Fixture>(fixture: &F) {
     let mut part = [0; 50];
     backend.read(queue, &region, 5, &mut part, &[]).unwrap();
     assert_eq!(part, expected[start + 5..start + 55]);
-    // The block goes on after the region, but the region does not.
+    // The bytes behind the region belong to the block, but not to the region.
     refused_as_out_of_bounds(backend.write(queue, &region, 199, &[9; 2], &[]));
     refused_as_out_of_bounds(backend.read(queue, &region, 200, &mut [9], &[]));
 }

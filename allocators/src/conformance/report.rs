@@ -1,4 +1,4 @@
-//! Running checks without a test runner.
+//! Runs checks without a test runner.
 
 use std::{
     any::Any,
@@ -13,11 +13,11 @@ use super::Check;
 pub struct Failure {
     /// The promise that is broken.
     pub name: &'static str,
-    /// How that showed.
+    /// The panic's message.
     pub message: String,
 }
 
-/// What became of some checks.
+/// The results of some checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use = "a report says whether the checks passed"]
 pub struct Report {
@@ -28,7 +28,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether every check passed.
+    /// Returns whether every check passed.
     #[must_use]
     pub fn passed(&self) -> bool {
         self.failed.is_empty()
@@ -46,9 +46,9 @@ impl fmt::Display for Report {
     }
 }
 
-/// Runs each of `checks`, one after the other, whatever becomes of the others.
+/// Runs each of `checks` in turn, also after a failure.
 ///
-/// For programs on machines that have no test runner. Where panics abort the program, the first failure does.
+/// For programs on machines without a test runner. Where panics abort the program, so does the first failure.
 ///
 /// ```
 /// use binpool_allocators::{
@@ -64,7 +64,7 @@ impl fmt::Display for Report {
 pub fn run_all<F>(checks: &[Check<F>], fixture: &F) -> Report {
     let mut report = Report::default();
     for &Check { name, run } in checks {
-        // Nothing that the check has seen is used after it, apart from the fixture, which makes fresh backends.
+        // The check shares nothing with later ones but the fixture, which makes fresh backends.
         match catch_unwind(AssertUnwindSafe(|| run(fixture))) {
             Ok(()) => report.passed.push(name),
             Err(panic) => report.failed.push(Failure {

@@ -1,4 +1,4 @@
-//! Too little memory, on devices that keep to their capacity.
+//! Checks of out-of-memory, on devices that enforce their capacity.
 
 use std::{error::Error as _, slice::from_ref};
 
@@ -11,7 +11,7 @@ use crate::{
     Region,
 };
 
-/// Half of the capacity, where it is enforced.
+/// Returns half of the capacity, where it is enforced.
 fn half<F: Fixture>(fixture: &F) -> Option<usize> {
     let capacity = fixture.enforced_capacity()?;
     Some(usize::try_from(capacity / 2).expect("the capacity is small"))
@@ -34,7 +34,7 @@ fn is_out_of_device_memory(error: &Error, requested: usize) {
     );
 }
 
-/// Whether a block can be had. There is no other reason why it cannot than that there is no room.
+/// Returns whether a block can be allocated. A lack of room is the only reason why not.
 fn has_room(allocator: &impl Allocator, bytes: usize) -> bool {
     let refusal = allocator.allocate(bytes).err();
     refusal
@@ -43,7 +43,7 @@ fn has_room(allocator: &impl Allocator, bytes: usize) -> bool {
         .is_none()
 }
 
-/// The third half does not fit, the failure shows at once, and its buffer is not leaked.
+/// The third half does not fit, the error is immediate, and its buffer is not leaked.
 pub fn an_immediate_allocator_tells_of_shortage_and_leaks_nothing<F: Fixture>(fixture: &F) {
     let Some(half) = half(fixture) else { return };
     let allocator = ImmediateAllocator::new(&fixture.backend()).unwrap();
@@ -58,7 +58,7 @@ pub fn an_immediate_allocator_tells_of_shortage_and_leaks_nothing<F: Fixture>(fi
     assert_eq!((second.bytes(), third.bytes()), (half, half));
 }
 
-/// A third buffer of half the capacity, where the device promises it, with the two that take all of it.
+/// A third buffer of half the capacity beside two that fill it, where the device promises that many.
 fn overcommitted<B: Backend>(bench: &Bench<B>, half: usize) -> Option<[B::Memory; 3]> {
     let taken = [(); 2].map(|()| bench.buffer(half));
     for block in &taken {
@@ -74,7 +74,7 @@ fn overcommitted<B: Backend>(bench: &Bench<B>, half: usize) -> Option<[B::Memory
     }
 }
 
-/// The block is still there, and fits once there is room.
+/// The block remains, and fits once there is room.
 pub fn a_failed_commit_leaves_the_block_to_be_committed_later<F: Fixture>(fixture: &F) {
     let Some(half) = half(fixture) else { return };
     let bench = Bench::new(fixture);
@@ -89,7 +89,7 @@ pub fn a_failed_commit_leaves_the_block_to_be_committed_later<F: Fixture>(fixtur
     bench.write(&third, &vec![1; half]);
 }
 
-/// In the first command that uses a block, if not when it is made.
+/// The error comes from the first command that uses a block, if not from its creation.
 pub fn a_deferred_allocator_tells_of_shortage_in_the_end<F: Fixture>(fixture: &F) {
     let Some(half) = half(fixture) else { return };
     let bench = Bench::new(fixture);
@@ -104,7 +104,7 @@ pub fn a_deferred_allocator_tells_of_shortage_in_the_end<F: Fixture>(fixture: &F
     out_of_memory(&write);
 }
 
-/// Over and over.
+/// Memory can be freed and allocated again many times.
 pub fn freed_memory_can_be_had_again<F: Fixture>(fixture: &F) {
     let Some(half) = half(fixture) else { return };
     let allocator = ImmediateAllocator::new(&fixture.backend()).unwrap();
@@ -121,7 +121,7 @@ pub fn freed_memory_can_be_had_again<F: Fixture>(fixture: &F) {
     }
 }
 
-/// An event fails where the call does not.
+/// The error comes from the call, or from its event.
 pub fn a_command_without_room_for_its_memory_says_so<F: Fixture>(fixture: &F) {
     let Some(half) = half(fixture) else { return };
     let bench = Bench::new(fixture);
@@ -133,13 +133,13 @@ pub fn a_command_without_room_for_its_memory_says_so<F: Fixture>(fixture: &F) {
         .enqueue_fill(&bench.queue, &third, Region::first(64), &[1], &[])
         .and_then(|fill| fill.wait());
     out_of_memory(&fill);
-    // The others are none the worse for it.
+    // The other blocks still work.
     for block in [first, second] {
         bench.write(&block, &vec![2; half]);
     }
 }
 
-/// It is not free before the command has ended, however early it is dropped.
+/// The memory is not free before the command has ended, even if it is dropped earlier.
 pub fn memory_that_a_command_uses_is_not_free<F: Fixture>(fixture: &F) {
     let Some(half) = half(fixture) else { return };
     let bench = Bench::new(fixture);
@@ -159,7 +159,7 @@ pub fn memory_that_a_command_uses_is_not_free<F: Fixture>(fixture: &F) {
     );
 }
 
-/// Nor before the events of its release have, whatever they are of.
+/// The memory is not free before the events of its release have ended, whatever their commands are.
 pub fn memory_is_not_free_before_the_events_of_its_release<F: Fixture>(fixture: &F) {
     let Some(half) = half(fixture) else { return };
     let bench = Bench::new(fixture);
@@ -178,7 +178,7 @@ pub fn memory_is_not_free_before_the_events_of_its_release<F: Fixture>(fixture: 
     );
 }
 
-/// Nor before the last region is gone; a region by itself takes no room.
+/// The room is not free before the last region is gone. A region itself takes no room.
 pub fn a_region_holds_the_room_of_its_block<F: Fixture>(fixture: &F) {
     let Some(half) = half(fixture) else { return };
     let bench = Bench::new(fixture);
@@ -194,7 +194,7 @@ pub fn a_region_holds_the_room_of_its_block<F: Fixture>(fixture: &F) {
     allocator.allocate(half).unwrap();
 }
 
-/// A commit that is repeated takes no more room.
+/// A repeated commit takes no more room.
 pub fn a_block_is_committed_once<F: Fixture>(fixture: &F) {
     let Some(half) = half(fixture) else { return };
     let bench = Bench::new(fixture);

@@ -1,4 +1,4 @@
-//! Shared virtual memory.
+//! Checks of shared virtual memory.
 
 use std::slice::from_ref;
 
@@ -28,7 +28,7 @@ pub(super) fn blocks<B: SvmBackend>(backend: &B, bytes: usize) -> Vec<B::Memory>
     grains(backend).into_iter().map(allocate).collect()
 }
 
-/// `Unsupported`, and never a block of another grain.
+/// The error is `Unsupported`, never a block of another grain.
 pub fn a_grain_that_is_not_there_is_unsupported<F: Fixture>(fixture: &F)
 where
     F::Backend: SvmBackend,
@@ -44,7 +44,7 @@ where
     }
 }
 
-/// Of every alignment up to the largest, and of the device's own where none is asked for.
+/// The address has every requested alignment up to the largest, and the device's own where none is requested.
 pub fn a_block_has_an_aligned_address<F: Fixture>(fixture: &F)
 where
     F::Backend: SvmBackend,
@@ -76,7 +76,7 @@ where
     }
 }
 
-/// `None`.
+/// The address is `None`.
 pub fn a_buffer_has_no_address<F: Fixture>(fixture: &F)
 where
     F::Backend: SvmBackend,
@@ -85,14 +85,14 @@ where
     assert_eq!(bench.backend.svm_address(&bench.buffer(64)), None);
 }
 
-/// `AlignmentTooLarge`.
+/// The error is `AlignmentTooLarge`.
 pub fn an_alignment_that_is_too_large_is_refused<F: Fixture>(fixture: &F)
 where
     F::Backend: SvmBackend,
 {
     let backend = fixture.backend();
     let largest = backend.limits().largest_svm_alignment;
-    // The largest power of two of all has none above it.
+    // There is no larger power of two to request.
     let Some(alignment) = largest.bytes().checked_mul(2).and_then(Align::new) else {
         return;
     };
@@ -105,7 +105,7 @@ where
     }
 }
 
-/// `ZeroSize` and `TooLarge`.
+/// The errors are `ZeroSize` and `TooLarge`.
 pub fn sizes_are_checked<F: Fixture>(fixture: &F)
 where
     F::Backend: SvmBackend,
@@ -125,7 +125,7 @@ where
     }
 }
 
-/// `OutOfOrderQueue`.
+/// The error is `OutOfOrderQueue`.
 pub fn an_out_of_order_queue_is_refused<F: Fixture>(fixture: &F)
 where
     F::Backend: SvmBackend,
@@ -140,7 +140,7 @@ where
     }
 }
 
-/// Writes, reads, with and without events.
+/// Blocking and enqueued writes and reads.
 pub fn bytes_move_between_svm_and_the_host<F: Fixture>(fixture: &F)
 where
     F::Backend: SvmBackend,
@@ -162,7 +162,7 @@ where
     }
 }
 
-/// Copies of every mixture.
+/// Copies in every direction.
 pub fn bytes_move_between_svm_and_buffers<F: Fixture>(fixture: &F)
 where
     F::Backend: SvmBackend,
@@ -189,7 +189,7 @@ where
     }
 }
 
-/// A fill of a part fills that part.
+/// A fill of a part of a block leaves the rest unchanged.
 pub fn a_fill_of_svm_honours_its_length<F: Fixture>(fixture: &F)
 where
     F::Backend: SvmBackend,
@@ -208,7 +208,7 @@ where
     }
 }
 
-/// Regions are pointer arithmetic, and keep the block alive.
+/// The address of a region is that of the block plus the offset, and the region keeps the block alive.
 pub fn a_region_of_svm_lies_at_its_offset<F: Fixture>(fixture: &F)
 where
     F::Backend: SvmBackend,
@@ -237,7 +237,7 @@ where
     }
 }
 
-/// `OutOfBounds`, as for buffers.
+/// The error is `OutOfBounds`, as for buffers.
 pub fn svm_out_of_bounds_is_refused<F: Fixture>(fixture: &F)
 where
     F::Backend: SvmBackend,
@@ -255,7 +255,7 @@ where
     }
 }
 
-/// It is there from the start.
+/// SVM is always committed.
 pub fn svm_needs_no_commit<F: Fixture>(fixture: &F)
 where
     F::Backend: SvmBackend,
@@ -268,7 +268,7 @@ where
     }
 }
 
-/// `ForeignObject`, from each call that takes memory or a queue.
+/// The error is `ForeignObject`, from each call that takes memory or a queue.
 pub fn foreign_svm_is_refused<F: Fixture>(fixture: &F)
 where
     F::Backend: SvmBackend,
@@ -300,7 +300,7 @@ where
     }
 }
 
-/// An error, not a null pointer, where the device keeps to its capacity.
+/// The result is an error, not a null pointer, where the device enforces its capacity.
 pub fn svm_runs_out_with_an_error<F: Fixture>(fixture: &F)
 where
     F::Backend: SvmBackend,

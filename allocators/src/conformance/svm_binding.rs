@@ -1,4 +1,4 @@
-//! Shared virtual memory that is bound to queues, and released by commands.
+//! Checks of shared virtual memory that is bound to queues and released by commands.
 
 use std::slice::from_ref;
 
@@ -6,13 +6,13 @@ use super::{
     Fixture,
     bench::{Bench, refusal, refused_as_foreign},
     svm::{blocks, grains},
-    svm_lifetimes::{addresses, nobody_gets},
+    svm_lifetimes::{addresses, assert_not_handed_out},
 };
 use crate::{Event, EventStatus, InvalidRequest, ObjectKind, Queue, Region, SvmBackend};
 
 const SIZE: usize = 4096;
 
-/// That of its allocation, that of its last binding, or none.
+/// The queue is that of its allocation, that of its last binding, or none.
 pub fn a_block_is_bound_to_one_queue_at_a_time<F: Fixture>(fixture: &F)
 where
     F::Backend: SvmBackend,
@@ -33,7 +33,7 @@ where
     }
 }
 
-/// The binding is the block's.
+/// A block and its regions have one binding.
 pub fn a_region_is_bound_where_its_block_is<F: Fixture>(fixture: &F)
 where
     F::Backend: SvmBackend,
@@ -47,7 +47,7 @@ where
     }
 }
 
-/// Its old commands come before those of its new queue.
+/// Commands of the old queue come before later ones of the new queue.
 pub fn binding_puts_the_new_queue_behind_the_old_one<F: Fixture>(fixture: &F)
 where
     F::Backend: SvmBackend,
@@ -71,7 +71,7 @@ where
     }
 }
 
-/// Behind commands that were given the bare address there.
+/// The block is freed behind commands on that queue that were given the bare address.
 pub fn a_bound_block_is_freed_behind_its_last_queue<F: Fixture>(fixture: &F)
 where
     F::Backend: SvmBackend,
@@ -85,14 +85,14 @@ where
         let fill = bench.fill(&queue, &buffer, 5, from_ref(&gate));
         let taken = addresses(&bench.backend, &block);
         drop(block);
-        nobody_gets(&bench.backend, &taken);
+        assert_not_handed_out(&bench.backend, &taken);
         bench.open(&gate);
         fill.wait().unwrap();
         queue.finish().unwrap();
     }
 }
 
-/// An out-of-order queue, which orders no free; foreign objects; a buffer.
+/// Refused are an out-of-order queue, which cannot order a free; foreign objects; a buffer.
 pub fn what_cannot_be_bound_is_refused<F: Fixture>(fixture: &F)
 where
     F::Backend: SvmBackend,
@@ -123,7 +123,7 @@ where
     }
 }
 
-/// Nothing of that queue is pending then.
+/// Nothing of that queue is pending afterwards.
 pub fn unbinding_waits_for_the_queue<F: Fixture>(fixture: &F)
 where
     F::Backend: SvmBackend,
@@ -140,7 +140,7 @@ where
     }
 }
 
-/// And for what was enqueued on its queue, in order or not.
+/// It also waits for everything that was enqueued on its queue, in order or not.
 pub fn an_enqueued_release_waits_for_its_wait_list<F: Fixture>(fixture: &F)
 where
     F::Backend: SvmBackend,
@@ -158,7 +158,7 @@ where
                 .enqueue_release(block, Some(queue), from_ref(&gate))
                 .unwrap();
             for gate in [gate, own_gate] {
-                nobody_gets(&bench.backend, &taken);
+                assert_not_handed_out(&bench.backend, &taken);
                 assert_eq!(freed.status().unwrap(), EventStatus::Pending);
                 bench.open(&gate);
             }
@@ -168,7 +168,7 @@ where
     }
 }
 
-/// That of its binding; where there is none, the caller has to name one.
+/// Where the block is bound to none, the caller must name a queue.
 pub fn a_release_without_a_queue_is_on_the_bound_one<F: Fixture>(fixture: &F)
 where
     F::Backend: SvmBackend,

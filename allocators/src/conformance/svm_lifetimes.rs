@@ -1,10 +1,11 @@
-//! When shared virtual memory is freed: its address is nobody else's before.
+//! Checks that shared virtual memory is not freed early: its address is not handed out again before.
 
 use std::{ops::Range, slice::from_ref};
 
 use super::{
     Fixture,
     bench::{Bench, numbered},
+    regions::has_views_until_the_last_region_is_gone,
     svm::{blocks, grains},
 };
 use crate::{Backend, Event, Memory, Queue, QueueOrder, Region, SvmBackend};
@@ -18,9 +19,9 @@ pub(super) fn addresses<B: SvmBackend>(backend: &B, block: &B::Memory) -> Range<
     start..start + block.bytes()
 }
 
-/// Checks that these addresses are given to nobody, as far as some allocations tell. The blocks are kept while
-/// it looks, so that each has an address of its own.
-pub(super) fn nobody_gets<B: SvmBackend>(backend: &B, taken: &Range<usize>) {
+/// Checks that these addresses are not handed out again, as far as some allocations show. They are all held during the
+/// check, so that each has an address of its own.
+pub(super) fn assert_not_handed_out<B: SvmBackend>(backend: &B, taken: &Range<usize>) {
     let mut newcomers = Vec::new();
     for _ in 0..20 {
         newcomers.extend(blocks(backend, SIZE));
@@ -34,7 +35,7 @@ pub(super) fn nobody_gets<B: SvmBackend>(backend: &B, taken: &Range<usize>) {
     }
 }
 
-/// Of every grain, and of several at once.
+/// Blocks of every grain, several at once.
 pub fn live_blocks_of_svm_do_not_overlap<F: Fixture>(fixture: &F)
 where
     F::Backend: SvmBackend,
@@ -57,7 +58,7 @@ where
     }
 }
 
-/// The backend frees it behind the command.
+/// The backend frees it after the command.
 pub fn svm_may_be_dropped_while_a_command_uses_it<F: Fixture>(fixture: &F)
 where
     F::Backend: SvmBackend,
@@ -74,14 +75,14 @@ where
             .unwrap();
         let taken = addresses(&bench.backend, &block);
         drop(block);
-        nobody_gets(&bench.backend, &taken);
+        assert_not_handed_out(&bench.backend, &taken);
         bench.open(&gate);
         copy.wait().unwrap();
         assert_eq!(bench.read(&target), numbered(SIZE));
     }
 }
 
-/// Behind what other memory is used for, too.
+/// It is also freed behind commands on the queue that use other memory.
 pub fn svm_bound_to_a_queue_is_freed_behind_it<F: Fixture>(fixture: &F)
 where
     F::Backend: SvmBackend,
@@ -98,14 +99,14 @@ where
         let fill = bench.fill(&queue, &buffer, 5, from_ref(&gate));
         let taken = addresses(&bench.backend, &block);
         bench.backend.release(block, &[]).unwrap();
-        nobody_gets(&bench.backend, &taken);
+        assert_not_handed_out(&bench.backend, &taken);
         bench.open(&gate);
         fill.wait().unwrap();
         queue.finish().unwrap();
     }
 }
 
-/// Commands on queues of both orders.
+/// The commands are on queues of both orders.
 pub fn svm_of_several_queues_is_freed_behind_all<F: Fixture>(fixture: &F)
 where
     F::Backend: SvmBackend,
@@ -127,7 +128,7 @@ where
         let taken = addresses(&bench.backend, &block);
         drop(block);
         for (gate, fill) in gates.iter().zip(&fills) {
-            nobody_gets(&bench.backend, &taken);
+            assert_not_handed_out(&bench.backend, &taken);
             bench.open(gate);
             fill.wait().unwrap();
         }
@@ -135,7 +136,7 @@ where
     }
 }
 
-/// Whatever they are the events of.
+/// The events may be those of any command.
 pub fn svm_is_not_freed_before_the_events_of_its_release<F: Fixture>(fixture: &F)
 where
     F::Backend: SvmBackend,
@@ -146,13 +147,85 @@ where
         let gates = [bench.gate(), bench.gate()];
         bench.backend.release(block, &gates).unwrap();
         for gate in &gates {
-            nobody_gets(&bench.backend, &taken);
+            assert_not_handed_out(&bench.backend, &taken);
             bench.open(gate);
         }
     }
 }
 
-/// A region may be the last to go, and its commands count as the block's.
+/// After a failure behind the command, on its queue, the command still counts, whether the block is dropped or
+/// released after the failed event.
+pub fn svm_is_not_freed_under_a_command_before_a_failure<F: Fixture>(fixture: &F)
+where
+    F::Backend: SvmBackend,
+{
+    let bench = Bench::new(fixture);
+    for released in [false, true] {
+        for block in blocks(&bench.backend, SIZE) {
+            let queue = bench.another_queue();
+            let (gate, failing) = (bench.gate(), bench.gate());
+            let fill = bench.fill(&queue, &block, 5, from_ref(&gate));
+            let failed = bench
+                .backend
+                .enqueue_marker(&queue, from_ref(&failing))
+                .unwrap();
+            bench.fail(&failing);
+            drop(bench.fill(&queue, &block, 6, &[]));
+            let taken = addresses(&bench.backend, &block);
+            if released {
+                bench.backend.release(block, from_ref(&failed)).unwrap();
+            } else {
+                drop(block);
+            }
+            assert_not_handed_out(&bench.backend, &taken);
+            bench.open(&gate);
+            fill.wait().unwrap();
+            queue.finish().unwrap();
+        }
+    }
+}
+
+/// It is freed behind everything on its queue, even if the last command there failed.
+pub fn svm_bound_to_a_queue_is_freed_behind_it_though_a_command_failed<F: Fixture>(fixture: &F)
+where
+    F::Backend: SvmBackend,
+{
+    let bench = Bench::new(fixture);
+    if !bench.backend.limits().failure_order.keeps_places() {
+        return;
+    }
+    for grain in grains(&bench.backend) {
+        let queue = bench.another_queue();
+        let block = bench
+            .backend
+            .allocate_svm(SIZE, None, grain, Some(&queue))
+            .unwrap();
+        let (gate, failing) = (bench.gate(), bench.gate());
+        let fill = bench.fill(&queue, &bench.buffer(SIZE), 5, from_ref(&gate));
+        let failed = bench.backend.enqueue_marker(&queue, from_ref(&failing));
+        drop(failed.unwrap());
+        bench.fail(&failing);
+        let taken = addresses(&bench.backend, &block);
+        bench.backend.release(block, &[]).unwrap();
+        assert_not_handed_out(&bench.backend, &taken);
+        bench.open(&gate);
+        fill.wait().unwrap();
+        queue.finish().unwrap();
+    }
+}
+
+/// Views are counted as for a buffer.
+pub fn svm_has_views_until_the_last_region_of_it_is_gone<F: Fixture>(fixture: &F)
+where
+    F::Backend: SvmBackend,
+{
+    let bench = Bench::new(fixture);
+    for block in blocks(&bench.backend, SIZE) {
+        has_views_until_the_last_region_is_gone(&bench, &block);
+    }
+}
+
+/// A region may be dropped last, and its commands count as the block's.
 pub fn a_region_of_svm_holds_its_block<F: Fixture>(fixture: &F)
 where
     F::Backend: SvmBackend,
@@ -163,12 +236,12 @@ where
         let taken = addresses(&bench.backend, &block);
         let region = bench.region(&block, Region::new(start, SIZE));
         bench.backend.release(block, &[]).unwrap();
-        nobody_gets(&bench.backend, &taken);
+        assert_not_handed_out(&bench.backend, &taken);
         let gate = bench.gate();
         let other = bench.another_queue();
         let fill = bench.fill(&other, &region, 1, from_ref(&gate));
         drop(region);
-        nobody_gets(&bench.backend, &taken);
+        assert_not_handed_out(&bench.backend, &taken);
         bench.open(&gate);
         fill.wait().unwrap();
     }

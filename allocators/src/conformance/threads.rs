@@ -1,4 +1,4 @@
-//! All methods may be called from any thread.
+//! Checks that all methods may be called from any thread.
 
 use std::iter::{once, repeat_n};
 
@@ -42,7 +42,7 @@ fn check_a_buffer<B: Backend>(backend: &B, queue: &B::Queue, size: usize, byte: 
     fill.wait().unwrap();
 }
 
-/// As the threads of a program do that share an allocator which commits.
+/// The threads commit as those of a program do that share an immediate allocator.
 pub fn threads_commit_on_one_queue<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     on_threads(1..=usize::from(THREADS), |thread| {
@@ -53,7 +53,7 @@ pub fn threads_commit_on_one_queue<F: Fixture>(fixture: &F) {
     });
 }
 
-/// Threads wait for one event, and all of them go on.
+/// All threads that wait for one event go on.
 pub fn threads_wait_for_one_event<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let buffer = bench.buffer(65_536);
@@ -66,7 +66,7 @@ pub fn threads_wait_for_one_event<F: Fixture>(fixture: &F) {
     }
 }
 
-/// A block goes from thread to thread, and is released by the last.
+/// A block goes from thread to thread, and the last one releases it.
 pub fn a_block_may_be_released_by_another_thread<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     for byte in 0..20 {

@@ -1,4 +1,4 @@
-//! Blocks carved from large segments.
+//! The allocator that carves blocks from large segments.
 
 mod shared;
 mod state;
@@ -9,7 +9,7 @@ use crate::{Align, Allocator, EventOf, MemoryOf, Result};
 
 use shared::Shared;
 
-/// What a [`SegmentAllocator`] has, in bytes and numbers.
+/// The figures of a [`SegmentAllocator`].
 ///
 /// ```
 /// use binpool_allocators::{Allocator, ImmediateAllocator, SegmentAllocator};
@@ -32,44 +32,47 @@ use shared::Shared;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SegmentStatistics {
-    /// The bytes of all segments, as they were asked for.
+    /// The bytes of all segments, as requested from the inner allocator.
     pub segment_bytes: u64,
     /// The bytes that are free.
     pub free_bytes: u64,
-    /// The bytes of the largest free range: the largest block that needs no other segment.
+    /// The bytes of the largest free range, which is the largest block that needs no other segment.
     pub largest_free_bytes: usize,
-    /// The bytes of blocks that came back and whose events are not known to have ended.
+    /// The bytes of released blocks whose events are not known to have ended, or which have views.
     pub pending_bytes: u64,
-    /// Blocks in the user's hands, and those that were dropped instead of released.
+    /// Blocks that are in use, and those that were dropped instead of released.
     pub live_blocks: usize,
-    /// The segments that were made so far, those that went back among them.
+    /// The segments that were made so far, including those that have been released.
     pub segments_made: u64,
 }
 
-/// Carves blocks from large segments of another allocator: few and large calls to the device for many and small blocks.
+/// Carves blocks from large segments of another allocator, so that many small blocks cost few large calls to the device.
 ///
 /// For programs that want segments without a pool, or a pool of plain bins over them. (The pool of the crate `binpool` can
-/// carve by itself, and then knows more: which queue may have a range at once.) Which segments there are, and which range
-/// a block gets, is told in [`segments`](crate::segments). Blocks are views ([`Backend::create_sub_region`]): sub-buffers,
-/// or parts of shared virtual memory (SVM). Clones are the same allocator, and all of it may be used from any thread.
+/// carve by itself, and then also knows which queue may use a range at once.) [`segments`](crate::segments) describes how
+/// segments are sized and ranges are chosen. Blocks are views ([`Backend::create_sub_region`]): sub-buffers,
+/// or parts of shared virtual memory (SVM). Clones are the same allocator, and may be used from any thread.
 ///
 /// # Sizes
 ///
-/// Blocks start, within their segment, on the larger of the inner allocator's alignment and the device's
-/// ([`alignment`](Allocator::alignment)), and have a multiple of that: a block may be larger than was asked for. An
-/// address of SVM is aligned as the inner allocator aligns its blocks, where that is less.
+/// Blocks are aligned, within their segment, to the larger of the inner allocator's alignment and the device's
+/// ([`alignment`](Allocator::alignment)), and their size is a multiple of that: a block may be larger than requested. An
+/// address of SVM has the inner allocator's alignment where that is less.
 ///
 /// # Release
 ///
 /// A range is handed out again once the events in `after` have ended. Nothing else is waited for, so these events must
-/// cover *every* command that was enqueued with the block: with fewer, the next user's commands race with them. That is
-/// what [`release_needs_events`](Allocator::release_needs_events) says. Ranges whose events have not ended are looked at
-/// when nothing free fits, and waited for when the inner allocator has no memory, either: an
+/// cover *every* command that was enqueued with the block; otherwise the next user's commands race with them.
+/// Therefore [`release_needs_events`](Allocator::release_needs_events) is true. Ranges with pending events are checked
+/// again when no free range fits, and waited for when the inner allocator has no memory either: an
 /// [`allocate`](Allocator::allocate) that would fail otherwise blocks until a command has ended.
 ///
-/// A block that is dropped instead of released (or given to [`Backend::release`]) is lost to the allocator: nobody knows
-/// which commands use it, so its range is not handed out again, and its segment goes when the allocator does. Memory
-/// that is no block of this allocator is refused with
+/// A block that [has views](crate::Memory::has_views) when it is released also stays pending until they are gone. Views are
+/// not waited for.
+///
+/// A block that is dropped instead of released (or given to [`Backend::release`]) is lost to the allocator: the commands
+/// that use it are unknown, so its range is not handed out again, and its segment is released with the allocator. Memory
+/// that is not a block of this allocator is refused with
 /// [`ForeignObject`](crate::InvalidRequest::ForeignObject), and dropped.
 ///
 /// A block of SVM that is bound to a queue ([`SvmBackend::set_bound_queue`](crate::SvmBackend::set_bound_queue)) binds
@@ -77,15 +80,15 @@ pub struct SegmentStatistics {
 ///
 /// # Out of memory
 ///
-/// Only if no free range fits. Where the inner allocator has no memory for a usual segment, one of just the block's size
-/// is asked for; then whatever range there is will do; then segments that are free as a whole go back, as many as are
-/// needed, and then all, and the inner allocator is asked again; then pending ranges are waited for, oldest first, each
-/// followed by another look at all of these. The error in the end is the inner allocator's last one.
+/// An allocation fails only if no free range fits. Where the inner allocator has no memory for a usual segment, these are
+/// tried in turn: a segment of just the block's size; any free range; releasing segments that are free as a whole, first
+/// as many as are needed and then all, and asking the inner allocator again; waiting for pending ranges, oldest first,
+/// each followed by all of these steps again. The error is the last one of the inner allocator.
 ///
-/// # When it goes
+/// # Drop
 ///
-/// With the last clone, segments go back to the inner allocator, after the events that blocks were released with. A
-/// segment of which blocks live is freed with the last of these, past the inner allocator.
+/// With the last clone, segments are released to the inner allocator, after the events that blocks were released with. A
+/// segment with live blocks is freed with the last of these, without the inner allocator.
 ///
 /// ```
 /// use binpool_allocators::{Allocator, ImmediateAllocator, SegmentAllocator};
@@ -119,21 +122,21 @@ impl<A: Allocator> SegmentAllocator<A> {
         }
     }
 
-    /// Gives the segments of which no block lives, and no range is pending, back to the inner allocator. Their bytes.
+    /// Releases the segments that have no live block and no pending range to the inner allocator. Returns their bytes.
     ///
-    /// What a release by the inner allocator answers is logged: the memory is gone all the same.
+    /// A failure of such a release is logged: the memory is gone in any case.
     #[allow(clippy::must_use_candidate, reason = "it is called for what it does")]
     pub fn free_idle(&self) -> u64 {
         self.shared.free_idle()
     }
 
-    /// What there is now.
+    /// Returns the current figures.
     #[must_use]
     pub fn statistics(&self) -> SegmentStatistics {
         self.shared.state.lock().statistics()
     }
 
-    /// The allocator that segments come from. Blocks of this adaptor must come back to this adaptor.
+    /// The allocator that segments come from. Blocks of this adaptor must be released through this adaptor.
     ///
     /// ```
     /// use binpool_allocators::{Allocator, ImmediateAllocator, SegmentAllocator, Statistics};
@@ -143,7 +146,7 @@ impl<A: Allocator> SegmentAllocator<A> {
     /// let counted = Statistics::new(ImmediateAllocator::new(&backend)?);
     /// let allocator = SegmentAllocator::new(counted);
     /// let blocks = [(); 100].map(|()| allocator.allocate(10_000).unwrap());
-    /// assert_eq!(allocator.inner().reading().allocations, 1); // What the device was asked for.
+    /// assert_eq!(allocator.inner().reading().allocations, 1); // The calls to the device.
     /// # drop(blocks);
     /// # Ok::<(), binpool_allocators::Error>(())
     /// ```
@@ -181,7 +184,7 @@ impl<A: Allocator> Allocator for SegmentAllocator<A> {
         self.shared.allocate(bytes)
     }
 
-    /// As soon as it returns, the range of a block without events is free. Costs no call to the device, unless the segment
+    /// The range of a block without events is free as soon as this returns. Costs no call to the device, unless the segment
     /// has many blocks.
     fn release(&self, memory: MemoryOf<Self>, after: &[EventOf<Self>]) -> Result<()> {
         self.shared.release(memory, after)
@@ -191,7 +194,7 @@ impl<A: Allocator> Allocator for SegmentAllocator<A> {
         self.shared.inner.is_deferred()
     }
 
-    /// Always, whatever the inner allocator needs.
+    /// Returns `true`, whatever the inner allocator needs.
     fn release_needs_events(&self) -> bool {
         true
     }
@@ -204,7 +207,7 @@ impl<A: Allocator> Allocator for SegmentAllocator<A> {
         self.shared.inner.largest_block()
     }
 
-    /// Of the inner allocator: views of views are views of the segment.
+    /// Returns the inner allocator's answer: views of views are views of the segment.
     fn has_concurrent_views(&self) -> bool {
         self.shared.inner.has_concurrent_views()
     }

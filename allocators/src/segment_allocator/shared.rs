@@ -1,26 +1,26 @@
-//! How segments come and go, and ranges are carved from them: every call to the inner allocator, the backend and events
-//! is made here, without the lock.
+//! How segments are added and released, and ranges carved from them. Every call to the inner allocator, the backend and
+//! events is made here, without the lock.
 
 use std::collections::HashMap;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{
-    Align, Allocator, Backend, Error, Event, EventId, EventOf, EventStatus, InvalidRequest, Memory,
-    MemoryOf, ObjectKind, OutOfMemory, Result, Scope,
+    Align, Allocator, Backend, Error, Event, EventId, EventOf, InvalidRequest, Memory, MemoryOf,
+    ObjectKind, OutOfMemory, Result, Scope,
     segments::{Carved, Leaving, release_views},
 };
 
-use super::state::{Lent, Pending, Returning, State, Ticket};
+use super::state::{Outstanding, Pending, PendingFree, State, Ticket};
 
-/// What all clones of a segment allocator share.
+/// The state that all clones of a segment allocator share.
 #[derive(Debug)]
 pub(super) struct Shared<A: Allocator> {
     pub(super) inner: A,
     pub(super) alignment: Align,
     pub(super) state: Mutex<State<A>>,
-    /// What was on the way is free, or back at the inner allocator.
-    pub(super) arrived: Condvar,
+    /// Signals that memory in transit is free, or has been released to the inner allocator.
+    pub(super) transit_ended: Condvar,
 }
 
 impl<A: Allocator> Shared<A> {
@@ -30,14 +30,14 @@ impl<A: Allocator> Shared<A> {
             inner,
             alignment,
             state: Mutex::new(State::new()),
-            arrived: Condvar::new(),
+            transit_ended: Condvar::new(),
         }
     }
 
     pub(super) fn allocate(&self, bytes: usize) -> Result<MemoryOf<A>> {
         let size = self.size_for(bytes)?;
         let carved = self.take(size).or_else(|| {
-            self.look();
+            self.settle_ended();
             self.take(size)
         });
         match carved {
@@ -47,11 +47,10 @@ impl<A: Allocator> Shared<A> {
     }
 
     pub(super) fn release(&self, memory: MemoryOf<A>, after: &[EventOf<A>]) -> Result<()> {
-        let after = (!after.is_empty()).then(|| after.into());
-        let taken = self.state.lock().take_back(memory, after);
+        let taken = self.state.lock().take_back(memory, after.into());
         match taken {
-            Ok(returning) => {
-                self.finish(returning);
+            Ok(pending_free) => {
+                self.finish(pending_free);
                 Ok(())
             }
             Err(foreign) => {
@@ -62,15 +61,15 @@ impl<A: Allocator> Shared<A> {
         }
     }
 
-    /// Gives the segments back that are free as a whole. Their bytes.
+    /// Releases the segments that are free as a whole. Returns their bytes.
     pub(super) fn free_idle(&self) -> u64 {
-        self.look();
+        self.settle_ended();
         let leaving = self.state.lock().take_idle(u64::MAX);
-        self.send_back(leaving)
+        self.release_segments(leaving)
     }
 
-    /// The size of the range for a block of `bytes` bytes. One of the inner allocator's largest need not end on the
-    /// alignment: nothing lies behind it.
+    /// Returns the size of the range for a block of `bytes` bytes. A block of the inner allocator's largest size fills its
+    /// segment, so its size need not be a multiple of the alignment.
     fn size_for(&self, bytes: usize) -> Result<usize> {
         if bytes == 0 {
             return Err(InvalidRequest::ZeroSize.into());
@@ -88,30 +87,30 @@ impl<A: Allocator> Shared<A> {
         self.state.lock().take(size, false)
     }
 
-    /// The block of a range that was taken.
+    /// Creates the block of a range that was taken.
     fn view(&self, carved: Carved<MemoryOf<A>, ()>) -> Result<MemoryOf<A>> {
         let (range, region) = (carved.range, carved.region);
         let view = carved.into_view(&self.inner, |range, bytes, ()| {
             self.state.lock().shrink(range, bytes);
-            self.arrived.notify_all();
+            self.transit_ended.notify_all();
         });
-        let lent = Lent {
+        let outstanding = Outstanding {
             range,
             bytes: region.bytes,
         };
         match &view {
-            Ok(memory) => self.state.lock().lend(memory.id(), lent),
-            Err(_) => self.state.lock().give(lent, None),
+            Ok(memory) => self.state.lock().hand_out(memory.id(), outstanding),
+            Err(_) => self.state.lock().give(outstanding, None),
         }
         view
     }
 
-    /// A range of a segment that the inner allocator is asked for.
+    /// Requests a segment from the inner allocator and takes a range of it.
     fn grow(&self, size: usize) -> Result<Carved<MemoryOf<A>, ()>> {
         let capacity = self.inner.capacity_bytes();
         let alignment = self.alignment.bytes();
         let (usual, leaving) = self.state.lock().grow(size, alignment, capacity);
-        let sent_back = self.send_back(leaving);
+        let sent_back = self.release_segments(leaving);
         let usual = usual.min(self.inner.largest_block()).max(size);
         if usual > size {
             match self.add_segment(usual, size) {
@@ -130,10 +129,10 @@ impl<A: Allocator> Shared<A> {
         }
     }
 
-    /// Asks the inner allocator for a segment of `size` bytes, and takes the first `bytes` of it. Who finds it full because
-    /// of that waits for the rest.
+    /// Requests a segment of `size` bytes from the inner allocator, and takes the first `bytes` of it. Threads that find the
+    /// inner allocator full meanwhile wait for the rest of the segment.
     fn add_segment(&self, size: usize, bytes: usize) -> Result<Carved<MemoryOf<A>, ()>> {
-        self.state.lock().set_off();
+        self.state.lock().begin_transit();
         let memory = match self.inner.allocate(size) {
             Ok(memory) => memory,
             Err(error) => {
@@ -141,24 +140,23 @@ impl<A: Allocator> Shared<A> {
                 if error.is_out_of_memory() {
                     state.refuse(size);
                 }
-                state.come_back();
+                state.cancel_transit();
                 drop(state);
-                self.arrived.notify_all();
+                self.transit_ended.notify_all();
                 return Err(error);
             }
         };
         tracing::debug!(asked = bytes, bytes = size, "new segment");
         let carved = self.state.lock().add(memory, size, bytes);
-        self.arrived.notify_all();
+        self.transit_ended.notify_all();
         carved.ok_or_else(|| OutOfMemory::new(bytes, Scope::Device).into())
     }
 
-    /// A range for when the inner allocator has refused one of `size` bytes: after what is free anywhere, what is idle
-    /// goes back and the inner allocator is asked again, and then ranges that are pending are waited for, one by one.
+    /// Finds a range after the inner allocator has refused `size` bytes: takes any free range, releases idle segments and asks
+    /// the inner allocator again, and waits for pending ranges one by one.
     ///
-    /// At first only so many bytes go back as are `missing`. The inner allocator was `asked` when there had been so many
-    /// changes, and is asked again after others only. That nothing has changed since all was looked through is the only
-    /// reason to give up.
+    /// At first only `missing` bytes are released. `asked` is the number of changes when the inner allocator was asked last; it
+    /// is asked again only after more changes. Gives up only where nothing has changed since all ranges were checked.
     fn take_in_shortage(
         &self,
         size: usize,
@@ -167,13 +165,13 @@ impl<A: Allocator> Shared<A> {
         mut asked: u64,
     ) -> Result<Carved<MemoryOf<A>, ()>> {
         loop {
-            let seen = self.once_all_has_arrived().changes();
-            self.look();
+            let seen = self.wait_for_transits().changes();
+            self.settle_ended();
             if let Some(carved) = self.state.lock().take(size, true) {
                 return Ok(carved);
             }
             let leaving = self.state.lock().take_idle(missing);
-            self.send_back(leaving);
+            self.release_segments(leaving);
             missing = u64::MAX;
             let now = self.state.lock().changes();
             if now != asked {
@@ -184,8 +182,8 @@ impl<A: Allocator> Shared<A> {
                 }
             }
             let tickets = {
-                let state = self.once_all_has_arrived();
-                // Of one moment: what is not pending any more is a change.
+                let state = self.wait_for_transits();
+                // Both under one lock: a range that is no longer pending counts as a change.
                 (state.changes() == seen).then(|| state.tickets())
             };
             if tickets.is_some_and(|tickets| !self.wait_for_one(tickets)) {
@@ -194,21 +192,24 @@ impl<A: Allocator> Shared<A> {
         }
     }
 
-    fn once_all_has_arrived(&self) -> MutexGuard<'_, State<A>> {
+    fn wait_for_transits(&self) -> MutexGuard<'_, State<A>> {
         let mut state = self.state.lock();
-        while state.is_anything_on_the_way() {
-            self.arrived.wait(&mut state);
+        while state.is_other_memory_in_transit() {
+            self.transit_ended.wait(&mut state);
         }
         state
     }
 
-    /// Frees the pending ranges whose events have ended. Does not wait.
-    fn look(&self) {
+    /// Frees the pending ranges whose events have ended and whose views are gone. Does not wait.
+    fn settle_ended(&self) {
         let tickets = self.state.lock().tickets();
-        // Blocks that came back together often have their events in common.
+        // Blocks that were released together often have the same events.
         let mut known: HashMap<EventId, bool> = HashMap::new();
-        let mut ended =
-            |event: &EventOf<A>| *known.entry(event.id()).or_insert_with(|| has_ended(event));
+        let mut ended = |event: &EventOf<A>| {
+            *known
+                .entry(event.id())
+                .or_insert_with(|| self.is_over(event))
+        };
         for (ticket, after) in tickets {
             if after.iter().all(&mut ended) {
                 self.settle(ticket);
@@ -216,11 +217,11 @@ impl<A: Allocator> Shared<A> {
         }
     }
 
-    /// Waits for the first of these ranges, or the next one where that cannot be waited for. Whether there was one.
+    /// Waits for the first of these ranges, or the next one where waiting fails. Returns whether a range became free.
     fn wait_for_one(&self, tickets: Vec<Ticket<A>>) -> bool {
         let settled = tickets
             .into_iter()
-            .find(|(_, after)| after.iter().all(wait));
+            .find(|(_, after)| after.iter().all(|event| self.wait_until_over(event)));
         let Some((ticket, _)) = settled else {
             return false;
         };
@@ -228,33 +229,48 @@ impl<A: Allocator> Shared<A> {
         true
     }
 
+    /// Returns whether the command of this event, and everything before it on its queue, is known to have ended: the event may
+    /// be a pool's fence, which stands for all of that.
+    fn is_over(&self, event: &EventOf<A>) -> bool {
+        let order = self.inner.backend().limits().failure_order;
+        event
+            .status()
+            .is_ok_and(|status| order.ends_all_before(status))
+    }
+
+    /// Waits until [`is_over`](Self::is_over) is true. Returns whether it is.
+    fn wait_until_over(&self, event: &EventOf<A>) -> bool {
+        let _failure = event.wait();
+        self.is_over(event) || event.wait_for_all_before().is_ok()
+    }
+
     fn settle(&self, ticket: u64) {
         let settled = self.state.lock().settle(ticket);
-        if let Some((after, returning)) = settled {
+        if let Some((after, pending_free)) = settled {
             drop(after);
-            self.finish(returning);
+            self.finish(pending_free);
         }
     }
 
-    /// Drops the view of a range that is to be free.
-    fn finish(&self, returning: Option<Returning<A>>) {
-        if let Some(Returning { lent, view }) = returning {
+    /// Drops the view of a range, and then frees the range.
+    fn finish(&self, pending_free: Option<PendingFree<A>>) {
+        if let Some(PendingFree { outstanding, view }) = pending_free {
             self.inner.release_view(view);
             let mut state = self.state.lock();
-            state.give(lent, None);
-            state.arrive();
-            self.arrived.notify_all();
+            state.give(outstanding, None);
+            state.end_transit();
+            self.transit_ended.notify_all();
         }
     }
 
-    /// Gives segments back to the inner allocator. Their bytes.
-    fn send_back(&self, leaving: Vec<Leaving<MemoryOf<A>, ()>>) -> u64 {
+    /// Releases segments to the inner allocator. Returns their bytes.
+    fn release_segments(&self, leaving: Vec<Leaving<MemoryOf<A>, ()>>) -> u64 {
         let mut sum = 0;
         for leaving in leaving {
             sum += leaving.bytes as u64;
             self.give_to_inner(leaving, &[]);
-            self.state.lock().arrive();
-            self.arrived.notify_all();
+            self.state.lock().end_transit();
+            self.transit_ended.notify_all();
         }
         sum
     }
@@ -273,32 +289,27 @@ impl<A: Allocator> Shared<A> {
     }
 }
 
-/// Segments go back where they came from, after the events that they still wait for.
+/// Releases the segments to the inner allocator, after the events that their ranges still wait for.
 impl<A: Allocator> Drop for Shared<A> {
     fn drop(&mut self) {
         let state = self.state.get_mut();
         let mut events = Vec::new();
-        for Pending { lent, view, after } in state.take_pending() {
-            // The view keeps its segment from being freed, also where a block that lives keeps it here.
+        for Pending {
+            outstanding,
+            view,
+            after,
+        } in state.take_pending()
+        {
+            // The view keeps its segment alive, also where a live block keeps the segment in this allocator.
             if let Err(error) = self.inner.backend().release(view, &after) {
-                let bytes = lent.bytes;
+                let bytes = outstanding.bytes;
                 tracing::error!(%error, bytes, "a pending block could not be released cleanly");
             }
             events.extend_from_slice(&after);
-            state.give(lent, None);
+            state.give(outstanding, None);
         }
         for leaving in state.take_idle(u64::MAX) {
             self.give_to_inner(leaving, &events);
         }
     }
-}
-
-/// Whether a command is known to have ended.
-fn has_ended<E: Event>(event: &E) -> bool {
-    event.status().is_ok_and(EventStatus::has_ended)
-}
-
-/// Waits for a command. Whether it has ended, be it with an error.
-fn wait<E: Event>(event: &E) -> bool {
-    event.wait().is_ok() || has_ended(event)
 }

@@ -1,4 +1,4 @@
-//! What a segment allocator keeps under its lock.
+//! The state of a segment allocator under its lock.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -16,42 +16,42 @@ use super::SegmentStatistics;
 /// The events that say when a range may be used again.
 pub(super) type Events<A> = Arc<[EventOf<A>]>;
 
-/// A range that a block was carved from.
+/// A range whose block is in use.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Lent {
+pub(super) struct Outstanding {
     pub(super) range: RangeKey,
     pub(super) bytes: usize,
 }
 
-/// A range that came back while events say that it may still be used.
+/// A released range whose events have not ended, or whose block has views.
 #[derive(Debug)]
 pub(super) struct Pending<A: Allocator> {
-    pub(super) lent: Lent,
+    pub(super) outstanding: Outstanding,
     pub(super) view: MemoryOf<A>,
     pub(super) after: Events<A>,
 }
 
-/// The events that keep a range from its next user, and the number that the range waits under.
+/// The number of a pending range, and the events that it waits for.
 pub(super) type Ticket<A> = (u64, Events<A>);
 
-/// What is to be dropped, and only then free, without the lock.
+/// A range that is free once its view has been dropped, which happens without the lock.
 #[derive(Debug)]
-pub(super) struct Returning<A: Allocator> {
-    pub(super) lent: Lent,
+pub(super) struct PendingFree<A: Allocator> {
+    pub(super) outstanding: Outstanding,
     pub(super) view: MemoryOf<A>,
 }
 
-/// Everything of a segment allocator that changes.
+/// The mutable state of a segment allocator.
 ///
 /// # Invariants
 ///
-/// - I1: a range that is taken is in `lent` (the user has its block), or in `pending`, or in the hands of a call.
-/// - I2: `in_use` has the bytes of all ranges that are taken.
-/// - I3: nothing is in `pending` without an event.
+/// - I1: a range that is taken is in `outstanding` (its block is in use), in `pending`, or held by a call.
+/// - I2: `in_use` is the bytes of all ranges that are taken.
+/// - I3: a range enters `pending` with an event to wait for, or with views.
 #[derive(Debug)]
 pub(super) struct State<A: Allocator> {
     segments: Segments<MemoryOf<A>, ()>,
-    lent: HashMap<MemoryId, Lent>,
+    outstanding: HashMap<MemoryId, Outstanding>,
     /// Oldest first.
     pending: BTreeMap<u64, Pending<A>>,
     next_ticket: u64,
@@ -59,10 +59,10 @@ pub(super) struct State<A: Allocator> {
     in_use: u64,
     allocations: u64,
     segments_made: u64,
-    /// The threads that have something in hand which is about to be free, or back at the inner allocator, or that may get a
-    /// segment from it of which they need a part.
-    on_the_way: Vec<ThreadId>,
-    /// How often something became free, or was given back to the inner allocator.
+    /// The threads with memory in transit: it is about to be free or released to the inner allocator, or they may get a
+    /// segment from the inner allocator of which they need only a part.
+    in_transit: Vec<ThreadId>,
+    /// How often memory became free, or was released to the inner allocator.
     changes: u64,
 }
 
@@ -70,14 +70,14 @@ impl<A: Allocator> State<A> {
     pub(super) fn new() -> Self {
         Self {
             segments: Segments::new(|(), ()| Some(())),
-            lent: HashMap::new(),
+            outstanding: HashMap::new(),
             pending: BTreeMap::new(),
             next_ticket: 0,
             pending_bytes: 0,
             in_use: 0,
             allocations: 0,
             segments_made: 0,
-            on_the_way: Vec::new(),
+            in_transit: Vec::new(),
             changes: 0,
         }
     }
@@ -86,31 +86,31 @@ impl<A: Allocator> State<A> {
         self.changes
     }
 
-    /// Whether another thread has something in hand that is worth waiting for. What this thread has does not count: the
-    /// inner allocator may call back from where it takes it.
-    pub(super) fn is_anything_on_the_way(&self) -> bool {
+    /// Returns whether another thread has memory in transit that is worth waiting for. This thread's own does not count: the
+    /// inner allocator may call back while it takes it.
+    pub(super) fn is_other_memory_in_transit(&self) -> bool {
         let own = thread::current().id();
-        self.on_the_way.iter().any(|thread| *thread != own)
+        self.in_transit.iter().any(|thread| *thread != own)
     }
 
-    pub(super) fn set_off(&mut self) {
-        self.on_the_way.push(thread::current().id());
+    pub(super) fn begin_transit(&mut self) {
+        self.in_transit.push(thread::current().id());
     }
 
-    /// Ends what [`set_off`](Self::set_off) began on this thread.
-    pub(super) fn arrive(&mut self) {
-        self.come_back();
+    /// Ends what [`begin_transit`](Self::begin_transit) began on this thread.
+    pub(super) fn end_transit(&mut self) {
+        self.cancel_transit();
         self.changes += 1;
     }
 
-    /// The same for a thread that has nothing in hand.
-    pub(super) fn come_back(&mut self) {
+    /// Ends a transit in which no memory became free.
+    pub(super) fn cancel_transit(&mut self) {
         let own = thread::current().id();
-        let place = self.on_the_way.iter().position(|thread| *thread == own);
-        place.map(|place| self.on_the_way.swap_remove(place));
+        let index = self.in_transit.iter().position(|thread| *thread == own);
+        index.map(|index| self.in_transit.swap_remove(index));
     }
 
-    /// Takes a range; wherever there is one, where there is no other way.
+    /// Takes a range that the rules of growth allow or, with `anywhere`, any range.
     pub(super) fn take(&mut self, bytes: usize, anywhere: bool) -> Option<Carved<MemoryOf<A>, ()>> {
         let carved = if anywhere {
             self.segments.take_anywhere(bytes, |()| true)
@@ -119,18 +119,18 @@ impl<A: Allocator> State<A> {
         }?;
         self.in_use += bytes as u64;
         if carved.has_excess {
-            self.set_off();
+            self.begin_transit();
         }
         Some(carved)
     }
 
-    /// Gives back what a range has behind its block.
+    /// Frees what a range has behind its block.
     pub(super) fn shrink(&mut self, range: RangeKey, bytes: usize) {
         self.segments.shrink(range, bytes, ());
-        self.arrive();
+        self.end_transit();
     }
 
-    /// The size of the segment to ask for, and the segments that go first.
+    /// Returns the size of the segment to request, and the segments to release before.
     pub(super) fn grow(
         &mut self,
         bytes: usize,
@@ -140,7 +140,7 @@ impl<A: Allocator> State<A> {
         let (size, leaving) =
             self.segments
                 .grow(bytes, self.in_use, alignment, self.allocations, capacity);
-        self.send_off(&leaving);
+        self.begin_transits(&leaving);
         (size, leaving)
     }
 
@@ -148,7 +148,7 @@ impl<A: Allocator> State<A> {
         self.segments.refuse(size);
     }
 
-    /// Adds a segment that was [on the way](Self::set_off), and takes the first range of it.
+    /// Adds a segment that was [in transit](Self::begin_transit), and takes the first range of it.
     pub(super) fn add(
         &mut self,
         memory: MemoryOf<A>,
@@ -156,47 +156,47 @@ impl<A: Allocator> State<A> {
         bytes: usize,
     ) -> Option<Carved<MemoryOf<A>, ()>> {
         self.segments_made += 1;
-        self.arrive();
+        self.end_transit();
         let carved = self.segments.add(memory, size, bytes)?;
         self.in_use += bytes as u64;
         Some(carved)
     }
 
-    /// Takes segments away that are free as a whole, largest first, until they have `enough` bytes together.
+    /// Removes segments that are free as a whole, largest first, until they have `enough` bytes together.
     pub(super) fn take_idle(&mut self, enough: u64) -> Vec<Leaving<MemoryOf<A>, ()>> {
         let leaving = self.segments.release(enough, |()| true);
-        self.send_off(&leaving);
+        self.begin_transits(&leaving);
         leaving
     }
 
-    fn send_off(&mut self, leaving: &[Leaving<MemoryOf<A>, ()>]) {
+    fn begin_transits(&mut self, leaving: &[Leaving<MemoryOf<A>, ()>]) {
         for _ in leaving {
-            self.set_off();
+            self.begin_transit();
         }
     }
 
-    /// Takes note of a block that goes to the user.
-    pub(super) fn lend(&mut self, memory: MemoryId, lent: Lent) {
+    /// Records a block that is handed to the user.
+    pub(super) fn hand_out(&mut self, memory: MemoryId, outstanding: Outstanding) {
         self.allocations += 1;
-        self.lent.insert(memory, lent);
+        self.outstanding.insert(memory, outstanding);
     }
 
-    /// Takes a block back, once the events in `after` have ended: now, where there are none, with what is to be dropped
-    /// first. `Err` with the memory, if it is no block of this allocator.
+    /// Takes a block back. Without events in `after` and without views, its range is free once the returned view has been
+    /// dropped; otherwise it stays pending. `Err` with the memory where it is not a block of this allocator.
     pub(super) fn take_back(
         &mut self,
         memory: MemoryOf<A>,
-        after: Option<Events<A>>,
-    ) -> Result<Option<Returning<A>>, MemoryOf<A>> {
-        let Some(lent) = self.lent.remove(&memory.id()) else {
+        after: Events<A>,
+    ) -> Result<Option<PendingFree<A>>, MemoryOf<A>> {
+        let Some(outstanding) = self.outstanding.remove(&memory.id()) else {
             return Err(memory);
         };
-        let Some(after) = after else {
-            return Ok(self.give_back(lent, memory));
-        };
-        self.pending_bytes += lent.bytes as u64;
+        if after.is_empty() && !memory.has_views() {
+            return Ok(self.give_back(outstanding, memory));
+        }
+        self.pending_bytes += outstanding.bytes as u64;
         let pending = Pending {
-            lent,
+            outstanding,
             view: memory,
             after,
         };
@@ -205,42 +205,47 @@ impl<A: Allocator> State<A> {
         Ok(None)
     }
 
-    /// What pending ranges wait for, oldest first.
+    /// The events that pending ranges wait for, oldest first. Ranges with views are left out: no views are added to them.
     pub(super) fn tickets(&self) -> Vec<Ticket<A>> {
-        let tickets = self.pending.iter();
-        tickets
+        let pending = self.pending.iter();
+        let unviewed = pending.filter(|(_, pending)| !pending.view.has_views());
+        unviewed
             .map(|(ticket, pending)| (*ticket, Arc::clone(&pending.after)))
             .collect()
     }
 
-    /// Frees a range that waits under this number no more, with its events, and what is to be dropped first.
-    pub(super) fn settle(&mut self, ticket: u64) -> Option<(Events<A>, Option<Returning<A>>)> {
-        let Pending { lent, view, after } = self.pending.remove(&ticket)?;
-        self.pending_bytes -= lent.bytes as u64;
-        Some((after, self.give_back(lent, view)))
+    /// Frees a pending range. Returns its events, and the view to be dropped first.
+    pub(super) fn settle(&mut self, ticket: u64) -> Option<(Events<A>, Option<PendingFree<A>>)> {
+        let Pending {
+            outstanding,
+            view,
+            after,
+        } = self.pending.remove(&ticket)?;
+        self.pending_bytes -= outstanding.bytes as u64;
+        Some((after, self.give_back(outstanding, view)))
     }
 
-    /// Takes all pending ranges out, to be freed by [`give`](Self::give).
+    /// Removes all pending ranges, to be freed by [`give`](Self::give).
     pub(super) fn take_pending(&mut self) -> Vec<Pending<A>> {
         self.pending_bytes = 0;
         std::mem::take(&mut self.pending).into_values().collect()
     }
 
-    /// Frees a range, with its view, if that is kept; or else once the view has been dropped.
-    fn give_back(&mut self, lent: Lent, view: MemoryOf<A>) -> Option<Returning<A>> {
-        if self.segments.may_keep_view(lent.range) {
-            self.give(lent, Some(view));
+    /// Frees a range and caches its view, or returns the view to be dropped first.
+    fn give_back(&mut self, outstanding: Outstanding, view: MemoryOf<A>) -> Option<PendingFree<A>> {
+        if self.segments.may_keep_view(outstanding.range) {
+            self.give(outstanding, Some(view));
             return None;
         }
-        self.set_off();
-        Some(Returning { lent, view })
+        self.begin_transit();
+        Some(PendingFree { outstanding, view })
     }
 
-    /// Frees a range, with its view, if that is kept; otherwise it has gone.
-    pub(super) fn give(&mut self, lent: Lent, view: Option<MemoryOf<A>>) {
-        self.in_use -= lent.bytes as u64;
+    /// Frees a range and caches its view, if it may be; otherwise the view has been dropped already.
+    pub(super) fn give(&mut self, outstanding: Outstanding, view: Option<MemoryOf<A>>) {
+        self.in_use -= outstanding.bytes as u64;
         self.changes += 1;
-        self.segments.give(lent.range, (), view);
+        self.segments.give(outstanding.range, (), view);
     }
 
     pub(super) fn statistics(&self) -> SegmentStatistics {
@@ -249,7 +254,7 @@ impl<A: Allocator> State<A> {
             free_bytes: self.segments.free_bytes(),
             largest_free_bytes: self.segments.largest_free(),
             pending_bytes: self.pending_bytes,
-            live_blocks: self.lent.len(),
+            live_blocks: self.outstanding.len(),
             segments_made: self.segments_made,
         }
     }

@@ -1,7 +1,7 @@
 //! Large pieces of device memory, and the ranges that blocks are carved from: the bookkeeping of
 //! [`SegmentAllocator`](crate::SegmentAllocator) and of the pool.
 //!
-//! Nothing here calls the device. What has to be called, and in which order, is said where something is handed out:
+//! Nothing here calls the device. The types that are handed out say which calls have to follow, and in which order:
 //! [`Carved`] and [`Leaving`].
 
 mod by_size;
@@ -17,7 +17,7 @@ use space::{Idle, SegmentKey, Space, Taken};
 
 use crate::{Allocator, Backend, MemoryOf, Region, Result};
 
-/// A range that was taken for a block, and its segment, to make a view of: see [`into_view`](Self::into_view).
+/// A range that was taken for a block, with everything that is needed to make its view by [`into_view`](Self::into_view).
 ///
 /// ```
 /// use binpool_allocators::{Allocator, ImmediateAllocator, Memory, segments::Segments};
@@ -32,10 +32,10 @@ use crate::{Allocator, Backend, MemoryOf, Region, Result};
 /// segments.give(range, (), Some(block));
 ///
 /// let same = segments.take(1024, |()| true).unwrap();
-/// assert!(same.is_ready()); // Without a call to the device.
+/// assert!(same.is_ready()); // The cached view serves, without a call to the device.
 /// segments.give(same.range, same.uses, same.view);
 ///
-/// // A part of it: the view of all of it goes first, and then what it had too much.
+/// // A part of it: the view of all of it is released first, and then the excess is freed.
 /// let part = segments.take(256, |()| true).unwrap();
 /// assert_eq!((part.overlapping.len(), part.has_excess), (1, true));
 /// let block = part.into_view(&allocator, |range, bytes, ()| segments.shrink(range, bytes, ()))?;
@@ -46,33 +46,33 @@ use crate::{Allocator, Backend, MemoryOf, Region, Result};
 pub struct Carved<M, U> {
     /// Names the range until it is [given](Segments::give) back.
     pub range: RangeKey,
-    /// Where in the segment the block lies.
+    /// The position of the block in the segment.
     pub region: Region,
-    /// The whole segment. Let go of it before the range is given back: a segment that somebody has when it is to leave is in
-    /// no [`Leaving`], and is dropped past its allocator.
+    /// The whole segment. Drop it before the range is given back: a segment that is still referenced when it is evicted is in
+    /// no [`Leaving`], and is dropped without its allocator.
     pub segment: Arc<M>,
-    /// A view of just these bytes, kept from their last user.
+    /// A cached view of exactly these bytes.
     pub view: Option<M>,
-    /// Kept views of which this block is a part.
+    /// Cached views that overlap this block.
     pub overlapping: Vec<M>,
     /// The former uses of the range.
     pub uses: U,
-    /// Whether those views have more behind this block, which the range has until it is shrunk.
+    /// Whether the overlapping views extend behind this block. The range keeps that excess until it is shrunk.
     pub has_excess: bool,
 }
 
 impl<M, U> Carved<M, U> {
-    /// Whether [`into_view`](Self::into_view) has nothing to do: there is a view, and none that has to go.
+    /// Returns whether [`into_view`](Self::into_view) has nothing to do: there is a view, and none that overlaps.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.view.is_some() && self.overlapping.is_empty() && !self.has_excess
     }
 
-    /// The view of the block, made by the allocator of the segments or kept from its last user.
+    /// Returns the view of the block: the cached one, or a new one made by the allocator of the segments.
     ///
     /// Views that overlap it are released first: no two views of a segment may overlap, since NVIDIA's driver crashes in
-    /// kernels on a buffer that has such. What the range has too much is only then [shrunk](Segments::shrink), by `shrink`,
-    /// which is given the range, the bytes that it keeps, and its former uses. Nothing of the segment is kept when this
+    /// kernels on a buffer with overlapping views. Only then is the excess of the range [freed](Segments::shrink), by `shrink`,
+    /// which takes the range, the bytes that it keeps, and its former uses. No reference to the segment is left when this
     /// returns, so that the segments own it alone once the range is free again.
     ///
     /// # Errors
@@ -93,9 +93,9 @@ impl<M, U> Carved<M, U> {
     }
 }
 
-/// Gives views back to the allocator that made them.
+/// Releases views through the allocator that made them.
 ///
-/// What a range is given back without that was taken and is not used after all:
+/// Call this before a range that was taken and is not used after all is given back:
 ///
 /// ```
 /// use binpool_allocators::{
@@ -111,7 +111,7 @@ impl<M, U> Carved<M, U> {
 /// # let view = allocator.create_view(&carved.segment, carved.region)?;
 /// # segments.give(carved.range, (), Some(view));
 /// let carved = segments.take(256, |()| true).unwrap();
-/// assert_eq!(carved.overlapping.len(), 1); // Nobody else has it now.
+/// assert_eq!(carved.overlapping.len(), 1); // This call is the only owner of it now.
 /// release_views(&allocator, carved.overlapping);
 /// segments.give(carved.range, carved.uses, carved.view);
 /// assert_eq!(segments.largest_free(), 4096);
@@ -123,7 +123,7 @@ pub fn release_views<A: Allocator>(allocator: &A, views: Vec<MemoryOf<A>>) {
     }
 }
 
-/// A segment that is to go back to where it came from, once its views have been dropped.
+/// A segment that is to be released to its allocator, once its views have been dropped.
 ///
 /// ```
 /// use binpool_allocators::{
@@ -149,7 +149,7 @@ pub fn release_views<A: Allocator>(allocator: &A, views: Vec<MemoryOf<A>>) {
 /// ```
 #[derive(Debug)]
 pub struct Leaving<M, U> {
-    /// The views that were kept. They go first.
+    /// The cached views, to be released first.
     pub views: Vec<M>,
     /// The segment.
     pub memory: M,
@@ -159,7 +159,7 @@ pub struct Leaving<M, U> {
     pub uses: Vec<U>,
 }
 
-/// A segment, for those who look at it.
+/// The state of a segment.
 ///
 /// ```
 /// use binpool_allocators::segments::{RangeState, Segments};
@@ -168,7 +168,7 @@ pub struct Leaving<M, U> {
 /// # let first = segments.add("segment", 4096, 1024).unwrap();
 /// # segments.take(512, |()| true).unwrap();
 /// # segments.give(first.range, (), None);
-/// // A map, with a character for 512 bytes.
+/// // A map with a character for each 512 bytes.
 /// let maps = segments.iter().map(|segment| {
 ///     let ranges = segment.ranges.iter().map(|(region, state)| match state {
 ///         RangeState::Free(_) => ".".repeat(region.bytes / 512),
@@ -186,7 +186,7 @@ pub struct SegmentState<'a, M, U> {
     pub ranges: Vec<(Region, RangeState<'a, U>)>,
 }
 
-/// Whether a range is free.
+/// The state of a range: free or taken.
 ///
 /// ```
 /// use std::collections::HashMap;
@@ -205,28 +205,28 @@ pub struct SegmentState<'a, M, U> {
 /// ```
 #[derive(Debug)]
 pub enum RangeState<'a, U> {
-    /// It is, and has these uses.
+    /// The range is free, and has these uses.
     Free(&'a U),
-    /// It was taken, and not given back yet.
+    /// The range is taken.
     Taken(RangeKey),
 }
 
 /// Segments of memory `M`, and the ranges of them, free and taken.
 ///
-/// A free range remembers its uses `U`, whatever the owner of the segments means by that, and whether somebody may have
-/// the range is the owner's to say by them.
+/// A free range remembers its uses `U`. The owner of the segments defines their meaning, and decides by them which request
+/// may have the range.
 ///
-/// Best fit with these rules, found by simulation on recorded programs:
+/// Ranges are chosen by best fit, with these rules, which were found by simulation on recorded programs:
 ///
-/// - a segment is one part in 20 of the most that the program has had in use, or, for a block of more than half of that,
-///   of the block's own size;
-/// - before the segments grow past 1.05 times the most that the program has had in use (and that and 2 MiB, if that is
-///   more), those that are free as a whole go back, the least one that is enough first; where that happens often, all that
-///   are free become one;
-/// - a large segment that is free as a whole is not broken up for a small block, and small blocks have segments of their
+/// - a segment is one part in 20 of the most that the program has had in use (the high water) or, for a block of more than
+///   half of that, of the block's own size;
+/// - before the segments grow past 1.05 times the high water (or past the high water and 2 MiB, if that is
+///   more), idle segments are evicted, the smallest one that is enough first; where that happens often, all idle segments
+///   are merged;
+/// - a large idle segment is not broken up for a small block, and small blocks have segments of their
 ///   own;
-/// - the view of a block that comes back is kept in the free range, and serves the next block of just its size, unless a
-///   much smaller range would do. A view that overlaps a block which is handed out goes first.
+/// - the view of a block that is given back is cached in the free range, and serves the next block of exactly its size, unless
+///   a much smaller range fits. A view that overlaps a block which is handed out is released first.
 ///
 /// ```
 /// use binpool_allocators::segments::Segments;
@@ -243,7 +243,7 @@ pub enum RangeState<'a, U> {
 /// assert_eq!((again.region, again.view), (carved.region, Some("view")));
 /// ```
 ///
-/// All of it is numbers, which can be asked for:
+/// The figures can be read:
 ///
 /// ```
 /// # use binpool_allocators::segments::Segments;
@@ -254,19 +254,20 @@ pub enum RangeState<'a, U> {
 /// assert_eq!((segments.largest_free(), segments.idle_bytes()), (3072, 0));
 /// segments.give(other.range, (), None);
 /// assert_eq!((segments.largest_free(), segments.idle_bytes()), (8192, 8192));
-/// // Free blocks of so many bytes may stay where they are at hand, outside of the segments.
+/// // The bytes of free blocks that may be cached outside of the segments.
 /// assert_eq!(segments.cached_bytes(), 2 << 20);
 /// ```
 #[derive(Debug)]
 pub struct Segments<M, U> {
     space: Space<M, U>,
-    /// By their keys in the space.
+    /// The segments by their keys in the space.
     roots: Vec<Option<Arc<M>>>,
     growth: Growth,
 }
 
 impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
-    /// No segments yet. `join` says what is known of two free neighbours together, or that they are to stay apart.
+    /// Makes an empty set of segments. `join` returns the combined uses of two free neighbours, or `None` where they must stay
+    /// apart.
     #[must_use]
     pub fn new(join: fn(&U, &U) -> Option<U>) -> Self {
         Self {
@@ -288,7 +289,7 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
         self.space.free_bytes()
     }
 
-    /// The bytes of the segments that are idle: without a range in anybody's hands.
+    /// The bytes of the idle segments, those without a taken range.
     #[must_use]
     pub fn idle_bytes(&self) -> u64 {
         self.space.idle().map(|idle| idle.bytes as u64).sum()
@@ -311,30 +312,30 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
     /// let other = segments.take(3072, |commands| *commands == 0).unwrap();
     /// segments.give(carved.range, 5, None);
     /// assert_eq!(segments.uses().collect::<Vec<_>>(), [(&5, 1024)]);
-    /// segments.give(other.range, 2, None); // And these two become one.
+    /// segments.give(other.range, 2, None); // The two neighbours are joined.
     /// assert_eq!(segments.uses().collect::<Vec<_>>(), [(&7, 4096)]);
     /// ```
     pub fn uses(&self) -> impl Iterator<Item = (&U, usize)> {
         self.space.uses()
     }
 
-    /// The most bytes of free blocks that may be held back from their segments without harm.
+    /// The most bytes of free blocks that may be cached outside of their segments without harm.
     #[must_use]
     pub fn cached_bytes(&self) -> u64 {
         self.growth.cached_bytes()
     }
 
-    /// Takes a range of `bytes` bytes that `usable` picks by its uses.
+    /// Takes a range of `bytes` bytes whose uses are `usable`.
     pub fn take(&mut self, bytes: usize, usable: impl Fn(&U) -> bool) -> Option<Carved<M, U>> {
         let is_small = Some(self.growth.is_small(bytes));
-        let may_lie = self.growth.places_for(bytes);
-        let taken = self.space.take(bytes, is_small, |uses, place| {
-            may_lie(place) && usable(uses)
+        let may_lie = self.growth.range_filter(bytes);
+        let taken = self.space.take(bytes, is_small, |uses, location| {
+            may_lie(location) && usable(uses)
         })?;
         self.carved(taken)
     }
 
-    /// Takes a range as [`take`](Self::take) does, wherever there is one: for when there is no other way.
+    /// Takes a range as [`take`](Self::take) does, but regardless of the rules that keep ranges for other blocks.
     ///
     /// ```
     /// use binpool_allocators::segments::Segments;
@@ -342,7 +343,7 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
     /// # let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
     /// let large = segments.add("large", 64 << 20, 64 << 20).unwrap();
     /// segments.give(large.range, (), None);
-    /// // Kept whole for a large block, as long as another segment can be had.
+    /// // Kept whole for a large block, as long as another segment can be allocated.
     /// assert!(segments.take(1 << 20, |()| true).is_none());
     /// assert!(segments.take_anywhere(1 << 20, |()| true).is_some());
     /// ```
@@ -380,7 +381,7 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
         })
     }
 
-    /// The segment that a taken range is a part of, and where the range lies in it.
+    /// The segment that a taken range belongs to, and the position of the range in it.
     ///
     /// ```
     /// use binpool_allocators::{Region, segments::Segments};
@@ -398,7 +399,7 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
         Some((root, region))
     }
 
-    /// The segments, for those who look at them.
+    /// The states of all segments.
     pub fn iter(&self) -> impl Iterator<Item = SegmentState<'_, M, U>> {
         let roots = self.roots.iter().enumerate();
         roots.filter_map(|(key, memory)| {
@@ -409,7 +410,7 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
         })
     }
 
-    /// Gives back what a range has behind its first `bytes` bytes, which these commands may still use.
+    /// Frees what a range has behind its first `bytes` bytes, which commands of `uses` may still use.
     ///
     /// ```
     /// use binpool_allocators::segments::Segments;
@@ -419,7 +420,7 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
     /// segments.give(carved.range, (), Some("view of 1024 bytes"));
     /// let part = segments.take(256, |()| true).unwrap();
     /// assert_eq!(part.overlapping, ["view of 1024 bytes"]);
-    /// assert_eq!(segments.free_bytes(), 3072); // The rest of that view is nobody else's before the view has gone.
+    /// assert_eq!(segments.free_bytes(), 3072); // The rest of that view is not free before the view is gone.
     /// segments.shrink(part.range, part.region.bytes, part.uses);
     /// assert_eq!(segments.free_bytes(), 4096 - 256);
     /// ```
@@ -427,20 +428,20 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
         self.space.shrink(range, bytes, uses);
     }
 
-    /// Whether the view of a range may be kept when the range is given back. Otherwise it has to be dropped before.
+    /// Returns whether the view of a range may be cached when the range is given back. Otherwise it must be dropped before.
     ///
     /// ```
     /// use binpool_allocators::segments::{RangeKey, Segments};
     ///
     /// fn give_back(segments: &mut Segments<&str, ()>, range: RangeKey, view: &'static str) {
     ///     let view = segments.may_keep_view(range).then_some(view);
-    ///     segments.give(range, (), view); // Where it is not kept, it has gone here.
+    ///     segments.give(range, (), view); // A view that may not be cached has been dropped here.
     /// }
     ///
     /// # let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
     /// let mut ranges = vec![segments.add("segment", 100 * 256, 256).unwrap().range];
     /// ranges.extend((1..100).map(|_| segments.take(256, |()| true).unwrap().range));
-    /// assert!(!segments.may_keep_view(ranges[0])); // Drivers are slow where a segment has many.
+    /// assert!(!segments.may_keep_view(ranges[0])); // Drivers are slow where a segment has many views.
     /// for range in ranges {
     ///     give_back(&mut segments, range, "view");
     /// }
@@ -448,20 +449,20 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
     /// ```
     #[must_use]
     pub fn may_keep_view(&self, range: RangeKey) -> bool {
-        self.space.may_keep(range)
+        self.space.may_cache(range)
     }
 
-    /// Gives a range back, which these commands may still use, with its view, if that is to be kept.
+    /// Gives a range back, which commands of `uses` may still use, with its view, if that is to be cached.
     pub fn give(&mut self, range: RangeKey, uses: U, view: Option<M>) {
         self.space.give(range, uses, view);
     }
 
-    /// Forgets the uses that `are_over`, and joins free neighbours that they kept apart.
+    /// Forgets the uses that `are_over`, and joins free neighbours that these kept apart.
     ///
     /// ```
     /// use binpool_allocators::segments::Segments;
     ///
-    /// // The number of the queue that used it last, or 0. What different queues used stays apart.
+    /// // The number of the queue that used the range last, or 0. Ranges of different queues stay apart.
     /// let mut segments: Segments<&str, u32> = Segments::new(|one, two| (one == two).then_some(*one));
     /// let lower = segments.add("segment", 4096, 2048).unwrap();
     /// let upper = segments.take(2048, |queue| *queue == 0).unwrap();
@@ -475,8 +476,8 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
         self.space.settle(are_over);
     }
 
-    /// The size of the segment to ask for, to serve a request of `bytes` bytes while the user has `in_use` bytes in hand
-    /// after so many `allocations`, where memory can come to `capacity` bytes, and the segments that have to go first.
+    /// Returns the size of the segment to request for a block of `bytes` bytes, and the segments to release before. The user
+    /// has `in_use` bytes after so many `allocations`, and memory is limited to `capacity` bytes.
     pub fn grow(
         &mut self,
         bytes: usize,
@@ -506,28 +507,28 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
         } else {
             size
         };
-        // More than there is would be refused.
+        // A segment beyond the capacity would be refused.
         let room = usize::try_from(capacity.saturating_sub(self.bytes())).unwrap_or(usize::MAX);
         (size.min(room - room % alignment).max(bytes), leaving)
     }
 
-    /// Takes note that there was no memory for a segment of `size` bytes.
+    /// Records that there was no memory for a segment of `size` bytes.
     ///
     /// ```
     /// use binpool_allocators::segments::Segments;
     ///
     /// # let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
     /// let (size, _) = segments.grow(1 << 20, 0, 256, 0, 1 << 30);
-    /// assert_eq!(size, 2 << 20); // With room for blocks to come.
+    /// assert_eq!(size, 2 << 20); // With room for further blocks.
     /// segments.refuse(size);
     /// let (size, _) = segments.grow(1 << 20, 0, 256, 1, 1 << 30);
-    /// assert_eq!(size, 1 << 20); // Just what is needed.
+    /// assert_eq!(size, 1 << 20); // Exactly what is needed.
     /// ```
     pub fn refuse(&mut self, size: usize) {
         self.growth.refuse(self.bytes() + size as u64);
     }
 
-    /// Takes segments away that are free as a whole until there is room for `size` bytes below `most`: the least one
+    /// Removes idle segments until there is room for `size` bytes below `most`: the smallest one
     /// that is enough, or else the largest.
     fn make_room(&mut self, size: u64, most: u64) -> Vec<Leaving<M, U>> {
         let mut leaving = Vec::new();
@@ -548,7 +549,7 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
         }
     }
 
-    /// Takes segments away that are idle and all of whose uses are `wanted`, largest first, until they have `enough` bytes
+    /// Removes idle segments all of whose uses are `wanted`, largest first, until they have `enough` bytes
     /// together.
     ///
     /// ```
@@ -570,7 +571,7 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
         })
     }
 
-    /// Takes segments away that have been idle since this was called the last time, and all of whose uses are `wanted`.
+    /// Removes the segments that have been idle since the last call of this, and all of whose uses are `wanted`.
     ///
     /// ```
     /// use binpool_allocators::segments::Segments;
@@ -578,10 +579,10 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
     /// # let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
     /// let range = segments.add("segment", 4096, 4096).unwrap().range;
     /// segments.give(range, (), None);
-    /// assert!(segments.sweep(|()| true).is_empty()); // Idle, but only just.
+    /// assert!(segments.sweep(|()| true).is_empty()); // Idle only since the last sweep.
     /// let range = segments.take(4096, |()| true).unwrap().range;
     /// segments.give(range, (), None);
-    /// assert!(segments.sweep(|()| true).is_empty()); // It was needed meanwhile.
+    /// assert!(segments.sweep(|()| true).is_empty()); // It was used meanwhile.
     /// assert_eq!(segments.sweep(|()| true)[0].memory, "segment");
     /// ```
     pub fn sweep(&mut self, wanted: impl Fn(&U) -> bool) -> Vec<Leaving<M, U>> {
@@ -613,7 +614,7 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
 
     fn remove(&mut self, key: SegmentKey, bytes: usize) -> Option<Leaving<M, U>> {
         let (uses, views) = self.space.remove(key)?;
-        // Whoever makes a view of it has a range of it, so that nobody does.
+        // A caller that makes a view of the segment has a range of it, so an idle one has no other reference.
         let memory = self.roots.get_mut(key)?.take().and_then(Arc::into_inner)?;
         Some(Leaving {
             views,

@@ -1,10 +1,10 @@
-//! Which segments come and go, as numbers. Strings stand for memory, and a free range remembers the queue that used it.
+//! Which segments are made and released, as numbers. Strings stand for memory, and a free range remembers its last queue.
 
 use super::{Carved, Leaving, Segments};
 
 const MIB: usize = 1 << 20;
 
-/// More memory than anybody needs.
+/// Ample memory.
 const PLENTY: u64 = 1 << 40;
 
 type Queue = u8;
@@ -14,7 +14,7 @@ fn segments() -> Segments<&'static str, Queue> {
     Segments::new(|one, two| (one == two).then_some(*one))
 }
 
-/// After this many MiB were in use.
+/// The segments after this many MiB were in use.
 fn after(in_use_mib: usize) -> Segments<&'static str, Queue> {
     let mut segments = segments();
     let in_use = (in_use_mib * MIB - 1) as u64;
@@ -23,7 +23,7 @@ fn after(in_use_mib: usize) -> Segments<&'static str, Queue> {
 }
 
 impl Segments<&'static str, Queue> {
-    /// A segment of `bytes` bytes that is taken as a whole.
+    /// Adds a segment of `bytes` bytes that is taken as a whole.
     fn add_whole(&mut self, memory: &'static str, bytes: usize) -> Carved<&'static str, Queue> {
         self.add(memory, bytes, bytes).unwrap()
     }
@@ -33,13 +33,13 @@ impl Segments<&'static str, Queue> {
         self.give(carved.range, 0, None);
     }
 
-    /// A segment for small blocks that is free.
+    /// Adds a segment for small blocks that is idle.
     fn add_small_idle(&mut self, memory: &'static str, bytes: usize) {
         let carved = self.add(memory, bytes, 1).unwrap();
         self.give(carved.range, 0, None);
     }
 
-    /// What is to be asked for to serve a block of `bytes` bytes, and what goes first, in the order in which it goes.
+    /// The size to request for a block of `bytes` bytes, and the segments to release before, in order.
     fn growth(&mut self, bytes: usize, alignment: usize) -> (usize, Vec<&'static str>) {
         let (size, leaving) = self.grow(bytes, 0, alignment, 0, PLENTY);
         (size, names(&leaving))
@@ -51,7 +51,7 @@ fn names(leaving: &[Leaving<&'static str, Queue>]) -> Vec<&'static str> {
 }
 
 #[test]
-fn what_is_free_is_told() {
+fn the_figures_of_free_bytes_are_reported() {
     let mut segments = after(1024);
     assert_eq!(segments.largest_free(), 0);
     assert_eq!(segments.cached_bytes(), 4 * MIB as u64);
@@ -96,7 +96,7 @@ fn uses_keep_neighbours_apart_until_they_are_over() {
 }
 
 #[test]
-fn a_view_may_be_kept_where_a_segment_has_few() {
+fn a_view_may_be_cached_where_a_segment_has_few() {
     let mut segments = segments();
     let first = segments.add("one", 1000, 10).unwrap();
     for taken in 1..100 {
@@ -129,7 +129,7 @@ fn the_least_idle_segment_that_is_enough_makes_room_or_else_the_largest() {
 
 #[test]
 fn a_segment_is_smaller_where_those_in_use_leave_no_room_for_a_usual_one() {
-    // The usual has 6 MiB, and the smaller one 3.125 MiB, in whole MiB.
+    // The usual segment has 6 MiB, and the smaller one 3.125 MiB, in whole MiB.
     for (in_use, expected) in [(99, 6), (100, 3), (200, 3)] {
         let mut segments = after(100);
         segments.add_whole("in use", in_use * MIB);
@@ -150,7 +150,7 @@ fn a_segment_is_no_larger_than_what_the_device_has_left() {
     assert_eq!(left(4 * MIB, 256), 2 * MIB);
     assert_eq!(left(MIB + 1000, 1), MIB + 1000);
     assert_eq!(left(MIB + 1000, 256), MIB + 768);
-    // Which may be refused, or not.
+    // A segment that may be refused, or not.
     assert_eq!(left(0, 256), MIB);
 }
 
@@ -170,7 +170,7 @@ fn what_was_refused_is_not_tried_again_while_idle_segments_can_go_first() {
     assert_eq!(growth(Some(20)), ["idle"]);
 }
 
-/// Segments of which one made room for another one so often that once more makes them one.
+/// Segments that were replaced so often that the next replacement merges them.
 fn often_replaced() -> Segments<&'static str, Queue> {
     let mut segments = after(100);
     let in_use = segments.add_whole("in use", 90 * MIB).range;
@@ -184,7 +184,7 @@ fn often_replaced() -> Segments<&'static str, Queue> {
 }
 
 #[test]
-fn idle_segments_become_one_where_they_replace_one_another_often() {
+fn idle_segments_are_merged_where_they_replace_one_another_often() {
     let with_idle = || {
         let mut segments = often_replaced();
         segments.add_whole("in use", 66 * MIB);
@@ -193,20 +193,20 @@ fn idle_segments_become_one_where_they_replace_one_another_often() {
         segments.add_small_idle("small", 16 * MIB);
         segments
     };
-    // One is enough, and then all are taken, but for those of small blocks.
+    // One is enough, and then all are merged except those of small blocks.
     let merged = (20 * MIB, vec!["8", "12"]);
     assert_eq!(with_idle().growth(4 * MIB, 1), merged);
     assert_eq!(with_idle().growth(4 * MIB, 8 * MIB), (16 * MIB, merged.1));
-    // A block that is larger has what it needs.
+    // A larger block gets a segment of its own size.
     assert_eq!(with_idle().growth(30 * MIB, 1).0, 30 * MIB);
-    // What need not make room is left alone.
+    // Where there is room, no segment is released.
     let mut roomy = often_replaced();
     roomy.add_idle("8", 8 * MIB);
     assert_eq!(roomy.growth(9 * MIB, 1), (9 * MIB, vec![]));
 }
 
 #[test]
-fn what_becomes_one_is_bounded_by_room_and_by_a_quarter_of_what_was_in_use() {
+fn a_merged_segment_is_bounded_by_room_and_by_a_quarter_of_the_high_water() {
     let cases = [
         (0, [60, 44], 25),
         (88, [7, 8], 15),
@@ -227,7 +227,7 @@ fn what_becomes_one_is_bounded_by_room_and_by_a_quarter_of_what_was_in_use() {
 }
 
 #[test]
-fn small_blocks_make_nothing_one() {
+fn small_blocks_never_merge_segments() {
     let mut segments = often_replaced();
     segments.add_whole("in use", 85 * MIB);
     segments.add_idle("8", 8 * MIB);

@@ -1,13 +1,13 @@
-//! The views that free ranges keep for the next users of just their bytes.
+//! The cached views of free ranges, for later blocks of exactly their bytes.
 
 use slab::Slab;
 
 use super::by_size::BySize;
 use crate::Region;
 
-/// A view of a part of a free range.
+/// A cached view of a part of a free range.
 #[derive(Debug)]
-struct Kept<V> {
+struct CachedView<V> {
     view: V,
     region: Region,
     /// The key of the free range.
@@ -16,34 +16,34 @@ struct Kept<V> {
     next: Option<usize>,
 }
 
-/// The kept views of one free range, from its start to its end: the keys of the first and of the last.
+/// The cached views of one free range, from its start to its end: the keys of the first and of the last.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Chain(Option<(usize, usize)>);
 
-/// The kept views of all free ranges.
+/// The cached views of all free ranges.
 ///
 /// # Invariants
 ///
 /// - V1: a view is in one chain, that of the range which it names.
-/// - V2: the views of a chain overlap nowhere, and lie in order.
+/// - V2: the views of a chain do not overlap, and lie in order.
 /// - V3: `by_size` has the size and the key of each view, and nothing else.
 #[derive(Debug)]
 pub(super) struct Views<V> {
-    kept: Slab<Kept<V>>,
+    cached: Slab<CachedView<V>>,
     by_size: BySize,
 }
 
 impl<V> Views<V> {
     pub(super) fn new() -> Self {
         Self {
-            kept: Slab::new(),
+            cached: Slab::new(),
             by_size: BySize::default(),
         }
     }
 
-    /// Keeps the view of a range that has no other.
-    pub(super) fn keep(&mut self, view: V, region: Region, range: usize) -> Chain {
-        let key = self.kept.insert(Kept {
+    /// Caches the view of a range that has no other.
+    pub(super) fn cache(&mut self, view: V, region: Region, range: usize) -> Chain {
+        let key = self.cached.insert(CachedView {
             view,
             region,
             range,
@@ -53,44 +53,44 @@ impl<V> Views<V> {
         Chain(Some((key, key)))
     }
 
-    /// The keys of the views of just `bytes` bytes, in order.
+    /// The keys of the views of exactly `bytes` bytes, in order.
     pub(super) fn of_size(&self, bytes: usize) -> impl Iterator<Item = usize> {
         self.by_size.of_size(bytes)
     }
 
-    /// What a view shows, and the free range that it is a part of.
-    pub(super) fn place_of(&self, key: usize) -> (Region, usize) {
-        let kept = &self.kept[key];
-        (kept.region, kept.range)
+    /// The region of a view, and the free range that it is a part of.
+    pub(super) fn region_of(&self, key: usize) -> (Region, usize) {
+        let cached = &self.cached[key];
+        (cached.region, cached.range)
     }
 
-    /// One past the last byte that the views of a chain show.
+    /// The offset one past the last byte that the views of a chain show.
     pub(super) fn end(&self, Chain(ends): Chain) -> Option<usize> {
-        ends.and_then(|(_, last)| self.kept[last].region.end())
+        ends.and_then(|(_, last)| self.cached[last].region.end())
     }
 
-    /// Says which range has the views of a chain now.
+    /// Moves the views of a chain to another range.
     pub(super) fn move_to(&mut self, Chain(ends): Chain, range: usize) {
         let mut next = ends.map(|(first, _)| first);
         while let Some(key) = next {
-            let kept = &mut self.kept[key];
-            kept.range = range;
-            next = kept.next;
+            let cached = &mut self.cached[key];
+            cached.range = range;
+            next = cached.next;
         }
     }
 
-    /// One chain of two, of which the second lies behind the first.
+    /// Joins two chains, of which the second lies behind the first.
     pub(super) fn join(&mut self, Chain(one): Chain, Chain(two): Chain) -> Chain {
         match (one, two) {
             (Some((first, end)), Some((start, last))) => {
-                self.kept[end].next = Some(start);
+                self.cached[end].next = Some(start);
                 Chain(Some((first, last)))
             }
             (one, two) => Chain(one.or(two)),
         }
     }
 
-    /// The views that start before an offset, and the others.
+    /// Splits a chain into the views that start before an offset, and the rest.
     pub(super) fn split(&mut self, Chain(ends): Chain, offset: usize) -> (Chain, Chain) {
         let Some((first, last)) = ends else {
             return (Chain(None), Chain(None));
@@ -98,31 +98,31 @@ impl<V> Views<V> {
         let mut end = None;
         let mut next = Some(first);
         while let Some(key) = next
-            && self.kept[key].region.offset < offset
+            && self.cached[key].region.offset < offset
         {
             end = Some(key);
-            next = self.kept[key].next;
+            next = self.cached[key].next;
         }
         if let Some(end) = end {
-            self.kept[end].next = None;
+            self.cached[end].next = None;
         }
         let before = end.map(|end| (first, end));
         (Chain(before), Chain(next.map(|start| (start, last))))
     }
 
-    /// Lets go of the first view of a chain. What is left of the chain.
+    /// Removes the first view of a chain. Returns it, and the rest of the chain.
     pub(super) fn pop(&mut self, Chain(ends): Chain) -> (Option<V>, Chain) {
         let Some((first, last)) = ends else {
             return (None, Chain(None));
         };
-        let Kept {
+        let CachedView {
             view, region, next, ..
-        } = self.kept.remove(first);
+        } = self.cached.remove(first);
         self.by_size.remove(region.bytes, first);
         (Some(view), Chain(next.map(|next| (next, last))))
     }
 
-    /// Lets go of the views of a chain, in order.
+    /// Removes the views of a chain and returns them in order.
     pub(super) fn discard(&mut self, mut chain: Chain) -> Vec<V> {
         let mut views = Vec::new();
         while let (Some(view), rest) = self.pop(chain) {

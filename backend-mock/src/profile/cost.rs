@@ -1,4 +1,4 @@
-//! What calls cost.
+//! The costs of calls.
 
 /// A cost in microseconds as a function of a size, from measured points.
 ///
@@ -23,7 +23,7 @@
     serde(from = "Vec<(u64, f64)>", into = "Vec<(u64, f64)>")
 )]
 pub struct CostTable {
-    /// Rising sizes (bytes, or what else the table is over) with their costs in microseconds, none negative.
+    /// Rising sizes (in bytes, or in the table's own unit) with their costs in microseconds, none negative.
     points: Vec<(u64, f64)>,
 }
 
@@ -42,8 +42,8 @@ impl CostTable {
         Self::new(&[(1, micros)])
     }
 
-    /// A table of (size, microseconds). Points may come in any order; of two with one size the first counts.
-    /// A cost that is negative or no number counts as 0.
+    /// A table of (size, microseconds). Points may come in any order; of two with the same size the first counts.
+    /// A cost that is negative or not a number counts as 0.
     #[must_use]
     pub fn new(points: &[(u64, f64)]) -> Self {
         let mut points: Vec<_> = points
@@ -61,12 +61,12 @@ impl CostTable {
         &self.points
     }
 
-    /// The same table with every cost multiplied by `factor`.
+    /// Returns the table with every cost multiplied by `factor`.
     ///
     /// ```
     /// use binpool_mock::CostTable;
     ///
-    /// // Measured together, and charged in halves: making a view, and letting go of it.
+    /// // Measured together and charged in halves: creating a view, and releasing it.
     /// let pair = CostTable::new(&[(1000, 19.0), (30, 1.8)]);
     /// assert_eq!(pair.scaled(0.5).points(), [(30, 0.9), (1000, 9.5)]);
     /// ```
@@ -80,7 +80,7 @@ impl CostTable {
         Self::new(&scaled)
     }
 
-    /// The cost at this size, in microseconds; 0 for a table without points.
+    /// Returns the cost at this size, in microseconds; 0 for a table without points.
     #[must_use]
     pub fn micros_at(&self, size: u64) -> f64 {
         let after = self.points.partition_point(|(point, _)| *point <= size);
@@ -130,16 +130,16 @@ fn log2(size: u64) -> f64 {
     size.log2()
 }
 
-/// What every call of a device costs, in microseconds. The default is a device that costs nothing.
+/// The cost of every call of a device, in microseconds. The default is a device that costs nothing.
 ///
-/// A cost that is not known on its own is charged where it was measured: see the built-in
+/// A cost that is not known by itself is charged with the call that it was measured with: see the built-in
 /// [`DeviceProfile`](crate::DeviceProfile)s.
 ///
 /// ```
 /// use binpool_allocators::{Allocator, ImmediateAllocator};
 /// use binpool_mock::{CostModel, CostTable, DeviceProfile, MockDevice};
 ///
-/// // What would a program gain if a commit took 10 us, and all else nothing?
+/// // The gain of a program if a commit took 10 us, and all else nothing.
 /// let mut costs = CostModel::default();
 /// costs.commit = CostTable::constant(10.0);
 /// let profile = DeviceProfile::new(DeviceProfile::h200().limits, costs);

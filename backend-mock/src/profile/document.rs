@@ -1,17 +1,17 @@
-//! A profile as a document: what is in a file, as opposed to in this process.
+//! The document form of a profile, as it is written to a file.
 
-use binpool_allocators::{Align, DeviceLimits, SvmSupport};
+use binpool_allocators::{Align, DeviceLimits, FailureOrder, SvmSupport};
 use serde::{Deserialize, Serialize};
 
 use super::{CostModel, DeviceProfile};
 
-/// What every document says it is.
+/// The format name in every document.
 const FORMAT: &str = "binpool device profile";
 
-/// The one version that there is.
+/// The only version so far.
 const VERSION: u32 = 1;
 
-/// Why a document is no profile.
+/// Why a document is not a valid profile.
 ///
 /// ```
 /// use binpool_mock::DeviceProfile;
@@ -20,7 +20,7 @@ const VERSION: u32 = 1;
 /// let again: DeviceProfile = serde_json::from_value(document.clone())?;
 /// assert_eq!(again, DeviceProfile::h200());
 ///
-/// // The errors of `serde` have these as their text.
+/// // Errors of `serde` have these as their text.
 /// document["limits"]["alignment"] = 24.into();
 /// let error = serde_json::from_value::<DeviceProfile>(document).unwrap_err();
 /// let expected = "expected alignment to be a power of two; it is 24";
@@ -33,7 +33,7 @@ pub enum ProfileDocumentError {
     /// It is another kind of document.
     #[error("expected the format {FORMAT:?}; it is {format:?}")]
     Format {
-        /// What it says it is.
+        /// The format that it names.
         format: String,
     },
     /// It is of another version.
@@ -44,7 +44,7 @@ pub enum ProfileDocumentError {
         /// Its version.
         version: u32,
     },
-    /// An alignment is none.
+    /// An alignment is not a power of two.
     #[error("expected {field} to be a power of two; it is {value}")]
     Alignment {
         /// The field.
@@ -52,7 +52,7 @@ pub enum ProfileDocumentError {
         /// Its value in bytes.
         value: usize,
     },
-    /// A cost is negative or no number.
+    /// A cost is negative or not a number.
     #[error("expected {field} to be 0 or more; it is {value}")]
     Cost {
         /// The field.
@@ -82,6 +82,18 @@ struct Limits {
     svm: Svm,
     out_of_order_queues: bool,
     concurrent_views: bool,
+    /// The default of [`DeviceLimits::new`], where an older document has no value.
+    #[serde(default)]
+    failure_order: Failures,
+}
+
+#[derive(Default, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Failures {
+    Kept,
+    #[default]
+    FailsEarly,
+    Lost,
 }
 
 #[derive(Deserialize, Serialize)]
@@ -112,6 +124,11 @@ impl From<DeviceProfile> for Document {
                 },
                 out_of_order_queues: limits.out_of_order_queues,
                 concurrent_views: limits.concurrent_views,
+                failure_order: match limits.failure_order {
+                    FailureOrder::Kept => Failures::Kept,
+                    FailureOrder::FailsEarly => Failures::FailsEarly,
+                    FailureOrder::Lost => Failures::Lost,
+                },
             },
             costs,
         }
@@ -152,6 +169,11 @@ impl TryFrom<Document> for DeviceProfile {
         };
         limits.out_of_order_queues = own.out_of_order_queues;
         limits.concurrent_views = own.concurrent_views;
+        limits.failure_order = match own.failure_order {
+            Failures::Kept => FailureOrder::Kept,
+            Failures::FailsEarly => FailureOrder::FailsEarly,
+            Failures::Lost => FailureOrder::Lost,
+        };
         let single = [
             ("enqueue", costs.enqueue),
             ("marker", costs.marker),

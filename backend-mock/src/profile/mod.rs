@@ -1,10 +1,10 @@
-//! What a real device is like: its limits and its costs.
+//! Device profiles: the limits and the costs of a real device.
 
 mod cost;
 #[cfg(feature = "serde")]
 mod document;
 
-use binpool_allocators::{Align, DeviceLimits, SvmSupport};
+use binpool_allocators::{Align, DeviceLimits, FailureOrder, SvmSupport};
 
 pub use cost::{CostModel, CostTable};
 #[cfg(feature = "serde")]
@@ -29,9 +29,9 @@ const GIB: u64 = 1 << 30;
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
 ///
-/// With the feature `serde`, a profile is a document that says its own name and version:
+/// With the feature `serde`, a profile is a document with a format name and version:
 /// `{"format": "binpool device profile", "version": 1, "limits": {...}, "costs": {...}}`, with sizes in bytes, costs in
-/// microseconds, and tables as lists of a size and a cost. `binpool devices --measure` writes that of a real device.
+/// microseconds, and tables as lists of a size and a cost. `binpool devices --measure` writes the one of a real device.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(
     feature = "serde",
@@ -40,14 +40,14 @@ const GIB: u64 = 1 << 30;
 )]
 #[non_exhaustive]
 pub struct DeviceProfile {
-    /// What the device can hold and do, and its name.
+    /// The limits and capabilities of the device, and its name.
     pub limits: DeviceLimits,
-    /// What its calls cost.
+    /// The costs of its calls.
     pub costs: CostModel,
 }
 
 impl DeviceProfile {
-    /// A profile of one's own.
+    /// Makes a profile.
     #[must_use]
     pub const fn new(limits: DeviceLimits, costs: CostModel) -> Self {
         Self { limits, costs }
@@ -55,15 +55,15 @@ impl DeviceProfile {
 
     /// An NVIDIA H200 (driver 580, OpenCL 3.0), from measured medians.
     ///
-    /// What was measured together is split so:
+    /// Costs that were measured together are split:
     ///
-    /// - A commit is "create, migrate, finish" less "create", its enqueue and wait among it.
-    /// - Releasing a committed block was measured at 1 GiB (554 us) and 8 GiB (2670 us). Below, it is taken
-    ///   to cost what the commit does, which is no more than it really costs.
+    /// - A commit is "create, migrate, finish" less "create", and includes its enqueue and wait.
+    /// - Releasing a committed block was measured at 1 GiB (554 us) and 8 GiB (2670 us). Below, it is assumed
+    ///   to cost as much as the commit, which is no more than it really costs.
     /// - Pairs of SVM allocation and free, and of creating and releasing a view, are split in halves.
     /// - A barrier is "marker and barrier on another queue" less the marker.
-    /// - Flush, finish, waits and user events were not measured. They are taken to cost what the cheapest
-    ///   measured call does, a status query.
+    /// - Flush, finish, waits and user events were not measured. They are assumed to cost as much as the cheapest
+    ///   measured call, a status query.
     ///
     /// Bandwidth is not charged.
     #[must_use]
@@ -107,6 +107,7 @@ impl DeviceProfile {
             },
         );
         limits.concurrent_views = false;
+        limits.failure_order = FailureOrder::Kept;
         Self {
             limits,
             costs: CostModel {
@@ -134,20 +135,20 @@ impl DeviceProfile {
 
     /// `PoCL` 3.1 on a CPU, from measured medians.
     ///
-    /// What was measured together is split so:
+    /// Costs that were measured together are split:
     ///
-    /// - A commit is "create, migrate, finish, release" less "create, release", its enqueue and wait among it.
-    /// - Creating and releasing a buffer or a view, and allocating and freeing SVM, are split in halves. What
-    ///   releasing a committed block costs more than a deferred one is part of its commit.
-    /// - Enqueueing was not measured apart from the wait that follows; the thread wake of 22 us is charged to
-    ///   waits and finishes, and an enqueue costs what making a small object does.
+    /// - A commit is "create, migrate, finish, release" less "create, release", and includes its enqueue and wait.
+    /// - Creating and releasing a buffer or a view, and allocating and freeing SVM, are split in halves. The extra cost of
+    ///   releasing a committed block over a deferred one is part of its commit.
+    /// - Enqueueing was not measured apart from the wait that follows. The 22 us of waking a thread are charged to
+    ///   waits and finishes, and an enqueue costs as much as creating a small object.
     ///
-    /// Bandwidth is not charged, so the slow first touch of blocks above 32 MiB is not in it.
+    /// Bandwidth is not charged, so the slow first touch of blocks above 32 MiB is not included.
     ///
     /// ```
     /// use binpool_mock::DeviceProfile;
     ///
-    /// // What a fresh block of 1 MiB takes, in microseconds. A pool gains more on a GPU.
+    /// // The time that a fresh block of 1 MiB takes, in microseconds. A pool gains more on a GPU.
     /// let [h200, pocl] = [DeviceProfile::h200(), DeviceProfile::pocl()]
     ///     .map(|profile| profile.costs.commit.micros_at(1 << 20));
     /// assert_eq!(pocl, 25.0);

@@ -1,4 +1,4 @@
-//! Blocks of memory: promised, committed, viewed.
+//! Blocks of memory: creating, committing and viewing them.
 
 use std::{borrow::Cow, ptr::NonNull, sync::Arc};
 
@@ -11,17 +11,17 @@ use crate::{CallKind, MockError, Violation, storage::Storage};
 /// A whole buffer, or a whole allocation of SVM.
 #[derive(Debug)]
 pub(crate) struct Block {
-    /// The identity of the object that it was made with.
+    /// The identity of the object that it was created with.
     pub(crate) id: MemoryId,
     pub(crate) bytes: usize,
     pub(crate) kind: MemoryKind,
     pub(crate) flags: MemoryFlags,
     pub(crate) committed: bool,
-    /// The contents, from the first time that anything touches them.
+    /// The contents, which are allocated when they are first touched.
     pub(crate) storage: Option<Arc<Storage>>,
-    /// Objects, commands that use it, and frees that wait.
+    /// The number of objects, of commands that use it, and of pending frees.
     pub(crate) references: usize,
-    /// Live views.
+    /// The number of live views.
     pub(crate) views: u64,
     pub(crate) created_by_call: u64,
     /// The queue that frees are ordered on.
@@ -29,28 +29,28 @@ pub(crate) struct Block {
     pub(crate) touches: Touches,
 }
 
-/// What the host holds: a block, or a view of one.
+/// An object that the host holds: a block, or a view of one.
 #[derive(Debug)]
 pub(crate) struct Object {
     pub(crate) id: MemoryId,
     pub(crate) block: BlockKey,
-    /// Where it lies in the block.
+    /// Its region in the block.
     pub(crate) region: Region,
     pub(crate) is_view: bool,
     pub(crate) created_by_call: u64,
 }
 
-/// An object as a call is given it.
+/// An object that is passed to a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Operand {
     pub(crate) key: ObjectKey,
     pub(crate) id: MemoryId,
-    /// Where it lies in its block.
+    /// The region in its block.
     pub(crate) region: Region,
 }
 
 impl State {
-    /// The object and its block, or an error and a report where it was given back.
+    /// Returns the object and its block. Reports a violation and returns an error where it was released.
     pub(super) fn find(
         &mut self,
         operand: Operand,
@@ -151,7 +151,7 @@ impl State {
         (object, id)
     }
 
-    /// Makes a view of a region, which is given as the part of an object that it is.
+    /// Makes a view of a region, which is given as an operand.
     pub(crate) fn create_view(&mut self, part: Operand) -> Result<(ObjectKey, MemoryId)> {
         let kind = CallKind::CreateSubRegion;
         let key = self.find(part, kind, kind.name())?;
@@ -174,7 +174,7 @@ impl State {
         Ok((object, id))
     }
 
-    /// Takes `bytes` bytes from the device, or nothing.
+    /// Commits `bytes` bytes of the device, or none.
     fn reserve(&mut self, bytes: u64, kind: CallKind) -> Result<()> {
         let free = self.free_bytes();
         if bytes > free {
@@ -189,7 +189,7 @@ impl State {
         Ok(())
     }
 
-    /// Commits all of these blocks that are not committed yet, or none.
+    /// Commits those of these blocks that are not committed yet, all or none.
     pub(super) fn commit_blocks(
         &mut self,
         keys: impl Iterator<Item = BlockKey>,
@@ -229,7 +229,7 @@ impl State {
         }
     }
 
-    /// The address of an object of SVM that is alive.
+    /// Returns the address of a live object of SVM.
     pub(crate) fn svm_address(&self, key: ObjectKey) -> Option<NonNull<u8>> {
         let object = self.objects.get(key)?;
         let block = self.blocks.get(object.block)?;
@@ -237,7 +237,7 @@ impl State {
             return None;
         }
         let start = block.storage.as_ref()?.address();
-        // In pointer arithmetic that stays a valid pointer and needs no unsafe code.
+        // The wrapping form needs no unsafe code, and the address is valid: the region lies in the block.
         NonNull::new(start.as_ptr().wrapping_add(object.region.offset))
     }
 }

@@ -1,26 +1,28 @@
-//! Commands and queues, and how commands end.
+//! Commands and queues, and the end of commands.
 
 use std::borrow::Cow;
 
-use binpool_allocators::{EventId, EventStatus, MemoryId, QueueId, QueueOrder, Region, Result};
+use binpool_allocators::{
+    EventId, EventStatus, FailureOrder, MemoryId, QueueId, QueueOrder, Region, Result,
+};
 use smallvec::SmallVec;
 
-use super::{BlockKey, CommandClock, EventKey, QueueClocks, QueueKey, State};
+use super::{BlockKey, CommandClock, EventKey, QueueClocks, QueueKey, State, events::Ending};
 use crate::{CallKind, CommandId, CommandRecord, MockError, work::Work};
 
 /// A range of bytes that a command reads or writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Access {
     pub(crate) block: BlockKey,
-    /// The block, or the view of it, that the command was given.
+    /// The block, or the view of it, that was passed to the command.
     pub(crate) memory: MemoryId,
-    /// Counted from the start of the block.
+    /// The region, counted from the start of the block.
     pub(crate) region: Region,
 }
 
 pub(crate) type Accesses = SmallVec<[Access; 2]>;
 
-/// A command that has not ended.
+/// A command that has not ended, or that failed early and keeps its place.
 #[derive(Debug)]
 pub(crate) struct Command {
     pub(crate) id: CommandId,
@@ -29,16 +31,18 @@ pub(crate) struct Command {
     pub(crate) queue: QueueKey,
     pub(crate) queue_id: QueueId,
     pub(crate) event: EventKey,
-    /// The events that it waited for when it was enqueued: its wait list, and what its queue's order adds.
+    /// The events that it waited for when it was enqueued: its wait list, and those that its queue's order adds.
     pub(crate) waits_for: SmallVec<[EventKey; 2]>,
     /// How many of them have not ended.
     pub(super) blocked_by: usize,
-    /// One of its wait list that has failed.
+    /// An event of its wait list that has failed.
     pub(super) poison: Option<EventId>,
+    /// Whether its event has failed, and it only keeps its place: later commands still come after all that it waits for.
+    pub(super) has_failed: bool,
     pub(crate) reads: Accesses,
     pub(crate) writes: Accesses,
     pub(crate) work: Work,
-    /// `None` where races are not looked for.
+    /// `None` where races are not detected.
     pub(super) clock: Option<CommandClock>,
 }
 
@@ -46,11 +50,11 @@ pub(crate) struct Command {
 pub(crate) struct QueueRecord {
     pub(crate) id: QueueId,
     pub(crate) order: QueueOrder,
-    /// What later commands wait for: the last command of an in-order queue, the last barrier of another.
+    /// The event that later commands wait for: of the last command of an in-order queue, or the last barrier of another.
     pub(super) last: Option<EventKey>,
-    /// Its commands that have not ended.
+    /// The number of its commands in [`State::commands`].
     pub(super) pending: usize,
-    /// Whether the host holds it.
+    /// Whether the host holds the queue.
     pub(super) held: bool,
     pub(super) clocks: QueueClocks,
 }
@@ -70,7 +74,7 @@ impl State {
         (key, id)
     }
 
-    pub(crate) fn let_go_of_queue(&mut self, key: QueueKey) {
+    pub(crate) fn drop_queue(&mut self, key: QueueKey) {
         if let Some(queue) = self.queues.get_mut(key) {
             queue.held = false;
             if queue.pending == 0 {
@@ -81,22 +85,25 @@ impl State {
 
     /// Ends a command, and everything that fails with it.
     pub(super) fn end_command(&mut self, id: CommandId, result: Result<(), MockError>) {
-        if let Some((event, result)) = self.retire(id, result) {
-            self.end_event(event, result);
+        if let Some(ending) = self.retire(id, result) {
+            self.end(ending);
         }
     }
 
-    /// Takes a command out of its queue and lets go of its memory. What it gives back is to be ended.
+    /// Removes a command from its place and drops its references to memory. The caller must end what this returns.
     pub(super) fn retire(
         &mut self,
         id: CommandId,
         result: Result<(), MockError>,
-    ) -> Option<(EventKey, Result<(), MockError>)> {
+    ) -> Option<Ending> {
         let mut command = self.commands.remove(&id)?;
         self.ready.remove(&id);
         self.clock_command(&mut command, &result);
-        for access in command.reads.iter().chain(&command.writes) {
-            self.let_go_of_block(access.block);
+        if !command.has_failed {
+            self.drop_memory_references(&mut command, result.is_ok());
+        }
+        if command.blocked_by > 0 {
+            self.stop_waiting(&command);
         }
         if let Some(queue) = self.queues.get_mut(command.queue) {
             queue.pending -= 1;
@@ -104,33 +111,69 @@ impl State {
                 self.queues.remove(command.queue);
             }
         }
+        Some(Ending {
+            event: command.event,
+            result,
+            keeps_place: false,
+        })
+    }
+
+    /// Lets a command fail that keeps its place. The caller must end what this returns.
+    pub(super) fn fail_early(&mut self, id: CommandId, error: MockError) -> Option<Ending> {
+        if self.commands.get(&id)?.has_failed {
+            return None;
+        }
+        let mut command = self.commands.remove(&id)?;
+        self.drop_memory_references(&mut command, false);
+        command.has_failed = true;
+        let event = command.event;
+        self.commands.insert(id, command);
+        Some(Ending {
+            event,
+            result: Err(error),
+            keeps_place: true,
+        })
+    }
+
+    /// Drops the references to memory of a command that has ended.
+    fn drop_memory_references(&mut self, command: &mut Command, succeeded: bool) {
+        for access in command.reads.drain(..).chain(command.writes.drain(..)) {
+            self.drop_block_reference(access.block);
+        }
         if self.config.log_calls {
             self.command_log.push(CommandRecord {
-                id,
-                name: command.name,
+                id: command.id,
+                name: command.name.clone(),
                 queue: command.queue_id,
-                status: match result {
-                    Ok(()) => EventStatus::Complete,
-                    Err(_) => EventStatus::Failed,
+                status: if succeeded {
+                    EventStatus::Complete
+                } else {
+                    EventStatus::Failed
                 },
             });
         }
-        if let Work::Kernel(_) = command.work {
-            self.trash.push(command.work);
+        if let work @ Work::Kernel(_) = std::mem::replace(&mut command.work, Work::Nothing) {
+            self.trash.push(work);
         }
-        Some((command.event, result))
     }
 
-    /// The events of a queue's commands that have not ended, as few as say it all.
+    /// Returns the number of commands that have not ended.
+    pub(crate) fn pending_commands(&self) -> usize {
+        let all = self.commands.values();
+        all.filter(|command| !command.has_failed).count()
+    }
+
+    /// The events of a queue's pending commands. Where some prove the end of others, only those are returned.
     pub(crate) fn unfinished(&self, queue: QueueKey) -> Vec<EventKey> {
         let Some(record) = self.queues.get(queue).filter(|queue| queue.pending > 0) else {
             return Vec::new();
         };
-        if record.order == QueueOrder::InOrder {
+        let last_says_it_all = self.config.limits.failure_order == FailureOrder::Kept;
+        if record.order == QueueOrder::InOrder && last_says_it_all {
             return record.last.into_iter().collect();
         }
         let all = self.commands.values();
-        all.filter(|command| command.queue == queue)
+        all.filter(|command| command.queue == queue && !command.has_failed)
             .map(|command| command.event)
             .collect()
     }

@@ -1,4 +1,4 @@
-//! Events, and what waits for them.
+//! Events, and the commands and frees that wait for them.
 
 use std::{
     borrow::Cow,
@@ -6,13 +6,13 @@ use std::{
     sync::Arc,
 };
 
-use binpool_allocators::{EventId, EventStatus, InvalidRequest, Outcome};
+use binpool_allocators::{EventId, EventStatus, FailureOrder, InvalidRequest, Outcome};
 use smallvec::SmallVec;
 
 use super::{BlockKey, Command, EventKey, State};
 use crate::{CommandId, MockError, clock::Clock, table::Key};
 
-/// How far the command of an event has come.
+/// The state of an event.
 #[derive(Clone, Debug)]
 pub(crate) enum Progress {
     Pending,
@@ -30,25 +30,34 @@ impl Progress {
     }
 }
 
-/// Whether a failure is passed on from an event to a command that waits for it.
+/// How a command depends on an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Edge {
-    /// The queue's order: the command runs all the same.
+    /// By the queue's order: the command runs even if the event has failed.
     Order,
-    /// The wait list: the command fails too.
+    /// By the wait list: the command fails with the event.
     WaitList,
 }
 
-/// What goes on when an event has ended.
+/// What waits for the end of an event.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Waiter {
     Command(CommandId, Edge),
-    Hold(Key<Hold>),
+    PendingFree(Key<PendingFree>),
+}
+
+/// An event that is about to end.
+#[derive(Debug)]
+pub(super) struct Ending {
+    pub(super) event: EventKey,
+    pub(super) result: Result<(), MockError>,
+    /// Whether its command fails early: commands that come after it by order keep waiting.
+    pub(super) keeps_place: bool,
 }
 
 /// A block that is freed when some events have ended.
 #[derive(Debug)]
-pub(crate) struct Hold {
+pub(crate) struct PendingFree {
     pub(super) block: BlockKey,
     pub(super) remaining: usize,
 }
@@ -57,16 +66,16 @@ pub(crate) struct Hold {
 pub(crate) struct EventRecord {
     pub(crate) id: EventId,
     pub(crate) progress: Progress,
-    /// The command that it is the event of; `None` for user events.
+    /// The command of the event; `None` for user events.
     pub(super) command: Option<CommandId>,
-    /// Whether the host holds it.
+    /// Whether the host holds the event.
     held: bool,
     pub(super) waiters: SmallVec<[Waiter; 2]>,
-    /// What comes before whatever waits for it, once it has ended.
+    /// Once the event has ended, everything that comes before what waits for it.
     pub(super) clock: Option<Arc<Clock>>,
 }
 
-/// Why a wait cannot end.
+/// The user event that keeps a wait from ending.
 #[derive(Clone, Debug)]
 pub(crate) struct Gate {
     event: EventId,
@@ -101,7 +110,7 @@ impl State {
         (key, id)
     }
 
-    /// How far an event has come. One that is gone has ended well: nobody could ask for more.
+    /// Returns the state of an event. One that is gone has completed: otherwise something would still hold it.
     pub(crate) fn progress(&self, key: EventKey) -> Progress {
         self.events
             .get(key)
@@ -112,26 +121,39 @@ impl State {
         matches!(self.events.get(key), Some(event) if matches!(event.progress, Progress::Pending))
     }
 
-    /// The host lets go of an event.
-    pub(crate) fn let_go_of_event(&mut self, key: EventKey) {
+    /// Returns whether commands that come after this event by order still have to wait: for its command, or for those that a
+    /// command which failed early comes after.
+    pub(super) fn is_in_place(&self, key: EventKey) -> bool {
+        self.events.get(key).is_some_and(|event| {
+            event.command.map_or_else(
+                || matches!(event.progress, Progress::Pending),
+                |command| self.commands.contains_key(&command),
+            )
+        })
+    }
+
+    /// Drops the host's reference to an event.
+    pub(crate) fn drop_event(&mut self, key: EventKey) {
         if let Some(event) = self.events.get_mut(key) {
             event.held = false;
         }
         self.forget_event_if_unused(key);
     }
 
-    /// Keeps I1.
+    /// Removes an event that I1 no longer requires.
     fn forget_event_if_unused(&mut self, key: EventKey) {
         if let Some(event) = self.events.get(key)
             && !event.held
             && event.waiters.is_empty()
-            && (event.command.is_none() || !matches!(event.progress, Progress::Pending))
+            && event
+                .command
+                .is_none_or(|command| !self.commands.contains_key(&command))
         {
             self.events.remove(key);
         }
     }
 
-    /// Refuses to resolve what is no user event, or was resolved before.
+    /// Refuses to resolve an event that is not a user event, or was resolved before.
     pub(crate) fn check_unresolved(&self, key: EventKey) -> Result<(), InvalidRequest> {
         match self.events.get(key) {
             Some(event) if event.command.is_some() => Err(InvalidRequest::NotAUserEvent),
@@ -147,11 +169,11 @@ impl State {
                 Outcome::Complete => Ok(()),
                 Outcome::Failed => Err(MockError::UserEventFailed { event: event.id }),
             };
-            self.end_event(key, result);
+            self.end_user_event(key, result);
         }
     }
 
-    /// Has the user events fail that nobody is left to resolve.
+    /// Fails the user events that the host has dropped, so that they cannot be resolved any more.
     #[cfg(feature = "conformance")]
     pub(crate) fn fail_orphaned_user_events(&mut self) {
         let orphans = self.events.iter().filter_map(|(key, event)| {
@@ -159,101 +181,141 @@ impl State {
             is_orphan.then_some((key, event.id))
         });
         for (key, event) in orphans.collect::<Vec<_>>() {
-            self.end_event(key, Err(MockError::UserEventFailed { event }));
+            self.end_user_event(key, Err(MockError::UserEventFailed { event }));
         }
     }
 
+    /// Ends a user event, and everything that fails with it.
+    fn end_user_event(&mut self, event: EventKey, result: Result<(), MockError>) {
+        self.end(Ending {
+            event,
+            result,
+            keeps_place: false,
+        });
+    }
+
     /// Ends an event, and everything that fails with it.
-    pub(super) fn end_event(&mut self, key: EventKey, result: Result<(), MockError>) {
-        let mut ending: SmallVec<[_; 2]> = SmallVec::new();
-        ending.push((key, result));
-        // A list, not a recursion: a chain of failing commands may be long.
-        while let Some((key, result)) = ending.pop() {
-            let Some(event) = self.events.get_mut(key) else {
+    pub(super) fn end(&mut self, ending: Ending) {
+        let mut open: SmallVec<[Ending; 2]> = SmallVec::new();
+        open.push(ending);
+        // A loop, not a recursion, since a chain of failing commands may be long.
+        while let Some(ending) = open.pop() {
+            let Some(event) = self.events.get_mut(ending.event) else {
                 continue;
             };
-            let failed = result.is_err();
-            event.progress = match result {
-                Ok(()) => Progress::Complete,
-                Err(error) => Progress::Failed(error),
-            };
+            // An early failure was already passed on when the event failed.
+            let fails = ending.result.is_err() && matches!(event.progress, Progress::Pending);
+            if matches!(event.progress, Progress::Pending) {
+                event.progress = match ending.result {
+                    Ok(()) => Progress::Complete,
+                    Err(error) => Progress::Failed(error),
+                };
+            }
             let id = event.id;
-            let waiters = std::mem::take(&mut event.waiters);
             let clock = event.clock.clone();
-            self.forget_event_if_unused(key);
+            let waiters = std::mem::take(&mut event.waiters);
+            if ending.keeps_place {
+                let commands = waiters.iter().copied();
+                event.waiters = commands
+                    .filter(|waiter| matches!(waiter, Waiter::Command(..)))
+                    .collect();
+            }
+            self.forget_event_if_unused(ending.event);
             for waiter in waiters {
                 match waiter {
-                    Waiter::Hold(hold) => self.hold_one_less(hold),
-                    Waiter::Command(command, edge) => {
-                        if let Some(command) = self.commands.get_mut(&command) {
+                    Waiter::PendingFree(free) => self.count_down(free),
+                    Waiter::Command(id_of_command, edge) => {
+                        let Some(command) = self.commands.get_mut(&id_of_command) else {
+                            continue;
+                        };
+                        if fails && (edge == Edge::WaitList || self.config.failures_spread) {
+                            command.poison = command.poison.or(Some(id));
+                        }
+                        if !ending.keeps_place {
                             Self::put_before(command, clock.as_ref());
+                            command.blocked_by = command.blocked_by.saturating_sub(1);
                         }
-                        let poison = (failed && edge == Edge::WaitList).then_some(id);
-                        if let Some(failure) = self.blocked_by_one_less(command, poison) {
-                            ending.extend(self.retire(command, Err(failure)));
-                        }
+                        open.extend(self.advance(id_of_command));
                     }
                 }
             }
         }
     }
 
-    /// A command has one event less to wait for. Answers why it fails, where it has none left and does.
-    fn blocked_by_one_less(&mut self, id: CommandId, poison: Option<EventId>) -> Option<MockError> {
-        let command = self.commands.get_mut(&id)?;
-        command.poison = command.poison.or(poison);
-        command.blocked_by = command.blocked_by.saturating_sub(1);
-        if command.blocked_by > 0 {
+    /// Makes a command ready that has nothing left to wait for, or lets it fail in its turn. The caller must end what this
+    /// returns.
+    pub(super) fn advance(&mut self, id: CommandId) -> Option<Ending> {
+        let command = self.commands.get(&id)?;
+        let is_blocked = command.blocked_by > 0;
+        let Some(event) = command.poison else {
+            if !is_blocked {
+                self.ready.insert(id);
+            }
             return None;
+        };
+        let failure = MockError::DependencyFailed {
+            command: id,
+            name: command.name.clone(),
+            event,
+        };
+        match self.config.limits.failure_order {
+            FailureOrder::Kept if is_blocked => None,
+            FailureOrder::FailsEarly if is_blocked => self.fail_early(id, failure),
+            FailureOrder::Kept | FailureOrder::FailsEarly | FailureOrder::Lost => {
+                self.retire(id, Err(failure))
+            }
         }
-        if let Some(event) = command.poison {
-            return Some(MockError::DependencyFailed {
-                command: id,
-                name: command.name.clone(),
-                event,
-            });
-        }
-        self.ready.insert(id);
-        None
     }
 
-    /// Frees `block` (one reference of it) when all of these events have ended.
-    pub(super) fn hold(&mut self, block: BlockKey, events: &[EventKey]) {
-        let hold = self.holds.insert(Hold {
+    /// Removes a command from the waiters of the events that have not ended.
+    pub(super) fn stop_waiting(&mut self, command: &Command) {
+        for key in &command.waits_for {
+            if let Some(event) = self.events.get_mut(*key) {
+                event.waiters.retain(
+                    |waiter| !matches!(waiter, Waiter::Command(id, _) if *id == command.id),
+                );
+            }
+            self.forget_event_if_unused(*key);
+        }
+    }
+
+    /// Frees `block` (one reference to it) when all of these events have ended.
+    pub(super) fn free_after(&mut self, block: BlockKey, events: &[EventKey]) {
+        let pending = self.pending_frees.insert(PendingFree {
             block,
-            // One more than there are, until all are in place.
+            // One more than the events, until all of them are registered.
             remaining: 1,
         });
         for key in events {
             if let Some(event) = self.events.get_mut(*key)
                 && matches!(event.progress, Progress::Pending)
             {
-                event.waiters.push(Waiter::Hold(hold));
-                if let Some(hold) = self.holds.get_mut(hold) {
-                    hold.remaining += 1;
+                event.waiters.push(Waiter::PendingFree(pending));
+                if let Some(pending) = self.pending_frees.get_mut(pending) {
+                    pending.remaining += 1;
                 }
             }
         }
-        self.hold_one_less(hold);
+        self.count_down(pending);
     }
 
-    fn hold_one_less(&mut self, key: Key<Hold>) {
-        if let Some(hold) = self.holds.get_mut(key) {
-            hold.remaining -= 1;
-            if hold.remaining == 0 {
-                let block = hold.block;
-                self.holds.remove(key);
-                self.let_go_of_block(block);
+    fn count_down(&mut self, key: Key<PendingFree>) {
+        if let Some(pending) = self.pending_frees.get_mut(key) {
+            pending.remaining -= 1;
+            if pending.remaining == 0 {
+                let block = pending.block;
+                self.pending_frees.remove(key);
+                self.drop_block_reference(block);
             }
         }
     }
 
-    /// The commands that must have ended before these events can.
+    /// The commands that must end before these events can.
     pub(crate) fn ancestors(&self, events: &[EventKey]) -> BTreeSet<CommandId> {
         let mut found = BTreeSet::new();
         let mut open: Vec<EventKey> = events.to_vec();
         while let Some(key) = open.pop() {
-            if let Some(command) = self.pending_command(key)
+            if let Some(command) = self.command_in_place(key)
                 && found.insert(command.id)
             {
                 open.extend_from_slice(&command.waits_for);
@@ -262,13 +324,13 @@ impl State {
         found
     }
 
-    /// What keeps these events from ever ending, unless the host resolves a user event.
+    /// The unresolved user event that keeps these events from ending, if there is one.
     pub(crate) fn gate(&self, events: &[EventKey]) -> Option<Gate> {
         let mut seen = HashSet::new();
         let mut open: Vec<(EventKey, Option<CommandId>)> =
             events.iter().map(|event| (*event, None)).collect();
         while let Some((key, waiting)) = open.pop() {
-            if let Some(command) = self.pending_command(key) {
+            if let Some(command) = self.command_in_place(key) {
                 if seen.insert(command.id) {
                     let next = command.waits_for.iter();
                     open.extend(next.map(|event| (*event, Some(command.id))));
@@ -284,8 +346,8 @@ impl State {
         None
     }
 
-    /// The command that ends a pending event; `None` also for user events.
-    fn pending_command(&self, key: EventKey) -> Option<&Command> {
+    /// The command of an event, while it keeps its place; `None` for user events.
+    fn command_in_place(&self, key: EventKey) -> Option<&Command> {
         self.commands.get(&self.events.get(key)?.command?)
     }
 }

@@ -1,4 +1,4 @@
-//! What is still alive.
+//! The report of objects that are still alive.
 
 use super::State;
 use crate::{Holder, LeakReport, LiveMemory};

@@ -1,15 +1,15 @@
-//! All that a device knows, behind its lock.
+//! The state of a device, behind its lock.
 //!
 //! # Invariants
 //!
-//! - I1: an event is in the table while the host holds it, something waits for it, or its command is pending.
-//! - I2: a block is in the table while its `references` (objects, commands that use it, frees that wait) are
+//! - I1: an event is in the table while the host holds it, something waits for it, or its command keeps its place.
+//! - I2: a block is in the table while its `references` (objects, commands that use it, pending frees) are
 //!   not 0, unless its address was freed by hand.
-//! - I3: a command's `blocked_by` is the number of its entries among the waiters of pending events; commands
-//!   with 0 are in `ready` or in `running`.
+//! - I3: a command's `blocked_by` is the number of its entries among the waiters of events; commands with 0 are in
+//!   `ready` or in `running`.
 //! - I4: a command waits for events of older commands only, so that ascending numbers are a legal order.
-//! - I5: no value here is a handle (`MockMemory`, `MockQueue`, `MockEvent`), whose drop would take the lock
-//!   again. Kernels may hold such handles, so they go to `trash`, which is emptied after the lock is free.
+//! - I5: no value here is a handle (`MockMemory`, `MockQueue`, `MockEvent`), since its drop would take the lock
+//!   again. Kernels may hold handles, so they are moved to `trash`, which is emptied after the lock is released.
 
 mod blocks;
 mod commands;
@@ -31,7 +31,7 @@ use smallvec::SmallVec;
 pub(crate) use blocks::{Block, Object, Operand};
 pub(crate) use commands::QueueRecord;
 use commands::{Access, Accesses, Command};
-pub(crate) use events::{EventRecord, Hold, Progress};
+pub(crate) use events::{EventRecord, PendingFree, Progress};
 pub(crate) use races::{CommandClock, QueueClocks, Touches};
 pub(crate) use run::Started;
 pub(crate) use submit::{Fence, Submission};
@@ -51,12 +51,14 @@ pub(crate) type BlockKey = Key<Block>;
 pub(crate) type EventKey = Key<EventRecord>;
 pub(crate) type QueueKey = Key<QueueRecord>;
 
-/// What a device was built with.
+/// The settings of a device.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) limits: DeviceLimits,
     pub(crate) costs: Option<CostModel>,
     pub(crate) completion: Completion,
+    /// Whether the commands behind one that fails fail as well. Their order is in the limits.
+    pub(crate) failures_spread: bool,
     pub(crate) host_waits: HostWait,
     pub(crate) commit_at_create: bool,
     pub(crate) log_calls: bool,
@@ -70,12 +72,12 @@ pub(crate) struct State {
     pub(crate) blocks: Table<Block>,
     pub(crate) events: Table<EventRecord>,
     pub(crate) queues: Table<QueueRecord>,
-    holds: Table<Hold>,
-    /// The commands that have not ended.
+    pending_frees: Table<PendingFree>,
+    /// The commands that have not ended, and those that failed early and keep their places.
     pub(crate) commands: BTreeMap<CommandId, Command>,
-    /// Those that may run now.
+    /// The commands that may run now.
     pub(crate) ready: BTreeSet<CommandId>,
-    /// Kernels that are running now, without the lock.
+    /// The kernels that are running now, without the lock.
     running: SmallVec<[(CommandId, ThreadId); 2]>,
     last_command: u64,
     /// The commands that the host knows to have ended.
@@ -89,7 +91,7 @@ pub(crate) struct State {
     pub(crate) command_log: Vec<CommandRecord>,
     pub(crate) violations: Vec<Violation>,
 
-    /// Live blocks of SVM by address, and those that were freed since an address was last used.
+    /// Blocks of SVM by address: live ones, and freed ones whose address was not used again.
     svm: HashMap<usize, BlockKey>,
     freed_svm: HashMap<usize, (MemoryId, usize)>,
     pub(crate) trash: Vec<Work>,
@@ -107,7 +109,7 @@ impl State {
             blocks: Table::default(),
             events: Table::default(),
             queues: Table::default(),
-            holds: Table::default(),
+            pending_frees: Table::default(),
             commands: BTreeMap::new(),
             ready: BTreeSet::new(),
             running: SmallVec::new(),
@@ -126,7 +128,7 @@ impl State {
         }
     }
 
-    /// Counts and logs a call of `kind` about `bytes` bytes, and makes it, unless a fault strikes.
+    /// Counts and logs a call of `kind` about `bytes` bytes, and makes it, unless a fault is injected.
     pub(crate) fn call<R>(
         &mut self,
         kind: CallKind,
@@ -136,7 +138,7 @@ impl State {
         self.statistics.calls.add(kind);
         let commands = self.last_command;
         let number = self.call_number();
-        let result = match self.faults.strike(kind) {
+        let result = match self.faults.failure_of(kind) {
             Some(fault) => {
                 self.statistics.injected_faults += 1;
                 Err(fault.into_error(kind, bytes, self.free_bytes()))
@@ -155,12 +157,12 @@ impl State {
         result
     }
 
-    /// The number of the call that is being made.
+    /// The number of the current call.
     fn call_number(&self) -> u64 {
         self.statistics.calls.total()
     }
 
-    /// Adds to the time that the calls would have taken.
+    /// Adds to the simulated time of the calls.
     pub(crate) fn charge(&mut self, micros: impl FnOnce(&CostModel) -> f64) {
         if let Some(costs) = &self.config.costs {
             self.device_micros += micros(costs);
@@ -168,7 +170,7 @@ impl State {
     }
 
     pub(crate) fn device_time(&self) -> Duration {
-        // The sum is finite and not negative, as every cost is; a cost model of the user's may still overflow.
+        // The sum is not negative, as no cost is, but a cost model of the user's may overflow.
         Duration::try_from_secs_f64(self.device_micros / 1e6).unwrap_or(Duration::MAX)
     }
 
@@ -178,7 +180,7 @@ impl State {
         capacity.saturating_sub(self.statistics.committed_bytes)
     }
 
-    /// Whether this thread is inside a kernel of this device.
+    /// Returns whether this thread is inside a kernel of this device.
     pub(crate) fn is_inside_kernel(&self) -> bool {
         !self.running.is_empty() && {
             let this = thread::current().id();
@@ -186,13 +188,13 @@ impl State {
         }
     }
 
-    /// Records what a program did wrong.
+    /// Records a violation.
     fn report(&mut self, violation: Violation) {
         self.violations.push(violation);
     }
 }
 
-/// The error of a call that fails with what the runtime says.
+/// The error of a call that fails with an error of the runtime.
 pub(crate) fn refuse<R>(kind: CallKind, error: crate::MockError) -> Result<R, Error> {
     Err(error.into_error(kind.name()))
 }

@@ -1,57 +1,64 @@
-//! What happens before what, and the commands that touch the same bytes in no order.
+//! Detection of races: which commands come before which, and which touch the same bytes without an order.
 //!
 //! Every command has a clock: the commands that come before it, by its queue's order, its wait list, barriers and
-//! markers, and by what the host had seen to end when it enqueued the command (or resolved a user event that the
-//! command waits for). A clock is known when the command ends, since all that it waits for has ended then. So commands
-//! are compared as they end: the one that ends second races with the first unless its clock has the first in it. That a
-//! command merely had ended already orders nothing, so that the answer is the same whatever the completion mode.
+//! markers, and those that the host had seen to end when it enqueued the command (or resolved a user event that the
+//! command waits for). A clock is complete when the command ends, since everything that it waits for has ended then.
+//! Commands are therefore compared when they end: the one that ends second races with the first unless its clock contains
+//! the first. A mere end in time orders nothing, so that the result is the same in every completion mode.
+//!
+//! A command that fails comes before others only as far as the device promises ([`FailureOrder`]), whatever
+//! happened: where it may fail early, its event proves nothing to the host; where its place is lost, it proves nothing to
+//! the commands behind it either.
 
 use std::{collections::VecDeque, sync::Arc};
 
-use binpool_allocators::{QueueOrder, Result};
+use binpool_allocators::{FailureOrder, QueueOrder, Result};
 use smallvec::SmallVec;
 
-use super::{Access, Command, EventKey, Fence, QueueKey, State, Submission};
+use super::{Access, Command, EventKey, Fence, Progress, QueueKey, State, Submission};
 use crate::{
-    CallKind, MockError, Race, Touch, Violation,
-    clock::{Clock, Place},
+    MockError, Race, Touch, Violation,
+    clock::{Clock, Position},
 };
 
-/// How many of the last commands that touched a block a report names.
-const TOLD: usize = 16;
+/// The number of last commands of a block that a report names.
+const HISTORY: usize = 16;
 
-/// How many commands that a later one may race with are remembered a block: enough for every program that orders its
-/// commands, a bound for one that does not.
+/// The most commands per block that are remembered because a later one may race with them: enough for every program that
+/// orders its commands, and a bound for the rest.
 const MOST_TOUCHES: usize = 1024;
 
 /// The commands that touched a block.
 #[derive(Debug, Default)]
 pub(crate) struct Touches {
-    /// Those that a command which ends later may race with, in the order of their ends.
-    open: VecDeque<(Place, Touch)>,
+    /// The commands that one which ends later may race with, in the order of their ends.
+    open: VecDeque<(Position, Touch)>,
     recent: VecDeque<Touch>,
 }
 
-/// What a queue knows of the order of its commands.
+/// The order of the commands of a queue, as far as it is known.
 #[derive(Debug, Default)]
 pub(crate) struct QueueClocks {
-    /// How many commands were enqueued.
+    /// The number of commands that were enqueued.
     issued: u64,
-    /// Every command that has ended, and what came before it.
+    /// Every command that has left its place, and everything before it. A marker for all comes after these.
     ended: Clock,
-    /// What comes before every command that is enqueued from now on.
+    /// The commands that the host has seen to end once it has seen the queue finish.
+    finished: Clock,
+    /// Everything that comes before a command that waits for the queue's [last](super::QueueRecord) command, once that has left
+    /// its place.
     order: Clock,
 }
 
-/// A command's place in its queue, and what comes before it as far as that is known yet.
+/// A command's position in its queue, and the commands that are known to come before it.
 #[derive(Debug)]
 pub(crate) struct CommandClock {
-    place: Place,
+    position: Position,
     before: Clock,
 }
 
 impl State {
-    /// What is known to come before a command that is about to be enqueued, and its place.
+    /// Returns the position of a command that is about to be enqueued, and the commands that are known to come before it.
     pub(super) fn command_clock(&mut self, submission: &Submission<'_>) -> Option<CommandClock> {
         if !self.config.detect_races {
             return None;
@@ -64,45 +71,56 @@ impl State {
         }
         let queue = self.queues.get_mut(submission.queue)?;
         let clocks = &mut queue.clocks;
-        let follows_all = submission.fence != Fence::None && submission.wait_for.is_empty();
-        if queue.order == QueueOrder::InOrder || follows_all {
+        let is_ordered = queue.order == QueueOrder::InOrder;
+        if !is_ordered && submission.fence != Fence::None && submission.wait_for.is_empty() {
             before.join(&clocks.ended);
+        }
+        if is_ordered || submission.fence == Fence::Barrier {
+            // Later commands come after this one, and through it after everything that comes before it.
+            before.join(&std::mem::take(&mut clocks.order));
         } else {
             before.join(&clocks.order);
         }
         clocks.issued += 1;
-        let place = Place {
+        let position = Position {
             queue: queue.id,
             index: clocks.issued,
         };
-        Some(CommandClock { place, before })
+        Some(CommandClock { position, before })
     }
 
-    /// Notes that an event that a command waits for has ended.
+    /// Records that an event that a command waits for has ended.
     pub(super) fn put_before(command: &mut Command, clock: Option<&Arc<Clock>>) {
         if let (Some(own), Some(clock)) = (&mut command.clock, clock) {
             own.before.join(clock);
         }
     }
 
-    /// Notes that a command has ended, and reports the races that it was in.
+    /// Records that a command has ended, and reports its races.
     pub(super) fn clock_command(&mut self, command: &mut Command, result: &Result<(), MockError>) {
-        let Some(CommandClock { place, before }) = command.clock.take() else {
+        let Some(CommandClock { position, before }) = command.clock.take() else {
             return;
         };
         if result.is_ok() {
             let writes = command.writes.iter().map(|access| (access, true));
             let reads = command.reads.iter().map(|access| (access, false));
             for (access, writes) in writes.chain(reads) {
-                self.touch(command, *access, writes, place, &before);
+                self.touch(command, *access, writes, position, &before);
             }
         }
+        let order = self.config.limits.failure_order;
+        if command.poison.is_some() && !order.keeps_places() {
+            return;
+        }
         let mut clock = before;
-        clock.add(place);
+        clock.add(position);
         if let Some(queue) = self.queues.get_mut(command.queue) {
             queue.clocks.ended.join(&clock);
-            if command.kind == CallKind::Barrier {
-                queue.clocks.order.join(&clock);
+            if result.is_ok() || order == FailureOrder::Kept {
+                queue.clocks.finished.join(&clock);
+            }
+            if queue.last == Some(command.event) {
+                queue.clocks.order = clock.clone();
             }
         }
         if let Some(event) = self.events.get_mut(command.event) {
@@ -115,7 +133,7 @@ impl State {
         command: &Command,
         access: Access,
         writes: bool,
-        place: Place,
+        position: Position,
         before: &Clock,
     ) {
         let nothing_runs = self.commands.is_empty();
@@ -134,30 +152,30 @@ impl State {
         let races: SmallVec<[Touch; 2]> = open
             .iter()
             .filter(|(other, earlier)| {
-                *other != place
+                *other != position
                     && (writes || earlier.writes)
                     && earlier.region.overlaps(access.region)
                     && !before.covers(*other)
             })
             .map(|(_, earlier)| earlier.clone())
             .collect();
-        // Whatever races with what this command follows and covers races with this command, too.
+        // A command that races with one that this command covers and comes after also races with this command.
         open.retain(|(other, earlier)| {
             let is_covered = access.region.offset <= earlier.region.offset
                 && earlier.region.end() <= access.region.end()
                 && (writes || !earlier.writes)
                 && before.covers(*other);
-            // Every command that is enqueued later comes after what the host has seen.
+            // Every command that is enqueued later comes after the commands that the host has seen to end.
             let is_seen = nothing_runs && self.host_has_seen.covers(*other);
             !(is_covered || is_seen)
         });
-        open.push_back((place, touch.clone()));
+        open.push_back((position, touch.clone()));
         if open.len() > MOST_TOUCHES {
             open.pop_front();
         }
         let (memory, bytes) = (block.id, block.bytes);
         for first in races {
-            // A command that both reads and writes the same bytes races once.
+            // A command that both reads and writes the same bytes is reported once.
             let is_known = self.violations.iter().rev().any(|violation| {
                 matches!(violation, Violation::Race(race) if race.memory == memory
                     && race.first.command == first.command && race.second.command == touch.command)
@@ -173,31 +191,31 @@ impl State {
                 self.violations.push(Violation::Race(Box::new(race)));
             }
         }
-        if recent.len() == TOLD {
+        if recent.len() == HISTORY {
             recent.pop_front();
         }
         recent.push_back(touch);
     }
 
-    /// The host has seen that this event has ended.
+    /// Records that the host has seen the end of this event.
     pub(crate) fn host_sees(&mut self, event: EventKey) {
-        if let Some(clock) = self
-            .events
-            .get(event)
-            .and_then(|event| event.clock.as_ref())
+        let order = self.config.limits.failure_order;
+        if let Some(event) = self.events.get(event)
+            && let Some(clock) = &event.clock
+            && (order == FailureOrder::Kept || !matches!(event.progress, Progress::Failed(_)))
         {
             self.host_has_seen.join(clock);
         }
     }
 
-    /// The host has seen that everything on this queue has ended.
+    /// Records that the host has seen the end of everything on this queue.
     pub(crate) fn host_sees_queue(&mut self, queue: QueueKey) {
         if let Some(queue) = self.queues.get(queue) {
-            self.host_has_seen.join(&queue.clocks.ended);
+            self.host_has_seen.join(&queue.clocks.finished);
         }
     }
 
-    /// The host resolves a user event: what waits for it comes after everything that the host has seen.
+    /// Records that the host resolves a user event: what waits for it comes after everything that the host has seen.
     pub(super) fn clock_user_event(&mut self, event: EventKey) {
         if self.config.detect_races
             && let Some(event) = self.events.get_mut(event)

@@ -1,4 +1,4 @@
-//! How memory is given back.
+//! Releasing memory.
 
 use binpool_allocators::{MemoryKind, Result};
 use smallvec::SmallVec;
@@ -7,8 +7,8 @@ use super::{Block, BlockKey, EventKey, Operand, State, refuse};
 use crate::{CallKind, MockError, Violation};
 
 impl State {
-    /// The call that gives an object back: freed once `after`, the commands that use it, and what its queue
-    /// held before have ended. The object is gone whatever the answer is.
+    /// Releases an object: its block is freed once `after`, the commands that use it, and the earlier commands of its
+    /// queue have ended. The object is gone whatever the result is.
     pub(crate) fn release(&mut self, operand: Operand, after: &[EventKey]) -> Result<()> {
         let kind = CallKind::Release;
         let result = self.call(kind, operand.region.bytes, |_| Ok(()));
@@ -26,7 +26,7 @@ impl State {
         };
         self.statistics.live_sub_regions -= usize::from(object.is_view);
         let Some(block) = self.blocks.get_mut(object.block) else {
-            // Its address was freed by hand. A view of it has nothing to free.
+            // Its address was freed by hand. A view has nothing else to free.
             if object.is_view {
                 return Ok(());
             }
@@ -44,7 +44,7 @@ impl State {
             (false, _) if committed => costs.release_committed.micros_at(bytes),
             (false, _) => costs.release_deferred.micros_at(bytes),
         });
-        let ordered = queue.and_then(|queue| self.queues.get(queue)?.last);
+        let ordered = queue.map_or_else(Vec::new, |queue| self.unfinished(queue));
         let events: SmallVec<[EventKey; 4]> = after
             .iter()
             .copied()
@@ -52,15 +52,15 @@ impl State {
             .filter(|event| self.is_pending(*event))
             .collect();
         if events.is_empty() {
-            self.let_go_of_block(object.block);
+            self.drop_block_reference(object.block);
         } else {
-            self.hold(object.block, &events);
+            self.free_after(object.block, &events);
         }
         Ok(())
     }
 
-    /// One reference to a block less; the last one frees it.
-    pub(super) fn let_go_of_block(&mut self, key: BlockKey) {
+    /// Drops one reference to a block, and frees the block with the last.
+    pub(super) fn drop_block_reference(&mut self, key: BlockKey) {
         if let Some(block) = self.blocks.get_mut(key) {
             block.references -= 1;
             if block.references == 0 {
@@ -85,7 +85,7 @@ impl State {
         Some(block)
     }
 
-    /// Frees the block of SVM at `address` now, whoever still uses it.
+    /// Frees the block of SVM at `address` now, even while commands use it.
     pub(crate) fn free_svm_address(&mut self, address: usize) -> Result<()> {
         let kind = CallKind::FreeSvmAddress;
         self.call(kind, 0, |_| Ok(()))?;

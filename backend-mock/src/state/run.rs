@@ -1,4 +1,4 @@
-//! How commands run.
+//! Running commands.
 
 use std::{
     any::Any,
@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use binpool_allocators::{MemoryId, Region};
+use binpool_allocators::{MemoryId, Region, contained::discard};
 
 use super::{Accesses, State};
 use crate::{
@@ -17,17 +17,17 @@ use crate::{
     work::{KernelBody, Work},
 };
 
-/// What became of a command that was to run.
+/// The result of starting a command.
 pub(crate) enum Started {
     /// It has ended.
     Ended,
-    /// A kernel that runs on another thread holds some of its memory.
+    /// A kernel that runs on another thread has a claim on some of its memory.
     Busy,
-    /// It is a kernel, to be run without the lock.
+    /// It is a kernel, which the caller must run without the lock.
     Kernel(Box<Kernel>),
 }
 
-/// A kernel that holds its memory and is about to run.
+/// A kernel that has a claim on its memory and is about to run.
 pub(crate) struct Kernel {
     pub(crate) id: CommandId,
     name: Cow<'static, str>,
@@ -36,7 +36,7 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// Runs it. Its memory is free again when this returns.
+    /// Runs the kernel, and drops its claim.
     pub(crate) fn run(self) -> Result<(), MockError> {
         let Self {
             id,
@@ -44,13 +44,15 @@ impl Kernel {
             body,
             claim,
         } = self;
-        // A kernel that panics leaves bytes half written, as one that faults on a device does, and nothing
-        // else: the claim is dropped on the way, and no lock is held.
+        // A kernel that panics leaves bytes half written, like one that faults on a device, but
+        // nothing else: unwinding drops the claim, and no lock is held.
         catch_unwind(AssertUnwindSafe(|| claim.touch(body))).map_err(|panic| {
+            let message = message(&*panic);
+            discard(panic);
             MockError::KernelPanicked {
                 command: id,
                 name,
-                message: message(&*panic),
+                message,
             }
         })
     }
@@ -67,7 +69,7 @@ fn message(panic: &(dyn Any + Send)) -> String {
 }
 
 impl State {
-    /// Runs a command that is ready, or hands it out to be run.
+    /// Runs a command that is ready, or returns a kernel to be run without the lock.
     pub(crate) fn start(&mut self, id: CommandId) -> Started {
         let Some(command) = self.commands.get(&id) else {
             return Started::Ended;
@@ -122,13 +124,13 @@ impl State {
         }
     }
 
-    /// A kernel that was handed out has run.
+    /// Ends the command of a kernel that has run.
     pub(crate) fn kernel_ended(&mut self, id: CommandId, result: Result<(), MockError>) {
         self.running.retain(|(running, _)| *running != id);
         self.end_command(id, result);
     }
 
-    /// The bytes of these ranges, which have contents from now on.
+    /// The bytes of these ranges. Allocates their contents where there are none yet.
     fn spans(&mut self, command: CommandId, accesses: &Accesses) -> Result<Spans, MockError> {
         let mut spans = Spans::new();
         for access in accesses {
@@ -154,7 +156,7 @@ impl State {
         Ok(spans)
     }
 
-    /// A command is about to run with memory whose address was freed by hand.
+    /// Reports that a command is about to use memory whose address was freed by hand.
     fn used_after_free(&mut self, id: CommandId, memory: MemoryId, bytes: usize) -> MockError {
         if let Some(command) = self.commands.get(&id) {
             let violation = Violation::UseAfterFree {
@@ -169,8 +171,8 @@ impl State {
     }
 }
 
-/// A copy between ranges of one block that share bytes, as different views of it can, as a copy inside the range
-/// that has both in it. The bytes end up as if all had been read first.
+/// Turns a copy between overlapping ranges of one block, as different views can have, into a copy inside the range
+/// that contains both. The result is as if all bytes had been read first.
 fn copy_inside(reads: &mut Accesses, writes: &mut Accesses) -> Option<Work> {
     let ([read], [write]) = (reads.as_slice(), writes.as_mut_slice()) else {
         return None;

@@ -1,12 +1,14 @@
-//! How commands are enqueued.
+//! Enqueueing commands.
 //!
-//! All that a command will touch, and all that it waits for, is known here and fixed from here on: its queue
-//! and number, its whole wait list (ended events among it), and the byte ranges that it reads and writes.
-//! Whoever tracks what happens before what hooks in here, and where commands end.
+//! Everything that a command touches and waits for is fixed here: its queue
+//! and number, its whole wait list (including ended events), and the byte ranges that it reads and writes.
+//! The race detector is called here, and where commands end.
 
 use std::borrow::Cow;
 
-use binpool_allocators::{EventId, HostUse, MemoryFlags, MemoryId, QueueId, QueueOrder, Result};
+use binpool_allocators::{
+    EventId, FailureOrder, HostUse, MemoryFlags, MemoryId, QueueId, QueueOrder, Result,
+};
 use smallvec::SmallVec;
 
 use super::{
@@ -16,18 +18,18 @@ use super::{
 };
 use crate::{CallKind, CommandId, HostWait, MockError, work::Work};
 
-/// How a command orders others of its queue, beyond what the queue does.
+/// How a command orders other commands of its queue, beyond the queue's own order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fence {
-    /// Not at all.
+    /// It does not.
     None,
-    /// It waits for all that came before, where it has no wait list.
+    /// It waits for all earlier commands, if it has no wait list.
     Marker,
-    /// A marker that everything after waits for.
+    /// It is a marker that all later commands wait for.
     Barrier,
 }
 
-/// What a call enqueues.
+/// A command that a call enqueues.
 #[derive(Debug)]
 pub(crate) struct Submission<'a> {
     pub(crate) kind: CallKind,
@@ -35,7 +37,7 @@ pub(crate) struct Submission<'a> {
     pub(crate) queue: QueueKey,
     pub(crate) wait_for: &'a [EventKey],
     pub(crate) fence: Fence,
-    /// The memory, with regions counted from the start of its block.
+    /// The operands, with regions counted from the start of their blocks.
     pub(crate) reads: SmallVec<[Operand; 2]>,
     pub(crate) writes: SmallVec<[Operand; 2]>,
     pub(crate) work: Work,
@@ -66,7 +68,7 @@ impl<'a> Submission<'a> {
     }
 }
 
-/// The events that a command has to wait for.
+/// The events that a command must wait for.
 #[derive(Debug, Default)]
 struct Dependencies {
     pending: SmallVec<[(EventKey, Edge); 4]>,
@@ -77,7 +79,7 @@ impl State {
     fn dependencies(&self, submission: &Submission<'_>) -> Dependencies {
         let mut dependencies = Dependencies::default();
         let mut order = |key: EventKey| {
-            if self.is_pending(key) {
+            if self.is_in_place(key) {
                 dependencies.pending.push((key, Edge::Order));
             }
         };
@@ -94,20 +96,19 @@ impl State {
             }
         }
         for key in submission.wait_for {
-            match self
-                .events
-                .get(*key)
-                .map(|event| (&event.progress, event.id))
+            if self.is_in_place(*key) {
+                dependencies.pending.push((*key, Edge::WaitList));
+            }
+            if let Some(event) = self.events.get(*key)
+                && matches!(event.progress, Progress::Failed(_))
             {
-                Some((Progress::Pending, _)) => dependencies.pending.push((*key, Edge::WaitList)),
-                Some((Progress::Failed(_), id)) => dependencies.failed = Some(id),
-                Some((Progress::Complete, _)) | None => {}
+                dependencies.failed = Some(event.id);
             }
         }
         dependencies
     }
 
-    /// Refuses a submission that the host could not wait for.
+    /// Refuses a blocking call that the host could not wait for.
     pub(crate) fn check_wait(&self, submission: &Submission<'_>) -> Result<()> {
         let kind = submission.kind;
         if self.is_inside_kernel() {
@@ -117,6 +118,10 @@ impl State {
             return Ok(());
         }
         let dependencies = self.dependencies(submission);
+        let order = self.config.limits.failure_order;
+        if dependencies.failed.is_some() && order != FailureOrder::Kept {
+            return Ok(()); // It fails at once.
+        }
         let events: SmallVec<[EventKey; 4]> = dependencies
             .pending
             .iter()
@@ -126,8 +131,8 @@ impl State {
             .map_or(Ok(()), |gate| refuse(kind, gate.into_error()))
     }
 
-    /// The call that enqueues a command. The work is taken where that succeeds; else it stays with the caller,
-    /// who drops it without the lock: a kernel may hold handles of this device.
+    /// Makes the call that enqueues a command. It takes the work if it succeeds; otherwise the work stays with the caller,
+    /// which must drop it without the lock: a kernel may hold handles of this device.
     pub(crate) fn submit(
         &mut self,
         submission: &mut Submission<'_>,
@@ -140,7 +145,7 @@ impl State {
             CallKind::Marker => costs.marker,
             CallKind::Barrier => costs.barrier,
             CallKind::Launch => costs.enqueue,
-            // The table of commits has the enqueue and the wait of one in it.
+            // The cost of a commit includes its enqueue and its wait.
             CallKind::Commit if !nothing_new => 0.0,
             CallKind::Commit => costs.enqueue + costs.wait,
             CallKind::Write | CallKind::Read => costs.enqueue + costs.transfer(bytes) + costs.wait,
@@ -196,36 +201,22 @@ impl State {
             Command {
                 id,
                 kind,
-                name: name.clone(),
+                name,
                 queue,
                 queue_id: queue_id.unwrap_or_else(QueueId::fresh),
                 event,
                 waits_for: pending.into_iter().map(|(event, _)| event).collect(),
                 blocked_by,
                 poison: failed,
+                has_failed: false,
                 reads,
                 writes,
                 work,
                 clock,
             },
         );
-        if blocked_by == 0 {
-            match failed {
-                None => {
-                    self.ready.insert(id);
-                }
-                Some(event) => {
-                    let command = id;
-                    self.end_command(
-                        id,
-                        Err(MockError::DependencyFailed {
-                            command,
-                            name,
-                            event,
-                        }),
-                    );
-                }
-            }
+        if let Some(ending) = self.advance(id) {
+            self.end(ending);
         }
         Ok((event, event_id))
     }
@@ -246,7 +237,7 @@ impl State {
         Ok(accesses)
     }
 
-    /// Refuses what the flags of a buffer do not allow.
+    /// Refuses accesses that the flags of a buffer do not allow.
     fn check_flags(&self, kind: CallKind, reads: &Accesses, writes: &Accesses) -> Result<()> {
         let check: fn(MemoryFlags, MemoryId, HostUse) -> Result<()> = match kind {
             CallKind::Write | CallKind::EnqueueWrite | CallKind::Read | CallKind::EnqueueRead => {

@@ -1,4 +1,4 @@
-//! What a device can do.
+//! The abilities of a device.
 
 use std::fmt;
 
@@ -13,18 +13,18 @@ use cl3::device::{
 
 use crate::{
     backend::OpenClBackend,
-    cl_error::{ClResult, Purpose},
-    device::info::{DeviceInfo, DeviceKind, parse_version},
+    device::info::{DeviceInfo, parse_version},
+    device::kind::DeviceKind,
     error::OpenClError,
     image::ImageLimits,
-    sys,
+    sys::{self, ClError, ClResult},
     transfer::p2p,
 };
 
 /// `CL_LOCAL` among the answers to `CL_DEVICE_LOCAL_MEM_TYPE`.
 const CL_LOCAL: u64 = 1;
 
-/// What a device can do, as it says itself: `PyOpenCL`'s module `characterize`. Printed, it is a table.
+/// The abilities of a device, as it reports them: `PyOpenCL`'s module `characterize`. Printed, it is a table.
 ///
 /// ```
 /// use binpool_opencl::{ClProgram, OpenClBackend};
@@ -66,7 +66,7 @@ const CL_LOCAL: u64 = 1;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Characterization {
-    /// What kind of device it is.
+    /// Its kind.
     pub kind: DeviceKind,
     /// The name of its platform.
     pub platform: String,
@@ -74,17 +74,17 @@ pub struct Characterization {
     pub driver: String,
     /// The OpenCL version that it has, major and minor.
     pub version: (u32, u32),
-    /// The version of OpenCL C that it builds programs of without being told, major and minor.
+    /// The version of OpenCL C that it builds programs of by default, major and minor.
     pub c_version: (u32, u32),
     /// Its memory, SVM, alignments and queues.
     pub limits: DeviceLimits,
-    /// Whether it and the host have one memory. What the host maps is not copied then.
+    /// Whether it and the host share one memory, so that maps copy nothing.
     pub unified_memory: bool,
     /// The cache between it and its memory, in bytes; 0 where it says that there is none.
     pub cache_bytes: u64,
     /// The lines of that cache, in bytes.
     pub cache_line_bytes: usize,
-    /// How many work-groups it runs side by side at least.
+    /// The number of its compute units: it runs at least this many work-groups at once.
     pub compute_units: usize,
     /// The most work-items of a work-group. A kernel may allow fewer.
     pub work_group_size: usize,
@@ -94,7 +94,7 @@ pub struct Characterization {
     pub local_memory_bytes: usize,
     /// Whether local memory is storage of its own, and not a part of global memory.
     pub dedicated_local_memory: bool,
-    /// Whether it has images, and how large ones.
+    /// The limits of images, and whether it has any.
     pub images: ImageLimits,
     /// Whether kernels can use `double`.
     pub doubles: bool,
@@ -108,43 +108,43 @@ pub struct Characterization {
 }
 
 impl Characterization {
-    /// Whether there is shared virtual memory that the host maps.
+    /// Returns whether there is shared virtual memory that the host maps.
     #[must_use]
     pub const fn has_coarse_grain_buffer_svm(&self) -> bool {
         self.limits.svm.coarse
     }
 
-    /// Whether there is shared virtual memory that host and device touch without maps.
+    /// Returns whether there is shared virtual memory that host and device touch without maps.
     #[must_use]
     pub const fn has_fine_grain_buffer_svm(&self) -> bool {
         self.limits.svm.fine
     }
 
-    /// Whether atomics on such memory are seen by both sides.
+    /// Returns whether atomics on such memory are seen by both sides.
     #[must_use]
     pub const fn has_fine_grain_buffer_svm_atomics(&self) -> bool {
         self.limits.svm.fine && self.limits.svm.atomics
     }
 
-    /// Whether all memory of the host is shared virtual memory.
+    /// Returns whether all memory of the host is shared virtual memory.
     #[must_use]
     pub const fn has_fine_grain_system_svm(&self) -> bool {
         self.limits.svm.system
     }
 
-    /// Whether atomics on all memory of the host are seen by both sides.
+    /// Returns whether atomics on all memory of the host are seen by both sides.
     #[must_use]
     pub const fn has_fine_grain_system_svm_atomics(&self) -> bool {
         self.limits.svm.system && self.limits.svm.atomics
     }
 
-    /// Whether kernels can use `double`.
+    /// Returns whether kernels can use `double`.
     #[must_use]
     pub const fn has_double_support(&self) -> bool {
         self.doubles
     }
 
-    /// Whether it has the extension of that name.
+    /// Returns whether it has the extension of that name.
     #[must_use]
     pub fn has_extension(&self, name: &str) -> bool {
         self.extensions.iter().any(|own| own == name)
@@ -154,7 +154,7 @@ impl Characterization {
         let id = device.id();
         let number = |what| sys::device_number(id, what);
         let size = |what| Ok(usize::try_from(number(what)?).unwrap_or(usize::MAX));
-        // Devices do not know the questions that are younger, or belong to an extension that they do not have.
+        // Devices do not answer questions of later versions, or of extensions that they do not have.
         let answers_yes = |what| number(what).unwrap_or(0) != 0;
         let extensions = sys::device_text(id, CL_DEVICE_EXTENSIONS)?;
         let extensions: Vec<String> = extensions.split_whitespace().map(str::to_owned).collect();
@@ -171,7 +171,7 @@ impl Characterization {
             cache_line_bytes: size(CL_DEVICE_GLOBAL_MEM_CACHELINE_SIZE)?,
             compute_units: size(CL_DEVICE_MAX_COMPUTE_UNITS)?,
             work_group_size: size(CL_DEVICE_MAX_WORK_GROUP_SIZE)?,
-            work_item_sizes: sys::sizes::device_sizes(id, CL_DEVICE_MAX_WORK_ITEM_SIZES)?,
+            work_item_sizes: sys::device_sizes(id, CL_DEVICE_MAX_WORK_ITEM_SIZES)?,
             local_memory_bytes: size(CL_DEVICE_LOCAL_MEM_SIZE)?,
             dedicated_local_memory: number(CL_DEVICE_LOCAL_MEM_TYPE)? == CL_LOCAL,
             images: ImageLimits::query(id)?,
@@ -183,13 +183,13 @@ impl Characterization {
     }
 }
 
-/// The numbers of `OpenCL C MAJOR.MINOR whatever`; 0.0 where it is not that.
+/// Returns the numbers in `OpenCL C MAJOR.MINOR ...`; 0.0 for any other text.
 fn c_version(text: &str) -> (u32, u32) {
     parse_version(&text.replacen("OpenCL C ", "OpenCL ", 1))
 }
 
 impl DeviceInfo {
-    /// Asks the device what it can do.
+    /// Asks the device for its abilities.
     ///
     /// ```
     /// // Without a context: what `binpool devices` prints.
@@ -210,7 +210,7 @@ impl DeviceInfo {
 }
 
 impl OpenClBackend {
-    /// Asks the device what it can do.
+    /// Asks the device for its abilities.
     ///
     /// ```
     /// # use binpool_opencl::OpenClBackend;
@@ -227,10 +227,10 @@ impl OpenClBackend {
     ///
     /// A failure of the runtime.
     pub fn characterize(&self) -> Result<Characterization> {
-        // Its place in the list of devices does not matter here.
+        // Its index in the list of devices does not matter here.
         let asked = DeviceInfo::query(0, self.context().device)
             .and_then(|device| Characterization::query(&device));
-        asked.map_err(|error| error.into_error(Purpose::Control))
+        asked.map_err(ClError::control_error)
     }
 }
 

@@ -1,6 +1,6 @@
-//! What a device says it can hold and do.
+//! The limits of a device, as it reports them.
 
-use binpool_allocators::{Align, DeviceLimits, SvmSupport};
+use binpool_allocators::{Align, DeviceLimits, FailureOrder, SvmSupport};
 use cl3::device::{
     CL_DEVICE_GLOBAL_MEM_SIZE, CL_DEVICE_MAX_MEM_ALLOC_SIZE, CL_DEVICE_MEM_BASE_ADDR_ALIGN,
     CL_DEVICE_NAME, CL_DEVICE_QUEUE_ON_HOST_PROPERTIES, CL_DEVICE_SVM_ATOMICS,
@@ -8,10 +8,7 @@ use cl3::device::{
     CL_DEVICE_SVM_FINE_GRAIN_SYSTEM,
 };
 
-use crate::{
-    cl_error::ClResult,
-    sys::{self, DeviceId},
-};
+use crate::sys::{self, ClResult, DeviceId};
 
 /// `CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE` among the properties that queues of a device can have.
 const OUT_OF_ORDER: u64 = cl3::command_queue::CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE;
@@ -20,7 +17,7 @@ const OUT_OF_ORDER: u64 = cl3::command_queue::CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_EN
 /// `PoCL` and Intel's runtime answer with null to more.
 pub(crate) const LARGEST_SVM_ALIGNMENT: usize = 128;
 
-/// The platform of NVIDIA's runtime, whose driver (580) takes less from several threads than OpenCL promises.
+/// The platform of NVIDIA's runtime.
 pub(crate) const NVIDIA: &str = "NVIDIA CUDA";
 
 /// The platform of Intel's runtime for processors.
@@ -29,7 +26,7 @@ pub(crate) const INTEL: &str = "Intel(R) OpenCL";
 /// The platform of `PoCL`.
 pub(crate) const POCL: &str = "Portable Computing Language";
 
-/// Asks the device.
+/// Asks the device for its limits.
 pub(crate) fn query(device: DeviceId) -> ClResult<DeviceLimits> {
     let number = |what| sys::device_number(device, what);
     let mut limits = DeviceLimits::new(
@@ -39,20 +36,23 @@ pub(crate) fn query(device: DeviceId) -> ClResult<DeviceLimits> {
         alignment(number(CL_DEVICE_MEM_BASE_ADDR_ALIGN)?),
     );
     limits.largest_svm_alignment = bytes_aligned(LARGEST_SVM_ALIGNMENT);
-    // Devices before OpenCL 2.0 do not know the question.
+    // Devices before OpenCL 2.0 do not answer this question.
     limits.svm = svm_support(number(CL_DEVICE_SVM_CAPABILITIES).unwrap_or(0));
     limits.out_of_order_queues = number(CL_DEVICE_QUEUE_ON_HOST_PROPERTIES)? & OUT_OF_ORDER != 0;
-    // Its kernels walk the list of a buffer's views while other threads change it, and crash.
-    limits.concurrent_views = sys::platform_name_of(device)? != NVIDIA;
+    let platform = sys::platform_name_of(device)?;
+    // NVIDIA's driver walks the list of a buffer's views during a kernel, and crashes if other threads change the list.
+    limits.concurrent_views = platform != NVIDIA;
+    // Every runtime that was measured does so (docs/failures.md), so all others are taken to.
+    limits.failure_order = FailureOrder::FailsEarly;
     Ok(limits)
 }
 
-/// The base address alignment, which OpenCL counts in bits.
+/// Returns the base address alignment, which OpenCL counts in bits.
 fn alignment(bits: u64) -> Align {
     bytes_aligned(saturate(bits / 8))
 }
 
-/// The alignment of that many bytes, or of the next power of two.
+/// Returns the alignment of that many bytes, or of the next power of two.
 fn bytes_aligned(bytes: usize) -> Align {
     bytes
         .checked_next_power_of_two()

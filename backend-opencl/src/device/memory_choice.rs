@@ -1,4 +1,4 @@
-//! Which memory suits a device.
+//! The choice of the memory that suits a device.
 
 use std::{fmt, sync::Arc};
 
@@ -7,7 +7,7 @@ use binpool_allocators::{
 };
 
 use crate::{
-    backend::OpenClBackend, device::characterize::Characterization, device::info::DeviceKind,
+    backend::OpenClBackend, device::characterize::Characterization, device::kind::DeviceKind,
 };
 
 /// An allocator that suits a device, and why.
@@ -29,9 +29,9 @@ use crate::{
 pub struct MemoryChoice {
     /// The allocator, ready for a pool.
     pub allocator: Arc<dyn Allocator<Backend = OpenClBackend>>,
-    /// What memory it gives.
+    /// The kind of its memory.
     pub kind: MemoryKind,
-    /// Why, in words.
+    /// The reason, in words.
     pub reason: String,
 }
 
@@ -51,8 +51,8 @@ impl fmt::Display for MemoryChoice {
 }
 
 impl OpenClBackend {
-    /// The memory that suits the device best: fine-grained shared virtual memory where device and host have one memory,
-    /// buffers that are committed when they are allocated everywhere else.
+    /// Returns an allocator of the memory that suits the device best: fine-grained shared virtual memory where device and
+    /// host have one memory, buffers that are committed when they are allocated everywhere else.
     ///
     /// ```
     /// use binpool_allocators::{Backend, Memory};
@@ -85,7 +85,7 @@ impl OpenClBackend {
     }
 }
 
-/// The grain of shared virtual memory, or `None` for buffers, and why.
+/// Returns the grain of shared virtual memory, or `None` for buffers, and the reason.
 fn choose(device: &Characterization) -> (Option<SvmGrain>, &'static str) {
     let one_memory = device.unified_memory || device.kind == DeviceKind::Cpu;
     if !device.has_coarse_grain_buffer_svm() && !device.has_fine_grain_buffer_svm() {

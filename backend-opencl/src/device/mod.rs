@@ -1,12 +1,15 @@
-//! Devices: which there are, how one is chosen, what it can hold and do.
+//! Devices: the list of them, the choice of one, and its limits.
 
 pub(crate) mod characterize;
 pub(crate) mod info;
+pub(crate) mod kind;
 pub(crate) mod limits;
 mod memory_choice;
+mod select;
 pub(crate) mod selector;
 
 pub use characterize::Characterization;
-pub use info::{DeviceInfo, DeviceKind, list_devices};
+pub use info::{DeviceInfo, list_devices};
+pub use kind::DeviceKind;
 pub use memory_choice::MemoryChoice;
 pub use selector::DeviceSelector;

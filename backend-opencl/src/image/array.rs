@@ -13,13 +13,13 @@ use super::{
     region::ImageRegion,
     shape::ImageShape,
 };
-use crate::{backend::OpenClBackend, event::ClEvent, queue::ClQueue};
+use crate::{ClOn, backend::OpenClBackend};
 
 mod sealed {
     pub trait Sealed {}
 }
 
-/// The numbers that the channels of an image can be: `i8`, `i16`, `i32`, `u8`, `u16`, `u32` and `f32`.
+/// The number types that the channels of an image can have: `i8`, `i16`, `i32`, `u8`, `u16`, `u32` and `f32`.
 ///
 /// ```
 /// use binpool_opencl::{ChannelOrder, ChannelValue, ImageFormat};
@@ -61,9 +61,9 @@ channel_values! {
     f32: Float, None;
 }
 
-/// Images and arrays.
+/// Copies between images and arrays.
 impl OpenClBackend {
-    /// A 2D or 3D image with a copy of an array's elements (`image_from_array`).
+    /// Makes a 2D or 3D image with a copy of an array's elements (`image_from_array`).
     ///
     /// The array is in C order without gaps. With more than one channel, its last dimension is the channels. The
     /// dimensions of the image are those of the array backwards: x is the array's last one. The channels are the first
@@ -116,22 +116,27 @@ impl OpenClBackend {
         self.create_image_with_data(flags, format, shape, elements, HostPitches::TIGHT)
     }
 
-    /// All of an image as an array in C order, whose dimensions are those of the image backwards, and last the channels
-    /// where there are several.
+    /// Reads a region of an image as an array in C order, whose dimensions are those of the image backwards, followed by
+    /// the channels if there are several.
     ///
     /// The inverse of [`image_from_array`](Self::image_from_array), for images of every kind.
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-    /// # use binpool_opencl::{ImageError, OpenClBackend};
+    /// # use binpool_opencl::{ImageError, ImageRegion, OpenClBackend};
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let picture = ndarray::array![[1_u16, 2, 3], [4, 5, 6]];
     /// let image = backend.image_from_array(&picture.view(), 1, MemoryFlags::empty(), false)?;
-    /// let read = backend.array_from_image::<u16>(&queue, &image, &[])?;
+    /// let all = ImageRegion::all(image.shape());
+    /// let read = backend.array_from_image::<u16>(&queue, &image, all)?;
     /// assert_eq!(read, picture.into_dyn());
+    /// // Two columns of two rows, from the second column on.
+    /// let right = ImageRegion::new([1, 0], [2, 2]);
+    /// let read = backend.array_from_image::<u16>(&queue, &image, right)?;
+    /// assert_eq!(read, ndarray::array![[2, 3], [5, 6]].into_dyn());
     ///
-    /// let other = backend.array_from_image::<f32>(&queue, &image, &[]);
+    /// let other = backend.array_from_image::<f32>(&queue, &image, all);
     /// let Err(ImageError::ElementMismatch { element, .. }) = other else {
     ///     panic!("these are no floats")
     /// };
@@ -141,13 +146,13 @@ impl OpenClBackend {
     ///
     /// # Errors
     ///
-    /// [`ElementMismatch`](ImageError::ElementMismatch) where the image's channels are no such numbers, or packed; else
-    /// as [`read_image`](Self::read_image).
-    pub fn array_from_image<T: ChannelValue>(
+    /// [`ElementMismatch`](ImageError::ElementMismatch) where the image's channels are of another type, or packed; else as
+    /// [`read_image`](Self::read_image).
+    pub fn array_from_image<'q, T: ChannelValue>(
         &self,
-        queue: &ClQueue,
+        on: impl Into<ClOn<'q>>,
         image: &ClImage,
-        wait_for: &[ClEvent],
+        region: ImageRegion,
     ) -> Result<ArrayD<T>, ImageError> {
         let format = image.format();
         if format.data != T::DATA && Some(format.data) != T::NORMALIZED {
@@ -156,20 +161,14 @@ impl OpenClBackend {
                 element: std::any::type_name::<T>(),
             });
         }
-        let shape = image.shape();
-        let all = ImageRegion::all(shape);
-        let bytes = image.region_bytes(all)?;
+        // Checked before the elements are allocated: a region that is too large must not be reported as a lack of host
+        // memory.
+        region.check_within(image.shape())?;
+        let bytes = image.region_bytes(region)?;
         let mut elements = zeros(bytes / size_of::<T>())?;
-        self.read_image(
-            queue,
-            image,
-            all,
-            &mut elements,
-            HostPitches::TIGHT,
-            wait_for,
-        )?;
+        self.read_image(on, image, region, &mut elements, HostPitches::TIGHT)?;
         let channels = format.channel_count();
-        let array = array_shape(shape, channels);
+        let array = array_shape(image.shape().kind(), region, channels);
         ArrayD::from_shape_vec(IxDyn(&array), elements).map_err(|_| ImageError::ArrayDimensions {
             shape: array,
             channels,
@@ -195,7 +194,7 @@ fn data_type<T: ChannelValue>(normalized: bool) -> Result<ChannelType, ImageErro
     })
 }
 
-/// The shape of an image of an array of that shape.
+/// Returns the shape of the image that an array of that shape becomes.
 fn image_shape(array: &[usize], channels: usize) -> Result<ImageShape, ImageError> {
     let pixels = match array.split_last() {
         _ if channels == 1 => array,
@@ -221,10 +220,10 @@ fn image_shape(array: &[usize], channels: usize) -> Result<ImageShape, ImageErro
     }
 }
 
-/// The shape of an array of all of an image of that shape.
-fn array_shape(image: ImageShape, channels: usize) -> Vec<usize> {
-    let [x, y, z] = image.extent();
-    let mut shape = match image.kind() {
+/// Returns the shape of the array that a region of an image of that kind becomes.
+fn array_shape(image: ImageKind, region: ImageRegion, channels: usize) -> Vec<usize> {
+    let [x, y, z] = region.size;
+    let mut shape = match image {
         ImageKind::D1 | ImageKind::D1Buffer => vec![x],
         ImageKind::D1Array | ImageKind::D2 => vec![y, x],
         ImageKind::D2Array | ImageKind::D3 => vec![z, y, x],

@@ -2,7 +2,9 @@
 
 use std::{ffi::c_void, fmt, sync::Arc};
 
-use binpool_allocators::{InvalidRequest, MemoryFlags, ObjectKind, Region, Result};
+use binpool_allocators::{
+    CountedView, InvalidRequest, MemoryFlags, MemoryKind, ObjectKind, Region, Result,
+};
 use cl3::memory::{CL_IMAGE_ROW_PITCH, CL_IMAGE_SLICE_PITCH, CL_MEM_SIZE};
 
 use super::{
@@ -10,13 +12,14 @@ use super::{
 };
 use crate::{
     backend::OpenClBackend,
-    cl_error::{ClError, Purpose},
     context::Context,
+    memory::MemoryInfo,
     memory::root::Root,
-    order::access::{Access, Use},
+    order::access::Access,
     order::access_log::AccessLog,
+    order::memory_use::MemoryUse,
     same_by_handle::same_by_handle,
-    sys::{self, MemHandle},
+    sys::{self, ClError, MemHandle, Purpose, ViewHandle},
 };
 
 /// An image of OpenCL (`Image` of `PyOpenCL`). Clones are the same image.
@@ -39,14 +42,14 @@ use crate::{
 ///
 /// let all = ImageRegion::all(shape);
 /// let red = ImageColor::Float([1.0, 0.0, 0.0, 1.0]);
-/// backend.enqueue_fill_image(&queue, &image, all, red, &[])?;
+/// backend.enqueue_fill_image(&queue, &image, all, red)?;
 /// let mut pixels = vec![[0_u8; 4]; 64 * 32];
-/// backend.read_image(&queue, &image, all, &mut pixels, HostPitches::TIGHT, &[])?;
+/// backend.read_image(&queue, &image, all, &mut pixels, HostPitches::TIGHT)?;
 /// assert_eq!(pixels[0], [255, 0, 0, 255]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// An image knows what it was made of, and asks the runtime how the device has it, which may leave gaps:
+/// An image knows its shape and format, and asks the runtime how its pixels lie on the device, which may leave gaps:
 ///
 /// ```
 /// # use binpool_allocators::MemoryFlags;
@@ -65,12 +68,12 @@ use crate::{
 /// ```
 #[derive(Clone)]
 pub struct ClImage {
-    inner: Arc<Inner>,
+    inner: Arc<ImageInner>,
 }
 
-/// The handle comes first: it is released before the buffer that it may be made over.
-struct Inner {
-    handle: MemHandle,
+/// The handle is the first field: it is released before the buffer that it may be made over.
+struct ImageInner {
+    handle: ViewHandle,
     context: Arc<Context>,
     format: ImageFormat,
     shape: ImageShape,
@@ -78,17 +81,19 @@ struct Inner {
     pixels: Pixels,
 }
 
-/// Where the pixels are.
+/// The memory of the pixels.
 pub(crate) enum Pixels {
-    /// In the image itself.
+    /// The image's own.
     Own(AccessLog),
-    /// In bytes of a buffer, which the image keeps.
+    /// Bytes of a buffer, which the image keeps alive.
     Buffer {
         root: Arc<Root>,
         /// The buffer or sub-buffer that the image was made over.
-        parent: MemHandle,
-        /// Which bytes of the root.
+        parent: ViewHandle,
+        /// The bytes of the root.
         region: Region,
+        /// Its count as a view of the buffer; `None` for an image that was wrapped by its handle.
+        counted: Option<CountedView>,
     },
 }
 
@@ -99,8 +104,8 @@ impl ClImage {
         (format, shape, flags): (ImageFormat, ImageShape, MemoryFlags),
         pixels: Pixels,
     ) -> Self {
-        let inner = Inner {
-            handle,
+        let inner = ImageInner {
+            handle: ViewHandle::new(handle, context.quirks.view_lock),
             context: Arc::clone(context),
             format,
             shape,
@@ -112,7 +117,7 @@ impl ClImage {
         }
     }
 
-    /// What its pixels are made of (`format`).
+    /// The format of its pixels (`format`).
     #[must_use]
     pub fn format(&self) -> ImageFormat {
         self.inner.format
@@ -124,7 +129,7 @@ impl ClImage {
         self.inner.shape
     }
 
-    /// How device and host may use it (`flags`). That of an image over a buffer is what the buffer has.
+    /// The flags that say how device and host may use it (`flags`). An image over a buffer has those of the buffer.
     #[must_use]
     pub fn flags(&self) -> MemoryFlags {
         self.inner.flags
@@ -136,45 +141,87 @@ impl ClImage {
         self.inner.format.item_bytes()
     }
 
-    /// How far apart the device has the rows, in bytes (`row_pitch`).
+    /// The distance between rows on the device, in bytes (`row_pitch`).
     ///
     /// # Errors
     ///
-    /// Where the runtime does not tell.
+    /// A failure of the runtime.
     pub fn row_pitch(&self) -> Result<usize> {
         sys::image::size(self.handle(), CL_IMAGE_ROW_PITCH).map_err(control)
     }
 
-    /// How far apart the device has the slices of a 3D image, or the layers of an array, in bytes; 0 for other images
+    /// The distance between slices of a 3D image, or layers of an array, on the device, in bytes; 0 for other images
     /// (`slice_pitch`).
     ///
     /// # Errors
     ///
-    /// Where the runtime does not tell.
+    /// A failure of the runtime.
     pub fn slice_pitch(&self) -> Result<usize> {
         sys::image::size(self.handle(), CL_IMAGE_SLICE_PITCH).map_err(control)
     }
 
-    /// What it takes on the device, in bytes, as the runtime says (`size`).
+    /// Its size on the device in bytes, as the runtime reports it (`size`).
     ///
     /// # Errors
     ///
-    /// Where the runtime does not tell.
+    /// A failure of the runtime.
     pub fn bytes(&self) -> Result<usize> {
         let bytes = sys::mem_info::number(self.handle(), CL_MEM_SIZE).map_err(control)?;
         Ok(usize::try_from(bytes).unwrap_or(usize::MAX))
+    }
+
+    /// Returns what is known about it as memory: `map_count`, `reference_count` and the like of `PyOpenCL`.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::{ChannelOrder, ChannelType, ImageFormat, ImageRegion, ImageShape, OpenClBackend};
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
+    /// let image = backend.create_image(MemoryFlags::READ_ONLY, format, ImageShape::D1 { width: 16 })?;
+    /// let all = ImageRegion::all(image.shape());
+    /// let map = backend.map_image::<u8>(&queue, &image, all)?;
+    /// let info = image.info()?;
+    /// assert_eq!((info.map_count, info.flags), (Some(1), MemoryFlags::READ_ONLY));
+    /// assert!(info.reference_count >= Some(1) && info.bytes >= 64);
+    /// # drop(map);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A failure of the runtime.
+    pub fn info(&self) -> Result<MemoryInfo> {
+        let counts = sys::mem_info::counts(self.handle()).map_err(control)?;
+        let (parent, offset) = match &self.inner.pixels {
+            Pixels::Own(_) => (None, 0),
+            Pixels::Buffer { root, region, .. } => (Some(root.key()), region.offset),
+        };
+        Ok(MemoryInfo {
+            kind: MemoryKind::Buffer,
+            flags: self.flags(),
+            bytes: self.bytes()?,
+            parent,
+            offset,
+            has_host_pointer: counts.has_host_pointer,
+            uses_svm_pointer: counts.uses_svm_pointer,
+            map_count: Some(counts.maps),
+            reference_count: Some(counts.references),
+        })
     }
 
     /// The runtime's handle of the buffer that it is made over, and that it keeps (`buffer`); `None` where it has
     /// pixels of its own.
     ///
     /// ```
-    /// # use binpool_allocators::{Backend, MemoryFlags};
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
     /// # use binpool_opencl::{ChannelOrder, ChannelType, ImageFormat, ImageShape, OpenClBackend};
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
     /// let buffer = backend.create_buffer(64, MemoryFlags::empty())?;
-    /// let row = backend.create_image_over(&buffer, format, ImageShape::D1Buffer { width: 16 }, None)?;
+    /// let shape = ImageShape::D1Buffer { width: 16 };
+    /// let row = backend.create_image_over(&queue, &buffer, format, shape, None)?;
     /// assert_eq!(row.parent(), buffer.raw());
     ///
     /// let own = backend.create_image(MemoryFlags::empty(), format, ImageShape::D1 { width: 16 })?;
@@ -191,8 +238,8 @@ impl ClImage {
 
     /// The runtime's `cl_mem` (`int_ptr`).
     ///
-    /// It is borrowed: valid while this value or a clone lives, and not to be released. Whoever keeps it
-    /// longer retains it.
+    /// It is borrowed: valid while this value or a clone lives, and not to be released. Code that keeps it longer has to
+    /// retain it.
     ///
     /// For questions and commands that this crate does not have:
     ///
@@ -223,7 +270,20 @@ impl ClImage {
         &self.inner.context
     }
 
-    /// The buffer whose bytes are its pixels without gaps, and where in that they start, where it is a 1D buffer image.
+    /// Counts one more view of the memory that it is made over, if it is a view itself.
+    pub(crate) fn count_view(&self) -> Option<CountedView> {
+        match &self.inner.pixels {
+            Pixels::Own(_) => None,
+            Pixels::Buffer { counted, .. } => counted.clone(),
+        }
+    }
+
+    /// Returns the number of its other clones.
+    pub(super) fn clones(&self) -> usize {
+        Arc::strong_count(&self.inner) - 1
+    }
+
+    /// Returns, for a 1D buffer image, the buffer whose bytes are its pixels, and the offset of the first one.
     pub(super) fn row_of_buffer(&self) -> Option<(&MemHandle, usize)> {
         match &self.inner.pixels {
             Pixels::Buffer { root, region, .. } if self.shape().kind() == ImageKind::D1Buffer => {
@@ -233,21 +293,22 @@ impl ClImage {
         }
     }
 
-    /// The size of the pixels of a region, in bytes.
+    /// Returns the size of the pixels of a region, in bytes.
     pub(super) fn region_bytes(&self, region: ImageRegion) -> Result<usize, ImageError> {
         let (shape, item) = (self.shape(), self.item_bytes());
         let bytes = region.pixels().and_then(|pixels| pixels.checked_mul(item));
         bytes.ok_or(ImageError::Overflow { shape, item })
     }
 
-    /// A use of the image, whatever part of it: where the device has which pixels is its own affair.
-    pub(crate) fn used(&self, access: Access) -> Use<'_> {
+    /// Describes a use of the whole image. The use of a part cannot be told apart, since only the device knows where its
+    /// pixels lie.
+    pub(crate) fn used(&self, access: Access) -> MemoryUse<'_> {
         match &self.inner.pixels {
-            Pixels::Own(log) => Use {
+            Pixels::Own(log) => MemoryUse {
                 log,
                 region: Region::first(1),
                 access,
-                block: None,
+                is_svm: false,
             },
             Pixels::Buffer { root, region, .. } => root.used(*region, access),
         }

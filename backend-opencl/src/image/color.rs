@@ -2,8 +2,8 @@
 
 use super::format::{ChannelType, ImageFormat};
 
-/// A colour, in the order red, green, blue, alpha, whatever the order of the image's channels; the runtime picks those
-/// that the image has, and converts them (OpenCL 3.0, section 5.3.5).
+/// A colour in the order red, green, blue, alpha, whatever the order of the image's channels. The runtime takes the
+/// channels that the image has, and converts them (OpenCL 3.0, section 5.3.5).
 ///
 /// ```
 /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
@@ -18,11 +18,11 @@ use super::format::{ChannelType, ImageFormat};
 /// let shape = ImageShape::D1 { width: 1 };
 /// let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
 /// let all = ImageRegion::all(shape);
-/// let fill = |color| backend.enqueue_fill_image(&queue, &image, all, color, &[]);
+/// let fill = |color| backend.enqueue_fill_image(&queue, &image, all, color);
 ///
 /// fill(ImageColor::Float([1.0, 0.0, 0.0, 1.0]))?;
 /// let mut pixel = [0_u8; 4];
-/// backend.read_image(&queue, &image, all, &mut pixel, HostPitches::TIGHT, &[])?;
+/// backend.read_image(&queue, &image, all, &mut pixel, HostPitches::TIGHT)?;
 /// assert_eq!(pixel, [0, 0, 255, 255], "red is the third channel of BGRA");
 ///
 /// // Kernels read these channels as floats, and so are they filled.
@@ -41,7 +41,7 @@ pub enum ImageColor {
 }
 
 impl ImageColor {
-    /// Whether images of that format are filled with such numbers.
+    /// Returns whether images of that format are filled with numbers of this type.
     pub(crate) const fn suits(self, format: ImageFormat) -> bool {
         use ChannelType as T;
         match format.data {
@@ -62,7 +62,7 @@ impl ImageColor {
         }
     }
 
-    /// What images of that format are filled with, in words.
+    /// Returns the name of the numbers that images of that format are filled with.
     pub(super) const fn kind_for(format: ImageFormat) -> &'static str {
         if Self::Signed([0; 4]).suits(format) {
             "signed integers"
@@ -73,7 +73,7 @@ impl ImageColor {
         }
     }
 
-    /// The 16 bytes that the runtime is given.
+    /// Returns the 16 bytes that are passed to the runtime.
     pub(crate) fn bytes(self) -> [u8; 16] {
         match self {
             Self::Float(channels) => bytemuck::cast(channels),

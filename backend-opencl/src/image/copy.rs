@@ -1,19 +1,20 @@
 //! Copies between images, and between images and buffers.
 
-use binpool_allocators::{AsMemory, Error, InvalidRequest, Region, Result};
+use binpool_allocators::{AsMemory, Error, InvalidRequest, On, Region, Result};
 use cl3::error_codes::CL_MEM_COPY_OVERLAP;
 
 use super::{cl_image::ClImage, error::ImageError, kind::ImageKind, region::ImageRegion};
 use crate::{
+    ClOn,
     backend::OpenClBackend,
-    cl_error::{ClResult, Purpose},
     event::ClEvent,
-    order::access::{Access, Use},
+    order::access::Access,
+    order::memory_use::MemoryUse,
     queue::ClQueue,
-    sys::{self, EventHandle, MemHandle, Place, WaitList},
+    sys::{self, ClResult, DeviceBytes, EventHandle, MemHandle, Purpose, WaitList},
 };
 
-/// Where the pixels of a copy come from, or go to.
+/// The source or the destination of the pixels of a copy.
 enum End<'a> {
     /// A region of an image.
     Image(&'a MemHandle, ImageRegion),
@@ -24,8 +25,8 @@ enum End<'a> {
 impl ClImage {
     /// A region of this image, as the end of a copy.
     ///
-    /// The pixels of a 1D buffer image are bytes of its buffer, and are copied as such: `PoCL` 3.1 crashes over a copy
-    /// of such an image to a buffer, and refuses one to another image.
+    /// The pixels of a 1D buffer image are copied as bytes of its buffer: `PoCL` 3.1 crashes at a copy of such an image to
+    /// a buffer, and refuses one to another image.
     fn end(&self, region: ImageRegion) -> End<'_> {
         match self.row_of_buffer() {
             Some((buffer, start)) => {
@@ -47,14 +48,27 @@ fn enqueue(
 ) -> ClResult<EventHandle> {
     let queue = queue.handle();
     match (from, to) {
-        (End::Image(source, from), End::Image(destination, to)) => {
-            sys::image::enqueue_copy(queue, (source, *from), (destination, to.origin), wait)
-        }
+        (End::Image(source, from), End::Image(destination, to)) => sys::image::enqueue_copy(
+            queue,
+            (source, (*from).into()),
+            (destination, to.origin),
+            wait,
+        ),
         (End::Image(source, from), End::Buffer(buffer, offset)) => {
-            sys::image::enqueue_copy_to_buffer(queue, (source, *from), (buffer, *offset), wait)
+            sys::image::enqueue_copy_to_buffer(
+                queue,
+                (source, (*from).into()),
+                (buffer, *offset),
+                wait,
+            )
         }
         (End::Buffer(buffer, offset), End::Image(destination, to)) => {
-            sys::image::enqueue_copy_from_buffer(queue, (buffer, *offset), (destination, *to), wait)
+            sys::image::enqueue_copy_from_buffer(
+                queue,
+                (buffer, *offset),
+                (destination, (*to).into()),
+                wait,
+            )
         }
         (End::Buffer(source, from), End::Buffer(destination, to)) => {
             sys::enqueue_copy_buffer(queue, (source, *from), (destination, *to), bytes, wait)
@@ -81,14 +95,14 @@ impl OpenClBackend {
     /// #     backend.create_image_with_data(MemoryFlags::empty(), format, shape, &pixels, HostPitches::TIGHT)?;
     /// // A picture of 4x2 pixels: 1, 2, 3, 4 above 5, 6, 7, 8. Its right half goes to the left.
     /// let half = ImageRegion::new([2, 0], [2, 2]);
-    /// backend.enqueue_copy_image(&queue, &image, half, &image, [0, 0, 0], &[])?;
+    /// backend.enqueue_copy_image(&queue, &image, half, &image, [0, 0, 0])?;
     /// let mut pixels = [0_u8; 8];
     /// let all = ImageRegion::all(shape);
-    /// backend.read_image(&queue, &image, all, &mut pixels, HostPitches::TIGHT, &[])?;
+    /// backend.read_image(&queue, &image, all, &mut pixels, HostPitches::TIGHT)?;
     /// assert_eq!(pixels, [3, 4, 3, 4, 7, 8, 7, 8]);
     ///
     /// // By one pixel only, some would be read and written.
-    /// let refused = backend.enqueue_copy_image(&queue, &image, half, &image, [1, 0, 0], &[]);
+    /// let refused = backend.enqueue_copy_image(&queue, &image, half, &image, [1, 0, 0]);
     /// assert!(matches!(refused, Err(ImageError::OverlappingCopy { .. })));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -100,15 +114,15 @@ impl OpenClBackend {
     /// for regions in different layers of an array; images over the
     /// same bytes of a buffer; a device that cannot copy layers so
     /// ([`layer_copies`](crate::ImageLimits::layer_copies)); objects of another backend; a failure of the runtime.
-    pub fn enqueue_copy_image(
+    pub fn enqueue_copy_image<'q>(
         &self,
-        queue: &ClQueue,
+        on: impl Into<ClOn<'q>>,
         source: &ClImage,
         from: ImageRegion,
         destination: &ClImage,
         to: [usize; 3],
-        wait_for: &[ClEvent],
     ) -> Result<ClEvent, ImageError> {
+        let On { queue, wait_for } = on.into();
         let into = from.moved_to(to);
         self.check_image(queue, source, from)?;
         self.check_image(queue, destination, into)?;
@@ -138,7 +152,7 @@ impl OpenClBackend {
             enqueue(queue, &ends.0, &ends.1, bytes, wait)
         });
         event.map_err(|error| match error {
-            // Intel's runtime takes the layers of an array for one.
+            // Intel's runtime takes all layers of an array for the same one.
             Error::Backend(failure) if failure.code == Some(CL_MEM_COPY_OVERLAP) => {
                 ImageError::OverlappingCopy { from, to: into }
             }
@@ -164,8 +178,8 @@ impl OpenClBackend {
     /// // A picture of 4x2 pixels of one byte: 1, 2, 3, 4 above 5, 6, 7, 8.
     /// let middle = ImageRegion::new([1, 0], [2, 2]);
     /// let buffer = backend.create_buffer(16, MemoryFlags::empty())?;
-    /// backend.enqueue_copy_image_to_buffer(&queue, &image, middle, &buffer, 8, &[])?;
-    /// let bytes = backend.map::<u8>(&queue, &buffer, 8..12, &[])?;
+    /// backend.enqueue_copy_image_to_buffer(&queue, &image, middle, &buffer, 8)?;
+    /// let bytes = backend.map::<u8>(&queue, &buffer, 8..12)?;
     /// assert_eq!(*bytes, [2, 3, 6, 7]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -175,17 +189,16 @@ impl OpenClBackend {
     /// [`EmptyRegion`](ImageError::EmptyRegion), [`OutOfBounds`](ImageError::OutOfBounds); memory that is too small,
     /// or that the image is made over; a device that cannot copy the layers of 1D arrays
     /// ([`layer_copies`](crate::ImageLimits::layer_copies)); objects of another backend; a failure of the runtime.
-    pub fn enqueue_copy_image_to_buffer(
+    pub fn enqueue_copy_image_to_buffer<'q>(
         &self,
-        queue: &ClQueue,
+        on: impl Into<ClOn<'q>>,
         source: &ClImage,
         from: ImageRegion,
-        memory: &dyn AsMemory<Self>,
+        memory: &(impl AsMemory<Self> + ?Sized),
         offset: usize,
-        wait_for: &[ClEvent],
     ) -> Result<ClEvent, ImageError> {
         let memory = (memory, offset, Access::Write);
-        self.between(queue, (source, from, Access::Read), memory, wait_for)
+        self.between(on.into(), (source, from, Access::Read), memory)
     }
 
     /// Enqueues a copy of the bytes of `memory` from `offset` on, which are pixels without gaps, to the region `into`
@@ -209,12 +222,12 @@ impl OpenClBackend {
     /// # )?;
     /// let lower = ImageRegion::new([0, 1], [4, 1]);
     /// let bytes = backend.create_buffer_from(&[1_u8, 2, 3, 4, 5, 6], MemoryFlags::empty())?;
-    /// backend.enqueue_copy_buffer_to_image(&queue, &bytes, 2, &image, lower, &[])?;
+    /// backend.enqueue_copy_buffer_to_image(&queue, &bytes, 2, &image, lower)?;
     /// let mut pixels = [0_u8; 4];
-    /// backend.read_image(&queue, &image, lower, &mut pixels, HostPitches::TIGHT, &[])?;
+    /// backend.read_image(&queue, &image, lower, &mut pixels, HostPitches::TIGHT)?;
     /// assert_eq!(pixels, [3, 4, 5, 6]);
     ///
-    /// let beyond = backend.enqueue_copy_buffer_to_image(&queue, &bytes, 3, &image, lower, &[]);
+    /// let beyond = backend.enqueue_copy_buffer_to_image(&queue, &bytes, 3, &image, lower);
     /// let Err(ImageError::Device(Error::InvalidRequest(why))) = beyond else {
     ///     panic!("four bytes from the fourth of six on")
     /// };
@@ -225,18 +238,17 @@ impl OpenClBackend {
     ///
     /// # Errors
     ///
-    /// As [`enqueue_copy_image_to_buffer`](Self::enqueue_copy_image_to_buffer).
-    pub fn enqueue_copy_buffer_to_image(
+    /// Those of [`enqueue_copy_image_to_buffer`](Self::enqueue_copy_image_to_buffer).
+    pub fn enqueue_copy_buffer_to_image<'q>(
         &self,
-        queue: &ClQueue,
-        memory: &dyn AsMemory<Self>,
+        on: impl Into<ClOn<'q>>,
+        memory: &(impl AsMemory<Self> + ?Sized),
         offset: usize,
         destination: &ClImage,
         into: ImageRegion,
-        wait_for: &[ClEvent],
     ) -> Result<ClEvent, ImageError> {
         let memory = (memory, offset, Access::Read);
-        self.between(queue, (destination, into, Access::Write), memory, wait_for)
+        self.between(on.into(), (destination, into, Access::Write), memory)
     }
 
     fn check_layer_copies(&self) -> Result<(), ImageError> {
@@ -251,24 +263,24 @@ impl OpenClBackend {
         .into())
     }
 
-    /// A copy between a region of an image and bytes of a buffer, from the one that is read to the one that is written.
+    /// Enqueues a copy between a region of an image and bytes of a buffer, in the direction that `access` says.
     fn between(
         &self,
-        queue: &ClQueue,
+        On { queue, wait_for }: ClOn<'_>,
         (image, region, how): (&ClImage, ImageRegion, Access),
-        (memory, offset, access): (&dyn AsMemory<Self>, usize, Access),
-        wait_for: &[ClEvent],
+        (memory, offset, access): (&(impl AsMemory<Self> + ?Sized), usize, Access),
     ) -> Result<ClEvent, ImageError> {
         self.check_image(queue, image, region)?;
         if image.shape().kind() == ImageKind::D1Array {
             self.check_layer_copies()?;
         }
-        let size = memory.size();
-        let bytes = Region::new(offset, image.region_bytes(region)?);
-        bytes.check_within(size)?;
-        // There are bytes to copy, so that the block is not the one of 0 bytes.
-        let memory = memory.memory_on(queue).ok_or(out_of(bytes, size))?;
-        self.check_own_memory(memory)?;
+        let (size, bytes) = (
+            memory.size(),
+            Region::new(offset, image.region_bytes(region)?),
+        );
+        // There are bytes to copy, so the memory is not the block of 0 bytes.
+        let found = self.bytes_on(queue, memory, bytes)?;
+        let (memory, bytes) = found.ok_or(out_of(bytes, size))?;
         let uses = [image.used(how), memory.used(bytes, access)];
         check_apart(&uses)?;
         let purpose = Purpose::Memory(bytes.bytes);
@@ -277,18 +289,18 @@ impl OpenClBackend {
             Access::Write => enqueue(queue, &pixels, &buffer, bytes.bytes, wait),
             Access::Read => enqueue(queue, &buffer, &pixels, bytes.bytes, wait),
         };
-        // Never the handle of a sub-buffer: `PoCL` 3.1 crashes over a copy of an image to one.
+        // The root is used and never the handle of a sub-buffer: `PoCL` 3.1 crashes at a copy of an image to one.
         if let Some((root, start)) = memory.root() {
-            let offset = start.saturating_add(offset);
+            let offset = start.saturating_add(bytes.offset);
             let event = self.submit(queue, purpose, &uses, wait_for, |wait| {
                 copy(End::Buffer(&root.handle, offset), wait)
             })?;
             return Ok(event);
         }
-        let Some(Place::Svm(range)) = memory.place(bytes) else {
+        let Some(DeviceBytes::Svm(range)) = memory.device_bytes(bytes) else {
             return Err(out_of(bytes, size).into());
         };
-        // The runtime keeps a buffer that was made over a block until the copy has ended.
+        // The runtime keeps the buffer that was made over the block until the copy has ended.
         let event = self.submit(queue, purpose, &uses, wait_for, |wait| {
             let (buffer, offset) = range.as_buffer()?;
             copy(End::Buffer(&buffer, offset), wait)
@@ -306,7 +318,7 @@ fn out_of(region: Region, size: usize) -> InvalidRequest {
 }
 
 /// Checks that source and destination share no bytes of a buffer that images are made over.
-fn check_apart([from, to]: &[Use<'_>; 2]) -> Result<(), ImageError> {
+fn check_apart([from, to]: &[MemoryUse<'_>; 2]) -> Result<(), ImageError> {
     if from.shares_bytes_with(to) {
         return Err(InvalidRequest::OverlappingCopy {
             from: from.region.offset,

@@ -1,8 +1,8 @@
-//! Making images.
+//! The creation of images.
 
 use std::sync::Arc;
 
-use binpool_allocators::{Error, Memory, MemoryFlags, Region, Result};
+use binpool_allocators::{AsMemory, Error, InvalidRequest, Memory, MemoryFlags, Region, Result};
 use bytemuck::NoUninit;
 use cl3::{
     error_codes::CL_INVALID_MEM_OBJECT,
@@ -16,24 +16,26 @@ use super::{
     error::{Axis, ImageError},
     format::ImageFormat,
     kind::ImageKind,
-    layout::{HostLayout, HostPitches},
+    layout::HostPitches,
     limits::ImageLimits,
     shape::ImageShape,
 };
 use crate::{
     backend::OpenClBackend,
-    cl_error::Purpose,
-    memory::cl_memory::ClMemory,
     memory::flags::to_cl,
     order::access_log::AccessLog,
-    sys::{self, MemHandle, image::Source},
+    queue::ClQueue,
+    sys::{
+        self, ClError, MemHandle, Purpose, ViewHandle,
+        image::{HostLayout, Source},
+    },
 };
 
-/// Images.
+/// The creation of images.
 impl OpenClBackend {
-    /// What images the device can hold.
+    /// Returns the limits of images on the device.
     ///
-    /// For the few things that some devices cannot do with images, the limits say so beforehand:
+    /// The limits also tell what some devices cannot do with images:
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Region};
@@ -45,14 +47,14 @@ impl OpenClBackend {
     /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnsignedInt8);
     /// # let buffer = backend.create_buffer(64, MemoryFlags::empty())?;
     /// let shape = ImageShape::D1Buffer { width: 16 };
-    /// let row = backend.create_image_over(&buffer, format, shape, None)?;
+    /// let row = backend.create_image_over(&queue, &buffer, format, shape, None)?;
     /// if backend.image_limits()?.buffer_fills {
     ///     let sevens = ImageColor::Unsigned([7; 4]);
-    ///     backend.enqueue_fill_image(&queue, &row, ImageRegion::all(shape), sevens, &[])?;
+    ///     backend.enqueue_fill_image(&queue, &row, ImageRegion::all(shape), sevens)?;
     /// } else {
-    ///     backend.enqueue_fill(&queue, &buffer, Region::first(64), &[7], &[])?;
+    ///     backend.enqueue_fill(&queue, &buffer, Region::first(64), &[7_u8])?;
     /// }
-    /// let bytes = backend.map::<u8>(&queue, &buffer, 0..64, &[])?;
+    /// let bytes = backend.map::<u8>(&queue, &buffer, 0..64)?;
     /// assert_eq!(*bytes, [7; 64]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -63,14 +65,13 @@ impl OpenClBackend {
     pub fn image_limits(&self) -> Result<&ImageLimits> {
         self.context()
             .image_limits()
-            .map_err(|error| error.into_error(Purpose::Control))
+            .map_err(ClError::control_error)
     }
 
-    /// What pixels images of a kind can have on this device, for kernels that use them as `flags` say
+    /// Returns the formats that images of a kind can have on this device, for kernels that use them as `flags` say
     /// (`get_supported_image_formats`; OpenCL 3.0, section 5.3.2).
     ///
-    /// Formats that this crate does not know, of extensions, are left out. The list is empty on a device without
-    /// images.
+    /// Formats of extensions, which this crate does not know, are left out. The list is empty on a device without images.
     ///
     /// ```
     /// # use binpool_allocators::MemoryFlags;
@@ -101,22 +102,22 @@ impl OpenClBackend {
         if !self.image_limits()?.images {
             return Ok(Vec::new());
         }
-        // Only how kernels use them counts.
+        // Only the flags for kernels matter.
         let kernels = match to_cl(flags) & (CL_MEM_READ_ONLY | CL_MEM_WRITE_ONLY) {
             0 => CL_MEM_READ_WRITE,
             kernels => kernels,
         };
-        let codes = sys::image::supported_formats(&self.context().handle, kernels, kind)
-            .map_err(|error| error.into_error(Purpose::Control))?;
+        let codes = sys::image::supported_formats(&self.context().handle, kernels, kind.code())
+            .map_err(ClError::control_error)?;
         Ok(codes
             .into_iter()
             .filter_map(ImageFormat::from_codes)
             .collect())
     }
 
-    /// An image with undefined pixels (`create_image`).
+    /// Makes an image with undefined pixels (`create_image`).
     ///
-    /// As with buffers, most runtimes have no memory for it before the first command that uses it.
+    /// As with buffers, most runtimes allocate its memory at the first command that uses it.
     ///
     /// # Errors
     ///
@@ -133,7 +134,7 @@ impl OpenClBackend {
         self.own_image(flags, format, shape, (Source::Nothing, layout))
     }
 
-    /// An image with a copy of the host's pixels (`create_image` with `hostbuf` and `pitches`).
+    /// Makes an image with a copy of the host's pixels (`create_image` with `hostbuf` and `pitches`).
     ///
     /// `data` is as long as the shape, the format and the pitches say: whole rows, and whole slices.
     ///
@@ -157,7 +158,7 @@ impl OpenClBackend {
     ///
     /// # Errors
     ///
-    /// As [`create_image`](Self::create_image); [`Pitch`](ImageError::Pitch); data of another length.
+    /// Those of [`create_image`](Self::create_image); [`Pitch`](ImageError::Pitch); data of another length.
     pub fn create_image_with_data<T: NoUninit>(
         &self,
         flags: MemoryFlags,
@@ -172,11 +173,12 @@ impl OpenClBackend {
         self.own_image(flags, format, shape, (Source::Copy(bytes, layout), layout))
     }
 
-    /// An image whose pixels are the first bytes of `buffer`, in rows `row_pitch` bytes apart, or tight ones
-    /// (`create_image` with `buffer`).
+    /// Makes an image whose pixels are the first bytes of `memory`, a buffer or a block of a pool, in rows `row_pitch`
+    /// bytes apart, or tight ones (`create_image` with `buffer`).
     ///
-    /// The image keeps the memory, and commands on either are ordered with commands on the other. A pool does not
-    /// learn of the image: make it over memory of its own, or keep the pooled block for as long as the image.
+    /// The image keeps the memory, and commands on either are ordered with commands on the other. A pool notes that its
+    /// block is used on `queue`, but does not see later uses of the image: keep the block as long as the image, and name
+    /// other queues to it (`record_use`).
     ///
     /// The shape is a 1D buffer image, or a 2D image where the device can
     /// ([`planes_over_buffers`](ImageLimits::planes_over_buffers)).
@@ -190,25 +192,27 @@ impl OpenClBackend {
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnsignedInt8);
     /// let buffer = backend.create_buffer_from(&[1_u8; 64], MemoryFlags::empty())?;
-    /// let row = backend.create_image_over(&buffer, format, ImageShape::D1Buffer { width: 16 }, None)?;
+    /// let shape = ImageShape::D1Buffer { width: 16 };
+    /// let row = backend.create_image_over(&queue, &buffer, format, shape, None)?;
     ///
     /// // The third pixel of the image is four bytes of the buffer.
     /// let third = ImageRegion::new([2], [1]);
-    /// backend.write_image(&queue, &row, third, &[5_u8; 4], HostPitches::TIGHT, &[])?;
-    /// let around = backend.map::<u8>(&queue, &buffer, 6..14, &[])?;
+    /// backend.write_image(&queue, &row, third, &[5_u8; 4], HostPitches::TIGHT)?;
+    /// let around = backend.map::<u8>(&queue, &buffer, 6..14)?;
     /// assert_eq!(*around, [1, 1, 5, 5, 5, 5, 1, 1]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// A device without images, without 2D images over buffers, or without images over parts of buffers; a buffer that is too small;
-    /// [`NotOverBuffers`](ImageError::NotOverBuffers), [`OverSvm`](ImageError::OverSvm),
-    /// [`Pitch`](ImageError::Pitch), [`BufferMisaligned`](ImageError::BufferMisaligned); else as
-    /// [`create_image`](Self::create_image).
+    /// A device without images, without 2D images over buffers, or without images over parts of buffers; memory whose
+    /// requested size is smaller than the image; [`NotOverBuffers`](ImageError::NotOverBuffers),
+    /// [`OverSvm`](ImageError::OverSvm), [`Pitch`](ImageError::Pitch), [`BufferMisaligned`](ImageError::BufferMisaligned);
+    /// and those of [`create_image`](Self::create_image).
     pub fn create_image_over(
         &self,
-        buffer: &ClMemory,
+        queue: &ClQueue,
+        memory: &(impl AsMemory<Self> + ?Sized),
         format: ImageFormat,
         shape: ImageShape,
         row_pitch: Option<usize>,
@@ -217,8 +221,11 @@ impl OpenClBackend {
         if !matches!(kind, ImageKind::D1Buffer | ImageKind::D2) {
             return Err(ImageError::NotOverBuffers { kind });
         }
+        self.check_own_queue(queue)?;
+        let size = memory.size();
+        let buffer = memory.memory_on(queue).ok_or(InvalidRequest::ZeroSize)?;
         self.check_own_memory(buffer)?;
-        buffer.check_may_be_kept()?;
+        buffer.check_may_be_retained()?;
         let (Some((root, offset)), Some(handle)) = (buffer.root(), buffer.buffer()) else {
             return Err(ImageError::OverSvm);
         };
@@ -230,8 +237,7 @@ impl OpenClBackend {
             ))
             .into());
         }
-        let control = |error: crate::ClError| error.into_error(Purpose::Control);
-        let flags = sys::mem_info::number(handle, CL_MEM_FLAGS).map_err(control)?;
+        let flags = sys::mem_info::number(handle, CL_MEM_FLAGS).map_err(ClError::control_error)?;
         let flags = flags_of(flags);
         self.check_format(flags, format, kind)?;
         let pitches = HostPitches {
@@ -244,17 +250,21 @@ impl OpenClBackend {
             _ => 0,
         };
         let region = Region::first(layout.bytes());
-        region.check_within(buffer.bytes())?;
+        // A pool's block may be larger than the size that the caller asked for, and an `AsMemory` may give a wrong size.
+        region.check_within(size.min(buffer.bytes()))?;
         let source = Source::Buffer(handle, row_pitch);
+        let lock = self.context().quirks.view_lock;
+        let _held = lock.hold();
         let pixels = Pixels::Buffer {
             root: Arc::clone(root),
-            parent: handle.another().map_err(control)?,
+            parent: ViewHandle::new(handle.another().map_err(ClError::control_error)?, lock),
             region: Region::new(offset, region.bytes),
+            counted: Some(buffer.count_view()),
         };
-        // The image has the flags of its buffer by asking for none.
+        // With no flags the image has those of its buffer.
         let image = self.image_handle(0, format, shape, (source, layout));
         let image = image.map_err(|error| match error {
-            // `PoCL` 3.1 does not know sub-buffers here.
+            // `PoCL` 3.1 refuses sub-buffers here.
             ImageError::Device(Error::Backend(failure))
                 if handle.raw() != root.handle.raw()
                     && failure.code == Some(CL_INVALID_MEM_OBJECT) =>
@@ -274,7 +284,7 @@ impl OpenClBackend {
         ))
     }
 
-    /// The limits, for an image of a shape that the device can hold.
+    /// Checks that the device can hold an image of this shape, and returns its limits.
     fn limits_for(&self, shape: ImageShape) -> Result<&ImageLimits, ImageError> {
         let limits = self.image_limits()?;
         if !limits.images {
@@ -285,8 +295,8 @@ impl OpenClBackend {
         Ok(limits)
     }
 
-    /// Checks all about an image that has pixels of its own. Returns how the host's pixels lie.
-    fn check_own_pixels(
+    /// Checks everything about an image with pixels of its own, and returns the layout of the host's pixels.
+    pub(super) fn check_own_pixels(
         &self,
         flags: MemoryFlags,
         format: ImageFormat,
@@ -344,24 +354,29 @@ impl OpenClBackend {
         shape: ImageShape,
         (source, layout): (Source<'_>, HostLayout),
     ) -> Result<MemHandle, ImageError> {
-        let handle = sys::image::create(&self.context().handle, flags, format, shape, source)
-            .map_err(|error| error.into_error(Purpose::Memory(layout.bytes())))?;
+        let handle = sys::image::create(
+            &self.context().handle,
+            flags,
+            format.codes(),
+            shape.into(),
+            source,
+        )
+        .map_err(|error| error.into_error(Purpose::Memory(layout.bytes())))?;
         check_item_bytes(&handle, format)?;
         Ok(handle)
     }
 }
 
-/// Checks that the pixels are as large as the transfers of this crate take them to be.
+/// Checks that the runtime's pixels have the size that this crate computes with.
 pub(super) fn check_item_bytes(image: &MemHandle, format: ImageFormat) -> Result<(), ImageError> {
-    let actual = sys::image::size(image, CL_IMAGE_ELEMENT_SIZE)
-        .map_err(|error| error.into_error(Purpose::Control))?;
+    let actual = sys::image::size(image, CL_IMAGE_ELEMENT_SIZE).map_err(ClError::control_error)?;
     if actual == format.item_bytes() {
         return Ok(());
     }
     Err(ImageError::ItemBytes { format, actual })
 }
 
-/// Checks where a 2D image is to lie in its buffer, and returns its row pitch.
+/// Checks the row pitch and the offset of a 2D image in its buffer, and returns the pitch.
 fn check_plane_over(
     limits: &ImageLimits,
     offset: usize,
@@ -392,7 +407,7 @@ fn check_plane_over(
     Ok(pitch)
 }
 
-/// The flags of which the runtime has told the bits.
+/// Returns the flags of the runtime's bits.
 pub(super) fn flags_of(bits: u64) -> MemoryFlags {
     MemoryFlags::all()
         .iter()

@@ -1,4 +1,4 @@
-//! Why something with an image failed.
+//! The errors of images.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use super::{
     color::ImageColor, format::ImageFormat, kind::ImageKind, region::ImageRegion, shape::ImageShape,
 };
 
-/// What a pitch or a size is counted along.
+/// The direction along which a pitch or a size is counted.
 ///
 /// ```
 /// use binpool_allocators::MemoryFlags;
@@ -62,7 +62,7 @@ impl fmt::Display for Axis {
     }
 }
 
-/// Why an image was not made, or a command on one not enqueued.
+/// The error of an image that was not made, or of a command on one that was not enqueued.
 ///
 /// ```
 /// use binpool_allocators::{Error, MemoryFlags};
@@ -96,7 +96,7 @@ impl fmt::Display for Axis {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImageError {
-    /// What can go wrong with any memory: exhaustion, objects of another backend, bytes of the wrong length, a device
+    /// An error that any memory can have: exhaustion, objects of another backend, bytes of the wrong length, a device
     /// without images, a failure of the runtime.
     #[error(transparent)]
     Device(#[from] Error),
@@ -106,27 +106,27 @@ pub enum ImageError {
          see `supported_image_formats`"
     )]
     UnsupportedFormat {
-        /// What was asked for.
+        /// The value that was asked for.
         format: ImageFormat,
         /// The kind of the image.
         kind: ImageKind,
-        /// How many formats there are for such images.
+        /// The number of formats for such images.
         supported: usize,
     },
     /// The image has no pixels.
     #[error("a {shape} has no pixels: each size has to be at least 1")]
     Empty {
-        /// What was asked for.
+        /// The value that was asked for.
         shape: ImageShape,
     },
     /// The image is larger than the device's largest.
     #[error("a {shape}: its {axis} is {asked}, and this device's largest is {largest}")]
     TooLarge {
-        /// What was asked for.
+        /// The value that was asked for.
         shape: ImageShape,
-        /// What is too large.
+        /// The size that is too large.
         axis: Axis,
-        /// How large it is, in pixels or layers.
+        /// Its value, in pixels or layers.
         asked: usize,
         /// The device's limit, in pixels or layers.
         largest: usize,
@@ -139,7 +139,7 @@ pub enum ImageError {
         /// The size of a pixel in bytes.
         item: usize,
     },
-    /// A pitch is less than what lies between, or not a multiple of what it consists of.
+    /// A pitch is less than a row or slice takes, or not a multiple of its unit.
     #[error(
         "a {axis} pitch of {pitch} bytes: at least {least} are needed, and a multiple of {unit}"
     )]
@@ -148,9 +148,9 @@ pub enum ImageError {
         axis: Axis,
         /// The pitch in bytes.
         pitch: usize,
-        /// What a row or slice takes, in bytes.
+        /// The least pitch: the size of a row or slice, in bytes.
         least: usize,
-        /// What it has to be a multiple of, in bytes.
+        /// The unit that it has to be a multiple of, in bytes.
         unit: usize,
     },
     /// A pitch of slices was given for an image that has none.
@@ -161,31 +161,31 @@ pub enum ImageError {
         /// The pitch in bytes.
         pitch: usize,
     },
-    /// Images of this kind are made over a buffer only.
+    /// Images of this kind can only be made over a buffer.
     #[error("a {kind} is made over a buffer: use `create_image_over`")]
     NeedsBuffer {
-        /// What was asked for.
+        /// The value that was asked for.
         kind: ImageKind,
     },
-    /// Images of this kind are not made over a buffer.
+    /// Images of this kind cannot be made over a buffer.
     #[error(
         "a {kind} over a buffer: only 1D buffer images and 2D images can be, copy the bytes instead"
     )]
     NotOverBuffers {
-        /// What was asked for.
+        /// The value that was asked for.
         kind: ImageKind,
     },
-    /// Shared virtual memory is no buffer.
+    /// Images cannot be made over shared virtual memory.
     #[error("an image over shared virtual memory: make it over a buffer, or copy the bytes")]
     OverSvm,
-    /// The buffer does not start where the device lets images start.
+    /// The buffer does not start at an offset where the device lets images start.
     #[error(
         "an image over a buffer from byte {offset} of its block on: this device wants multiples of {alignment}"
     )]
     BufferMisaligned {
-        /// Where the buffer starts in its whole block, in bytes.
+        /// The offset of the buffer in its whole block, in bytes.
         offset: usize,
-        /// What it has to be a multiple of, in bytes.
+        /// The unit that it has to be a multiple of, in bytes.
         alignment: usize,
     },
     /// The region has no pixels.
@@ -220,12 +220,12 @@ pub enum ImageError {
         /// The destination.
         to: ImageRegion,
     },
-    /// A colour of another type than the image's channels are read as.
+    /// A colour is of another type than the image's channels.
     #[error("the colour {color:?} for pixels of {format}: their channels take {}", ImageColor::kind_for(*.format))]
     ColorMismatch {
         /// The format of the image.
         format: ImageFormat,
-        /// What was to be filled in.
+        /// The colour.
         color: ImageColor,
     },
     /// A bare handle is not that of an image.
@@ -305,6 +305,16 @@ pub enum ImageError {
         /// The name of the element's type.
         element: &'static str,
     },
+}
+
+impl From<ImageError> for Error {
+    /// Returns an error of the device as it is, and any other as a failure of the backend with this one as its source.
+    fn from(error: ImageError) -> Self {
+        match error {
+            ImageError::Device(error) => error,
+            error => Self::backend("using an image", None, error),
+        }
+    }
 }
 
 impl From<InvalidRequest> for ImageError {

@@ -1,13 +1,16 @@
 //! Fills of images.
 
-use binpool_allocators::{Error, Result};
+use binpool_allocators::{Error, On, Result};
 
 use super::{
     cl_image::ClImage, color::ImageColor, error::ImageError, kind::ImageKind, region::ImageRegion,
 };
 use crate::{
-    backend::OpenClBackend, cl_error::Purpose, event::ClEvent, order::access::Access,
-    queue::ClQueue, sys,
+    ClOn,
+    backend::OpenClBackend,
+    event::ClEvent,
+    order::access::Access,
+    sys::{self, Purpose},
 };
 
 impl OpenClBackend {
@@ -34,22 +37,22 @@ impl OpenClBackend {
     /// let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
     /// let black = ImageColor::Float([0.0, 0.0, 0.0, 1.0]);
     /// let all = ImageRegion::all(shape);
-    /// backend.enqueue_fill_image(&queue, &image, all, black, &[])?;
+    /// backend.enqueue_fill_image(&queue, &image, all, black)?;
     ///
     /// let corner = ImageRegion::new([639, 479], [1, 1]);
     /// let mut pixel = [0.5_f32; 4];
-    /// backend.read_image(&queue, &image, corner, &mut pixel, HostPitches::TIGHT, &[])?;
+    /// backend.read_image(&queue, &image, corner, &mut pixel, HostPitches::TIGHT)?;
     /// assert_eq!(pixel, [0.0, 0.0, 0.0, 1.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn enqueue_fill_image(
+    pub fn enqueue_fill_image<'q>(
         &self,
-        queue: &ClQueue,
+        on: impl Into<ClOn<'q>>,
         image: &ClImage,
         region: ImageRegion,
         color: ImageColor,
-        wait_for: &[ClEvent],
     ) -> Result<ClEvent, ImageError> {
+        let On { queue, wait_for } = on.into();
         self.check_image(queue, image, region)?;
         let format = image.format();
         if !color.suits(format) {
@@ -65,7 +68,13 @@ impl OpenClBackend {
         let uses = [image.used(Access::Write)];
         let purpose = Purpose::Memory(image.region_bytes(region)?);
         let event = self.submit(queue, purpose, &uses, wait_for, |wait| {
-            sys::image::enqueue_fill(queue.handle(), image.handle(), region, color, wait)
+            sys::image::enqueue_fill(
+                queue.handle(),
+                image.handle(),
+                region.into(),
+                color.bytes(),
+                wait,
+            )
         })?;
         Ok(event)
     }

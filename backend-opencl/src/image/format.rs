@@ -1,4 +1,4 @@
-//! What a pixel is made of.
+//! The formats of pixels.
 
 use std::fmt;
 
@@ -28,7 +28,7 @@ macro_rules! constants {
                 }
             }
 
-            /// What has that number in the OpenCL headers, if anything has.
+            /// The value of that number in the OpenCL headers, if it is known.
             #[must_use]
             pub const fn from_code(code: u32) -> Option<Self> {
                 match code {
@@ -55,8 +55,7 @@ macro_rules! constants {
 }
 
 constants! {
-    /// Which channels a pixel has, and in what order they lie in memory (OpenCL 3.0, section 5.3.1.1;
-    /// `channel_order` of `PyOpenCL`).
+    /// The channels of a pixel, and their order in memory (OpenCL 3.0, section 5.3.1.1; `channel_order` of `PyOpenCL`).
     ///
     /// ```
     /// use binpool_opencl::ChannelOrder;
@@ -166,7 +165,7 @@ constants! {
 }
 
 impl ChannelOrder {
-    /// How many channels a pixel has in memory.
+    /// The number of channels of a pixel in memory.
     #[must_use]
     pub const fn channel_count(self) -> usize {
         match self {
@@ -177,7 +176,7 @@ impl ChannelOrder {
         }
     }
 
-    /// The first `channels` of red, green, blue and alpha.
+    /// Returns the first `channels` of red, green, blue and alpha.
     #[cfg(feature = "ndarray")]
     pub(super) const fn first_of_rgba(channels: usize) -> Option<Self> {
         match channels {
@@ -211,7 +210,7 @@ impl ChannelType {
         }
     }
 
-    /// Whether the channels of a pixel share one number.
+    /// Returns whether the channels of a pixel share one number.
     #[must_use]
     pub const fn is_packed(self) -> bool {
         matches!(
@@ -224,9 +223,9 @@ impl ChannelType {
     }
 }
 
-/// What a pixel is made of: its channels, and their type (`ImageFormat` of `PyOpenCL`).
+/// The format of a pixel: its channels, and their type (`ImageFormat` of `PyOpenCL`).
 ///
-/// Not every pair is one that OpenCL knows, and a device has some of those:
+/// OpenCL does not know every pair, and a device has only some of those:
 /// [`supported_image_formats`](crate::OpenClBackend::supported_image_formats) lists them.
 ///
 /// ```
@@ -241,20 +240,20 @@ impl ChannelType {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ImageFormat {
-    /// Which channels there are.
+    /// The channels.
     pub order: ChannelOrder,
-    /// The type of each.
+    /// The type of each channel.
     pub data: ChannelType,
 }
 
 impl ImageFormat {
-    /// Pixels of these channels, of that type each.
+    /// Returns the format of pixels with these channels, each of that type.
     #[must_use]
     pub const fn new(order: ChannelOrder, data: ChannelType) -> Self {
         Self { order, data }
     }
 
-    /// How many channels a pixel has in memory (`channel_count`).
+    /// The number of channels of a pixel in memory (`channel_count`).
     #[must_use]
     pub const fn channel_count(self) -> usize {
         self.order.channel_count()
@@ -276,7 +275,7 @@ impl ImageFormat {
         }
     }
 
-    /// The format of the runtime's two numbers, unless one of them is unknown here.
+    /// Returns the format of the runtime's two numbers; `None` if this crate does not know one of them.
     pub(crate) fn from_codes((order, data): (u32, u32)) -> Option<Self> {
         Some(Self::new(
             ChannelOrder::from_code(order)?,

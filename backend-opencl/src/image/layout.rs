@@ -1,4 +1,4 @@
-//! How the pixels of a transfer lie in the host's memory.
+//! The layout of pixels in the host's memory.
 
 use binpool_allocators::InvalidRequest;
 
@@ -7,10 +7,12 @@ use super::{
     kind::ImageKind,
     shape::ImageShape,
 };
+use crate::sys::image::HostLayout;
 
-/// How far apart rows and slices lie in the host's memory, in bytes (`pitches` of `PyOpenCL`).
+/// The distances of rows and of slices in the host's memory, in bytes (`pitches` of `PyOpenCL`).
 ///
-/// What is not said is tight. The host's bytes are whole rows and whole slices: the last row has its padding too.
+/// A pitch that is not given leaves no gaps. The host's bytes are whole rows and whole slices: the last row has its
+/// padding, too.
 ///
 /// The layers of a 1D array are rows here; slices are the planes of a 3D image and of a 2D array.
 ///
@@ -32,7 +34,7 @@ use super::{
 ///
 /// let mut pixels = [0_u8; 6];
 /// let all = ImageRegion::all(shape);
-/// backend.read_image(&queue, &image, all, &mut pixels, HostPitches::TIGHT, &[])?;
+/// backend.read_image(&queue, &image, all, &mut pixels, HostPitches::TIGHT)?;
 /// assert_eq!(pixels, [1, 2, 3, 4, 5, 6]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -45,7 +47,7 @@ pub struct HostPitches {
 }
 
 impl HostPitches {
-    /// Nothing lies between the pixels.
+    /// No gaps between the pixels.
     pub const TIGHT: Self = Self {
         row: None,
         slice: None,
@@ -82,7 +84,7 @@ impl HostPitches {
     /// let pitches = HostPitches::rows_and_slices(4, 8);
     /// let mut bytes = [0_u8; 16];
     /// let all = ImageRegion::all(shape);
-    /// backend.read_image(&queue, &volume, all, &mut bytes, pitches, &[])?;
+    /// backend.read_image(&queue, &volume, all, &mut bytes, pitches)?;
     /// assert_eq!(bytes, [1, 2, 3, 0, 0, 0, 0, 0, 4, 5, 6, 0, 0, 0, 0, 0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -94,7 +96,7 @@ impl HostPitches {
         }
     }
 
-    /// The layout of `shape`, which may be that of a region, with pixels of `item` bytes.
+    /// Returns the layout of `shape`, which may be that of a region, with pixels of `item` bytes.
     pub(crate) fn layout(self, shape: ImageShape, item: usize) -> Result<HostLayout, ImageError> {
         let [width, height, depth] = shape.extent();
         let overflow = || ImageError::Overflow { shape, item };
@@ -111,10 +113,16 @@ impl HostPitches {
                 pitch: slice,
             });
         }
+        let pitches = match shape.kind() {
+            ImageKind::D1 | ImageKind::D1Buffer => (0, 0),
+            ImageKind::D2 => (row, 0),
+            // The specification calls the distance of layers the slice pitch, but some runtimes read it from the row pitch:
+            // both are set.
+            ImageKind::D1Array => (row, row),
+            ImageKind::D2Array | ImageKind::D3 => (row, slice),
+        };
         Ok(HostLayout {
-            kind: shape.kind(),
-            row,
-            slice,
+            pitches,
             bytes: slice.checked_mul(depth).ok_or_else(overflow)?,
         })
     }
@@ -132,36 +140,7 @@ fn check_pitch(axis: Axis, pitch: usize, least: usize, unit: usize) -> Result<()
     Ok(())
 }
 
-/// How the pixels of one box lie in the host's memory.
-///
-/// # Invariants
-///
-/// I1: `row` holds a row of the box, `slice` holds the rows of a slice, and `bytes` the slices of the box, so that
-/// no command with these pitches goes beyond `bytes` bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct HostLayout {
-    kind: ImageKind,
-    row: usize,
-    slice: usize,
-    bytes: usize,
-}
-
 impl HostLayout {
-    pub(crate) const fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// The two pitches, as the runtime wants them for an image of this kind.
-    pub(crate) const fn pitches(&self) -> (usize, usize) {
-        match self.kind {
-            ImageKind::D1 | ImageKind::D1Buffer => (0, 0),
-            ImageKind::D2 => (self.row, 0),
-            // The specification calls the distance of layers the slice pitch, some runtimes take it for the row's.
-            ImageKind::D1Array => (self.row, self.row),
-            ImageKind::D2Array | ImageKind::D3 => (self.row, self.slice),
-        }
-    }
-
     /// Checks that the host has that many bytes.
     pub(crate) fn check_length(&self, bytes: usize) -> Result<(), ImageError> {
         if bytes == self.bytes {

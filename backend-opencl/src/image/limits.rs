@@ -1,4 +1,4 @@
-//! What images a device can hold.
+//! The limits of images on a device.
 
 use cl3::device::{
     CL_DEVICE_IMAGE_BASE_ADDRESS_ALIGNMENT, CL_DEVICE_IMAGE_MAX_ARRAY_SIZE,
@@ -12,13 +12,12 @@ use super::{
     shape::ImageShape,
 };
 use crate::{
-    cl_error::ClResult,
     device::info::has_extension,
     device::limits::{NVIDIA, POCL},
-    sys::{self, DeviceId},
+    sys::{self, ClResult, DeviceId},
 };
 
-/// What images a device can hold. Sizes in pixels and layers; all 0 where it has no images.
+/// The limits of images on a device. Sizes are in pixels and layers, and 0 if it has no images.
 ///
 /// ```
 /// use binpool_opencl::{ImageShape, OpenClBackend};
@@ -54,27 +53,27 @@ pub struct ImageLimits {
     pub layers: usize,
     /// The largest width of 1D images over buffers (`CL_DEVICE_IMAGE_MAX_BUFFER_SIZE`).
     pub buffer_width: usize,
-    /// Whether 1D images over buffers can be filled. `PoCL` 3.1 crashes over it.
+    /// Whether 1D images over buffers can be filled. `PoCL` 3.1 crashes at such a fill.
     pub buffer_fills: bool,
     /// Whether layers of an array can be copied within it, and those of 1D arrays to buffers and images of other kinds, and
     /// from them. NVIDIA's driver (580) refuses some of it and mixes up the rest.
     pub layer_copies: bool,
     /// Whether 2D images can be made over buffers (`cl_khr_image2d_from_buffer`).
     pub planes_over_buffers: bool,
-    /// What the row pitch of such images is a multiple of, in pixels (`CL_DEVICE_IMAGE_PITCH_ALIGNMENT`).
+    /// The unit of the row pitch of such images, in pixels (`CL_DEVICE_IMAGE_PITCH_ALIGNMENT`).
     pub pitch_alignment: usize,
-    /// What such images start on in their buffers' blocks, in pixels (`CL_DEVICE_IMAGE_BASE_ADDRESS_ALIGNMENT`).
+    /// The unit of the offset of such images in their buffer's block, in pixels (`CL_DEVICE_IMAGE_BASE_ADDRESS_ALIGNMENT`).
     pub base_alignment: usize,
 }
 
 impl ImageLimits {
-    /// Asks the device.
+    /// Asks the device for the limits.
     pub(crate) fn query(device: DeviceId) -> ClResult<Self> {
         let number = |what| {
             let number = sys::device_number(device, what)?;
             Ok(usize::try_from(number).unwrap_or(usize::MAX))
         };
-        // Devices do not know the questions that are younger than they are.
+        // Devices do not answer questions of later versions.
         let young = |what| number(what).unwrap_or(0);
         let platform = sys::platform_name_of(device)?;
         let pitch_alignment = young(CL_DEVICE_IMAGE_PITCH_ALIGNMENT);

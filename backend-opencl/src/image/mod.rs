@@ -1,11 +1,11 @@
-//! Images: what they are made of, how they are made, and the commands on them.
+//! Images: their formats, their creation, and the commands on them.
 //!
-//! An image is a memory object with a [format](ImageFormat) and a [shape](ImageShape). The device lays its pixels out
-//! as it likes, so that the host reaches them by transfers only, and a part of one is a [region](ImageRegion) in
+//! An image is a memory object with a [format](ImageFormat) and a [shape](ImageShape). The device decides how its pixels
+//! lie in memory, so the host reaches them only by transfers and maps, and a part of an image is a [region](ImageRegion) in
 //! pixels and not a range of bytes.
 //!
-//! What is not made over a buffer has a log of its own, of one "byte" that stands for all of the image: commands that
-//! read it go side by side, and one that writes it goes alone. What is made over a buffer shares the buffer's log.
+//! An image over a buffer shares the buffer's log. Any other image has a log of its own, in which one byte stands for the
+//! whole image: commands that read it run at the same time, and a command that writes it runs alone.
 
 #[cfg(feature = "ndarray")]
 mod array;
@@ -16,6 +16,7 @@ mod create;
 mod error;
 mod fill;
 mod format;
+mod host_image;
 mod kind;
 mod layout;
 mod limits;
@@ -30,8 +31,8 @@ pub use cl_image::ClImage;
 pub use color::ImageColor;
 pub use error::{Axis, ImageError};
 pub use format::{ChannelOrder, ChannelType, ImageFormat};
+pub use host_image::HostImage;
 pub use kind::ImageKind;
-pub(crate) use layout::HostLayout;
 pub use layout::HostPitches;
 pub use limits::ImageLimits;
 pub use region::ImageRegion;

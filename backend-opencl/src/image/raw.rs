@@ -18,17 +18,15 @@ use super::{
 };
 use crate::{
     backend::OpenClBackend,
-    cl_error::{ClError, Purpose},
     memory::root::Root,
     order::access_log::AccessLog,
-    sys::{self, MemHandle},
+    sys::{self, ClError, MemHandle, ViewHandle, ViewLock},
 };
 
 impl OpenClBackend {
-    /// An image of the program's own, by its bare handle (`from_int_ptr`).
+    /// Returns an image of the program's own, by its bare handle (`from_int_ptr`).
     ///
-    /// With `retain`, the program keeps its own reference; without, this value takes it over, also where the call
-    /// fails.
+    /// With `retain`, the program keeps its own reference. Without, this value takes that over, even if the call fails.
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags};
@@ -39,7 +37,7 @@ impl OpenClBackend {
     /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
     /// # let shape = ImageShape::D2 { width: 64, height: 32 };
     /// # let theirs = backend.create_image(MemoryFlags::empty(), format, shape)?;
-    /// // SAFETY: the image lives, and nobody else enqueues commands on it.
+    /// // SAFETY: the image lives, and no other code enqueues commands on it.
     /// let image = unsafe { backend.image_from_raw(theirs.raw(), true) }?;
     /// assert_eq!((image.shape(), image.format()), (shape, format));
     /// drop(theirs); // this reference was retained
@@ -62,35 +60,36 @@ impl OpenClBackend {
     ///
     /// # Safety
     ///
-    /// `image` is null or a live memory object, one reference to which is the caller's to give unless `retain`.
-    /// Commands on it that are not enqueued through this value or its clones, and those on a buffer that it is made
-    /// over, are ordered with commands on this value by the program.
+    /// `image` is null or a live memory object, and unless `retain`, the caller gives away one reference to it. Commands on
+    /// it that are not enqueued through this value or its clones, and those on a buffer that it is made over, are ordered
+    /// with commands on this value by the program. Where that buffer is a pooled block, it goes back after the last of
+    /// them: the pool does not know of this value.
     #[allow(unsafe_code)]
     pub unsafe fn image_from_raw(
         &self,
         image: *mut c_void,
         retain: bool,
     ) -> Result<ClImage, ImageError> {
-        let control = |error: ClError| error.into_error(Purpose::Control);
-        // SAFETY: The object is null or lives, with a reference to give, as the caller promises.
-        let handle = unsafe { MemHandle::adopt(image, retain) }.map_err(control)?;
-        let context = sys::mem_info::context(&handle).map_err(control)?;
+        // SAFETY: The object is null or alive, and unless `retain` one reference is the caller's to give, as the caller
+        // promises.
+        let handle = unsafe { MemHandle::adopt(image, retain) }.map_err(ClError::control_error)?;
+        let context = sys::mem_info::context(&handle).map_err(ClError::control_error)?;
         if context != self.raw_context().addr() {
             let kind = ObjectKind::Memory;
             return Err(InvalidRequest::ForeignObject { kind }.into());
         }
-        let code = sys::mem_info::number(&handle, CL_MEM_TYPE).map_err(control)?;
+        let code = sys::mem_info::number(&handle, CL_MEM_TYPE).map_err(ClError::control_error)?;
         let code = u32::try_from(code).unwrap_or(0);
         let kind = ImageKind::from_code(code).ok_or(ImageError::NotAnImage { code })?;
-        let codes = sys::image::format(&handle).map_err(control)?;
+        let codes = sys::image::format(&handle).map_err(ClError::control_error)?;
         let format = ImageFormat::from_codes(codes).ok_or(ImageError::UnknownFormat {
             order: codes.0,
             data: codes.1,
         })?;
         check_item_bytes(&handle, format)?;
-        let shape = shape_of(&handle, kind).map_err(control)?;
-        let flags = sys::mem_info::number(&handle, CL_MEM_FLAGS).map_err(control)?;
-        let pixels = pixels_of(&handle, shape, format)?;
+        let shape = shape_of(&handle, kind).map_err(ClError::control_error)?;
+        let flags = sys::mem_info::number(&handle, CL_MEM_FLAGS).map_err(ClError::control_error)?;
+        let pixels = pixels_of(self.context().quirks.view_lock, &handle, shape, format)?;
         Ok(ClImage::new(
             self.context(),
             handle,
@@ -100,22 +99,23 @@ impl OpenClBackend {
     }
 }
 
-/// Where the pixels are. A buffer shares its log with all its other values; a sub-buffer gets one of its own here.
+/// Returns the memory of the pixels. An image over a buffer shares the log of that buffer's other values.
 fn pixels_of(
+    lock: ViewLock,
     image: &MemHandle,
     shape: ImageShape,
     format: ImageFormat,
 ) -> Result<Pixels, ImageError> {
-    let control = |error: ClError| error.into_error(Purpose::Control);
-    let Some(parent) = sys::image::parent(image).map_err(control)? else {
+    let Some(parent) = sys::image::parent(image).map_err(ClError::control_error)? else {
         return Ok(Pixels::Own(AccessLog::default()));
     };
-    let root = parent.another().map_err(control)?;
+    let root = parent.another().map_err(ClError::control_error)?;
     let layout = HostPitches::TIGHT.layout(shape, format.item_bytes())?;
     Ok(Pixels::Buffer {
         root: Root::of(root),
-        parent,
+        parent: ViewHandle::new(parent, lock),
         region: Region::first(layout.bytes()),
+        counted: None,
     })
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{error::ImageError, shape::ImageShape};
+use crate::sys::image::PixelBox;
 
 /// A box of pixels inside an image: where it starts, and how large it is.
 ///
@@ -17,11 +18,11 @@ use super::{error::ImageError, shape::ImageShape};
 ///
 /// // Two tiles side by side.
 /// let tile = ImageRegion::new([0, 0], [50, 60]);
-/// let next = tile.moved_to([50, 0, 0]);
+/// let next = tile.moved_to([50, 0]);
 /// assert!(!next.overlaps(tile));
 /// next.check_within(picture)?;
 ///
-/// let beyond = tile.moved_to([51, 0, 0]);
+/// let beyond = tile.moved_to([51, 0]);
 /// let refused = beyond.check_within(picture);
 /// assert!(matches!(refused, Err(ImageError::OutOfBounds { region, .. }) if region == beyond));
 /// # Ok::<(), ImageError>(())
@@ -30,12 +31,12 @@ use super::{error::ImageError, shape::ImageShape};
 pub struct ImageRegion {
     /// The first pixel.
     pub origin: [usize; 3],
-    /// How many pixels there are along each coordinate.
+    /// The number of pixels along each coordinate.
     pub size: [usize; 3],
 }
 
 impl ImageRegion {
-    /// The box of `size` pixels from `origin` on. Coordinates that are left out start at 0 and are 1 pixel large.
+    /// Returns the box of `size` pixels from `origin` on. Coordinates that are left out start at 0 and are 1 pixel large.
     ///
     /// ```
     /// use binpool_opencl::ImageRegion;
@@ -55,21 +56,13 @@ impl ImageRegion {
     /// ```
     #[must_use]
     pub const fn new<const N: usize>(origin: [usize; N], size: [usize; N]) -> Self {
-        const { assert!(N > 0 && N <= 3, "images have one to three coordinates") };
-        let mut region = Self {
-            origin: [0; 3],
-            size: [1; 3],
-        };
-        let mut at = 0;
-        while at < N {
-            region.origin[at] = origin[at];
-            region.size[at] = size[at];
-            at += 1;
+        Self {
+            origin: three(origin, 0),
+            size: three(size, 1),
         }
-        region
     }
 
-    /// All of an image of that shape.
+    /// Returns the box of all pixels of an image of that shape.
     #[must_use]
     pub const fn all(shape: ImageShape) -> Self {
         Self {
@@ -78,10 +71,13 @@ impl ImageRegion {
         }
     }
 
-    /// A box of the same size somewhere else.
+    /// Returns a box of the same size at another origin. Coordinates that are left out are 0.
     #[must_use]
-    pub const fn moved_to(self, origin: [usize; 3]) -> Self {
-        Self { origin, ..self }
+    pub const fn moved_to<const N: usize>(self, origin: [usize; N]) -> Self {
+        Self {
+            origin: three(origin, 0),
+            size: self.size,
+        }
     }
 
     /// Checks that there is a pixel in it, and that all of it lies inside an image of that shape.
@@ -109,7 +105,7 @@ impl ImageRegion {
         }
     }
 
-    /// Whether the two boxes of one image share a pixel.
+    /// Returns whether the two boxes of one image share a pixel.
     #[must_use]
     pub fn overlaps(self, other: Self) -> bool {
         (0..3).all(|at| {
@@ -119,11 +115,30 @@ impl ImageRegion {
             && !other.size.contains(&0)
     }
 
-    /// How many pixels there are, or `None` where no `usize` holds it.
+    /// Returns the number of pixels; `None` if no `usize` holds it.
     #[must_use]
     pub fn pixels(self) -> Option<usize> {
         let [x, y, z] = self.size;
         x.checked_mul(y)?.checked_mul(z)
+    }
+}
+
+/// Returns one to three coordinates as three.
+const fn three<const N: usize>(given: [usize; N], left_out: usize) -> [usize; 3] {
+    const { assert!(N > 0 && N <= 3, "images have one to three coordinates") };
+    let mut all = [left_out; 3];
+    let mut at = 0;
+    while at < N {
+        all[at] = given[at];
+        at += 1;
+    }
+    all
+}
+
+impl From<ImageRegion> for PixelBox {
+    fn from(region: ImageRegion) -> Self {
+        let ImageRegion { origin, size } = region;
+        Self { origin, size }
     }
 }
 

@@ -1,8 +1,9 @@
-//! How large images are.
+//! The sizes of images.
 
 use std::fmt;
 
 use super::kind::ImageKind;
+use crate::sys::image::ImageSize;
 
 /// The kind of an image, and its size in pixels (`shape` and `is_array` of `PyOpenCL`).
 ///
@@ -57,8 +58,8 @@ impl ImageShape {
         }
     }
 
-    /// The size as the coordinates of regions count it: x, y and z, of which arrays count their layers by the first
-    /// that their planes or rows do not have, and 1 where an image of this kind has no such coordinate.
+    /// The size in the coordinates of regions, x, y and z. The layers of a 1D array count as y, those of a 2D array as z; a
+    /// coordinate that an image of this kind does not have is 1.
     #[must_use]
     pub const fn extent(self) -> [usize; 3] {
         match self {
@@ -78,7 +79,7 @@ impl ImageShape {
         }
     }
 
-    /// How many layers an array has (`array_size`); `None` for what is no array.
+    /// The number of layers of an array (`array_size`); `None` for an image that is no array.
     #[must_use]
     pub const fn layers(self) -> Option<usize> {
         match self {
@@ -87,14 +88,14 @@ impl ImageShape {
         }
     }
 
-    /// How many pixels there are, or `None` where no `usize` holds it.
+    /// Returns the number of pixels; `None` if no `usize` holds it.
     #[must_use]
     pub fn pixels(self) -> Option<usize> {
         let [width, height, depth] = self.extent();
         width.checked_mul(height)?.checked_mul(depth)
     }
 
-    /// The shape of that kind and extent.
+    /// Returns the shape of that kind and extent.
     pub(crate) const fn of(kind: ImageKind, [x, y, z]: [usize; 3]) -> Self {
         match kind {
             ImageKind::D1 => Self::D1 { width: x },
@@ -117,6 +118,16 @@ impl ImageShape {
                 height: y,
                 depth: z,
             },
+        }
+    }
+}
+
+impl From<ImageShape> for ImageSize {
+    fn from(shape: ImageShape) -> Self {
+        Self {
+            kind: shape.kind().code(),
+            extent: shape.extent(),
+            layers: shape.layers().unwrap_or(0),
         }
     }
 }

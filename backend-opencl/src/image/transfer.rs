@@ -2,28 +2,25 @@
 
 use std::sync::Arc;
 
-use binpool_allocators::{PendingRead, Result};
+use binpool_allocators::{On, PendingRead, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 
 use super::{
-    cl_image::ClImage,
-    error::ImageError,
-    layout::{HostLayout, HostPitches},
-    region::ImageRegion,
+    cl_image::ClImage, error::ImageError, layout::HostPitches, region::ImageRegion,
     shape::ImageShape,
 };
 use crate::{
+    ClOn,
     backend::OpenClBackend,
-    cl_error::Purpose,
     event::ClEvent,
     order::access::Access,
     queue::ClQueue,
-    sys::{self, HostBytes},
+    sys::{self, HostBytes, Purpose, image::HostLayout},
 };
 
 /// Transfers between the host and images (`enqueue_copy`; OpenCL 3.0, section 5.3.3).
 ///
-/// The host's bytes are as many as the size of the region, the format, and the pitches say: whole rows, and whole
+/// The number of the host's bytes follows from the size of the region, the format and the pitches: whole rows, and whole
 /// slices.
 impl OpenClBackend {
     /// Writes the host's pixels to a region of an image, and waits until they are there.
@@ -41,36 +38,35 @@ impl OpenClBackend {
     /// // Two pixels, one above the other, of four floats each.
     /// let two = ImageRegion::new([5, 2], [1, 2]);
     /// let colors = [[0.5_f32, 0.0, 0.0, 1.0], [0.0, 0.5, 0.0, 1.0]];
-    /// backend.write_image(&queue, &image, two, &colors, HostPitches::TIGHT, &[])?;
+    /// backend.write_image(&queue, &image, two, &colors, HostPitches::TIGHT)?;
     ///
     /// let mut lower = [0.0_f32; 4];
     /// let pixel = ImageRegion::new([5, 3], [1, 1]);
-    /// backend.read_image(&queue, &image, pixel, &mut lower, HostPitches::TIGHT, &[])?;
+    /// backend.read_image(&queue, &image, pixel, &mut lower, HostPitches::TIGHT)?;
     /// assert_eq!(lower, colors[1]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// [`EmptyRegion`](ImageError::EmptyRegion), [`OutOfBounds`](ImageError::OutOfBounds),
-    /// [`Pitch`](ImageError::Pitch); data of another length; objects of another backend; whatever the command or
-    /// something before it fails with.
-    pub fn write_image<T: NoUninit>(
+    /// [`EmptyRegion`](ImageError::EmptyRegion), [`OutOfBounds`](ImageError::OutOfBounds), [`Pitch`](ImageError::Pitch);
+    /// data of another length; objects of another backend; the failure of the command, or of a command that it waits for.
+    pub fn write_image<'q, T: NoUninit>(
         &self,
-        queue: &ClQueue,
+        on: impl Into<ClOn<'q>>,
         image: &ClImage,
         region: ImageRegion,
         data: &[T],
         pitches: HostPitches,
-        wait_for: &[ClEvent],
     ) -> Result<(), ImageError> {
-        let layout = self.check_transfer(queue, image, region, pitches)?;
+        let On { queue, wait_for } = on.into();
+        let layout = self.check_transfer(queue, image, region, pitches, Access::Write)?;
         let data: &[u8] = bytemuck::cast_slice(data);
         layout.check_length(data.len())?;
         let uses = [image.used(Access::Write)];
         let purpose = Purpose::Memory(layout.bytes());
         self.submit_and_wait(queue, purpose, &uses, wait_for, |wait, enqueued| {
-            let image = (image.handle(), region);
+            let image = (image.handle(), region.into());
             sys::image::write_borrowed(queue.handle(), image, (data, layout), wait, enqueued)
         })?;
         Ok(())
@@ -96,30 +92,30 @@ impl OpenClBackend {
     /// let columns = ImageRegion::new([1, 0], [2, 2]);
     /// let mut rows = [9_u8; 8];
     /// let pitches = HostPitches::rows(4);
-    /// backend.read_image(&queue, &image, columns, &mut rows, pitches, &[])?;
+    /// backend.read_image(&queue, &image, columns, &mut rows, pitches)?;
     /// assert_eq!(rows, [2, 3, 9, 9, 5, 6, 9, 9]); // what lies between is as it was
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// As [`write_image`](Self::write_image).
-    pub fn read_image<T: NoUninit + AnyBitPattern>(
+    /// Those of [`write_image`](Self::write_image).
+    pub fn read_image<'q, T: NoUninit + AnyBitPattern>(
         &self,
-        queue: &ClQueue,
+        on: impl Into<ClOn<'q>>,
         image: &ClImage,
         region: ImageRegion,
         data: &mut [T],
         pitches: HostPitches,
-        wait_for: &[ClEvent],
     ) -> Result<(), ImageError> {
-        let layout = self.check_transfer(queue, image, region, pitches)?;
+        let On { queue, wait_for } = on.into();
+        let layout = self.check_transfer(queue, image, region, pitches, Access::Read)?;
         let data: &mut [u8] = bytemuck::cast_slice_mut(data);
         layout.check_length(data.len())?;
         let uses = [image.used(Access::Read)];
         let purpose = Purpose::Memory(layout.bytes());
         self.submit_and_wait(queue, purpose, &uses, wait_for, |wait, enqueued| {
-            let image = (image.handle(), region);
+            let image = (image.handle(), region.into());
             sys::image::read_borrowed(queue.handle(), image, (data, layout), wait, enqueued)
         })?;
         Ok(())
@@ -141,11 +137,11 @@ impl OpenClBackend {
     /// # let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
     /// let data: Arc<[u8]> = [1, 2, 3, 4, 5, 6].into();
     /// let (all, tight) = (ImageRegion::all(shape), HostPitches::TIGHT);
-    /// let write = backend.enqueue_write_image(&queue, &image, all, data, tight, &[])?;
+    /// let write = backend.enqueue_write_image(&queue, &image, all, data, tight)?;
     ///
     /// // Meanwhile the host does other work. What reads the image comes after the write by itself.
     /// let corner = ImageRegion::new([1, 1], [2, 1]);
-    /// let read = backend.enqueue_read_image(&queue, &image, corner, &[])?;
+    /// let read = backend.enqueue_read_image(&queue, &image, corner)?;
     /// assert_eq!(read.wait()?, [5, 6]);
     /// assert!(write.status()?.has_ended());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -153,25 +149,25 @@ impl OpenClBackend {
     ///
     /// # Errors
     ///
-    /// As [`write_image`](Self::write_image), as far as it is known by then.
-    pub fn enqueue_write_image(
+    /// Those of [`write_image`](Self::write_image), without those of commands, which the event reports.
+    pub fn enqueue_write_image<'q>(
         &self,
-        queue: &ClQueue,
+        on: impl Into<ClOn<'q>>,
         image: &ClImage,
         region: ImageRegion,
         data: Arc<[u8]>,
         pitches: HostPitches,
-        wait_for: &[ClEvent],
     ) -> Result<ClEvent, ImageError> {
-        let layout = self.check_transfer(queue, image, region, pitches)?;
+        let On { queue, wait_for } = on.into();
+        let layout = self.check_transfer(queue, image, region, pitches, Access::Write)?;
         layout.check_length(data.len())?;
         let uses = [image.used(Access::Write)];
         let purpose = Purpose::Memory(layout.bytes());
         let event = self.submit(queue, purpose, &uses, wait_for, |wait| {
-            let image = (image.handle(), region);
-            sys::image::write_kept(queue.handle(), image, (&data, layout), wait)
+            let image = (image.handle(), region.into());
+            sys::image::write_retained(queue.handle(), image, (&data, layout), wait)
         })?;
-        event.keep(data);
+        event.retain(data);
         Ok(event)
     }
 
@@ -179,23 +175,23 @@ impl OpenClBackend {
     ///
     /// # Errors
     ///
-    /// As [`write_image`](Self::write_image), as far as it is known by then.
-    pub fn enqueue_read_image(
+    /// Those of [`write_image`](Self::write_image), without those of commands, which the event reports.
+    pub fn enqueue_read_image<'q>(
         &self,
-        queue: &ClQueue,
+        on: impl Into<ClOn<'q>>,
         image: &ClImage,
         region: ImageRegion,
-        wait_for: &[ClEvent],
     ) -> Result<PendingRead<ClEvent>, ImageError> {
-        let layout = self.check_transfer(queue, image, region, HostPitches::TIGHT)?;
+        let On { queue, wait_for } = on.into();
+        let layout = self.check_transfer(queue, image, region, HostPitches::TIGHT, Access::Read)?;
         let target = Arc::new(HostBytes::new(layout.bytes())?);
         let uses = [image.used(Access::Read)];
         let purpose = Purpose::Memory(layout.bytes());
         let event = self.submit(queue, purpose, &uses, wait_for, |wait| {
-            let image = (image.handle(), region);
-            sys::image::read_kept(queue.handle(), image, (&target, layout), wait)
+            let image = (image.handle(), region.into());
+            sys::image::read_retained(queue.handle(), image, (&target, layout), wait)
         })?;
-        event.keep(Arc::clone(&target));
+        event.retain(Arc::clone(&target));
         Ok(PendingRead::new(event, move || target.take()))
     }
 
@@ -217,8 +213,10 @@ impl OpenClBackend {
         image: &ClImage,
         region: ImageRegion,
         pitches: HostPitches,
+        access: Access,
     ) -> Result<HostLayout, ImageError> {
         self.check_image(queue, image, region)?;
+        image.flags().check_host(access.host_use())?;
         let part = ImageShape::of(image.shape().kind(), region.size);
         pitches.layout(part, image.item_bytes())
     }

@@ -1,4 +1,4 @@
-//! What a launch passes for a parameter.
+//! The arguments of launches.
 
 use std::fmt;
 
@@ -9,9 +9,9 @@ use smallvec::SmallVec;
 use super::{LocalMemory, ParameterKind};
 use crate::{backend::OpenClBackend, image::ClImage, pipe::ClPipe, sampler::ClSampler};
 
-/// What a launch passes for one parameter.
+/// The value that a launch passes for one parameter.
 ///
-/// Most launches pass them by the methods of [`Launch`](super::Launch); a list that is made beforehand is passed by
+/// Most launches pass arguments by the methods of [`Launch`](super::Launch). A list that is made beforehand is passed by
 /// [`arguments`](super::Launch::arguments).
 ///
 /// ```
@@ -24,10 +24,10 @@ use crate::{backend::OpenClBackend, image::ClImage, pipe::ClPipe, sampler::ClSam
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// # let source = "kernel void shift(global const uint *from, uint by, global uint *to, local uint *group)
 /// #     {
-/// #         size_t place = get_local_id(0), items = get_local_size(0);
-/// #         group[place] = from[get_global_id(0)];
+/// #         size_t index = get_local_id(0), items = get_local_size(0);
+/// #         group[index] = from[get_global_id(0)];
 /// #         barrier(CLK_LOCAL_MEM_FENCE);
-/// #         to[get_global_id(0)] = group[(place + by % items) % items];
+/// #         to[get_global_id(0)] = group[(index + by % items) % items];
 /// #     }";
 /// # let program = ClProgram::build(&backend, source, "")?;
 /// # let parameters = [
@@ -50,7 +50,7 @@ use crate::{backend::OpenClBackend, image::ClImage, pipe::ClPipe, sampler::ClSam
 /// assert_eq!(arguments[3].kind(), ParameterKind::Local);
 /// let launch = shift.launch(&queue, &[4]).local_size(&[4]);
 /// launch.arguments(arguments).enqueue()?;
-/// let to = backend.map::<u32>(&queue, &to, 0..16, &[])?;
+/// let to = backend.map::<u32>(&queue, &to, 0..16)?;
 /// assert_eq!(*to, [2, 3, 4, 1]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -63,11 +63,11 @@ use crate::{backend::OpenClBackend, image::ClImage, pipe::ClPipe, sampler::ClSam
 /// ```
 #[derive(Clone)]
 pub struct Argument<'a> {
-    pub(super) body: Body<'a>,
+    pub(super) body: ArgumentBody<'a>,
 }
 
 #[derive(Clone)]
-pub(super) enum Body<'a> {
+pub(super) enum ArgumentBody<'a> {
     Memory(&'a dyn AsMemory<OpenClBackend>),
     Value(SmallVec<[u8; 16]>),
     Local(LocalMemory),
@@ -80,21 +80,21 @@ impl<'a> Argument<'a> {
     /// Memory: a buffer, shared virtual memory, a region of either, or a block of a pool.
     #[must_use]
     pub fn memory(memory: &'a dyn AsMemory<OpenClBackend>) -> Self {
-        let body = Body::Memory(memory);
+        let body = ArgumentBody::Memory(memory);
         Self { body }
     }
 
     /// A value, by its bytes.
     #[must_use]
     pub fn value<T: Pod>(value: &T) -> Self {
-        let body = Body::Value(SmallVec::from_slice(bytemuck::bytes_of(value)));
+        let body = ArgumentBody::Value(SmallVec::from_slice(bytemuck::bytes_of(value)));
         Self { body }
     }
 
     /// Local memory.
     #[must_use]
     pub fn local(local: LocalMemory) -> Self {
-        let body = Body::Local(local);
+        let body = ArgumentBody::Local(local);
         Self { body }
     }
 
@@ -134,20 +134,20 @@ impl<'a> Argument<'a> {
     /// let read = [Argument::image(&image), Argument::sampler(&sampler)];
     /// let launch = look_up.launch(&queue, &[2]).arguments(read);
     /// launch.memory(&colors).enqueue()?;
-    /// let colors = backend.map::<[f32; 4]>(&queue, &colors, 0..32, &[])?;
+    /// let colors = backend.map::<[f32; 4]>(&queue, &colors, 0..32)?;
     /// assert_eq!(*colors, [[0.25; 4], [0.75; 4]]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
     pub fn image(image: &'a ClImage) -> Self {
-        let body = Body::Image(image);
+        let body = ArgumentBody::Image(image);
         Self { body }
     }
 
     /// A sampler.
     #[must_use]
     pub fn sampler(sampler: &'a ClSampler) -> Self {
-        let body = Body::Sampler(sampler);
+        let body = ArgumentBody::Sampler(sampler);
         Self { body }
     }
 
@@ -163,20 +163,20 @@ impl<'a> Argument<'a> {
     /// ```
     #[must_use]
     pub fn pipe(pipe: &'a ClPipe) -> Self {
-        let body = Body::Pipe(pipe);
+        let body = ArgumentBody::Pipe(pipe);
         Self { body }
     }
 
-    /// What it is.
+    /// Its kind.
     #[must_use]
     pub fn kind(&self) -> ParameterKind {
         match &self.body {
-            Body::Memory(_) => ParameterKind::Memory,
-            Body::Value(_) => ParameterKind::Value,
-            Body::Local(_) => ParameterKind::Local,
-            Body::Image(_) => ParameterKind::Image,
-            Body::Sampler(_) => ParameterKind::Sampler,
-            Body::Pipe(_) => ParameterKind::Pipe,
+            ArgumentBody::Memory(_) => ParameterKind::Memory,
+            ArgumentBody::Value(_) => ParameterKind::Value,
+            ArgumentBody::Local(_) => ParameterKind::Local,
+            ArgumentBody::Image(_) => ParameterKind::Image,
+            ArgumentBody::Sampler(_) => ParameterKind::Sampler,
+            ArgumentBody::Pipe(_) => ParameterKind::Pipe,
         }
     }
 }
@@ -186,12 +186,12 @@ impl fmt::Debug for Argument<'_> {
         let mut debug = f.debug_struct("Argument");
         debug.field("kind", &self.kind());
         match &self.body {
-            Body::Memory(memory) => debug.field("bytes", &memory.size()),
-            Body::Value(bytes) => debug.field("bytes", &bytes.len()),
-            Body::Local(local) => debug.field("local", local),
-            Body::Image(image) => debug.field("image", image),
-            Body::Sampler(sampler) => debug.field("sampler", sampler),
-            Body::Pipe(pipe) => debug.field("pipe", pipe),
+            ArgumentBody::Memory(memory) => debug.field("bytes", &memory.size()),
+            ArgumentBody::Value(bytes) => debug.field("bytes", &bytes.len()),
+            ArgumentBody::Local(local) => debug.field("local", local),
+            ArgumentBody::Image(image) => debug.field("image", image),
+            ArgumentBody::Sampler(sampler) => debug.field("sampler", sampler),
+            ArgumentBody::Pipe(pipe) => debug.field("pipe", pipe),
         };
         debug.finish()
     }

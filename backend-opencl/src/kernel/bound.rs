@@ -1,42 +1,42 @@
 //! The arguments of a launch as the runtime takes them, and the memory that it uses through them.
 
-use binpool_allocators::{AsMemory, InvalidRequest, Memory, ObjectKind, Region};
+use binpool_allocators::{AsMemory, InvalidRequest, ObjectKind, Region};
 use smallvec::SmallVec;
 
 use super::{
-    ClKernel, KernelError, Launch, LaunchMemory, argument::Body, touched::Touched,
+    ClKernel, KernelError, Launch, LaunchMemory, argument::ArgumentBody, touched::Touched,
     work_size::WorkSize,
 };
 use crate::{
     backend::OpenClBackend,
-    cl_error::ClResult,
     memory::cl_memory::ClMemory,
-    order::access::{Access, Use},
+    order::access::Access,
+    order::memory_use::MemoryUse,
     queue::ClQueue,
     sys::{
-        EventHandle, Place, SvmRange, WaitList,
+        ClResult, DeviceBytes, EventHandle, SvmRange, WaitList,
         kernel::{self, ArgumentValue, KernelHandle},
     },
 };
 
-/// Arguments as the runtime takes them, and what they use.
+/// The arguments of a launch as the runtime takes them, and the memory that it uses through them.
 #[derive(Default)]
 pub(super) struct Bound<'a> {
     values: SmallVec<[ArgumentValue<'a>; 8]>,
-    pub(super) uses: SmallVec<[(LaunchMemory, Use<'a>); 8]>,
+    pub(super) uses: SmallVec<[(LaunchMemory, MemoryUse<'a>); 8]>,
     indirect: SmallVec<[SvmRange<'a>; 1]>,
 }
 
 impl<'a> Bound<'a> {
-    fn add_use(&mut self, at: LaunchMemory, used: Option<Use<'a>>) {
+    fn add_use(&mut self, at: LaunchMemory, used: Option<MemoryUse<'a>>) {
         let used = used.filter(|used| used.region.bytes > 0);
         self.uses.extend(used.map(|used| (at, used)));
     }
 
-    /// Checks that what is written is used by one argument only.
+    /// Checks that memory which the kernel writes is used by one argument only.
     pub(super) fn check_overlaps(&self, kernel: &ClKernel) -> Result<(), KernelError> {
-        for (place, (second, this)) in self.uses.iter().enumerate() {
-            let shared = self.uses[..place].iter().find(|(_, other)| {
+        for (index, (second, this)) in self.uses.iter().enumerate() {
+            let shared = self.uses[..index].iter().find(|(_, other)| {
                 std::ptr::eq(this.log, other.log)
                     && this.region.overlaps(other.region)
                     && [this.access, other.access].contains(&Access::Write)
@@ -52,23 +52,29 @@ impl<'a> Bound<'a> {
         Ok(())
     }
 
+    /// Sets the arguments and enqueues the kernel. `setting` is the parameter whose argument is being set: if the call
+    /// fails, the runtime has refused that argument.
     pub(super) fn enqueue(
         &self,
         kernel: &ClKernel,
         queue: &ClQueue,
         work: &WorkSize,
         wait: &WaitList<'_>,
+        setting: &mut Option<usize>,
     ) -> ClResult<EventHandle> {
-        let enqueue = |handle: &mut KernelHandle| {
+        let mut enqueue = |handle: &mut KernelHandle| {
             for (index, value) in (0..).zip(&self.values) {
+                *setting = usize::try_from(index).ok();
                 kernel::set_argument(handle, index, *value)?;
             }
+            *setting = None;
             kernel::enqueue_kernel(queue.handle(), handle, work.as_items(), wait)
         };
         if self.indirect.is_empty() {
             return kernel.with_handle(&self.values, enqueue);
         }
-        // A list of addresses stays with a kernel, and no runtime takes an empty one: it goes with the kernel.
+        // A list of addresses stays with the runtime's kernel, and no runtime takes an empty list: so a kernel with a list
+        // is used once.
         kernel.with_fresh_handle(|handle| {
             kernel::set_indirect(handle, self.indirect.iter().copied())?;
             enqueue(handle)
@@ -77,10 +83,47 @@ impl<'a> Bound<'a> {
 }
 
 impl Launch<'_> {
-    /// The runtime's side of the arguments. The pools of their memory learn of the use.
+    /// Returns views for the arguments that start within a buffer, by their parameters, for [`bound`](Self::bound).
+    pub(super) fn views(
+        &self,
+        touched: &[Touched<'_>],
+    ) -> Result<SmallVec<[(usize, ClMemory); 1]>, KernelError> {
+        let mut views = SmallVec::new();
+        for (index, touched) in touched.iter().enumerate() {
+            let Touched::Memory { memory, bytes, .. } = touched else {
+                continue;
+            };
+            if memory.start() == 0 {
+                continue;
+            }
+            let found = self.own_memory(*memory, *bytes)?;
+            let within = |(memory, region): &(&ClMemory, Region)| {
+                memory.svm().is_none() && region.offset > 0 && region.bytes > 0
+            };
+            let Some((memory, region)) = found.filter(within) else {
+                continue;
+            };
+            let limits = &memory.context().limits;
+            let offset = memory.offset().saturating_add(region.offset);
+            // NVIDIA's driver crashes in kernels on a buffer with overlapping views.
+            if !limits.concurrent_views || !limits.alignment.divides(offset) {
+                return Err(KernelError::StartsWithin {
+                    kernel: self.name(),
+                    index,
+                    offset,
+                    alignment: limits.alignment,
+                });
+            }
+            views.push((index, memory.view(region)?));
+        }
+        Ok(views)
+    }
+
+    /// Returns the arguments as the runtime takes them. The pools of their memory note the use.
     pub(super) fn bound<'s>(
         &'s self,
         touched: &'s [Touched<'s>],
+        views: &'s [(usize, ClMemory)],
     ) -> Result<Bound<'s>, KernelError> {
         let mut bound = Bound::default();
         for (index, touched) in touched.iter().enumerate() {
@@ -92,15 +135,21 @@ impl Launch<'_> {
                     access,
                     ..
                 } => {
-                    let memory = self.own_memory(*memory, *bytes)?;
-                    let region = Region::first(*bytes);
+                    let view = views.iter().find(|(of, _)| *of == index);
+                    let found = match view {
+                        Some((_, view)) => Some((view, Region::first(*bytes))),
+                        None => self.own_memory(*memory, *bytes)?,
+                    };
+                    if let Some((memory, _)) = &found {
+                        self.check_flags(at, *access, memory.flags())?;
+                    }
                     bound.add_use(
                         at,
-                        memory.map(|memory| memory.used(region, (*access).into())),
+                        found.map(|(memory, region)| memory.used(region, (*access).into())),
                     );
-                    match memory.and_then(|memory| memory.place(region)) {
-                        Some(Place::Buffer(buffer, _)) => ArgumentValue::Memory(buffer),
-                        Some(Place::Svm(range)) => ArgumentValue::Svm(range),
+                    match found.and_then(|(memory, region)| memory.device_bytes(region)) {
+                        Some(DeviceBytes::Buffer(buffer, _)) => ArgumentValue::Memory(buffer),
+                        Some(DeviceBytes::Svm(range)) => ArgumentValue::Svm(range),
                         None => ArgumentValue::NoMemory,
                     }
                 }
@@ -123,39 +172,32 @@ impl Launch<'_> {
             bound.values.push(value);
         }
         for (index, (argument, access)) in self.indirect.iter().enumerate() {
-            let Body::Memory(memory) = argument.body else {
+            let ArgumentBody::Memory(memory) = argument.body else {
                 continue;
             };
-            let region = Region::first(memory.size());
-            let Some(memory) = self.own_memory(memory, region.bytes)? else {
+            let Some((memory, region)) = self.own_memory(memory, memory.size())? else {
                 continue;
             };
-            let Some(Place::Svm(range)) = memory.place(region) else {
+            let Some(DeviceBytes::Svm(range)) = memory.device_bytes(region) else {
                 return Err(KernelError::Memory(InvalidRequest::NotSvm.into()));
             };
-            let used = memory.used(region, (*access).into());
-            bound.add_use(LaunchMemory::Indirect(index), Some(used));
+            let at = LaunchMemory::Indirect(index);
+            self.check_flags(at, *access, memory.flags())?;
+            bound.add_use(at, Some(memory.used(region, (*access).into())));
             bound.indirect.push(range);
         }
         Ok(bound)
     }
 
-    /// The memory for this launch's queue, which has that many bytes; `None` for the block of 0 bytes.
+    /// Returns the memory for this launch's queue, and the region of the first `bytes` bytes of the argument in it; `None`
+    /// for the block of 0 bytes.
     fn own_memory<'s>(
         &self,
         memory: &'s dyn AsMemory<OpenClBackend>,
         bytes: usize,
-    ) -> Result<Option<&'s ClMemory>, KernelError> {
-        let Some(own) = memory.memory_on(self.queue) else {
-            Region::first(bytes).check_within(0)?;
-            return Ok(None);
-        };
-        if !own.context().is_same(self.queue.context()) {
-            return Err(foreign(ObjectKind::Memory));
-        }
-        // Whoever tells a size may be mistaken, and the runtime does not look.
-        Region::first(bytes).check_within(own.bytes())?;
-        Ok(Some(own))
+    ) -> Result<Option<(&'s ClMemory, Region)>, KernelError> {
+        let backend = OpenClBackend::of_context(self.queue.context());
+        Ok(backend.bytes_on(self.queue, memory, Region::first(bytes))?)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Whether a kernel is what its parameters are declared as.
+//! The check of a kernel against its declaration.
 
 use cl3::kernel::{
     CL_KERNEL_ARG_ACCESS_NONE, CL_KERNEL_ARG_ACCESS_READ_ONLY, CL_KERNEL_ARG_ACCESS_WRITE_ONLY,
@@ -6,23 +6,22 @@ use cl3::kernel::{
     CL_KERNEL_ARG_TYPE_CONST, CL_KERNEL_ARG_TYPE_PIPE,
 };
 
-use super::{KernelError, Parameter, ParameterAccess, ParameterKind, parameter::Role};
+use super::{KernelError, Parameter, ParameterAccess, ParameterKind, parameter::ParameterRole};
 use crate::{
-    cl_error::Purpose,
     image::ImageKind,
+    sys::ClError,
     sys::kernel::{self, ArgumentInfo, KernelHandle},
 };
 
 /// Checks `parameters` against `handle`, the kernel of that name.
 ///
-/// A compiler that keeps nothing about parameters has their number at least.
+/// If the compiler keeps no information about parameters, at least their number is checked.
 pub(super) fn check(
     handle: &KernelHandle,
     name: &str,
     parameters: &[Parameter],
 ) -> Result<(), KernelError> {
-    let actual =
-        kernel::argument_count(handle).map_err(|error| error.into_error(Purpose::Control))?;
+    let actual = kernel::argument_count(handle).map_err(ClError::control_error)?;
     if actual != parameters.len() {
         return Err(KernelError::ParameterCount {
             kernel: name.to_owned(),
@@ -34,7 +33,7 @@ pub(super) fn check(
         check_alone(name, index, parameters)?;
         // No kernel has 2^32 parameters.
         let info = kernel::argument_info(handle, u32::try_from(index).unwrap_or(u32::MAX))
-            .map_err(|error| error.into_error(Purpose::Control))?;
+            .map_err(ClError::control_error)?;
         if let Some(info) = info {
             check_one(name, index, parameter, &info)?;
         }
@@ -42,7 +41,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// What is wrong with a declaration whatever the kernel is.
+/// Checks what does not depend on the kernel.
 fn check_alone(name: &str, index: usize, parameters: &[Parameter]) -> Result<(), KernelError> {
     let kernel = || name.to_owned();
     let parameter = &parameters[index];
@@ -56,7 +55,7 @@ fn check_alone(name: &str, index: usize, parameters: &[Parameter]) -> Result<(),
             index,
         });
     }
-    let Role::Length { of, .. } = parameter.role else {
+    let ParameterRole::Length { of, .. } = parameter.role else {
         return Ok(());
     };
     match parameters.get(of).map(Parameter::kind) {
@@ -86,7 +85,7 @@ fn check_one(
         });
     }
     check_access(name, index, parameter, info)?;
-    if let (Role::Image { kind: other, .. }, Some(actual)) =
+    if let (ParameterRole::Image { kind: other, .. }, Some(actual)) =
         (parameter.role, image_kind(&info.type_name))
         && other != actual
     {
@@ -117,11 +116,15 @@ fn check_access(
     info: &ArgumentInfo,
 ) -> Result<(), KernelError> {
     let (declared, actual) = match parameter.role {
-        // A pointer that is not const may be one that is read only all the same.
-        Role::Memory { access, .. } if access != ParameterAccess::Input && is_constant(info) => {
+        // A pointer that is not const may still be only read.
+        ParameterRole::Memory { access, .. }
+            if access != ParameterAccess::Input && is_constant(info) =>
+        {
             (access, ParameterAccess::Input)
         }
-        Role::Image { access, .. } | Role::Pipe { access, .. } => (access, access_of(info)),
+        ParameterRole::Image { access, .. } | ParameterRole::Pipe { access, .. } => {
+            (access, access_of(info))
+        }
         _ => return Ok(()),
     };
     if declared == actual {
@@ -155,7 +158,7 @@ fn kind_of(info: &ArgumentInfo) -> ParameterKind {
     }
 }
 
-/// Whether the kernel cannot write through the pointer.
+/// Returns whether the kernel cannot write through the pointer.
 fn is_constant(info: &ArgumentInfo) -> bool {
     info.address == u64::from(CL_KERNEL_ARG_ADDRESS_CONSTANT)
         || info.qualifiers & u64::from(CL_KERNEL_ARG_TYPE_CONST) != 0
@@ -171,7 +174,7 @@ fn access_of(info: &ArgumentInfo) -> ParameterAccess {
     }
 }
 
-/// The kind of an image type; `None` for one that no image of ours is.
+/// Returns the kind of an image type; `None` for a type that no image of this crate has.
 fn image_kind(name: &str) -> Option<ImageKind> {
     Some(match name.strip_suffix("_t")? {
         "image1d" => ImageKind::D1,
@@ -184,12 +187,12 @@ fn image_kind(name: &str) -> Option<ImageKind> {
     })
 }
 
-/// The type that a pointer of type `name` points to; the type itself where it is no pointer.
+/// Returns the type that a pointer of type `name` points to; the type itself if it is no pointer.
 fn element_type(name: &str) -> &str {
     name.strip_suffix('*').unwrap_or(name).trim_end()
 }
 
-/// The size of a scalar or vector type of OpenCL C; `None` for any other, and for those that depend on the device.
+/// Returns the size of a scalar or vector type of OpenCL C; `None` for any other, and for those that depend on the device.
 fn size_of_type(name: &str) -> Option<usize> {
     let (scalar, lanes) = match name.find(|letter: char| letter.is_ascii_digit()) {
         Some(start) => (&name[..start], name[start..].parse::<usize>().ok()?),

@@ -1,13 +1,13 @@
-//! Why a kernel was not built, made or launched.
+//! The errors of programs, kernels and launches.
 
 use std::fmt;
 
-use binpool_allocators::Error;
+use binpool_allocators::{Align, Error, MemoryFlags};
 
 use super::{ParameterAccess, ParameterKind};
 use crate::image::ImageKind;
 
-/// Why a program was not built, or a kernel not made or launched. Nothing was enqueued then.
+/// The error of a program that was not built, or a kernel that was not made or launched. Nothing was enqueued.
 ///
 /// Parameters are counted from 0.
 ///
@@ -33,7 +33,7 @@ use crate::image::ImageKind;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// What a launch is refused for names the parameter, with the numbers that do not fit:
+/// The error of a refused launch names the parameter, and the numbers that do not fit:
 ///
 /// ```
 /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
@@ -65,59 +65,59 @@ pub enum KernelError {
         device: String,
         /// The options that were passed.
         options: String,
-        /// All that the compiler said.
+        /// The messages of the compiler.
         log: String,
     },
-    /// A program of no text.
+    /// The source of the program is empty.
     #[error("the source of the program is empty")]
     EmptySource,
-    /// Options or a name that C cannot express.
+    /// Options or a name have a null byte, which a string of C cannot have.
     #[error("{text:?} has a null byte in it")]
     NullByte {
         /// The text.
         text: String,
     },
-    /// The program has no kernel of that name. PoCL calls kernels otherwise that are called like a function of OpenCL C:
-    /// `mix` is `_cl_mix`.
+    /// The program has no kernel of that name. PoCL renames kernels that have the name of a function of OpenCL C: `mix`
+    /// becomes `_cl_mix`.
     #[error("no kernel is called {name:?}; there are {}", Names(.available))]
     NoSuchKernel {
-        /// What was asked for.
+        /// The name that was asked for.
         name: String,
         /// The kernels of the program.
         available: Vec<String>,
     },
-    /// As many parameters are declared as the kernel does not have.
+    /// The number of declared parameters differs from the number that the kernel takes.
     #[error("{kernel} has {actual} parameters, and {declared} are declared")]
     ParameterCount {
         /// The kernel's name.
         kernel: String,
-        /// How many are declared.
+        /// The number of declared parameters.
         declared: usize,
-        /// How many the kernel has.
+        /// The number of parameters of the kernel.
         actual: usize,
     },
-    /// A parameter is declared as what it is not.
+    /// A parameter is declared as another kind than it has.
     #[error("parameter {index} of {kernel} is {actual}, and is declared as {declared}")]
     ParameterKind {
         /// The kernel's name.
         kernel: String,
-        /// Which parameter.
+        /// The number of the parameter.
         index: usize,
-        /// What it is declared as.
+        /// The declared value.
         declared: ParameterKind,
-        /// What it is.
+        /// The value of the kernel.
         actual: ParameterKind,
     },
-    /// A parameter is declared as used in another way than its type in the kernel allows.
+    /// The declared access of a parameter does not fit its type in the kernel.
     #[error("parameter {index} of {kernel} is declared as {declared}, and its type is {actual}")]
     ParameterAccess {
         /// The kernel's name.
         kernel: String,
-        /// Which parameter.
+        /// The number of the parameter.
         index: usize,
-        /// What it is declared as.
+        /// The declared value.
         declared: ParameterAccess,
-        /// What its type is.
+        /// The access of its type.
         actual: ParameterAccess,
     },
     /// A parameter is declared with elements of another size than those of its type in the kernel.
@@ -128,11 +128,11 @@ pub enum KernelError {
     ElementSize {
         /// The kernel's name.
         kernel: String,
-        /// Which parameter.
+        /// The number of the parameter.
         index: usize,
         /// The bytes of an element as declared.
         declared: usize,
-        /// The type of an element, as OpenCL C has it.
+        /// The type of an element in OpenCL C.
         type_name: String,
         /// The bytes of that type.
         actual: usize,
@@ -142,30 +142,46 @@ pub enum KernelError {
     EmptyType {
         /// The kernel's name.
         kernel: String,
-        /// Which parameter.
+        /// The number of the parameter.
         index: usize,
     },
-    /// A parameter is an image of another kind than it is declared as, or than it was given.
+    /// The declared or given kind of image differs from that of the parameter.
     #[error("parameter {index} of {kernel} is a {actual}, and {other} was declared or given")]
     ImageKind {
         /// The kernel's name.
         kernel: String,
-        /// Which parameter.
+        /// The number of the parameter.
         index: usize,
-        /// What it is declared as, or was given.
+        /// The kind that was declared or given.
         other: ImageKind,
-        /// What it is.
+        /// The value of the kernel.
         actual: ImageKind,
     },
-    /// A length is declared of a parameter that is no memory.
+    /// A parameter is declared as the length of one that is no memory.
     #[error("parameter {index} of {kernel} is the length of parameter {of}, which is no memory")]
     LengthOfNothing {
         /// The kernel's name.
         kernel: String,
-        /// Which parameter.
+        /// The number of the parameter.
         index: usize,
-        /// Whose length it is declared as.
+        /// The number of the parameter that is no memory.
         of: usize,
+    },
+    /// A part of a buffer was given that cannot be passed to a kernel.
+    #[error(
+        "parameter {index} of {kernel} was given memory from byte {offset} of a buffer on, which is no multiple of \
+         {alignment}, or this device starts no argument within a buffer: pass all of the memory, and the number of the \
+         first element as a value"
+    )]
+    StartsWithin {
+        /// The kernel's name.
+        kernel: String,
+        /// The number of the parameter.
+        index: usize,
+        /// The offset of the argument in its buffer, in bytes.
+        offset: usize,
+        /// The unit of such offsets, on devices that take parts of buffers at all.
+        alignment: Align,
     },
     /// The parameters take more bytes than the device passes to a kernel.
     #[error("the parameters of {kernel} take {bytes} bytes: this device passes at most {largest}")]
@@ -182,22 +198,32 @@ pub enum KernelError {
     ArgumentCount {
         /// The kernel's name.
         kernel: String,
-        /// How many were given.
+        /// The number that was given.
         given: usize,
-        /// How many it takes: one for each parameter that is no length.
+        /// The number that it takes: one for each parameter that is no length.
         expected: usize,
     },
-    /// An argument is not what its parameter takes.
+    /// An argument is of another kind than its parameter takes.
     #[error("parameter {index} of {kernel} takes {expected}, and was given {given}")]
     ArgumentKind {
         /// The kernel's name.
         kernel: String,
-        /// Which parameter.
+        /// The number of the parameter.
         index: usize,
-        /// What was given.
+        /// The kind or size that was given.
         given: ParameterKind,
-        /// What it takes.
+        /// The kind that it takes.
         expected: ParameterKind,
+    },
+    /// The runtime refuses the argument of a parameter.
+    #[error("parameter {index} of {kernel} does not take what it was given")]
+    ArgumentRefused {
+        /// The kernel's name.
+        kernel: String,
+        /// The number of the parameter.
+        index: usize,
+        /// The error of the runtime.
+        source: Error,
     },
     /// A value has another size than its parameter.
     #[error(
@@ -206,7 +232,7 @@ pub enum KernelError {
     ValueSize {
         /// The kernel's name.
         kernel: String,
-        /// Which parameter.
+        /// The number of the parameter.
         index: usize,
         /// The bytes that were given.
         given: usize,
@@ -220,7 +246,7 @@ pub enum KernelError {
     PacketSize {
         /// The kernel's name.
         kernel: String,
-        /// Which parameter.
+        /// The number of the parameter.
         index: usize,
         /// The bytes of a packet of the pipe that was given.
         given: usize,
@@ -235,15 +261,15 @@ pub enum KernelError {
     TooSmall {
         /// The kernel's name.
         kernel: String,
-        /// Which parameter.
+        /// The number of the parameter.
         index: usize,
         /// The bytes that were given, for each group where it is local memory.
         given: usize,
-        /// The bytes that are touched, by the declared extent and the number of work items; the largest number where
-        /// none holds them.
+        /// The bytes that are touched, by the declared extent and the number of work items; the largest number if they are
+        /// more.
         needed: usize,
     },
-    /// Memory has more elements than its length's type holds.
+    /// Memory has more elements than the type of its length can count.
     #[error(
         "parameter {index} of {kernel} has {bytes} bytes, which cannot hold a length of {elements}"
     )]
@@ -257,7 +283,7 @@ pub enum KernelError {
         /// The number of elements.
         elements: usize,
     },
-    /// Bytes that the kernel writes were passed for another parameter too.
+    /// Bytes that the kernel writes were also passed for another parameter.
     #[error(
         "parameters {first} and {second} of {kernel} share bytes, and one of them is written: pass the memory once, \
          as read and written"
@@ -265,17 +291,33 @@ pub enum KernelError {
     Overlap {
         /// The kernel's name.
         kernel: String,
-        /// The one.
+        /// One of the two.
         first: LaunchMemory,
         /// The other.
         second: LaunchMemory,
     },
-    /// The number of work items is none that the device can launch.
+    /// A kernel uses memory or an image in a way that the flags of the memory forbid.
+    #[error(
+        "parameter {parameter} of {kernel} is {access}, and was given memory that was made with {flag:?}: pass memory \
+         without that flag"
+    )]
+    AccessFlag {
+        /// The kernel's name.
+        kernel: String,
+        /// The memory.
+        parameter: LaunchMemory,
+        /// The declared access of the kernel.
+        access: ParameterAccess,
+        /// The flag that forbids this access: [`READ_ONLY`](MemoryFlags::READ_ONLY) or
+        /// [`WRITE_ONLY`](MemoryFlags::WRITE_ONLY).
+        flag: MemoryFlags,
+    },
+    /// The device cannot launch this number of work items.
     #[error("{kernel} cannot be launched with {problem}")]
     WorkSize {
         /// The kernel's name.
         kernel: String,
-        /// What is wrong.
+        /// The reason.
         problem: WorkSizeProblem,
     },
     /// The work groups take more local memory than the device has.
@@ -287,7 +329,7 @@ pub enum KernelError {
         kernel: String,
         /// The bytes that a group takes, the kernel's own included.
         needed: usize,
-        /// The bytes that there are.
+        /// The bytes that the device has.
         available: usize,
     },
     /// The device, the runtime, or memory that was passed.
@@ -295,7 +337,7 @@ pub enum KernelError {
     Memory(#[from] Error),
 }
 
-/// Which memory of a launch.
+/// The memory of a launch that an error is about.
 ///
 /// ```
 /// use binpool_allocators::{Backend, Event, MemoryFlags, QueueOrder};
@@ -333,9 +375,9 @@ pub enum KernelError {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LaunchMemory {
-    /// That of this parameter.
+    /// The memory of this parameter.
     Parameter(usize),
-    /// The one that was named as this [`indirect`](crate::Launch::indirect) one, counted from 0.
+    /// The memory that was named as [`indirect`](crate::Launch::indirect), counted from 0.
     Indirect(usize),
 }
 
@@ -348,7 +390,7 @@ impl fmt::Display for LaunchMemory {
     }
 }
 
-/// What is wrong with the work items of a launch.
+/// The reason why the work items of a launch are refused.
 ///
 /// ```
 /// use binpool_allocators::{Backend, Event, MemoryFlags, QueueOrder};
@@ -381,45 +423,45 @@ pub enum WorkSizeProblem {
     /// Too many dimensions, or none.
     #[error("{given} dimensions: use 1 to {largest}")]
     Dimensions {
-        /// How many were given.
+        /// The number that was given.
         given: usize,
         /// The most that the device has.
         largest: usize,
     },
-    /// More dimensions than its maker promised that the kernel is for.
+    /// More dimensions than the kernel was promised to be for.
     #[error(
         "{given} dimensions of a kernel for {promised}: make it with `ClKernel::in_dimensions({given})` if it is for as many"
     )]
     NotPromised {
-        /// How many were given.
+        /// The number that was given.
         given: usize,
-        /// For how many the kernel is.
+        /// The number that the kernel is for.
         promised: usize,
     },
     /// Offset or local size have other dimensions than the global size.
     #[error("{given} dimensions of {what} and {expected} of the global size")]
     OtherDimensions {
-        /// What has them.
+        /// The list that has them.
         what: &'static str,
-        /// How many were given.
+        /// The number that was given.
         given: usize,
-        /// How many the global size has.
+        /// The number of dimensions of the global size.
         expected: usize,
     },
     /// A size is 0.
     #[error("a {what} of 0 in dimension {dimension}")]
     Zero {
-        /// Which size.
+        /// The size that is 0.
         what: &'static str,
-        /// In which dimension, counted from 0.
+        /// The dimension, counted from 0.
         dimension: usize,
     },
-    /// The ids of work items are more than the device, or this system, can count.
+    /// The ids of work items are larger than the device, or this system, can count.
     #[error(
         "global size {size} from offset {offset} on in dimension {dimension}: this device counts to {largest}"
     )]
     TooManyItems {
-        /// In which dimension, counted from 0.
+        /// The dimension, counted from 0.
         dimension: usize,
         /// The global size.
         size: usize,
@@ -431,9 +473,9 @@ pub enum WorkSizeProblem {
     /// A local size is larger than the device's.
     #[error("a local size of {given} in dimension {dimension}: this device's largest is {largest}")]
     LocalTooLarge {
-        /// In which dimension, counted from 0.
+        /// The dimension, counted from 0.
         dimension: usize,
-        /// What was given.
+        /// The kind or size that was given.
         given: usize,
         /// The largest.
         largest: usize,
@@ -441,9 +483,9 @@ pub enum WorkSizeProblem {
     /// A work group has more work items than this kernel can have on this device.
     #[error("{given} work items in a group: this kernel can have {largest} on this device")]
     GroupTooLarge {
-        /// How many were given.
+        /// The number that was given.
         given: usize,
-        /// The most that there can be.
+        /// The most that the kernel can have.
         largest: usize,
     },
     /// The global size is no multiple of the local size.
@@ -452,7 +494,7 @@ pub enum WorkSizeProblem {
          or for programs that are not built with -cl-std=CL2.0 or later"
     )]
     Uneven {
-        /// In which dimension, counted from 0.
+        /// The dimension, counted from 0.
         dimension: usize,
         /// The global size.
         global: usize,
@@ -462,12 +504,12 @@ pub enum WorkSizeProblem {
     /// The kernel was compiled for another local size.
     #[error("local size {given:?}: the kernel is compiled for {required:?}")]
     NotAsCompiled {
-        /// What was given.
+        /// The kind or size that was given.
         given: Vec<usize>,
         /// What the kernel's source requires.
         required: Vec<usize>,
     },
-    /// Local memory is counted by work item, and nobody has said how many there are.
+    /// Local memory is counted by work item, and the launch has no local size.
     #[error("no local size, by which local memory is counted: say it")]
     NoLocalSize,
 }
@@ -483,12 +525,46 @@ impl fmt::Display for Names<'_> {
     }
 }
 
+impl KernelError {
+    /// Returns the error of a launch that failed, while the argument of parameter `setting` was being set if that is given.
+    pub(super) fn of_launch(kernel: &str, setting: Option<usize>, error: Error) -> Self {
+        match (setting, error) {
+            (Some(index), source @ Error::Backend(_)) => Self::ArgumentRefused {
+                kernel: kernel.to_owned(),
+                index,
+                source,
+            },
+            // Exhausted memory and a lost device are not the argument's fault.
+            (_, error) => Self::Memory(error),
+        }
+    }
+}
+
 impl From<KernelError> for Error {
-    /// The memory's own error, or else a failure of the backend with this one as its source.
+    /// Returns an error of memory as it is, and any other as a failure of the backend with this one as its source.
     fn from(error: KernelError) -> Self {
         match error {
             KernelError::Memory(error) => error,
-            error => Self::backend("launching a kernel", None, error),
+            error => Self::backend("building or launching a kernel", None, error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // `PoCL` refuses none of the arguments that pass this crate's checks, so the error is made here.
+    #[test]
+    fn a_refused_argument_is_named_and_exhausted_memory_is_not_put_down_to_it() {
+        let refused = || Error::backend("clSetKernelArg", Some(-50), "CL_INVALID_ARG_VALUE");
+        let error = KernelError::of_launch("scale", Some(1), refused());
+        let text = "parameter 1 of scale does not take what it was given";
+        assert_eq!(error.to_string(), text);
+        let elsewhere = KernelError::of_launch("scale", None, refused());
+        assert!(matches!(elsewhere, KernelError::Memory(Error::Backend(_))));
+        let full = Error::device_out_of_memory(64, "full");
+        let full = KernelError::of_launch("scale", Some(1), full);
+        assert!(matches!(full, KernelError::Memory(error) if error.is_out_of_memory()));
     }
 }

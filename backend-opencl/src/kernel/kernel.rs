@@ -6,17 +6,18 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::{
-    KernelError, Launch, Parameter, declaration,
-    program::{ProgramInner, c_text, failed},
+    KernelError, Parameter,
+    built::{Built, c_text, failed},
+    declaration,
     work_size::LaunchLimits,
 };
 use crate::{
-    cl_error::ClResult,
     queue::ClQueue,
+    sys::ClResult,
     sys::kernel::{self, ArgumentValue, KernelHandle},
 };
 
-/// A kernel and the promise of what it touches; made by [`ClProgram::kernel`](super::ClProgram::kernel).
+/// A kernel, with the promise of the bytes that it touches; made by [`ClProgram::kernel`](super::ClProgram::kernel).
 ///
 /// It may be launched from several threads at once. It does not keep the backend, and may be
 /// [cached](crate::OpenClBackend::cached) with it.
@@ -38,7 +39,7 @@ use crate::{
 /// let data = backend.create_buffer_from(&[1.0_f32, 2.0, 3.0, 4.0], MemoryFlags::empty())?;
 /// halve.launch(&queue, &[4]).memory(&data).enqueue()?;
 /// halve.launch(&queue, &[2]).memory(&data).enqueue()?;
-/// let data = backend.map::<f32>(&queue, &data, 0..16, &[])?;
+/// let data = backend.map::<f32>(&queue, &data, 0..16)?;
 /// assert_eq!(*data, [0.25, 0.5, 1.5, 2.0]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -46,12 +47,12 @@ pub struct ClKernel {
     name: String,
     parameters: Box<[Parameter]>,
     limits: LaunchLimits,
-    /// The arguments are part of the runtime's object: setting them and enqueueing it is one step.
+    /// Locked while the arguments are set and the kernel is enqueued, since the arguments are part of the runtime's object.
     ready: Mutex<Ready>,
-    program: Arc<ProgramInner>,
+    program: Arc<Built>,
 }
 
-/// The runtime's kernel, and which of its arguments were set to addresses last time.
+/// The runtime's kernel, and whether each of its arguments was set to an address last time.
 #[derive(Debug)]
 struct Ready {
     handle: KernelHandle,
@@ -59,9 +60,9 @@ struct Ready {
 }
 
 impl ClKernel {
-    /// The kernel, if it is what `parameters` declare.
+    /// Makes the kernel of that name, and checks it against its declaration.
     pub(super) fn new(
-        program: &Arc<ProgramInner>,
+        program: &Arc<Built>,
         name: &str,
         parameters: &[Parameter],
     ) -> Result<Self, KernelError> {
@@ -96,16 +97,17 @@ impl ClKernel {
         &self.name
     }
 
-    /// What it was declared with.
+    /// The parameters that it was declared with.
     #[must_use]
     pub fn parameters(&self) -> &[Parameter] {
         &self.parameters
     }
 
-    /// The same kernel for launches of up to `dimensions` dimensions, instead of one.
+    /// Returns the kernel for launches of up to `dimensions` dimensions, instead of one.
     ///
-    /// What a kernel that goes by `get_global_id(0)` alone writes, other work items of a launch in two dimensions write, too: they
-    /// have the same first number. So nobody may launch it in two, unless its maker says that it is for them.
+    /// In a launch of two dimensions several work items have the same `get_global_id(0)`. A kernel that uses only that
+    /// number would write the same bytes in all of them. So a kernel is launched in one dimension, unless the program
+    /// promises by this call that it is for more.
     ///
     /// ```
     /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
@@ -124,7 +126,7 @@ impl ClKernel {
     ///
     /// let out = backend.create_buffer(24, MemoryFlags::empty())?;
     /// steps.launch(&queue, &[3, 2]).memory(&out).enqueue()?;
-    /// assert_eq!(*backend.map::<u32>(&queue, &out, 0..24, &[])?, [0, 1, 2, 1, 2, 3]);
+    /// assert_eq!(*backend.map::<u32>(&queue, &out, 0..24)?, [0, 1, 2, 1, 2, 3]);
     ///
     /// let refused = steps.launch(&queue, &[3, 2, 1]).memory(&out).enqueue();
     /// let Err(KernelError::WorkSize { problem, .. }) = refused else { panic!("was launched") };
@@ -134,8 +136,8 @@ impl ClKernel {
     ///
     /// # Safety
     ///
-    /// What was promised to [`ClProgram::kernel`](super::ClProgram::kernel) holds in launches of up to so many dimensions,
-    /// too, of any size in each of them.
+    /// The promises of [`ClProgram::kernel`](super::ClProgram::kernel) also hold in launches of up to that many dimensions,
+    /// of any size in each.
     #[must_use]
     #[allow(unsafe_code)]
     pub unsafe fn in_dimensions(mut self, dimensions: usize) -> Self {
@@ -143,25 +145,19 @@ impl ClKernel {
         self
     }
 
-    /// Begins a launch on `queue` of that many work items: one number, or as many as the kernel is for
-    /// ([`in_dimensions`](Self::in_dimensions)), 3 at the most.
-    pub fn launch<'a>(&'a self, queue: &'a ClQueue, global_size: &[usize]) -> Launch<'a> {
-        Launch::new(self, queue, global_size)
-    }
-
     pub(super) fn limits(&self) -> &LaunchLimits {
         &self.limits
     }
 
-    /// Whether the queue is one of the context and device that the kernel is built for.
+    /// Returns whether the queue is one of the context and device that the kernel is built for.
     pub(super) fn is_for(&self, queue: &ClQueue) -> bool {
         queue.is_on(self.program.context, self.program.device)
     }
 
-    /// Calls `run` with the runtime's kernel, to set those arguments. Nobody else has it meanwhile.
+    /// Calls `run`, alone, with the runtime's kernel, to set those arguments.
     ///
-    /// It is another one where an argument was an address last time and is none now: NVIDIA's driver does not take a
-    /// buffer there any more.
+    /// If an argument was an address last time and is none now, the runtime's kernel is made anew: NVIDIA's driver does not
+    /// take a buffer there any more.
     pub(super) fn with_handle<R>(
         &self,
         values: &[ArgumentValue<'_>],
@@ -177,7 +173,7 @@ impl ClKernel {
         run(&mut ready.handle)
     }
 
-    /// The same with another kernel of the runtime, which is given up afterwards with everything that was set.
+    /// Calls `run` with a kernel of the runtime that is used only once.
     pub(super) fn with_fresh_handle<R>(
         &self,
         run: impl FnOnce(&mut KernelHandle) -> ClResult<R>,
@@ -186,7 +182,7 @@ impl ClKernel {
     }
 
     fn fresh_handle(&self) -> ClResult<KernelHandle> {
-        // The name was looked up in the program, and has no null byte.
+        // The name is that of a kernel of the program, so it has no null byte.
         let name = CString::new(self.name.as_str()).unwrap_or_default();
         kernel::create_kernel(&self.program.handle, &name)
     }

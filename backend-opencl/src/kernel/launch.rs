@@ -1,23 +1,22 @@
 //! Launches of kernels.
 
-use binpool_allocators::{AsMemory, ObjectKind};
+use binpool_allocators::{AsMemory, MemoryFlags, On};
 use bytemuck::Pod;
 use smallvec::SmallVec;
 
 use super::{
-    Argument, ClKernel, KernelError, LocalMemory, ParameterAccess, WorkSizeProblem,
-    bound::foreign,
-    work_size::{Sizes, WorkSize},
+    Argument, ClKernel, KernelError, LaunchMemory, LocalMemory, ParameterAccess, WorkSizeProblem,
+    work_size::Sizes,
 };
 use crate::{
-    backend::OpenClBackend, cl_error::Purpose, event::ClEvent, image::ClImage, order::access::Use,
-    pipe::ClPipe, queue::ClQueue, sampler::ClSampler,
+    ClOn, backend::OpenClBackend, event::ClEvent, image::ClImage, pipe::ClPipe, queue::ClQueue,
+    sampler::ClSampler,
 };
 
 /// A launch of a kernel that is being put together; made by [`ClKernel::launch`].
 ///
-/// Arguments are given in the order of the parameters, lengths left out. All is checked before anything is enqueued:
-/// a kernel touches what it was declared to touch, so a launch whose arguments have those bytes touches no others.
+/// Arguments are given in the order of the parameters, without the lengths. Everything is checked before the kernel is
+/// enqueued: it touches only the bytes that it was declared to touch, so a launch whose arguments have those bytes is safe.
 ///
 /// ```
 /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
@@ -26,10 +25,10 @@ use crate::{
 ///
 /// # let source = "kernel void sum(global const uint *data, uint length, global uint *sums, local uint *scratch)
 /// #     {
-/// #         size_t place = get_local_id(0), id = get_global_id(0);
-/// #         scratch[place] = id < length ? data[id] : 0;
+/// #         size_t item = get_local_id(0), id = get_global_id(0);
+/// #         scratch[item] = id < length ? data[id] : 0;
 /// #         barrier(CLK_LOCAL_MEM_FENCE);
-/// #         if (place == 0) {
+/// #         if (item == 0) {
 /// #             uint sum = 0;
 /// #             for (size_t i = 0; i < get_local_size(0); ++i) sum += scratch[i];
 /// #             sums[get_group_id(0)] = sum;
@@ -55,7 +54,7 @@ use crate::{
 ///     .memory(&sums)
 ///     .local(LocalMemory::per_item::<u32>(1))
 ///     .enqueue()?;
-/// assert_eq!(*backend.map::<u32>(&queue, &sums, 0..8, &[])?, [64, 36]);
+/// assert_eq!(*backend.map::<u32>(&queue, &sums, 0..8)?, [64, 36]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
@@ -63,16 +62,17 @@ use crate::{
 pub struct Launch<'a> {
     pub(super) kernel: &'a ClKernel,
     pub(super) queue: &'a ClQueue,
-    global: Sizes,
-    local: Option<Sizes>,
-    offset: Option<Sizes>,
+    pub(super) global: Sizes,
+    pub(super) local: Option<Sizes>,
+    pub(super) offset: Option<Sizes>,
     pub(super) arguments: SmallVec<[Argument<'a>; 8]>,
     pub(super) indirect: SmallVec<[(Argument<'a>, ParameterAccess); 1]>,
-    wait_for: &'a [ClEvent],
+    pub(super) wait_for: &'a [ClEvent],
 }
 
 impl<'a> Launch<'a> {
-    pub(super) fn new(kernel: &'a ClKernel, queue: &'a ClQueue, global_size: &[usize]) -> Self {
+    pub(super) fn new(kernel: &'a ClKernel, on: ClOn<'a>, global_size: &[usize]) -> Self {
+        let On { queue, wait_for } = on;
         Self {
             kernel,
             queue,
@@ -81,18 +81,18 @@ impl<'a> Launch<'a> {
             offset: None,
             arguments: SmallVec::new(),
             indirect: SmallVec::new(),
-            wait_for: &[],
+            wait_for,
         }
     }
 
-    /// How many work items a group has, in as many dimensions as the global size. The runtime chooses where it is not
-    /// said.
+    /// Sets the number of work items of a group, in as many dimensions as the global size. Without this call the runtime
+    /// chooses it.
     pub fn local_size(mut self, local_size: &[usize]) -> Self {
         self.local = Some(local_size.into());
         self
     }
 
-    /// The id of the first work item, in as many dimensions as the global size; zeros where it is not said.
+    /// Sets the id of the first work item, in as many dimensions as the global size. Without this call it is 0.
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
@@ -108,7 +108,7 @@ impl<'a> Launch<'a> {
     /// // The middle half only.
     /// let launch = count.launch(&queue, &[4]).offset(&[2]);
     /// launch.memory(&data).enqueue()?;
-    /// let data = backend.map::<u32>(&queue, &data, 0..32, &[])?;
+    /// let data = backend.map::<u32>(&queue, &data, 0..32)?;
     /// assert_eq!(*data, [0, 0, 2, 3, 4, 5, 0, 0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -117,12 +117,12 @@ impl<'a> Launch<'a> {
         self
     }
 
-    /// Memory, for the next parameter.
+    /// Passes memory for the next parameter.
     pub fn memory(self, memory: &'a dyn AsMemory<OpenClBackend>) -> Self {
         self.argument(Argument::memory(memory))
     }
 
-    /// A value, for the next parameter.
+    /// Passes a value for the next parameter.
     ///
     /// Vectors of OpenCL C are arrays here. The value has the size of the parameter:
     ///
@@ -143,7 +143,7 @@ impl<'a> Launch<'a> {
     /// # let data = backend.create_buffer(24, MemoryFlags::empty())?;
     /// let launch = || fill.launch(&queue, &[3]).memory(&data);
     /// launch().value(&[0.5_f32, 2.0]).enqueue()?;
-    /// let pairs = backend.map::<[f32; 2]>(&queue, &data, 0..24, &[])?;
+    /// let pairs = backend.map::<[f32; 2]>(&queue, &data, 0..24)?;
     /// assert_eq!(*pairs, [[0.5, 2.0]; 3]);
     /// # drop(pairs);
     ///
@@ -157,12 +157,12 @@ impl<'a> Launch<'a> {
         self.argument(Argument::value(value))
     }
 
-    /// Local memory, for the next parameter.
+    /// Passes local memory for the next parameter.
     pub fn local(self, local: LocalMemory) -> Self {
         self.argument(Argument::local(local))
     }
 
-    /// An image, for the next parameter.
+    /// Passes an image for the next parameter.
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
@@ -179,14 +179,14 @@ impl<'a> Launch<'a> {
     /// #     backend.create_image_with_data(flags, format, shape, &[[10_u8; 4], [20; 4]], HostPitches::TIGHT)?;
     /// let source = "kernel void brighten(read_only image2d_t from, write_only image2d_t to)
     ///     {
-    ///         int2 place = (int2)(get_global_id(0), get_global_id(1));
-    ///         if (all(place < get_image_dim(from)) && all(place < get_image_dim(to)))
-    ///             write_imageui(to, place, read_imageui(from, place) * 2u);
+    ///         int2 at = (int2)(get_global_id(0), get_global_id(1));
+    ///         if (all(at < get_image_dim(from)) && all(at < get_image_dim(to)))
+    ///             write_imageui(to, at, read_imageui(from, at) * 2u);
     ///     }";
     /// # let program = ClProgram::build(&backend, source, "")?;
     /// let accesses = [ParameterAccess::Input, ParameterAccess::Output];
     /// let parameters = accesses.map(|access| Parameter::image(ImageKind::D2, access));
-    /// // SAFETY: it touches pixels of the two images only, each work item those at its place.
+    /// // SAFETY: it touches pixels of the two images only, each work item those at its ids.
     /// let brighten = unsafe { program.kernel("brighten", &parameters)?.in_dimensions(2) };
     /// let bright = backend.create_image(flags, format, shape)?;
     /// let launch = brighten.launch(&queue, &[2, 1]).image(&dark);
@@ -194,7 +194,7 @@ impl<'a> Launch<'a> {
     ///
     /// let mut pixels = [[0_u8; 4]; 2];
     /// let all = ImageRegion::all(shape);
-    /// backend.read_image(&queue, &bright, all, &mut pixels, HostPitches::TIGHT, &[])?;
+    /// backend.read_image(&queue, &bright, all, &mut pixels, HostPitches::TIGHT)?;
     /// assert_eq!(pixels, [[20; 4], [40; 4]]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -202,9 +202,9 @@ impl<'a> Launch<'a> {
         self.argument(Argument::image(image))
     }
 
-    /// A sampler, for the next parameter.
+    /// Passes a sampler for the next parameter.
     ///
-    /// The kernel says where it looks, and the sampler what it sees there:
+    /// The kernel names the coordinates, and the sampler decides which value is read there:
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
@@ -214,8 +214,8 @@ impl<'a> Launch<'a> {
     /// # };
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// # let source = "kernel void look_up(read_only image2d_t picture, sampler_t sampler, float2 place, global float4 *color)
-    /// #     { color[get_global_id(0)] = read_imagef(picture, sampler, place); }";
+    /// # let source = "kernel void look_up(read_only image2d_t picture, sampler_t sampler, float2 at, global float4 *color)
+    /// #     { color[get_global_id(0)] = read_imagef(picture, sampler, at); }";
     /// # let program = ClProgram::build(&backend, source, "")?;
     /// # let parameters = [
     /// #     Parameter::image(ImageKind::D2, ParameterAccess::Input),
@@ -237,16 +237,16 @@ impl<'a> Launch<'a> {
     /// let sampler = ClSampler::new(&backend, true, Addressing::ClampToEdge, Filter::Nearest)?;
     /// let launch = look_up.launch(&queue, &[1]).image(&image).sampler(&sampler);
     /// launch.value(&[0.6_f32, 0.5]).memory(&color).enqueue()?;
-    /// assert_eq!(*backend.map::<f32>(&queue, &color, 0..16, &[])?, [0.75; 4]);
+    /// assert_eq!(*backend.map::<f32>(&queue, &color, 0..16)?, [0.75; 4]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn sampler(self, sampler: &'a ClSampler) -> Self {
         self.argument(Argument::sampler(sampler))
     }
 
-    /// A pipe, for the next parameter.
+    /// Passes a pipe for the next parameter.
     ///
-    /// One kernel puts packets in, and another takes them out. The launches are ordered by the pipe, whatever queues they are on:
+    /// One kernel puts packets in, and another takes them out. The launches run one after the other, on whatever queues:
     ///
     /// ```no_run
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
@@ -281,9 +281,9 @@ impl<'a> Launch<'a> {
         self.argument(Argument::pipe(pipe))
     }
 
-    /// Whatever it is, for the next parameter.
+    /// Passes an argument of any kind for the next parameter.
     ///
-    /// For code that passes on what it was given, without knowing what it is:
+    /// For code that passes on arguments without knowing their kinds:
     ///
     /// ```
     /// use binpool_opencl::{Argument, ClEvent, ClKernel, ClQueue, KernelError};
@@ -313,7 +313,7 @@ impl<'a> Launch<'a> {
     ///
     /// let (array, factor) = (Argument::memory(&data), Argument::value(&3.0_f32));
     /// over(&scale, &queue, 2, &[array], factor)?;
-    /// assert_eq!(*backend.map::<f32>(&queue, &data, 0..8, &[])?, [3.0, 6.0]);
+    /// assert_eq!(*backend.map::<f32>(&queue, &data, 0..8)?, [3.0, 6.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn argument(mut self, argument: Argument<'a>) -> Self {
@@ -321,14 +321,14 @@ impl<'a> Launch<'a> {
         self
     }
 
-    /// Several of them, for as many parameters.
+    /// Passes several arguments, for as many parameters.
     pub fn arguments(mut self, arguments: impl IntoIterator<Item = Argument<'a>>) -> Self {
         self.arguments.extend(arguments);
         self
     }
 
-    /// Shared virtual memory that the kernel reaches through addresses in other memory (`CL_KERNEL_EXEC_INFO_SVM_PTRS`,
-    /// OpenCL 3.0, section 5.9.2), and how it uses it. For this launch only.
+    /// Names shared virtual memory that the kernel reaches through addresses in other memory, and how it uses it, for this
+    /// launch (`CL_KERNEL_EXEC_INFO_SVM_PTRS`, OpenCL 3.0, section 5.9.2).
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
@@ -346,7 +346,7 @@ impl<'a> Launch<'a> {
     /// # ];
     /// // SAFETY: it follows addresses of words in blocks that the launch names, and no others.
     /// let follow = unsafe { program.kernel("follow", &parameters) }?;
-    /// let seven = backend.csvm_empty::<u32>(1)?.fill_all(&queue, 7, &[])?;
+    /// let seven = backend.csvm_empty::<u32>(1)?.fill_all(&queue, 7)?;
     /// let address = seven.address()?.addr().get() as u64;
     /// let addresses = backend.create_buffer_from(&[address; 2], MemoryFlags::empty())?;
     /// let words = backend.create_buffer(8, MemoryFlags::empty())?;
@@ -357,7 +357,7 @@ impl<'a> Launch<'a> {
     ///     .memory(&words)
     ///     .indirect(&seven, ParameterAccess::Input)
     ///     .enqueue()?;
-    /// assert_eq!(*backend.map::<u32>(&queue, &words, 0..8, &[])?, [7, 7]);
+    /// assert_eq!(*backend.map::<u32>(&queue, &words, 0..8)?, [7, 7]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn indirect(
@@ -369,66 +369,22 @@ impl<'a> Launch<'a> {
         self
     }
 
-    /// Commands that the kernel waits for, besides those that use the same memory.
-    ///
-    /// ```
-    /// use std::slice;
-    ///
-    /// use binpool_allocators::{Backend, Event, EventStatus, MemoryFlags, Outcome, QueueOrder};
-    /// # use binpool_opencl::{ClProgram, Extent, OpenClBackend, Parameter};
-    ///
-    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
-    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// # let source = "kernel void fill(global uint *data) { data[get_global_id(0)] = 7; }";
-    /// # let program = ClProgram::build(&backend, source, "")?;
-    /// # // SAFETY: each work item writes the word of its id, and touches nothing else.
-    /// # let fill = unsafe { program.kernel("fill", &[Parameter::output::<u32>(Extent::PerItem(1))]) }?;
-    /// # let data = backend.create_buffer(16, MemoryFlags::empty())?;
-    /// let go = backend.create_user_event()?;
-    /// let launch = fill.launch(&queue, &[4]).memory(&data);
-    /// let filled = launch.wait_for(slice::from_ref(&go)).enqueue()?;
-    /// assert_eq!(filled.status()?, EventStatus::Pending);
-    ///
-    /// backend.resolve_user_event(&go, Outcome::Complete)?;
-    /// filled.wait()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn wait_for(mut self, events: &'a [ClEvent]) -> Self {
-        self.wait_for = events;
-        self
-    }
-
-    /// Enqueues the launch. A program waits for its last launches before it ends: PoCL may crash otherwise.
-    ///
-    /// # Errors
-    ///
-    /// [`WorkSize`](KernelError::WorkSize); [`ArgumentCount`](KernelError::ArgumentCount),
-    /// [`ArgumentKind`](KernelError::ArgumentKind), [`ValueSize`](KernelError::ValueSize),
-    /// [`ImageKind`](KernelError::ImageKind), [`PacketSize`](KernelError::PacketSize),
-    /// [`TooSmall`](KernelError::TooSmall), [`LengthTooLarge`](KernelError::LengthTooLarge) and
-    /// [`LocalMemory`](KernelError::LocalMemory) for what the arguments are; [`Overlap`](KernelError::Overlap) for what
-    /// they share; [`Memory`](KernelError::Memory) for a queue, an event or memory of another backend, indirect
-    /// memory that is no SVM, bytes that the host has mapped, or a failure of the runtime.
-    pub fn enqueue(self) -> Result<ClEvent, KernelError> {
-        if !self.kernel.is_for(self.queue) {
-            return Err(foreign(ObjectKind::Queue));
+    /// Checks that memory with those `flags` may be used as the kernel is declared to.
+    pub(super) fn check_flags(
+        &self,
+        parameter: LaunchMemory,
+        access: ParameterAccess,
+        flags: MemoryFlags,
+    ) -> Result<(), KernelError> {
+        match access.ruled_out_by(flags) {
+            None => Ok(()),
+            Some(flag) => Err(KernelError::AccessFlag {
+                kernel: self.name(),
+                parameter,
+                access,
+                flag,
+            }),
         }
-        let work = WorkSize::new(
-            self.kernel.limits(),
-            &self.global,
-            self.offset.as_ref(),
-            self.local.as_ref(),
-        )
-        .map_err(|problem| self.work_size(problem))?;
-        let touched = self.touched(&work)?;
-        let bound = self.bound(&touched)?;
-        bound.check_overlaps(self.kernel)?;
-        let uses: SmallVec<[Use<'_>; 8]> = bound.uses.iter().map(|(_, used)| *used).collect();
-        let backend = OpenClBackend::of_context(self.queue.context());
-        let event = backend.submit(self.queue, Purpose::Control, &uses, self.wait_for, |wait| {
-            bound.enqueue(self.kernel, self.queue, &work, wait)
-        })?;
-        Ok(event)
     }
 
     pub(super) fn name(&self) -> String {
@@ -440,5 +396,32 @@ impl<'a> Launch<'a> {
             kernel: self.name(),
             problem,
         }
+    }
+}
+
+impl ClKernel {
+    /// Begins a launch of that many work items, with one number for each dimension: one dimension, or as many as the kernel
+    /// is for ([`in_dimensions`](Self::in_dimensions)).
+    ///
+    /// ```
+    /// use binpool_allocators::{Backend, Event, EventStatus, MemoryFlags, Outcome, Queue, QueueOrder};
+    /// # use binpool_opencl::{ClProgram, Extent, OpenClBackend, Parameter};
+    ///
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let source = "kernel void fill(global uint *data) { data[get_global_id(0)] = 7; }";
+    /// # let program = ClProgram::build(&backend, source, "")?;
+    /// # // SAFETY: each work item writes the word of its id, and touches nothing else.
+    /// # let fill = unsafe { program.kernel("fill", &[Parameter::output::<u32>(Extent::PerItem(1))]) }?;
+    /// # let data = backend.create_buffer(16, MemoryFlags::empty())?;
+    /// let go = backend.create_user_event()?;
+    /// let filled = fill.launch(queue.after(&[go.clone()]), &[4]).memory(&data).enqueue()?;
+    /// assert_eq!(filled.status()?, EventStatus::Pending);
+    /// backend.resolve_user_event(&go, Outcome::Complete)?;
+    /// fill.launch(&queue, &[4]).memory(&data).enqueue()?.wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn launch<'a>(&'a self, on: impl Into<ClOn<'a>>, global_size: &[usize]) -> Launch<'a> {
+        Launch::new(self, on.into(), global_size)
     }
 }

@@ -1,6 +1,6 @@
 //! Local memory of a launch.
 
-/// How much local memory each work group of a launch gets for one `local` pointer of its kernel. The seed's name.
+/// The local memory that each work group of a launch gets for one `local` pointer of its kernel. The seed's name.
 ///
 /// ```
 /// use binpool_opencl::LocalMemory;
@@ -27,8 +27,8 @@ impl LocalMemory {
         }
     }
 
-    /// That many elements for each work item of a group. The launch has to say its
-    /// [`local_size`](crate::Launch::local_size), unless the kernel is compiled for one.
+    /// That many elements for each work item of a group. The launch needs a [`local_size`](crate::Launch::local_size),
+    /// unless the kernel is compiled for one.
     #[must_use]
     pub const fn per_item<T>(elements: usize) -> Self {
         Self {
@@ -37,7 +37,7 @@ impl LocalMemory {
         }
     }
 
-    /// The bytes for each group, where a group has that many work items; `None` where it has to be known and is not.
+    /// Returns the bytes for each group, if a group has that many work items; `None` if that number is needed and unknown.
     pub(super) fn for_group_of(self, items: Option<usize>) -> Option<usize> {
         if self.per_item {
             items.map(|items| self.bytes.saturating_mul(items))

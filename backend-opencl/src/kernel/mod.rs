@@ -2,7 +2,9 @@
 
 mod argument;
 mod bound;
+mod built;
 mod declaration;
+mod enqueue;
 mod error;
 #[expect(
     clippy::module_inception,

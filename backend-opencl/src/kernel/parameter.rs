@@ -1,15 +1,16 @@
-//! What the parameters of a kernel are declared as.
+//! The declaration of the parameters of a kernel.
 
 use std::fmt;
 
+use binpool_allocators::MemoryFlags;
 use bytemuck::Pod;
 
 use crate::image::ImageKind;
 
-/// A parameter of a kernel: what it takes, and which bytes the kernel touches there.
+/// The declaration of a parameter of a kernel: the kind of its argument, and the bytes that the kernel touches there.
 ///
-/// Elements are what the kernel's pointer points to: `float` is `f32`, `float4` is `[f32; 4]`; vectors of three are as
-/// large as those of four.
+/// The element is the type that the kernel's pointer points to: `float` is `f32`, `float4` is `[f32; 4]`; vectors of three
+/// are as large as those of four.
 ///
 /// ```
 /// use binpool_opencl::{Extent, Parameter, ParameterKind};
@@ -59,11 +60,11 @@ use crate::image::ImageKind;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameter {
-    pub(super) role: Role,
+    pub(super) role: ParameterRole,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum ParameterRole {
     Memory {
         access: ParameterAccess,
         /// The bytes of an element.
@@ -94,7 +95,7 @@ pub(super) enum Role {
     },
 }
 
-/// What a kernel does with the memory behind a parameter.
+/// The access of a kernel to the memory of a parameter.
 ///
 /// ```
 /// use binpool_opencl::{ClProgram, Extent, KernelError, OpenClBackend, Parameter, ParameterAccess};
@@ -121,18 +122,18 @@ pub(super) enum Role {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ParameterAccess {
-    /// It reads it and never writes it.
+    /// The kernel only reads it.
     Input,
-    /// It writes it.
+    /// The kernel writes it.
     Output,
-    /// It reads and writes it.
+    /// The kernel reads and writes it.
     InOut,
 }
 
-/// How many elements a kernel touches, counted from the first one.
+/// The number of elements that a kernel touches, counted from the first one.
 ///
-/// Work items are counted as if their ids started at 0: with an [`offset`](crate::Launch::offset) the product of
-/// offset plus size over the dimensions. A product that no number holds is too large for any memory.
+/// Work items are counted as if their ids started at 0: with an [`offset`](crate::Launch::offset) their number is the
+/// product of offset plus size over the dimensions. A product that no number holds is too large for any memory.
 ///
 /// ```
 /// use binpool_allocators::{Backend, Event, MemoryFlags, QueueOrder};
@@ -184,7 +185,7 @@ pub enum Extent {
 
 impl Parameter {
     const fn memory<T>(access: ParameterAccess, extent: Extent) -> Self {
-        let role = Role::Memory {
+        let role = ParameterRole::Memory {
             access,
             element: size_of::<T>(),
             extent,
@@ -198,7 +199,7 @@ impl Parameter {
         Self::memory::<T>(ParameterAccess::Input, extent)
     }
 
-    /// A `global` pointer to elements that the kernel writes. What it does not write stays as it was.
+    /// A `global` pointer to elements that the kernel writes. Elements that it does not write keep their values.
     #[must_use]
     pub const fn output<T: Pod>(extent: Extent) -> Self {
         Self::memory::<T>(ParameterAccess::Output, extent)
@@ -213,7 +214,7 @@ impl Parameter {
     /// A value, passed by its bytes.
     #[must_use]
     pub const fn value<T: Pod>() -> Self {
-        let role = Role::Value {
+        let role = ParameterRole::Value {
             bytes: size_of::<T>(),
         };
         Self { role }
@@ -242,26 +243,26 @@ impl Parameter {
     /// let told = backend.create_buffer(4, MemoryFlags::empty())?;
     /// let launch = tell.launch(&queue, &[1]).memory(&data);
     /// launch.memory(&told).enqueue()?; // the second argument, for the third parameter
-    /// assert_eq!(*backend.map::<u32>(&queue, &told, 0..4, &[])?, [2]); // 10 bytes hold two floats
+    /// assert_eq!(*backend.map::<u32>(&queue, &told, 0..4)?, [2]); // 10 bytes hold two floats
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
     pub const fn length_u32(of: usize) -> Self {
-        let role = Role::Length { of, bytes: 4 };
+        let role = ParameterRole::Length { of, bytes: 4 };
         Self { role }
     }
 
-    /// The same as a `ulong`.
+    /// A `ulong` with the number of whole elements of the memory that is passed for parameter number `of`.
     #[must_use]
     pub const fn length_u64(of: usize) -> Self {
-        let role = Role::Length { of, bytes: 8 };
+        let role = ParameterRole::Length { of, bytes: 8 };
         Self { role }
     }
 
     /// A `local` pointer, for which a launch passes a [`LocalMemory`](crate::LocalMemory).
     #[must_use]
     pub const fn local<T: Pod>(extent: Extent) -> Self {
-        let role = Role::Local {
+        let role = ParameterRole::Local {
             element: size_of::<T>(),
             extent,
         };
@@ -271,14 +272,14 @@ impl Parameter {
     /// An image, of the kind and with the access that its type in the kernel has.
     #[must_use]
     pub const fn image(kind: ImageKind, access: ParameterAccess) -> Self {
-        let role = Role::Image { kind, access };
+        let role = ParameterRole::Image { kind, access };
         Self { role }
     }
 
     /// A sampler.
     #[must_use]
     pub const fn sampler() -> Self {
-        let role = Role::Sampler;
+        let role = ParameterRole::Sampler;
         Self { role }
     }
 
@@ -286,49 +287,61 @@ impl Parameter {
     #[must_use]
     pub const fn pipe<T: Pod>(access: ParameterAccess) -> Self {
         let packet = size_of::<T>();
-        let role = Role::Pipe { access, packet };
+        let role = ParameterRole::Pipe { access, packet };
         Self { role }
     }
 
-    /// What it takes.
+    /// The kind of its argument.
     #[must_use]
     pub const fn kind(&self) -> ParameterKind {
         match self.role {
-            Role::Memory { .. } => ParameterKind::Memory,
-            Role::Value { .. } | Role::Length { .. } => ParameterKind::Value,
-            Role::Local { .. } => ParameterKind::Local,
-            Role::Image { .. } => ParameterKind::Image,
-            Role::Sampler => ParameterKind::Sampler,
-            Role::Pipe { .. } => ParameterKind::Pipe,
+            ParameterRole::Memory { .. } => ParameterKind::Memory,
+            ParameterRole::Value { .. } | ParameterRole::Length { .. } => ParameterKind::Value,
+            ParameterRole::Local { .. } => ParameterKind::Local,
+            ParameterRole::Image { .. } => ParameterKind::Image,
+            ParameterRole::Sampler => ParameterKind::Sampler,
+            ParameterRole::Pipe { .. } => ParameterKind::Pipe,
         }
     }
 
-    /// The bytes of an element, a packet, or the value; 0 where there is no such thing.
+    /// Returns the bytes of an element, a packet, or the value; 0 if it has none of these.
     pub(super) const fn element_bytes(&self) -> usize {
         match self.role {
-            Role::Memory { element, .. } | Role::Local { element, .. } => element,
-            Role::Value { bytes } | Role::Length { bytes, .. } => bytes,
-            Role::Pipe { packet, .. } => packet,
-            Role::Image { .. } | Role::Sampler => 0,
+            ParameterRole::Memory { element, .. } | ParameterRole::Local { element, .. } => element,
+            ParameterRole::Value { bytes } | ParameterRole::Length { bytes, .. } => bytes,
+            ParameterRole::Pipe { packet, .. } => packet,
+            ParameterRole::Image { .. } | ParameterRole::Sampler => 0,
         }
     }
 
-    /// The bytes that it takes among those which a device passes to a kernel.
+    /// Returns the bytes that its argument takes in a launch.
     pub(super) const fn passed_bytes(&self) -> usize {
         match self.role {
-            Role::Value { bytes } | Role::Length { bytes, .. } => bytes,
+            ParameterRole::Value { bytes } | ParameterRole::Length { bytes, .. } => bytes,
             _ => size_of::<usize>(),
         }
     }
 
-    /// Whether a launch passes an argument for it.
+    /// Returns whether a launch passes an argument for it.
     pub(super) const fn takes_argument(&self) -> bool {
-        !matches!(self.role, Role::Length { .. })
+        !matches!(self.role, ParameterRole::Length { .. })
+    }
+}
+
+impl ParameterAccess {
+    /// Returns the flag among `flags` that forbids this access.
+    pub(super) fn ruled_out_by(self, flags: MemoryFlags) -> Option<MemoryFlags> {
+        let against = match self {
+            Self::Input => MemoryFlags::WRITE_ONLY,
+            Self::Output => MemoryFlags::READ_ONLY,
+            Self::InOut => MemoryFlags::READ_ONLY | MemoryFlags::WRITE_ONLY,
+        };
+        Some(flags & against).filter(|flag| !flag.is_empty())
     }
 }
 
 impl Extent {
-    /// The bytes that are touched, the largest number where none holds them; `None` where any size will do.
+    /// Returns the bytes that are touched, or the largest number if they are more; `None` if any size will do.
     pub(super) fn bytes(self, element: usize, items: usize, groups: usize) -> Option<usize> {
         let elements = match self {
             Self::PerItem(elements) => elements.saturating_mul(items),
@@ -340,7 +353,7 @@ impl Extent {
     }
 }
 
-/// What a parameter takes.
+/// The kind of argument that a parameter takes.
 ///
 /// ```
 /// use binpool_allocators::{Backend, QueueOrder};

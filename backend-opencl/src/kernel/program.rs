@@ -1,26 +1,22 @@
 //! Programs.
 
-use std::{ffi::CString, fmt, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use binpool_allocators::Backend;
 use cl3::error_codes::{
     CL_BUILD_PROGRAM_FAILURE, CL_COMPILE_PROGRAM_FAILURE, CL_INVALID_BUILD_OPTIONS,
 };
 
-use super::{ClKernel, KernelError, Parameter};
-use crate::{
-    backend::OpenClBackend,
-    cl_error::{ClError, Purpose},
-    sys::{
-        DeviceId,
-        program::{self, ProgramHandle},
-    },
+use super::{
+    ClKernel, KernelError, Parameter,
+    built::{Built, c_text, failed},
 };
+use crate::{backend::OpenClBackend, sys::program};
 
 /// A program in OpenCL C, built for one device. Clones are the same program.
 ///
-/// Building takes as long as compilers take: keep the program, or let the backend keep it
-/// ([`cached`](OpenClBackend::cached)). It may be kept there: it does not keep the backend.
+/// Building is slow: keep the program, or let the backend keep it ([`cached`](OpenClBackend::cached)). The program does not
+/// keep the backend alive, so that is no cycle.
 ///
 /// ```
 /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
@@ -41,24 +37,13 @@ use crate::{
 /// let data = backend.create_buffer_from(&[2.0_f32; 1000], MemoryFlags::empty())?;
 /// let launch = scale.launch(&queue, &[1000]).memory(&data);
 /// launch.value(&2.5_f32).enqueue()?;
-/// let data = backend.map::<f32>(&queue, &data, 0..4000, &[])?;
+/// let data = backend.map::<f32>(&queue, &data, 0..4000)?;
 /// assert_eq!(*data, [5.0; 1000]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
 pub struct ClProgram {
-    inner: Arc<ProgramInner>,
-}
-
-/// The runtime keeps the context for the program: a reference of our own would make a cycle of a program that the
-/// context's cache keeps.
-pub(super) struct ProgramInner {
-    pub(super) handle: ProgramHandle,
-    /// The context, to compare. While the program lives, no other context can have this address.
-    pub(super) context: usize,
-    pub(super) device: DeviceId,
-    pub(super) options: String,
-    names: Vec<String>,
+    inner: Arc<Built>,
 }
 
 impl ClProgram {
@@ -67,7 +52,7 @@ impl ClProgram {
     ///
     /// # Errors
     ///
-    /// [`Build`](KernelError::Build), with all that the compiler said; [`EmptySource`](KernelError::EmptySource);
+    /// [`Build`](KernelError::Build), with the messages of the compiler; [`EmptySource`](KernelError::EmptySource);
     /// [`NullByte`](KernelError::NullByte) in the options; or a failure of the runtime.
     pub fn build(
         backend: &OpenClBackend,
@@ -97,7 +82,7 @@ impl ClProgram {
         })?;
         let names = program::kernel_names(&handle).map_err(failed)?;
         Ok(Self {
-            inner: Arc::new(ProgramInner {
+            inner: Arc::new(Built {
                 handle,
                 context: context.handle.raw().addr(),
                 device: context.device,
@@ -127,15 +112,14 @@ impl ClProgram {
         &self.inner.names
     }
 
-    /// The kernel of that name, whose parameters are as declared.
+    /// Returns the kernel of that name, with the declared parameters.
     ///
-    /// Everything that the kernel tells about itself is compared with the declaration: how many parameters there
-    /// are, of what kind, whether they are constant, and the sizes of scalars and vectors. What is left is the
-    /// promise.
+    /// Everything that the compiler reports about the kernel is compared with the declaration: the number and the kinds of
+    /// its parameters, whether they are constant, and the sizes of scalars and vectors. The rest is the caller's promise.
     ///
     /// # Errors
     ///
-    /// [`NoSuchKernel`](KernelError::NoSuchKernel), which lists those that there are; for a declaration that the
+    /// [`NoSuchKernel`](KernelError::NoSuchKernel), which lists the kernels of the program; for a declaration that the
     /// kernel does not match, [`ParameterCount`](KernelError::ParameterCount),
     /// [`ParameterKind`](KernelError::ParameterKind), [`ParameterAccess`](KernelError::ParameterAccess),
     /// [`ElementSize`](KernelError::ElementSize), [`EmptyType`](KernelError::EmptyType) and
@@ -144,22 +128,22 @@ impl ClProgram {
     ///
     /// # Safety
     ///
-    /// With any values, and any contents of its memory, in a launch of any size in one dimension (for more, there is
+    /// With any values, and any contents of its memory, in a launch of any size in one dimension (for more dimensions see
     /// [`in_dimensions`](ClKernel::in_dimensions)):
     ///
-    /// 1. the kernel touches the memory of a parameter only within the declared [`Extent`](super::Extent), counted
-    ///    from the address that it is given, images only within their pixels, unless it reads through a sampler of its
-    ///    own that says what is beyond, and no other memory but its own;
+    /// 1. the kernel touches the memory of a parameter only within the declared [`Extent`](super::Extent), counted from the
+    ///    address that it is given, images only within their pixels, unless it reads through a sampler of its own that
+    ///    defines the value outside, and no other memory but its own;
     /// 2. it never writes what is declared as an input;
-    /// 3. its work items have no data race, and each of them comes to an end and calls barriers as OpenCL asks for.
+    /// 3. its work items have no data race, and each of them ends and calls barriers as OpenCL demands.
     ///
-    /// A kernel that follows addresses which it finds in memory cannot promise (1) for any contents. Whoever makes it
-    /// promises instead to launch it only with contents of their own making, whose every address lies in a block
-    /// that the launch names as [`indirect`](super::Launch::indirect), in the way it is named.
+    /// A kernel that follows addresses which it finds in memory cannot keep (1) for any contents. For such a kernel the
+    /// caller promises to launch it only with contents whose every address lies in a block that the launch names as
+    /// [`indirect`](super::Launch::indirect), and to touch the block only in the way that is named there.
     ///
     /// ```compile_fail,E0133
     /// # fn make(program: &binpool_opencl::ClProgram) -> Result<(), binpool_opencl::KernelError> {
-    /// let kernel = program.kernel("scale", &[])?; // nobody has promised anything
+    /// let kernel = program.kernel("scale", &[])?; // there is no promise
     /// # Ok(()) }
     /// ```
     #[allow(unsafe_code)]
@@ -185,16 +169,4 @@ impl fmt::Debug for ClProgram {
             .field("kernels", &self.inner.names)
             .finish_non_exhaustive()
     }
-}
-
-/// `text` as C has it.
-pub(super) fn c_text(text: &str) -> Result<CString, KernelError> {
-    CString::new(text).map_err(|_| KernelError::NullByte {
-        text: text.to_owned(),
-    })
-}
-
-/// A failure of the runtime that is about no memory.
-pub(super) fn failed(error: ClError) -> KernelError {
-    error.into_error(Purpose::Control).into()
 }

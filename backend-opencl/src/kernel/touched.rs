@@ -1,27 +1,28 @@
-//! What a launch touches of its arguments, by what they were declared as.
+//! The bytes of its arguments that a launch touches, by their declarations.
 
 use binpool_allocators::AsMemory;
 use smallvec::SmallVec;
 
 use super::{
-    Argument, Extent, KernelError, Launch, Parameter, ParameterAccess, WorkSizeProblem,
-    argument::Body, parameter::Role, work_size::WorkSize,
+    Argument, Extent, KernelError, Launch, LaunchMemory, Parameter, ParameterAccess,
+    WorkSizeProblem, argument::ArgumentBody, parameter::ParameterRole, work_size::WorkSize,
 };
 use crate::{
     backend::OpenClBackend,
     context::Context,
     image::{ClImage, ImageKind},
-    order::access::{Access, Use},
+    order::access::Access,
+    order::memory_use::MemoryUse,
     pipe::ClPipe,
     sys::kernel::ArgumentValue,
 };
 
-/// What a kernel touches of an argument.
+/// The part of an argument that a kernel touches.
 pub(super) enum Touched<'a> {
     Memory {
         memory: &'a dyn AsMemory<OpenClBackend>,
         size: usize,
-        /// The first bytes of it.
+        /// The number of bytes that are touched, from the first one on.
         bytes: usize,
         access: ParameterAccess,
     },
@@ -34,13 +35,13 @@ pub(super) enum Touched<'a> {
     Object {
         value: ArgumentValue<'a>,
         context: &'a Context,
-        used: Option<Use<'a>>,
+        used: Option<MemoryUse<'a>>,
     },
 }
 
-/// All checks that need sizes only.
+/// The checks that need only sizes.
 impl Launch<'_> {
-    /// What the kernel touches of each parameter's argument.
+    /// Returns the part of each argument that the kernel touches.
     pub(super) fn touched(
         &self,
         work: &WorkSize,
@@ -100,12 +101,12 @@ impl Launch<'_> {
         };
         match (parameter.role, &argument.body) {
             (
-                Role::Memory {
+                ParameterRole::Memory {
                     access,
                     element,
                     extent,
                 },
-                Body::Memory(memory),
+                ArgumentBody::Memory(memory),
             ) => {
                 let size = memory.size();
                 let bytes = check(size, extent.bytes(element, work.items(), work.groups()))?;
@@ -116,7 +117,9 @@ impl Launch<'_> {
                     access,
                 })
             }
-            (Role::Value { bytes }, Body::Value(value)) if value.len() != bytes => {
+            (ParameterRole::Value { bytes }, ArgumentBody::Value(value))
+                if value.len() != bytes =>
+            {
                 Err(KernelError::ValueSize {
                     kernel: self.name(),
                     index,
@@ -124,15 +127,15 @@ impl Launch<'_> {
                     expected: bytes,
                 })
             }
-            (_, Body::Value(value)) => Ok(Touched::Value(value)),
-            (Role::Local { element, extent }, Body::Local(local)) => {
+            (_, ArgumentBody::Value(value)) => Ok(Touched::Value(value)),
+            (ParameterRole::Local { element, extent }, ArgumentBody::Local(local)) => {
                 let items = work.group_items();
                 let is_per_item = matches!(extent, Extent::PerItem(_));
                 let size = local
                     .for_group_of(items)
                     .filter(|_| !is_per_item || items.is_some());
                 let size = size.ok_or_else(|| self.work_size(WorkSizeProblem::NoLocalSize))?;
-                // No runtime has local memory of no bytes.
+                // No runtime takes local memory of 0 bytes.
                 let needed = extent
                     .bytes(element, items.unwrap_or(0), 1)
                     .unwrap_or(1)
@@ -140,16 +143,18 @@ impl Launch<'_> {
                 check(size, Some(needed))?;
                 Ok(Touched::Local(size))
             }
-            (Role::Image { kind, access }, Body::Image(image)) => {
+            (ParameterRole::Image { kind, access }, ArgumentBody::Image(image)) => {
                 self.image_of(index, (kind, access), image)
             }
-            (Role::Sampler, Body::Sampler(sampler)) => Ok(Touched::Object {
+            (ParameterRole::Sampler, ArgumentBody::Sampler(sampler)) => Ok(Touched::Object {
                 value: ArgumentValue::Sampler(sampler.handle()),
                 context: sampler.context(),
                 used: None,
             }),
-            (Role::Pipe { packet, .. }, Body::Pipe(pipe)) => self.pipe_of(index, packet, pipe),
-            // Kinds are equal, so this does not happen.
+            (ParameterRole::Pipe { packet, .. }, ArgumentBody::Pipe(pipe)) => {
+                self.pipe_of(index, packet, pipe)
+            }
+            // The kinds were compared above, so this does not happen.
             _ => Err(KernelError::ArgumentKind {
                 kernel: self.name(),
                 index,
@@ -174,6 +179,7 @@ impl Launch<'_> {
                 actual,
             });
         }
+        self.check_flags(LaunchMemory::Parameter(index), access, image.flags())?;
         Ok(Touched::Object {
             value: ArgumentValue::Memory(image.handle()),
             context: image.context(),
@@ -199,7 +205,7 @@ impl Launch<'_> {
         Ok(Touched::Object {
             value: ArgumentValue::Memory(pipe.handle()),
             context: pipe.context(),
-            // Whoever reads packets takes them out.
+            // A kernel that reads packets takes them out, which is a write.
             used: Some(pipe.used(Access::Write)),
         })
     }
@@ -221,10 +227,10 @@ impl Launch<'_> {
         Ok(())
     }
 
-    /// Puts the numbers of elements where lengths are declared.
+    /// Fills in the numbers of elements where lengths are declared.
     fn fill_lengths(&self, touched: &mut [Touched<'_>]) -> Result<(), KernelError> {
         for (index, parameter) in self.kernel.parameters().iter().enumerate() {
-            let Role::Length { of, bytes } = parameter.role else {
+            let ParameterRole::Length { of, bytes } = parameter.role else {
                 continue;
             };
             let size = match touched.get(of) {

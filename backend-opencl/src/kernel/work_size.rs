@@ -1,4 +1,4 @@
-//! How many work items a launch has, and in what groups.
+//! The number of work items of a launch, and of its groups.
 
 use cl3::{
     device::{
@@ -12,10 +12,9 @@ use smallvec::SmallVec;
 
 use super::WorkSizeProblem;
 use crate::{
-    cl_error::ClResult,
     device::info::version_of,
     sys::{
-        self, DeviceId,
+        self, ClResult, DeviceId,
         kernel::{self, KernelHandle, WorkItems},
     },
 };
@@ -23,11 +22,11 @@ use crate::{
 /// One number for each dimension.
 pub(super) type Sizes = SmallVec<[usize; 3]>;
 
-/// What a kernel can be launched with on a device.
+/// The limits of launches of a kernel on a device.
 #[derive(Clone, Debug)]
 pub(super) struct LaunchLimits {
     dimensions: usize,
-    /// How many dimensions the promise of the kernel's maker covers.
+    /// The number of dimensions that the kernel is promised to be for.
     pub(super) promised_dimensions: usize,
     /// The largest local size of each dimension.
     local: Sizes,
@@ -35,7 +34,7 @@ pub(super) struct LaunchLimits {
     group: usize,
     /// The local size that the kernel is compiled for.
     required: Option<Sizes>,
-    /// The largest id of a work item, and one.
+    /// One more than the largest id of a work item.
     ids: usize,
     /// Whether groups at the end may be smaller.
     uneven: bool,
@@ -48,7 +47,7 @@ pub(super) struct LaunchLimits {
 }
 
 impl LaunchLimits {
-    /// Asks the device about `kernel`, which has no argument set, and which was built with `options`.
+    /// Asks the device for the limits of a kernel that has no argument set and was built with `options`.
     pub(super) fn query(handle: &KernelHandle, device: DeviceId, options: &str) -> ClResult<Self> {
         let of_device = |what| sys::device_number(device, what).map(saturate);
         let of_kernel = |what| kernel::group_number(handle, device, what).map(saturate);
@@ -73,7 +72,7 @@ impl LaunchLimits {
     }
 }
 
-/// Whether the device has groups of several sizes in one launch. Every device of OpenCL 2 has, and none before.
+/// Returns whether the device has groups of several sizes in one launch. Every device of OpenCL 2 has, and none before.
 fn has_uneven_groups(device: DeviceId) -> ClResult<bool> {
     Ok(match version_of(device)? {
         (0 | 1, _) => false,
@@ -82,7 +81,7 @@ fn has_uneven_groups(device: DeviceId) -> ClResult<bool> {
     })
 }
 
-/// Whether a program that is built with `options` can have such groups.
+/// Returns whether a program that is built with `options` can have such groups.
 fn are_built_uneven(options: &str) -> bool {
     let mut words = options.split_whitespace();
     let is_later = |word: &str| {
@@ -115,8 +114,8 @@ pub(super) struct WorkSize {
 }
 
 impl WorkSize {
-    /// Checks the sizes that a launch was given. A kernel that is compiled for one local size has it without being
-    /// told.
+    /// Checks the sizes that a launch was given. A kernel that is compiled for one local size has that size, even if the
+    /// launch names none.
     pub(super) fn new(
         limits: &LaunchLimits,
         global: &Sizes,
@@ -195,13 +194,13 @@ impl WorkSize {
         Ok(())
     }
 
-    /// How many work items there would be if their ids started at 0.
+    /// Returns the number of work items, counted as if their ids started at 0.
     pub(super) fn items(&self) -> usize {
         let ends = self.global.iter().zip(&self.offset);
         product(ends.map(|(&size, &offset)| size.saturating_add(offset)))
     }
 
-    /// How many groups there are at most.
+    /// Returns the largest possible number of groups.
     pub(super) fn groups(&self) -> usize {
         match &self.local {
             Some(local) => {
@@ -212,7 +211,7 @@ impl WorkSize {
         }
     }
 
-    /// How many work items a group has, where that is known.
+    /// Returns the number of work items of a group, if it is known.
     pub(super) fn group_items(&self) -> Option<usize> {
         let local = self.local.as_ref()?;
         Some(product(local.iter().copied()))
@@ -228,7 +227,7 @@ impl WorkSize {
 }
 
 impl LaunchLimits {
-    /// The local size of a launch of that many dimensions that was given `local`.
+    /// Returns the local size of a launch of that many dimensions that was given `local`.
     fn local_size(
         &self,
         dimensions: usize,
@@ -245,7 +244,7 @@ impl LaunchLimits {
             Some(local) => local.clone(),
             None => required.iter().copied().take(dimensions).collect(),
         };
-        // What is required has three dimensions, and those that a launch does not have are of size 1.
+        // The required size has three dimensions; those that a launch does not have are of size 1.
         let size_in = |sizes: &Sizes, dimension| sizes.get(dimension).copied().unwrap_or(1);
         if (0..3).any(|dimension| size_in(&given, dimension) != size_in(required, dimension)) {
             return Err(WorkSizeProblem::NotAsCompiled {
@@ -279,7 +278,7 @@ fn check_no_zero(what: &'static str, sizes: &Sizes) -> Result<(), WorkSizeProble
     }
 }
 
-/// The largest number where none holds the product.
+/// Returns the product, or the largest number if it overflows.
 fn product(sizes: impl Iterator<Item = usize>) -> usize {
     sizes.fold(1, usize::saturating_mul)
 }

@@ -1,4 +1,4 @@
-//! What the host has of a map: slices.
+//! The guards over maps: slices of the host.
 
 use std::{
     fmt,
@@ -6,11 +6,11 @@ use std::{
     ops::{Deref, DerefMut},
 };
 
-use binpool_allocators::{InvalidRequest, Result};
+use binpool_allocators::{Align, InvalidRequest, On, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 
 use super::mapping::Mapping;
-use crate::{event::ClEvent, queue::ClQueue};
+use crate::{ClOn, event::ClEvent};
 
 /// Memory that the host reads: a slice of `T`, until it is dropped. Commands that write the memory are refused
 /// meanwhile; see [`OpenClBackend::map`](crate::OpenClBackend::map).
@@ -18,7 +18,7 @@ use crate::{event::ClEvent, queue::ClQueue};
 /// Dropping it enqueues the end of the map, as [`unmap`](Self::unmap) does, and logs the error.
 ///
 /// ```
-/// use binpool_allocators::{Error, InvalidRequest};
+/// use binpool_allocators::{Error, InvalidRequest, Queue};
 /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
 /// # use binpool_opencl::OpenClBackend;
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
@@ -26,19 +26,19 @@ use crate::{event::ClEvent, queue::ClQueue};
 /// # let other_queue = backend.create_queue(QueueOrder::InOrder)?;
 ///
 /// let memory = backend.create_buffer_from(&[1_u32, 2, 3, 4], MemoryFlags::empty())?;
-/// let map = backend.map::<u32>(&queue, &memory, 0..8, &[])?;
+/// let map = backend.map::<u32>(&queue, &memory, 0..8)?;
 /// assert_eq!(map[..], [1, 2]);
 ///
 /// // What is not mapped can be written. What is mapped cannot, nor can a part of it.
-/// backend.write(&queue, &memory, 8, &[0; 4], &[])?;
-/// let refused = backend.write(&queue, &memory, 4, &[0; 8], &[]);
+/// backend.write(&queue, &memory, 8, &[0_u8; 4])?;
+/// let refused = backend.write(&queue, &memory, 4, &[0_u8; 8]);
 /// let mapped = InvalidRequest::Mapped { offset: 0, bytes: 8 };
 /// assert!(matches!(refused, Err(Error::InvalidRequest(request)) if request == mapped));
 ///
 /// let ended = map.unmap()?; // The event is for others: commands of this crate wait by themselves.
-/// let map = backend.map::<u32>(&queue, &memory, 8..16, &[])?;
-/// map.unmap_on(&other_queue, &[ended])?; // Ends in the order of that queue.
-/// backend.write(&queue, &memory, 4, &[0; 8], &[])?;
+/// let map = backend.map::<u32>(&queue, &memory, 8..16)?;
+/// map.unmap_on(other_queue.after(&[ended]))?; // Ends in the order of that queue.
+/// backend.write(&queue, &memory, 4, &[0_u8; 8])?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "the memory is unmapped when it is dropped"]
@@ -59,16 +59,16 @@ pub struct Map<'m, T> {
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// # let other_queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let memory = backend.create_buffer_from(&[3_u32, 1, 4, 1], MemoryFlags::empty())?;
-/// let mut map = backend.map_mut::<u32>(&queue, &memory, 0..16, &[])?;
+/// let mut map = backend.map_mut::<u32>(&queue, &memory, 0..16)?;
 /// map.sort_unstable(); // It is a slice.
 /// // Meanwhile not even reads are taken.
-/// assert!(backend.map::<u32>(&other_queue, &memory, 12..16, &[]).is_err());
+/// assert!(backend.map::<u32>(&other_queue, &memory, 12..16).is_err());
 /// map.unmap()?;
 ///
-/// let mut map = backend.map_mut::<u32>(&queue, &memory, 0..4, &[])?;
+/// let mut map = backend.map_mut::<u32>(&queue, &memory, 0..4)?;
 /// map[0] = 9;
-/// map.unmap_on(&other_queue, &[])?;
-/// let map = backend.map::<u32>(&queue, &memory, 0..16, &[])?;
+/// map.unmap_on(&other_queue)?;
+/// let map = backend.map::<u32>(&queue, &memory, 0..16)?;
 /// assert_eq!(map[..], [9, 1, 3, 4]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -78,15 +78,15 @@ pub struct MapMut<'m, T> {
     elements: PhantomData<&'m mut [T]>,
 }
 
-/// A map that was enqueued, and that [`wait`](Self::wait) gives: `G` is [`Map`] or [`MapMut`]. Conflicting commands are
-/// refused from the start.
+/// A map that was enqueued; [`wait`](Self::wait) returns it as a `G`, which is [`Map`] or [`MapMut`]. Conflicting commands
+/// are refused from the call on.
 ///
 /// Dropping it enqueues the end of the map.
 ///
 /// ```
 /// use std::slice::from_ref;
 ///
-/// use binpool_allocators::{Event, Outcome};
+/// use binpool_allocators::{Event, Outcome, Queue};
 /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
 /// # use binpool_opencl::OpenClBackend;
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
@@ -94,9 +94,9 @@ pub struct MapMut<'m, T> {
 ///
 /// let memory = backend.create_buffer_from(&[7_u8; 64], MemoryFlags::empty())?;
 /// let gate = backend.create_user_event()?;
-/// let pending = backend.enqueue_map::<u8>(&queue, &memory, 0..64, from_ref(&gate))?;
-/// assert!(backend.write(&queue, &memory, 0, &[1], &[]).is_err()); // The bytes are the host's from now on.
-/// let after = backend.enqueue_marker(&queue, from_ref(pending.event()))?;
+/// let pending = backend.enqueue_map::<u8>(queue.after(from_ref(&gate)), &memory, 0..64)?;
+/// assert!(backend.write(&queue, &memory, 0, &[1_u8]).is_err()); // The bytes are the host's from now on.
+/// let after = backend.enqueue_marker(queue.after(from_ref(pending.event())))?;
 ///
 /// backend.resolve_user_event(&gate, Outcome::Complete)?;
 /// let map = pending.wait()?;
@@ -110,7 +110,7 @@ pub struct PendingMap<'m, G> {
     guard: PhantomData<G>,
 }
 
-/// What a pending map becomes.
+/// A guard that a pending map becomes.
 ///
 /// ```
 /// use binpool_allocators::Result;
@@ -126,7 +126,7 @@ pub struct PendingMap<'m, G> {
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
 ///
 /// let memory = backend.create_buffer_from(&[1_u8, 2, 3, 4], MemoryFlags::empty())?;
-/// let halves = [0..2, 2..4].map(|half| backend.enqueue_map(&queue, &memory, half, &[]));
+/// let halves = [0..2, 2..4].map(|half| backend.enqueue_map(&queue, &memory, half));
 /// let halves: Vec<Map<u8>> = wait_for_all(halves.into_iter().collect::<Result<_>>()?)?;
 /// assert_eq!((&halves[0][..], &halves[1][..]), (&[1, 2][..], &[3, 4][..]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -140,13 +140,13 @@ pub(crate) mod sealed {
 
     /// Guards that are made of a map.
     pub trait Sealed<'m>: Sized {
-        #[expect(private_interfaces, reason = "nobody outside can name the trait")]
+        #[expect(private_interfaces, reason = "the trait cannot be named outside")]
         fn of(mapping: Mapping<'m>) -> binpool_allocators::Result<Self>;
     }
 }
 
 impl<'m, T: AnyBitPattern> sealed::Sealed<'m> for Map<'m, T> {
-    #[expect(private_interfaces, reason = "nobody outside can name the trait")]
+    #[expect(private_interfaces, reason = "the trait cannot be named outside")]
     fn of(mapping: Mapping<'m>) -> Result<Self> {
         check_elements::<T>(mapping.view().as_slice())?;
         Ok(Self {
@@ -157,7 +157,7 @@ impl<'m, T: AnyBitPattern> sealed::Sealed<'m> for Map<'m, T> {
 }
 
 impl<'m, T: AnyBitPattern + NoUninit> sealed::Sealed<'m> for MapMut<'m, T> {
-    #[expect(private_interfaces, reason = "nobody outside can name the trait")]
+    #[expect(private_interfaces, reason = "the trait cannot be named outside")]
     fn of(mapping: Mapping<'m>) -> Result<Self> {
         check_elements::<T>(mapping.view().as_slice())?;
         Ok(Self {
@@ -167,18 +167,14 @@ impl<'m, T: AnyBitPattern + NoUninit> sealed::Sealed<'m> for MapMut<'m, T> {
     }
 }
 
-/// Checks that the host's address suits `T`. The length was looked at before.
+/// Checks that the host's address is aligned for `T`. The length was checked before.
 pub(super) fn check_elements<T: AnyBitPattern>(bytes: &[u8]) -> Result<()> {
-    let place = bytes.as_ptr().addr();
-    if place.is_multiple_of(align_of::<T>()) {
+    let address = bytes.as_ptr().addr();
+    if address.is_multiple_of(align_of::<T>()) {
         return Ok(());
     }
-    let alignment = binpool_allocators::Align::new(align_of::<T>());
-    Err(InvalidRequest::Misaligned {
-        offset: place,
-        alignment: alignment.unwrap_or(binpool_allocators::Align::ONE),
-    }
-    .into())
+    let alignment = Align::new(align_of::<T>()).unwrap_or(Align::ONE);
+    Err(InvalidRequest::ElementsMisaligned { address, alignment }.into())
 }
 
 impl<'m, G: MapGuard<'m>> PendingMap<'m, G> {
@@ -189,7 +185,7 @@ impl<'m, G: MapGuard<'m>> PendingMap<'m, G> {
         }
     }
 
-    /// The event of the map, to be waited for by other commands.
+    /// The event of the map, for other commands to wait for.
     pub fn event(&self) -> &ClEvent {
         self.mapping.event()
     }
@@ -198,15 +194,16 @@ impl<'m, G: MapGuard<'m>> PendingMap<'m, G> {
     ///
     /// # Errors
     ///
-    /// Where the command failed, or something that it waits for; [`Misaligned`](InvalidRequest::Misaligned) where the
-    /// host's address does not suit the elements. The memory is not mapped then.
+    /// The failure of the command, or of a command that it waits for;
+    /// [`ElementsMisaligned`](InvalidRequest::ElementsMisaligned) where the host's address is not aligned for the elements.
+    /// The memory is not mapped then.
     pub fn wait(self) -> Result<G> {
         self.mapping.wait()?;
         G::of(self.mapping)
     }
 }
 
-/// How a guard ends.
+/// Implements the end of a guard.
 macro_rules! ending {
     ($name:ident) => {
         impl<T> $name<'_, T> {
@@ -222,11 +219,14 @@ macro_rules! ending {
             /// Enqueues the end of the map on `queue`, after `wait_for`, and returns its event. `PyOpenCL`'s
             /// `MemoryMap.release`.
             ///
+            /// On `PoCL` the map ends even if a command that its end waits for fails, and a queue of its own ends it.
+            ///
             /// # Errors
             ///
-            /// [`ForeignObject`](InvalidRequest::ForeignObject), after which the map was ended where it was made; a
-            /// failure of the runtime, after which the memory may stay mapped.
-            pub fn unmap_on(self, queue: &ClQueue, wait_for: &[ClEvent]) -> Result<ClEvent> {
+            /// [`ForeignObject`](InvalidRequest::ForeignObject), after which the map has ended on its own queue; a failure
+            /// of the runtime, after which the memory may stay mapped.
+            pub fn unmap_on<'q>(self, on: impl Into<ClOn<'q>>) -> Result<ClEvent> {
+                let On { queue, wait_for } = on.into();
                 self.mapping.end(queue, wait_for)
             }
         }

@@ -2,7 +2,7 @@
 
 use std::{fmt, marker::PhantomData};
 
-use binpool_allocators::{InvalidRequest, Result};
+use binpool_allocators::{InvalidRequest, On, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 
 use super::{
@@ -10,10 +10,10 @@ use super::{
     mapping::{MapMode, Mapped, Mapping},
 };
 use crate::{
+    ClOn,
     backend::OpenClBackend,
     event::ClEvent,
     image::{ClImage, ImageError, ImageRegion},
-    queue::ClQueue,
 };
 
 /// Pixels of an image that the host reads: rows of `T`, until it is dropped. Commands that write the image are refused
@@ -22,7 +22,7 @@ use crate::{
 /// Dropping it enqueues the end of the map, as [`unmap`](Self::unmap) does, and logs the error.
 ///
 /// ```
-/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// # use binpool_allocators::{Backend, MemoryFlags, Queue, QueueOrder};
 /// # use binpool_opencl::{ChannelOrder, ChannelType, HostPitches, ImageFormat};
 /// # use binpool_opencl::{ImageRegion, ImageShape, OpenClBackend};
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
@@ -34,7 +34,7 @@ use crate::{
 /// let picture = [[0_u8; 4], [1; 4], [2; 4], [3; 4], [4; 4], [5; 4]];
 /// let image = backend.create_image_with_data(MemoryFlags::empty(), format, shape, &picture, tight)?;
 ///
-/// let map = backend.map_image::<[u8; 4]>(&queue, &image, ImageRegion::all(shape), &[])?;
+/// let map = backend.map_image::<[u8; 4]>(&queue, &image, ImageRegion::all(shape))?;
 /// assert_eq!(map.row(1, 0), Some(&[[3; 4], [4; 4], [5; 4]][..]));
 /// assert_eq!(map.row(2, 0), None);
 /// assert!(map.rows().eq(picture.chunks(3)));
@@ -45,9 +45,9 @@ use crate::{
 /// let ended = map.unmap()?;
 ///
 /// let corner = ImageRegion::new([1, 1], [2, 1]);
-/// let map = backend.map_image::<[u8; 4]>(&queue, &image, corner, &[ended])?;
+/// let map = backend.map_image::<[u8; 4]>(queue.after(&[ended]), &image, corner)?;
 /// assert_eq!(map.row(0, 0), Some(&[[4; 4], [5; 4]][..]));
-/// map.unmap_on(&other_queue, &[])?;
+/// map.unmap_on(&other_queue)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "the image is unmapped when it is dropped"]
@@ -74,7 +74,7 @@ pub struct ImageMap<'m, T> {
 /// let shape = ImageShape::D3 { width: 4, height: 3, depth: 2 };
 /// let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
 /// let all = ImageRegion::all(shape);
-/// let mut map = backend.map_image_mut::<[f32; 4]>(&queue, &image, all, &[])?;
+/// let mut map = backend.map_image_mut::<[f32; 4]>(&queue, &image, all)?;
 /// assert!(map.row_pitch() >= 64 && map.slice_pitch() >= 3 * map.row_pitch());
 /// for slice in 0..2 {
 ///     for row in 0..3 {
@@ -82,9 +82,9 @@ pub struct ImageMap<'m, T> {
 ///     }
 /// }
 /// assert_eq!(map.rows().count(), 6);
-/// map.unmap_on(&other_queue, &[])?;
+/// map.unmap_on(&other_queue)?;
 ///
-/// let map = backend.map_image_mut::<f32>(&queue, &image, all, &[])?; // By channel: 16 in a row.
+/// let map = backend.map_image_mut::<f32>(&queue, &image, all)?; // By channel: 16 in a row.
 /// assert_eq!(map.row(2, 1), Some(&[1.0; 16][..]));
 /// # #[cfg(feature = "ndarray")]
 /// assert_eq!(map.shaped().map(|channels| channels.dim()), Some((2, 3, 16)));
@@ -98,10 +98,10 @@ pub struct ImageMapMut<'m, T> {
     elements: PhantomData<&'m mut [T]>,
 }
 
-/// Where the rows of a mapped region lie, in bytes.
+/// The positions of the rows of a mapped region, in bytes.
 #[derive(Clone, Copy, Debug)]
 struct Rows {
-    /// What a row holds.
+    /// Returns the bytes of a row.
     bytes: usize,
     row_pitch: usize,
     slice_pitch: usize,
@@ -117,7 +117,7 @@ impl Rows {
         let [row_pitch, slice_pitch] = view.pitches();
         let item = mapping.item_bytes();
         let (bytes, element) = (width.saturating_mul(item), size_of::<T>());
-        // The pitches are the runtime's own: rows that start where no `T` can are refused, too.
+        // The runtime chooses the pitches, so rows may start where no `T` can: that is refused, too.
         let whole = |bytes: usize| element > 0 && bytes.is_multiple_of(element);
         let apart = |pitch: usize, count| count == 1 || pitch.is_multiple_of(align_of::<T>());
         if !whole(bytes) || !apart(row_pitch, rows) || !apart(slice_pitch, slices) {
@@ -132,8 +132,8 @@ impl Rows {
         })
     }
 
-    /// The bytes of a row.
-    fn place(self, row: usize, slice: usize) -> Option<std::ops::Range<usize>> {
+    /// Returns the bytes of a row.
+    fn range(self, row: usize, slice: usize) -> Option<std::ops::Range<usize>> {
         if row >= self.count || slice >= self.slices {
             return None;
         }
@@ -143,7 +143,7 @@ impl Rows {
 }
 
 impl<'m, T: AnyBitPattern> sealed::Sealed<'m> for ImageMap<'m, T> {
-    #[expect(private_interfaces, reason = "nobody outside can name the trait")]
+    #[expect(private_interfaces, reason = "the trait cannot be named outside")]
     fn of(mapping: Mapping<'m>) -> Result<Self> {
         Ok(Self {
             rows: Rows::of::<T>(&mapping)?,
@@ -154,7 +154,7 @@ impl<'m, T: AnyBitPattern> sealed::Sealed<'m> for ImageMap<'m, T> {
 }
 
 impl<'m, T: AnyBitPattern + NoUninit> sealed::Sealed<'m> for ImageMapMut<'m, T> {
-    #[expect(private_interfaces, reason = "nobody outside can name the trait")]
+    #[expect(private_interfaces, reason = "the trait cannot be named outside")]
     fn of(mapping: Mapping<'m>) -> Result<Self> {
         Ok(Self {
             rows: Rows::of::<T>(&mapping)?,
@@ -170,16 +170,16 @@ ending!(ImageMapMut);
 macro_rules! rows {
     ($name:ident) => {
         impl<T: AnyBitPattern> $name<'_, T> {
-            /// The elements of a row of a slice of the region, both counted from 0; `None` beyond the region. The layers
-            /// of a 1D array are rows, those of a 2D array slices.
+            /// Returns the elements of a row of a slice of the region, both counted from 0; `None` outside of the region.
+            /// The layers of a 1D array are rows, those of a 2D array slices.
             #[must_use]
             pub fn row(&self, row: usize, slice: usize) -> Option<&[T]> {
-                let place = self.rows.place(row, slice)?;
-                let bytes = self.mapping.view().as_slice().get(place)?;
+                let range = self.rows.range(row, slice)?;
+                let bytes = self.mapping.view().as_slice().get(range)?;
                 bytemuck::try_cast_slice(bytes).ok()
             }
 
-            /// All rows, slice by slice.
+            /// Returns all rows, slice by slice.
             pub fn rows(&self) -> impl Iterator<Item = &[T]> {
                 let slices = 0..self.rows.slices;
                 slices
@@ -187,20 +187,20 @@ macro_rules! rows {
                     .filter_map(|(row, slice)| self.row(row, slice))
             }
 
-            /// How far apart the host finds the rows, in bytes.
+            /// The distance between rows in the map, in bytes.
             #[must_use]
             pub fn row_pitch(&self) -> usize {
                 self.rows.row_pitch
             }
 
-            /// How far apart the host finds the slices, in bytes; 0 where there is but one.
+            /// The distance between slices in the map, in bytes; 0 if there is only one.
             #[must_use]
             pub fn slice_pitch(&self) -> usize {
                 self.rows.slice_pitch
             }
 
-            /// The elements as an array of slices, rows, and elements of a row, as they lie there: `PyOpenCL`'s
-            /// `enqueue_map_image`. `None` where a pitch is no whole number of elements.
+            /// Returns the elements as an array of slices, rows, and elements of a row: `PyOpenCL`'s `enqueue_map_image`.
+            /// `None` if a pitch is no whole number of elements.
             #[cfg(feature = "ndarray")]
             #[must_use]
             pub fn shaped(&self) -> Option<ndarray::ArrayView3<'_, T>> {
@@ -242,22 +242,23 @@ impl Rows {
 }
 
 impl<T: AnyBitPattern + NoUninit> ImageMapMut<'_, T> {
-    /// The elements of a row of a slice, to be written; see [`row`](Self::row).
+    /// Returns the elements of a row of a slice, to be written; see [`row`](Self::row).
     pub fn row_mut(&mut self, row: usize, slice: usize) -> Option<&mut [T]> {
-        let place = self.rows.place(row, slice)?;
-        let bytes = self.mapping.view_mut().as_mut_slice().get_mut(place)?;
+        let range = self.rows.range(row, slice)?;
+        let bytes = self.mapping.view_mut().as_mut_slice().get_mut(range)?;
         bytemuck::try_cast_slice_mut(bytes).ok()
     }
 }
 
-/// Maps of images, by OpenCL 3.0, section 5.3.4; `PyOpenCL`'s `enqueue_map_image`. Whatever the region, the whole image
-/// counts as mapped.
+/// Maps of images, by OpenCL 3.0, section 5.3.4; `PyOpenCL`'s `enqueue_map_image`. The whole image counts as mapped, even
+/// if the region is smaller.
 ///
 /// # Errors
 ///
 /// All of them: [`EmptyRegion`](ImageError::EmptyRegion), [`OutOfBounds`](ImageError::OutOfBounds);
 /// [`NotWholeElements`](InvalidRequest::NotWholeElements) where a row is no whole number of `T`, or rows start where no `T`
-/// can; [`Mapped`](InvalidRequest::Mapped); [`ForeignObject`](InvalidRequest::ForeignObject); and the failures of the
+/// can; [`HostAccess`](InvalidRequest::HostAccess) where the flags of the image forbid it;
+/// [`Mapped`](InvalidRequest::Mapped); [`ForeignObject`](InvalidRequest::ForeignObject); and the failures of the
 /// runtime.
 impl OpenClBackend {
     /// Maps a region of an image to be read, and waits until it is there.
@@ -272,7 +273,7 @@ impl OpenClBackend {
     /// # let tight = HostPitches::default();
     /// # let image =
     /// #     backend.create_image_with_data(MemoryFlags::empty(), format, shape, &[[9_u8; 4]; 4], tight)?;
-    /// let map = backend.map_image::<[u8; 4]>(&queue, &image, ImageRegion::all(shape), &[])?;
+    /// let map = backend.map_image::<[u8; 4]>(&queue, &image, ImageRegion::all(shape))?;
     /// let reds: u32 = map.rows().flatten().map(|pixel| u32::from(pixel[0])).sum();
     /// assert_eq!(reds, 4 * 9);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -281,14 +282,13 @@ impl OpenClBackend {
     /// # Errors
     ///
     /// See [above](#errors).
-    pub fn map_image<'m, T: AnyBitPattern>(
+    pub fn map_image<'q, 'm, T: AnyBitPattern>(
         &self,
-        queue: &ClQueue,
+        on: impl Into<ClOn<'q>>,
         image: &'m ClImage,
         region: ImageRegion,
-        wait_for: &[ClEvent],
     ) -> Result<ImageMap<'m, T>, ImageError> {
-        let pending = self.enqueue_map_image(queue, image, region, wait_for)?;
+        let pending = self.enqueue_map_image(on, image, region)?;
         Ok(pending.wait()?)
     }
 
@@ -302,14 +302,14 @@ impl OpenClBackend {
     /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
     /// let shape = ImageShape::D2 { width: 64, height: 32 };
     /// let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
-    /// let mut map = backend.map_image_mut::<[u8; 4]>(&queue, &image, ImageRegion::all(shape), &[])?;
+    /// let mut map = backend.map_image_mut::<[u8; 4]>(&queue, &image, ImageRegion::all(shape))?;
     /// if let Some(first) = map.row_mut(0, 0) {
     ///     first.fill([255, 0, 0, 255]);
     /// }
     /// drop(map);
     /// let mut seen = [[0_u8; 4]; 64];
     /// let first = ImageRegion::new([0, 0], [64, 1]);
-    /// backend.read_image(&queue, &image, first, &mut seen, Default::default(), &[])?;
+    /// backend.read_image(&queue, &image, first, &mut seen, Default::default())?;
     /// assert_eq!(seen, [[255, 0, 0, 255]; 64]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -317,14 +317,13 @@ impl OpenClBackend {
     /// # Errors
     ///
     /// See [above](#errors).
-    pub fn map_image_mut<'m, T: AnyBitPattern + NoUninit>(
+    pub fn map_image_mut<'q, 'm, T: AnyBitPattern + NoUninit>(
         &self,
-        queue: &ClQueue,
+        on: impl Into<ClOn<'q>>,
         image: &'m ClImage,
         region: ImageRegion,
-        wait_for: &[ClEvent],
     ) -> Result<ImageMapMut<'m, T>, ImageError> {
-        let pending = self.enqueue_map_image_mut(queue, image, region, wait_for)?;
+        let pending = self.enqueue_map_image_mut(on, image, region)?;
         Ok(pending.wait()?)
     }
 
@@ -333,7 +332,7 @@ impl OpenClBackend {
     /// ```
     /// use binpool_allocators::Outcome;
     /// use binpool_opencl::ImageColor;
-    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_allocators::{Backend, MemoryFlags, Queue, QueueOrder};
     /// # use binpool_opencl::{ChannelOrder, ChannelType, ImageFormat, ImageRegion, ImageShape, OpenClBackend};
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
@@ -345,8 +344,8 @@ impl OpenClBackend {
     /// // Behind whatever the program waits for, and behind the fill, without a wait list.
     /// let gate = backend.create_user_event()?;
     /// let white = ImageColor::Float([1.0; 4]);
-    /// backend.enqueue_fill_image(&queue, &image, all, white, std::slice::from_ref(&gate))?;
-    /// let pending = backend.enqueue_map_image::<u8>(&queue, &image, all, &[])?;
+    /// backend.enqueue_fill_image(queue.after(std::slice::from_ref(&gate)), &image, all, white)?;
+    /// let pending = backend.enqueue_map_image::<u8>(&queue, &image, all)?;
     /// backend.resolve_user_event(&gate, Outcome::Complete)?;
     /// let map = pending.wait()?;
     /// assert_eq!(map.row(1, 0), Some(&[255; 8][..]));
@@ -356,14 +355,13 @@ impl OpenClBackend {
     /// # Errors
     ///
     /// See [above](#errors).
-    pub fn enqueue_map_image<'m, T: AnyBitPattern>(
+    pub fn enqueue_map_image<'q, 'm, T: AnyBitPattern>(
         &self,
-        queue: &ClQueue,
+        on: impl Into<ClOn<'q>>,
         image: &'m ClImage,
         region: ImageRegion,
-        wait_for: &[ClEvent],
     ) -> Result<PendingMap<'m, ImageMap<'m, T>>, ImageError> {
-        self.map_image_as(queue, image, region, MapMode::Read, wait_for)
+        self.map_image_as(on.into(), image, region, MapMode::Read)
     }
 
     /// Enqueues a map of a region of an image to be read and written, without waiting for it.
@@ -380,9 +378,9 @@ impl OpenClBackend {
     /// # let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
     ///
     /// let (left, right) = (ImageRegion::new([0, 0], [1, 2]), ImageRegion::new([1, 0], [1, 2]));
-    /// let pending = backend.enqueue_map_image_mut::<u8>(&queue, &image, left, &[])?;
+    /// let pending = backend.enqueue_map_image_mut::<u8>(&queue, &image, left)?;
     /// // Whatever is mapped of an image, all of it is the host's, from the call on.
-    /// let refused = backend.enqueue_fill_image(&queue, &image, right, ImageColor::Float([1.0; 4]), &[]);
+    /// let refused = backend.enqueue_fill_image(&queue, &image, right, ImageColor::Float([1.0; 4]));
     /// assert!(matches!(
     ///     refused,
     ///     Err(ImageError::Device(Error::InvalidRequest(InvalidRequest::Mapped { .. })))
@@ -394,25 +392,74 @@ impl OpenClBackend {
     /// # Errors
     ///
     /// See [above](#errors).
-    pub fn enqueue_map_image_mut<'m, T: AnyBitPattern + NoUninit>(
+    pub fn enqueue_map_image_mut<'q, 'm, T: AnyBitPattern + NoUninit>(
         &self,
-        queue: &ClQueue,
+        on: impl Into<ClOn<'q>>,
         image: &'m ClImage,
         region: ImageRegion,
-        wait_for: &[ClEvent],
     ) -> Result<PendingMap<'m, ImageMapMut<'m, T>>, ImageError> {
-        self.map_image_as(queue, image, region, MapMode::ReadWrite, wait_for)
+        self.map_image_as(on.into(), image, region, MapMode::ReadWrite)
+    }
+
+    /// Maps a region of an image to be written as a whole, and waits until that may be done. Its contents are unspecified
+    /// at first, since the runtime need not fetch them, and afterwards where nothing was written.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::{ChannelOrder, ChannelType, ImageFormat, ImageRegion, ImageShape, OpenClBackend};
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let format = ImageFormat::new(ChannelOrder::Rgba, ChannelType::UnormInt8);
+    /// let shape = ImageShape::D2 { width: 64, height: 32 };
+    /// let image = backend.create_image(MemoryFlags::HOST_WRITE_ONLY, format, shape)?;
+    /// let all = ImageRegion::all(shape);
+    /// let mut map = backend.map_image_overwrite::<[u8; 4]>(&queue, &image, all)?;
+    /// for row in 0..32 {
+    ///     map.row_mut(row, 0).ok_or("within the region")?.fill([255, 0, 0, 255]);
+    /// }
+    /// map.unmap()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// See [above](#errors).
+    pub fn map_image_overwrite<'q, 'm, T: AnyBitPattern + NoUninit>(
+        &self,
+        on: impl Into<ClOn<'q>>,
+        image: &'m ClImage,
+        region: ImageRegion,
+    ) -> Result<ImageMapMut<'m, T>, ImageError> {
+        let pending = self.enqueue_map_image_overwrite(on, image, region)?;
+        Ok(pending.wait()?)
+    }
+
+    /// Enqueues a map of a region of an image to be written as a whole, without waiting for it; see
+    /// [`map_image_overwrite`](Self::map_image_overwrite).
+    ///
+    /// # Errors
+    ///
+    /// See [above](#errors).
+    pub fn enqueue_map_image_overwrite<'q, 'm, T: AnyBitPattern + NoUninit>(
+        &self,
+        on: impl Into<ClOn<'q>>,
+        image: &'m ClImage,
+        region: ImageRegion,
+    ) -> Result<PendingMap<'m, ImageMapMut<'m, T>>, ImageError> {
+        self.map_image_as(on.into(), image, region, MapMode::Overwrite)
     }
 
     fn map_image_as<'m, G: MapGuard<'m>>(
         &self,
-        queue: &ClQueue,
+        On { queue, wait_for }: ClOn<'_>,
         image: &'m ClImage,
         region: ImageRegion,
         mode: MapMode,
-        wait_for: &[ClEvent],
     ) -> Result<PendingMap<'m, G>, ImageError> {
         self.check_image(queue, image, region)?;
+        for &way in mode.host_uses() {
+            image.flags().check_host(way)?;
+        }
         let mapped = Mapped::Image(image, region);
         let mapping = Mapping::enqueue(self, queue, mapped, mode, wait_for)?;
         Ok(PendingMap::new(mapping))

@@ -1,21 +1,29 @@
-//! A map of one object, whatever that is, from the command that makes it to the one that ends it.
+//! A map of memory or of an image, from the command that makes it to the one that ends it.
 
-use binpool_allocators::{Event, HostUse, InvalidRequest, Queue, Region, Result};
+use std::thread;
+
+use binpool_allocators::{
+    Backend, CountedView, Error, Event, EventStatus, HostUse, InvalidRequest, Outcome, Queue,
+    Region, Result,
+};
+
+use cl3::error_codes::CL_INVALID_VALUE;
 
 use crate::{
     backend::OpenClBackend,
-    cl_error::{ClResult, Purpose},
     event::ClEvent,
     image::{ClImage, ImageKind, ImageRegion},
     memory::cl_memory::ClMemory,
-    order::access::{Access, Use},
-    order::access_log::MapId,
-    order::admission::Admission,
+    order::access::Access,
+    order::access_log::{MapId, wait_for},
+    order::admission::CommandAdmission,
+    order::memory_use::MemoryUse,
+    order::tracked_command::Earlier,
     queue::ClQueue,
-    sys::{self, EventHandle, Place, WaitList, map::HostView},
+    sys::{self, ClError, ClResult, DeviceBytes, EventHandle, Purpose, WaitList, map::HostView},
 };
 
-/// What is mapped.
+/// The object that is mapped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mapped<'m> {
     /// Bytes of a buffer or of shared virtual memory.
@@ -24,12 +32,14 @@ pub(crate) enum Mapped<'m> {
     Image(&'m ClImage, ImageRegion),
 }
 
-/// How the host uses it.
+/// The host's use of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MapMode {
     Read,
     ReadWrite,
-    /// What was there is not needed.
+    /// The host may write. Bytes that it does not write keep their values.
+    Write,
+    /// The host writes everything. The old contents are not needed.
     Overwrite,
 }
 
@@ -39,23 +49,24 @@ impl MapMode {
         match self {
             Self::Read => CL_MAP_READ,
             Self::ReadWrite => CL_MAP_READ | CL_MAP_WRITE,
+            Self::Write => CL_MAP_WRITE,
             Self::Overwrite => CL_MAP_WRITE_INVALIDATE_REGION,
         }
     }
 
-    /// What the host does by it.
+    /// Returns the accesses of the host.
     pub(crate) const fn host_uses(self) -> &'static [HostUse] {
         match self {
             Self::Read => &[HostUse::Read],
             Self::ReadWrite => &[HostUse::Read, HostUse::Write],
-            Self::Overwrite => &[HostUse::Write],
+            Self::Write | Self::Overwrite => &[HostUse::Write],
         }
     }
 
     const fn access(self) -> Access {
         match self {
             Self::Read => Access::Read,
-            Self::ReadWrite | Self::Overwrite => Access::Write,
+            Self::ReadWrite | Self::Write | Self::Overwrite => Access::Write,
         }
     }
 }
@@ -72,13 +83,22 @@ pub(crate) struct Mapping<'m> {
     /// The command that makes the map.
     event: ClEvent,
     ended: bool,
+    /// A map that is forgotten counts as a view of its memory for ever, so a pool gives mapped memory to no other owner.
+    counted: Option<CountedView>,
 }
 
 impl<'m> Mapped<'m> {
-    fn used(&self, access: Access) -> Use<'m> {
+    fn used(&self, access: Access) -> MemoryUse<'m> {
         match *self {
             Self::Memory(memory, region) => memory.used(region, access),
             Self::Image(image, _) => image.used(access),
+        }
+    }
+
+    fn count_view(&self) -> Option<CountedView> {
+        match self {
+            Self::Memory(memory, _) => Some(memory.count_view()),
+            Self::Image(image, _) => image.count_view(),
         }
     }
 
@@ -100,13 +120,15 @@ impl<'m> Mapped<'m> {
     ) -> ClResult<(EventHandle, HostView)> {
         let queue = queue.handle();
         match *self {
-            Self::Memory(memory, region) => match memory.mapped_place(region) {
-                Some(Place::Svm(range)) => sys::map::enqueue_svm_map(queue, range, flags, wait),
-                Some(Place::Buffer(buffer, offset)) => {
+            Self::Memory(memory, region) => match memory.bytes_to_map(region) {
+                Some(DeviceBytes::Svm(range)) => {
+                    sys::map::enqueue_svm_map(queue, range, flags, wait)
+                }
+                Some(DeviceBytes::Buffer(buffer, offset)) => {
                     sys::map::enqueue_map_buffer(queue, (buffer, offset), region.bytes, flags, wait)
                 }
-                // Only a block that is being freed has no place, and that is not borrowed here.
-                None => Err(crate::ClError::new(
+                // Only a block that is being freed has no bytes, and such a block is not borrowed here.
+                None => Err(ClError::new(
                     "clEnqueueMapBuffer",
                     cl3::error_codes::CL_INVALID_MEM_OBJECT,
                 )),
@@ -114,7 +136,13 @@ impl<'m> Mapped<'m> {
             Self::Image(image, region) => {
                 let rows_are_layers = image.shape().kind() == ImageKind::D1Array;
                 let rows = (image.item_bytes(), rows_are_layers);
-                sys::map::enqueue_map_image(queue, (image.handle(), region), rows, flags, wait)
+                sys::map::enqueue_map_image(
+                    queue,
+                    (image.handle(), region.into()),
+                    rows,
+                    flags,
+                    wait,
+                )
             }
         }
     }
@@ -127,11 +155,11 @@ impl<'m> Mapped<'m> {
     ) -> ClResult<EventHandle> {
         let queue = queue.handle();
         match self {
-            Self::Memory(memory, region) => match memory.mapped_place(*region) {
-                Some(Place::Buffer(buffer, _)) => {
+            Self::Memory(memory, region) => match memory.bytes_to_map(*region) {
+                Some(DeviceBytes::Buffer(buffer, _)) => {
                     sys::map::enqueue_unmap(queue, buffer, view, wait)
                 }
-                Some(Place::Svm(_)) | None => sys::map::enqueue_svm_unmap(queue, view, wait),
+                Some(DeviceBytes::Svm(_)) | None => sys::map::enqueue_svm_unmap(queue, view, wait),
             },
             Self::Image(image, _) => sys::map::enqueue_unmap(queue, image.handle(), view, wait),
         }
@@ -139,7 +167,7 @@ impl<'m> Mapped<'m> {
 }
 
 impl<'m> Mapping<'m> {
-    /// Enqueues a map of something of the backend's own, which is not empty.
+    /// Enqueues a map of a non-empty object of this backend.
     pub(crate) fn enqueue(
         backend: &OpenClBackend,
         queue: &ClQueue,
@@ -149,7 +177,8 @@ impl<'m> Mapping<'m> {
     ) -> Result<Self> {
         let access = mode.access();
         let used = mapped.used(access);
-        let (admission, id) = Admission::of_map(queue, &used)?;
+        let named = OpenClBackend::named(wait_for);
+        let (admission, id) = CommandAdmission::of_map(queue, &used, named)?;
         let purpose = Purpose::Memory(mapped.bytes());
         let mut view = None;
         let enqueued = backend.submit_admitted(queue, purpose, admission, wait_for, |wait| {
@@ -157,8 +186,16 @@ impl<'m> Mapping<'m> {
             view = Some(mapped);
             Ok(event)
         });
-        let mapping = enqueued.and_then(|event| match view {
-            Some(view) => Ok(Self {
+        let mapping = enqueued.and_then(|event| {
+            let Some(view) = view else {
+                // Nothing was enqueued, since an event to wait for had failed: later commands need not come after this one.
+                if let Some(command) = event.tracked() {
+                    command.gone();
+                }
+                let failed = event.wait().err();
+                return Err(failed.unwrap_or(InvalidRequest::ZeroSize.into()));
+            };
+            Ok(Self {
                 backend: backend.clone(),
                 queue: queue.clone(),
                 mapped,
@@ -167,12 +204,8 @@ impl<'m> Mapping<'m> {
                 view,
                 event,
                 ended: false,
-            }),
-            // Nothing was enqueued, since something to wait for has failed.
-            None => Err(event
-                .wait()
-                .err()
-                .unwrap_or(InvalidRequest::ZeroSize.into())),
+                counted: mapped.count_view(),
+            })
         });
         if mapping.is_err() {
             used.log.forget_map(id);
@@ -184,7 +217,7 @@ impl<'m> Mapping<'m> {
         &self.event
     }
 
-    /// How many pixels of an image are mapped, along each coordinate.
+    /// Returns the number of mapped pixels of an image along each coordinate.
     pub(crate) fn pixels(&self) -> Option<[usize; 3]> {
         match self.mapped {
             Mapped::Memory(..) => None,
@@ -192,7 +225,7 @@ impl<'m> Mapping<'m> {
         }
     }
 
-    /// The size of a pixel in bytes; 0 where no image is mapped.
+    /// Returns the size of a pixel in bytes; 0 if no image is mapped.
     pub(crate) fn item_bytes(&self) -> usize {
         match self.mapped {
             Mapped::Memory(..) => 0,
@@ -220,32 +253,113 @@ impl<'m> Mapping<'m> {
         self.enqueue_end(queue, wait_for)
     }
 
-    /// Ends the map where it was made.
+    /// Ends the map by a command on the queue that it was made on.
     pub(crate) fn end_here(mut self) -> Result<ClEvent> {
         let queue = self.queue.clone();
         self.enqueue_end(&queue, &[])
     }
 
-    fn enqueue_end(&mut self, queue: &ClQueue, wait_for: &[ClEvent]) -> Result<ClEvent> {
-        let used = [self.mapped.used(self.access)];
-        let admission = Admission::of_unmap(queue, &used, self.id)?;
-        let mut all = Vec::new();
-        let wait_for = if queue.is_in_order() && *queue == self.queue {
-            wait_for
-        } else {
-            all.push(self.event.clone());
-            all.extend_from_slice(wait_for);
-            &all
+    /// Returns the commands that are making other maps of the same address.
+    ///
+    /// A runtime identifies a map by its address, so an unmap may end another map of that address. `PoCL` then frees memory
+    /// that the command which makes the other map works on.
+    fn others_being_made(&self) -> Earlier {
+        let MemoryUse { log, region, .. } = self.mapped.used(self.access);
+        log.other_maps_being_made(region.offset, self.id)
+    }
+
+    /// Returns an event that completes when these events, these commands and all that they come after have ended, even if
+    /// they fail; `None` if there is nothing to wait for. A thread of its own waits.
+    fn all_ended(&self, commands: Earlier, events: &[ClEvent]) -> Result<Option<ClEvent>> {
+        let pending = events.iter().filter(|event| !event.has_ended());
+        let pending = pending.map(|event| event.handle().another());
+        let pending: Vec<_> = pending
+            .collect::<ClResult<_>>()
+            .map_err(ClError::control_error)?;
+        if pending.is_empty() && commands.iter().all(|command| command.has_completed()) {
+            return Ok(None);
+        }
+        let all_ended = self.backend.create_user_event()?;
+        let resolved = all_ended.clone();
+        let wait_and_resolve = move || {
+            for event in &pending {
+                let _failed_or_not = sys::wait_until_ended(event);
+            }
+            while wait_for(commands.clone()).unwrap_or(false) {}
+            if let Err(error) = resolved.resolve(Outcome::Complete) {
+                tracing::error!(%error, "memory stays mapped, and no command can use it");
+            }
         };
+        let thread = thread::Builder::new().name("binpool-unmap".into());
+        match thread.spawn(wait_and_resolve) {
+            Ok(_) => Ok(Some(all_ended)),
+            Err(error) => Err(Error::backend(
+                "starting a thread",
+                error.raw_os_error(),
+                error,
+            )),
+        }
+    }
+
+    /// Makes the runtime release the memory after a map that has failed: `PoCL` and Intel's runtime keep it until the
+    /// address of that map is unmapped. The unmap only waits for other maps of the address.
+    fn unmap_failed(&self) {
+        if !self.queue.context().quirks.failed_maps_keep_memory {
+            return;
+        }
+        let enqueue = || {
+            let others_made = self.all_ended(self.others_being_made(), &[])?;
+            let queue = ClQueue::for_unmap(self.queue.context()).map_err(ClError::control_error)?;
+            let wait = others_made.iter().map(ClEvent::handle).collect();
+            let ended = self.mapped.enqueue_end(&queue, &self.view, &wait);
+            ended.map_err(ClError::control_error)
+        };
+        if let Err(error) = enqueue() {
+            tracing::error!(%error, "the runtime keeps memory of which a map has failed");
+        }
+    }
+
+    fn enqueue_end(&mut self, queue: &ClQueue, wait_for: &[ClEvent]) -> Result<ClEvent> {
+        let used = self.mapped.used(self.access);
+        let others = self.others_being_made();
+        // An unmap that fails may leave the memory mapped for ever, and a command that is enqueued meanwhile fails with it: it waits
+        // for nothing that may fail.
+        let must_not_fail = self.backend.context().quirks.failed_maps_keep_memory;
+        let unmap_queue;
+        let mut queue = queue;
+        if must_not_fail || !others.is_empty() {
+            // A queue of its own, so that later commands of the program's queue do not wait for other maps.
+            let own = ClQueue::for_unmap(self.queue.context());
+            unmap_queue = own.map_err(ClError::control_error)?;
+            queue = &unmap_queue;
+        }
+        let mut behind = vec![self.event.clone()];
+        behind.extend_from_slice(wait_for);
+        let named = OpenClBackend::named(&behind);
+        let mut admission = CommandAdmission::of_unmap(queue, &used, self.id, named)?;
+        if must_not_fail {
+            let mut earlier = admission.take_earlier();
+            earlier.extend(others);
+            let all_ended = self.all_ended(earlier, &behind)?;
+            behind = all_ended.into_iter().collect();
+        } else {
+            behind.extend(self.all_ended(others, &[])?);
+        }
         let ended = self.backend.submit_admitted(
             queue,
             Purpose::Memory(self.mapped.bytes()),
             admission,
-            wait_for,
-            |wait| self.mapped.enqueue_end(queue, &self.view, wait),
+            &behind,
+            |wait| match self.mapped.enqueue_end(queue, &self.view, wait) {
+                // Intel's and NVIDIA's runtimes end all maps of an address with the first unmap: this one is ended already.
+                Err(error) if error.code == CL_INVALID_VALUE => {
+                    sys::enqueue_marker(queue.handle(), wait)
+                }
+                result => result,
+            },
         )?;
         self.ended = true;
-        used[0].log.forget_map(self.id);
+        used.log.forget_map(self.id);
         Ok(ended)
     }
 }
@@ -255,14 +369,25 @@ impl Drop for Mapping<'_> {
         if self.ended {
             return;
         }
-        if self.event.has_failed() {
-            // Nothing was mapped.
-            self.mapped.used(self.access).log.forget_map(self.id);
-            return;
-        }
-        let queue = self.queue.clone();
-        if let Err(error) = self.enqueue_end(&queue, &[]) {
-            tracing::error!(%error, queue = ?queue.id(), "memory stays mapped, and no command can use it");
+        let queue = match self.event.status() {
+            Ok(EventStatus::Failed) => {
+                // Nothing was mapped.
+                self.mapped.used(self.access).log.forget_map(self.id);
+                self.unmap_failed();
+                return;
+            }
+            // The map may be made later, even though a command between it and its end has failed, and the end with that
+            // command.
+            Ok(EventStatus::Pending) => {
+                let queue = ClQueue::for_unmap(self.queue.context());
+                queue.map_err(ClError::control_error)
+            }
+            _ => Ok(self.queue.clone()),
+        };
+        let ended = queue.and_then(|queue| self.enqueue_end(&queue, &[]));
+        if let Err(error) = ended {
+            tracing::error!(%error, queue = ?self.queue.id(), "memory stays mapped, and no command can use it");
+            std::mem::forget(self.counted.take());
         }
     }
 }

@@ -1,19 +1,19 @@
 //! Maps of buffers and of shared virtual memory.
 
-use binpool_allocators::{AsMemory, InvalidRequest, Region, Result};
+use binpool_allocators::{AsMemory, IntoRegion, InvalidRequest, On, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 
 use super::{
     guard::{Map, MapGuard, MapMut, PendingMap},
     mapping::{MapMode, Mapped, Mapping},
 };
-use crate::{backend::OpenClBackend, event::ClEvent, queue::ClQueue};
+use crate::{ClOn, backend::OpenClBackend};
 
 /// Maps of buffers and of shared virtual memory, bare or pooled, by OpenCL 3.0, sections 5.2.4 and 5.6.2; `PyOpenCL`'s
-/// `enqueue_map_buffer`, and the `map`, `map_ro` and `map_rw` of its `SVMPointer`. Regions are in bytes, within the
-/// memory's size as it was asked for, and hold whole elements.
+/// `enqueue_map_buffer`, and the `map`, `map_ro` and `map_rw` of its `SVMPointer`. Regions are in bytes, lie within the
+/// requested size of the memory, and hold whole elements.
 ///
-/// A map borrows its memory, which cannot go before it:
+/// A map borrows its memory, which cannot be dropped before it:
 ///
 /// ```compile_fail,E0505
 /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
@@ -21,12 +21,12 @@ use crate::{backend::OpenClBackend, event::ClEvent, queue::ClQueue};
 /// # let backend = OpenClBackend::open(&DeviceSelector::Any).unwrap();
 /// # let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
 /// # let memory = backend.create_buffer(4096, MemoryFlags::empty()).unwrap();
-/// let bytes = backend.map::<u8>(&queue, &memory, 0..4096, &[]).unwrap();
+/// let bytes = backend.map::<u8>(&queue, &memory, 0..4096).unwrap();
 /// drop(memory);
 /// assert_eq!(bytes[0], 0);
 /// ```
 ///
-/// What is mapped to be read cannot be written:
+/// Memory that is mapped to be read cannot be written:
 ///
 /// ```compile_fail,E0594
 /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
@@ -34,21 +34,20 @@ use crate::{backend::OpenClBackend, event::ClEvent, queue::ClQueue};
 /// # let backend = OpenClBackend::open(&DeviceSelector::Any).unwrap();
 /// # let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
 /// # let memory = backend.create_buffer(4096, MemoryFlags::empty()).unwrap();
-/// let bytes = backend.map::<u8>(&queue, &memory, 0..4096, &[]).unwrap();
+/// let bytes = backend.map::<u8>(&queue, &memory, 0..4096).unwrap();
 /// bytes[0] = 1;
 /// ```
 ///
 /// # Errors
 ///
 /// All of them: [`ZeroSize`](InvalidRequest::ZeroSize), [`OutOfBounds`](InvalidRequest::OutOfBounds),
-/// [`NotWholeElements`](InvalidRequest::NotWholeElements), [`Misaligned`](InvalidRequest::Misaligned) where the host's
-/// address does not suit the elements, [`ForeignObject`](InvalidRequest::ForeignObject),
+/// [`NotWholeElements`](InvalidRequest::NotWholeElements), [`ElementsMisaligned`](InvalidRequest::ElementsMisaligned) where
+/// the host's address is not aligned for the elements, [`ForeignObject`](InvalidRequest::ForeignObject),
 /// [`HostAccess`](InvalidRequest::HostAccess) where the flags of the memory forbid it, [`Lent`](InvalidRequest::Lent) for a
 /// buffer over memory that was lent to it, [`Mapped`](InvalidRequest::Mapped) where the bytes are mapped already and one of
-/// the two maps writes (of shared virtual memory also where both start at the same byte), and the failures
-/// of the runtime.
+/// the two maps writes (for shared virtual memory also if both start at the same byte), and the failures of the runtime.
 impl OpenClBackend {
-    /// Maps `region` to be read, and waits until it is there. What it holds is unspecified where nothing was written.
+    /// Maps `region` to be read, and waits until it is there. Bytes that were never written are unspecified.
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
@@ -56,10 +55,10 @@ impl OpenClBackend {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let memory = backend.create_buffer(4096, MemoryFlags::empty())?;
-    /// let mut numbers = backend.map_overwrite::<f32>(&queue, &memory, 0..4096, &[])?;
+    /// let mut numbers = backend.map_overwrite::<f32>(&queue, &memory, 0..4096)?;
     /// numbers.fill(1.5);
     /// numbers.unmap()?; // Or drop it.
-    /// let numbers = backend.map::<f32>(&queue, &memory, 1024..2048, &[])?;
+    /// let numbers = backend.map::<f32>(&queue, &memory, 1024..2048)?;
     /// assert_eq!(numbers.iter().sum::<f32>(), 384.0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -67,18 +66,16 @@ impl OpenClBackend {
     /// # Errors
     ///
     /// See [above](#errors).
-    pub fn map<'m, T: AnyBitPattern>(
+    pub fn map<'q, 'm, T: AnyBitPattern>(
         &self,
-        queue: &ClQueue,
+        on: impl Into<ClOn<'q>>,
         memory: &'m (impl AsMemory<Self> + ?Sized),
-        region: impl Into<Region>,
-        wait_for: &[ClEvent],
+        region: impl IntoRegion,
     ) -> Result<Map<'m, T>> {
-        self.enqueue_map(queue, memory, region, wait_for)?.wait()
+        self.enqueue_map(on, memory, region)?.wait()
     }
 
-    /// Maps `region` to be read and written, and waits until it is there. What it holds is unspecified where nothing was
-    /// written.
+    /// Maps `region` to be read and written, and waits until it is there. Bytes that were never written are unspecified.
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
@@ -86,29 +83,27 @@ impl OpenClBackend {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let memory = backend.create_buffer_from(&[1.0_f32, 2.0, 3.0], MemoryFlags::empty())?;
-    /// for number in backend.map_mut::<f32>(&queue, &memory, 4..12, &[])?.iter_mut() {
+    /// for number in backend.map_mut::<f32>(&queue, &memory, 4..12)?.iter_mut() {
     ///     *number *= 10.0;
     /// } // Unmapped here.
-    /// assert_eq!(backend.map::<f32>(&queue, &memory, 0..12, &[])?[..], [1.0, 20.0, 30.0]);
+    /// assert_eq!(backend.map::<f32>(&queue, &memory, 0..12)?[..], [1.0, 20.0, 30.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
     /// See [above](#errors).
-    pub fn map_mut<'m, T: AnyBitPattern + NoUninit>(
+    pub fn map_mut<'q, 'm, T: AnyBitPattern + NoUninit>(
         &self,
-        queue: &ClQueue,
+        on: impl Into<ClOn<'q>>,
         memory: &'m (impl AsMemory<Self> + ?Sized),
-        region: impl Into<Region>,
-        wait_for: &[ClEvent],
+        region: impl IntoRegion,
     ) -> Result<MapMut<'m, T>> {
-        self.enqueue_map_mut(queue, memory, region, wait_for)?
-            .wait()
+        self.enqueue_map_mut(on, memory, region)?.wait()
     }
 
-    /// Maps `region` to be written as a whole, and waits until that may be done. What it holds at first is unspecified:
-    /// the runtime need not fetch it, and what is not written is unspecified afterwards, too.
+    /// Maps `region` to be written as a whole, and waits until that may be done. Its contents are unspecified at first,
+    /// since the runtime need not fetch them, and afterwards where nothing was written.
     ///
     /// ```
     /// use std::io::{Cursor, Read};
@@ -120,11 +115,11 @@ impl OpenClBackend {
     /// // From a file to the device, without a vector between: what the memory held is not fetched first.
     /// let mut file = Cursor::new([7; 4096]);
     /// let memory = backend.create_buffer(4096, MemoryFlags::empty())?;
-    /// let mut bytes = backend.map_overwrite::<u8>(&queue, &memory, 0..4096, &[])?;
+    /// let mut bytes = backend.map_overwrite::<u8>(&queue, &memory, 0..4096)?;
     /// file.read_exact(&mut bytes)?;
     /// bytes.unmap()?;
-    /// let mut last = [0];
-    /// backend.read(&queue, &memory, 4095, &mut last, &[])?;
+    /// let mut last = [0_u8];
+    /// backend.read(&queue, &memory, 4095, &mut last)?;
     /// assert_eq!(last, [7]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -132,16 +127,13 @@ impl OpenClBackend {
     /// # Errors
     ///
     /// See [above](#errors).
-    pub fn map_overwrite<'m, T: AnyBitPattern + NoUninit>(
+    pub fn map_overwrite<'q, 'm, T: AnyBitPattern + NoUninit>(
         &self,
-        queue: &ClQueue,
+        on: impl Into<ClOn<'q>>,
         memory: &'m (impl AsMemory<Self> + ?Sized),
-        region: impl Into<Region>,
-        wait_for: &[ClEvent],
+        region: impl IntoRegion,
     ) -> Result<MapMut<'m, T>> {
-        let (mode, region) = (MapMode::Overwrite, region.into());
-        self.map_as::<T, MapMut<'m, T>>(queue, memory, region, mode, wait_for)?
-            .wait()
+        self.enqueue_map_overwrite(on, memory, region)?.wait()
     }
 
     /// Enqueues a map of `region` to be read, without waiting for it.
@@ -154,7 +146,7 @@ impl OpenClBackend {
     /// let ones = backend.create_buffer_from(&[1_u64; 8], MemoryFlags::empty())?;
     /// let twos = backend.create_buffer_from(&[2_u64; 8], MemoryFlags::empty())?;
     /// // Both are on their way before the first is waited for.
-    /// let pending = [&ones, &twos].map(|part| backend.enqueue_map::<u64>(&queue, part, 0..64, &[]));
+    /// let pending = [&ones, &twos].map(|part| backend.enqueue_map::<u64>(&queue, part, 0..64));
     /// let mut sum = 0;
     /// for part in pending {
     ///     sum += part?.wait()?.iter().sum::<u64>();
@@ -166,14 +158,13 @@ impl OpenClBackend {
     /// # Errors
     ///
     /// See [above](#errors).
-    pub fn enqueue_map<'m, T: AnyBitPattern>(
+    pub fn enqueue_map<'q, 'm, T: AnyBitPattern>(
         &self,
-        queue: &ClQueue,
+        on: impl Into<ClOn<'q>>,
         memory: &'m (impl AsMemory<Self> + ?Sized),
-        region: impl Into<Region>,
-        wait_for: &[ClEvent],
+        region: impl IntoRegion,
     ) -> Result<PendingMap<'m, Map<'m, T>>> {
-        self.map_as::<T, _>(queue, memory, region.into(), MapMode::Read, wait_for)
+        self.map_as::<T, _>(on.into(), memory, region, MapMode::Read)
     }
 
     /// Enqueues a map of `region` to be read and written, without waiting for it.
@@ -184,49 +175,43 @@ impl OpenClBackend {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let memory = backend.create_buffer_from(&[0_u32; 4], MemoryFlags::empty())?;
-    /// let pending = backend.enqueue_map_mut::<u32>(&queue, &memory, 0..16, &[])?;
+    /// let pending = backend.enqueue_map_mut::<u32>(&queue, &memory, 0..16)?;
     /// let squares: Vec<u32> = (0..4).map(|n| n * n).collect(); // While the memory comes.
     /// pending.wait()?.copy_from_slice(&squares);
-    /// assert_eq!(backend.map::<u32>(&queue, &memory, 0..16, &[])?[..], [0, 1, 4, 9]);
+    /// assert_eq!(backend.map::<u32>(&queue, &memory, 0..16)?[..], [0, 1, 4, 9]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
     /// See [above](#errors).
-    pub fn enqueue_map_mut<'m, T: AnyBitPattern + NoUninit>(
+    pub fn enqueue_map_mut<'q, 'm, T: AnyBitPattern + NoUninit>(
         &self,
-        queue: &ClQueue,
+        on: impl Into<ClOn<'q>>,
         memory: &'m (impl AsMemory<Self> + ?Sized),
-        region: impl Into<Region>,
-        wait_for: &[ClEvent],
+        region: impl IntoRegion,
     ) -> Result<PendingMap<'m, MapMut<'m, T>>> {
-        self.map_as::<T, _>(queue, memory, region.into(), MapMode::ReadWrite, wait_for)
+        self.map_as::<T, _>(on.into(), memory, region, MapMode::ReadWrite)
     }
 
-    fn map_as<'m, T, G: MapGuard<'m>>(
+    pub(super) fn map_as<'m, T, G: MapGuard<'m>>(
         &self,
-        queue: &ClQueue,
+        On { queue, wait_for }: ClOn<'_>,
         memory: &'m (impl AsMemory<Self> + ?Sized),
-        region: Region,
+        region: impl IntoRegion,
         mode: MapMode,
-        wait_for: &[ClEvent],
     ) -> Result<PendingMap<'m, G>> {
-        self.check_own_queue(queue)?;
-        if region.bytes == 0 {
-            return Err(InvalidRequest::ZeroSize.into());
-        }
-        region.check_within(memory.size())?;
+        let found = self.bytes_on(queue, memory, region)?;
+        let found = found.filter(|(_, region)| region.bytes > 0);
+        let (memory, region) = found.ok_or(InvalidRequest::ZeroSize)?;
         let (bytes, element) = (region.bytes, size_of::<T>());
         if element == 0 || !bytes.is_multiple_of(element) {
             return Err(InvalidRequest::NotWholeElements { bytes, element }.into());
         }
-        let memory = memory.memory_on(queue).ok_or(InvalidRequest::ZeroSize)?;
-        self.check_own_memory(memory)?;
         for &way in mode.host_uses() {
             memory.check_host(way)?;
         }
-        memory.check_may_be_kept()?;
+        memory.check_may_be_retained()?;
         let mapped = Mapped::Memory(memory, region);
         Mapping::enqueue(self, queue, mapped, mode, wait_for).map(PendingMap::new)
     }

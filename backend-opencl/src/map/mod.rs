@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! map -> Map, MapMut            waits until the memory is there
-//! enqueue_map -> PendingMap     does not; `wait` gives the map
+//! enqueue_map -> PendingMap     does not wait; `wait` returns the map
 //! drop, unmap, unmap_on         the device may use the memory again
 //! ```
 //!
-//! While a map stands, a command that conflicts with it is refused with
-//! [`Mapped`](binpool_allocators::InvalidRequest::Mapped): any command on bytes that are mapped to be written, and
-//! commands that write bytes that are mapped to be read. Commands that were enqueued before come first. A map that is
-//! forgotten (`mem::forget`) keeps the commands out for ever.
+//! As long as a map exists, a command that conflicts with it is refused with
+//! [`Mapped`](binpool_allocators::InvalidRequest::Mapped): any command on bytes that are mapped to be written, and commands
+//! that write bytes that are mapped to be read. The map comes after commands that were enqueued before it. If it is
+//! forgotten (`mem::forget`), such commands are refused for ever.
 
 mod guard;
 mod image;
@@ -17,6 +17,7 @@ mod mapping;
 mod memory;
 #[cfg(feature = "ndarray")]
 mod shaped;
+mod writing;
 
 pub use guard::{Map, MapGuard, MapMut, PendingMap};
 pub use image::{ImageMap, ImageMapMut};

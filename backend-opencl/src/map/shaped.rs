@@ -6,7 +6,7 @@ use ndarray::{ArrayView, ArrayViewMut, Dimension, ShapeError, StrideShape};
 use super::guard::{Map, MapMut};
 
 impl<T: AnyBitPattern> Map<'_, T> {
-    /// The elements as an array of this shape: row by row, column by column (`.f()`), or with strides of its own
+    /// Returns the elements as an array of this shape: row by row, column by column (`.f()`), or with strides of its own
     /// (`.strides(..)`, in elements); `shape`, `order` and `strides` of `PyOpenCL`'s `enqueue_map_buffer`.
     ///
     /// ```
@@ -17,7 +17,7 @@ impl<T: AnyBitPattern> Map<'_, T> {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// # let memory = backend.create_buffer(4096, MemoryFlags::empty())?;
-    /// let map = backend.map::<f32>(&queue, &memory, 0..4096, &[])?;
+    /// let map = backend.map::<f32>(&queue, &memory, 0..4096)?;
     /// let columns = map.shaped((32, 32).f())?;
     /// assert_eq!(columns.strides(), [1, 32]);
     /// assert!(map.shaped((33, 32)).is_err()); // The map ends before.
@@ -26,7 +26,7 @@ impl<T: AnyBitPattern> Map<'_, T> {
     ///
     /// # Errors
     ///
-    /// Where the shape reaches beyond the map.
+    /// If the shape reaches beyond the map.
     pub fn shaped<D: Dimension>(
         &self,
         shape: impl Into<StrideShape<D>>,
@@ -36,11 +36,11 @@ impl<T: AnyBitPattern> Map<'_, T> {
 }
 
 impl<T: AnyBitPattern + NoUninit> MapMut<'_, T> {
-    /// The elements as an array of this shape; see [`Map::shaped`].
+    /// Returns the elements as an array of this shape; see [`Map::shaped`].
     ///
     /// # Errors
     ///
-    /// Where the shape reaches beyond the map.
+    /// If the shape reaches beyond the map.
     pub fn shaped<D: Dimension>(
         &self,
         shape: impl Into<StrideShape<D>>,
@@ -48,7 +48,7 @@ impl<T: AnyBitPattern + NoUninit> MapMut<'_, T> {
         ArrayView::from_shape(shape, self)
     }
 
-    /// The elements as an array of this shape, to be written; see [`Map::shaped`].
+    /// Returns the elements as an array of this shape, to be written; see [`Map::shaped`].
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
@@ -56,7 +56,7 @@ impl<T: AnyBitPattern + NoUninit> MapMut<'_, T> {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let memory = backend.create_buffer_from(&[1, 2, 3, 4, 5, 6], MemoryFlags::empty())?;
-    /// let mut map = backend.map_mut::<i32>(&queue, &memory, 0..24, &[])?;
+    /// let mut map = backend.map_mut::<i32>(&queue, &memory, 0..24)?;
     /// let mut rows = map.shaped_mut((2, 3))?;
     /// rows.row_mut(1).fill(0);
     /// assert_eq!(map.shaped((2, 3))?, ndarray::arr2(&[[1, 2, 3], [0, 0, 0]]));
@@ -66,7 +66,7 @@ impl<T: AnyBitPattern + NoUninit> MapMut<'_, T> {
     ///
     /// # Errors
     ///
-    /// Where the shape reaches beyond the map, or has two places for one element.
+    /// If the shape reaches beyond the map, or has one element at two indices.
     pub fn shaped_mut<D: Dimension>(
         &mut self,
         shape: impl Into<StrideShape<D>>,

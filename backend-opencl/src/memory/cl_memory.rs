@@ -3,31 +3,33 @@
 use std::{ffi::c_void, ops::RangeBounds, ptr::NonNull, sync::Arc};
 
 use binpool_allocators::{
-    AsMemory, HostUse, InvalidRequest, Memory, MemoryFlags, MemoryId, MemoryKind, Region, Result,
+    CountedView, HostUse, InvalidRequest, Memory, MemoryFlags, MemoryId, MemoryKind, Region,
+    Result, ViewCount,
 };
 
 use crate::{
     backend::OpenClBackend,
-    cl_error::Purpose,
     context::Context,
     event::ClEvent,
+    memory::flags,
+    memory::flags::host_flags,
     memory::root::Root,
-    order::access::{Access, Use},
-    queue::ClQueue,
+    order::access::Access,
+    order::memory_use::MemoryUse,
     svm::block::SvmBlock,
-    sys::{self, MemHandle, Place, SvmRange},
+    sys::{self, DeviceBytes, MemHandle, Purpose, SvmAllocation, SvmRange, ViewHandle},
 };
 
 /// A block of OpenCL memory: a buffer, a sub-buffer, a block of shared virtual memory (SVM), or a region of
 /// one.
 ///
-/// Dropping it gives the memory back. The runtime keeps buffers until the commands that use them have ended;
-/// for SVM, which the runtime frees under running commands, this crate does.
+/// Dropping it releases the memory, once the commands that use it have ended: the runtime keeps buffers until then, and
+/// this crate keeps SVM.
 ///
 /// ```
 /// use std::slice::from_ref;
 ///
-/// use binpool_allocators::{Event, Memory, Outcome};
+/// use binpool_allocators::{Event, Memory, Outcome, Queue};
 /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
 /// # use binpool_opencl::OpenClBackend;
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
@@ -35,7 +37,7 @@ use crate::{
 ///
 /// let memory = backend.create_buffer(4096, MemoryFlags::empty())?;
 /// let gate = backend.create_user_event()?;
-/// let written = backend.enqueue_write(&queue, &memory, 0, [1, 2, 3].into(), from_ref(&gate))?;
+/// let written = backend.enqueue_write(queue.after(from_ref(&gate)), &memory, 0, [1, 2, 3].into())?;
 /// assert_eq!((memory.bytes(), memory.offset(), memory.flags()), (4096, 0, MemoryFlags::empty()));
 /// drop(memory); // The write has it still.
 /// backend.resolve_user_event(&gate, Outcome::Complete)?;
@@ -48,22 +50,24 @@ pub struct ClMemory {
     bytes: usize,
     flags: MemoryFlags,
     context: Arc<Context>,
-    body: Body,
+    body: MemoryBody,
+    /// The last field: a view is counted until its object of the runtime has been released.
+    views: ViewCount,
 }
 
 #[derive(Debug)]
-pub(crate) enum Body {
+pub(crate) enum MemoryBody {
     Buffer(Arc<Root>),
     SubBuffer {
-        handle: MemHandle,
+        handle: ViewHandle,
         root: Arc<Root>,
-        /// Where in the root it starts, in bytes.
+        /// Its offset in the root, in bytes.
         offset: usize,
     },
     /// All of a block, or a region of it.
     Svm {
         block: Arc<SvmBlock>,
-        /// Where in the block it starts, in bytes.
+        /// Its offset in the block, in bytes.
         offset: usize,
     },
 }
@@ -73,7 +77,7 @@ impl ClMemory {
         context: &Arc<Context>,
         bytes: usize,
         flags: MemoryFlags,
-        body: Body,
+        body: MemoryBody,
     ) -> Self {
         Self {
             id: MemoryId::fresh(),
@@ -81,7 +85,19 @@ impl ClMemory {
             flags,
             context: Arc::clone(context),
             body,
+            views: ViewCount::default(),
         }
+    }
+
+    /// Returns this value as a view of `parent`.
+    pub(crate) fn into_view_of(mut self, parent: &Self) -> Self {
+        self.views = ViewCount::of_view(parent.count_view());
+        self
+    }
+
+    /// Counts a view, an image or a map over this memory, which reaches its bytes without this value.
+    pub(crate) fn count_view(&self) -> CountedView {
+        self.views.count_view()
     }
 
     /// The runtime's handle, for the arguments of kernels; `None` for SVM, whose address
@@ -115,25 +131,24 @@ impl ClMemory {
         self.exposed_handle().map(MemHandle::raw)
     }
 
-    /// The handle, for somebody outside of this crate.
+    /// Returns the handle, for code outside of this crate.
     pub(crate) fn exposed_handle(&self) -> Option<&MemHandle> {
         match &self.body {
-            // The runtime tells whoever has the handle of a part about the whole.
-            Body::Buffer(root) | Body::SubBuffer { root, .. } => root.expose(),
-            Body::Svm { .. } => {}
+            // With the handle of a part, the program can ask the runtime for the whole.
+            MemoryBody::Buffer(root) | MemoryBody::SubBuffer { root, .. } => root.expose(),
+            MemoryBody::Svm { .. } => {}
         }
         self.buffer()
     }
 
-    /// What it was made with, and a view what its parent was. Shared virtual memory has no flags.
+    /// The flags that it was made with. A view also has those of its parent.
     #[must_use]
     pub fn flags(&self) -> MemoryFlags {
         self.flags
     }
 
-    /// A view of a range of bytes, whose ends may be left open:
-    /// [`create_sub_region`](binpool_allocators::Backend::create_sub_region) of it. `PyOpenCL` calls it
-    /// `__getitem__`.
+    /// Returns a view of a range of bytes, whose ends may be left open:
+    /// [`create_sub_region`](binpool_allocators::Backend::create_sub_region) of it. `PyOpenCL` calls it `__getitem__`.
     ///
     /// ```
     /// # use binpool_allocators::{Backend, Memory, MemoryFlags};
@@ -147,30 +162,83 @@ impl ClMemory {
     ///
     /// # Errors
     ///
-    /// [`Misaligned`](InvalidRequest::Misaligned) unless it starts, within the whole block, on a multiple of the
-    /// device's [alignment](binpool_allocators::DeviceLimits::alignment);
-    /// [`OutOfBounds`](InvalidRequest::OutOfBounds); [`ZeroSize`](InvalidRequest::ZeroSize);
-    /// [`Lent`](InvalidRequest::Lent) for a buffer over memory that was lent to it.
+    /// [`Misaligned`](InvalidRequest::Misaligned) unless its offset in the whole block is a multiple of the device's
+    /// [alignment](binpool_allocators::DeviceLimits::alignment); [`OutOfBounds`](InvalidRequest::OutOfBounds);
+    /// [`ZeroSize`](InvalidRequest::ZeroSize); [`Lent`](InvalidRequest::Lent) for a buffer over memory that was lent to it.
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Self> {
         self.view(Region::within(range, self.bytes)?)
     }
 
-    /// Checks that the host may read or write it, as its flags say. Every command that moves bytes between it and the
-    /// host, and every map, asks first.
+    /// Returns a view of a range of bytes that kernels and the host use as `flags` say: `get_sub_region` of `PyOpenCL`,
+    /// with its flags (OpenCL 3.0, section 5.2.1). Everything else is as for this memory.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let memory = backend.create_buffer_from(&[7_u8; 4096], MemoryFlags::empty())?;
+    /// // For code that is to look and not to touch.
+    /// let view = memory.slice_with_flags(..1024, MemoryFlags::READ_ONLY | MemoryFlags::HOST_READ_ONLY)?;
+    /// assert!(backend.write(&queue, &view, 0, &[0_u8]).is_err());
+    /// backend.write(&queue, &memory, 0, &[0_u8])?;
+    ///
+    /// let more = view.slice_with_flags(.., MemoryFlags::WRITE_ONLY);
+    /// assert!(more.is_err(), "a view permits no more than what it is a view of");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ContradictoryFlags`](InvalidRequest::ContradictoryFlags), also where `flags` permit what this memory does not; and
+    /// those of [`slice`](Self::slice).
+    pub fn slice_with_flags(
+        &self,
+        range: impl RangeBounds<usize>,
+        flags: MemoryFlags,
+    ) -> Result<Self> {
+        let flags = flags::narrowed(self.flags, flags)?;
+        self.view_with_flags(Region::within(range, self.bytes)?, flags)
+    }
+
+    /// Returns the backend of the context that it belongs to (`context` of `PyOpenCL`), whose
+    /// [`raw_context`](OpenClBackend::raw_context) is the runtime's handle.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::{ClMemory, OpenClBackend};
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// /// As many bytes more, in the same context.
+    /// fn another(memory: &ClMemory) -> binpool_allocators::Result<ClMemory> {
+    ///     use binpool_allocators::Memory;
+    ///     memory.backend().create_buffer(memory.bytes(), memory.flags())
+    /// }
+    /// let memory = backend.create_buffer(4096, MemoryFlags::empty())?;
+    /// assert_eq!(another(&memory)?.backend().raw_context(), backend.raw_context());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn backend(&self) -> OpenClBackend {
+        OpenClBackend::of_context(&self.context)
+    }
+
+    /// Checks that its flags let the host read or write it, for every transfer with the host and every map.
     pub(crate) fn check_host(&self, way: HostUse) -> Result<()> {
         self.flags.check_host(way)
     }
 
-    /// Checks that something may keep it beyond a command: a view, an image over it, a map, an argument of a kernel.
-    /// What lies over memory that is lent to it may not be kept, or the loan would not end.
-    pub(crate) fn check_may_be_kept(&self) -> Result<()> {
-        match &self.body {
-            Body::Buffer(root) | Body::SubBuffer { root, .. } if root.lent => {
-                let bytes = self.bytes;
-                Err(InvalidRequest::Lent { bytes }.into())
-            }
-            _ => Ok(()),
+    /// Checks that a view, an image, a map or a kernel's argument may keep it. Nothing may keep memory that is lent for a
+    /// call, since the loan would not end.
+    pub(crate) fn check_may_be_retained(&self) -> Result<()> {
+        let is_lent = match &self.body {
+            MemoryBody::Buffer(root) | MemoryBody::SubBuffer { root, .. } => root.lent,
+            MemoryBody::Svm { block, .. } => block.allocation().is_some_and(SvmAllocation::is_lent),
+        };
+        if is_lent {
+            let bytes = self.bytes;
+            return Err(InvalidRequest::Lent { bytes }.into());
         }
+        Ok(())
     }
 
     pub(crate) fn context(&self) -> &Context {
@@ -181,46 +249,46 @@ impl ClMemory {
         &self.context
     }
 
-    pub(crate) const fn body(&self) -> &Body {
+    pub(crate) const fn body(&self) -> &MemoryBody {
         &self.body
     }
 
     pub(crate) fn buffer(&self) -> Option<&MemHandle> {
         match &self.body {
-            Body::Buffer(root) => Some(&root.handle),
-            Body::SubBuffer { handle, .. } => Some(handle),
-            Body::Svm { .. } => None,
+            MemoryBody::Buffer(root) => Some(&root.handle),
+            MemoryBody::SubBuffer { handle, .. } => Some(handle),
+            MemoryBody::Svm { .. } => None,
         }
     }
 
-    /// The buffer that it is all or a part of, and where in that it starts, in bytes; `None` for SVM.
+    /// Returns the buffer that it is all or a part of, and its offset there in bytes; `None` for SVM.
     pub(crate) fn root(&self) -> Option<(&Arc<Root>, usize)> {
         match &self.body {
-            Body::Buffer(root) => Some((root, 0)),
-            Body::SubBuffer { root, offset, .. } => Some((root, *offset)),
-            Body::Svm { .. } => None,
+            MemoryBody::Buffer(root) => Some((root, 0)),
+            MemoryBody::SubBuffer { root, offset, .. } => Some((root, *offset)),
+            MemoryBody::Svm { .. } => None,
         }
     }
 
-    /// Whether it is a part of a buffer.
+    /// Returns whether it is a part of a buffer.
     pub(crate) const fn is_view(&self) -> bool {
-        matches!(self.body, Body::SubBuffer { .. })
+        matches!(self.body, MemoryBody::SubBuffer { .. })
     }
 
     pub(crate) fn svm(&self) -> Option<&Arc<SvmBlock>> {
         match &self.body {
-            Body::Svm { block, .. } => Some(block),
-            Body::Buffer(_) | Body::SubBuffer { .. } => None,
+            MemoryBody::Svm { block, .. } => Some(block),
+            MemoryBody::Buffer(_) | MemoryBody::SubBuffer { .. } => None,
         }
     }
 
-    /// The whole block of shared virtual memory, unless there are regions of it, or buffers over it, elsewhere.
+    /// Returns the whole block of shared virtual memory, or this value if there are other regions of it or buffers over it.
     pub(crate) fn into_svm_block(mut self) -> Result<SvmBlock, Self> {
         match self.body {
-            Body::Svm { block, offset } => match Arc::try_unwrap(block) {
+            MemoryBody::Svm { block, offset } => match Arc::try_unwrap(block) {
                 Ok(block) => Ok(block),
                 Err(block) => {
-                    self.body = Body::Svm { block, offset };
+                    self.body = MemoryBody::Svm { block, offset };
                     Err(self)
                 }
             },
@@ -231,12 +299,14 @@ impl ClMemory {
         }
     }
 
-    /// A use of `region`, which lies in this block.
-    pub(crate) fn used(&self, region: Region, access: Access) -> Use<'_> {
+    /// Describes a use of `region`, which lies in this block.
+    pub(crate) fn used(&self, region: Region, access: Access) -> MemoryUse<'_> {
         let region = Region::new(self.offset().saturating_add(region.offset), region.bytes);
         match &self.body {
-            Body::Buffer(root) | Body::SubBuffer { root, .. } => root.used(region, access),
-            Body::Svm { block, .. } => block.used(region, access),
+            MemoryBody::Buffer(root) | MemoryBody::SubBuffer { root, .. } => {
+                root.used(region, access)
+            }
+            MemoryBody::Svm { block, .. } => block.used(region, access),
         }
     }
 
@@ -245,9 +315,9 @@ impl ClMemory {
             .map(SvmRange::start)
     }
 
-    /// The bytes of `region`, which lies in this block.
-    fn svm_range(&self, region: Region) -> Option<SvmRange<'_>> {
-        let Body::Svm { block, offset } = &self.body else {
+    /// Returns the bytes of `region`, which lies in this block; `None` for buffers.
+    pub(crate) fn svm_range(&self, region: Region) -> Option<SvmRange<'_>> {
+        let MemoryBody::Svm { block, offset } = &self.body else {
             return None;
         };
         block.range(Region::new(
@@ -256,34 +326,51 @@ impl ClMemory {
         ))
     }
 
-    /// Where `region`, which lies in this block, is on the device.
-    pub(crate) fn place(&self, region: Region) -> Option<Place<'_>> {
+    /// Returns the device's side of `region`, which lies in this block.
+    pub(crate) fn device_bytes(&self, region: Region) -> Option<DeviceBytes<'_>> {
         match self.buffer() {
-            Some(buffer) => Some(Place::Buffer(buffer, region.offset)),
-            None => self.svm_range(region).map(Place::Svm),
+            Some(buffer) => Some(DeviceBytes::Buffer(buffer, region.offset)),
+            None => self.svm_range(region).map(DeviceBytes::Svm),
         }
     }
 
-    /// Where `region`, which lies in this block, is mapped. A buffer over shared virtual memory is mapped as that: the
-    /// runtime might take the address under it for memory of the host that it can copy to.
-    pub(crate) fn mapped_place(&self, region: Region) -> Option<Place<'_>> {
+    /// Returns the device's side of a fill of `region`, which lies in this block.
+    pub(crate) fn bytes_to_fill(&self, region: Region) -> Option<DeviceBytes<'_>> {
+        match self.root() {
+            Some((root, start)) if self.is_view() && self.context.quirks.fills_views_by_root => {
+                let offset = start.checked_add(region.offset)?;
+                Some(DeviceBytes::Buffer(&root.handle, offset))
+            }
+            _ => self.device_bytes(region),
+        }
+    }
+
+    /// Returns the device's side of a map of `region`, which lies in this block. A buffer over shared virtual memory is
+    /// mapped as shared virtual memory: the runtime might take the address under the buffer for memory of the host to copy
+    /// to.
+    pub(crate) fn bytes_to_map(&self, region: Region) -> Option<DeviceBytes<'_>> {
         match &self.body {
-            Body::Buffer(root) | Body::SubBuffer { root, .. } => match root.block() {
+            MemoryBody::Buffer(root) | MemoryBody::SubBuffer { root, .. } => match root.block() {
                 Some(block) => {
                     let offset = self.offset().checked_add(region.offset)?;
                     block
                         .range(Region::new(offset, region.bytes))
-                        .map(Place::Svm)
+                        .map(DeviceBytes::Svm)
                 }
-                None => self.place(region),
+                None => self.device_bytes(region),
             },
-            Body::Svm { .. } => self.place(region),
+            MemoryBody::Svm { .. } => self.device_bytes(region),
         }
     }
 
-    /// A view of `region`, with the checks of `create_sub_region`.
+    /// Returns a view of `region`, with the checks of `create_sub_region`.
     pub(crate) fn view(&self, region: Region) -> Result<Self> {
-        self.check_may_be_kept()?;
+        self.view_with_flags(region, self.flags)
+    }
+
+    /// Returns a view with `flags`, which permit no more than those of this memory.
+    fn view_with_flags(&self, region: Region, flags: MemoryFlags) -> Result<Self> {
+        self.check_may_be_retained()?;
         if region.bytes == 0 {
             return Err(InvalidRequest::ZeroSize.into());
         }
@@ -295,47 +382,54 @@ impl ClMemory {
             return Err(InvalidRequest::Misaligned { offset, alignment }.into());
         }
         let body = match &self.body {
-            Body::Buffer(root) | Body::SubBuffer { root, .. } => Body::SubBuffer {
-                handle: sys::create_sub_buffer(&root.handle, offset, region.bytes)
-                    .map_err(|error| error.into_error(Purpose::Memory(region.bytes)))?,
-                root: Arc::clone(root),
-                offset,
-            },
-            Body::Svm { block, .. } => Body::Svm {
+            MemoryBody::Buffer(root) | MemoryBody::SubBuffer { root, .. } => {
+                let lock = self.context.quirks.view_lock;
+                let _held = lock.hold();
+                let handle =
+                    sys::create_sub_buffer(&root.handle, host_flags(flags), offset, region.bytes)
+                        .map_err(|error| error.into_error(Purpose::Memory(region.bytes)))?;
+                MemoryBody::SubBuffer {
+                    handle: ViewHandle::new(handle, lock),
+                    root: Arc::clone(root),
+                    offset,
+                }
+            }
+            MemoryBody::Svm { block, .. } => MemoryBody::Svm {
                 block: Arc::clone(block),
                 offset,
             },
         };
-        Ok(Self::new(&self.context, region.bytes, self.flags, body))
+        let view = Self::new(&self.context, region.bytes, flags, body);
+        Ok(view.into_view_of(self))
     }
 
-    /// Gives the memory back, after `after` where the runtime does not see to that itself.
+    /// Releases the memory, after `after` where the runtime does not ensure that itself.
     pub(crate) fn release(self, after: &[ClEvent]) -> Result<()> {
         let purpose = Purpose::Control;
-        if let Body::Buffer(root) | Body::SubBuffer { root, .. } = &self.body {
-            // The runtime keeps the buffer, and not the block under it.
+        if let MemoryBody::Buffer(root) | MemoryBody::SubBuffer { root, .. } = &self.body {
+            // The runtime keeps the buffer until its commands have ended, but not the block under it.
             for event in after {
                 if let Some(block) = root.block() {
-                    block.record_other(event);
+                    block.free_after(event)?;
                 }
             }
         }
         match self.body {
-            Body::Buffer(root) => match Arc::into_inner(root) {
+            MemoryBody::Buffer(root) => match Arc::into_inner(root) {
                 Some(root) => root
                     .handle
                     .release()
                     .map_err(|error| error.into_error(purpose)),
-                // Its sub-buffers keep it.
+                // Its sub-buffers keep it alive.
                 None => Ok(()),
             },
-            Body::SubBuffer { handle, .. } => {
+            MemoryBody::SubBuffer { handle, .. } => {
                 handle.release().map_err(|error| error.into_error(purpose))
             }
-            Body::Svm { block, .. } => {
-                // Before the block is let go: another region's owner may be the last one.
+            MemoryBody::Svm { block, .. } => {
+                // Before this reference is dropped: another region may then be the last one that has the block.
                 for event in after {
-                    block.record_other(event);
+                    block.free_after(event)?;
                 }
                 match Arc::into_inner(block) {
                     Some(block) => block.free(),
@@ -361,14 +455,8 @@ impl Memory for ClMemory {
             None => MemoryKind::Buffer,
         }
     }
-}
 
-impl AsMemory<OpenClBackend> for ClMemory {
-    fn size(&self) -> usize {
-        self.bytes
-    }
-
-    fn memory_on(&self, _queue: &ClQueue) -> Option<&Self> {
-        Some(self)
+    fn has_views(&self) -> bool {
+        self.views.has_views()
     }
 }

@@ -1,24 +1,23 @@
-//! What is called when memory has been destroyed.
+//! Callbacks for the destruction of memory.
 
 use binpool_allocators::Result;
 
 use crate::{
-    cl_error::Purpose,
-    memory::cl_memory::{Body, ClMemory},
+    memory::cl_memory::{ClMemory, MemoryBody},
+    sys::ClError,
     sys::destructor::when_destroyed,
 };
 
 impl ClMemory {
-    /// Calls `call` once, when the runtime has destroyed this memory: every value of it is dropped, and every command
+    /// Calls `call` once, when the runtime has destroyed this memory, after every value of it is dropped and every command
     /// that uses it has ended (OpenCL 3.0, section 5.5.1). A sub-buffer is an object of its own here; regions of shared
     /// virtual memory are destroyed with their block.
     ///
-    /// On Intel's runtime, commands that were enqueued before this call hold it up for as long as anything keeps their
-    /// events.
+    /// On Intel's runtime, the events of commands that were enqueued before this call delay it as long as they are kept.
     ///
-    /// Of several, the last one set is called first. It is called on whatever thread finds the memory unused: this one,
-    /// inside a `drop`, or a thread of the runtime, which it must not hold up: it makes no call to OpenCL, neither through
-    /// this crate, and waits for nothing. A panic in it is logged and goes no further.
+    /// Of several, the last one set is called first. It is called on the thread that finds the memory unused: one inside a
+    /// `drop`, or a thread of the runtime, which it must not hold up. So it must not wait, nor call OpenCL, even through
+    /// this crate. A panic in it is caught and logged.
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags};
@@ -41,16 +40,16 @@ impl ClMemory {
     /// [`Lent`](binpool_allocators::InvalidRequest::Lent) for a buffer over memory that was lent to it; a failure of
     /// the runtime. `call` is dropped then.
     pub fn on_destroy(&self, call: impl FnOnce() + Send + 'static) -> Result<()> {
-        self.check_may_be_kept()?;
+        self.check_may_be_retained()?;
         let (root, handle) = match self.body() {
-            Body::Buffer(root) => (root, &root.handle),
-            Body::SubBuffer { root, handle, .. } => (root, handle),
-            Body::Svm { block, .. } => {
+            MemoryBody::Buffer(root) => (root, &root.handle),
+            MemoryBody::SubBuffer { root, handle, .. } => (root, &**handle),
+            MemoryBody::Svm { block, .. } => {
                 block.when_freed(call);
                 return Ok(());
             }
         };
         root.log().await_end();
-        when_destroyed(handle, call).map_err(|error| error.into_error(Purpose::Control))
+        when_destroyed(handle, call).map_err(ClError::control_error)
     }
 }

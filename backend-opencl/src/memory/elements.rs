@@ -7,21 +7,22 @@ use std::{
 };
 
 use binpool_allocators::{
-    AsMemory, Backend, Error, Event, InvalidRequest, OutOfMemory, PendingRead, Region, Result,
-    Scope,
+    AsMemory, Error, InvalidRequest, OutOfMemory, PendingRead, Region, Result, Scope,
 };
 use bytemuck::Pod;
 
-use crate::{backend::OpenClBackend, event::ClEvent, queue::ClQueue};
+use crate::{
+    ClOn, backend::OpenClBackend, event::ClEvent, memory::cl_memory::ClMemory, queue::ClQueue,
+};
 
-/// Memory as elements of type `T`, whose contents are not known to be anything: they can be written, filled, copied to,
-/// and given to a kernel as its output, but not read.
+/// Memory as elements of type `T` that may not have been written yet: they can be written, filled, copied to, and passed to
+/// a kernel as its output, but not read.
 ///
-/// What has written all of them says so: [`write_all`](Self::write_all) and [`fill_all`](Self::fill_all) by themselves,
-/// the program for its kernels with [`assume_written`](Self::assume_written). Places and lengths count elements.
+/// [`write_all`](Self::write_all) and [`fill_all`](Self::fill_all) return them as written elements. After a kernel of its
+/// own the program says so with [`assume_written`](Self::assume_written). Indices and lengths count elements.
 ///
-/// The memory is whatever commands take: a [`ClMemory`](crate::ClMemory), a pooled buffer, a region of one, or a
-/// reference to these, for whoever wants to keep it where a call that takes the elements fails.
+/// The memory is any that commands take: a [`ClMemory`], a pooled buffer, a region of one, or a reference
+/// to these. With a reference the memory is not lost if a call that takes the elements fails.
 ///
 /// ```
 /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
@@ -29,13 +30,13 @@ use crate::{backend::OpenClBackend, event::ClEvent, queue::ClQueue};
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let memory = backend.create_buffer(4000, MemoryFlags::empty())?;
-/// let sums = UninitElements::<f32, _>::new(&backend, &memory)?.fill_all(&queue, 0.5, &[])?;
-/// sums.write(&queue, 10, &[1.0, 2.0], &[])?;
-/// assert_eq!(sums.slice(9..13)?.read_to_vec(&queue, &[])?, [0.5, 1.0, 2.0, 0.5]);
+/// let sums = UninitElements::<f32, _>::new(&backend, &memory)?.fill_all(&queue, 0.5)?;
+/// sums.write(&queue, 10, &[1.0, 2.0])?;
+/// assert_eq!(sums.slice(9..13)?.read_to_vec(&queue)?, [0.5, 1.0, 2.0, 0.5]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// What is written by pieces is said to be whole by the program:
+/// If the elements are written by pieces, the program says when all are written:
 ///
 /// ```
 /// use binpool_opencl::UninitElements;
@@ -45,22 +46,22 @@ use crate::{backend::OpenClBackend, event::ClEvent, queue::ClQueue};
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
 ///
 /// let memory = backend.create_buffer(8, MemoryFlags::empty())?;
-/// let ones = UninitElements::<f32, _>::new(&backend, memory)?.fill_all(&queue, 1.0, &[])?;
+/// let ones = UninitElements::<f32, _>::new(&backend, memory)?.fill_all(&queue, 1.0)?;
 /// let memory = backend.create_buffer(32, MemoryFlags::empty())?;
 /// let table = UninitElements::<f32, _>::new(&backend, memory)?;
 /// assert_eq!((table.len(), table.is_empty()), (8, false));
-/// table.enqueue_write(&queue, 0, &[5.0, 6.0], &[])?;
-/// table.enqueue_fill(&queue, 2..6, 0.0, &[])?;
-/// table.enqueue_copy_from(&queue, 6, &ones, &[])?;
+/// table.enqueue_write(&queue, 0, &[5.0, 6.0])?;
+/// table.enqueue_fill(&queue, 2..6, 0.0)?;
+/// table.enqueue_copy_from(&queue, 6, &ones)?;
 /// let table = table.assume_written();
-/// assert_eq!(table.read_to_vec(&queue, &[])?, [5.0, 6.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0]);
+/// assert_eq!(table.read_to_vec(&queue)?, [5.0, 6.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// # Types
 ///
-/// `T` is plain data in `bytemuck`'s sense: any bytes are a value, and there is no padding. A kernel may write anything,
-/// so types with values that do not exist are refused by the compiler.
+/// `T` is plain data in `bytemuck`'s sense: any bytes are a value, and there is no padding. A kernel may write any bytes,
+/// so the compiler refuses types for which some bytes are no value.
 ///
 /// ```compile_fail,E0277
 /// # use binpool_opencl::{ClMemory, Elements};
@@ -72,18 +73,18 @@ use crate::{backend::OpenClBackend, event::ClEvent, queue::ClQueue};
 /// fn write(letters: &UninitElements<char, ClMemory>) {}
 /// ```
 ///
-/// What was not written cannot be read:
+/// Elements that may not have been written cannot be read:
 ///
 /// ```compile_fail,E0599
 /// # use binpool_opencl::{ClMemory, ClQueue, UninitElements};
 /// fn read(queue: &ClQueue, elements: &UninitElements<u32, ClMemory>) {
-///     let _ = elements.read_to_vec(queue, &[]);
+///     let _ = elements.read_to_vec(queue);
 /// }
 /// ```
 pub struct UninitElements<T: Pod, M> {
     backend: OpenClBackend,
     memory: M,
-    /// The elements, in bytes of `memory`.
+    /// The bytes of `memory` that are the elements.
     region: Region,
     element: PhantomData<fn() -> T>,
 }
@@ -102,34 +103,34 @@ pub struct UninitElements<T: Pod, M> {
 ///
 /// let memory = backend.create_buffer_from(&[1_i32, -2, 3, -4], MemoryFlags::empty())?;
 /// let numbers = UninitElements::<i32, _>::new(&backend, memory)?.assume_written(); // When it was made.
-/// assert_eq!(numbers.read_to_vec(&queue, &[])?, [1, -2, 3, -4]);
+/// assert_eq!(numbers.read_to_vec(&queue)?, [1, -2, 3, -4]);
 /// let mut last = [0; 2];
-/// numbers.read(&queue, 2, &mut last, &[])?;
+/// numbers.read(&queue, 2, &mut last)?;
 /// assert_eq!(last, [3, -4]);
 ///
-/// let middle = numbers.slice(1..3)?.enqueue_read(&queue, &[])?; // On its way, and comes in what `wait` gives.
-/// numbers.write(&queue, 1, &[0, 0], &[])?;
+/// let middle = numbers.slice(1..3)?.enqueue_read(&queue)?; // On its way, and comes in what `wait` gives.
+/// numbers.write(&queue, 1, &[0, 0])?;
 /// assert_eq!(middle.wait()?, [-2, 3]); // It was first.
 /// assert_eq!(numbers.into_memory().bytes(), 16);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Elements<T: Pod, M>(UninitElements<T, M>);
 
-/// Elements that a read will have brought.
+/// Elements that are being read.
 ///
 /// ```
 /// use binpool_opencl::UninitElements;
-/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// # use binpool_allocators::{Backend, MemoryFlags, Queue, QueueOrder};
 /// # use binpool_opencl::OpenClBackend;
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// # let other_queue = backend.create_queue(QueueOrder::InOrder)?;
 ///
 /// # let memory = backend.create_buffer(4000, MemoryFlags::empty())?;
-/// let halves = UninitElements::<f32, _>::new(&backend, memory)?.fill_all(&queue, 0.5, &[])?;
-/// let read = halves.enqueue_read(&queue, &[])?;
+/// let halves = UninitElements::<f32, _>::new(&backend, memory)?.fill_all(&queue, 0.5)?;
+/// let read = halves.enqueue_read(&queue)?;
 /// // Whatever another queue gets from here on comes after the read.
-/// backend.enqueue_barrier(&other_queue, std::slice::from_ref(read.event()))?;
+/// backend.enqueue_barrier(other_queue.after(std::slice::from_ref(read.event())))?;
 /// assert_eq!(read.wait()?.iter().sum::<f32>(), 500.0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -164,26 +165,26 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> UninitElements<T, M> {
         }
     }
 
-    /// How many elements there are.
+    /// The number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
-        // A type without bytes was refused.
+        // A type without bytes was refused before.
         self.region.bytes / size_of::<T>().max(1)
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.region.bytes == 0
     }
 
-    /// The memory, for a kernel's arguments, all of it: [`region`](Self::region) says where the elements are.
+    /// The whole memory, for a kernel's arguments; [`region`](Self::region) says where the elements are.
     #[must_use]
     pub fn memory(&self) -> &M {
         &self.memory
     }
 
-    /// Where in [`memory`](Self::memory) the elements are, in bytes.
+    /// The bytes of [`memory`](Self::memory) that are the elements.
     ///
     /// ```
     /// use binpool_allocators::{Memory, Region};
@@ -204,7 +205,7 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> UninitElements<T, M> {
         self.region
     }
 
-    /// Gives the memory back.
+    /// Returns the memory.
     ///
     /// ```
     /// use binpool_opencl::UninitElements;
@@ -225,9 +226,10 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> UninitElements<T, M> {
         self.memory
     }
 
-    /// The elements as ones that can be read: something has written them all, a kernel for one, or is enqueued to.
+    /// Returns the elements as ones that can be read: the program says that they are all written, for example by a kernel,
+    /// or that commands to write them are enqueued.
     ///
-    /// Where that is not so, what is read are values of `T`, but of no meaning.
+    /// If that is not so, a read returns values of `T` without meaning.
     ///
     /// ```
     /// use binpool_opencl::{ClProgram, Extent, Parameter, UninitElements};
@@ -245,7 +247,7 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> UninitElements<T, M> {
     /// let squares = UninitElements::<u32, _>::new(&backend, memory)?;
     /// square.launch(&queue, &[squares.len()]).memory(squares.memory()).enqueue()?;
     /// let squares = squares.assume_written(); // By a kernel of as many work items as there are elements.
-    /// assert_eq!(squares.read_to_vec(&queue, &[])?, [0, 1, 4, 9]);
+    /// assert_eq!(squares.read_to_vec(&queue)?, [0, 1, 4, 9]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
@@ -253,13 +255,16 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> UninitElements<T, M> {
         Elements(self)
     }
 
-    /// The elements of `range`, at any place: nothing is asked of the runtime.
+    /// Returns the elements of `range`, which may start at any index: no view of the runtime is made.
     ///
     /// # Errors
     ///
     /// [`OutOfBounds`](InvalidRequest::OutOfBounds), in bytes.
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<UninitElements<T, &M>> {
-        let region = self.region_of(range)?;
+        let part = self.region_of(range)?;
+        // Both lie in the memory.
+        let offset = self.region.offset.saturating_add(part.offset);
+        let region = Region::new(offset, part.bytes);
         Ok(UninitElements::over(&self.backend, &self.memory, region))
     }
 
@@ -267,45 +272,26 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> UninitElements<T, M> {
     ///
     /// # Errors
     ///
-    /// [`OutOfBounds`](InvalidRequest::OutOfBounds), in bytes, and the failures of [`Backend::write`].
-    pub fn write(
-        &self,
-        queue: &ClQueue,
-        first: usize,
-        data: &[T],
-        wait_for: &[ClEvent],
-    ) -> Result<()> {
-        let region = self.region_from(first, data.len())?;
-        let data = bytemuck::cast_slice(data);
-        match self.memory.memory_on(queue) {
-            Some(memory) => self
-                .backend
-                .write(queue, memory, region.offset, data, wait_for),
-            None => self.nothing_to_do(queue, wait_for),
-        }
+    /// [`OutOfBounds`](InvalidRequest::OutOfBounds), in bytes, and the failures of [`OpenClBackend::write`].
+    pub fn write<'q>(&self, on: impl Into<ClOn<'q>>, first: usize, data: &[T]) -> Result<()> {
+        let offset = self.region_from(first, data.len())?.offset;
+        self.backend.write(on, self, offset, data)
     }
 
     /// Enqueues a write of a copy of `data` to the elements from `first` on.
     ///
     /// # Errors
     ///
-    /// [`OutOfBounds`](InvalidRequest::OutOfBounds), in bytes, and the failures of [`Backend::enqueue_write`].
-    pub fn enqueue_write(
+    /// [`OutOfBounds`](InvalidRequest::OutOfBounds), in bytes, and the failures of [`OpenClBackend::enqueue_write`].
+    pub fn enqueue_write<'q>(
         &self,
-        queue: &ClQueue,
+        on: impl Into<ClOn<'q>>,
         first: usize,
         data: &[T],
-        wait_for: &[ClEvent],
     ) -> Result<ClEvent> {
-        let region = self.region_from(first, data.len())?;
+        let offset = self.region_from(first, data.len())?.offset;
         let data = bytemuck::cast_slice::<T, u8>(data).into();
-        match self.memory.memory_on(queue) {
-            Some(memory) => {
-                self.backend
-                    .enqueue_write(queue, memory, region.offset, data, wait_for)
-            }
-            None => self.backend.enqueue_marker(queue, wait_for),
-        }
+        self.backend.enqueue_write(on, self, offset, data)
     }
 
     /// Writes all elements, and waits until they are there.
@@ -320,28 +306,23 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> UninitElements<T, M> {
     ///
     /// let memory = backend.create_buffer(8, MemoryFlags::empty())?;
     /// // Over a reference, so that the memory is not lost with the elements.
-    /// let refused = UninitElements::<u16, _>::new(&backend, &memory)?.write_all(&queue, &[1, 2, 3], &[]);
+    /// let refused = UninitElements::<u16, _>::new(&backend, &memory)?.write_all(&queue, &[1, 2, 3]);
     /// let short = InvalidRequest::LengthMismatch { expected: 8, actual: 6 };
     /// assert!(matches!(refused, Err(Error::InvalidRequest(request)) if request == short));
     ///
     /// let numbers =
-    ///     UninitElements::<u16, _>::new(&backend, memory)?.write_all(&queue, &[1, 2, 3, 4], &[])?;
-    /// assert_eq!(numbers.slice(2..)?.read_to_vec(&queue, &[])?, [3, 4]);
+    ///     UninitElements::<u16, _>::new(&backend, memory)?.write_all(&queue, &[1, 2, 3, 4])?;
+    /// assert_eq!(numbers.slice(2..)?.read_to_vec(&queue)?, [3, 4]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
     /// [`LengthMismatch`](InvalidRequest::LengthMismatch) unless `data` is as long as they are, and the failures of
-    /// [`Backend::write`].
-    pub fn write_all(
-        self,
-        queue: &ClQueue,
-        data: &[T],
-        wait_for: &[ClEvent],
-    ) -> Result<Elements<T, M>> {
+    /// [`OpenClBackend::write`].
+    pub fn write_all<'q>(self, on: impl Into<ClOn<'q>>, data: &[T]) -> Result<Elements<T, M>> {
         self.check_length(size_of_val(data))?;
-        self.write(queue, 0, data, wait_for)?;
+        self.write(on, 0, data)?;
         Ok(Elements(self))
     }
 
@@ -349,68 +330,43 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> UninitElements<T, M> {
     ///
     /// # Errors
     ///
-    /// [`OutOfBounds`](InvalidRequest::OutOfBounds), in bytes; [`PatternLength`](InvalidRequest::PatternLength) unless
-    /// an element has 1, 2, 4, ... 128 bytes; [`PatternMismatch`](InvalidRequest::PatternMismatch) where the elements
-    /// are a slice that starts on no multiple of their size; and the failures of [`Backend::enqueue_fill`].
-    pub fn enqueue_fill(
+    /// [`OutOfBounds`](InvalidRequest::OutOfBounds), in bytes; [`PatternMismatch`](InvalidRequest::PatternMismatch) where the elements
+    /// are a slice that starts on no multiple of their size; and the failures of [`OpenClBackend::enqueue_fill`].
+    pub fn enqueue_fill<'q>(
         &self,
-        queue: &ClQueue,
+        on: impl Into<ClOn<'q>>,
         range: impl RangeBounds<usize>,
         value: T,
-        wait_for: &[ClEvent],
     ) -> Result<ClEvent> {
         let region = self.region_of(range)?;
-        let pattern = bytemuck::bytes_of(&value);
-        InvalidRequest::check_pattern(region, pattern)?;
-        match self.memory.memory_on(queue) {
-            Some(memory) => self
-                .backend
-                .enqueue_fill(queue, memory, region, pattern, wait_for),
-            None => self.backend.enqueue_marker(queue, wait_for),
-        }
+        self.backend.enqueue_fill(on, self, region, &[value])
     }
 
-    /// Enqueues a fill of all elements with `value`. They count as written from now on: whatever reads them comes after
-    /// the fill.
+    /// Enqueues a fill of all elements with `value`. They count as written from now on: a command that reads them comes
+    /// after the fill.
     ///
     /// # Errors
     ///
     /// Those of [`enqueue_fill`](Self::enqueue_fill).
-    pub fn fill_all(
-        self,
-        queue: &ClQueue,
-        value: T,
-        wait_for: &[ClEvent],
-    ) -> Result<Elements<T, M>> {
-        self.enqueue_fill(queue, .., value, wait_for)?;
+    pub fn fill_all<'q>(self, on: impl Into<ClOn<'q>>, value: T) -> Result<Elements<T, M>> {
+        self.enqueue_fill(on, .., value)?;
         Ok(Elements(self))
     }
 
-    /// Enqueues a copy of all of `source` to the elements from `first` on; a [`slice`](Elements::slice) of it for a part.
+    /// Enqueues a copy of all of `source` to the elements from `first` on. For a part of it, pass a
+    /// [`slice`](Elements::slice).
     ///
     /// # Errors
     ///
-    /// [`OutOfBounds`](InvalidRequest::OutOfBounds), in bytes, and the failures of [`Backend::enqueue_copy`].
-    pub fn enqueue_copy_from<N: AsMemory<OpenClBackend>>(
+    /// [`OutOfBounds`](InvalidRequest::OutOfBounds), in bytes, and the failures of [`OpenClBackend::enqueue_copy`].
+    pub fn enqueue_copy_from<'q, N: AsMemory<OpenClBackend>>(
         &self,
-        queue: &ClQueue,
+        on: impl Into<ClOn<'q>>,
         first: usize,
         source: &Elements<T, N>,
-        wait_for: &[ClEvent],
     ) -> Result<ClEvent> {
-        let to = self.region_from(first, source.len())?;
-        match (source.memory.memory_on(queue), self.memory.memory_on(queue)) {
-            (Some(from), Some(memory)) => {
-                self.backend
-                    .enqueue_copy(queue, from, source.region, memory, to.offset, wait_for)
-            }
-            _ => self.backend.enqueue_marker(queue, wait_for),
-        }
-    }
-
-    /// A command over no bytes of memory that there is not.
-    fn nothing_to_do(&self, queue: &ClQueue, wait_for: &[ClEvent]) -> Result<()> {
-        self.backend.enqueue_marker(queue, wait_for)?.wait()
+        let to = self.region_from(first, source.len())?.offset;
+        self.backend.enqueue_copy(on, source, .., self, to)
     }
 
     fn check_length(&self, actual: usize) -> Result<()> {
@@ -422,16 +378,16 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> UninitElements<T, M> {
         }
     }
 
-    /// The bytes of `count` elements from `first` on.
+    /// Returns the bytes of `count` elements from `first` on.
     fn region_from(&self, first: usize, count: usize) -> Result<Region> {
         self.bytes_of(Region::new(first, count))
     }
 
-    /// The bytes of the elements of `range`.
+    /// Returns the bytes of the elements of `range`.
     fn region_of(&self, range: impl RangeBounds<usize>) -> Result<Region> {
         match Region::within(range, self.len()) {
             Ok(elements) => self.bytes_of(elements),
-            // The same refusal, in bytes.
+            // The same error, in bytes.
             Err(Error::InvalidRequest(InvalidRequest::OutOfBounds { offset, bytes, .. })) => {
                 self.bytes_of(Region::new(offset, bytes))
             }
@@ -439,20 +395,18 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> UninitElements<T, M> {
         }
     }
 
-    /// A region of elements, in bytes of the memory.
+    /// Returns the bytes of a region of elements.
     fn bytes_of(&self, elements: Region) -> Result<Region> {
         let bytes = |elements: usize| elements.saturating_mul(size_of::<T>());
-        // What saturates lies outside: no memory ends there.
+        // A product that saturates lies outside of any memory.
         let region = Region::new(bytes(elements.offset), bytes(elements.bytes));
         region.check_within(self.region.bytes)?;
-        // Both lie in the memory.
-        let offset = self.region.offset.saturating_add(region.offset);
-        Ok(Region::new(offset, region.bytes))
+        Ok(region)
     }
 }
 
 impl<T: Pod, M: AsMemory<OpenClBackend>> Elements<T, M> {
-    /// The written elements of `range`, at any place: nothing is asked of the runtime.
+    /// Returns the written elements of `range`, which may start at any index: no view of the runtime is made.
     ///
     /// # Errors
     ///
@@ -465,63 +419,42 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> Elements<T, M> {
     ///
     /// # Errors
     ///
-    /// [`OutOfBounds`](InvalidRequest::OutOfBounds), in bytes, and the failures of [`Backend::read`].
-    pub fn read(
-        &self,
-        queue: &ClQueue,
-        first: usize,
-        data: &mut [T],
-        wait_for: &[ClEvent],
-    ) -> Result<()> {
-        let region = self.region_from(first, data.len())?;
-        let data = bytemuck::cast_slice_mut(data);
-        match self.memory.memory_on(queue) {
-            Some(memory) => self
-                .backend
-                .read(queue, memory, region.offset, data, wait_for),
-            None => self.nothing_to_do(queue, wait_for),
-        }
+    /// [`OutOfBounds`](InvalidRequest::OutOfBounds), in bytes, and the failures of [`OpenClBackend::read`].
+    pub fn read<'q>(&self, on: impl Into<ClOn<'q>>, first: usize, data: &mut [T]) -> Result<()> {
+        let offset = self.region_from(first, data.len())?.offset;
+        self.backend.read(on, self, offset, data)
     }
 
-    /// Reads all elements; a [`slice`](Self::slice) of them for a part.
+    /// Reads all elements. For a part of them, take a [`slice`](Self::slice).
     ///
     /// # Errors
     ///
     /// [`OutOfMemory`](binpool_allocators::Error::OutOfMemory) where the host has no room for them, and the failures of
-    /// [`Backend::read`].
-    pub fn read_to_vec(&self, queue: &ClQueue, wait_for: &[ClEvent]) -> Result<Vec<T>> {
+    /// [`OpenClBackend::read`].
+    pub fn read_to_vec<'q>(&self, on: impl Into<ClOn<'q>>) -> Result<Vec<T>> {
         let (mut elements, length) = (Vec::new(), self.len());
         elements
             .try_reserve_exact(length)
             .map_err(|error| OutOfMemory::new(self.region.bytes, Scope::Host).with_source(error))?;
         elements.resize(length, T::zeroed());
-        self.read(queue, 0, &mut elements, wait_for)?;
+        self.read(on, 0, &mut elements)?;
         Ok(elements)
     }
 
-    /// Enqueues a read of all elements; a [`slice`](Self::slice) of them for a part.
+    /// Enqueues a read of all elements. For a part of them, take a [`slice`](Self::slice).
     ///
     /// # Errors
     ///
-    /// The failures of [`Backend::enqueue_read`].
-    pub fn enqueue_read(
-        &self,
-        queue: &ClQueue,
-        wait_for: &[ClEvent],
-    ) -> Result<PendingElements<T>> {
-        let read = match self.memory.memory_on(queue) {
-            Some(memory) => self
-                .backend
-                .enqueue_read(queue, memory, self.region, wait_for)?,
-            None => PendingRead::new(self.backend.enqueue_marker(queue, wait_for)?, Vec::new),
-        };
+    /// The failures of [`OpenClBackend::enqueue_read`].
+    pub fn enqueue_read<'q>(&self, on: impl Into<ClOn<'q>>) -> Result<PendingElements<T>> {
+        let read = self.backend.enqueue_read(on, self, ..)?;
         Ok(PendingElements {
             read,
             element: PhantomData,
         })
     }
 
-    /// Gives the memory back.
+    /// Returns the memory.
     #[must_use]
     pub fn into_memory(self) -> M {
         self.0.memory
@@ -529,7 +462,7 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> Elements<T, M> {
 }
 
 impl<T: Pod> PendingElements<T> {
-    /// The read's event, for others to wait for.
+    /// The event of the read, for other commands to wait for.
     pub fn event(&self) -> &ClEvent {
         self.read.event()
     }
@@ -543,6 +476,35 @@ impl<T: Pod> PendingElements<T> {
         let bytes = self.read.wait()?;
         let elements = bytes.chunks_exact(size_of::<T>().max(1));
         Ok(elements.map(bytemuck::pod_read_unaligned).collect())
+    }
+}
+
+impl<T: Pod, M: AsMemory<OpenClBackend>> AsMemory<OpenClBackend> for UninitElements<T, M> {
+    fn size(&self) -> usize {
+        self.region.bytes
+    }
+
+    fn start(&self) -> usize {
+        // A sum that saturates lies outside of any memory.
+        self.memory.start().saturating_add(self.region.offset)
+    }
+
+    fn memory_on(&self, queue: &ClQueue) -> Option<&ClMemory> {
+        self.memory.memory_on(queue)
+    }
+}
+
+impl<T: Pod, M: AsMemory<OpenClBackend>> AsMemory<OpenClBackend> for Elements<T, M> {
+    fn size(&self) -> usize {
+        self.0.size()
+    }
+
+    fn start(&self) -> usize {
+        self.0.start()
+    }
+
+    fn memory_on(&self, queue: &ClQueue) -> Option<&ClMemory> {
+        self.0.memory_on(queue)
     }
 }
 

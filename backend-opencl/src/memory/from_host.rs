@@ -7,18 +7,17 @@ use bytemuck::NoUninit;
 
 use crate::{
     backend::OpenClBackend,
-    cl_error::Purpose,
-    memory::cl_memory::{Body, ClMemory},
+    memory::cl_memory::{ClMemory, MemoryBody},
     memory::flags,
     memory::root::Root,
-    sys,
+    sys::{self, Purpose},
 };
 
 impl OpenClBackend {
     /// Makes a buffer with a copy of `data`, which is copied before this returns.
     ///
-    /// It is as large as `data`. The flags hold from then on: what the host may not touch has its contents all the
-    /// same. With [`HOST_RESIDENT`](MemoryFlags::HOST_RESIDENT) the copy lies in host memory that the device reaches.
+    /// It is as large as `data`. The flags hold from then on: a buffer that the host must not touch still gets the
+    /// contents. With [`HOST_RESIDENT`](MemoryFlags::HOST_RESIDENT) the copy lies in host memory that the device reaches.
     /// `PyOpenCL` calls it `Buffer(context, COPY_HOST_PTR, hostbuf=data)` (OpenCL 3.0, section 5.2.1).
     ///
     /// ```
@@ -45,7 +44,7 @@ impl OpenClBackend {
         let context = self.context();
         let handle = sys::buffer::create_copying(&context.handle, flags::to_cl(flags), data)
             .map_err(|error| error.into_error(Purpose::Memory(bytes)))?;
-        let body = Body::Buffer(Arc::new(Root::new(handle)));
+        let body = MemoryBody::Buffer(Arc::new(Root::new(handle)));
         Ok(ClMemory::new(context, bytes, flags, body))
     }
 }

@@ -7,21 +7,20 @@ use bytemuck::Pod;
 
 use crate::{
     backend::OpenClBackend,
-    cl_error::Purpose,
     context::Context,
-    memory::cl_memory::{Body, ClMemory},
-    memory::flags,
+    memory::cl_memory::{ClMemory, MemoryBody},
+    memory::flags::host_flags,
     memory::root::Root,
     queue::ClQueue,
     refused::Refused,
-    sys::{self, buffer::LentElements},
+    sys::{self, ClError, Purpose, buffer::LentElements},
 };
 
 /// A buffer over a vector of the host, which it owns. The vector comes back by [`into_host`](Self::into_host); if not,
 /// it is freed when the runtime has destroyed the buffer.
 ///
-/// Made by [`create_host_buffer`](OpenClBackend::create_host_buffer). It is memory like any other: commands take it as it
-/// is, and [`memory`](Self::memory) gives it to what wants a [`ClMemory`].
+/// Made by [`create_host_buffer`](OpenClBackend::create_host_buffer). Commands take it like any memory, and
+/// [`memory`](Self::memory) returns it as a [`ClMemory`].
 ///
 /// ```
 /// use binpool_allocators::{Error, InvalidRequest};
@@ -55,7 +54,7 @@ impl OpenClBackend {
     /// copy them when they need them. `PyOpenCL` calls it `Buffer(context, USE_HOST_PTR, hostbuf=elements)`
     /// (OpenCL 3.0, section 5.2.1).
     ///
-    /// [`HOST_RESIDENT`](MemoryFlags::HOST_RESIDENT) is what such a buffer is anyway.
+    /// Such a buffer is always [`HOST_RESIDENT`](MemoryFlags::HOST_RESIDENT).
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Region};
@@ -63,7 +62,7 @@ impl OpenClBackend {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let buffer = backend.create_host_buffer(vec![1_u32; 100], MemoryFlags::empty())?;
-    /// backend.enqueue_fill(&queue, buffer.memory(), Region::first(8), &[0], &[])?;
+    /// backend.enqueue_fill(&queue, buffer.memory(), Region::first(8), &[0_u8])?;
     /// let elements = buffer.into_host()?;
     /// assert_eq!(elements[..3], [0, 0, 1]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -71,8 +70,8 @@ impl OpenClBackend {
     ///
     /// # Errors
     ///
-    /// All of them with the elements: those of [`create_buffer`](Backend::create_buffer), and
-    /// [`HostAccess`](InvalidRequest::HostAccess) for flags by which the host could not read what it gets back.
+    /// All errors give the elements back: those of [`create_buffer`](Backend::create_buffer), and
+    /// [`HostAccess`](InvalidRequest::HostAccess) for flags that forbid the host to read the elements that it gets back.
     pub fn create_host_buffer<T: Pod + Send>(
         &self,
         elements: impl Into<Vec<T>>,
@@ -87,7 +86,7 @@ impl OpenClBackend {
         let context = self.context();
         match sys::buffer::create_over_own(&context.handle, host_flags(flags), elements) {
             Ok((handle, elements)) => {
-                let body = Body::Buffer(Arc::new(Root::over_host_memory(handle)));
+                let body = MemoryBody::Buffer(Arc::new(Root::over_host_memory(handle)));
                 let memory = ClMemory::new(context, bytes, flags, body);
                 Ok(HostBuffer { memory, elements })
             }
@@ -105,19 +104,13 @@ impl OpenClBackend {
     }
 }
 
-/// The runtime's flags of a buffer over memory of the host, which wants to hear nothing of where it lies.
-pub(crate) fn host_flags(flags: MemoryFlags) -> u64 {
-    flags::to_cl(flags - MemoryFlags::HOST_RESIDENT)
-}
-
-/// Waits until no command uses `root`, a buffer of `bytes` bytes over memory of the host, and brings what they have
-/// written there.
+/// Waits until no command uses `root`, a buffer of `bytes` bytes over memory of the host, and brings the results there.
 pub(crate) fn bring_back(context: &Context, root: &Root, bytes: usize) -> Result<()> {
     let memory = Purpose::Memory(bytes);
     root.log()
         .wait_until_unused()
-        .map_err(|error| error.into_error(Purpose::Control))?;
-    // A queue of its own has nothing else to wait for.
+        .map_err(ClError::control_error)?;
+    // A new queue, which has no other command to wait for.
     sys::create_queue(&context.handle, context.device, false)
         .and_then(|queue| sys::buffer::bring_back(&queue, &root.handle, bytes))
         .map_err(|error| error.into_error(memory))
@@ -133,13 +126,14 @@ impl<T: Pod + Send> HostBuffer<T> {
     /// Waits until every command on the buffer has ended, destroys it, and gives the elements back as the commands have
     /// left them.
     ///
-    /// Where the program keeps a reference of its own to the `cl_mem`, it also waits until that is released. On Intel's
-    /// runtime the event of a command that the program has enqueued by a call of its own is one.
+    /// If the program keeps a reference of its own to the `cl_mem`, this also waits until that is released. On Intel's
+    /// runtime the event of a command that the program has enqueued by a call of its own is such a reference.
     ///
     /// # Errors
     ///
     /// [`ViewsLeft`](InvalidRequest::ViewsLeft) where there are views of the buffer, [`Mapped`](InvalidRequest::Mapped)
     /// where a map of it was forgotten, or a failure of the runtime. The buffer comes back with the error.
+    #[expect(clippy::result_large_err, reason = "a refusal gives the value back")]
     pub fn into_host(self) -> Result<Vec<T>, Refused<Self>> {
         match self.settled() {
             Ok(()) => {}
@@ -150,17 +144,17 @@ impl<T: Pod + Send> HostBuffer<T> {
         Ok(elements.wait())
     }
 
-    /// Has the elements be what the commands have left. Nobody else can enqueue any more.
+    /// Brings the results of the commands into the elements. No other thread can enqueue commands any more.
     fn settled(&self) -> Result<()> {
         let bytes = self.memory.size();
-        let Body::Buffer(root) = self.memory.body() else {
+        let MemoryBody::Buffer(root) = self.memory.body() else {
             return Ok(());
         };
         let views = Arc::strong_count(root) - 1;
         if views > 0 {
             return Err(InvalidRequest::ViewsLeft { views, bytes }.into());
         }
-        // A map that was forgotten stays.
+        // A map that was forgotten never ends.
         root.log().check_unmapped()?;
         bring_back(self.memory.context(), root, bytes)
     }

@@ -1,12 +1,16 @@
-//! What is known about memory, by this crate and by the runtime.
+//! Information about memory, of this crate and of the runtime.
 
 use binpool_allocators::{Memory, MemoryFlags, MemoryKind, Result};
 
-use crate::{cl_error::Purpose, memory::cl_memory::ClMemory, memory::key::MemoryKey, sys};
+use crate::{
+    memory::cl_memory::ClMemory,
+    memory::key::MemoryKey,
+    sys::{self, ClError},
+};
 
-/// What is known about memory; `PyOpenCL`'s `MemoryObject.get_info` and its attributes (OpenCL 3.0, section 5.5.6).
+/// Information about memory; `PyOpenCL`'s `MemoryObject.get_info` and its attributes (OpenCL 3.0, section 5.5.6).
 ///
-/// Got by [`ClMemory::info`].
+/// Returned by [`ClMemory::info`] and [`ClImage::info`](crate::ClImage::info).
 ///
 /// ```
 /// use binpool_allocators::MemoryKind;
@@ -26,29 +30,29 @@ use crate::{cl_error::Purpose, memory::cl_memory::ClMemory, memory::key::MemoryK
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryInfo {
-    /// A memory object of the runtime, or shared virtual memory.
+    /// A memory object of the runtime (a buffer or an image), or shared virtual memory.
     pub kind: MemoryKind,
-    /// What it was made with, and a view what its parent was.
+    /// The flags that it was made with; a view also has those of its parent.
     pub flags: MemoryFlags,
     /// The size in bytes.
     pub bytes: usize,
-    /// The whole block that it is a region of.
+    /// The whole block that it is a region of, or that the image is made over.
     pub parent: Option<MemoryKey>,
-    /// Where in that block it starts, in bytes.
+    /// Its offset in that block, in bytes.
     pub offset: usize,
-    /// Whether it lies over memory of the host that was there before it.
+    /// Whether it lies over memory of the host.
     pub has_host_pointer: bool,
     /// Whether that memory is shared virtual memory. Shared virtual memory itself has no such buffer.
     pub uses_svm_pointer: bool,
-    /// How often the host has it mapped, as the runtime counts: a moment's figure, for looking for leaks. `None`
-    /// for shared virtual memory, of which runtimes do not say.
+    /// The number of maps at this moment, as the runtime counts them, to look for leaks. `None` for shared virtual memory,
+    /// which runtimes do not count.
     pub map_count: Option<u32>,
-    /// How many references there are, as the runtime counts them, its own included: as above.
+    /// The number of references at this moment, as the runtime counts them; `None` as above.
     pub reference_count: Option<u32>,
 }
 
 impl ClMemory {
-    /// What is known about this memory.
+    /// Returns what is known about this memory.
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags};
@@ -66,7 +70,7 @@ impl ClMemory {
     /// A failure of the runtime.
     pub fn info(&self) -> Result<MemoryInfo> {
         let counts = self.buffer().map(sys::mem_info::counts).transpose();
-        let counts = counts.map_err(|error| error.into_error(Purpose::Control))?;
+        let counts = counts.map_err(ClError::control_error)?;
         Ok(MemoryInfo {
             kind: self.kind(),
             flags: self.flags(),

@@ -1,4 +1,4 @@
-//! Memory objects that the program made, or got, by its own calls.
+//! Memory objects of the program's own.
 
 use std::ffi::c_void;
 
@@ -7,21 +7,20 @@ use cl3::memory::CL_MEM_OBJECT_BUFFER;
 
 use crate::{
     backend::OpenClBackend,
-    cl_error::Purpose,
-    memory::cl_memory::{Body, ClMemory},
+    memory::cl_memory::{ClMemory, MemoryBody},
     memory::flags,
     memory::root::Root,
-    sys::{MemHandle, mem_info},
+    sys::{ClError, MemHandle, ViewHandle, mem_info},
 };
 
 impl OpenClBackend {
-    /// The buffer or sub-buffer of a bare handle, as memory of this backend. `PyOpenCL` calls it `from_int_ptr`.
+    /// Returns the buffer or sub-buffer of a bare handle as memory of this backend. `PyOpenCL` calls it `from_int_ptr`.
     ///
-    /// With `retain`, a reference of its own is taken, and the caller's is left alone. Without, the caller's is taken
-    /// over where the call succeeds, and left alone where it fails.
+    /// With `retain`, the program keeps its own reference. Without, the value takes that over if the call succeeds; if it
+    /// fails, the program keeps it.
     ///
-    /// All values of one buffer, and of its sub-buffers, know of each other's commands and maps, also where the handle is
-    /// that of a [`ClMemory::raw`].
+    /// All values of one buffer and of its sub-buffers share one log of commands and maps, even if the handle came from
+    /// [`ClMemory::raw`].
     ///
     /// ```
     /// # use binpool_allocators::{Backend, Memory, QueueOrder};
@@ -31,7 +30,8 @@ impl OpenClBackend {
     ///
     /// # let device = Device::new(OpenClBackend::open(&"any".parse()?)?.raw_device());
     /// # let context = Context::from_device(&device)?;
-    /// # let backend = OpenClBackend::from_context(&context)?;
+    /// # // SAFETY: the context is one that `opencl3` has made.
+    /// # let backend = unsafe { OpenClBackend::from_context(&context) }?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// // SAFETY: no pointer of the host is passed.
     /// let own = unsafe { Buffer::<f32>::create(&context, CL_MEM_READ_WRITE, 100, std::ptr::null_mut()) }?;
@@ -39,7 +39,7 @@ impl OpenClBackend {
     /// let memory = unsafe { backend.memory_from_raw(own.get(), true) }?;
     /// assert_eq!(memory.bytes(), 400);
     /// drop(own); // The program's reference; the memory has its own.
-    /// backend.write(&queue, &memory, 396, &1.5_f32.to_ne_bytes(), &[])?;
+    /// backend.write(&queue, &memory, 396, &1.5_f32.to_ne_bytes())?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -51,27 +51,28 @@ impl OpenClBackend {
     ///
     /// # Safety
     ///
-    /// 1. `memory` is null or a live `cl_mem`, and without `retain` one reference to it is the caller's to give.
-    /// 2. What uses the same bytes by other ways than values of this crate (the program's own commands and maps, a block
-    ///    of shared virtual memory that the buffer was made over, the memory of the host that it was made with) has ended
-    ///    or is waited for, from now on until the last value of the buffer is dropped.
-    /// 3. The same goes for commands that were enqueued through values of this crate all of which are dropped.
+    /// 1. `memory` is null or a live `cl_mem`, and without `retain` the caller gives away one reference to it.
+    /// 2. Every use of the same bytes that does not go through values of this crate (the program's own commands and maps, a
+    ///    block of shared virtual memory that the buffer was made over, the memory of the host that it was made with) has
+    ///    ended or is waited for, from now on until the last value of the buffer is dropped.
+    /// 3. The same holds for commands that were enqueued through values of this crate, if all of those values are dropped.
+    /// 4. If the handle is that of a pooled block, the value is dropped before the block: the pool does not see it, as it
+    ///    sees [views](binpool_allocators::Memory::has_views).
     #[allow(unsafe_code)]
     pub unsafe fn memory_from_raw(&self, memory: *mut c_void, retain: bool) -> Result<ClMemory> {
-        let control = |error: crate::ClError| error.into_error(Purpose::Control);
-        // SAFETY: The object is null or lives, as the caller promises.
-        let handle = unsafe { MemHandle::retain(memory) }.map_err(control)?;
+        // SAFETY: The object is null or alive, as the caller promises.
+        let handle = unsafe { MemHandle::retain(memory) }.map_err(ClError::control_error)?;
         let adopted = self.adopt_memory(handle)?;
         if !retain {
-            // SAFETY: The reference is the caller's to give, as it promises.
+            // SAFETY: The object is alive, and the caller gives this reference away, as it promises.
             let given = unsafe { MemHandle::take_over(memory) };
-            drop(given.map_err(control)?);
+            drop(given.map_err(ClError::control_error)?);
         }
         Ok(adopted)
     }
 
     fn adopt_memory(&self, handle: MemHandle) -> Result<ClMemory> {
-        let facts = mem_info::facts(&handle).map_err(|error| error.into_error(Purpose::Control))?;
+        let facts = mem_info::facts(&handle).map_err(ClError::control_error)?;
         if facts.context != self.raw_context().addr() {
             let kind = ObjectKind::Memory;
             return Err(InvalidRequest::ForeignObject { kind }.into());
@@ -81,16 +82,16 @@ impl OpenClBackend {
             return Err(InvalidRequest::NotABuffer { object_type }.into());
         }
         let body = match facts.parent {
-            None => Body::Buffer(Root::of(handle)),
-            Some(parent) => Body::SubBuffer {
-                handle,
+            None => MemoryBody::Buffer(Root::of(handle)),
+            Some(parent) => MemoryBody::SubBuffer {
+                handle: ViewHandle::new(handle, self.context().quirks.view_lock),
                 root: Root::of(parent),
                 offset: facts.offset,
             },
         };
         let flags = flags::from_cl(facts.flags);
         let memory = ClMemory::new(self.context(), facts.bytes, flags, body);
-        memory.check_may_be_kept()?;
+        memory.check_may_be_retained()?;
         Ok(memory)
     }
 }

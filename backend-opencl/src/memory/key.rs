@@ -1,16 +1,19 @@
-//! Which memory of the runtime a value stands for.
+//! The identity of the runtime's memory that a value stands for.
 
 use std::hash::{Hash, Hasher};
 
 use binpool_allocators::Memory;
 
-use crate::memory::cl_memory::{Body, ClMemory};
+use crate::memory::{
+    cl_memory::{ClMemory, MemoryBody},
+    root::Root,
+};
 
-/// The runtime's own memory under a [`ClMemory`]: a buffer, a sub-buffer, or bytes of shared virtual memory.
+/// The identity of the runtime's memory under a [`ClMemory`]: a buffer, a sub-buffer, or bytes of shared virtual memory.
 ///
-/// It is a name to compare and to look up by, as `PyOpenCL` does with `int_ptr`, and keeps nothing alive: the runtime
-/// may use it again for other memory once this one is gone. [`Memory::id`] is never used again, and differs between
-/// values of the same memory.
+/// It is for comparisons and look-ups, like `int_ptr` of `PyOpenCL`, and keeps nothing alive: the runtime may use it again
+/// for other memory once this one is gone. [`Memory::id`] is never used again, and differs between values of the same
+/// memory.
 ///
 /// ```
 /// use std::collections::HashMap;
@@ -40,23 +43,31 @@ enum Key {
     },
 }
 
+impl Root {
+    /// Returns the key of the buffer.
+    pub(crate) fn key(&self) -> MemoryKey {
+        MemoryKey(Key::Object(self.handle.raw().addr()))
+    }
+}
+
 impl ClMemory {
-    /// Which memory of the runtime this is, to compare.
+    /// Returns the identity of the runtime's memory.
     #[must_use]
     pub fn key(&self) -> MemoryKey {
         MemoryKey(match self.body() {
-            Body::Buffer(root) => Key::Object(root.handle.raw().addr()),
-            Body::SubBuffer { handle, .. } => Key::Object(handle.raw().addr()),
-            Body::Svm { .. } => Key::Svm {
+            MemoryBody::Buffer(root) => return root.key(),
+            MemoryBody::SubBuffer { handle, .. } => Key::Object(handle.raw().addr()),
+            MemoryBody::Svm { .. } => Key::Svm {
                 address: self.svm_address().map_or(0, |start| start.addr().get()),
                 bytes: self.bytes(),
             },
         })
     }
 
-    /// The whole block that this is a region of, to compare with its [`key`](Self::key); `None` for a whole block.
+    /// Returns the [`key`](Self::key) of the whole block that this is a region of; `None` for a whole block.
     ///
-    /// Not the block itself: its other regions may be somebody else's, another block of the same pool for one.
+    /// It is not the block itself, since other regions of that may belong to other owners, for example other blocks of the
+    /// same pool.
     ///
     /// `PyOpenCL` calls it `associated_memobject` (OpenCL 3.0, section 5.5.6).
     ///
@@ -75,9 +86,9 @@ impl ClMemory {
     #[must_use]
     pub fn parent(&self) -> Option<MemoryKey> {
         match self.body() {
-            Body::Buffer(_) => None,
-            Body::SubBuffer { root, .. } => Some(MemoryKey(Key::Object(root.handle.raw().addr()))),
-            Body::Svm { block, offset } => {
+            MemoryBody::Buffer(_) => None,
+            MemoryBody::SubBuffer { root, .. } => Some(root.key()),
+            MemoryBody::Svm { block, offset } => {
                 if *offset == 0 && self.bytes() == block.bytes() {
                     return None;
                 }
@@ -88,17 +99,17 @@ impl ClMemory {
         }
     }
 
-    /// Where in its whole block this starts, in bytes; 0 for a whole block. `PyOpenCL` calls it `offset`.
+    /// Its offset in its whole block, in bytes; 0 for a whole block. `PyOpenCL` calls it `offset`.
     #[must_use]
     pub fn offset(&self) -> usize {
         match self.body() {
-            Body::Buffer(_) => 0,
-            Body::SubBuffer { offset, .. } | Body::Svm { offset, .. } => *offset,
+            MemoryBody::Buffer(_) => 0,
+            MemoryBody::SubBuffer { offset, .. } | MemoryBody::Svm { offset, .. } => *offset,
         }
     }
 }
 
-/// Two values are equal where they are the same memory of the runtime: the same `cl_mem`, or the same bytes of shared
+/// Two values are equal if they stand for the same memory of the runtime: the same `cl_mem`, or the same bytes of shared
 /// virtual memory. Two sub-buffers of the same region are two objects, and differ.
 impl PartialEq for ClMemory {
     fn eq(&self, other: &Self) -> bool {

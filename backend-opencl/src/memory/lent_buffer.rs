@@ -1,7 +1,7 @@
 //! Buffers over memory of the host that is lent to them for the duration of a call.
 //!
-//! A guard with a lifetime would not do: a program may forget it, and have its memory back while the device still writes
-//! there. So the buffer lives inside a call, which returns when it is gone.
+//! A guard with a lifetime would not be sound: a program may forget it, and have its memory back while the device still
+//! writes there. So the buffer lives inside a call, which returns when the buffer is gone.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
@@ -13,24 +13,24 @@ use bytemuck::Pod;
 
 use crate::{
     backend::OpenClBackend,
-    cl_error::Purpose,
-    memory::cl_memory::{Body, ClMemory},
-    memory::host_buffer::{bring_back, host_flags},
+    memory::cl_memory::{ClMemory, MemoryBody},
+    memory::flags::host_flags,
+    memory::host_buffer::bring_back,
     memory::root::Root,
-    sys,
+    sys::{self, Purpose},
 };
 
 /// Buffers over memory that is lent to them.
 impl OpenClBackend {
-    /// Calls `run` with a buffer over `elements`, waits until every command on it has ended, also where `run` panics,
-    /// and destroys it. The elements are then as the commands have left them.
+    /// Calls `run` with a buffer over `elements`, waits until every command on it has ended, even if `run` panics, and
+    /// destroys it. The elements then have the results of the commands.
     ///
-    /// They may start at any address that elements may. What would keep the buffer beyond the call is refused: views of
-    /// it, images over it, maps, arguments of kernels, calls at its destruction.
+    /// The elements may start at any address. Everything that would keep the buffer beyond the call is refused: views of
+    /// it, images over it, maps, arguments of kernels, callbacks at its destruction.
     ///
-    /// It returns what `run` does. A command that waits for an event that nobody resolves holds it up for ever, and so
-    /// does a reference to the `cl_mem` that the program itself has taken and does not release. On Intel's runtime the event
-    /// of a command that the program has enqueued by a call of its own is such a reference.
+    /// It returns the result of `run`. It waits for ever if a command waits for an event that is never resolved, or if the
+    /// program has taken a reference to the `cl_mem` and does not release it. On Intel's runtime the event of a command
+    /// that the program has enqueued by a call of its own is such a reference.
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Region};
@@ -39,7 +39,7 @@ impl OpenClBackend {
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let mut elements = [1_u32; 100];
     /// backend.with_host_buffer(&mut elements, MemoryFlags::empty(), |buffer| {
-    ///     backend.enqueue_fill(&queue, buffer, Region::first(8), &[0], &[])
+    ///     backend.enqueue_fill(&queue, buffer, Region::first(8), &[0_u8])
     /// })??;
     /// assert_eq!(elements[..3], [0, 0, 1]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -61,7 +61,7 @@ impl OpenClBackend {
         let context = self.context();
         sys::buffer::with_buffer_over(&context.handle, host_flags(flags), lent, |handle| {
             let root = Arc::new(Root::over_lent_memory(handle));
-            let body = Body::Buffer(Arc::clone(&root));
+            let body = MemoryBody::Buffer(Arc::clone(&root));
             let memory = ClMemory::new(context, bytes, flags, body);
             let result = catch_unwind(AssertUnwindSafe(|| run(&memory)));
             let brought = bring_back(context, &root, bytes);

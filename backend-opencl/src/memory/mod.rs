@@ -1,10 +1,12 @@
 //! Blocks of memory: buffers, their parts, and shared virtual memory.
 //!
 //! ```text
-//! cl_memory                 a block, whatever it is made of
-//! root, key, info, interop  the runtime's object under it: shared by all values of it, told apart, asked, in and out
-//! destruction               what is called at its end
-//! flags                     how it may be used
+//! cl_memory                 a block of any kind
+//! root                      a whole buffer, with its log, which all of its values share
+//! key, info                 the identity of the runtime's object, and what is known about it
+//! interop                   memory objects of the program's own
+//! destruction               callbacks for the end of memory
+//! flags                     the flags of the traits and of the runtime
 //! from_host                 buffers that start with bytes of the host
 //! host_buffer, lent_buffer  buffers over memory of the host: owned by them, or lent to them for a call
 //! elements                  blocks as elements of one type

@@ -3,7 +3,7 @@
 //! OpenCL orders the commands of one in-order queue, and nothing else: two queues that use the same bytes race, and so
 //! does the host with its maps. Each memory object therefore remembers, for its bytes, the last command that writes
 //! them and those that have read them since, and which bytes the host has mapped. A command is enqueued behind what
-//! conflicts with it ([`Admission`](crate::order::admission::Admission)), by events that it waits for on the device.
+//! conflicts with it ([`CommandAdmission`](crate::order::admission::CommandAdmission)), by events that it waits for on the device.
 //!
 //! ```text
 //! bytes   0........64.......128......256
@@ -14,39 +14,39 @@
 //! write 64..256 waits for 9 and 11; replaces them
 //! ```
 //!
-//! A command that is replaced is no longer looked at, since what replaced it has waited for it. That does not hold where
-//! the latter has failed, which it does as soon as something that it waits for has; so a command that may fail early
-//! remembers what it has replaced until it has completed, and who finds a failed one goes back along the line.
+//! A replaced command is no longer looked at, since the command that replaced it waits for it. This is not enough on a
+//! device where a command fails as soon as one of the events that it waits for has failed (docs/failures.md): the failed
+//! command says nothing of the others. So on such a device a command remembers the commands that it comes after until it
+//! has completed, and a thread that finds a failed command goes back to those.
+//!
+//! On such a device each queue has a log of its own, too ([`OrderRole`](crate::order::role::OrderRole)). Its commands are
+//! entered there as if the queue were an object that they write, so the order of the queue holds behind a failure.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     ops::Bound,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
-use binpool_allocators::{Error, InvalidRequest, Region, Result};
+use binpool_allocators::{Error, InvalidRequest, QueueId, Region, Result};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::{
-    cl_error::ClResult,
     order::access::Access,
-    order::logged::{Logged, Standing},
-    queue::ClQueue,
-    sys::{self, EventHandle},
+    order::tracked_command::{Dependency, Earlier, TrackedCommand},
+    sys::{self, ClResult, EventHandle},
 };
-
-/// Commands that another one has to come after.
-pub(crate) type Earlier = SmallVec<[Arc<Logged>; 4]>;
 
 /// What commands and maps do with one memory object.
 #[derive(Debug, Default)]
 pub(crate) struct AccessLog {
     pub(crate) record: Mutex<Record>,
-    /// Whether somebody waits for the end of the object, or of a part of it, so that nothing may keep it beyond its use.
+    /// Whether a thread waits for the end of the object, or of a part of it, so that nothing may keep it longer than its
+    /// commands do.
     end_is_awaited: AtomicBool,
 }
 
@@ -55,45 +55,64 @@ pub(crate) struct AccessLog {
 /// I1: Pieces do not overlap, and none is empty.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
-    /// By their first bytes.
+    /// The pieces by their first bytes.
     pieces: BTreeMap<usize, Piece>,
-    /// How many pieces there may be before those without pending commands are looked for.
+    /// The number of pieces at which those without pending commands are looked for.
     limit: usize,
-    maps: Vec<Map>,
-    next_map: u64,
-    /// Commands that are no longer looked at, to be dropped without the lock: their queues may go with them.
-    discarded: Vec<Arc<Logged>>,
+    maps: Vec<MapRecord>,
+    /// The commands that make maps, until they have ended, even if the end of the map is enqueued by then.
+    being_made: Vec<MapCommand>,
+    /// Commands that are no longer looked at. They are dropped after the lock is released, since their queues may be
+    /// dropped with them.
+    discarded: Vec<Arc<TrackedCommand>>,
 }
 
 /// Bytes that the same commands use.
 #[derive(Clone, Debug)]
 struct Piece {
     end: usize,
-    entries: SmallVec<[Entry; 2]>,
-    /// How many entries there may be before those that have completed are looked for.
+    entries: SmallVec<[PieceUse; 2]>,
+    /// The number of entries at which those that have completed are looked for.
     limit: usize,
 }
 
 #[derive(Clone, Debug)]
-struct Entry {
+struct PieceUse {
     access: Access,
-    command: Arc<Logged>,
+    command: Arc<TrackedCommand>,
     /// A later command that waits for this one, and replaces it as soon as it is enqueued.
-    replaced_by: Option<Arc<Logged>>,
+    replaced_by: Option<Arc<TrackedCommand>>,
 }
 
 /// Names a map of one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MapId(u64);
 
+impl MapId {
+    pub(crate) fn fresh() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        // Relaxed: the numbers only have to differ.
+        Self(LAST.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
 #[derive(Debug)]
-struct Map {
+struct MapRecord {
     id: MapId,
     region: Region,
     access: Access,
 }
 
-impl Map {
+/// A command that makes a map.
+#[derive(Debug)]
+struct MapCommand {
+    id: MapId,
+    /// The first byte that it maps.
+    start: usize,
+    command: Arc<TrackedCommand>,
+}
+
+impl MapRecord {
     fn refusal(&self) -> Error {
         InvalidRequest::Mapped {
             offset: self.region.offset,
@@ -107,9 +126,9 @@ const FIRST_LIMIT: usize = 64;
 const FIRST_ENTRY_LIMIT: usize = 8;
 
 impl AccessLog {
-    /// Somebody waits for the end of the object from now on.
+    /// Notes that a thread waits for the end of the object from now on.
     pub(crate) fn await_end(&self) {
-        // Relaxed: commands that are enqueued meanwhile may come before or after.
+        // Relaxed: it does not matter whether a command that is enqueued at the same time sees this.
         self.end_is_awaited.store(true, Ordering::Relaxed);
     }
 
@@ -117,9 +136,16 @@ impl AccessLog {
         self.end_is_awaited.load(Ordering::Relaxed)
     }
 
-    /// Ends the map `id`.
+    /// Forgets the map `id`, so that it refuses no command any more.
     pub(crate) fn forget_map(&self, id: MapId) {
         self.record.lock().maps.retain(|map| map.id != id);
+    }
+
+    /// Returns the commands that are making maps other than `own` which start at byte `start`.
+    pub(crate) fn other_maps_being_made(&self, start: usize, own: MapId) -> Earlier {
+        let mut others = self.record.lock().other_maps_at(start, own);
+        others.retain(|command| !command.has_ended());
+        others
     }
 
     /// Checks that the host has no map of the object.
@@ -128,66 +154,116 @@ impl AccessLog {
         self.record.lock().check_maps(all, Access::Write, None)
     }
 
-    /// Waits, on the host, until no command uses the object any more. How they ended does not matter.
+    /// Waits, on the host, until no command uses the object any more. It does not matter whether they succeeded.
     pub(crate) fn wait_until_unused(&self) -> ClResult<()> {
-        loop {
-            let events = self.pending()?;
-            if events.is_empty() {
-                return Ok(());
-            }
-            // One that fails early may leave others behind: those are found the next time.
-            for event in &events {
-                if let Err(error) = sys::wait_until_ended(event) {
-                    tracing::debug!(%error, "a command that failed holds nothing back");
-                }
-            }
-        }
+        while wait_for(self.commands())? {}
+        Ok(())
     }
 
-    /// The commands that use the object, as far as they have not ended and none of the others comes after them.
-    pub(crate) fn pending(&self) -> ClResult<SmallVec<[EventHandle; 4]>> {
+    /// Returns the commands that use the object, without those that another one of them comes after.
+    pub(crate) fn commands(&self) -> Earlier {
         let all = Region::first(usize::MAX);
-        let mut earlier = Earlier::new();
-        self.record.lock().gather(all, Access::Write, &mut earlier);
-        behind(None, earlier)
+        let mut commands = Earlier::new();
+        self.record
+            .lock()
+            .collect_conflicting(all, Access::Write, &mut commands);
+        commands
     }
 }
 
-/// The events that a command of `queue` has to wait for, to come after `earlier`.
-pub(crate) fn behind(
-    queue: Option<&ClQueue>,
-    earlier: Earlier,
-) -> ClResult<SmallVec<[EventHandle; 4]>> {
+/// The commands that a walk back from failed ones has come to. Each is looked at once, whatever number of ways leads to it.
+#[derive(Default)]
+struct Seen(HashMap<*const TrackedCommand, Arc<TrackedCommand>>);
+
+impl Seen {
+    fn is_new(&mut self, command: &Arc<TrackedCommand>) -> bool {
+        // The share keeps the address from being another command's during the walk.
+        let former = self.0.insert(Arc::as_ptr(command), Arc::clone(command));
+        former.is_none()
+    }
+}
+
+/// Waits, on the host, until these commands of `queue` have ended, and those of the same queue that they come after. It
+/// does not matter whether they succeeded.
+pub(crate) fn wait_for_commands(queue: QueueId, commands: Earlier) -> ClResult<()> {
+    let mut seen = Seen::default();
+    let mut left = commands;
+    while let Some(command) = left.pop() {
+        if command.queue().id() != queue {
+            continue;
+        }
+        command.wait_until_decided();
+        match command.dependency(None)? {
+            Dependency::None => {}
+            Dependency::Event(event) => {
+                wait_however_it_ends(&event);
+                // The next look says whether it has failed.
+                left.push(command);
+            }
+            Dependency::Failed(before) => {
+                left.extend(before.into_iter().filter(|one| seen.is_new(one)));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Waits, on the host, for these commands and all that they come after. Returns whether any of them was pending. A command
+/// may fail before those that it comes after have ended: the next call finds these.
+pub(crate) fn wait_for(commands: Earlier) -> ClResult<bool> {
+    let pending = dependencies(None, commands)?.events;
+    pending.iter().for_each(wait_however_it_ends);
+    Ok(!pending.is_empty())
+}
+
+fn wait_however_it_ends(event: &EventHandle) {
+    if let Err(error) = sys::wait_until_ended(event) {
+        tracing::debug!(%error, "a command that failed holds nothing back");
+    }
+}
+
+/// The events that a command has to wait for to come after others.
+pub(crate) struct Dependencies {
+    pub(crate) events: SmallVec<[EventHandle; 4]>,
+    /// The commands among those others that have failed.
+    pub(crate) failed: Earlier,
+}
+
+/// Returns what a command has to wait for to come after `earlier`. If `queue` is given, the command is on that queue, whose
+/// order puts the queue's earlier commands first.
+pub(crate) fn dependencies(queue: Option<QueueId>, earlier: Earlier) -> ClResult<Dependencies> {
     let mut events = SmallVec::new();
     let mut failed = Earlier::new();
-    // Not after a failure: what failed early may have let its queue get on before its turn.
+    let mut seen = Seen::default();
+    // Behind a failed command the queue's order is not relied on: the queue may have gone on before earlier commands ended.
     let mut left: SmallVec<[_; 8]> = earlier.into_iter().map(|one| (one, queue)).collect();
     while let Some((command, queue)) = left.pop() {
         command.wait_until_decided();
-        match command.standing_before(queue)? {
-            Standing::Nothing => {}
-            Standing::Behind(event) => events.push(event),
-            Standing::Failed(replaced) => {
-                if !failed.iter().any(|other| Arc::ptr_eq(other, &command)) {
-                    left.extend(replaced.into_iter().map(|one| (one, None)));
-                    failed.push(command);
-                }
+        match command.dependency(queue)? {
+            Dependency::None => {}
+            Dependency::Event(event) => events.push(event),
+            Dependency::Failed(before) => {
+                let new = before.into_iter().filter(|one| seen.is_new(one));
+                left.extend(new.map(|one| (one, None)));
+                failed.push(command);
             }
         }
     }
-    Ok(events)
+    failed.sort_unstable_by_key(Arc::as_ptr);
+    failed.dedup_by(|one, other| Arc::ptr_eq(one, other));
+    Ok(Dependencies { events, failed })
 }
 
 impl Record {
-    /// Checks that the host has not mapped what a command is to use in this way, or what is to be mapped so. Both sides
-    /// may read.
+    /// Checks that no map other than `own` conflicts with this use of `region` by a command or by a new map. Both sides may
+    /// read.
     pub(crate) fn check_maps(
         &self,
         region: Region,
         access: Access,
         own: Option<MapId>,
     ) -> Result<()> {
-        let conflicting = |map: &&Map| {
+        let conflicting = |map: &&MapRecord| {
             Some(map.id) != own && map.region.overlaps(region) && map.access.conflicts_with(access)
         };
         match self.maps.iter().find(conflicting) {
@@ -196,30 +272,52 @@ impl Record {
         }
     }
 
-    /// Checks that no map of shared virtual memory starts where another is to: NVIDIA's driver ends both with the first.
+    /// Checks that no map of shared virtual memory starts at the same byte: NVIDIA's driver ends both when the first one
+    /// ends.
     pub(crate) fn check_address(&self, region: Region) -> Result<()> {
-        let same = |map: &&Map| map.region.offset == region.offset;
+        let same = |map: &&MapRecord| map.region.offset == region.offset;
         match self.maps.iter().find(same) {
             None => Ok(()),
             Some(map) => Err(map.refusal()),
         }
     }
 
-    /// The host has a map of `region` from now on.
-    pub(crate) fn add_map(&mut self, region: Region, access: Access) -> MapId {
-        let id = MapId(self.next_map);
-        self.next_map += 1;
-        self.maps.push(Map { id, region, access });
-        id
+    /// Notes that the host maps `region` from now on, by `command`.
+    pub(crate) fn add_map(
+        &mut self,
+        id: MapId,
+        region: Region,
+        access: Access,
+        command: &Arc<TrackedCommand>,
+    ) {
+        self.maps.push(MapRecord { id, region, access });
+        let ended = self.being_made.extract_if(.., |it| it.command.has_ended());
+        self.discarded.extend(ended.map(|it| it.command));
+        self.being_made.push(MapCommand {
+            id,
+            start: region.offset,
+            command: Arc::clone(command),
+        });
+    }
+
+    fn other_maps_at(&self, start: usize, own: MapId) -> Earlier {
+        let at_start = self.being_made.iter().filter(|it| it.start == start);
+        let others = at_start.filter(|it| it.id != own);
+        others.map(|it| Arc::clone(&it.command)).collect()
     }
 
     /// Adds the commands that a use of `region` conflicts with.
-    pub(crate) fn gather(&mut self, region: Region, access: Access, earlier: &mut Earlier) {
+    pub(crate) fn collect_conflicting(
+        &mut self,
+        region: Region,
+        access: Access,
+        earlier: &mut Earlier,
+    ) {
         let mut discarded = std::mem::take(&mut self.discarded);
         for piece in self.pieces_of(region) {
             piece.tidy(&mut discarded);
             for entry in &piece.entries {
-                let known = |other: &Arc<Logged>| Arc::ptr_eq(other, &entry.command);
+                let known = |other: &Arc<TrackedCommand>| Arc::ptr_eq(other, &entry.command);
                 if entry.access.conflicts_with(access) && !earlier.iter().any(known) {
                     earlier.push(Arc::clone(&entry.command));
                 }
@@ -229,11 +327,11 @@ impl Record {
     }
 
     /// Enters `command`, which comes after everything that it conflicts with.
-    pub(crate) fn enter(&mut self, region: Region, access: Access, command: &Arc<Logged>) {
+    pub(crate) fn enter(&mut self, region: Region, access: Access, command: &Arc<TrackedCommand>) {
         let end = region.offset.saturating_add(region.bytes);
         self.split_at(region.offset);
         self.split_at(end);
-        let entry = Entry {
+        let entry = PieceUse {
             access,
             command: Arc::clone(command),
             replaced_by: None,
@@ -267,12 +365,12 @@ impl Record {
         }
     }
 
-    /// What is to be dropped once the lock is not held any more.
-    pub(crate) fn take_discarded(&mut self) -> Vec<Arc<Logged>> {
+    /// Takes the commands that are to be dropped after the lock is released.
+    pub(crate) fn take_discarded(&mut self) -> Vec<Arc<TrackedCommand>> {
         std::mem::take(&mut self.discarded)
     }
 
-    /// The pieces that share a byte with `region`.
+    /// Returns the pieces that share a byte with `region`.
     fn pieces_of(&mut self, region: Region) -> impl Iterator<Item = &mut Piece> {
         let start = region.offset;
         let end = start.saturating_add(region.bytes);
@@ -287,20 +385,20 @@ impl Record {
             .map(|(_, piece)| piece)
     }
 
-    /// Has a piece start at `place`, where one reaches across it.
-    fn split_at(&mut self, place: usize) {
-        let Some((_, piece)) = self.pieces.range_mut(..place).next_back() else {
+    /// Splits the piece that reaches across `offset`, so that one starts there.
+    fn split_at(&mut self, offset: usize) {
+        let Some((_, piece)) = self.pieces.range_mut(..offset).next_back() else {
             return;
         };
-        if piece.end <= place {
+        if piece.end <= offset {
             return;
         }
         let second = piece.clone();
-        piece.end = place;
-        self.pieces.insert(place, second);
+        piece.end = offset;
+        self.pieces.insert(offset, second);
     }
 
-    /// Forgets what has completed, and makes neighbours one that the same commands use.
+    /// Forgets commands that have completed, and joins neighbouring pieces that the same commands use.
     fn sweep(&mut self) {
         let mut swept = BTreeMap::<usize, Piece>::new();
         for (start, mut piece) in std::mem::take(&mut self.pieces) {
@@ -323,10 +421,11 @@ impl Record {
 }
 
 impl Piece {
-    /// Forgets what was replaced, or never enqueued.
-    fn tidy(&mut self, discarded: &mut Vec<Arc<Logged>>) {
+    /// Forgets commands that were replaced or never enqueued.
+    fn tidy(&mut self, discarded: &mut Vec<Arc<TrackedCommand>>) {
         self.retain(discarded, |entry| {
-            // One that has completed has waited for this one, one that was given up has not; they look the same.
+            // A later command that is gone has either completed, after this one, or was given up without waiting for it.
+            // Both look the same, so this one stays.
             entry.replaced_by.take_if(|later| later.is_gone());
             let replaced = entry
                 .replaced_by
@@ -340,11 +439,15 @@ impl Piece {
         }
     }
 
-    fn forget_completed(&mut self, discarded: &mut Vec<Arc<Logged>>) {
+    fn forget_completed(&mut self, discarded: &mut Vec<Arc<TrackedCommand>>) {
         self.retain(discarded, |entry| !entry.command.has_completed());
     }
 
-    fn retain(&mut self, discarded: &mut Vec<Arc<Logged>>, keep: impl Fn(&mut Entry) -> bool) {
+    fn retain(
+        &mut self,
+        discarded: &mut Vec<Arc<TrackedCommand>>,
+        keep: impl Fn(&mut PieceUse) -> bool,
+    ) {
         self.entries.retain(|entry| {
             let kept = keep(entry);
             if !kept {
@@ -354,11 +457,10 @@ impl Piece {
         });
     }
 
-    fn add(&mut self, new: &Entry) {
+    fn add(&mut self, new: &PieceUse) {
         for entry in &mut self.entries {
             if entry.replaced_by.is_none() && new.replaces(entry) {
                 entry.replaced_by = Some(Arc::clone(&new.command));
-                new.command.replaces(&entry.command);
             }
         }
         self.entries.push(new.clone());
@@ -372,14 +474,16 @@ impl Piece {
     }
 }
 
-impl Entry {
-    /// Whether what comes after this command comes after `earlier` too.
+impl PieceUse {
+    /// Returns whether a command that comes after this one thereby comes after `earlier`, too.
     fn replaces(&self, earlier: &Self) -> bool {
         if self.access.conflicts_with(earlier.access) {
             return self.access == Access::Write;
         }
-        // Two reads: by the order of their queue, if the earlier one is there already.
+        // Two reads: the order of their queue puts the earlier one first, if that is enqueued already.
         let queue = self.command.queue();
-        queue == earlier.command.queue() && queue.keeps_its_order() && earlier.command.is_enqueued()
+        queue.id() == earlier.command.queue().id()
+            && queue.is_in_order()
+            && earlier.command.is_enqueued()
     }
 }

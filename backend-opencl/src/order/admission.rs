@@ -1,4 +1,4 @@
-//! Commands enter the logs of what they use, and come after what stands there.
+//! The admission of a command: it enters the logs of the objects that it uses, and comes after the commands in them.
 
 use std::sync::Arc;
 
@@ -7,91 +7,138 @@ use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 
 use crate::{
-    cl_error::Purpose,
-    order::access::Use,
-    order::access_log::{AccessLog, Earlier, MapId, Record, behind},
-    order::logged::Logged,
+    order::access_log::{AccessLog, Dependencies, MapId, Record, dependencies},
+    order::memory_use::MemoryUse,
+    order::role::OrderRole,
+    order::tracked_command::{Earlier, TrackedCommand},
     queue::ClQueue,
-    sys::EventHandle,
+    sys::{ClError, EventHandle, Purpose},
 };
 
-/// A command that stands in the logs of what it uses, and is about to be enqueued. Dropping it before means that it
-/// never will be.
+/// A tracked command that is in the logs of the objects that it uses and is about to be enqueued. Dropping this value first
+/// means that it never will be.
 ///
-/// All logs are locked while it enters, so the commands on any object stand there in one order; a thread waits only for
-/// threads whose commands entered before its own, to enqueue them. No lock is held meanwhile.
+/// All logs are locked while it enters, so all logs have their commands in one order. A thread waits only for threads whose
+/// commands entered before its own, and holds no lock meanwhile: no circle of waiting threads can arise.
 #[derive(Debug)]
-pub(crate) struct Admission<'a> {
+pub(crate) struct CommandAdmission<'a> {
     queue: &'a ClQueue,
-    uses: &'a [Use<'a>],
+    role: OrderRole,
+    uses: &'a [MemoryUse<'a>],
+    /// Commands that it conflicts with.
     earlier: Earlier,
-    command: Option<Arc<Logged>>,
+    /// Commands that it has to wait for by their events, even on its own queue: those of its wait list, and those that its
+    /// queue's log puts before it.
+    by_event: Earlier,
+    /// Commands of its queue that the runtime makes it wait for, without their events.
+    by_runtime: Earlier,
+    command: Option<Arc<TrackedCommand>>,
 }
 
-impl<'a> Admission<'a> {
-    /// Enters a command of `queue`.
+impl<'a> CommandAdmission<'a> {
+    /// Enters a command of `queue` that waits for the commands in `named`.
     ///
     /// # Errors
     ///
-    /// [`Mapped`](binpool_allocators::InvalidRequest::Mapped). The command stands nowhere then.
-    pub(crate) fn of_command(queue: &'a ClQueue, uses: &'a [Use<'a>]) -> Result<Self> {
-        Self::enter(queue, uses, None)
+    /// [`Mapped`](binpool_allocators::InvalidRequest::Mapped). The command is in no log then.
+    pub(crate) fn of_command(
+        queue: &'a ClQueue,
+        uses: &'a [MemoryUse<'a>],
+        role: OrderRole,
+        named: Earlier,
+    ) -> Result<Self> {
+        let request = Request {
+            role,
+            named,
+            own_map: None,
+            new_map: None,
+        };
+        Self::enter(queue, uses, request)
     }
 
     /// Enters the command that ends the map `own`.
-    pub(crate) fn of_unmap(queue: &'a ClQueue, uses: &'a [Use<'a>], own: MapId) -> Result<Self> {
-        Self::enter(queue, uses, Some(own))
+    ///
+    /// # Errors
+    ///
+    /// [`Mapped`](binpool_allocators::InvalidRequest::Mapped) where another map conflicts with that one.
+    pub(crate) fn of_unmap(
+        queue: &'a ClQueue,
+        used: &'a MemoryUse<'a>,
+        own: MapId,
+        named: Earlier,
+    ) -> Result<Self> {
+        let request = Request {
+            role: OrderRole::Command,
+            named,
+            own_map: Some(own),
+            new_map: None,
+        };
+        Self::enter(queue, std::slice::from_ref(used), request)
     }
 
-    /// Enters a map of `used`, which keeps conflicting commands out from now on. The command that makes it need not
-    /// stand there: the map does.
+    /// Enters a map of `used`, which refuses conflicting commands from now on, and the command that makes it.
     ///
     /// # Errors
     ///
     /// [`Mapped`](binpool_allocators::InvalidRequest::Mapped).
-    pub(crate) fn of_map(queue: &'a ClQueue, used: &'a Use<'a>) -> Result<(Self, MapId)> {
-        let mut earlier = Earlier::new();
-        let mut record = used.log.record.lock();
-        record.check_maps(used.region, used.access, None)?;
-        if used.block.is_some() {
-            record.check_address(used.region)?;
-        }
-        record.gather(used.region, used.access, &mut earlier);
-        let id = record.add_map(used.region, used.access);
-        let discarded = record.take_discarded();
-        drop(record);
-        drop(discarded);
-        let admission = Self {
-            queue,
-            uses: std::slice::from_ref(used),
-            earlier,
-            command: None,
+    pub(crate) fn of_map(
+        queue: &'a ClQueue,
+        used: &'a MemoryUse<'a>,
+        named: Earlier,
+    ) -> Result<(Self, MapId)> {
+        let id = MapId::fresh();
+        let request = Request {
+            role: OrderRole::Command,
+            named,
+            own_map: None,
+            new_map: Some(id),
         };
-        Ok((admission, id))
+        Ok((Self::enter(queue, std::slice::from_ref(used), request)?, id))
     }
 
-    fn enter(queue: &'a ClQueue, uses: &'a [Use<'a>], own_map: Option<MapId>) -> Result<Self> {
+    fn enter(queue: &'a ClQueue, uses: &'a [MemoryUse<'a>], request: Request) -> Result<Self> {
+        let Request {
+            role,
+            named,
+            own_map,
+            new_map,
+        } = request;
         let mut admission = Self {
             queue,
+            role,
             uses,
             earlier: Earlier::new(),
+            by_event: named,
+            by_runtime: Earlier::new(),
             command: None,
         };
-        if uses.is_empty() {
-            return Ok(admission);
-        }
-        let mut logs = Logs::lock(uses);
+        let own_log = queue.order_log();
+        let mut logs = Logs::lock(uses, own_log);
         for used in uses {
-            let record = logs.of(used);
+            let record = logs.of(used.log);
             record.check_maps(used.region, used.access, own_map)?;
+            if new_map.is_some() && used.is_svm {
+                record.check_address(used.region)?;
+            }
         }
         for used in uses {
-            let record = logs.of(used);
-            record.gather(used.region, used.access, &mut admission.earlier);
+            let record = logs.of(used.log);
+            record.collect_conflicting(used.region, used.access, &mut admission.earlier);
         }
-        let command = Arc::new(Logged::entering(queue));
+        let is_in_order = queue.is_in_order();
+        let mut before = Earlier::new();
+        let (by_event, by_runtime) = (&mut admission.by_event, &mut admission.by_runtime);
+        role.collect_conflicting(is_in_order, logs.of(own_log), by_event, by_runtime);
+        let all = [&admission.earlier, by_event, by_runtime];
+        before.extend(all.into_iter().flatten().cloned());
+        let command = Arc::new(TrackedCommand::entering(queue.downgrade(), before));
         for used in uses {
-            logs.of(used).enter(used.region, used.access, &command);
+            logs.of(used.log).enter(used.region, used.access, &command);
+        }
+        role.enter(is_in_order, logs.of(own_log), &command);
+        for (used, id) in uses.iter().zip(new_map) {
+            logs.of(used.log)
+                .add_map(id, used.region, used.access, &command);
         }
         let discarded = logs.take_discarded();
         drop(logs);
@@ -101,31 +148,89 @@ impl<'a> Admission<'a> {
         Ok(admission)
     }
 
-    pub(crate) const fn uses(&self) -> &'a [Use<'a>] {
+    pub(crate) const fn uses(&self) -> &'a [MemoryUse<'a>] {
         self.uses
     }
 
-    /// Waits until everything that stands before is enqueued.
+    /// Returns the tracked command, for its event.
+    pub(crate) fn command(&self) -> Option<&Arc<TrackedCommand>> {
+        self.command.as_ref()
+    }
+
+    /// Waits until all commands that it comes after are enqueued or given up.
+    ///
+    /// Called before the locks of [`Quirks::while_enqueueing`](crate::quirks::Quirks::while_enqueueing) are taken.
+    /// Otherwise three threads could wait for each other: this one holds the failure lock and waits for an earlier command
+    /// to be enqueued; that command's thread waits for the failure lock, behind a third one that wants it alone.
     pub(crate) fn wait_for_turn(&self) {
-        for command in &self.earlier {
+        let by_event = self.earlier.iter().chain(&self.by_event);
+        for command in by_event.chain(&self.by_runtime) {
             command.wait_until_decided();
         }
     }
 
-    /// The events that the command has to wait for.
-    pub(crate) fn events(&self, purpose: Purpose) -> Result<SmallVec<[EventHandle; 4]>> {
-        behind(Some(self.queue), self.earlier.clone()).map_err(|error| error.into_error(purpose))
+    /// Takes the commands that it comes after, for a caller that waits for them by itself: [`events`](Self::events) returns
+    /// none of them then.
+    pub(crate) fn take_earlier(&mut self) -> Earlier {
+        self.wait_for_turn();
+        let mut all = std::mem::take(&mut self.earlier);
+        all.extend(std::mem::take(&mut self.by_event));
+        all.extend(std::mem::take(&mut self.by_runtime));
+        all
     }
 
-    /// The command is enqueued, with this event and number; `waits` says whether it waits for any event.
+    /// Returns the events that the command has to wait for.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](binpool_allocators::Error::Unsupported) for a marker or barrier without a wait list where the queue
+    /// [may have lost its order](ClQueue::check_order), and failures of the runtime.
+    pub(crate) fn events(&self, purpose: Purpose) -> Result<SmallVec<[EventHandle; 4]>> {
+        let control = |error: ClError| error.into_error(purpose);
+        let own = self.queue.identity();
+        let by_event = self.by_event.iter();
+        let by_event = by_event.filter(|command| !command.is_put_first_by(own));
+        let by_event = by_event.cloned().collect();
+        let Dependencies { mut events, failed } = dependencies(None, by_event).map_err(control)?;
+        for command in failed {
+            if command.queue().id() == own {
+                self.queue.note_early_failure(command.number());
+            }
+        }
+        if self.role.comes_after_all() {
+            self.queue.check_order()?;
+        }
+        // The runtime waits for these commands. Where one has failed, it does not wait for what that command was to come
+        // after.
+        let by_runtime = dependencies(None, self.by_runtime.clone()).map_err(control)?;
+        if !by_runtime.failed.is_empty() {
+            events.extend(by_runtime.events);
+        }
+        let conflicting = dependencies(Some(own), self.earlier.clone()).map_err(control)?;
+        events.extend(conflicting.events);
+        Ok(events)
+    }
+
+    /// Notes that the command is enqueued, with this event and number; `waits` says whether it waits for any event.
     pub(crate) fn enqueued(&mut self, event: &EventHandle, number: u64, waits: bool) {
         if let Some(command) = self.command.take() {
-            command.enqueued(event, number, waits);
+            command.enqueued(event, number, waits || !self.by_runtime.is_empty());
         }
     }
 }
 
-impl Drop for Admission<'_> {
+/// How a command enters the logs.
+struct Request {
+    role: OrderRole,
+    /// The commands of its wait list.
+    named: Earlier,
+    /// The map that it may conflict with, because it ends it.
+    own_map: Option<MapId>,
+    /// The map that it makes.
+    new_map: Option<MapId>,
+}
+
+impl Drop for CommandAdmission<'_> {
     fn drop(&mut self) {
         if let Some(command) = self.command.take() {
             command.gone();
@@ -139,8 +244,9 @@ struct Logs<'a> {
 }
 
 impl<'a> Logs<'a> {
-    fn lock(uses: &'a [Use<'a>]) -> Self {
+    fn lock(uses: &'a [MemoryUse<'a>], own: &'a AccessLog) -> Self {
         let mut logs: SmallVec<[&AccessLog; 4]> = uses.iter().map(|used| used.log).collect();
+        logs.push(own);
         logs.sort_unstable_by_key(|log| std::ptr::from_ref(*log));
         logs.dedup_by_key(|log| std::ptr::from_ref(*log));
         Self {
@@ -151,13 +257,13 @@ impl<'a> Logs<'a> {
         }
     }
 
-    fn of(&mut self, used: &Use<'_>) -> &mut Record {
-        let log = std::ptr::from_ref(used.log);
-        let place = self.locked.partition_point(|(other, _)| *other < log);
-        &mut self.locked[place].1
+    fn of(&mut self, log: &AccessLog) -> &mut Record {
+        let log = std::ptr::from_ref(log);
+        let index = self.locked.partition_point(|(other, _)| *other < log);
+        &mut self.locked[index].1
     }
 
-    fn take_discarded(&mut self) -> Vec<Arc<Logged>> {
+    fn take_discarded(&mut self) -> Vec<Arc<TrackedCommand>> {
         let all = self.locked.iter_mut();
         all.flat_map(|(_, record)| record.take_discarded())
             .collect()

@@ -1,13 +1,19 @@
-//! The order of commands that conflict, and who is kept out by maps.
+//! The order of commands that conflict, and the commands that maps refuse.
 //!
 //! ```text
-//! access        what a command does with which bytes of which object
-//! access_log    what commands and maps do with one object
-//! logged        a command as it stands in such logs
-//! admission     a command enters the logs of all that it uses, and comes after what stands there
+//! access            the two kinds of use: read and write
+//! memory_use        the bytes of an object that a command uses, and how
+//! weak_queue        the queue of a tracked command
+//! tracked_command   a command as logs track it
+//! access_log        the commands and maps of one object
+//! role              the part of a command in the order of its queue
+//! admission         a command enters all of its logs, and comes after the commands in them
 //! ```
 
 pub(crate) mod access;
 pub(crate) mod access_log;
 pub(crate) mod admission;
-pub(crate) mod logged;
+pub(crate) mod memory_use;
+pub(crate) mod role;
+pub(crate) mod tracked_command;
+pub(crate) mod weak_queue;

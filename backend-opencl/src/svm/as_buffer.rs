@@ -5,20 +5,21 @@ use std::sync::Arc;
 use binpool_allocators::{Error, InvalidRequest, Memory, MemoryFlags, Region, Result};
 
 use crate::{
-    cl_error::Purpose,
-    memory::cl_memory::{Body, ClMemory},
-    memory::host_buffer::host_flags,
+    memory::cl_memory::{ClMemory, MemoryBody},
+    memory::flags,
+    memory::flags::host_flags,
     memory::root::Root,
-    sys,
+    sys::{self, Purpose, ViewHandle},
 };
 
-/// A buffer over the first `bytes` bytes of `memory`.
+/// Returns a buffer over the first `bytes` bytes of `memory`.
 ///
-/// It is a value of the block like any region of it: the block lives as long as it does, the commands on both stand in
-/// one log, and the block is not freed under the buffer's commands.
+/// It is like a region of the block: it keeps the block, commands on both are in one log, and the block is freed after the
+/// buffer's commands.
 pub(super) fn buffer_over(memory: &ClMemory, flags: MemoryFlags, bytes: usize) -> Result<ClMemory> {
     let block = memory.svm().ok_or(InvalidRequest::NotSvm)?;
-    flags.check()?;
+    memory.check_may_be_retained()?;
+    let flags = flags::narrowed(memory.flags(), flags)?;
     if bytes == 0 {
         return Err(InvalidRequest::ZeroSize.into());
     }
@@ -30,7 +31,10 @@ pub(super) fn buffer_over(memory: &ClMemory, flags: MemoryFlags, bytes: usize) -
         .range(Region::new(start, bytes))
         .ok_or(InvalidRequest::NotSvm)?;
     let limits = &memory.context().limits;
-    let Some(handle) = range.as_kept_buffer(host_flags(flags)).map_err(failed)? else {
+    let Some(handle) = range
+        .as_retained_buffer(host_flags(flags))
+        .map_err(failed)?
+    else {
         return Err(Error::unsupported(format!(
             "a buffer over shared virtual memory of {} that is aligned to more than the runtime does: allocate it with \
              an alignment of at most {}",
@@ -38,12 +42,16 @@ pub(super) fn buffer_over(memory: &ClMemory, flags: MemoryFlags, bytes: usize) -
         )));
     };
     let body = match start {
-        0 => Body::Buffer(Arc::new(Root::over(handle, block))),
-        offset => Body::SubBuffer {
-            handle: sys::create_sub_buffer(&handle, offset, bytes).map_err(failed)?,
-            root: Arc::new(Root::over(handle, block)),
-            offset,
-        },
+        0 => MemoryBody::Buffer(Arc::new(Root::over(handle, block))),
+        offset => {
+            let view = sys::create_sub_buffer(&handle, host_flags(flags), offset, bytes);
+            MemoryBody::SubBuffer {
+                handle: ViewHandle::new(view.map_err(failed)?, memory.context().quirks.view_lock),
+                root: Arc::new(Root::over(handle, block)),
+                offset,
+            }
+        }
     };
-    Ok(ClMemory::new(memory.shared_context(), bytes, flags, body))
+    let buffer = ClMemory::new(memory.shared_context(), bytes, flags, body);
+    Ok(buffer.into_view_of(memory))
 }

@@ -10,16 +10,17 @@ use cl3::memory::{CL_MEM_READ_WRITE, CL_MEM_SVM_ATOMICS, CL_MEM_SVM_FINE_GRAIN_B
 
 use crate::{
     backend::OpenClBackend,
-    cl_error::Purpose,
-    memory::cl_memory::{Body, ClMemory},
+    memory::cl_memory::{ClMemory, MemoryBody},
+    memory::flags,
     queue::ClQueue,
     svm::block::SvmBlock,
-    sys::SvmAllocation,
+    svm::options::SvmOptions,
+    sys::{self, Purpose, SvmAllocation},
 };
 
-/// Alignments up to [`largest_svm_alignment`](binpool_allocators::DeviceLimits::largest_svm_alignment), 128
-/// bytes, can be asked for. Where none is asked for and the device's buffers are aligned to more, the block
-/// is too, at the cost of a little memory on runtimes that align SVM to no more than they must.
+/// Alignments up to [`largest_svm_alignment`](binpool_allocators::DeviceLimits::largest_svm_alignment), 128 bytes, can be
+/// asked for. Without a request, a block is aligned like the device's buffers if that is more. This costs a little memory
+/// on runtimes that align SVM to less.
 impl SvmBackend for OpenClBackend {
     fn allocate_svm(
         &self,
@@ -28,41 +29,15 @@ impl SvmBackend for OpenClBackend {
         grain: SvmGrain,
         queue: Option<&ClQueue>,
     ) -> Result<ClMemory> {
-        let limits = self.limits();
-        if !grain.is_in(limits.svm) {
-            return Err(Error::svm_unsupported(&limits.device_name, grain));
-        }
-        limits.check_block(bytes)?;
-        let largest = limits.largest_svm_alignment;
-        if let Some(alignment) = alignment.filter(|&alignment| alignment > largest) {
-            return Err(InvalidRequest::AlignmentTooLarge { alignment, largest }.into());
-        }
-        if let Some(queue) = queue {
-            self.check_own_queue(queue)?;
-            if queue.order() == QueueOrder::OutOfOrder {
-                return Err(InvalidRequest::OutOfOrderQueue.into());
-            }
-        }
-        // Patterns of fills need alignment too, up to the largest: less is never asked of the runtime.
-        let alignment = alignment.unwrap_or(limits.alignment).max(largest);
-        let context = self.context();
-        let allocation = SvmAllocation::new(
-            &context.handle,
-            svm_flags(grain),
+        self.allocate(
             bytes,
-            alignment,
-            largest,
-            context.svm_threads,
+            &SvmOptions {
+                grain,
+                alignment,
+                queue: queue.cloned(),
+                flags: MemoryFlags::empty(),
+            },
         )
-        .map_err(|error| error.into_error(Purpose::Memory(bytes)))?
-        // Everything that can be wrong with the call was looked at above.
-        .ok_or_else(|| OutOfMemory::new(bytes, Scope::Device))?;
-        let block = SvmBlock::new(allocation, grain, context, queue);
-        let body = Body::Svm {
-            block: Arc::new(block),
-            offset: 0,
-        };
-        Ok(ClMemory::new(context, bytes, MemoryFlags::empty(), body))
     }
 
     fn svm_address(&self, memory: &ClMemory) -> Option<NonNull<u8>> {
@@ -87,14 +62,64 @@ impl SvmBackend for OpenClBackend {
 }
 
 impl OpenClBackend {
+    /// Allocates shared virtual memory with these options. The errors are those of `allocate_svm`.
+    pub(super) fn allocate(&self, bytes: usize, options: &SvmOptions) -> Result<ClMemory> {
+        let SvmOptions {
+            grain,
+            alignment,
+            ref queue,
+            flags,
+        } = *options;
+        let limits = self.limits();
+        if !grain.is_in(limits.svm) {
+            return Err(Error::svm_unsupported(&limits.device_name, grain));
+        }
+        limits.check_block(bytes)?;
+        let largest = limits.largest_svm_alignment;
+        if let Some(alignment) = alignment.filter(|&alignment| alignment > largest) {
+            return Err(InvalidRequest::AlignmentTooLarge { alignment, largest }.into());
+        }
+        if let Some(queue) = queue {
+            self.check_own_queue(queue)?;
+            if queue.order() == QueueOrder::OutOfOrder {
+                return Err(InvalidRequest::OutOfOrderQueue.into());
+            }
+        }
+        // Fills need an alignment of their patterns, up to the largest, so no less is asked of the runtime.
+        let alignment = alignment.unwrap_or(limits.alignment).max(largest);
+        let context = self.context();
+        let allocation = SvmAllocation::new(
+            &context.handle,
+            svm_flags(grain, flags),
+            bytes,
+            alignment,
+            largest,
+            context.quirks.svm_threads,
+            sys::free_what_has_ended,
+        )
+        .map_err(|error| error.into_error(Purpose::Memory(bytes)))?
+        // Every other reason for a failure was checked above.
+        .ok_or_else(|| OutOfMemory::new(bytes, Scope::Device))?;
+        let block = SvmBlock::new(allocation, grain, queue.as_ref());
+        let body = MemoryBody::Svm {
+            block: Arc::new(block),
+            offset: 0,
+        };
+        Ok(ClMemory::new(context, bytes, flags, body))
+    }
+
     fn svm_block<'a>(&self, memory: &'a ClMemory) -> Result<&'a Arc<SvmBlock>> {
         self.check_own_memory(memory)?;
         memory.svm().ok_or_else(|| InvalidRequest::NotSvm.into())
     }
 }
 
-fn svm_flags(grain: SvmGrain) -> u64 {
-    CL_MEM_READ_WRITE
+fn svm_flags(grain: SvmGrain, flags: MemoryFlags) -> u64 {
+    let kernels = match flags::to_cl(flags) {
+        0 => CL_MEM_READ_WRITE,
+        kernels => kernels,
+    };
+    kernels
         | match grain {
             SvmGrain::Coarse => 0,
             SvmGrain::Fine => CL_MEM_SVM_FINE_GRAIN_BUFFER,

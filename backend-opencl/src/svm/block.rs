@@ -1,74 +1,49 @@
-//! Blocks of shared virtual memory, and the commands that still use them.
+//! Blocks of shared virtual memory, and what has to end before they are freed.
 
-use std::sync::Arc;
-
-use binpool_allocators::{Queue, QueueOrder, Region, Result, SvmGrain};
-use cl3::error_codes::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
+use binpool_allocators::{Error, Region, Result, SvmGrain};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::{
-    cl_error::{ClError, ClResult, Purpose},
-    context::Context,
+    backend::OpenClBackend,
     event::ClEvent,
-    order::access::{Access, Use},
-    order::access_log::AccessLog,
+    order::access::Access,
+    order::access_log::{AccessLog, dependencies},
+    order::memory_use::MemoryUse,
     queue::ClQueue,
-    sys::{self, SvmAllocation, SvmRange, Threads, Uses, WaitList},
+    sys::{
+        self, ClError, ClResult, EventHandle, PendingUses, QueueHandle, SvmAllocation, SvmRange,
+    },
 };
 
 /// A block of shared virtual memory.
 ///
-/// The runtime frees such memory while commands still run. A block therefore remembers the events of the
-/// commands that were enqueued with it, and is freed after them:
+/// The runtime frees such memory at once, even while commands use it. So this crate frees it only after the end of
 ///
-/// ```text
-/// nothing pending, no bound queue      -> freed at once
-/// everything on one in-order queue     -> freed on that queue
-/// several queues                       -> freed on a queue of its own, so that none of them stalls
-/// ```
+/// * every command in the log of the block, and of those that a command which failed early was to come after;
+/// * the events that it was released with;
+/// * everything that was enqueued on the queue that it is bound to.
 ///
-/// Where the runtime cannot free blocks by itself safely ([`Threads::One`]), and where the memory is the host's own, a
-/// thread does what the queues would.
+/// If none of these is pending, the block is freed at once, otherwise by a thread that waits.
 #[derive(Debug)]
 pub(crate) struct SvmBlock {
     /// `Some` until the block is freed.
     allocation: Option<SvmAllocation>,
     grain: SvmGrain,
-    context: Arc<Context>,
-    /// An in-order queue; the free comes after everything that was enqueued there.
+    /// An in-order queue that the free comes after.
     bound: Mutex<Option<ClQueue>>,
-    /// Commands that may still use the block: of an in-order queue the last one, of an out-of-order queue all
-    /// that were pending when it was last looked.
-    uses: Mutex<Recorded>,
+    /// The events that it was released with.
+    released_after: Mutex<SmallVec<[ReleasedAfter; 2]>>,
     log: AccessLog,
 }
 
-#[derive(Debug, Default)]
-struct Recorded {
-    /// The last command of each in-order queue.
-    last: SmallVec<[ClEvent; 2]>,
-    /// Everything else that may still be pending.
-    others: SmallVec<[ClEvent; 2]>,
-    /// How long `others` may get before the commands in it that have ended are looked for.
-    limit: usize,
-}
-
-const FIRST_LIMIT: usize = 16;
-
 impl SvmBlock {
-    pub(crate) fn new(
-        allocation: SvmAllocation,
-        grain: SvmGrain,
-        context: &Arc<Context>,
-        bound: Option<&ClQueue>,
-    ) -> Self {
+    pub(crate) fn new(allocation: SvmAllocation, grain: SvmGrain, bound: Option<&ClQueue>) -> Self {
         Self {
             allocation: Some(allocation),
             grain,
-            context: Arc::clone(context),
             bound: Mutex::new(bound.cloned()),
-            uses: Mutex::default(),
+            released_after: Mutex::default(),
             log: AccessLog::default(),
         }
     }
@@ -77,13 +52,13 @@ impl SvmBlock {
         &self.log
     }
 
-    /// A use of `region`, which lies in the block.
-    pub(crate) const fn used(&self, region: Region, access: Access) -> Use<'_> {
-        Use {
+    /// Describes a use of `region`, which lies in the block.
+    pub(crate) const fn used(&self, region: Region, access: Access) -> MemoryUse<'_> {
+        MemoryUse {
             log: &self.log,
             region,
             access,
-            block: Some(self),
+            is_svm: true,
         }
     }
 
@@ -113,7 +88,7 @@ impl SvmBlock {
     }
 
     pub(crate) fn bind(&self, queue: Option<&ClQueue>) {
-        // Dropped after the lock: the old queue may go with it.
+        // Dropped after the lock, since the old queue may be dropped with it.
         let _old = std::mem::replace(&mut *self.bound.lock(), queue.cloned());
     }
 
@@ -123,194 +98,111 @@ impl SvmBlock {
             .map(|allocation| allocation.range(region))
     }
 
-    /// Remembers a command that uses the block, and that was enqueued and numbered under
-    /// [`ClQueue::numbering`].
-    pub(crate) fn record_command(&self, event: &ClEvent) {
-        self.uses.lock().add_command(event);
+    /// Has the free come after this event.
+    pub(crate) fn free_after(&self, event: &ClEvent) -> Result<()> {
+        let after = ReleasedAfter::new(event).map_err(ClError::control_error)?;
+        self.released_after.lock().push(after);
+        Ok(())
     }
 
-    /// Remembers another event that the block must not be freed before.
-    pub(crate) fn record_other(&self, event: &ClEvent) {
-        self.uses.lock().add_other(event);
-    }
-
-    /// Waits, on the host, until nothing uses the block any more that anybody has told of. How it ended does not matter.
+    /// Waits, on the host, until nothing is pending that the free has to come after. It does not matter whether it
+    /// succeeded.
     pub(crate) fn wait_until_unused(&self) -> Result<()> {
-        let control = |error: ClError| error.into_error(Purpose::Control);
-        self.log.wait_until_unused().map_err(control)?;
-        let events: Vec<ClEvent> = {
-            let recorded = self.uses.lock();
-            recorded
-                .last
-                .iter()
-                .chain(&recorded.others)
-                .cloned()
-                .collect()
-        };
-        for event in events {
-            event.flush_producer().map_err(control)?;
-            if let Err(error) = sys::wait_until_ended(event.handle()) {
-                tracing::debug!(%error, "a command that failed holds nothing back");
-            }
-        }
-        match self.bound() {
-            Some(queue) => queue.finish(),
-            None => Ok(()),
-        }
+        self.log
+            .wait_until_unused()
+            .map_err(ClError::control_error)?;
+        self.uses().map(PendingUses::wait)
     }
 
-    /// Frees the block after the commands that are remembered. Does not wait.
+    /// Frees the block after everything that uses it. Does not wait.
     pub(crate) fn free(mut self) -> Result<()> {
         self.free_after_uses()
-            .map_err(|error| error.into_error(Purpose::Control))
     }
 
-    fn free_after_uses(&mut self) -> ClResult<()> {
+    fn free_after_uses(&mut self) -> Result<()> {
+        if self.allocation.is_none() {
+            return Ok(());
+        }
+        let uses = self.uses();
         let Some(allocation) = self.allocation.take() else {
             return Ok(());
         };
-        let recorded = std::mem::take(self.uses.get_mut());
-        let mut events = recorded.last;
-        events.extend(recorded.others);
-        let hidden = if events.iter().any(ClEvent::has_failed) {
-            self.log.pending()
-        } else {
-            Ok(SmallVec::new())
-        };
-        let hidden = match hidden {
-            Ok(hidden) => hidden,
-            Err(error) => {
-                // Memory that is lost is better than memory that is freed under a command.
-                allocation.forget();
-                return Err(error);
-            }
-        };
-        events.retain(|event| !event.has_ended());
-        let bound = self.bound.get_mut().take();
-        if events.is_empty() && hidden.is_empty() && bound.is_none() {
-            drop(allocation);
-            return Ok(());
-        }
-        let bound = bound.as_ref();
-        let mut uses = match uses_of(&events, bound) {
-            Ok(uses) => uses,
-            Err(error) => {
-                // Memory that is lost is better than memory that is freed under a command.
-                allocation.forget();
-                return Err(error);
-            }
-        };
-        let by_the_host = allocation.is_of_the_host() || self.context.svm_threads == Threads::One;
-        // A command that has failed may have done so before earlier ones of its queue had ended.
-        let in_order = only_queue(&events, bound).filter(|_| hidden.is_empty());
-        uses.events.extend(hidden);
-        let queue = match in_order {
-            Some(queue) if !by_the_host => Ok(Some(queue.handle())),
-            _ => self.gather(&events, bound, &mut uses, by_the_host),
-        };
-        match queue {
-            Ok(Some(queue)) => {
-                let enqueued = sys::free_after(queue, allocation, uses);
-                let enqueued = enqueued.map(|event| self.context.failures.keep(&event));
-                handled(enqueued).and(sys::flush(queue))
-            }
-            Ok(None) => {
-                sys::free_on_the_host(allocation, uses);
+        match uses {
+            Ok(uses) => {
+                sys::free_svm_after(allocation, uses);
                 Ok(())
             }
             Err(error) => {
-                sys::free_on_the_host(allocation, uses);
+                // A leak is better than freeing memory that a command uses.
+                allocation.forget();
                 Err(error)
             }
         }
     }
 
-    /// Sees to it that the events of `uses` cover everything and come to an end by themselves. Returns the queue
-    /// that nothing but frees goes through, unless the host is to free the block.
-    fn gather(
-        &self,
-        events: &[ClEvent],
-        bound: Option<&ClQueue>,
-        uses: &mut Uses,
-        by_the_host: bool,
-    ) -> ClResult<Option<&sys::QueueHandle>> {
-        for event in events {
-            event.flush_producer()?;
+    /// Returns what has to end before the block may be freed.
+    fn uses(&self) -> Result<PendingUses> {
+        let mut uses = PendingUses::default();
+        let commands = self.log.commands();
+        let still_pending = move || Ok(dependencies(None, commands.clone())?.events);
+        uses.after_commands(still_pending)
+            .map_err(ClError::control_error)?;
+        if let Some(queue) = self.bound() {
+            let backend = OpenClBackend::of_context(queue.context());
+            match backend.enqueue_marker(&queue) {
+                Ok(marker) => ReleasedAfter::new(&marker)
+                    .map_err(ClError::control_error)?
+                    .add_to(&mut uses),
+                // The order of the queue is lost, or it takes no marker: the whole queue is waited for.
+                Err(Error::Unsupported { .. }) => {
+                    uses.after_queue(queue.handle().another().map_err(ClError::control_error)?);
+                }
+                Err(error) => return Err(error),
+            }
         }
-        if let Some(bound) = bound {
-            let everything = sys::enqueue_marker(bound.handle(), &WaitList::none())?;
-            uses.events.push(everything);
-            uses.queue = None;
-            sys::flush(bound.handle())?;
+        // Last: a failure above leaves them for the next call.
+        for after in std::mem::take(&mut *self.released_after.lock()) {
+            after.add_to(&mut uses);
         }
-        if by_the_host {
-            return Ok(None);
-        }
-        self.context.free_queue().map(Some)
+        Ok(uses)
     }
 }
 
-fn uses_of(events: &[ClEvent], bound: Option<&ClQueue>) -> ClResult<Uses> {
-    Ok(Uses {
-        events: events
-            .iter()
-            .map(|event| event.handle().another())
-            .collect::<ClResult<_>>()?,
-        queue: bound.map(|queue| queue.handle().another()).transpose()?,
-    })
+/// An event that stands for everything that was enqueued before it on its queue, as a pool's fences do.
+///
+/// Holds the runtime's event and not the [`ClEvent`], since a user event is resolved as failed when its last `ClEvent` is
+/// dropped.
+#[derive(Debug)]
+struct ReleasedAfter {
+    event: EventHandle,
+    /// The queue of a command: a failed event says nothing of the commands before it.
+    queue: Option<QueueHandle>,
 }
 
-/// The in-order queue whose own order puts the free after everything, if there is one.
-fn only_queue<'a>(events: &'a [ClEvent], bound: Option<&'a ClQueue>) -> Option<&'a ClQueue> {
-    let queue = match bound {
-        Some(bound) => bound,
-        None => events.first()?.queue()?,
-    };
-    let only = events.iter().all(|event| event.queue() == Some(queue));
-    (only && queue.order() == QueueOrder::InOrder).then_some(queue)
-}
+impl ReleasedAfter {
+    fn new(event: &ClEvent) -> ClResult<Self> {
+        event.flush_producer()?;
+        Ok(Self {
+            event: event.handle().another()?,
+            queue: event
+                .queue()
+                .map(|queue| queue.handle().another())
+                .transpose()?,
+        })
+    }
 
-/// A free that was refused because a command before it failed is made up for, and no error.
-fn handled(result: ClResult<()>) -> ClResult<()> {
-    match result {
-        Err(error) if error.code == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST => Ok(()),
-        result => result,
+    fn add_to(self, uses: &mut PendingUses) {
+        match self.queue {
+            Some(queue) => uses.after_all_before(self.event, queue),
+            None => uses.after(self.event),
+        }
     }
 }
 
 impl Drop for SvmBlock {
     fn drop(&mut self) {
         if let Err(error) = self.free_after_uses() {
-            tracing::error!(%error, "a block of shared virtual memory was not freed in order");
+            tracing::error!(%error, "a block of shared virtual memory was lost: its commands could not be waited for");
         }
-    }
-}
-
-impl Recorded {
-    fn add_command(&mut self, event: &ClEvent) {
-        let in_order = event
-            .queue()
-            .filter(|queue| queue.order() == QueueOrder::InOrder);
-        let Some(queue) = in_order else {
-            return self.add_other(event);
-        };
-        match self
-            .last
-            .iter_mut()
-            .find(|last| last.queue() == Some(queue))
-        {
-            // Two threads may come here in another order than their commands were enqueued in.
-            Some(last) if last.number() > event.number() => {}
-            Some(last) => *last = event.clone(),
-            None => self.last.push(event.clone()),
-        }
-    }
-
-    fn add_other(&mut self, event: &ClEvent) {
-        if self.others.len() >= self.limit.max(FIRST_LIMIT) {
-            self.others.retain(|event| !event.has_ended());
-            self.limit = self.others.len().saturating_mul(2);
-        }
-        self.others.push(event.clone());
     }
 }

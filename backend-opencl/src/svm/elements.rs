@@ -2,27 +2,25 @@
 
 use std::{marker::PhantomData, ops::Deref};
 
-use binpool_allocators::{AsMemory, Backend, InvalidRequest, Memory, Region, Result, SvmBackend};
+use binpool_allocators::{AsMemory, InvalidRequest, Memory, Result};
 use bytemuck::Pod;
 
 use super::{SvmOptions, SvmPointer};
 use crate::{
+    ClOn,
     backend::OpenClBackend,
-    event::ClEvent,
     map::{Map, MapMut},
     memory::cl_memory::ClMemory,
     queue::ClQueue,
 };
 
-/// Shared virtual memory as elements of type `T`, whose contents are not known to be anything: `PyOpenCL`'s arrays of
-/// `svm_empty`, before anything was written to them. They can be written, filled, copied to, mapped to be overwritten, and
-/// given to a kernel as its output.
+/// Shared virtual memory as elements of type `T` that may not have been written yet: `PyOpenCL`'s arrays of `svm_empty`.
+/// They can be written, filled, copied to, mapped to be overwritten, and passed to a kernel as its output.
 ///
-/// What has written all of them says so: [`fill_all`](Self::fill_all) and [`write_all`](Self::write_all) by themselves, the
-/// program for its kernels and maps with [`assume_written`](Self::assume_written).
+/// [`fill_all`](Self::fill_all) and [`write_all`](Self::write_all) return them as written elements. After a kernel or a map
+/// of its own the program says so with [`assume_written`](Self::assume_written).
 ///
-/// Parts of them are read and written through [`UninitElements`](crate::UninitElements) over this value, as those of any
-/// memory are.
+/// Parts of them are read and written through [`UninitElements`](crate::UninitElements) over this value.
 ///
 /// ```
 /// use binpool_allocators::{Backend, QueueOrder};
@@ -31,15 +29,15 @@ use crate::{
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let squares = backend.csvm_empty::<u32>(1000)?;
-/// let mut map = squares.map_overwrite(&queue, &[])?;
-/// for (place, square) in (0..).zip(&mut map[..]) {
-///     *square = place * place;
+/// let mut map = squares.map_overwrite(&queue)?;
+/// for (index, square) in (0..).zip(&mut map[..]) {
+///     *square = index * index;
 /// }
 /// drop(map);
 /// assert_eq!(squares.len(), 1000);
-/// // All of them are written, which nobody but the program knows.
+/// // All of them are written, which only the program knows.
 /// let squares = squares.assume_written();
-/// assert_eq!(squares.map_ro(&queue, &[])?[999], 998_001);
+/// assert_eq!(squares.map_ro(&queue)?[999], 998_001);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
@@ -48,7 +46,7 @@ use crate::{
 /// ```compile_fail,E0599
 /// # use binpool_opencl::{ClQueue, UninitSvm};
 /// fn read(queue: &ClQueue, elements: &UninitSvm<u32>) {
-///     let _ = elements.map_ro(queue, &[]);
+///     let _ = elements.map_ro(queue);
 /// }
 /// ```
 #[derive(Debug)]
@@ -61,8 +59,8 @@ pub struct UninitSvm<T> {
 /// one is a [`ClMemory`].
 ///
 /// The elements are seen by the host through maps, of coarse-grained and of fine-grained memory alike: a map of
-/// fine-grained memory moves nothing, but keeps away the commands that would race with the host. Everything that can be
-/// done with [`UninitSvm`] can be done with these.
+/// fine-grained memory moves nothing, but commands that would race with the host are refused. Everything that can be done
+/// with [`UninitSvm`] can be done with these.
 ///
 /// ```
 /// use binpool_allocators::{Backend, QueueOrder};
@@ -70,9 +68,9 @@ pub struct UninitSvm<T> {
 ///
 /// let backend = OpenClBackend::open(&"any".parse()?)?;
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
-/// let numbers = backend.csvm_empty::<f32>(12)?.fill_all(&queue, 17.0, &[])?;
-/// numbers.map_rw(&queue, &[])?[3] = 18.0; // unmapped at the end of the statement
-/// let elements = numbers.map_ro(&queue, &[])?;
+/// let numbers = backend.csvm_empty::<f32>(12)?.fill_all(&queue, 17.0)?;
+/// numbers.map_rw(&queue)?[3] = 18.0; // unmapped at the end of the statement
+/// let elements = numbers.map_ro(&queue)?;
 /// assert_eq!(elements[2..4], [17.0, 18.0]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -88,8 +86,8 @@ pub struct UninitSvm<T> {
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let counted = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11];
 /// let numbers = backend.csvm_empty::<u32>(12)?;
-/// let numbers = numbers.write_all(&queue, &counted, &[])?;
-/// let map = numbers.map_ro(&queue, &[])?;
+/// let numbers = numbers.write_all(&queue, &counted)?;
+/// let map = numbers.map_ro(&queue)?;
 /// assert_eq!(map.shaped((3, 4))?[[2, 1]], 9);
 /// assert_eq!(map.shaped((3, 4).f())?[[2, 1]], 5); // column by column
 /// # }
@@ -98,16 +96,16 @@ pub struct UninitSvm<T> {
 #[derive(Debug)]
 pub struct Svm<T>(UninitSvm<T>);
 
-/// Shared virtual memory of elements of one type.
+/// The allocation of shared virtual memory as elements of one type.
 ///
 /// # Errors
 ///
 /// All of them: [`ZeroSize`](InvalidRequest::ZeroSize) for no elements;
 /// [`NotWholeElements`](InvalidRequest::NotWholeElements) for elements of no bytes; and those of
-/// [`allocate_svm`](SvmBackend::allocate_svm), [`Unsupported`](binpool_allocators::Error::Unsupported) for a grain that the
+/// [`allocate_svm`](binpool_allocators::SvmBackend::allocate_svm), [`Unsupported`](binpool_allocators::Error::Unsupported) for a grain that the
 /// device does not have among them.
 impl OpenClBackend {
-    /// `length` elements. `PyOpenCL`'s `svm_empty`.
+    /// Allocates `length` elements. `PyOpenCL`'s `svm_empty`.
     ///
     /// ```
     /// # use binpool_allocators::{Backend, QueueOrder};
@@ -132,16 +130,15 @@ impl OpenClBackend {
         if element == 0 {
             return Err(InvalidRequest::NotWholeElements { bytes: 0, element }.into());
         }
-        // What saturates is larger than any block.
+        // A product that saturates is larger than any block.
         let bytes = length.saturating_mul(element);
-        let (alignment, queue) = (options.alignment, options.queue.as_ref());
         Ok(UninitSvm {
-            memory: self.allocate_svm(bytes, alignment, options.grain, queue)?,
+            memory: self.allocate(bytes, options)?,
             elements: PhantomData,
         })
     }
 
-    /// As many elements as `like` has. `PyOpenCL`'s `svm_empty_like`.
+    /// Allocates as many elements as `like` has. `PyOpenCL`'s `svm_empty_like`.
     ///
     /// ```
     /// # use binpool_allocators::{Align, AsMemory, Backend, QueueOrder};
@@ -151,9 +148,9 @@ impl OpenClBackend {
     /// let weights = vec![0.5_f32; 300];
     /// let options = SvmOptions::coarse().aligned_to(Align::new(64).ok_or("no power of two")?);
     /// let copy = backend.svm_empty_like(&weights, &options)?;
-    /// let copy = copy.write_all(&queue, &weights, &[])?;
+    /// let copy = copy.write_all(&queue, &weights)?;
     /// assert_eq!((copy.size(), copy.address()?.addr().get() % 64), (1200, 0));
-    /// assert_eq!(*copy.map_ro(&queue, &[])?, *weights);
+    /// assert_eq!(*copy.map_ro(&queue)?, *weights);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -164,7 +161,7 @@ impl OpenClBackend {
         self.svm_empty(like.len(), options)
     }
 
-    /// `length` elements in coarse-grained memory. `PyOpenCL`'s `csvm_empty`.
+    /// Allocates `length` elements in coarse-grained memory. `PyOpenCL`'s `csvm_empty`.
     ///
     /// ```
     /// # use binpool_allocators::{Error, InvalidRequest};
@@ -187,9 +184,9 @@ impl OpenClBackend {
         self.svm_empty(length, &SvmOptions::coarse())
     }
 
-    /// As many elements as `like` has, in coarse-grained memory. `PyOpenCL`'s `csvm_empty_like`.
+    /// Allocates as many elements as `like` has, in coarse-grained memory. `PyOpenCL`'s `csvm_empty_like`.
     ///
-    /// What a kernel makes of an array is as long as the array:
+    /// For the results of a kernel that are as many as its inputs:
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
@@ -211,7 +208,7 @@ impl OpenClBackend {
     /// let launch = halve.launch(&queue, &[halves.len()]).memory(&from);
     /// launch.memory(&halves).enqueue()?;
     /// let halves = halves.assume_written();
-    /// assert_eq!(*halves.map_ro(&queue, &[])?, [0.5, 1.0, 1.5]);
+    /// assert_eq!(*halves.map_ro(&queue)?, [0.5, 1.0, 1.5]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -222,7 +219,7 @@ impl OpenClBackend {
         self.csvm_empty(like.len())
     }
 
-    /// `length` elements in fine-grained memory. `PyOpenCL`'s `fsvm_empty`.
+    /// Allocates `length` elements in fine-grained memory. `PyOpenCL`'s `fsvm_empty`.
     ///
     /// Not every device has such memory:
     ///
@@ -248,7 +245,7 @@ impl OpenClBackend {
         self.svm_empty(length, &SvmOptions::fine())
     }
 
-    /// As many elements as `like` has, in fine-grained memory. `PyOpenCL`'s `fsvm_empty_like`.
+    /// Allocates as many elements as `like` has, in fine-grained memory. `PyOpenCL`'s `fsvm_empty_like`.
     ///
     /// ```
     /// # use binpool_allocators::{Backend, QueueOrder};
@@ -258,9 +255,9 @@ impl OpenClBackend {
     /// let state = [1_u32, 2, 3];
     /// if backend.limits().svm.fine {
     ///     let shared = backend.fsvm_empty_like(&state)?;
-    ///     let shared = shared.write_all(&queue, &state, &[])?;
-    ///     shared.map_rw(&queue, &[])?[1] = 20; // nothing is moved
-    ///     assert_eq!(*shared.map_ro(&queue, &[])?, [1, 20, 3]);
+    ///     let shared = shared.write_all(&queue, &state)?;
+    ///     shared.map_rw(&queue)?[1] = 20; // nothing is moved
+    ///     assert_eq!(*shared.map_ro(&queue)?, [1, 20, 3]);
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -274,50 +271,46 @@ impl OpenClBackend {
 }
 
 impl<T: Pod> UninitSvm<T> {
-    /// How many elements there are; never 0.
+    /// The number of elements; never 0.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
     pub fn len(&self) -> usize {
         self.memory.bytes() / size_of::<T>().max(1)
     }
 
-    /// The elements as ones that can be read: something has written them all, or is enqueued to.
+    /// Returns the elements as ones that can be read: the program says that they are all written, or that commands to write
+    /// them are enqueued.
     ///
-    /// Where that is not so, what is read are values of `T`, but of no meaning.
+    /// If that is not so, a read returns values of `T` without meaning.
     #[must_use]
     pub const fn assume_written(self) -> Svm<T> {
         Svm(self)
     }
 
-    /// Enqueues a fill of all elements with `value`. They count as written from now on: whatever reads them comes after
-    /// the fill.
+    /// Enqueues a fill of all elements with `value`. They count as written from now on: a command that reads them comes
+    /// after the fill.
     ///
     /// ```
-    /// # use binpool_allocators::{Backend, Error, InvalidRequest, QueueOrder};
+    /// # use binpool_allocators::{Backend, QueueOrder};
     /// # use binpool_opencl::OpenClBackend;
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let pairs = backend.csvm_empty::<[f32; 2]>(100)?;
-    /// let pairs = pairs.fill_all(&queue, [0.5, 1.0], &[])?;
-    /// assert_eq!(pairs.map_ro(&queue, &[])?[99], [0.5, 1.0]);
+    /// let pairs = pairs.fill_all(&queue, [0.5, 1.0])?;
+    /// assert_eq!(pairs.map_ro(&queue)?[99], [0.5, 1.0]);
     ///
     /// let triples = backend.csvm_empty::<[f32; 3]>(100)?;
-    /// let triples = triples.fill_all(&queue, [0.0; 3], &[]);
-    /// let Err(Error::InvalidRequest(why)) = triples else {
-    ///     panic!("elements of 12 bytes")
-    /// };
-    /// assert_eq!(why, InvalidRequest::PatternLength { bytes: 12 });
+    /// let triples = triples.fill_all(&queue, [1.0, 2.0, 3.0])?; // Of any size.
+    /// assert_eq!(triples.map_ro(&queue)?[99], [1.0, 2.0, 3.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// [`PatternLength`](InvalidRequest::PatternLength) unless an element has 1, 2, 4, ... 128 bytes, and the failures of
-    /// [`enqueue_fill`](Backend::enqueue_fill).
-    pub fn fill_all(self, queue: &ClQueue, value: T, wait_for: &[ClEvent]) -> Result<Svm<T>> {
-        let all = Region::first(self.memory.bytes());
-        let pattern = bytemuck::bytes_of(&value);
-        backend(queue).enqueue_fill(queue, &self.memory, all, pattern, wait_for)?;
+    /// The failures of [`enqueue_fill`](OpenClBackend::enqueue_fill).
+    pub fn fill_all<'q>(self, on: impl Into<ClOn<'q>>, value: T) -> Result<Svm<T>> {
+        let on = on.into();
+        backend(on.queue).enqueue_fill(on, &self.memory, .., &[value])?;
         Ok(Svm(self))
     }
 
@@ -329,11 +322,11 @@ impl<T: Pod> UninitSvm<T> {
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let primes = backend.csvm_empty::<u16>(4)?;
-    /// let primes = primes.write_all(&queue, &[2, 3, 5, 7], &[])?;
-    /// assert_eq!(primes.map_ro(&queue, &[])?.iter().sum::<u16>(), 17);
+    /// let primes = primes.write_all(&queue, &[2, 3, 5, 7])?;
+    /// assert_eq!(primes.map_ro(&queue)?.iter().sum::<u16>(), 17);
     ///
     /// let few = backend.csvm_empty::<u16>(4)?;
-    /// let few = few.write_all(&queue, &[2, 3], &[]);
+    /// let few = few.write_all(&queue, &[2, 3]);
     /// let Err(Error::InvalidRequest(why)) = few else {
     ///     panic!("two of four")
     /// };
@@ -345,29 +338,29 @@ impl<T: Pod> UninitSvm<T> {
     /// # Errors
     ///
     /// [`LengthMismatch`](InvalidRequest::LengthMismatch) unless `data` is as long as they are, and the failures of
-    /// [`write`](Backend::write).
-    pub fn write_all(self, queue: &ClQueue, data: &[T], wait_for: &[ClEvent]) -> Result<Svm<T>> {
-        let (expected, data) = (self.memory.bytes(), bytemuck::cast_slice::<T, u8>(data));
-        if data.len() != expected {
-            let actual = data.len();
+    /// [`write`](OpenClBackend::write).
+    pub fn write_all<'q>(self, on: impl Into<ClOn<'q>>, data: &[T]) -> Result<Svm<T>> {
+        let (expected, actual) = (self.memory.bytes(), size_of_val(data));
+        if actual != expected {
             return Err(InvalidRequest::LengthMismatch { expected, actual }.into());
         }
-        backend(queue).write(queue, &self.memory, 0, data, wait_for)?;
+        let on = on.into();
+        backend(on.queue).write(on, &self.memory, 0, data)?;
         Ok(Svm(self))
     }
 
-    /// Maps all elements to be overwritten, and waits until that may be done: what the map holds at first is unspecified,
-    /// and what is not written is so afterwards, too.
+    /// Maps all elements to be overwritten, and waits until that may be done. The contents are unspecified at first, and
+    /// afterwards where nothing was written.
     ///
     /// # Errors
     ///
     /// Those of [`map_overwrite`](OpenClBackend::map_overwrite).
-    pub fn map_overwrite(&self, queue: &ClQueue, wait_for: &[ClEvent]) -> Result<MapMut<'_, T>> {
-        let all = Region::first(self.memory.bytes());
-        backend(queue).map_overwrite(queue, &self.memory, all, wait_for)
+    pub fn map_overwrite<'q>(&self, on: impl Into<ClOn<'q>>) -> Result<MapMut<'_, T>> {
+        let on = on.into();
+        backend(on.queue).map_overwrite(on, &self.memory, ..)
     }
 
-    /// The memory in the opaque style, to be released or bound to another queue for one.
+    /// Returns the memory in the opaque style, for example to release it or to bind it to another queue.
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryKind, Memory, QueueOrder, SvmBackend, SvmGrain};
@@ -393,8 +386,8 @@ impl<T: Pod> Svm<T> {
     /// # Errors
     ///
     /// Those of [`map`](OpenClBackend::map).
-    pub fn map_ro(&self, queue: &ClQueue, wait_for: &[ClEvent]) -> Result<Map<'_, T>> {
-        SvmPointer::map_ro(self, queue, wait_for)
+    pub fn map_ro<'q>(&self, on: impl Into<ClOn<'q>>) -> Result<Map<'_, T>> {
+        SvmPointer::map_ro(self, on)
     }
 
     /// Maps all elements to be read and written, and waits until they are there. `PyOpenCL`'s `SVM.map_rw`.
@@ -402,21 +395,21 @@ impl<T: Pod> Svm<T> {
     /// # Errors
     ///
     /// Those of [`map_mut`](OpenClBackend::map_mut).
-    pub fn map_rw(&self, queue: &ClQueue, wait_for: &[ClEvent]) -> Result<MapMut<'_, T>> {
-        SvmPointer::map_rw(self, queue, wait_for)
+    pub fn map_rw<'q>(&self, on: impl Into<ClOn<'q>>) -> Result<MapMut<'_, T>> {
+        SvmPointer::map_rw(self, on)
     }
 
-    /// The memory in the opaque style, to be released or bound to another queue for one.
+    /// Returns the memory in the opaque style, for example to release it or to bind it to another queue.
     ///
     /// ```
     /// # use binpool_allocators::{Backend, QueueOrder, Region};
     /// # use binpool_opencl::OpenClBackend;
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// let ones = backend.csvm_empty::<u8>(64)?.fill_all(&queue, 1, &[])?;
+    /// let ones = backend.csvm_empty::<u8>(64)?.fill_all(&queue, 1)?;
     /// let memory = ones.into_memory();
     /// // Any command takes it, and its contents are those of the elements.
-    /// let read = backend.enqueue_read(&queue, &memory, Region::new(60, 4), &[])?;
+    /// let read = backend.enqueue_read(&queue, &memory, Region::new(60, 4))?;
     /// assert_eq!(read.wait()?, [1; 4]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

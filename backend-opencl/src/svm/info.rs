@@ -1,4 +1,4 @@
-//! What is known about shared virtual memory.
+//! Information about shared virtual memory.
 
 use std::ptr::NonNull;
 
@@ -6,8 +6,8 @@ use binpool_allocators::{Align, InvalidRequest, Memory, Result, SvmGrain};
 
 use crate::{memory::cl_memory::ClMemory, queue::ClQueue};
 
-/// What is known about a block of shared virtual memory, or a region of one: the attributes of `PyOpenCL`'s
-/// `SVMAllocation`, and what it was made with. Sizes and places in bytes.
+/// Information about a block of shared virtual memory, or a region of one: the attributes of `PyOpenCL`'s `SVMAllocation`,
+/// and the options that it was allocated with. Sizes and offsets are in bytes.
 ///
 /// ```
 /// use binpool_allocators::{Backend, QueueOrder, Region, SvmGrain};
@@ -32,17 +32,17 @@ use crate::{memory::cl_memory::ClMemory, queue::ClQueue};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SvmInfo {
-    /// Where the memory starts, for the device and for the host. `PyOpenCL`'s `svm_ptr`.
+    /// The address of the memory, for the device and for the host. `PyOpenCL`'s `svm_ptr`.
     pub address: NonNull<u8>,
-    /// How large it is.
+    /// Its size.
     pub bytes: usize,
-    /// Where in its whole block it starts; 0 unless it is a region.
+    /// Its offset in its whole block; 0 unless it is a region.
     pub offset: usize,
-    /// How large the whole block is.
+    /// The size of the whole block.
     pub block_bytes: usize,
-    /// What the whole block starts on a multiple of, by request or by default.
+    /// The alignment of the whole block, by request or by default.
     pub alignment: Align,
-    /// How finely host and device share it.
+    /// The grain at which host and device share it.
     pub grain: SvmGrain,
     /// Whether it is a vector of the program's own ([`SystemSvm`](crate::SystemSvm)).
     pub system: bool,
@@ -51,7 +51,7 @@ pub struct SvmInfo {
 }
 
 impl ClMemory {
-    /// What is known about it as shared virtual memory.
+    /// Returns what is known about it as shared virtual memory.
     ///
     /// ```
     /// # use binpool_allocators::{Backend, Error, InvalidRequest, MemoryFlags};

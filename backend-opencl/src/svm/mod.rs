@@ -1,9 +1,10 @@
-//! Shared virtual memory: addresses that host and device both understand.
+//! Shared virtual memory: memory whose addresses are valid for host and device.
 //!
 //! ```text
-//! ClMemory over SVM       opaque: bytes, an address, a queue that it is freed on (SvmInfo tells)
+//! ClMemory over SVM       opaque: bytes, an address, and the queue that it is freed on (see SvmInfo)
 //! UninitSvm, Svm          wrapped: elements of one type, mapped as slices
 //! SystemSvm               wrapped: a vector of the program's own, where the device shares all memory of the host
+//! with_system_svm         opaque: a slice of the program's own, lent for a call, on the same devices
 //! ```
 //!
 //! All of them are [`SvmPointer`], and memory that commands take.
@@ -13,6 +14,7 @@ mod backend;
 pub(crate) mod block;
 mod elements;
 mod info;
+mod lent;
 mod options;
 mod pointer;
 mod system;

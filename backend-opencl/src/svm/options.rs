@@ -1,11 +1,11 @@
-//! What shared virtual memory is asked for with.
+//! The options of shared virtual memory.
 
-use binpool_allocators::{Align, SvmGrain};
+use binpool_allocators::{Align, MemoryFlags, SvmGrain};
 
 use crate::queue::ClQueue;
 
-/// How shared virtual memory is to be allocated: its grain, its alignment, and the queue that it is freed on.
-/// `PyOpenCL`'s `flags`, `alignment` and `queue` of `SVMAllocation` and `svm_empty`.
+/// The options of shared virtual memory: its grain, its alignment, the queue that it is freed on, and the access of
+/// kernels. `PyOpenCL`'s `flags`, `alignment` and `queue` of `SVMAllocation` and `svm_empty`.
 ///
 /// ```
 /// use binpool_allocators::{Align, Backend, QueueOrder};
@@ -27,26 +27,28 @@ pub struct SvmOptions {
     pub(super) grain: SvmGrain,
     pub(super) alignment: Option<Align>,
     pub(super) queue: Option<ClQueue>,
+    pub(super) flags: MemoryFlags,
 }
 
 impl SvmOptions {
-    /// Memory of this grain, aligned to what the device's buffers are, and bound to no queue.
+    /// Returns options for memory of this grain, aligned like the device's buffers, and bound to no queue.
     #[must_use]
     pub const fn new(grain: SvmGrain) -> Self {
         Self {
             grain,
             alignment: None,
             queue: None,
+            flags: MemoryFlags::empty(),
         }
     }
 
-    /// Coarse-grained memory, which every device with shared virtual memory has.
+    /// Returns options for coarse-grained memory, which every device with shared virtual memory has.
     #[must_use]
     pub const fn coarse() -> Self {
         Self::new(SvmGrain::Coarse)
     }
 
-    /// Fine-grained memory.
+    /// Returns options for fine-grained memory.
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryKind, Memory, SvmGrain};
@@ -67,17 +69,51 @@ impl SvmOptions {
         Self::new(SvmGrain::Fine)
     }
 
-    /// The same, on a multiple of `alignment`.
+    /// Asks for memory on a multiple of `alignment`.
     #[must_use]
     pub const fn aligned_to(mut self, alignment: Align) -> Self {
         self.alignment = Some(alignment);
         self
     }
 
-    /// The same, freed after everything that was enqueued on `queue`, which is in order.
+    /// Binds the memory to `queue`, an in-order queue: it is freed after everything that was enqueued there.
     #[must_use]
     pub fn bound_to(mut self, queue: &ClQueue) -> Self {
         self.queue = Some(queue.clone());
+        self
+    }
+
+    /// Asks for memory that kernels only read. The host and its commands may write it.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::{ClProgram, Extent, KernelError, OpenClBackend, Parameter, SvmOptions};
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let source = "kernel void clear(global float *data) { data[get_global_id(0)] = 0.0f; }";
+    /// # let program = ClProgram::build(&backend, source, "")?;
+    /// # // SAFETY: each work item writes the float of its id, and touches nothing else.
+    /// # let clear = unsafe { program.kernel("clear", &[Parameter::output::<f32>(Extent::PerItem(1))]) }?;
+    /// let options = SvmOptions::coarse().read_only();
+    /// let table = backend.svm_empty::<f32>(100, &options)?;
+    /// let table = table.fill_all(&queue, 1.0)?;
+    /// let refused = clear.launch(&queue, &[100]).memory(&table).enqueue();
+    /// assert!(matches!(
+    ///     refused,
+    ///     Err(KernelError::AccessFlag { flag: MemoryFlags::READ_ONLY, .. })
+    /// ));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub const fn read_only(mut self) -> Self {
+        self.flags = MemoryFlags::READ_ONLY;
+        self
+    }
+
+    /// Asks for memory that kernels only write.
+    #[must_use]
+    pub const fn write_only(mut self) -> Self {
+        self.flags = MemoryFlags::WRITE_ONLY;
         self
     }
 }

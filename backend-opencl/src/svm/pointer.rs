@@ -1,4 +1,4 @@
-//! What all shared virtual memory has in common.
+//! The trait of all shared virtual memory.
 
 use std::ptr::NonNull;
 
@@ -7,19 +7,18 @@ use bytemuck::{AnyBitPattern, NoUninit};
 
 use super::as_buffer::buffer_over;
 use crate::{
+    ClOn,
     backend::OpenClBackend,
-    event::ClEvent,
     map::{Map, MapMut},
     memory::cl_memory::ClMemory,
-    queue::ClQueue,
 };
 
-/// Memory with an address that host and device both understand, be it opaque ([`ClMemory`]) or of one type
-/// ([`Svm`](crate::Svm), [`SystemSvm`](crate::SystemSvm)): `PyOpenCL`'s `SVMPointer`.
+/// Memory with an address that is valid for host and device, opaque ([`ClMemory`]) or of one type ([`Svm`](crate::Svm),
+/// [`SystemSvm`](crate::SystemSvm)): `PyOpenCL`'s `SVMPointer`.
 ///
 /// It is memory that every command takes: transfers, fills, copies, migrations, maps, and arguments of kernels. Its
-/// [`size`](AsMemory::size) is always known. `PyOpenCL`'s `buf` is a map here, since nothing else keeps the device's
-/// commands away from what the host looks at; that holds for fine-grained memory, too.
+/// [`size`](AsMemory::size) is always known. `PyOpenCL`'s `buf` is a map here, since only a map refuses commands that
+/// conflict with the host; that holds for fine-grained memory, too.
 ///
 /// ```
 /// use binpool_allocators::{AsMemory, Backend, MemoryFlags, QueueOrder};
@@ -28,19 +27,19 @@ use crate::{
 /// let backend = OpenClBackend::open(&"any".parse()?)?;
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let numbers = backend.csvm_empty::<f32>(1000)?;
-/// let numbers = numbers.fill_all(&queue, 17.0, &[])?;
+/// let numbers = numbers.fill_all(&queue, 17.0)?;
 /// assert_eq!(numbers.size(), 4000);
 /// let opaque = numbers.svm_memory()?;
 /// assert_eq!(opaque.address()?, numbers.address()?);
 ///
 /// // For a library that knows buffers only: the same bytes.
 /// let buffer = numbers.as_buffer(MemoryFlags::empty(), None)?;
-/// backend.write(&queue, &buffer, 4, bytemuck::bytes_of(&18.0_f32), &[])?;
-/// assert_eq!(numbers.map_ro(&queue, &[])?[..3], [17.0, 18.0, 17.0]);
+/// backend.write(&queue, &buffer, 4, bytemuck::bytes_of(&18.0_f32))?;
+/// assert_eq!(numbers.map_ro(&queue)?[..3], [17.0, 18.0, 17.0]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Opaque memory is mapped as elements of whatever type:
+/// Opaque memory is mapped as elements of any type:
 ///
 /// ```
 /// # use binpool_allocators::{Backend, QueueOrder, SvmBackend, SvmGrain};
@@ -48,21 +47,21 @@ use crate::{
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let memory = backend.allocate_svm(8, None, SvmGrain::Coarse, None)?;
-/// memory.map_rw::<u32>(&queue, &[])?.fill(0x0101_0101);
-/// assert_eq!(*memory.map_ro::<u8>(&queue, &[])?, [1; 8]);
+/// memory.map_rw::<u32>(&queue)?.fill(0x0101_0101);
+/// assert_eq!(*memory.map_ro::<u8>(&queue)?, [1; 8]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait SvmPointer: AsMemory<OpenClBackend> {
-    /// The memory in the opaque style.
+    /// Returns the memory in the opaque style.
     ///
     /// # Errors
     ///
     /// [`NotSvm`](InvalidRequest::NotSvm) for a [`ClMemory`] that is a buffer.
     fn svm_memory(&self) -> Result<&ClMemory>;
 
-    /// Where the memory starts, for the device and for the host. `PyOpenCL`'s `svm_ptr`.
+    /// Returns the address of the memory, for the device and for the host. `PyOpenCL`'s `svm_ptr`.
     ///
-    /// Whoever reads or writes there sees to it that the memory still lives, that coarse-grained memory is mapped, and
+    /// Code that reads or writes there has to ensure that the memory is alive, that coarse-grained memory is mapped, and
     /// that host and device do not race.
     ///
     /// # Errors
@@ -73,12 +72,12 @@ pub trait SvmPointer: AsMemory<OpenClBackend> {
         address.ok_or_else(|| InvalidRequest::NotSvm.into())
     }
 
-    /// A buffer over the first `bytes` bytes, over all of them where that is `None`: `PyOpenCL`'s `as_buffer`; OpenCL 3.0,
-    /// section 5.2.1, on `CL_MEM_USE_HOST_PTR`. `flags` say what kernels and the host may do with it; where it
-    /// lies is settled.
+    /// Returns a buffer over the first `bytes` bytes, over all of them for `None`: `PyOpenCL`'s `as_buffer`; OpenCL 3.0,
+    /// section 5.2.1, on `CL_MEM_USE_HOST_PTR`. `flags` say what kernels and the host may do with it, but cannot change
+    /// where it lies.
     ///
-    /// It keeps the memory, which may be dropped before, and waits for its commands as they do for the buffer's. Only
-    /// commands that a program enqueues itself, with the [bare handle](ClMemory::raw), are the program's to wait for.
+    /// It keeps the memory, whose value may be dropped, and commands on both are ordered. The program itself has to wait
+    /// for commands that it enqueues with the [bare handle](ClMemory::raw).
     ///
     /// # Errors
     ///
@@ -97,14 +96,10 @@ pub trait SvmPointer: AsMemory<OpenClBackend> {
     /// # Errors
     ///
     /// [`NotSvm`](InvalidRequest::NotSvm), and those of [`map`](OpenClBackend::map).
-    fn map_ro<T: AnyBitPattern>(
-        &self,
-        queue: &ClQueue,
-        wait_for: &[ClEvent],
-    ) -> Result<Map<'_, T>> {
+    fn map_ro<'q, T: AnyBitPattern>(&self, on: impl Into<ClOn<'q>>) -> Result<Map<'_, T>> {
         let memory = self.svm_memory()?;
-        let all = Region::first(self.size());
-        OpenClBackend::of_context(queue.context()).map(queue, memory, all, wait_for)
+        let (on, all) = (on.into(), Region::first(self.size()));
+        OpenClBackend::of_context(on.queue.context()).map(on, memory, all)
     }
 
     /// Maps all of it to be read and written, and waits until it is there: [`OpenClBackend::map_mut`] without a region.
@@ -112,14 +107,13 @@ pub trait SvmPointer: AsMemory<OpenClBackend> {
     /// # Errors
     ///
     /// [`NotSvm`](InvalidRequest::NotSvm), and those of [`map_mut`](OpenClBackend::map_mut).
-    fn map_rw<T: AnyBitPattern + NoUninit>(
+    fn map_rw<'q, T: AnyBitPattern + NoUninit>(
         &self,
-        queue: &ClQueue,
-        wait_for: &[ClEvent],
+        on: impl Into<ClOn<'q>>,
     ) -> Result<MapMut<'_, T>> {
         let memory = self.svm_memory()?;
-        let all = Region::first(self.size());
-        OpenClBackend::of_context(queue.context()).map_mut(queue, memory, all, wait_for)
+        let (on, all) = (on.into(), Region::first(self.size()));
+        OpenClBackend::of_context(on.queue.context()).map_mut(on, memory, all)
     }
 }
 

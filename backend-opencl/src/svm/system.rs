@@ -7,27 +7,26 @@ use bytemuck::Pod;
 
 use super::SvmPointer;
 use crate::{
+    ClOn,
     backend::OpenClBackend,
-    cl_error::Purpose,
-    event::ClEvent,
     map::{Map, MapMut},
-    memory::cl_memory::{Body, ClMemory},
+    memory::cl_memory::{ClMemory, MemoryBody},
     queue::ClQueue,
     refused::Refused,
     svm::block::SvmBlock,
-    sys::{SvmAllocation, host_vec::HostVec},
+    sys::{Purpose, SvmAllocation, host_vec::HostVec},
 };
 
 /// A vector of the program's own as shared virtual memory, on devices that share all memory of the host (fine-grained
 /// system SVM: [`SvmSupport::system`](binpool_allocators::SvmSupport::system)): `PyOpenCL`'s `SVM` around any array of
 /// `numpy`.
 ///
-/// The vector is handed over, and [`into_vec`](Self::into_vec) gives it back: neither a leak nor a drop frees elements
-/// that a command still uses. Until then the host sees them through maps, which move nothing, but keep away the commands
-/// that would race with it.
+/// The vector is handed over, and [`into_vec`](Self::into_vec) gives it back: even if this value is leaked or dropped,
+/// elements that a command uses are not freed. Until then the host sees them through maps, which move nothing, but refuse
+/// commands that would race with it.
 ///
-/// It starts where the host's allocator has put it, which is aligned for `T` and no more. A fill needs a start that is a
-/// multiple of its pattern, and a kernel one that suits the type of its argument.
+/// Its address is aligned for `T` and no more. A fill needs an address that is a multiple of its pattern's size, and a
+/// kernel one that is aligned for the type of its argument.
 ///
 /// ```
 /// use binpool_allocators::{Backend, QueueOrder, Region};
@@ -38,10 +37,10 @@ use crate::{
 /// if backend.limits().svm.system {
 ///     let numbers = backend.system_svm(vec![1.0_f32; 1000])?;
 ///     assert_eq!(numbers.len(), 1000);
-///     numbers.map_rw(&queue, &[])?[3] = 2.0;
+///     numbers.map_rw(&queue)?[3] = 2.0;
 ///     let zeros = Region::first(12);
-///     backend.enqueue_fill(&queue, numbers.svm_memory()?, zeros, &[0], &[])?;
-///     assert_eq!(numbers.map_ro(&queue, &[])?[2..5], [0.0, 2.0, 1.0]);
+///     backend.enqueue_fill(&queue, numbers.svm_memory()?, zeros, &[0_u8])?;
+///     assert_eq!(numbers.map_ro(&queue)?[2..5], [0.0, 2.0, 1.0]);
 ///     assert_eq!(numbers.into_vec()?[3], 2.0); // the vector itself, nothing is copied
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -52,9 +51,9 @@ pub struct SystemSvm<T> {
 }
 
 impl OpenClBackend {
-    /// `elements` as shared virtual memory.
+    /// Returns `elements` as shared virtual memory.
     ///
-    /// Where that cannot be, the vector is not lost:
+    /// If that fails, the vector comes back:
     ///
     /// ```
     /// # use binpool_allocators::{Backend, Error, QueueOrder};
@@ -67,8 +66,8 @@ impl OpenClBackend {
     ///         assert!(matches!(refused.error, Error::Unsupported { .. }));
     ///         let numbers = refused.value;
     ///         let copy = backend.csvm_empty_like(&numbers)?;
-    ///         let copy = copy.write_all(&queue, &numbers, &[])?;
-    ///         assert_eq!(*copy.map_ro(&queue, &[])?, [1.0, 2.0, 3.0]);
+    ///         let copy = copy.write_all(&queue, &numbers)?;
+    ///         assert_eq!(*copy.map_ro(&queue)?, [1.0, 2.0, 3.0]);
     ///     }
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -77,7 +76,7 @@ impl OpenClBackend {
     /// # Errors
     ///
     /// [`Unsupported`](Error::Unsupported) on a device that does not share all memory of the host;
-    /// [`ZeroSize`](InvalidRequest::ZeroSize) for no elements, or elements of no bytes. The vector is in the error.
+    /// [`ZeroSize`](InvalidRequest::ZeroSize) for no elements, or elements of no bytes. The error has the vector.
     pub fn system_svm<T: Pod + Send>(
         &self,
         elements: Vec<T>,
@@ -97,18 +96,18 @@ impl OpenClBackend {
                 return Err(Refused { error, value });
             }
         };
-        let block = SvmBlock::new(allocation, SvmGrain::Fine, context, None);
+        let block = SvmBlock::new(allocation, SvmGrain::Fine, None);
         Ok(SystemSvm {
             memory: ClMemory::new(context, bytes, MemoryFlags::empty(), whole(block)),
             elements,
         })
     }
 
-    fn check_system_svm(&self, bytes: usize) -> Result<()> {
+    pub(super) fn check_system_svm(&self, bytes: usize) -> Result<()> {
         let limits = self.device_limits();
         if !limits.svm.system {
             return Err(Error::unsupported(format!(
-                "vectors of the host as shared virtual memory on {}, which has no fine-grained system SVM: copy them to \
+                "memory of the host as shared virtual memory on {}, which has no fine-grained system SVM: copy them to \
                  memory of `svm_empty` or to a buffer",
                 limits.device_name
             )));
@@ -121,7 +120,7 @@ impl OpenClBackend {
 }
 
 impl<T: Pod> SystemSvm<T> {
-    /// How many elements there are; never 0.
+    /// The number of elements; never 0.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
     pub fn len(&self) -> usize {
@@ -133,8 +132,8 @@ impl<T: Pod> SystemSvm<T> {
     /// # Errors
     ///
     /// Those of [`map`](OpenClBackend::map).
-    pub fn map_ro(&self, queue: &ClQueue, wait_for: &[ClEvent]) -> Result<Map<'_, T>> {
-        SvmPointer::map_ro(self, queue, wait_for)
+    pub fn map_ro<'q>(&self, on: impl Into<ClOn<'q>>) -> Result<Map<'_, T>> {
+        SvmPointer::map_ro(self, on)
     }
 
     /// Maps all elements to be read and written, and waits until no command uses them any more.
@@ -142,21 +141,22 @@ impl<T: Pod> SystemSvm<T> {
     /// # Errors
     ///
     /// Those of [`map_mut`](OpenClBackend::map_mut).
-    pub fn map_rw(&self, queue: &ClQueue, wait_for: &[ClEvent]) -> Result<MapMut<'_, T>> {
-        SvmPointer::map_rw(self, queue, wait_for)
+    pub fn map_rw<'q>(&self, on: impl Into<ClOn<'q>>) -> Result<MapMut<'_, T>> {
+        SvmPointer::map_rw(self, on)
     }
 
-    /// Waits until no command uses the vector any more, and gives it back.
+    /// Waits until no command uses the vector any more, and returns it.
     ///
     /// # Errors
     ///
     /// [`StillUsed`](InvalidRequest::StillUsed) while there are regions of it or buffers over it; a failure of the runtime.
-    /// Nothing is lost: the value is in the error.
+    /// The error has the value.
+    #[expect(clippy::result_large_err, reason = "a refusal gives the value back")]
     pub fn into_vec(self) -> Result<Vec<T>, Refused<Self>> {
         let Self { memory, elements } = self;
         let (bytes, context) = (memory.bytes(), Arc::clone(memory.shared_context()));
         let (error, memory) = match memory.into_svm_block() {
-            // Nobody can enqueue anything any more: this was the only value of the block.
+            // No thread can enqueue commands any more: this was the only value of the block.
             Ok(block) => match block.wait_until_unused() {
                 Ok(()) => {
                     drop(block);
@@ -174,8 +174,8 @@ impl<T: Pod> SystemSvm<T> {
     }
 }
 
-fn whole(block: SvmBlock) -> Body {
-    Body::Svm {
+pub(super) fn whole(block: SvmBlock) -> MemoryBody {
+    MemoryBody::Svm {
         block: Arc::new(block),
         offset: 0,
     }

@@ -6,10 +6,9 @@ use cl3::memory::{CL_MAP_READ, CL_MEM_COPY_HOST_PTR, CL_MEM_USE_HOST_PTR};
 use parking_lot::{Condvar, Mutex};
 
 use super::{
-    ContextHandle, MemHandle, QueueHandle, destructor::when_destroyed, enqueue::own_event,
-    event::wait_until_ended,
+    ClError, ClResult, ContextHandle, MemHandle, QueueHandle, destructor::when_destroyed,
+    enqueue::own_event, event::wait_until_ended,
 };
-use crate::cl_error::{ClError, ClResult};
 
 const CALL: &str = "clCreateBuffer";
 
@@ -31,7 +30,7 @@ pub(crate) fn create_copying(
         )
     }
     .map_err(|code| ClError::new(CALL, code))?;
-    // SAFETY: The call has just returned this reference to us.
+    // SAFETY: The call above has just returned this reference, and nothing else takes it.
     unsafe { MemHandle::own(raw, CALL) }
 }
 
@@ -39,14 +38,15 @@ pub(crate) fn create_copying(
 ///
 /// # Safety
 ///
-/// They are readable and writable, and nobody else touches them, until the runtime has destroyed the buffer.
+/// The bytes are readable and writable, and nothing else touches them, until the runtime has destroyed the buffer.
 unsafe fn create_over(
     context: &ContextHandle,
     flags: u64,
     start: *mut u8,
     bytes: usize,
 ) -> ClResult<MemHandle> {
-    // SAFETY: (1) `context` lives; (2) the bytes are the runtime's until the end, as the caller promises.
+    // SAFETY: (1) `context` lives; (2) nothing else touches the bytes until the runtime has destroyed the buffer, as the
+    // caller promises.
     let raw = unsafe {
         cl3::memory::create_buffer(
             context.raw(),
@@ -56,24 +56,24 @@ unsafe fn create_over(
         )
     }
     .map_err(|code| ClError::new(CALL, code))?;
-    // SAFETY: The call has just returned this reference to us.
+    // SAFETY: The call above has just returned this reference, and nothing else takes it.
     unsafe { MemHandle::own(raw, CALL) }
 }
 
-/// Whether the runtime has destroyed a buffer.
+/// Tells a thread that waits when a memory object is gone and its memory is the host's again.
 #[derive(Debug, Default)]
-struct Gone {
+pub(super) struct Gone {
     gone: Mutex<bool>,
     changed: Condvar,
 }
 
 impl Gone {
-    fn tell(&self) {
+    pub(super) fn tell(&self) {
         *self.gone.lock() = true;
         self.changed.notify_all();
     }
 
-    fn wait(&self) {
+    pub(super) fn wait(&self) {
         let mut gone = self.gone.lock();
         while !*gone {
             self.changed.wait(&mut gone);
@@ -81,20 +81,21 @@ impl Gone {
     }
 }
 
-/// Elements that are a buffer's until the runtime has destroyed it. Dropping this leaves them to the buffer.
+/// Elements that belong to a memory object until the runtime has destroyed it. Dropping this value leaves them to the
+/// object.
 #[derive(Debug)]
 pub(crate) struct LentElements<T> {
-    elements: Arc<Elements<T>>,
+    elements: Arc<OwnElements<T>>,
     gone: Arc<Gone>,
 }
 
-/// Elements that nobody touches but commands.
+/// Elements that only commands touch.
 #[derive(Debug)]
-struct Elements<T>(Vec<T>);
+struct OwnElements<T>(Vec<T>);
 
-// SAFETY: The vector is only dropped or taken out, by whoever has it last. Both are as good on any thread as for a value
-// of `T` that is sent there.
-unsafe impl<T: Send> Sync for Elements<T> {}
+// SAFETY: A shared reference gives no access to the vector. The last owner drops it or takes it out, which is the same as
+// if the vector had been sent to that owner's thread; `T: Send` allows that.
+unsafe impl<T: Send> Sync for OwnElements<T> {}
 
 /// A buffer over `elements`, which it keeps until the runtime has destroyed it.
 ///
@@ -104,40 +105,54 @@ unsafe impl<T: Send> Sync for Elements<T> {}
 pub(crate) fn create_over_own<T: bytemuck::Pod + Send>(
     context: &ContextHandle,
     flags: u64,
+    elements: Vec<T>,
+) -> Result<(MemHandle, LentElements<T>), (ClError, Vec<T>)> {
+    lend(elements, |start, bytes| {
+        // SAFETY: `lend` keeps the bytes readable, writable and untouched until the runtime has destroyed the buffer.
+        unsafe { create_over(context, flags, start, bytes) }
+    })
+}
+
+/// Lends the bytes of `elements` to the memory object that `create` makes over them. They are readable and writable, and
+/// nothing else touches them, until the runtime has destroyed that object.
+///
+/// # Errors
+///
+/// The failure of `create` or of the runtime, and the elements.
+pub(super) fn lend<T: bytemuck::Pod + Send>(
     mut elements: Vec<T>,
+    create: impl FnOnce(*mut u8, usize) -> ClResult<MemHandle>,
 ) -> Result<(MemHandle, LentElements<T>), (ClError, Vec<T>)> {
     let bytes = size_of_val(elements.as_slice());
+    // Moving the vector does not move its elements, and any bytes are valid elements.
     let start = elements.as_mut_ptr().cast::<u8>();
     let lent = LentElements {
-        elements: Arc::new(Elements(elements)),
+        elements: Arc::new(OwnElements(elements)),
         gone: Arc::default(),
     };
-    // SAFETY: (1) these are the vector's bytes, any values of which are elements; (2) nobody touches them, and moving the
-    // vector does not move them; (3) the callback below keeps them until the buffer is destroyed, and no command can
-    // have used the buffer where there is none.
-    let created = unsafe { create_over(context, flags, start, bytes) };
-    let watched = created.and_then(|buffer| {
+    let watched = create(start, bytes).and_then(|object| {
         let (elements, gone) = (Arc::clone(&lent.elements), Arc::clone(&lent.gone));
-        when_destroyed(&buffer, move || {
+        // If this fails, no command has used the object, which is released here.
+        when_destroyed(&object, move || {
             drop(elements);
             gone.tell();
         })?;
-        Ok(buffer)
+        Ok(object)
     });
     match watched {
-        Ok(buffer) => Ok((buffer, lent)),
+        Ok(object) => Ok((object, lent)),
         Err(error) => Err((error, lent.taken())),
     }
 }
 
 impl<T> LentElements<T> {
-    /// Waits until the runtime has destroyed the buffer, and takes the elements back.
+    /// Waits until the runtime has destroyed the object, and takes the elements back.
     pub(crate) fn wait(self) -> Vec<T> {
         self.gone.wait();
         self.taken()
     }
 
-    /// The elements, which nobody else has any more.
+    /// Takes the elements; the object, the only other owner, is gone.
     fn taken(self) -> Vec<T> {
         Arc::into_inner(self.elements)
             .map(|elements| elements.0)
@@ -145,8 +160,8 @@ impl<T> LentElements<T> {
     }
 }
 
-/// Makes a buffer over `bytes` and passes it to `run`. Returns, also by a panic, when the runtime has destroyed the
-/// buffer, however long somebody keeps it.
+/// Makes a buffer over `bytes` and passes it to `run`. Returns, even by a panic, only when the runtime has destroyed the
+/// buffer, however long anything keeps a reference to it.
 ///
 /// # Errors
 ///
@@ -165,8 +180,8 @@ pub(crate) fn with_buffer_over<R>(
     }
 
     let gone = Arc::<Gone>::default();
-    // SAFETY: `bytes` is borrowed exclusively until this returns, which is after the buffer was destroyed (`Wait`), or
-    // where no command can have used it.
+    // SAFETY: `bytes` is borrowed exclusively until this function returns. It returns after the buffer was destroyed
+    // (`Wait`), or by the `?` below, before any command can have used the buffer.
     let buffer = unsafe { create_over(context, flags, bytes.as_mut_ptr(), bytes.len()) }?;
     let tell = Arc::clone(&gone);
     when_destroyed(&buffer, move || tell.tell())?;
@@ -178,7 +193,7 @@ pub(crate) fn with_buffer_over<R>(
 /// section 5.2.1). No command uses the buffer, and `queue` has no other commands.
 pub(crate) fn bring_back(queue: &QueueHandle, buffer: &MemHandle, bytes: usize) -> ClResult<()> {
     let mut mapped = ptr::null_mut();
-    // SAFETY: (1) queue and buffer are live references; (2) the wait list is empty, as is said.
+    // SAFETY: (1) queue and buffer are kept alive by their handles; (2) the wait list is empty, as its count of 0 says.
     let event = unsafe {
         cl3::command_queue::enqueue_map_buffer(
             queue.raw(),
@@ -192,7 +207,7 @@ pub(crate) fn bring_back(queue: &QueueHandle, buffer: &MemHandle, bytes: usize) 
             ptr::null(),
         )
     };
-    // SAFETY: This is that call's event.
+    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
     drop(unsafe { own_event("clEnqueueMapBuffer", event) }?);
     // SAFETY: (1) as above; (2) the pointer is that of the map just made, and is not used again.
     let event = unsafe {
@@ -204,7 +219,7 @@ pub(crate) fn bring_back(queue: &QueueHandle, buffer: &MemHandle, bytes: usize) 
             ptr::null(),
         )
     };
-    // SAFETY: This is that call's event.
+    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
     let unmapped = unsafe { own_event("clEnqueueUnmapMemObject", event) }?;
     wait_until_ended(&unmapped)
 }

@@ -1,24 +1,24 @@
-//! Callbacks of events: what a command still needs is owned by its event's callback.
+//! Callbacks of events.
 //!
-//! A callback runs on a thread of the runtime, or at once on the caller where the command has ended already. It
-//! takes no lock of ours and makes no call that waits.
+//! A callback runs on a thread of the runtime, or at once on the caller where the command has ended already. It takes no
+//! lock of this crate and makes no call that waits.
 
 use std::ffi::c_void;
 
 use cl3::event::CL_COMPLETE;
 
 use super::EventHandle;
-use crate::cl_error::{ClError, ClResult};
+use super::{ClError, ClResult};
 
-/// Calls `run` once with `value`, when `event` has ended, well or not.
+/// Calls `value.ended` once, when `event` has completed or failed.
 ///
 /// The caller's reference keeps the event alive until this returns, also where the callback runs inside it:
 /// `PoCL` before version 7 calls it without a reference of its own.
 ///
 /// # Errors
 ///
-/// Where the runtime does not take the callback: `run` is never called then, and `value` comes back.
-pub(super) fn when_ended<T: Ended + Send + 'static>(
+/// If the runtime refuses the callback, `value` comes back with the error.
+pub(crate) fn when_ended<T: Ended + Send + 'static>(
     event: &EventHandle,
     value: T,
 ) -> Result<(), (ClError, T)> {
@@ -26,15 +26,16 @@ pub(super) fn when_ended<T: Ended + Send + 'static>(
     match set_callback(event, trampoline::<T>, data) {
         Ok(()) => Ok(()),
         Err(error) => {
-            // SAFETY: (1) the pointer came from `Box::into_raw` above; (2) the runtime did not take it.
+            // SAFETY: (1) the pointer came from `Box::into_raw` above; (2) the runtime has refused the callback, so nothing
+            // else takes the box.
             let value = unsafe { Box::from_raw(data.cast::<T>()) };
             Err((error, *value))
         }
     }
 }
 
-/// What is done with a value when its command has ended. Must not panic, wait, or take a lock of ours.
-pub(super) trait Ended {
+/// A value that is told when its command has ended. `ended` must not panic, wait, or take a lock of this crate.
+pub(crate) trait Ended {
     /// `event` is live during the call, and borrowed from the runtime; `status` is 0, or negative for a
     /// command that failed.
     fn ended(self, event: *mut c_void, status: i32);
@@ -50,8 +51,8 @@ fn set_callback(
 }
 
 extern "C" fn trampoline<T: Ended>(event: *mut c_void, status: i32, data: *mut c_void) {
-    // SAFETY: (1) `data` is the box that was registered with this very function, so its type is right;
-    // (2) the runtime calls a callback once.
+    // SAFETY: (1) `when_ended` registers this function together with a box of a `T`, so `data` is such a box; (2) the
+    // runtime calls a callback once, so nothing else takes the box.
     let value = unsafe { Box::from_raw(data.cast::<T>()) };
     value.ended(event, status);
 }

@@ -1,4 +1,4 @@
-//! Tensors of `DLPack`, which own what they are made of.
+//! Tensors of `DLPack`, which own their memory.
 
 use std::ffi::c_void;
 
@@ -7,19 +7,19 @@ use dlpk::{
     sys::{DLManagedTensorVersioned, DLTensor},
 };
 
-/// A tensor on the heap, with what it points to.
+/// A tensor on the heap, with everything that it points to.
 struct Exported {
     tensor: DLManagedTensorVersioned,
     shape: Box<[i64]>,
     strides: Box<[i64]>,
-    /// What keeps the memory; dropped by whoever is done with the tensor.
+    /// The owner of the memory, which is dropped with the tensor.
     _owner: Box<dyn Send>,
 }
 
-/// A tensor at the start of `data`, a memory object's handle or null, that `owner` keeps. `shape` and `strides` are of one
-/// length, in elements.
+/// Returns a tensor that starts at byte `offset` of `data`, the handle of a memory object that `owner` keeps, or null.
+/// `shape` and `strides` have the same length and count elements.
 pub(crate) fn tensor(
-    data: *mut c_void,
+    (data, offset): (*mut c_void, usize),
     device: DLDevice,
     dtype: DLDataType,
     shape: Vec<i64>,
@@ -40,7 +40,7 @@ pub(crate) fn tensor(
                 dtype,
                 shape: std::ptr::null_mut(),
                 strides: std::ptr::null_mut(),
-                byte_offset: 0,
+                byte_offset: offset as u64,
             },
         },
         shape: shape.into(),
@@ -50,12 +50,13 @@ pub(crate) fn tensor(
     exported.tensor.dl_tensor.shape = exported.shape.as_mut_ptr();
     exported.tensor.dl_tensor.strides = exported.strides.as_mut_ptr();
     let exported = Box::into_raw(exported);
-    // SAFETY: `exported` is a live box that nobody else knows of yet.
+    // SAFETY: `exported` came from `Box::into_raw` above, and nothing else has the pointer yet.
     unsafe { (*exported).tensor.manager_ctx = exported.cast() };
-    // SAFETY: likewise; no reference is made, so the pointer may be used for all of the box.
+    // SAFETY: `exported` points to a live value, as above. This makes a pointer and no reference, so it may be used for the
+    // whole box.
     let tensor = unsafe { &raw mut (*exported).tensor };
-    // SAFETY: (1) it is a live tensor of the current version; (2) `delete` may be called from Rust, once, on any thread,
-    // since the owner may be sent.
+    // SAFETY: (1) `tensor` is a live tensor of the current version; (2) its `delete` frees it once, on any thread, since
+    // the owner is `Send`.
     unsafe { DLPackTensor::from_ptr(tensor) }
 }
 
@@ -63,10 +64,11 @@ pub(crate) fn tensor(
 ///
 /// # Safety
 ///
-/// `tensor` was made by [`tensor`], and is not used from here on.
+/// `tensor` was made by [`tensor`] and is alive, and is not used after this call.
 unsafe extern "C" fn delete(tensor: *mut DLManagedTensorVersioned) {
-    // SAFETY: the tensor lives, as the caller promises.
+    // SAFETY: The tensor was made by `tensor` and lives, as the caller promises.
     let exported: *mut Exported = unsafe { (*tensor).manager_ctx }.cast();
-    // SAFETY: (1) it came from `Box::into_raw`; (2) nobody uses or deletes it after this, as the caller promises.
+    // SAFETY: (1) `tensor` has put the pointer of `Box::into_raw` there; (2) nothing uses or deletes the tensor after this,
+    // as the caller promises.
     drop(unsafe { Box::from_raw(exported) });
 }

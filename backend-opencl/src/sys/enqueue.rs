@@ -1,19 +1,18 @@
 //! Commands on buffers, and commands that only order others.
 
-use super::{EventHandle, MemHandle, QueueHandle, WaitList};
-use crate::cl_error::{ClError, ClResult};
+use super::{ClError, ClResult, EventHandle, MemHandle, QueueHandle, WaitList};
 
-/// Takes over the event that an enqueue has returned.
+/// Takes the reference to the event that an enqueueing call has returned.
 ///
 /// # Safety
 ///
-/// `event` is what a call that enqueues returned, and nobody else has taken its reference.
+/// `event` is the result of an enqueueing call, and nothing else takes its reference.
 pub(super) unsafe fn own_event(
     call: &'static str,
     event: Result<*mut std::ffi::c_void, i32>,
 ) -> ClResult<EventHandle> {
     let raw = event.map_err(|code| ClError::new(call, code))?;
-    // SAFETY: The reference is ours, as the caller promises.
+    // SAFETY: Nothing else takes this reference, as the caller promises.
     unsafe { EventHandle::own(raw, call) }
 }
 
@@ -26,7 +25,7 @@ pub(crate) fn enqueue_fill_buffer(
     bytes: usize,
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
-    // SAFETY: (1) queue, buffer and events are live references; (2) `pattern` is readable for its length.
+    // SAFETY: (1) queue, buffer and events are kept alive by their handles; (2) `pattern` is readable for its length.
     let event = unsafe {
         cl3::command_queue::enqueue_fill_buffer(
             queue.raw(),
@@ -39,7 +38,7 @@ pub(crate) fn enqueue_fill_buffer(
             wait.pointer(),
         )
     };
-    // SAFETY: This is that call's event.
+    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
     unsafe { own_event("clEnqueueFillBuffer", event) }
 }
 
@@ -51,7 +50,7 @@ pub(crate) fn enqueue_copy_buffer(
     bytes: usize,
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
-    // SAFETY: Queue, buffers and events are live references.
+    // SAFETY: Queue, buffers and events are kept alive by their handles.
     let event = unsafe {
         cl3::command_queue::enqueue_copy_buffer(
             queue.raw(),
@@ -64,23 +63,23 @@ pub(crate) fn enqueue_copy_buffer(
             wait.pointer(),
         )
     };
-    // SAFETY: This is that call's event.
+    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
     unsafe { own_event("clEnqueueCopyBuffer", event) }
 }
 
 /// Enqueues a marker.
 pub(crate) fn enqueue_marker(queue: &QueueHandle, wait: &WaitList<'_>) -> ClResult<EventHandle> {
-    // SAFETY: Queue and events are live references.
+    // SAFETY: Queue and events are kept alive by their handles.
     let event = unsafe {
         cl3::command_queue::enqueue_marker_with_wait_list(queue.raw(), wait.count(), wait.pointer())
     };
-    // SAFETY: This is that call's event.
+    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
     unsafe { own_event("clEnqueueMarkerWithWaitList", event) }
 }
 
 /// Enqueues a barrier.
 pub(crate) fn enqueue_barrier(queue: &QueueHandle, wait: &WaitList<'_>) -> ClResult<EventHandle> {
-    // SAFETY: Queue and events are live references.
+    // SAFETY: Queue and events are kept alive by their handles.
     let event = unsafe {
         cl3::command_queue::enqueue_barrier_with_wait_list(
             queue.raw(),
@@ -88,7 +87,7 @@ pub(crate) fn enqueue_barrier(queue: &QueueHandle, wait: &WaitList<'_>) -> ClRes
             wait.pointer(),
         )
     };
-    // SAFETY: This is that call's event.
+    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
     unsafe { own_event("clEnqueueBarrierWithWaitList", event) }
 }
 

@@ -2,15 +2,54 @@
 
 use cl3::{error_codes::CL_INVALID_VALUE, info_type::InfoType};
 
-use super::{ContextHandle, EventHandle};
-use crate::cl_error::{ClError, ClResult};
+use super::{ClError, ClResult, ContextHandle, EventHandle};
+
+/// A guard for a command that works on the caller's memory. If a panic leaves the caller before the command was waited for,
+/// or before its event owns that memory, it waits for the command.
+pub(crate) struct EndedOnPanic<'a>(&'a EventHandle);
+
+impl<'a> EndedOnPanic<'a> {
+    pub(crate) const fn new(event: &'a EventHandle) -> Self {
+        Self(event)
+    }
+
+    /// Ends the guard without a wait.
+    pub(crate) fn disarm(self) {
+        std::mem::forget(self);
+    }
+
+    /// Waits until the command has ended.
+    pub(crate) fn wait(self) -> ClResult<()> {
+        let ended = wait_until_ended(self.0);
+        self.disarm();
+        ended
+    }
+}
+
+impl Drop for EndedOnPanic<'_> {
+    fn drop(&mut self) {
+        let _panicking = wait_until_ended(self.0);
+    }
+}
+
+/// Calls `enqueued` with the event of a command that works on memory which the caller has borrowed, and waits until the command
+/// has ended, even if `enqueued` panics. Returns the event, and the result of the wait.
+pub(super) fn wait_borrowed(
+    event: EventHandle,
+    enqueued: impl FnOnce(&EventHandle),
+) -> (EventHandle, ClResult<()>) {
+    let command = EndedOnPanic::new(&event);
+    enqueued(&event);
+    let ended = command.wait();
+    (event, ended)
+}
 
 /// An event that the host resolves.
 pub(crate) fn create_user_event(context: &ContextHandle) -> ClResult<EventHandle> {
     const CALL: &str = "clCreateUserEvent";
     let raw =
         cl3::event::create_user_event(context.raw()).map_err(|code| ClError::new(CALL, code))?;
-    // SAFETY: The call has just returned this reference to us.
+    // SAFETY: The call above has just returned this reference, and nothing else takes it.
     unsafe { EventHandle::own(raw, CALL) }
 }
 
@@ -20,7 +59,7 @@ pub(crate) fn set_user_event_status(event: &EventHandle, status: i32) -> ClResul
         .map_err(|code| ClError::new("clSetUserEventStatus", code))
 }
 
-/// How far the command is: positive while it has not ended, 0 once it has, negative once it has failed.
+/// Returns the status of the command: positive while it is pending, 0 if it has completed, negative if it has failed.
 pub(crate) fn execution_status(event: &EventHandle) -> ClResult<i32> {
     const CALL: &str = "clGetEventInfo";
     match cl3::event::get_event_info(event.raw(), cl3::event::CL_EVENT_COMMAND_EXECUTION_STATUS) {
@@ -30,17 +69,40 @@ pub(crate) fn execution_status(event: &EventHandle) -> ClResult<i32> {
     }
 }
 
+/// The state of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    Pending,
+    Complete,
+    /// It has failed with this negative code.
+    Failed(i32),
+}
+
+/// Returns the state of the command.
+///
+/// On Intel's runtime a command that failed because of its wait list has the status of one that completed. Only a wait
+/// tells the difference, and it returns at once here.
+pub(crate) fn look(event: &EventHandle) -> ClResult<Progress> {
+    Ok(match execution_status(event)? {
+        1.. => Progress::Pending,
+        0 => match wait_for_event(event) {
+            Ok(()) => Progress::Complete,
+            Err(error) => Progress::Failed(error.code),
+        },
+        code => Progress::Failed(code),
+    })
+}
+
 /// Waits until the command has ended.
 pub(crate) fn wait_for_event(event: &EventHandle) -> ClResult<()> {
     cl3::event::wait_for_events(&[event.raw()])
         .map_err(|code| ClError::new("clWaitForEvents", code))
 }
 
-/// Waits until the command has ended, and does not come back before, whatever a wait answers.
+/// Waits until the command has ended, even if a wait fails before.
 ///
-/// A wait may fail for a reason of its own, with the command still running; host bytes that the command works
-/// on must stay until it has ended. Only where the runtime does not know the event any more is it taken for
-/// ended.
+/// A wait may fail while the command still runs, and host bytes that the command works on must stay until it has ended.
+/// Only if the runtime does not know the event any more does the command count as ended.
 pub(crate) fn wait_until_ended(event: &EventHandle) -> ClResult<()> {
     let waited = wait_for_event(event);
     if waited.is_err() {

@@ -8,7 +8,7 @@ use cl3::error_codes::{
 };
 use smallvec::SmallVec;
 
-use crate::cl_error::{ClError, ClResult};
+use super::{ClError, ClResult};
 
 macro_rules! handle {
     (
@@ -22,15 +22,15 @@ macro_rules! handle {
         // SAFETY: The runtime's calls are thread safe (OpenCL 3.0, appendix A.2), except for setting the
         // arguments of one kernel, which takes an exclusive borrow of its handle.
         unsafe impl Send for $name {}
-        // SAFETY: As above.
+        // SAFETY: As for `Send`.
         unsafe impl Sync for $name {}
 
         impl $name {
-            /// Takes over a reference that `operation` has just returned.
+            /// Takes a reference that `operation` has just returned.
             ///
             /// # Safety
             ///
-            /// `raw` is null, or a live object of this kind, one reference to which is the caller's to give.
+            /// `raw` is null, or a live object of this kind, and the caller gives away one reference to it.
             pub(super) unsafe fn own(raw: *mut c_void, operation: &'static str) -> ClResult<Self> {
                 NonNull::new(raw).map(Self).ok_or(ClError::new(operation, $null))
             }
@@ -41,8 +41,8 @@ macro_rules! handle {
             }
 
             fn give_up(&mut self) -> ClResult<()> {
-                // SAFETY: `self` owns a reference, and this runs once: from `release`, which forgets
-                // `self`, or from `drop`.
+                // SAFETY: `self` owns a reference, which is released once: this runs either in `release`, which then
+                // forgets `self`, or in `drop`.
                 unsafe { $release(self.0.as_ptr()) }
                     .map_err(|code| ClError::new($release_name, code))
             }
@@ -111,7 +111,7 @@ handle! {
 macro_rules! retain {
     ($name:ident, $retain:path as $retain_name:literal, null is $null:ident) => {
         impl $name {
-            /// A reference of our own to somebody else's object.
+            /// Takes a further reference to an object that has another owner.
             ///
             /// # Safety
             ///
@@ -149,9 +149,9 @@ retain!(
 macro_rules! another {
     ($($name:ident),*) => {$(
         impl $name {
-            /// Another reference to the same object.
+            /// Takes another reference to the same object.
             pub(crate) fn another(&self) -> ClResult<Self> {
-                // SAFETY: `self` owns a reference, so the object lives.
+                // SAFETY: `self` owns a reference, so the object is alive.
                 unsafe { Self::retain(self.raw()) }
             }
         }
@@ -160,22 +160,22 @@ macro_rules! another {
 
 another!(ContextHandle, QueueHandle, EventHandle, MemHandle);
 
-/// References to the program's objects that may be handed over.
+/// Takes references to objects of the program.
 macro_rules! adopt {
     ($name:ident, $retain_name:literal) => {
         impl $name {
-            /// A reference to the program's object: one of our own, or, unless `retain`, the one that is handed over.
+            /// Takes a reference to the program's object: a further one if `retain` is set, otherwise the caller's.
             ///
             /// # Safety
             ///
-            /// `raw` is null, or a live object of this kind, one reference to which is the caller's to give unless
-            /// `retain`.
+            /// `raw` is null, or a live object of this kind, and unless `retain` is set the caller gives away one reference
+            /// to it.
             pub(crate) unsafe fn adopt(raw: *mut c_void, retain: bool) -> ClResult<Self> {
                 if retain {
                     // SAFETY: The object lives, as the caller promises.
                     return unsafe { Self::retain(raw) };
                 }
-                // SAFETY: The reference is ours, as the caller promises.
+                // SAFETY: The object is alive, and the caller gives away this reference, as it promises.
                 unsafe { Self::own(raw, $retain_name) }
             }
         }
@@ -186,17 +186,17 @@ adopt!(MemHandle, "clRetainMemObject");
 adopt!(SamplerHandle, "clRetainSampler");
 
 impl MemHandle {
-    /// Takes over a reference of the program's own.
+    /// Takes a reference that the program gives away.
     ///
     /// # Safety
     ///
-    /// `raw` is null, or a live object of this kind, one reference to which is the caller's to give.
+    /// `raw` is null, or a live object of this kind, and the caller gives away one reference to it.
     pub(crate) unsafe fn take_over(raw: *mut c_void) -> ClResult<Self> {
-        // SAFETY: As the caller promises.
+        // SAFETY: The object is alive, and the caller gives away this reference, as it promises.
         unsafe { Self::own(raw, "clReleaseMemObject") }
     }
 
-    /// Gives the reference back, and says whether the runtime took it.
+    /// Releases the reference, and returns whether the runtime accepted that.
     pub(crate) fn release(self) -> ClResult<()> {
         let mut this = std::mem::ManuallyDrop::new(self);
         this.give_up()
@@ -209,9 +209,9 @@ macro_rules! id {
         #[derive(Clone, Copy, PartialEq, Eq)]
         pub(crate) struct $name(*mut c_void);
 
-        // SAFETY: The runtime's calls are thread safe, and these are names that own nothing.
+        // SAFETY: The runtime's calls are thread safe, and these values only name an object without owning it.
         unsafe impl Send for $name {}
-        // SAFETY: As above.
+        // SAFETY: As for `Send`.
         unsafe impl Sync for $name {}
 
         impl $name {
@@ -237,7 +237,7 @@ macro_rules! id {
 
 #[cfg(test)]
 impl DeviceId {
-    /// A name of nothing, for devices that are on no system.
+    /// Returns the name of no device, for tests with devices that no system has.
     pub(crate) const fn none() -> Self {
         Self(std::ptr::null_mut())
     }
@@ -261,12 +261,12 @@ pub(crate) struct WaitList<'a> {
 }
 
 impl<'a> WaitList<'a> {
-    /// Waits for nothing.
+    /// Returns an empty list.
     pub(crate) fn none() -> Self {
         Self::default()
     }
 
-    /// The same events and more.
+    /// Returns a list of these events and of `more`.
     pub(crate) fn and<'b>(&self, events: impl IntoIterator<Item = &'b EventHandle>) -> WaitList<'b>
     where
         'a: 'b,
@@ -276,7 +276,7 @@ impl<'a> WaitList<'a> {
         WaitList::of_each_once(raw)
     }
 
-    /// What the program waits for is often known to the logs too.
+    /// The program's wait list and the logs often name the same events.
     fn of_each_once(mut raw: SmallVec<[*mut c_void; 8]>) -> Self {
         raw.sort_unstable();
         raw.dedup();
@@ -289,24 +289,19 @@ impl<'a> WaitList<'a> {
     pub(crate) fn is_empty(&self) -> bool {
         self.raw.is_empty()
     }
-
-    pub(crate) fn len(&self) -> usize {
-        self.raw.len()
-    }
-
-    /// References of our own to the events.
-    pub(super) fn handles(&self) -> ClResult<SmallVec<[EventHandle; 8]>> {
-        // SAFETY: The list borrows a reference to each of its events, so they live.
+    /// Returns further references to the events.
+    pub(crate) fn handles(&self) -> ClResult<SmallVec<[EventHandle; 8]>> {
+        // SAFETY: The list borrows the handle of each of its events, so they are alive.
         let retained = |raw: &*mut c_void| unsafe { EventHandle::retain(*raw) };
         self.raw.iter().map(retained).collect()
     }
 
-    /// The length, as the runtime counts it. No program holds 2^32 events.
+    /// Returns the length. No program holds 2^32 events.
     pub(super) fn count(&self) -> u32 {
         u32::try_from(self.raw.len()).unwrap_or(u32::MAX)
     }
 
-    /// Null for an empty list, as the specification wants it.
+    /// Returns the address of the list; null for an empty list, as the specification demands.
     pub(super) fn pointer(&self) -> *const *mut c_void {
         if self.raw.is_empty() {
             std::ptr::null()

@@ -8,8 +8,8 @@ use std::{
 use binpool_allocators::{OutOfMemory, Scope};
 use parking_lot::Mutex;
 
-/// Bytes that a command writes to. Shared between the command's callback, which only keeps them, and whoever
-/// takes them after the command has completed.
+/// Bytes that a command writes to. The command's event, which only keeps them, and the pending read, which takes them after
+/// the command has completed, share them.
 #[derive(Debug)]
 pub(crate) struct HostBytes {
     /// The start of the vector's bytes, which do not move while the vector is held.
@@ -18,18 +18,18 @@ pub(crate) struct HostBytes {
     bytes: Mutex<Vec<u8>>,
 }
 
-// SAFETY: `start` is only handed to the runtime, which writes through it before the command ends; the vector
-// is read after that, behind the lock.
+// SAFETY: Only the runtime uses `start`, and only until the command ends. The vector, which `Mutex` guards, is taken after
+// that.
 unsafe impl Send for HostBytes {}
-// SAFETY: As above.
+// SAFETY: As for `Send`.
 unsafe impl Sync for HostBytes {}
 
 impl HostBytes {
-    /// Zeroed bytes, so that no runtime can make uninitialised ones visible.
+    /// Returns zeroed bytes, so a command that fails cannot make uninitialised memory visible.
     ///
     /// # Errors
     ///
-    /// Where the host has no room for them.
+    /// [`OutOfMemory`] of the host.
     pub(crate) fn new(length: usize) -> Result<Self, OutOfMemory> {
         let mut bytes = zeroed(length).ok_or_else(|| OutOfMemory::new(length, Scope::Host))?;
         // A vector's pointer is never null.
@@ -41,7 +41,7 @@ impl HostBytes {
         })
     }
 
-    /// Takes the bytes. The command that writes to them has completed.
+    /// Takes the bytes. The caller has waited for the command.
     pub(crate) fn take(&self) -> Vec<u8> {
         std::mem::take(&mut *self.bytes.lock())
     }
@@ -55,13 +55,14 @@ impl HostBytes {
     }
 }
 
-/// `length` zeroed bytes, or `None` where there is no room. Large ones cost nothing until they are touched.
+/// Returns `length` zeroed bytes, or `None` if there is no memory. The operating system gives large allocations their
+/// memory only when they are touched.
 fn zeroed(length: usize) -> Option<Vec<u8>> {
     if length == 0 {
         return Some(Vec::new());
     }
     let layout = Layout::array::<u8>(length).ok()?;
-    // SAFETY: The layout is not of size 0.
+    // SAFETY: The size of the layout is not 0.
     let start = unsafe { alloc_zeroed(layout) };
     if start.is_null() {
         return None;

@@ -1,21 +1,21 @@
-//! A program's own vector that the device works on while the host keeps away.
+//! A program's own vector that the device works on.
 
 use std::{fmt, ptr::NonNull};
 
 use parking_lot::Mutex;
 
-/// A vector for commands to read or write. Nobody else gets at its elements until they are taken, which is after the
-/// commands have ended.
+/// A vector for commands to read or write. The host reaches its elements only by taking them, after the commands have
+/// ended.
 pub(crate) struct HostVec<T> {
     start: NonNull<u8>,
     bytes: usize,
     elements: Mutex<Option<Vec<T>>>,
 }
 
-// SAFETY: `start` is only handed to the runtime, which is done with it before the command ends; the vector is taken
-// after that, behind the lock.
+// SAFETY: Only the runtime uses `start`, and only until the command ends. The vector, which `Mutex` guards, is taken after
+// that.
 unsafe impl<T: Send> Send for HostVec<T> {}
-// SAFETY: As above.
+// SAFETY: As for `Send`.
 unsafe impl<T: Send> Sync for HostVec<T> {}
 
 impl<T> HostVec<T> {
@@ -29,7 +29,7 @@ impl<T> HostVec<T> {
         }
     }
 
-    /// Takes the vector. The command has ended; a second call gives nothing.
+    /// Takes the vector. The caller has waited for the command. A second call returns an empty vector.
     pub(crate) fn take(&self) -> Vec<T> {
         self.elements.lock().take().unwrap_or_default()
     }

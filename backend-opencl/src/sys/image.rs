@@ -5,21 +5,61 @@ use std::{ffi::c_void, ptr, sync::Arc};
 use cl3::{
     error_codes::{CL_INVALID_HOST_PTR, CL_INVALID_VALUE},
     info_type::InfoType,
-    memory::{CL_MEM_COPY_HOST_PTR, cl_image_desc, cl_image_format},
+    memory::{CL_MEM_COPY_HOST_PTR, CL_MEM_USE_HOST_PTR, cl_image_desc, cl_image_format},
 };
 
 use super::{
-    ContextHandle, EventHandle, HostBytes, MemHandle, QueueHandle, WaitList, enqueue::own_event,
-    event::wait_until_ended,
-};
-use crate::{
-    cl_error::{ClError, ClResult},
-    image::{HostLayout, ImageColor, ImageFormat, ImageKind, ImageRegion, ImageShape},
+    ClError, ClResult, ContextHandle, EventHandle, HostBytes, MemHandle, QueueHandle, WaitList,
+    buffer::{LentElements, lend},
+    enqueue::own_event,
+    event::wait_borrowed,
 };
 
 const NOT_BLOCKING: u32 = cl3::types::CL_FALSE;
 
-/// What an image starts with.
+/// The kind of an image, as the runtime's number, and its size.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ImageSize {
+    pub(crate) kind: u32,
+    /// Along x, y and z.
+    pub(crate) extent: [usize; 3],
+    /// The layers of an array; 0 for an image that is no array.
+    pub(crate) layers: usize,
+}
+
+/// A box of pixels of an image.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PixelBox {
+    /// The first pixel.
+    pub(crate) origin: [usize; 3],
+    /// The number of pixels along each coordinate.
+    pub(crate) size: [usize; 3],
+}
+
+/// How the pixels of one box lie in the host's memory.
+///
+/// # Invariants
+///
+/// I1: a command on the box with these pitches touches at most `bytes` bytes of the host. `HostPitches::layout`, which makes
+/// all layouts, computes `bytes` from the box and the pitches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HostLayout {
+    /// From row to row and from slice to slice, as the runtime takes them for an image of this kind.
+    pub(crate) pitches: (usize, usize),
+    pub(crate) bytes: usize,
+}
+
+impl HostLayout {
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) const fn pitches(&self) -> (usize, usize) {
+        self.pitches
+    }
+}
+
+/// The pixels that an image starts with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source<'a> {
     /// Undefined pixels.
@@ -34,33 +74,15 @@ pub(crate) enum Source<'a> {
 pub(crate) fn create(
     context: &ContextHandle,
     flags: u64,
-    format: ImageFormat,
-    shape: ImageShape,
+    format: (u32, u32),
+    size: ImageSize,
     source: Source<'_>,
 ) -> ClResult<MemHandle> {
-    const CALL: &str = "clCreateImage";
-    let (order, data) = format.codes();
-    let cl_format = cl_image_format {
-        image_channel_order: order,
-        image_channel_data_type: data,
-    };
-    let [width, height, depth] = shape.extent();
-    let mut desc = cl_image_desc {
-        image_type: shape.kind().code(),
-        image_width: width,
-        image_height: height,
-        image_depth: depth,
-        image_array_size: shape.layers().unwrap_or(0),
-        image_row_pitch: 0,
-        image_slice_pitch: 0,
-        num_mip_levels: 0,
-        num_samples: 0,
-        buffer: ptr::null_mut(),
-    };
+    let mut desc = description(size);
     let (flags, host) = match source {
         Source::Nothing => (flags, ptr::null_mut()),
         Source::Copy(bytes, layout) => {
-            check_length(CALL, bytes.len(), layout)?;
+            check_length(CREATE, bytes.len(), layout)?;
             (desc.image_row_pitch, desc.image_slice_pitch) = layout.pitches();
             let host = bytes.as_ptr().cast_mut().cast::<c_void>();
             (flags | CL_MEM_COPY_HOST_PTR, host)
@@ -71,23 +93,82 @@ pub(crate) fn create(
             (flags, ptr::null_mut())
         }
     };
-    // SAFETY: (1) context and buffer live; (2) format and description live during the call; (3) the host's bytes are
-    // as many as the pitches say, and are only read, during the call.
-    let raw = unsafe {
-        cl3::memory::create_image(
-            context.raw(),
-            flags,
-            &raw const cl_format,
-            &raw const desc,
-            host,
-        )
-    }
-    .map_err(|code| ClError::new(CALL, code))?;
-    // SAFETY: The call has just returned this reference to us.
-    unsafe { MemHandle::own(raw, CALL) }
+    // SAFETY: (1) the buffer is null or kept alive by its handle; (2) the host's bytes are null, or as many as shape and
+    // pitches say (checked above), and the runtime only reads them during the call.
+    unsafe { create_as(context, flags, format, &desc, host) }
 }
 
-/// A command of these pitches goes over as many bytes of the host as its layout says.
+/// An image over `elements`, which lie as the layout of the whole image says, and which it keeps until the runtime has
+/// destroyed it.
+///
+/// # Errors
+///
+/// A failure of the runtime, and the elements.
+pub(crate) fn create_over_own<T: bytemuck::Pod + Send>(
+    context: &ContextHandle,
+    flags: u64,
+    format: (u32, u32),
+    size: ImageSize,
+    (elements, layout): (Vec<T>, HostLayout),
+) -> Result<(MemHandle, LentElements<T>), (ClError, Vec<T>)> {
+    lend(elements, |start, bytes| {
+        check_length(CREATE, bytes, layout)?;
+        let mut desc = description(size);
+        (desc.image_row_pitch, desc.image_slice_pitch) = layout.pitches();
+        let flags = flags | CL_MEM_USE_HOST_PTR;
+        // SAFETY: (1) the buffer is null; (2) the host's bytes are as many as shape and pitches say (checked above), and
+        // `lend` keeps them until the runtime has destroyed the image.
+        unsafe { create_as(context, flags, format, &desc, start.cast()) }
+    })
+}
+
+const CREATE: &str = "clCreateImage";
+
+/// An image of that shape with pixels of its own, tightly packed on the host's side.
+fn description(size: ImageSize) -> cl_image_desc {
+    let [width, height, depth] = size.extent;
+    cl_image_desc {
+        image_type: size.kind,
+        image_width: width,
+        image_height: height,
+        image_depth: depth,
+        image_array_size: size.layers,
+        image_row_pitch: 0,
+        image_slice_pitch: 0,
+        num_mip_levels: 0,
+        num_samples: 0,
+        buffer: ptr::null_mut(),
+    }
+}
+
+/// Makes an image of a description.
+///
+/// # Safety
+///
+/// (1) The buffer of the description is null or lives; (2) `host` is null, or the bytes there are as many as shape and
+/// pitches say, for as long as the flags have the runtime use them.
+unsafe fn create_as(
+    context: &ContextHandle,
+    flags: u64,
+    format: (u32, u32),
+    desc: &cl_image_desc,
+    host: *mut c_void,
+) -> ClResult<MemHandle> {
+    let (order, data) = format;
+    let format = cl_image_format {
+        image_channel_order: order,
+        image_channel_data_type: data,
+    };
+    // SAFETY: (1) the context is kept alive by its handle; (2) format and description live during the call; (3) the buffer
+    // of the description and the host's bytes are as the caller promises.
+    let raw =
+        unsafe { cl3::memory::create_image(context.raw(), flags, &raw const format, desc, host) }
+            .map_err(|code| ClError::new(CREATE, code))?;
+    // SAFETY: The call above has just returned this reference, and nothing else takes it.
+    unsafe { MemHandle::own(raw, CREATE) }
+}
+
+/// Checks that the host's bytes are as many as the layout says.
 fn check_length(call: &'static str, bytes: usize, layout: HostLayout) -> ClResult<()> {
     if bytes == layout.bytes() {
         Ok(())
@@ -100,20 +181,20 @@ fn check_length(call: &'static str, bytes: usize, layout: HostLayout) -> ClResul
 pub(crate) fn supported_formats(
     context: &ContextHandle,
     flags: u64,
-    kind: ImageKind,
+    kind: u32,
 ) -> ClResult<Vec<(u32, u32)>> {
-    match cl3::memory::get_supported_image_formats(context.raw(), flags, kind.code()) {
+    match cl3::memory::get_supported_image_formats(context.raw(), flags, kind) {
         Ok(formats) => Ok(formats
             .into_iter()
             .map(|format| (format.image_channel_order, format.image_channel_data_type))
             .collect()),
-        // There are none: `cl3` then asks for 0 of them, which is what the runtime refuses.
+        // There are none. `cl3` then asks for 0 formats, and the runtime refuses that.
         Err(CL_INVALID_VALUE) => Ok(Vec::new()),
         Err(code) => Err(ClError::new("clGetSupportedImageFormats", code)),
     }
 }
 
-/// What the runtime says about an image, of the questions that are answered with a size.
+/// Returns the answer of the runtime to a question about an image that is answered with a size.
 pub(crate) fn size(image: &MemHandle, what: u32) -> ClResult<usize> {
     const CALL: &str = "clGetImageInfo";
     match cl3::memory::get_image_info(image.raw(), what) {
@@ -148,7 +229,7 @@ pub(crate) fn parent(image: &MemHandle) -> ClResult<Option<MemHandle>> {
         return Ok(None);
     }
     let raw = ptr::with_exposed_provenance_mut(raw);
-    // SAFETY: The runtime has just named the buffer, and the image keeps it.
+    // SAFETY: The runtime has just named the buffer, which the image keeps alive.
     unsafe { MemHandle::retain(raw) }.map(Some)
 }
 
@@ -156,18 +237,19 @@ pub(crate) fn parent(image: &MemHandle) -> ClResult<Option<MemHandle>> {
 ///
 /// # Safety
 ///
-/// As many bytes at `source` as `layout` has are readable until the command has ended.
+/// As many bytes at `source` as `layout` has are readable until the command has ended, and the layout is that of the
+/// region.
 unsafe fn write(
     queue: &QueueHandle,
     image: &MemHandle,
-    region: ImageRegion,
+    region: PixelBox,
     layout: HostLayout,
     source: *const u8,
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
     let (row, slice) = layout.pitches();
-    // SAFETY: (1) queue, image and events are live references; (2) origin and size have three numbers; (3) the command
-    // reads as many bytes as the layout has, which stay readable, as the caller promises.
+    // SAFETY: (1) queue, image and events are kept alive by their handles; (2) origin and size have three numbers; (3) the
+    // command reads at most as many bytes as the layout has (I1), which stay readable, as the caller promises.
     let event = unsafe {
         cl3::command_queue::enqueue_write_image(
             queue.raw(),
@@ -182,7 +264,7 @@ unsafe fn write(
             wait.pointer(),
         )
     };
-    // SAFETY: This is that call's event.
+    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
     unsafe { own_event("clEnqueueWriteImage", event) }
 }
 
@@ -190,18 +272,19 @@ unsafe fn write(
 ///
 /// # Safety
 ///
-/// As many bytes at `target` as `layout` has are writable, and nobody else touches them, until the command has ended.
+/// As many bytes at `target` as `layout` has are writable, and nothing else touches them, until the command has ended; and
+/// the layout is that of the region.
 unsafe fn read(
     queue: &QueueHandle,
     image: &MemHandle,
-    region: ImageRegion,
+    region: PixelBox,
     layout: HostLayout,
     target: *mut u8,
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
     let (row, slice) = layout.pitches();
-    // SAFETY: (1) queue, image and events are live references; (2) origin and size have three numbers; (3) the command
-    // writes at most as many bytes as the layout has, which stay writable, as the caller promises.
+    // SAFETY: (1) queue, image and events are kept alive by their handles; (2) origin and size have three numbers; (3) the
+    // command writes at most as many bytes as the layout has (I1), which stay writable, as the caller promises.
     let event = unsafe {
         cl3::command_queue::enqueue_read_image(
             queue.raw(),
@@ -216,14 +299,14 @@ unsafe fn read(
             wait.pointer(),
         )
     };
-    // SAFETY: This is that call's event.
+    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
     unsafe { own_event("clEnqueueReadImage", event) }
 }
 
 /// Writes `data`, calls `enqueued`, and waits until the command has ended.
 pub(crate) fn write_borrowed(
     queue: &QueueHandle,
-    (image, region): (&MemHandle, ImageRegion),
+    (image, region): (&MemHandle, PixelBox),
     (data, layout): (&[u8], HostLayout),
     wait: &WaitList<'_>,
     enqueued: impl FnOnce(&EventHandle),
@@ -231,15 +314,13 @@ pub(crate) fn write_borrowed(
     check_length("clEnqueueWriteImage", data.len(), layout)?;
     // SAFETY: `data` is of that length, and borrowed until this returns, which is after the command has ended.
     let event = unsafe { write(queue, image, region, layout, data.as_ptr(), wait) }?;
-    enqueued(&event);
-    let ended = wait_until_ended(&event);
-    Ok((event, ended))
+    Ok(wait_borrowed(event, enqueued))
 }
 
 /// Reads into `data`, calls `enqueued`, and waits until the command has ended.
 pub(crate) fn read_borrowed(
     queue: &QueueHandle,
-    (image, region): (&MemHandle, ImageRegion),
+    (image, region): (&MemHandle, PixelBox),
     (data, layout): (&mut [u8], HostLayout),
     wait: &WaitList<'_>,
     enqueued: impl FnOnce(&EventHandle),
@@ -248,32 +329,30 @@ pub(crate) fn read_borrowed(
     // SAFETY: `data` is of that length, and borrowed exclusively until this returns, which is after the command has
     // ended.
     let event = unsafe { read(queue, image, region, layout, data.as_mut_ptr(), wait) }?;
-    enqueued(&event);
-    let ended = wait_until_ended(&event);
-    Ok((event, ended))
+    Ok(wait_borrowed(event, enqueued))
 }
 
 /// Enqueues a write of `data`, which the caller keeps until the command has ended.
-pub(crate) fn write_kept(
+pub(crate) fn write_retained(
     queue: &QueueHandle,
-    (image, region): (&MemHandle, ImageRegion),
+    (image, region): (&MemHandle, PixelBox),
     (data, layout): (&Arc<[u8]>, HostLayout),
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
     check_length("clEnqueueWriteImage", data.len(), layout)?;
-    // SAFETY: `data` is of that length, and kept until the command has ended (see `sys`).
+    // SAFETY: `data` is of that length, and kept until the command has ended (rule 3 of `sys`).
     unsafe { write(queue, image, region, layout, data.as_ptr(), wait) }
 }
 
 /// Enqueues a read into `target`, which the caller keeps until the command has ended.
-pub(crate) fn read_kept(
+pub(crate) fn read_retained(
     queue: &QueueHandle,
-    (image, region): (&MemHandle, ImageRegion),
+    (image, region): (&MemHandle, PixelBox),
     (target, layout): (&Arc<HostBytes>, HostLayout),
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
     check_length("clEnqueueReadImage", target.length(), layout)?;
-    // SAFETY: (1) `target` is of that length, and kept until the command has ended (see `sys`); (2) its bytes are
+    // SAFETY: (1) `target` is of that length, and kept until the command has ended (rule 3 of `sys`); (2) its bytes are
     // taken only after that.
     unsafe { read(queue, image, region, layout, target.start(), wait) }
 }
@@ -282,13 +361,12 @@ pub(crate) fn read_kept(
 pub(crate) fn enqueue_fill(
     queue: &QueueHandle,
     image: &MemHandle,
-    region: ImageRegion,
-    color: ImageColor,
+    region: PixelBox,
+    color: [u8; 16],
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
-    let color = color.bytes();
-    // SAFETY: (1) queue, image and events are live references; (2) the colour has the 16 bytes of four channels;
-    // (3) origin and size have three numbers.
+    // SAFETY: (1) queue, image and events are kept alive by their handles; (2) the colour has the 16 bytes of four
+    // channels; (3) origin and size have three numbers.
     let event = unsafe {
         cl3::command_queue::enqueue_fill_image(
             queue.raw(),
@@ -300,18 +378,18 @@ pub(crate) fn enqueue_fill(
             wait.pointer(),
         )
     };
-    // SAFETY: This is that call's event.
+    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
     unsafe { own_event("clEnqueueFillImage", event) }
 }
 
 /// Enqueues a copy between images. The runtime checks bounds and formats.
 pub(crate) fn enqueue_copy(
     queue: &QueueHandle,
-    (source, from): (&MemHandle, ImageRegion),
+    (source, from): (&MemHandle, PixelBox),
     (destination, to): (&MemHandle, [usize; 3]),
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
-    // SAFETY: (1) queue, images and events are live references; (2) origins and size have three numbers.
+    // SAFETY: (1) queue, images and events are kept alive by their handles; (2) origins and size have three numbers.
     let event = unsafe {
         cl3::command_queue::enqueue_copy_image(
             queue.raw(),
@@ -324,18 +402,18 @@ pub(crate) fn enqueue_copy(
             wait.pointer(),
         )
     };
-    // SAFETY: This is that call's event.
+    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
     unsafe { own_event("clEnqueueCopyImage", event) }
 }
 
-/// Enqueues a copy of pixels into a buffer, without gaps. The runtime checks the bounds.
+/// Enqueues a copy of pixels into a buffer, without gaps between them. The runtime checks the bounds.
 pub(crate) fn enqueue_copy_to_buffer(
     queue: &QueueHandle,
-    (source, from): (&MemHandle, ImageRegion),
+    (source, from): (&MemHandle, PixelBox),
     (buffer, offset): (&MemHandle, usize),
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
-    // SAFETY: (1) queue, image, buffer and events are live references; (2) origin and size have three numbers.
+    // SAFETY: (1) queue, image, buffer and events are kept alive by their handles; (2) origin and size have three numbers.
     let event = unsafe {
         cl3::command_queue::enqueue_copy_image_to_buffer(
             queue.raw(),
@@ -348,7 +426,7 @@ pub(crate) fn enqueue_copy_to_buffer(
             wait.pointer(),
         )
     };
-    // SAFETY: This is that call's event.
+    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
     unsafe { own_event("clEnqueueCopyImageToBuffer", event) }
 }
 
@@ -356,10 +434,10 @@ pub(crate) fn enqueue_copy_to_buffer(
 pub(crate) fn enqueue_copy_from_buffer(
     queue: &QueueHandle,
     (buffer, offset): (&MemHandle, usize),
-    (destination, to): (&MemHandle, ImageRegion),
+    (destination, to): (&MemHandle, PixelBox),
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
-    // SAFETY: (1) queue, buffer, image and events are live references; (2) origin and size have three numbers.
+    // SAFETY: (1) queue, buffer, image and events are kept alive by their handles; (2) origin and size have three numbers.
     let event = unsafe {
         cl3::command_queue::enqueue_copy_buffer_to_image(
             queue.raw(),
@@ -372,6 +450,6 @@ pub(crate) fn enqueue_copy_from_buffer(
             wait.pointer(),
         )
     };
-    // SAFETY: This is that call's event.
+    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
     unsafe { own_event("clEnqueueCopyBufferToImage", event) }
 }

@@ -1,22 +1,21 @@
-//! What the runtime tells about its objects.
+//! Questions to the runtime about its objects.
 
 use cl3::{context::CL_CONTEXT_DEVICES, error_codes::CL_INVALID_VALUE, info_type::InfoType};
 
-use super::{ContextHandle, DeviceId, EventHandle, PlatformId, QueueHandle};
-use crate::cl_error::{ClError, ClResult};
+use super::{ClError, ClResult, ContextHandle, DeviceId, EventHandle, PlatformId, QueueHandle};
 
-/// What a loader without any driver answers, by the extension `cl_khr_icd`.
+/// The answer of a loader without a driver, by the extension `cl_khr_icd`.
 const CL_PLATFORM_NOT_FOUND_KHR: i32 = -1001;
 
-/// Whether there is an OpenCL library on this system. The first call looks for it.
+/// Returns whether there is an OpenCL library on this system. The first call loads it.
 pub(crate) fn library_is_available() -> bool {
     cl3::is_opencl_runtime_available()
 }
 
-/// All platforms. A loader without any answers with an error code of its own, which is no error here.
+/// Returns all platforms. A loader without a platform answers with an error code, which is no error here.
 pub(crate) fn platforms() -> ClResult<Vec<PlatformId>> {
     match cl3::platform::get_platform_ids() {
-        // SAFETY: The runtime has just named them, and platforms are never destroyed.
+        // SAFETY: The runtime has just named these platforms, and platforms are never destroyed.
         Ok(ids) => Ok(ids
             .into_iter()
             .map(|id| unsafe { PlatformId::new(id) })
@@ -26,10 +25,10 @@ pub(crate) fn platforms() -> ClResult<Vec<PlatformId>> {
     }
 }
 
-/// All devices of a platform. A platform without any answers with an error code, which is no error here.
+/// Returns all devices of a platform. A platform without a device answers with an error code, which is no error here.
 pub(crate) fn devices_of(platform: PlatformId) -> ClResult<Vec<DeviceId>> {
     match cl3::device::get_device_ids(platform.raw(), cl3::device::CL_DEVICE_TYPE_ALL) {
-        // SAFETY: The runtime has just named them, and root devices are never destroyed.
+        // SAFETY: The runtime has just named these devices, and root devices are never destroyed.
         Ok(ids) => Ok(ids
             .into_iter()
             .map(|id| unsafe { DeviceId::new(id) })
@@ -39,30 +38,30 @@ pub(crate) fn devices_of(platform: PlatformId) -> ClResult<Vec<DeviceId>> {
     }
 }
 
-/// A text about a platform.
+/// Returns a text about a platform.
 pub(crate) fn platform_text(platform: PlatformId, what: u32) -> ClResult<String> {
     let bytes = cl3::platform::get_platform_data(platform.raw(), what)
         .map_err(|code| ClError::new("clGetPlatformInfo", code))?;
     Ok(text(&bytes))
 }
 
-/// What the runtime says about a device, byte for byte.
+/// Returns the bytes of the runtime's answer about a device.
 fn device_bytes(device: DeviceId, what: u32) -> ClResult<Vec<u8>> {
     cl3::device::get_device_data(device.raw(), what)
         .map_err(|code| ClError::new("clGetDeviceInfo", code))
 }
 
-/// A text about a device.
+/// Returns a text about a device.
 pub(crate) fn device_text(device: DeviceId, what: u32) -> ClResult<String> {
     Ok(text(&device_bytes(device, what)?))
 }
 
-/// A number about a device, whether the runtime answers in 4 bytes or in 8.
+/// Returns a number about a device, which the runtime answers in 4 or 8 bytes.
 pub(crate) fn device_number(device: DeviceId, what: u32) -> ClResult<u64> {
     number(&device_bytes(device, what)?).ok_or(ClError::new("clGetDeviceInfo", CL_INVALID_VALUE))
 }
 
-/// A list of sizes about a device.
+/// Returns a list of sizes about a device.
 pub(crate) fn device_sizes(device: DeviceId, what: u32) -> ClResult<Vec<usize>> {
     Ok(sizes(&device_bytes(device, what)?))
 }
@@ -71,7 +70,7 @@ pub(crate) fn device_sizes(device: DeviceId, what: u32) -> ClResult<Vec<usize>> 
 pub(crate) fn platform_name_of(device: DeviceId) -> ClResult<String> {
     let raw = device_number(device, cl3::device::CL_DEVICE_PLATFORM)?;
     let raw = std::ptr::with_exposed_provenance_mut(usize::try_from(raw).unwrap_or(0));
-    // SAFETY: The runtime has just named it, and platforms are never destroyed.
+    // SAFETY: The runtime has just named this platform, and platforms are never destroyed.
     let platform = unsafe { PlatformId::new(raw) };
     platform_text(platform, cl3::platform::CL_PLATFORM_NAME)
 }
@@ -84,7 +83,8 @@ pub(crate) fn context_devices(context: &ContextHandle) -> ClResult<Vec<DeviceId>
             let id = |id| {
                 std::ptr::with_exposed_provenance_mut(usize::from_ne_bytes(isize::to_ne_bytes(id)))
             };
-            // SAFETY: The runtime has just named them, and they live as long as the context.
+            // SAFETY: The runtime has just named these devices, which live as long as the context; `DeviceId`s are kept
+            // next to its handle.
             Ok(ids
                 .into_iter()
                 .map(|raw| unsafe { DeviceId::new(id(raw)) })
@@ -95,18 +95,18 @@ pub(crate) fn context_devices(context: &ContextHandle) -> ClResult<Vec<DeviceId>
     }
 }
 
-/// What a queue says about itself.
+/// The runtime's answers about a queue.
 #[derive(Debug)]
 pub(crate) struct QueueInfo {
-    /// Its context, to compare.
+    /// The address of its context, to compare.
     pub(crate) context: usize,
-    /// Its device, to compare.
+    /// The address of its device, to compare.
     pub(crate) device: usize,
     /// Whether it is out of order.
     pub(crate) out_of_order: bool,
 }
 
-/// What a queue says about itself.
+/// The runtime's answers about a queue.
 pub(crate) fn queue_info(queue: &QueueHandle) -> ClResult<QueueInfo> {
     use cl3::command_queue::{
         CL_QUEUE_CONTEXT, CL_QUEUE_DEVICE, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE,
@@ -129,7 +129,7 @@ pub(crate) fn queue_info(queue: &QueueHandle) -> ClResult<QueueInfo> {
     })
 }
 
-/// The context of an event, to compare, and a reference to its queue, which user events do not have.
+/// Returns the address of an event's context, to compare, and a reference to its queue, which user events do not have.
 pub(crate) fn event_queue(event: &EventHandle) -> ClResult<(usize, Option<QueueHandle>)> {
     use cl3::event::{CL_EVENT_COMMAND_QUEUE, CL_EVENT_CONTEXT, get_event_info};
     const CALL: &str = "clGetEventInfo";
@@ -143,7 +143,7 @@ pub(crate) fn event_queue(event: &EventHandle) -> ClResult<(usize, Option<QueueH
         0 => None,
         raw => {
             let raw = std::ptr::with_exposed_provenance_mut(raw);
-            // SAFETY: The runtime has just named the queue, and the event keeps it.
+            // SAFETY: The runtime has just named the queue, which the event keeps alive.
             Some(unsafe { QueueHandle::retain(raw) }?)
         }
     };

@@ -14,21 +14,20 @@ use smallvec::SmallVec;
 
 pub(crate) use super::handle::KernelHandle;
 use super::{
-    DeviceId, EventHandle, MemHandle, QueueHandle, SamplerHandle, SvmRange, WaitList,
-    enqueue::own_event, info, program::ProgramHandle,
+    ClError, ClResult, DeviceId, EventHandle, MemHandle, QueueHandle, SamplerHandle, SvmRange,
+    WaitList, enqueue::own_event, info, program::ProgramHandle,
 };
-use crate::cl_error::{ClError, ClResult};
 
 /// A kernel of a program that was built, with no argument set.
 pub(crate) fn create_kernel(program: &ProgramHandle, name: &CStr) -> ClResult<KernelHandle> {
     const CALL: &str = "clCreateKernel";
     let raw =
         cl3::kernel::create_kernel(program.raw(), name).map_err(|code| ClError::new(CALL, code))?;
-    // SAFETY: The call has just returned this reference to us.
+    // SAFETY: The call above has just returned this reference, and nothing else takes it.
     unsafe { KernelHandle::own(raw, CALL) }
 }
 
-/// How many arguments a kernel has.
+/// Returns the number of arguments of a kernel.
 pub(crate) fn argument_count(kernel: &KernelHandle) -> ClResult<usize> {
     const CALL: &str = "clGetKernelInfo";
     let bytes = cl3::kernel::get_kernel_data(kernel.raw(), CL_KERNEL_NUM_ARGS)
@@ -50,7 +49,7 @@ pub(crate) struct ArgumentInfo {
     pub(crate) type_name: String,
 }
 
-/// What a kernel tells about one of its arguments, where the compiler has kept that.
+/// Returns what a kernel tells about one of its arguments; `None` if the compiler has not kept that.
 pub(crate) fn argument_info(kernel: &KernelHandle, index: u32) -> ClResult<Option<ArgumentInfo>> {
     const CALL: &str = "clGetKernelArgInfo";
     let ask = |what| cl3::kernel::get_kernel_arg_data(kernel.raw(), index, what);
@@ -76,7 +75,7 @@ pub(crate) fn group_number(kernel: &KernelHandle, device: DeviceId, what: u32) -
     info::number(&bytes).ok_or(ClError::new("clGetKernelWorkGroupInfo", CL_INVALID_VALUE))
 }
 
-/// The local size that the kernel was compiled for, zeros where for any.
+/// Returns the local size that the kernel was compiled for; zeros if for any.
 pub(crate) fn required_local_size(
     kernel: &KernelHandle,
     device: DeviceId,
@@ -90,7 +89,7 @@ fn group_bytes(kernel: &KernelHandle, device: DeviceId, what: u32) -> ClResult<V
         .map_err(|code| ClError::new("clGetKernelWorkGroupInfo", code))
 }
 
-/// What an argument is set to.
+/// The value that an argument is set to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ArgumentValue<'a> {
     /// A buffer, or another memory object.
@@ -107,8 +106,8 @@ pub(crate) enum ArgumentValue<'a> {
     Sampler(&'a SamplerHandle),
 }
 
-/// Sets an argument. The runtime copies a value; whatever else it names has to live until the kernel is enqueued,
-/// or set again.
+/// Sets an argument. The runtime copies the bytes of a value. A memory object, a block or a sampler has to live until the
+/// kernel is enqueued or the argument is set again.
 pub(crate) fn set_argument(
     kernel: &mut KernelHandle,
     index: u32,
@@ -118,8 +117,8 @@ pub(crate) fn set_argument(
     let (bytes, pointer) = match value {
         ArgumentValue::Svm(range) => {
             let address = range.start().as_ptr().cast_const().cast();
-            // SAFETY: (1) the kernel lives, and is borrowed exclusively; (2) the address lies in a block of the
-            // runtime's, which is not freed under a command (see `sys`).
+            // SAFETY: (1) the kernel is alive and borrowed exclusively; (2) the address lies in a block of the runtime,
+            // which is not freed while a command uses it (rule 1 of `sys`).
             return unsafe {
                 cl3::kernel::set_kernel_arg_svm_pointer(kernel.raw(), index, address)
             }
@@ -140,9 +139,9 @@ pub(crate) fn set_argument(
         ArgumentValue::Bytes(bytes) => (bytes.len(), bytes.as_ptr().cast()),
         ArgumentValue::Local(bytes) => (bytes, ptr::null()),
     };
-    // SAFETY: (1) the kernel lives, and is borrowed exclusively; (2) `pointer` is readable for `bytes` bytes, or null
-    // for local memory, during the call; (3) the runtime refuses a size that is not the argument's, and an object
-    // that it does not know.
+    // SAFETY: (1) the kernel is alive and borrowed exclusively; (2) during the call, `pointer` is readable for `bytes`
+    // bytes, or null for local memory; (3) the runtime refuses a size that is not the argument's, and an object that is not
+    // alive.
     unsafe { cl3::kernel::set_kernel_arg(kernel.raw(), index, bytes, pointer) }
         .map_err(|code| ClError::new("clSetKernelArg", code))
 }
@@ -155,8 +154,8 @@ pub(crate) fn set_indirect<'a>(
     let addresses: SmallVec<[*const u8; 8]> = blocks
         .map(|block| block.start().as_ptr().cast_const())
         .collect();
-    // SAFETY: (1) the kernel lives, and is borrowed exclusively; (2) the list has as many addresses as is said, each
-    // of a block that is not freed under a command (see `sys`); the runtime copies it.
+    // SAFETY: (1) the kernel is alive and borrowed exclusively; (2) the size that is passed is that of the list, which the
+    // runtime copies; (3) each address is that of a block which is not freed while a command uses it (rule 1 of `sys`).
     unsafe {
         cl3::kernel::set_kernel_exec_info(
             kernel.raw(),
@@ -168,12 +167,12 @@ pub(crate) fn set_indirect<'a>(
     .map_err(|code| ClError::new("clSetKernelExecInfo", code))
 }
 
-/// The work items of a launch: as many numbers in each list, one for each dimension.
+/// The work items of a launch: each list has one number for each dimension.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WorkItems<'a> {
     pub(crate) global: &'a [usize],
     pub(crate) offset: &'a [usize],
-    /// The runtime's choice where there is none.
+    /// The local size; `None` leaves it to the runtime.
     pub(crate) local: Option<&'a [usize]>,
 }
 
@@ -190,8 +189,8 @@ pub(crate) fn enqueue_kernel(
     if [items.offset.len(), local_dimensions] != [dimensions; 2] {
         return Err(ClError::new(CALL, CL_INVALID_VALUE));
     }
-    // SAFETY: (1) queue, kernel and events are live references; (2) each list has as many numbers as there are
-    // dimensions, checked above; (3) the kernel touches the declared bytes only (see `sys`).
+    // SAFETY: (1) queue, kernel and events are kept alive by their handles; (2) each list has one number for each
+    // dimension, as is checked above; (3) the kernel touches the declared bytes only (rule 2 of `sys`).
     let event = unsafe {
         cl3::command_queue::enqueue_nd_range_kernel(
             queue.raw(),
@@ -204,6 +203,6 @@ pub(crate) fn enqueue_kernel(
             wait.pointer(),
         )
     };
-    // SAFETY: This is that call's event.
+    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
     unsafe { own_event(CALL, event) }
 }

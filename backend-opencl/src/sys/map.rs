@@ -9,28 +9,27 @@ use std::{
 
 use cl3::{error_codes::CL_INVALID_VALUE, types::CL_FALSE};
 
-use super::{EventHandle, MemHandle, QueueHandle, SvmRange, WaitList, enqueue::own_event};
-use crate::{
-    ImageRegion,
-    cl_error::{ClError, ClResult},
+use super::{
+    ClError, ClResult, EventHandle, MemHandle, QueueHandle, SvmRange, WaitList, enqueue::own_event,
+    image::PixelBox,
 };
 
 /// Bytes that the host has mapped.
 ///
-/// Two rules are kept by whoever has one, since it cannot see them: its slices are taken after the command that maps
-/// has ended, and the last of them is gone when the command that unmaps is enqueued; and nothing on the device
-/// meanwhile writes bytes that are mapped, or touches bytes that are mapped to be written
-/// ([`AccessLog`](crate::order::access_log::AccessLog)).
+/// The owner of this value keeps two rules. Its slices are taken only after the command that maps has ended, and none is
+/// left when the command that unmaps is enqueued (`Mapping` and the guards over it). And meanwhile no command writes bytes
+/// that are mapped, or touches bytes that are mapped to be written ([`AccessLog`](crate::order::access_log::AccessLog)).
 pub(crate) struct HostView {
     start: NonNull<u8>,
     bytes: usize,
-    /// From row to row and from slice to slice of an image, in bytes.
+    /// The distances of rows and of slices of an image, in bytes.
     pitches: [usize; 2],
 }
 
-// SAFETY: It is an address and a length; slices of it follow the borrow of their map.
+// SAFETY: It is an address and a length, and gives slices only by borrows of itself, shared ones by `&self` and mutable
+// ones by `&mut self`.
 unsafe impl Send for HostView {}
-// SAFETY: As above.
+// SAFETY: As for `Send`.
 unsafe impl Sync for HostView {}
 
 impl HostView {
@@ -44,18 +43,19 @@ impl HostView {
 
     /// The bytes.
     pub(crate) fn as_slice(&self) -> &[u8] {
-        // SAFETY: (1) the runtime has mapped `bytes` bytes at `start`; (2) the map has been made and not been ended,
-        // and nobody writes them meanwhile (see the type).
+        // SAFETY: (1) the runtime has mapped `bytes` bytes at `start`; (2) the map is made and not ended, and nothing
+        // writes the bytes meanwhile, by the two rules of the type.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
     }
 
     /// The bytes, to be written.
     pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: As in `as_slice`; the map is one to write, so nobody reads them meanwhile either.
+        // SAFETY: As in `as_slice`. The map is one to write, so no command reads the bytes either, and `&mut self` is the
+        // only borrow.
         unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
     }
 
-    /// From row to row and from slice to slice of an image, in bytes; 0 for what has none.
+    /// Returns the distances of rows and of slices of an image, in bytes; 0 if there are none.
     pub(crate) const fn pitches(&self) -> [usize; 2] {
         self.pitches
     }
@@ -81,7 +81,7 @@ pub(crate) fn enqueue_map_buffer(
 ) -> ClResult<(EventHandle, HostView)> {
     const CALL: &str = "clEnqueueMapBuffer";
     let mut start = ptr::null_mut();
-    // SAFETY: Queue, buffer and events are live references.
+    // SAFETY: Queue, buffer and events are kept alive by their handles.
     let event = unsafe {
         cl3::command_queue::enqueue_map_buffer(
             queue.raw(),
@@ -95,7 +95,7 @@ pub(crate) fn enqueue_map_buffer(
             wait.pointer(),
         )
     };
-    // SAFETY: This is that call's event.
+    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
     let event = unsafe { own_event(CALL, event) }?;
     match NonNull::new(start.cast()) {
         Some(start) => Ok((event, HostView::new(start, bytes, [0; 2]))),
@@ -105,10 +105,10 @@ pub(crate) fn enqueue_map_buffer(
 
 /// Enqueues a map of a region of an image whose pixels have `item` bytes. The runtime checks the bounds.
 ///
-/// The rows of a 1D array are its layers, which the runtime has the slice pitch between.
+/// The rows of a 1D array are its layers, and their distance is the runtime's slice pitch.
 pub(crate) fn enqueue_map_image(
     queue: &QueueHandle,
-    (image, region): (&MemHandle, ImageRegion),
+    (image, region): (&MemHandle, PixelBox),
     (item, rows_are_layers): (usize, bool),
     flags: u64,
     wait: &WaitList<'_>,
@@ -116,8 +116,8 @@ pub(crate) fn enqueue_map_image(
     const CALL: &str = "clEnqueueMapImage";
     let mut start = ptr::null_mut();
     let (mut row, mut slice) = (0, 0);
-    // SAFETY: (1) queue, image and events are live references; (2) origin and size have three numbers each; (3) the
-    // pitches are written to numbers of ours.
+    // SAFETY: (1) queue, image and events are kept alive by their handles; (2) origin and size have three numbers each; (3)
+    // the pitches are written to local variables.
     let event = unsafe {
         cl3::command_queue::enqueue_map_image(
             queue.raw(),
@@ -133,12 +133,12 @@ pub(crate) fn enqueue_map_image(
             wait.pointer(),
         )
     };
-    // SAFETY: This is that call's event.
+    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
     let event = unsafe { own_event(CALL, event) }?;
     if rows_are_layers && slice > 0 {
         row = slice;
     }
-    // The last row ends with its last pixel: what the runtime has behind that is its own.
+    // The last row ends with its last pixel: bytes behind that belong to the runtime.
     let [width, height, depth] = region.size;
     let bytes = (depth - 1)
         .checked_mul(slice)
@@ -158,7 +158,8 @@ pub(crate) fn enqueue_unmap(
     view: &HostView,
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
-    // SAFETY: (1) queue, object and events are live references; (2) the address is one that a map of this object gave.
+    // SAFETY: (1) queue, object and events are kept alive by their handles; (2) the address is one that a map of this
+    // object gave.
     let event = unsafe {
         cl3::command_queue::enqueue_unmap_mem_object(
             queue.raw(),
@@ -168,7 +169,7 @@ pub(crate) fn enqueue_unmap(
             wait.pointer(),
         )
     };
-    // SAFETY: This is that call's event.
+    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
     unsafe { own_event("clEnqueueUnmapMemObject", event) }
 }
 
@@ -180,8 +181,8 @@ pub(crate) fn enqueue_svm_map(
     wait: &WaitList<'_>,
 ) -> ClResult<(EventHandle, HostView)> {
     let view = HostView::new(range.start(), range.bytes(), [0; 2]);
-    // SAFETY: (1) queue and events are live references; (2) the range lies in its block, which is not freed under a
-    // command (see `sys`).
+    // SAFETY: (1) queue and events are kept alive by their handles; (2) the range lies in its block, which is not freed
+    // while a command uses it (rule 1 of `sys`).
     let event = unsafe {
         cl3::command_queue::enqueue_svm_map(
             queue.raw(),
@@ -193,21 +194,21 @@ pub(crate) fn enqueue_svm_map(
             wait.pointer(),
         )
     };
-    // SAFETY: This is that call's event.
+    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
     let event = unsafe { own_event("clEnqueueSVMMap", event) }?;
     Ok((event, view))
 }
 
-/// Enqueues the end of a map of shared virtual memory, whose block is not freed under it.
+/// Enqueues the end of a map of shared virtual memory, whose block is not freed before.
 pub(crate) fn enqueue_svm_unmap(
     queue: &QueueHandle,
     view: &HostView,
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
-    // SAFETY: (1) queue and events are live references; (2) the address is one that was mapped.
+    // SAFETY: (1) queue and events are kept alive by their handles; (2) the address is one that was mapped.
     let event = unsafe {
         cl3::command_queue::enqueue_svm_unmap(queue.raw(), view.raw(), wait.count(), wait.pointer())
     };
-    // SAFETY: This is that call's event.
+    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
     unsafe { own_event("clEnqueueSVMUnmap", event) }
 }

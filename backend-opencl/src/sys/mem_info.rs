@@ -1,4 +1,4 @@
-//! What the runtime tells about memory objects.
+//! Questions to the runtime about memory objects.
 
 use cl3::{
     error_codes::CL_INVALID_VALUE,
@@ -9,12 +9,11 @@ use cl3::{
     },
 };
 
-use super::{MemHandle, info};
-use crate::cl_error::{ClError, ClResult};
+use super::{ClError, ClResult, MemHandle, info};
 
 const CALL: &str = "clGetMemObjectInfo";
 
-/// What changes while an object lives, and what it lies over.
+/// The answers that change during the life of an object, and whether it lies over memory of the host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counts {
     pub(crate) maps: u32,
@@ -23,17 +22,17 @@ pub(crate) struct Counts {
     pub(crate) uses_svm_pointer: bool,
 }
 
-/// What an object is.
+/// The unchanging answers about an object.
 #[derive(Debug)]
 pub(crate) struct Facts {
     /// The `cl_mem_object_type`.
     pub(crate) object_type: u32,
-    /// Its context, to compare.
+    /// The address of its context, to compare.
     pub(crate) context: usize,
     /// The `cl_mem_flags`.
     pub(crate) flags: u64,
     pub(crate) bytes: usize,
-    /// Where in its parent it starts, in bytes.
+    /// Its offset in its parent, in bytes.
     pub(crate) offset: usize,
     /// The object that it is a part of.
     pub(crate) parent: Option<MemHandle>,
@@ -44,7 +43,7 @@ pub(crate) fn counts(memory: &MemHandle) -> ClResult<Counts> {
         maps: u32::from_ne_bytes(ask(memory, CL_MEM_MAP_COUNT)?),
         references: u32::from_ne_bytes(ask(memory, CL_MEM_REFERENCE_COUNT)?),
         has_host_pointer: usize::from_ne_bytes(ask(memory, CL_MEM_HOST_PTR)?) != 0,
-        // Runtimes before OpenCL 2.0 do not know the question.
+        // Runtimes before OpenCL 2.0 do not answer this question.
         uses_svm_pointer: ask(memory, CL_MEM_USES_SVM_POINTER)
             .is_ok_and(|answer| u32::from_ne_bytes(answer) != 0),
     })
@@ -62,23 +61,23 @@ pub(crate) fn facts(memory: &MemHandle) -> ClResult<Facts> {
             None
         } else {
             let parent = std::ptr::with_exposed_provenance_mut(parent);
-            // SAFETY: The runtime has just named the parent, and its part keeps it.
+            // SAFETY: The runtime has just named the parent, which `memory` keeps alive.
             Some(unsafe { MemHandle::retain(parent) }?)
         },
     })
 }
 
-/// What the runtime says about an object, of the questions that are answered with a number.
+/// Returns the answer to a question about an object that is answered with a number.
 pub(crate) fn number(memory: &MemHandle, what: u32) -> ClResult<u64> {
     info::number(&answer(memory, what)?).ok_or(ClError::new(CALL, CL_INVALID_VALUE))
 }
 
-/// The context of an object, to compare.
+/// Returns the address of an object's context, to compare.
 pub(crate) fn context(memory: &MemHandle) -> ClResult<usize> {
     ask(memory, CL_MEM_CONTEXT).map(usize::from_ne_bytes)
 }
 
-/// The runtime's answer, which has as many bytes as the specification says.
+/// Returns the runtime's answer, which has as many bytes as the specification says.
 fn ask<const BYTES: usize>(memory: &MemHandle, what: u32) -> ClResult<[u8; BYTES]> {
     <[u8; BYTES]>::try_from(answer(memory, what)?.as_slice())
         .map_err(|_| ClError::new(CALL, CL_INVALID_VALUE))

@@ -2,8 +2,9 @@
 
 use std::{ffi::c_void, ptr};
 
-use super::{EventHandle, MemHandle, QueueHandle, SvmRange, WaitList, enqueue::own_event};
-use crate::cl_error::ClResult;
+use super::{
+    ClResult, EventHandle, MemHandle, QueueHandle, SvmRange, WaitList, enqueue::own_event,
+};
 
 /// Enqueues a migration of buffers and images.
 pub(crate) fn enqueue_migrate(
@@ -13,7 +14,8 @@ pub(crate) fn enqueue_migrate(
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
     let objects: Vec<*mut c_void> = objects.iter().map(|object| object.raw()).collect();
-    // SAFETY: (1) queue, objects and events are live references; (2) the list is as long as is said.
+    // SAFETY: (1) queue, objects and events are kept alive by their handles; (2) the count that is passed is that of the
+    // list.
     let event = unsafe {
         cl3::command_queue::enqueue_migrate_mem_object(
             queue.raw(),
@@ -24,7 +26,7 @@ pub(crate) fn enqueue_migrate(
             wait.pointer(),
         )
     };
-    // SAFETY: This is that call's event.
+    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
     unsafe { own_event("clEnqueueMigrateMemObjects", event) }
 }
 
@@ -39,8 +41,9 @@ pub(crate) fn enqueue_svm_migrate(
         .iter()
         .map(|block| block.start().as_ptr().cast::<c_void>().cast_const())
         .collect();
-    // SAFETY: (1) queue and events are live references; (2) the list is as long as is said, and each pointer lies in its
-    // block, which is not freed under a command (see `sys`); (3) without sizes, whole blocks are meant.
+    // SAFETY: (1) queue and events are kept alive by their handles; (2) the count that is passed is that of the list; (3)
+    // each pointer lies in its block, which is not freed while a command uses it (rule 1 of `sys`); (4) a null list of
+    // sizes means whole blocks.
     let event = unsafe {
         cl3::command_queue::enqueue_svm_migrate_mem(
             queue.raw(),
@@ -52,6 +55,6 @@ pub(crate) fn enqueue_svm_migrate(
             wait.pointer(),
         )
     };
-    // SAFETY: This is that call's event.
+    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
     unsafe { own_event("clEnqueueSVMMigrateMem", event) }
 }

@@ -1,22 +1,27 @@
-//! The only room with `unsafe` in it: one wrapper for each call of the runtime.
+//! The calls of the runtime, with one wrapper for each. Files of this folder name no file outside of it.
 //!
-//! A wrapper takes handles that own a reference, so that nothing it passes on can be gone; it returns the
-//! runtime's code together with the name of the call. Four rules are kept by the callers inside this crate,
-//! since no single call can see them:
+//! Outside of this folder, `unsafe` only marks promises of callers: about bare handles that they pass in, and about the
+//! bytes that a kernel touches.
 //!
-//! * **Shared virtual memory is not freed under a command.** Whoever enqueues a command on an
-//!   [`SvmAllocation`] records its event with the block ([`SvmBlock`](crate::svm::block::SvmBlock)), or waits
-//!   for it while the block is borrowed.
-//! * **A kernel touches the declared bytes only.** Whoever made it has promised that of the extents of its
-//!   parameters ([`ClProgram::kernel`](crate::ClProgram::kernel)); that its arguments have those bytes is checked
-//!   before it is enqueued ([`Launch`](crate::Launch)).
-//! * **Host bytes outlive the command.** Bytes are either borrowed for a call that waits until the command has
-//!   ended, or kept by the command's event ([`Kept`](crate::kept::Kept)).
-//! * **Mapped bytes are the host's.** They are touched between the ends of the commands that map and unmap them only, and
-//!   commands that conflict with a map are not enqueued ([`AccessLog`](crate::order::access_log::AccessLog)).
+//! A wrapper takes handles that own a reference, so everything that it passes on is alive. It returns the runtime's code
+//! together with the name of the call. No single call can check the following rules, so the callers in this crate keep
+//! them:
+//!
+//! 1. **Shared virtual memory is not freed while a command uses it.** A command on an [`SvmAllocation`] enters the log of
+//!    its block before it is enqueued, and the block is freed after the commands in its log
+//!    ([`SvmBlock`](crate::svm::block::SvmBlock)).
+//! 2. **A kernel touches the declared bytes only.** The caller of [`ClProgram::kernel`](crate::ClProgram::kernel) promises
+//!    that it stays within the extents of its parameters, and [`Launch`](crate::Launch) checks that its arguments have those
+//!    bytes before it enqueues the kernel.
+//! 3. **Host bytes outlive the command.** Bytes are either borrowed for a call that waits until the command has ended, or
+//!    kept by the command's event ([`RetainedBytes`](crate::quirks::retained_bytes::RetainedBytes)).
+//! 4. **Mapped bytes are the host's.** The host touches them only after the end of the command that maps and before the
+//!    command that unmaps is enqueued, and commands that conflict with a map are refused
+//!    ([`AccessLog`](crate::order::access_log::AccessLog)).
 
 pub(crate) mod buffer;
-mod callback;
+pub(crate) mod callback;
+mod cl_error;
 pub(crate) mod destructor;
 #[cfg(feature = "dlpack")]
 pub(crate) mod dlpack;
@@ -27,8 +32,8 @@ mod host_bytes;
 pub(crate) mod host_vec;
 pub(crate) mod image;
 mod info;
-mod join;
 pub(crate) mod kernel;
+pub(crate) mod lent_svm;
 pub(crate) mod map;
 pub(crate) mod mem_info;
 pub(crate) mod migrate;
@@ -39,16 +44,19 @@ pub(crate) mod program;
 pub(crate) mod rect;
 pub(crate) mod sampler;
 pub(crate) mod scoped;
-pub(crate) mod sizes;
 mod svm;
-mod svm_reaper;
+mod svm_free;
 mod transfer;
+mod view;
 
+pub use cl_error::ClError;
+pub(crate) use cl_error::{ClResult, Purpose};
 pub(crate) use enqueue::{
     enqueue_barrier, enqueue_copy_buffer, enqueue_fill_buffer, enqueue_marker, finish, flush,
 };
 pub(crate) use event::{
-    create_user_event, execution_status, set_user_event_status, wait_for_event, wait_until_ended,
+    EndedOnPanic, Progress, create_user_event, execution_status, look, set_user_event_status,
+    wait_for_event, wait_until_ended,
 };
 pub(crate) use handle::{
     ContextHandle, DeviceId, EventHandle, MemHandle, PlatformId, QueueHandle, SamplerHandle,
@@ -59,15 +67,10 @@ pub(crate) use info::{
     context_devices, device_number, device_sizes, device_text, devices_of, event_queue,
     library_is_available, platform_name_of, platform_text, platforms, queue_info,
 };
-pub(crate) use join::join;
-pub(crate) use object::{
-    create_buffer, create_context, create_queue, create_sub_buffer, retain_context_of,
-    retain_event_of, retain_queue_of,
-};
-pub(crate) use svm::{
-    SvmAllocation, SvmRange, Threads, Uses, enqueue_svm_copy, enqueue_svm_fill, free_after,
-    free_on_the_host,
-};
+pub(crate) use object::{create_buffer, create_context, create_queue, create_sub_buffer};
+pub(crate) use svm::{SvmAllocation, SvmRange, Threads, enqueue_svm_copy, enqueue_svm_fill};
+pub(crate) use svm_free::{PendingUses, free_svm_after, free_what_has_ended};
 pub(crate) use transfer::{
-    Place, read_borrowed, read_kept, read_vec, write_borrowed, write_kept, write_vec,
+    DeviceBytes, read_borrowed, read_retained, read_vec, write_borrowed, write_retained, write_vec,
 };
+pub(crate) use view::{ViewHandle, ViewLock};

@@ -1,4 +1,4 @@
-//! Making objects, and taking references to somebody else's.
+//! The creation of objects.
 
 use std::{ffi::c_void, ptr};
 
@@ -7,15 +7,14 @@ use cl3::{
     memory::{CL_BUFFER_CREATE_TYPE_REGION, cl_buffer_region},
 };
 
-use super::{ContextHandle, DeviceId, EventHandle, MemHandle, QueueHandle};
-use crate::cl_error::{ClError, ClResult};
+use super::{ClError, ClResult, ContextHandle, DeviceId, MemHandle, QueueHandle};
 
 /// A context with one device.
 pub(crate) fn create_context(device: DeviceId) -> ClResult<ContextHandle> {
     const CALL: &str = "clCreateContext";
     let raw = cl3::context::create_context(&[device.raw()], ptr::null(), None, ptr::null_mut())
         .map_err(|code| ClError::new(CALL, code))?;
-    // SAFETY: The call has just returned this reference to us.
+    // SAFETY: The call above has just returned this reference, and nothing else takes it.
     unsafe { ContextHandle::own(raw, CALL) }
 }
 
@@ -33,12 +32,12 @@ pub(crate) fn create_queue(
     } else {
         0
     };
-    // SAFETY: `context` lives, and the runtime checks that `device` is one of its devices.
+    // SAFETY: The context is kept alive by its handle, and the runtime checks that `device` is one of its devices.
     let raw = unsafe {
         cl3::command_queue::create_command_queue(context.raw(), device.raw(), properties)
     }
     .map_err(|code| ClError::new(CALL, code))?;
-    // SAFETY: The call has just returned this reference to us.
+    // SAFETY: The call above has just returned this reference, and nothing else takes it.
     unsafe { QueueHandle::own(raw, CALL) }
 }
 
@@ -49,16 +48,17 @@ pub(crate) fn create_buffer(
     bytes: usize,
 ) -> ClResult<MemHandle> {
     const CALL: &str = "clCreateBuffer";
-    // SAFETY: `context` lives; no flag that asks for a host pointer is ever passed.
+    // SAFETY: The context is kept alive by its handle, and no flag that asks for a host pointer is ever passed.
     let raw = unsafe { cl3::memory::create_buffer(context.raw(), flags, bytes, ptr::null_mut()) }
         .map_err(|code| ClError::new(CALL, code))?;
-    // SAFETY: The call has just returned this reference to us.
+    // SAFETY: The call above has just returned this reference, and nothing else takes it.
     unsafe { MemHandle::own(raw, CALL) }
 }
 
-/// A sub-buffer of `root`, which may be used as `root` may.
+/// A sub-buffer of `root`. With flags of 0 it may be used as `root` may.
 pub(crate) fn create_sub_buffer(
     root: &MemHandle,
+    flags: u64,
     offset: usize,
     bytes: usize,
 ) -> ClResult<MemHandle> {
@@ -68,31 +68,12 @@ pub(crate) fn create_sub_buffer(
         size: bytes,
     };
     let region = (&raw const region).cast::<c_void>();
-    // SAFETY: (1) `root` lives; (2) `region` points to a region, as the type that is passed says.
+    // SAFETY: (1) `root` is kept alive by its handle; (2) `region` points to a `cl_buffer_region`, which is what the type
+    // code that is passed asks for.
     let raw = unsafe {
-        cl3::memory::create_sub_buffer(root.raw(), 0, CL_BUFFER_CREATE_TYPE_REGION, region)
+        cl3::memory::create_sub_buffer(root.raw(), flags, CL_BUFFER_CREATE_TYPE_REGION, region)
     }
     .map_err(|code| ClError::new(CALL, code))?;
-    // SAFETY: The call has just returned this reference to us.
+    // SAFETY: The call above has just returned this reference, and nothing else takes it.
     unsafe { MemHandle::own(raw, CALL) }
-}
-
-/// A reference of our own to the context of `opencl3`.
-pub(crate) fn retain_context_of(context: &opencl3::context::Context) -> ClResult<ContextHandle> {
-    // SAFETY: `opencl3`'s object owns a reference for as long as it is borrowed.
-    unsafe { ContextHandle::retain(context.get()) }
-}
-
-/// A reference of our own to the queue of `opencl3`.
-pub(crate) fn retain_queue_of(
-    queue: &opencl3::command_queue::CommandQueue,
-) -> ClResult<QueueHandle> {
-    // SAFETY: `opencl3`'s object owns a reference for as long as it is borrowed.
-    unsafe { QueueHandle::retain(queue.get()) }
-}
-
-/// A reference of our own to the event of `opencl3`.
-pub(crate) fn retain_event_of(event: &opencl3::event::Event) -> ClResult<EventHandle> {
-    // SAFETY: `opencl3`'s object owns a reference for as long as it is borrowed.
-    unsafe { EventHandle::retain(event.get()) }
 }

@@ -5,10 +5,9 @@ use std::{ffi::c_void, mem, ptr};
 use cl3::error_codes::DLOPEN_FUNCTION_NOT_AVAILABLE;
 
 use super::{
-    DeviceId, EventHandle, MemHandle, QueueHandle, WaitList, enqueue::own_event,
+    ClError, ClResult, DeviceId, EventHandle, MemHandle, QueueHandle, WaitList, enqueue::own_event,
     info::device_number,
 };
-use crate::cl_error::{ClError, ClResult};
 
 const CALL: &str = "clEnqueueCopyBufferP2PAMD";
 
@@ -32,11 +31,11 @@ pub(crate) struct P2p {
 }
 
 impl P2p {
-    /// Asks the platform of `device`, which has the extension.
+    /// Returns the call of the platform of `device`, which has the extension.
     ///
     /// # Errors
     ///
-    /// Where the platform does not have the call after all.
+    /// If the platform does not have the call after all.
     pub(crate) fn of(device: DeviceId) -> ClResult<Self> {
         let platform = device_number(device, cl3::device::CL_DEVICE_PLATFORM)?;
         let platform = usize::try_from(platform).unwrap_or(0);
@@ -51,7 +50,8 @@ impl P2p {
         let Some(address) = address.filter(|address| !address.is_null()) else {
             return Err(missing());
         };
-        // SAFETY: The platform has the extension, which declares the call of that name so.
+        // SAFETY: The platform has the extension, which declares the function of this name with this type, and the address
+        // is not null.
         let copy = unsafe { mem::transmute::<*mut c_void, CopyP2p>(address) };
         Ok(Self { copy })
     }
@@ -66,7 +66,8 @@ impl P2p {
         wait: &WaitList<'_>,
     ) -> ClResult<EventHandle> {
         let mut event = ptr::null_mut();
-        // SAFETY: (1) queue, buffers and events are live references; (2) `event` is there to be written.
+        // SAFETY: (1) queue, buffers and events are kept alive by their handles; (2) `event` is a local variable that the
+        // call writes.
         let code = unsafe {
             (self.copy)(
                 queue.raw(),
@@ -81,7 +82,7 @@ impl P2p {
             )
         };
         let event = if code == 0 { Ok(event) } else { Err(code) };
-        // SAFETY: This is that call's event.
+        // SAFETY: The call above has just returned this event, and nothing else takes its reference.
         unsafe { own_event(CALL, event) }
     }
 }

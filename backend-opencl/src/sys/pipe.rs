@@ -2,8 +2,7 @@
 
 use cl3::{error_codes::CL_INVALID_VALUE, info_type::InfoType};
 
-use super::{ContextHandle, MemHandle};
-use crate::cl_error::{ClError, ClResult};
+use super::{ClError, ClResult, ContextHandle, MemHandle};
 
 /// A pipe without packets. The device has pipes.
 pub(crate) fn create(
@@ -13,14 +12,14 @@ pub(crate) fn create(
     max_packets: u32,
 ) -> ClResult<MemHandle> {
     const CALL: &str = "clCreatePipe";
-    // SAFETY: `context` lives; the runtime checks the numbers.
+    // SAFETY: The context is kept alive by its handle, and the runtime checks the numbers.
     let raw = unsafe { cl3::memory::create_pipe(context.raw(), flags, packet_bytes, max_packets) }
         .map_err(|code| ClError::new(CALL, code))?;
-    // SAFETY: The call has just returned this reference to us.
+    // SAFETY: The call above has just returned this reference, and nothing else takes it.
     unsafe { MemHandle::own(raw, CALL) }
 }
 
-/// What the runtime says about a pipe, of the questions that are answered with a number.
+/// Returns the answer to a question about a pipe that is answered with a number.
 pub(crate) fn number(pipe: &MemHandle, what: u32) -> ClResult<u32> {
     const CALL: &str = "clGetPipeInfo";
     match cl3::memory::get_pipe_info(pipe.raw(), what) {

@@ -8,11 +8,10 @@ use cl3::{
 };
 
 pub(crate) use super::handle::ProgramHandle;
-use super::{ContextHandle, DeviceId, info};
-use crate::cl_error::{ClError, ClResult};
+use super::{ClError, ClResult, ContextHandle, DeviceId, info};
 
-/// A program that is not built yet. The runtime copies `source`, which has to have a byte at least: one without is
-/// read up to a null byte that it does not have.
+/// A program that is not built yet. The runtime copies `source`, which must not be empty: the runtime takes a length of 0
+/// for a text that ends with a null byte.
 pub(crate) fn create_program(context: &ContextHandle, source: &str) -> ClResult<ProgramHandle> {
     const CALL: &str = "clCreateProgramWithSource";
     if source.is_empty() {
@@ -20,7 +19,7 @@ pub(crate) fn create_program(context: &ContextHandle, source: &str) -> ClResult<
     }
     let raw = cl3::program::create_program_with_source(context.raw(), &[source])
         .map_err(|code| ClError::new(CALL, code))?;
-    // SAFETY: The call has just returned this reference to us.
+    // SAFETY: The call above has just returned this reference, and nothing else takes it.
     unsafe { ProgramHandle::own(raw, CALL) }
 }
 
@@ -35,7 +34,7 @@ pub(crate) fn build_program(
         .map_err(|code| ClError::new("clBuildProgram", code))
 }
 
-/// What the compiler had to say.
+/// Returns the messages of the compiler.
 pub(crate) fn build_log(program: &ProgramHandle, device: DeviceId) -> ClResult<String> {
     cl3::program::get_program_build_data(program.raw(), device.raw(), CL_PROGRAM_BUILD_LOG)
         .map(|bytes| info::text(&bytes))

@@ -5,15 +5,14 @@ use std::{ffi::c_void, sync::Arc};
 use cl3::types::CL_FALSE;
 
 use super::{
-    EventHandle, HostBytes, MemHandle, QueueHandle, WaitList, enqueue::own_event,
-    event::wait_until_ended,
+    ClResult, EventHandle, HostBytes, MemHandle, QueueHandle, WaitList, enqueue::own_event,
+    event::wait_borrowed,
 };
-use crate::cl_error::ClResult;
 
 /// Where a rectangle lies in memory: its first byte, and the pitches, in bytes.
 ///
-/// The first byte is told by a first number of the origin alone, whatever the pitch: NVIDIA's driver takes rows and slices
-/// up to the ends of their pitches for used, which is the least so.
+/// The first byte is passed as the first number of the origin, with zeros for row and slice: NVIDIA's driver counts rows
+/// and slices up to the ends of their pitches, and this way it counts the least.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Corner {
     pub(crate) offset: usize,
@@ -48,7 +47,7 @@ pub(super) unsafe fn write(
     source: *const u8,
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
-    // SAFETY: (1) queue, buffer and events are live references; (2) origins and region have three numbers each;
+    // SAFETY: (1) queue, buffer and events are kept alive by their handles; (2) origins and region have three numbers each;
     // (3) `source` is readable, as the caller promises. The runtime checks the buffer's bounds.
     let event = unsafe {
         cl3::command_queue::enqueue_write_buffer_rect(
@@ -67,7 +66,7 @@ pub(super) unsafe fn write(
             wait.pointer(),
         )
     };
-    // SAFETY: This is that call's event.
+    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
     unsafe { own_event("clEnqueueWriteBufferRect", event) }
 }
 
@@ -75,7 +74,7 @@ pub(super) unsafe fn write(
 ///
 /// # Safety
 ///
-/// The host's side of `rect` lies in memory at `target` that is writable, and that nobody else touches, until the command
+/// The host's side of `rect` lies in memory at `target` that is writable, and that nothing else touches, until the command
 /// has ended.
 pub(super) unsafe fn read(
     queue: &QueueHandle,
@@ -83,7 +82,7 @@ pub(super) unsafe fn read(
     target: *mut u8,
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
-    // SAFETY: (1) queue, buffer and events are live references; (2) origins and region have three numbers each;
+    // SAFETY: (1) queue, buffer and events are kept alive by their handles; (2) origins and region have three numbers each;
     // (3) `target` is writable, as the caller promises. The runtime checks the buffer's bounds.
     let event = unsafe {
         cl3::command_queue::enqueue_read_buffer_rect(
@@ -102,7 +101,7 @@ pub(super) unsafe fn read(
             wait.pointer(),
         )
     };
-    // SAFETY: This is that call's event.
+    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
     unsafe { own_event("clEnqueueReadBufferRect", event) }
 }
 
@@ -117,9 +116,7 @@ pub(crate) fn write_borrowed(
 ) -> ClResult<(EventHandle, ClResult<()>)> {
     // SAFETY: `data` is borrowed until this returns, which is after the command has ended.
     let event = unsafe { write(queue, rect, data.as_ptr(), wait) }?;
-    enqueued(&event);
-    let ended = wait_until_ended(&event);
-    Ok((event, ended))
+    Ok(wait_borrowed(event, enqueued))
 }
 
 /// Reads a rectangle into `data`, in whose bounds its host side lies, passes the event on, and waits until the command
@@ -133,32 +130,30 @@ pub(crate) fn read_borrowed(
 ) -> ClResult<(EventHandle, ClResult<()>)> {
     // SAFETY: `data` is borrowed exclusively until this returns, which is after the command has ended.
     let event = unsafe { read(queue, rect, data.as_mut_ptr(), wait) }?;
-    enqueued(&event);
-    let ended = wait_until_ended(&event);
-    Ok((event, ended))
+    Ok(wait_borrowed(event, enqueued))
 }
 
 /// Enqueues a write of a rectangle of `data`, which the caller keeps until the command has ended, and in whose bounds its
 /// host side lies.
-pub(crate) fn write_kept(
+pub(crate) fn write_retained(
     queue: &QueueHandle,
     rect: &HostRect<'_>,
     data: &Arc<[u8]>,
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
-    // SAFETY: `data` is kept until the command has ended (see `sys`).
+    // SAFETY: `data` is kept until the command has ended (rule 3 of `sys`).
     unsafe { write(queue, rect, data.as_ptr(), wait) }
 }
 
 /// Enqueues a read of a rectangle into `target`, which the caller keeps until the command has ended, and in whose bounds
 /// its host side lies.
-pub(crate) fn read_kept(
+pub(crate) fn read_retained(
     queue: &QueueHandle,
     rect: &HostRect<'_>,
     target: &Arc<HostBytes>,
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
-    // SAFETY: (1) `target` is kept until the command has ended (see `sys`); (2) its bytes are taken only after that.
+    // SAFETY: (1) `target` is kept until the command has ended (rule 3 of `sys`); (2) its bytes are taken only after that.
     unsafe { read(queue, rect, target.start(), wait) }
 }
 
@@ -170,7 +165,8 @@ pub(crate) fn enqueue_copy(
     region: [usize; 3],
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
-    // SAFETY: (1) queue, buffers and events are live references; (2) origins and region have three numbers each.
+    // SAFETY: (1) queue, buffers and events are kept alive by their handles; (2) origins and region have three numbers
+    // each.
     let event = unsafe {
         cl3::command_queue::enqueue_copy_buffer_rect(
             queue.raw(),
@@ -187,6 +183,6 @@ pub(crate) fn enqueue_copy(
             wait.pointer(),
         )
     };
-    // SAFETY: This is that call's event.
+    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
     unsafe { own_event("clEnqueueCopyBufferRect", event) }
 }

@@ -2,8 +2,7 @@
 
 use cl3::{error_codes::CL_INVALID_VALUE, info_type::InfoType};
 
-use super::{ContextHandle, SamplerHandle};
-use crate::cl_error::{ClError, ClResult};
+use super::{ClError, ClResult, ContextHandle, SamplerHandle};
 
 /// A sampler, by the call of OpenCL 1.x, which every later version has too.
 pub(crate) fn create(
@@ -16,7 +15,7 @@ pub(crate) fn create(
     let raw =
         cl3::sampler::create_sampler(context.raw(), u32::from(normalized), addressing, filter)
             .map_err(|code| ClError::new(CALL, code))?;
-    // SAFETY: The call has just returned this reference to us.
+    // SAFETY: The call above has just returned this reference, and nothing else takes it.
     unsafe { SamplerHandle::own(raw, CALL) }
 }
 
@@ -33,13 +32,13 @@ pub(crate) fn create_with_properties(
         .collect();
     let raw = cl3::sampler::create_sampler_with_properties(context.raw(), list.as_ptr())
         .map_err(|code| ClError::new(CALL, code))?;
-    // SAFETY: The call has just returned this reference to us.
+    // SAFETY: The call above has just returned this reference, and nothing else takes it.
     unsafe { SamplerHandle::own(raw, CALL) }
 }
 
 const CALL: &str = "clGetSamplerInfo";
 
-/// What the runtime says about a sampler, of the questions that are answered with a number of 32 bits.
+/// Returns the answer to a question about a sampler that is answered with a number of 32 bits.
 pub(crate) fn number(sampler: &SamplerHandle, what: u32) -> ClResult<u32> {
     match cl3::sampler::get_sampler_info(sampler.raw(), what) {
         Ok(InfoType::Uint(number)) => Ok(number),
@@ -48,7 +47,7 @@ pub(crate) fn number(sampler: &SamplerHandle, what: u32) -> ClResult<u32> {
     }
 }
 
-/// The context of a sampler, to compare.
+/// Returns the address of a sampler's context, to compare.
 pub(crate) fn context_of(sampler: &SamplerHandle) -> ClResult<usize> {
     match cl3::sampler::get_sampler_info(sampler.raw(), cl3::sampler::CL_SAMPLER_CONTEXT) {
         Ok(InfoType::Ptr(raw)) => Ok(usize::from_ne_bytes(raw.to_ne_bytes())),
@@ -57,7 +56,7 @@ pub(crate) fn context_of(sampler: &SamplerHandle) -> ClResult<usize> {
     }
 }
 
-/// The keys and values that a sampler was made of, as a list with a 0 at its end; empty where it was made of none.
+/// Returns the keys and values that a sampler was made of, as a list with a 0 at its end; empty if it was made of none.
 pub(crate) fn properties(sampler: &SamplerHandle) -> ClResult<Vec<u64>> {
     match cl3::sampler::get_sampler_info(sampler.raw(), cl3::sampler::CL_SAMPLER_PROPERTIES) {
         Ok(InfoType::VecUlong(list)) => Ok(list),

@@ -1,31 +1,30 @@
 //! Transfers with bytes that a scope has borrowed.
 //!
 //! The caller is a [`TransferScope`](crate::transfer::TransferScope), which waits for the command before the borrow ends:
-//! the bytes are borrowed for the whole scope, and it does not end before, whatever happens in it.
+//! the bytes are borrowed for the whole scope, which ends only after all of its commands have, even if it panics.
 
-use super::{EventHandle, Place, QueueHandle, WaitList, rect::HostRect};
-use crate::cl_error::ClResult;
+use super::{ClResult, DeviceBytes, EventHandle, QueueHandle, WaitList, rect::HostRect};
 
 /// Enqueues a write of `data`.
 pub(crate) fn write(
     queue: &QueueHandle,
-    place: Place<'_>,
+    device: DeviceBytes<'_>,
     data: &[u8],
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
     // SAFETY: `data` stays borrowed until the command has ended (see the module).
-    unsafe { super::transfer::write(queue, place, data.as_ptr(), data.len(), wait) }
+    unsafe { super::transfer::write(queue, device, data.as_ptr(), data.len(), wait) }
 }
 
 /// Enqueues a read into `data`.
 pub(crate) fn read(
     queue: &QueueHandle,
-    place: Place<'_>,
+    device: DeviceBytes<'_>,
     data: &mut [u8],
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
     // SAFETY: `data` stays borrowed exclusively until the command has ended (see the module).
-    unsafe { super::transfer::read(queue, place, data.as_mut_ptr(), data.len(), wait) }
+    unsafe { super::transfer::read(queue, device, data.as_mut_ptr(), data.len(), wait) }
 }
 
 /// Enqueues a write of a rectangle of `data`, in whose bounds its host side lies.

@@ -3,19 +3,18 @@
 use std::{ffi::c_void, sync::Arc};
 
 use super::{
-    EventHandle, HostBytes, MemHandle, QueueHandle, SvmRange, WaitList, enqueue::own_event,
-    event::wait_until_ended, host_vec::HostVec,
+    ClResult, EventHandle, HostBytes, MemHandle, QueueHandle, SvmRange, WaitList,
+    enqueue::own_event, event::wait_borrowed, host_vec::HostVec,
 };
-use crate::cl_error::ClResult;
 
 const NOT_BLOCKING: u32 = cl3::types::CL_FALSE;
 
-/// Where on the device a transfer starts, and for SVM also where it ends.
+/// The device's side of a transfer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Place<'a> {
-    /// A byte of a buffer. The runtime checks the bounds.
+pub(crate) enum DeviceBytes<'a> {
+    /// A buffer and the offset of the first byte. The runtime checks the bounds.
     Buffer(&'a MemHandle, usize),
-    /// Checked bytes of shared virtual memory.
+    /// Bytes of shared virtual memory.
     Svm(SvmRange<'a>),
 }
 
@@ -26,15 +25,15 @@ pub(crate) enum Place<'a> {
 /// `bytes` bytes at `source` are readable until the command has ended.
 pub(super) unsafe fn write(
     queue: &QueueHandle,
-    place: Place<'_>,
+    device: DeviceBytes<'_>,
     source: *const u8,
     bytes: usize,
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
-    match place {
-        Place::Buffer(buffer, offset) => {
-            // SAFETY: (1) queue, buffer and events are live references; (2) `source` stays readable, as
-            // the caller promises.
+    match device {
+        DeviceBytes::Buffer(buffer, offset) => {
+            // SAFETY: (1) queue, buffer and events are kept alive by their handles; (2) `source` stays readable, as the
+            // caller promises.
             let event = unsafe {
                 cl3::command_queue::enqueue_write_buffer(
                     queue.raw(),
@@ -47,12 +46,12 @@ pub(super) unsafe fn write(
                     wait.pointer(),
                 )
             };
-            // SAFETY: This is that call's event.
+            // SAFETY: The call above has just returned this event, and nothing else takes its reference.
             unsafe { own_event("clEnqueueWriteBuffer", event) }
         }
-        Place::Svm(range) => {
-            // SAFETY: (1) `source` stays readable, as the caller promises; (2) the range lies in its
-            // block, which is not freed under a command (see `sys`).
+        DeviceBytes::Svm(range) => {
+            // SAFETY: (1) `source` stays readable, as the caller promises; (2) the range lies in its block, which is not
+            // freed while a command uses it (rule 1 of `sys`).
             let event = unsafe {
                 cl3::command_queue::enqueue_svm_mem_cpy(
                     queue.raw(),
@@ -64,7 +63,7 @@ pub(super) unsafe fn write(
                     wait.pointer(),
                 )
             };
-            // SAFETY: This is that call's event.
+            // SAFETY: The call above has just returned this event, and nothing else takes its reference.
             unsafe { own_event("clEnqueueSVMMemcpy", event) }
         }
     }
@@ -74,18 +73,18 @@ pub(super) unsafe fn write(
 ///
 /// # Safety
 ///
-/// `bytes` bytes at `target` are writable, and nobody else touches them, until the command has ended.
+/// `bytes` bytes at `target` are writable, and nothing else touches them, until the command has ended.
 pub(super) unsafe fn read(
     queue: &QueueHandle,
-    place: Place<'_>,
+    device: DeviceBytes<'_>,
     target: *mut u8,
     bytes: usize,
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
-    match place {
-        Place::Buffer(buffer, offset) => {
-            // SAFETY: (1) queue, buffer and events are live references; (2) `target` stays writable, as
-            // the caller promises.
+    match device {
+        DeviceBytes::Buffer(buffer, offset) => {
+            // SAFETY: (1) queue, buffer and events are kept alive by their handles; (2) `target` stays writable, as the
+            // caller promises.
             let event = unsafe {
                 cl3::command_queue::enqueue_read_buffer(
                     queue.raw(),
@@ -98,12 +97,12 @@ pub(super) unsafe fn read(
                     wait.pointer(),
                 )
             };
-            // SAFETY: This is that call's event.
+            // SAFETY: The call above has just returned this event, and nothing else takes its reference.
             unsafe { own_event("clEnqueueReadBuffer", event) }
         }
-        Place::Svm(range) => {
-            // SAFETY: (1) `target` stays writable, as the caller promises; (2) the range lies in its
-            // block, which is not freed under a command (see `sys`).
+        DeviceBytes::Svm(range) => {
+            // SAFETY: (1) `target` stays writable, as the caller promises; (2) the range lies in its block, which is not
+            // freed while a command uses it (rule 1 of `sys`).
             let event = unsafe {
                 cl3::command_queue::enqueue_svm_mem_cpy(
                     queue.raw(),
@@ -115,7 +114,7 @@ pub(super) unsafe fn read(
                     wait.pointer(),
                 )
             };
-            // SAFETY: This is that call's event.
+            // SAFETY: The call above has just returned this event, and nothing else takes its reference.
             unsafe { own_event("clEnqueueSVMMemcpy", event) }
         }
     }
@@ -123,80 +122,124 @@ pub(super) unsafe fn read(
 
 /// Writes `data`, calls `enqueued`, and waits until the command has ended.
 ///
-/// Not the runtime's own blocking form: that waits for the whole queue on `PoCL`, and leaves no event to
-/// learn from what happened where it fails.
+/// The runtime's own blocking form is not used: on `PoCL` it waits for the whole queue, and if it fails there is no event
+/// that says what happened.
 pub(crate) fn write_borrowed(
     queue: &QueueHandle,
-    place: Place<'_>,
+    device: DeviceBytes<'_>,
     data: &[u8],
     wait: &WaitList<'_>,
     enqueued: impl FnOnce(&EventHandle),
 ) -> ClResult<(EventHandle, ClResult<()>)> {
-    // SAFETY: `data` is borrowed until this returns, which is after the command has ended.
-    let event = unsafe { write(queue, place, data.as_ptr(), data.len(), wait) }?;
-    enqueued(&event);
-    let ended = wait_until_ended(&event);
-    Ok((event, ended))
+    // SAFETY: `data` is borrowed until this function returns. It returns after the command has ended, even by a panic
+    // (`wait_borrowed`).
+    let event = unsafe { write(queue, device, data.as_ptr(), data.len(), wait) }?;
+    Ok(wait_borrowed(event, enqueued))
 }
 
 /// Reads into `data`, calls `enqueued`, and waits until the command has ended.
 pub(crate) fn read_borrowed(
     queue: &QueueHandle,
-    place: Place<'_>,
+    device: DeviceBytes<'_>,
     data: &mut [u8],
     wait: &WaitList<'_>,
     enqueued: impl FnOnce(&EventHandle),
 ) -> ClResult<(EventHandle, ClResult<()>)> {
-    // SAFETY: `data` is borrowed exclusively until this returns, which is after the command has ended.
-    let event = unsafe { read(queue, place, data.as_mut_ptr(), data.len(), wait) }?;
-    enqueued(&event);
-    let ended = wait_until_ended(&event);
-    Ok((event, ended))
+    // SAFETY: `data` is borrowed exclusively until this function returns. It returns after the command has ended, even by a
+    // panic (`wait_borrowed`).
+    let event = unsafe { read(queue, device, data.as_mut_ptr(), data.len(), wait) }?;
+    Ok(wait_borrowed(event, enqueued))
 }
 
 /// Enqueues a write of `data`, which the caller keeps until the command has ended.
-pub(crate) fn write_kept(
+pub(crate) fn write_retained(
     queue: &QueueHandle,
-    place: Place<'_>,
+    device: DeviceBytes<'_>,
     data: &Arc<[u8]>,
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
-    // SAFETY: `data` is kept until the command has ended (see `sys`).
-    unsafe { write(queue, place, data.as_ptr(), data.len(), wait) }
+    // SAFETY: `data` is kept until the command has ended (rule 3 of `sys`).
+    unsafe { write(queue, device, data.as_ptr(), data.len(), wait) }
 }
 
 /// Enqueues a read into `target`, which the caller keeps until the command has ended.
-pub(crate) fn read_kept(
+pub(crate) fn read_retained(
     queue: &QueueHandle,
-    place: Place<'_>,
+    device: DeviceBytes<'_>,
     target: &Arc<HostBytes>,
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
-    // SAFETY: (1) `target` is kept until the command has ended (see `sys`); (2) its bytes are taken only after
-    // that.
-    unsafe { read(queue, place, target.start(), target.length(), wait) }
+    // SAFETY: (1) `target` is kept until the command has ended (rule 3 of `sys`); (2) its bytes are taken only after that.
+    unsafe { read(queue, device, target.start(), target.length(), wait) }
 }
 
 /// Enqueues a write of a vector's elements, which the caller keeps until the command has ended.
 pub(crate) fn write_vec<T>(
     queue: &QueueHandle,
-    place: Place<'_>,
+    device: DeviceBytes<'_>,
     source: &Arc<HostVec<T>>,
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
-    // SAFETY: (1) `source` is kept until the command has ended (see `sys`); (2) its elements have no padding, as the
-    // bounds of the calls that make one say, so all their bytes can be read.
-    unsafe { write(queue, place, source.start(), source.bytes(), wait) }
+    // SAFETY: (1) `source` is kept until the command has ended (rule 3 of `sys`); (2) its elements have no padding, as the
+    // bounds of the calls that make a `HostVec` for a write demand, so all their bytes can be read.
+    unsafe { write(queue, device, source.start(), source.bytes(), wait) }
 }
 
 /// Enqueues a read into a vector's elements, which the caller keeps until the command has ended.
 pub(crate) fn read_vec<T>(
     queue: &QueueHandle,
-    place: Place<'_>,
+    device: DeviceBytes<'_>,
     target: &Arc<HostVec<T>>,
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
-    // SAFETY: (1) `target` is kept until the command has ended (see `sys`); (2) its elements are taken only after that;
-    // (3) any bytes are elements, as the bounds of the calls that make one say.
-    unsafe { read(queue, place, target.start(), target.bytes(), wait) }
+    // SAFETY: (1) `target` is kept until the command has ended (rule 3 of `sys`); (2) its elements are taken only after
+    // that; (3) any bytes are valid elements, as the bounds of the calls that make a `HostVec` for a read demand.
+    unsafe { read(queue, device, target.start(), target.bytes(), wait) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        env,
+        panic::{AssertUnwindSafe, catch_unwind},
+        thread,
+    };
+
+    use binpool_allocators::{Backend, MemoryFlags, Outcome, QueueOrder};
+
+    use super::*;
+    use crate::{OpenClBackend, sys::execution_status};
+
+    #[test]
+    fn borrowed_bytes_stay_until_the_command_has_ended_also_where_a_panic_comes_first() {
+        let device = env::var("BINPOOL_TEST_DEVICE").unwrap_or_default();
+        let backend = OpenClBackend::open(&device.parse().unwrap()).unwrap();
+        let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+        let memory = backend.create_buffer(64, MemoryFlags::empty()).unwrap();
+        let device = DeviceBytes::Buffer(memory.buffer().unwrap(), 0);
+        let gate = backend.create_user_event().unwrap();
+        let mut command = None;
+        let unwound = thread::scope(|scope| {
+            let (queue, gate) = (queue.handle(), &gate);
+            scope.spawn(|| {
+                // So late that a write that was not waited for is still pending.
+                for _ in 0..10_000 {
+                    thread::yield_now();
+                }
+                let opened = backend.resolve_user_event(gate, Outcome::Complete);
+                opened.unwrap();
+            });
+            let wait = WaitList::from_iter([gate.handle()]);
+            let unwound = catch_unwind(AssertUnwindSafe(|| {
+                write_borrowed(queue, device, &[1; 64], &wait, |event| {
+                    command = event.another().ok();
+                    std::panic::resume_unwind(Box::new("on purpose"));
+                })
+            }));
+            let status = command.as_ref().map(execution_status);
+            assert_eq!(status, Some(Ok(0)));
+            unwound
+        });
+        assert!(unwound.is_err());
+    }
 }

@@ -1,17 +1,65 @@
-//! Copies with the seed's defaults, between any two kinds of memory.
+//! Copies between any two kinds of memory.
 
-use binpool_allocators::{AsMemory, Backend, Region, Result};
+use binpool_allocators::{AsMemory, IntoRegion, Region, Result};
 
-use crate::{backend::OpenClBackend, event::ClEvent, queue::ClQueue};
+use super::copy;
+use crate::{ClOn, backend::OpenClBackend, event::ClEvent};
 
 impl OpenClBackend {
-    /// Enqueues a copy of as many bytes as both sides have, from the start of either: `PyOpenCL`'s `enqueue_copy` without
-    /// a byte count, between buffers, shared virtual memory and pooled blocks in any combination. Sizes are those that
-    /// were asked for.
+    /// Enqueues a copy of `from`, a region of `source`, to `destination` from byte `to` on, between buffers, shared virtual
+    /// memory, pooled blocks of any pools, and views of these, in any combination.
     ///
     /// # Errors
     ///
-    /// Those of [`enqueue_copy`](Backend::enqueue_copy).
+    /// [`OverlappingCopy`](binpool_allocators::InvalidRequest::OverlappingCopy) where both sides share a byte;
+    /// [`OutOfBounds`](binpool_allocators::InvalidRequest::OutOfBounds) and [`ForeignObject`](binpool_allocators::InvalidRequest::ForeignObject) for either;
+    /// [`Mapped`](binpool_allocators::InvalidRequest::Mapped); and the failures of the runtime.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// use binpool::{ImmediateAllocator, MemoryPool, SvmAllocator, SvmGrain};
+    ///
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let buffers = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let shared = MemoryPool::new(SvmAllocator::new(&backend, SvmGrain::Coarse)?, &queue)?;
+    /// let (one, other) = (buffers.allocate(100)?, shared.allocate(50)?);
+    /// backend.enqueue_fill(&queue, &one, .., &[7_u8])?;
+    /// backend.enqueue_fill(&queue, &other, .., &[1_u8])?;
+    /// backend.enqueue_copy(&queue, &one, 90..100, &other, 5)?;
+    /// let seen = backend.enqueue_read(&queue, &other, 4..16)?.wait()?;
+    /// assert_eq!(seen, [1, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 1]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn enqueue_copy<'q>(
+        &self,
+        on: impl Into<ClOn<'q>>,
+        source: &(impl AsMemory<Self> + ?Sized),
+        from: impl IntoRegion,
+        destination: &(impl AsMemory<Self> + ?Sized),
+        to: usize,
+    ) -> Result<ClEvent> {
+        let on = on.into();
+        let from = from.into_region(source.size())?;
+        let into = Region::new(to, from.bytes);
+        let source = self.bytes_on(on.queue, source, from)?;
+        let destination = self.bytes_on(on.queue, destination, into)?;
+        match (source, destination) {
+            (Some(source), Some(destination)) if from.bytes > 0 => {
+                copy::enqueue(on.queue, source, destination, on.wait_for, self)
+            }
+            _ => self.enqueue_marker(on),
+        }
+    }
+
+    /// Enqueues a copy of as many bytes as both sides have, from the start of either: `PyOpenCL`'s `enqueue_copy` without a
+    /// byte count, between buffers, shared virtual memory and pooled blocks in any combination. The sizes are the requested
+    /// ones.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`enqueue_copy`](Self::enqueue_copy).
     ///
     /// ```
     /// # use binpool_allocators::Event;
@@ -22,26 +70,19 @@ impl OpenClBackend {
     ///
     /// let source = backend.create_buffer_from(&[7_u8; 100], MemoryFlags::empty())?;
     /// let destination = backend.create_buffer(40, MemoryFlags::empty())?;
-    /// backend.enqueue_copy_common(&queue, &source, &destination, &[])?.wait()?; // 40 bytes.
-    /// let mut copied = [0; 40];
-    /// backend.read(&queue, &destination, 0, &mut copied, &[])?;
+    /// backend.enqueue_copy_common(&queue, &source, &destination)?.wait()?; // 40 bytes.
+    /// let mut copied = [0_u8; 40];
+    /// backend.read(&queue, &destination, 0, &mut copied)?;
     /// assert_eq!(copied, [7; 40]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn enqueue_copy_common(
+    pub fn enqueue_copy_common<'q>(
         &self,
-        queue: &ClQueue,
+        on: impl Into<ClOn<'q>>,
         source: &(impl AsMemory<Self> + ?Sized),
         destination: &(impl AsMemory<Self> + ?Sized),
-        wait_for: &[ClEvent],
     ) -> Result<ClEvent> {
         let common = Region::first(source.size().min(destination.size()));
-        self.check_own_queue(queue)?;
-        match (source.memory_on(queue), destination.memory_on(queue)) {
-            (Some(source), Some(destination)) => {
-                self.enqueue_copy(queue, source, common, destination, 0, wait_for)
-            }
-            _ => self.enqueue_marker(queue, wait_for),
-        }
+        self.enqueue_copy(on, source, common, destination, 0)
     }
 }

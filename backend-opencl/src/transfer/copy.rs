@@ -4,12 +4,11 @@ use binpool_allocators::{InvalidRequest, Memory, Region, Result};
 
 use crate::{
     backend::OpenClBackend,
-    cl_error::Purpose,
     event::ClEvent,
     memory::cl_memory::ClMemory,
     order::access::Access,
     queue::ClQueue,
-    sys::{self, MemHandle, Place, WaitList},
+    sys::{self, DeviceBytes, MemHandle, Purpose, WaitList},
 };
 
 pub(crate) const fn overlap(from: Region, into: Region) -> InvalidRequest {
@@ -20,12 +19,11 @@ pub(crate) const fn overlap(from: Region, into: Region) -> InvalidRequest {
     }
 }
 
-/// Enqueues a copy of a region that is not empty. Everything is checked.
+/// Enqueues a copy of a region that is not empty. The caller has checked everything.
 ///
-/// OpenCL has no copy between a buffer and SVM. It does let a buffer be made over a block of SVM, and that buffer
-/// is what such a copy uses. The other ways are worse: NVIDIA's driver takes the address of a block for memory of
-/// the host that it is not, and reads what a write is to write when the write is enqueued, so that neither a
-/// read into the block nor two commands with host memory between them work there.
+/// OpenCL has no copy between a buffer and SVM, so this makes a buffer over the block of SVM. Transfers with the block as
+/// host memory would not work with NVIDIA's driver: it takes the address of the block for ordinary host memory, and reads
+/// the bytes of a write when that is enqueued.
 pub(crate) fn enqueue(
     queue: &ClQueue,
     (source, from): (&ClMemory, Region),
@@ -35,8 +33,9 @@ pub(crate) fn enqueue(
 ) -> Result<ClEvent> {
     let bytes = from.bytes;
     let purpose = Purpose::Memory(bytes);
-    let (Some(start), Some(end)) = (source.place(from), destination.place(into)) else {
-        // Only a block that is being freed has no place, and that is not borrowed here.
+    let (Some(start), Some(end)) = (source.device_bytes(from), destination.device_bytes(into))
+    else {
+        // Only a block that is being freed has no bytes, and such a block is not borrowed here.
         return Err(InvalidRequest::OutOfBounds {
             offset: from.offset,
             bytes: from.bytes,
@@ -48,19 +47,19 @@ pub(crate) fn enqueue(
     let buffers = |source: &MemHandle, from, destination: &MemHandle, to, wait: &WaitList<'_>| {
         sys::enqueue_copy_buffer(handle, (source, from), (destination, to), bytes, wait)
     };
-    // The runtime keeps a buffer that was made over a block until the copy has ended.
+    // The runtime keeps the buffer that was made over the block until the copy has ended.
     let enqueue = |wait: &WaitList<'_>| match (start, end) {
-        (Place::Buffer(source, from), Place::Buffer(destination, to)) => {
+        (DeviceBytes::Buffer(source, from), DeviceBytes::Buffer(destination, to)) => {
             buffers(source, from, destination, to, wait)
         }
-        (Place::Svm(source), Place::Svm(destination)) => {
+        (DeviceBytes::Svm(source), DeviceBytes::Svm(destination)) => {
             sys::enqueue_svm_copy(handle, source, destination, wait)
         }
-        (Place::Buffer(source, from), Place::Svm(range)) => {
+        (DeviceBytes::Buffer(source, from), DeviceBytes::Svm(range)) => {
             let (destination, to) = range.as_buffer()?;
             buffers(source, from, &destination, to, wait)
         }
-        (Place::Svm(range), Place::Buffer(destination, to)) => {
+        (DeviceBytes::Svm(range), DeviceBytes::Buffer(destination, to)) => {
             let (source, from) = range.as_buffer()?;
             buffers(&source, from, destination, to, wait)
         }

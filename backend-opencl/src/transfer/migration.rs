@@ -1,22 +1,24 @@
 //! Migrations.
 
-use binpool_allocators::{AsMemory, Error, Memory, Region, Result};
+use binpool_allocators::{AsMemory, Error, Event, Memory, On, QueueOrder, Region, Result};
 use bitflags::bitflags;
 use cl3::memory::{CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, CL_MIGRATE_MEM_OBJECT_HOST};
 
+use super::parts;
 use crate::{
+    ClOn,
     backend::OpenClBackend,
-    cl_error::Purpose,
     event::ClEvent,
     image::ClImage,
     memory::cl_memory::ClMemory,
-    order::access::{Access, Use},
+    order::access::Access,
+    order::memory_use::MemoryUse,
     queue::ClQueue,
-    sys::{self, MemHandle, Place, SvmRange},
+    sys::{self, ClResult, EventHandle, MemHandle, Purpose, SvmRange, WaitList},
 };
 
 bitflags! {
-    /// Where memory migrates to, and whether its contents go along. None: to the queue's device, with its contents.
+    /// The destination of a migration, and whether the contents move. Empty: to the queue's device, with the contents.
     ///
     /// ```
     /// use binpool_allocators::Event;
@@ -28,20 +30,20 @@ bitflags! {
     ///
     /// let results = backend.create_buffer_from(&[7_u8; 4096], MemoryFlags::empty())?;
     /// // To where the host will read them.
-    /// backend.enqueue_migrate(&queue, &[&results], MigrationFlags::HOST, &[])?;
-    /// let mut seen = [0; 4096];
-    /// backend.read(&queue, &results, 0, &mut seen, &[])?;
+    /// backend.enqueue_migrate(&queue, &[&results], MigrationFlags::HOST)?;
+    /// let mut seen = [0_u8; 4096];
+    /// backend.read(&queue, &results, 0, &mut seen)?;
     /// assert_eq!(seen, [7; 4096]);
     /// // Back to the device, where kernels will write all of it: what it holds need not go along.
     /// let room = MigrationFlags::CONTENT_UNDEFINED;
-    /// backend.enqueue_migrate(&queue, &[&results], room, &[])?.wait()?;
+    /// backend.enqueue_migrate(&queue, &[&results], room)?.wait()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct MigrationFlags: u64 {
-        /// To the host, and not to the queue's device.
+        /// To the host instead of the queue's device.
         const HOST = CL_MIGRATE_MEM_OBJECT_HOST;
-        /// What it holds afterwards is unspecified.
+        /// The contents are unspecified afterwards.
         const CONTENT_UNDEFINED = CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED;
     }
 }
@@ -51,14 +53,14 @@ impl OpenClBackend {
     /// `PyOpenCL`'s `enqueue_migrate_mem_objects` and `enqueue_svm_migratemem`; OpenCL 3.0, sections 5.5.1 and 5.6.1.
     /// The event ends when all of them are there. Without any memory it is that of a marker.
     ///
-    /// Of shared virtual memory, whole blocks migrate. A migration is a hint: on NVIDIA's platform, whose driver crashes
-    /// over it, views of buffers stay where they are when they are to migrate to the host.
+    /// Of shared virtual memory, whole blocks migrate. A migration is a hint. NVIDIA's driver crashes if one cannot begin
+    /// at once, so on its platform memory stays where it is, and the event is that of a marker.
     ///
     /// # Errors
     ///
     /// [`Unsupported`](Error::Unsupported) for shared virtual memory on a device before OpenCL 2.1;
     /// [`ForeignObject`](binpool_allocators::InvalidRequest::ForeignObject);
-    /// [`Mapped`](binpool_allocators::InvalidRequest::Mapped); the failures of the runtime, lack of memory among them.
+    /// [`Mapped`](binpool_allocators::InvalidRequest::Mapped); the failures of the runtime, including lack of memory.
     ///
     /// ```
     /// # use binpool_allocators::Event;
@@ -70,41 +72,41 @@ impl OpenClBackend {
     /// let weights = backend.create_buffer(1 << 20, MemoryFlags::empty())?;
     /// let results = backend.create_buffer(1 << 20, MemoryFlags::empty())?;
     /// // Both are on the device before the first kernel; what `results` holds need not go along.
-    /// backend.enqueue_migrate(&queue, &[&weights], MigrationFlags::empty(), &[])?;
-    /// backend.enqueue_migrate(&queue, &[&results], MigrationFlags::CONTENT_UNDEFINED, &[])?.wait()?;
+    /// backend.enqueue_migrate(&queue, &[&weights], MigrationFlags::empty())?;
+    /// backend.enqueue_migrate(&queue, &[&results], MigrationFlags::CONTENT_UNDEFINED)?.wait()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn enqueue_migrate(
+    pub fn enqueue_migrate<'q>(
         &self,
-        queue: &ClQueue,
+        on: impl Into<ClOn<'q>>,
         memory: &[&dyn AsMemory<Self>],
         flags: MigrationFlags,
-        wait_for: &[ClEvent],
     ) -> Result<ClEvent> {
+        let On { queue, wait_for } = on.into();
         self.check_own_queue(queue)?;
-        let memory = memory.iter().filter_map(|memory| memory.memory_on(queue));
-        let memory: Vec<&ClMemory> = memory.collect();
-        for memory in &memory {
-            self.check_own_memory(memory)?;
-        }
-        let (shared, buffers): (Vec<&ClMemory>, Vec<&ClMemory>) = memory
-            .into_iter()
-            .partition(|memory| memory.svm().is_some());
-        let to_host = flags.contains(MigrationFlags::HOST);
-        let stays = |memory: &ClMemory| to_host && self.context().views_stay && memory.is_view();
-        let moving = buffers.iter().filter(|memory| !stays(memory));
+        let found = memory
+            .iter()
+            .map(|memory| self.bytes_on(queue, *memory, ..));
+        let found: Vec<_> = found.collect::<Result<_>>()?;
+        let memory = found.into_iter().flatten().map(|(memory, _)| memory);
+        let (shared, buffers): (Vec<&ClMemory>, Vec<&ClMemory>) =
+            memory.partition(|memory| memory.svm().is_some());
+        let stays = self.stays(flags);
+        let moving = buffers.iter().filter(|_| !stays);
         let handles: Vec<_> = moving.filter_map(|memory| memory.buffer()).collect();
-        let uses: Vec<_> = buffers.iter().map(|memory| whole(memory)).collect();
-        if shared.is_empty() {
-            return self.migrate_objects(queue, &handles, &uses, flags, wait_for);
+        if !shared.is_empty() {
+            self.check_svm_migration()?;
         }
-        self.check_svm_migration()?;
-        if buffers.is_empty() {
-            return self.migrate_shared(queue, &shared, flags, wait_for);
-        }
-        let first = self.migrate_objects(queue, &handles, &uses, flags, wait_for)?;
-        let both = [wait_for, &[first]].concat();
-        self.migrate_shared(queue, &shared, flags, &both)
+        let blocks = shared
+            .iter()
+            .filter_map(|memory| memory.svm_range(Region::first(memory.bytes())));
+        // The host's own memory stays where it is.
+        let moving = blocks.filter(|range| !range.is_of_the_host() && !self.nothing_migrates());
+        let blocks: Vec<_> = moving.collect();
+        let uses: Vec<_> = buffers.iter().chain(&shared).map(|it| whole(it)).collect();
+        self.submit(queue, purpose(&uses), &uses, wait_for, |wait| {
+            migrate(queue, &handles, &blocks, flags, wait)
+        })
     }
 
     /// Enqueues a migration of images: `PyOpenCL`'s `enqueue_migrate_mem_objects`.
@@ -122,11 +124,11 @@ impl OpenClBackend {
     ///
     /// let drawn = backend.create_image(MemoryFlags::empty(), format, shape)?;
     /// let white = ImageColor::Float([1.0; 4]);
-    /// backend.enqueue_fill_image(&queue, &drawn, ImageRegion::all(shape), white, &[])?;
+    /// backend.enqueue_fill_image(&queue, &drawn, ImageRegion::all(shape), white)?;
     /// // Behind the fill. When the host looks, the image is there already.
-    /// let moved = backend.enqueue_migrate_images(&queue, &[&drawn], MigrationFlags::HOST, &[])?;
+    /// let moved = backend.enqueue_migrate_images(&queue, &[&drawn], MigrationFlags::HOST)?;
     /// moved.wait()?;
-    /// let map = backend.map_image::<f32>(&queue, &drawn, ImageRegion::all(shape), &[])?;
+    /// let map = backend.map_image::<f32>(&queue, &drawn, ImageRegion::all(shape))?;
     /// assert_eq!(map.row(63, 0), Some(&[1.0; 256][..]));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -135,20 +137,66 @@ impl OpenClBackend {
     ///
     /// [`ForeignObject`](binpool_allocators::InvalidRequest::ForeignObject);
     /// [`Mapped`](binpool_allocators::InvalidRequest::Mapped); the failures of the runtime.
-    pub fn enqueue_migrate_images(
+    pub fn enqueue_migrate_images<'q>(
         &self,
-        queue: &ClQueue,
+        on: impl Into<ClOn<'q>>,
         images: &[&ClImage],
         flags: MigrationFlags,
-        wait_for: &[ClEvent],
     ) -> Result<ClEvent> {
+        let On { queue, wait_for } = on.into();
         self.check_own_queue(queue)?;
         for image in images {
             self.check_own_image(image)?;
         }
-        let handles: Vec<_> = images.iter().map(|image| image.handle()).collect();
-        let uses = images.iter().map(|image| image.used(Access::Write));
-        self.migrate_objects(queue, &handles, &uses.collect::<Vec<_>>(), flags, wait_for)
+        let stays = self.stays(flags);
+        let moving = images.iter().filter(|_| !stays);
+        let handles: Vec<_> = moving.map(|image| image.handle()).collect();
+        let uses: Vec<_> = images.iter().map(|it| it.used(Access::Write)).collect();
+        self.submit(queue, purpose(&uses), &uses, wait_for, |wait| {
+            migrate(queue, &handles, &[], flags, wait)
+        })
+    }
+
+    /// Makes the device allocate the memory of `buffer`, which is all or a part of `memory`, and waits for that.
+    pub(crate) fn commit_buffer(
+        &self,
+        queue: &ClQueue,
+        memory: &ClMemory,
+        buffer: &MemHandle,
+    ) -> Result<()> {
+        let uses = [whole(memory)];
+        let context = self.context();
+        context
+            .quirks
+            .on_idle_queue(&context.handle, context.device, |idle| {
+                let idle =
+                    idle.map(|handle| ClQueue::created(context, handle, QueueOrder::InOrder));
+                let queue = idle.as_ref().unwrap_or(queue);
+                let committed = self.submit(queue, purpose(&uses), &uses, &[], |wait| {
+                    if self.nothing_migrates() && !wait.is_empty() {
+                        // A command that it waits for uses the memory, which is therefore allocated already.
+                        return sys::enqueue_marker(queue.handle(), wait);
+                    }
+                    migrate(
+                        queue,
+                        &[buffer],
+                        &[],
+                        MigrationFlags::CONTENT_UNDEFINED,
+                        wait,
+                    )
+                });
+                committed?.wait()
+            })
+    }
+
+    fn nothing_migrates(&self) -> bool {
+        self.context().quirks.migration_crashes
+    }
+
+    /// Returns whether buffers and images stay where they are.
+    fn stays(&self, flags: MigrationFlags) -> bool {
+        let to_host = flags.contains(MigrationFlags::HOST);
+        self.nothing_migrates() || to_host && self.context().quirks.migration_to_host_hangs
     }
 
     fn check_svm_migration(&self) -> Result<()> {
@@ -162,60 +210,41 @@ impl OpenClBackend {
         }
         Ok(())
     }
+}
 
-    /// Enqueues a migration of buffers and images.
-    pub(crate) fn migrate_objects(
-        &self,
-        queue: &ClQueue,
-        objects: &[&MemHandle],
-        uses: &[Use<'_>],
-        flags: MigrationFlags,
-        wait_for: &[ClEvent],
-    ) -> Result<ClEvent> {
-        if objects.is_empty() {
-            return self.submit(queue, Purpose::Control, uses, wait_for, |wait| {
-                sys::enqueue_marker(queue.handle(), wait)
-            });
+/// Enqueues a migration of objects and of shared virtual memory, as far as there are any.
+///
+/// OpenCL has a call for each kind: the second call waits for the first.
+fn migrate(
+    queue: &ClQueue,
+    objects: &[&MemHandle],
+    blocks: &[SvmRange<'_>],
+    flags: MigrationFlags,
+    wait: &WaitList<'_>,
+) -> ClResult<EventHandle> {
+    let shared = |wait: &WaitList<'_>| {
+        sys::migrate::enqueue_svm_migrate(queue.handle(), blocks, flags.bits(), wait)
+    };
+    match (objects.is_empty(), blocks.is_empty()) {
+        (true, true) => sys::enqueue_marker(queue.handle(), wait),
+        (true, false) => shared(wait),
+        (false, _) => {
+            let first = sys::migrate::enqueue_migrate(queue.handle(), objects, flags.bits(), wait)?;
+            if blocks.is_empty() {
+                return Ok(first);
+            }
+            parts::enqueue_behind(queue, &first, shared)
         }
-        self.submit(queue, purpose(uses), uses, wait_for, |wait| {
-            sys::migrate::enqueue_migrate(queue.handle(), objects, flags.bits(), wait)
-        })
-    }
-
-    fn migrate_shared(
-        &self,
-        queue: &ClQueue,
-        shared: &[&ClMemory],
-        flags: MigrationFlags,
-        wait_for: &[ClEvent],
-    ) -> Result<ClEvent> {
-        let uses: Vec<_> = shared.iter().map(|memory| whole(memory)).collect();
-        let all =
-            shared
-                .iter()
-                .filter_map(|memory| match memory.place(Region::first(memory.bytes())) {
-                    Some(Place::Svm(range)) => Some(range),
-                    Some(Place::Buffer(..)) | None => None,
-                });
-        // The host's own memory stays where it is.
-        let blocks: Vec<SvmRange<'_>> = all.filter(|range| !range.is_of_the_host()).collect();
-        if blocks.is_empty() {
-            return self.submit(queue, purpose(&uses), &uses, wait_for, |wait| {
-                sys::enqueue_marker(queue.handle(), wait)
-            });
-        }
-        self.submit(queue, purpose(&uses), &uses, wait_for, |wait| {
-            sys::migrate::enqueue_svm_migrate(queue.handle(), &blocks, flags.bits(), wait)
-        })
     }
 }
 
-/// As a write: contents may get lost, and others are not to look while they move.
-fn whole(memory: &ClMemory) -> Use<'_> {
+/// Returns the use of a migration, which counts as a write: contents may get lost, and no other command may read them while
+/// they move.
+fn whole(memory: &ClMemory) -> MemoryUse<'_> {
     memory.used(Region::first(memory.bytes()), Access::Write)
 }
 
-fn purpose(uses: &[Use<'_>]) -> Purpose {
+fn purpose(uses: &[MemoryUse<'_>]) -> Purpose {
     let bytes = uses.iter().map(|used| used.region.bytes);
     Purpose::Memory(bytes.fold(0, usize::saturating_add))
 }

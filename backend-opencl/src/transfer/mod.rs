@@ -1,12 +1,15 @@
-//! Transfers beyond those of `Backend`: with a host side that is borrowed or handed over, of rectangles, of as much as
-//! both sides have, and migrations.
+//! Commands that move bytes between the host and the device, or between any two kinds of memory, as runs of bytes or
+//! rectangles; and commands that only order others.
 
 mod copies;
 pub(crate) mod copy;
+pub(crate) mod fill;
 mod linear;
+mod markers;
 mod migration;
 mod owned;
 pub(crate) mod p2p;
+mod parts;
 mod rect;
 mod scope;
 

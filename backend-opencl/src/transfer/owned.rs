@@ -1,4 +1,4 @@
-//! Transfers whose host side is handed over, and given back when they have ended.
+//! Transfers that take a vector of the host, and return it when they have ended.
 
 use std::{fmt, sync::Arc};
 
@@ -6,38 +6,38 @@ use binpool_allocators::{AsMemory, Event, Region};
 use bytemuck::{AnyBitPattern, NoUninit};
 
 use crate::{
+    ClOn,
     backend::OpenClBackend,
     event::ClEvent,
     order::access::Access,
-    queue::ClQueue,
     refused::Refused,
     sys::{self, host_vec::HostVec},
 };
 
-/// A transfer on its way, and the vector that it works on.
+/// A pending transfer, and the vector that it works on.
 ///
-/// Dropping or forgetting this value early is safe: the vector is kept until the command has ended, and thrown away then.
+/// Dropping or forgetting this value early is safe: the vector is kept until the command has ended, and then dropped.
 /// `PyOpenCL`'s `NannyEvent`, whose deletion waits.
 ///
 /// ```
 /// use std::slice::from_ref;
-/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// # use binpool_allocators::{Backend, MemoryFlags, Queue, QueueOrder};
 /// # use binpool_opencl::OpenClBackend;
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// # let other_queue = backend.create_queue(QueueOrder::InOrder)?;
 ///
 /// let memory = backend.create_buffer(4096, MemoryFlags::empty())?;
-/// let written = backend.enqueue_write_owned(&queue, &memory, 0, vec![1_u8; 4096], &[])?;
-/// backend.enqueue_marker(&other_queue, from_ref(written.event()))?;
+/// let written = backend.enqueue_write_owned(&queue, &memory, 0, vec![1_u8; 4096])?;
+/// backend.enqueue_marker(other_queue.after(from_ref(written.event())))?;
 ///
 /// let mut staging = written.wait()?; // The same vector: nothing is allocated for the next round.
 /// assert_eq!(staging.len(), 4096);
 /// staging.fill(2);
-/// let written = backend.enqueue_write_owned(&queue, &memory, 0, staging, &[])?;
+/// let written = backend.enqueue_write_owned(&queue, &memory, 0, staging)?;
 /// drop(written); // The command has what it needs.
-/// let mut seen = [0; 1];
-/// backend.read(&queue, &memory, 4095, &mut seen, &[])?;
+/// let mut seen = [0_u8; 1];
+/// backend.read(&queue, &memory, 4095, &mut seen)?;
 /// assert_eq!(seen, [2]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -53,18 +53,18 @@ impl<T> PendingTransfer<T> {
         &self.event
     }
 
-    /// Waits for the transfer, and gives the vector back.
+    /// Waits for the transfer, and returns the vector.
     ///
     /// # Errors
     ///
-    /// The failure of the transfer, or of something that it waited for, with the vector, which is empty where the command may go on.
-    /// What a read that has failed leaves in it is unspecified.
+    /// The failure of the transfer, or of a command that it waited for, with the vector, which is empty if the command may
+    /// still run. After a failed read its contents are unspecified.
     pub fn wait(self) -> Result<Vec<T>, Refused<Vec<T>>> {
         match self.event.wait() {
             Ok(()) => Ok(self.elements.take()),
             Err(error) => Err(Refused {
                 error,
-                // A wait may fail for a reason of its own, with the command still at work.
+                // A wait may fail while the command still runs.
                 value: if self.event.has_ended() {
                     self.elements.take()
                 } else {
@@ -84,8 +84,8 @@ impl<T> fmt::Debug for PendingTransfer<T> {
     }
 }
 
-/// Transfers whose host side is handed over: `PyOpenCL`'s `enqueue_copy` with `is_blocking=False`. The host cannot free or
-/// touch it before the command has ended.
+/// Transfers that take a vector: `PyOpenCL`'s `enqueue_copy` with `is_blocking=False`. The host cannot free or touch the
+/// vector before the command has ended.
 impl OpenClBackend {
     /// Enqueues a write of all of `elements`, from byte `offset` of the memory on.
     ///
@@ -99,7 +99,7 @@ impl OpenClBackend {
     /// let mut written = Vec::new();
     /// for (row, elements) in rows.into_iter().enumerate() {
     ///     // Enqueued, and the loop goes on; offsets are in bytes.
-    ///     written.push(backend.enqueue_write_owned(&queue, &memory, row * 8, elements, &[])?);
+    ///     written.push(backend.enqueue_write_owned(&queue, &memory, row * 8, elements)?);
     /// }
     /// let last = written.pop().ok_or("there are two")?;
     /// assert_eq!(last.wait()?, [3.0, 4.0]); // The vector is back.
@@ -109,15 +109,14 @@ impl OpenClBackend {
     /// # Errors
     ///
     /// Those of [`enqueue_write`](binpool_allocators::Backend::enqueue_write), with the vector.
-    pub fn enqueue_write_owned<T: NoUninit + Send>(
+    pub fn enqueue_write_owned<'q, T: NoUninit + Send>(
         &self,
-        queue: &ClQueue,
+        on: impl Into<ClOn<'q>>,
         memory: &(impl AsMemory<Self> + ?Sized),
         offset: usize,
         elements: Vec<T>,
-        wait_for: &[ClEvent],
     ) -> Result<PendingTransfer<T>, Refused<Vec<T>>> {
-        self.owned(queue, memory, offset, elements, Access::Write, wait_for)
+        self.owned(on.into(), memory, offset, elements, Access::Write)
     }
 
     /// Enqueues a read into all of `elements`, from byte `offset` of the memory on.
@@ -129,7 +128,7 @@ impl OpenClBackend {
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let memory = backend.create_buffer_from(&[1.0_f32, 2.0, 3.0, 4.0], MemoryFlags::empty())?;
     /// // As many elements as the vector has, from byte 4 on.
-    /// let read = backend.enqueue_read_owned(&queue, &memory, 4, vec![0.0_f32; 2], &[])?;
+    /// let read = backend.enqueue_read_owned(&queue, &memory, 4, vec![0.0_f32; 2])?;
     /// assert_eq!(read.wait()?, [2.0, 3.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -137,36 +136,34 @@ impl OpenClBackend {
     /// # Errors
     ///
     /// Those of [`enqueue_read`](binpool_allocators::Backend::enqueue_read), with the vector.
-    pub fn enqueue_read_owned<T: AnyBitPattern + NoUninit + Send>(
+    pub fn enqueue_read_owned<'q, T: AnyBitPattern + NoUninit + Send>(
         &self,
-        queue: &ClQueue,
+        on: impl Into<ClOn<'q>>,
         memory: &(impl AsMemory<Self> + ?Sized),
         offset: usize,
         elements: Vec<T>,
-        wait_for: &[ClEvent],
     ) -> Result<PendingTransfer<T>, Refused<Vec<T>>> {
-        self.owned(queue, memory, offset, elements, Access::Read, wait_for)
+        self.owned(on.into(), memory, offset, elements, Access::Read)
     }
 
     fn owned<T: NoUninit + Send>(
         &self,
-        queue: &ClQueue,
+        on: ClOn<'_>,
         memory: &(impl AsMemory<Self> + ?Sized),
         offset: usize,
         elements: Vec<T>,
         access: Access,
-        wait_for: &[ClEvent],
     ) -> Result<PendingTransfer<T>, Refused<Vec<T>>> {
         let elements = Arc::new(HostVec::new(elements));
         let region = Region::new(offset, elements.bytes());
         let target = (memory, region, access);
-        let enqueued = self.linear(queue, target, wait_for, |place, wait| match access {
-            Access::Write => sys::write_vec(queue.handle(), place, &elements, wait),
-            Access::Read => sys::read_vec(queue.handle(), place, &elements, wait),
+        let enqueued = self.linear(on, target, |device, wait| match access {
+            Access::Write => sys::write_vec(on.queue.handle(), device, &elements, wait),
+            Access::Read => sys::read_vec(on.queue.handle(), device, &elements, wait),
         });
         match enqueued {
             Ok(event) => {
-                event.keep(Arc::clone(&elements));
+                event.retain(Arc::clone(&elements));
                 Ok(PendingTransfer { event, elements })
             }
             Err(error) => Err(Refused {

@@ -1,32 +1,33 @@
 //! Copies between two devices without the host between them.
 
-use binpool_allocators::{AsMemory, Error, Event, InvalidRequest, Memory, Region, Result};
+use binpool_allocators::{AsMemory, Error, Event, InvalidRequest, Memory, On, Region, Result};
 
 use crate::{
+    ClOn,
     backend::OpenClBackend,
-    cl_error::{ClError, Purpose},
     context::Context,
     device::info::has_extension,
-    event::ClEvent,
     memory::cl_memory::ClMemory,
-    order::access::{Access, Use},
+    order::access::Access,
     order::access_log::MapId,
-    order::admission::Admission,
+    order::admission::CommandAdmission,
+    order::memory_use::MemoryUse,
+    order::tracked_command::Earlier,
     queue::ClQueue,
-    sys::{self, p2p::P2p},
+    sys::{self, ClError, Purpose, p2p::P2p},
 };
 
-/// The extension that has the call.
+/// The name of the extension that has the call.
 pub(crate) const EXTENSION: &str = "cl_amd_copy_buffer_p2p";
 
 impl OpenClBackend {
-    /// Copies the first `bytes` bytes of a buffer of this device to one of another device, and waits until they are
-    /// there: `PyOpenCL`'s `enqueue_copy_buffer_p2p_amd`, on AMD's platforms. Where `bytes` is `None`, as many are copied
-    /// as the smaller of the two has.
+    /// Copies the first `bytes` bytes of a buffer of this device to one of another device, and waits until they are there:
+    /// `PyOpenCL`'s `enqueue_copy_buffer_p2p_amd`, on AMD's platforms. For `None`, the size of the smaller of the two is
+    /// copied.
     ///
-    /// `queue` is one of this device, on which the copy runs. `destination` belongs to another context. The call waits for
-    /// the copy, other than `PyOpenCL`'s: events of one context mean nothing to the queues of another one, so that nothing
-    /// there could come after the copy. Until it has ended, commands on those bytes of the destination are refused as if
+    /// `queue` is one of this device, on which the copy runs. `destination` belongs to another context. Unlike
+    /// `PyOpenCL`'s, the call waits for the copy: events of one context mean nothing to queues of another one, so no
+    /// command there could come after the copy. Until then, commands on those bytes of the destination are refused as if
     /// the host had mapped them.
     ///
     /// ```
@@ -40,16 +41,16 @@ impl OpenClBackend {
     /// # let there_queue = there.create_queue(QueueOrder::InOrder)?;
     /// let source = backend.create_buffer_from(&[7_u8; 60], MemoryFlags::empty())?;
     /// let destination = there.create_buffer(60, MemoryFlags::empty())?; // Of another context.
-    /// match backend.copy_p2p_amd(&queue, &source, &destination, None, &[]) {
+    /// match backend.copy_p2p_amd(&queue, &source, &destination, None) {
     ///     Err(Error::Unsupported { .. }) => {
-    ///         let mut bytes = [0; 60]; // By the host, then.
-    ///         backend.read(&queue, &source, 0, &mut bytes, &[])?;
-    ///         there.write(&there_queue, &destination, 0, &bytes, &[])?;
+    ///         let mut bytes = [0_u8; 60]; // By the host, then.
+    ///         backend.read(&queue, &source, 0, &mut bytes)?;
+    ///         there.write(&there_queue, &destination, 0, &bytes)?;
     ///     }
     ///     copied => copied?,
     /// }
-    /// # let mut bytes = [0; 60];
-    /// # there.read(&there_queue, &destination, 0, &mut bytes, &[])?;
+    /// # let mut bytes = [0_u8; 60];
+    /// # there.read(&there_queue, &destination, 0, &mut bytes)?;
     /// # assert_eq!(bytes, [7; 60]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -60,23 +61,22 @@ impl OpenClBackend {
     /// devices of one context, for which [`enqueue_copy`](binpool_allocators::Backend::enqueue_copy) is there;
     /// [`ZeroSize`](InvalidRequest::ZeroSize), [`OutOfBounds`](InvalidRequest::OutOfBounds),
     /// [`ForeignObject`](InvalidRequest::ForeignObject), [`Mapped`](InvalidRequest::Mapped), and the failures of the runtime.
-    pub fn copy_p2p_amd(
+    pub fn copy_p2p_amd<'q>(
         &self,
-        queue: &ClQueue,
+        on: impl Into<ClOn<'q>>,
         source: &(impl AsMemory<Self> + ?Sized),
         destination: &ClMemory,
         bytes: Option<usize>,
-        wait_for: &[ClEvent],
     ) -> Result<()> {
+        let On { queue, wait_for } = on.into();
         self.check_own_queue(queue)?;
         self.check_own_events(wait_for)?;
         let bytes = bytes.unwrap_or_else(|| source.size().min(destination.bytes()));
         let region = Region::first(bytes);
-        region.check_within(source.size())?;
         region.check_within(destination.bytes())?;
-        let source = source.memory_on(queue).filter(|_| bytes > 0);
-        let source = source.ok_or(InvalidRequest::ZeroSize)?;
-        self.check_own_memory(source)?;
+        let found = self.bytes_on(queue, source, region)?;
+        let found = found.filter(|_| bytes > 0);
+        let (source, taken) = found.ok_or(InvalidRequest::ZeroSize)?;
         let (Some(from), Some(to)) = (source.buffer(), destination.buffer()) else {
             return Err(Error::unsupported(
                 "copies of shared virtual memory from device to device: pass `as_buffer` of it",
@@ -85,16 +85,17 @@ impl OpenClBackend {
         let call = self.p2p_call(destination.context())?;
         let into = destination.used(region, Access::Write);
         let kept_out = KeptOut::new(queue, &into)?;
-        // On the host: the queue cannot wait for events of the other context.
-        let control = |error: ClError| error.into_error(Purpose::Control);
-        into.log.wait_until_unused().map_err(control)?;
-        let uses = [source.used(region, Access::Read)];
+        // The host waits, since the queue cannot wait for events of the other context.
+        into.log
+            .wait_until_unused()
+            .map_err(ClError::control_error)?;
+        let uses = [source.used(taken, Access::Read)];
         let purpose = Purpose::Memory(bytes);
         let copied = self.submit(queue, purpose, &uses, wait_for, |wait| {
-            call.enqueue(queue.handle(), (from, 0), (to, 0), bytes, wait)
+            call.enqueue(queue.handle(), (from, taken.offset), (to, 0), bytes, wait)
         })?;
         let ended = copied.wait();
-        // A wait may fail for a reason of its own, and nobody is to use the destination before.
+        // A wait may fail while the command still runs, and no command may use the destination before its end.
         if let Err(error) = sys::wait_until_ended(copied.handle()) {
             tracing::debug!(%error, "a copy between devices has failed");
         }
@@ -102,12 +103,11 @@ impl OpenClBackend {
         ended
     }
 
-    /// The extension's call, where it copies from this device to `other`.
+    /// Returns the extension's call, if it copies from this device to `other`.
     fn p2p_call(&self, other: &Context) -> Result<P2p> {
-        let control = |error: ClError| error.into_error(Purpose::Control);
         let own = self.context();
         for context in [own, other] {
-            if !has_extension(context.device, EXTENSION).map_err(control)? {
+            if !has_extension(context.device, EXTENSION).map_err(ClError::control_error)? {
                 return Err(Error::unsupported(format!(
                     "copies between devices on {}, which has no {EXTENSION}: read the bytes to the host and write them \
                      from there",
@@ -120,19 +120,19 @@ impl OpenClBackend {
                 "copies between devices of one context by the extension: use `enqueue_copy`",
             ));
         }
-        P2p::of(own.device).map_err(control)
+        P2p::of(own.device).map_err(ClError::control_error)
     }
 }
 
-/// Bytes that commands are kept out of, as by a map.
+/// Bytes on which commands are refused, as by a map.
 struct KeptOut<'a> {
-    used: &'a Use<'a>,
+    used: &'a MemoryUse<'a>,
     id: MapId,
 }
 
 impl<'a> KeptOut<'a> {
-    fn new(queue: &'a ClQueue, used: &'a Use<'a>) -> Result<Self> {
-        let (_admission, id) = Admission::of_map(queue, used)?;
+    fn new(queue: &'a ClQueue, used: &'a MemoryUse<'a>) -> Result<Self> {
+        let (_admission, id) = CommandAdmission::of_map(queue, used, Earlier::new())?;
         Ok(Self { used, id })
     }
 }

@@ -2,28 +2,33 @@
 
 use std::sync::Arc;
 
-use binpool_allocators::{AsMemory, Error, InvalidRequest, Memory, PendingRead, Region, Result};
+use binpool_allocators::{
+    AsMemory, Error, InvalidRequest, Memory, On, PendingRead, Region, Result,
+};
+use bytemuck::{AnyBitPattern, NoUninit};
+use cl3::memory::CL_MEM_READ_WRITE;
 
+use super::parts;
 use crate::{
+    ClOn,
     backend::OpenClBackend,
-    cl_error::{ClResult, Purpose},
     event::ClEvent,
     memory::cl_memory::ClMemory,
-    order::access::{Access, Use},
+    order::access::Access,
+    order::memory_use::MemoryUse,
     queue::ClQueue,
     sys::{
-        self, EventHandle, HostBytes, MemHandle, Place, WaitList,
+        self, ClResult, DeviceBytes, EventHandle, HostBytes, MemHandle, Purpose, WaitList,
         rect::{Corner, HostRect},
     },
     transfer::copy::overlap,
 };
 
-/// Where a rectangle lies in memory, on one side of a transfer: its first byte in its first row, that row, and the slice
-/// of that, with the distances of rows and slices.
+/// The position of a rectangle on one side of a transfer: its origin, and the distances of rows and slices.
 ///
-/// The *region* of a transfer, which both sides have in common, is how many bytes a row has, how many rows, and how many
-/// slices: `[bytes, rows, slices]`, 1 where there is but one. Origins are counted like that, too. All of it is as in
-/// OpenCL 3.0, section 5.2.2, and in `PyOpenCL`'s `enqueue_copy`.
+/// The *region* of a transfer, which both sides have in common, is `[bytes, rows, slices]`: the bytes of a row, the number
+/// of rows, and the number of slices. Origins are counted in the same way. This is as in OpenCL 3.0, section 5.2.2, and in
+/// `PyOpenCL`'s `enqueue_copy`.
 ///
 /// ```
 /// use binpool_opencl::Rect;
@@ -38,28 +43,28 @@ use crate::{
 ///
 /// // Bytes 1 and 2 of rows 1 and 2, of both slices.
 /// let inner = Rect { origin: [1, 1, 0], row_pitch: 4, slice_pitch: 12 };
-/// let mut seen = [0; 8];
-/// backend.read_rect(&queue, (&volume, inner), (&mut seen, Rect::default()), [2, 2, 2], &[])?;
+/// let mut seen = [0_u8; 8];
+/// backend.read_rect(&queue, (&volume, inner), (&mut seen, Rect::default()), [2, 2, 2])?;
 /// assert_eq!(seen, [5, 6, 9, 10, 17, 18, 21, 22]);
 ///
 /// // The second slice alone: a flat rectangle starts 3 rows further down.
 /// let second = Rect::in_rows([1, 3 + 1, 0], 4);
-/// backend.read_rect(&queue, (&volume, second), (&mut seen[..4], Rect::default()), [2, 2, 1], &[])?;
+/// backend.read_rect(&queue, (&volume, second), (&mut seen[..4], Rect::default()), [2, 2, 1])?;
 /// assert_eq!(seen[..4], [17, 18, 21, 22]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Rect {
-    /// The byte in its row, the row in its slice, and the slice where the rectangle starts.
+    /// The start of the rectangle: the byte in its row, the row in its slice, and the slice.
     pub origin: [usize; 3],
-    /// From one row to the next, in bytes; 0 where rows follow each other without gaps.
+    /// The distance from one row to the next, in bytes; 0 for rows without gaps.
     pub row_pitch: usize,
-    /// From one slice to the next, in bytes, a multiple of the row pitch; 0 where slices follow each other without gaps.
+    /// The distance from one slice to the next, in bytes, a multiple of the row pitch; 0 for slices without gaps.
     pub slice_pitch: usize,
 }
 
 impl Rect {
-    /// A rectangle at `origin` in memory whose rows are `row_pitch` bytes apart, and whose slices follow each other.
+    /// Returns a rectangle at `origin` in memory whose rows are `row_pitch` bytes apart, and whose slices have no gaps.
     #[must_use]
     pub const fn in_rows(origin: [usize; 3], row_pitch: usize) -> Self {
         Self {
@@ -69,7 +74,8 @@ impl Rect {
         }
     }
 
-    /// The bytes from the first to the last one of a rectangle of this `region`, with the pitches that stand for 0.
+    /// Returns the bytes from the first to the last one of a rectangle of this `region`, and its corner, with the pitches
+    /// that 0 stands for.
     fn span(self, region: [usize; 3], size: usize) -> Result<(Region, Corner)> {
         let [bytes, rows, slices] = region;
         if region.contains(&0) {
@@ -91,16 +97,16 @@ impl Rect {
             pitch => pitch,
         };
         check_pitch(slice_pitch, slice, row_pitch)?;
-        let place = |[byte, row, slice]: [usize; 3]| {
+        let offset_of = |[byte, row, slice]: [usize; 3]| {
             let row = row.checked_mul(row_pitch)?;
             let slice = slice.checked_mul(slice_pitch)?;
             byte.checked_add(row)?.checked_add(slice)
         };
-        let offset = place(self.origin).ok_or_else(beyond)?;
-        let last = place([bytes, rows - 1, slices - 1]).ok_or_else(beyond)?;
+        let offset = offset_of(self.origin).ok_or_else(beyond)?;
+        let last = offset_of([bytes, rows - 1, slices - 1]).ok_or_else(beyond)?;
         let span = Region::new(offset, last);
         span.check_within(size)?;
-        // The pitches of what there is but one of say nothing.
+        // The pitch of a single row or slice is ignored.
         let (row_pitch, slice_pitch) = match (rows, slices) {
             (1, 1) => (bytes, bytes),
             (_, 1) => (row_pitch, slice),
@@ -127,8 +133,7 @@ fn check_pitch(pitch: usize, least: usize, multiple_of: usize) -> Result<()> {
     Ok(())
 }
 
-/// Whether two rectangles of one object, whose first bytes are `distance` bytes apart, share a byte. Those whose pitches
-/// differ are taken to, as OpenCL takes them.
+/// Returns whether two rectangles of one object, whose first bytes are `distance` bytes apart, share a byte.
 fn overlap_at(
     distance: usize,
     from: Corner,
@@ -138,7 +143,8 @@ fn overlap_at(
     if (from.row_pitch, from.slice_pitch) != (to.row_pitch, to.slice_pitch) {
         return true;
     }
-    // Some slice of the later one starts within a row's length of some row of the earlier one, before it or after it.
+    // Looks for a slice of the later rectangle that starts less than a row's length before or after a row of the earlier
+    // one.
     (0..slices).any(|slice| {
         let beyond = distance.abs_diff(slice.saturating_mul(from.slice_pitch));
         let row = beyond / from.row_pitch;
@@ -148,11 +154,11 @@ fn overlap_at(
     })
 }
 
-/// A transfer between memory and the host, checked.
+/// A checked transfer between memory and the host.
 #[derive(Debug)]
 pub(crate) struct HostSides<'m> {
     memory: &'m ClMemory,
-    /// What the rectangle spans in the memory.
+    /// The bytes of the memory from the rectangle's first to its last.
     span: Region,
     device: Corner,
     host: Corner,
@@ -164,10 +170,10 @@ pub(crate) struct HostSides<'m> {
 ///
 /// # Errors
 ///
-/// All of them: [`ZeroSize`](InvalidRequest::ZeroSize) for a region with a 0 in it,
-/// [`Pitch`](InvalidRequest::Pitch), [`OutOfBounds`](InvalidRequest::OutOfBounds) for what the rectangle spans on either
-/// side, [`ForeignObject`](InvalidRequest::ForeignObject), [`HostAccess`](InvalidRequest::HostAccess), [`Mapped`](InvalidRequest::Mapped), and the failures of the
-/// runtime.
+/// All of them: [`ZeroSize`](InvalidRequest::ZeroSize) for a region with a 0 in it, [`Pitch`](InvalidRequest::Pitch),
+/// [`OutOfBounds`](InvalidRequest::OutOfBounds) for a rectangle that reaches beyond either side,
+/// [`ForeignObject`](InvalidRequest::ForeignObject), [`HostAccess`](InvalidRequest::HostAccess),
+/// [`Mapped`](InvalidRequest::Mapped), and the failures of the runtime.
 impl OpenClBackend {
     /// Writes a rectangle of `data`, and waits until it is there.
     ///
@@ -179,11 +185,11 @@ impl OpenClBackend {
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     ///
     /// let matrix = backend.create_buffer_from(&[0_u8; 100 * 100], MemoryFlags::empty())?; // Row by row.
-    /// let corner = [7; 3 * 4];
+    /// let corner = [7_u8; 3 * 4];
     /// let target = Rect::in_rows([10, 20, 0], 100); // Column 10, row 20.
-    /// backend.write_rect(&queue, (&matrix, target), (&corner, Rect::default()), [3, 4, 1], &[])?;
-    /// let mut row = [0; 5];
-    /// backend.read(&queue, &matrix, 23 * 100 + 9, &mut row, &[])?; // Of the last row, with its neighbours.
+    /// backend.write_rect(&queue, (&matrix, target), (&corner, Rect::default()), [3, 4, 1])?;
+    /// let mut row = [0_u8; 5];
+    /// backend.read(&queue, &matrix, 23 * 100 + 9, &mut row)?; // Of the last row, with its neighbours.
     /// assert_eq!(row, [0, 7, 7, 7, 0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -191,14 +197,15 @@ impl OpenClBackend {
     /// # Errors
     ///
     /// See [above](#errors).
-    pub fn write_rect(
+    pub fn write_rect<'q, T: NoUninit>(
         &self,
-        queue: &ClQueue,
+        on: impl Into<ClOn<'q>>,
         (memory, target): (&(impl AsMemory<Self> + ?Sized), Rect),
-        (data, source): (&[u8], Rect),
+        (data, source): (&[T], Rect),
         region: [usize; 3],
-        wait_for: &[ClEvent],
     ) -> Result<()> {
+        let On { queue, wait_for } = on.into();
+        let data: &[u8] = bytemuck::cast_slice(data);
         let sides = self.host_rect(queue, (memory, target), (data.len(), source), region)?;
         let uses = [sides.used(Access::Write)?];
         self.submit_and_wait(queue, sides.purpose(), &uses, wait_for, |wait, enqueued| {
@@ -219,12 +226,12 @@ impl OpenClBackend {
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     ///
     /// let matrix = backend.create_buffer_from(&[1_u8, 2, 3, 4, 5, 6, 7, 8, 9], MemoryFlags::empty())?;
-    /// let mut column = [0; 3];
+    /// let mut column = [0_u8; 3];
     /// let middle = (&matrix, Rect::in_rows([1, 0, 0], 3));
-    /// backend.read_rect(&queue, middle, (&mut column, Rect::default()), [1, 3, 1], &[])?;
+    /// backend.read_rect(&queue, middle, (&mut column, Rect::default()), [1, 3, 1])?;
     /// assert_eq!(column, [2, 5, 8]);
     ///
-    /// let beyond = backend.read_rect(&queue, middle, (&mut [0; 4], Rect::default()), [1, 4, 1], &[]);
+    /// let beyond = backend.read_rect(&queue, middle, (&mut [0_u8; 4], Rect::default()), [1, 4, 1]);
     /// let expected = InvalidRequest::OutOfBounds { offset: 1, bytes: 10, size: 9 };
     /// assert!(matches!(beyond, Err(Error::InvalidRequest(request)) if request == expected));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -233,14 +240,15 @@ impl OpenClBackend {
     /// # Errors
     ///
     /// See [above](#errors).
-    pub fn read_rect(
+    pub fn read_rect<'q, T: AnyBitPattern + NoUninit>(
         &self,
-        queue: &ClQueue,
+        on: impl Into<ClOn<'q>>,
         (memory, source): (&(impl AsMemory<Self> + ?Sized), Rect),
-        (data, target): (&mut [u8], Rect),
+        (data, target): (&mut [T], Rect),
         region: [usize; 3],
-        wait_for: &[ClEvent],
     ) -> Result<()> {
+        let On { queue, wait_for } = on.into();
+        let data: &mut [u8] = bytemuck::cast_slice_mut(data);
         let sides = self.host_rect(queue, (memory, source), (data.len(), target), region)?;
         let uses = [sides.used(Access::Read)?];
         self.submit_and_wait(queue, sides.purpose(), &uses, wait_for, |wait, enqueued| {
@@ -267,10 +275,10 @@ impl OpenClBackend {
     /// let right = backend.create_buffer(6, MemoryFlags::empty())?;
     /// for (memory, column) in [(&left, 0), (&right, 2)] {
     ///     let source = (Arc::clone(&picture), Rect::in_rows([column, 0, 0], 4));
-    ///     backend.enqueue_write_rect(&queue, (memory, Rect::default()), source, [2, 3, 1], &[])?;
+    ///     backend.enqueue_write_rect(&queue, (memory, Rect::default()), source, [2, 3, 1])?;
     /// }
-    /// let mut seen = [0; 6];
-    /// backend.read(&queue, &right, 0, &mut seen, &[])?;
+    /// let mut seen = [0_u8; 6];
+    /// backend.read(&queue, &right, 0, &mut seen)?;
     /// assert_eq!(seen, [2, 3, 6, 7, 10, 11]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -278,23 +286,23 @@ impl OpenClBackend {
     /// # Errors
     ///
     /// See [above](#errors).
-    pub fn enqueue_write_rect(
+    pub fn enqueue_write_rect<'q>(
         &self,
-        queue: &ClQueue,
+        on: impl Into<ClOn<'q>>,
         memory: (&(impl AsMemory<Self> + ?Sized), Rect),
         (data, source): (Arc<[u8]>, Rect),
         region: [usize; 3],
-        wait_for: &[ClEvent],
     ) -> Result<ClEvent> {
+        let On { queue, wait_for } = on.into();
         let sides = self.host_rect(queue, memory, (data.len(), source), region)?;
         let event = self.rect_command(queue, &sides, Access::Write, wait_for, |rect, wait| {
-            sys::rect::write_kept(queue.handle(), rect, &data, wait)
+            sys::rect::write_retained(queue.handle(), rect, &data, wait)
         })?;
-        event.keep(data);
+        event.retain(data);
         Ok(event)
     }
 
-    /// Enqueues a read of a rectangle. The bytes come without gaps, row by row and slice by slice.
+    /// Enqueues a read of a rectangle. The bytes are returned without gaps, row by row and slice by slice.
     ///
     /// ```
     /// use binpool_opencl::Rect;
@@ -305,9 +313,9 @@ impl OpenClBackend {
     ///
     /// let matrix = backend.create_buffer_from(&[1_u8, 2, 3, 4, 5, 6, 7, 8, 9], MemoryFlags::empty())?;
     /// let corner = (&matrix, Rect::in_rows([1, 1, 0], 3));
-    /// let pending = backend.enqueue_read_rect(&queue, corner, [2, 2, 1], &[])?;
+    /// let pending = backend.enqueue_read_rect(&queue, corner, [2, 2, 1])?;
     /// // What comes later on the same bytes waits for the read.
-    /// backend.write(&queue, &matrix, 0, &[0; 9], &[])?;
+    /// backend.write(&queue, &matrix, 0, &[0_u8; 9])?;
     /// assert_eq!(pending.wait()?, [5, 6, 8, 9]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -315,28 +323,28 @@ impl OpenClBackend {
     /// # Errors
     ///
     /// See [above](#errors).
-    pub fn enqueue_read_rect(
+    pub fn enqueue_read_rect<'q>(
         &self,
-        queue: &ClQueue,
+        on: impl Into<ClOn<'q>>,
         memory: (&(impl AsMemory<Self> + ?Sized), Rect),
         region: [usize; 3],
-        wait_for: &[ClEvent],
     ) -> Result<PendingRead<ClEvent>> {
+        let On { queue, wait_for } = on.into();
         let all = region
             .iter()
             .try_fold(1_usize, |all, part| all.checked_mul(*part));
         let bytes = all.unwrap_or(usize::MAX);
-        // Before the bytes are made: a region that is too large is not the host's lack of memory.
+        // Checked before the bytes are allocated: a region that is too large must not be reported as a lack of host memory.
         let sides = self.host_rect(queue, memory, (bytes, Rect::default()), region)?;
         let target = Arc::new(HostBytes::new(bytes)?);
         let event = self.rect_command(queue, &sides, Access::Read, wait_for, |rect, wait| {
-            sys::rect::read_kept(queue.handle(), rect, &target, wait)
+            sys::rect::read_retained(queue.handle(), rect, &target, wait)
         })?;
-        event.keep(Arc::clone(&target));
+        event.retain(Arc::clone(&target));
         Ok(PendingRead::new(event, move || target.take()))
     }
 
-    /// Enqueues a copy of a rectangle from one block of memory to another one, or to another place of the same.
+    /// Enqueues a copy of a rectangle from one block of memory to another one, or within one block.
     ///
     /// ```
     /// use binpool_allocators::{Error, InvalidRequest};
@@ -348,13 +356,13 @@ impl OpenClBackend {
     ///
     /// // The left column of a matrix of 3 × 3 over its right one.
     /// let matrix = backend.create_buffer_from(&[1_u8, 2, 3, 4, 5, 6, 7, 8, 9], MemoryFlags::empty())?;
-    /// let column = |place| (&matrix, Rect::in_rows([place, 0, 0], 3));
-    /// backend.enqueue_copy_rect(&queue, column(0), column(2), [1, 3, 1], &[])?;
-    /// let mut seen = [0; 9];
-    /// backend.read(&queue, &matrix, 0, &mut seen, &[])?;
+    /// let column = |index| (&matrix, Rect::in_rows([index, 0, 0], 3));
+    /// backend.enqueue_copy_rect(&queue, column(0), column(2), [1, 3, 1])?;
+    /// let mut seen = [0_u8; 9];
+    /// backend.read(&queue, &matrix, 0, &mut seen)?;
     /// assert_eq!(seen, [1, 2, 1, 4, 5, 4, 7, 8, 7]);
     ///
-    /// let wide = backend.enqueue_copy_rect(&queue, column(0), column(1), [2, 3, 1], &[]);
+    /// let wide = backend.enqueue_copy_rect(&queue, column(0), column(1), [2, 3, 1]);
     /// assert!(matches!(
     ///     wide,
     ///     Err(Error::InvalidRequest(InvalidRequest::OverlappingCopy { from: 0, to: 1, .. }))
@@ -365,24 +373,16 @@ impl OpenClBackend {
     /// # Errors
     ///
     /// See [above](#errors); [`OverlappingCopy`](InvalidRequest::OverlappingCopy) where the two share a byte.
-    pub fn enqueue_copy_rect(
+    pub fn enqueue_copy_rect<'q>(
         &self,
-        queue: &ClQueue,
+        on: impl Into<ClOn<'q>>,
         (source, from): (&(impl AsMemory<Self> + ?Sized), Rect),
         (destination, to): (&(impl AsMemory<Self> + ?Sized), Rect),
         region: [usize; 3],
-        wait_for: &[ClEvent],
     ) -> Result<ClEvent> {
-        self.check_own_queue(queue)?;
-        let (from_span, from) = from.span(region, source.size())?;
-        let (to_span, to) = to.span(region, destination.size())?;
-        let source = source.memory_on(queue).ok_or(InvalidRequest::ZeroSize)?;
-        let destination = destination.memory_on(queue);
-        let destination = destination.ok_or(InvalidRequest::ZeroSize)?;
-        self.check_own_memory(source)?;
-        self.check_own_memory(destination)?;
-        self.check_pitches(source, from, region[2])?;
-        self.check_pitches(destination, to, region[2])?;
+        let On { queue, wait_for } = on.into();
+        let (source, from_span, from) = self.corner(queue, (source, from), region)?;
+        let (destination, to_span, to) = self.corner(queue, (destination, to), region)?;
         let uses = [
             source.used(from_span, Access::Read),
             destination.used(to_span, Access::Write),
@@ -397,9 +397,57 @@ impl OpenClBackend {
         self.submit(queue, purpose, &uses, wait_for, |wait| {
             on_buffer(source, from, |source| {
                 on_buffer(destination, to, |destination| {
-                    sys::rect::enqueue_copy(queue.handle(), source, destination, region, wait)
+                    self.copy_between(queue, source, destination, region, wait)
                 })
             })
+        })
+    }
+
+    /// Returns the memory for commands on `queue`, the bytes that the rectangle spans, and its corner there. Checks all of
+    /// them.
+    fn corner<'m>(
+        &self,
+        queue: &ClQueue,
+        (memory, rect): (&'m (impl AsMemory<Self> + ?Sized), Rect),
+        region: [usize; 3],
+    ) -> Result<(&'m ClMemory, Region, Corner)> {
+        let (logical, corner) = rect.span(region, memory.size())?;
+        let found = self.bytes_on(queue, memory, logical)?;
+        let (memory, span) = found.ok_or(InvalidRequest::ZeroSize)?;
+        self.check_pitches(memory, corner, region[2])?;
+        let offset = span.offset;
+        Ok((memory, span, Corner { offset, ..corner }))
+    }
+
+    /// Enqueues a copy of a rectangle between two buffers. OpenCL refuses a copy within one buffer whose pitches differ,
+    /// but all blocks of a pool may lie in one buffer. Such a copy goes through a further buffer.
+    fn copy_between(
+        &self,
+        queue: &ClQueue,
+        (source, from): (&MemHandle, Corner),
+        (destination, to): (&MemHandle, Corner),
+        region: [usize; 3],
+        wait: &WaitList<'_>,
+    ) -> ClResult<EventHandle> {
+        let copy = |source, destination, wait: &WaitList<'_>| {
+            sys::rect::enqueue_copy(queue.handle(), source, destination, region, wait)
+        };
+        let same_pitches = (from.row_pitch, from.slice_pitch) == (to.row_pitch, to.slice_pitch);
+        if source.raw() != destination.raw() || same_pitches {
+            return copy((source, from), (destination, to), wait);
+        }
+        let [bytes, rows, slices] = region;
+        let tight = Corner {
+            offset: 0,
+            row_pitch: bytes,
+            slice_pitch: bytes.saturating_mul(rows),
+        };
+        let size = tight.slice_pitch.saturating_mul(slices);
+        // The runtime keeps this buffer until the second copy has ended.
+        let between = sys::create_buffer(&self.context().handle, CL_MEM_READ_WRITE, size)?;
+        let first = copy((source, from), (&between, tight), wait)?;
+        parts::enqueue_behind(queue, &first, |behind| {
+            copy((&between, tight), (destination, to), behind)
         })
     }
 
@@ -411,13 +459,8 @@ impl OpenClBackend {
         (host_bytes, host): (usize, Rect),
         region: [usize; 3],
     ) -> Result<HostSides<'m>> {
-        self.check_own_queue(queue)?;
-        let (span, device) = device.span(region, memory.size())?;
         let (_, host) = host.span(region, host_bytes)?;
-        let memory = memory.memory_on(queue).ok_or(InvalidRequest::ZeroSize)?;
-        self.check_own_memory(memory)?;
-        span.check_within(memory.bytes())?;
-        self.check_pitches(memory, device, region[2])?;
+        let (memory, span, device) = self.corner(queue, (memory, device), region)?;
         Ok(HostSides {
             memory,
             span,
@@ -443,8 +486,8 @@ impl OpenClBackend {
 }
 
 impl HostSides<'_> {
-    /// The use of the memory by a transfer that the host may make.
-    fn used(&self, access: Access) -> Result<Use<'_>> {
+    /// Checks that the host may make the transfer, and returns its use of the memory.
+    fn used(&self, access: Access) -> Result<MemoryUse<'_>> {
         self.memory.check_host(access.host_use())?;
         Ok(self.memory.used(self.span, access))
     }
@@ -466,10 +509,10 @@ impl HostSides<'_> {
 }
 
 impl OpenClBackend {
-    /// Checks what NVIDIA's driver asks for: that the slices of a rectangle would fit with all of their pitches.
+    /// Checks, for NVIDIA's driver, that the slices of a rectangle would fit into the memory with all of their pitches.
     fn check_pitches(&self, memory: &ClMemory, corner: Corner, slices: usize) -> Result<()> {
         let needed = slices.saturating_mul(corner.slice_pitch);
-        if !self.context().whole_slices || needed <= memory.bytes() {
+        if !self.context().quirks.rectangles_need_whole_slices || needed <= memory.bytes() {
             return Ok(());
         }
         Err(Error::unsupported(format!(
@@ -481,18 +524,21 @@ impl OpenClBackend {
     }
 }
 
-/// Calls `enqueue` with the buffer that `memory` is, or with one over it where it is shared virtual memory, for which
-/// OpenCL has no such calls.
+/// Calls `enqueue` with the buffer that `memory` is all or a part of, or, for shared virtual memory, for which OpenCL has
+/// no such calls, with a buffer over it.
+///
+/// The handle of a sub-buffer is never used: `PoCL` 3.1 crashes at copies of rectangles from or to one.
 fn on_buffer<T>(
     memory: &ClMemory,
     corner: Corner,
     enqueue: impl FnOnce((&MemHandle, Corner)) -> ClResult<T>,
 ) -> ClResult<T> {
-    if let Some(buffer) = memory.buffer() {
-        return enqueue((buffer, corner));
+    if let Some((root, start)) = memory.root() {
+        let offset = corner.offset.saturating_add(start);
+        return enqueue((&root.handle, Corner { offset, ..corner }));
     }
-    let Some(Place::Svm(range)) = memory.place(Region::first(memory.bytes())) else {
-        // Only a block that is being freed has no place, and that is not borrowed here.
+    let Some(DeviceBytes::Svm(range)) = memory.device_bytes(Region::first(memory.bytes())) else {
+        // Only a block that is being freed has no bytes, and such a block is not borrowed here.
         return Err(crate::ClError::new(
             "clCreateBuffer",
             cl3::error_codes::CL_INVALID_MEM_OBJECT,

@@ -1,16 +1,15 @@
-//! Transfers whose host side is borrowed, for as long as a closure runs.
+//! Transfers that borrow memory of the host while a closure runs.
 
 use std::marker::PhantomData;
 
-use binpool_allocators::{AsMemory, Event, Region, Result};
+use binpool_allocators::{AsMemory, Event, On, Region, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 use parking_lot::Mutex;
 
 use super::rect::Rect;
-use crate::{backend::OpenClBackend, event::ClEvent, order::access::Access, queue::ClQueue, sys};
+use crate::{ClOn, backend::OpenClBackend, event::ClEvent, order::access::Access, sys};
 
-/// Where transfers with borrowed memory are enqueued: see
-/// [`transfer_scope`](OpenClBackend::transfer_scope).
+/// A scope for transfers with borrowed memory: see [`transfer_scope`](OpenClBackend::transfer_scope).
 ///
 /// ```
 /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
@@ -23,16 +22,16 @@ use crate::{backend::OpenClBackend, event::ClEvent, order::access::Access, queue
 /// let mut seen = [0_u16; 4];
 /// let (head, tail) = seen.split_at_mut(2);
 /// backend.transfer_scope(|scope| {
-///     scope.enqueue_write(&queue, &memory, 0, &numbers, &[])?;
+///     scope.enqueue_write(&queue, &memory, 0, &numbers)?;
 ///     // Side by side, behind the write.
-///     scope.enqueue_read(&queue, &memory, 0, head, &[])?;
-///     scope.enqueue_read(&other_queue, &memory, 4, tail, &[])
-/// })??;
+///     scope.enqueue_read(&queue, &memory, 0, head)?;
+///     scope.enqueue_read(&other_queue, &memory, 4, tail)
+/// })?;
 /// assert_eq!(seen, numbers);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Parts of a picture that the program has, and goes on to have:
+/// Parts of a picture that the program keeps:
 ///
 /// ```
 /// use binpool_opencl::Rect;
@@ -47,9 +46,9 @@ use crate::{backend::OpenClBackend, event::ClEvent, order::access::Access, queue
 /// let middle = Rect::in_rows([1, 0, 0], 4);
 /// let packed = (&memory, Rect::default());
 /// backend.transfer_scope(|scope| {
-///     scope.enqueue_write_rect(&queue, packed, (top, middle), [2, 2, 1], &[])?;
-///     scope.enqueue_read_rect(&queue, packed, (bottom, middle), [2, 2, 1], &[])
-/// })??;
+///     scope.enqueue_write_rect(&queue, packed, (top, middle), [2, 2, 1])?;
+///     scope.enqueue_read_rect(&queue, packed, (bottom, middle), [2, 2, 1])
+/// })?;
 /// assert_eq!(picture[8..], [8, 1, 2, 11, 12, 5, 6, 15]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -57,19 +56,19 @@ use crate::{backend::OpenClBackend, event::ClEvent, order::access::Access, queue
 pub struct TransferScope<'scope, 'env: 'scope> {
     backend: &'scope OpenClBackend,
     events: Mutex<Vec<ClEvent>>,
-    /// Invariant in both, as the scopes of `std::thread` are: neither may be taken for a shorter one.
+    /// Invariant in both lifetimes, as the scopes of `std::thread` are: neither may be shortened.
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
 }
 
 impl OpenClBackend {
-    /// Runs `program`, which may enqueue transfers with memory of the host that it borrows, and waits for all of those
-    /// before it returns, also where `program` panics. So the memory can neither be freed nor touched before the commands
-    /// have ended, whatever becomes of their events; a guard of a single transfer could be forgotten, and its memory freed
-    /// under the command.
+    /// Runs `program`, which may enqueue transfers with memory of the host that it borrows, and waits for all of them
+    /// before it returns, even if `program` panics. So the memory can neither be freed nor touched before the commands have
+    /// ended, even if their events are dropped. A guard of a single transfer would not be sound: it could be forgotten, and
+    /// its memory freed while the command uses it.
     ///
-    /// A transfer that waits for something which only happens after the scope makes this wait for ever, as a thread of
-    /// [`std::thread::scope`] would.
+    /// If a transfer waits for an event that is only resolved after the scope, this waits for ever, as with a thread of
+    /// [`std::thread::scope`].
     ///
     /// ```
     /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
@@ -80,14 +79,14 @@ impl OpenClBackend {
     /// let memory = backend.create_buffer(16, MemoryFlags::empty())?;
     /// let (numbers, mut seen) = ([1_u32, 2, 3, 4], [0_u32; 4]);
     /// backend.transfer_scope(|scope| {
-    ///     scope.enqueue_write(&queue, &memory, 0, &numbers, &[])?;
-    ///     scope.enqueue_read(&queue, &memory, 0, &mut seen, &[])
-    /// })??;
+    ///     scope.enqueue_write(&queue, &memory, 0, &numbers)?;
+    ///     scope.enqueue_read(&queue, &memory, 0, &mut seen)
+    /// })?;
     /// assert_eq!(seen, numbers);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// Memory that does not live long enough is refused, and so is a look at memory that is being read into:
+    /// The compiler refuses memory that does not live long enough, and access to memory that is being read into:
     ///
     /// ```compile_fail,E0597
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
@@ -97,7 +96,7 @@ impl OpenClBackend {
     /// # let memory = backend.create_buffer(16, MemoryFlags::empty()).unwrap();
     /// backend.transfer_scope(|scope| {
     ///     let mut seen = [0_u32; 4];
-    ///     scope.enqueue_read(&queue, &memory, 0, &mut seen, &[]).unwrap();
+    ///     scope.enqueue_read(&queue, &memory, 0, &mut seen)
     /// });
     /// ```
     ///
@@ -109,17 +108,18 @@ impl OpenClBackend {
     /// # let memory = backend.create_buffer(16, MemoryFlags::empty()).unwrap();
     /// let mut seen = [0_u32; 4];
     /// backend.transfer_scope(|scope| {
-    ///     scope.enqueue_read(&queue, &memory, 0, &mut seen, &[]).unwrap();
+    ///     scope.enqueue_read(&queue, &memory, 0, &mut seen)?;
     ///     assert_eq!(seen[0], 0);
+    ///     Ok(())
     /// });
     /// ```
     ///
     /// # Errors
     ///
-    /// The failure of the first transfer that failed; all of them have ended.
+    /// The error of `program`, or the failure of the first transfer that failed. All transfers have ended.
     pub fn transfer_scope<'env, R>(
         &self,
-        program: impl for<'scope> FnOnce(&'scope TransferScope<'scope, 'env>) -> R,
+        program: impl for<'scope> FnOnce(&'scope TransferScope<'scope, 'env>) -> Result<R>,
     ) -> Result<R> {
         let scope = TransferScope {
             backend: self,
@@ -128,7 +128,7 @@ impl OpenClBackend {
             env: PhantomData,
         };
         let waiting = WaitForAll(&scope.events);
-        let result = program(&scope);
+        let result = program(&scope)?;
         waiting.finish()?;
         Ok(result)
     }
@@ -145,16 +145,17 @@ impl WaitForAll<'_> {
 
 impl Drop for WaitForAll<'_> {
     fn drop(&mut self) {
-        // After `finish` there is nothing left to wait for; before it, somebody panics, and has no use for errors.
-        let _panicking = wait_for(&self.0.lock());
+        // After `finish` nothing is left to wait for. Before it, `program` has failed or panicked, and that error matters
+        // more.
+        let _less = wait_for(&self.0.lock());
     }
 }
 
-/// Waits until all have ended, and tells of the first failure.
+/// Waits until all have ended, and returns the first failure.
 fn wait_for(events: &[ClEvent]) -> Result<()> {
     let mut result = Ok(());
     for event in events {
-        // Does not come back before, whatever the wait answers.
+        // Returns only after the end, even if the wait above has failed.
         let _ended = sys::wait_until_ended(event.handle());
         let ended = event.wait();
         if result.is_ok() {
@@ -170,22 +171,19 @@ impl<'scope> TransferScope<'scope, '_> {
     /// # Errors
     ///
     /// Those of [`enqueue_write`](binpool_allocators::Backend::enqueue_write).
-    pub fn enqueue_write<T: NoUninit>(
+    pub fn enqueue_write<'q, T: NoUninit>(
         &'scope self,
-        queue: &ClQueue,
+        on: impl Into<ClOn<'q>>,
         memory: &(impl AsMemory<OpenClBackend> + ?Sized),
         offset: usize,
         data: &'scope [T],
-        wait_for: &[ClEvent],
     ) -> Result<ClEvent> {
-        let data: &[u8] = bytemuck::cast_slice(data);
+        let (on, data): (_, &[u8]) = (on.into(), bytemuck::cast_slice(data));
         let region = Region::new(offset, data.len());
         let target = (memory, region, Access::Write);
-        let event = self
-            .backend
-            .linear(queue, target, wait_for, |place, wait| {
-                sys::scoped::write(queue.handle(), place, data, wait)
-            })?;
+        let event = self.backend.linear(on, target, |device, wait| {
+            sys::scoped::write(on.queue.handle(), device, data, wait)
+        })?;
         Ok(self.remember(event))
     }
 
@@ -194,22 +192,19 @@ impl<'scope> TransferScope<'scope, '_> {
     /// # Errors
     ///
     /// Those of [`enqueue_read`](binpool_allocators::Backend::enqueue_read).
-    pub fn enqueue_read<T: AnyBitPattern + NoUninit>(
+    pub fn enqueue_read<'q, T: AnyBitPattern + NoUninit>(
         &'scope self,
-        queue: &ClQueue,
+        on: impl Into<ClOn<'q>>,
         memory: &(impl AsMemory<OpenClBackend> + ?Sized),
         offset: usize,
         data: &'scope mut [T],
-        wait_for: &[ClEvent],
     ) -> Result<ClEvent> {
-        let data: &mut [u8] = bytemuck::cast_slice_mut(data);
+        let (on, data): (_, &mut [u8]) = (on.into(), bytemuck::cast_slice_mut(data));
         let region = Region::new(offset, data.len());
         let source = (memory, region, Access::Read);
-        let event = self
-            .backend
-            .linear(queue, source, wait_for, |place, wait| {
-                sys::scoped::read(queue.handle(), place, data, wait)
-            })?;
+        let event = self.backend.linear(on, source, |device, wait| {
+            sys::scoped::read(on.queue.handle(), device, data, wait)
+        })?;
         Ok(self.remember(event))
     }
 
@@ -218,15 +213,15 @@ impl<'scope> TransferScope<'scope, '_> {
     /// # Errors
     ///
     /// Those of [`write_rect`](OpenClBackend::write_rect).
-    pub fn enqueue_write_rect(
+    pub fn enqueue_write_rect<'q, T: NoUninit>(
         &'scope self,
-        queue: &ClQueue,
+        on: impl Into<ClOn<'q>>,
         memory: (&(impl AsMemory<OpenClBackend> + ?Sized), Rect),
-        data: (&'scope [u8], Rect),
+        (data, host): (&'scope [T], Rect),
         region: [usize; 3],
-        wait_for: &[ClEvent],
     ) -> Result<ClEvent> {
-        let (data, host) = data;
+        let On { queue, wait_for } = on.into();
+        let data: &[u8] = bytemuck::cast_slice(data);
         let sides = self
             .backend
             .host_rect(queue, memory, (data.len(), host), region)?;
@@ -243,15 +238,15 @@ impl<'scope> TransferScope<'scope, '_> {
     /// # Errors
     ///
     /// Those of [`read_rect`](OpenClBackend::read_rect).
-    pub fn enqueue_read_rect(
+    pub fn enqueue_read_rect<'q, T: AnyBitPattern + NoUninit>(
         &'scope self,
-        queue: &ClQueue,
+        on: impl Into<ClOn<'q>>,
         memory: (&(impl AsMemory<OpenClBackend> + ?Sized), Rect),
-        data: (&'scope mut [u8], Rect),
+        (data, host): (&'scope mut [T], Rect),
         region: [usize; 3],
-        wait_for: &[ClEvent],
     ) -> Result<ClEvent> {
-        let (data, host) = data;
+        let On { queue, wait_for } = on.into();
+        let data: &mut [u8] = bytemuck::cast_slice_mut(data);
         let sides = self
             .backend
             .host_rect(queue, memory, (data.len(), host), region)?;
@@ -263,7 +258,7 @@ impl<'scope> TransferScope<'scope, '_> {
         Ok(self.remember(event))
     }
 
-    /// The scope waits for the command before the borrow of its host side ends.
+    /// Remembers the command, which the scope waits for before the borrow of its host side ends.
     fn remember(&self, event: ClEvent) -> ClEvent {
         self.events.lock().push(event.clone());
         event

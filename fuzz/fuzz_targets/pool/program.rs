@@ -7,7 +7,7 @@ use std::{
 
 use binpool::{
     Backend, Budget, Error, HookId, MemoryPool, Outcome, PendingRead, PoolError, Queue, QueueOrder,
-    Region, ScrubPolicy, Verdict,
+    ScrubPolicy, Verdict,
 };
 use binpool_mock::{CallKind, Fault, MockBackend, MockDevice, MockEvent, MockQueue, Persistence};
 
@@ -207,6 +207,19 @@ impl Program {
         self.has_failures |= outcome == Outcome::Failed;
     }
 
+    /// The newest gate fails, and the others stay shut.
+    fn fail_one_gate(&mut self) {
+        let Some(gate) = self.gates.pop() else {
+            return;
+        };
+        self.clear_faults();
+        self.backend
+            .resolve_user_event(&gate, Outcome::Failed)
+            .expect("it is a gate, and shut");
+        self.next_gate.take_if(|next| *next == gate);
+        self.has_failures = true;
+    }
+
     fn allocate(&mut self, pool: bool, bytes: usize, queue: Option<MockQueue>, thread: u8) -> bool {
         let counted = &self.pools[usize::from(pool)];
         let handle = counted.pool.clone();
@@ -244,7 +257,7 @@ impl Program {
 
     fn read_fresh(&mut self, index: usize, queue: &MockQueue) {
         let live = &mut self.live[index];
-        let result = live.block.enqueue_read(queue, 0..live.block.size(), &[]);
+        let result = live.block.enqueue_read(queue, 0..live.block.size());
         if let Ok(read) = &result {
             live.last = vec![read.event().clone()];
         }
@@ -285,7 +298,9 @@ impl Program {
         let gate = self.next_gate.take();
         let live = &mut self.live[index];
         let mut wait_for = Vec::new();
-        if by_events && !live.last.is_empty() {
+        // The order of a queue is not to be relied on where a failure may lose it.
+        let is_kept = self.backend.limits().failure_order.keeps_places();
+        if (by_events || !is_kept) && !live.last.is_empty() {
             wait_for.clone_from(&live.last);
         } else {
             let ordered = live.block.order_before(queue);
@@ -298,12 +313,15 @@ impl Program {
         let bytes = vec![mark; part.len()];
         let start = part.start;
         let result = match how {
-            How::Fill => live.block.enqueue_fill(queue, part, &[mark], &wait_for),
-            How::Write => live
+            How::Fill => live
                 .block
-                .enqueue_write(queue, start, bytes.clone().into(), &wait_for),
+                .enqueue_fill(queue.after(&wait_for), part, &[mark]),
+            How::Write => {
+                live.block
+                    .enqueue_write(queue.after(&wait_for), start, bytes.clone().into())
+            }
             How::BlockingWrite => {
-                let wrote = live.block.write(queue, start, &bytes, &wait_for);
+                let wrote = live.block.write(queue.after(&wait_for), start, &bytes);
                 if self.take(wrote).is_some() {
                     let live = &mut self.live[index];
                     live.put(start, &bytes, Vec::new());
@@ -320,13 +338,7 @@ impl Program {
             How::Slice => {
                 let alignment = self.backend.limits().alignment;
                 match live.block.slice(part.clone()) {
-                    Ok(view) => self.backend.enqueue_fill(
-                        queue,
-                        view.memory_on(queue),
-                        Region::first(view.size()),
-                        &[mark],
-                        &wait_for,
-                    ),
+                    Ok(view) => view.enqueue_fill(queue.after(&wait_for), .., &[mark]),
                     Err(error) => {
                         let is_refused = part.is_empty() || !alignment.divides(start);
                         assert!(is_refused || self.may_fail(), "{error}");
@@ -379,11 +391,10 @@ impl Program {
             .collect();
         let offset = target.block.size() - part.len();
         let result = source.block.enqueue_copy_region_to(
-            queue,
+            queue.after(&wait_for),
             part.clone(),
             &target.block,
             offset,
-            &wait_for,
         );
         if let Ok(event) = &result {
             if source.bytes.is_empty() {
@@ -408,8 +419,8 @@ impl Program {
             return;
         }
         let live = &self.live[index];
-        let mut bytes = vec![0; live.block.size()];
-        let result = live.block.read(&home, 0, &mut bytes, &[]);
+        let mut bytes = vec![0_u8; live.block.size()];
+        let result = live.block.read(&home, 0, &mut bytes);
         if self.take(result).is_some()
             && let Some(expected) = self.live[index].expected()
         {
@@ -438,7 +449,7 @@ impl Program {
         let live = &mut self.live[index];
         let wait_for: Vec<_> = live.last.iter().chain(&gate).cloned().collect();
         let part = part.of(live.block.size(), 1);
-        let result = live.block.enqueue_read(queue, part, &wait_for);
+        let result = live.block.enqueue_read(queue.after(&wait_for), part);
         if let Ok(read) = &result {
             live.last.push(read.event().clone());
         }
@@ -527,12 +538,11 @@ impl Program {
             Step::OpenGates { fail } => {
                 // A fill that fails is not seen by a pool that scrubs.
                 let scrubs = self.pools.iter().any(|it| it.scrub != ScrubPolicy::Never);
-                let fails = fail.is_multiple_of(8) && !scrubs;
-                self.open_gates(if fails {
-                    Outcome::Failed
-                } else {
-                    Outcome::Complete
-                });
+                match fail % 8 {
+                    0 if !scrubs => self.open_gates(Outcome::Failed),
+                    1 if !scrubs => self.fail_one_gate(),
+                    _ => self.open_gates(Outcome::Complete),
+                }
             }
             Step::TrimTo { pool, parts } => {
                 let bytes = (self.capacity * usize::from(parts) / 256) as u64;
@@ -785,7 +795,11 @@ impl Program {
         }
         self.queues.clear();
         if self.was_faulty {
-            // A part of a segment may be stranded, and comes back once the events of its release have ended.
+            // A part of a segment may be quarantined or unscrubbed, and comes back once its commands are known to have ended: this
+            // puts fences behind them, which have to run.
+            for counted in &self.pools {
+                counted.pool.free_held();
+            }
             self.device.run();
         }
         for counted in self.pools.drain(..) {

@@ -7,7 +7,7 @@ use binpool::{
     Align, Allocator, Budget, Decay, DeferredAllocator, Fallback, ImmediateAllocator, Limit,
     PoolOptions, QueueOrder, ReusePolicy, ScrubPolicy, SegmentAllocator, SvmAllocator, SvmGrain,
 };
-use binpool_mock::{Completion, MockBackend, MockDevice, MockQueue};
+use binpool_mock::{Completion, Failures, MockBackend, MockDevice, MockQueue};
 
 pub(crate) type AnyAllocator = Arc<dyn Allocator<Backend = MockBackend>>;
 
@@ -95,6 +95,13 @@ impl PoolSettings {
         options
     }
 
+    /// What becomes of commands behind one that fails: from the part of a number that the policy leaves, so that saved
+    /// inputs stand for what they stood for.
+    fn failures(&self) -> Failures {
+        let rest = usize::from(self.policy) / ReusePolicy::ALL.len();
+        Failures::ALL[rest % Failures::ALL.len()]
+    }
+
     pub(crate) fn has_segments(&self) -> bool {
         self.segments
     }
@@ -125,6 +132,7 @@ impl Settings {
             .capacity_bytes(self.capacity_bytes() as u64)
             .alignment(Align::new(alignment).expect("a power of two"))
             .completion(completion)
+            .failures(self.pools[0].failures())
             .build()
     }
 

@@ -59,11 +59,7 @@ impl Tally {
             return;
         };
         let mut bytes = vec![!mark; held.block.size()];
-        if held
-            .block
-            .read(&rig.queues[queue], 0, &mut bytes, &[])
-            .is_ok()
-        {
+        if held.block.read(&rig.queues[queue], 0, &mut bytes).is_ok() {
             self.checked += 1;
             assert!(
                 bytes.iter().all(|byte| *byte == mark),

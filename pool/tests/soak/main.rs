@@ -8,6 +8,8 @@
 //!
 //! `BINPOOL_SOAK_OPERATIONS` says how many operations there are, `BINPOOL_SOAK_SEED` which. `scripts/soak` runs the long form.
 //! The seed gives each thread the same program; how the threads interleave is the machine's affair.
+//!
+//! A process of its own, since it counts the memory of the process, with an allocator of its own.
 
 #![allow(
     clippy::unwrap_used,

@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, mem};
 
-use binpool::{Allocator, Backend, PoolError, Queue, QueueOrder, Region, random::Random};
+use binpool::{Allocator, PoolError, Queue, QueueOrder, random::Random};
 
 use crate::{
     books::Tally,
@@ -166,11 +166,9 @@ impl<'a> Worker<'a> {
         let mark = u8::try_from(self.random.below(256)).expect("a byte");
         let block = &held.block;
         let marked = match self.random.below(3) {
-            0 => block
-                .enqueue_fill(queue, 0..block.size(), &[mark], &[])
-                .is_ok(),
+            0 => block.enqueue_fill(queue, 0..block.size(), &[mark]).is_ok(),
             1 => block
-                .enqueue_write(queue, 0, vec![mark; block.size()].into(), &[])
+                .enqueue_write(queue, 0, vec![mark; block.size()].into())
                 .is_ok(),
             _ => self.mark_halves(held, place, mark),
         };
@@ -189,16 +187,12 @@ impl<'a> Worker<'a> {
         if half == 0 {
             return false;
         }
-        let first = block.slice(..half).is_ok_and(|slice| {
-            let region = Region::first(slice.size());
-            self.rig
-                .backend
-                .enqueue_fill(queue, slice.memory_on(queue), region, &[mark], &[])
-                .is_ok()
-        });
+        let first = block
+            .slice(..half)
+            .is_ok_and(|slice| slice.enqueue_fill(queue, .., &[mark]).is_ok());
         first
             && block
-                .enqueue_fill(queue, half..block.size(), &[mark], &[])
+                .enqueue_fill(queue, half..block.size(), &[mark])
                 .is_ok()
     }
 

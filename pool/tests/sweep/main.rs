@@ -3,6 +3,8 @@
 //!
 //! Each program runs over buffers that are committed, over deferred ones, and over shared virtual memory, with bins and
 //! with segments, and ends in two ways: the pool goes on after the failure, or it is dropped while calls still fail.
+//!
+//! A process of its own, since every panic in it is a finding, whichever thread it is of.
 
 #![allow(
     clippy::unwrap_used,
@@ -24,11 +26,21 @@ use binpool_allocators::{
     Error,
     conformance::sweep::{Ends, Tally, sweep},
 };
-use binpool_mock::{Completion, MockBackend, MockDevice, SweptDevices};
+use binpool_mock::{Completion, Failures, MockBackend, MockDevice, SweptDevices};
 use rig::{CAPACITY, Ending, Rig, Setting};
 
 /// Sweeps a program over a pool that is made so: with each ending, and with commands that end at once, and late.
 fn swept<A: Allocator<Backend = MockBackend> + 'static>(
+    name: &str,
+    setting: Setting<A>,
+    program: fn(&mut Rig<A>),
+) -> Tally {
+    swept_with(Failures::default(), name, setting, program)
+}
+
+/// The same on a device where commands fail in this way.
+fn swept_with<A: Allocator<Backend = MockBackend> + 'static>(
+    failures: Failures,
     name: &str,
     setting: Setting<A>,
     program: fn(&mut Rig<A>),
@@ -44,7 +56,8 @@ fn swept<A: Allocator<Backend = MockBackend> + 'static>(
             );
             let device = MockDevice::builder()
                 .capacity_bytes(CAPACITY as u64)
-                .completion(completion);
+                .completion(completion)
+                .failures(failures);
             let fresh = || SweptDevices::new(device.clone());
             let setting = Arc::clone(&setting);
             let run = move |devices: &SweptDevices| Rig::run(devices, &setting, program, ending);
@@ -147,6 +160,24 @@ programs! {
 
 fn decay() -> binpool::Decay {
     binpool::Decay::after_allocations(3)
+}
+
+#[test]
+fn commands_fail() {
+    let mut tally = Tally::default();
+    for failures in Failures::ALL {
+        let name = format!("commands fail, {failures:?}");
+        for options in [
+            bins().reuse(ReusePolicy::Opportunistic),
+            segments().reuse(ReusePolicy::InsertWait),
+        ] {
+            let program = programs::commands_fail;
+            let setting = setting(&options, immediate);
+            tally.add(swept_with(failures, &name, setting, program));
+        }
+    }
+    println!("{tally}");
+    tally.has_no_findings();
 }
 
 /// A pool over segments that are not its own.

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use binpool::{Allocator, Backend, Queue, Region};
+use binpool::{Allocator, Backend, Queue};
 use binpool_mock::MockBackend;
 
 use crate::rig::{Block, CAPACITY, Rig};
@@ -144,33 +144,56 @@ where
     // Regions, and all kinds of transfers.
     if let Some(block) = rig.block(&home, 3000) {
         if let Some(region) = rig.note(block.slice(0..512)) {
-            let all = Region::first(region.size());
-            let memory = region.memory_on(&home);
-            rig.note(rig.backend().enqueue_fill(&home, memory, all, &[1], &[]));
+            rig.note(region.enqueue_fill(&home, .., &[1_u8]));
         }
-        rig.note(block.write(&home, 0, &[1; 64], &[]));
-        let written = rig.note(block.enqueue_write(&home, 0, [2; 64].into(), &[]));
-        let read = rig.note(block.enqueue_read(&home, 0..64, written.as_slice()));
+        rig.note(block.write(&home, 0, &[1_u8; 64]));
+        let written = rig.note(block.enqueue_write(&home, 0, [2; 64].into()));
+        let read = rig.note(block.enqueue_read(home.after(written.as_slice()), 0..64));
         if let Some(read) = read {
             rig.note(read.wait());
         }
         if let Some(copy) = rig.block(&home, 3000) {
             rig.note(
                 block.enqueue_copy_to(
-                    &home,
+                    home.after(
+                        from_ref(&written)
+                            .iter()
+                            .flatten()
+                            .cloned()
+                            .collect::<Vec<_>>()
+                            .as_slice(),
+                    ),
                     &copy,
-                    from_ref(&written)
-                        .iter()
-                        .flatten()
-                        .cloned()
-                        .collect::<Vec<_>>()
-                        .as_slice(),
                 ),
             );
             rig.agrees_with(&[&block, &copy]);
         }
     }
     rig.agrees_with(&[]);
+}
+
+/// What is behind a pending command fails, on queues of both orders, while blocks go from queue to queue.
+pub(crate) fn commands_fail<A>(rig: &mut Rig<A>)
+where
+    A: Allocator<Backend = MockBackend> + 'static,
+{
+    let home = rig.home.clone();
+    for queue in [rig.other.clone(), rig.unordered.clone()] {
+        let (gate, failing) = (rig.gate(), rig.gate());
+        if let Some(block) = rig.note(rig.pool.allocate_on(&queue, 2000)) {
+            rig.fill_behind(&block, &queue, gate.as_ref());
+        }
+        let fails = rig.backend().enqueue_marker(&queue, failing.as_slice());
+        drop(rig.note(fails));
+        // The pool looks at the queue before the failure, and after it.
+        let before = rig.block(&home, 2000);
+        rig.fail(failing);
+        let after = rig.block(&home, 2000);
+        drop((before, after));
+        drop(rig.block(&queue, 2000));
+        rig.open(gate);
+        rig.agrees_with(&[]);
+    }
 }
 
 /// Nobody reads what another left: not even where a fill fails.
@@ -181,8 +204,8 @@ where
     let queues = [rig.home.clone(), rig.other.clone(), rig.unordered.clone()];
     for queue in queues.iter().cycle().take(5) {
         if let Some(block) = rig.note(rig.pool.allocate_on(queue, 1024)) {
-            let mut bytes = [0; 1024];
-            if rig.note(block.read(queue, 0, &mut bytes, &[])).is_some() {
+            let mut bytes = [0_u8; 1024];
+            if rig.note(block.read(queue, 0, &mut bytes)).is_some() {
                 assert_eq!(bytes, [0; 1024], "somebody's bytes");
             }
             rig.fill(&block, queue);

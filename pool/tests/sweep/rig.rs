@@ -149,7 +149,7 @@ impl<A: Allocator<Backend = MockBackend> + 'static> Rig<A> {
 
     /// A command on a block.
     pub(crate) fn fill(&self, block: &Block<A>, queue: &MockQueue) -> Option<MockEvent> {
-        self.note(block.enqueue_fill(queue, 0..block.size(), &[7], &[]))
+        self.note(block.enqueue_fill(queue, 0..block.size(), &[7_u8]))
     }
 
     /// A command on a block that waits for the gate, if there is one.
@@ -160,7 +160,7 @@ impl<A: Allocator<Backend = MockBackend> + 'static> Rig<A> {
         gate: Option<&MockEvent>,
     ) -> Option<MockEvent> {
         let gates: Vec<MockEvent> = gate.into_iter().cloned().collect();
-        self.note(block.enqueue_fill(queue, 0..block.size(), &[8], &gates))
+        self.note(block.enqueue_fill(queue.after(&gates), 0..block.size(), &[8_u8]))
     }
 
     pub(crate) fn gate(&self) -> Option<MockEvent> {
@@ -169,9 +169,18 @@ impl<A: Allocator<Backend = MockBackend> + 'static> Rig<A> {
 
     /// Opens a gate: now, or as soon as the device is repaired, since nothing behind it would ever end.
     pub(crate) fn open(&self, gate: Option<MockEvent>) {
+        self.resolve(gate, Outcome::Complete);
+    }
+
+    /// Lets a gate fail, or opens it as soon as the device is repaired.
+    pub(crate) fn fail(&self, gate: Option<MockEvent>) {
+        self.resolve(gate, Outcome::Failed);
+    }
+
+    fn resolve(&self, gate: Option<MockEvent>, outcome: Outcome) {
         let Some(gate) = gate else { return };
-        let opened = self.backend().resolve_user_event(&gate, Outcome::Complete);
-        if self.note(opened).is_none() {
+        let resolved = self.backend().resolve_user_event(&gate, outcome);
+        if self.note(resolved).is_none() {
             self.shut.lock().push(gate);
         }
     }
@@ -222,9 +231,9 @@ impl<A: Allocator<Backend = MockBackend> + 'static> Rig<A> {
             queue.finish().unwrap();
             let block = self.pool.allocate_on(queue, 1000).unwrap();
             self.agrees_with(&[&block]);
-            let fill = block.enqueue_fill(queue, 0..1000, &[9], &[]).unwrap();
-            let mut bytes = [0; 1000];
-            block.read(queue, 0, &mut bytes, &[fill]).unwrap();
+            let fill = block.enqueue_fill(queue, 0..1000, &[9_u8]).unwrap();
+            let mut bytes = [0_u8; 1000];
+            block.read(queue.after(&[fill]), 0, &mut bytes).unwrap();
             assert_eq!(bytes, [9; 1000]);
         }
         // All of it can be had, and then there is no more.

@@ -1,34 +1,135 @@
 //! `binpool bench`.
 
-use std::error::Error;
+use std::{error::Error, path::PathBuf, time::Duration};
 
-use binpool_benches::{SubjectChoice, Workload, clock, measure, tail};
+use binpool_benches::{Effort, SubjectChoice, Workload, clock, measure, tail};
+use binpool_opencl::DeviceSelector;
 use binpool_replay::{
     BenchRow, TailRow, bench_json, bench_table, scaling_svg, tail_json, tail_table,
 };
-
-use crate::command::{
-    cli::Bench,
-    device_bench::bench_device,
-    output::{print, print_report, report, write_file},
-    progress::bar,
+use clap::{
+    Args,
+    builder::{PossibleValuesParser, TypedValueParser},
 };
 
-/// Pairs of each thread whose operations are looked at one by one.
+use crate::command::{
+    cli::at_least_one,
+    device_bench::bench_device,
+    output::{print, print_report, report},
+    progress_bar::bar,
+    whole_file::write_file,
+};
+
+/// Measure what the pool costs the host, over a device that costs nothing, beside its peers; or on an OpenCL device,
+/// beside the device's own calls (`--device`).
+///
+/// The workloads, the same for every subject on every machine:
+///
+/// - hot: a block of 4096 bytes is allocated and dropped, over and over.
+///
+/// - mixed: 1000 live blocks of 256 bytes to 64 MiB are replaced at random.
+///
+/// - lifo: 64 blocks of 4 KiB to 512 KiB are allocated, then dropped in reverse order.
+///
+/// - large: a block of 8 MiB is allocated and dropped, over and over.
+///
+/// - miss: a block of 8 MiB is allocated, dropped, and given back to the allocator below the pool, so that the pool can
+///   serve no request; beside the same calls of that allocator without a pool. On one thread, whatever `--threads` says.
+///
+/// - cross-thread: a thread allocates blocks of 4096 bytes, and another one drops them, 64 at a time. The channel between
+///   them costs both what `nothing` takes.
+///
+/// A pair is an allocation and its free. `ns a pair` is the time from the start of the first thread to the end of the last
+/// over the pairs of one thread: with perfect scaling, it stays the same for any number of threads. Million pairs a
+/// second are those of all threads together, in the median sample. Of 15 samples of at least 20 ms each.
+///
+/// The subjects: binpool; binpool-bins, without segments; binpool-watched and binpool-recorded, which tracks its blocks, and is
+/// recorded; the C library's malloc; mimalloc; offset-allocator behind a
+/// lock; allocator, the one below binpool; nothing, the cost of the workload itself.
+///
+/// With `--device`, a block of 4 KiB, 1 MiB, 64 MiB and 512 MiB each is allocated and released, over and over, on one
+/// thread. The subjects are then:
+///
+/// - pool: a pool with the default settings over the immediate allocator. It holds the block already.
+///
+/// - immediate: that allocator alone: the device makes a buffer, commits its memory, and releases it.
+///
+/// - svm-pool, svm: the same for coarse-grained shared virtual memory, where the device has it.
+///
+/// No command uses the blocks. `median / pool` is the median over that of the pool of the same memory. Of up to 15 samples
+/// of at least 20 ms each, within a second or so, but at least 5. A size that the device has no memory for, or not in one
+/// piece, is left out and named on standard error.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Exit status: 0 when all was measured that the device has the memory for; 1 when something could not be, or there is no \
+such device; 2 for a wrong command line.
+
+Examples:
+  binpool bench
+  binpool bench --workload hot,mixed --threads 1,2,4,8 --plot threads.svg
+  binpool bench --tail --threads 4
+  binpool bench --workload hot --subject binpool,malloc --json
+  binpool bench --device nvidia")]
+pub(crate) struct Bench {
+    /// What to measure, several with commas between them. Default: all.
+    #[arg(long, value_name = "WORKLOAD", value_delimiter = ',', value_parser = workload())]
+    pub(crate) workload: Vec<Workload>,
+    /// On what. Default: all that there is for the workload.
+    #[arg(long, value_name = "SUBJECT", value_delimiter = ',', value_parser = subject())]
+    pub(crate) subject: Vec<SubjectChoice>,
+    /// How many threads share the subject, each with blocks of its own; in cross-thread, each with a consumer of its own.
+    /// Several with commas between them.
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1", value_parser = thread_count)]
+    pub(crate) threads: Vec<usize>,
+    /// Measure how long single allocations and frees of the mixed workload take instead, while another thread keeps
+    /// reclaiming memory from the pool: median, 99.9 %, and the longest. The clock's own time is in each of them;
+    /// the subject `clock` is that alone.
+    #[arg(long, conflicts_with_all = ["workload", "plot"])]
+    pub(crate) tail: bool,
+    /// Measure what a pooled pair costs on this OpenCL device instead, beside the device's own calls: a number, a part of
+    /// its name, or gpu, cpu, accelerator, any.
+    #[arg(long, conflicts_with_all = ["workload", "subject", "threads", "tail", "plot"])]
+    pub(crate) device: Option<DeviceSelector>,
+    /// Write a plot as SVG too: million pairs a second over threads, a chart a workload.
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) plot: Option<PathBuf>,
+    /// Print JSON: an array, an object a workload, subject and number of threads; with `--device`, a size and subject.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Do next to nothing, to see whether it works: the figures mean nothing.
+    #[arg(long, hide = true)]
+    pub(crate) quick: bool,
+}
+
+impl Bench {
+    /// How much is measured for a figure.
+    pub(crate) fn effort(&self) -> Effort {
+        if self.quick {
+            Effort {
+                samples: 1,
+                least: Duration::ZERO,
+            }
+        } else {
+            Effort::default()
+        }
+    }
+}
+
+/// The pairs of each thread whose operations are timed one by one.
 const TAIL_PAIRS: u64 = 500_000;
 
-/// Measures what was asked for and prints the report. Whether all could be measured.
+/// Runs the requested measurements and prints the report. Returns whether all succeeded.
 pub(crate) fn bench_all(options: &Bench) -> Result<bool, Box<dyn Error>> {
     if let Some(selector) = &options.device {
         bench_device(options, selector)
     } else if options.tail {
-        tails(options)
+        measure_tails(options)
     } else {
-        workloads(options)
+        measure_workloads(options)
     }
 }
 
-fn workloads(options: &Bench) -> Result<bool, Box<dyn Error>> {
+fn measure_workloads(options: &Bench) -> Result<bool, Box<dyn Error>> {
     let runs = runs(options);
     if runs.is_empty() {
         return Err("no workload that was asked for is one of these subjects'".into());
@@ -61,7 +162,7 @@ fn workloads(options: &Bench) -> Result<bool, Box<dyn Error>> {
     Ok(rows.len() == runs.len())
 }
 
-/// What was asked for: each workload with each number of threads, and a table's subjects together.
+/// The requested runs: each workload with each number of threads, with the subjects of a table side by side.
 fn runs(options: &Bench) -> Vec<(Workload, usize, SubjectChoice)> {
     let all = Workload::ALL;
     let workloads = if options.workload.is_empty() {
@@ -84,7 +185,7 @@ fn runs(options: &Bench) -> Vec<(Workload, usize, SubjectChoice)> {
     runs
 }
 
-/// Those of `subjects` that were asked for: all of them, unless some are named.
+/// Those of `subjects` that were requested: all of them, unless some are named.
 fn chosen<'a>(
     options: &'a Bench,
     subjects: &'a [SubjectChoice],
@@ -94,7 +195,7 @@ fn chosen<'a>(
     subjects.iter().copied().filter(is_chosen)
 }
 
-fn tails(options: &Bench) -> Result<bool, Box<dyn Error>> {
+fn measure_tails(options: &Bench) -> Result<bool, Box<dyn Error>> {
     let pairs = if options.quick { 100 } else { TAIL_PAIRS };
     let subjects: Vec<_> = chosen(options, Workload::Mixed.subjects()).collect();
     let bar = bar(options.threads.len() * (subjects.len() + 1), "tail");
@@ -128,4 +229,32 @@ fn tails(options: &Bench) -> Result<bool, Box<dyn Error>> {
         print_report(&tail_table(&rows))?;
     }
     Ok(!has_failed)
+}
+
+/// Reads a number of threads. The limit is above any number of cores; an operating system may refuse more threads.
+fn thread_count(text: &str) -> Result<usize, String> {
+    match at_least_one(text)? {
+        threads @ ..=1024 => Ok(threads),
+        _ => Err("must be at most 1024".into()),
+    }
+}
+
+fn workload() -> impl TypedValueParser<Value = Workload> {
+    named(&Workload::ALL, Workload::name)
+}
+
+fn subject() -> impl TypedValueParser<Value = SubjectChoice> {
+    named(&SubjectChoice::ALL, SubjectChoice::name)
+}
+
+/// A parser that reads one of `all` by its name.
+fn named<T: Copy + Send + Sync + 'static>(
+    all: &'static [T],
+    name: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    let names = PossibleValuesParser::new(all.iter().map(|one| name(*one)));
+    names.try_map(move |text| {
+        let found = all.iter().find(|one| name(**one) == text);
+        found.copied().ok_or("no such name")
+    })
 }

@@ -3,16 +3,14 @@
 use std::{path::PathBuf, time::Duration};
 
 use binpool::PoolOptions;
-use binpool_benches::{Effort, SubjectChoice, Workload};
 use binpool_opencl::DeviceSelector;
 use binpool_replay::{AllocatorChoice, CostEffort, Profile};
 use bytesize::ByteSize;
-use clap::{
-    Args, ColorChoice, Parser, Subcommand, ValueEnum,
-    builder::{PossibleValuesParser, TypedValueParser},
-};
+use clap::{Args, ColorChoice, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+#[cfg(feature = "bench")]
+use crate::command::bench::Bench;
 use crate::command::view::View;
 
 /// Device-memory pools: see what they do to real programs.
@@ -30,17 +28,18 @@ Examples:
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
-    /// Tell what the pool and the backend do, on standard error; the variable `RUST_LOG` chooses in detail.
+    /// Log what the pool and the backend do on standard error; the variable `RUST_LOG` chooses in detail.
     #[arg(long, short, global = true)]
     pub(crate) verbose: bool,
-    /// Whether there are colours. `auto`: on a terminal, unless the variable `NO_COLOR` is set.
-    // Looked for in `color.rs`, before all is parsed.
+    /// When to use colours. `auto`: on a terminal, unless the variable `NO_COLOR` is set.
+    // Read in `color_choice.rs` before the command line is parsed.
     #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) color: ColorChoice,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    #[cfg(feature = "bench")]
     Bench(Bench),
     Completions(Completions),
     Devices(Devices),
@@ -68,7 +67,7 @@ Examples:
   binpool completions zsh >\"${fpath[1]}/_binpool\"
   binpool completions fish >~/.config/fish/completions/binpool.fish")]
 pub(crate) struct Completions {
-    /// Which shell.
+    /// The shell.
     #[arg(value_enum)]
     pub(crate) shell: Shell,
 }
@@ -87,88 +86,7 @@ pub(crate) struct ManPages {
     pub(crate) output: Option<PathBuf>,
 }
 
-/// Measure what the pool costs the host, over a device that costs nothing, beside its peers; or on an OpenCL device,
-/// beside the device's own calls (`--device`).
-///
-/// The workloads, the same for every subject on every machine:
-///
-/// - hot: a block of 4096 bytes is allocated and dropped, over and over.
-///
-/// - mixed: 1000 live blocks of 256 bytes to 64 MiB are replaced at random.
-///
-/// - lifo: 64 blocks of 4 KiB to 512 KiB are allocated, then dropped in reverse order.
-///
-/// - large: a block of 8 MiB is allocated and dropped, over and over.
-///
-/// - miss: a block of 8 MiB is allocated, dropped, and given back to the allocator below the pool, so that the pool can
-///   serve no request; beside the same calls of that allocator without a pool. On one thread, whatever `--threads` says.
-///
-/// - cross-thread: a thread allocates blocks of 4096 bytes, and another one drops them, 64 at a time. The channel between
-///   them costs both what `nothing` takes.
-///
-/// A pair is an allocation and its free. `ns a pair` is the time from the start of the first thread to the end of the last
-/// over the pairs of one thread: with perfect scaling, it stays the same for any number of threads. Million pairs a
-/// second are those of all threads together, in the median sample. Of 15 samples of at least 20 ms each.
-///
-/// The subjects: binpool; binpool-bins, without segments; binpool-watched and binpool-recorded, which takes note of who has
-/// which block, and is recorded; the C library's malloc; mimalloc; offset-allocator behind a
-/// lock; allocator, what binpool works over; nothing, what the workload costs by itself.
-///
-/// With `--device`, a block of 4 KiB, 1 MiB, 64 MiB and 512 MiB each is allocated and given back, over and over, on one
-/// thread. The subjects are then others:
-///
-/// - pool: a pool with the default settings over the immediate allocator. It holds the block already.
-///
-/// - immediate: that allocator alone: the device makes a buffer, commits its memory, and releases it.
-///
-/// - svm-pool, svm: the same for coarse-grained shared virtual memory, where the device has it.
-///
-/// No command uses the blocks. `median / pool` is the median over that of the pool of the same memory. Of up to 15 samples
-/// of at least 20 ms each, within a second or so, but at least 5. A size that the device has no memory for, or not in one
-/// piece, is left out and named on standard error.
-#[derive(Args, Debug)]
-#[command(after_help = "\
-Exit status: 0 when all was measured that the device has the memory for; 1 when something could not be, or there is no \
-such device; 2 for a wrong command line.
-
-Examples:
-  binpool bench
-  binpool bench --workload hot,mixed --threads 1,2,4,8 --plot threads.svg
-  binpool bench --tail --threads 4
-  binpool bench --workload hot --subject binpool,malloc --json
-  binpool bench --device nvidia")]
-pub(crate) struct Bench {
-    /// What to measure, several with commas between them. Default: all.
-    #[arg(long, value_name = "WORKLOAD", value_delimiter = ',', value_parser = workloads())]
-    pub(crate) workload: Vec<Workload>,
-    /// On what. Default: all that there is for the workload.
-    #[arg(long, value_name = "SUBJECT", value_delimiter = ',', value_parser = subjects())]
-    pub(crate) subject: Vec<SubjectChoice>,
-    /// How many threads share the subject, each with blocks of its own; in cross-thread, each with a consumer of its own.
-    /// Several with commas between them.
-    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1", value_parser = threads)]
-    pub(crate) threads: Vec<usize>,
-    /// Measure how long single allocations and frees of the mixed workload take instead, while another thread keeps
-    /// reclaiming memory from the pool: median, 99.9 %, and the longest. The clock's own time is in each of them;
-    /// the subject `clock` is that alone.
-    #[arg(long, conflicts_with_all = ["workload", "plot"])]
-    pub(crate) tail: bool,
-    /// Measure what a pooled pair costs on this OpenCL device instead, beside the device's own calls: a number, a part of
-    /// its name, or gpu, cpu, accelerator, any.
-    #[arg(long, conflicts_with_all = ["workload", "subject", "threads", "tail", "plot"])]
-    pub(crate) device: Option<DeviceSelector>,
-    /// Write a plot as SVG too: million pairs a second over threads, a chart a workload.
-    #[arg(long, value_name = "FILE.svg")]
-    pub(crate) plot: Option<PathBuf>,
-    /// Print JSON: an array, an object a workload, subject and number of threads; with `--device`, a size and subject.
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Do next to nothing, to see whether it works: the figures mean nothing.
-    #[arg(long, hide = true)]
-    pub(crate) quick: bool,
-}
-
-/// Show the OpenCL devices of this machine: what they can hold and do, what they lack, and which memory suits a pool there.
+/// Show the OpenCL devices of this machine: their limits, the features that they lack, and the memory that suits a pool there.
 ///
 /// With `--measure`, the costs of a device's slow calls are measured, too: creating, committing and releasing buffers of
 /// 4 KiB to 512 MiB; views of a buffer that has up to 1000 of them; shared virtual memory; enqueueing a fill, markers and
@@ -219,7 +137,7 @@ impl Devices {
 
 /// Turn another tool's recording into a trace.
 ///
-/// What the file is, its content says; it may be compressed with gzip:
+/// The content of the file tells its kind. It may be compressed with gzip:
 ///
 /// - a memory snapshot of PyTorch: the pickle that `torch.cuda.memory._dump_snapshot` writes, or
 ///   `torch.cuda.memory._snapshot()` as JSON. The group of a block is the innermost call of its stack outside of PyTorch:
@@ -230,8 +148,8 @@ impl Devices {
 /// - a trace: it is written again.
 ///
 /// The IDs of blocks are their addresses; streams are numbered in the order in which they appear. Blocks that the recording
-/// frees, or has at its end, without having their allocation, are allocated at the start. What was made of the recording
-/// that is not plainly in it, and what was left out, is counted on standard error.
+/// frees, or has at its end, without having their allocation, are allocated at the start. Standard error
+/// counts the blocks that were added to the recording, and what was left out.
 ///
 /// `replay` and `tune` take such files as they are; this is for keeping a small, readable trace of them.
 #[derive(Args, Debug)]
@@ -253,7 +171,7 @@ pub(crate) struct Import {
     /// Which device of a snapshot of several. Default: the one with most entries.
     #[arg(long, value_name = "N")]
     pub(crate) device: Option<usize>,
-    /// Print JSON: an object that says what the trace has.
+    /// Print JSON: an object with the figures of the trace.
     #[arg(long, requires = "output")]
     pub(crate) json: bool,
 }
@@ -388,53 +306,11 @@ pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Reads a number of threads. Nobody has so many cores, and an operating system may not have so many threads.
-fn threads(text: &str) -> Result<usize, String> {
-    match at_least_one(text)? {
-        threads @ ..=1024 => Ok(threads),
-        _ => Err("must be at most 1024".into()),
-    }
-}
-
-fn workloads() -> impl TypedValueParser<Value = Workload> {
-    named(&Workload::ALL, Workload::name)
-}
-
-fn subjects() -> impl TypedValueParser<Value = SubjectChoice> {
-    named(&SubjectChoice::ALL, SubjectChoice::name)
-}
-
-/// Reads one of `all` by its name.
-fn named<T: Copy + Send + Sync + 'static>(
-    all: &'static [T],
-    name: fn(T) -> &'static str,
-) -> impl TypedValueParser<Value = T> {
-    let names = PossibleValuesParser::new(all.iter().map(|one| name(*one)));
-    names.try_map(move |text| {
-        let found = all.iter().find(|one| name(**one) == text);
-        found.copied().ok_or("no such name")
-    })
-}
-
 fn ratio(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(ratio) if ratio.is_finite() && ratio >= 1.0 => Ok(ratio),
         Ok(_) => Err("must be a number of at least 1".into()),
         Err(error) => Err(format!("{error}")),
-    }
-}
-
-impl Bench {
-    /// How much is done for a figure.
-    pub(crate) fn effort(&self) -> Effort {
-        if self.quick {
-            Effort {
-                samples: 1,
-                least: Duration::ZERO,
-            }
-        } else {
-            Effort::default()
-        }
     }
 }
 
@@ -484,7 +360,7 @@ mod tests {
                 let words = example
                     .split_whitespace()
                     .take_while(|word| *word != "|" && !word.starts_with('>'));
-                // A profile is read when the command line is.
+                // A profile is read from its file when the command line is parsed.
                 let words: Vec<&str> = words
                     .map(|word| if word == "gpu.json" { "pocl" } else { word })
                     .collect();
@@ -494,7 +370,7 @@ mod tests {
         }
     }
 
-    /// `clap` runs lines together that have no empty one between them.
+    /// `clap` joins lines without an empty line between them.
     #[test]
     fn the_points_of_a_list_are_paragraphs() {
         let mut whole = Cli::command();

@@ -7,15 +7,15 @@ use binpool_opencl::{DeviceSelector, OpenClBackend};
 use binpool_replay::{device_json, device_pairs, device_table};
 
 use crate::command::{
-    cli::Bench,
+    bench::Bench,
     output::{print, print_report, report},
-    progress::bar,
+    progress_bar::bar,
 };
 
 /// The sizes of the blocks, in bytes.
 const SIZES: [usize; 4] = [4 << 10, 1 << 20, 64 << 20, 512 << 20];
 
-/// Measures pairs on the device and prints the report. Whether all that the device has the memory for could be measured.
+/// Measures pairs on the device and prints the report. Returns whether all sizes that fit on the device could be measured.
 pub(crate) fn bench_device(
     options: &Bench,
     selector: &DeviceSelector,

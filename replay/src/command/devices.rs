@@ -8,11 +8,12 @@ use binpool_replay::{COST_STEPS, DeviceEntry, device_costs, devices_json, device
 
 use crate::command::{
     cli::Devices,
-    output::{print, print_report, write_file},
-    progress::bar,
+    output::{print, print_report},
+    progress_bar::bar,
+    whole_file::write_file,
 };
 
-/// Shows the devices that were asked for, and measures one of them. Always `true`: what fails is an error.
+/// Prints the requested devices, and measures one of them. Returns `true`: failures are errors.
 pub(crate) fn show_devices(options: &Devices) -> Result<bool, Box<dyn Error>> {
     let devices = list_devices()?;
     let selector = match &options.device {
@@ -23,7 +24,7 @@ pub(crate) fn show_devices(options: &Devices) -> Result<bool, Box<dyn Error>> {
     let chosen: Vec<&DeviceInfo> = match &selector {
         None => devices.iter().collect(),
         Some(selector) => {
-            // Opening it gives the error that lists what there is.
+            // Opening it fails with the error that lists the devices.
             OpenClBackend::open(selector)?;
             selector.select(&devices).into_iter().collect()
         }

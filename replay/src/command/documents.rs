@@ -1,16 +1,17 @@
-//! `binpool completions`, `binpool man` and `binpool record`: what the tool says of itself.
+//! `binpool completions`, `binpool man` and `binpool record`: the tool's own documentation.
 
-use std::{error::Error, fs};
+use std::{error::Error, fs, io, path::Path};
 
 use clap::CommandFactory;
 use clap_mangen::Man;
 
 use crate::command::{
     cli::{Cli, Completions, ManPages},
-    output::{NotWritten, print},
+    output::print,
+    whole_file::NotWritten,
 };
 
-/// How a program is recorded.
+/// How to record a program.
 const RECIPE: &str = include_str!("record.txt");
 
 /// Prints the completions of a shell.
@@ -30,16 +31,26 @@ pub(crate) fn write_man_pages(options: &ManPages) -> Result<bool, Box<dyn Error>
         print(String::from_utf8(page)?.trim_end())?;
         return Ok(true);
     };
-    let written =
-        fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(command, folder));
-    written.map_err(|source| NotWritten {
+    write_pages(command, folder).map_err(|source| NotWritten {
         path: folder.clone(),
         source,
     })?;
     Ok(true)
 }
 
-/// Prints how a program is recorded.
+/// Writes all pages to temporary files in the folder and then renames them, so that no page is half written.
+fn write_pages(command: clap::Command, folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    let beside = tempfile::tempdir_in(folder)?;
+    clap_mangen::generate_to(command, beside.path())?;
+    for page in fs::read_dir(beside.path())? {
+        let page = page?;
+        fs::rename(page.path(), folder.join(page.file_name()))?;
+    }
+    Ok(())
+}
+
+/// Prints how to record a program.
 pub(crate) fn print_recipe() -> Result<bool, Box<dyn Error>> {
     print(RECIPE.trim_end())?;
     Ok(true)

@@ -2,49 +2,47 @@
 
 use std::{
     error::Error,
-    fs::File,
     io::{self, BufWriter, Write},
     path::Path,
 };
 
-use binpool_replay::{Trace, import_json, import_summary};
+use binpool_replay::{Trace, import_json, import_summary, shown};
 use flate2::{Compression, write::GzEncoder};
 
 use crate::command::{
     cli::Import,
-    output::{NotWritten, open_trace, print},
+    output::{open_trace, print},
+    whole_file::{NotWritten, write_with},
 };
 
-/// Writes a recording as a trace. Always `true`: what fails is an error.
+/// Writes a recording as a trace. Returns `true`: failures are errors.
 pub(crate) fn import_one(options: &Import) -> Result<bool, Box<dyn Error>> {
     let trace = open_trace(&options.file, options.device)?;
     let Some(path) = &options.output else {
-        return match write!(BufWriter::new(io::stdout().lock()), "{trace}") {
+        let mut output = BufWriter::new(io::stdout().lock());
+        return match write!(output, "{trace}").and_then(|()| output.flush()) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(true),
             written => Ok(written.map(|()| true)?),
         };
     };
-    write_trace(&trace, path).map_err(|source| NotWritten {
-        path: path.clone(),
-        source,
-    })?;
+    write_trace(&trace, path)?;
     if options.json {
         print(&import_json(&trace)?)?;
     } else {
-        print(&format!("{}: {}", path.display(), import_summary(&trace)))?;
+        let path = shown(path.display());
+        print(&format!("{path}: {}", import_summary(&trace)))?;
     }
     Ok(true)
 }
 
-fn write_trace(trace: &Trace, path: &Path) -> io::Result<()> {
-    let file = BufWriter::new(File::create(path)?);
-    if path.extension().is_some_and(|extension| extension == "gz") {
-        let mut encoder = GzEncoder::new(file, Compression::default());
-        write!(encoder, "{trace}")?;
-        encoder.finish()?.flush()
-    } else {
-        let mut file = file;
-        write!(file, "{trace}")?;
-        file.flush()
-    }
+fn write_trace(trace: &Trace, path: &Path) -> Result<(), NotWritten> {
+    write_with(path, |file| {
+        if path.extension().is_some_and(|extension| extension == "gz") {
+            let mut encoder = GzEncoder::new(file, Compression::default());
+            write!(encoder, "{trace}")?;
+            encoder.finish().map(drop)
+        } else {
+            write!(file, "{trace}")
+        }
+    })
 }

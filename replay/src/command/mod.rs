@@ -1,14 +1,17 @@
-//! The commands, a file each, and what they share.
+//! The commands, one file each, and what they share.
 
+#[cfg(feature = "bench")]
 pub(crate) mod bench;
 pub(crate) mod cli;
-pub(crate) mod color;
+pub(crate) mod color_choice;
+#[cfg(feature = "bench")]
 mod device_bench;
 pub(crate) mod devices;
 pub(crate) mod documents;
 pub(crate) mod import;
 pub(crate) mod output;
-mod progress;
+mod progress_bar;
 pub(crate) mod replay;
 pub(crate) mod tune;
 pub(crate) mod view;
+mod whole_file;

@@ -1,43 +1,31 @@
-//! What goes to standard output, standard error and files; and colours, where a terminal shows them.
+//! Output to standard output and standard error, with colours.
 //!
-//! The library writes plain text. Here the lines that matter most get a colour, by what they begin with: `anstream` takes it
-//! away again where the output is no terminal, where `NO_COLOR` is set, or with `--color never`.
+//! The library returns plain text. Here the most important lines are coloured, by how they begin; `anstream` removes the
+//! colours where the output is not a terminal, where `NO_COLOR` is set, or with `--color never`. A message may quote a file, so
+//! control characters of the text are escaped.
 
 use std::{
     error::Error,
+    fmt::Display,
     fs,
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::Path,
+    process::ExitCode,
 };
 
 use anstyle::{AnsiColor, Style};
-use binpool_replay::{Trace, TraceError};
+use binpool_replay::{Trace, TraceError, shown};
+use clap::error::{ContextKind, ContextValue};
 
-use crate::command::progress::bar;
+use crate::command::progress_bar::bar;
 
 const HEADING: Style = Style::new().bold();
 const BEST: Style = AnsiColor::Green.on_default().bold();
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const REMARK: Style = AnsiColor::Yellow.on_default();
 
-/// A file could not be written.
-#[derive(Debug, thiserror::Error)]
-#[error("{} cannot be written", path.display())]
-pub(crate) struct NotWritten {
-    pub(crate) path: PathBuf,
-    pub(crate) source: io::Error,
-}
-
-/// Writes a file, or says which one could not be.
-pub(crate) fn write_file(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), NotWritten> {
-    fs::write(path, contents).map_err(|source| NotWritten {
-        path: path.to_owned(),
-        source,
-    })
-}
-
-/// Writes `text` and an end of line to standard output. A reader that has gone away, such as `head`, has read
-/// what it wanted: that is no failure.
+/// Writes `text` and a line break to standard output. A closed pipe, such as that of `head`, is not a failure: the reader
+/// has all that it wanted.
 pub(crate) fn print(text: &str) -> io::Result<()> {
     match writeln!(anstream::stdout(), "{text}") {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -45,32 +33,64 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
     }
 }
 
-/// The same for a report: its headings and its best rows are marked by colours.
+/// Prints a report with colours for its headings and its best rows.
 pub(crate) fn print_report(text: &str) -> io::Result<()> {
     print(&coloured(text))
 }
 
-/// Prints an error and what caused it.
+/// Prints an error and its causes.
 pub(crate) fn report(error: &dyn Error) {
-    anstream::eprintln!("{ERROR}binpool:{ERROR:#} {error}");
+    say(&format!("{ERROR}binpool:{ERROR:#} "), error);
     let mut cause = error.source();
     while let Some(error) = cause {
-        anstream::eprintln!("  because: {error}");
+        say("  because: ", error);
         cause = error.source();
     }
 }
 
-/// Prints what people should know, but is no failure.
+/// Prints a remark, which is not a failure.
 pub(crate) fn remark(text: &str) {
-    anstream::eprintln!("{REMARK}binpool:{REMARK:#} {text}");
+    say(&format!("{REMARK}binpool:{REMARK:#} "), text);
 }
 
-/// Reads a trace, or a device of another tool's recording, and says on standard error what was made of the latter.
+/// Prints a message to standard error. Where that is full or closed, only the exit status is left.
+fn say(begin: &str, message: impl Display) {
+    let message = message.to_string();
+    let lines: Vec<String> = message.split('\n').map(shown).collect();
+    let _not_said = writeln!(anstream::stderr(), "{begin}{}", lines.join("\n"));
+}
+
+/// Prints the parser's message: what is wrong with the command line, or the requested help. Returns
+/// the exit status.
+pub(crate) fn print_parsed(mut parsed: clap::Error) -> ExitCode {
+    let quoted: Vec<_> = parsed
+        .context()
+        .filter_map(|(kind, value)| match value {
+            ContextValue::String(text) if shown(text) != *text => Some((kind, shown(text))),
+            _ => None,
+        })
+        .collect();
+    for (kind, text) in quoted {
+        parsed.insert(kind, ContextValue::String(text));
+        // A suggestion quotes the text without escapes.
+        parsed.remove(ContextKind::Suggested);
+    }
+    match parsed.print() {
+        Err(error) if !parsed.use_stderr() && error.kind() != io::ErrorKind::BrokenPipe => {
+            report(&error);
+            ExitCode::FAILURE
+        }
+        _ if parsed.use_stderr() => ExitCode::from(2),
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+/// Reads a trace, or a device of another tool's recording, and prints the remarks about the latter to standard error.
 pub(crate) fn open_trace(path: &Path, device: Option<usize>) -> Result<Trace, TraceError> {
     let bytes = fs::metadata(path).map_or(0, |file| file.len());
     let bar = bar(
         usize::try_from(bytes).unwrap_or(usize::MAX),
-        &path.display().to_string(),
+        &shown(path.display()),
     );
     let trace = Trace::open_device(path, device, &|read| bar.inc(read))?;
     drop(bar);
@@ -80,12 +100,12 @@ pub(crate) fn open_trace(path: &Path, device: Option<usize>) -> Result<Trace, Tr
     Ok(trace)
 }
 
-/// A report with colours: the titles of tables, devices, and what is best.
+/// Colours the titles of tables, the devices, and the best settings of a report.
 fn coloured(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().collect();
-    let styled = lines.iter().enumerate().map(|(place, line)| {
+    let lines: Vec<String> = text.lines().map(shown).collect();
+    let styled = lines.iter().enumerate().map(|(index, line)| {
         let is_above_rule = lines
-            .get(place + 1)
+            .get(index + 1)
             .is_some_and(|next| next.starts_with("|--"));
         let is_device = line
             .split_once(": ")
@@ -97,7 +117,7 @@ fn coloured(text: &str) -> String {
         } else if is_above_rule || is_device {
             format!("{HEADING}{line}{HEADING:#}")
         } else {
-            (*line).to_owned()
+            line.clone()
         }
     });
     let mut styled = styled.collect::<Vec<_>>().join("\n");

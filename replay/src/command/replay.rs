@@ -7,10 +7,10 @@ use binpool_replay::{AllocatorChoice, Device, Failure, Header, Row, Settings, Tr
 use crate::command::{
     cli::{BackendChoice, Replay},
     output::{open_trace, print, print_report, remark, report},
-    progress::bar,
+    progress_bar::bar,
 };
 
-/// Replays all traces and prints the report. Whether all succeeded.
+/// Replays all traces and prints the report. Returns whether all succeeded.
 pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
     if options.need && options.allocator == AllocatorChoice::Deferred && !options.touch {
         return Err(
@@ -93,7 +93,7 @@ fn replay_one(
     })
 }
 
-/// The middle of some figures, of which there is at least one.
+/// Returns the median of the figures. There must be at least one.
 fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)

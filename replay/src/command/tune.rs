@@ -9,12 +9,13 @@ use binpool_replay::{
 
 use crate::command::{
     cli::Tune,
-    output::{open_trace, print, print_report, remark, report, write_file},
-    progress::bar,
+    output::{open_trace, print, print_report, remark, report},
+    progress_bar::bar,
+    whole_file::write_file,
 };
 
-/// Tries all candidates on all traces and prints the report. Whether every trace was read, and there is a best
-/// setting for all of them.
+/// Tries all candidates on all traces and prints the report. Returns whether every trace was read, and one
+/// setting is the best for all of them.
 pub(crate) fn tune_all(options: &Tune) -> Result<bool, Box<dyn Error>> {
     if options.allocator == AllocatorChoice::Deferred {
         return Err(
@@ -81,7 +82,7 @@ fn try_one(
     Ok(tune(trace, device, candidates, &settings, &|| bar.inc(1))?)
 }
 
-/// What the picture shows: the trace's file name, or how many there are.
+/// The title of the plot: the trace's file name, or the number of traces.
 fn title(tuned: &TuneReport) -> String {
     let what = match &*tuned.trials {
         [trial] => trial.trace.clone(),

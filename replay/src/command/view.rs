@@ -9,25 +9,25 @@ use std::{
 
 use binpool::{PoolOptions, Snapshot};
 use binpool_replay::{
-    Profile, Trace,
+    Content, Profile, Trace, TraceError, shown,
     view::{By, SnapshotNumbers, record},
 };
 use bytesize::ByteSize;
 use clap::Args;
-use flate2::read::MultiGzDecoder;
 
 use crate::command::{
     cli::at_least_one,
-    output::{print, remark, write_file},
-    progress::bar,
+    output::{print, remark},
+    progress_bar::bar,
+    whole_file::write_file,
 };
 
 /// Show a program's memory as a page for the browser: what uses it, why it ran out, and what is leaked or only cached.
 ///
-/// FILE is a recording (see `binpool replay`) or a snapshot of a pool as JSON (`MemoryPool::snapshot`), either of them
-/// compressed or not; what it is, is seen by its content. A trace is replayed once, through a pool on the simulated device,
-/// which tells where each block lies. The page is one file, which needs no network and no server: open it from the disk,
-/// send it to somebody.
+/// FILE is a recording (see `binpool replay`) or a snapshot of a pool as JSON (`MemoryPool::snapshot`), compressed or not; its
+/// content tells which. A trace is replayed once, through a pool on the simulated device, to find out
+/// where each block lies. The page is one file, which needs no network and no server: open it from the disk,
+/// or send it.
 ///
 /// The page of a trace shows what was active over time, stacked by group, size or stream, and what was reserved for it; and
 /// the segments with all blocks in their places, at any moment. Press ? in the page for its keys. Where memory runs out,
@@ -58,7 +58,7 @@ pub(crate) struct View {
     /// Print the numbers of the page as JSON.
     #[arg(long)]
     json: bool,
-    /// By what blocks are told apart at first. Default: group where the trace has groups, or else size.
+    /// What the blocks are grouped by at first. Default: group where the trace has groups, or else size.
     #[arg(long, value_enum)]
     by: Option<By>,
     /// The device whose limits the simulated device has: h200, pocl, none (the H200's limits, no costs), or a file that
@@ -79,62 +79,53 @@ pub(crate) struct View {
     scale: usize,
 }
 
-/// The file cannot be read.
+/// The file claims to be a snapshot, but cannot be read as one.
 #[derive(Debug, thiserror::Error)]
-#[error("{} cannot be read", path.display())]
-struct NotRead {
-    path: PathBuf,
-    source: std::io::Error,
-}
-
-/// The file says that it is a snapshot, and is none that can be read.
-#[derive(Debug, thiserror::Error)]
-#[error("{} is no snapshot that can be read", path.display())]
+#[error("{name} is no snapshot that can be read")]
 struct NotASnapshot {
-    path: PathBuf,
+    name: String,
     source: binpool::SnapshotError,
 }
 
-/// Writes the page, and prints its numbers where they are wanted. True: it is there.
+/// The most times its size that a compressed snapshot of a pool may expand to. Snapshots repeat much, as PyTorch's do.
+const EXPANDS: u64 = 100;
+
+/// Writes the page, and prints its numbers if requested. Returns `true`: failures are errors.
 pub(crate) fn view(options: &View) -> Result<bool, Box<dyn Error>> {
-    let content = read(&options.file).map_err(|source| NotRead {
-        path: options.file.clone(),
+    let not_read = |source| TraceError::Read {
+        name: options.name(),
         source,
-    })?;
-    if is_snapshot(&content) {
-        view_snapshot(options, &content)?;
+    };
+    let content = File::open(&options.file).and_then(Content::new);
+    let mut content = content.map_err(not_read)?;
+    if !content.is_json().map_err(not_read)? {
+        view_trace(options, content)?;
+        return Ok(true);
+    }
+    // The format may be stated at its end.
+    let mut text = Vec::new();
+    let mut content = content.expanding_at_most(EXPANDS);
+    content.read_to_end(&mut text).map_err(not_read)?;
+    if is_snapshot(&text) {
+        view_snapshot(options, &text)?;
     } else {
-        view_trace(options, &content)?;
+        view_trace(options, Content::new(&*text).map_err(not_read)?)?;
     }
     Ok(true)
 }
 
-/// All of a file, decompressed where it begins as compressed files do.
-fn read(path: &Path) -> std::io::Result<Vec<u8>> {
-    const COMPRESSED: [u8; 2] = [0x1f, 0x8b];
-    let mut file = File::open(path)?;
-    let mut content = Vec::new();
-    file.read_to_end(&mut content)?;
-    if !content.starts_with(&COMPRESSED) {
-        return Ok(content);
-    }
-    let mut text = Vec::new();
-    MultiGzDecoder::new(&*content).read_to_end(&mut text)?;
-    Ok(text)
-}
-
-/// Whether it is JSON that says what format it has, which recordings of other tools do not.
+/// Returns whether it is JSON that names its format, which recordings of other tools do not.
 fn is_snapshot(content: &[u8]) -> bool {
     #[derive(serde::Deserialize)]
     struct Head {
         #[serde(rename = "format")]
         _format: serde::de::IgnoredAny,
     }
-    content.trim_ascii_start().starts_with(b"{") && serde_json::from_slice::<Head>(content).is_ok()
+    serde_json::from_slice::<Head>(content).is_ok()
 }
 
-fn view_trace(options: &View, content: &[u8]) -> Result<(), Box<dyn Error>> {
-    let trace = Trace::read(options.name(), content, None)?.scaled_down(options.scale);
+fn view_trace(options: &View, content: Content<'_>) -> Result<(), Box<dyn Error>> {
+    let trace = Trace::read_content(options.name(), content, None)?.scaled_down(options.scale);
     for text in trace.remarks() {
         remark(&format!("{}: {text}", trace.name()));
     }
@@ -177,7 +168,7 @@ fn view_trace(options: &View, content: &[u8]) -> Result<(), Box<dyn Error>> {
 fn view_snapshot(options: &View, content: &[u8]) -> Result<(), Box<dyn Error>> {
     let text = String::from_utf8_lossy(content);
     let snapshot = Snapshot::from_json(&text).map_err(|source| NotASnapshot {
-        path: options.file.clone(),
+        name: options.name(),
         source,
     })?;
     let numbers = SnapshotNumbers::new(&options.name(), &snapshot);
@@ -203,7 +194,7 @@ fn is_svg(path: &Path) -> bool {
 
 impl View {
     fn name(&self) -> String {
-        self.file.display().to_string()
+        shown(self.file.display())
     }
 
     fn pool(&self) -> PoolOptions {

@@ -1,6 +1,4 @@
-//! The devices of a machine: what they are, and what they cost.
+//! The devices of a machine: their properties and costs.
 
-pub(crate) mod costs;
-pub(crate) mod pairs;
-pub(crate) mod pairs_report;
-pub(crate) mod report;
+pub(crate) mod call_costs;
+pub(crate) mod device_report;

@@ -1,27 +1,27 @@
-//! From addresses to blocks: what every import shares.
+//! Turns addresses into blocks, for every import.
 //!
 //! A recording of another tool often begins when the program has run for a while, or has lost its beginning. A block whose
-//! allocation it does not have was there from the start, as far as anyone can tell; so the trace begins with all of these.
+//! allocation is not recorded is taken to be there from the start, so the trace begins with all of these.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::trace::Trace;
 
-/// What is known of a block.
+/// A block of a recording.
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
     pub(crate) address: u64,
     pub(crate) bytes: usize,
-    /// Whatever the recording calls its stream.
+    /// The recording's name for its stream.
     pub(crate) stream: i128,
-    /// Among [`Blocks::group`].
+    /// Its index among the groups of [`Blocks::group`].
     pub(crate) group: Option<u32>,
 }
 
-/// When something happened, and where that is said.
+/// The time and the place of an entry of a recording.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Moment {
-    /// In nanoseconds since whenever.
+    /// The time in nanoseconds since any fixed moment.
     pub(crate) time: Option<u64>,
     /// The line or entry, counted from 1.
     pub(crate) line: usize,
@@ -34,7 +34,7 @@ enum Step {
     Fail(Block),
 }
 
-/// A recording under way.
+/// A recording that is being read.
 #[derive(Debug, Default)]
 pub(crate) struct Blocks {
     before: Vec<Block>,
@@ -50,7 +50,7 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// The number of a group of blocks by its name: one line that is not blank.
+    /// Returns the index of the group of this name, which must be one line and not blank.
     pub(crate) fn group(&mut self, name: String) -> u32 {
         if let Some(group) = self.groups.get(&name) {
             return *group;
@@ -61,7 +61,7 @@ impl Blocks {
         group
     }
 
-    /// A block is allocated. Where one lives at its address, that one's free was not recorded.
+    /// Adds an allocation. If a block lives at its address, that block's free was not recorded.
     pub(crate) fn allocate(&mut self, block: Block, moment: Moment) {
         let address = block.address;
         if !self.live.insert(address) {
@@ -72,7 +72,7 @@ impl Blocks {
         self.steps.push((Step::Allocate(block), moment));
     }
 
-    /// A block is freed. Where nothing is known of its address, it was allocated before the recording.
+    /// Adds a free. If nothing is known of the address, the block was allocated before the recording.
     pub(crate) fn free(&mut self, block: Block, moment: Moment) {
         let address = block.address;
         if self.known.insert(address) {
@@ -84,12 +84,12 @@ impl Blocks {
         self.steps.push((Step::Free(address), moment));
     }
 
-    /// An allocation fails for lack of memory. It has no address.
+    /// Adds an allocation that failed for lack of memory. It has no address.
     pub(crate) fn fail(&mut self, block: Block, moment: Moment) {
         self.steps.push((Step::Fail(block), moment));
     }
 
-    /// A block is live at the end, as the recording says in another place.
+    /// Adds a block that is live at the end, according to another part of the recording.
     pub(crate) fn lives_at_end(&mut self, block: Block) {
         let address = block.address;
         if self.known.insert(address) {
@@ -100,7 +100,7 @@ impl Blocks {
         }
     }
 
-    /// The trace of all that; `None` where nothing was allocated. `counted` is what moments' lines are.
+    /// Returns the trace; `None` where nothing was allocated. `counted` names the unit of the moments' lines.
     pub(crate) fn into_trace(self, name: String, counted: &'static str) -> Option<Trace> {
         let mut trace = Trace::empty(name, counted);
         let mut streams = HashMap::new();
@@ -109,7 +109,7 @@ impl Blocks {
             *streams.entry(of.stream).or_insert(next)
         };
         for name in self.group_names {
-            trace.push_group(name);
+            trace.push_group(&name);
         }
         let times = || self.steps.iter().filter_map(|(_, moment)| moment.time);
         let first = times().next();
@@ -122,7 +122,7 @@ impl Blocks {
         let mut now = 0;
         for (step, moment) in &self.steps {
             if let (Some(time), Some(first)) = (moment.time, first) {
-                // Threads may have written their lines a little out of order.
+                // The lines of different threads may be slightly out of order.
                 now = time.saturating_sub(first).max(now);
             }
             match step {
@@ -172,7 +172,7 @@ impl Blocks {
     }
 }
 
-/// So many blocks, in words.
+/// A number of blocks, in words.
 pub(crate) fn blocks(count: usize) -> String {
     match count {
         1 => "1 block".into(),

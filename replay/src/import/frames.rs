@@ -1,54 +1,77 @@
-//! What a stack says about who asked for a block.
+//! Finds the caller that requested a block, by its stack.
 
 use std::path::Path;
 
-/// One call on a stack.
+use crate::trace::name::cut;
+
+/// The most characters of a file and of a function in a group's name. With the line, the name is within the limit.
+const LONGEST_PART: usize = 240;
+
+/// A source file. Its path is examined once, though a recording names it on many stacks.
+#[derive(Debug)]
+pub(crate) struct File {
+    owner: Owner,
+    /// The last two parts of its path.
+    name: String,
+}
+
+/// A call on a stack.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame<'a> {
-    pub(crate) file: &'a str,
+    pub(crate) file: &'a File,
     pub(crate) line: i64,
     pub(crate) function: &'a str,
 }
 
-/// How likely a frame is the program's own code, the likeliest last.
+/// The owner of a frame's code. The later ones are more likely to be the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Owner {
-    /// C and C++: the allocator and what calls it.
+    /// C and C++: the allocator and its callers.
     Native,
-    /// Python itself, `PyTorch`, and code that they made up.
+    /// Python itself, `PyTorch`, and code that they generate.
     Runtime,
     /// All other Python code.
     Program,
 }
 
-/// The name of the group of blocks that were asked for on this stack, whose innermost frame comes first: the innermost frame
-/// that is the program's own, as `FILE:LINE FUNCTION` with the last two parts of the file's path. Where there is none, the
-/// innermost one of Python and `PyTorch`; where there is no Python, the innermost one. `None` for an empty stack.
-pub(crate) fn group_name<'a>(stack: impl Iterator<Item = Frame<'a>>) -> Option<String> {
-    let mut best: Option<(Owner, Frame<'_>)> = None;
-    for frame in stack {
-        let owner = owner(frame.file);
-        if best.is_none_or(|(found, _)| owner > found) {
-            best = Some((owner, frame));
+impl File {
+    pub(crate) fn new(path: &str) -> Self {
+        let path = path.replace('\\', "/");
+        let mut parts: Vec<&str> = path.rsplit('/').take(2).collect();
+        parts.reverse();
+        Self {
+            owner: owner(&path),
+            name: cut(&parts.join("/"), LONGEST_PART).into_owned(),
         }
-        if owner == Owner::Program {
+    }
+}
+
+/// Returns the name of the group of the blocks that were requested on this stack, whose innermost frame comes first: the
+/// innermost frame of the program itself, as `FILE:LINE FUNCTION` with the last two parts of the file's path. Without such a
+/// frame, it is the innermost one of Python and `PyTorch`; without Python, the innermost one; `None` for an empty stack.
+pub(crate) fn group_name<'a>(stack: impl Iterator<Item = Frame<'a>>) -> Option<String> {
+    let mut best: Option<Frame<'_>> = None;
+    for frame in stack {
+        if best.is_none_or(|found| frame.file.owner > found.file.owner) {
+            best = Some(frame);
+        }
+        if frame.file.owner == Owner::Program {
             break;
         }
     }
-    let (_, frame) = best?;
-    let path = frame.file.replace('\\', "/");
-    let mut parts: Vec<&str> = path.rsplit('/').take(2).collect();
-    parts.reverse();
-    let name = format!("{}:{} {}", parts.join("/"), frame.line, frame.function);
-    // One line, whatever the names are.
+    let frame = best?;
+    let function = cut(frame.function, LONGEST_PART);
+    let name = format!("{}:{} {function}", frame.file.name, frame.line);
+    // One line without control characters, for any names.
+    let name = name.replace(char::is_control, " ");
     Some(name.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
+/// Returns the owner of a file, by its path with `/` between its parts.
 fn owner(file: &str) -> Owner {
-    let file = file.replace('\\', "/");
     let is_made_up = ["<frozen ", "<string>", "<eval_with_key>"];
     let is_torch = |packages: &str| file.contains(&format!("{packages}/torch/"));
-    if !is_python(&file) {
+    if !is_python(file) {
         Owner::Native
     } else if is_made_up.iter().any(|start| file.starts_with(start))
         || ["site-packages", "dist-packages", "pytorch"]
@@ -62,7 +85,7 @@ fn owner(file: &str) -> Owner {
     }
 }
 
-/// Whether it is a file of Python, or one that Python made up, such as `<stdin>`.
+/// Returns whether it is a file of Python, or one that Python generated, such as `<stdin>`.
 fn is_python(file: &str) -> bool {
     let extension = Path::new(file).extension();
     extension.is_some_and(|extension| extension == "py") || file.starts_with('<')
@@ -72,29 +95,30 @@ fn is_python(file: &str) -> bool {
 mod tests {
     use super::*;
 
-    const NATIVE: Frame<'_> = Frame {
-        file: "/build/c10/cuda/CUDACachingAllocator.cpp",
-        line: 9,
-        function: "malloc",
-    };
-    const TORCH: Frame<'_> = Frame {
-        file: "/env/lib/python3.12/site-packages/torch/nn/modules/linear.py",
-        line: 125,
-        function: "forward",
-    };
-    const LIBRARY: Frame<'_> = Frame {
-        file: "/env/lib/python3.12/site-packages/timm/layers/mlp.py",
-        line: 44,
-        function: "forward",
-    };
-    const SCRIPT: Frame<'_> = Frame {
-        file: "train.py",
-        line: 30,
-        function: "<module>",
-    };
+    /// The path of a file, a line in it, and a function.
+    type Call = (&'static str, i64, &'static str);
 
-    fn name(stack: &[Frame<'_>]) -> Option<String> {
-        group_name(stack.iter().copied())
+    const NATIVE: Call = ("/build/c10/cuda/CUDACachingAllocator.cpp", 9, "malloc");
+    const TORCH: Call = (
+        "/env/lib/python3.12/site-packages/torch/nn/modules/linear.py",
+        125,
+        "forward",
+    );
+    const LIBRARY: Call = (
+        "/env/lib/python3.12/site-packages/timm/layers/mlp.py",
+        44,
+        "forward",
+    );
+    const SCRIPT: Call = ("train.py", 30, "<module>");
+
+    fn name(stack: &[Call]) -> Option<String> {
+        let files: Vec<File> = stack.iter().map(|(path, ..)| File::new(path)).collect();
+        let frames = files.iter().zip(stack);
+        group_name(frames.map(|(file, (_, line, function))| Frame {
+            file,
+            line: *line,
+            function,
+        }))
     }
 
     #[test]
@@ -117,7 +141,8 @@ mod tests {
     }
 
     #[test]
-    fn a_notebook_is_the_programs_own_and_code_that_nobody_wrote_is_not() {
+    fn a_notebook_counts_as_the_program_and_generated_code_does_not() {
+        let owner = |path| File::new(path).owner;
         assert_eq!(owner("<ipython-input-3-0a1b>"), Owner::Program);
         assert_eq!(owner("<eval_with_key>.3"), Owner::Runtime);
         assert_eq!(owner("<frozen importlib._bootstrap>"), Owner::Runtime);
@@ -130,12 +155,8 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_one_line() {
-        let frame = Frame {
-            file: "/a b/c\nd.py",
-            line: 1,
-            function: "f\r\n",
-        };
-        assert_eq!(name(&[frame]).as_deref(), Some("a b/c d.py:1 f"));
+    fn a_name_is_one_line_without_control_characters() {
+        let call = ("/a b/c\nd.py", 1, "f\r\n\x1b[31m");
+        assert_eq!(name(&[call]).as_deref(), Some("a b/c d.py:1 f [31m"));
     }
 }

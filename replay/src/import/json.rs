@@ -10,7 +10,7 @@ use super::{
 };
 use crate::trace::error::ImportProblem;
 
-/// Reads a document. How deep it may be nested, `serde_json` bounds.
+/// Reads a document. `serde_json` limits the depth of its nesting.
 pub(crate) fn read(reader: impl BufRead) -> Result<Objects, ImportError> {
     let mut objects = Objects::default();
     let mut json = serde_json::Deserializer::from_reader(reader);
@@ -19,7 +19,7 @@ pub(crate) fn read(reader: impl BufRead) -> Result<Objects, ImportError> {
         .and_then(|root| json.end().map(|()| root));
     match read {
         Ok(root) => {
-            objects.set_root(root);
+            objects.complete(root);
             Ok(objects)
         }
         Err(error) if error.is_io() => Err(ImportError::Read(error.into())),

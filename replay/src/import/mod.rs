@@ -1,8 +1,9 @@
-//! Reading recordings of any kind: traces, and what other tools write.
+//! Reading recordings of any kind: traces, and recordings of other tools.
 //!
-//! Which kind a file is, its first bytes say; its name only says whether it must be compressed.
+//! The first bytes of a file tell its kind. Its name only tells whether it must be compressed.
 
 mod blocks;
+pub(crate) mod content;
 mod frames;
 mod json;
 mod objects;
@@ -16,20 +17,24 @@ use std::{
     path::Path,
 };
 
-use flate2::bufread::MultiGzDecoder;
-
+use self::content::{Content, Watched};
 use crate::trace::{
     Trace,
     error::{ImportProblem, TraceError},
+    name::shown,
 };
 
-/// What every compressed file begins with.
-const GZIP: [u8; 2] = [0x1f, 0x8b];
-
-/// What every pickle begins with that has a protocol of 2 or more; the next byte is that.
+/// The first byte of every pickle with a protocol of 2 or more; the next byte is the protocol.
 const PICKLE: u8 = 0x80;
 
-/// Why an import failed, and where: the file's name is known further out.
+/// The most times its size that a compressed pickle may expand to. Snapshots of real programs expand about 12 times, and each
+/// byte of a hostile one takes 30 bytes of memory.
+const PICKLE_EXPANDS: u64 = 32;
+
+/// The same limit for JSON, which repeats more: snapshots expand 25 times, and each byte takes 10 bytes of memory.
+const JSON_EXPANDS: u64 = 100;
+
+/// Why and where an import failed. The caller adds the file's name.
 #[derive(Debug)]
 pub(crate) enum ImportError {
     Read(io::Error),
@@ -67,10 +72,11 @@ impl From<io::Error> for ImportError {
 
 impl Trace {
     /// Reads a recording from a file: a trace, a memory snapshot of `PyTorch` (pickle or JSON; of its device with the most
-    /// entries) or a log of RMM (CSV). What it is, the content says. It is decompressed where it is compressed with gzip,
-    /// and has to be where its name ends on `.gz`.
+    /// entries) or a log of RMM (CSV). The content tells which. It is decompressed where it is compressed with gzip,
+    /// and must be where its name ends on `.gz`.
     ///
-    /// [`remarks`](Self::remarks) has what was made of a recording that is not plainly in it.
+    /// [`remarks`](Self::remarks) explains how a recording was interpreted. The trace's name is that of the file, as
+    /// [`shown`](crate::shown) writes it.
     ///
     /// # Errors
     ///
@@ -79,18 +85,18 @@ impl Trace {
         Self::open_device(path, None, &|_| {})
     }
 
-    /// The same, of one device of a snapshot of several. Other recordings have one device, number 0. `progress` is told
-    /// now and then how many more bytes of the file were read.
+    /// Reads a recording from a file, of one device of a snapshot of several. Other recordings have one device, number 0.
+    /// `progress` is called now and then with the number of bytes that were read since.
     ///
     /// # Errors
     ///
-    /// [`TraceError`], also where there is no such device.
+    /// [`TraceError`], also where the device does not exist.
     pub fn open_device(
         path: &Path,
         device: Option<usize>,
         progress: &dyn Fn(u64),
     ) -> Result<Self, TraceError> {
-        let name = path.display().to_string();
+        let name = shown(path.display());
         let file = File::open(path).map_err(|source| TraceError::Read {
             name: name.clone(),
             source,
@@ -100,41 +106,42 @@ impl Trace {
             progress,
         };
         if path.extension().is_some_and(|extension| extension == "gz") {
-            let decoder = MultiGzDecoder::new(BufReader::new(file));
-            Self::read_plain(name, BufReader::new(decoder), device)
+            let content = Content::decompressed(BufReader::new(file));
+            Self::read_content(name, content, device)
         } else {
             Self::read(name, file, device)
         }
     }
 
-    /// Reads a recording of any kind from `reader`, and calls it `name`.
+    /// Reads a recording of any kind from `reader`, under the name `name`.
     ///
     /// # Errors
     ///
-    /// As [`open_device`](Self::open_device).
+    /// Those of [`open_device`](Self::open_device).
     pub fn read(
         name: impl Into<String>,
         reader: impl Read,
         device: Option<usize>,
     ) -> Result<Self, TraceError> {
         let name = name.into();
-        let mut reader = BufReader::new(reader);
-        match reader.fill_buf() {
-            Ok(start) if start.starts_with(&GZIP) => {
-                let decoder = MultiGzDecoder::new(reader);
-                Self::read_plain(name, BufReader::new(decoder), device)
-            }
-            Ok(_) => Self::read_plain(name, reader, device),
+        match Content::new(reader) {
+            Ok(content) => Self::read_content(name, content, device),
             Err(source) => Err(TraceError::Read { name, source }),
         }
     }
 
-    fn read_plain(
-        name: String,
-        mut reader: impl BufRead,
+    /// Reads a recording from the content of a file that was opened already.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open_device`](Self::open_device).
+    pub fn read_content(
+        name: impl Into<String>,
+        mut content: Content<'_>,
         device: Option<usize>,
     ) -> Result<Self, TraceError> {
-        let start = match reader.fill_buf() {
+        let name = name.into();
+        let start = match content.fill_buf() {
             Ok(start) => start,
             Err(source) => return Err(TraceError::Read { name, source }),
         };
@@ -144,46 +151,37 @@ impl Trace {
             return Err(ImportError::at("the whole file", problem).of(name));
         }
         let imported = match kind {
-            Kind::Text => return Self::parse(name, reader),
-            Kind::Pickle => pickle::read(reader)
+            Kind::Text => return Self::parse(name, content),
+            Kind::Pickle => pickle::read(document(content, PICKLE_EXPANDS))
                 .and_then(|objects| snapshot::import(&objects, name.clone(), device)),
-            Kind::Json => json::read(reader)
+            Kind::Json => json::read(document(content, JSON_EXPANDS))
                 .and_then(|objects| snapshot::import(&objects, name.clone(), device)),
-            Kind::Rmm => rmm::import(reader, name.clone()),
+            Kind::Rmm => rmm::import(content, name.clone()),
         };
         imported.map_err(|error| error.of(name))
     }
 }
 
-/// A reader that tells how much was read.
-struct Watched<'p, R> {
-    inner: R,
-    progress: &'p dyn Fn(u64),
+/// The content of a document that is held in memory as a whole. It is read byte by byte, so the buffer has a known type.
+fn document(content: Content<'_>, times: u64) -> BufReader<Content<'_>> {
+    BufReader::new(content.expanding_at_most(times))
 }
 
-impl<R: Read> Read for Watched<'_, R> {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let read = self.inner.read(bytes)?;
-        (self.progress)(read as u64);
-        Ok(read)
-    }
-}
-
-/// What a recording is.
+/// The kind of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// A trace of binpool's own format.
     Text,
     /// A snapshot of `PyTorch`.
     Pickle,
-    /// The same as JSON.
+    /// A snapshot of `PyTorch` as JSON.
     Json,
     /// A log of RMM.
     Rmm,
 }
 
 impl Kind {
-    /// By its first bytes, as many as came with the first read.
+    /// Returns the kind by the first bytes, as many as the first read returned.
     fn of(start: &[u8]) -> Self {
         if let [PICKLE, 2..=5, ..] = start {
             Self::Pickle

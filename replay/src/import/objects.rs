@@ -1,12 +1,15 @@
-//! What a document holds, pickle or JSON: numbers, texts, lists and dictionaries that name each other by number.
+//! The content of a document, pickle or JSON: numbers, texts, lists and dictionaries that refer to each other by number.
 //!
-//! A pickle may name one object in many places, itself among them. Here each is stored once, so that a document takes as
-//! much memory as it has bytes, about, however it is knotted; and nothing that walks it has to recurse.
+//! A pickle may refer to one object in many places, even inside itself. Here each object is stored once, so that a document
+//! takes about as much memory as it has bytes, and no walk over it has to recurse. A dictionary with many
+//! keys may be referred to many times, so looking up a key takes logarithmic time.
 
+#[cfg(test)]
+use std::cell::Cell;
 use std::collections::HashMap;
 
 /// The number of an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Id(u32);
 
 /// One object.
@@ -15,8 +18,9 @@ pub(crate) enum Object {
     Integer(i64),
     Text(Box<str>),
     List(Vec<Id>),
+    /// Keys and values: in the order in which they were added, and in a complete document by key, each key once.
     Dict(Vec<(Id, Id)>),
-    /// `None`, booleans, fractions, tuples, and whatever else no recording needs.
+    /// `None`, booleans, fractions, tuples, and anything else that no recording needs.
     Other,
 }
 
@@ -24,9 +28,12 @@ pub(crate) enum Object {
 #[derive(Debug, Default)]
 pub(crate) struct Objects {
     all: Vec<Object>,
-    /// The number of each text, which is there once.
+    /// The number of each text. Each text is stored once.
     texts: HashMap<Box<str>, Id>,
     root: Option<Id>,
+    /// The number of keys that were compared in dictionaries.
+    #[cfg(test)]
+    pub(crate) compared: Cell<usize>,
 }
 
 impl Objects {
@@ -49,12 +56,20 @@ impl Objects {
         id
     }
 
-    /// Says which object the document is.
-    pub(crate) fn set_root(&mut self, root: Id) {
+    /// Marks the document as complete, with `root` as its outermost object.
+    pub(crate) fn complete(&mut self, root: Id) {
         self.root = Some(root);
+        for object in &mut self.all {
+            if let Object::Dict(pairs) = object {
+                // Of several values of a key, the last one counts; the sort is stable.
+                pairs.reverse();
+                pairs.sort_by_key(|(key, _)| *key);
+                pairs.dedup_by_key(|(key, _)| *key);
+            }
+        }
     }
 
-    /// The document itself.
+    /// The outermost object.
     pub(crate) fn root(&self) -> Option<Id> {
         self.root
     }
@@ -67,14 +82,19 @@ impl Objects {
         self.all.get_mut(id.0 as usize)
     }
 
-    /// The value of `key` in a dictionary; `None` where it is none, or has no such key. Of several, the last.
+    /// Returns the value of `key` in a dictionary of a complete document; `None` where there is no dictionary or no such key.
     pub(crate) fn field(&self, dict: Id, key: &str) -> Option<Id> {
         let Object::Dict(pairs) = self.get(dict) else {
             return None;
         };
         let key = self.texts.get(key)?;
-        let pair = pairs.iter().rev().find(|(own, _)| own == key);
-        pair.map(|(_, value)| *value)
+        let found = pairs.binary_search_by(|(own, _)| {
+            #[cfg(test)]
+            self.compared.set(self.compared.get() + 1);
+            own.cmp(key)
+        });
+        let (_, value) = pairs.get(found.ok()?)?;
+        Some(*value)
     }
 
     pub(crate) fn integer(&self, id: Id) -> Option<i64> {

@@ -1,10 +1,10 @@
-//! Python's pickles, as far as they hold plain data.
+//! Reads Python's pickles of plain data.
 //!
-//! A pickle is a program for a machine with a stack. This one takes the steps that make numbers, texts, lists, tuples and
-//! dictionaries, and refuses all that name classes or call functions. It is written here because the crates for pickles build
-//! nested values: a small file that is nested deep enough overflows the stack, and one that names an object many times is
-//! copied as often. Here every step costs no more than the bytes that it reads, whatever the file says (see
-//! [`objects`](super::objects)).
+//! A pickle is a program for a stack machine. This one performs the steps that make numbers, texts, lists, tuples and
+//! dictionaries, and refuses those that name classes or call functions. Crates for pickles build nested values instead:
+//! a small file that is nested deeply overflows the stack, and an object that is referred to many times is
+//! copied each time. Here every step costs no more than the bytes that it reads, for any file (see
+//! [`objects`](super::objects)). Values that no recording needs, such as bytes and very long texts, are skipped.
 
 use std::{
     collections::HashMap,
@@ -16,6 +16,9 @@ use super::{
     objects::{Id, Object, Objects},
 };
 use crate::trace::error::ImportProblem;
+
+/// The most bytes of a text or a number that is stored. The longest that a recording needs is a file's path.
+const LONGEST_KEPT: u64 = 1 << 16;
 
 /// Reads a document.
 pub(crate) fn read(reader: impl BufRead) -> Result<Objects, ImportError> {
@@ -33,26 +36,26 @@ pub(crate) fn read(reader: impl BufRead) -> Result<Objects, ImportError> {
 
 struct Machine<R> {
     reader: R,
-    /// The bytes that were read.
+    /// The number of bytes that were read.
     read: u64,
     objects: Objects,
     stack: Vec<Id>,
-    /// How high the stack was at each mark.
+    /// The height of the stack at each mark.
     marks: Vec<usize>,
     memo: HashMap<u32, Id>,
 }
 
 impl<R: BufRead> Machine<R> {
-    /// Takes a step; whether there is another.
+    /// Performs a step. Returns whether there is another.
     fn step(&mut self) -> Result<bool, ImportError> {
         let [opcode] = self.bytes()?;
         match opcode {
-            // PROTO, FRAME: what comes is the same.
+            // PROTO, FRAME: the rest reads the same without them.
             0x80 => drop(self.bytes::<1>()?),
             0x95 => drop(self.bytes::<8>()?),
             b'.' => {
                 let root = self.pop()?;
-                self.objects.set_root(root);
+                self.objects.complete(root);
                 return Ok(false);
             }
             b'0' => drop(self.pop()?),
@@ -89,7 +92,7 @@ impl<R: BufRead> Machine<R> {
                 self.push_long(length.into())?;
             }
             b'X' | 0x8c | 0x8d => self.push_text(opcode)?,
-            // BINBYTES and its sisters.
+            // BINBYTES and its variants.
             b'C' => {
                 let length = u8::from_le_bytes(self.bytes()?);
                 self.push_skipped(length.into())?;
@@ -128,15 +131,17 @@ impl<R: BufRead> Machine<R> {
         Ok(true)
     }
 
-    /// A text: `BINUNICODE` and its sisters.
+    /// Pushes a text: `BINUNICODE` and its variants.
     fn push_text(&mut self, opcode: u8) -> Result<(), ImportError> {
         let length = match opcode {
             0x8c => u8::from_le_bytes(self.bytes()?).into(),
             b'X' => u32::from_le_bytes(self.bytes()?).into(),
             _ => u64::from_le_bytes(self.bytes()?),
         };
-        let bytes = self.many(length)?;
-        // Python writes lone surrogates, which file names may have, as UTF-8 does not know them.
+        let Some(bytes) = self.many(length)? else {
+            return Ok(());
+        };
+        // Python writes lone surrogates, which file names may have, in a form that is not valid UTF-8.
         let text = String::from_utf8(bytes)
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
         let id = self.objects.add_text(text);
@@ -144,9 +149,11 @@ impl<R: BufRead> Machine<R> {
         Ok(())
     }
 
-    /// A number of so many bytes, the least first.
+    /// Pushes a number of `length` bytes, lowest first.
     fn push_long(&mut self, length: u64) -> Result<(), ImportError> {
-        let bytes = self.many(length)?;
+        let Some(bytes) = self.many(length)? else {
+            return Ok(());
+        };
         let fill = if bytes.last().is_some_and(|byte| byte & 0x80 != 0) {
             0xff
         } else {
@@ -156,7 +163,7 @@ impl<R: BufRead> Machine<R> {
         let low = bytes.len().min(8);
         number[..low].copy_from_slice(&bytes[..low]);
         let number = i64::from_le_bytes(number);
-        // Some writers have more bytes than they need.
+        // Some writers use more bytes than needed.
         let fits = bytes[low..].iter().all(|byte| *byte == fill) && (number < 0) == (fill == 0xff);
         let object = if fits {
             Object::Integer(number)
@@ -167,13 +174,15 @@ impl<R: BufRead> Machine<R> {
         Ok(())
     }
 
+    /// Skips so many bytes. Their value still counts as an object.
     fn push_skipped(&mut self, length: u64) -> Result<(), ImportError> {
-        self.many(length)?;
+        let read = io::copy(&mut (&mut self.reader).take(length), &mut io::sink())?;
+        self.check_length(read, length)?;
         self.push(Object::Other);
         Ok(())
     }
 
-    /// Moves what is on top to the list below: `APPEND`, `APPENDS`.
+    /// Moves the items on top of the stack to the list below: `APPEND`, `APPENDS`.
     fn append(&mut self, opcode: u8) -> Result<(), ImportError> {
         let items = match opcode {
             b'a' => vec![self.pop()?],
@@ -187,7 +196,7 @@ impl<R: BufRead> Machine<R> {
         Ok(())
     }
 
-    /// Moves what is on top to the dictionary below: `SETITEM`, `SETITEMS`.
+    /// Moves the items on top of the stack to the dictionary below: `SETITEM`, `SETITEMS`.
     fn set_items(&mut self, opcode: u8) -> Result<(), ImportError> {
         let items = match opcode {
             b's' => {
@@ -213,25 +222,25 @@ impl<R: BufRead> Machine<R> {
         pairs.collect()
     }
 
-    /// Keeps what is on top: `BINPUT` and its sisters.
+    /// Stores the object on top of the stack in the memo: `BINPUT` and its variants.
     fn memoize(&mut self, opcode: u8) -> Result<(), ImportError> {
-        let place = match opcode {
+        let key = match opcode {
             b'q' => u8::from_le_bytes(self.bytes()?).into(),
             b'r' => u32::from_le_bytes(self.bytes()?),
             _ => u32::try_from(self.memo.len()).unwrap_or(u32::MAX),
         };
         let top = self.top()?;
-        self.memo.insert(place, top);
+        self.memo.insert(key, top);
         Ok(())
     }
 
-    /// Takes what was kept: `BINGET`, `LONG_BINGET`.
+    /// Pushes an object of the memo: `BINGET`, `LONG_BINGET`.
     fn recall(&mut self, opcode: u8) -> Result<(), ImportError> {
-        let place = match opcode {
+        let key = match opcode {
             b'h' => u8::from_le_bytes(self.bytes()?).into(),
             _ => u32::from_le_bytes(self.bytes()?),
         };
-        let id = self.memo.get(&place).copied();
+        let id = self.memo.get(&key).copied();
         let id = id.ok_or_else(|| self.missing("an object made before"))?;
         self.stack.push(id);
         Ok(())
@@ -274,15 +283,23 @@ impl<R: BufRead> Machine<R> {
         }
     }
 
-    /// So many bytes. Memory is taken as they come: the length may be a lie.
-    fn many(&mut self, length: u64) -> Result<Vec<u8>, ImportError> {
+    /// Reads so many bytes; `None` where they are too many to store, and were skipped.
+    fn many(&mut self, length: u64) -> Result<Option<Vec<u8>>, ImportError> {
+        if length > LONGEST_KEPT {
+            return self.push_skipped(length).map(|()| None);
+        }
         let mut bytes = Vec::new();
         let read = (&mut self.reader).take(length).read_to_end(&mut bytes)?;
-        self.read += read as u64;
-        if (read as u64) < length {
+        self.check_length(read as u64, length)?;
+        Ok(Some(bytes))
+    }
+
+    fn check_length(&mut self, read: u64, length: u64) -> Result<(), ImportError> {
+        self.read += read;
+        if read < length {
             return Err(self.error(ImportProblem::Truncated));
         }
-        Ok(bytes)
+        Ok(())
     }
 
     fn missing(&self, what: &'static str) -> ImportError {
@@ -291,5 +308,23 @@ impl<R: BufRead> Machine<R> {
 
     fn error(&self, problem: ImportProblem) -> ImportError {
         ImportError::at(format!("byte {}", self.read), problem)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failing test panics")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_no_recording_needs_is_not_kept() {
+        let is_kept = |length: u64| {
+            let text = vec![b'x'; usize::try_from(length).unwrap()];
+            let file = [&b"\x80\x04\x8d"[..], &length.to_le_bytes(), &text, b"."].concat();
+            let objects = read(&*file).ok().unwrap();
+            objects.text(objects.root().unwrap()).is_some()
+        };
+        assert!(is_kept(LONGEST_KEPT));
+        assert!(!is_kept(LONGEST_KEPT + 1));
     }
 }

@@ -1,88 +1,41 @@
-//! The log of RAPIDS Memory Manager's `logging_resource_adaptor`: a table with a line an event.
+//! Reads the log of RAPIDS Memory Manager's `logging_resource_adaptor`: a table with a line for each event.
 //!
-//! Times are those of a clock on the wall, to the microsecond: `14:21:19.998533`, or `14:21:19:998533` from older versions. They
-//! begin anew at midnight. RMM's guide has seconds instead, and the action `deallocate`; both are taken.
+//! Times are wall-clock times to the microsecond: `14:21:19.998533`, or `14:21:19:998533` from older versions. They
+//! start again at midnight. RMM's guide has seconds instead, and the action `deallocate`; both are accepted. RMM quotes no
+//! field, so commas alone separate the columns.
 
 use std::io::BufRead;
-
-use csv::{Reader, StringRecord};
 
 use super::{
     ImportError,
     blocks::{Block, Blocks, Moment},
 };
-use crate::trace::{Trace, error::ImportProblem};
+use crate::trace::{
+    Trace,
+    error::ImportProblem,
+    lines::{LONGEST_LINE, Line, Lines},
+};
 
-/// What every log begins with.
+/// The first line of every log.
 pub(crate) const HEADER: &str = "Thread,Time,Action,Pointer,Size,Stream";
 
 const NS_PER_S: u64 = 1_000_000_000;
 const DAY: u64 = 24 * 3600 * NS_PER_S;
 
-/// The trace of a log.
+/// Reads the trace of a log.
 pub(crate) fn import(reader: impl BufRead, name: String) -> Result<Trace, ImportError> {
-    let mut reader = Reader::from_reader(reader);
-    let mut blocks = Blocks::default();
-    let mut clock = Clock::default();
-    let mut without_address = 0;
-    let mut record = StringRecord::new();
-    loop {
-        match reader.read_record(&mut record) {
-            Ok(true) => {}
-            Ok(false) => break,
-            Err(error) => return Err(table_error(error)),
-        }
-        let line = record.position().map_or(0, csv::Position::line);
-        let wrong = |problem| ImportError::at(format!("line {line}"), problem);
-        let [
-            Some(_),
-            Some(time),
-            Some(action),
-            Some(address),
-            Some(size),
-            Some(stream),
-        ] = [0, 1, 2, 3, 4, 5].map(|column| record.get(column))
-        else {
-            // The parser has counted the columns.
-            continue;
-        };
-        let field = |field, expected| wrong(ImportProblem::Field { field, expected });
-        let time = parse_time(time).ok_or_else(|| field("Time", "like 14:21:19.998533"))?;
-        let address =
-            parse_pointer(address).ok_or_else(|| field("Pointer", "a hexadecimal number"))?;
-        let bytes = size
-            .parse()
-            .map_err(|_| field("Size", "a number of bytes"))?;
-        let stream =
-            parse_pointer(stream).ok_or_else(|| field("Stream", "a hexadecimal number"))?;
-        let moment = Moment {
-            time: Some(clock.read(time)),
-            line: usize::try_from(line).unwrap_or(usize::MAX),
-        };
-        let block = Block {
-            address,
-            bytes,
-            stream: stream.into(),
-            group: None,
-        };
-        match action {
-            "allocate failure" => blocks.fail(block, moment),
-            "allocate" | "free" | "deallocate" if address == 0 => without_address += 1,
-            "allocate" => blocks.allocate(block, moment),
-            "free" | "deallocate" => blocks.free(block, moment),
-            action => {
-                return Err(wrong(ImportProblem::Action {
-                    action: action.chars().take(40).collect(),
-                    expected: "allocate, free or allocate failure",
-                }));
-            }
-        }
+    let mut lines = Lines::new(reader);
+    let mut log = Log::default();
+    while let Some(line) = lines.next()? {
+        log.push(line)
+            .map_err(|problem| ImportError::at(format!("line {}", line.number), problem))?;
     }
-    let mut trace = blocks.into_trace(name, "line").ok_or_else(|| {
+    let mut trace = log.blocks.into_trace(name, "line").ok_or_else(|| {
         let advice =
             "the adaptor that wrote the log has to be the one that the program allocates from";
         ImportError::at("the whole file", ImportProblem::NoAllocation { advice })
     })?;
+    let without_address = log.without_address;
     if without_address > 0 {
         let lines = if without_address == 1 {
             "line"
@@ -96,15 +49,81 @@ pub(crate) fn import(reader: impl BufRead, name: String) -> Result<Trace, Import
     Ok(trace)
 }
 
-fn table_error(error: csv::Error) -> ImportError {
-    let place = error.position().map_or_else(
-        || "the whole file".into(),
-        |position| format!("line {}", position.line()),
-    );
-    let message = error.to_string();
-    match error.into_kind() {
-        csv::ErrorKind::Io(source) => ImportError::Read(source),
-        _ => ImportError::at(place, ImportProblem::Table { message }),
+/// A log that is being read.
+#[derive(Debug, Default)]
+struct Log {
+    blocks: Blocks,
+    clock: Clock,
+    /// The number of columns in the header, and in each line after it.
+    columns: usize,
+    without_address: usize,
+}
+
+impl Log {
+    fn push(&mut self, line: Line<'_>) -> Result<(), ImportProblem> {
+        if line.is_too_long {
+            return Err(ImportProblem::TooLong {
+                longest: LONGEST_LINE,
+            });
+        }
+        let table = |message: String| ImportProblem::Table { message };
+        let text = str::from_utf8(line.bytes.trim_ascii_end());
+        let text = text.map_err(|_| table("expected text in UTF-8".into()))?;
+        if text.is_empty() {
+            return Ok(());
+        }
+        let columns = text.split(',').count();
+        if line.number == 1 {
+            self.columns = columns;
+            return Ok(());
+        }
+        let mut fields = text.split(',').skip(1);
+        let mut next = || fields.next();
+        let (Some(time), Some(action), Some(address), Some(size), Some(stream), true) = (
+            next(),
+            next(),
+            next(),
+            next(),
+            next(),
+            columns == self.columns,
+        ) else {
+            let expected = self.columns;
+            return Err(table(format!(
+                "expected {expected} columns, as in the first line; there are {columns}"
+            )));
+        };
+        let field = |field, expected| ImportProblem::Field { field, expected };
+        let time = parse_time(time).ok_or_else(|| field("Time", "like 14:21:19.998533"))?;
+        let address =
+            parse_pointer(address).ok_or_else(|| field("Pointer", "a hexadecimal number"))?;
+        let bytes = size
+            .parse()
+            .map_err(|_| field("Size", "a number of bytes"))?;
+        let stream =
+            parse_pointer(stream).ok_or_else(|| field("Stream", "a hexadecimal number"))?;
+        let moment = Moment {
+            time: Some(self.clock.read(time)),
+            line: line.number,
+        };
+        let block = Block {
+            address,
+            bytes,
+            stream: stream.into(),
+            group: None,
+        };
+        match action {
+            "allocate failure" => self.blocks.fail(block, moment),
+            "allocate" | "free" | "deallocate" if address == 0 => self.without_address += 1,
+            "allocate" => self.blocks.allocate(block, moment),
+            "free" | "deallocate" => self.blocks.free(block, moment),
+            action => {
+                return Err(ImportProblem::Action {
+                    action: action.chars().take(40).collect(),
+                    expected: "allocate, free or allocate failure",
+                });
+            }
+        }
+        Ok(())
     }
 }
 
@@ -120,7 +139,7 @@ fn parse_pointer(text: &str) -> Option<u64> {
         .flatten()
 }
 
-/// A time in nanoseconds, since midnight or since whenever.
+/// A time in nanoseconds, since midnight or since any fixed moment.
 fn parse_time(text: &str) -> Option<u64> {
     let number = |text: &str, digits: usize| {
         let are_digits = text.len() <= digits && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -140,17 +159,17 @@ fn parse_time(text: &str) -> Option<u64> {
     seconds.checked_mul(NS_PER_S)?.checked_add(micros * 1000)
 }
 
-/// A clock that begins anew at midnight.
+/// A clock that starts again at midnight.
 #[derive(Debug, Default)]
 struct Clock {
     before: Option<u64>,
-    /// The nanoseconds of the days that have gone by.
+    /// The nanoseconds of the days that have passed.
     days: u64,
 }
 
 impl Clock {
     fn read(&mut self, time: u64) -> u64 {
-        // Less than that is threads whose lines are out of order.
+        // A smaller step back comes from threads whose lines are out of order.
         if self
             .before
             .is_some_and(|before| time.saturating_add(DAY / 2) < before)

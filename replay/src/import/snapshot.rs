@@ -1,23 +1,26 @@
-//! `PyTorch`'s memory snapshots: `torch.cuda.memory._snapshot()`, pickled by `_dump_snapshot` or as JSON.
+//! Reads `PyTorch`'s memory snapshots: `torch.cuda.memory._snapshot()`, pickled by `_dump_snapshot` or as JSON.
 //!
 //! A snapshot has a list of entries for each device, in the order of time. An allocation is an entry `alloc`. A free is two:
-//! `free_requested`, when the program lets go of the block, and `free_completed`, when the allocator may hand it out again:
-//! later where another stream still uses it (`record_stream`). The block ends with the second, or with the first in a
-//! recording that has none of the second. `segment_alloc` and its like are the allocator's own dealings with the device: a
-//! replay has others. The list may have lost its beginning, since it is bounded (`max_entries`); what of it still lives is
-//! found among the blocks of `segments`.
+//! `free_requested`, when the program frees the block, and `free_completed`, when the allocator may hand it out again,
+//! which is later where another stream still uses it (`record_stream`). The block ends with the second, or with the first in a
+//! recording without second ones. `segment_alloc` and the like are the allocator's own calls to the device, of which a
+//! replay makes others. The list may have lost its beginning, since it is bounded (`max_entries`); the blocks of
+//! `segments` show which blocks from before still live.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::{
     ImportError,
     blocks::{Block, Blocks, Moment},
-    frames::{Frame, group_name},
+    frames::{File, Frame, group_name},
     objects::{Id, Objects},
 };
 use crate::trace::{Trace, error::ImportProblem};
 
-/// What does not become an event.
+/// The most other devices that a remark names.
+const OTHERS_NAMED: usize = 8;
+
+/// The actions that do not become events.
 const OTHERS: [&str; 6] = [
     "segment_alloc",
     "segment_free",
@@ -27,7 +30,7 @@ const OTHERS: [&str; 6] = [
     "annotate",
 ];
 
-/// The trace of one device of a snapshot, by default the one with most entries.
+/// Reads the trace of one device of a snapshot, by default the one with most entries.
 pub(crate) fn import(
     objects: &Objects,
     name: String,
@@ -42,7 +45,7 @@ pub(crate) fn import(
         .iter()
         .map(|trace| objects.list(*trace).map_or(0, <[Id]>::len))
         .collect();
-    let busiest = (0..lengths.len()).rev().max_by_key(|place| lengths[*place]);
+    let busiest = (0..lengths.len()).rev().max_by_key(|index| lengths[*index]);
     let device = device.or(busiest).unwrap_or(0);
     let entries = traces.get(device).map(|trace| objects.list(*trace));
     let Some(entries) = entries else {
@@ -57,6 +60,7 @@ pub(crate) fn import(
         device,
         entries,
         blocks: Blocks::default(),
+        files: HashMap::new(),
         groups: HashMap::new(),
         unknown: 0,
     };
@@ -67,8 +71,8 @@ pub(crate) fn import(
     } else {
         "free_requested"
     };
-    for place in 0..entries.len() {
-        import.entry(place, free)?;
+    for index in 0..entries.len() {
+        import.entry(index, free)?;
     }
     import.segments(are_completed)?;
     let unknown = import.unknown;
@@ -86,18 +90,22 @@ pub(crate) fn import(
             "{unknown} {entries} with an action that is not known: left out"
         ));
     }
-    let others: Vec<String> = lengths
+    let mut others = lengths
         .iter()
         .enumerate()
         .filter(|(other, entries)| *other != device && **entries > 0)
-        .map(|(other, entries)| format!("device {other} has {entries}"))
-        .collect();
-    if !others.is_empty() {
+        .map(|(other, entries)| format!("device {other} has {entries}"));
+    let mut named: Vec<String> = others.by_ref().take(OTHERS_NAMED).collect();
+    if !named.is_empty() {
+        let more = others.count();
+        if more > 0 {
+            named.push(format!("{more} more have some"));
+        }
         trace.push_remark(format!(
             "device {device} of {} has {} entries, and {}: `binpool import --device` takes another",
             lengths.len(),
             lengths[device],
-            others.join(", ")
+            named.join(", ")
         ));
     }
     Ok(trace)
@@ -108,7 +116,9 @@ struct Import<'o> {
     device: usize,
     entries: &'o [Id],
     blocks: Blocks,
-    /// The group of each stack that was looked at: many entries have the same.
+    /// The files on the stacks, by the objects of their paths.
+    files: HashMap<Id, File>,
+    /// The group of each stack so far. Many entries share a stack.
     groups: HashMap<Id, Option<u32>>,
     unknown: usize,
 }
@@ -120,10 +130,10 @@ impl<'o> Import<'o> {
             .and_then(|action| self.objects.text(action))
     }
 
-    fn entry(&mut self, place: usize, free: &str) -> Result<(), ImportError> {
-        let entry = self.entries[place];
+    fn entry(&mut self, index: usize, free: &str) -> Result<(), ImportError> {
+        let entry = self.entries[index];
         let device = self.device;
-        let where_is = || format!("entry {} of device {device}", place + 1);
+        let where_is = || format!("entry {} of device {device}", index + 1);
         let action = self.action(entry);
         let action = action.ok_or_else(|| wrong(where_is(), "\"action\"", "text"))?;
         if OTHERS.contains(&action) {
@@ -135,7 +145,7 @@ impl<'o> Import<'o> {
             time: time
                 .and_then(|time| u64::try_from(time).ok())
                 .map(|us| us.saturating_mul(1000)),
-            line: place + 1,
+            line: index + 1,
         };
         match action {
             "alloc" => {
@@ -156,7 +166,7 @@ impl<'o> Import<'o> {
         Ok(())
     }
 
-    /// What is live at the end. Blocks whose free was requested are, too, unless that is what frees.
+    /// Adds the blocks that are live at the end. Those with a requested free count as live if frees are completed separately.
     fn segments(&mut self, are_completed: bool) -> Result<(), ImportError> {
         let objects = self.objects;
         let field = |of: Id, key: &str| objects.field(of, key);
@@ -165,17 +175,25 @@ impl<'o> Import<'o> {
         let Some(segments) = root.and_then(|root| list(root, "segments")) else {
             return Ok(());
         };
-        for (place, segment) in segments.iter().enumerate() {
+        let mut lists_seen = HashSet::new();
+        for (index, segment) in segments.iter().enumerate() {
             let of_device = field(*segment, "device").and_then(|device| objects.integer(device));
             if of_device.is_some_and(|device| usize::try_from(device) != Ok(self.device)) {
                 continue;
             }
-            let where_is = || format!("segment {}", place + 1);
+            let where_is = || format!("segment {}", index + 1);
             let mut next = self.number(*segment, "address", where_is)?;
             let stream = field(*segment, "stream").and_then(|stream| objects.integer(stream));
-            for block in list(*segment, "blocks").unwrap_or_default() {
+            let blocks = field(*segment, "blocks");
+            // PyTorch never writes this, and a small file could otherwise stand for more blocks than fit into memory.
+            if blocks.is_some_and(|blocks| !lists_seen.insert(blocks)) {
+                let expected = "a list that no segment before has";
+                return Err(wrong(where_is(), "\"blocks\"", expected));
+            }
+            let blocks = blocks.and_then(|blocks| objects.list(blocks));
+            for block in blocks.unwrap_or_default() {
                 let size = self.number(*block, "size", where_is)?;
-                // Before PyTorch 2.1, blocks had no addresses, but come one after another.
+                // Before PyTorch 2.1, blocks had no addresses, but follow one another.
                 let address = match field(*block, "address") {
                     Some(_) => self.number(*block, "address", where_is)?,
                     None => next,
@@ -235,7 +253,7 @@ impl<'o> Import<'o> {
             .ok_or_else(|| wrong(where_is(), field, "a number from 0 to 9223372036854775807"))
     }
 
-    /// The group of what has these frames.
+    /// Returns the group of the object with these frames.
     fn group(&mut self, of: Id) -> Option<u32> {
         let objects = self.objects;
         let stack = objects.field(of, "frames")?;
@@ -244,13 +262,17 @@ impl<'o> Import<'o> {
         }
         let text = |frame: Id, key: &str| {
             let value = objects.field(frame, key)?;
-            objects.text(value)
+            Some((value, objects.text(value)?))
         };
-        let frames = objects.list(stack)?.iter().filter_map(|frame| {
+        let frames = objects.list(stack)?;
+        for (path, name) in frames.iter().filter_map(|frame| text(*frame, "filename")) {
+            self.files.entry(path).or_insert_with(|| File::new(name));
+        }
+        let frames = frames.iter().filter_map(|frame| {
             Some(Frame {
-                file: text(*frame, "filename")?,
+                file: self.files.get(&text(*frame, "filename")?.0)?,
                 line: objects.integer(objects.field(*frame, "line")?)?,
-                function: text(*frame, "name")?,
+                function: text(*frame, "name")?.1,
             })
         });
         let group = group_name(frames).map(|name| self.blocks.group(name));
@@ -261,4 +283,165 @@ impl<'o> Import<'o> {
 
 fn wrong(place: String, field: &'static str, expected: &'static str) -> ImportError {
     ImportError::at(place, ImportProblem::Field { field, expected })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failing test panics")]
+mod tests {
+    use std::iter;
+
+    use super::{super::pickle, *};
+
+    /// A pickle that is written by hand, since Python would not write it.
+    struct Pickle(Vec<u8>);
+
+    impl Pickle {
+        fn new() -> Self {
+            Self(b"\x80\x04".to_vec())
+        }
+
+        fn text(mut self, text: &str) -> Self {
+            let length = u32::try_from(text.len()).unwrap();
+            self.0.push(b'X');
+            self.0.extend(length.to_le_bytes());
+            self.0.extend(text.as_bytes());
+            self
+        }
+
+        fn number(mut self, number: usize) -> Self {
+            self.0.push(b'J');
+            self.0.extend(i32::try_from(number).unwrap().to_le_bytes());
+            self
+        }
+
+        /// Steps as they are: `}` begins a dictionary, `]` a list, `(` marks, `u` and `e` put the items above the mark into
+        /// them, `q` and a number store the top in the memo, `h` and that number push it again, `.` ends.
+        fn steps(mut self, steps: &[u8]) -> Self {
+            self.0.extend(steps);
+            self
+        }
+
+        fn repeat(self, times: usize, step: impl Fn(Self, usize) -> Self) -> Self {
+            (0..times).fold(self, step)
+        }
+
+        fn import(&self) -> (Objects, Result<Trace, ImportError>) {
+            let objects = pickle::read(&*self.0).ok().unwrap();
+            let trace = import(&objects, "t".into(), None);
+            (objects, trace)
+        }
+    }
+
+    /// A snapshot whose only entry has `size` keys, and is in the history `size` times.
+    fn one_entry_named_often(size: usize) -> Pickle {
+        let entry = |pickle: Pickle| {
+            // Its own fields are among the others, so that a search from either end is long.
+            let others = |fields: Pickle| {
+                fields.repeat(size / 2, |fields, key| fields.number(key).number(key))
+            };
+            let fields = others(pickle).text("action").text("alloc");
+            others(fields.text("addr").number(1).text("size").number(8))
+        };
+        let pickle = Pickle::new().steps(b"}(").text("device_traces");
+        entry(pickle.steps(b"](](}q\0("))
+            .steps(b"u")
+            .repeat(size, |pickle, _| pickle.steps(b"h\0"))
+            .steps(b"eeu.")
+    }
+
+    #[test]
+    fn an_entry_that_is_named_often_costs_what_its_names_take() {
+        let cost = |size| {
+            let (objects, trace) = one_entry_named_often(size).import();
+            assert_eq!(trace.ok().unwrap().allocations(), size + 1);
+            objects.compared.get()
+        };
+        let (small, large) = (cost(1000), cost(10_000));
+        assert!(
+            large < small * 20,
+            "ten times the file: {small} keys compared, and {large}"
+        );
+    }
+
+    #[test]
+    fn the_last_value_of_a_key_counts() {
+        let entry = |pickle: Pickle| {
+            let pickle = pickle.text("action").text("oom").text("addr").number(1);
+            pickle.text("size").number(8).text("action").text("alloc")
+        };
+        let pickle = Pickle::new().steps(b"}(").text("device_traces");
+        let (_, trace) = entry(pickle.steps(b"](](}(")).steps(b"ueeu.").import();
+        assert_eq!(trace.ok().unwrap().to_string(), "a 1 8 0\n");
+    }
+
+    /// Otherwise n segments of n blocks each could be written with 2n words.
+    #[test]
+    fn a_list_of_blocks_belongs_to_one_segment() {
+        let pickle = Pickle::new().steps(b"}(").text("device_traces");
+        let pickle = pickle.steps(b"](](ee").text("segments").steps(b"](");
+        let block = |pickle: Pickle| pickle.steps(b"}(").text("size").number(8);
+        let segments = pickle.repeat(2, |pickle, index| {
+            let pickle = pickle.steps(b"}(").text("address").number(index * 4096);
+            let pickle = pickle.text("blocks");
+            if index > 0 {
+                return pickle.steps(b"h\0u");
+            }
+            let block = block(pickle.steps(b"]q\0(")).text("state");
+            block.text("active_allocated").steps(b"ueu")
+        });
+        let (_, trace) = segments.steps(b"eu.").import();
+        let Err(ImportError::At { place, problem }) = trace else {
+            unreachable!("the second segment has the blocks of the first")
+        };
+        assert_eq!(place, "segment 2");
+        let expected = "expected \"blocks\" to be a list that no segment before has";
+        assert_eq!(problem.to_string(), expected);
+    }
+
+    /// A snapshot of `size` blocks, each requested in another line of a function with a long name.
+    fn long_names(size: usize, name: &str) -> Pickle {
+        let pickle = Pickle::new().text(name).steps(b"q\x000");
+        let pickle = pickle.steps(b"}(").text("device_traces").steps(b"](](");
+        let entries = pickle.repeat(size, |pickle, index| {
+            let pickle = pickle.steps(b"}(").text("action").text("alloc");
+            let pickle = pickle.text("addr").number(index).text("size").number(8);
+            let pickle = pickle.text("frames").steps(b"](}(").text("filename");
+            let pickle = pickle.steps(b"h\0").text("line").number(index);
+            pickle.text("name").steps(b"h\0ueu")
+        });
+        entries.steps(b"eeu.")
+    }
+
+    #[test]
+    fn a_long_name_is_cut_before_many_groups_have_it() {
+        let name: String = iter::repeat_n('x', 60_000).chain(".py".chars()).collect();
+        let (_, trace) = long_names(100, &name).import();
+        let trace = trace.ok().unwrap();
+        assert_eq!(trace.groups().len(), 100);
+        for (line, name) in trace.groups().iter().enumerate() {
+            assert!(name.contains(&format!("…:{line} xxx")), "{name}");
+            assert!(
+                name.ends_with("xx…") && name.chars().count() < 490,
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn many_devices_make_no_long_remark() {
+        let entry = |pickle: Pickle| {
+            let pickle = pickle.text("action").text("alloc").text("addr");
+            pickle.number(1).text("size").number(8)
+        };
+        let pickle = Pickle::new().steps(b"}(").text("device_traces");
+        let pickle = entry(pickle.steps(b"](]q\0(}(")).steps(b"ue");
+        let pickle = pickle.repeat(1000, |pickle, _| pickle.steps(b"h\0"));
+        let (_, trace) = pickle.steps(b"eu.").import();
+        let trace = trace.ok().unwrap();
+        assert!(
+            trace.remarks()[0].contains("device 8 has 1, 992 more have some"),
+            "{:?}",
+            trace.remarks()
+        );
+    }
 }

@@ -1,6 +1,6 @@
-//! A logarithmic axis of a picture.
+//! A logarithmic axis of a plot.
 
-/// The least value that is drawn: a logarithm needs one. Smaller ones are drawn there.
+/// The least value that is drawn, since a logarithm needs one. Smaller values are drawn there.
 const FLOOR: f64 = 0.001;
 
 /// The part of an axis that stays free beyond the outermost values.
@@ -22,7 +22,7 @@ impl LogAxis {
             Some((low.min(value), high.max(value)))
         });
         let (low, high) = ends.unwrap_or((1.0, 1.0));
-        // Equal values need some room too.
+        // Equal values need some room, too.
         let room = (high / low).powf(MARGIN).max(1.02);
         Self {
             low: low / room,
@@ -30,18 +30,18 @@ impl LogAxis {
         }
     }
 
-    /// The value that stands for `value` in the picture.
+    /// Returns the value that is drawn for `value`.
     pub(crate) fn drawn(value: f64) -> f64 {
         value.max(FLOOR)
     }
 
-    /// Where `value` stands between the ends, from 0 to 1.
-    pub(crate) fn place(&self, value: f64) -> f64 {
-        let place = (Self::drawn(value) / self.low).ln() / (self.high / self.low).ln();
-        place.clamp(0.0, 1.0)
+    /// Returns the position of `value` between the ends, from 0 to 1.
+    pub(crate) fn position(&self, value: f64) -> f64 {
+        let position = (Self::drawn(value) / self.low).ln() / (self.high / self.low).ln();
+        position.clamp(0.0, 1.0)
     }
 
-    /// Round values between the ends, about `most` at most, in ascending order.
+    /// Round values between the ends, at most about `most`, in ascending order.
     pub(crate) fn ticks(&self, most: u32) -> Vec<f64> {
         if self.high / self.low < 4.0 {
             return self.even_ticks(most);
@@ -60,7 +60,7 @@ impl LogAxis {
         self.inside(powers.flat_map(|power| factors.iter().map(move |factor| factor * power)))
     }
 
-    /// Ticks that are all as far from the next, for an axis whose ends are close.
+    /// Ticks at equal distances, for an axis whose ends are close.
     fn even_ticks(&self, most: u32) -> Vec<f64> {
         let least = (self.high - self.low) / f64::from(most.max(1));
         let rough = 10_f64.powf(least.log10().floor());
@@ -83,7 +83,7 @@ fn powers_of_ten(low: f64, high: f64) -> Vec<f64> {
     powers.take_while(|power| *power <= high).collect()
 }
 
-/// A tick's label: up to four digits after the point, and no zeros at its end.
+/// The label of a tick: up to four digits after the point, without zeros at the end.
 pub(crate) fn label(tick: f64) -> String {
     let text = format!("{tick:.4}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -130,10 +130,10 @@ mod tests {
         ) {
             let axis = LogAxis::around(values.iter().copied());
             for one in &values {
-                let place = axis.place(*one);
-                prop_assert!(place > 0.0 && place < 1.0);
+                let position = axis.position(*one);
+                prop_assert!(position > 0.0 && position < 1.0);
                 for other in &values {
-                    prop_assert!(one > other || place <= axis.place(*other));
+                    prop_assert!(one > other || position <= axis.position(*other));
                 }
             }
             let ticks = axis.ticks(8);

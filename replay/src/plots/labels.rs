@@ -1,11 +1,11 @@
-//! Labels beside points, so that none covers another.
+//! Places labels beside points, so that none covers another.
 
-/// The width of a character and the height of a line, in pixels, about.
+/// The approximate width of a character and height of a line, in pixels.
 const CHARACTER: i32 = 8;
 const HEIGHT: i32 = 16;
-/// How far from its point a label begins.
+/// The distance of a label from its point, in pixels.
 const GAP: i32 = 8;
-/// How many rows up and down a label may go.
+/// The most rows by which a label may move up or down.
 const ROWS: i32 = 16;
 
 /// A part of a picture, in pixels from its left upper corner.
@@ -33,7 +33,7 @@ impl Frame {
     }
 }
 
-/// Where a label goes.
+/// The position of a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Label {
     pub(crate) left_top: (i32, i32),
@@ -41,7 +41,7 @@ pub(crate) struct Label {
     pub(crate) leader: Option<(i32, i32)>,
 }
 
-/// The places that are taken.
+/// The occupied parts of a picture.
 #[derive(Debug)]
 pub(crate) struct Labels {
     frame: Frame,
@@ -63,8 +63,8 @@ impl Labels {
         }
     }
 
-    /// The free place nearest to `spot`: right of it or left of it, in its row or some rows up or down. Where there
-    /// is none, right of it.
+    /// Returns the free position nearest to `spot`: right or left of it, in its row or some rows up or down. Without a free
+    /// one, it is right of it.
     pub(crate) fn place(&mut self, (x, y): (i32, i32), text: &str) -> Label {
         let width = i32::try_from(text.chars().count()).unwrap_or(0) * CHARACTER;
         let rows = (0..=ROWS).flat_map(|row| [(row, -row), (row, row)]);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     proptest! {
-        /// Also where all points are one.
+        /// This holds even where all points are the same.
         #[test]
         fn labels_keep_clear_of_each_other_and_of_all_points(
             spots in proptest::collection::vec((400_i32..420, 200_i32..220), 1..20),
@@ -137,12 +137,12 @@ mod tests {
                 Frame { left, top, right: left + 10 * CHARACTER, bottom: top + HEIGHT }
             });
             let names: Vec<Frame> = names.collect();
-            for (place, name) in names.iter().enumerate() {
+            for (index, name) in names.iter().enumerate() {
                 prop_assert!(PAGE.contains(name));
                 for point in &points {
                     prop_assert!(!name.overlaps(point));
                 }
-                for other in &names[..place] {
+                for other in &names[..index] {
                     prop_assert!(!name.overlaps(other));
                 }
             }

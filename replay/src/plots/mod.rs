@@ -1,8 +1,7 @@
-//! Pictures, for pages and for terminals.
+//! Plots, as SVG and as text.
 
-mod axis;
+pub(crate) mod axis;
 mod labels;
-pub(crate) mod picture;
-pub(crate) mod scaling;
-pub(crate) mod tuning;
+pub(crate) mod svg;
+pub(crate) mod tuning_svg;
 pub(crate) mod tuning_text;

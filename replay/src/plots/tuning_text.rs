@@ -1,4 +1,4 @@
-//! The picture for a terminal.
+//! The plot of a trial of settings, as text.
 
 use std::{
     collections::{BTreeMap, HashMap, hash_map::Entry},
@@ -10,18 +10,18 @@ use crate::{
     plots::axis::{LogAxis, label},
 };
 
-/// The columns of the picture, without the labels at its left.
+/// The columns of the plot, without the labels at its left.
 const COLUMNS: u32 = 60;
 const ROWS: u32 = 16;
 /// The columns of the labels at its left.
 const GUTTER: usize = 8;
 
-/// The letter of candidate number `place`.
-pub(crate) fn letter(place: usize) -> char {
-    ('a'..='z').chain('A'..='Z').nth(place).unwrap_or('+')
+/// The letter of the candidate at this index.
+pub(crate) fn letter(index: usize) -> char {
+    ('a'..='z').chain('A'..='Z').nth(index).unwrap_or('+')
 }
 
-/// A scatter of the costs in characters: from left to right what is reserved over what is live, upwards the
+/// Draws a scatter plot of the costs in characters: from left to right the reserved over the live bytes, upwards the
 /// device's time, both logarithmic. A candidate has the letter of its row in the table, the best one `@`.
 ///
 /// ```
@@ -32,7 +32,7 @@ pub(crate) fn letter(place: usize) -> char {
 /// let cost = |reserved_over_live, ms| {
 ///     Some(Cost { reserved_over_live, device_time: Duration::from_millis(ms) })
 /// };
-/// // Of no pool, and of two pools.
+/// // The costs of no pool and of two pools.
 /// let comparison = Comparison::new(vec![cost(1.0, 900), cost(1.5, 5), cost(1.1, 8)], &candidates(), 1.15);
 /// let plot = text_plot(&comparison);
 /// assert_eq!(plot.lines().nth(2), Some("    1000 |    a"));
@@ -42,21 +42,21 @@ pub fn text_plot(comparison: &Comparison) -> String {
     let points = foremost_first(comparison);
     let across = LogAxis::around(points.iter().map(|(_, cost)| cost.reserved_over_live));
     let up = LogAxis::around(points.iter().map(|(_, cost)| milliseconds(cost)));
-    let row = |value| ROWS - 1 - cell(up.place(value), ROWS);
+    let row = |value| ROWS - 1 - cell(up.position(value), ROWS);
 
     let mut drawn = HashMap::new();
     let mut hidden = Vec::new();
-    for (place, cost) in points {
+    for (index, cost) in points {
         let at = (
             row(milliseconds(&cost)),
-            cell(across.place(cost.reserved_over_live), COLUMNS),
+            cell(across.position(cost.reserved_over_live), COLUMNS),
         );
         match drawn.entry(at) {
             Entry::Vacant(free) => {
-                let best = comparison.is_best(place);
-                free.insert(if best { '@' } else { letter(place) });
+                let best = comparison.is_best(index);
+                free.insert(if best { '@' } else { letter(index) });
             }
-            Entry::Occupied(_) => hidden.push(letter(place)),
+            Entry::Occupied(_) => hidden.push(letter(index)),
         }
     }
 
@@ -83,13 +83,13 @@ pub fn text_plot(comparison: &Comparison) -> String {
     text
 }
 
-/// The best, then the front, then the others, so that the most important one of a cell is seen.
+/// The candidates in the order of their importance: the best, the front, the rest. Each cell shows its most important one.
 fn foremost_first(comparison: &Comparison) -> Vec<(usize, Cost)> {
     let costs = comparison.costs.iter().enumerate();
     let mut points: Vec<_> = costs
-        .filter_map(|(place, cost)| cost.map(|cost| (place, cost)))
+        .filter_map(|(index, cost)| cost.map(|cost| (index, cost)))
         .collect();
-    points.sort_by_key(|(place, _)| (!comparison.is_best(*place), !comparison.is_on_front(*place)));
+    points.sort_by_key(|(index, _)| (!comparison.is_best(*index), !comparison.is_on_front(*index)));
     points
 }
 
@@ -97,23 +97,23 @@ fn milliseconds(cost: &Cost) -> f64 {
     cost.device_time.as_secs_f64() * 1e3
 }
 
-/// The cell, of so many, at `place`, which is from 0 to 1.
+/// The cell, of so many, of a position from 0 to 1.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "between 0 and the number of cells"
 )]
-fn cell(place: f64, cells: u32) -> u32 {
-    (place * f64::from(cells - 1)).round() as u32
+fn cell(position: f64, cells: u32) -> u32 {
+    (position * f64::from(cells - 1)).round() as u32
 }
 
-/// The labels below the picture, each in the middle of its column. Labels that would touch the one before are left
+/// The labels below the plot, each in the middle of its column. Labels that would touch the one before are left
 /// out.
 fn ruler_labels(axis: &LogAxis) -> String {
     let mut line = String::new();
     for tick in axis.ticks(8) {
         let label = label(tick);
-        let column = cell(axis.place(tick), COLUMNS) as usize;
+        let column = cell(axis.position(tick), COLUMNS) as usize;
         let start = column.saturating_sub(label.len() / 2);
         if line.is_empty() || start > line.len() {
             let _ = write!(line, "{:1$}{label}", "", start - line.len());
@@ -139,7 +139,7 @@ mod tests {
         text_plot(&Comparison::new(costs.collect(), &candidates(), 1.15))
     }
 
-    /// Row and column of a character within the picture.
+    /// The row and column of a character in the plot.
     fn find(plot: &str, wanted: char) -> Option<(usize, usize)> {
         let mut rows = plot.lines().skip(1).take(ROWS as usize).enumerate();
         rows.find_map(|(row, line)| {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stands_behind_the_best_is_named() {
+    fn candidates_hidden_behind_the_best_are_named() {
         let plot = plot(&[(1.0, 100_000), (1.1, 1001), (1.1001, 1000), (1.4, 500)]);
         assert_eq!(find(&plot, 'b').or(find(&plot, 'c')), None, "{plot}");
         assert!(find(&plot, '@').is_some(), "{plot}");

@@ -1,4 +1,4 @@
-//! Why a trace could not be read.
+//! Errors of reading a trace.
 
 use std::io;
 
@@ -6,12 +6,12 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {
-    /// The file could not be read, or is not what its name says.
-    #[error("{name}: {source}")]
+    /// The file could not be read, or does not have the format of its name.
+    #[error("{name} cannot be read")]
     Read {
         /// The file.
         name: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// A line is wrong.
@@ -48,42 +48,42 @@ pub enum TraceError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// It has none of the forms.
+    /// The line has none of the forms.
     #[error(
         "expected \"a ID BYTES STREAM [TIME [GROUP]]\", \"f ID [TIME]\", \"o BYTES STREAM [TIME [GROUP]]\" \
          or \"g GROUP NAME\""
     )]
     Form,
-    /// A number is missing, or not one.
+    /// A number is missing, or is not a number in its range.
     #[error("expected {what} to be a number up to {largest}")]
     Number {
-        /// Which number.
+        /// The number.
         what: &'static str,
-        /// The largest there can be.
+        /// The largest valid number.
         largest: u64,
     },
-    /// The ID belongs to a block that lives.
+    /// The ID belongs to a live block.
     #[error(
         "block {id} is allocated already, in line {since}: expected an ID that no live block has"
     )]
     Live {
         /// The ID.
         id: u64,
-        /// Where its block was allocated.
+        /// The line in which its block was allocated.
         since: usize,
     },
-    /// The ID belongs to no block that lives.
+    /// The ID belongs to no live block.
     #[error("block {id} is not allocated: expected the ID of a live block")]
     NotLive {
         /// The ID.
         id: u64,
     },
-    /// It is earlier than the line before.
+    /// The time is earlier than that of the line before.
     #[error("time {time} ns comes after {before} ns: expected times that do not fall")]
     Time {
-        /// Its time, in nanoseconds.
+        /// The time, in nanoseconds.
         time: u64,
-        /// That of the line before.
+        /// The time of the line before.
         before: u64,
     },
     /// The group has no name.
@@ -98,9 +98,15 @@ pub enum Problem {
         /// The group.
         group: u64,
     },
-    /// The line is no text.
+    /// The line is not valid UTF-8.
     #[error("expected text in UTF-8")]
     Utf8,
+    /// The line is longer than any event.
+    #[error("expected a line of at most {longest} bytes")]
+    TooLong {
+        /// The most bytes of a line, without its end.
+        longest: usize,
+    },
 }
 
 /// What is wrong with the recording of another tool.
@@ -112,28 +118,28 @@ pub enum ImportProblem {
         "the file ends here, but more was expected: it is damaged, or was not written to its end"
     )]
     Truncated,
-    /// A pickle does more than hold numbers, text, lists and dictionaries.
+    /// A pickle does more than describe numbers, text, lists and dictionaries.
     #[error(
         "a pickle of plain numbers, text, lists and dictionaries was expected, as \
          torch.cuda.memory._dump_snapshot writes it; this one has opcode {opcode:#04x}"
     )]
     Opcode {
-        /// The first byte that says so.
+        /// The opcode of that step.
         opcode: u8,
     },
-    /// A pickle uses what it never made.
+    /// A pickle uses a value that it did not make.
     #[error("this step of the pickle needs {what}, which is not there: the file is damaged")]
     Pickle {
-        /// What it needs.
+        /// The missing value.
         what: &'static str,
     },
-    /// The JSON is none, or has other values than a snapshot.
+    /// The JSON is invalid, or has values that a snapshot has not.
     #[error("{message}")]
     Json {
-        /// What the parser says.
+        /// The parser's message.
         message: String,
     },
-    /// The document is something else than a snapshot.
+    /// The document is not a snapshot.
     #[error(
         "expected a dictionary with \"device_traces\" and \"segments\", as torch.cuda.memory._snapshot() gives it"
     )]
@@ -143,35 +149,86 @@ pub enum ImportProblem {
     Field {
         /// The field.
         field: &'static str,
-        /// What it should be.
+        /// The expected type.
         expected: &'static str,
     },
-    /// An action that is not known.
+    /// An action is unknown.
     #[error("expected the action to be {expected}; it is {action:?}")]
     Action {
         /// The action, or its beginning.
         action: String,
-        /// What there is.
+        /// The known actions.
         expected: &'static str,
     },
     /// The snapshot has no such device.
     #[error("there is no device {device}: the snapshot has {devices}")]
     NoDevice {
-        /// The device that was asked for.
+        /// The requested device.
         device: usize,
         /// The number of devices.
         devices: usize,
     },
-    /// Nothing was recorded.
+    /// There is no allocation in the recording.
     #[error("no allocation in it: {advice}")]
     NoAllocation {
-        /// What to do.
+        /// The advice to the user.
         advice: &'static str,
     },
     /// The table cannot be read.
     #[error("{message}")]
     Table {
-        /// What the parser says.
+        /// What was expected.
         message: String,
     },
+    /// A line is longer than any event.
+    #[error("expected a line of at most {longest} bytes")]
+    TooLong {
+        /// The most bytes of a line, without its end.
+        longest: usize,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use super::*;
+    use crate::ProfileError;
+
+    /// The texts of an error and its causes. Asserts that no cause is repeated.
+    fn told_once(error: &dyn Error) -> Vec<String> {
+        let chain = std::iter::successors(Some(error), |&error| error.source());
+        let texts: Vec<_> = chain.map(ToString::to_string).collect();
+        for (index, cause) in texts.iter().enumerate() {
+            let before = &texts[..index];
+            assert!(!before.iter().any(|text| text.contains(cause)), "{texts:?}");
+        }
+        texts
+    }
+
+    #[test]
+    fn errors_about_files_tell_each_cause_once() {
+        let why = || io::Error::other("it is a directory");
+        let name = || "here.trace".to_owned();
+        let (name_of_trace, source) = (name(), why());
+        let error = TraceError::Read {
+            name: name_of_trace,
+            source,
+        };
+        assert_eq!(
+            told_once(&error),
+            ["here.trace cannot be read", "it is a directory"]
+        );
+        let (name, problem) = (name(), why());
+        let error = ProfileError::Read { name, problem };
+        // On one line, as the command line shows what is wrong with an option.
+        assert!(told_once(&error)[0].ends_with("here.trace cannot be read: it is a directory"));
+        let line = TraceError::Line {
+            name: "here.trace".to_owned(),
+            line: 1,
+            problem: Problem::Form,
+            text: "x".to_owned(),
+        };
+        assert_eq!(told_once(&line).len(), 1);
+    }
 }

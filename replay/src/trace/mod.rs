@@ -1,37 +1,43 @@
-//! Recorded allocations: what a program asked for, in order.
+//! Recorded allocations and frees of a program, in order.
 
 pub(crate) mod error;
+pub(crate) mod lines;
+pub(crate) mod name;
 
 use std::{
     collections::HashMap,
     fmt,
-    io::{BufRead, BufReader, Read},
+    io::{BufReader, Read},
 };
 
-use crate::trace::error::{Problem, TraceError};
+use crate::trace::{
+    error::{Problem, TraceError},
+    lines::{LONGEST_LINE, Lines},
+    name::{LONGEST_NAME, cut},
+};
 
 /// One step of a program. Blocks are numbered from 0 in the order of their allocations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A block is allocated.
     Allocate {
-        /// Its number.
+        /// The block's number.
         block: usize,
-        /// Its size in bytes, as the program asked for it.
+        /// The requested size in bytes.
         bytes: usize,
-        /// The stream (a queue, in OpenCL's words) that it is for.
+        /// The stream (a queue, in OpenCL's terms) that the block is for.
         stream: u32,
     },
     /// A block is freed.
     Free {
-        /// Its number.
+        /// The block's number.
         block: usize,
     },
 }
 
 /// A recorded program: its allocations and frees, in order.
 ///
-/// As text, a line an event:
+/// As text, it has a line for each event:
 ///
 /// | line | says |
 /// |---|---|
@@ -41,8 +47,9 @@ pub enum Event {
 /// | `g GROUP NAME` | what the blocks of a group have in common: a tag of the program, or where it asked for them |
 ///
 /// An ID is any number that no live block has. A time is in nanoseconds since the recording began, and no less than that of
-/// any line before; a line without one has that of the line before. A group is named before it is used, and its name is the
-/// rest of the line. Empty lines and lines that begin with `#` say nothing. Blocks may be live at the end.
+/// any line before; a line without one has the time of the line before. A group is named before it is used, and its name is
+/// the rest of the line, of which the first 512 characters count. Empty lines and lines that begin with `#` are ignored. Blocks
+/// may be live at the end. A line has at most 65536 bytes.
 ///
 /// ```
 /// use binpool_replay::Trace;
@@ -59,45 +66,45 @@ pub enum Event {
 #[derive(Clone, Debug)]
 pub struct Trace {
     name: String,
-    /// What [`lines`](Self::lines) counts: lines, or entries of another tool's recording.
+    /// The unit of [`lines`](Self::lines): lines, or entries of another tool's recording.
     counted: &'static str,
     events: Vec<Event>,
-    /// The line of each event, counted from 1; 0 where none says it.
+    /// The line of each event, counted from 1; 0 where it has none.
     lines: Vec<usize>,
     /// The ID of each block.
     ids: Vec<u64>,
-    /// The time of each event; none where no line has one.
+    /// The time of each event; empty where no line has one.
     times: Vec<u64>,
     /// The names of the groups.
     groups: Vec<String>,
-    /// The place of each block's group among those.
+    /// The index of each block's group in `groups`.
     group_of_block: Vec<Option<u32>>,
     shortages: Vec<Shortage>,
     remarks: Vec<String>,
 }
 
-/// An allocation that failed for lack of memory when the program was recorded. A replay does without it.
+/// An allocation that failed for lack of memory when the program was recorded. A replay skips it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Shortage {
-    /// How many events came before.
+    /// The number of events before it.
     pub events_before: usize,
-    /// What was asked for, in bytes.
+    /// The requested size in bytes.
     pub bytes: usize,
     /// The stream that it was for.
     pub stream: u32,
-    /// When, in nanoseconds since the recording began; 0 in a trace without times.
+    /// Its time, in nanoseconds since the recording began; 0 in a trace without times.
     pub time: u64,
-    /// The place of its group among [`Trace::groups`].
+    /// The index of its group among [`Trace::groups`].
     pub group: Option<u32>,
 }
 
-/// What reading has come to so far.
+/// The state of reading a trace.
 #[derive(Debug, Default)]
 struct Reader {
     /// The block of each ID that is live.
     live: HashMap<u64, usize>,
-    /// The place of each group among [`Trace::groups`].
+    /// The index of each group among [`Trace::groups`].
     groups: HashMap<u64, u32>,
     /// The time of the line before.
     time: u64,
@@ -112,30 +119,34 @@ impl Trace {
     ///
     /// # Errors
     ///
-    /// [`TraceError`], which calls the text `name`.
+    /// [`TraceError`], with `name` as the file's name.
     pub fn parse(name: impl Into<String>, text: impl Read) -> Result<Self, TraceError> {
         let mut trace = Self::empty(name.into(), "line");
         let mut so_far = Reader::default();
-        let mut reader = BufReader::new(text);
-        let mut bytes = Vec::new();
-        for line in 1.. {
-            bytes.clear();
-            let read = reader.read_until(b'\n', &mut bytes);
-            match read {
-                Ok(0) => break,
-                Ok(_) => {}
+        let mut lines = Lines::new(BufReader::new(text));
+        loop {
+            let line = match lines.next() {
+                Ok(Some(line)) => line,
+                Ok(None) => break,
                 Err(source) => {
                     return Err(TraceError::Read {
                         name: trace.name,
                         source,
                     });
                 }
-            }
-            if let Err(problem) = trace.push_line(&bytes, line, &mut so_far) {
-                let text = String::from_utf8_lossy(bytes.trim_ascii());
+            };
+            let pushed = if line.is_too_long {
+                Err(Problem::TooLong {
+                    longest: LONGEST_LINE,
+                })
+            } else {
+                trace.push_line(line.bytes, line.number, &mut so_far)
+            };
+            if let Err(problem) = pushed {
+                let text = String::from_utf8_lossy(line.bytes.trim_ascii());
                 return Err(TraceError::Line {
                     name: trace.name,
-                    line,
+                    line: line.number,
                     problem,
                     text: text.chars().take(QUOTED).collect(),
                 });
@@ -196,8 +207,8 @@ impl Trace {
                 let behind_g = text.trim_ascii()[1..].trim_ascii_start();
                 let name = behind_g.split_once(|letter: char| letter.is_ascii_whitespace());
                 let (_, name) = name.ok_or(Problem::Form)?;
-                let place = self.push_group(name.trim_ascii().to_owned());
-                if so_far.groups.insert(number, place).is_some() {
+                let index = self.push_group(name.trim_ascii());
+                if so_far.groups.insert(number, index).is_some() {
                     return Err(Problem::GroupTwice { group: number });
                 }
                 return Ok(());
@@ -230,7 +241,7 @@ impl Trace {
         Ok(())
     }
 
-    /// Appends the allocation of a block and answers with its number. `line` is where it was read; 0 for nowhere.
+    /// Appends the allocation of a block and returns its number. `line` is where it was read; 0 for nowhere.
     pub(crate) fn push_allocation(
         &mut self,
         id: u64,
@@ -272,19 +283,20 @@ impl Trace {
         });
     }
 
-    /// Adds a group and answers with its place. The name has to be one line that is not blank.
-    pub(crate) fn push_group(&mut self, name: String) -> u32 {
-        let place = u32::try_from(self.groups.len()).unwrap_or(u32::MAX);
-        self.groups.push(name);
-        place
+    /// Adds a group and returns its index. The name must be one line that is not blank; it is cut to
+    /// [`LONGEST_NAME`] characters.
+    pub(crate) fn push_group(&mut self, name: &str) -> u32 {
+        let index = u32::try_from(self.groups.len()).unwrap_or(u32::MAX);
+        self.groups.push(cut(name, LONGEST_NAME).into_owned());
+        index
     }
 
-    /// Says of every event that its time is not known.
+    /// Removes the times of all events.
     pub(crate) fn forget_times(&mut self) {
         self.times = Vec::new();
     }
 
-    /// Adds what people should know of how the trace came to be.
+    /// Adds a remark on how the trace was made.
     pub(crate) fn push_remark(&mut self, remark: String) {
         self.remarks.push(remark);
     }
@@ -298,11 +310,11 @@ impl Trace {
     fn line_of_allocation(&self, wanted: usize) -> usize {
         let is_it =
             |event: &Event| matches!(event, Event::Allocate { block, .. } if *block == wanted);
-        let place = self.events.iter().position(is_it);
-        place.map_or(0, |place| self.lines[place])
+        let index = self.events.iter().position(is_it);
+        index.map_or(0, |index| self.lines[index])
     }
 
-    /// Where it came from.
+    /// The name of the trace's file.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -314,13 +326,13 @@ impl Trace {
         &self.events
     }
 
-    /// When an event happened, in nanoseconds since the recording began; `None` in a trace without times.
+    /// The time of an event, in nanoseconds since the recording began; `None` in a trace without times.
     #[must_use]
     pub fn time_of(&self, event: usize) -> Option<u64> {
         self.times.get(event).copied()
     }
 
-    /// The names of the groups of blocks: tags of the program, or where it asked for them.
+    /// The names of the groups of blocks: tags of the program, or the places of its requests.
     #[must_use]
     pub fn groups(&self) -> &[String] {
         &self.groups
@@ -329,8 +341,8 @@ impl Trace {
     /// The name of a block's group.
     #[must_use]
     pub fn group_of(&self, block: usize) -> Option<&str> {
-        let place = (*self.group_of_block.get(block)?)?;
-        self.groups.get(place as usize).map(String::as_str)
+        let index = (*self.group_of_block.get(block)?)?;
+        self.groups.get(index as usize).map(String::as_str)
     }
 
     /// The allocations that failed for lack of memory, in order.
@@ -339,26 +351,26 @@ impl Trace {
         &self.shortages
     }
 
-    /// What was made of a recording of another tool that is not plainly in it: blocks from before it began, frees that were
-    /// left out. A sentence each, for people; none for a trace of the own format.
+    /// Remarks on how a recording of another tool was interpreted: blocks from before it began, frees that were
+    /// left out. A sentence each, for display; none for a trace of the own format.
     #[must_use]
     pub fn remarks(&self) -> &[String] {
         &self.remarks
     }
 
-    /// The number of allocations, which is that of blocks too.
+    /// The number of allocations, which is also that of blocks.
     #[must_use]
     pub fn allocations(&self) -> usize {
         self.ids.len()
     }
 
-    /// The number of blocks that are freed before the end: that of pairs of an allocation and its free.
+    /// The number of blocks that are freed before the end, each a pair of an allocation and its free.
     #[must_use]
     pub fn frees(&self) -> usize {
         self.events.len() - self.ids.len()
     }
 
-    /// The most bytes that are live at once, as the program asked for them.
+    /// The most bytes that are live at once, by requested sizes.
     #[must_use]
     pub fn peak_live_bytes(&self) -> u64 {
         let mut sizes = vec![0; self.ids.len()];
@@ -386,7 +398,7 @@ impl Trace {
         sizes.max().unwrap_or(0)
     }
 
-    /// The streams that blocks are for, each once, in ascending order.
+    /// The distinct streams of the blocks, in ascending order.
     #[must_use]
     pub fn streams(&self) -> Vec<u32> {
         let streams = self.events.iter().filter_map(|event| match event {
@@ -399,7 +411,7 @@ impl Trace {
         streams
     }
 
-    /// The same trace with every size divided by `divisor`, but no smaller than 1 byte unless it was 0.
+    /// Divides every size by `divisor`, but to no less than 1 byte unless it was 0.
     #[must_use]
     pub fn scaled_down(mut self, divisor: usize) -> Self {
         for event in &mut self.events {
@@ -410,7 +422,7 @@ impl Trace {
         self
     }
 
-    /// Where event number `index` stands, for people: file, line and block.
+    /// Describes event number `index` for display: file, line and block.
     #[must_use]
     pub fn describe(&self, index: usize) -> String {
         let name = &self.name;
@@ -431,7 +443,7 @@ impl Trace {
 }
 
 impl Reader {
-    /// The time of a line that has this word for it.
+    /// Reads the time of a line from this word.
     fn read_time(&mut self, word: Option<&str>) -> Result<u64, Problem> {
         if word.is_some() {
             let (before, time) = (self.time, parse_number(word, "TIME", u64::MAX)?);
@@ -453,8 +465,8 @@ impl Reader {
             return Ok((time, None));
         };
         let group = parse_number(Some(word), "GROUP", u64::MAX)?;
-        let place = self.groups.get(&group).ok_or(Problem::Group { group })?;
-        Ok((time, Some(*place)))
+        let index = self.groups.get(&group).ok_or(Problem::Group { group })?;
+        Ok((time, Some(*index)))
     }
 }
 
@@ -475,9 +487,9 @@ fn parse_number(word: Option<&str>, what: &'static str, largest: u64) -> Result<
         .ok_or(Problem::Number { what, largest })
 }
 
-/// The time and the group of a line, as far as the trace has them.
+/// The time and the group of a line, where the trace has them.
 fn rest_of_line(time: Option<u64>, group: Option<u32>) -> String {
-    // A group comes behind a time, also where there are none.
+    // A group follows a time, even where there are none.
     match (time, group) {
         (None, None) => String::new(),
         (Some(time), None) => format!(" {time}"),
@@ -486,14 +498,14 @@ fn rest_of_line(time: Option<u64>, group: Option<u32>) -> String {
 }
 
 impl fmt::Display for Trace {
-    /// The trace as text that [`Trace::parse`] reads.
+    /// Writes the trace as text that [`Trace::parse`] reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, name) in self.groups.iter().enumerate() {
             writeln!(f, "g {number} {name}")?;
         }
         let mut shortages = self.shortages.iter().peekable();
-        for place in 0..=self.events.len() {
-            while let Some(shortage) = shortages.next_if(|it| it.events_before == place) {
+        for index in 0..=self.events.len() {
+            while let Some(shortage) = shortages.next_if(|it| it.events_before == index) {
                 let Shortage {
                     bytes,
                     stream,
@@ -505,8 +517,8 @@ impl fmt::Display for Trace {
                 let rest = rest_of_line(time, group);
                 writeln!(f, "o {bytes} {stream}{rest}")?;
             }
-            let time = self.time_of(place);
-            match self.events.get(place) {
+            let time = self.time_of(index);
+            match self.events.get(index) {
                 Some(Event::Allocate {
                     block,
                     bytes,

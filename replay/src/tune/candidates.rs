@@ -5,15 +5,15 @@ use binpool::PoolOptions;
 /// A setting to try.
 #[derive(Clone, Debug)]
 pub struct Candidate {
-    /// What tables and pictures call it.
+    /// Its name in tables and plots.
     pub name: &'static str,
     /// The pool's settings; `None` for no pool, the baseline.
     pub pool: Option<PoolOptions>,
-    /// The Rust expression that makes [`pool`](Self::pool), for a program to paste.
+    /// The Rust expression that makes [`pool`](Self::pool), to paste into a program.
     pub code: Option<&'static str>,
 }
 
-/// Settings and the expression that makes them, which so cannot part.
+/// Makes settings together with their expression, so that the two always agree.
 macro_rules! pool {
     ($name:literal, $options:expr) => {
         Candidate {
@@ -24,7 +24,7 @@ macro_rules! pool {
     };
 }
 
-/// What `binpool tune` tries, in the order of its rows: no pool, bins, segments. The number in a name is that of the
+/// The candidates of `binpool tune`, in the order of its rows: no pool, bins, segments. The number in a name is that of the
 /// leading bits.
 ///
 /// ```

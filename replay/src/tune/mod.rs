@@ -1,9 +1,9 @@
-//! Trying settings of the pool on a trace.
+//! Trials of the pool's settings on a trace.
 
 pub(crate) mod candidates;
-mod json;
 pub(crate) mod report;
-mod table;
+mod report_json;
+mod report_tables;
 pub(crate) mod trade_off;
 
 use std::{
@@ -15,21 +15,22 @@ use std::{
 };
 
 use crate::{
-    Candidate, Cost, Device, Failure, Measured, Settings, Trace, best, pareto_front, report::ratio,
+    Candidate, Cost, Device, Failure, Measured, Settings, Trace, best, pareto_front,
+    replay_report::ratio,
 };
 
-/// A trace, and what every candidate came to on it.
+/// A trace, and the results of every candidate on it.
 #[derive(Debug)]
 pub struct Trial {
     /// The trace's file.
     pub trace: String,
     /// The most bytes that were live at once.
     pub peak_live_bytes: u64,
-    /// The result of each candidate, in their order. A failure here is that of a replay which ran out of memory.
+    /// The result of each candidate, in their order. A failure means that the replay ran out of memory.
     pub results: Vec<Result<Measured, Failure>>,
 }
 
-/// The costs of all candidates, and which of them matter.
+/// The costs of all candidates, and which of them are on the Pareto front.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     /// The cost of each candidate, in their order; `None` where it ran out of memory.
@@ -40,10 +41,10 @@ pub struct Comparison {
     pub best: Option<usize>,
 }
 
-/// Replays `trace` with each of `candidates`, on all cores. `settings` say the rest; their pool does not matter.
+/// Replays `trace` with each of `candidates`, on all cores. `settings` has the other settings; its pool is ignored.
 /// `progress` is called, from any thread, whenever a candidate is done.
 ///
-/// Running out of memory is a result. On the mock, the results are the same each time, except for the host's times.
+/// Running out of memory is a result, not an error. On the mock, all results but the host's times are repeatable.
 ///
 /// ```
 /// use binpool_replay::{AllocatorChoice, Comparison, Device, Profile, Settings, Trace, candidates, tune};
@@ -58,7 +59,7 @@ pub struct Comparison {
 /// let candidates = candidates();
 /// let trial = tune(&trace, &Device::Mock(Profile::H200), &candidates, &settings, &|| {})?;
 /// let comparison = Comparison::of_trial(&trial, &candidates, 1.15);
-/// // Both sizes are of one bin, and the bins of fewer bits are larger.
+/// // Both sizes are in one bin, and the bins of fewer bits are larger.
 /// assert_eq!(comparison.best.map(|best| candidates[best].name), Some("bins 2"));
 /// # Ok::<(), binpool_replay::Failure>(())
 /// ```
@@ -77,29 +78,29 @@ pub fn tune(
     let work = || {
         let mut done = Vec::new();
         loop {
-            let place = next.fetch_add(1, Ordering::Relaxed);
-            let Some(candidate) = candidates.get(place) else {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(candidate) = candidates.get(index) else {
                 return done;
             };
             let settings = Settings {
                 pool: candidate.pool.clone(),
                 ..settings.clone()
             };
-            done.push((place, device.replay(trace, &settings, &|_| {})));
+            done.push((index, device.replay(trace, &settings, &|_| {})));
             progress();
         }
     };
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     let mut results: Vec<_> = thread::scope(|scope| {
         let workers = (0..cores.min(candidates.len())).map(|_| scope.spawn(work));
-        // All are started before the first is waited for.
+        // Collected first, so that all are started before the first is waited for.
         let workers: Vec<_> = workers.collect();
         let done = |worker: thread::ScopedJoinHandle<'_, _>| {
             worker.join().unwrap_or_else(|panic| resume_unwind(panic))
         };
         workers.into_iter().flat_map(done).collect()
     });
-    results.sort_unstable_by_key(|(place, _)| *place);
+    results.sort_unstable_by_key(|(index, _)| *index);
     let results = results.into_iter().map(|(_, result)| match result {
         Err(failure) if !failure.out_of_memory => Err(failure),
         result => Ok(result),
@@ -127,10 +128,10 @@ impl Trial {
 }
 
 impl Comparison {
-    /// Compares what `candidates` cost, with `reserve` as [`best`] has it.
+    /// Compares the costs of `candidates`, with `reserve` as in [`best`].
     #[must_use]
     pub fn new(costs: Vec<Option<Cost>>, candidates: &[Candidate], reserve: f64) -> Self {
-        // The baseline always reserves the least: in the running, it would win whenever nothing is within `reserve`.
+        // The baseline always reserves the least. If it could win, it would whenever no pool is within `reserve`.
         let pools = costs.iter().zip(candidates);
         let pools: Vec<_> = pools
             .map(|(cost, candidate)| cost.filter(|_| candidate.pool.is_some()))
@@ -142,40 +143,40 @@ impl Comparison {
         }
     }
 
-    /// Whether candidate number `place` is on the Pareto front.
+    /// Returns whether the candidate at this index is on the Pareto front.
     #[must_use]
-    pub fn is_on_front(&self, place: usize) -> bool {
-        self.front.contains(&place)
+    pub fn is_on_front(&self, index: usize) -> bool {
+        self.front.contains(&index)
     }
 
-    /// Whether candidate number `place` is the best.
+    /// Returns whether the candidate at this index is the best.
     #[must_use]
-    pub fn is_best(&self, place: usize) -> bool {
-        self.best == Some(place)
+    pub fn is_best(&self, index: usize) -> bool {
+        self.best == Some(index)
     }
 
-    /// Compares what `candidates` came to on one trace.
+    /// Compares the results of `candidates` on one trace.
     #[must_use]
     pub fn of_trial(trial: &Trial, candidates: &[Candidate], reserve: f64) -> Self {
         Self::new(trial.costs(), candidates, reserve)
     }
 
-    /// Compares what `candidates` came to on several traces: by the geometric mean of what they reserve over what is
-    /// live, and the sum of the device's times. Who runs out of memory on one trace has failed.
+    /// Compares the results of `candidates` on several traces: by the geometric mean of their reserved over the live
+    /// bytes, and the sum of the device's times. A candidate that runs out of memory on one trace has failed.
     #[must_use]
     pub fn of_all(trials: &[Trial], candidates: &[Candidate], reserve: f64) -> Self {
         let by_trial: Vec<_> = trials.iter().map(Trial::costs).collect();
-        let costs = (0..candidates.len()).map(|place| {
+        let costs = (0..candidates.len()).map(|index| {
             let costs = by_trial
                 .iter()
-                .map(|costs| costs.get(place).copied().flatten());
+                .map(|costs| costs.get(index).copied().flatten());
             costs.collect::<Option<Vec<_>>>().and_then(|all| mean(&all))
         });
         Self::new(costs.collect(), candidates, reserve)
     }
 }
 
-/// The geometric mean of the reserved bytes, and the sum of the times; `None` of nothing.
+/// The geometric mean of the reserved bytes, and the sum of the times; `None` for an empty list.
 #[expect(clippy::cast_precision_loss, reason = "a number of traces")]
 fn mean(costs: &[Cost]) -> Option<Cost> {
     let logarithms: f64 = costs.iter().map(|cost| cost.reserved_over_live.ln()).sum();

@@ -1,9 +1,9 @@
-//! What a trial of settings came to.
+//! The report on a trial of settings.
 
 use crate::{AllocatorChoice, Candidate, Comparison, Trial};
 
-/// What was tried, on what, and what it came to. [`tables`](Self::tables) are for people, [`json`](Self::json) for
-/// programs.
+/// A trial of settings: the device, the candidates and the results. [`tables`](Self::tables) are for display,
+/// [`json`](Self::json) is for programs.
 #[derive(Debug)]
 pub struct TuneReport {
     /// The device's name.
@@ -12,13 +12,13 @@ pub struct TuneReport {
     pub allocator: AllocatorChoice,
     /// The capacity in bytes; `None` for all that the device has.
     pub capacity_bytes: Option<u64>,
-    /// What the sizes of the traces were divided by.
+    /// The divisor of the sizes of the traces.
     pub scale: usize,
-    /// How much the best setting may reserve, over what is live.
+    /// The most that the best setting may reserve, over the live bytes.
     pub reserve: f64,
-    /// What was tried.
+    /// The candidates.
     pub candidates: Vec<Candidate>,
-    /// What it came to, a trial a trace.
+    /// The results, a trial for each trace.
     pub trials: Vec<Trial>,
 }
 
@@ -37,21 +37,21 @@ impl TuneReport {
         }
     }
 
-    /// On how many traces candidate number `place` ran out of memory.
-    pub(crate) fn failures(&self, place: usize) -> usize {
+    /// The number of traces on which the candidate at this index ran out of memory.
+    pub(crate) fn failures(&self, index: usize) -> usize {
         let results = self
             .trials
             .iter()
-            .filter_map(|trial| trial.results.get(place));
+            .filter_map(|trial| trial.results.get(index));
         results.filter(|result| result.is_err()).count()
     }
 
-    /// The best setting of a comparison, and the Rust expression for it, or why there is none: text for people.
+    /// Returns the best setting of a comparison and the Rust expression for it, or why there is none, as text for display.
     #[must_use]
     pub fn verdict(&self, comparison: &Comparison) -> String {
-        let found = comparison.best.and_then(|place| {
-            let candidate = self.candidates.get(place)?;
-            let cost = comparison.costs.get(place).copied().flatten()?;
+        let found = comparison.best.and_then(|index| {
+            let candidate = self.candidates.get(index)?;
+            let cost = comparison.costs.get(index).copied().flatten()?;
             Some((candidate.name, candidate.code?, cost))
         });
         let Some((name, code, cost)) = found else {

@@ -1,8 +1,8 @@
-//! Memory against time: which settings are worth a choice, and which one is chosen.
+//! The trade-off of memory against time: the Pareto front of settings, and the best one.
 
 use std::{cmp::Ordering, time::Duration};
 
-/// What a setting costs.
+/// The cost of a setting.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
     /// The most bytes taken from the device over the most bytes live.
@@ -23,8 +23,8 @@ impl Cost {
     }
 }
 
-/// The places of the costs that no other beats: none is as low in both respects and lower in one. In the order of
-/// what they reserve. `None` stands for a setting that failed.
+/// Returns the indices of the costs that no other beats: none is as low in both respects and lower in one. They are in the
+/// order of the reserved bytes. `None` stands for a setting that failed.
 ///
 /// ```
 /// use std::time::Duration;
@@ -43,21 +43,21 @@ pub fn pareto_front(costs: &[Option<Cost>]) -> Vec<usize> {
     let mut sorted: Vec<(usize, Cost)> = present(costs).collect();
     sorted.sort_by(|(_, one), (_, other)| one.by_reserved(other));
     let mut front: Vec<(usize, Cost)> = Vec::new();
-    for (place, cost) in sorted {
-        // Whatever came before reserves no more.
+    for (index, cost) in sorted {
+        // Every cost before this one reserves no more.
         let unbeaten = front
             .last()
             .is_none_or(|(_, last)| cost.device_time < last.device_time || cost == *last);
         if unbeaten {
-            front.push((place, cost));
+            front.push((index, cost));
         }
     }
-    front.into_iter().map(|(place, _)| place).collect()
+    front.into_iter().map(|(index, _)| index).collect()
 }
 
-/// The place of the cost to choose: the least device time among those that reserve at most `reserve` times what is
-/// live; where there is none, the least reserved. Of equals, the one that is lower in the other respect, then the
-/// first. `None` where every setting failed.
+/// Returns the index of the best cost: the least device time among those that reserve at most `reserve` times the
+/// live bytes or, where there is none, the least reserved. Of equals, it is the one that is lower in the other respect, then
+/// the first. `None` where every setting failed.
 ///
 /// ```
 /// use std::time::Duration;
@@ -77,10 +77,10 @@ pub fn best(costs: &[Option<Cost>], reserve: f64) -> Option<usize> {
         .filter(|(_, cost)| cost.reserved_over_live <= reserve)
         .min_by(|(_, one), (_, other)| one.by_time(other));
     let least = || present(costs).min_by(|(_, one), (_, other)| one.by_reserved(other));
-    within.or_else(least).map(|(place, _)| place)
+    within.or_else(least).map(|(index, _)| index)
 }
 
 fn present(costs: &[Option<Cost>]) -> impl Iterator<Item = (usize, Cost)> {
-    let places = costs.iter().enumerate();
-    places.filter_map(|(place, cost)| cost.map(|cost| (place, cost)))
+    let indices = costs.iter().enumerate();
+    indices.filter_map(|(index, cost)| cost.map(|cost| (index, cost)))
 }

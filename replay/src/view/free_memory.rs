@@ -1,12 +1,12 @@
-//! How scattered free memory is.
+//! The fragmentation of free memory.
 
 use serde::Serialize;
 
-/// The free memory of some segments. Ranges that touch count as one, whichever blocks the pool holds there.
+/// The free memory of some segments. Adjacent ranges count as one, even if the pool holds them as several blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FreeMemory {
-    /// All of it, in bytes.
+    /// Its size in bytes.
     pub bytes: u64,
     /// The number of ranges.
     pub ranges: u64,
@@ -15,7 +15,7 @@ pub struct FreeMemory {
 }
 
 impl FreeMemory {
-    /// Counts what a segment of `bytes` bytes has beside `used`: ranges as (offset, bytes), in ascending order.
+    /// Adds the free memory of a segment of `bytes` bytes. `used` has its used ranges as (offset, bytes), in ascending order.
     pub(crate) fn add_segment(&mut self, bytes: u64, used: impl IntoIterator<Item = (u64, u64)>) {
         let mut end = 0;
         for (offset, bytes) in used {
@@ -31,7 +31,7 @@ impl FreeMemory {
         self.largest_bytes = self.largest_bytes.max(bytes);
     }
 
-    /// The part of it that is not in the largest range, from 0 to 1.
+    /// Returns the part of it that is not in the largest range, from 0 to 1.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
     pub fn scattered(&self) -> f64 {

@@ -1,32 +1,32 @@
-//! By what blocks are told apart.
+//! The grouping of blocks.
 
-use crate::{Trace, report::bytes, view::Life};
+use crate::{Trace, replay_report::bytes, view::Life};
 
-/// By what the blocks of a picture are told apart.
+/// The property that the blocks of a picture are grouped by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum By {
-    /// The program's tag, or where it asked for the block.
+    /// The program's tag, or the place of its request.
     Group,
-    /// The size class, those between two powers of two together.
+    /// The size class, with all classes between two powers of two together.
     Size,
     /// The stream (the queue) that the block is for.
     Stream,
 }
 
-/// Blocks with something in common have one number.
+/// The group of each block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Grouping {
-    /// The name of each number.
+    /// The name of each group.
     pub(crate) names: Vec<String>,
-    /// The number of each block.
+    /// The group of each block, as an index among the names.
     pub(crate) numbers: Vec<u32>,
 }
 
-/// What blocks without a group are called.
+/// The name of blocks without a group.
 const NO_GROUP: &str = "(no group)";
 
 impl By {
-    /// All of them, in the order in which they are shown.
+    /// All properties, in the order in which they are shown.
     pub const ALL: [Self; 3] = [Self::Group, Self::Size, Self::Stream];
 
     /// Its word on the command line and in the page.
@@ -39,7 +39,7 @@ impl By {
         }
     }
 
-    /// Tells the blocks of `trace` apart, whose lives are known.
+    /// Groups the blocks of `trace`, which have these lives.
     pub(crate) fn of(self, trace: &Trace, lives: &[Life]) -> Grouping {
         match self {
             Self::Group => {
@@ -83,16 +83,16 @@ fn grouped<K: Copy + Ord>(
     }
 }
 
-/// The least power of two that is no smaller: `None` for 0 bytes.
+/// Returns the exponent of the least power of two that is no smaller; `None` for 0 bytes.
 fn band(class_bytes: u64) -> Option<u32> {
     let last = class_bytes.checked_sub(1)?;
     Some(u64::BITS - last.leading_zeros())
 }
 
-/// The classes of a band, in words: above one power of two, up to the next.
+/// Describes the classes of a band: above one power of two, up to the next.
 fn size_name(band: Option<u32>) -> String {
     let power = |exponent: u32| bytes(1_u64.checked_shl(exponent).unwrap_or(u64::MAX));
-    // "1.0 MiB" is round: nobody needs the ".0".
+    // A power of two needs no fraction: "1.0 MiB" becomes "1 MiB".
     let round = |exponent| power(exponent).replace(".0 ", " ");
     match band {
         None => "0 B".into(),

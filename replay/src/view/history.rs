@@ -1,4 +1,4 @@
-//! What became of every block and segment of a program.
+//! The history of every block and segment of a program.
 
 use binpool::OutOfMemoryReport;
 
@@ -9,8 +9,8 @@ use crate::{
 
 /// A program's memory, from its first event to its last.
 ///
-/// A *moment* is the number of events that are done. What an event makes is there from the moment behind it on, up to the
-/// moment before the event that takes it away.
+/// A *moment* is the number of events that are done. A block or segment is there from the moment after the event that makes
+/// it, up to the moment before the event that removes it.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct History {
@@ -18,48 +18,48 @@ pub struct History {
     pub name: String,
     /// The device that it was replayed on.
     pub device: String,
-    /// All that the device can give, in bytes.
+    /// The capacity of the device, in bytes.
     pub capacity_bytes: u64,
-    /// What each event does: the block that it frees, `None` where it allocates the next one, in their order. Where memory
+    /// The effect of each event: the block that it frees, or `None` where it allocates the next one, in order. Where memory
     /// ran out, one more event follows, which does neither.
     pub frees: Vec<Option<usize>>,
-    /// When each event happens, in nanoseconds; none in a trace without times.
+    /// The time of each event, in nanoseconds; empty in a trace without times.
     pub times: Vec<u64>,
     /// The blocks, in the order of their allocations.
     pub blocks: Vec<Life>,
-    /// What the allocator gave.
+    /// The memory that the allocator gave.
     pub segments: Vec<Segment>,
-    /// The names of the groups that [`shortages`](Self::shortages) speak of.
+    /// The names of the groups of [`shortages`](Self::shortages).
     pub groups: Vec<String>,
-    /// What failed when the trace was recorded.
+    /// The allocations that failed when the trace was recorded.
     pub shortages: Vec<Shortage>,
-    /// Why the replay stopped, where it ran out of memory.
+    /// The failed request, where the replay ran out of memory.
     pub out_of_memory: Option<FailedRequest>,
-    /// The blocks by each of [`By::ALL`](crate::view::By::ALL), in that order.
+    /// The blocks grouped by each of [`By::ALL`](crate::view::By::ALL), in that order.
     pub(crate) groupings: [Grouping; 3],
 }
 
-/// The request that failed.
+/// A request that failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct FailedRequest {
-    /// Where it stands in the trace.
+    /// The event, by its file, line and block.
     pub event: String,
     /// The stream that it was for.
     pub stream: u32,
     /// Its group.
     pub group: Option<String>,
-    /// What the pool says.
+    /// The pool's report.
     pub report: OutOfMemoryReport,
 }
 
-/// What became of a block.
+/// The life of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Life {
-    /// What was asked for.
+    /// The requested bytes.
     pub asked_bytes: u64,
-    /// What it takes of its segment.
+    /// The bytes that it takes of its segment.
     pub class_bytes: u64,
     /// The stream that it is for.
     pub stream: u32,
@@ -67,9 +67,9 @@ pub struct Life {
     pub from: usize,
     /// The event that freed it.
     pub to: Option<usize>,
-    /// The number of its segment; none for a block of 0 bytes.
+    /// The index of its segment; `None` for a block of 0 bytes.
     pub segment: Option<usize>,
-    /// Where it begins in that, in bytes.
+    /// Its offset in the segment, in bytes.
     pub offset: u64,
 }
 
@@ -77,11 +77,11 @@ pub struct Life {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Segment {
-    /// Its size.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// The event at which it was given.
+    /// The event at which it was allocated.
     pub from: usize,
-    /// The event at which it went back.
+    /// The event at which it was released.
     pub to: Option<usize>,
 }
 
@@ -108,7 +108,7 @@ impl History {
         self.frees.len() + usize::from(self.out_of_memory.is_some())
     }
 
-    /// When a moment begins, in nanoseconds; `None` before the first event, and in a trace without times.
+    /// The time at which a moment begins, in nanoseconds; `None` before the first event, and in a trace without times.
     #[must_use]
     pub fn time_of(&self, moment: usize) -> Option<u64> {
         self.times.get(moment.checked_sub(1)?).copied()
@@ -132,7 +132,7 @@ impl History {
         free
     }
 
-    /// What the allocator has given at each moment, in bytes.
+    /// The bytes that the allocator has given, at each moment.
     pub(crate) fn reserved(&self) -> Vec<u64> {
         let mut given = vec![0_u64; self.last_moment() + 1];
         let mut back = given.clone();

@@ -1,25 +1,25 @@
 //! Pictures of a program's memory: what `binpool view` shows.
 //!
 //! ```text
-//! a trace    -> record  -> History  -> History::numbers -> columns -> page (HTML) or timeline (SVG)
-//! a snapshot -> SnapshotNumbers                                    -> page (HTML)
+//! a trace    -> record  -> History  -> History::numbers -> page_data -> page (HTML) or timeline (SVG)
+//! a snapshot -> SnapshotNumbers                                      -> page (HTML)
 //! ```
 //!
-//! A page is one file with all of its data, scripts and styles in it. What is counted over the whole program is counted
-//! here ([`Numbers`]), and only drawn there.
+//! A page is one file with all of its data, scripts and styles in it. Figures over the whole program are computed
+//! here ([`Numbers`]); the page only draws them.
 
-mod columns;
 mod free_memory;
 mod grouping;
 mod history;
 mod numbers;
 mod out_of_memory;
 mod page;
+mod page_data;
 mod record;
+mod segment_record;
 mod series;
 mod snapshot_numbers;
 mod timeline;
-mod watched;
 
 pub use free_memory::FreeMemory;
 pub use grouping::By;

@@ -1,10 +1,10 @@
-//! What a history comes to.
+//! The figures of a history.
 
 use serde::Serialize;
 
 use crate::view::{By, FreeMemory, History, OutOfMemory, grouping::Grouping};
 
-/// What a history comes to: the numbers of its page. Sizes in bytes, times in nanoseconds since the recording began.
+/// The figures of a history, which its page shows. Sizes are in bytes, times in nanoseconds since the recording began.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Numbers {
@@ -12,11 +12,11 @@ pub struct Numbers {
     pub file: String,
     /// The device that it was replayed on.
     pub device: String,
-    /// All that the device can give.
+    /// The capacity of the device.
     pub capacity_bytes: u64,
-    /// How many events were replayed. Where memory ran out, the one that failed is the last.
+    /// The number of events that were replayed. Where memory ran out, the one that failed is the last.
     pub events: usize,
-    /// How many blocks there were.
+    /// The number of blocks.
     pub blocks: usize,
     /// Whether the trace has times.
     pub has_times: bool,
@@ -24,17 +24,17 @@ pub struct Numbers {
     pub peak_active: At,
     /// The first moment at which the most bytes were reserved.
     pub peak_reserved: At,
-    /// The last moment. What is active then may be leaked, or may be meant to stay.
+    /// The last moment. Blocks that are active then may be leaked, or may be meant to stay.
     pub at_end: At,
-    /// The blocks by group: tags of the program, or where it asked for them.
+    /// The blocks by group: tags of the program, or the indices of its requests.
     pub groups: Vec<GroupRow>,
-    /// The blocks by the sizes of their classes.
+    /// The blocks by size class.
     pub sizes: Vec<GroupRow>,
     /// The blocks by stream.
     pub streams: Vec<GroupRow>,
-    /// What failed when the trace was recorded.
+    /// The allocations that failed when the trace was recorded.
     pub shortages: Vec<ShortageRow>,
-    /// Why the replay stopped, where it ran out of memory.
+    /// The cause, where the replay ran out of memory.
     pub out_of_memory: Option<OutOfMemory>,
 }
 
@@ -42,41 +42,41 @@ pub struct Numbers {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct At {
-    /// How many events are done.
+    /// The number of events that are done.
     pub moment: usize,
-    /// When that is; `None` in a trace without times.
+    /// Its time; `None` in a trace without times.
     pub time_ns: Option<u64>,
-    /// In the program's hands, as it was asked for.
+    /// The requested bytes of all active blocks.
     pub active_bytes: u64,
-    /// How many blocks that is.
+    /// The number of active blocks.
     pub active_blocks: u64,
-    /// The same in whole blocks.
+    /// The bytes of all active blocks, as whole blocks.
     pub block_bytes: u64,
-    /// Taken from the device.
+    /// The bytes that were allocated from the device.
     pub reserved_bytes: u64,
-    /// Held by the pool, free: the reserved bytes without those in blocks.
+    /// The free bytes of the pool: the reserved bytes without those of active blocks.
     pub held_bytes: u64,
-    /// The same, as ranges of segments.
+    /// The same free bytes, as ranges of segments.
     pub free: FreeMemory,
     /// The part of the free memory that is not in the largest range, from 0 to 1.
     pub scattered: f64,
 }
 
-/// The blocks that have something in common.
+/// The blocks of one group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct GroupRow {
-    /// What that is.
+    /// The group's name.
     pub name: String,
-    /// The most of their bytes that were active at once, as they were asked for.
+    /// The most requested bytes of it that were active at once.
     pub peak_bytes: u64,
     /// The first moment of that.
     pub peak_moment: usize,
-    /// What is active at the end.
+    /// The bytes that are active at the end.
     pub end_bytes: u64,
-    /// How many blocks that is.
+    /// The blocks that are active at the end.
     pub end_blocks: u64,
-    /// How many blocks there were in all.
+    /// The number of all its blocks.
     pub blocks: u64,
 }
 
@@ -84,11 +84,11 @@ pub struct GroupRow {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ShortageRow {
-    /// How many events came before.
+    /// The number of events before it.
     pub moment: usize,
-    /// When that was; `None` in a trace without times.
+    /// Its time; `None` in a trace without times.
     pub time_ns: Option<u64>,
-    /// What was asked for.
+    /// The requested bytes.
     pub bytes: u64,
     /// The stream that it was for.
     pub stream: u32,
@@ -97,7 +97,7 @@ pub struct ShortageRow {
 }
 
 impl History {
-    /// What it comes to.
+    /// Returns the figures of this history.
     #[must_use]
     pub fn numbers(&self) -> Numbers {
         let reserved = self.reserved();
@@ -132,7 +132,7 @@ impl History {
         }
     }
 
-    /// The active bytes at each moment, as they were asked for.
+    /// The requested bytes of the active blocks, at each moment.
     pub(crate) fn active(&self) -> Vec<u64> {
         let mut active = Vec::with_capacity(self.last_moment() + 1);
         let (mut now, mut blocks) = (0, self.blocks.iter());
@@ -198,7 +198,7 @@ impl History {
 }
 
 impl Numbers {
-    /// The rows of the blocks told apart by this.
+    /// The rows of the blocks, grouped by this.
     #[must_use]
     pub fn by(&self, by: By) -> &[GroupRow] {
         match by {
@@ -209,11 +209,11 @@ impl Numbers {
     }
 }
 
-/// The place of the first of the largest numbers.
+/// The index of the first of the largest numbers.
 fn first_peak(numbers: &[u64]) -> usize {
-    let first_of_largest = |best: usize, place: usize| {
-        if numbers[place] > numbers[best] {
-            place
+    let first_of_largest = |best: usize, index: usize| {
+        if numbers[index] > numbers[best] {
+            index
         } else {
             best
         }

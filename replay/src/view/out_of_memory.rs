@@ -1,43 +1,43 @@
-//! Why memory ran out, as data.
+//! The cause of an out-of-memory failure, as data.
 
 use binpool::{PoolStatistics, SnapshotSettings, SnapshotShortage};
 use serde::Serialize;
 
 use crate::view::FailedRequest;
 
-/// Why memory ran out, of a replay or of a snapshot. Sizes in bytes.
+/// The cause of an out-of-memory failure in a replay or a snapshot. Sizes are in bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct OutOfMemory {
-    /// Where the request stands in the trace.
+    /// The event of the trace that requested the block.
     pub event: Option<String>,
-    /// What was asked for.
+    /// The requested bytes.
     pub requested_bytes: u64,
     /// The size of its class.
     pub class_bytes: u64,
-    /// In the program's hands, as it was asked for.
+    /// The requested bytes of all active blocks.
     pub active_bytes: u64,
-    /// Free, in the pool.
+    /// The free bytes of the pool.
     pub held_bytes: u64,
-    /// The part of it that pending commands may still use.
+    /// The part of these that pending commands may still use.
     pub pending_bytes: u64,
     /// The largest block that is held.
     pub largest_held_bytes: u64,
-    /// What the pool gave back for this request, without avail.
+    /// The bytes that the pool released for this request, which was not enough.
     pub released_bytes: u64,
-    /// The largest block that the allocator gives in one piece.
+    /// The largest block that the allocator can allocate.
     pub largest_block_bytes: u64,
-    /// All that the allocator can give.
+    /// The allocator's capacity.
     pub capacity_bytes: u64,
-    /// Why, in a word.
+    /// The cause, in a word.
     pub verdict: String,
-    /// Why, in a sentence.
+    /// The cause, in a sentence.
     pub reason: String,
     /// What can be done about it.
     pub advice: String,
-    /// The group that it was for.
+    /// The group of the request.
     pub group: Option<String>,
-    /// The stream that it was for.
+    /// The stream of the request.
     pub stream: Option<u32>,
 }
 

@@ -1,16 +1,16 @@
-//! A replay that remembers everything.
+//! A replay that records the history of all memory.
 
 use binpool::{Allocator, Backend, ImmediateAllocator, PoolError, PoolOptions, PooledBuffer};
 
 use crate::{
     Event, Failure, Profile, Trace,
     replay::{STRIDE, queues_of, queues_of_blocks},
-    view::{By, FailedRequest, History, Life, watched::Watched},
+    view::{By, FailedRequest, History, Life, segment_record::SegmentRecord},
 };
 
-/// Replays `trace` through a pool on a mock device, and takes note of what becomes of each block and segment. The end of the
-/// trace is the end of the history, and so is the first allocation for which there is no memory. `progress` is told now and
-/// then how many events are done.
+/// Replays `trace` through a pool on a mock device, and records the history of each block and segment. The history ends with
+/// the trace, or with the first allocation that runs out of memory. `progress` is called now and
+/// then with the number of events that are done.
 ///
 /// ```
 /// use binpool::PoolOptions;
@@ -26,7 +26,7 @@ use crate::{
 ///
 /// # Errors
 ///
-/// [`Failure`], which names the event, where something else than memory fails.
+/// [`Failure`], which names the event, for any failure but out-of-memory.
 pub fn record(
     trace: &Trace,
     profile: &Profile,
@@ -38,11 +38,11 @@ pub fn record(
     let streams = trace.streams();
     let queues = queues_of(&streams, &backend).map_err(Failure::setup)?;
     let queue_of_block = queues_of_blocks(trace, &streams);
-    let watched = Watched::new(ImmediateAllocator::new(&backend).map_err(Failure::setup)?);
+    let recorded = SegmentRecord::new(ImmediateAllocator::new(&backend).map_err(Failure::setup)?);
     let home = queues
         .first()
         .ok_or_else(|| Failure::setup("the trace has no streams"))?;
-    let pool = options.clone().build(watched.clone(), home);
+    let pool = options.clone().build(recorded.clone(), home);
     let pool = pool.map_err(Failure::setup)?;
 
     let mut live: Vec<Option<PooledBuffer<_>>> = Vec::new();
@@ -54,7 +54,7 @@ pub fn record(
         if index % STRIDE == 0 {
             progress(index);
         }
-        watched.begin(index);
+        recorded.begin(index);
         match *event {
             Event::Allocate {
                 block,
@@ -81,7 +81,7 @@ pub fn record(
                     stream,
                     from: index,
                     to: None,
-                    segment: place.and_then(|place| watched.segment_of(place.memory)),
+                    segment: place.and_then(|place| recorded.segment_of(place.memory)),
                     offset: place.map_or(0, |place| place.offset as u64),
                 });
                 live[block] = Some(given);
@@ -97,13 +97,13 @@ pub fn record(
             }
         }
     }
-    let segments = watched.segments();
+    let segments = recorded.segments();
     let moments = frees.len() + usize::from(out_of_memory.is_some());
     let limits = backend.limits();
     Ok(History {
         name: trace.name().to_owned(),
         device: limits.device_name.clone(),
-        capacity_bytes: watched.capacity_bytes(),
+        capacity_bytes: recorded.capacity_bytes(),
         times: (0..moments)
             .map_while(|event| trace.time_of(event))
             .collect(),

@@ -1,4 +1,4 @@
-//! What a snapshot comes to.
+//! The figures of a snapshot.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::view::{FreeMemory, OutOfMemory};
 
-/// What a snapshot comes to: the numbers of its page. Sizes in bytes, times in nanoseconds.
+/// The figures of a snapshot, which its page shows. Sizes are in bytes, times in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SnapshotNumbers {
@@ -15,50 +15,50 @@ pub struct SnapshotNumbers {
     pub file: String,
     /// The device.
     pub device: String,
-    /// All that the allocator can give.
+    /// The allocator's capacity.
     pub capacity_bytes: u64,
-    /// All that the segments and blocks which the snapshot lists have together.
+    /// The bytes of all segments and blocks that the snapshot lists.
     pub reserved_bytes: u64,
-    /// In the program's hands, as it was asked for.
+    /// The requested bytes of all active blocks.
     pub active_bytes: u64,
-    /// How many blocks that is.
+    /// The number of active blocks.
     pub active_blocks: u64,
-    /// Held by the pool.
+    /// The free bytes of the pool.
     pub held_bytes: u64,
-    /// The part of it that commands may still use.
+    /// The part of these that commands may still use.
     pub pending_bytes: u64,
-    /// What blocks may be carved from, or are held as: ranges that touch count as one.
+    /// The free memory for blocks. Adjacent ranges count as one.
     pub free: FreeMemory,
     /// The part of it that is not in the largest range, from 0 to 1.
     pub scattered: f64,
-    /// The blocks by who has them.
+    /// The blocks by state.
     pub states: Vec<SnapshotRow>,
-    /// Active blocks by tag.
+    /// The active blocks by tag.
     pub tags: Vec<SnapshotRow>,
-    /// Active blocks by where they were asked for.
+    /// The active blocks by the place of their request.
     pub call_sites: Vec<SnapshotRow>,
-    /// The allocation that failed, where this is why the snapshot was taken.
+    /// The allocation that failed, if that is why the snapshot was taken.
     pub out_of_memory: Option<OutOfMemory>,
 }
 
-/// The blocks that have something in common.
+/// The blocks of one group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct SnapshotRow {
-    /// What that is.
+    /// The group's name.
     pub name: String,
-    /// What they take of the device.
+    /// The bytes that its blocks take of the device.
     pub bytes: u64,
-    /// What was asked for, as far as it is known.
+    /// The requested bytes, as far as they are known.
     pub asked_bytes: u64,
-    /// How many there are.
+    /// The number of blocks.
     pub blocks: u64,
-    /// How long the oldest has been in use; `None` where no age is known.
+    /// The age of the oldest block in use; `None` where no age is known.
     pub oldest_ns: Option<u64>,
 }
 
 impl SnapshotNumbers {
-    /// Those of `snapshot`, which is called `file`.
+    /// The figures of `snapshot`, from the file `file`.
     #[must_use]
     pub fn new(file: &str, snapshot: &Snapshot) -> Self {
         let Snapshot {
@@ -115,7 +115,7 @@ fn free_memory(snapshot: &Snapshot) -> FreeMemory {
     free
 }
 
-/// The state as the schema has it.
+/// The name of the state in the snapshot's format.
 fn state_name(state: BlockState) -> &'static str {
     match state {
         BlockState::Active => "active",
@@ -127,7 +127,7 @@ fn state_name(state: BlockState) -> &'static str {
     }
 }
 
-/// A row for each name, in their order.
+/// A row for each name, in the order of the names.
 fn rows<'a>(
     blocks: impl Iterator<Item = &'a SnapshotBlock>,
     name: impl Fn(&'a SnapshotBlock) -> &'a str,

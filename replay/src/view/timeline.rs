@@ -1,4 +1,4 @@
-//! Memory over time as a picture, for where there is no browser.
+//! The plot of memory over time, as SVG.
 
 use std::{io, ops::Range};
 
@@ -9,8 +9,9 @@ use plotters::{
 };
 
 use crate::{
-    plots::picture::{Area, Drawn, OTHER, centered, svg_of_height},
-    report::bytes,
+    plots::svg::{Area, Drawn, OTHER, centered, svg_of_height},
+    replay_report::bytes,
+    trace::name::cut,
     view::{
         At, By, GroupRow, History, Numbers,
         series::{SERIES, series},
@@ -20,12 +21,12 @@ use crate::{
 const HEIGHT: u32 = 440;
 /// The height of a line of names.
 const LINE: usize = 22;
-/// The longest name that is not cut, in characters.
+/// The most characters of a name that is not cut.
 const LONGEST: usize = 16;
-/// The columns of the picture: in each, it shows the moment at which the most is active.
+/// The columns of the plot. Each shows the moment in it at which the most is active.
 const COLUMNS: usize = 640;
 
-/// The page's six hues, on white; the second six are the same, lighter.
+/// The page's six hues, on white. The second six are lighter versions of them.
 const HUES: [RGBColor; 6] = [
     RGBColor(0x44, 0x77, 0xaa),
     RGBColor(0xee, 0x66, 0x77),
@@ -38,10 +39,10 @@ const OTHERS: RGBColor = RGBColor(0xa7, 0xad, 0xb5);
 const RESERVED: RGBColor = RGBColor(0x3b, 0x44, 0x50);
 const DANGER: RGBColor = RGBColor(0xb3, 0x26, 0x1e);
 
-/// A column of the picture.
+/// A column of the plot.
 #[derive(Debug)]
 struct Column {
-    /// Where it begins and ends on the axis.
+    /// Its range on the axis.
     along: Range<f64>,
     /// The bytes of each series, and of all others, at its moment.
     stack: [u64; SERIES + 1],
@@ -49,37 +50,37 @@ struct Column {
     reserved: u64,
 }
 
-/// Where things are in the picture.
+/// The scale of the plot.
 #[derive(Debug)]
 struct Plot {
-    /// What is seen of the axis.
+    /// The visible range of the axis.
     along: Range<f64>,
     /// The bytes at its top.
     top: f64,
 }
 
-/// The edges of the plot, in pixels. Names stand on the right.
+/// The edges of the plot, in pixels. The names are on the right.
 const LEFT: i32 = 84;
 const TOP: i32 = 60;
 const RIGHT: i32 = 744;
 const BOTTOM: i32 = 388;
 
 impl Plot {
-    #[expect(clippy::cast_possible_truncation, reason = "a place in a picture")]
+    #[expect(clippy::cast_possible_truncation, reason = "a position in a picture")]
     fn x(&self, along: f64) -> i32 {
         let part = (along - self.along.start) / (self.along.end - self.along.start);
         LEFT + (part * f64::from(RIGHT - LEFT)).round() as i32
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "a place in a picture")]
+    #[expect(clippy::cast_possible_truncation, reason = "a position in a picture")]
     fn y(&self, bytes: u64) -> i32 {
         BOTTOM - (high(bytes) / self.top * f64::from(BOTTOM - TOP)).round() as i32
     }
 }
 
 impl History {
-    /// Memory over time as SVG: what is active, stacked by what `by` says, and what is reserved. In each column, it shows
-    /// the moment at which the most is active. Fonts are left to whoever shows the picture.
+    /// Draws memory over time as SVG: the active bytes, stacked by `by`, and the reserved bytes. Each column shows
+    /// the moment in it at which the most is active. The viewer chooses the fonts.
     ///
     /// # Errors
     ///
@@ -114,8 +115,8 @@ impl History {
         }
     }
 
-    /// Where a moment begins on the axis: its number, or seconds.
-    #[expect(clippy::cast_precision_loss, reason = "a place in a picture")]
+    /// The position of a moment's beginning on the axis: its number, or seconds.
+    #[expect(clippy::cast_precision_loss, reason = "a position in a picture")]
     fn along(&self, moment: usize) -> f64 {
         let time = self
             .times
@@ -128,10 +129,7 @@ impl History {
         let grouping = &self.groupings[by as usize];
         let layer_of = |block: usize| {
             let row = grouping.numbers[block] as usize;
-            series
-                .iter()
-                .position(|place| *place == row)
-                .unwrap_or(SERIES)
+            series.iter().position(|own| *own == row).unwrap_or(SERIES)
         };
         let (active, reserved) = (self.active(), self.reserved());
         let moments = self.last_moment();
@@ -220,10 +218,16 @@ fn draw_title(area: &Area<'_>, numbers: &Numbers) -> Drawn<()> {
 /// The names of the series, the topmost first, and the peak of each.
 fn draw_names(area: &Area<'_>, rows: &[GroupRow], series: &[usize]) -> Drawn<()> {
     let left = RIGHT + 14;
-    let named = series.iter().map(|place| &rows[*place]);
+    let named = series.iter().map(|row| &rows[*row]);
     let mut lines: Vec<(RGBColor, String, String)> = named
         .enumerate()
-        .map(|(layer, row)| (color(layer), cut(&row.name), bytes(row.peak_bytes)))
+        .map(|(layer, row)| {
+            (
+                color(layer),
+                cut(&row.name, LONGEST).into_owned(),
+                bytes(row.peak_bytes),
+            )
+        })
         .collect();
     if rows.len() > series.len() {
         let others = rows.len() - series.len();
@@ -249,11 +253,11 @@ fn draw_axes(area: &Area<'_>, plot: &Plot, numbers: &Numbers) -> Drawn<()> {
         let y = plot.y(tick);
         let line = vec![(LEFT, y), (RIGHT, y)];
         area.draw(&PathElement::new(line, BLACK.mix(0.12).stroke_width(1)))?;
-        let place = Pos::new(HPos::Right, VPos::Center);
+        let anchor = Pos::new(HPos::Right, VPos::Center);
         area.draw(&Text::new(
             round_bytes(tick),
             (LEFT - 8, y),
-            small(&OTHER).pos(place),
+            small(&OTHER).pos(anchor),
         ))?;
     }
     let (step, digits) = step(plot.along.end - plot.along.start);
@@ -276,7 +280,7 @@ fn draw_axes(area: &Area<'_>, plot: &Plot, numbers: &Numbers) -> Drawn<()> {
     area.draw(&Text::new(title, middle, small(&OTHER).pos(below)))
 }
 
-/// The least round step that makes at most eight of a span, and the digits that it has behind the point.
+/// Returns the least round step that divides a span into at most eight, and its number of digits behind the point.
 fn step(span: f64) -> (f64, usize) {
     let least = span / 8.0;
     let mut digits = 9;
@@ -291,7 +295,7 @@ fn step(span: f64) -> (f64, usize) {
     }
 }
 
-/// Draws the stack from the top down: each layer as if all below it belonged to it, which then cover it.
+/// Draws the stack from the top down: each layer reaches to the bottom, and is then covered by those below it.
 fn draw_stacks(area: &Area<'_>, plot: &Plot, columns: &[Column]) -> Drawn<()> {
     for layer in (0..=SERIES).rev() {
         let mut outline = vec![(LEFT, BOTTOM)];
@@ -309,7 +313,7 @@ fn draw_reserved(area: &Area<'_>, plot: &Plot, columns: &[Column]) -> Drawn<()> 
     area.draw(&PathElement::new(line, RESERVED.stroke_width(2)))
 }
 
-/// The upper edge of some bytes in each column: a point before and one behind each change.
+/// The upper edge of some bytes over the columns, with a point before and a point behind each change.
 fn stairs(plot: &Plot, columns: &[Column], bytes: impl Fn(&Column) -> u64) -> Vec<(i32, i32)> {
     let mut points: Vec<(i32, i32)> = Vec::new();
     for column in columns {
@@ -340,14 +344,6 @@ fn color(layer: usize) -> RGBColor {
     }
 }
 
-fn cut(name: &str) -> String {
-    if name.chars().count() <= LONGEST {
-        return name.to_owned();
-    }
-    let begin: String = name.chars().take(LONGEST - 1).collect();
-    format!("{begin}…")
-}
-
 /// Round numbers of bytes up to `top`: multiples of 1, 2 or 5 times a power of two, or of ten of them.
 fn ticks(top: f64) -> Vec<u64> {
     let units = (0..6).map(|unit| 1_u64 << (10 * unit));
@@ -366,14 +362,14 @@ fn round_bytes(tick: u64) -> String {
     bytes(tick).replace(".0 ", " ")
 }
 
-/// How far up a number of bytes is drawn.
-#[expect(clippy::cast_precision_loss, reason = "a place in a picture")]
+/// The height at which a number of bytes is drawn.
+#[expect(clippy::cast_precision_loss, reason = "a position in a picture")]
 fn high(bytes: u64) -> f64 {
     bytes as f64
 }
 
-/// Which part of the axis so many columns take.
-#[expect(clippy::cast_precision_loss, reason = "a place in a picture")]
+/// The part of the axis that so many columns take.
+#[expect(clippy::cast_precision_loss, reason = "a position in a picture")]
 fn fraction(columns: usize) -> f64 {
     columns as f64 / COLUMNS as f64
 }
@@ -398,11 +394,5 @@ mod tests {
                 "0 B", "100 B", "200 B", "300 B", "400 B", "500 B", "600 B", "700 B"
             ]
         );
-    }
-
-    #[test]
-    fn long_names_are_cut() {
-        assert_eq!(cut("weights"), "weights");
-        assert_eq!(cut("model/layer/attention"), "model/layer/att…");
     }
 }

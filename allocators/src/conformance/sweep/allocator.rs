@@ -1,4 +1,4 @@
-//! Allocators whose calls fail.
+//! Sweeps over allocators whose calls fail.
 
 use std::{fmt, sync::Arc};
 
@@ -11,7 +11,7 @@ use crate::{AllocatorFault, Failing, FaultTrigger, Scope};
 #[derive(Clone)]
 pub struct Failures<A> {
     allocator: Failing<A>,
-    /// How many calls there had been at the first repair.
+    /// The number of calls before the first repair.
     calls: Arc<Mutex<Option<u64>>>,
     complaints: Arc<Complain>,
 }
@@ -19,7 +19,7 @@ pub struct Failures<A> {
 type Complain = dyn Fn() -> Vec<String> + Send + Sync;
 
 impl<A> Failures<A> {
-    /// An allocator whose calls fail, on a device that cannot tell what is left on it.
+    /// An allocator whose calls fail, on a device that cannot report leaks.
     pub fn of(allocator: Failing<A>) -> Self {
         Self {
             allocator,
@@ -28,8 +28,8 @@ impl<A> Failures<A> {
         }
     }
 
-    /// The same, where `complaints` tells what is wrong on the device once all that a run made has been dropped (this
-    /// allocator, of which the sweep has a clone, is left).
+    /// An allocator whose calls fail. `complaints` reports what is wrong on the device after everything that a run made has been
+    /// dropped, except this allocator, of which the sweep has a clone.
     #[must_use]
     pub fn with_complaints(
         self,
@@ -57,7 +57,7 @@ impl<A: fmt::Debug> fmt::Debug for Failures<A> {
 
 impl<A: Send + Sync + 'static> Faulty for Failures<A> {
     fn arm(&self, strike: Strike) {
-        /// None that a runtime has.
+        /// A code that no runtime uses.
         const CODE: i32 = -9999;
         let trigger = if strike.lasts {
             FaultTrigger::From(strike.call)

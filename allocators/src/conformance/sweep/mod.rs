@@ -1,14 +1,14 @@
-//! Every failure once: a scenario is run, its calls are counted, and it is run again with its first call failing, its
-//! second, its third, and so on. After `SQLite`'s sweeps of out-of-memory and I/O errors.
+//! Sweeps of failures: a scenario is run once and its calls are counted; then it is run again with its first call failing,
+//! its second, its third, and so on. After `SQLite`'s sweeps of out-of-memory and I/O errors.
 //!
 //! Each call fails in four ways: as out-of-memory and as another failure of the runtime, that call alone and that call
-//! with all after it. After each run nothing may have panicked, hung, been left on the device or been misused there. What
-//! has to be right beyond that (counters, and that things can be used once the faults are lifted) a scenario asserts
-//! itself, after it has called [`Faulty::repair`].
+//! with all after it. After each run there must have been no panic, no hang, no misuse, and nothing left on the device.
+//! A scenario itself asserts anything beyond that (counters, and that objects can be used once the faults are lifted),
+//! after it has called [`Faulty::repair`].
 //!
-//! It lies beside the checks, since the two go together: whoever writes a backend that can be made to fail has every check
-//! swept by [`sweep_checks`]; whoever writes an allocator, or a program over one, sweeps it by [`sweep`] with what fails
-//! at hand: the mock device, all of whose calls can, or [`Failing`](crate::Failing) around an allocator of any device.
+//! For a backend that can be made to fail, [`sweep_checks`] sweeps every check of this suite. For an allocator, or a program
+//! over one, [`sweep`] does it with anything that can fail: the mock device, all of whose calls can, or
+//! [`Failing`](crate::Failing) around an allocator of any device.
 //!
 //! ```
 //! use binpool_allocators::{
@@ -49,26 +49,26 @@ use panics::{Collected, Collector, Panic};
 
 use super::Check;
 
-/// The variable that has a sweep fail every call where it is set to `all`. Else it takes some calls of each scenario.
+/// The environment variable that makes a sweep fail every call if it is `all`. Otherwise some calls of each scenario fail.
 pub const EXTENT: &str = "BINPOOL_SWEEP";
 
-/// How many calls of a scenario fail in each way where not all do.
+/// The number of calls of a scenario that fail in each way, unless all do.
 const SAMPLE: u64 = 8;
 
-/// After what time a run is taken to hang. No run takes a hundredth of it.
+/// The time after which a run counts as hanging. No run takes a hundredth of it.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What the `Debug` text of an error contains that was asked for: how a sweep tells that a check ended because of it.
+/// The mark in the `Debug` text of an injected error, by which a sweep sees that a check ended because of it.
 pub const MARK: &str = "Injected";
 
-/// Which call of a run fails, and how.
+/// The call of a run that fails, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strike {
     /// The number of the call, from 1 on.
     pub call: u64,
-    /// Whether it is out of memory, or fails for another reason.
+    /// Whether it fails as out-of-memory, or with another error.
     pub is_out_of_memory: bool,
-    /// Whether all calls after it fail too.
+    /// Whether all calls after it fail, too.
     pub lasts: bool,
 }
 
@@ -97,41 +97,41 @@ impl fmt::Display for Strike {
     }
 }
 
-/// What is made to fail: a device or an allocator that counts its calls, made for one run.
+/// A device or an allocator with injected faults that counts its calls, made for one run.
 ///
-/// The errors that it makes up have a source whose `Debug` text contains [`MARK`].
+/// The source of its injected errors has a `Debug` text that contains [`MARK`].
 pub trait Faulty: Send + Sync + 'static {
     /// Makes a call fail. Called before the run, at most once.
     fn arm(&self, strike: Strike);
 
-    /// Lets all calls succeed again, and ends the counting. Called in the run by a scenario that looks at what is left, and
-    /// after each run.
+    /// Lets all calls succeed again, and ends the counting. A scenario calls this before it checks what is left; the sweep
+    /// calls it after each run.
     fn repair(&self);
 
-    /// How many calls there were before [`repair`](Self::repair).
+    /// Returns the number of calls before [`repair`](Self::repair).
     fn calls(&self) -> u64;
 
-    /// The call that failed first, by its name; `None` where the run had not so many.
+    /// Returns the name of the first call that failed; `None` where the run had fewer calls.
     fn struck(&self) -> Option<String>;
 
-    /// What is wrong now that the scenario has dropped all that it made: what is left on the device, and what was done there
-    /// that must not be done.
+    /// Returns what is wrong after the scenario has dropped everything that it made: what is left on the device, and misuse
+    /// of it.
     fn complaints(&self) -> Vec<String>;
 }
 
-/// When a run of a scenario may end.
+/// How a run of a scenario may end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ends {
-    /// At its end only: it handles every error.
+    /// Only by returning: the scenario handles every error.
     Always,
-    /// Also by a panic of a [check](super) that unwraps the error that was asked for: where a check does not get what it
-    /// needs, it cannot go on. Its unwinding drops all that it has, and that is looked at as any other end. A panic that
-    /// does not carry the error, or that comes from elsewhere than a check or the file that called the sweep (whose
-    /// fixture may unwrap, too), is none of this kind.
+    /// Also by a panic of a [check](super) that unwraps the injected error, since the check cannot go on without the result.
+    /// The panic drops everything that the check has, and the device is inspected as after any other end. The panic must carry
+    /// the injected error, and come from a check or from the file that called the sweep, whose fixture may unwrap as well. Any
+    /// other panic is a finding.
     EarlyByPanic,
 }
 
-/// What came of sweeps.
+/// The results of sweeps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use = "the findings are in it"]
 pub struct Tally {
@@ -141,12 +141,12 @@ pub struct Tally {
     pub calls: u64,
     /// The runs in which a call was made to fail.
     pub failures: u64,
-    /// What went wrong, with scenario, call and failure.
+    /// The findings, with scenario, call and failure.
     pub findings: Vec<String>,
 }
 
 impl Tally {
-    /// Adds what came of another sweep.
+    /// Adds the results of another sweep.
     pub fn add(&mut self, other: Self) {
         self.scenarios += other.scenarios;
         self.calls += other.calls;
@@ -154,7 +154,7 @@ impl Tally {
         self.findings.extend(other.findings);
     }
 
-    /// Says what came of it, and panics where there is a finding.
+    /// Prints the results, and panics where there is a finding.
     ///
     /// # Panics
     ///
@@ -182,11 +182,11 @@ impl fmt::Display for Tally {
     }
 }
 
-/// Runs `scenario` with what `fresh` makes: once as it is, then with each of its calls failing in each way (some of its
-/// calls, unless [`EXTENT`] says all).
+/// Runs `scenario` with the result of `fresh`: once without a failure, then with each of its calls failing in each way
+/// (some of its calls, unless [`EXTENT`] says all).
 ///
-/// Each run has a thread of its own, so that what threads keep is given back before anything is looked at, and so that a run
-/// that hangs is found out.
+/// Each run has a thread of its own, so that thread caches are given back before the device is inspected, and so that a run
+/// that hangs is detected.
 #[track_caller]
 pub fn sweep<S: Faulty>(
     name: &str,
@@ -226,7 +226,7 @@ pub fn sweep<S: Faulty>(
     tally
 }
 
-/// Sweeps each of `checks`, with the fixture that `fixture` makes of what `fresh` makes.
+/// Sweeps each of `checks`, with the fixture that `fixture` makes from the result of `fresh`.
 #[track_caller]
 pub fn sweep_checks<S: Faulty + Clone, F: 'static>(
     checks: Vec<Check<F>>,
@@ -244,18 +244,18 @@ pub fn sweep_checks<S: Faulty + Clone, F: 'static>(
 
 type Scenario<S> = dyn Fn(&S) + Send + Sync;
 
-/// What came of one run.
+/// The result of one run.
 struct Run {
     calls: u64,
     has_failed: bool,
     finding: Option<String>,
 }
 
-/// What is swept.
+/// What a sweep runs.
 struct Plan<'a, S> {
     name: &'a str,
     ends: Ends,
-    /// The file that asked for it.
+    /// The file that called the sweep.
     caller: &'static str,
     scenario: Arc<Scenario<S>>,
 }
@@ -274,7 +274,7 @@ impl<S: Faulty> Plan<'_, S> {
         failing.repair();
         let struck = failing.struck();
         let problem = ended.and_then(|()| {
-            self.may_end_so(&collector.take(), struck.is_some())?;
+            self.check_end(&collector.take(), struck.is_some())?;
             let complaints = failing.complaints();
             if complaints.is_empty() {
                 Ok(())
@@ -293,8 +293,8 @@ impl<S: Faulty> Plan<'_, S> {
         }
     }
 
-    /// Whether what panicked in a run may have.
-    fn may_end_so(&self, collected: &Collected, has_failed: bool) -> Result<(), String> {
+    /// Returns an error where a run panicked in a way in which it must not end.
+    fn check_end(&self, collected: &Collected, has_failed: bool) -> Result<(), String> {
         if let Some(stray) = &collected.stray {
             return Err(format!("another thread panicked: {stray}"));
         }
@@ -307,7 +307,7 @@ impl<S: Faulty> Plan<'_, S> {
     }
 }
 
-/// Runs a scenario on a thread of its own, and waits until that has ended.
+/// Runs a scenario on a thread of its own, and waits until the thread has ended.
 fn on_a_thread<S: Faulty>(
     collector: &Collector,
     failing: Arc<S>,
@@ -316,7 +316,7 @@ fn on_a_thread<S: Faulty>(
     let (end, ended) = channel::<()>();
     let collector = collector.clone();
     let thread = thread::Builder::new().spawn(move || {
-        // What the hook collects says all of a panic.
+        // The collector has the panic, so its payload is not needed.
         let _panicked: Result<(), Box<dyn Any + Send>> =
             collector.within(|| catch_unwind(AssertUnwindSafe(|| scenario(&failing))));
         drop((scenario, failing, end));
@@ -327,7 +327,7 @@ fn on_a_thread<S: Faulty>(
             let seconds = PATIENCE.as_secs();
             Err(format!("it hangs: no end after {seconds} seconds"))
         }
-        // The thread gives back what it keeps.
+        // The thread gives back its caches when it ends.
         _ => thread
             .join()
             .map_err(|_| "its thread panicked while it ended".to_owned()),

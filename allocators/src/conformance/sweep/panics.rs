@@ -1,4 +1,4 @@
-//! Which code has panicked, and with what words.
+//! Collects panics: their places and messages.
 
 use std::{
     cell::{Cell, RefCell},
@@ -34,8 +34,8 @@ impl Panic {
         }
     }
 
-    /// Whether a check, or the fixture in this file, gave up because of an error with this mark: by itself, not something
-    /// that it called.
+    /// Returns whether a check, or the fixture in this file, itself unwrapped an error with this mark. A panic in code that it
+    /// called does not count.
     pub(super) fn is_an_end(&self, fixture: &str, mark: &str) -> bool {
         let checks = Path::new(file!()).parent().and_then(Path::parent);
         let is_a_checks = Path::new(&self.file).parent() == checks;
@@ -49,17 +49,17 @@ impl fmt::Display for Panic {
     }
 }
 
-/// Where the panics of a run go, whichever of its threads panics, instead of to the standard error output.
+/// Collects the panics of all threads of a run, instead of the standard error output.
 #[derive(Clone, Debug)]
 pub(super) struct Collector {
-    /// The run.
+    /// The name of the run.
     what: Arc<str>,
     panics: Arc<Mutex<Vec<Panic>>>,
-    /// The panics of threads without a collector, when the run began.
+    /// The number of stray panics when the run began: those of threads without a collector.
     strays: u64,
 }
 
-/// What a run panicked with.
+/// The panics of a run.
 #[derive(Debug)]
 pub(super) struct Collected {
     pub(super) panics: Vec<Panic>,
@@ -70,11 +70,11 @@ pub(super) struct Collected {
 thread_local! {
     static CURRENT: RefCell<Option<Collector>> = const { RefCell::new(None) };
 
-    /// Whether this thread asks for sweeps: it may say what they found by a panic.
+    /// Whether this thread called a sweep. It reports findings by a panic.
     static IS_CALLER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// How many threads without a collector have panicked, and the last of these panics.
+/// The number of panics of threads without a collector, and the last of them.
 static STRAYS: AtomicU64 = AtomicU64::new(0);
 static LAST_STRAY: Mutex<Option<Panic>> = Mutex::new(None);
 
@@ -96,7 +96,7 @@ impl Collector {
             .flatten()
     }
 
-    /// Has what this thread panics with collected here while `body` runs.
+    /// Collects the panics of this thread here while `body` runs.
     pub(super) fn within<R>(&self, body: impl FnOnce() -> R) -> R {
         let before = CURRENT.replace(Some(self.clone()));
         let result = body();
@@ -113,7 +113,7 @@ impl Collector {
     }
 }
 
-/// Has panics collected from now on, in this whole process.
+/// Installs the panic hook that collects panics in this whole process.
 fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -134,7 +134,7 @@ fn install() {
             panics.push(panic);
             drop(panics);
             if is_second {
-                // While the first one unwinds this ends the process, and nobody reads what was collected.
+                // A second panic during unwinding ends the process, and the collected ones would be lost.
                 eprintln!("{}: a second panic", collector.what);
                 previous(info);
             }
@@ -142,7 +142,7 @@ fn install() {
     });
 }
 
-/// Calls `body` with each of `inputs`, on a thread each. Where some of them panic, so does this, as the first one did.
+/// Calls `body` with each of `inputs`, on a thread each. Panics like the first of them if some panic.
 pub(in crate::conformance) fn on_threads<T: Send, R: Send>(
     inputs: impl IntoIterator<Item = T>,
     body: impl Fn(T) -> R + Sync,

@@ -1,34 +1,34 @@
-//! Sizes and the keys of what has them, in order: best fit asks for the smallest that is large enough.
+//! An index of keys by size, for best fit: it finds the smallest size that is large enough.
 
 use std::{
     collections::{BTreeSet, btree_set},
     iter, slice,
 };
 
-/// So many leading bits of a size behind its first one tell its bin. Sizes of one bin are at most one part in 16 apart.
+/// The number of leading bits, behind the first one, that choose a size's bin. Sizes in one bin differ by less than 1/16.
 const LEADING_BITS: u32 = 4;
 
-/// The bins of sizes that have one exponent.
+/// The bins for sizes with the same exponent.
 const BINS_PER_EXPONENT: usize = 1 << LEADING_BITS;
 
-/// Every size has a bin: those below 16 one each, and 16 for each of the exponents from 4 on.
+/// Each size below 16 has a bin of its own, and each exponent from 4 on has 16.
 const BINS: usize = (usize::BITS - LEADING_BITS + 1) as usize * BINS_PER_EXPONENT;
 
-/// A bin with more entries than this is a tree.
+/// The most entries of a bin that is a list; a bin with more is a tree.
 const MOST_IN_A_LIST: usize = 32;
 
-/// A tree with no more entries than this becomes a list again: well below the other limit, so that a bin near it does not
-/// change with every entry.
+/// A tree with no more entries than this becomes a list again. Well below the other limit, so that a bin near it does not
+/// change back and forth.
 const FEWEST_IN_A_TREE: usize = 8;
 
-/// A size in bytes, and the key of what has it.
+/// A size in bytes, and its key.
 type Entry = (usize, usize);
 
 /// Sizes and keys, ordered by size and then by key, as in a `BTreeSet` of pairs.
 ///
 /// Entries lie in bins by the exponent and the leading bits of their sizes, and a bitmap tells which bins have any. So
-/// most calls touch one bin of a few entries. A bin of many is a tree: nothing takes more than `O(log n)` steps, though all
-/// sizes be equal.
+/// most calls touch one bin of a few entries. A bin with many is a tree, so nothing takes more than `O(log n)` steps even
+/// where all sizes are equal.
 ///
 /// # Invariants
 ///
@@ -36,7 +36,7 @@ type Entry = (usize, usize);
 /// - B2: a bin is marked as occupied if it has an entry.
 #[derive(Debug, Default)]
 pub(super) struct BySize {
-    /// Up to the largest bin that ever had an entry.
+    /// The bins up to the largest one that ever had an entry.
     bins: Vec<Bin>,
     occupied: Occupied,
 }
@@ -54,7 +54,7 @@ impl BySize {
         }
     }
 
-    /// Kept apart from what nearly every call does, so that this stays short.
+    /// The rare path of `insert`, kept out of line.
     #[cold]
     fn make_room_and_insert(&mut self, bin: usize, entry: Entry) {
         if self.bins.len() <= bin {
@@ -73,7 +73,7 @@ impl BySize {
         }
     }
 
-    /// The first entry of at least `bytes` bytes whose key `suits`.
+    /// Returns the first entry of at least `bytes` bytes whose key `suits`.
     pub(super) fn first_from(
         &self,
         bytes: usize,
@@ -90,7 +90,7 @@ impl BySize {
         None
     }
 
-    /// The keys of what has just `bytes` bytes, in order.
+    /// The keys of exactly `bytes` bytes, in order.
     pub(super) fn of_size(&self, bytes: usize) -> impl Iterator<Item = usize> {
         let bin = self.bins.get(bin_of(bytes));
         bin.into_iter()
@@ -106,7 +106,7 @@ impl BySize {
         bins.flat_map(|bin| self.bins[bin].from(0))
     }
 
-    /// The largest size.
+    /// Returns the largest size.
     pub(super) fn largest(&self) -> Option<usize> {
         let bin = self.occupied.last()?;
         self.bins[bin].largest()
@@ -115,7 +115,7 @@ impl BySize {
 
 fn bin_of(bytes: usize) -> usize {
     let shift = (bytes | BINS_PER_EXPONENT).ilog2() - LEADING_BITS;
-    // The first bit counts one exponent.
+    // A size that is not shifted still has its first bit, which counts as one exponent.
     shift as usize * BINS_PER_EXPONENT + (bytes >> shift)
 }
 
@@ -147,7 +147,7 @@ impl Bin {
     fn remove(&mut self, entry: Entry) {
         match self {
             Self::List(list) => {
-                // Those behind it move up by one, the last one first.
+                // The entries behind it move forward by one, beginning with the last.
                 let Some(mut moving) = list.pop() else { return };
                 for other in list.iter_mut().rev() {
                     if moving == entry {
@@ -237,11 +237,11 @@ const WORD_BITS: usize = u64::BITS as usize;
 
 const WORDS: usize = BINS.div_ceil(WORD_BITS);
 
-/// A bit for each bin, and one for each word of these.
+/// A bit for each bin, and a summary bit for each word of these.
 #[derive(Debug, Default)]
 struct Occupied {
     words: [u64; WORDS],
-    /// Which words are not zero.
+    /// The words that are not zero.
     any: u64,
 }
 
@@ -260,7 +260,7 @@ impl Occupied {
         }
     }
 
-    /// The first occupied bin from this one on.
+    /// Returns the first occupied bin from this one on.
     fn first_from(&self, bin: usize) -> Option<usize> {
         let word = bin / WORD_BITS;
         let bits = self.words.get(word)? & (u64::MAX << (bin % WORD_BITS));

@@ -1,4 +1,4 @@
-//! The same entries in the same order as in a tree of pairs, however sizes are spread.
+//! The index has the same entries in the same order as a tree of pairs, for any distribution of sizes.
 
 use std::collections::BTreeSet;
 
@@ -6,8 +6,7 @@ use proptest::prelude::*;
 
 use super::{Bin, BySize, Entry, FEWEST_IN_A_TREE, MOST_IN_A_LIST, bin_of};
 
-/// Sizes of all magnitudes, the same few again and again, and some next to each other, so that bins of many entries, and
-/// empty ones, come and go.
+/// Sizes of all magnitudes, a few repeated sizes, and adjacent ones, so that bins become full and empty.
 fn bytes() -> impl Strategy<Value = usize> {
     prop_oneof![
         4 => prop::sample::select(vec![0, 1, 15, 16, 512, 4096, 4097, usize::MAX]),
@@ -19,9 +18,9 @@ fn bytes() -> impl Strategy<Value = usize> {
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Insert(Entry),
-    /// Removes the entry at this place.
+    /// Removes the entry at this index.
     Remove(usize),
-    /// Removes all but a few, from the smallest on or from the largest.
+    /// Removes all but a few entries, from the smallest on or from the largest.
     Drain(bool),
 }
 

@@ -1,18 +1,18 @@
 //! The rules of growth as tables of numbers.
 
-use super::{Growth, MOST_TAKEN, Place};
+use super::{Growth, Location, MOST_TAKEN};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-/// After so many MiB in use, with more memory than anybody needs.
+/// The rules after so many MiB in use, with ample memory.
 fn after(in_use_mib: usize) -> Growth {
     let mut growth = Growth::default();
     growth.reach((in_use_mib * MIB) as u64, u64::MAX);
     growth
 }
 
-/// The same with hardly more memory than that.
+/// The rules after so many MiB in use, where memory is tight.
 fn tight_after(in_use_mib: usize) -> Growth {
     let mut growth = Growth::default();
     growth.reach((in_use_mib * MIB) as u64, (in_use_mib * MIB) as u64);
@@ -36,7 +36,7 @@ fn memory_is_tight_below_six_fifths_of_what_was_in_use() {
         let mut growth = Growth::default();
         growth.reach(bytes(in_use), capacity);
         assert_eq!(growth.is_tight, is_tight, "{in_use} MiB in {capacity}");
-        // It was in use once.
+        // The high water counts, not what is in use now.
         growth.reach(0, capacity);
         assert_eq!(growth.is_tight, is_tight, "{in_use} MiB in {capacity}");
     }
@@ -84,7 +84,7 @@ fn a_segment_holds_many_small_blocks_or_some_others_or_one_that_is_large() {
 
 #[test]
 fn where_there_is_little_room_a_segment_is_smaller_but_holds_its_block() {
-    // One part in 32 of what was in use: 3.125 MiB.
+    // One part in 32 of the high water: 3.125 MiB.
     let cases = [
         (MIB, 1, 3200 * KIB),
         (MIB, MIB, 3 * MIB),
@@ -97,31 +97,31 @@ fn where_there_is_little_room_a_segment_is_smaller_but_holds_its_block() {
 }
 
 #[test]
-fn a_block_lies_where_it_keeps_no_large_segment_from_others() {
-    let whole = |mib: usize| Place {
+fn a_small_block_does_not_break_up_a_large_idle_segment() {
+    let whole = |mib: usize| Location {
         whole: Some(mib * MIB),
         taken: 0,
     };
-    // Of a free segment of 80 MiB, which is more than the next one would have: three eighths, or half where it is tight.
+    // Of a free segment of 80 MiB, which is larger than the next one would be: three eighths, or half where memory is tight.
     for (growth, least) in [(after(96), 30 * MIB), (tight_after(96), 40 * MIB)] {
-        assert!(!growth.places_for(1)(whole(80)));
-        assert!(!growth.places_for(least - 1)(whole(80)));
-        assert!(growth.places_for(least)(whole(80)));
+        assert!(!growth.range_filter(1)(whole(80)));
+        assert!(!growth.range_filter(least - 1)(whole(80)));
+        assert!(growth.range_filter(least)(whole(80)));
     }
-    // One of the usual size is for everybody.
-    assert!(after(100).places_for(1)(whole(6)));
-    assert!(!after(100).places_for(1)(whole(7)));
-    // And so is one that is in use, up to a number of blocks.
+    // A segment of the usual size serves every block.
+    assert!(after(100).range_filter(1)(whole(6)));
+    assert!(!after(100).range_filter(1)(whole(7)));
+    // So does one that is in use, up to a number of blocks.
     for (taken, may) in [(0, true), (MOST_TAKEN - 1, true), (MOST_TAKEN, false)] {
         let whole = None;
-        assert_eq!(after(100).places_for(1)(Place { whole, taken }), may);
+        assert_eq!(after(100).range_filter(1)(Location { whole, taken }), may);
         let whole = Some(2 * MIB);
-        assert_eq!(after(100).places_for(1)(Place { whole, taken }), may);
+        assert_eq!(after(100).range_filter(1)(Location { whole, taken }), may);
     }
 }
 
 #[test]
-fn what_may_be_kept_and_merged_are_parts_of_what_was_in_use() {
+fn cached_bytes_and_merged_segments_are_parts_of_the_high_water() {
     for (in_use, cached, merged) in [(0, 2, 0), (512, 2, 128), (1024, 4, 256)] {
         let growth = after(in_use);
         let found = (growth.cached_bytes(), growth.most_merged());
@@ -130,7 +130,7 @@ fn what_may_be_kept_and_merged_are_parts_of_what_was_in_use() {
 }
 
 #[test]
-fn segments_come_to_little_more_than_was_in_use() {
+fn segments_have_little_more_than_the_high_water() {
     for (in_use, most) in [(0, 2), (10, 12), (40, 42), (1000, 1050)] {
         assert_eq!(after(in_use).most(), bytes(most), "{in_use} MiB");
     }
@@ -145,7 +145,7 @@ fn segments_stay_below_what_was_refused_until_they_have_reached_it() {
     assert_eq!(growth.most(), bytes(500) - 1);
     growth.accept(bytes(500));
     assert_eq!(growth.most(), bytes(1050));
-    // What could not be had anyway is no limit, and nothing is none below 0.
+    // A refusal above the limit changes nothing, and the least limit is 0.
     growth.refuse(bytes(2000));
     assert_eq!(growth.most(), bytes(1050));
     growth.refuse(0);
@@ -161,7 +161,7 @@ fn segments_replace_one_another_often_if_more_than_one_allocation_in_32_has_them
             .collect();
         assert_eq!(often.iter().filter(|often| !**often).count(), few);
         assert!(often.is_sorted());
-        // Where memory is tight, nothing may be wasted.
+        // Where memory is tight, segments are never merged.
         growth.is_tight = true;
         assert!(!growth.replaces_often(allocations));
     }

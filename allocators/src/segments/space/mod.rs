@@ -1,4 +1,4 @@
-//! Which ranges of which segments are free: best fit, and neighbours that become one again.
+//! Free and taken ranges of segments: best fit, and the joining of free neighbours.
 
 use slab::Slab;
 
@@ -9,12 +9,12 @@ use super::{
 };
 use crate::Region;
 
-/// Names a segment of a [`Space`] while it is there.
+/// The key of a segment of a [`Space`].
 pub(super) type SegmentKey = usize;
 
-/// Names a range of a segment from its taking until it is given back.
+/// The key of a range of a segment, from when it is taken until it is given back.
 ///
-/// Whoever has a block remembers it, since the block does not say where it came from:
+/// The owner of a block must store it, since the block does not say which range it came from:
 ///
 /// ```
 /// use std::collections::HashMap;
@@ -42,30 +42,30 @@ pub(super) type SegmentKey = usize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RangeKey(usize);
 
-/// A range in its user's hands.
+/// A range that has been taken.
 #[derive(Debug)]
 pub(super) struct Taken<V, U> {
     pub(super) range: RangeKey,
     pub(super) segment: SegmentKey,
     pub(super) region: Region,
-    /// The view of just this region that was kept from its last user.
+    /// A cached view of exactly this region.
     pub(super) view: Option<V>,
-    /// Kept views of which this region is a part. They have to go before another view of it is made.
+    /// Cached views that overlap this region. They must be released before another view of it is made.
     pub(super) overlapping: Vec<V>,
     /// The commands that may still use it.
     pub(super) uses: U,
-    /// Whether these views have more behind the region, which the range has until it is [shrunk](Space::shrink).
+    /// Whether the overlapping views extend behind the region. The range keeps that excess until it is [shrunk](Space::shrink).
     pub(super) has_excess: bool,
 }
 
-/// A segment without a range in anybody's hands.
+/// A segment without a taken range.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Idle {
     pub(super) segment: SegmentKey,
     pub(super) bytes: usize,
     /// Whether it is for small blocks.
     pub(super) is_small: bool,
-    /// The number of the period in which it became so.
+    /// The number of the sweep period in which it became idle.
     pub(super) since: u64,
 }
 
@@ -85,7 +85,7 @@ struct Range<U> {
 struct Free<U> {
     /// The commands that may still use it.
     uses: U,
-    /// Views that were kept.
+    /// The cached views of parts of it.
     views: Chain,
 }
 
@@ -93,54 +93,54 @@ struct Free<U> {
 struct Segment {
     bytes: usize,
     first: usize,
-    /// Ranges in the user's hands.
+    /// The number of taken ranges.
     taken: usize,
-    /// Views of free ranges.
-    kept: usize,
+    /// The number of cached views.
+    cached: usize,
     /// Whether it is for small blocks.
     is_small: bool,
-    /// How many sweeps there had been when the last range came back.
+    /// The number of sweeps before the last range was given back.
     idle_since: u64,
 }
 
-/// Where a free range lies.
+/// The location of a free range, by which the rules of growth decide.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
-    /// The size of the segment, where the range is all of it.
+pub(super) struct Location {
+    /// The size of the segment, if the range is all of it.
     pub(super) whole: Option<usize>,
-    /// How many ranges of the segment are in the user's hands.
+    /// The number of taken ranges in the segment.
     pub(super) taken: usize,
 }
 
-/// How many views a segment has at most where some of them are kept for later. Few under `shuttle`, whose programs are short.
+/// The most views of a segment with cached ones among them. Few under `shuttle`, whose programs are short.
 const MOST_VIEWS: usize = if cfg!(shuttle) { 1 } else { 64 };
 
-/// How many kept views of the right size are looked at.
-const LOOK_AT: usize = 32;
+/// The most cached views of the right size that are tried.
+const MOST_VIEWS_TRIED: usize = 32;
 
-/// A kept view is used if its free range has at most so many times the bytes of the smallest that fits.
-const LOOSEST_FIT: usize = 2;
+/// A cached view is used if its free range has at most this many times the bytes of the smallest range that fits.
+const LOOSEST_VIEW_FIT: usize = 2;
 
-/// Which ranges of which segments are free. Everything here is numbers, and views that are only kept.
+/// The free and taken ranges of segments. Everything here is numbers, and views that are only stored.
 ///
-/// Taking and giving back cost a few calls of an index of sizes, and what they touch in the list of neighbours. What they
-/// need of memory is there once there have been as many ranges and views before.
+/// Taking and giving back cost a few calls of an index by size, and a few changes of the list of neighbours. They
+/// allocate host memory only for more ranges and views than there have been before.
 ///
 /// # Invariants
 ///
 /// - S1: the ranges of a segment cover it without a gap, and `before` and `after` link them in order.
 /// - S2: `free` has the size and the key of each free range, those of segments for small blocks apart, and nothing else.
-/// - S3: two free neighbours stay apart only if `join` says that they have to.
-/// - S4: a kept view lies in the free range that it names, and is in the chain of that range.
+/// - S3: two free neighbours stay apart only if `join` returns `None` for them.
+/// - S4: a cached view lies in the free range that it names, and is in the chain of that range.
 #[derive(Debug)]
 pub(super) struct Space<V, U> {
     segments: Slab<Segment>,
     ranges: Slab<Range<U>>,
-    kept: Views<V>,
-    /// Those in segments for all but small blocks, and those in segments for small ones: a small block does not look at
-    /// every piece between large ones.
+    cached: Views<V>,
+    /// The free ranges in segments for other blocks, and those in segments for small ones: a search for a small block skips
+    /// the pieces between large ones.
     free: [BySize; 2],
-    /// What is known of two free neighbours together; `None` where they are to stay apart.
+    /// Returns the combined uses of two free neighbours; `None` where they must stay apart.
     join: fn(&U, &U) -> Option<U>,
     free_bytes: u64,
     bytes: u64,
@@ -153,7 +153,7 @@ impl<V, U: Clone + Default> Space<V, U> {
         Self {
             segments: Slab::new(),
             ranges: Slab::new(),
-            kept: Views::new(),
+            cached: Views::new(),
             free: Default::default(),
             join,
             free_bytes: 0,
@@ -180,13 +180,13 @@ impl<V, U: Clone + Default> Space<V, U> {
             .unwrap_or(0)
     }
 
-    /// The commands that may still use free ranges, and the sizes of these.
+    /// The commands that may still use free ranges, with the sizes of these ranges.
     pub(super) fn uses(&self) -> impl Iterator<Item = (&U, usize)> {
         let free = self.free.iter().flat_map(BySize::iter);
         free.filter_map(|(bytes, key)| Some((&self.ranges[key].free.as_ref()?.uses, bytes)))
     }
 
-    /// Adds a segment for small blocks, or for others, all of it free.
+    /// Adds a segment for small blocks or for other blocks, all of it free.
     pub(super) fn add(&mut self, bytes: usize, is_small: bool) -> SegmentKey {
         let segment = self.segments.vacant_key();
         let first = self.ranges.insert(Range {
@@ -202,7 +202,7 @@ impl<V, U: Clone + Default> Space<V, U> {
             bytes,
             first,
             taken: 0,
-            kept: 0,
+            cached: 0,
             is_small,
             idle_since: self.sweeps,
         });
@@ -210,7 +210,7 @@ impl<V, U: Clone + Default> Space<V, U> {
         segment
     }
 
-    /// The segments without a range in anybody's hands.
+    /// The segments without a taken range.
     pub(super) fn idle(&self) -> impl Iterator<Item = Idle> {
         let idle = self
             .segments
@@ -224,7 +224,7 @@ impl<V, U: Clone + Default> Space<V, U> {
         })
     }
 
-    /// Begins another period of idleness. The number of the one that ends.
+    /// Begins another sweep period. Returns the number of the one that ends.
     pub(super) fn sweep(&mut self) -> u64 {
         self.sweeps += 1;
         self.sweeps - 1
@@ -237,7 +237,7 @@ impl<V, U: Clone + Default> Space<V, U> {
         keys.map(|key| (key, &self.ranges[key]))
     }
 
-    /// The same, for those who only look.
+    /// The regions and states of the ranges of a segment.
     pub(super) fn states_of(
         &self,
         segment: SegmentKey,
@@ -259,7 +259,7 @@ impl<V, U: Clone + Default> Space<V, U> {
         free.map(|free| &free.uses)
     }
 
-    /// Takes a segment away that is idle. The commands that may still use it, and the views that were kept.
+    /// Removes an idle segment. Returns the commands that may still use it, and its cached views.
     pub(super) fn remove(&mut self, key: SegmentKey) -> Option<(Vec<U>, Vec<V>)> {
         let segment = self.segments.get(key)?;
         if segment.taken > 0 {
@@ -271,7 +271,7 @@ impl<V, U: Clone + Default> Space<V, U> {
         for range in ranges {
             if let Some(Free { uses, views }) = self.set_taken(range) {
                 all_uses.push(uses);
-                all_views.extend(self.kept.discard(views));
+                all_views.extend(self.cached.discard(views));
             }
             self.ranges.remove(range);
         }
@@ -280,15 +280,15 @@ impl<V, U: Clone + Default> Space<V, U> {
         Some((all_uses, all_views))
     }
 
-    /// Takes `bytes` bytes of the smallest free range that has them and that `usable` picks by its uses and its place.
+    /// Takes `bytes` bytes of the smallest free range that is large enough and that `usable` accepts by its uses and location.
     ///
-    /// They are the first bytes of that range, unless a view of just so many bytes was kept in a range that is hardly
-    /// larger. The range is in a segment for small blocks, or in one for others, or in any where `is_small` does not say.
+    /// They are the first bytes of that range, unless a view of exactly so many bytes is cached in a range that is hardly
+    /// larger. `is_small` restricts the search to segments for small blocks, or to the other segments.
     pub(super) fn take(
         &mut self,
         bytes: usize,
         is_small: Option<bool>,
-        usable: impl Fn(&U, Place) -> bool,
+        usable: impl Fn(&U, Location) -> bool,
     ) -> Option<Taken<V, U>> {
         let suits = |key: usize| {
             let range = &self.ranges[key];
@@ -297,12 +297,12 @@ impl<V, U: Clone + Default> Space<V, U> {
             }
             let segment = &self.segments[range.segment];
             let size = range.region.bytes;
-            let place = Place {
+            let location = Location {
                 whole: (segment.bytes == size).then_some(size),
                 taken: segment.taken,
             };
             let free = range.free.as_ref();
-            free.is_some_and(|free| usable(&free.uses, place))
+            free.is_some_and(|free| usable(&free.uses, location))
         };
         let first = |is_small: bool| self.free[usize::from(is_small)].first_from(bytes, suits);
         let fit = match is_small {
@@ -313,23 +313,23 @@ impl<V, U: Clone + Default> Space<V, U> {
             },
         };
         let (size, best) = fit?;
-        let mut most = size.saturating_mul(LOOSEST_FIT);
+        let mut most = size.saturating_mul(LOOSEST_VIEW_FIT);
         let mut tightest = None;
-        for view in self.kept.of_size(bytes).take(LOOK_AT) {
-            let (kept, range) = self.kept.place_of(view);
+        for view in self.cached.of_size(bytes).take(MOST_VIEWS_TRIED) {
+            let (cached, range) = self.cached.region_of(view);
             let region = self.ranges[range].region;
             if region.bytes > most {
                 continue;
             }
-            // One at an end leaves one free range, not two.
-            let is_inside =
-                kept.offset != region.offset && kept.offset + bytes != region.offset + region.bytes;
+            // A view at an end of the range leaves one free range, not two.
+            let is_inside = cached.offset != region.offset
+                && cached.offset + bytes != region.offset + region.bytes;
             let rank = (region.bytes, is_inside, view);
             if tightest.is_none_or(|tightest| rank < tightest) && suits(range) {
                 tightest = Some(rank);
                 most = region.bytes;
                 if most == size && !is_inside {
-                    // Nothing that suits is smaller.
+                    // No later range that suits is smaller.
                     break;
                 }
             }
@@ -345,14 +345,14 @@ impl<V, U: Clone + Default> Space<V, U> {
         self.seize(self.segments[segment].first, bytes)
     }
 
-    /// Takes the part of a free range that a kept view is of.
+    /// Takes the part of a free range that a cached view shows.
     fn seize_view(&mut self, view: usize) -> Option<Taken<V, U>> {
-        let (kept, range) = self.kept.place_of(view);
+        let (cached, range) = self.cached.region_of(view);
         let Free { uses, views } = self.set_taken(range)?;
-        let (before, views) = self.kept.split(views, kept.offset);
-        let (view, after) = self.kept.pop(views);
+        let (before, views) = self.cached.split(views, cached.offset);
+        let (view, after) = self.cached.pop(views);
         let region = self.ranges[range].region;
-        let lead = kept.offset - region.offset;
+        let lead = cached.offset - region.offset;
         let taken = if lead > 0 {
             let taken = self.split(range, lead);
             self.set_free(range, uses.clone(), before);
@@ -360,25 +360,25 @@ impl<V, U: Clone + Default> Space<V, U> {
         } else {
             range
         };
-        if region.bytes > lead + kept.bytes {
-            let rest = self.split(taken, kept.bytes);
-            self.kept.move_to(after, rest);
+        if region.bytes > lead + cached.bytes {
+            let rest = self.split(taken, cached.bytes);
+            self.cached.move_to(after, rest);
             self.set_free(rest, uses.clone(), after);
         }
-        Some(self.hand_out(taken, kept.bytes, uses, view, Vec::new()))
+        Some(self.hand_out(taken, cached.bytes, uses, view, Vec::new()))
     }
 
-    /// Takes the first `bytes` bytes of a free range that has them, and all of the views that were kept of these.
+    /// Takes the first `bytes` bytes of a free range that has them, and all cached views that overlap these.
     fn seize(&mut self, range: usize, bytes: usize) -> Option<Taken<V, U>> {
         let Free { uses, views } = self.set_taken(range)?;
         let region = self.ranges[range].region;
-        let (inside, after) = self.kept.split(views, region.offset + bytes);
-        let end = self.kept.end(inside);
+        let (inside, after) = self.cached.split(views, region.offset + bytes);
+        let end = self.cached.end(inside);
         let needed = end.map_or(bytes, |end| bytes.max(end - region.offset));
-        let overlapping = self.kept.discard(inside);
+        let overlapping = self.cached.discard(inside);
         if region.bytes > needed {
             let rest = self.split(range, needed);
-            self.kept.move_to(after, rest);
+            self.cached.move_to(after, rest);
             self.set_free(rest, uses.clone(), after);
         }
         Some(self.hand_out(range, bytes, uses, None, overlapping))
@@ -397,7 +397,7 @@ impl<V, U: Clone + Default> Space<V, U> {
         } = self.ranges[range];
         let home = &mut self.segments[segment];
         home.taken += 1;
-        home.kept -= overlapping.len() + usize::from(view.is_some());
+        home.cached -= overlapping.len() + usize::from(view.is_some());
         Taken {
             range: RangeKey(range),
             segment,
@@ -409,13 +409,13 @@ impl<V, U: Clone + Default> Space<V, U> {
         }
     }
 
-    /// The segment of a taken range, and where the range lies in it.
+    /// The segment of a taken range, and the position of the range in it.
     pub(super) fn place_of(&self, RangeKey(key): RangeKey) -> Option<(SegmentKey, Region)> {
         let range = self.ranges.get(key)?;
         Some((range.segment, range.region))
     }
 
-    /// Gives back what a range that was taken has behind its first `bytes` bytes, which these commands may still use.
+    /// Frees what a taken range has behind its first `bytes` bytes, which these commands may still use.
     pub(super) fn shrink(&mut self, RangeKey(key): RangeKey, bytes: usize, uses: U) {
         if self.ranges[key].region.bytes > bytes {
             let rest = self.split(key, bytes);
@@ -423,13 +423,13 @@ impl<V, U: Clone + Default> Space<V, U> {
         }
     }
 
-    /// Whether the view of a range may be kept when the range is given back.
-    pub(super) fn may_keep(&self, RangeKey(key): RangeKey) -> bool {
+    /// Returns whether the view of a range may be cached when the range is given back.
+    pub(super) fn may_cache(&self, RangeKey(key): RangeKey) -> bool {
         let segment = &self.segments[self.ranges[key].segment];
-        segment.taken + segment.kept <= MOST_VIEWS
+        segment.taken + segment.cached <= MOST_VIEWS
     }
 
-    /// Gives a range back, which these commands may still use, with a view to be kept.
+    /// Gives a range back, which these commands may still use, with a view to be cached.
     pub(super) fn give(&mut self, RangeKey(key): RangeKey, uses: U, view: Option<V>) {
         let Range {
             segment, region, ..
@@ -437,12 +437,12 @@ impl<V, U: Clone + Default> Space<V, U> {
         let home = &mut self.segments[segment];
         home.taken -= 1;
         home.idle_since = self.sweeps;
-        home.kept += usize::from(view.is_some());
-        let views = view.map(|view| self.kept.keep(view, region, key));
+        home.cached += usize::from(view.is_some());
+        let views = view.map(|view| self.cached.cache(view, region, key));
         self.release(key, uses, views.unwrap_or_default());
     }
 
-    /// Forgets the commands that `are_over` says have ended, and joins what they kept apart.
+    /// Forgets the commands that `are_over` says have ended, and joins the ranges that they kept apart.
     pub(super) fn settle(&mut self, are_over: impl Fn(&U) -> bool) {
         for (_, key) in self.free.iter().flat_map(BySize::iter) {
             if let Some(free) = &mut self.ranges[key].free
@@ -460,7 +460,7 @@ impl<V, U: Clone + Default> Space<V, U> {
         let mut apart: Vec<_> = apart.collect();
         apart.sort_unstable();
         for (_, key) in apart {
-            // It may have become a part of another one meanwhile.
+            // It may have been joined to another one meanwhile.
             if self.ranges.contains(key)
                 && let Some(Free { uses, views }) = self.set_taken(key)
             {
@@ -486,7 +486,7 @@ impl<V, U: Clone + Default> Space<V, U> {
         Some(free)
     }
 
-    /// Cuts a taken range in two, both taken. The second one.
+    /// Cuts a taken range in two, both taken. Returns the second one.
     fn split(&mut self, key: usize, bytes: usize) -> usize {
         let range = &mut self.ranges[key];
         let Range {
@@ -512,15 +512,15 @@ impl<V, U: Clone + Default> Space<V, U> {
         rest
     }
 
-    /// Makes a taken range free, and one with its free neighbours, where S3 lets it.
+    /// Makes a taken range free, and joins it with its free neighbours where S3 requires it.
     fn release(&mut self, mut key: usize, mut uses: U, mut views: Chain) {
         let join = self.join;
         let Range { before, after, .. } = self.ranges[key];
         if let Some(before) = before
             && let Some(free) = self.take_to_join(before, |one| join(one, &uses))
         {
-            self.kept.move_to(views, before);
-            views = self.kept.join(free.views, views);
+            self.cached.move_to(views, before);
+            views = self.cached.join(free.views, views);
             uses = free.uses;
             self.absorb(before, key);
             key = before;
@@ -528,15 +528,15 @@ impl<V, U: Clone + Default> Space<V, U> {
         if let Some(after) = after
             && let Some(free) = self.take_to_join(after, |two| join(&uses, two))
         {
-            self.kept.move_to(free.views, key);
-            views = self.kept.join(views, free.views);
+            self.cached.move_to(free.views, key);
+            views = self.cached.join(views, free.views);
             uses = free.uses;
             self.absorb(key, after);
         }
         self.set_free(key, uses, views);
     }
 
-    /// Makes a range taken if it is free and `join` lets it be one with its neighbour. The uses of both, and its views.
+    /// Makes a range taken if it is free and `join` accepts its uses. Returns the combined uses, and its views.
     fn take_to_join(&mut self, key: usize, join: impl FnOnce(&U) -> Option<U>) -> Option<Free<U>> {
         let free = self.ranges[key].free.as_ref()?;
         let uses = join(&free.uses)?;

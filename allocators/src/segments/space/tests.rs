@@ -1,13 +1,13 @@
-//! Ranges never overlap, nothing is lost, a range that fits is found, and views serve their bytes only.
+//! Ranges never overlap, nothing is lost, a range that fits is found, and a view serves exactly its own bytes.
 
 #![allow(clippy::unwrap_used, reason = "a failing test panics")]
 
 use proptest::prelude::*;
 
-use super::{BySize, Place, Space, Taken};
+use super::{BySize, Location, Space, Taken};
 use crate::Region;
 
-/// The queue that a range was used on, 0 for none. Two may be one if they have one queue between them.
+/// The queue that a range was used on, 0 for none. Two neighbours may be joined if they name at most one queue.
 type Queue = u8;
 
 /// Views are known by the bytes that they show.
@@ -21,7 +21,7 @@ fn space() -> Space<View, Queue> {
     clippy::trivially_copy_pass_by_ref,
     reason = "uses are passed by reference, whatever they are"
 )]
-fn anywhere(_: &Queue, _: Place) -> bool {
+fn anywhere(_: &Queue, _: Location) -> bool {
     true
 }
 
@@ -29,7 +29,7 @@ fn view(taken: &Taken<View, Queue>) -> View {
     (taken.segment, taken.region)
 }
 
-/// What whoever takes a range does before it uses it.
+/// Does what a caller that takes a range must do before using it.
 fn settle_in(space: &mut Space<View, Queue>, taken: &mut Taken<View, Queue>) {
     taken.overlapping.clear();
     if std::mem::take(&mut taken.has_excess) {
@@ -51,8 +51,8 @@ fn with_segments<const N: usize>(segments: [usize; N]) -> Space<View, Queue> {
     space
 }
 
-/// What a space promises of its ranges (S1 to S3) and its counts, where these are the ranges in use and the kept views.
-fn check(space: &Space<View, Queue>, live: &[View], kept: &[View]) {
+/// Checks the promises about ranges (S1 to S3) and the counts, given the ranges in use and the cached views.
+fn check(space: &Space<View, Queue>, live: &[View], cached: &[View]) {
     let mut free = Vec::new();
     for (key, segment) in &space.segments {
         let (mut end, mut before, mut apart_from) = (0, None, None);
@@ -71,8 +71,11 @@ fn check(space: &Space<View, Queue>, live: &[View], kept: &[View]) {
         assert_eq!(end, segment.bytes);
         let of_segment = |view: &&View| view.0 == key;
         let live = live.iter().filter(of_segment);
-        let kept = kept.iter().filter(of_segment);
-        assert_eq!((segment.taken, segment.kept), (live.count(), kept.count()));
+        let cached = cached.iter().filter(of_segment);
+        assert_eq!(
+            (segment.taken, segment.cached),
+            (live.count(), cached.count())
+        );
     }
     free.sort_unstable();
     let mut known: Vec<_> = space.free.iter().flat_map(BySize::iter).collect();
@@ -81,12 +84,12 @@ fn check(space: &Space<View, Queue>, live: &[View], kept: &[View]) {
 }
 
 #[test]
-fn neighbours_become_one_again() {
+fn free_neighbours_are_joined() {
     let mut space = with_segments([1000]);
     let taken = [300, 400, 300].map(|bytes| take(&mut space, bytes));
     assert_eq!(space.free_bytes(), 0);
-    for place in [0, 2, 1] {
-        space.give(taken[place].range, 0, None);
+    for index in [0, 2, 1] {
+        space.give(taken[index].range, 0, None);
     }
     assert_eq!((space.largest_free(), space.idle().count()), (1000, 1));
 }
@@ -110,7 +113,7 @@ fn small_blocks_lie_apart_unless_any_place_will_do() {
     let mut large = space.take(50, Some(false), anywhere).unwrap();
     settle_in(&mut space, &mut large);
     space.give(large.range, 0, Some(view(&large)));
-    // Neither the smallest range that fits nor the kept view is for small blocks.
+    // Neither the smallest range that fits nor the cached view is for small blocks.
     let small = space.take(50, Some(true), anywhere).unwrap();
     assert_eq!((small.segment, small.view), (1, None));
     let any = space.take(50, None, anywhere).unwrap();
@@ -119,7 +122,7 @@ fn small_blocks_lie_apart_unless_any_place_will_do() {
 }
 
 #[test]
-fn different_queues_keep_neighbours_apart_until_they_have_caught_up() {
+fn different_queues_keep_neighbours_apart_until_they_have_finished() {
     let mut space = with_segments([200]);
     let [one, two] = [(); 2].map(|()| take(&mut space, 100));
     space.give(one.range, 1, None);
@@ -129,7 +132,7 @@ fn different_queues_keep_neighbours_apart_until_they_have_caught_up() {
     space.settle(|queue| *queue == 1);
     assert_eq!(space.largest_free(), 200, "one queue is left");
     space.settle(|_| true);
-    let whole = |queue: &Queue, place: Place| *queue == 0 && place.whole == Some(200);
+    let whole = |queue: &Queue, location: Location| *queue == 0 && location.whole == Some(200);
     assert!(space.take(200, None, whole).is_some());
 }
 
@@ -149,13 +152,13 @@ fn a_segment_is_idle_though_different_queues_used_its_ranges() {
 }
 
 #[test]
-fn a_kept_view_serves_the_next_block_of_its_size() {
+fn a_cached_view_serves_the_next_block_of_its_size() {
     let mut space = with_segments([1000]);
     let [one, two, three] = [100, 200, 100].map(|bytes| take(&mut space, bytes));
     for taken in [&one, &two] {
         space.give(taken.range, 0, Some(view(taken)));
     }
-    // The free range before the third block is one, of 300 bytes, with both views in it.
+    // The free range before the third block is one of 300 bytes, with both views in it.
     let again = take(&mut space, 200);
     assert_eq!((again.region, again.view), (two.region, Some(view(&two))));
     assert_eq!(space.free_bytes(), 1000 - 300);
@@ -191,8 +194,8 @@ fn a_view_in_a_much_larger_range_is_left_alone() {
     let mut space = with_segments([1000, 120]);
     let [one, two] = [100, 700].map(|bytes| {
         space
-            .take(bytes, None, |_, place| {
-                place.taken > 0 || place.whole == Some(1000)
+            .take(bytes, None, |_, location| {
+                location.taken > 0 || location.whole == Some(1000)
             })
             .unwrap()
     });
@@ -202,13 +205,13 @@ fn a_view_in_a_much_larger_range_is_left_alone() {
     assert_eq!((tight.segment, tight.view), (1, None));
 }
 
-/// A segment of `bytes` bytes for each of these, all of it free, with a view of 100 bytes kept at `offset`.
+/// A free segment for each pair of its size and the offset of a cached view of 100 bytes.
 fn with_views_at(places: &[(usize, usize)]) -> Space<View, Queue> {
     let mut space = space();
     let mut taken = Vec::new();
     for (bytes, offset) in places {
         space.add(*bytes, false);
-        // All of the others is taken.
+        // Everything before and behind the view is taken and given back, too.
         for bytes in [*offset, 100, bytes - offset - 100] {
             if bytes > 0 {
                 taken.push((take(&mut space, bytes), bytes == 100));
@@ -222,7 +225,7 @@ fn with_views_at(places: &[(usize, usize)]) -> Space<View, Queue> {
 }
 
 #[test]
-fn of_kept_views_the_one_in_the_smallest_range_serves_and_at_an_end_of_it() {
+fn of_cached_views_the_one_in_the_smallest_range_serves_and_at_an_end_of_it() {
     let cases: [(&[(usize, usize)], _); 10] = [
         // At the end, at the start, and between two parts that would stay apart.
         (&[(1000, 300), (1000, 900)], 1),
@@ -231,7 +234,7 @@ fn of_kept_views_the_one_in_the_smallest_range_serves_and_at_an_end_of_it() {
         (&[(1000, 0), (1000, 900)], 0),
         (&[(1000, 300), (1000, 400)], 0),
         (&[(1000, 300), (1000, 400), (1000, 900)], 2),
-        // A smaller range goes before a better place.
+        // A smaller range takes precedence over a better position.
         (&[(1000, 0), (900, 300)], 1),
         (&[(1000, 0), (1100, 0), (900, 300)], 2),
         (&[(1000, 0), (950, 0), (900, 0)], 2),
@@ -248,13 +251,13 @@ fn of_kept_views_the_one_in_the_smallest_range_serves_and_at_an_end_of_it() {
         );
         assert_eq!(taken.view, Some((expected, region)), "{places:?}");
         let views = (0..).zip(places.iter().map(|(_, offset)| Region::new(*offset, 100)));
-        let kept: Vec<View> = views.filter(|(segment, _)| *segment != expected).collect();
-        check(&space, &[(expected, region)], &kept);
+        let cached: Vec<View> = views.filter(|(segment, _)| *segment != expected).collect();
+        check(&space, &[(expected, region)], &cached);
     }
 }
 
 #[test]
-fn a_kept_view_serves_from_a_range_of_at_most_twice_the_smallest_that_fits() {
+fn a_cached_view_serves_from_a_range_of_at_most_twice_the_smallest_that_fits() {
     for (bytes, serves) in [(300, true), (301, false)] {
         let mut space = with_views_at(&[(bytes, 100)]);
         space.add(150, false);
@@ -270,21 +273,21 @@ fn a_kept_view_serves_from_a_range_of_at_most_twice_the_smallest_that_fits() {
 fn a_segment_keeps_few_views() {
     let mut space = with_segments([1000]);
     let taken: Vec<_> = (0..200).map(|_| take(&mut space, 5)).collect();
-    let mut kept = 0;
+    let mut cached = 0;
     for taken in &taken {
-        let view = space.may_keep(taken.range).then(|| view(taken));
-        kept += usize::from(view.is_some());
+        let view = space.may_cache(taken.range).then(|| view(taken));
+        cached += usize::from(view.is_some());
         space.give(taken.range, 0, view);
     }
-    assert_eq!(kept, super::MOST_VIEWS);
-    assert_eq!(space.remove(0).unwrap().1.len(), kept);
+    assert_eq!(cached, super::MOST_VIEWS);
+    assert_eq!(space.remove(0).unwrap().1.len(), cached);
 }
 
 /// What a step of a program does.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Take(usize),
-    /// Gives the range at this place back, used on this queue, and keeps its view or does not.
+    /// Gives the range at this index back, used on this queue, with or without its view to be cached.
     Give(usize, Queue, bool),
     Settle,
 }
@@ -292,10 +295,10 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         2 => (1..120_usize).prop_map(Step::Take),
-        // Again and again, so that kept views serve.
+        // Few sizes, so that cached views serve.
         2 => prop::sample::select(vec![16, 24, 40]).prop_map(Step::Take),
         4 => (any::<usize>(), 0..3_u8, any::<bool>())
-            .prop_map(|(place, queue, keep)| Step::Give(place, queue, keep)),
+            .prop_map(|(index, queue, keep)| Step::Give(index, queue, keep)),
         1 => Just(Step::Settle),
     ]
 }
@@ -308,7 +311,7 @@ impl Map {
         &mut self.0[segment][region.offset..region.offset + region.bytes]
     }
 
-    /// The lengths of the runs of free bytes that no two queues keep apart.
+    /// Returns whether there are `bytes` free bytes in a row that no two queues keep apart.
     fn has_a_run_of(&self, bytes: usize) -> bool {
         self.0.iter().any(|segment| {
             segment.windows(bytes).any(|window| {
@@ -323,8 +326,8 @@ impl Map {
 proptest! {
     #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(1000), ..ProptestConfig::default() })]
 
-    /// Against a map of bytes: what is taken is nobody else's and has the bytes that were asked for; what is free for the
-    /// first queue is found; views are handed out for their own bytes, overlap none that is alive, and are not lost.
+    /// Compares with a map of bytes: a taken range overlaps no other and has the requested bytes; a range that is free for the
+    /// first queue is found; views are handed out for their own bytes, overlap no live view, and are not lost.
     #[test]
     fn the_space_is_a_map_of_bytes(
         segments in prop::collection::vec(1..200_usize, 1..4),
@@ -337,40 +340,40 @@ proptest! {
             map.0.push(vec![Some(0); *bytes]);
         }
         let mut live: Vec<(Taken<View, Queue>, View)> = Vec::new();
-        // Views that are alive: those of taken ranges, and those that are kept.
-        let mut kept: Vec<View> = Vec::new();
+        // The live views: those of taken ranges, and the cached ones.
+        let mut cached: Vec<View> = Vec::new();
         for step in steps {
             match step {
                 Step::Take(bytes) => {
                     let expected = map.has_a_run_of(bytes);
                     let taken = space.take(bytes, None, |queue, _| *queue <= 1);
-                    // Ranges of the other queue may hide free bytes at their edges until they have caught up.
+                    // Ranges of the other queue may hide free bytes at their edges until they have been settled.
                     prop_assert!(taken.is_none() || expected);
                     if map.0.iter().flatten().all(|byte| byte.is_none_or(|queue| queue <= 1)) {
                         prop_assert_eq!(taken.is_some(), expected);
                     }
                     let Some(mut taken) = taken else { continue };
                     for view in taken.overlapping.iter().chain(&taken.view) {
-                        let place = kept.iter().position(|kept| kept == view);
-                        prop_assert!(place.is_some(), "{view:?} was not kept");
-                        kept.swap_remove(place.unwrap());
+                        let index = cached.iter().position(|cached| cached == view);
+                        prop_assert!(index.is_some(), "{view:?} was not cached");
+                        cached.swap_remove(index.unwrap());
                     }
                     settle_in(&mut space, &mut taken);
                     prop_assert_eq!(taken.region.bytes, bytes);
                     let view = view(&taken);
-                    prop_assert!(taken.view.is_none_or(|kept| kept == view));
+                    prop_assert!(taken.view.is_none_or(|cached| cached == view));
                     prop_assert!(map.of(view).iter().all(Option::is_some));
                     map.of(view).fill(None);
                     let overlaps = |other: &View| other.0 == view.0
                         && other.1.offset < view.1.offset + view.1.bytes
                         && view.1.offset < other.1.offset + other.1.bytes;
-                    prop_assert!(!kept.iter().any(overlaps), "{view:?} among {kept:?}");
+                    prop_assert!(!cached.iter().any(overlaps), "{view:?} among {cached:?}");
                     live.push((taken, view));
                 }
-                Step::Give(place, queue, keep) if !live.is_empty() => {
-                    let (taken, view) = live.swap_remove(place % live.len());
+                Step::Give(index, queue, keep) if !live.is_empty() => {
+                    let (taken, view) = live.swap_remove(index % live.len());
                     map.of(view).fill(Some(queue));
-                    kept.extend(keep.then_some(view));
+                    cached.extend(keep.then_some(view));
                     space.give(taken.range, queue, keep.then_some(view));
                 }
                 Step::Give(..) => {}
@@ -384,7 +387,7 @@ proptest! {
             let free = map.0.iter().flatten().filter(|byte| byte.is_some()).count();
             prop_assert_eq!(space.free_bytes(), free as u64);
             let in_use: Vec<View> = live.iter().map(|(_, view)| *view).collect();
-            check(&space, &in_use, &kept);
+            check(&space, &in_use, &cached);
         }
         for (taken, _) in live {
             space.give(taken.range, 0, None);
@@ -399,8 +402,8 @@ proptest! {
         }
         let in_order = |views: &mut Vec<View>| views.sort_by_key(|(segment, region)| (*segment, region.offset));
         in_order(&mut left);
-        in_order(&mut kept);
-        prop_assert_eq!(left, kept);
+        in_order(&mut cached);
+        prop_assert_eq!(left, cached);
         prop_assert_eq!((space.bytes(), space.free_bytes(), space.largest_free()), (0, 0, 0));
     }
 }

@@ -4,76 +4,18 @@ use std::fmt;
 
 use binpool_allocators::DeviceLimits;
 use cl3::{
-    device::{
-        CL_DEVICE_EXTENSIONS, CL_DEVICE_TYPE, CL_DEVICE_TYPE_ACCELERATOR, CL_DEVICE_TYPE_CPU,
-        CL_DEVICE_TYPE_GPU, CL_DEVICE_VERSION,
-    },
+    device::{CL_DEVICE_EXTENSIONS, CL_DEVICE_TYPE, CL_DEVICE_VERSION},
     error_codes::DLOPEN_FUNCTION_NOT_AVAILABLE,
     platform::CL_PLATFORM_NAME,
 };
 use parking_lot::Mutex;
 
 use crate::{
-    cl_error::ClResult,
+    device::kind::DeviceKind,
     device::limits,
     error::{AvailableDevices, OpenClError},
-    sys::{self, DeviceId, PlatformId},
+    sys::{self, ClResult, DeviceId, PlatformId},
 };
-
-/// What kind of device it is, best first.
-///
-/// ```
-/// use binpool_opencl::{DeviceKind, DeviceSelector, list_devices};
-///
-/// assert!(DeviceKind::Gpu < DeviceKind::Cpu); // Best first, so a sort puts graphics processors in front.
-/// let mut devices = list_devices()?;
-/// devices.sort_by_key(|device| device.kind());
-/// let best = DeviceSelector::Kind(devices[0].kind());
-/// assert_eq!(devices[0].kind().to_string().parse(), Ok(best)); // "gpu", or what there is.
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum DeviceKind {
-    /// A graphics processor.
-    Gpu,
-    /// A dedicated accelerator.
-    Accelerator,
-    /// The host's processor.
-    Cpu,
-    /// Something else.
-    Other,
-}
-
-impl DeviceKind {
-    pub(crate) const ALL: [Self; 4] = [Self::Gpu, Self::Accelerator, Self::Cpu, Self::Other];
-
-    pub(crate) const fn word(self) -> &'static str {
-        match self {
-            Self::Gpu => "gpu",
-            Self::Accelerator => "accelerator",
-            Self::Cpu => "cpu",
-            Self::Other => "other",
-        }
-    }
-
-    fn of_type(bits: u64) -> Self {
-        [
-            (CL_DEVICE_TYPE_GPU, Self::Gpu),
-            (CL_DEVICE_TYPE_ACCELERATOR, Self::Accelerator),
-            (CL_DEVICE_TYPE_CPU, Self::Cpu),
-        ]
-        .into_iter()
-        .find(|(bit, _)| bits & bit != 0)
-        .map_or(Self::Other, |(_, kind)| kind)
-    }
-}
-
-impl fmt::Display for DeviceKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
-    }
-}
 
 /// One device of this system.
 ///
@@ -103,7 +45,7 @@ pub struct DeviceInfo {
 }
 
 impl DeviceInfo {
-    /// Its place in [`list_devices`].
+    /// Its index in [`list_devices`].
     #[must_use]
     pub fn index(&self) -> usize {
         self.index
@@ -121,7 +63,7 @@ impl DeviceInfo {
         &self.limits.device_name
     }
 
-    /// What kind of device it is.
+    /// Its kind.
     #[must_use]
     pub fn kind(&self) -> DeviceKind {
         self.kind
@@ -133,7 +75,7 @@ impl DeviceInfo {
         self.version
     }
 
-    /// What it can hold and do.
+    /// Its limits.
     #[must_use]
     pub fn limits(&self) -> &DeviceLimits {
         &self.limits
@@ -185,8 +127,8 @@ impl fmt::Display for DeviceInfo {
 /// [`NoLibrary`](OpenClError::NoLibrary), [`NoPlatform`](OpenClError::NoPlatform), or a failure of the runtime.
 ///
 /// ```
-/// for (place, device) in binpool_opencl::list_devices()?.iter().enumerate() {
-///     assert_eq!(device.index(), place); // What `DeviceSelector::Index` takes.
+/// for (index, device) in binpool_opencl::list_devices()?.iter().enumerate() {
+///     assert_eq!(device.index(), index); // What `DeviceSelector::Index` takes.
 ///     println!("{device}: {} bytes", device.limits().capacity_bytes);
 /// }
 /// # Ok::<(), binpool_opencl::OpenClError>(())
@@ -195,7 +137,7 @@ pub fn list_devices() -> Result<Vec<DeviceInfo>, OpenClError> {
     Ok(System::look()?.devices)
 }
 
-/// What there is to choose from.
+/// The platforms and devices of this system.
 #[derive(Debug)]
 pub(crate) struct System {
     pub(crate) devices: Vec<DeviceInfo>,
@@ -204,13 +146,12 @@ pub(crate) struct System {
 
 impl System {
     pub(crate) fn look() -> Result<Self, OpenClError> {
-        // While one thread's first look makes `PoCL` 3.1 set itself up, it tells other threads that it has no
-        // devices.
+        // While `PoCL` 3.1 initialises itself in one thread's first call, it tells other threads that it has no devices.
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
         let _guard = ONE_AT_A_TIME.lock();
         check_library()?;
         let platforms = sys::platforms().map_err(|error| match error.code {
-            // What was loaded is some other library.
+            // The library that was loaded is not OpenCL's.
             DLOPEN_FUNCTION_NOT_AVAILABLE => OpenClError::NoLibrary { library: LIBRARY },
             _ => error.into(),
         })?;
@@ -253,7 +194,7 @@ impl System {
     }
 }
 
-/// What is loaded, unless `OPENCL_DYLIB_PATH` names something else.
+/// The library that is loaded, unless `OPENCL_DYLIB_PATH` names another.
 const LIBRARY: &str = if cfg!(target_os = "windows") {
     "OpenCL.dll"
 } else if cfg!(target_os = "macos") {
@@ -271,18 +212,18 @@ pub(crate) fn check_library() -> Result<(), OpenClError> {
     }
 }
 
-/// The OpenCL version that a device has, major and minor.
+/// Returns the OpenCL version of a device, major and minor.
 pub(crate) fn version_of(device: DeviceId) -> ClResult<(u32, u32)> {
     Ok(parse_version(&sys::device_text(device, CL_DEVICE_VERSION)?))
 }
 
-/// Whether a device has an extension.
+/// Returns whether a device has an extension.
 pub(crate) fn has_extension(device: DeviceId, name: &str) -> ClResult<bool> {
     let extensions = sys::device_text(device, CL_DEVICE_EXTENSIONS)?;
     Ok(extensions.split_whitespace().any(|own| own == name))
 }
 
-/// The numbers of `OpenCL MAJOR.MINOR whatever`; 0.0 where it is not that.
+/// Returns the numbers in `OpenCL MAJOR.MINOR ...`; 0.0 for any other text.
 pub(crate) fn parse_version(text: &str) -> (u32, u32) {
     let numbers = text
         .strip_prefix("OpenCL ")

@@ -1,10 +1,11 @@
 use binpool_allocators::Align;
+use cl3::device::{CL_DEVICE_TYPE_CPU, CL_DEVICE_TYPE_GPU};
 
 use super::*;
 use crate::device::selector::DeviceSelector;
 
 impl DeviceInfo {
-    /// A device that is on no system.
+    /// Returns a device that no system has.
     pub(crate) fn imaginary(index: usize, platform: &str, name: &str, kind: DeviceKind) -> Self {
         Self {
             index,
@@ -64,7 +65,7 @@ fn the_error_lists_every_device_and_every_empty_platform() {
     };
     assert_eq!(
         error.to_string(),
-        "no OpenCL device is named like \"radeon\"; there are 0: NVIDIA H200 (gpu, NVIDIA CUDA); \
+        "no OpenCL device is named like \"radeon\"; the devices, by index, are 0: NVIDIA H200 (gpu, NVIDIA CUDA); \
          1: pthread (cpu, PoCL) (platforms without a device: Clover)"
     );
 }

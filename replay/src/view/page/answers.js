@@ -1,4 +1,4 @@
-// The three questions, answered.
+// The three questions and their answers.
 
 /** A question with its answer: a figure, what it is, and sentences. `tone` is good, bad or plain. */
 function answer(id, question, tone, figure, unit, ...rest) {
@@ -8,7 +8,7 @@ function answer(id, question, tone, figure, unit, ...rest) {
     ...rest);
 }
 
-/** Parts of a whole beside each other. `parts` are [bytes, series or state, name]. */
+/** Parts of a whole, side by side. `parts` are [bytes, series or state, name]. */
 function shareBar(parts, whole) {
   return element("div", { class: "share", "aria-hidden": "true" }, parts.filter(([bytes]) => bytes > 0).map(([bytes, series, name]) => {
     const part = swatch(series);

@@ -1,6 +1,6 @@
-// The blocks at a moment, one by one, for whoever wants to know of each.
+// The list of the blocks at a moment.
 
-/** More blocks than this are not listed: the largest are. */
+/** The most blocks that are listed, the largest first. */
 const MOST = 5000;
 
 class BlockList {

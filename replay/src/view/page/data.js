@@ -1,4 +1,4 @@
-// What the page is told: see `Columns` in columns.rs for how it is packed.
+// The data of the page. `PageData` in page_data.rs describes how it is packed.
 
 /** The object of the page, with its columns as arrays of numbers. */
 async function unpack(text) {
@@ -12,7 +12,7 @@ async function unpack(text) {
   for (const { name, count } of about.columns) {
     const column = new Float64Array(count);
     for (let i = 0; i < count; i++) {
-      // Not by shifts, which end at 32 bits.
+      // Shifts would end at 32 bits.
       let number = 0, factor = 1, byte;
       do {
         byte = bytes[place++];
@@ -34,7 +34,7 @@ function bytesOfBase64(text) {
   return bytes;
 }
 
-/** Numbers from what each has more than the one before. */
+/** Numbers from their differences. */
 function risen(steps) {
   const numbers = new Float64Array(steps.length);
   let now = 0;

@@ -1,4 +1,4 @@
-// Elements. Names come from programs: they are put into the page as text, never as HTML.
+// Elements. Names come from programs, so they are put into the page as text, never as HTML.
 
 /** An element with these attributes and children. `on…` are listeners, `class` is a class. */
 function element(tag, attributes = {}, ...children) {
@@ -12,7 +12,7 @@ function element(tag, attributes = {}, ...children) {
   return made;
 }
 
-/** A panel of the page, with a heading and what belongs beside it. */
+/** A panel of the page, with a heading and the elements beside it. */
 function panel(id, heading, beside, ...children) {
   return element("section", { id, class: "panel", "aria-labelledby": `${id}-heading` },
     element("header", { class: "panel-head" },
@@ -21,7 +21,7 @@ function panel(id, heading, beside, ...children) {
     ...children);
 }
 
-/** Buttons of which one is on. `choices` are [value, text, whether it can be chosen]. */
+/** Buttons of which one is pressed. `choices` are [value, text, whether it can be chosen]. */
 function switchOf(label, choices, chosen, choose) {
   const buttons = choices.map(([value, text, possible = true]) => element("button", {
     type: "button", role: "radio", "data-value": value, disabled: !possible,
@@ -67,7 +67,7 @@ function sharpCanvas(canvas, draw) {
   return redraw;
 }
 
-/** Runs `work` once before the next frame, however often it is asked for. */
+/** Runs `work` once before the next frame, however often it is requested. */
 function once(work) {
   let waiting = false;
   return () => {

@@ -1,17 +1,17 @@
-// Numbers as people read them.
+// Formats numbers for display.
 
-/** A space at which no line ends. */
+/** A space without a line break. */
 const SPACE = "\u00a0";
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
-/** How many times 1024 goes into the unit that suits a number of bytes. */
+/** The power of 1024 of the unit that suits a number of bytes. */
 function unitOf(bytes) {
   let unit = 0;
   while (unit < UNITS.length - 1 && Math.abs(bytes) >= 1024 ** (unit + 1)) unit++;
   return unit;
 }
 
-/** Three digits that count, and a unit: "3.04 GiB". */
+/** Three significant digits and a unit: "3.04 GiB". */
 function bytesText(bytes) {
   const unit = unitOf(bytes);
   const value = bytes / 1024 ** unit;
@@ -20,7 +20,7 @@ function bytesText(bytes) {
   return `${value.toFixed(digits)}${SPACE}${UNITS[unit]}`;
 }
 
-/** The same, and every byte: "3.04 GiB (3,264,421,888 bytes)". */
+/** Three significant digits, and every byte: "3.04 GiB (3,264,421,888 bytes)". */
 function bytesInFull(bytes) {
   return bytes < 1024 ? `${bytes} bytes` : `${bytesText(bytes)} (${countText(bytes)} bytes)`;
 }
@@ -41,7 +41,7 @@ function percentText(part) {
 
 const TIMES = [["ns", 1], ["µs", 1e3], ["ms", 1e6], ["s", 1e9]];
 
-/** How many of them go into the largest unit that a span of nanoseconds has at least one of. */
+/** The largest unit that a span of time has at least one of, with its nanoseconds. */
 function timeUnit(ns) {
   return TIMES.findLast(([, size]) => Math.abs(ns) >= size) ?? TIMES[0];
 }
@@ -88,7 +88,7 @@ function timeTicks(low, high, most) {
   return places.map(place => ({ at: place * size, text: `${place.toFixed(digitsOf(step))} ${name}` }));
 }
 
-/** The digits behind the point that multiples of a step have. */
+/** The number of digits behind the point in multiples of a step. */
 function digitsOf(step) {
   return Math.max(0, Math.ceil(-Math.log10(step) - 1e-9));
 }

@@ -1,4 +1,4 @@
-// What all pages have: the head, the theme, the keys and their help.
+// The parts of all pages: the head, the theme, the keys and their help.
 
 function chosenTheme(state) {
   const named = state.get("theme");
@@ -6,7 +6,7 @@ function chosenTheme(state) {
   return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 }
 
-/** Follows the address and the system; `redraw` draws again what has colours of its own. */
+/** Follows the address and the system; `redraw` draws again the parts with colours of their own. */
 function followTheme(state, redraw) {
   const apply = () => {
     document.documentElement.dataset.theme = chosenTheme(state);
@@ -30,7 +30,7 @@ function head(state, title, facts, help) {
         element("span", { "aria-hidden": "true" }, "?"), " Help")));
 }
 
-/** A dialog with the keys, as [keys, what they do], and what the words mean. */
+/** A dialog with the keys, as [keys, action], and the meanings of the words. */
 function helpDialog(keys, words) {
   const dialog = element("dialog", { id: "help", "aria-labelledby": "help-heading" },
     element("h2", { id: "help-heading" }, "Keys and words"),
@@ -63,7 +63,7 @@ function listenToKeys(actions) {
   });
 }
 
-/** Says that the first picture is there: for tests, and for whoever wants to know how long it took. */
+/** Reports that the first picture is drawn, for tests and for measurements. */
 function ready() {
   requestAnimationFrame(() => setTimeout(() => {
     document.documentElement.dataset.firstDrawMs = Math.round(performance.now());

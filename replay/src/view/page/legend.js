@@ -1,7 +1,7 @@
-// What the colours mean, and how much of each there is at a moment.
+// The meanings of the colours, and the bytes of each at a moment.
 
 class Legend {
-  /** `focus(series)` is called with the one that a user looks at; null for none. `toggle()` shows what is reserved, or hides it. */
+  /** `focus(series)` is called with the series under the pointer; null for none. `toggle()` shows or hides the reserved bytes. */
   constructor(focus, toggle) {
     this.focus = focus;
     this.toggle = toggle;
@@ -10,7 +10,7 @@ class Legend {
     this.element = element("div", { class: "aside" }, this.title, this.list);
   }
 
-  /** A line for each series that has anything in it, the topmost first, as in the picture. */
+  /** A line for each series that is not empty, the topmost first, as in the picture. */
   build(program) {
     const shown = program.series.map((_, series) => series);
     if (program.others > 0) shown.push(SERIES);

@@ -1,4 +1,4 @@
-// The beginning.
+// Starts the page.
 
 const state = new State();
 document.documentElement.dataset.theme = chosenTheme(state);
@@ -6,7 +6,7 @@ try {
   const about = await unpack(document.getElementById("data").textContent).catch(error => {
     throw new Error(`its data is damaged, or the browser is from before 2023 (${error.message})`);
   });
-  // The text has done its work, and is large.
+  // The packed text is large, and not needed any more.
   document.getElementById("data").textContent = "";
   if (about.kind === "snapshot") snapshotPage(about, state);
   else tracePage(about, state);

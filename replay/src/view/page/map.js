@@ -1,4 +1,4 @@
-// The segments at a moment: a bar each, with all blocks in their places.
+// The map of the segments at a moment: a bar each, with all blocks at their offsets.
 
 const BAR = { gap: 8, between: 4, rows: 9 };
 
@@ -43,7 +43,7 @@ class SegmentMap {
     const segments = [...this.map.segments].sort((one, other) => other.bytes - one.bytes);
     const between = segments.length > 300 ? 0 : BAR.between;
     const all = segments.reduce((sum, segment) => sum + segment.bytes, 0);
-    // A bit more than they take, for what is between them.
+    // A bit more than their bytes, for the gaps between them.
     const perRow = Math.max(segments[0]?.bytes ?? 1, (all / BAR.rows) * 1.02);
     const scale = (width - 1) / perRow;
     const rows = [];
@@ -95,7 +95,7 @@ class SegmentMap {
     }
   }
 
-  /** The bar, and the place of the range in it, at a point of the canvas. */
+  /** The bar, and the index of the range in it, at a point of the canvas. */
   find(x, y) {
     const row = Math.floor(y / (this.tall + BAR.gap));
     if (y - row * (this.tall + BAR.gap) > this.tall) return null;
@@ -123,7 +123,7 @@ class SegmentMap {
     else this.leave();
   }
 
-  /** Frames a range, and shows what it is beside a point of the window. Returns what it shows. */
+  /** Frames a range, and describes it beside a point of the window. Returns the description. */
   mark({ bar, place }, x, y) {
     this.marked = { bar, place };
     const { left, wide, top } = this.frameOf(bar, place);
@@ -138,7 +138,7 @@ class SegmentMap {
     return { title, rows };
   }
 
-  /** Where a range is drawn. */
+  /** The position of a range in the picture. */
   frameOf(bar, place) {
     const { offset, bytes } = bar.segment.ranges[place];
     const scale = bar.wide / bar.segment.bytes;
@@ -160,7 +160,7 @@ class SegmentMap {
     event.preventDefault();
   }
 
-  /** What a key leads to from the range that is marked, in the order in which they are drawn. */
+  /** The range that a key leads to from the marked one, in the order in which they are drawn. */
   next(key) {
     const first = { bar: this.bars[0], place: 0 };
     const end = bar => ({ bar, place: bar.segment.ranges.length - 1 });
@@ -228,7 +228,7 @@ class MapWithLens {
   }
 }
 
-/** What free memory comes to, as rows of a list. */
+/** The figures of free memory, as rows of a list. */
 function freeRows(free) {
   const scattered = free.bytes > 0 ? (free.bytes - free.largest) / free.bytes : 0;
   return [
@@ -238,7 +238,7 @@ function freeRows(free) {
   ];
 }
 
-/** A list of what and how much, each with an id for its value. */
+/** A list of names and values. Each value has an id. */
 function figures(rows) {
   return element("dl", { class: "figures" }, rows.map(([what, value, id]) =>
     element("div", {}, element("dt", {}, what), element("dd", { id }, value))));

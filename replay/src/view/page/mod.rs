@@ -1,4 +1,4 @@
-//! The page: one file that needs nothing else.
+//! The page: one file with everything that it needs.
 
 use std::io;
 
@@ -6,12 +6,12 @@ use binpool::Snapshot;
 use serde::Serialize;
 
 use crate::view::{
-    By, GroupRow, History, Numbers, SnapshotNumbers, columns::Columns, series::series,
+    By, GroupRow, History, Numbers, SnapshotNumbers, page_data::PageData, series::series,
 };
 
 const SHELL: &str = include_str!("shell.html");
 
-/// One after the other, in one scope: each speaks of what those before it define.
+/// The scripts in their order. They share one scope, and each uses only names that earlier ones define.
 const STYLE: &str = include_str!("style.css");
 const SCRIPTS: [&str; 17] = [
     include_str!("data.js"),
@@ -33,12 +33,12 @@ const SCRIPTS: [&str; 17] = [
     include_str!("main.js"),
 ];
 
-/// What the page of a trace is told beside its columns.
+/// The data of the page of a trace beside its columns.
 #[derive(Serialize)]
 struct OfTrace<'a> {
     kind: &'static str,
     numbers: &'a Numbers,
-    /// By what the blocks are told apart at first.
+    /// The property that the blocks are grouped by at first.
     by: &'static str,
     groupings: Vec<OfGrouping<'a>>,
 }
@@ -47,11 +47,11 @@ struct OfTrace<'a> {
 struct OfGrouping<'a> {
     name: &'static str,
     rows: &'a [GroupRow],
-    /// The places of those rows that have a colour of their own.
+    /// The indices of the rows that have a colour of their own.
     series: Vec<usize>,
 }
 
-/// What the page of a snapshot is told.
+/// The data of the page of a snapshot.
 #[derive(Serialize)]
 struct OfSnapshot<'a> {
     kind: &'static str,
@@ -60,11 +60,11 @@ struct OfSnapshot<'a> {
 }
 
 impl History {
-    /// The page that shows it, as HTML. `by` is what its blocks are told apart by at first.
+    /// Returns the page that shows the history, as HTML. `by` is the property that its blocks are grouped by at first.
     ///
     /// # Errors
     ///
-    /// None that can happen: all of it can be written as JSON, and is written to memory.
+    /// None that can happen: all values have a JSON form, and writing to memory succeeds.
     pub fn page(&self, by: By) -> io::Result<String> {
         let numbers = self.numbers();
         let groupings = By::ALL.map(|by| OfGrouping {
@@ -81,12 +81,12 @@ impl History {
         Ok(page(&self.columns().pack(&about)?))
     }
 
-    /// The columns of the page. A place is one more than a number, and 0 where there is none.
-    fn columns(&self) -> Columns {
-        let place = |number: Option<usize>| number.map_or(0, |number| number as u64 + 1);
-        let mut columns = Columns::new();
+    /// The columns of the page. An optional index is stored as one more than the index, and 0 for none.
+    fn columns(&self) -> PageData {
+        let optional = |number: Option<usize>| number.map_or(0, |number| number as u64 + 1);
+        let mut columns = PageData::new();
         let mut next = 0;
-        // How many blocks ago the block was allocated that is freed: small numbers.
+        // A free is stored as the number of blocks since the allocation of its block, which is small.
         let frees = self.frees.iter().map(|free| {
             next += u64::from(free.is_none());
             free.map_or(0, |block| next - block as u64)
@@ -97,7 +97,7 @@ impl History {
         columns.push("asked", blocks().map(|block| block.asked_bytes));
         let more = blocks().map(|block| block.class_bytes.saturating_sub(block.asked_bytes));
         columns.push("more", more);
-        columns.push("segment", blocks().map(|block| place(block.segment)));
+        columns.push("segment", blocks().map(|block| optional(block.segment)));
         columns.push("offset", blocks().map(|block| block.offset));
         for (by, grouping) in By::ALL.iter().zip(&self.groupings) {
             columns.push(
@@ -111,24 +111,24 @@ impl History {
             "segment_from",
             segments().map(|segment| segment.from as u64),
         );
-        columns.push("segment_to", segments().map(|segment| place(segment.to)));
+        columns.push("segment_to", segments().map(|segment| optional(segment.to)));
         columns
     }
 }
 
 impl SnapshotNumbers {
-    /// The page that shows them and the snapshot, as HTML.
+    /// Returns the page that shows the figures and the snapshot, as HTML.
     ///
     /// # Errors
     ///
-    /// None that can happen: all of it can be written as JSON, and is written to memory.
+    /// None that can happen: all values have a JSON form, and writing to memory succeeds.
     pub fn page(&self, snapshot: &Snapshot) -> io::Result<String> {
         let about = OfSnapshot {
             kind: "snapshot",
             numbers: self,
             snapshot,
         };
-        Ok(page(&Columns::new().pack(&about)?))
+        Ok(page(&PageData::new().pack(&about)?))
     }
 }
 

@@ -1,5 +1,5 @@
-// Colours that people tell apart who do not see all of them: six hues (Paul Tol's "bright", lighter on dark), and the same with
-// stripes. Whoever sees no hue at all has the stripes, the order in the stack, and the names.
+// Colours that can be told apart with colour blindness, too: six hues (Paul Tol's "bright", lighter on dark), and the same with
+// stripes. Without any hue, the stripes, the order in the stack, and the names are left.
 
 const HUES = {
   light: ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377"],
@@ -10,7 +10,7 @@ const GREYS = {
   dark: { other: "#7d8590", stripe: "rgba(0,0,0,.45)" },
 };
 
-/** How many series have a colour of their own; one more is grey, for all others. */
+/** The number of series with a colour of their own. One more is grey, for all others. */
 const SERIES = 11;
 
 function theme() {
@@ -29,7 +29,7 @@ function colorOf(series) {
   return { color: hues[series % hues.length], striped: series >= hues.length };
 }
 
-/** What a canvas fills a series with. */
+/** The fill style of a series. */
 function fillOf(context, series) {
   const { color, striped } = colorOf(series);
   return striped ? stripes(context, color, GREYS[theme()].stripe, 7, 2.2) : color;
@@ -62,7 +62,7 @@ function stripes(context, ground, line, size, width, back = false) {
   return pattern;
 }
 
-/** What free memory is filled with, by its state. */
+/** The fill style of free memory, by its state. */
 function freeFill(context, state) {
   const [ground, line] = [ink("free"), ink("free-line")];
   if (state === "pending") return stripes(context, ground, ink("pending"), 6, 2, true);

@@ -1,7 +1,7 @@
-// What became of each block: the numbers at any moment. A moment is how many events are done.
+// The history of each block, and the figures at any moment. A moment is the number of events that are done.
 
 const NEVER = 0xffffffff;
-/** After so many events the series are written down, so that a moment is found by few steps. */
+/** The series are stored after every so many events, so that a moment is found in few steps. */
 const STRIDE = 256;
 
 class Program {
@@ -43,7 +43,7 @@ class Program {
       }
       this.active[event + 1] = active;
     }
-    // Where memory ran out, one event more does neither.
+    // Where memory ran out, one more event does neither.
     this.active.fill(active, frees.length + 1);
   }
 
@@ -60,7 +60,7 @@ class Program {
     for (let moment = 1; moment <= this.moments; moment++) this.reserved[moment] += this.reserved[moment - 1];
   }
 
-  /** Tells blocks apart by one of the groupings: the largest ones are series of their own, all others are one. */
+  /** Groups the blocks: the largest groups are series of their own, all others together are one. */
   groupBy(name) {
     this.by = name;
     const { rows, series } = this.groupings.find(grouping => grouping.name === name);
@@ -100,13 +100,13 @@ class Program {
     return `${countText(this.others)} other${this.others === 1 ? "" : "s"}`;
   }
 
-  /** Where a moment begins on the axis of `clock`. */
+  /** The position of a moment's beginning on the axis of `clock`. */
   place(moment, clock) {
     if (clock !== "time") return moment;
     return this.times[Math.max(0, Math.min(moment, this.times.length) - 1)];
   }
 
-  /** The moment at a place on the axis. */
+  /** The moment at a position on the axis. */
   momentAt(place, clock) {
     if (clock !== "time") return Math.max(0, Math.min(this.moments, Math.floor(place)));
     let [low, high] = [0, this.times.length];
@@ -132,7 +132,7 @@ class Program {
     return clock === "time" ? `${time} (${event})` : `${event} (${time})`;
   }
 
-  /** All that there is at a moment: the segments with their ranges, and what they come to. */
+  /** The state at a moment: the segments with their ranges, and their figures. */
   at(moment) {
     const there = [];
     for (let block = 0; block < this.from.length; block++) {
@@ -160,7 +160,7 @@ class Program {
     return { moment, active, there, blocks: there.length, inBlocks, reserved, held: reserved - inBlocks, groups, ...map };
   }
 
-  /** A block's life, for people. */
+  /** A block's life, for display. */
   lifeOf(block, moment) {
     const group = name => this.groupings.find(grouping => grouping.name === name).rows[this.columns[name][block]].name;
     const [from, to] = [this.from[block] + 1, this.to[block]];

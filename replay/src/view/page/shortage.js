@@ -1,14 +1,15 @@
-// Why memory ran out.
+// The cause of an out-of-memory failure.
 
 const REMEDIES = {
   never_fits: "No device memory can be freed that would help: the block itself is too large.",
   limited: "A limit that the program set is reached, not the device's.",
   fragmented: "There are enough free bytes, but in pieces that are each too small, with blocks in use between them.",
   pending: "There are enough free bytes, but commands that are under way may still use them.",
+  viewed: "Enough bytes were given back, but regions, images or maps of them are left.",
   device_full: "What is in use leaves no room for the request.",
 };
 
-/** A bar of the whole capacity, and below it what was asked for, to the same scale. `parts` are [bytes, series or state, name]. */
+/** A bar of the whole capacity, and below it the request, to the same scale. `parts` are [bytes, series or state, name]. */
 function capacityBars(failed, parts) {
   const known = parts.reduce((sum, [bytes]) => sum + bytes, 0);
   const whole = Math.max(failed.capacity_bytes, known, failed.class_bytes);
@@ -28,7 +29,7 @@ function capacityBars(failed, parts) {
     row("largest free block", wide(failed.largest_held_bytes, "held"), bytesText(failed.largest_held_bytes)));
 }
 
-/** `parts` are what the memory was full of, the largest first: [bytes, series or state, name]. */
+/** `parts` are the contents of the memory, the largest first: [bytes, series or state, name]. */
 function shortagePanel(failed, parts, where) {
   const asked = failed.class_bytes === failed.requested_bytes
     ? bytesText(failed.requested_bytes)

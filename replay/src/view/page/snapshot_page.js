@@ -91,7 +91,7 @@ function snapshotPage({ numbers, snapshot }, state) {
   ready();
 }
 
-/** The segments, and the blocks that are none of a segment as such of one range. */
+/** The segments. Each block outside of a segment counts as a segment of one range. */
 function segmentsOf(snapshot, seriesOf) {
   const of = range => ({ ...range, series: seriesOf(range) });
   const segments = snapshot.segments.map(segment => ({
@@ -146,7 +146,7 @@ function snapshotAnswers(numbers, series, rows) {
   ];
 }
 
-/** An object's fields, in words: what ends on `bytes` are sizes. */
+/** An object's fields, in words. Fields whose names end in `bytes` are sizes. */
 function plainRows(fields) {
   return Object.entries(fields).map(([name, value]) => {
     const isSize = name.endsWith("_bytes");

@@ -1,4 +1,4 @@
-// What of the page its address keeps: `#range=100-2000&at=1500&by=size&clock=events&theme=dark`.
+// The state of the page that its address stores: `#range=100-2000&at=1500&by=size&clock=events&theme=dark`.
 
 class State {
   constructor() {
@@ -21,7 +21,7 @@ class State {
     return this.values.get(name);
   }
 
-  /** Keeps a value, or none where it is null. */
+  /** Stores a value, or removes it where it is null. */
   set(name, value) {
     const text = value == null ? undefined : String(value);
     if (this.values.get(name) === text) return;

@@ -1,4 +1,4 @@
-// Memory over time: stacked areas, what is reserved above them, and where memory ran out.
+// Memory over time: stacked areas, the reserved bytes above them, and the moment when memory ran out.
 
 const MARGIN = { left: 66, right: 14, top: 14, bottom: 28 };
 
@@ -32,12 +32,12 @@ class Timeline {
     return this.program.times && this.state.get("clock") !== "events" ? "time" : "events";
   }
 
-  /** Whether what is in use has the whole height, for where far more is reserved. */
+  /** Whether the active bytes get the whole height, for when far more is reserved. */
   get hidesReserved() {
     return this.state.get("reserved") === "hidden";
   }
 
-  /** What is seen of the axis. */
+  /** The visible range of the axis. */
   get range() {
     const [low, high] = this.program.ends(this.clock);
     const [from, to] = (this.state.get("range") ?? "").split("~").map(Number);
@@ -53,21 +53,21 @@ class Timeline {
     this.state.set("range", span >= high - low ? null : `${round(start)}~${round(start + span)}`);
   }
 
-  /** Shows `factor` times as much, and keeps a place of the axis where it is. */
+  /** Shows `factor` times as much of the axis, around a position that stays in place. */
   zoom(factor, around) {
     const [from, to] = this.range;
     const fixed = around ?? this.middle();
     this.setRange(fixed - (fixed - from) * factor, fixed + (to - fixed) * factor);
   }
 
-  /** The moment that is pinned, where it is seen; or else the middle. */
+  /** The pinned moment, if it is visible, or else the middle. */
   middle() {
     const [from, to] = this.range;
     const pinned = this.program.place(this.moment, this.clock);
     return from <= pinned && pinned <= to ? pinned : (from + to) / 2;
   }
 
-  /** Moves by a part of what is seen. */
+  /** Moves by a part of the visible range. */
   pan(part) {
     const [from, to] = this.range;
     const [low, high] = this.program.ends(this.clock);
@@ -94,7 +94,7 @@ class Timeline {
     if (place < from || place >= to) this.setRange(place - (to - from) / 2, place + (to - from) / 2);
   }
 
-  // Places.
+  // Positions.
 
   get plotWidth() {
     return this.canvas.clientWidth - MARGIN.left - MARGIN.right;
@@ -110,7 +110,7 @@ class Timeline {
     return MARGIN.left + ((place - from) / (to - from)) * this.plotWidth;
   }
 
-  /** For each column of pixels, the moment in it at which the most is active, and the most that is reserved. */
+  /** For each column of pixels, the moment in it at which the most is active, and the most reserved bytes. */
   columns(width, from, to) {
     const { program, clock } = this;
     const moments = new Uint32Array(width);
@@ -147,7 +147,7 @@ class Timeline {
     const capacity = numbers.capacity_bytes;
     const showsCapacity = !hides && (Boolean(numbers.out_of_memory) || capacity <= most * 1.3);
     this.high = Math.max(most * 1.06, showsCapacity ? capacity * 1.04 : 0);
-    // On whole pixels: edges are sharp.
+    // On whole pixels, so that edges are sharp.
     const y = bytes => snapped(plot.top + plot.height * (1 - bytes / this.high));
     const x = column => snapped(plot.left + (column / count) * plot.width);
 
@@ -456,7 +456,7 @@ function snapped(place) {
   return Math.round(place * ratio) / ratio;
 }
 
-/** Text on a ground of its own, so that it is legible on whatever lies below. */
+/** Text on a ground of its own, so that it is legible on any picture. */
 function labelOn(pen, text, x, y, color, align) {
   pen.font = "600 12px system-ui, sans-serif";
   pen.textBaseline = "middle";

@@ -149,7 +149,7 @@ function tracePage(about, state) {
   ready();
 }
 
-/** What the memory is full of at a moment, the largest first: [bytes, series or state, name]. */
+/** The contents of the memory at a moment, the largest first: [bytes, series or state, name]. */
 function partsAt(program, moment) {
   const stack = [...program.stackAt(moment)].map((bytes, series) => [bytes, series]).filter(([bytes]) => bytes > 0);
   const parts = stack.map(([bytes, series]) => [bytes, series, program.seriesName(series)]).sort(([one], [other]) => other - one);

@@ -1,0 +1,15 @@
+//! The tests of the allocators and their vocabulary.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failing test panics"
+)]
+
+mod adaptors;
+mod any_backend;
+#[cfg(feature = "conformance")]
+mod broken_backends;
+mod segment_allocator;
+mod vocabulary;

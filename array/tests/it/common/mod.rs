@@ -1,0 +1,125 @@
+//! What the tests share. `BINPOOL_TEST_DEVICE` says on which OpenCL device they run (default `any`).
+
+use std::env;
+
+use binpool::{
+    Allocator, Backend, DeferredAllocator, Error, ImmediateAllocator, InvalidRequest, MemoryPool,
+    PoolOptions, QueueOrder, ReusePolicy, SvmAllocator, SvmBackend, SvmGrain,
+};
+use binpool_array::{ArrayError, Context, HostMaps, Kernels, MockKernels, OpenClKernels};
+use binpool_mock::{Completion, MockBackend, MockDevice};
+use binpool_opencl::OpenClBackend;
+
+pub(crate) type MockContext = Context<ImmediateAllocator<MockBackend>, MockKernels>;
+
+/// The OpenCL device under test.
+///
+/// Never skipped: without a device the test fails.
+pub(crate) fn open_opencl() -> (OpenClBackend, OpenClKernels) {
+    let device = env::var("BINPOOL_TEST_DEVICE").unwrap_or_default();
+    binpool_array::open_opencl(&device.parse().unwrap()).unwrap()
+}
+
+/// Contexts over one pool, each with a queue of its own: two in order, and one out of order where the device has that.
+pub(crate) fn contexts<A: Allocator, K: Kernels<A::Backend> + Clone>(
+    allocator: A,
+    policy: ReusePolicy,
+    kernels: &K,
+) -> Vec<Context<A, K>> {
+    let backend = allocator.backend().clone();
+    let mut orders = vec![QueueOrder::InOrder; 2];
+    if backend.limits().out_of_order_queues {
+        orders.push(QueueOrder::OutOfOrder);
+    }
+    let queues = orders
+        .into_iter()
+        .map(|order| backend.create_queue(order).unwrap());
+    let queues: Vec<_> = queues.collect();
+    let options = PoolOptions::new().reuse(policy);
+    let pool = options.build(allocator, &queues[0]).unwrap();
+    queues
+        .into_iter()
+        .map(|queue| Context::new(pool.clone(), queue, kernels.clone()))
+        .collect()
+}
+
+/// What is checked with arrays of any device, over any allocator.
+pub(crate) trait Check {
+    /// Checks it with a context.
+    fn check<A: Allocator, K: Kernels<A::Backend>>(&self, context: &Context<A, K>)
+    where
+        A::Backend: HostMaps;
+
+    /// Checks it on the mock device.
+    fn on_the_mock_device(&self) {
+        let device = MockDevice::builder()
+            .completion(Completion::Seeded(3))
+            .build();
+        self.with_allocators(&device.backend(), &MockKernels);
+        assert!(device.violations().is_empty(), "{:#?}", device.violations());
+    }
+
+    /// Checks it on the OpenCL device.
+    fn on_opencl(&self) {
+        let (backend, kernels) = open_opencl();
+        self.with_allocators(&backend, &kernels);
+    }
+
+    /// Checks it with buffers and with shared virtual memory, on queues of both orders.
+    fn with_allocators<B: SvmBackend + HostMaps, K: Kernels<B> + Clone>(
+        &self,
+        backend: &B,
+        kernels: &K,
+    ) {
+        let policy = ReusePolicy::default();
+        for context in contexts(DeferredAllocator::new(backend), policy, kernels) {
+            self.check(&context);
+        }
+        let svm = SvmAllocator::new(backend, SvmGrain::Coarse).unwrap();
+        for context in contexts(svm, policy, kernels) {
+            self.check(&context);
+        }
+    }
+}
+
+/// Two contexts, each with a queue of its own, over one pool of a device on which commands run when the test says so.
+pub(crate) fn two_queues(orders: [QueueOrder; 2]) -> (MockDevice, [MockContext; 2]) {
+    let device = MockDevice::builder().completion(Completion::Manual).build();
+    let backend = device.backend();
+    let queues = orders.map(|order| backend.create_queue(order).unwrap());
+    let pool = MemoryPool::new(ImmediateAllocator::new(&backend).unwrap(), &queues[0]).unwrap();
+    let contexts = queues.map(|queue| Context::new(pool.clone(), queue, MockKernels));
+    (device, contexts)
+}
+
+/// All pairs of orders.
+pub(crate) const PAIRS: [[QueueOrder; 2]; 4] = {
+    use QueueOrder::{InOrder, OutOfOrder};
+    [
+        [InOrder, InOrder],
+        [InOrder, OutOfOrder],
+        [OutOfOrder, InOrder],
+        [OutOfOrder, OutOfOrder],
+    ]
+};
+
+/// Runs what is pending, the youngest first, as far as anything lets it.
+pub(crate) fn run_youngest_first(device: &MockDevice) {
+    while let Some(youngest) = device.runnable().pop() {
+        assert!(device.run_command(youngest));
+    }
+}
+
+/// What the device refused; any other outcome fails the test.
+pub(crate) fn refusal<T: std::fmt::Debug>(result: Result<T, ArrayError>) -> InvalidRequest {
+    match result {
+        Err(ArrayError::Device(Error::InvalidRequest(refusal))) => refusal,
+        other => panic!("{other:?} is no refusal"),
+    }
+}
+
+/// 0, 1, 2, ...
+#[expect(clippy::cast_precision_loss, reason = "small integers")]
+pub(crate) fn numbered(length: usize) -> Vec<f32> {
+    (0..length).map(|number| number as f32).collect()
+}

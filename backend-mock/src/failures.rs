@@ -1,0 +1,85 @@
+//! The effect of a failed command on others.
+
+use binpool_allocators::{FailureOrder, random::Random};
+
+/// How a failed command affects others: when its event fails, whether it keeps its place in the order, and whether
+/// the commands behind it fail as well.
+///
+/// The default is [`FailureOrder::Kept`] without spreading.
+///
+/// ```
+/// use binpool_allocators::{Backend, Event, EventStatus, FailureOrder, Outcome, QueueOrder};
+/// use binpool_mock::{Failures, MockDevice};
+///
+/// // A waits for one event, and F behind it for another one, which fails. What is the status of F, and of a marker that
+/// // is enqueued then, while A is pending?
+/// let behind_a_failure = |order| {
+///     let failures = Failures { order, spread: false };
+///     let device = MockDevice::builder().failures(failures).build();
+///     let backend = device.backend();
+///     let queue = backend.create_queue(QueueOrder::InOrder)?;
+///     let gates = [backend.create_user_event()?, backend.create_user_event()?];
+///     let a = backend.enqueue_marker(&queue, &gates[..1])?;
+///     let f = backend.enqueue_marker(&queue, &gates[1..])?;
+///     backend.resolve_user_event(&gates[1], Outcome::Failed)?;
+///     let marker = backend.enqueue_marker(&queue, &[])?;
+///     assert_eq!(a.status()?, EventStatus::Pending);
+///     Ok::<_, binpool_allocators::Error>([f.status()?, marker.status()?])
+/// };
+/// use EventStatus::{Complete, Failed, Pending};
+/// assert_eq!(behind_a_failure(FailureOrder::Kept)?, [Pending, Pending]);
+/// assert_eq!(behind_a_failure(FailureOrder::FailsEarly)?, [Failed, Pending]);
+/// assert_eq!(behind_a_failure(FailureOrder::Lost)?, [Failed, Complete]);
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Failures {
+    /// When a command with a failed event in its wait list fails, and whether it then keeps its place in the order. The
+    /// device states it in [`DeviceLimits::failure_order`](binpool_allocators::DeviceLimits::failure_order).
+    pub order: FailureOrder,
+    /// Whether commands that are pending behind it fail as well: by the order of its queue, or as markers
+    /// and barriers for everything before them. The runtimes of NVIDIA and `PoCL` do so.
+    pub spread: bool,
+}
+
+impl Default for Failures {
+    fn default() -> Self {
+        Self {
+            order: FailureOrder::Kept,
+            spread: false,
+        }
+    }
+}
+
+impl Failures {
+    /// All combinations.
+    pub const ALL: [Self; 6] = {
+        let mut all = [Self {
+            order: FailureOrder::Kept,
+            spread: false,
+        }; 6];
+        let mut index = 0;
+        while index < all.len() {
+            all[index] = Self {
+                order: FailureOrder::ALL[index / 2],
+                spread: index % 2 == 1,
+            };
+            index += 1;
+        }
+        all
+    };
+
+    /// Picks one of them by a seeded generator.
+    ///
+    /// ```
+    /// use binpool_mock::Failures;
+    ///
+    /// let picked: Vec<Failures> = (0..100).map(Failures::seeded).collect();
+    /// assert!(Failures::ALL.iter().all(|failures| picked.contains(failures)));
+    /// assert_eq!(Failures::seeded(7), Failures::seeded(7));
+    /// ```
+    #[must_use]
+    pub fn seeded(seed: u64) -> Self {
+        Self::ALL[Random::new(seed).below(Self::ALL.len())]
+    }
+}

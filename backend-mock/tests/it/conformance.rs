@@ -1,0 +1,273 @@
+//! The mock keeps every promise of the traits, in each way of completing commands, also when it is erased.
+
+use binpool_allocators::{
+    AnyBackend, DeferredAllocator, FailureOrder, ImmediateAllocator, SvmAllocator, SvmGrain,
+    allocator_conformance, backend_conformance,
+    conformance::{AllocatorFixture, Fixture, backend_checks, run_all, svm_checks},
+    svm_conformance,
+};
+use binpool_mock::{Completion, Failures, HostWait, MockBackend, MockDevice, MockDeviceBuilder};
+
+const CAPACITY: u64 = 1 << 24;
+
+fn builder() -> MockDeviceBuilder {
+    // The checks with threads wait for each other's commands.
+    MockDevice::builder()
+        .capacity_bytes(CAPACITY)
+        .host_waits(HostWait::Block)
+}
+
+/// A mock device as the builder makes it.
+struct Mock(fn() -> MockDeviceBuilder);
+
+impl Fixture for Mock {
+    type Backend = MockBackend;
+
+    fn backend(&self) -> MockBackend {
+        (self.0)().build().backend()
+    }
+
+    fn enforced_capacity(&self) -> Option<u64> {
+        Some(CAPACITY)
+    }
+}
+
+mod at_once {
+    use super::*;
+
+    backend_conformance!(Mock(builder));
+    svm_conformance!(Mock(builder));
+}
+
+mod seeded {
+    use super::*;
+
+    const MOCK: Mock = Mock(|| builder().completion(Completion::Seeded(7)));
+
+    backend_conformance!(MOCK);
+    svm_conformance!(MOCK);
+}
+
+mod seeded_otherwise {
+    use super::*;
+
+    const MOCK: Mock = Mock(|| builder().completion(Completion::Seeded(0xfeed)));
+
+    backend_conformance!(MOCK);
+    svm_conformance!(MOCK);
+}
+
+mod in_order_queues_and_coarse_svm_only {
+    use binpool_allocators::SvmSupport;
+
+    use super::*;
+
+    const MOCK: Mock = Mock(|| {
+        builder().out_of_order_queues(false).svm(SvmSupport {
+            coarse: true,
+            ..SvmSupport::default()
+        })
+    });
+
+    backend_conformance!(MOCK);
+    svm_conformance!(MOCK);
+}
+
+/// A mock device on which commands fail in one way or another.
+macro_rules! failing {
+    ($($name:ident: $order:ident, $spread:literal, $completion:expr;)*) => {
+        $(
+            mod $name {
+                use super::*;
+
+                const MOCK: Mock = Mock(|| {
+                    let (order, spread) = (FailureOrder::$order, $spread);
+                    builder()
+                        .completion($completion)
+                        .failures(Failures { order, spread })
+                });
+
+                backend_conformance!(MOCK);
+                svm_conformance!(MOCK);
+            }
+        )*
+    };
+}
+
+failing! {
+    failures_in_order_spread: Kept, true, Completion::AtOnce;
+    failures_in_order_spread_seeded: Kept, true, Completion::Seeded(1);
+    failures_are_early: FailsEarly, false, Completion::AtOnce;
+    failures_are_early_seeded: FailsEarly, false, Completion::Seeded(2);
+    failures_are_early_and_spread: FailsEarly, true, Completion::AtOnce;
+    failures_are_early_and_spread_seeded: FailsEarly, true, Completion::Seeded(3);
+    failures_lose_their_place: Lost, false, Completion::AtOnce;
+    failures_lose_their_place_seeded: Lost, false, Completion::Seeded(4);
+    failures_lose_their_place_and_spread: Lost, true, Completion::AtOnce;
+    failures_lose_their_place_and_spread_seeded: Lost, true, Completion::Seeded(5);
+}
+
+mod committed_at_creation {
+    use super::*;
+
+    const MOCK: Mock = Mock(|| builder().commit_at_create(true));
+
+    backend_conformance!(MOCK);
+    svm_conformance!(MOCK);
+}
+
+/// A mock device whose type nobody knows.
+struct Erased {
+    svm: bool,
+}
+
+impl Fixture for Erased {
+    type Backend = AnyBackend;
+
+    fn backend(&self) -> AnyBackend {
+        let backend = builder().build().backend();
+        if self.svm {
+            AnyBackend::with_svm(backend)
+        } else {
+            AnyBackend::new(backend)
+        }
+    }
+
+    fn foreign_backend(&self) -> AnyBackend {
+        // Erased twice: its objects are of other types than those of `backend`.
+        AnyBackend::with_svm(AnyBackend::with_svm(builder().build().backend()))
+    }
+
+    fn enforced_capacity(&self) -> Option<u64> {
+        Some(CAPACITY)
+    }
+}
+
+mod erased {
+    use super::*;
+
+    backend_conformance!(Erased { svm: true });
+    svm_conformance!(Erased { svm: true });
+}
+
+mod erased_without_svm {
+    use super::*;
+
+    backend_conformance!(Erased { svm: false });
+    svm_conformance!(Erased { svm: false });
+}
+
+struct Immediate;
+
+impl AllocatorFixture for Immediate {
+    type Allocator = ImmediateAllocator<MockBackend>;
+
+    fn allocator(&self) -> Self::Allocator {
+        ImmediateAllocator::new(&builder().build().backend()).unwrap()
+    }
+
+    fn enforced_capacity(&self) -> Option<u64> {
+        Some(CAPACITY)
+    }
+}
+
+mod immediate {
+    use super::*;
+
+    allocator_conformance!(Immediate);
+}
+
+struct Deferred;
+
+impl AllocatorFixture for Deferred {
+    type Allocator = DeferredAllocator<MockBackend>;
+
+    fn allocator(&self) -> Self::Allocator {
+        DeferredAllocator::new(&builder().build().backend())
+    }
+
+    fn enforced_capacity(&self) -> Option<u64> {
+        Some(CAPACITY)
+    }
+}
+
+mod deferred {
+    use super::*;
+
+    allocator_conformance!(Deferred);
+}
+
+struct Svm;
+
+impl AllocatorFixture for Svm {
+    type Allocator = SvmAllocator<MockBackend>;
+
+    fn allocator(&self) -> Self::Allocator {
+        SvmAllocator::new(&builder().build().backend(), SvmGrain::Coarse).unwrap()
+    }
+
+    fn enforced_capacity(&self) -> Option<u64> {
+        Some(CAPACITY)
+    }
+}
+
+mod svm {
+    use super::*;
+
+    allocator_conformance!(Svm);
+}
+
+mod chosen_at_run_time {
+    use std::sync::Arc;
+
+    use binpool_allocators::Allocator;
+
+    use super::*;
+
+    fn allocator() -> Arc<dyn Allocator<Backend = MockBackend>> {
+        Arc::new(Immediate.allocator())
+    }
+
+    allocator_conformance!(allocator);
+}
+
+mod svm_freed_on_a_queue {
+    use binpool_allocators::{Backend, QueueOrder};
+
+    use super::*;
+
+    fn allocator() -> SvmAllocator<MockBackend> {
+        let device = builder().completion(Completion::Seeded(3)).build();
+        let queue = device.backend().create_queue(QueueOrder::InOrder).unwrap();
+        let allocator = SvmAllocator::new(&device.backend(), SvmGrain::Fine).unwrap();
+        allocator.with_queue(&queue).unwrap()
+    }
+
+    allocator_conformance!(allocator);
+}
+
+/// Every order that a device may run commands in, as far as some seeds go.
+#[test]
+fn promises_are_kept_under_every_seed() {
+    struct Seeded(u64);
+
+    impl Fixture for Seeded {
+        type Backend = MockBackend;
+
+        fn backend(&self) -> MockBackend {
+            let builder = builder().completion(Completion::Seeded(self.0));
+            builder.build().backend()
+        }
+
+        fn enforced_capacity(&self) -> Option<u64> {
+            Some(CAPACITY)
+        }
+    }
+
+    for seed in 0..20 {
+        let mut checks = backend_checks();
+        checks.extend(svm_checks());
+        let report = run_all(&checks, &Seeded(seed));
+        assert!(report.passed(), "seed {seed}: {report}");
+    }
+}

@@ -1,0 +1,209 @@
+//! The cost model predicts what the table of measurements says.
+
+use std::time::Duration;
+
+use binpool_allocators::{
+    Allocator, Backend, Event, ImmediateAllocator, Memory, MemoryFlags, Queue, Region, SvmBackend,
+    SvmGrain,
+};
+use binpool_mock::{CostModel, DeviceProfile, MockDevice};
+
+use crate::common::{KIB, MIB, Rig};
+
+fn rig(profile: DeviceProfile) -> Rig {
+    Rig::on(MockDevice::builder().profile(profile))
+}
+
+/// Microseconds that `body` would take on the device.
+fn micros<R>(rig: &Rig, body: impl FnOnce() -> R) -> f64 {
+    let before = rig.device.device_time();
+    let result = body();
+    let after = rig.device.device_time();
+    drop(result);
+    (after.as_secs_f64() - before.as_secs_f64()) * 1e6
+}
+
+#[track_caller]
+fn assert_close(predicted: f64, measured: f64) {
+    assert!(
+        (predicted - measured).abs() < 0.01,
+        "{predicted} us predicted, {measured} us measured"
+    );
+}
+
+#[test]
+fn a_device_without_a_profile_costs_nothing() {
+    let rig = Rig::on(MockDevice::builder());
+    rig.fill(&rig.buffer(4), 1, &[]);
+    assert_eq!(rig.device.device_time(), Duration::ZERO);
+}
+
+#[test]
+fn h200_buffers() {
+    let rig = rig(DeviceProfile::h200());
+    let allocator = ImmediateAllocator::new(&rig.backend).unwrap();
+    let sizes = [
+        (4 * KIB, 1.4, 74.0),
+        (MIB, 1.2, 71.0),
+        (64 * MIB, 1.3, 143.0),
+        (512 * MIB, 0.7, 220.0),
+    ];
+    for (bytes, deferred, committed) in sizes {
+        let create = || {
+            rig.backend
+                .create_buffer(bytes, MemoryFlags::empty())
+                .unwrap()
+        };
+        assert_close(micros(&rig, create), deferred);
+        assert_close(
+            micros(&rig, || allocator.allocate(bytes).unwrap()),
+            committed,
+        );
+    }
+    for (gib, commit, release) in [(1, 156.0, 554.0), (8, 462.0, 2670.0)] {
+        let mut block = None;
+        let bytes = gib << 30;
+        assert_close(
+            micros(&rig, || block = Some(allocator.allocate(bytes).unwrap())),
+            commit,
+        );
+        assert_close(micros(&rig, || block = None), release);
+    }
+}
+
+#[test]
+fn h200_svm() {
+    let rig = rig(DeviceProfile::h200());
+    for (bytes, pair) in [
+        (4 * KIB, 1256.0),
+        (MIB, 1234.0),
+        (64 * MIB, 43_598.0),
+        (512 * MIB, 276_047.0),
+    ] {
+        let measured = micros(&rig, || {
+            drop(
+                rig.backend
+                    .allocate_svm(bytes, None, SvmGrain::Coarse, None)
+                    .unwrap(),
+            );
+        });
+        assert_close(measured, pair);
+    }
+}
+
+#[test]
+fn h200_views_get_slow_with_their_number() {
+    let rig = rig(DeviceProfile::h200());
+    let root = rig.buffer(16 * MIB);
+    let view = || {
+        rig.backend
+            .create_sub_region(&root, Region::first(512))
+            .unwrap()
+    };
+    let mut siblings = Vec::new();
+    for (count, pair) in [
+        (30, 1.8),
+        (100, 3.2),
+        (300, 7.6),
+        (1000, 19.0),
+        (10_000, 149.0),
+    ] {
+        siblings.resize_with(count - 1, view);
+        assert_close(micros(&rig, || drop(view())), pair);
+    }
+}
+
+#[test]
+fn h200_commands() {
+    let rig = rig(DeviceProfile::h200());
+    let buffer = rig.buffer(4);
+    rig.backend.commit(&rig.queue, &buffer).unwrap();
+    let kernel = || {
+        rig.backend
+            .launch(&rig.queue, "k", &[], &[&buffer], |_, _| {})
+            .unwrap()
+    };
+    assert_close(micros(&rig, kernel), 5.0);
+    let marker = || rig.backend.enqueue_marker(&rig.queue, &[]).unwrap();
+    assert_close(micros(&rig, marker), 1.9);
+    let event = marker();
+    let barrier = || {
+        rig.backend
+            .enqueue_barrier(&rig.queue, std::slice::from_ref(&event))
+            .unwrap()
+    };
+    assert_close(micros(&rig, || (marker(), barrier())), 2.2);
+    assert_close(micros(&rig, || event.status().unwrap()), 0.3);
+    assert_close(micros(&rig, || drop(buffer)), 72.6);
+}
+
+#[test]
+fn pocl_pays_for_waits() {
+    let rig = rig(DeviceProfile::pocl());
+    let create = || drop(rig.buffer(MIB));
+    assert_close(micros(&rig, create), 0.14);
+    let root = rig.buffer(MIB);
+    assert_close(micros(&rig, || rig.backend.commit(&rig.queue, &root)), 25.0);
+    assert_close(
+        micros(&rig, || {
+            drop(rig.backend.create_sub_region(&root, Region::first(128)));
+        }),
+        0.14,
+    );
+    assert_close(
+        micros(&rig, || {
+            drop(
+                rig.backend
+                    .allocate_svm(64 * MIB, None, SvmGrain::Fine, None)
+                    .unwrap(),
+            );
+        }),
+        7.8,
+    );
+    assert_close(micros(&rig, || rig.queue.finish()), 22.0);
+}
+
+#[test]
+fn bandwidth_is_charged_where_the_model_has_it() {
+    let mut costs = CostModel::default();
+    costs.bytes_per_second = Some(1e9);
+    let limits = MockDevice::new().limits().clone();
+    let rig = rig(DeviceProfile::new(limits, costs));
+    let buffer = rig.buffer(MIB);
+    assert_close(micros(&rig, || rig.fill(&buffer, 1, &[])), 1048.576);
+}
+
+#[test]
+fn profiles_set_the_limits_and_later_calls_override_them() {
+    let h200 = DeviceProfile::h200();
+    let limits = MockDevice::builder()
+        .profile(h200.clone())
+        .build()
+        .limits()
+        .clone();
+    assert_eq!(limits, h200.limits);
+    assert_eq!(limits.alignment.bytes(), 512);
+    assert_eq!(limits.largest_block_bytes, 35 << 30);
+    assert_eq!(limits.capacity_bytes, 143_771 << 20);
+    let small = |builder: binpool_mock::MockDeviceBuilder| builder.capacity_bytes(12 << 30).build();
+    let device = small(MockDevice::builder().profile(h200.clone()));
+    assert_eq!(device.limits().largest_block_bytes, 12 << 30);
+    let device = small(MockDevice::builder().profile(DeviceProfile::pocl()));
+    assert_eq!(device.limits().largest_block_bytes, 2006 << 20);
+    let device = MockDevice::builder()
+        .largest_block_bytes(1)
+        .profile(h200)
+        .build();
+    assert_eq!(device.limits().largest_block_bytes, 35 << 30);
+}
+
+#[test]
+fn an_immediate_block_on_the_h200_is_as_large_as_it_gets() {
+    let rig = rig(DeviceProfile::h200());
+    let allocator = ImmediateAllocator::new(&rig.backend).unwrap();
+    let blocks: Vec<_> = (0..4)
+        .map(|_| allocator.allocate(35 << 30).unwrap())
+        .collect();
+    assert_eq!(blocks[3].bytes(), 35 << 30);
+    assert!(allocator.allocate(1 << 30).unwrap_err().is_out_of_memory());
+}

@@ -1,0 +1,166 @@
+//! Remedies for runtimes that do not do what OpenCL says, or that crash; one file for each remedy that has code.
+//!
+//! ```text
+//! dropped_events    PoCL: keeps the events of commands that failed, which the runtime still uses
+//! dropped_queues    Intel: keeps queues until they are idle
+//! failure_lock      PoCL: no event fails while a command that waits for it is enqueued
+//! idle_queue        NVIDIA: commits memory on a queue on which nothing is pending
+//! retained_bytes    PoCL, NVIDIA: keeps bytes of the host for commands without the runtime's callbacks
+//! single_wait       Intel: has a command wait for one event instead of several
+//! stand_in_events   Intel: has a marker stand for a command whose event would keep memory
+//! ```
+//!
+//! docs/failures.md has what was measured.
+
+pub(crate) mod dropped_events;
+pub(crate) mod dropped_queues;
+mod failure_lock;
+mod idle_queue;
+pub(crate) mod retained_bytes;
+mod single_wait;
+pub(crate) mod stand_in_events;
+
+use binpool_allocators::{QueueId, Result};
+
+use crate::{
+    device::limits::{INTEL, NVIDIA, POCL},
+    sys::{
+        ClResult, ContextHandle, DeviceId, EventHandle, QueueHandle, Threads, ViewLock, WaitList,
+    },
+};
+use dropped_events::{DroppedEvents, WaitedFor};
+use failure_lock::FailureLock;
+use idle_queue::IdleQueue;
+
+/// What this crate does differently on the runtime of one context.
+#[derive(Debug)]
+pub(crate) struct Quirks {
+    /// `PoCL` never ends a command that is enqueued to wait for an event that has failed, and uses the events of failed commands
+    /// that the program has dropped.
+    pub(crate) failed_events_are_fragile: bool,
+    /// Intel's runtime frees a command twice where two events that it waits for fail.
+    waits_for_one_event: bool,
+    /// `PoCL` and Intel's runtime keep the memory of a map that failed until it is unmapped.
+    pub(crate) failed_maps_keep_memory: bool,
+    /// NVIDIA's driver crashes where a migration cannot begin at once: memory stays where it is.
+    pub(crate) migration_crashes: bool,
+    /// `PoCL`'s migration to the host waits for ever where the last command on the memory has failed: memory stays where it is.
+    pub(crate) migration_to_host_hangs: bool,
+    /// NVIDIA's driver takes a rectangle only where its last row and slice fit into the buffer with all of their pitches.
+    pub(crate) rectangles_need_whole_slices: bool,
+    /// Intel's runtime fills no view that starts off a multiple of 128 bytes, as a view of the host's memory may: views are filled
+    /// through their whole buffer.
+    pub(crate) fills_views_by_root: bool,
+    /// Intel's runtime keeps memory as long as the event of a command that used it ([`stand_in_events`]).
+    pub(crate) events_keep_memory: bool,
+    /// Intel's runtime (2026.2) crashes at the next command of an out-of-order queue on which one has failed: such queues are made
+    /// as in-order ones, an order that they permit.
+    pub(crate) out_of_order_queues_crash: bool,
+    /// Intel's runtime must not find out by itself that a queue is idle ([`dropped_queues`]).
+    pub(crate) keeps_dropped_queues: bool,
+    /// The threads that may allocate and free shared virtual memory at once.
+    pub(crate) svm_threads: Threads,
+    /// Whether a lock keeps NVIDIA's driver from making views on two threads at once.
+    pub(crate) view_lock: ViewLock,
+    failure_lock: FailureLock,
+    dropped_events: DroppedEvents,
+    idle_queue: IdleQueue,
+}
+
+impl Quirks {
+    pub(crate) fn of(platform: &str) -> Self {
+        let (is_pocl, is_intel, is_nvidia) =
+            (platform == POCL, platform == INTEL, platform == NVIDIA);
+        Self {
+            failed_events_are_fragile: is_pocl,
+            waits_for_one_event: is_intel,
+            failed_maps_keep_memory: !is_nvidia,
+            migration_crashes: is_nvidia,
+            migration_to_host_hangs: is_pocl,
+            rectangles_need_whole_slices: is_nvidia,
+            fills_views_by_root: is_intel,
+            events_keep_memory: is_intel,
+            out_of_order_queues_crash: is_intel,
+            keeps_dropped_queues: is_intel,
+            svm_threads: if is_nvidia {
+                Threads::One
+            } else {
+                Threads::Many
+            },
+            view_lock: if is_nvidia {
+                ViewLock::Needed
+            } else {
+                ViewLock::NotNeeded
+            },
+            failure_lock: FailureLock::new(is_pocl),
+            dropped_events: DroppedEvents::default(),
+            idle_queue: IdleQueue::default(),
+        }
+    }
+
+    /// The locks that are held while a command is enqueued, and not while a thread waits for it.
+    pub(crate) fn while_enqueueing(&self) -> impl Sized {
+        (self.failure_lock.while_enqueueing(), self.view_lock.hold())
+    }
+
+    /// The lock that is held while an event completes.
+    pub(crate) fn while_completing(&self) -> impl Sized {
+        self.failure_lock.while_enqueueing()
+    }
+
+    /// The lock that is held while an event is made to fail.
+    pub(crate) fn while_failing(&self) -> impl Sized {
+        self.failure_lock.while_failing()
+    }
+
+    /// The one event that a command of `queue` waits for instead of all of `wait`; `None` where it may wait for them.
+    pub(crate) fn single_wait(
+        &self,
+        context: &ContextHandle,
+        queue: &QueueHandle,
+        wait: &WaitList<'_>,
+    ) -> ClResult<Option<EventHandle>> {
+        if self.waits_for_one_event {
+            single_wait::single_wait(context, queue, wait)
+        } else {
+            Ok(None)
+        }
+    }
+
+    /// Keeps the event of a command that the program drops, with the events that the command waited for, until the runtime is
+    /// done with it. `until_idle` is the queue where the program may have enqueued commands with the bare handle.
+    pub(crate) fn keep_dropped_event(
+        &self,
+        event: &EventHandle,
+        waited_for: WaitedFor,
+        until_idle: Option<QueueId>,
+    ) {
+        if self.failed_events_are_fragile {
+            // The thread that drops an event may hold this lock already.
+            let _no_failure = self.failure_lock.while_enqueueing_again();
+            self.dropped_events.keep(event, waited_for, until_idle);
+        }
+    }
+
+    /// Notes that no command is pending on this queue any more.
+    pub(crate) fn queue_is_idle(&self, queue: QueueId) {
+        if self.failed_events_are_fragile {
+            self.dropped_events.queue_is_idle(queue);
+        }
+    }
+
+    /// Calls `commit` with a queue on which nothing is pending, where the runtime needs one, and else with `None`.
+    pub(crate) fn on_idle_queue<T>(
+        &self,
+        context: &ContextHandle,
+        device: DeviceId,
+        commit: impl FnOnce(Option<QueueHandle>) -> Result<T>,
+    ) -> Result<T> {
+        if self.migration_crashes {
+            self.idle_queue
+                .lend(context, device, |queue| commit(Some(queue)))
+        } else {
+            commit(None)
+        }
+    }
+}

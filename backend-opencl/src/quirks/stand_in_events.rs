@@ -1,0 +1,22 @@
+//! Events of markers that stand for the events of commands.
+//!
+//! Intel's runtime keeps a memory object as long as the event of a command that used it is kept, even after the command has
+//! ended. Programs and logs keep events, so a thread that waits for the end of memory would wait for all of them. So a
+//! command on such memory is represented by the event of a marker behind it, which ends and fails when the command does and
+//! keeps no memory.
+
+use crate::sys::{self, ClResult, EventHandle, QueueHandle, WaitList};
+
+/// The event that stands for `event`, of a command of `queue` that was just enqueued; `None` where none could be made.
+pub(crate) fn stand_in(queue: &QueueHandle, event: &EventHandle) -> Option<EventHandle> {
+    marker(queue, event)
+        .inspect_err(|error| {
+            tracing::error!(%error, "memory stays until the event of a command that used it is dropped");
+        })
+        .ok()
+}
+
+fn marker(queue: &QueueHandle, event: &EventHandle) -> ClResult<EventHandle> {
+    let behind = WaitList::from_iter([event]);
+    sys::enqueue_marker(queue, &behind)
+}

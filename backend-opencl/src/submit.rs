@@ -1,0 +1,243 @@
+//! Commands on their way to the runtime: the checks of their objects, and the enqueueing behind everything that they wait
+//! for.
+
+use binpool_allocators::{InvalidRequest, ObjectKind, Result};
+use cl3::error_codes::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
+use smallvec::{SmallVec, smallvec};
+
+use crate::{
+    backend::OpenClBackend,
+    event::ClEvent,
+    memory::cl_memory::ClMemory,
+    order::admission::CommandAdmission,
+    order::memory_use::MemoryUse,
+    order::role::OrderRole,
+    order::tracked_command::Earlier,
+    queue::ClQueue,
+    quirks::dropped_events::WaitedFor,
+    quirks::stand_in_events::stand_in,
+    sys::{ClError, ClResult, EndedOnPanic, EventHandle, Purpose, WaitList},
+};
+
+impl OpenClBackend {
+    pub(crate) fn check_own_queue(&self, queue: &ClQueue) -> Result<()> {
+        foreign_unless(queue.is_of(self.context()), ObjectKind::Queue)
+    }
+
+    /// Checks that the queue is one of any device of the context: its commands can use the context's memory.
+    pub(crate) fn check_queue_of_context(&self, queue: &ClQueue) -> Result<()> {
+        foreign_unless(queue.context().is_same(self.context()), ObjectKind::Queue)
+    }
+
+    pub(crate) fn check_own_memory(&self, memory: &ClMemory) -> Result<()> {
+        foreign_unless(memory.context().is_same(self.context()), ObjectKind::Memory)
+    }
+
+    pub(crate) fn check_own_events(&self, events: &[ClEvent]) -> Result<()> {
+        let own = events
+            .iter()
+            .all(|event| event.context().is_same(self.context()));
+        foreign_unless(own, ObjectKind::Event)
+    }
+
+    /// Returns the wait list of a command of `queue`. The queues of its events are flushed, as the specification asks of a
+    /// program that waits on one queue for another.
+    pub(crate) fn wait_list<'a>(
+        &self,
+        queue: &ClQueue,
+        events: &'a [ClEvent],
+    ) -> Result<WaitList<'a>> {
+        self.check_own_events(events)?;
+        for event in events {
+            if event.queue() != Some(queue) {
+                event.flush_producer().map_err(ClError::control_error)?;
+            }
+        }
+        Ok(events.iter().map(ClEvent::handle).collect())
+    }
+
+    /// Returns whether a command that waits for `events` fails before it is enqueued: one of them has failed, and the
+    /// runtime cannot be told to wait for it (see [`Quirks`](crate::quirks::Quirks)).
+    fn has_failed_before_enqueue(queue: &ClQueue, events: &[ClEvent]) -> bool {
+        queue.context().quirks.failed_events_are_fragile && events.iter().any(ClEvent::has_failed)
+    }
+
+    /// Waits for the turn of an admitted command of `queue`, and returns the locks to enqueue it under, and everything that it
+    /// waits for: the events of `wait_for`, whose wait list is `named`, and the commands that the logs put before it; or one event
+    /// for all of these, on a runtime that needs that (see [`Quirks`](crate::quirks::Quirks)). `None` if it fails before it is
+    /// enqueued.
+    fn ready<'a>(
+        queue: &'a ClQueue,
+        purpose: Purpose,
+        admission: &CommandAdmission<'_>,
+        wait_for: &[ClEvent],
+        named: WaitList<'a>,
+    ) -> Result<(impl Sized + use<'a>, Option<Awaited<'a>>)> {
+        admission.wait_for_turn();
+        let context = queue.context();
+        let enqueueing = context.quirks.while_enqueueing();
+        if Self::has_failed_before_enqueue(queue, wait_for) {
+            return Ok((enqueueing, None));
+        }
+        let failed = |error: ClError| error.into_error(purpose);
+        let events = admission.events(purpose)?;
+        let joined = context
+            .quirks
+            .single_wait(&context.handle, queue.handle(), &named.and(&events))
+            .map_err(failed)?;
+        let (named, events) = match joined {
+            Some(one) => (WaitList::none(), smallvec![one]),
+            None => (named, events),
+        };
+        let kept = if context.quirks.failed_events_are_fragile {
+            named.and(&events).handles().map_err(failed)?
+        } else {
+            WaitedFor::new()
+        };
+        let awaited = Awaited {
+            named,
+            events,
+            kept,
+        };
+        Ok((enqueueing, Some(awaited)))
+    }
+
+    /// Enqueues a command of `queue` by `enqueue`, which gets everything that the command has to wait for: the events of
+    /// `wait_for`, and the commands that conflict with `uses`. The logs of `uses` track the command from now on.
+    pub(crate) fn submit(
+        &self,
+        queue: &ClQueue,
+        purpose: Purpose,
+        uses: &[MemoryUse<'_>],
+        wait_for: &[ClEvent],
+        enqueue: impl FnOnce(&WaitList<'_>) -> ClResult<EventHandle>,
+    ) -> Result<ClEvent> {
+        let named = Self::named(wait_for);
+        let admission = CommandAdmission::of_command(queue, uses, OrderRole::Command, named)?;
+        self.submit_admitted(queue, purpose, admission, wait_for, enqueue)
+    }
+
+    /// Returns the tracked commands of these events, which a command that waits for them comes after.
+    pub(crate) fn named(events: &[ClEvent]) -> Earlier {
+        events
+            .iter()
+            .filter_map(ClEvent::tracked)
+            .cloned()
+            .collect()
+    }
+
+    /// Enqueues a command that is in its logs already by `enqueue`, which gets everything that it has to wait for.
+    pub(crate) fn submit_admitted(
+        &self,
+        queue: &ClQueue,
+        purpose: Purpose,
+        mut admission: CommandAdmission<'_>,
+        wait_for: &[ClEvent],
+        enqueue: impl FnOnce(&WaitList<'_>) -> ClResult<EventHandle>,
+    ) -> Result<ClEvent> {
+        let named = self.wait_list(queue, wait_for)?;
+        let uses = admission.uses();
+        let context = queue.context();
+        let (enqueueing, awaited) = Self::ready(queue, purpose, &admission, wait_for, named)?;
+        let Some(awaited) = awaited else {
+            let event = ClEvent::failed_before_enqueue(context, purpose, admission.command())
+                .map_err(|error| error.into_error(purpose))?;
+            // It has failed, and later commands still come after what it was to come after.
+            admission.enqueued(event.handle(), event.number(), true);
+            return Ok(event);
+        };
+        let Awaited {
+            named,
+            events,
+            kept,
+        } = awaited;
+        let wait = named.and(&events);
+        let handle = enqueue(&wait).map_err(|error| error.into_error(purpose))?;
+        // Until the event owns what the command works on, or the caller waits, a panic must wait for the command.
+        let command = EndedOnPanic::new(&handle);
+        let stand_in = Self::stand_in(queue, uses, &handle);
+        command.disarm();
+        let handle = stand_in.unwrap_or(handle);
+        let event = ClEvent::tracked_command(queue, handle, purpose, admission.command(), kept);
+        let command = EndedOnPanic::new(event.handle());
+        admission.enqueued(event.handle(), event.number(), !wait.is_empty());
+        drop(enqueueing);
+        command.disarm();
+        Ok(event)
+    }
+
+    /// The event that stands for `event`, of a command of `queue` that was just enqueued, on a runtime whose events keep memory
+    /// (see [`stand_in_events`](crate::quirks::stand_in_events)).
+    fn stand_in(
+        queue: &ClQueue,
+        uses: &[MemoryUse<'_>],
+        event: &EventHandle,
+    ) -> Option<EventHandle> {
+        let is_awaited = |used: &MemoryUse<'_>| used.log.end_is_awaited();
+        if !queue.context().quirks.events_keep_memory || !uses.iter().any(is_awaited) {
+            return None;
+        }
+        stand_in(queue.handle(), event)
+    }
+
+    /// Enqueues a command by `run`, which waits for it, so that the command may work on memory that the caller has
+    /// borrowed. `run` passes the event to its second argument as soon as the command is enqueued.
+    pub(crate) fn submit_and_wait(
+        &self,
+        queue: &ClQueue,
+        purpose: Purpose,
+        uses: &[MemoryUse<'_>],
+        wait_for: &[ClEvent],
+        run: impl FnOnce(&WaitList<'_>, &mut dyn FnMut(&EventHandle)) -> ClResult<Waited>,
+    ) -> Result<()> {
+        let named = self.wait_list(queue, wait_for)?;
+        let before = Self::named(wait_for);
+        let mut admission = CommandAdmission::of_command(queue, uses, OrderRole::Command, before)?;
+        let (enqueueing, awaited) = Self::ready(queue, purpose, &admission, wait_for, named)?;
+        let Some(awaited) = awaited else {
+            let error = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
+            return Err(ClError::new("clWaitForEvents", error).into_error(purpose));
+        };
+        let Awaited {
+            named,
+            events,
+            kept,
+        } = awaited;
+        let wait = named.and(&events);
+        let mut enqueueing = Some(enqueueing);
+        let tracked = admission.command().cloned();
+        // The lock is not held during the wait: otherwise no thread could make an event fail that the command waits for.
+        let mut enqueued = |event: &EventHandle| {
+            let stand_in = Self::stand_in(queue, uses, event);
+            let event = stand_in.as_ref().unwrap_or(event);
+            admission.enqueued(event, queue.number_command(), !wait.is_empty());
+            enqueueing = None;
+        };
+        let (handle, ended) =
+            run(&wait, &mut enqueued).map_err(|error| error.into_error(purpose))?;
+        if ended.is_ok() {
+            return Ok(());
+        }
+        // The event of the failed command, which this value keeps as long as the runtime may use it.
+        ClEvent::tracked_command(queue, handle, purpose, tracked.as_ref(), kept).waited(ended)
+    }
+}
+
+/// The events that a command waits for.
+struct Awaited<'a> {
+    named: WaitList<'a>,
+    events: SmallVec<[EventHandle; 4]>,
+    /// References to all of them, on a runtime where they have to live as long as the command's own event.
+    kept: WaitedFor,
+}
+
+/// The event of a command that was waited for, and the result of the wait.
+pub(crate) type Waited = (EventHandle, ClResult<()>);
+
+fn foreign_unless(own: bool, kind: ObjectKind) -> Result<()> {
+    if own {
+        Ok(())
+    } else {
+        Err(InvalidRequest::ForeignObject { kind }.into())
+    }
+}

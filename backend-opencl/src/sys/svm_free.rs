@@ -1,0 +1,307 @@
+//! The free of shared virtual memory, once no command uses a block any more.
+//!
+//! The host frees all blocks. The runtime has a command for it (`clEnqueueSVMFree`), but a free that waits for a command
+//! which fails is not carried out, without a word on `PoCL` 3.1; and NVIDIA's driver crashes where it frees one block while
+//! a thread allocates another.
+//!
+//! One thread waits for the events of all blocks, and lives as long as any block is pending. A thread that is short of
+//! memory can free the blocks whose events have ended without waiting for that thread.
+
+use std::{
+    fmt,
+    mem::{self, ManuallyDrop},
+    thread,
+};
+
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+use super::{
+    ClResult, EventHandle, Progress, QueueHandle, SvmAllocation,
+    enqueue::finish,
+    event::{look, wait_until_ended},
+};
+
+/// What has to end before a block may be freed.
+#[derive(Debug, Default)]
+pub(crate) struct PendingUses {
+    /// Events. One that stands for everything before it on its queue comes with that queue: if the event fails, it says
+    /// nothing of earlier commands, so the queue has to be finished.
+    events: SmallVec<[(EventHandle, Option<QueueHandle>); 4]>,
+    /// Queues to be finished.
+    queues: SmallVec<[QueueHandle; 1]>,
+    /// Returns the pending commands of the block. It is called when an event has failed, which may be before those that it
+    /// was to come after.
+    still_pending: Option<StillPending>,
+}
+
+type Pending = ClResult<SmallVec<[EventHandle; 4]>>;
+
+struct StillPending(Box<dyn Fn() -> Pending + Send + Sync>);
+
+impl fmt::Debug for StillPending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StillPending")
+    }
+}
+
+impl PendingUses {
+    /// Adds the commands that use the block: those that `still_pending` returns, which is called again whenever one of them
+    /// has failed.
+    pub(crate) fn after_commands(
+        &mut self,
+        still_pending: impl Fn() -> Pending + Send + Sync + 'static,
+    ) -> ClResult<()> {
+        let pending = still_pending()?;
+        self.events.extend(pending.into_iter().map(|it| (it, None)));
+        self.still_pending = Some(StillPending(Box::new(still_pending)));
+        Ok(())
+    }
+
+    /// Adds an event that the block was released with.
+    pub(crate) fn after(&mut self, event: EventHandle) {
+        self.events.push((event, None));
+    }
+
+    /// Adds everything on `queue` up to the command of `event`.
+    pub(crate) fn after_all_before(&mut self, event: EventHandle, queue: QueueHandle) {
+        self.events.push((event, Some(queue)));
+    }
+
+    /// Adds everything on `queue`.
+    pub(crate) fn after_queue(&mut self, queue: QueueHandle) {
+        self.queues.push(queue);
+    }
+
+    /// Waits until all of it has ended. It does not matter whether it succeeded.
+    pub(crate) fn wait(mut self) {
+        self.wait_for_events();
+        self.finish_queues();
+    }
+
+    /// Waits for the events. The queues of those that failed are left to be finished.
+    fn wait_for_events(&mut self) {
+        while !self.events.is_empty() {
+            for (event, _) in &self.events {
+                if let Err(error) = wait_until_ended(event) {
+                    tracing::debug!(%error, "a command failed before a block was freed");
+                }
+            }
+            self.look();
+        }
+    }
+
+    fn finish_queues(&mut self) {
+        for queue in mem::take(&mut self.queues) {
+            if let Err(error) = finish(&queue) {
+                tracing::debug!(%error, "a command failed before a block was freed");
+            }
+        }
+    }
+
+    /// Forgets the events that have ended. In the place of one that failed come its queue and the commands that it was to
+    /// come after.
+    fn look(&mut self) {
+        let mut failed = SmallVec::<[_; 4]>::new();
+        for (event, queue) in mem::take(&mut self.events) {
+            match look(&event) {
+                Ok(Progress::Complete) => {}
+                Ok(Progress::Failed(_)) => match queue {
+                    Some(queue) => self.queues.push(queue),
+                    None => failed.push((event, None)),
+                },
+                // If the runtime does not answer, the event counts as pending.
+                Ok(Progress::Pending) | Err(_) => self.events.push((event, queue)),
+            }
+        }
+        let Some(StillPending(still_pending)) = &self.still_pending else {
+            return;
+        };
+        if failed.is_empty() {
+            return;
+        }
+        match still_pending() {
+            Ok(pending) => self.events.extend(pending.into_iter().map(|it| (it, None))),
+            // Asked again the next time.
+            Err(error) => {
+                tracing::error!(%error, "shared virtual memory is not freed yet");
+                self.events.extend(failed);
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.events.is_empty() && self.queues.is_empty()
+    }
+
+    /// Returns references to the events, for a thread that waits for them without holding this value.
+    fn events_again(&self) -> ClResult<SmallVec<[EventHandle; 4]>> {
+        self.events
+            .iter()
+            .map(|(event, _)| event.another())
+            .collect()
+    }
+}
+
+/// A block, and what has to end before it is freed.
+#[derive(Debug)]
+struct PendingFree {
+    uses: PendingUses,
+    /// Dropping it frees the block.
+    allocation: SvmAllocation,
+}
+
+/// The blocks that wait for events.
+///
+/// The lock is held for a few instructions at a time, never while the runtime is called.
+static WAITING: Mutex<Waiting> = Mutex::new(Waiting {
+    frees: Vec::new(),
+    has_thread: false,
+});
+
+struct Waiting {
+    frees: Vec<PendingFree>,
+    /// Whether a thread waits for them, or is about to.
+    has_thread: bool,
+}
+
+/// Frees a block at once if all of `uses` has ended, otherwise by a thread that waits. This call does not wait.
+pub(crate) fn free_svm_after(allocation: SvmAllocation, mut uses: PendingUses) {
+    uses.look();
+    let free = PendingFree { uses, allocation };
+    if free.uses.is_over() {
+        drop(free);
+    } else if free.uses.events.is_empty() {
+        finish_and_free(free);
+    } else {
+        put_back(vec![free]);
+    }
+}
+
+/// Frees a block, on a thread of its own, once its queues are finished. That wait takes as long as all commands of the
+/// queues, and must not hold up other frees.
+fn finish_and_free(free: PendingFree) {
+    let bytes = free.allocation.bytes();
+    // Dropping it would free the block. Where no thread can be started, the block is leaked instead.
+    let mut free = ManuallyDrop::new(free);
+    let started = thread::Builder::new()
+        .name("binpool-svm-free".into())
+        .spawn(move || {
+            free.uses.finish_queues();
+            drop(ManuallyDrop::into_inner(free));
+        });
+    if let Err(error) = started {
+        tracing::error!(%error, bytes, "shared virtual memory was lost");
+    }
+}
+
+/// Frees every block whose commands have ended. Returns whether there were any.
+pub(crate) fn free_what_has_ended() -> bool {
+    let mut waiting = mem::take(&mut WAITING.lock().frees);
+    for free in &mut waiting {
+        free.uses.look();
+    }
+    let (over, pending): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|it| it.uses.is_over());
+    let (failed, pending): (Vec<_>, Vec<_>) = pending
+        .into_iter()
+        .partition(|it| it.uses.events.is_empty());
+    put_back(pending);
+    failed.into_iter().for_each(finish_and_free);
+    !over.is_empty()
+}
+
+fn put_back(frees: Vec<PendingFree>) {
+    let mut waiting = WAITING.lock();
+    waiting.frees.extend(frees);
+    if waiting.frees.is_empty() || mem::replace(&mut waiting.has_thread, true) {
+        return;
+    }
+    drop(waiting);
+    let started = thread::Builder::new()
+        .name("binpool-svm-free".into())
+        .spawn(wait_and_free);
+    if let Err(error) = started {
+        WAITING.lock().has_thread = false;
+        tracing::warn!(%error, "blocks of shared virtual memory will be freed with the next ones");
+    }
+}
+
+fn wait_and_free() {
+    loop {
+        free_what_has_ended();
+        let events = {
+            let mut waiting = WAITING.lock();
+            let Some(first) = waiting.frees.first() else {
+                waiting.has_thread = false;
+                return;
+            };
+            first.uses.events_again()
+        };
+        match events {
+            Ok(events) => {
+                for event in events {
+                    // The next round looks how it ended.
+                    let _ended = wait_until_ended(&event);
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a command cannot be waited for; looking again and again");
+                thread::yield_now();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::env;
+
+    use binpool_allocators::{Align, Backend, Outcome};
+
+    use super::*;
+    use crate::{OpenClBackend, sys::Threads};
+
+    fn is_waiting(base: usize) -> bool {
+        let waiting = WAITING.lock();
+        waiting
+            .frees
+            .iter()
+            .any(|free| free.allocation.base() == base)
+    }
+
+    #[test]
+    fn a_block_waits_for_its_commands_and_no_longer() {
+        let device = env::var("BINPOOL_TEST_DEVICE").unwrap_or_default();
+        let backend = OpenClBackend::open(&device.parse().unwrap()).unwrap();
+        let align = Align::new(128).unwrap();
+        let block = || {
+            let context = &backend.context().handle;
+            SvmAllocation::new(context, 1, 4096, align, align, Threads::One, || false)
+                .unwrap()
+                .unwrap()
+        };
+        let gates = [(); 2].map(|()| backend.create_user_event().unwrap());
+        let bases = [0, 1].map(|index: usize| {
+            let block = block();
+            let base = block.base();
+            let mut uses = PendingUses::default();
+            uses.after(gates[index].handle().another().unwrap());
+            free_svm_after(block, uses);
+            base
+        });
+        assert!(is_waiting(bases[0]));
+        // The second block may be freed before the first one, for which the thread waits.
+        backend
+            .resolve_user_event(&gates[1], Outcome::Complete)
+            .unwrap();
+        while is_waiting(bases[1]) {
+            free_what_has_ended();
+        }
+        backend
+            .resolve_user_event(&gates[0], Outcome::Failed)
+            .unwrap();
+        while is_waiting(bases[0]) {
+            thread::yield_now();
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Views of buffers: sub-buffers, and images over buffers.
+//!
+//! NVIDIA's driver (580) crashes where one thread enqueues a command on a buffer while another makes or releases a view of
+//! it. So on its platform a thread holds one lock during each call that does either. It is one lock for the process, since
+//! the driver has one list of a buffer's views for all contexts and queues. It was measured to be no slower than no lock.
+
+use std::{fmt, mem::ManuallyDrop, ops::Deref};
+
+use parking_lot::{ReentrantMutex, ReentrantMutexGuard};
+
+use super::ClResult;
+use super::MemHandle;
+
+/// Whether a lock keeps threads from making and releasing views of a buffer while other threads enqueue commands on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ViewLock {
+    /// Threads may, as the specification demands.
+    NotNeeded,
+    /// One thread at a time.
+    Needed,
+}
+
+/// Reentrant: a thread may drop a view while it enqueues a command.
+static LOCK: ReentrantMutex<()> = ReentrantMutex::new(());
+
+impl ViewLock {
+    /// Takes the lock, if it is needed: for a call that makes or releases a view, or enqueues a command on memory, but not
+    /// while a thread waits for a command.
+    pub(crate) fn hold(self) -> Option<ReentrantMutexGuard<'static, ()>> {
+        (self == Self::Needed).then(|| LOCK.lock())
+    }
+}
+
+/// A reference to a view, which is released under the lock.
+pub(crate) struct ViewHandle {
+    handle: ManuallyDrop<MemHandle>,
+    lock: ViewLock,
+}
+
+impl ViewHandle {
+    pub(crate) const fn new(handle: MemHandle, lock: ViewLock) -> Self {
+        Self {
+            handle: ManuallyDrop::new(handle),
+            lock,
+        }
+    }
+
+    /// Releases the reference, and returns whether the runtime accepted that.
+    pub(crate) fn release(self) -> ClResult<()> {
+        let mut this = ManuallyDrop::new(self);
+        let _held = this.lock.hold();
+        this.take().release()
+    }
+
+    /// Takes the reference. Called once.
+    fn take(&mut self) -> MemHandle {
+        // SAFETY: The handle is taken once: this runs either in `release`, which then forgets `self`, or in `drop`.
+        unsafe { ManuallyDrop::take(&mut self.handle) }
+    }
+}
+
+impl Drop for ViewHandle {
+    fn drop(&mut self) {
+        let _held = self.lock.hold();
+        drop(self.take());
+    }
+}
+
+impl Deref for ViewHandle {
+    type Target = MemHandle;
+
+    fn deref(&self) -> &MemHandle {
+        &self.handle
+    }
+}
+
+impl fmt::Debug for ViewHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.handle.fmt(f)
+    }
+}

@@ -1,0 +1,70 @@
+//! Fills.
+
+use cl3::memory::CL_MEM_READ_ONLY;
+
+use super::parts;
+use crate::{
+    queue::ClQueue,
+    sys::{self, ClResult, DeviceBytes, EventHandle, MemHandle, WaitList},
+};
+
+/// The number of bytes of repeated patterns that are copied from the host, for patterns that OpenCL cannot fill with.
+const FIRST_BYTES: usize = 1 << 16;
+
+/// Enqueues a fill of `bytes` bytes, at least one, with whole patterns. The caller has checked everything.
+///
+/// OpenCL fills with patterns of 1, 2, 4, ... 128 bytes. Other patterns are copied: the first bytes from the host, then the
+/// bytes that are there already, which doubles them with each copy.
+pub(crate) fn enqueue(
+    queue: &ClQueue,
+    device: DeviceBytes<'_>,
+    bytes: usize,
+    pattern: &[u8],
+    wait: &WaitList<'_>,
+) -> ClResult<EventHandle> {
+    let has_command = pattern.len().is_power_of_two() && pattern.len() <= 128;
+    match device {
+        DeviceBytes::Buffer(buffer, offset) if has_command => {
+            sys::enqueue_fill_buffer(queue.handle(), buffer, pattern, offset, bytes, wait)
+        }
+        DeviceBytes::Svm(range) if has_command => {
+            sys::enqueue_svm_fill(queue.handle(), range, pattern, wait)
+        }
+        DeviceBytes::Buffer(buffer, offset) => {
+            copies(queue, (buffer, offset), bytes, pattern, wait)
+        }
+        // The runtime keeps the buffer that was made over the block until the copies have ended.
+        DeviceBytes::Svm(range) => {
+            let (buffer, offset) = range.as_buffer()?;
+            copies(queue, (&buffer, offset), bytes, pattern, wait)
+        }
+    }
+}
+
+/// Fills by copies, each of which waits for the one before. The event is that of the last one.
+fn copies(
+    queue: &ClQueue,
+    (buffer, offset): (&MemHandle, usize),
+    bytes: usize,
+    pattern: &[u8],
+    wait: &WaitList<'_>,
+) -> ClResult<EventHandle> {
+    let times = (FIRST_BYTES / pattern.len()).clamp(1, bytes / pattern.len());
+    let first = pattern.repeat(times);
+    let copy = |from: (&MemHandle, usize), done: usize, bytes: usize, wait: &WaitList<'_>| {
+        let to = (buffer, offset.saturating_add(done));
+        sys::enqueue_copy_buffer(queue.handle(), from, to, bytes, wait)
+    };
+    // The runtime keeps the buffer until its copy has ended.
+    let patterns = sys::buffer::create_copying(&queue.context().handle, CL_MEM_READ_ONLY, &first)?;
+    let mut last = copy((&patterns, 0), 0, first.len(), wait)?;
+    let mut done = first.len();
+    while done < bytes {
+        let next = done.min(bytes - done);
+        last = parts::enqueue_behind(queue, &last, |behind| {
+            copy((buffer, offset), done, next, behind)
+        })?;
+        done += next;
+    }
+    Ok(last)
+}

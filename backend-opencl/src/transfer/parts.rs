@@ -1,0 +1,33 @@
+//! Commands of several calls of OpenCL. The program gets the event of the last part.
+
+use binpool_allocators::Queue;
+
+use crate::{
+    queue::ClQueue,
+    quirks::dropped_events::WaitedFor,
+    sys::{self, ClResult, EventHandle, WaitList},
+};
+
+/// Enqueues the next part of a command, behind the part `before`. If it cannot be enqueued, this waits until `before` has
+/// ended.
+pub(super) fn enqueue_behind(
+    queue: &ClQueue,
+    before: &EventHandle,
+    enqueue: impl FnOnce(&WaitList<'_>) -> ClResult<EventHandle>,
+) -> ClResult<EventHandle> {
+    let (context, quirks) = (&queue.context().handle, &queue.context().quirks);
+    let before_alone = WaitList::none().and([before]);
+    let enqueued = match quirks.single_wait(context, queue.handle(), &before_alone) {
+        Ok(Some(joined)) => enqueue(&WaitList::none().and([&joined])),
+        Ok(None) => enqueue(&before_alone),
+        Err(error) => Err(error),
+    };
+    if enqueued.is_ok() {
+        // The program does not hold the event of this part, which `PoCL` uses when the part fails.
+        quirks.keep_dropped_event(before, WaitedFor::new(), Some(queue.id()));
+    } else if let Err(error) = sys::wait_until_ended(before) {
+        // No log tracks this part, so it must not stay pending.
+        tracing::debug!(%error, "a part of a command has failed");
+    }
+    enqueued
+}

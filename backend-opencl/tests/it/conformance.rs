@@ -1,0 +1,100 @@
+//! OpenCL keeps every promise of the traits, also when it is erased.
+
+use binpool_allocators::{
+    AnyBackend, DeferredAllocator, ImmediateAllocator, SvmAllocator, SvmGrain,
+    allocator_conformance, backend_conformance,
+    conformance::{AllocatorFixture, Fixture},
+    svm_conformance,
+};
+use binpool_opencl::OpenClBackend;
+
+/// The device under test. No runtime keeps to its own capacity, so none is enforced.
+struct OpenCl;
+
+impl Fixture for OpenCl {
+    type Backend = OpenClBackend;
+
+    fn backend(&self) -> OpenClBackend {
+        crate::common::open()
+    }
+}
+
+mod backend {
+    use super::*;
+
+    backend_conformance!(OpenCl);
+}
+
+mod svm {
+    use super::*;
+
+    svm_conformance!(OpenCl);
+}
+
+struct Erased;
+
+impl Fixture for Erased {
+    type Backend = AnyBackend;
+
+    fn backend(&self) -> AnyBackend {
+        AnyBackend::with_svm(crate::common::open())
+    }
+
+    fn foreign_backend(&self) -> AnyBackend {
+        // Erased twice: its objects are of other types than those of `backend`.
+        AnyBackend::with_svm(AnyBackend::with_svm(crate::common::open()))
+    }
+}
+
+mod erased {
+    use super::*;
+
+    backend_conformance!(Erased);
+    svm_conformance!(Erased);
+}
+
+impl AllocatorFixture for OpenCl {
+    type Allocator = ImmediateAllocator<OpenClBackend>;
+
+    fn allocator(&self) -> Self::Allocator {
+        ImmediateAllocator::new(&crate::common::open()).unwrap()
+    }
+}
+
+mod immediate {
+    use super::*;
+
+    allocator_conformance!(OpenCl);
+}
+
+struct Deferred;
+
+impl AllocatorFixture for Deferred {
+    type Allocator = DeferredAllocator<OpenClBackend>;
+
+    fn allocator(&self) -> Self::Allocator {
+        DeferredAllocator::new(&crate::common::open())
+    }
+}
+
+mod deferred {
+    use super::*;
+
+    allocator_conformance!(Deferred);
+}
+
+struct Svm;
+
+impl AllocatorFixture for Svm {
+    type Allocator = SvmAllocator<OpenClBackend>;
+
+    fn allocator(&self) -> Self::Allocator {
+        SvmAllocator::new(&crate::common::open(), SvmGrain::Coarse).unwrap()
+    }
+}
+
+mod svm_allocator {
+    use super::*;
+
+    allocator_conformance!(Svm);
+}

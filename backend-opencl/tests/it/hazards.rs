@@ -1,0 +1,329 @@
+//! Commands that use the same bytes come one after another, whatever queues they are on, without any wait list.
+
+use std::thread;
+
+use binpool_allocators::{Backend, Event, EventStatus, Queue, Region};
+use binpool_opencl::{ClMemory, ClQueue};
+use proptest::prelude::*;
+
+use crate::common::{Bench, numbered};
+
+const SIZE: usize = 4096;
+
+/// A queue whose commands stand behind a gate until that is opened.
+fn gated_queue(bench: &Bench) -> (ClQueue, binpool_opencl::ClEvent) {
+    let (queue, gate) = (bench.another_queue(), bench.gate());
+    bench
+        .backend
+        .enqueue_barrier(queue.after(std::slice::from_ref(&gate)))
+        .unwrap();
+    (queue, gate)
+}
+
+fn copy(bench: &Bench, queue: &ClQueue, from: &ClMemory, to: &ClMemory) -> binpool_opencl::ClEvent {
+    let all = Region::first(SIZE);
+    let copied = bench.backend.enqueue_copy(queue, from, all, to, 0);
+    copied.unwrap()
+}
+
+#[test]
+fn a_read_comes_after_a_write_on_another_queue() {
+    let bench = Bench::new();
+    let (slow, gate) = gated_queue(&bench);
+    let (memory, seen) = (bench.filled(SIZE, 1), bench.buffer(SIZE));
+    bench.fill(&slow, &memory, 2, &[]);
+    let copied = copy(&bench, &bench.queue, &memory, &seen);
+    assert_eq!(copied.status().unwrap(), EventStatus::Pending);
+    bench.open_gate(&gate);
+    assert_eq!(bench.read(&seen), [2; SIZE]);
+}
+
+#[test]
+fn a_write_comes_after_reads_and_writes_on_other_queues() {
+    let bench = Bench::new();
+    let (slow, gate) = gated_queue(&bench);
+    let (memory, seen) = (bench.filled(SIZE, 1), bench.buffer(SIZE));
+    copy(&bench, &slow, &memory, &seen);
+    let written = bench.fill(&bench.queue, &memory, 2, &[]);
+    assert_eq!(written.status().unwrap(), EventStatus::Pending);
+    bench.open_gate(&gate);
+    assert_eq!(bench.read(&seen), [1; SIZE]);
+    assert_eq!(bench.read(&memory), [2; SIZE]);
+}
+
+#[test]
+fn reads_of_two_queues_do_not_wait_for_each_other() {
+    let bench = Bench::new();
+    let (slow, gate) = gated_queue(&bench);
+    let (memory, other) = (bench.filled(SIZE, 1), bench.buffer(SIZE));
+    let held = copy(&bench, &slow, &memory, &other);
+    assert_eq!(bench.read(&memory), [1; SIZE]);
+    assert_eq!(held.status().unwrap(), EventStatus::Pending);
+    bench.open_gate(&gate);
+    held.wait().unwrap();
+}
+
+#[test]
+fn commands_on_other_bytes_of_a_buffer_do_not_wait() {
+    let bench = Bench::new();
+    let (slow, gate) = gated_queue(&bench);
+    let memory = bench.filled(2 * SIZE, 1);
+    let [first, second] = [0, SIZE].map(|offset| {
+        let region = Region::new(offset, SIZE);
+        bench.backend.create_sub_region(&memory, region).unwrap()
+    });
+    let held = bench.fill(&slow, &first, 2, &[]);
+    bench.fill(&bench.queue, &second, 3, &[]).wait().unwrap();
+    assert_eq!(bench.read(&second), [3; SIZE]);
+    assert_eq!(held.status().unwrap(), EventStatus::Pending);
+    bench.open_gate(&gate);
+    assert_eq!(bench.read(&memory), [[2; SIZE], [3; SIZE]].concat());
+}
+
+#[test]
+fn views_that_overlap_are_seen_to_be_the_same_bytes() {
+    let bench = Bench::new();
+    let (slow, gate) = gated_queue(&bench);
+    let memory = bench.filled(2 * SIZE, 1);
+    let part = Region::new(SIZE / 2, SIZE);
+    let view = bench.backend.create_sub_region(&memory, part).unwrap();
+    bench.fill(&slow, &view, 2, &[]);
+    let all = bench.fill(&bench.queue, &memory, 3, &[]);
+    assert_eq!(all.status().unwrap(), EventStatus::Pending);
+    bench.open_gate(&gate);
+    assert_eq!(bench.read(&memory), [3; 2 * SIZE]);
+}
+
+#[test]
+fn commands_of_an_out_of_order_queue_come_one_after_another_too() {
+    let bench = Bench::new();
+    let queue = bench.out_of_order_queue();
+    let (memory, copies) = (bench.buffer(SIZE), bench.buffer(250 * SIZE));
+    for byte in 0..250_u8 {
+        bench.fill(&queue, &memory, byte, &[]);
+        let (all, to) = (Region::first(SIZE), usize::from(byte) * SIZE);
+        bench
+            .backend
+            .enqueue_copy(&queue, &memory, all, &copies, to)
+            .unwrap();
+    }
+    let copies = bench.read(&copies);
+    for (byte, copy) in (0..250_u8).zip(copies.chunks(SIZE)) {
+        assert_eq!(copy, [byte; SIZE], "copy {byte}");
+    }
+}
+
+/// The second write may fail as soon as its gate does, while the first one, which it came after, is still to run.
+#[test]
+fn a_command_that_fails_early_hides_none_before_it() {
+    let bench = Bench::new();
+    let (slow, gate) = gated_queue(&bench);
+    let (memory, seen) = (bench.filled(SIZE, 1), bench.buffer(SIZE));
+    let first = bench.fill(&slow, &memory, 2, &[]);
+    let doomed = bench.gate();
+    let second = bench.fill(
+        &bench.another_queue(),
+        &memory,
+        3,
+        std::slice::from_ref(&doomed),
+    );
+    bench.fail_gate(&doomed);
+    // Time enough for a runtime that fails it at once.
+    bench.fill(&bench.queue, &seen, 9, &[]).wait().unwrap();
+    if second.status().unwrap() == EventStatus::Pending {
+        bench.open_gate(&gate);
+        assert!(second.wait().is_err());
+        assert_eq!(bench.read(&memory), [2; SIZE]);
+        return;
+    }
+    assert_eq!(first.status().unwrap(), EventStatus::Pending);
+    let copied = copy(&bench, &bench.queue, &memory, &seen);
+    assert_eq!(copied.status().unwrap(), EventStatus::Pending);
+    bench.open_gate(&gate);
+    assert_eq!(bench.read(&seen), [2; SIZE]);
+}
+
+/// Of one in-order queue, too: `PoCL` runs what stands behind a command that has failed without waiting for the rest.
+#[test]
+fn what_stands_behind_a_failed_command_comes_after_what_stands_before_it() {
+    let bench = Bench::new();
+    let (slow, gate) = gated_queue(&bench);
+    let (memory, other) = (bench.filled(SIZE, 1), bench.filled(SIZE, 1));
+    let doomed = bench.gate();
+    bench.fill(&slow, &memory, 2, &[]);
+    let failing = bench.fill(&slow, &other, 2, std::slice::from_ref(&doomed));
+    bench.fail_gate(&doomed);
+    // Time enough for a runtime that fails it at once.
+    bench
+        .fill(&bench.queue, &bench.buffer(SIZE), 9, &[])
+        .wait()
+        .unwrap();
+    let last = bench.fill(&slow, &memory, 3, &[]);
+    bench.open_gate(&gate);
+    assert!(failing.wait().is_err());
+    // On NVIDIA's it fails with what stands before it.
+    let byte = if last.wait().is_ok() { 3 } else { 2 };
+    assert_eq!(bench.read(&memory), [byte; SIZE]);
+}
+
+#[test]
+fn threads_with_queues_of_their_own_share_a_buffer() {
+    const THREADS: u8 = 4;
+    let bench = Bench::new();
+    let memory = bench.filled(SIZE, 0);
+    thread::scope(|scope| {
+        for byte in 1..=THREADS {
+            let (bench, memory) = (&bench, &memory);
+            scope.spawn(move || {
+                let queue = bench.another_queue();
+                let seen = bench.buffer(SIZE);
+                for _ in 0..50 {
+                    bench.fill(&queue, memory, byte, &[]);
+                    copy(bench, &queue, memory, &seen);
+                    let seen = bench.read(&seen);
+                    assert!(seen.iter().all(|other| *other == seen[0]), "torn: {seen:?}");
+                }
+            });
+        }
+    });
+    assert!((1..=THREADS).contains(&bench.read(&memory)[0]));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Fill {
+        queue: usize,
+        buffer: usize,
+        region: (usize, usize),
+        byte: u8,
+    },
+    Copy {
+        queue: usize,
+        from: usize,
+        to: usize,
+        region: (usize, usize),
+        target: usize,
+    },
+    Write {
+        queue: usize,
+        buffer: usize,
+        offset: usize,
+        bytes: usize,
+    },
+    Read {
+        queue: usize,
+        buffer: usize,
+    },
+}
+
+const BYTES: usize = 512;
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let region =
+        || (0..BYTES, 1..BYTES).prop_map(|(start, bytes)| (start, bytes.min(BYTES - start)));
+    let (queue, buffer) = (0..4_usize, 0..2_usize);
+    let step = prop_oneof![
+        (queue.clone(), buffer.clone(), region(), any::<u8>()).prop_map(
+            |(queue, buffer, region, byte)| Step::Fill {
+                queue,
+                buffer,
+                region,
+                byte
+            }
+        ),
+        (queue.clone(), buffer.clone(), region(), 0..BYTES).prop_map(
+            |(queue, from, region, target)| {
+                let bytes = region.1.min(BYTES - target);
+                Step::Copy {
+                    queue,
+                    from,
+                    to: 1 - from,
+                    region: (region.0, bytes),
+                    target,
+                }
+            }
+        ),
+        (queue.clone(), buffer.clone(), region()).prop_map(|(queue, buffer, (offset, bytes))| {
+            Step::Write {
+                queue,
+                buffer,
+                offset,
+                bytes,
+            }
+        }),
+        (queue, buffer).prop_map(|(queue, buffer)| Step::Read { queue, buffer }),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever the queues, and whichever of them gets going first, the result is that of one command after the other.
+    #[test]
+    fn commands_do_what_they_would_do_one_after_another(
+        steps in steps(),
+        order in Just([0_usize, 1, 2, 3]).prop_shuffle(),
+        held in any::<bool>(),
+    ) {
+        let bench = Bench::new();
+        let queues = [
+            bench.another_queue(),
+            bench.another_queue(),
+            bench.out_of_order_queue(),
+            bench.out_of_order_queue(),
+        ];
+        let buffers = [bench.filled(BYTES, 0), bench.filled(BYTES, 0)];
+        let backend = &bench.backend;
+        let gates: Vec<_> = queues.iter().map(|queue| {
+            let gate = bench.gate();
+            backend.enqueue_barrier(queue.after(std::slice::from_ref(&gate))).unwrap();
+            gate
+        }).collect();
+        if !held {
+            for gate in &gates {
+                bench.open_gate(gate);
+            }
+        }
+        let mut model = [vec![0_u8; BYTES], vec![0_u8; BYTES]];
+        let mut reads = Vec::new();
+        for step in steps {
+            match step {
+                Step::Fill { queue, buffer, region: (start, bytes), byte } => {
+                    model[buffer][start..start + bytes].fill(byte);
+                    let region = Region::new(start, bytes);
+                    backend.enqueue_fill(&queues[queue], &buffers[buffer], region, &[byte]).unwrap();
+                }
+                Step::Copy { queue, from, to, region: (start, bytes), target } => {
+                    let moved = model[from][start..start + bytes].to_vec();
+                    model[to][target..target + bytes].copy_from_slice(&moved);
+                    let region = Region::new(start, bytes);
+                    backend
+                        .enqueue_copy(&queues[queue], &buffers[from], region, &buffers[to], target)
+                        .unwrap();
+                }
+                Step::Write { queue, buffer, offset, bytes } => {
+                    let data = numbered(bytes);
+                    model[buffer][offset..offset + bytes].copy_from_slice(&data);
+                    backend.enqueue_write(&queues[queue], &buffers[buffer], offset, data.into()).unwrap();
+                }
+                Step::Read { queue, buffer } => {
+                    let all = Region::first(BYTES);
+                    let read = backend.enqueue_read(&queues[queue], &buffers[buffer], all).unwrap();
+                    reads.push((read, model[buffer].clone()));
+                }
+            }
+        }
+        if held {
+            for queue in order {
+                bench.open_gate(&gates[queue]);
+            }
+        }
+        for (read, expected) in reads {
+            prop_assert_eq!(read.wait().unwrap(), expected);
+        }
+        for (buffer, expected) in buffers.iter().zip(&model) {
+            prop_assert_eq!(&bench.read(buffer), expected);
+        }
+    }
+}

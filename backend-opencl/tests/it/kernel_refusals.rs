@@ -1,0 +1,467 @@
+//! Programs, kernels and launches that are refused.
+
+use std::slice::from_ref;
+
+use binpool::{ImmediateAllocator, MemoryPool};
+use binpool_allocators::{
+    AsMemory, Backend, InvalidRequest, MemoryFlags, ObjectKind, Queue, Region, SvmBackend, SvmGrain,
+};
+use binpool_opencl::{
+    Argument, ClEvent, ClMemory, ClProgram, ClQueue, Extent, ImageKind, KernelError, LaunchMemory,
+    LocalMemory, OpenClBackend, Parameter, ParameterAccess, ParameterKind, SvmPointer,
+    WorkSizeProblem,
+};
+
+use crate::common::{
+    Bench,
+    launches::{ADD, Kernels, PER_ITEM, SCALE, SUM, launch_refusal},
+};
+
+/// Fails unless the result is an error of that pattern.
+macro_rules! refused {
+    ($result:expr; $pattern:pat) => {{
+        let error = $result.unwrap_err();
+        assert!(matches!(error, $pattern), "{error}");
+    }};
+}
+
+#[test]
+fn a_program_that_does_not_build_comes_with_the_compilers_log() {
+    let bench = Bench::new();
+    let source = "kernel void broken(global float *data) { data[0] = undeclared_name; }";
+    let error = ClProgram::build(&bench.backend, source, "-D LEVEL=3").unwrap_err();
+    assert!(error.to_string().contains("undeclared_name"), "{error}");
+    let KernelError::Build {
+        device,
+        options,
+        log,
+    } = error
+    else {
+        panic!("not a failure to build: {error}");
+    };
+    assert_eq!(device, bench.backend.limits().device_name);
+    assert_eq!(options, "-D LEVEL=3");
+    assert!(log.contains("undeclared_name"), "{log}");
+}
+
+#[test]
+fn texts_that_no_compiler_can_be_given_are_refused() {
+    let bench = Bench::new();
+    refused!(ClProgram::build(&bench.backend, "", ""); KernelError::EmptySource);
+    let source = "kernel void nothing() {}";
+    refused!(ClProgram::build(&bench.backend, source, "-w\0"); KernelError::NullByte { .. });
+}
+
+#[test]
+fn a_kernel_that_is_not_there_comes_with_those_that_are() {
+    let kernels = Kernels::new();
+    let names = kernels.program.kernel_names();
+    assert_eq!(names.len(), 9, "{names:?}");
+    let error = kernels.declared("divide", &ADD).unwrap_err();
+    for name in names {
+        assert!(error.to_string().contains(name), "{error}");
+    }
+    refused!(Err::<(), _>(error); KernelError::NoSuchKernel { .. });
+}
+
+#[test]
+fn all_parameters_are_declared_and_no_more() {
+    let kernels = Kernels::new();
+    refused!(
+        kernels.declared("add", &ADD[..2]);
+        KernelError::ParameterCount { declared: 2, actual: 3, .. }
+    );
+    refused!(
+        kernels.declared("add", &[ADD[0]; 4]);
+        KernelError::ParameterCount { declared: 4, actual: 3, .. }
+    );
+}
+
+#[test]
+fn parameters_are_declared_as_what_they_are() {
+    let kernels = Kernels::new();
+    refused!(
+        kernels.declared("scale", &[SCALE[1], SCALE[1]]);
+        KernelError::ParameterKind {
+            index: 0, declared: ParameterKind::Value, actual: ParameterKind::Memory, ..
+        }
+    );
+    refused!(
+        kernels.declared("sum", &[SUM[0], SUM[1], SUM[2], SUM[2]]);
+        KernelError::ParameterKind { index: 3, actual: ParameterKind::Local, .. }
+    );
+    let (image, sampler) = (
+        Parameter::image(ImageKind::D2, ParameterAccess::Input),
+        Parameter::sampler(),
+    );
+    let result = Parameter::output::<[f32; 4]>(PER_ITEM);
+    kernels.kernel("blur", &[image, sampler, result]);
+    let volume = Parameter::image(ImageKind::D3, ParameterAccess::Input);
+    refused!(
+        kernels.declared("blur", &[volume, sampler, result]);
+        KernelError::ImageKind { index: 0, other: ImageKind::D3, actual: ImageKind::D2, .. }
+    );
+    refused!(
+        kernels.declared("blur", &[ADD[0], sampler, result]);
+        KernelError::ParameterKind { index: 0, actual: ParameterKind::Image, .. }
+    );
+    refused!(
+        kernels.declared("blur", &[image, SCALE[1], result]);
+        KernelError::ParameterKind { index: 1, actual: ParameterKind::Sampler, .. }
+    );
+}
+
+#[test]
+fn what_a_kernel_cannot_write_is_declared_as_an_input() {
+    let kernels = Kernels::new();
+    refused!(
+        kernels.declared("add", &[ADD[2], ADD[1], ADD[2]]);
+        KernelError::ParameterAccess {
+            index: 0, declared: ParameterAccess::Output, actual: ParameterAccess::Input, ..
+        }
+    );
+    let words = Parameter::in_out::<u32>(PER_ITEM);
+    refused!(
+        kernels.declared("look_up", &[words, words]);
+        KernelError::ParameterAccess { index: 0, declared: ParameterAccess::InOut, .. }
+    );
+    let written = Parameter::image(ImageKind::D2, ParameterAccess::Output);
+    let result = Parameter::output::<[f32; 4]>(PER_ITEM);
+    refused!(
+        kernels.declared("blur", &[written, Parameter::sampler(), result]);
+        KernelError::ParameterAccess { index: 0, actual: ParameterAccess::Input, .. }
+    );
+}
+
+#[test]
+fn elements_are_declared_with_their_sizes() {
+    let kernels = Kernels::new();
+    refused!(
+        kernels.declared("scale", &[SCALE[0], Parameter::value::<f64>()]);
+        KernelError::ElementSize { index: 1, declared: 8, actual: 4, .. }
+    );
+    refused!(
+        kernels.declared("scale", &[Parameter::in_out::<u8>(PER_ITEM), SCALE[1]]);
+        KernelError::ElementSize { index: 0, declared: 1, actual: 4, .. }
+    );
+    refused!(
+        kernels.declared("scale", &[SCALE[0], Parameter::value::<()>()]);
+        KernelError::EmptyType { index: 1, .. }
+    );
+}
+
+#[test]
+fn lengths_are_declared_of_memory() {
+    let kernels = Kernels::new();
+    for of in [1, 3, 4] {
+        refused!(
+            kernels.declared("sum", &[SUM[0], Parameter::length_u32(of), SUM[2], SUM[3]]);
+            KernelError::LengthOfNothing { index: 1, .. }
+        );
+    }
+}
+
+#[test]
+fn arguments_are_what_their_parameters_take() {
+    let kernels = Kernels::new();
+    let scale = kernels.kernel("scale", &SCALE);
+    let data = kernels.floats(&[1.0; 4]);
+    let launch = || scale.launch(&kernels.bench.queue, &[4]);
+    refused!(
+        launch().memory(&data).enqueue();
+        KernelError::ArgumentCount { given: 1, expected: 2, .. }
+    );
+    refused!(
+        launch().memory(&data).value(&1.0_f32).value(&1.0_f32).enqueue();
+        KernelError::ArgumentCount { given: 3, expected: 2, .. }
+    );
+    refused!(
+        launch().value(&1.0_f32).value(&1.0_f32).enqueue();
+        KernelError::ArgumentKind {
+            index: 0, given: ParameterKind::Value, expected: ParameterKind::Memory, ..
+        }
+    );
+    refused!(
+        launch().memory(&data).value(&1.0_f64).enqueue();
+        KernelError::ValueSize { index: 1, given: 8, expected: 4, .. }
+    );
+    assert_eq!(kernels.read_floats(&data), [1.0; 4]);
+}
+
+#[test]
+fn memory_has_all_that_is_touched_whatever_the_numbers() {
+    let kernels = Kernels::new();
+    let scale = kernels.kernel("scale", &SCALE);
+    let data = kernels.floats(&[1.0; 4]);
+    let launch = |items: &[usize]| {
+        let launch = scale.launch(&kernels.bench.queue, items).memory(&data);
+        launch.value(&2.0_f32).enqueue()
+    };
+    refused!(launch(&[5]); KernelError::TooSmall { index: 0, given: 16, needed: 20, .. });
+    let most = usize::MAX / 4 + 2;
+    refused!(launch(&[most]); KernelError::TooSmall { needed: usize::MAX, .. });
+    let coordinates = kernels.coordinates(PER_ITEM);
+    let launch = |items: &[usize]| {
+        let launch = coordinates.launch(&kernels.bench.queue, items);
+        launch.memory(&data).enqueue()
+    };
+    refused!(launch(&[2, 3]); KernelError::TooSmall { needed: 24, .. });
+    refused!(launch(&[most, most]); KernelError::TooSmall { needed: usize::MAX, .. });
+    assert_eq!(kernels.read_floats(&data), [1.0; 4]);
+}
+
+#[test]
+fn what_is_written_is_passed_once() {
+    let kernels = Kernels::new();
+    let backend = &kernels.bench.backend;
+    let add = kernels.kernel("add", &ADD);
+    let step = backend.limits().alignment.bytes().max(256);
+    let whole = kernels.bench.filled(3 * step, 0);
+    let views = [0, 1, 2].map(|place| {
+        let region = Region::new(place * step, step);
+        backend.create_sub_region(&whole, region).unwrap()
+    });
+    let launch = |arguments: [&ClMemory; 3]| {
+        let launch = add.launch(&kernels.bench.queue, &[step / 4]);
+        let arguments = arguments.map(|memory| Argument::memory(memory));
+        launch.arguments(arguments).enqueue()
+    };
+    let [first, second, third] = &views;
+    // Regions of one block that do not meet are as good as several blocks.
+    launch([first, second, third]).unwrap();
+    // So is what is touched of the whole block, as few as the items are.
+    launch([&whole, second, third]).unwrap();
+    refused!(
+        launch([first, third, third]);
+        KernelError::Overlap {
+            first: LaunchMemory::Parameter(1), second: LaunchMemory::Parameter(2), ..
+        }
+    );
+    refused!(
+        launch([first, second, &whole]);
+        KernelError::Overlap {
+            first: LaunchMemory::Parameter(0), second: LaunchMemory::Parameter(2), ..
+        }
+    );
+}
+
+/// Fails unless the launch is refused because its first argument has `flag`.
+fn refused_for_flag(
+    result: Result<ClEvent, KernelError>,
+    name: &str,
+    access: ParameterAccess,
+    flag: MemoryFlags,
+) {
+    let error = result.unwrap_err();
+    let text = error.to_string();
+    let KernelError::AccessFlag {
+        kernel,
+        parameter,
+        access: used,
+        flag: against,
+    } = error
+    else {
+        panic!("not about flags: {text}");
+    };
+    assert_eq!((kernel.as_str(), used, against), (name, access, flag));
+    assert_eq!(parameter, LaunchMemory::Parameter(0));
+    for part in [name, "parameter 0", &format!("{flag:?}")] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+#[test]
+fn kernels_use_memory_as_its_flags_allow() {
+    let kernels = Kernels::new();
+    let (backend, queue) = (&kernels.bench.backend, &kernels.bench.queue);
+    let scale = kernels.kernel("scale", &SCALE);
+    let fours = kernels.kernel("by_fours", &[Parameter::output::<u32>(PER_ITEM)]);
+    let add = kernels.kernel("add", &ADD);
+    let (read_only, write_only) = (MemoryFlags::READ_ONLY, MemoryFlags::WRITE_ONLY);
+    let (input, output) = (ParameterAccess::Input, ParameterAccess::Output);
+    let in_out = ParameterAccess::InOut;
+    let other = kernels.floats(&[1.0; 4]);
+    let scaled = |memory| {
+        let launch = scale.launch(queue, &[4]).memory(memory);
+        launch.value(&2.0_f32).enqueue()
+    };
+    let written = |memory| fours.launch(queue, &[4]).memory(memory).enqueue();
+    let added = |memory| {
+        let launch = add.launch(queue, &[4]).memory(memory);
+        launch.memory(memory).memory(&other).enqueue()
+    };
+    let buffer = |flags| backend.create_buffer_from(&[1.0_f32; 4], flags).unwrap();
+
+    let inputs = buffer(read_only | MemoryFlags::HOST_READ_ONLY);
+    refused_for_flag(written(&inputs), "by_fours", output, read_only);
+    refused_for_flag(scaled(&inputs), "scale", in_out, read_only);
+    added(&inputs).unwrap();
+
+    let results = buffer(write_only);
+    refused_for_flag(added(&results), "add", input, write_only);
+    refused_for_flag(scaled(&results), "scale", in_out, write_only);
+    written(&results).unwrap();
+    assert_eq!(kernels.words(&results), [4; 4]);
+    assert_eq!(kernels.read_floats(&inputs), [1.0; 4]);
+}
+
+#[test]
+fn views_and_buffers_over_shared_memory_and_pooled_blocks_have_flags_too() {
+    let kernels = Kernels::new();
+    let (backend, queue) = (&kernels.bench.backend, &kernels.bench.queue);
+    let fours = kernels.kernel("by_fours", &[Parameter::output::<u32>(PER_ITEM)]);
+    let refused = |memory: &dyn AsMemory<OpenClBackend>| {
+        let launch = fours.launch(queue, &[4]).memory(memory);
+        let (output, flag) = (ParameterAccess::Output, MemoryFlags::READ_ONLY);
+        refused_for_flag(launch.enqueue(), "by_fours", output, flag);
+    };
+    let whole = backend.create_buffer(64, MemoryFlags::READ_ONLY).unwrap();
+    refused(&whole.slice(..16).unwrap());
+    let handle = whole.raw().unwrap();
+    // SAFETY: the buffer lives, is retained, and only values of this crate use it.
+    refused(&unsafe { backend.memory_from_raw(handle, true) }.unwrap());
+
+    let shared = backend.allocate_svm(64, None, SvmGrain::Coarse, None);
+    let shared = shared.unwrap();
+    let over = shared.as_buffer(MemoryFlags::READ_ONLY, None).unwrap();
+    refused(&over);
+    let all = shared.as_buffer(MemoryFlags::empty(), None).unwrap();
+    fours.launch(queue, &[4]).memory(&all).enqueue().unwrap();
+
+    let allocator = ImmediateAllocator::with_flags(backend, MemoryFlags::READ_ONLY).unwrap();
+    let pool = MemoryPool::new(allocator, queue).unwrap();
+    refused(&pool.allocate(16).unwrap());
+}
+
+#[test]
+fn work_sizes_are_checked_against_kernel_and_device() {
+    let kernels = Kernels::new();
+    let coordinates = kernels.coordinates(Extent::Whole);
+    let cells = kernels.bench.buffer(1 << 16);
+    let launch = |global: &[usize], local: &[usize]| {
+        let launch = coordinates.launch(&kernels.bench.queue, global);
+        let result = launch.local_size(local).memory(&cells).enqueue();
+        match result {
+            Err(KernelError::WorkSize { problem, .. }) => Err::<ClEvent, _>(problem),
+            result => panic!("not about sizes: {result:?}"),
+        }
+    };
+    refused!(launch(&[], &[]); WorkSizeProblem::Dimensions { given: 0, largest: 3 });
+    refused!(launch(&[1; 4], &[1; 4]); WorkSizeProblem::Dimensions { given: 4, largest: 3 });
+    refused!(launch(&[1; 3], &[1; 3]); WorkSizeProblem::NotPromised { given: 3, promised: 2 });
+    refused!(launch(&[8, 0], &[1, 1]); WorkSizeProblem::Zero { what: "global size", dimension: 1 });
+    refused!(launch(&[8, 8], &[8]); WorkSizeProblem::OtherDimensions { given: 1, expected: 2, .. });
+    refused!(
+        launch(&[10, 1], &[4, 1]);
+        WorkSizeProblem::Uneven { dimension: 0, global: 10, local: 4 }
+    );
+    let most = 1 << 20;
+    refused!(
+        launch(&[most, 1], &[most, 1]);
+        WorkSizeProblem::LocalTooLarge { dimension: 0, .. } | WorkSizeProblem::GroupTooLarge { .. }
+    );
+    refused!(
+        launch(&[256, 256], &[256, 256]);
+        WorkSizeProblem::LocalTooLarge { .. } | WorkSizeProblem::GroupTooLarge { given: 65_536, .. }
+    );
+}
+
+#[test]
+fn a_kernel_is_launched_in_one_dimension_unless_its_maker_says_more() {
+    let kernels = Kernels::new();
+    let scale = kernels.kernel("scale", &SCALE);
+    let data = kernels.floats(&[1.0; 4]);
+    // Two work items would have each float.
+    let launch = scale.launch(&kernels.bench.queue, &[2, 2]).memory(&data);
+    refused!(
+        launch.value(&2.0_f32).enqueue();
+        KernelError::WorkSize {
+            problem: WorkSizeProblem::NotPromised { given: 2, promised: 1 }, ..
+        }
+    );
+    assert_eq!(kernels.read_floats(&data), [1.0; 4]);
+}
+
+#[test]
+fn a_kernel_that_is_compiled_for_a_local_size_has_no_other() {
+    let kernels = Kernels::new();
+    let by_fours = kernels.kernel("by_fours", &[Parameter::output::<u32>(PER_ITEM)]);
+    let ids = kernels.bench.buffer(32);
+    let launch = by_fours.launch(&kernels.bench.queue, &[8]).memory(&ids);
+    refused!(
+        launch.local_size(&[8]).enqueue();
+        KernelError::WorkSize { problem: WorkSizeProblem::NotAsCompiled { .. }, .. }
+    );
+}
+
+#[test]
+fn local_memory_is_checked_against_what_is_touched_and_what_there_is() {
+    let kernels = Kernels::new();
+    let sum = kernels.kernel("sum", &SUM);
+    let (data, sums) = (kernels.bench.filled(64, 0), kernels.bench.buffer(64));
+    let launch = || {
+        let launch = sum.launch(&kernels.bench.queue, &[16]);
+        launch.memory(&data).memory(&sums)
+    };
+    refused!(
+        launch().local_size(&[16]).local(LocalMemory::bytes(63)).enqueue();
+        KernelError::TooSmall { index: 3, given: 63, needed: 64, .. }
+    );
+    refused!(
+        launch().local_size(&[16]).local(LocalMemory::bytes(1 << 30)).enqueue();
+        KernelError::LocalMemory { needed: 0x4000_0000.., .. }
+    );
+    for local in [LocalMemory::per_item::<u32>(1), LocalMemory::bytes(64)] {
+        refused!(
+            launch().local(local).enqueue();
+            KernelError::WorkSize { problem: WorkSizeProblem::NoLocalSize, .. }
+        );
+    }
+}
+
+#[test]
+fn objects_of_another_context_are_refused() {
+    let kernels = Kernels::new();
+    let other = Bench::new();
+    let scale = kernels.kernel("scale", &SCALE);
+    let (own, foreign) = (kernels.bench.buffer(16), other.buffer(16));
+    let gate = other.gate();
+    let refused = |queue: &ClQueue, memory, events| {
+        let launch = scale.launch(queue.after(events), &[4]).memory(memory);
+        launch_refusal(launch.value(&1.0_f32).enqueue())
+    };
+    let of = |kind| InvalidRequest::ForeignObject { kind };
+    let queue = &kernels.bench.queue;
+    assert_eq!(refused(&other.queue, &own, &[]), of(ObjectKind::Queue));
+    assert_eq!(refused(queue, &foreign, &[]), of(ObjectKind::Memory));
+    assert_eq!(refused(queue, &own, from_ref(&gate)), of(ObjectKind::Event));
+}
+
+/// Memory whose owner is mistaken about its size.
+struct Boastful(Option<ClMemory>);
+
+impl AsMemory<OpenClBackend> for Boastful {
+    fn size(&self) -> usize {
+        1 << 20
+    }
+
+    fn memory_on(&self, _queue: &ClQueue) -> Option<&ClMemory> {
+        self.0.as_ref()
+    }
+}
+
+#[test]
+fn a_size_that_memory_does_not_have_is_not_believed() {
+    let kernels = Kernels::new();
+    let scale = kernels.kernel("scale", &SCALE);
+    for (memory, size) in [(Some(kernels.bench.buffer(16)), 16), (None, 0)] {
+        let memory = Boastful(memory);
+        let launch = scale.launch(&kernels.bench.queue, &[5]).memory(&memory);
+        let expected = InvalidRequest::OutOfBounds {
+            offset: 0,
+            bytes: 20,
+            size,
+        };
+        assert_eq!(launch_refusal(launch.value(&1.0_f32).enqueue()), expected);
+    }
+}

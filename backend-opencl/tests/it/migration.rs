@@ -1,0 +1,145 @@
+//! Memory that moves before it is needed.
+
+use binpool::{ImmediateAllocator, MemoryPool};
+use binpool_allocators::{
+    AsMemory, Backend, Error, Event, InvalidRequest, ObjectKind, Queue, SvmBackend, SvmGrain,
+};
+use binpool_opencl::{MigrationFlags, OpenClBackend};
+
+use crate::common::{Bench, refusal};
+
+#[test]
+fn buffers_views_and_pooled_blocks_keep_what_they_hold() {
+    let bench = Bench::new();
+    let memory = bench.filled(1 << 20, 7);
+    let view = bench
+        .backend
+        .create_sub_region(&memory, (0..4096).into())
+        .unwrap();
+    let allocator = ImmediateAllocator::new(&bench.backend).unwrap();
+    let pool = MemoryPool::new(allocator, &bench.queue).unwrap();
+    let block = pool.allocate(4096).unwrap();
+    block.write(&bench.queue, 0, &[8_u8; 4096]).unwrap();
+    let region = block.sub_region(0..4096).unwrap();
+    let all: [&dyn AsMemory<OpenClBackend>; 4] = [&memory, &view, &block, &region];
+    for flags in [MigrationFlags::HOST, MigrationFlags::empty()] {
+        let moved = bench
+            .backend
+            .enqueue_migrate(&bench.queue, &all, flags)
+            .unwrap();
+        moved.wait().unwrap();
+        assert_eq!(bench.read(&memory), vec![7; 1 << 20]);
+        assert_eq!(crate::common::contents(&block, &bench.queue), [8; 4096]);
+    }
+    let undefined = MigrationFlags::CONTENT_UNDEFINED;
+    bench
+        .backend
+        .enqueue_migrate(&bench.queue, &[&memory], undefined)
+        .unwrap()
+        .wait()
+        .unwrap();
+}
+
+/// `PoCL` 3.1 has the migration wait for the command that has failed, which never ends.
+#[test]
+fn memory_whose_last_command_has_failed_migrates_to_the_host() {
+    let bench = Bench::new();
+    let memory = bench.filled(64, 1);
+    let gate = bench.gate();
+    let failed = bench.fill(&bench.queue, &memory, 2, std::slice::from_ref(&gate));
+    bench.fail_gate(&gate);
+    assert!(failed.wait().is_err());
+    let moved = bench
+        .backend
+        .enqueue_migrate(&bench.queue, &[&memory], MigrationFlags::HOST)
+        .unwrap();
+    moved.wait().unwrap();
+    assert_eq!(bench.read(&memory), [1; 64]);
+}
+
+#[test]
+fn shared_virtual_memory_migrates_from_version_2_1_on() {
+    let bench = Bench::new();
+    let shared = bench
+        .backend
+        .allocate_svm(4096, None, SvmGrain::Coarse, None)
+        .unwrap();
+    bench.write(&shared, &[5; 4096]);
+    let buffer = bench.filled(64, 6);
+    let all: [&dyn AsMemory<OpenClBackend>; 2] = [&buffer, &shared];
+    for memory in [&all[..], &all[1..]] {
+        for flags in [MigrationFlags::HOST, MigrationFlags::empty()] {
+            let moved = bench.backend.enqueue_migrate(&bench.queue, memory, flags);
+            if bench.backend.version() >= (2, 1) {
+                moved.unwrap().wait().unwrap();
+                assert_eq!(bench.read(&shared), [5; 4096]);
+                assert_eq!(bench.read(&buffer), [6; 64]);
+            } else {
+                assert!(matches!(moved, Err(Error::Unsupported { .. })));
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_migrates_as_a_marker() {
+    let bench = Bench::new();
+    let moved = bench
+        .backend
+        .enqueue_migrate(&bench.queue, &[], MigrationFlags::empty());
+    moved.unwrap().wait().unwrap();
+}
+
+#[test]
+fn memory_of_another_context_stays_where_it_is() {
+    let (bench, stranger) = (Bench::new(), Bench::new());
+    let memory = stranger.buffer(64);
+    let moved = bench
+        .backend
+        .enqueue_migrate(&bench.queue, &[&memory], MigrationFlags::empty());
+    let kind = ObjectKind::Memory;
+    assert_eq!(refusal(moved), InvalidRequest::ForeignObject { kind });
+    let moved = bench
+        .backend
+        .enqueue_migrate(&stranger.queue, &[], MigrationFlags::empty());
+    let kind = ObjectKind::Queue;
+    assert_eq!(refusal(moved), InvalidRequest::ForeignObject { kind });
+}
+
+/// A call that is refused has enqueued nothing: not a part of what it was to move either.
+#[test]
+fn a_migration_that_is_refused_moves_nothing() {
+    let bench = Bench::new();
+    if !bench.backend.limits().svm.coarse {
+        return;
+    }
+    let (buffer, gate) = (bench.filled(64, 1), bench.gate());
+    let shared = bench.backend.allocate_svm(64, None, SvmGrain::Coarse, None);
+    let shared = shared.unwrap();
+    let map = bench.backend.map::<u8>(&bench.queue, &shared, ..).unwrap();
+    let both: [&dyn AsMemory<OpenClBackend>; 2] = [&buffer, &shared];
+    let behind = bench.queue.after(std::slice::from_ref(&gate));
+    let moved = bench
+        .backend
+        .enqueue_migrate(behind, &both, MigrationFlags::empty());
+    assert!(matches!(refusal(moved), InvalidRequest::Mapped { .. }));
+    // Nothing on the queue waits for the gate.
+    assert_eq!(bench.read(&buffer), [1; 64]);
+    drop(map);
+}
+
+/// NVIDIA's driver crashes in a migration that begins after the call that enqueues it.
+#[test]
+fn a_migration_waits_for_its_events_and_its_queue() {
+    let bench = Bench::new();
+    let (memory, gate) = (bench.filled(4096, 7), bench.gate());
+    let behind = bench.queue.after(std::slice::from_ref(&gate));
+    let both: [&dyn AsMemory<OpenClBackend>; 2] = [&memory, &memory];
+    let nothing = MigrationFlags::empty();
+    let first = bench.backend.enqueue_migrate(behind, &both, nothing);
+    let next = bench.backend.enqueue_migrate(&bench.queue, &both, nothing);
+    bench.open_gate(&gate);
+    first.unwrap().wait().unwrap();
+    next.unwrap().wait().unwrap();
+    assert_eq!(bench.read(&memory), [7; 4096]);
+}

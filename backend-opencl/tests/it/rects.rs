@@ -1,0 +1,337 @@
+//! Rectangular transfers, beside a plain model.
+
+use std::sync::Arc;
+
+use binpool::{ImmediateAllocator, MemoryPool, PoolOptions};
+use binpool_allocators::{Backend, Event, InvalidRequest, Queue, SvmBackend, SvmGrain};
+use binpool_opencl::{ClMemory, Rect};
+use proptest::prelude::*;
+
+use crate::common::{Bench, Error, contents, numbered, refusal};
+
+/// Where byte `[byte, row, slice]` of a rectangle's region is.
+fn place(rect: Rect, region: [usize; 3], [byte, row, slice]: [usize; 3]) -> usize {
+    let row_pitch = if rect.row_pitch == 0 {
+        region[0]
+    } else {
+        rect.row_pitch
+    };
+    let slice_pitch = if rect.slice_pitch == 0 {
+        region[1] * row_pitch
+    } else {
+        rect.slice_pitch
+    };
+    let [x, y, z] = rect.origin;
+    (x + byte) + (y + row) * row_pitch + (z + slice) * slice_pitch
+}
+
+/// Copies a rectangle byte by byte.
+fn model((source, from): (&[u8], Rect), (target, to): (&mut [u8], Rect), region: [usize; 3]) {
+    for slice in 0..region[2] {
+        for row in 0..region[1] {
+            for byte in 0..region[0] {
+                let at = [byte, row, slice];
+                target[place(to, region, at)] = source[place(from, region, at)];
+            }
+        }
+    }
+}
+
+/// How many bytes the rectangle needs on the host.
+fn needed(rect: Rect, region: [usize; 3]) -> usize {
+    place(rect, region, region.map(|part| part - 1)) + 1
+}
+
+/// How many bytes the rectangle needs on the device: on NVIDIA's, pitches count to their ends.
+fn needed_there(bench: &Bench, rect: Rect, region: [usize; 3]) -> usize {
+    let [_, rows, slices] = region;
+    let whole = match (rows, slices) {
+        (1, 1) => 0,
+        (_, 1) => rows * (place(rect, region, [0, 1, 0]) - place(rect, region, [0; 3])),
+        _ => slices * (place(rect, region, [0, 0, 1]) - place(rect, region, [0; 3])),
+    };
+    let least = needed(rect, region);
+    if bench.is_nvidia() {
+        least.max(whole)
+    } else {
+        least
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Case {
+    region: [usize; 3],
+    device: Rect,
+    other: Rect,
+}
+
+fn rects(region: [usize; 3]) -> impl Strategy<Value = Rect> {
+    let origin = [0..6_usize, 0..4, 0..3];
+    (origin, 0..8_usize, 0..3_usize, any::<bool>()).prop_map(move |(origin, gap, rows, tight)| {
+        if tight {
+            return Rect {
+                origin,
+                ..Rect::default()
+            };
+        }
+        let row_pitch = region[0] + gap;
+        let slice_pitch = row_pitch * (region[1] + rows);
+        Rect {
+            origin,
+            row_pitch,
+            slice_pitch,
+        }
+    })
+}
+
+fn cases() -> impl Strategy<Value = Case> {
+    let region = [1..9_usize, 1..6, 1..4];
+    region.prop_flat_map(|region| {
+        (rects(region), rects(region)).prop_map(move |(device, other)| Case {
+            region,
+            device,
+            other,
+        })
+    })
+}
+
+/// Buffers, views that start within one and, where there is any, shared virtual memory.
+fn memories(bench: &Bench, bytes: usize) -> Vec<ClMemory> {
+    let step = bench.backend.limits().alignment.bytes();
+    let view = bench.buffer(step + bytes + 7).slice(step..step + bytes);
+    let shared = bench.backend.limits().svm.coarse.then(|| {
+        let shared = bench
+            .backend
+            .allocate_svm(bytes, None, SvmGrain::Coarse, None);
+        shared.unwrap()
+    });
+    let buffers = [bench.buffer(bytes), view.unwrap()];
+    buffers.into_iter().chain(shared).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn rectangles_move_as_in_the_model(case in cases()) {
+        let Case { region, device, other } = case;
+        let bench = Bench::new();
+        let (backend, queue) = (&bench.backend, &bench.queue);
+        let here = needed_there(&bench, device, region);
+        let there = needed_there(&bench, other, region);
+        let data = numbered(there);
+        for memory in memories(&bench, here) {
+            // Written.
+            bench.write(&memory, &vec![255; here]);
+            backend.write_rect(queue, (&memory, device), (&data, other), region).unwrap();
+            let mut expected = vec![255; here];
+            model((&data, other), (&mut expected, device), region);
+            prop_assert_eq!(&bench.read(&memory), &expected);
+            // And read again, into something else and into bytes without gaps.
+            let mut seen = vec![254; there];
+            backend.read_rect(queue, (&memory, device), (&mut seen, other), region).unwrap();
+            let mut expected_there = vec![254; there];
+            model((&expected, device), (&mut expected_there, other), region);
+            prop_assert_eq!(seen, expected_there);
+            let bytes = backend.enqueue_read_rect(queue, (&memory, device), region).unwrap();
+            let mut tight = vec![0; region.iter().product()];
+            model((&expected, device), (&mut tight, Rect::default()), region);
+            prop_assert_eq!(bytes.wait().unwrap(), tight);
+            // Without waiting.
+            bench.write(&memory, &vec![255; here]);
+            let data: Arc<[u8]> = data.clone().into();
+            let write = backend.enqueue_write_rect(queue, (&memory, device), (data, other), region);
+            write.unwrap();
+            prop_assert_eq!(&bench.read(&memory), &expected);
+            // And on to other memory.
+            for target in memories(&bench, there) {
+                bench.write(&target, &vec![253; there]);
+                backend.enqueue_copy_rect(queue, (&memory, device), (&target, other), region).unwrap();
+                let mut copied = vec![253; there];
+                model((&expected, device), (&mut copied, other), region);
+                prop_assert_eq!(bench.read(&target), copied);
+            }
+        }
+    }
+}
+
+#[test]
+fn rectangles_that_do_not_fit_are_refused_with_the_reason() {
+    let bench = Bench::new();
+    let (backend, queue) = (&bench.backend, &bench.queue);
+    let (memory, mut bytes) = (bench.filled(100, 1), [9_u8; 100]);
+    let tight = Rect::default();
+    let mut read = |device, host, region| {
+        let read = backend.read_rect(queue, (&memory, device), (&mut bytes, host), region);
+        refusal(read)
+    };
+    assert_eq!(read(tight, tight, [10, 0, 1]), InvalidRequest::ZeroSize);
+    let beyond = InvalidRequest::OutOfBounds {
+        offset: 0,
+        bytes: 101,
+        size: 100,
+    };
+    assert_eq!(read(tight, tight, [101, 1, 1]), beyond);
+    let shifted = Rect::in_rows([1, 0, 0], 0);
+    let beyond = InvalidRequest::OutOfBounds {
+        offset: 1,
+        bytes: 100,
+        size: 100,
+    };
+    assert_eq!(read(shifted, tight, [100, 1, 1]), beyond);
+    assert_eq!(read(tight, shifted, [100, 1, 1]), beyond);
+    let narrow = Rect::in_rows([0; 3], 5);
+    let pitch = InvalidRequest::Pitch {
+        pitch: 5,
+        least: 10,
+        multiple_of: 1,
+    };
+    assert_eq!(read(narrow, tight, [10, 2, 1]), pitch);
+    assert_eq!(read(tight, narrow, [10, 2, 1]), pitch);
+    for region in [[usize::MAX, 2, 2], [1, usize::MAX, 2], [1, 1, usize::MAX]] {
+        assert!(matches!(
+            read(tight, tight, region),
+            InvalidRequest::OutOfBounds { .. }
+        ));
+        let read = backend.enqueue_read_rect(queue, (&memory, tight), region);
+        assert!(matches!(refusal(read), InvalidRequest::OutOfBounds { .. }));
+    }
+    assert_eq!(bytes, [9; 100]);
+    assert_eq!(bench.read(&memory), [1; 100]);
+}
+
+#[test]
+fn a_rectangle_is_not_copied_onto_itself() {
+    let bench = Bench::new();
+    let memory = bench.buffer(100);
+    let copy = |to| {
+        let (from, to) = (Rect::in_rows([0; 3], 10), Rect::in_rows(to, 10));
+        let (queue, region) = (&bench.queue, [4, 4, 1]);
+        bench
+            .backend
+            .enqueue_copy_rect(queue, (&memory, from), (&memory, to), region)
+    };
+    assert!(matches!(
+        refusal(copy([2, 2, 0])),
+        InvalidRequest::OverlappingCopy { .. }
+    ));
+    // Beside each other, though what the two span has bytes in common.
+    copy([5, 0, 0]).unwrap();
+}
+
+#[test]
+fn a_pooled_block_is_bounded_by_the_size_that_was_asked_for() {
+    let bench = Bench::new();
+    let allocator = ImmediateAllocator::new(&bench.backend).unwrap();
+    let pool = MemoryPool::new(allocator, &bench.queue).unwrap();
+    let block = pool.allocate(90).unwrap();
+    let tight = Rect::default();
+    let (backend, queue) = (&bench.backend, &bench.queue);
+    let write =
+        |rows| backend.write_rect(queue, (&block, tight), (&[7_u8; 100], tight), [10, rows, 1]);
+    write(9).unwrap();
+    let size = 90;
+    assert_eq!(
+        refusal(write(10)),
+        InvalidRequest::OutOfBounds {
+            offset: 0,
+            bytes: 100,
+            size
+        }
+    );
+    let copied = bench.buffer(100);
+    backend.enqueue_copy_common(queue, &block, &copied).unwrap();
+    assert_eq!(bench.read(&copied)[..90], [7; 90]);
+}
+
+#[test]
+fn rectangles_are_copied_between_blocks_of_one_segment_whatever_their_pitches() {
+    let bench = Bench::new();
+    let allocator = ImmediateAllocator::new(&bench.backend).unwrap();
+    let options = PoolOptions::new().segments(true);
+    let pool = options.build(allocator, &bench.queue).unwrap();
+    let [from, to] = [(); 2].map(|()| pool.allocate(4096).unwrap());
+    let data = numbered(4096);
+    let region = [16, 4, 2];
+    let source = Rect {
+        origin: [3, 1, 1],
+        row_pitch: 64,
+        slice_pitch: 640,
+    };
+    let target = Rect {
+        origin: [5, 0, 1],
+        row_pitch: 80,
+        slice_pitch: 480,
+    };
+    for target in [source, target] {
+        from.write(&bench.queue, 0, &data).unwrap();
+        to.write(&bench.queue, 0, &[255_u8; 4096]).unwrap();
+        let copied =
+            bench
+                .backend
+                .enqueue_copy_rect(&bench.queue, (&from, source), (&to, target), region);
+        copied.unwrap();
+        let mut expected = vec![255; 4096];
+        model((&data, source), (&mut expected, target), region);
+        assert_eq!(contents(&to, &bench.queue), expected);
+        assert_eq!(contents(&from, &bench.queue), data);
+    }
+}
+
+/// A copy whose pitches differ goes by way of another buffer, in two commands. `PoCL` uses the event of each that fails.
+#[test]
+fn a_copy_within_one_buffer_fails_with_what_it_waits_for() {
+    let bench = Bench::new();
+    let memory = bench.filled(4096, 7);
+    let (from, to) = (Rect::in_rows([0; 3], 8), Rect::in_rows([2048, 0, 0], 16));
+    let gates = [bench.gate()];
+    let on = bench.queue.after(&gates);
+    let copied = bench
+        .backend
+        .enqueue_copy_rect(on, (&memory, from), (&memory, to), [8, 4, 1])
+        .unwrap();
+    bench.fail_gate(&gates[0]);
+    assert!(copied.wait().is_err());
+    assert_eq!(bench.read(&memory), [7; 4096]);
+}
+
+#[test]
+fn a_last_row_without_its_pitch_is_moved_or_refused_with_the_reason() {
+    let bench = Bench::new();
+    let memory = bench.filled(12, 0);
+    let rows = Rect::in_rows([0; 3], 8);
+    let (queue, data) = (&bench.queue, (&[1_u8; 8][..], Rect::default()));
+    let written = bench
+        .backend
+        .write_rect(queue, (&memory, rows), data, [4, 2, 1]);
+    if bench.is_nvidia() {
+        let error = written.unwrap_err();
+        assert!(matches!(error, Error::Unsupported { .. }));
+        assert!(error.to_string().contains("memory of 16 bytes"), "{error}");
+    } else {
+        written.unwrap();
+        assert_eq!(bench.read(&memory), [1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1]);
+    }
+}
+
+/// A copy that takes two commands of the runtime does nothing and fails, as one does, behind what has failed.
+#[test]
+fn a_copy_in_two_parts_fails_with_what_it_waits_for() {
+    let bench = Bench::new();
+    let memory = bench.filled(256, 7);
+    let gates = [bench.gate(), bench.gate()];
+    let (from, to) = (Rect::in_rows([0; 3], 8), Rect::in_rows([128, 0, 0], 16));
+    let copy = |gate| {
+        let behind = bench.queue.after(std::slice::from_ref(gate));
+        let sides = ((&memory, from), (&memory, to));
+        bench
+            .backend
+            .enqueue_copy_rect(behind, sides.0, sides.1, [4, 4, 1])
+    };
+    let before = copy(&gates[0]);
+    bench.fail_gate(&gates[0]);
+    assert!(before.and_then(|copied| copied.wait()).is_err());
+    bench.fail_gate(&gates[1]);
+    let after = copy(&gates[1]);
+    assert!(after.and_then(|copied| copied.wait()).is_err());
+}

@@ -1,0 +1,171 @@
+//! A block of device memory, and its lease to a user.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use binpool_allocators::{
+    Allocator, MemoryOf, QueueId, QueueOf,
+    segments::{Leaving, RangeKey},
+};
+use parking_lot::Mutex;
+
+use crate::{
+    order::timestamps::{QueueKey, QueueUses, together},
+    track::allocation_record::AllocationRecord,
+};
+
+/// A block of device memory.
+///
+/// The fields that a hit reads come first. A hit does not write them, since the block may have come from another thread.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Block<A: Allocator, O> {
+    /// The size of the block: what the allocator was asked for, and what the pool counts.
+    pub(crate) bytes: usize,
+    /// A request for more bytes than this, and at most `bytes`, is of the class of this block.
+    pub(crate) above: usize,
+    /// The bin that it belongs to.
+    pub(crate) bin: usize,
+    /// The slot that it belongs to in a thread cache.
+    pub(crate) slot: usize,
+    /// The reference to the pool that its next user needs. A block in a bin has one if it was in a thread cache before: threads
+    /// that change the reference count at the same time slow each other down.
+    pub(crate) share: Option<O>,
+    /// The lease of its user, or of the next user while the block is in a thread cache.
+    pub(crate) lease: Lease<A>,
+    /// Its range in a segment; `None` for a whole block of the allocator.
+    pub(crate) range: Option<RangeKey>,
+    /// The record of its allocation; `None` if it was not allocated while the pool was tracked.
+    pub(crate) record: Option<Arc<AllocationRecord>>,
+    pub(crate) memory: MemoryOf<A>,
+}
+
+/// A free block, and its uses by former users.
+#[derive(Debug)]
+pub(crate) struct HeldBlock<A: Allocator, O> {
+    pub(crate) block: Box<Block<A, O>>,
+    pub(crate) uses: QueueUses,
+    /// The number of sweeps before it came to its bin.
+    pub(crate) since: u32,
+}
+
+impl<A: Allocator, O> HeldBlock<A, O> {
+    pub(crate) fn new(block: Box<Block<A, O>>, uses: QueueUses) -> Self {
+        Self {
+            block,
+            uses,
+            since: 0,
+        }
+    }
+}
+
+/// A free block or a segment that is to be released.
+#[derive(Debug)]
+pub(crate) struct Released<A: Allocator> {
+    /// Views of a segment, which are dropped before it.
+    pub(crate) views: Vec<MemoryOf<A>>,
+    pub(crate) memory: MemoryOf<A>,
+    pub(crate) bytes: usize,
+    pub(crate) uses: QueueUses,
+}
+
+impl<A: Allocator, O> From<HeldBlock<A, O>> for Released<A> {
+    fn from(HeldBlock { block, uses, .. }: HeldBlock<A, O>) -> Self {
+        Self {
+            views: Vec::new(),
+            bytes: block.bytes,
+            memory: block.memory,
+            uses,
+        }
+    }
+}
+
+impl<A: Allocator> From<Leaving<MemoryOf<A>, QueueUses>> for Released<A> {
+    fn from(leaving: Leaving<MemoryOf<A>, QueueUses>) -> Self {
+        let Leaving {
+            views,
+            memory,
+            bytes,
+            uses,
+        } = leaving;
+        Self {
+            views,
+            memory,
+            bytes,
+            uses: uses
+                .iter()
+                .fold(QueueUses::new(), |all, uses| together(&all, uses)),
+        }
+    }
+}
+
+/// The queue that a block is allocated for, and the queues that it is used on.
+///
+/// The fields are in this order so that those which each hit reads lie together.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Lease<A: Allocator> {
+    /// The queue that it is allocated for; `None` if it was unbound.
+    pub(crate) queue: Option<QueueId>,
+    /// The key of that queue's state; `None` also for a block of 0 bytes.
+    pub(crate) key: Option<QueueKey>,
+    /// Set if a thread may cache the block when it comes back: only its own queue used it, and blocks of that queue may be cached.
+    may_be_cached: AtomicBool,
+    /// The other queues that it was used on.
+    others: Mutex<Vec<QueueOf<A>>>,
+}
+
+impl<A: Allocator> Lease<A> {
+    /// Returns the lease of a user on `queue`. It has a `queue_key` if the pool counts the block among those of that queue.
+    pub(crate) fn on(queue: QueueId, queue_key: Option<QueueKey>, may_be_cached: bool) -> Self {
+        Self {
+            queue: Some(queue),
+            key: queue_key,
+            may_be_cached: AtomicBool::new(may_be_cached),
+            ..Self::default()
+        }
+    }
+
+    /// Records a use on another queue than its own.
+    pub(crate) fn record(&self, queue: &QueueOf<A>) {
+        self.may_be_cached.store(false, Ordering::Relaxed);
+        let mut others = self.others.lock();
+        if !others.contains(queue) {
+            others.push(queue.clone());
+        }
+    }
+
+    #[inline]
+    pub(crate) fn may_be_cached(&mut self) -> bool {
+        *self.may_be_cached.get_mut()
+    }
+
+    /// Returns whether only its own queue used it.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.others.lock().is_empty()
+    }
+
+    /// The other queues that it was used on.
+    pub(crate) fn others(&self) -> Vec<QueueOf<A>> {
+        self.others.lock().clone()
+    }
+
+    /// Takes the other queues out. The caller drops them without a lock, since that may call the device.
+    pub(crate) fn take_others(&mut self) -> Vec<QueueOf<A>> {
+        std::mem::take(self.others.get_mut())
+    }
+}
+
+impl<A: Allocator> Default for Lease<A> {
+    /// Returns the lease of a block that is for no queue and was not used.
+    fn default() -> Self {
+        Self {
+            queue: None,
+            key: None,
+            may_be_cached: AtomicBool::new(false),
+            others: Mutex::default(),
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! How many free bytes the thread caches and the bins may keep from the segments.
+
+use binpool_allocators::{Allocator, MemoryOf, segments::Segments};
+
+use crate::{
+    central::State,
+    free::{
+        bins::Bins,
+        thread_cache::{Allowance, Cached, bytes_of},
+    },
+    order::timestamps::QueueUses,
+};
+
+/// All thread caches together get the bytes that may be kept from segments, divided by this. The bins get as much.
+const CACHE_DIVISOR: u64 = 2;
+
+/// The bytes that each thread cache may keep at least. The bins may keep at least as much for each thread.
+const MIN_BYTES_PER_THREAD: u64 = 8 << 20;
+
+/// A cached block of up to the bytes that may be kept from segments, divided by this, also serves smaller requests. That wastes
+/// less memory than the caches may keep anyway.
+const LOOSE_DIVISOR: u64 = 256;
+
+impl<A: Allocator, O> State<A, O> {
+    /// Returns how much each thread cache may keep.
+    pub(crate) fn allowance(&self) -> Allowance {
+        let Some(segments) = &self.segments else {
+            return Allowance {
+                bytes: usize::MAX,
+                loose_bytes: 0,
+            };
+        };
+        let cached = segments.cached_bytes();
+        let threads = self.threads.len().max(1) as u64;
+        let within = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
+        Allowance {
+            bytes: within((cached / CACHE_DIVISOR / threads).max(MIN_BYTES_PER_THREAD)),
+            loose_bytes: within(cached / LOOSE_DIVISOR),
+        }
+    }
+
+    /// Returns whether the bins may keep these blocks, too.
+    pub(crate) fn has_room_in_bins(&self, blocks: &[Cached<A, O>]) -> bool {
+        self.segments.as_ref().is_none_or(|segments| {
+            self.binned_bytes() + bytes_of(blocks) as u64 <= self.most_in_bins(segments)
+        })
+    }
+
+    /// The bytes of all blocks in bins and in the depot.
+    pub(crate) fn binned_bytes(&self) -> u64 {
+        let binned: u64 = self.all_bins().map(Bins::bytes).sum();
+        binned + self.depot.bytes() as u64
+    }
+
+    /// The most bytes that bins and depot may keep from the segments.
+    pub(crate) fn most_in_bins(&self, segments: &Segments<MemoryOf<A>, QueueUses>) -> u64 {
+        let cached = segments.cached_bytes();
+        if self.threads.len() == 0 {
+            cached
+        } else {
+            (cached / CACHE_DIVISOR).max(MIN_BYTES_PER_THREAD * self.threads.len() as u64)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        mock_pool::{Immediate, MockPool},
+        shared::{State, ThreadCache},
+    };
+
+    const MIB: usize = 1 << 20;
+
+    /// Sets the high water to this many bytes. 1/256 of it may be kept from the segments.
+    fn reach(state: &mut State<Immediate>, bytes: u64) {
+        let segments = state.segments.as_mut().unwrap();
+        let one = 4096;
+        segments.grow(one, bytes - one as u64, 256, 0, u64::MAX);
+    }
+
+    #[test]
+    fn thread_caches_share_one_half_and_bins_have_the_other() {
+        let mock = MockPool::of_segments();
+        let mut state = mock.shared.state.lock();
+        reach(&mut state, 64 << 30);
+        // The number of threads, the MiB that each of them may keep, and the MiB that the bins may keep.
+        let rows = [
+            (0, 128, 256),
+            (1, 128, 128),
+            (2, 64, 128),
+            (3, 42, 128),
+            (16, 8, 128),
+            (32, 8, 256),
+        ];
+        let mut keys = Vec::new();
+        for (threads, each, bins) in rows {
+            while keys.len() < threads {
+                let allowance = state.allowance();
+                keys.push(state.threads.add(ThreadCache::new(allowance, None)));
+            }
+            let allowance = state.allowance();
+            assert_eq!(allowance.bytes / MIB, each, "{threads} threads");
+            assert_eq!(allowance.loose_bytes, MIB);
+            let segments = state.segments.as_ref().unwrap();
+            assert_eq!(
+                state.most_in_bins(segments),
+                (bins * MIB) as u64,
+                "{threads} threads"
+            );
+        }
+    }
+
+    #[test]
+    fn without_segments_blocks_are_cached_without_a_limit() {
+        let mock = MockPool::of_blocks();
+        let state = mock.shared.state.lock();
+        let allowance = state.allowance();
+        assert_eq!((allowance.bytes, allowance.loose_bytes), (usize::MAX, 0));
+        drop(state);
+        let blocks = [(); 3].map(|()| mock.cached(512 * MIB));
+        assert!(mock.shared.state.lock().has_room_in_bins(&blocks));
+    }
+
+    #[test]
+    fn bins_and_depot_share_one_limit() {
+        let mock = MockPool::of_segments();
+        let blocks = [(); 3].map(|()| mock.cached(4 * MIB));
+        let small = [mock.cached(256)];
+        let queue = mock.shared.default_queue_id;
+        let mut state = mock.shared.state.lock();
+        // With one thread, the bins have room for 8 MiB.
+        assert_eq!(state.threads.len(), 1);
+        assert!(state.has_room_in_bins(&blocks[..2]));
+        assert!(!state.has_room_in_bins(&blocks));
+        let [one, two, three] = blocks;
+        state.depot.leave(queue, 0, vec![one]);
+        assert!(state.has_room_in_bins(&[two]));
+        state.adopt_into_bin(three);
+        assert_eq!(state.binned_bytes(), 8 * MIB as u64);
+        assert!(!state.has_room_in_bins(&small));
+    }
+}

@@ -1,0 +1,219 @@
+//! What the pool does with the thread caches.
+
+use binpool_allocators::{Allocator, Queue};
+
+use crate::{
+    block::{HeldBlock, Lease},
+    central::State,
+    free::thread_cache::{Activity, Cached, CachedBlock, ThreadCache},
+    order::timestamps::{QueueKey, last_of},
+    request::Request,
+};
+
+/// If more than one request in this many took blocks from other threads, further requests go to the device instead.
+const REQUESTS_PER_STEAL: u64 = 4096;
+
+/// This many requests may take blocks from other threads before the limit applies. Fewer under `shuttle`, whose programs are short.
+const UNLIMITED_STEALS: u64 = if cfg!(shuttle) { 1 } else { 64 };
+
+/// Which thread caches are drained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DrainFrom {
+    /// The cache of the thread that asks.
+    Own,
+    /// The caches of all threads.
+    All,
+}
+
+impl<A: Allocator, O> State<A, O> {
+    /// Returns which caches to drain before a request goes to the device: those of all threads, unless requests took blocks from
+    /// other threads too often.
+    ///
+    /// A thread that loses a block will soon need it, and take one from the next thread. A few more blocks from the device end
+    /// this: then each thread has its own.
+    pub(crate) fn caches_to_drain(&self) -> DrainFrom {
+        let requests = self.counters.hits + self.counters.misses;
+        if self.threads.len() <= 1
+            || self.steals <= UNLIMITED_STEALS + requests / REQUESTS_PER_STEAL
+        {
+            DrainFrom::All
+        } else {
+            DrainFrom::Own
+        }
+    }
+
+    /// Moves the blocks of a thread cache, in one slot or in all, to the bins. Returns whether there were any.
+    pub(crate) fn take_from(&mut self, cache: &mut ThreadCache<A, O>, slot: Option<usize>) -> bool {
+        let mut is_any = false;
+        cache.take(slot, |cached| {
+            is_any = true;
+            self.adopt_into_bin(cached);
+        });
+        is_any
+    }
+
+    /// Moves the blocks of the depot, in one slot or in all, to the bins.
+    pub(crate) fn take_from_depot(&mut self, slot: Option<usize>) {
+        for cached in self.depot.take_all(slot) {
+            self.adopt_into_bin(cached);
+        }
+    }
+
+    pub(crate) fn adopt_into_bin(&mut self, cached: Cached<A, O>) {
+        let held = self.adopt(cached);
+        self.put_in_bin(held);
+    }
+
+    /// Turns a cached block into a held one, which has timestamps, and whose queue state it no longer keeps.
+    pub(crate) fn adopt(&mut self, cached: Cached<A, O>) -> HeldBlock<A, O> {
+        let CachedBlock { shared, mut block } = cached.cached_block;
+        block.share = Some(shared);
+        let queue_key = block.lease.key;
+        let uses = queue_key.map(|queue_key| self.queues.stamp_at(queue_key, cached.since));
+        self.leave(queue_key);
+        HeldBlock::new(block, uses.into_iter().collect())
+    }
+
+    /// Adds what a thread counted to the pool's counters.
+    pub(crate) fn count_activity(&mut self, activity: Activity) {
+        let Activity {
+            hits,
+            returns,
+            block_bytes,
+            bytes,
+            peak_bytes,
+        } = activity;
+        self.counters.hits += hits;
+        self.reach_active(self.active_bytes + peak_bytes as i64);
+        self.active_blocks += hits.cast_signed() - returns.cast_signed();
+        self.active_bytes += bytes as i64;
+        self.in_use += block_bytes as i64;
+    }
+
+    /// Moves a block of this bin from the free list of a queue to a thread cache. Returns `None` if there is none, or no room.
+    pub(crate) fn move_to(
+        &mut self,
+        cache: &mut ThreadCache<A, O>,
+        shared: &O,
+        key: QueueKey,
+        request: Request,
+    ) -> Option<()>
+    where
+        O: Clone,
+    {
+        let queue_state = self.queues.get_mut(key)?;
+        let held = queue_state
+            .free_list
+            .pop_youngest(request.bin, request.bytes)?;
+        let queue = queue_state.queue.id();
+        let mut block = held.block;
+        let since = last_of(&held.uses);
+        block.lease = Lease::on(queue, Some(key), true);
+        queue_state.active += 1;
+        let share = block.share.take();
+        let shared = share.unwrap_or_else(|| shared.clone());
+        let cached = Cached {
+            cached_block: CachedBlock { shared, block },
+            since,
+        };
+        match cache.insert(cached) {
+            Ok(()) => Some(()),
+            Err(cached) => {
+                self.adopt_into_bin(cached);
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::{
+        free::thread_cache::Allowance,
+        mock_pool::{Immediate, MockPool},
+        shared::ThreadCache,
+    };
+
+    #[test]
+    fn the_caches_of_other_threads_are_drained_only_up_to_the_limit_on_steals() {
+        let mock = MockPool::of_blocks();
+        let cache = || {
+            let allowance = Allowance {
+                bytes: 0,
+                loose_bytes: 0,
+            };
+            ThreadCache::<Immediate>::new(allowance, None)
+        };
+        let mut state = mock.shared.state.lock();
+        let _keys = [(); 2].map(|()| state.threads.add(cache()));
+        // Hits, misses, and the most steals after which all caches are still drained.
+        for (hits, misses, most) in [
+            (0, 0, UNLIMITED_STEALS),
+            (REQUESTS_PER_STEAL - 1, 0, UNLIMITED_STEALS),
+            (
+                REQUESTS_PER_STEAL / 2,
+                REQUESTS_PER_STEAL / 2,
+                UNLIMITED_STEALS + 1,
+            ),
+            (
+                9 * REQUESTS_PER_STEAL,
+                REQUESTS_PER_STEAL,
+                UNLIMITED_STEALS + 10,
+            ),
+        ] {
+            (state.counters.hits, state.counters.misses) = (hits, misses);
+            state.steals = most;
+            assert_eq!(state.caches_to_drain(), DrainFrom::All, "{hits} {misses}");
+            state.steals = most + 1;
+            assert_eq!(state.caches_to_drain(), DrainFrom::Own, "{hits} {misses}");
+        }
+    }
+
+    #[test]
+    fn the_only_thread_has_no_limit_on_steals() {
+        let mock = MockPool::of_blocks();
+        drop(mock.pool.allocate(100).unwrap());
+        let mut state = mock.shared.state.lock();
+        state.steals = u64::MAX;
+        assert_eq!(
+            (state.threads.len(), state.caches_to_drain()),
+            (1, DrainFrom::All)
+        );
+    }
+
+    #[test]
+    fn requests_that_take_blocks_of_other_threads_are_counted() {
+        // More than half of a usual segment, so that the block gets a segment of its own.
+        const WHOLE_SEGMENT: usize = 32 << 20;
+        for mock in [MockPool::of_blocks(), MockPool::of_segments()] {
+            let steals = || mock.shared.state.lock().steals;
+            thread::scope(|scope| {
+                let (told, wait) = std::sync::mpsc::channel();
+                let (tell, done) = std::sync::mpsc::channel();
+                let pool = &mock.pool;
+                scope.spawn(move || {
+                    for () in wait {
+                        drop(pool.allocate(WHOLE_SEGMENT).unwrap());
+                        tell.send(()).unwrap();
+                    }
+                });
+                for round in 0..3 {
+                    told.send(()).unwrap();
+                    done.recv().unwrap();
+                    assert_eq!(steals(), round);
+                    drop(mock.pool.allocate(WHOLE_SEGMENT).unwrap());
+                    assert_eq!(steals(), round + 1);
+                    // Neither its own blocks nor new ones count as taken from another thread.
+                    let blocks = [(); 2].map(|()| mock.pool.allocate(WHOLE_SEGMENT).unwrap());
+                    assert_eq!(steals(), round + 1);
+                    drop(blocks);
+                    mock.pool.free_held();
+                }
+                drop(told);
+            });
+        }
+    }
+}

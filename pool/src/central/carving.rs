@@ -1,0 +1,212 @@
+//! What a request does next that finds no free range of a segment.
+
+use binpool_allocators::Allocator;
+
+use crate::{
+    block::{HeldBlock, Released},
+    central::{
+        State,
+        caches::DrainFrom,
+        ranges::{Carved, RangeFilter},
+    },
+    order::{
+        hit_kind::HitKind,
+        timestamps::{QueueKey, QueueUses},
+    },
+    request::Request,
+};
+
+/// How far a request has come. Each stage is tried once, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum CarvingStage {
+    /// Quarantined and unscrubbed memory is tried again.
+    Retry,
+    /// Blocks in bins go back to their segments.
+    Drain,
+    /// A range that those blocks became part of is taken.
+    TakeDrained,
+    /// Commands that hold ranges back are looked at.
+    Look,
+    /// A range whose commands have ended is taken.
+    TakeEnded,
+    /// A range is taken with a wait for its commands.
+    Wait,
+    /// The allocator is asked for a segment.
+    Grow,
+}
+
+/// What the request does next, without the lock.
+#[derive(Debug)]
+pub(crate) enum CarvingStep<A: Allocator, O> {
+    /// Tries quarantined and unscrubbed memory again.
+    Retry,
+    /// Gives these blocks back to their segments.
+    Return(Vec<HeldBlock<A, O>>),
+    /// Looks whether the commands of these uses have ended.
+    LookAt(QueueUses),
+    /// Has this range.
+    Take(Carved<A>),
+    /// Waits for the commands that use this range, in this way.
+    WaitFor(Carved<A>, HitKind),
+    /// Releases `leaving`, and asks the allocator for a segment of `bytes` bytes, which is in transit from now on.
+    Grow {
+        bytes: usize,
+        leaving: Vec<Released<A>>,
+    },
+}
+
+/// What stays the same while a request is carved.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CarvingTerms {
+    pub(crate) queue_key: QueueKey,
+    pub(crate) request: Request,
+    /// How the pool's policy waits for a range that commands use; `None` where it does not.
+    pub(crate) wait: Option<HitKind>,
+    pub(crate) drain_from: DrainFrom,
+    /// What segments are rounded up to, in bytes.
+    pub(crate) alignment: usize,
+    /// The most bytes that the allocator gives in all.
+    pub(crate) capacity: u64,
+}
+
+impl<A: Allocator, O> State<A, O> {
+    /// Returns the next step of a request that is at this stage, and moves the stage on. `drain` puts the blocks of thread caches
+    /// into the bins.
+    pub(crate) fn next_carving_step(
+        &mut self,
+        stage: &mut CarvingStage,
+        terms: CarvingTerms,
+        drain: impl FnOnce(&mut Self),
+    ) -> CarvingStep<A, O> {
+        let CarvingTerms {
+            queue_key, request, ..
+        } = terms;
+        if *stage == CarvingStage::Retry {
+            *stage = CarvingStage::Drain;
+            if !self.quarantine.is_empty() || self.has_unscrubbed() {
+                return CarvingStep::Retry;
+            }
+        }
+        if *stage == CarvingStage::Drain {
+            drain(self);
+            let cached = self.take_cached();
+            if !cached.is_empty() {
+                *stage = CarvingStage::TakeDrained;
+                return CarvingStep::Return(cached);
+            }
+            *stage = CarvingStage::Look;
+        }
+        if *stage == CarvingStage::TakeDrained {
+            *stage = CarvingStage::Look;
+            if terms.drain_from == DrainFrom::All {
+                self.steals += 1;
+            }
+            if let Some(carved) = self.take_range(queue_key, request, RangeFilter::Free) {
+                return CarvingStep::Take(carved);
+            }
+        }
+        if *stage == CarvingStage::Look {
+            *stage = CarvingStage::TakeEnded;
+            let holding_back = self.holding_back();
+            if !holding_back.is_empty() {
+                return CarvingStep::LookAt(holding_back);
+            }
+        }
+        if *stage == CarvingStage::TakeEnded {
+            *stage = CarvingStage::Wait;
+            self.settle();
+            if let Some(carved) = self.take_range(queue_key, request, RangeFilter::Free) {
+                return CarvingStep::Take(carved);
+            }
+        }
+        if *stage == CarvingStage::Wait {
+            *stage = CarvingStage::Grow;
+            if let Some(kind) = terms.wait
+                && let Some(carved) = self.take_range(queue_key, request, RangeFilter::Any)
+            {
+                return CarvingStep::WaitFor(carved, kind);
+            }
+        }
+        let (bytes, leaving) = self.grow(request, terms.alignment, terms.capacity);
+        self.transit.depart(1);
+        CarvingStep::Grow { bytes, leaving }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mock_pool::MockPool;
+
+    const BYTES: usize = 40 << 20;
+
+    /// The names of the steps of a request for the default queue, of which only blocks that go back to their segments are done.
+    fn steps(mock: &MockPool, waits: bool) -> Vec<&'static str> {
+        let terms = CarvingTerms {
+            queue_key: mock.default_key(),
+            request: Request {
+                asked: BYTES,
+                bin: mock.shared.classes.bin_number(BYTES),
+                bytes: BYTES,
+            },
+            wait: waits.then_some(HitKind::HostWait),
+            drain_from: DrainFrom::Own,
+            alignment: 256,
+            capacity: 1 << 32,
+        };
+        let mut stage = CarvingStage::Retry;
+        let mut names = Vec::new();
+        loop {
+            let step = {
+                let mut state = mock.shared.state.lock();
+                state.next_carving_step(&mut stage, terms, |_| ())
+            };
+            names.push(match step {
+                CarvingStep::Retry => "retry",
+                CarvingStep::Return(cached) => {
+                    for held in cached {
+                        mock.shared.return_to_segment(held);
+                    }
+                    "return"
+                }
+                CarvingStep::LookAt(_) => "look",
+                CarvingStep::Take(_) => "take",
+                CarvingStep::WaitFor(..) => "wait",
+                CarvingStep::Grow { .. } => "grow",
+            });
+            if matches!(names.last(), Some(&("take" | "grow"))) {
+                return names;
+            }
+        }
+    }
+
+    #[test]
+    fn a_pool_that_holds_nothing_asks_the_allocator_at_once() {
+        let mock = MockPool::of_segments();
+        for waits in [false, true] {
+            assert_eq!(steps(&mock, waits), ["grow"]);
+        }
+    }
+
+    #[test]
+    fn a_block_that_was_used_on_the_same_queue_is_had_without_a_look() {
+        let mock = MockPool::of_segments();
+        drop(mock.pool.allocate(BYTES).unwrap());
+        mock.shared.drain_caches();
+        assert_eq!(steps(&mock, false), ["return", "take"]);
+    }
+
+    #[test]
+    fn a_range_that_another_queue_uses_is_looked_at_and_waited_for_before_a_segment_is_made() {
+        for (waits, expected) in [
+            (false, &["return", "look", "grow"][..]),
+            (true, &["return", "look", "wait", "grow"]),
+        ] {
+            let mock = MockPool::of_segments();
+            let other = mock.another_queue();
+            drop(mock.pool.allocate_on(&other, BYTES).unwrap());
+            mock.shared.drain_caches();
+            assert_eq!(steps(&mock, waits), expected);
+        }
+    }
+}

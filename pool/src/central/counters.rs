@@ -1,0 +1,145 @@
+//! The counters of a pool.
+
+use binpool_allocators::{Allocator, segments::Segments};
+
+use crate::{PoolStatistics, central::State, free::bins::Bins, order::hit_kind::HitKind};
+
+impl<A: Allocator, O> State<A, O> {
+    /// Counts a block as active.
+    pub(crate) fn activate(&mut self, asked: usize, block_bytes: usize, kind: HitKind) {
+        self.in_use += signed(block_bytes);
+        if kind == HitKind::Fresh && self.segments.is_none() {
+            self.manage(block_bytes);
+        }
+        self.active_blocks += 1;
+        self.active_bytes += signed(asked);
+        self.reach_active(self.active_bytes);
+        let counters = &mut self.counters;
+        match kind {
+            HitKind::Ready => {}
+            HitKind::Ended => counters.ended_hits += 1,
+            HitKind::DeviceWait => counters.device_wait_hits += 1,
+            HitKind::HostWait => counters.host_wait_hits += 1,
+            HitKind::Carved => counters.carved_hits += 1,
+            HitKind::Fresh => {
+                counters.misses += 1;
+                return;
+            }
+        }
+        counters.hits += 1;
+    }
+
+    /// Counts a block as no longer active.
+    pub(crate) fn deactivate(&mut self, asked: usize, block_bytes: usize) {
+        self.in_use -= signed(block_bytes);
+        self.changes += 1;
+        self.active_blocks -= 1;
+        self.active_bytes -= signed(asked);
+    }
+
+    /// Raises the peak of active bytes to `bytes`, if it is lower.
+    pub(crate) fn reach_active(&mut self, bytes: i64) {
+        let peak = &mut self.counters.peak_active_bytes;
+        *peak = (*peak).max(unsigned(bytes));
+    }
+
+    /// The active and the held bytes together, in whole blocks.
+    pub(crate) fn managed_bytes(&self) -> u64 {
+        self.counters.managed_bytes
+    }
+
+    /// Counts memory that the pool got from its allocator.
+    pub(crate) fn manage(&mut self, bytes: usize) {
+        let counters = &mut self.counters;
+        counters.managed_bytes += bytes as u64;
+        counters.peak_managed_bytes = counters.peak_managed_bytes.max(counters.managed_bytes);
+    }
+
+    /// Counts memory that leaves the pool.
+    pub(crate) fn forget(&mut self, block_bytes: usize) {
+        self.counters.managed_bytes -= block_bytes as u64;
+    }
+
+    pub(crate) fn count_empty(&mut self) {
+        self.counters.empty_allocations += 1;
+    }
+
+    pub(crate) fn count_out_of_memory(&mut self) {
+        self.counters.out_of_memory += 1;
+    }
+
+    /// The bytes of free memory whose commands are not known to have ended.
+    pub(crate) fn held_back_bytes(&self) -> u64 {
+        let held = self.all_bins().flat_map(Bins::iter);
+        let held = held.map(|held| (&held.uses, held.block.bytes));
+        let ranges = self.segments.iter().flat_map(Segments::uses);
+        held.chain(ranges)
+            .filter(|(uses, _)| !self.queues.are_over(uses))
+            .map(|(_, bytes)| bytes as u64)
+            .sum()
+    }
+
+    /// The free bytes in bins, segments and the quarantine.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        let free = self.segments.as_ref().map(Segments::free_bytes);
+        let binned: u64 = self.all_bins().map(Bins::bytes).sum();
+        binned + free.unwrap_or(0) + self.quarantine.bytes_of_ranges()
+    }
+
+    /// The bytes that can be released: free blocks or, with segments, segments without blocks.
+    pub(crate) fn releasable_bytes(&self) -> u64 {
+        match &self.segments {
+            Some(segments) => segments.idle_bytes(),
+            None => self.held_bytes(),
+        }
+    }
+
+    pub(crate) fn all_bins(&self) -> impl Iterator<Item = &Bins<A, O>> {
+        let free_lists = self
+            .queues
+            .iter()
+            .map(|(_, queue_state)| &queue_state.free_list);
+        let shared = [&self.idle, &self.pending];
+        free_lists.chain(shared).chain(&self.unscrubbed)
+    }
+
+    pub(crate) fn largest_held_bytes(&self) -> usize {
+        let free = self.segments.iter().map(Segments::largest_free);
+        self.all_bins()
+            .map(Bins::largest_bytes)
+            .chain(free)
+            .max()
+            .unwrap_or(0)
+    }
+
+    pub(crate) fn statistics(&self) -> PoolStatistics {
+        let pending = self
+            .pending
+            .iter()
+            .filter(|held| !self.queues.are_over(&held.uses));
+        let (pending_blocks, pending_bytes) = pending.fold((0, 0), |(blocks, bytes), held| {
+            (blocks + 1, bytes + held.block.bytes as u64)
+        });
+        let (viewed_blocks, viewed_bytes) = self.count_viewed();
+        PoolStatistics {
+            active_blocks: unsigned(self.active_blocks),
+            active_bytes: unsigned(self.active_bytes),
+            viewed_blocks,
+            viewed_bytes,
+            held_blocks: self.all_bins().map(|bins| bins.blocks() as u64).sum(),
+            held_bytes: self.held_bytes(),
+            pending_blocks,
+            pending_bytes,
+            ..self.counters
+        }
+    }
+}
+
+fn signed(bytes: usize) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+/// Returns a count that may be negative for a moment (see [`State::active_blocks`]), then as 0.
+pub(crate) fn unsigned(count: i64) -> u64 {
+    u64::try_from(count).unwrap_or(0)
+}

@@ -1,0 +1,141 @@
+//! Finds free blocks that a queue may have.
+
+use std::collections::BTreeSet;
+
+use binpool_allocators::Allocator;
+
+use crate::{
+    block::{Block, HeldBlock},
+    central::{State, queue_states::QueueStates},
+    order::timestamps::{QueueKey, QueueUse, QueueUses, add_to, last_of},
+    request::Request,
+};
+
+/// The most blocks of a bin that are searched for one whose commands have ended, oldest first. Younger blocks were used later
+/// on the same few queues, so the search would rarely find one among them.
+const MAX_BLOCKS_SEARCHED: usize = 16;
+
+impl<A: Allocator, O> State<A, O> {
+    /// Takes a free block of exactly this bin that the queue may have at once: from its free list or the idle list.
+    pub(crate) fn pop(
+        &mut self,
+        queue_key: QueueKey,
+        request: Request,
+    ) -> Option<Box<Block<A, O>>> {
+        let Request { bin, bytes, .. } = request;
+        let own = self.queues.get_mut(queue_key);
+        own.and_then(|queue_state| queue_state.free_list.pop_youngest(bin, bytes))
+            .or_else(|| self.idle.pop_youngest(bin, bytes))
+            .map(|held| held.block)
+    }
+
+    /// Takes a free block of exactly this bin whose commands have ended, or end before any command starts that is enqueued on the
+    /// queue later. Blocks of other queues are searched only if `across` is set.
+    pub(crate) fn pop_ready(
+        &mut self,
+        queue_key: QueueKey,
+        request: Request,
+        across: bool,
+    ) -> Option<Box<Block<A, O>>> {
+        let Request { bin, bytes, .. } = request;
+        let queues = &self.queues;
+        let mut oldest = self.pending.oldest(bin, bytes).take(MAX_BLOCKS_SEARCHED);
+        let ready = oldest.find(|(_, uses)| {
+            (across || is_own(queues, uses, queue_key))
+                && uses.iter().all(|use_| queues.is_before(*use_, queue_key))
+        });
+        if let Some((index, _)) = ready {
+            drop(oldest);
+            return self.pending.take(bin, index).map(|held| held.block);
+        }
+        drop(oldest);
+        let ready = self.queues.iter().find_map(|(key, other)| {
+            if key == queue_key || !(across || other.is_retired) {
+                return None;
+            }
+            let (index, uses) = other.free_list.oldest(bin, bytes).next()?;
+            let ready = uses
+                .iter()
+                .all(|use_| self.queues.is_before(*use_, queue_key));
+            ready.then_some((key, index))
+        });
+        let (key, index) = ready?;
+        let other = self.queues.get_mut(key)?;
+        other.free_list.take(bin, index).map(|held| held.block)
+    }
+
+    /// Takes the block of this bin, from the pending list or the free list of another queue, whose last use is the oldest.
+    /// Commands may still use it.
+    pub(crate) fn take_oldest(
+        &mut self,
+        queue_key: QueueKey,
+        request: Request,
+    ) -> Option<HeldBlock<A, O>> {
+        let Request { bin, bytes, .. } = request;
+        let pending = self.pending.oldest(bin, bytes).next();
+        let pending = pending.map(|(index, uses)| (last_of(uses), None, index));
+        let from_free_lists = self
+            .queues
+            .iter()
+            .filter(|(key, _)| *key != queue_key)
+            .filter_map(|(key, other)| {
+                let (index, uses) = other.free_list.oldest(bin, bytes).next()?;
+                Some((last_of(uses), Some(key), index))
+            });
+        match from_free_lists
+            .chain(pending)
+            .min_by_key(|(timestamp, ..)| *timestamp)?
+        {
+            (_, Some(key), index) => self.queues.get_mut(key)?.free_list.take(bin, index),
+            (_, None, index) => self.pending.take(bin, index),
+        }
+    }
+
+    /// The uses that keep blocks of this bin from the queue, the latest of each queue that has some.
+    pub(crate) fn in_the_way(
+        &self,
+        queue_key: QueueKey,
+        request: Request,
+        across: bool,
+    ) -> QueueUses {
+        let Request { bin, bytes, .. } = request;
+        let mut found = QueueUses::new();
+        let pending = self.pending.oldest(bin, bytes).take(MAX_BLOCKS_SEARCHED);
+        let pending = pending
+            .map(|(_, uses)| uses)
+            .filter(|uses| across || is_own(&self.queues, uses, queue_key));
+        let others = self.queues.iter().filter(|(key, _)| *key != queue_key);
+        let from_free_lists = others
+            .filter(|(_, other)| across || other.is_retired)
+            .filter_map(|(_, other)| other.free_list.oldest(bin, bytes).next())
+            .map(|(_, uses)| uses);
+        for use_ in pending.chain(from_free_lists).flatten() {
+            if !self.queues.is_before(*use_, queue_key) {
+                add_to(&mut found, *use_);
+            }
+        }
+        found
+    }
+
+    /// Returns the request once for each bin from its own to the `last` that has blocks.
+    pub(crate) fn larger_bins(&self, request: Request, last: usize) -> Vec<Request> {
+        let occupied = self
+            .all_bins()
+            .flat_map(|bins| bins.between(request.bin, last));
+        let occupied: BTreeSet<usize> = occupied.collect();
+        let requests = occupied.into_iter().map(|bin| Request { bin, ..request });
+        requests.collect()
+    }
+}
+
+/// Returns whether a block was allocated for the queue, or for one that is retired or gone.
+pub(crate) fn is_own<A: Allocator, O>(
+    queues: &QueueStates<A, O>,
+    uses: &[QueueUse],
+    queue_key: QueueKey,
+) -> bool {
+    let first = uses
+        .first()
+        .and_then(|first| Some((first, queues.state_of(*first)?)));
+    first.is_none_or(|(first, state)| first.key == queue_key || state.is_retired)
+}

@@ -1,0 +1,175 @@
+//! Where a free block lies until its next user gets it.
+
+use binpool_allocators::Allocator;
+
+use crate::{
+    block::HeldBlock,
+    central::{State, queue_state::QueueState},
+    free::bins::Bins,
+    order::timestamps::{QueueUse, QueueUses, last_of},
+};
+
+impl<A: Allocator, O> State<A, O> {
+    /// Keeps a free block where invariant I1 of [`State`] says.
+    ///
+    /// Returns, first, the uses that the order of the block's own queue does not cover. The caller makes a fence for each now:
+    /// a fence that is made when the block is needed would have to wait for all that is enqueued in between.
+    ///
+    /// Returns, second, the block itself, if the bins are full and it has to give up its view before its range can go back to
+    /// the segment. With segments the bins hold few bytes, because a held block keeps its neighbours from becoming one range.
+    pub(crate) fn hold(&mut self, held: HeldBlock<A, O>) -> (QueueUses, Option<HeldBlock<A, O>>) {
+        let queues = &self.queues;
+        let has_room = |use_: &&QueueUse| {
+            queues
+                .get(use_.key)
+                .is_some_and(QueueState::has_room_for_a_fence)
+        };
+        let unordered = match held.uses.first() {
+            Some(first)
+                if queues
+                    .get(first.key)
+                    .is_some_and(|queue_state| queue_state.is_ordered) =>
+            {
+                &held.uses[1..]
+            }
+            _ => &held.uses[..],
+        };
+        let unordered: QueueUses = unordered.iter().filter(has_room).copied().collect();
+        match self.put_in_bin_or_segment(held) {
+            None => (unordered, None),
+            Some(held) => {
+                self.transit.depart(1);
+                (unordered, Some(held))
+            }
+        }
+    }
+
+    /// Puts a free block in a bin, or its range in its segment. Returns a block that has to give up its view first.
+    fn put_in_bin_or_segment(&mut self, held: HeldBlock<A, O>) -> Option<HeldBlock<A, O>> {
+        let Some(segments) = &self.segments else {
+            self.put_in_bin(held);
+            return None;
+        };
+        if self.binned_bytes() + held.block.bytes as u64 <= self.most_in_bins(segments) {
+            self.put_in_bin(held);
+            return None;
+        }
+        match (held.block.range, &mut self.segments) {
+            (Some(range), Some(segments)) if segments.may_keep_view(range) => {
+                self.changes += 1;
+                segments.give(range, held.uses, Some(held.block.memory));
+                None
+            }
+            _ => Some(held),
+        }
+    }
+
+    pub(crate) fn put_in_bin(&mut self, mut held: HeldBlock<A, O>) {
+        held.since = self.sweeps;
+        self.bins_for(&held.uses).push(held);
+    }
+
+    /// Returns the bins for a free block with these uses, as I1 says.
+    pub(crate) fn bins_for(&mut self, uses: &[QueueUse]) -> &mut Bins<A, O> {
+        match uses {
+            [] => &mut self.idle,
+            [only] => match self.queues.get_mut(only.key) {
+                Some(queue_state) if queue_state.is_ordered => &mut queue_state.free_list,
+                _ => &mut self.pending,
+            },
+            _ => &mut self.pending,
+        }
+    }
+
+    /// Takes every free block out of the bins, so that its range can go back to its segment.
+    pub(crate) fn take_cached(&mut self) -> Vec<HeldBlock<A, O>> {
+        if self.segments.is_none() {
+            return Vec::new();
+        }
+        let held = self.take_bins(|_| true);
+        self.transit.depart(held.len());
+        held
+    }
+
+    /// Returns whether there are blocks that have to be scrubbed before a request may have them.
+    pub(crate) fn has_unscrubbed(&self) -> bool {
+        let unscrubbed = self.unscrubbed.as_ref();
+        unscrubbed.is_some_and(|bins| bins.blocks() > 0)
+    }
+
+    /// Takes out the unscrubbed blocks that no command uses.
+    pub(crate) fn take_unscrubbed(&mut self) -> Vec<HeldBlock<A, O>> {
+        let queues = &self.queues;
+        let taken = self.unscrubbed.as_mut();
+        let taken = taken.map(|bins| bins.take_all(|held| queues.are_over(&held.uses)));
+        let taken = taken.unwrap_or_default();
+        self.transit.depart(taken.len());
+        taken
+    }
+
+    /// Takes out the `wanted` blocks of all bins that requests are served from.
+    pub(crate) fn take_bins(
+        &mut self,
+        wanted: impl Fn(&HeldBlock<A, O>) -> bool,
+    ) -> Vec<HeldBlock<A, O>> {
+        let mut held = self.idle.take_all(&wanted);
+        held.extend(self.pending.take_all(&wanted));
+        for (_, queue_state) in self.queues.iter_mut() {
+            held.extend(queue_state.free_list.take_all(&wanted));
+        }
+        held
+    }
+
+    /// Moves the blocks whose commands are known to have ended to the idle list, and joins free ranges that such commands kept
+    /// apart.
+    pub(crate) fn settle(&mut self) {
+        let queues = &self.queues;
+        if let Some(segments) = &mut self.segments {
+            segments.settle(|uses| queues.are_over(uses));
+        }
+        let mut settled = self.pending.take_all(|held| queues.are_over(&held.uses));
+        for (_, queue_state) in self.queues.iter_mut() {
+            let ended = queue_state.ended;
+            settled.extend(
+                queue_state
+                    .free_list
+                    .take_all(|held| last_of(&held.uses) <= ended),
+            );
+        }
+        for held in settled {
+            self.add_to_idle(held);
+        }
+    }
+
+    /// Puts a block back, as the oldest of its bin, that the request could not have after all.
+    pub(crate) fn put_back(&mut self, held: HeldBlock<A, O>) {
+        self.changes += 1;
+        self.bins_for(&held.uses).push_oldest(held);
+    }
+
+    /// Takes out the `wanted` queue states, whose commands must have ended, and moves their blocks to the idle list. The caller
+    /// drops them without the lock: that releases their queues, which is a call to the device.
+    pub(crate) fn take_queues(
+        &mut self,
+        wanted: impl Fn(&QueueState<A, O>) -> bool,
+    ) -> Vec<QueueState<A, O>> {
+        let mut taken = self.queues.take(wanted);
+        for queue_state in &mut taken {
+            if queue_state.is_retired {
+                // The gates were closed when it was retired.
+                self.threads.open();
+            }
+            for held in queue_state.free_list.take_all(|_| true) {
+                self.add_to_idle(held);
+            }
+        }
+        taken
+    }
+
+    pub(crate) fn add_to_idle(&mut self, held: HeldBlock<A, O>) {
+        self.idle.push(HeldBlock {
+            uses: QueueUses::new(),
+            ..held
+        });
+    }
+}

@@ -1,0 +1,184 @@
+//! The data under the pool's lock. Nothing here calls the device.
+
+pub(crate) mod allowance;
+pub(crate) mod caches;
+pub(crate) mod carving;
+pub(crate) mod counters;
+pub(crate) mod find;
+pub(crate) mod keep;
+pub(crate) mod queue_state;
+pub(crate) mod queue_states;
+pub(crate) mod ranges;
+pub(crate) mod release;
+pub(crate) mod viewed;
+pub(crate) mod watch;
+
+use std::sync::Arc;
+
+use binpool_allocators::{Allocator, EventOf, FailureOrder, MemoryOf, QueueOf, segments::Segments};
+
+use crate::{
+    Decay, PoolStatistics,
+    block::Block,
+    central::queue_states::QueueStates,
+    decay::DecayClock,
+    free::{
+        bins::Bins, depot::Depot, fills::Fills, quarantine::Quarantine, thread_cache::ThreadCache,
+        viewed::Viewed,
+    },
+    lock::{biased::BiasedLocks, transit::Transit},
+    order::{
+        clock::Clock,
+        timestamps::{QueueKey, QueueUses},
+    },
+    track::watch::Watch,
+};
+
+/// All data of a pool that changes.
+///
+/// # Invariants
+///
+/// - I1: a free block lies in one of these places:
+///   - the free list of a queue, a thread cache or the depot: only this queue used it, and it is in order;
+///   - `pending`: commands may use it on several queues, or on an out-of-order one;
+///   - `idle`: no command uses it;
+///   - `unscrubbed`: it has to be filled with zeros first;
+///   - a segment, as a free range; or `quarantine`, as a range.
+/// - I2: the state of the default queue is never removed while the pool has a handle.
+/// - I3: `managed_bytes` is the size of the active blocks, in whole blocks, plus `held_bytes`.
+/// - I4: a block that has views is active: the program has it, or it is in `viewed`.
+#[derive(Debug)]
+pub(crate) struct State<A: Allocator, O> {
+    pub(crate) queues: QueueStates<A, O>,
+    /// The thread caches.
+    pub(crate) threads: BiasedLocks<ThreadCache<A, O>>,
+    /// The blocks that thread caches had too many of.
+    pub(crate) depot: Depot<A, O>,
+    /// How many requests took [blocks of other threads](Self::caches_to_drain).
+    pub(crate) steals: u64,
+    /// The idle list: blocks that no command uses, ready for any queue.
+    pub(crate) idle: Bins<A, O>,
+    /// The pending list: blocks that commands on several queues, or on an out-of-order one, may still use.
+    pub(crate) pending: Bins<A, O>,
+    /// The segments that blocks are carved from; `None` if each block is one of the allocator.
+    pub(crate) segments: Option<Segments<MemoryOf<A>, QueueUses>>,
+    /// Blocks of segments that no request may have before they are filled with zeros; `None` once the last handle is gone, and
+    /// no request can come.
+    pub(crate) unscrubbed: Option<Bins<A, O>>,
+    /// The fills with zeros of held memory; empty if the pool does not scrub freed blocks.
+    pub(crate) fills: Fills<EventOf<A>>,
+    /// Memory that could not be released yet.
+    pub(crate) quarantine: Quarantine<A, O>,
+    /// Freed blocks of which the program still has views; `None` once the last handle is gone, and no other user can get them.
+    pub(crate) viewed: Option<Vec<Viewed<A, O>>>,
+    /// Set while freed blocks are cached. Unset for good once the last handle of the pool is gone.
+    pub(crate) holding: bool,
+    pub(crate) transit: Transit,
+    /// Decides when a sweep is due; `None` without decay.
+    pub(crate) clock: Option<DecayClock>,
+    pub(crate) counters: PoolStatistics,
+    /// The number of sweeps so far.
+    sweeps: u32,
+    /// How many times memory came back to the pool or arrived at the allocator.
+    pub(crate) changes: u64,
+    /// The number of active blocks. May be negative for a moment: a thread that returned blocks has been
+    /// [counted](Self::count_activity), the thread that received them not yet.
+    pub(crate) active_blocks: i64,
+    /// The bytes of the active blocks, as they were requested.
+    pub(crate) active_bytes: i64,
+    /// The bytes of the active blocks, in whole blocks.
+    pub(crate) in_use: i64,
+    /// The records of active blocks, for tracking.
+    pub(crate) watch: Watch,
+}
+
+impl<A: Allocator, O> State<A, O> {
+    pub(crate) fn new(
+        default_queue: &QueueOf<A>,
+        failures: FailureOrder,
+        clock: Arc<Clock>,
+        segments: Option<Segments<MemoryOf<A>, QueueUses>>,
+        decay: Option<Decay>,
+    ) -> Self {
+        let mut queues = QueueStates::new(failures, clock);
+        queues.find_or_add(default_queue);
+        Self {
+            queues,
+            threads: BiasedLocks::default(),
+            depot: Depot::default(),
+            steals: 0,
+            idle: Bins::default(),
+            pending: Bins::default(),
+            segments,
+            unscrubbed: Some(Bins::default()),
+            fills: Fills::default(),
+            quarantine: Quarantine::default(),
+            viewed: Some(Vec::new()),
+            holding: true,
+            clock: decay.map(DecayClock::new),
+            counters: PoolStatistics::default(),
+            sweeps: 0,
+            changes: 0,
+            active_blocks: 0,
+            active_bytes: 0,
+            in_use: 0,
+            transit: Transit::default(),
+            watch: Watch::default(),
+        }
+    }
+
+    /// Counts an active block of this queue. Returns the key of the queue's state, which stays until [`leave`](Self::leave) is
+    /// called with it.
+    pub(crate) fn enter(&mut self, queue: &QueueOf<A>) -> QueueKey {
+        let key = self.queues.find_or_add(queue);
+        if let Some(queue_state) = self.queues.get_mut(key) {
+            queue_state.active += 1;
+            // A retired queue keeps the gates closed, so that a new request for it is seen here.
+            if std::mem::take(&mut queue_state.is_retired) {
+                self.threads.open();
+            }
+        }
+        key
+    }
+
+    /// Undoes one [`enter`](Self::enter).
+    pub(crate) fn leave(&mut self, key: Option<QueueKey>) {
+        if let Some(queue_state) = key.and_then(|key| self.queues.get_mut(key)) {
+            queue_state.active -= 1;
+        }
+    }
+
+    /// Returns the uses, up to now, of a block that was allocated for the queue of `queue_key`, if there is one, and that was
+    /// also used on `others`.
+    pub(crate) fn stamp(
+        &mut self,
+        queue_key: Option<QueueKey>,
+        others: &[QueueOf<A>],
+    ) -> QueueUses {
+        let mut uses: QueueUses = queue_key
+            .map(|queue_key| self.queues.stamp(queue_key))
+            .into_iter()
+            .collect();
+        for queue in others {
+            let other = self.queues.find_or_add(queue);
+            uses.push(self.queues.stamp(other));
+        }
+        uses
+    }
+
+    /// Counts and tracks a block that its user frees. Returns its uses.
+    pub(crate) fn take_back(
+        &mut self,
+        block: &Block<A, O>,
+        asked: usize,
+        others: &[QueueOf<A>],
+    ) -> QueueUses {
+        self.record_free(block);
+        let uses = self.stamp(block.lease.key, others);
+        self.deactivate(asked, block.bytes);
+        uses
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,227 @@
+//! What a pool knows about one queue.
+
+use std::collections::VecDeque;
+
+use binpool_allocators::{Allocator, QueueOf};
+use smallvec::SmallVec;
+
+use crate::{
+    free::bins::Bins,
+    order::{
+        fence::{Fence, Fences},
+        timestamps::{QueueKey, QueueUse, Timestamp},
+    },
+};
+
+/// The most fences of a queue that are remembered: as many hand-overs as a deep pipeline has under way.
+pub(crate) const MAX_FENCES: usize = 64;
+
+/// What a pool knows about one queue.
+///
+/// # Invariants
+///
+/// - I1: blocks are in `free_list` only if the queue is in order and no other queue used them, oldest first.
+/// - I2: `fences` has the oldest fences that have not been seen to end, and the youngest, oldest first.
+#[derive(Debug)]
+pub(crate) struct QueueState<A: Allocator, O> {
+    pub(crate) queue: QueueOf<A>,
+    /// Set if the order of the queue alone keeps a block's new commands behind its old ones.
+    pub(crate) is_ordered: bool,
+    /// The queue's free list: blocks that the next user on this queue may have at once.
+    pub(crate) free_list: Bins<A, O>,
+    /// The number of blocks that were allocated for the queue and are active, cached by a thread, or about to be. While there
+    /// are any, the queue state stays, and its key means this queue.
+    pub(crate) active: usize,
+    /// Uses up to this moment belong to the queue state that had this key before.
+    pub(crate) began: Timestamp,
+    /// The latest use of any block that came back to the pool.
+    pub(crate) last_use: Timestamp,
+    /// The latest use of any block that was released before its commands were seen to end.
+    pub(crate) draining: Timestamp,
+    /// All uses up to this moment have ended.
+    pub(crate) ended: Timestamp,
+    /// Set if the program is done with the queue: any queue may have its blocks as soon as their commands have ended.
+    pub(crate) is_retired: bool,
+    fences: VecDeque<Fence<A>>,
+    /// What the queue waits for on the device: the uses of other queues up to these moments end before any command starts that is
+    /// enqueued on this queue later.
+    behind: SmallVec<[QueueUse; 2]>,
+}
+
+impl<A: Allocator, O> QueueState<A, O> {
+    /// Makes the state of a queue that was not used up to and including the moment `now`.
+    pub(crate) fn new(queue: &QueueOf<A>, is_ordered: bool, now: Timestamp) -> Self {
+        Self {
+            queue: queue.clone(),
+            is_ordered,
+            free_list: Bins::default(),
+            active: 0,
+            began: now,
+            last_use: now,
+            draining: now,
+            ended: now,
+            is_retired: false,
+            fences: VecDeque::new(),
+            behind: SmallVec::new(),
+        }
+    }
+
+    /// Returns whether no command on this queue uses a block that came back to the pool.
+    pub(crate) fn has_caught_up(&self) -> bool {
+        self.last_use <= self.ended
+    }
+
+    /// The latest use that is not known to have ended.
+    pub(crate) fn not_ended(&self, key: QueueKey) -> Option<QueueUse> {
+        (!self.has_caught_up()).then_some(QueueUse {
+            key,
+            timestamp: self.last_use,
+        })
+    }
+
+    /// Returns the moment up to which the uses of `other` end before any command starts that is enqueued on this queue later.
+    pub(crate) fn behind(&self, other: QueueKey) -> Option<Timestamp> {
+        let found = self.behind.iter().find(|use_| use_.key == other);
+        found.map(|use_| use_.timestamp)
+    }
+
+    /// Records that the queue was made to wait for a fence.
+    pub(crate) fn put_behind(&mut self, fence: QueueUse) {
+        match self.behind.iter_mut().find(|use_| use_.key == fence.key) {
+            Some(use_) => use_.timestamp = use_.timestamp.max(fence.timestamp),
+            None => self.behind.push(fence),
+        }
+    }
+
+    /// The oldest fence that has not been seen to end.
+    pub(crate) fn oldest_fence(&self) -> Option<&Fence<A>> {
+        self.fences.front()
+    }
+
+    /// Returns whether one more fence can be remembered without forgetting another.
+    pub(crate) fn has_room_for_a_fence(&self) -> bool {
+        self.fences.len() < MAX_FENCES
+    }
+
+    /// Forgets a fence that failed, and so proves nothing. Returns it, to be dropped without the lock.
+    pub(crate) fn forget_fence(&mut self, timestamp: Timestamp) -> Option<Fence<A>> {
+        let index = self
+            .fences
+            .iter()
+            .position(|fence| fence.timestamp == timestamp)?;
+        self.fences.remove(index)
+    }
+
+    /// The oldest fence that comes after all uses up to this moment.
+    pub(crate) fn fence_after(&self, timestamp: Timestamp) -> Option<&Fence<A>> {
+        self.fences
+            .iter()
+            .find(|fence| fence.timestamp >= timestamp)
+    }
+
+    /// Remembers a fence. Returns the fence that it replaces or that is not needed, to be dropped without the lock.
+    pub(crate) fn add_fence(&mut self, fence: Fence<A>) -> Option<Fence<A>> {
+        if fence.timestamp <= self.ended {
+            return Some(fence);
+        }
+        // Two threads may arrive here in another order than they took their timestamps in.
+        let index = self
+            .fences
+            .partition_point(|other| other.timestamp < fence.timestamp);
+        self.fences.insert(index, fence);
+        // The oldest fences end first, and the youngest proves most, so one in between can go.
+        if self.fences.len() > MAX_FENCES {
+            self.fences.remove(MAX_FENCES - 1)
+        } else {
+            None
+        }
+    }
+
+    /// Records that all uses up to this moment have ended. Returns the fences up to it, to be dropped without the lock.
+    pub(crate) fn has_ended(&mut self, timestamp: Timestamp) -> Fences<A> {
+        self.ended = self.ended.max(timestamp);
+        let ended = self
+            .fences
+            .partition_point(|fence| fence.timestamp <= self.ended);
+        self.fences.drain(..ended).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use binpool_allocators::Backend;
+
+    use super::*;
+    use crate::{
+        mock_pool::{Immediate, MockPool},
+        order::{
+            fence::Fence,
+            timestamps::{QueueKey, Timestamp},
+        },
+        shared::QueueState,
+    };
+
+    fn new_state(mock: &MockPool) -> QueueState<Immediate> {
+        QueueState::new(&mock.queue, true, Timestamp::at(1))
+    }
+
+    /// Adds a fence of this moment. Returns the moment of the fence that is returned, if there is one.
+    fn add_fence(
+        mock: &MockPool,
+        queue_state: &mut QueueState<Immediate>,
+        moment: u64,
+    ) -> Option<Timestamp> {
+        let returned = queue_state.add_fence(Fence {
+            key: QueueKey::new(0),
+            timestamp: Timestamp::at(moment),
+            event: mock.backend.create_user_event().unwrap(),
+        });
+        returned.map(|fence| fence.timestamp)
+    }
+
+    fn fences(queue_state: &QueueState<Immediate>) -> Vec<Timestamp> {
+        queue_state
+            .fences
+            .iter()
+            .map(|fence| fence.timestamp)
+            .collect()
+    }
+
+    fn moments(of: impl IntoIterator<Item = u64>) -> Vec<Timestamp> {
+        of.into_iter().map(Timestamp::at).collect()
+    }
+
+    #[test]
+    fn fences_are_ordered_by_their_timestamps() {
+        let mock = MockPool::of_blocks();
+        let mut queue_state = new_state(&mock);
+        for moment in [5, 3, 9, 4, 7] {
+            assert_eq!(add_fence(&mock, &mut queue_state, moment), None);
+        }
+        assert_eq!(fences(&queue_state), moments([3, 4, 5, 7, 9]));
+        assert_eq!(
+            add_fence(&mock, &mut queue_state, 1),
+            Some(Timestamp::at(1)),
+            "its uses have ended"
+        );
+        assert_eq!(queue_state.has_ended(Timestamp::at(5)).len(), 3);
+        assert_eq!(fences(&queue_state), moments([7, 9]));
+    }
+
+    #[test]
+    fn of_too_many_fences_the_oldest_and_the_youngest_are_remembered() {
+        let mock = MockPool::of_blocks();
+        let mut queue_state = new_state(&mock);
+        for moment in 2..66 {
+            assert!(queue_state.has_room_for_a_fence(), "{moment}");
+            assert_eq!(add_fence(&mock, &mut queue_state, moment), None);
+        }
+        assert_eq!(fences(&queue_state).len(), MAX_FENCES);
+        assert!(!queue_state.has_room_for_a_fence());
+        for moment in 66..70 {
+            let before = Timestamp::at(moment - 1);
+            assert_eq!(add_fence(&mock, &mut queue_state, moment), Some(before));
+        }
+        assert_eq!(fences(&queue_state), moments((2..65).chain([69])));
+    }
+}

@@ -1,0 +1,195 @@
+//! The queue states of a pool, and which uses come before which.
+
+use std::sync::Arc;
+
+use binpool_allocators::{Allocator, FailureOrder, Queue, QueueId, QueueOf};
+use slab::Slab;
+
+use crate::{
+    central::queue_state::QueueState,
+    order::{
+        clock::Clock,
+        fence::{Fence, NewFence, is_ordered},
+        timestamps::{QueueKey, QueueUse, Timestamp},
+    },
+};
+
+/// The queue states of a pool, and the clock that orders what happens on the queues.
+///
+/// No block needs an event of its own. A block that comes back gets a *timestamp* of the pool's clock for each queue that it
+/// was used on. A *fence* is a marker on a queue. It takes the clock's value as its timestamp and moves the clock on, so all
+/// blocks with timestamps up to its own were used by commands before the marker. So one fence answers for any number of blocks,
+/// and is made only when the answer is needed.
+///
+/// # Invariants
+///
+/// - L1: each queue has at most one queue state.
+/// - L2: a queue state that has active blocks, or whose uses have not ended, stays.
+/// - L3: a use whose queue state is gone has ended. If a new queue state took over the key, all timestamps of the old one are
+///   at most its `began`, so they are not taken for uses of the new one.
+#[derive(Debug)]
+pub(crate) struct QueueStates<A: Allocator, O> {
+    by_key: Slab<QueueState<A, O>>,
+    failures: FailureOrder,
+    /// Gives the timestamp of blocks that come back now. Moved on only in this file.
+    clock: Arc<Clock>,
+}
+
+impl<A: Allocator, O> QueueStates<A, O> {
+    pub(crate) fn new(failures: FailureOrder, clock: Arc<Clock>) -> Self {
+        Self {
+            by_key: Slab::new(),
+            failures,
+            clock,
+        }
+    }
+
+    pub(crate) fn get(&self, key: QueueKey) -> Option<&QueueState<A, O>> {
+        self.by_key.get(key.get())
+    }
+
+    pub(crate) fn get_mut(&mut self, key: QueueKey) -> Option<&mut QueueState<A, O>> {
+        self.by_key.get_mut(key.get())
+    }
+
+    /// Returns the queue state of a use; `None` if it is gone, also if another one has its key now.
+    pub(crate) fn state_of(&self, use_: QueueUse) -> Option<&QueueState<A, O>> {
+        self.get(use_.key)
+            .filter(|queue_state| use_.timestamp > queue_state.began)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (QueueKey, &QueueState<A, O>)> {
+        self.by_key
+            .iter()
+            .map(|(key, queue_state)| (QueueKey::new(key), queue_state))
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (QueueKey, &mut QueueState<A, O>)> {
+        self.by_key
+            .iter_mut()
+            .map(|(key, queue_state)| (QueueKey::new(key), queue_state))
+    }
+
+    pub(crate) fn find(&self, queue: QueueId) -> Option<QueueKey> {
+        self.iter()
+            .find(|(_, queue_state)| queue_state.queue.id() == queue)
+            .map(|(key, _)| key)
+    }
+
+    pub(crate) fn find_or_add(&mut self, queue: &QueueOf<A>) -> QueueKey {
+        self.find(queue.id()).unwrap_or_else(|| {
+            // Uses with the clock's present value may belong to the queue state that had this key (L3).
+            let is_ordered = is_ordered(queue, self.failures);
+            let queue_state = QueueState::new(queue, is_ordered, self.clock.move_on());
+            QueueKey::new(self.by_key.insert(queue_state))
+        })
+    }
+
+    /// Returns a use of this queue up to now, for a block that comes back.
+    pub(crate) fn stamp(&mut self, key: QueueKey) -> QueueUse {
+        self.stamp_at(key, self.clock.now())
+    }
+
+    /// Returns a use of this queue up to the moment `timestamp`, for a block that came back then.
+    pub(crate) fn stamp_at(&mut self, key: QueueKey, timestamp: Timestamp) -> QueueUse {
+        if let Some(queue_state) = self.get_mut(key) {
+            queue_state.last_use = queue_state.last_use.max(timestamp);
+        }
+        QueueUse { key, timestamp }
+    }
+
+    /// Returns whether the commands of this use are known to have ended.
+    pub(crate) fn is_over(&self, use_: QueueUse) -> bool {
+        self.get(use_.key)
+            .is_none_or(|queue_state| use_.timestamp <= queue_state.ended)
+    }
+
+    pub(crate) fn are_over(&self, uses: &[QueueUse]) -> bool {
+        uses.iter().all(|use_| self.is_over(*use_))
+    }
+
+    /// Returns whether the commands of this use have ended, or end before any command starts that is enqueued later on the queue of
+    /// `queue_key`.
+    pub(crate) fn is_before(&self, use_: QueueUse, queue_key: QueueKey) -> bool {
+        self.is_over(use_)
+            || self.get(queue_key).is_some_and(|own_state| {
+                (use_.key == queue_key && own_state.is_ordered)
+                    || own_state
+                        .behind(use_.key)
+                        .is_some_and(|moment| use_.timestamp <= moment)
+            })
+    }
+
+    /// Returns what is needed to enqueue a new fence on this queue; `None` on a device where a marker proves nothing.
+    pub(crate) fn begin_fence(&mut self, key: QueueKey) -> Option<NewFence<A>> {
+        if !self.failures.keeps_places() {
+            return None;
+        }
+        let (queue, at) = self.begin_finish(key)?;
+        Some(NewFence { queue, at })
+    }
+
+    /// Returns the queue, for the caller to wait for, and the uses that will have ended after that wait. Moves the clock on, so
+    /// that later uses are not among them.
+    pub(crate) fn begin_finish(&mut self, key: QueueKey) -> Option<(QueueOf<A>, QueueUse)> {
+        let queue = self.get(key)?.queue.clone();
+        let timestamp = self.clock.move_on();
+        Some((queue, QueueUse { key, timestamp }))
+    }
+
+    /// Remembers a fence that was enqueued. Returns a fence to be dropped without the lock.
+    pub(crate) fn add_fence(&mut self, fence: Fence<A>) -> Option<Fence<A>> {
+        match self.get_mut(fence.key) {
+            Some(queue_state) => queue_state.add_fence(fence),
+            None => Some(fence),
+        }
+    }
+
+    /// Records that this use, and every earlier one of the queue, has ended. Returns fences to be dropped without the lock.
+    #[must_use]
+    pub(crate) fn note_ended(&mut self, use_: QueueUse) -> impl Sized + use<A, O> {
+        self.get_mut(use_.key)
+            .map(|queue_state| queue_state.has_ended(use_.timestamp))
+    }
+
+    /// Takes out the `wanted` queue states. The caller drops them without the lock: that releases their queues, which is a call to
+    /// the device.
+    pub(crate) fn take(
+        &mut self,
+        wanted: impl Fn(&QueueState<A, O>) -> bool,
+    ) -> Vec<QueueState<A, O>> {
+        let keys: Vec<usize> = self
+            .by_key
+            .iter()
+            .filter(|(_, queue_state)| wanted(queue_state))
+            .map(|(key, _)| key)
+            .collect();
+        keys.into_iter()
+            .map(|key| self.by_key.remove(key))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        mock_pool::{Immediate, MockPool},
+        shared::QueueStates,
+    };
+
+    #[test]
+    fn a_use_of_a_queue_state_that_is_gone_does_not_count_for_the_one_that_took_its_key() {
+        let mock = MockPool::of_blocks();
+        let mut queues = QueueStates::<Immediate>::new(FailureOrder::Kept, Arc::default());
+        let key = queues.find_or_add(&mock.queue);
+        let old = queues.stamp(key);
+        assert!(queues.state_of(old).is_some() && !queues.is_over(old));
+        assert_eq!(queues.take(|_| true).len(), 1);
+        assert!(queues.state_of(old).is_none() && queues.is_over(old));
+        assert_eq!(queues.find_or_add(&mock.another_queue()), key);
+        assert!(queues.state_of(old).is_none() && queues.is_over(old));
+        let new = queues.stamp(key);
+        assert!(queues.state_of(new).is_some() && !queues.is_over(new));
+    }
+}

@@ -1,0 +1,198 @@
+//! Ranges of segments, under the pool's lock.
+
+use binpool_allocators::{
+    Allocator, Memory, MemoryId, MemoryOf, Region,
+    segments::{self, RangeKey},
+};
+
+use crate::{
+    block::{Block, Released},
+    central::{State, counters::unsigned},
+    order::timestamps::{QueueKey, QueueUses},
+    request::Request,
+};
+
+/// A range that was taken for a block.
+pub(crate) type Carved<A> = segments::Carved<MemoryOf<A>, QueueUses>;
+
+/// Which ranges of segments may be taken for a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RangeFilter {
+    /// The ranges that the queue may have, by the rules of growth.
+    Free,
+    /// The ranges that the queue may have, also against the rules of growth.
+    FreeAnywhere,
+    /// All ranges, also those that commands still use.
+    Any,
+}
+
+impl<A: Allocator, O> State<A, O> {
+    /// Takes a range of a segment for a block.
+    pub(crate) fn take_range(
+        &mut self,
+        queue_key: QueueKey,
+        request: Request,
+        filter: RangeFilter,
+    ) -> Option<Carved<A>> {
+        let queues = &self.queues;
+        let segments = self.segments.as_mut()?;
+        let is_free = |uses: &QueueUses| uses.iter().all(|use_| queues.is_before(*use_, queue_key));
+        let carved = match filter {
+            RangeFilter::Free => segments.take(request.bytes, is_free),
+            RangeFilter::FreeAnywhere => segments.take_anywhere(request.bytes, is_free),
+            RangeFilter::Any => segments.take(request.bytes, |_| true),
+        }?;
+        // The excess comes back in a moment, so a request that finds the device full can wait for it.
+        self.transit.depart(usize::from(carved.has_excess));
+        Some(carved)
+    }
+
+    /// Gives a range that was taken and not used back to its segment. Returns whether nothing is left in transit.
+    pub(crate) fn put_range_back(&mut self, carved: Carved<A>) -> bool {
+        if let Some(segments) = &mut self.segments {
+            segments.give(carved.range, carved.uses, carved.view);
+        }
+        if carved.has_excess {
+            return self.arrive();
+        }
+        self.changes += 1;
+        false
+    }
+
+    /// Gives the range of a block back to its segment, with the block's view unless that was released. Returns whether nothing is
+    /// left in transit.
+    pub(crate) fn return_range(
+        &mut self,
+        range: RangeKey,
+        uses: QueueUses,
+        view: Option<MemoryOf<A>>,
+    ) -> bool {
+        if let Some(segments) = &mut self.segments {
+            segments.give(range, uses, view);
+        }
+        self.arrive()
+    }
+
+    /// Shrinks a range to the `bytes` bytes of its block. Returns whether nothing is left in transit.
+    pub(crate) fn shrink_range(&mut self, range: RangeKey, bytes: usize, uses: QueueUses) -> bool {
+        if let Some(segments) = &mut self.segments {
+            segments.shrink(range, bytes, uses);
+        }
+        self.arrive()
+    }
+
+    /// Returns the size of the segment to ask the allocator for, and the segments to evict first.
+    pub(crate) fn grow(
+        &mut self,
+        request: Request,
+        alignment: usize,
+        capacity: u64,
+    ) -> (usize, Vec<Released<A>>) {
+        let allocations = self.counters.hits + self.counters.misses;
+        let in_use = unsigned(self.in_use);
+        let Some(segments) = &mut self.segments else {
+            return (request.bytes, Vec::new());
+        };
+        let (size, evicted) =
+            segments.grow(request.bytes, in_use, alignment, allocations, capacity);
+        let evicted: Vec<_> = evicted.into_iter().map(Released::from).collect();
+        self.count_released(&evicted);
+        (size, evicted)
+    }
+
+    /// Adds a segment of `size` bytes, and carves the first block from it.
+    pub(crate) fn add_segment(
+        &mut self,
+        memory: MemoryOf<A>,
+        size: usize,
+        request: Request,
+    ) -> Option<Carved<A>> {
+        self.manage(size);
+        self.changes += 1;
+        let segments = self.segments.as_mut()?;
+        segments.add(memory, size, request.bytes)
+    }
+
+    /// Returns which memory of the allocator a block lies in, and which bytes of it are the block.
+    pub(crate) fn bytes_of(&self, block: &Block<A, O>) -> Option<(MemoryId, Region)> {
+        let Some(range) = block.range else {
+            return Some((block.memory.id(), Region::first(block.memory.bytes())));
+        };
+        let (segment, region) = self.segments.as_ref()?.place_of(range)?;
+        Some((segment.id(), region))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        mock_pool::MockPool, order::timestamps::QueueUses, request::Request, shared::State,
+    };
+
+    #[test]
+    fn a_range_that_is_put_back_counts_as_a_change_and_can_be_taken_again() {
+        let mock = MockPool::of_segments();
+        let queue_key = mock.default_key();
+        let bytes = 32 << 20;
+        drop(mock.pool.allocate(bytes).unwrap());
+        mock.shared.flush();
+        let bin = mock.shared.classes.bin_number(bytes);
+        let request = Request {
+            asked: bytes,
+            bin,
+            bytes,
+        };
+        let mut state = mock.shared.state.lock();
+        let (free, changes) = (state.held_bytes(), state.changes);
+        for round in 1..3 {
+            let carved = state
+                .take_range(queue_key, request, RangeFilter::Any)
+                .unwrap();
+            assert_eq!(state.held_bytes(), 0);
+            assert!(!state.put_range_back(carved), "nothing was in transit");
+            assert_eq!((state.held_bytes(), state.changes), (free, changes + round));
+        }
+        // A new segment counts as a change, too, because other requests may have its rest.
+        let memory = mock.shared.allocator.allocate(bytes).unwrap();
+        let before = state.changes;
+        assert!(state.add_segment(memory, bytes, request).is_some());
+        assert_eq!(state.changes, before + 1);
+    }
+
+    #[test]
+    fn segments_are_merged_if_many_allocations_evicted_one() {
+        const SEGMENT: usize = 2 << 20;
+        // At most one allocation in 32 may evict a segment.
+        for (hits, misses, is_often) in [(0, 0, true), (3200, 0, false), (0, 3200, false)] {
+            let mock = MockPool::of_segments();
+            let mut state = mock.shared.state.lock();
+            (state.counters.hits, state.counters.misses) = (hits, misses);
+            let add = |state: &mut State<_>| {
+                let memory = mock.shared.allocator.allocate(SEGMENT).unwrap();
+                state.manage(SEGMENT);
+                let segments = state.segments.as_mut().unwrap();
+                let carved = segments.add(memory, SEGMENT, SEGMENT).unwrap();
+                segments.give(carved.range, QueueUses::new(), None);
+            };
+            (0..20).for_each(|_| add(&mut state));
+            let bytes = 3 << 19;
+            let bin = mock.shared.classes.bin_number(bytes);
+            let request = Request {
+                asked: bytes,
+                bin,
+                bytes,
+            };
+            // Together with the request, as much as the first twenty segments have, plus room for one more.
+            state.in_use = i64::try_from(20 * SEGMENT - bytes).unwrap();
+            let mut gone = Vec::new();
+            for _ in 0..13 {
+                add(&mut state);
+                let (_, evicted) = state.grow(request, 256, u64::MAX);
+                gone.push(evicted.len());
+            }
+            assert_eq!(gone[..12], [1; 12]);
+            assert_eq!(gone[12], if is_often { 21 } else { 1 }, "{hits} {misses}");
+        }
+    }
+}

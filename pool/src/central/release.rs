@@ -1,0 +1,127 @@
+//! Which free memory is released to the allocator.
+
+use binpool_allocators::{Allocator, Queue, QueueOf, segments::Segments};
+
+use crate::{
+    block::Released,
+    central::{State, queue_states::QueueStates},
+    free::bins::Bins,
+    order::timestamps::{QueueUse, QueueUses, add_to},
+};
+
+impl<A: Allocator, O> State<A, O> {
+    /// Takes out every free block, or every segment without blocks, to be released.
+    pub(crate) fn release_all(&mut self) -> Vec<Released<A>> {
+        if self.segments.is_some() {
+            return self.release_segments(u64::MAX, |_, _| true);
+        }
+        let released: Vec<_> = self
+            .take_bins(|_| true)
+            .into_iter()
+            .map(Released::from)
+            .collect();
+        self.count_released(&released);
+        released
+    }
+
+    /// Takes out blocks, or segments, that no command uses, to be released: the largest first, until they have `enough` bytes
+    /// together.
+    pub(crate) fn release_largest(&mut self, enough: u64) -> Vec<Released<A>> {
+        if self.segments.is_some() {
+            return self.release_segments(enough, QueueStates::are_over);
+        }
+        let mut released = Vec::new();
+        let mut bytes = 0;
+        while bytes < enough
+            && let Some(held) = self.idle.pop_largest()
+        {
+            bytes += held.block.bytes as u64;
+            released.push(held.into());
+        }
+        self.count_released(&released);
+        released
+    }
+
+    /// Takes out the blocks, or segments, that no command uses and that have been free since the last call, to be released.
+    pub(crate) fn take_idle(&mut self) -> Vec<Released<A>> {
+        let sweeps = self.sweeps;
+        self.sweeps = sweeps.wrapping_add(1);
+        let released: Vec<_> = if let Some(segments) = &mut self.segments {
+            let queues = &self.queues;
+            let released = segments.sweep(|uses| queues.are_over(uses));
+            released.into_iter().map(Released::from).collect()
+        } else {
+            let released = self.idle.take_all(|held| held.since != sweeps);
+            released.into_iter().map(Released::from).collect()
+        };
+        self.count_released(&released);
+        released
+    }
+
+    pub(crate) fn count_released(&mut self, released: &[Released<A>]) {
+        self.counters.released_blocks += released.len() as u64;
+        for it in released {
+            self.begin_release(it.bytes, &it.uses);
+        }
+    }
+
+    /// Counts a block as no longer managed and in transit to the allocator, which frees it only after these uses.
+    pub(crate) fn begin_release(&mut self, block_bytes: usize, uses: &QueueUses) {
+        self.forget(block_bytes);
+        self.transit.depart(1);
+        for use_ in uses {
+            if let Some(queue_state) = self.queues.get_mut(use_.key) {
+                queue_state.draining = queue_state.draining.max(use_.timestamp);
+            }
+        }
+    }
+
+    /// Counts memory that was in transit as arrived. Returns whether nothing is left in transit.
+    pub(crate) fn arrive(&mut self) -> bool {
+        self.changes += 1;
+        self.transit.arrive()
+    }
+
+    /// The uses that have not ended of free and of released memory, the latest of each queue.
+    pub(crate) fn holding_back(&self) -> QueueUses {
+        let held = self.all_bins().flat_map(Bins::iter);
+        let ranges = self.segments.iter().flat_map(Segments::uses);
+        let uses = held
+            .flat_map(|held| &held.uses)
+            .chain(ranges.flat_map(|(uses, _)| uses))
+            .copied();
+        let draining = self.queues.iter().map(|(key, queue_state)| QueueUse {
+            key,
+            timestamp: queue_state.draining,
+        });
+        let mut found = QueueUses::new();
+        for use_ in draining.chain(uses) {
+            if !self.queues.is_over(use_) {
+                add_to(&mut found, use_);
+            }
+        }
+        found
+    }
+
+    /// The latest use of this queue that is not known to have ended.
+    pub(crate) fn not_ended(&self, queue: &QueueOf<A>) -> Option<QueueUse> {
+        let key = self.queues.find(queue.id())?;
+        self.queues.get(key)?.not_ended(key)
+    }
+
+    /// Takes out segments without blocks whose uses are `wanted`, to be released: the largest first, until they have `enough`
+    /// bytes together.
+    pub(crate) fn release_segments(
+        &mut self,
+        enough: u64,
+        wanted: impl Fn(&QueueStates<A, O>, &[QueueUse]) -> bool,
+    ) -> Vec<Released<A>> {
+        let queues = &self.queues;
+        let segments = self.segments.as_mut();
+        let released =
+            segments.map(|segments| segments.release(enough, |uses| wanted(queues, uses)));
+        let released: Vec<_> = released.into_iter().flatten().map(Released::from).collect();
+        self.count_released(&released);
+        released
+    }
+}

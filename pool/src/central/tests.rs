@@ -1,0 +1,134 @@
+use binpool_allocators::{Backend, Queue};
+
+use crate::{block::HeldBlock, mock_pool::MockPool, order::hit_kind::HitKind};
+
+const MIB: usize = 1 << 20;
+
+#[test]
+fn bytes_in_use_are_counted_in_whole_blocks() {
+    let mock = MockPool::of_blocks();
+    let mut state = mock.shared.state.lock();
+    state.activate(1000, 1024, HitKind::Ready);
+    state.activate(100, 256, HitKind::Ready);
+    assert_eq!((state.in_use, state.active_bytes), (1280, 1100));
+    state.deactivate(1000, 1024);
+    assert_eq!((state.in_use, state.active_bytes), (256, 100));
+    state.deactivate(100, 256);
+    assert_eq!((state.in_use, state.active_bytes), (0, 0));
+}
+
+#[test]
+fn all_memory_that_comes_back_counts_as_a_change() {
+    let mock = MockPool::of_segments();
+    let [one, two] = [(); 2].map(|()| mock.unused(100));
+    let large = mock.unused(32 * MIB);
+    let mut state = mock.shared.state.lock();
+    let changes = state.changes;
+    state.deactivate(0, 0);
+    assert_eq!(state.changes, changes + 1);
+    state.put_back(one);
+    assert_eq!(state.changes, changes + 2);
+    state.transit.depart(2);
+    assert!(!state.arrive(), "one is still in transit");
+    assert!(state.arrive());
+    assert_eq!(state.changes, changes + 4);
+    // Too large for a bin.
+    assert!(state.hold(large).1.is_none());
+    assert_eq!(state.changes, changes + 5);
+    drop(state);
+    drop(two);
+}
+
+#[test]
+fn a_block_that_does_not_fit_in_the_bins_goes_to_its_segment_with_its_view() {
+    let mock = MockPool::of_segments();
+    let [small, large] = [MIB, 32 * MIB].map(|bytes| mock.unused(bytes));
+    let mut state = mock.shared.state.lock();
+    assert!(state.hold(large).1.is_none());
+    assert_eq!((state.binned_bytes(), state.transit.count()), (0, 0));
+    assert!(state.hold(small).1.is_none());
+    assert_eq!(
+        (state.binned_bytes(), state.transit.count()),
+        (MIB as u64, 0)
+    );
+}
+
+#[test]
+fn a_block_of_a_segment_with_many_views_gives_up_its_view_first() {
+    let mock = MockPool::of_segments();
+    {
+        // Makes the segment for blocks of half a MiB have room for 128 of them.
+        let mut state = mock.shared.state.lock();
+        let segments = state.segments.as_mut().unwrap();
+        segments.grow(4096, 1280 * MIB as u64, 256, 0, 4096 * MIB as u64);
+    }
+    let mut blocks: Vec<_> = (0..100).map(|_| mock.unused(MIB / 2)).collect();
+    let last = blocks.pop().unwrap();
+    let mut state = mock.shared.state.lock();
+    assert_eq!(state.managed_bytes(), 64 * MIB as u64);
+    let room = state.most_in_bins(state.segments.as_ref().unwrap());
+    let room = usize::try_from(room).unwrap();
+    for held in blocks.drain(..room / (MIB / 2)) {
+        assert!(state.hold(held).1.is_none(), "it lies in a bin");
+    }
+    assert!(state.hold(last).1.is_some());
+    assert_eq!(state.transit.count(), 1);
+}
+
+#[test]
+fn blocks_whose_commands_have_ended_become_idle() {
+    let mock = MockPool::of_blocks();
+    let blocks = [100, 1000].map(|bytes| mock.pool.allocate(bytes).unwrap());
+    let gate = mock.backend.create_user_event().unwrap();
+    for block in &blocks {
+        block
+            .enqueue_fill(
+                mock.queue.after(std::slice::from_ref(&gate)),
+                0..100,
+                &[1_u8],
+            )
+            .unwrap();
+    }
+    drop(blocks);
+    mock.shared.catch_up();
+    assert_eq!(mock.free_list_blocks(), 2);
+    let outcome = binpool_allocators::Outcome::Complete;
+    mock.backend.resolve_user_event(&gate, outcome).unwrap();
+    mock.device.run();
+    mock.shared.catch_up();
+    assert_eq!(mock.free_list_blocks(), 0);
+    let state = mock.shared.state.lock();
+    assert_eq!(state.idle.blocks(), 2);
+    assert!(state.idle.iter().all(|held| held.uses.is_empty()));
+}
+
+#[test]
+fn memory_that_commands_may_still_use_is_counted() {
+    let mock = MockPool::of_blocks();
+    let key = mock.default_key();
+    let [used, pending, unused] = [256, 1024, 4096].map(|bytes| mock.unused(bytes));
+    let mut state = mock.shared.state.lock();
+    let use_ = state.queues.stamp(key);
+    state.put_in_bin(unused);
+    assert_eq!(state.held_back_bytes(), 0);
+    let uses = std::iter::once(use_).collect();
+    state.put_in_bin(HeldBlock { uses, ..used });
+    let uses = std::iter::once(use_).collect();
+    state.pending.push(HeldBlock { uses, ..pending });
+    assert_eq!(state.held_back_bytes(), 256 + 1024);
+    assert_eq!(state.held_bytes(), 256 + 1024 + 4096);
+    assert_eq!(state.largest_held_bytes(), 4096);
+    let statistics = state.statistics();
+    assert_eq!(
+        (statistics.pending_blocks, statistics.pending_bytes),
+        (1, 1024)
+    );
+    let ended = state.queues.note_ended(use_);
+    assert_eq!(state.held_back_bytes(), 0);
+    let statistics = state.statistics();
+    assert_eq!(
+        (statistics.pending_blocks, statistics.pending_bytes),
+        (0, 0)
+    );
+    drop((state, ended));
+}

@@ -1,0 +1,32 @@
+//! Freed blocks of which the program still has views.
+
+use binpool_allocators::{Allocator, Memory};
+
+use crate::{central::State, free::viewed::Viewed};
+
+impl<A: Allocator, O> State<A, O> {
+    /// Returns whether there are such blocks: those whose views are gone by now can come back.
+    pub(crate) fn has_viewed(&self) -> bool {
+        self.viewed
+            .as_ref()
+            .is_some_and(|viewed| !viewed.is_empty())
+    }
+
+    /// The number of such blocks, and their bytes.
+    pub(crate) fn count_viewed(&self) -> (u64, u64) {
+        let viewed = self.viewed.iter().flatten();
+        viewed.fold((0, 0), |(blocks, bytes), viewed| {
+            (blocks + 1, bytes + viewed.cached_block.block.bytes as u64)
+        })
+    }
+
+    /// Takes out the blocks whose views are gone.
+    pub(crate) fn take_unviewed(&mut self) -> Vec<Viewed<A, O>> {
+        let viewed = self.viewed.iter_mut();
+        viewed
+            .flat_map(|viewed| {
+                viewed.extract_if(.., |viewed| !viewed.cached_block.block.memory.has_views())
+            })
+            .collect()
+    }
+}

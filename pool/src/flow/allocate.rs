@@ -1,0 +1,261 @@
+//! A request, from the program's call to the block.
+
+use std::{panic::Location, sync::Arc};
+
+use binpool_allocators::{Allocator, Queue, QueueOf};
+
+use crate::{
+    PoolError, PooledBuffer,
+    central::caches::DrainFrom,
+    decay::DecayClock,
+    flow::{hit_block::HitBlock, reuse::Lookup},
+    order::{
+        hit_kind::HitKind,
+        timestamps::{QueueKey, QueueUses},
+    },
+    request::Request,
+    shared::{Block, Shared},
+    track::caller::Caller,
+};
+
+impl<A: Allocator> Shared<A> {
+    /// Returns a block if this thread's cache has none, or if the pool tracks its blocks.
+    #[cold]
+    #[track_caller]
+    pub(crate) fn serve(
+        self: &Arc<Self>,
+        queue: &QueueOf<A>,
+        bytes: usize,
+    ) -> Result<PooledBuffer<A>, PoolError> {
+        let caller = self.tracking.caller(Location::caller());
+        let result = match caller {
+            None => self.serve_untracked(queue, bytes),
+            Some(caller) => self.serve_tracked(queue, bytes, caller),
+        };
+        #[cfg(feature = "snapshot")]
+        if let Err(PoolError::OutOfMemory(report)) = &result {
+            self.write_shortage(report, caller);
+        }
+        result
+    }
+
+    fn serve_tracked(
+        self: &Arc<Self>,
+        queue: &QueueOf<A>,
+        bytes: usize,
+        caller: Caller,
+    ) -> Result<PooledBuffer<A>, PoolError> {
+        if let Some(cached) = self.take_cached_tracked(queue.id(), bytes, caller) {
+            return Ok(PooledBuffer::from_cached(cached, bytes));
+        }
+        let mut result = self.serve_untracked(queue, bytes);
+        match &mut result {
+            Ok(buffer) => {
+                if let Some(block) = buffer.block_mut() {
+                    self.state.lock().record_allocation(block, bytes, caller);
+                }
+            }
+            Err(error) if error.is_out_of_memory() => {
+                if let Some(event_buffer) = &mut self.state.lock().watch.event_buffer {
+                    event_buffer.refuse(bytes, queue.id(), caller);
+                }
+            }
+            Err(_) => {}
+        }
+        result
+    }
+
+    fn serve_untracked(
+        self: &Arc<Self>,
+        queue: &QueueOf<A>,
+        bytes: usize,
+    ) -> Result<PooledBuffer<A>, PoolError> {
+        if bytes == 0 {
+            self.state.lock().count_empty();
+            return Ok(PooledBuffer::new(self, queue, 0, None));
+        }
+        let Some(request) = self.request(bytes)? else {
+            self.state.lock().count_out_of_memory();
+            return Err(self.never_fits(bytes));
+        };
+        let mut block = self.allocate(queue, request)?;
+        tracing::trace!(asked = bytes, bytes = block.class_size(), "allocated");
+        if self.scrubber.is_on_hand_out() {
+            block.scrub_for(queue)?;
+        } else if self.scrubber.is_on_free() {
+            block.scrub_after_a_failure(queue)?;
+        }
+        Ok(block)
+    }
+
+    /// Returns the bytes that a block for a request of `bytes` bytes takes of the device.
+    pub(crate) fn class_size(&self, bytes: usize) -> Result<usize, PoolError> {
+        if bytes == 0 {
+            return Ok(0);
+        }
+        let request = self.request(bytes)?;
+        request.map_or_else(|| Err(self.never_fits(bytes)), |request| Ok(request.bytes))
+    }
+
+    /// Returns the bin and block size for a request of `asked` bytes; `None` if it is larger than the device's largest
+    /// block. If only the size of its class is too large for the device, the block has the size of the request instead.
+    pub(crate) fn request(&self, asked: usize) -> Result<Option<Request>, PoolError> {
+        let classes = &self.classes;
+        let (alignment, largest) = (self.alignment, self.allocator.largest_block());
+        let rounded = alignment.round_up(asked).unwrap_or(asked);
+        let bin = classes.bin_number(rounded);
+        let class_size = classes.alloc_size(bin);
+        if class_size < rounded || bin >= classes.bin_count() {
+            return Err(PoolError::SizeClassTooSmall {
+                requested: rounded,
+                class_size,
+            });
+        }
+        let class_size = alignment.round_up(class_size).unwrap_or(class_size);
+        let sizes = [class_size, rounded, asked];
+        let bytes = sizes.into_iter().find(|size| *size <= largest);
+        Ok(bytes.map(|bytes| Request { asked, bin, bytes }))
+    }
+}
+
+impl<A: Allocator> Shared<A> {
+    /// Returns a block that does not come from this thread's cache.
+    pub(crate) fn allocate(
+        self: &Arc<Self>,
+        queue: &QueueOf<A>,
+        request: Request,
+    ) -> Result<PooledBuffer<A>, PoolError> {
+        self.join();
+        let mut state = self.lock_and_sync();
+        if let Some(cached) = self.refill(&mut state, queue.id(), request) {
+            return Ok(PooledBuffer::from_cached(cached, request.asked));
+        }
+        if state.has_viewed() {
+            self.return_unviewed_from(state);
+            state = self.state.lock();
+        }
+        let queue_key = state.enter(queue);
+        let is_sweep_due = state.clock.as_mut().is_some_and(DecayClock::allocation);
+        let lookup = self.find_free(&mut state, queue_key, request);
+        // Hits that need no call to the device are counted under this lock.
+        match &lookup {
+            Lookup::Block(block, kind) => {
+                state.activate(request.asked, block.bytes, *kind);
+                self.prefill(&mut state, queue_key, request);
+            }
+            Lookup::Range(carved) if carved.is_ready() => {
+                state.activate(request.asked, request.bytes, HitKind::Carved);
+            }
+            Lookup::Range(_) | Lookup::Nothing { .. } => {}
+        }
+        drop(state);
+        let entered = Entered {
+            shared: self,
+            queue_key,
+        };
+        let is_found = !matches!(lookup, Lookup::Nothing { .. });
+        if is_sweep_due && !is_found {
+            self.sweep();
+        }
+        let block = self.complete(queue_key, request, lookup)?;
+        let block_and_queue = block.map(|block| (block, entered.keep()));
+        let buffer = PooledBuffer::new(self, queue, request.asked, block_and_queue);
+        if is_sweep_due && is_found {
+            self.sweep();
+        }
+        Ok(buffer)
+    }
+
+    /// Turns the result of the lookup into a block, and counts it as active.
+    fn complete(
+        &self,
+        queue_key: QueueKey,
+        request: Request,
+        lookup: Lookup<A>,
+    ) -> Result<Option<Box<Block<A>>>, PoolError> {
+        let (hit, is_counted) = match lookup {
+            Lookup::Block(block, _) => return Ok(Some(block)),
+            Lookup::Range(carved) => {
+                let is_counted = carved.is_ready();
+                let hit = self.view(queue_key, request, carved, HitKind::Carved, is_counted)?;
+                (hit, is_counted)
+            }
+            Lookup::Nothing {
+                drain_from,
+                in_the_way,
+                has_idle_queues,
+            } => {
+                let hit = self.allocate_slowly(
+                    queue_key,
+                    request,
+                    drain_from,
+                    &in_the_way,
+                    has_idle_queues,
+                );
+                let hit = hit.inspect_err(|error| {
+                    if error.is_out_of_memory() {
+                        self.state.lock().count_out_of_memory();
+                    }
+                });
+                (hit?, false)
+            }
+        };
+        let block = hit.hand_out().map(|(block, kind)| {
+            if !is_counted {
+                let mut state = self.state.lock();
+                state.activate(request.asked, block.bytes, kind);
+            }
+            block
+        });
+        Ok(block)
+    }
+
+    /// Looks for a block that the policy lets the queue have, then asks the device, then goes up the out-of-memory
+    /// ladder.
+    fn allocate_slowly(
+        &self,
+        queue_key: QueueKey,
+        request: Request,
+        drain_from: DrainFrom,
+        in_the_way: &QueueUses,
+        has_idle_queues: bool,
+    ) -> Result<HitBlock<'_, A>, PoolError> {
+        if let Some(found) = self.reuse(queue_key, request, in_the_way) {
+            return Ok(found);
+        }
+        if has_idle_queues {
+            self.retire_idle_queues(!self.policy.crosses());
+            let retired = self.state.lock().pop(queue_key, request);
+            if let Some(block) = retired {
+                return Ok(HitBlock::new(self, queue_key, block, HitKind::Ended));
+            }
+        }
+        match self.allocate_fresh(queue_key, request, drain_from) {
+            Ok(found) => Ok(found),
+            Err(error) if error.is_out_of_memory() => self.reclaim(queue_key, request, error),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Keeps the state of the request's queue in the pool. [Leaves](crate::central::State::leave) the queue again if the
+/// request fails or panics.
+struct Entered<'a, A: Allocator> {
+    shared: &'a Shared<A>,
+    queue_key: QueueKey,
+}
+
+impl<A: Allocator> Entered<'_, A> {
+    /// Leaves the entry to the block that is handed out, and returns its key.
+    fn keep(self) -> QueueKey {
+        let queue_key = self.queue_key;
+        std::mem::forget(self);
+        queue_key
+    }
+}
+
+impl<A: Allocator> Drop for Entered<'_, A> {
+    fn drop(&mut self) {
+        self.shared.state.lock().leave(Some(self.queue_key));
+    }
+}

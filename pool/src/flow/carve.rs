@@ -1,0 +1,335 @@
+//! Carving blocks from segments.
+
+use std::cell::Cell;
+
+use binpool_allocators::{
+    Allocator, Error, EventOf, MemoryOf, contained::contained, segments::RangeKey,
+};
+
+use crate::{
+    block::Lease,
+    calls::guarded,
+    central::{
+        caches::DrainFrom,
+        carving::{CarvingStage, CarvingStep, CarvingTerms},
+        ranges::{Carved, RangeFilter},
+    },
+    flow::hit_block::HitBlock,
+    order::{
+        fence::wait_for_event,
+        hit_kind::HitKind,
+        timestamps::{QueueKey, QueueUses},
+    },
+    request::Request,
+    shared::{Block, HeldBlock, Shared, State},
+};
+
+impl<A: Allocator> Shared<A> {
+    /// Returns a block from a segment in which nothing was free before, by the [steps](CarvingStep) that the state decides under
+    /// the lock. `drain_from` says which caches are drained.
+    pub(crate) fn carve(
+        &self,
+        queue_key: QueueKey,
+        request: Request,
+        drain_from: DrainFrom,
+    ) -> Result<HitBlock<'_, A>, Error> {
+        let terms = CarvingTerms {
+            queue_key,
+            request,
+            wait: self.policy.waits(self.failures),
+            drain_from,
+            alignment: self.alignment.bytes(),
+            capacity: self.allocator.capacity_bytes(),
+        };
+        let mut stage = CarvingStage::Retry;
+        loop {
+            let step = {
+                let mut state = self.state.lock();
+                state.next_carving_step(&mut stage, terms, |state| {
+                    self.drain_caches_of(state, drain_from, None);
+                })
+            };
+            match step {
+                CarvingStep::Retry => {
+                    self.release_quarantined();
+                    self.scrub_again();
+                }
+                CarvingStep::Return(cached) => {
+                    for held in cached {
+                        self.return_to_segment(held);
+                    }
+                }
+                CarvingStep::LookAt(uses) => self.check(&uses),
+                CarvingStep::Take(carved) => {
+                    return self.view(queue_key, request, carved, HitKind::Carved, false);
+                }
+                CarvingStep::WaitFor(carved, kind) => {
+                    if let Some(carved) = self.wait_for_range(queue_key, carved, kind) {
+                        return self.view(queue_key, request, carved, kind, false);
+                    }
+                }
+                CarvingStep::Grow { bytes, leaving } => {
+                    let growth = Growth { shared: self };
+                    self.release_each(leaving);
+                    return self.carve_from_a_new_segment(queue_key, request, bytes, growth);
+                }
+            }
+        }
+    }
+
+    /// Returns the range once its commands come before those of the queue; `None` where they cannot be waited for, and the range
+    /// is free again.
+    fn wait_for_range(
+        &self,
+        queue_key: QueueKey,
+        mut carved: Carved<A>,
+        kind: HitKind,
+    ) -> Option<Carved<A>> {
+        let wait = || self.wait_behind(queue_key, &carved.uses, kind);
+        let Err(error) = guarded("a wait", wait) else {
+            return Some(carved);
+        };
+        self.release_views(std::mem::take(&mut carved.overlapping));
+        if self.state.lock().put_range_back(carved) {
+            self.arrived.notify_all();
+        }
+        tracing::warn!(%error, "a free range could not be waited for; it stays in the pool");
+        None
+    }
+
+    /// Returns the first block of a new segment of `bytes` bytes, or of as many as the request needs where that is too much.
+    fn carve_from_a_new_segment(
+        &self,
+        queue_key: QueueKey,
+        request: Request,
+        bytes: usize,
+        growth: Growth<'_, A>,
+    ) -> Result<HitBlock<'_, A>, Error> {
+        let largest = self.allocator.largest_block();
+        let size = bytes.min(largest).max(request.bytes);
+        let (memory, size) = match self.allocate_segment(size) {
+            Err(error) if error.is_out_of_memory() && size > request.bytes => {
+                (self.allocate_segment(request.bytes)?, request.bytes)
+            }
+            result => (result?, size),
+        };
+        let carved = {
+            let mut state = self.state.lock();
+            let carved = state.add_segment(memory, size, request);
+            growth.end(&mut state);
+            carved
+        };
+        let Some(carved) = carved else {
+            return Err(Error::unsupported("segments in a pool without them"));
+        };
+        let hit = self.view(queue_key, request, carved, HitKind::Fresh, false)?;
+        tracing::debug!(asked = request.asked, bytes = size, "new segment");
+        Ok(hit)
+    }
+
+    fn allocate_segment(&self, size: usize) -> Result<MemoryOf<A>, Error> {
+        let memory = self.allocate_clean(size);
+        if let Err(error) = &memory
+            && error.is_out_of_memory()
+            && let Some(segments) = &mut self.state.lock().segments
+        {
+            segments.refuse(size);
+        }
+        memory
+    }
+
+    /// Returns a block from any range with room for it, even one that the rules of growth would not break up.
+    pub(crate) fn carve_anywhere(
+        &self,
+        queue_key: QueueKey,
+        request: Request,
+    ) -> Result<Option<HitBlock<'_, A>>, Error> {
+        self.flush();
+        let carved = self
+            .state
+            .lock()
+            .take_range(queue_key, request, RangeFilter::FreeAnywhere);
+        carved
+            .map(|carved| self.view(queue_key, request, carved, HitKind::Carved, false))
+            .transpose()
+    }
+
+    /// Makes a block from a range that was taken. `is_counted` says that the block counts as active already.
+    pub(crate) fn view(
+        &self,
+        queue_key: QueueKey,
+        request: Request,
+        carved: Carved<A>,
+        kind: HitKind,
+        is_counted: bool,
+    ) -> Result<HitBlock<'_, A>, Error> {
+        let region = carved.region;
+        let taken = TakenRange {
+            shared: self,
+            queue_key,
+            range: carved.range,
+            has_excess: Cell::new(carved.has_excess),
+            counted: is_counted.then_some(request),
+        };
+        // Declared after `taken`, so that on failure its reference to the segment is dropped before the range is
+        // returned.
+        let mut carved = carved;
+        self.release_views(std::mem::take(&mut carved.overlapping));
+        let above = self.classes.below(request.bin, self.alignment);
+        let memory = carved.into_view(&self.allocator, |range, bytes, uses| {
+            taken.has_excess.set(false);
+            if self.state.lock().shrink_range(range, bytes, uses) {
+                self.arrived.notify_all();
+            }
+        })?;
+        let block = Box::new(Block {
+            memory,
+            bin: request.bin,
+            bytes: region.bytes,
+            above,
+            slot: self.classes.slot(request.bin),
+            range: Some(taken.keep()),
+            record: None,
+            share: None,
+            lease: Lease::default(),
+        });
+        Ok(HitBlock::new(self, queue_key, block, kind))
+    }
+
+    /// Releases views of segments, one after the other, even if the release of one panics.
+    pub(crate) fn release_views(&self, views: Vec<MemoryOf<A>>) {
+        for view in views {
+            contained("Allocator::release_view", || {
+                self.allocator.release_view(view);
+            });
+        }
+    }
+
+    /// Puts the range of a block back into its segment, and releases every segment that is free now.
+    ///
+    /// # Errors
+    ///
+    /// A failed wait for an event of `after`: then the range goes into the [quarantine](crate::free::quarantine).
+    pub(crate) fn release_range_after(
+        &self,
+        block: Box<Block<A>>,
+        uses: QueueUses,
+        after: &[EventOf<A>],
+    ) -> Result<(), Error> {
+        let held = HeldBlock::new(block, uses);
+        // The uses of a range are timestamps, not events, so the host waits.
+        if let Err(error) = guarded("a wait", || after.iter().try_for_each(wait_for_event)) {
+            self.state.lock().quarantine.keep_range(held, after);
+            return Err(error);
+        }
+        self.state.lock().transit.depart(1);
+        self.return_to_segment(held);
+        let released = self.state.lock().release_all();
+        self.release_each(released);
+        Ok(())
+    }
+
+    /// Puts every free block back into its segment, where free neighbours merge.
+    pub(crate) fn flush(&self) {
+        self.release_quarantined();
+        self.scrub_again();
+        let cached = {
+            let mut state = self.state.lock();
+            self.drain_caches_of(&mut state, DrainFrom::All, None);
+            state.take_cached()
+        };
+        for held in cached {
+            self.return_to_segment(held);
+        }
+    }
+
+    /// Puts a block that is in transit back into its segment. Its view is kept for the next block of these bytes, or
+    /// released first.
+    pub(crate) fn return_to_segment(&self, held: HeldBlock<A>) {
+        let HeldBlock { block, uses, .. } = held;
+        let Block { memory, range, .. } = *block;
+        let Some(range) = range else { return };
+        let mut state = self.state.lock();
+        let may_cache = state
+            .segments
+            .as_ref()
+            .is_some_and(|segments| segments.may_keep_view(range));
+        let view = if may_cache {
+            Some(memory)
+        } else {
+            drop(state);
+            self.release_views(vec![memory]);
+            state = self.state.lock();
+            None
+        };
+        if state.return_range(range, uses, view) {
+            self.arrived.notify_all();
+        }
+    }
+}
+
+/// Exists while this thread asks the allocator for a segment. A thread that finds the device full meanwhile waits,
+/// since it may use the rest of that segment.
+#[derive(Debug)]
+struct Growth<'a, A: Allocator> {
+    shared: &'a Shared<A>,
+}
+
+impl<A: Allocator> Growth<'_, A> {
+    /// The segment has arrived.
+    fn end(self, state: &mut State<A>) {
+        if state.transit.arrive() {
+            self.shared.arrived.notify_all();
+        }
+        std::mem::forget(self);
+    }
+}
+
+impl<A: Allocator> Drop for Growth<'_, A> {
+    fn drop(&mut self) {
+        if self.shared.state.lock().transit.arrive() {
+            self.shared.arrived.notify_all();
+        }
+    }
+}
+
+/// A range that was taken for a block that is not made yet. It is free again if the allocator fails or panics.
+struct TakenRange<'a, A: Allocator> {
+    shared: &'a Shared<A>,
+    queue_key: QueueKey,
+    range: RangeKey,
+    /// True while the part of the range that exceeds the block is not returned yet.
+    has_excess: Cell<bool>,
+    /// The request, if its block counts as active already.
+    counted: Option<Request>,
+}
+
+impl<A: Allocator> TakenRange<'_, A> {
+    /// Leaves the range to the block that was made from it.
+    fn keep(self) -> RangeKey {
+        let range = self.range;
+        std::mem::forget(self);
+        range
+    }
+}
+
+impl<A: Allocator> Drop for TakenRange<'_, A> {
+    fn drop(&mut self) {
+        let shared = self.shared;
+        let mut state = shared.state.lock();
+        if let Some(Request { asked, bytes, .. }) = self.counted {
+            state.deactivate(asked, bytes);
+        }
+        // Its former uses come before all later commands of this queue, so one timestamp of the queue stands for them.
+        let uses = std::iter::once(state.queues.stamp(self.queue_key)).collect();
+        if let Some(segments) = &mut state.segments {
+            segments.give(self.range, uses, None);
+        }
+        let is_last = self.has_excess.get() && state.arrive();
+        drop(state);
+        if is_last {
+            shared.arrived.notify_all();
+        }
+        shared.release_unless_holding();
+    }
+}

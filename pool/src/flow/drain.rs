@@ -1,0 +1,180 @@
+//! How the pool takes blocks out of the caches of threads.
+//!
+//! Each thread has a [`ThreadCache`] behind a [biased lock](crate::lock::biased), whose gate it passes without waiting.
+//! Under the pool's lock all gates can be closed. Their owners notice that and take the pool's lock meanwhile. So code
+//! that looks at the whole pool (a shortage, a trim, the statistics) sees it as if there were no caches.
+
+use binpool_allocators::Allocator;
+use parking_lot::MutexGuard;
+
+use crate::{
+    PoolStatistics,
+    central::caches::DrainFrom,
+    lock::{per_thread as threads, per_thread::PerThread},
+    shared::{Key, Shared, State, ThreadCache},
+};
+
+impl<A: Allocator> Shared<A> {
+    /// Locks the pool's state and adds what this thread has counted so far.
+    pub(crate) fn lock_and_sync(&self) -> MutexGuard<'_, State<A>> {
+        let mut state = self.state.lock();
+        let is_back = threads::with_own(self.id, |key: &Key<A>| {
+            let entered = key.enter(|cache| {
+                state.count_activity(cache.take_activity());
+                cache.allowance = state.allowance();
+            });
+            entered.is_none() && state.threads.admit(key)
+        });
+        if is_back == Some(true) {
+            drop(state);
+            self.catch_up_on_this_thread();
+            state = self.state.lock();
+        }
+        state
+    }
+
+    /// Brings the cache of this thread up to date. Other threads closed the caches and left this one out, as it [could
+    /// not be seen](crate::lock::biased::BiasedLocks::admit).
+    #[cold]
+    fn catch_up_on_this_thread(&self) {
+        let mut state = self.state.lock();
+        self.visit_all(&mut state, |state, cache| {
+            state.take_from(cache, None);
+            cache.event_buffer = state.watch.new_event_buffer();
+        });
+        state.threads.open();
+        drop(state);
+        self.release_unless_holding();
+    }
+
+    /// Moves the blocks of all thread caches to the bins.
+    pub(crate) fn drain_caches(&self) {
+        self.drain_caches_of(&mut self.state.lock(), DrainFrom::All, None);
+    }
+
+    /// Moves cached blocks of one slot, or of all slots where that is `None`, to the bins: those of this thread or of
+    /// all threads, and those of the depot. Returns whether a thread had any.
+    pub(crate) fn drain_caches_of(
+        &self,
+        state: &mut State<A>,
+        drain_from: DrainFrom,
+        slot: Option<usize>,
+    ) -> bool {
+        // Closed caches are empty.
+        if !self.has_thread_caches || state.threads.is_closed() {
+            return false;
+        }
+        let mut is_any = false;
+        match drain_from {
+            DrainFrom::Own => {
+                threads::with_own(self.id, |key: &Key<A>| {
+                    key.enter(|cache| is_any = state.take_from(cache, slot))
+                });
+            }
+            DrainFrom::All => {
+                self.visit_all(state, |state, cache| {
+                    is_any |= state.take_from(cache, slot);
+                });
+                state.threads.open();
+            }
+        }
+        state.take_from_depot(slot);
+        is_any
+    }
+
+    /// Moves all cached blocks to the bins, and keeps the caches closed until the result is dropped.
+    pub(crate) fn drain_and_close_caches(&self) -> Closed<'_, A> {
+        self.close(&mut self.state.lock());
+        Closed { shared: self }
+    }
+
+    /// Moves all cached blocks to the bins, and closes the caches until `threads.open` is called.
+    pub(crate) fn close(&self, state: &mut State<A>) {
+        self.visit_all(state, |state, cache| {
+            state.take_from(cache, None);
+        });
+        state.take_from_depot(None);
+    }
+
+    /// Closes all gates, and visits each cache after its counts have been added to the state. The caller opens the
+    /// gates.
+    pub(crate) fn visit_all(
+        &self,
+        state: &mut State<A>,
+        mut visit: impl FnMut(&mut State<A>, &mut ThreadCache<A>),
+    ) {
+        let mut threads = std::mem::take(&mut state.threads);
+        let closed = threads::with_own(self.id, |key: &Key<A>| threads.close(Some(key)));
+        if closed.is_none() {
+            threads.close(None);
+        }
+        threads.each(|cache| {
+            state.count_activity(cache.take_activity());
+            visit(state, cache);
+        });
+        state.threads = threads;
+    }
+
+    /// Returns what `look` returns, which runs while all caches are empty and closed: every free block is in a bin or
+    /// in its segment.
+    pub(crate) fn inspect<R>(&self, look: impl FnOnce(&State<A>) -> R) -> R {
+        let mut state = self.state.lock();
+        self.close(&mut state);
+        let seen = look(&state);
+        state.threads.open();
+        seen
+    }
+
+    /// Returns the counters, all of the same moment.
+    pub(crate) fn statistics(&self) -> PoolStatistics {
+        self.return_unviewed();
+        let mut state = self.state.lock();
+        let mut blocks = state.depot.blocks() as u64;
+        let mut bytes = state.depot.bytes() as u64;
+        self.visit_all(&mut state, |_, cache| {
+            blocks += cache.blocks() as u64;
+            bytes += cache.bytes() as u64;
+        });
+        state.threads.open();
+        let mut statistics = state.statistics();
+        statistics.held_blocks += blocks;
+        statistics.held_bytes += bytes;
+        statistics
+    }
+
+    /// Sets whether the pool holds blocks that are freed from now on, or releases them.
+    pub(crate) fn set_holding(&self, holding: bool) {
+        let mut state = self.state.lock();
+        match (state.holding, holding) {
+            (true, false) => self.close(&mut state),
+            (false, true) => state.threads.open(),
+            _ => {}
+        }
+        state.holding = holding;
+    }
+}
+
+impl<A: Allocator> PerThread<ThreadCache<A>> for Shared<A> {
+    fn end_thread(&self, key: Key<A>) {
+        let mut state = self.state.lock();
+        if let Some(mut cache) = state.threads.remove(key) {
+            state.count_activity(cache.take_activity());
+            state.take_from(&mut cache, None);
+        }
+        drop(state);
+        self.release_unless_holding();
+    }
+}
+
+/// Keeps the thread caches closed until it is dropped.
+#[derive(Debug)]
+#[must_use = "threads keep blocks again when this is dropped"]
+pub(crate) struct Closed<'a, A: Allocator> {
+    shared: &'a Shared<A>,
+}
+
+impl<A: Allocator> Drop for Closed<'_, A> {
+    fn drop(&mut self) {
+        self.shared.state.lock().threads.open();
+    }
+}

@@ -1,0 +1,273 @@
+//! How a pool learns that commands have ended: from markers, made when it has to know.
+
+use binpool_allocators::{Allocator, Backend, Error, Event, EventStatus, Queue};
+use smallvec::SmallVec;
+
+use crate::{
+    order::{
+        fence::{Fence, Fences, NewFence, wait_for_status},
+        timestamps::{QueueKey, QueueUse},
+    },
+    shared::{QueueStates, Shared},
+};
+
+/// What a fence says about the commands before it on its queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FenceStatus {
+    /// All of them have ended.
+    Ended,
+    /// The fence is still pending.
+    Pending,
+    /// Unknown: the fence has failed, and on this device a failed event proves nothing about earlier commands.
+    Unknown,
+}
+
+impl<A: Allocator> Shared<A> {
+    /// Checks which commands of these uses have ended, and notes it. Adds fences where none would tell.
+    pub(crate) fn check(&self, uses: &[QueueUse]) {
+        for use_ in uses {
+            if !self.check_fences(*use_)
+                && let Some(fence) = self.add_fence_after(*use_)
+                && self.status_of(&fence) == FenceStatus::Ended
+            {
+                self.note_ended(fence.at());
+            }
+        }
+    }
+
+    /// Checks every queue that holds memory back, and makes the blocks idle whose commands have ended.
+    pub(crate) fn catch_up(&self) {
+        self.drain_caches();
+        let holding_back = self.state.lock().holding_back();
+        self.check(&holding_back);
+        self.state.lock().settle();
+    }
+
+    /// Checks the fences of a queue, oldest first, until one is pending. Returns whether the use has ended or a fence
+    /// follows it.
+    fn check_fences(&self, use_: QueueUse) -> bool {
+        loop {
+            let fence = {
+                let state = self.state.lock();
+                let Some(queue_state) = state.queues.get(use_.key) else {
+                    return true;
+                };
+                match queue_state.oldest_fence() {
+                    _ if use_.timestamp <= queue_state.ended => return true,
+                    Some(fence) => fence.clone(),
+                    None => return false,
+                }
+            };
+            match self.status_of(&fence) {
+                FenceStatus::Ended => self.note_ended(fence.at()),
+                FenceStatus::Unknown => self.forget(&fence),
+                FenceStatus::Pending => {
+                    let state = self.state.lock();
+                    let queue_state = state.queues.get(use_.key);
+                    return queue_state.is_none_or(|queue_state| {
+                        queue_state.fence_after(use_.timestamp).is_some()
+                            || !queue_state.has_room_for_a_fence()
+                    });
+                }
+            }
+        }
+    }
+
+    /// Returns the status of a fence without waiting. A status that cannot be read counts as pending.
+    fn status_of(&self, fence: &Fence<A>) -> FenceStatus {
+        match fence.event.status() {
+            Ok(status) if self.failures.ends_all_before(status) => FenceStatus::Ended,
+            Ok(EventStatus::Failed) => FenceStatus::Unknown,
+            Ok(EventStatus::Pending | EventStatus::Complete) | Err(_) => FenceStatus::Pending,
+        }
+    }
+
+    fn forget(&self, fence: &Fence<A>) {
+        let forgotten = {
+            let mut state = self.state.lock();
+            let queue_state = state.queues.get_mut(fence.key);
+            queue_state.and_then(|queue_state| queue_state.forget_fence(fence.timestamp))
+        };
+        // After the lock, since this calls the device.
+        drop(forgotten);
+    }
+
+    /// Enqueues a fence behind this use and returns it; `None` where the queue takes no marker, which is tried again at
+    /// the next check, and on a device where a marker says nothing.
+    pub(crate) fn add_fence_after(&self, use_: QueueUse) -> Option<Fence<A>> {
+        let new = self.state.lock().queues.begin_fence(use_.key)?;
+        let fence = self.enqueue_fence(new);
+        if let Err(error) = &fence {
+            tracing::warn!(%error, queue_key = use_.key.get(), "a queue takes no marker");
+        }
+        fence.ok()
+    }
+
+    /// Returns fences after which the commands of these uses have ended. On a device where a marker says nothing, waits
+    /// for the commands instead.
+    pub(crate) fn fences_after(&self, uses: &[QueueUse]) -> Result<Fences<A>, Error> {
+        if !self.failures.keeps_places() {
+            uses.iter().try_for_each(|use_| self.wait_for(*use_))?;
+        }
+        self.fences_where(uses, QueueStates::is_over)
+    }
+
+    /// Returns fences after which the commands of these uses have ended, except for uses that the order of the queue
+    /// `queue_key` already puts before its next commands.
+    pub(crate) fn fences_before(
+        &self,
+        uses: &[QueueUse],
+        queue_key: QueueKey,
+    ) -> Result<Fences<A>, Error> {
+        self.fences_where(uses, |queues, use_| queues.is_before(use_, queue_key))
+    }
+
+    /// Returns fences after these uses, except for those that need none by `is_settled`.
+    fn fences_where(
+        &self,
+        uses: &[QueueUse],
+        is_settled: impl Fn(&QueueStates<A>, QueueUse) -> bool,
+    ) -> Result<Fences<A>, Error> {
+        let mut fences = Fences::<A>::new();
+        let mut missing: SmallVec<[NewFence<A>; 2]> = SmallVec::new();
+        {
+            let mut state = self.state.lock();
+            for use_ in uses {
+                let queues = &mut state.queues;
+                if is_settled(queues, *use_) {
+                    continue;
+                }
+                let known = queues
+                    .get(use_.key)
+                    .and_then(|queue_state| queue_state.fence_after(use_.timestamp));
+                match known {
+                    Some(fence) => fences.push(fence.clone()),
+                    None => missing.extend(queues.begin_fence(use_.key)),
+                }
+            }
+        }
+        for new in missing {
+            fences.push(self.enqueue_fence(new)?);
+        }
+        Ok(fences)
+    }
+
+    fn enqueue_fence(&self, new: NewFence<A>) -> Result<Fence<A>, Error> {
+        let NewFence { queue, at } = new;
+        let fence = Fence {
+            key: at.key,
+            timestamp: at.timestamp,
+            event: self.allocator.backend().enqueue_marker(&queue, &[])?,
+        };
+        // Its status is read, or another queue waits for it: without a flush the queue need not run it.
+        queue.flush()?;
+        let surplus = self.state.lock().queues.add_fence(fence.clone());
+        drop(surplus);
+        Ok(fence)
+    }
+
+    /// Waits until the commands of this use have ended: for a fence where the device can tell, otherwise for the whole
+    /// queue.
+    ///
+    /// # Errors
+    ///
+    /// A failed wait. A command that failed has ended, and is no error.
+    pub(crate) fn wait_for(&self, use_: QueueUse) -> Result<(), Error> {
+        if self.failures.keeps_places() {
+            match self.fences_where(&[use_], QueueStates::is_over) {
+                Ok(fences) => {
+                    let Some(fence) = fences.into_iter().next() else {
+                        return Ok(());
+                    };
+                    let status = wait_for_status(&fence.event)?;
+                    if self.failures.ends_all_before(status) {
+                        self.note_ended(use_);
+                        return Ok(());
+                    }
+                    self.forget(&fence);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, queue_key = use_.key.get(), "a queue takes no marker; waiting for all of it instead");
+                }
+            }
+        }
+        let begun = {
+            let mut state = self.state.lock();
+            if state.queues.is_over(use_) {
+                return Ok(());
+            }
+            state.queues.begin_finish(use_.key)
+        };
+        if let Some((queue, at)) = begun {
+            queue.finish()?;
+            self.note_ended(at);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn note_ended(&self, use_: QueueUse) {
+        let ended = self.state.lock().queues.note_ended(use_);
+        drop(ended);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use binpool_allocators::Outcome;
+
+    use super::*;
+    use crate::{
+        mock_pool::MockPool,
+        order::{
+            fence::{has_ended, wait_for_event},
+            timestamps::QueueUse,
+        },
+    };
+
+    #[test]
+    fn a_command_that_failed_has_ended() {
+        let mock = MockPool::of_blocks();
+        for outcome in [Outcome::Complete, Outcome::Failed] {
+            let event = mock.backend.create_user_event().unwrap();
+            assert!(!has_ended(&event));
+            // No other thread could end it, so a wait would last for ever.
+            assert!(wait_for_event(&event).is_err());
+            mock.backend.resolve_user_event(&event, outcome).unwrap();
+            assert!(has_ended(&event), "{outcome:?}");
+            assert!(wait_for_event(&event).is_ok(), "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn a_check_adds_a_fence_behind_a_use_that_no_pending_fence_covers() {
+        let mock = MockPool::of_blocks();
+        let default_queue = mock.default_key();
+        let use_now = || mock.shared.state.lock().queues.stamp(default_queue);
+        let has_fence_after = |use_: QueueUse| {
+            let state = mock.shared.state.lock();
+            state
+                .queues
+                .get(default_queue)
+                .unwrap()
+                .fence_after(use_.timestamp)
+                .is_some()
+        };
+        let gate = mock.backend.create_user_event().unwrap();
+        mock.backend
+            .enqueue_barrier(&mock.queue, std::slice::from_ref(&gate))
+            .unwrap();
+        let first = use_now();
+        mock.shared.check(&[first]);
+        assert!(has_fence_after(first));
+        let second = use_now();
+        assert!(!has_fence_after(second));
+        mock.shared.check(&[second]);
+        assert!(has_fence_after(second));
+        mock.backend
+            .resolve_user_event(&gate, Outcome::Complete)
+            .unwrap();
+        mock.device.run();
+        mock.shared.check(&[second]);
+        assert!(mock.shared.state.lock().queues.is_over(second));
+    }
+}

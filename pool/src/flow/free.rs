@@ -1,0 +1,90 @@
+//! A block that its user frees.
+
+use binpool_allocators::{Allocator, Error, EventOf, QueueOf};
+use parking_lot::MutexGuard;
+
+use crate::{
+    decay::DecayClock,
+    order::fence::is_ordered,
+    shared::{Block, HeldBlock, Shared, State},
+};
+
+impl<A: Allocator> Shared<A> {
+    /// Returns whether the order of this queue puts a block's old commands before its new ones.
+    pub(crate) fn is_ordered(&self, queue: &QueueOf<A>) -> bool {
+        is_ordered(queue, self.failures)
+    }
+
+    /// Frees a block. Makes no call to the device if the pool holds the block and only one in-order queue used it.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the device. The block is freed all the same.
+    pub(crate) fn free_block(&self, mut block: Box<Block<A>>, asked: usize) -> Result<(), Error> {
+        let (queue_key, others) = (block.lease.key, block.lease.take_others());
+        let mut state = self.lock_and_sync();
+        if !state.holding {
+            return self.release_after(state, block, asked, &others, &[]);
+        }
+        let uses = state.take_back(&block, asked, &others);
+        let (unordered, to_segment) = state.hold(HeldBlock::new(block, uses));
+        state.leave(queue_key);
+        let is_sweep_due = state.clock.as_mut().is_some_and(DecayClock::free);
+        let is_too_much = state.managed_bytes() > self.release_threshold;
+        drop(state);
+        if let Some(held) = to_segment {
+            self.return_to_segment(held);
+        }
+        for use_ in unordered {
+            self.add_fence_after(use_);
+        }
+        if is_too_much {
+            self.trim_unused_to(self.release_threshold);
+        }
+        if is_sweep_due {
+            self.sweep();
+        }
+        Ok(())
+    }
+
+    /// Takes a block from its user, which was used on `others` too, and releases it after its uses and the events in
+    /// `after`.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the device. The block has left the pool all the same.
+    pub(crate) fn release_after(
+        &self,
+        mut state: MutexGuard<'_, State<A>>,
+        block: Box<Block<A>>,
+        asked: usize,
+        others: &[QueueOf<A>],
+        after: &[EventOf<A>],
+    ) -> Result<(), Error> {
+        let queue_key = block.lease.key;
+        let uses = state.take_back(&block, asked, others);
+        if block.range.is_some() {
+            drop(state);
+            let result = self.release_range_after(block, uses, after);
+            self.state.lock().leave(queue_key);
+            return result;
+        }
+        state.begin_release(block.bytes, &uses);
+        drop(state);
+        let result = self.release(block.memory, &uses, after);
+        let mut state = self.state.lock();
+        // The key has to stay valid until the queue's commands have been marked.
+        state.leave(queue_key);
+        if state.arrive() {
+            self.arrived.notify_all();
+        }
+        result
+    }
+
+    /// Notes that a block that was in [transit](crate::lock::transit) has arrived at the allocator.
+    pub(crate) fn arrive(&self) {
+        if self.state.lock().arrive() {
+            self.arrived.notify_all();
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! A block on its way from the pool to its next user.
+
+use binpool_allocators::Allocator;
+
+use crate::{
+    order::{hit_kind::HitKind, timestamps::QueueKey},
+    shared::{Block, HeldBlock, Shared},
+};
+
+/// A block for the next user of a queue. If it is dropped instead of [handed out](Self::hand_out), for example because
+/// a `tracing` subscriber panics, it goes back to the pool.
+#[derive(Debug)]
+pub(crate) struct HitBlock<'a, A: Allocator> {
+    shared: &'a Shared<A>,
+    queue_key: QueueKey,
+    kind: HitKind,
+    /// `None` only after [`hand_out`](Self::hand_out).
+    block: Option<Box<Block<A>>>,
+}
+
+impl<'a, A: Allocator> HitBlock<'a, A> {
+    pub(crate) fn new(
+        shared: &'a Shared<A>,
+        queue_key: QueueKey,
+        block: Box<Block<A>>,
+        kind: HitKind,
+    ) -> Self {
+        Self {
+            shared,
+            queue_key,
+            kind,
+            block: Some(block),
+        }
+    }
+
+    /// Returns the block and its kind. The caller must count it as [active](crate::central::State::activate).
+    pub(crate) fn hand_out(mut self) -> Option<(Box<Block<A>>, HitKind)> {
+        let block = self.block.take();
+        let kind = self.kind;
+        std::mem::forget(self);
+        Some((block?, kind))
+    }
+}
+
+impl<A: Allocator> Drop for HitBlock<'_, A> {
+    fn drop(&mut self) {
+        let Some(block) = self.block.take() else {
+            return;
+        };
+        let shared = self.shared;
+        let mut state = shared.state.lock();
+        if self.kind == HitKind::Fresh && !shared.has_segments {
+            state.manage(block.bytes);
+        }
+        // Its former uses come before all later commands of this queue, so one timestamp of the queue stands for them.
+        let uses = std::iter::once(state.queues.stamp(self.queue_key)).collect();
+        let (_, to_segment) = state.hold(HeldBlock::new(block, uses));
+        drop(state);
+        if let Some(held) = to_segment {
+            shared.return_to_segment(held);
+        }
+        shared.release_unless_holding();
+    }
+}

@@ -1,0 +1,19 @@
+//! The paths of a block between the program, the pool and the allocator. This code takes the locks and calls the
+//! device.
+
+pub(crate) mod allocate;
+pub(crate) mod carve;
+pub(crate) mod drain;
+pub(crate) mod fences;
+pub(crate) mod free;
+pub(crate) mod fresh;
+pub(crate) mod hit_block;
+pub(crate) mod quarantine;
+pub(crate) mod reclaim;
+pub(crate) mod release;
+pub(crate) mod reuse;
+pub(crate) mod scrub;
+pub(crate) mod thread_cache;
+pub(crate) mod trim;
+pub(crate) mod viewed;
+pub(crate) mod watch;

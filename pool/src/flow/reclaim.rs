@@ -1,0 +1,269 @@
+//! The out-of-memory ladder: what the pool tries when the device is full.
+
+use binpool_allocators::{Allocator, Backend, Error, Scope};
+
+use crate::{
+    OutOfMemoryReport, PoolError, Verdict,
+    central::caches::DrainFrom,
+    flow::hit_block::HitBlock,
+    hooks::{self, Shortage},
+    order::{hit_kind::HitKind, timestamps::QueueKey},
+    request::Request,
+    shared::Shared,
+};
+
+/// The most passes over the last rung, while other threads allocate and free. In each pass one of them has made
+/// progress.
+const MAX_RECLAIM_PASSES: usize = 100;
+
+/// The largest held block that serves a request for which the device has no memory, in multiples of the request. A
+/// larger one is released instead, to make room for blocks of the right size: otherwise a recorded program had half of
+/// its memory in blocks that were a hundred times too large.
+const MAX_SIZE_RATIO: usize = 2;
+
+/// The progress of one climb up the ladder.
+struct Reclaim {
+    request: Request,
+    queue_key: QueueKey,
+    /// The allocator's last error.
+    refusal: Error,
+    released_bytes: u64,
+    /// The pool's count of changes at the last look, plus those that this thread made since.
+    changes: u64,
+    /// True if a queue that holds memory back could not be waited for.
+    wait_failed: bool,
+}
+
+impl<A: Allocator> Shared<A> {
+    /// Gets a block although the device is full. Each rung is tried only while the request still fails: a held block of
+    /// the class or larger, of any queue, if its commands have ended; one behind a wait, where the policy is to wait; a
+    /// release of held blocks, largest first, of just enough, then of all; the program's hooks; a wait for the queues
+    /// that hold memory back, one at a time.
+    pub(crate) fn reclaim(
+        &self,
+        queue_key: QueueKey,
+        request: Request,
+        refusal: Error,
+    ) -> Result<HitBlock<'_, A>, PoolError> {
+        let span = tracing::debug_span!("reclaim", bytes = request.bytes).entered();
+        let found = self.climb(queue_key, request, refusal);
+        // Before the block is returned: a subscriber that panics here does not lose it.
+        drop(span);
+        found
+    }
+
+    fn climb(
+        &self,
+        queue_key: QueueKey,
+        request: Request,
+        refusal: Error,
+    ) -> Result<HitBlock<'_, A>, PoolError> {
+        tracing::debug!(bytes = request.bytes, %refusal, "reclaiming");
+        let mut reclaim = Reclaim {
+            request,
+            queue_key,
+            refusal,
+            released_bytes: 0,
+            changes: 0,
+            wait_failed: false,
+        };
+        let _closed = self.drain_and_close_caches();
+        let held_back = !self.state.lock().holding_back().is_empty();
+        if let Some(found) = self.find_held(&reclaim)? {
+            return Ok(found);
+        }
+        let last = self.last_bin(request);
+        let larger = self.state.lock().larger_bins(request, last);
+        let mut larger = larger.into_iter();
+        if let Some(found) = larger.find_map(|request| self.reuse_after_a_wait(queue_key, request))
+        {
+            return Ok(found);
+        }
+        for enough in [request.bytes as u64, u64::MAX] {
+            // Memory that was released before may be free now, as its commands have ended meanwhile.
+            if (self.release_settled(&mut reclaim, enough) || held_back)
+                && let Some(found) = self.retry(&mut reclaim)?
+            {
+                return Ok(found);
+            }
+        }
+        let shortage = Shortage {
+            bytes: request.bytes,
+        };
+        // A request made inside a hook does not call the hooks of this pool, or they would call each other without end.
+        if let Some(round) = self.hooks.begin_round() {
+            for hook in round.hooks() {
+                hooks::call(hook, shortage);
+                if let Some(found) = self.look_again(&mut reclaim)? {
+                    return Ok(found);
+                }
+            }
+        }
+        for _ in 0..MAX_RECLAIM_PASSES {
+            if let Some(found) = self.wait_for_queues(&mut reclaim)? {
+                return Ok(found);
+            }
+            // Memory that other threads released meanwhile may be enough.
+            let mut state = self.state.lock();
+            while state.transit.is_worth_a_wait() {
+                self.arrived.wait(&mut state);
+            }
+            // Memory that this thread released in its last look may wait for a queue.
+            let may_wait = !reclaim.wait_failed && !state.holding_back().is_empty();
+            if state.changes == reclaim.changes && !may_wait {
+                break;
+            }
+        }
+        Err(self.give_up(reclaim))
+    }
+
+    /// Waits for the queues that hold memory back, one at a time, and looks again after each.
+    fn wait_for_queues(&self, reclaim: &mut Reclaim) -> Result<Option<HitBlock<'_, A>>, PoolError> {
+        let holding_back = self.state.lock().holding_back();
+        if holding_back.is_empty() {
+            return self.look_again(reclaim);
+        }
+        for use_ in holding_back {
+            tracing::debug!(
+                queue_key = use_.key.get(),
+                "waiting for a queue that holds memory back"
+            );
+            if let Err(error) = self.wait_for(use_) {
+                tracing::warn!(%error, "a queue that holds memory back cannot be waited for");
+                reclaim.wait_failed = true;
+            }
+            // Commands before the failed wait may have ended meanwhile.
+            if let Some(found) = self.look_again(reclaim)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the smallest held block that is large enough, or a range of a segment, if no command uses it, or only
+    /// commands that the requesting queue runs first.
+    fn find_held(&self, reclaim: &Reclaim) -> Result<Option<HitBlock<'_, A>>, PoolError> {
+        let Reclaim {
+            queue_key, request, ..
+        } = *reclaim;
+        self.return_unviewed();
+        self.catch_up();
+        let last = self.last_bin(request);
+        let mut state = self.state.lock();
+        let mut bins = state.larger_bins(request, last).into_iter();
+        let found = bins.find_map(|request| {
+            let own = state.pop(queue_key, request);
+            let own = own.map(|block| (block, HitKind::Ready));
+            own.or_else(|| {
+                let ready = state.pop_ready(queue_key, request, true)?;
+                Some((ready, HitKind::Ended))
+            })
+        });
+        drop(state);
+        match found {
+            Some((block, kind)) => Ok(Some(HitBlock::new(self, queue_key, block, kind))),
+            None if self.has_segments => Ok(self.carve_anywhere(queue_key, request)?),
+            None => Ok(None),
+        }
+    }
+
+    fn retry(&self, reclaim: &mut Reclaim) -> Result<Option<HitBlock<'_, A>>, PoolError> {
+        match self.allocate_fresh(reclaim.queue_key, reclaim.request, DrainFrom::All) {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if error.is_out_of_memory() => {
+                reclaim.refusal = error;
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Looks for memory that has become free meanwhile, in the pool or outside it.
+    fn look_again(&self, reclaim: &mut Reclaim) -> Result<Option<HitBlock<'_, A>>, PoolError> {
+        reclaim.changes = self.state.lock().changes;
+        if let Some(found) = self.find_held(reclaim)? {
+            return Ok(Some(found));
+        }
+        self.release_settled(reclaim, u64::MAX);
+        self.retry(reclaim)
+    }
+
+    /// Releases blocks that no command uses, largest first, until they have `enough` bytes together. Returns whether
+    /// there were any.
+    fn release_settled(&self, reclaim: &mut Reclaim, enough: u64) -> bool {
+        self.flush();
+        let released = self.state.lock().release_largest(enough);
+        let any = !released.is_empty();
+        reclaim.changes += released.len() as u64;
+        reclaim.released_bytes += self.release_each(released);
+        any
+    }
+
+    fn give_up(&self, reclaim: Reclaim) -> PoolError {
+        let Request { asked, bytes, .. } = reclaim.request;
+        let mut report = self.report(asked, bytes);
+        let bytes = reclaim.request.bytes as u64;
+        let is_limit = |error: &Error| matches!(error, Error::OutOfMemory(refusal) if refusal.scope == Scope::Limit);
+        report.verdict = if bytes > report.device_bytes {
+            Verdict::NeverFits
+        } else if bytes > report.capacity_bytes {
+            Verdict::Limited
+        } else if reclaim.wait_failed || report.pending_bytes >= bytes {
+            Verdict::Pending
+        } else if report.held_bytes >= bytes {
+            Verdict::Fragmented
+        } else if report.viewed_bytes >= bytes {
+            Verdict::Viewed
+        } else if is_limit(&reclaim.refusal) {
+            Verdict::Limited
+        } else {
+            Verdict::DeviceFull
+        };
+        report.released_bytes = reclaim.released_bytes;
+        report.source = Some(reclaim.refusal);
+        let error = PoolError::OutOfMemory(Box::new(report));
+        tracing::warn!(%error, "giving up");
+        error
+    }
+
+    /// Returns the error for a block that this device never has room for.
+    pub(crate) fn never_fits(&self, bytes: usize) -> PoolError {
+        PoolError::OutOfMemory(Box::new(self.report(bytes, bytes)))
+    }
+
+    /// Returns a report of the pool's state, with the verdict for a block that never fits.
+    fn report(&self, asked: usize, bytes: usize) -> OutOfMemoryReport {
+        self.drain_caches();
+        let (statistics, largest_held, pending) = {
+            let state = self.state.lock();
+            (
+                state.statistics(),
+                state.largest_held_bytes(),
+                state.held_back_bytes(),
+            )
+        };
+        OutOfMemoryReport {
+            requested_bytes: asked,
+            class_bytes: bytes,
+            active_bytes: statistics.active_bytes,
+            active_blocks: statistics.active_blocks,
+            viewed_bytes: statistics.viewed_bytes,
+            managed_bytes: statistics.managed_bytes,
+            held_bytes: statistics.held_bytes,
+            pending_bytes: pending,
+            largest_held_bytes: largest_held as u64,
+            released_bytes: 0,
+            largest_block_bytes: self.allocator.largest_block(),
+            capacity_bytes: self.allocator.capacity_bytes(),
+            device_bytes: self.allocator.backend().limits().capacity_bytes,
+            verdict: Verdict::NeverFits,
+            source: None,
+        }
+    }
+
+    /// Returns the last bin whose blocks are not [too large](MAX_SIZE_RATIO) for the request.
+    fn last_bin(&self, request: Request) -> usize {
+        let most = request.bytes.saturating_mul(MAX_SIZE_RATIO);
+        self.classes.bin_number(most)
+    }
+}

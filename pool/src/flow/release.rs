@@ -1,0 +1,97 @@
+//! Releasing memory to the allocator.
+
+use binpool_allocators::{Allocator, Error, EventOf, MemoryOf, contained::contained};
+use smallvec::SmallVec;
+
+use crate::{
+    block::Released,
+    calls::guarded,
+    order::{fence::Fences, timestamps::QueueUses},
+    scrubber::Scrubber,
+    shared::Shared,
+};
+
+impl<A: Allocator> Shared<A> {
+    /// Releases memory to the allocator, which frees it after the commands of these uses and the events in `after`.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the device. The memory is released all the same, or put into the
+    /// [quarantine](crate::free::quarantine).
+    pub(crate) fn release(
+        &self,
+        memory: MemoryOf<A>,
+        uses: &QueueUses,
+        after: &[EventOf<A>],
+    ) -> Result<(), Error> {
+        if let Scrubber::OnFree { queue } = &self.scrubber {
+            contained("scrubbing memory", || {
+                self.scrub_before_release(queue, &memory, uses);
+            });
+        }
+        if !self.allocator.release_needs_events() {
+            return guarded("Allocator::release", || {
+                self.allocator.release(memory, after)
+            });
+        }
+        let fences = guarded("a marker", || self.fences_after(uses));
+        let (fences, failure) = match fences {
+            Ok(fences) => (fences, None),
+            Err(error) => {
+                // No marker says when the commands end, so the host waits for them.
+                let wait = || uses.iter().try_for_each(|use_| self.wait_for(*use_));
+                if let Err(error) = guarded("a wait", wait) {
+                    self.state.lock().quarantine.keep(memory, uses, after);
+                    return Err(error);
+                }
+                (Fences::<A>::new(), Some(error))
+            }
+        };
+        let fences = fences.into_iter().map(|fence| fence.event);
+        let events: SmallVec<[EventOf<A>; 2]> = fences.chain(after.iter().cloned()).collect();
+        guarded("Allocator::release", || {
+            self.allocator.release(memory, &events)
+        })?;
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Releases blocks and segments that have left the pool's counters. The allocator frees them after the commands
+    /// that use them. Returns the released bytes.
+    pub(crate) fn release_each(&self, released: Vec<Released<A>>) -> u64 {
+        let bytes = released.iter().map(|released| released.bytes as u64).sum();
+        for released in released {
+            // A panic while one is released must not lose the rest.
+            contained("giving memory back", || self.release_one(released));
+            self.arrive();
+        }
+        bytes
+    }
+
+    fn release_one(&self, released: Released<A>) {
+        let Released {
+            views,
+            memory,
+            bytes,
+            uses,
+        } = released;
+        self.release_views(views);
+        if let Err(error) = self.release(memory, &uses, &[]) {
+            tracing::error!(%error, bytes, "a held block could not be released cleanly");
+        }
+    }
+
+    /// Releases all free memory if the pool holds none, as no later call may do so. Does not panic: destructors call
+    /// this while a thread unwinds.
+    pub(crate) fn release_unless_holding(&self) {
+        if !self.state.lock().holding {
+            contained("giving memory back", || self.release_all());
+        }
+    }
+
+    /// Releases every held block, including those that commands still use. Returns the released bytes.
+    pub(crate) fn release_all(&self) -> u64 {
+        self.flush();
+        let released = self.state.lock().release_all();
+        self.release_each(released)
+    }
+}

@@ -1,0 +1,261 @@
+//! How blocks get into the cache of a thread, and from there to their users.
+
+use std::sync::Arc;
+
+use binpool_allocators::{Allocator, QueueId, QueueOf};
+use smallvec::{SmallVec, smallvec};
+
+use crate::{
+    lock::{biased::Owner, per_thread as threads},
+    order::timestamps::QueueKey,
+    request::Request,
+    shared::{Cached, CachedBlock, HeldBlock, Shared, State, Surplus, ThreadCache},
+};
+
+/// The most blocks of a bin that a thread moves into its cache, besides the one that it asked for.
+const PREFILL_BLOCKS: usize = 15;
+
+/// The key that opens a thread's own cache.
+pub(crate) type Key<A> = Owner<ThreadCache<A>>;
+
+impl<A: Allocator> Shared<A> {
+    /// Returns whether thread caches take blocks that were used on this queue only.
+    pub(crate) fn may_cache(&self, queue: &QueueOf<A>) -> bool {
+        self.has_thread_caches && self.is_ordered(queue)
+    }
+
+    /// Returns a block from this thread's cache for a request of `asked` bytes on this queue.
+    #[inline]
+    pub(crate) fn take_cached_block(&self, queue: QueueId, asked: usize) -> Option<CachedBlock<A>> {
+        let youngest = threads::with_own(self.id, |key: &Key<A>| {
+            key.enter_untracked((), |cache, ()| cache.pop_youngest(queue, asked))
+        })?;
+        // A thread whose cache cannot be entered has no block there.
+        youngest
+            .ok()?
+            .or_else(|| self.take_cached_by_bin(queue, asked))
+    }
+
+    /// Looks through the slots. Out of line: inlined, it makes the path above save more registers than that has
+    /// instructions.
+    #[inline(never)]
+    fn take_cached_by_bin(&self, queue: QueueId, asked: usize) -> Option<CachedBlock<A>> {
+        self.take_by_bin(queue, asked, |_, _| ())
+            .map(|((), cached)| cached)
+    }
+
+    /// Returns a block of the request's bin from this thread's cache, and the result of `note`, which runs in the gate.
+    #[inline]
+    pub(crate) fn take_by_bin<N>(
+        &self,
+        queue: QueueId,
+        asked: usize,
+        note: impl FnOnce(&mut ThreadCache<A>, &CachedBlock<A>) -> N,
+    ) -> Option<(N, CachedBlock<A>)> {
+        if asked == 0 {
+            return None;
+        }
+        // These may call the program's own size classes, so they run outside the gate.
+        let bytes = self.alignment.round_up(asked)?;
+        let bin = self.classes.bin_number(bytes);
+        let slot = self.classes.slot(bin);
+        threads::with_own(self.id, |key: &Key<A>| {
+            key.enter(|cache| {
+                let cached = cache.pop(queue, slot, bin, bytes, asked)?;
+                Some((note(cache, &cached), cached))
+            })
+        })??
+    }
+
+    /// Caches a block that its user freed, after a request of `asked` bytes. Returns the block if it could not be
+    /// cached.
+    #[inline]
+    pub(crate) fn cache_block(cached: CachedBlock<A>, asked: usize) -> Option<CachedBlock<A>> {
+        let left = Self::push(cached, asked)?;
+        Self::make_room_and_cache(left, asked)
+    }
+
+    #[inline]
+    fn push(cached: CachedBlock<A>, asked: usize) -> Option<CachedBlock<A>> {
+        let (id, since) = (cached.shared.id, cached.shared.clock.now());
+        let pushed = threads::with_own_and(id, cached, |key: &Key<A>, cached| {
+            key.enter_untracked(cached, |cache, cached| cache.push(cached, since, asked))
+        });
+        match pushed {
+            Ok(Ok(Ok(()))) => None,
+            Ok(Ok(Err(left)) | Err(left)) | Err(left) => Some(left),
+        }
+    }
+
+    #[inline(never)]
+    fn make_room_and_cache(cached: CachedBlock<A>, asked: usize) -> Option<CachedBlock<A>> {
+        let is_tracked = cached.shared.tracking.is_on();
+        let cached = if is_tracked {
+            Self::cache_tracked(cached, asked)?
+        } else {
+            cached
+        };
+        let has_entered =
+            threads::with_own(cached.shared.id, |key: &Key<A>| key.enter(|_| ()).is_some());
+        let may_stay = match has_entered {
+            Some(has_entered) => has_entered && cached.shared.make_room(),
+            None => cached.shared.join(),
+        };
+        match may_stay {
+            true if is_tracked => Self::cache_tracked(cached, asked),
+            true => Self::push(cached, asked),
+            false => Some(cached),
+        }
+    }
+
+    /// Gives this thread a cache if the pool has thread caches and the thread has none. Returns whether it got one.
+    pub(crate) fn join(self: &Arc<Self>) -> bool {
+        let is_member = || threads::with_own(self.id, |_: &Key<A>| ()).is_some();
+        if !self.has_thread_caches || is_member() {
+            return false;
+        }
+        threads::join(self.id, Arc::downgrade(self), || {
+            let mut state = self.state.lock();
+            let allowance = state.allowance();
+            let event_buffer = state.watch.new_event_buffer();
+            state.threads.add(ThreadCache::new(allowance, event_buffer))
+        })
+    }
+
+    /// Moves more blocks of a bin into the cache of this thread, which just got one of them.
+    pub(crate) fn prefill(
+        self: &Arc<Self>,
+        state: &mut State<A>,
+        queue_key: QueueKey,
+        request: Request,
+    ) {
+        let free_list = state
+            .queues
+            .get(queue_key)
+            .map(|queue_state| &queue_state.free_list);
+        let free_blocks = free_list.map_or(0, |free_list| free_list.blocks_of(request.bin));
+        threads::with_own(self.id, |key: &Key<A>| {
+            key.enter(|cache| {
+                // Half of them stay for other threads.
+                for _ in 0..(free_blocks / 2).min(PREFILL_BLOCKS) {
+                    if state.move_to(cache, self, queue_key, request).is_none() {
+                        break;
+                    }
+                }
+            })
+        });
+    }
+
+    /// Moves blocks from this thread's full cache to the depot or the bins. Returns whether it moved any.
+    fn make_room(&self) -> bool {
+        let mut state = self.lock_and_sync();
+        let surplus = threads::with_own(self.id, |key: &Key<A>| key.enter(ThreadCache::make_room));
+        let surplus: SmallVec<[Cached<A>; 1]> = match surplus.flatten().flatten() {
+            None => return false,
+            Some(Surplus::Magazine(queue, slot, magazine)) => {
+                if state.has_room_in_bins(&magazine) {
+                    state.depot.leave(queue, slot, magazine);
+                    return true;
+                }
+                magazine.into()
+            }
+            Some(Surplus::Block(cached)) => smallvec![cached],
+        };
+        let to_segment: SmallVec<[HeldBlock<A>; 1]> = surplus
+            .into_iter()
+            .filter_map(|cached| {
+                let held = state.adopt(cached);
+                // No fence is needed: a cached block has one use, on an in-order queue.
+                state.hold(held).1
+            })
+            .collect();
+        drop(state);
+        for held in to_segment {
+            self.return_to_segment(held);
+        }
+        true
+    }
+
+    /// Takes a magazine from the depot into this thread's cache, and returns one of its blocks.
+    pub(crate) fn refill(
+        &self,
+        state: &mut State<A>,
+        queue: QueueId,
+        request: Request,
+    ) -> Option<CachedBlock<A>> {
+        let Request { asked, bin, .. } = request;
+        let slot = self.classes.slot(bin);
+        let bytes = self.alignment.round_up(asked)?;
+        let magazine = state.depot.take(queue, slot)?;
+        let refilled = threads::with_own_and(self.id, magazine, |key: &Key<A>, magazine| {
+            key.enter_with(magazine, |cache, magazine| {
+                let left = cache.refill(magazine);
+                (cache.pop(queue, slot, bin, bytes, asked), left)
+            })
+        });
+        let (cached, left) = match refilled {
+            Ok(Ok(refilled)) => refilled,
+            Ok(Err(magazine)) | Err(magazine) => (None, magazine),
+        };
+        if !left.is_empty() {
+            state.depot.leave(queue, slot, left);
+        }
+        cached
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use crate::{
+        mock_pool::{Immediate, MockPool},
+        shared::Shared,
+    };
+
+    fn hold(mock: &MockPool, blocks: usize) {
+        let blocks = (0..blocks).map(|_| mock.pool.allocate(1000).unwrap());
+        drop(blocks.collect::<Vec<_>>());
+    }
+
+    fn in_depot(shared: &Shared<Immediate>) -> usize {
+        shared.state.lock().depot.blocks()
+    }
+
+    #[test]
+    fn a_request_prefills_the_cache_with_half_of_the_free_blocks_up_to_a_limit() {
+        for (blocks, left) in [(1, 0), (2, 1), (3, 1), (11, 5), (31, 15), (40, 24)] {
+            let mock = MockPool::of_blocks();
+            hold(&mock, blocks);
+            mock.shared.drain_caches();
+            assert_eq!(mock.free_list_blocks(), blocks);
+            let block = mock.pool.allocate(1000).unwrap();
+            assert_eq!(mock.free_list_blocks(), left, "of {blocks}");
+            // The prefilled blocks come from the cache.
+            let prefilled: Vec<_> = (left + 1..blocks)
+                .map(|_| mock.pool.allocate(1000).unwrap())
+                .collect();
+            assert_eq!(mock.free_list_blocks(), left, "of {blocks}");
+            drop((block, prefilled));
+        }
+    }
+
+    #[test]
+    fn a_full_cache_puts_a_magazine_in_the_depot_and_the_next_thread_takes_it() {
+        let mock = MockPool::of_blocks();
+        hold(&mock, 65);
+        assert_eq!(in_depot(&mock.shared), 0);
+        hold(&mock, 66);
+        assert_eq!((in_depot(&mock.shared), mock.free_list_blocks()), (32, 0));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let blocks = (0..32).map(|_| mock.pool.allocate(1000).unwrap());
+                let mut blocks: Vec<_> = blocks.collect();
+                assert_eq!((in_depot(&mock.shared), mock.free_list_blocks()), (0, 0));
+                assert_eq!(mock.pool.statistics().misses, 66);
+                blocks.truncate(1);
+            });
+        });
+        assert_eq!(mock.pool.held_blocks(), 66);
+    }
+}

@@ -1,0 +1,65 @@
+//! How much free memory a pool keeps.
+
+use binpool_allocators::Allocator;
+
+use crate::shared::Shared;
+
+impl<A: Allocator> Shared<A> {
+    /// Releases free memory until the pool manages at most `most` bytes: first what no command uses, largest first,
+    /// then, if needed, all that is free. Returns the released bytes.
+    pub(crate) fn trim_to(&self, most: u64) -> u64 {
+        let released = self.trim_unused_to(most);
+        if self.excess(most) == 0 {
+            return released;
+        }
+        released + self.release_all()
+    }
+
+    /// Releases free memory that no command uses, largest first, until the pool manages at most `most` bytes. Returns
+    /// the released bytes.
+    pub(crate) fn trim_unused_to(&self, most: u64) -> u64 {
+        if self.excess(most) == 0 {
+            return 0;
+        }
+        self.flush();
+        self.catch_up();
+        let released = {
+            let mut state = self.state.lock();
+            let excess = state.managed_bytes().saturating_sub(most);
+            state.release_largest(excess)
+        };
+        self.release_each(released)
+    }
+
+    /// Returns whether a block of `bytes` bytes is free, or the allocator would have room for one after a release of
+    /// all free memory.
+    pub(crate) fn would_fit(&self, bytes: usize) -> bool {
+        self.flush();
+        let (capacity, available) = (
+            self.allocator.capacity_bytes(),
+            self.allocator.available_bytes(),
+        );
+        let state = self.state.lock();
+        if state.largest_held_bytes() >= bytes {
+            return true;
+        }
+        let room = capacity.saturating_sub(state.managed_bytes());
+        room.min(available).saturating_add(state.releasable_bytes()) >= bytes as u64
+    }
+
+    fn excess(&self, most: u64) -> u64 {
+        self.state.lock().managed_bytes().saturating_sub(most)
+    }
+
+    /// Releases what has been free since the last sweep and is used by no command. Returns the released bytes.
+    pub(crate) fn sweep(&self) -> u64 {
+        self.flush();
+        self.catch_up();
+        let released = self.state.lock().take_idle();
+        let bytes = self.release_each(released);
+        if bytes > 0 {
+            tracing::debug!(bytes, "gave back what was idle");
+        }
+        bytes
+    }
+}

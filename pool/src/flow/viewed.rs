@@ -1,0 +1,146 @@
+//! Blocks that were freed while views of them were left.
+//!
+//! The program can still reach the bytes of such a block through its views ([`Memory::has_views`]), so no other user
+//! may have them. The pool keeps the block as active. When the views are gone, the block is freed in the ordinary way.
+//! The pool checks this ([`Shared::return_unviewed`]) when a request misses the thread cache, and before it looks at
+//! all that it holds: for statistics, a sweep, or a release of memory. A block whose views are forgotten never comes
+//! back.
+
+use binpool_allocators::{Allocator, Error, EventOf, Memory, Queue};
+use parking_lot::MutexGuard;
+
+use crate::{
+    PooledBuffer,
+    order::fence::has_ended,
+    shared::{Block, CachedBlock, Shared, State, Viewed},
+};
+
+impl<A: Allocator> PooledBuffer<A> {
+    /// Returns whether the program can reach the block's bytes through views.
+    pub(crate) fn has_views(&self) -> bool {
+        self.memory().is_some_and(Memory::has_views)
+    }
+
+    /// Has the pool keep a block with views until they are gone: then it is freed, or, with events, released after
+    /// these. If the last handle of the pool is gone, there is no next user to protect the bytes from, so the block is
+    /// released at once, without a scrub.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the device. The block has left the caller all the same.
+    pub(crate) fn free_viewed(
+        &mut self,
+        release_after: Option<&[EventOf<A>]>,
+    ) -> Result<(), Error> {
+        let Some(block) = self.take_block() else {
+            return Ok(());
+        };
+        let mut state = self.shared.lock_and_sync();
+        let Some(viewed) = &mut state.viewed else {
+            drop(state);
+            let after = release_after.unwrap_or_default();
+            return self
+                .shared
+                .release_unscrubbed_after(block, self.size(), after);
+        };
+        viewed.push(self.as_viewed(block, release_after.map(<[_]>::to_vec)));
+        Ok(())
+    }
+
+    /// The block that was taken out of this buffer, to be kept until its views are gone.
+    fn as_viewed(&self, block: Box<Block<A>>, release_after: Option<Vec<EventOf<A>>>) -> Viewed<A> {
+        let shared = (*self.shared).clone();
+        Viewed {
+            cached_block: CachedBlock { shared, block },
+            asked: self.size(),
+            release_after,
+        }
+    }
+}
+
+impl<A: Allocator> Shared<A> {
+    /// Frees the blocks whose views are gone.
+    ///
+    /// The program can no longer [record](PooledBuffer::record_use) on which queues it used the views, so they count as
+    /// used on every queue that the pool knows.
+    pub(crate) fn return_unviewed(&self) {
+        let state = self.state.lock();
+        if state.has_viewed() {
+            self.return_unviewed_from(state);
+        }
+    }
+
+    /// Frees the blocks whose views are gone, where the state has some.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn return_unviewed_from(&self, mut state: MutexGuard<'_, State<A>>) {
+        let unviewed = state.take_unviewed();
+        if unviewed.is_empty() {
+            return;
+        }
+        let queues = state
+            .queues
+            .iter()
+            .map(|(_, queue_state)| queue_state.queue.clone());
+        let queues: Vec<_> = queues.collect();
+        drop(state);
+        for viewed in unviewed {
+            let (buffer, after) = viewed.into();
+            for queue in &queues {
+                if let Some(lease) = buffer.lease()
+                    && lease.queue != Some(queue.id())
+                {
+                    lease.record(queue);
+                }
+            }
+            self.free_or_release(buffer, after);
+        }
+    }
+
+    fn free_or_release(&self, mut buffer: PooledBuffer<A>, after: Option<Vec<EventOf<A>>>) {
+        let Some(after) = after else {
+            // The drop of `buffer` frees it.
+            return;
+        };
+        if !after.iter().all(has_ended)
+            && let Some(viewed) = &mut self.state.lock().viewed
+        {
+            // This thread must not wait: the events may depend on what it does next.
+            if let Some(block) = buffer.take_block() {
+                viewed.push(buffer.as_viewed(block, Some(after)));
+            }
+            return;
+        }
+        if let Err(error) = buffer.free_unscrubbed(&after) {
+            let bytes = buffer.size();
+            tracing::error!(%error, bytes, "a block whose views are gone could not be let go of cleanly");
+        }
+    }
+
+    /// Frees or releases all blocks that are kept because of views. Called when the last handle is gone, so there is no
+    /// next user.
+    pub(crate) fn stop_keeping_viewed(&self) {
+        self.return_unviewed();
+        // Each is freed by its drop, after the lock.
+        let viewed = self.state.lock().viewed.take();
+        for viewed in viewed.into_iter().flatten() {
+            let (buffer, after) = viewed.into();
+            self.free_or_release(buffer, after);
+        }
+    }
+}
+
+impl<A: Allocator> From<Viewed<A>> for (PooledBuffer<A>, Option<Vec<EventOf<A>>>) {
+    /// The block as a buffer again, whose `drop` frees it.
+    fn from(viewed: Viewed<A>) -> Self {
+        let Viewed {
+            cached_block,
+            asked,
+            release_after,
+        } = viewed;
+        (
+            PooledBuffer::from_cached(cached_block, asked),
+            release_after,
+        )
+    }
+}

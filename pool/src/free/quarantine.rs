@@ -1,0 +1,83 @@
+//! Memory that cannot be released yet, because the runtime does not show when the commands that use it have ended.
+//!
+//! A whole block in quarantine is counted by its allocator, and no longer by the pool. A part of a segment counts as held.
+//! [`Shared::flush`](crate::shared::Shared::flush), which each miss and trim calls, tries again to release it. What is left when
+//! the pool is gone is dropped without its allocator.
+
+use binpool_allocators::{Allocator, EventOf, MemoryOf};
+
+use crate::{block::HeldBlock, order::timestamps::QueueUses};
+
+/// Memory in quarantine, with the events to wait for before it goes.
+#[derive(Debug)]
+pub(crate) enum Quarantined<A: Allocator, O> {
+    /// Memory that goes to the allocator after its uses and the events.
+    Memory(MemoryOf<A>, QueueUses, Vec<EventOf<A>>),
+    /// A range that goes to its segment, which remembers its uses, after the events.
+    Range(HeldBlock<A, O>, Vec<EventOf<A>>),
+}
+
+/// All quarantined memory of a pool.
+#[derive(Debug)]
+pub(crate) struct Quarantine<A: Allocator, O>(pub(crate) Vec<Quarantined<A, O>>);
+
+impl<A: Allocator, O> Default for Quarantine<A, O> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<A: Allocator, O> Quarantine<A, O> {
+    /// Adds memory behind whose uses no marker can be enqueued, and which cannot be waited for.
+    pub(crate) fn keep(&mut self, memory: MemoryOf<A>, uses: &QueueUses, after: &[EventOf<A>]) {
+        let quarantined = Quarantined::Memory(memory, uses.clone(), after.to_vec());
+        self.0.push(quarantined);
+    }
+
+    /// Adds a part of a segment that goes back after these events, which cannot be waited for now.
+    pub(crate) fn keep_range(&mut self, held: HeldBlock<A, O>, after: &[EventOf<A>]) {
+        self.0.push(Quarantined::Range(held, after.to_vec()));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The parts of segments.
+    #[cfg(feature = "snapshot")]
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = &HeldBlock<A, O>> {
+        self.0.iter().filter_map(|quarantined| match quarantined {
+            Quarantined::Memory(..) => None,
+            Quarantined::Range(held, _) => Some(held),
+        })
+    }
+
+    /// The bytes of the parts of segments, which the pool still manages.
+    pub(crate) fn bytes_of_ranges(&self) -> u64 {
+        let bytes = self.0.iter().map(|quarantined| match quarantined {
+            Quarantined::Memory(..) => 0,
+            Quarantined::Range(held, _) => held.block.bytes as u64,
+        });
+        bytes.sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mock_pool::{Immediate, MockPool};
+
+    #[test]
+    fn only_quarantined_parts_of_segments_count_as_held() {
+        let mock = MockPool::of_segments();
+        let mut quarantine = Quarantine::<Immediate, _>::default();
+        assert!(quarantine.is_empty());
+        let memory = mock.shared.allocator.allocate(1024).unwrap();
+        quarantine.keep(memory, &QueueUses::new(), &[]);
+        assert!(!quarantine.is_empty());
+        assert_eq!(quarantine.bytes_of_ranges(), 0);
+        quarantine.keep_range(mock.unused(256), &[]);
+        quarantine.keep_range(mock.unused(1024), &[]);
+        assert_eq!(quarantine.bytes_of_ranges(), 256 + 1024);
+    }
+}

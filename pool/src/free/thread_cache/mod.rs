@@ -1,0 +1,394 @@
+//! The cache of one thread: free blocks that it takes without a lock.
+
+use binpool_allocators::{Allocator, QueueId};
+
+use crate::{block::Block, order::timestamps::Timestamp, track::event_buffer::EventBuffer};
+
+/// The most blocks in a slot of a thread cache. Fewer under `shuttle`, whose programs are short.
+const MAX_BLOCKS_PER_SLOT: usize = if cfg!(shuttle) { 4 } else { 64 };
+
+/// The most blocks of a slot that are searched for one that fits, youngest first.
+const MAX_BLOCKS_SEARCHED: usize = 4;
+
+/// The most queues that a thread cache has blocks of.
+const MAX_CACHED_QUEUES: usize = 8;
+
+/// A free block that only its own in-order queue used, ready for the next user on that queue.
+///
+/// It keeps what its next user needs: its reference to the pool, and its count in
+/// [`QueueState::active`](crate::central::queue_state::QueueState::active). So a hit changes neither of these two counters, which
+/// all threads share.
+#[derive(Debug)]
+pub(crate) struct CachedBlock<A: Allocator, O> {
+    pub(crate) shared: O,
+    /// The block, whose [lease](Block::lease) is already the next user's.
+    pub(crate) block: Box<Block<A, O>>,
+}
+
+/// A cached block, and when it came back.
+#[derive(Debug)]
+pub(crate) struct Cached<A: Allocator, O> {
+    pub(crate) cached_block: CachedBlock<A, O>,
+    /// The moment at which it came back. It is not in the block, because a thread that drops blocks of another thread would then
+    /// write to a cache line of that thread.
+    pub(crate) since: Timestamp,
+}
+
+impl<A: Allocator, O> Cached<A, O> {
+    pub(crate) fn bytes(&self) -> usize {
+        self.cached_block.block.bytes
+    }
+}
+
+/// What a thread has done since it last reported to the pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Activity {
+    /// The number of blocks that were allocated.
+    pub(crate) hits: u64,
+    /// The number of blocks that were freed.
+    pub(crate) returns: u64,
+    /// Allocated bytes minus freed bytes, in whole blocks.
+    pub(crate) block_bytes: isize,
+    /// Allocated bytes minus freed bytes, as they were requested.
+    pub(crate) bytes: isize,
+    /// The highest value that `bytes` had.
+    pub(crate) peak_bytes: isize,
+}
+
+/// How much a thread cache may keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Allowance {
+    /// The most bytes of all blocks but the youngest.
+    pub(crate) bytes: usize,
+    /// A block of up to this many bytes also serves smaller requests of other bins in its slot.
+    pub(crate) loose_bytes: usize,
+}
+
+/// Blocks that a thread cache has no room for.
+#[derive(Debug)]
+pub(crate) enum Surplus<A: Allocator, O> {
+    /// Blocks of one queue and slot, oldest first.
+    Magazine(QueueId, usize, Vec<Cached<A, O>>),
+    /// A block that is too large to be cached.
+    Block(Cached<A, O>),
+}
+
+/// The free blocks of one queue.
+#[derive(Debug)]
+struct QueueCache<A: Allocator, O> {
+    queue: QueueId,
+    /// The blocks of each slot, oldest first.
+    slots: Vec<Vec<Cached<A, O>>>,
+}
+
+/// The free blocks that one thread caches; the youngest is taken first.
+///
+/// They are as free as blocks in bins: before a request goes to the device, the pool drains the thread caches.
+#[derive(Debug)]
+pub(crate) struct ThreadCache<A: Allocator, O> {
+    /// The block that came back last. It is cached whatever its size, because the next request most likely is for such a block.
+    youngest: Option<CachedBlock<A, O>>,
+    /// The moment at which the youngest came back.
+    youngest_since: Timestamp,
+    /// All other blocks.
+    queues: Vec<QueueCache<A, O>>,
+    /// The bytes of all blocks but the youngest.
+    older_bytes: usize,
+    /// The bytes of all blocks.
+    bytes: usize,
+    /// The value of `bytes` that the pool knows. The difference was allocated or freed since.
+    reported_bytes: usize,
+    /// The number of blocks that were freed. Not beside `active_bytes`: the compiler would update the two as a vector, which is
+    /// slower.
+    returns: u64,
+    pub(crate) allowance: Allowance,
+    hits: u64,
+    /// Allocated bytes minus freed bytes, as they were requested.
+    active_bytes: isize,
+    peak_bytes: isize,
+    /// Where allocations and frees are recorded; `None` while the pool is not tracked.
+    pub(crate) event_buffer: Option<Box<EventBuffer>>,
+}
+
+impl<A: Allocator, O> ThreadCache<A, O> {
+    pub(crate) fn new(allowance: Allowance, event_buffer: Option<Box<EventBuffer>>) -> Self {
+        Self {
+            event_buffer,
+            youngest: None,
+            youngest_since: Timestamp::default(),
+            queues: Vec::new(),
+            older_bytes: 0,
+            bytes: 0,
+            reported_bytes: 0,
+            allowance,
+            hits: 0,
+            returns: 0,
+            active_bytes: 0,
+            peak_bytes: 0,
+        }
+    }
+
+    pub(crate) fn blocks(&self) -> usize {
+        let slots = self.queues.iter().flat_map(|it| &it.slots);
+        slots.map(Vec::len).sum::<usize>() + usize::from(self.youngest.is_some())
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Takes the youngest block, if its class is the one of a request for `requested` bytes.
+    #[inline]
+    pub(crate) fn pop_youngest(
+        &mut self,
+        queue: QueueId,
+        requested: usize,
+    ) -> Option<CachedBlock<A, O>> {
+        let block = &self.youngest.as_ref()?.block;
+        let fits = block.above < requested && requested <= block.bytes;
+        if !fits || block.lease.queue != Some(queue) {
+            return None;
+        }
+        let cached_block = self.youngest.take()?;
+        self.count_hit(cached_block.block.bytes, requested);
+        Some(cached_block)
+    }
+
+    /// Takes a block for a request of `requested` bytes: one of this bin with at least `bytes` bytes, or one that is at most
+    /// [`loose_bytes`](Allowance::loose_bytes) large.
+    #[inline]
+    pub(crate) fn pop(
+        &mut self,
+        queue: QueueId,
+        slot: usize,
+        bin: usize,
+        bytes: usize,
+        requested: usize,
+    ) -> Option<CachedBlock<A, O>> {
+        let loose_bytes = self.allowance.loose_bytes;
+        let fits = |cached: &Cached<A, O>| {
+            let block = &cached.cached_block.block;
+            block.bytes >= bytes && (block.bin == bin || block.bytes <= loose_bytes)
+        };
+        let blocks = find(&mut self.queues, queue, slot)?;
+        let cached = match blocks.last() {
+            None => return None,
+            Some(last) if fits(last) => blocks.pop()?,
+            Some(_) => {
+                let first = blocks.len().saturating_sub(MAX_BLOCKS_SEARCHED);
+                let index = blocks[first..].iter().rposition(fits)?;
+                blocks.remove(first + index)
+            }
+        };
+        self.older_bytes -= cached.bytes();
+        self.count_hit(cached.bytes(), requested);
+        Some(cached.cached_block)
+    }
+
+    #[inline]
+    fn count_hit(&mut self, bytes: usize, requested: usize) {
+        self.bytes -= bytes;
+        self.hits += 1;
+        self.active_bytes += requested.cast_signed();
+        if self.active_bytes > self.peak_bytes {
+            self.peak_bytes = self.active_bytes;
+        }
+    }
+
+    /// Caches a block that was requested with `requested` bytes and freed at the moment `since`. Returns it if there is no room.
+    #[inline]
+    pub(crate) fn push(
+        &mut self,
+        cached_block: CachedBlock<A, O>,
+        since: Timestamp,
+        requested: usize,
+    ) -> Result<(), CachedBlock<A, O>> {
+        let bytes = cached_block.block.bytes;
+        if self.youngest.is_none() {
+            self.youngest = Some(cached_block);
+        } else {
+            self.replace_youngest(cached_block)?;
+        }
+        self.youngest_since = since;
+        self.bytes += bytes;
+        self.returns += 1;
+        self.active_bytes -= requested.cast_signed();
+        Ok(())
+    }
+
+    /// Moves the youngest block to its slot, and makes this one the youngest. Returns this one if there is no room.
+    #[inline(never)]
+    fn replace_youngest(
+        &mut self,
+        cached_block: CachedBlock<A, O>,
+    ) -> Result<(), CachedBlock<A, O>> {
+        let Some(former) = self.youngest.replace(cached_block) else {
+            return Ok(());
+        };
+        let former = Cached {
+            cached_block: former,
+            since: self.youngest_since,
+        };
+        match self.add_older(former) {
+            Ok(()) => Ok(()),
+            Err(former) => self
+                .youngest
+                .replace(former.cached_block)
+                .map_or(Ok(()), Err),
+        }
+    }
+
+    /// Caches a block that was in a bin or in the depot. Returns it if there is no room.
+    pub(crate) fn insert(&mut self, cached: Cached<A, O>) -> Result<(), Cached<A, O>> {
+        let bytes = cached.bytes();
+        self.add_older(cached)?;
+        self.bytes += bytes;
+        self.reported_bytes = self.reported_bytes.wrapping_add(bytes);
+        Ok(())
+    }
+
+    /// Puts a block in its slot. Returns it if there is no room.
+    #[inline]
+    fn add_older(&mut self, cached: Cached<A, O>) -> Result<(), Cached<A, O>> {
+        let block = &cached.cached_block.block;
+        let Some(queue) = block.lease.queue else {
+            return Err(cached);
+        };
+        let older_bytes = self.older_bytes.saturating_add(block.bytes);
+        if older_bytes > self.allowance.bytes {
+            return Err(cached);
+        }
+        let slot = block.slot;
+        let blocks = match find(&mut self.queues, queue, slot) {
+            Some(blocks) => blocks,
+            None => match self.add_slot(queue, slot) {
+                Some(blocks) => blocks,
+                None => return Err(cached),
+            },
+        };
+        if blocks.len() >= MAX_BLOCKS_PER_SLOT {
+            return Err(cached);
+        }
+        blocks.push(cached);
+        self.older_bytes = older_bytes;
+        Ok(())
+    }
+
+    /// Makes the slot of this number for a queue. Returns `None` if the cache has blocks of too many queues.
+    #[cold]
+    fn add_slot(&mut self, queue: QueueId, slot: usize) -> Option<&mut Vec<Cached<A, O>>> {
+        if !self.queues.iter().any(|it| it.queue == queue) {
+            if self.queues.len() >= MAX_CACHED_QUEUES {
+                // Programs make queues and drop them. Those without cached blocks may be gone.
+                self.queues
+                    .retain(|it| it.slots.iter().any(|slot| !slot.is_empty()));
+            }
+            if self.queues.len() >= MAX_CACHED_QUEUES {
+                return None;
+            }
+            self.queues.push(QueueCache {
+                queue,
+                slots: Vec::new(),
+            });
+        }
+        let cache = self.queues.iter_mut().find(|it| it.queue == queue)?;
+        if cache.slots.len() <= slot {
+            cache.slots.resize_with(slot + 1, Vec::new);
+        }
+        cache.slots.get_mut(slot)
+    }
+
+    /// Makes room for one more block: takes out the older half of a full slot, or else the youngest block.
+    pub(crate) fn make_room(&mut self) -> Option<Surplus<A, O>> {
+        let block = &self.youngest.as_ref()?.block;
+        let queue = block.lease.queue?;
+        let slot = block.slot;
+        match find(&mut self.queues, queue, slot) {
+            Some(blocks) if blocks.len() >= MAX_BLOCKS_PER_SLOT => {
+                let magazine: Vec<_> = blocks.drain(..MAX_BLOCKS_PER_SLOT / 2).collect();
+                let bytes = bytes_of(&magazine);
+                self.older_bytes -= bytes;
+                self.count_out(bytes);
+                Some(Surplus::Magazine(queue, slot, magazine))
+            }
+            _ => self.take_youngest().map(Surplus::Block),
+        }
+    }
+
+    fn take_youngest(&mut self) -> Option<Cached<A, O>> {
+        let cached_block = self.youngest.take()?;
+        self.count_out(cached_block.block.bytes);
+        Some(Cached {
+            cached_block,
+            since: self.youngest_since,
+        })
+    }
+
+    /// Caches a magazine of the depot. Returns the blocks that there is no room for.
+    pub(crate) fn refill(&mut self, magazine: Vec<Cached<A, O>>) -> Vec<Cached<A, O>> {
+        let mut left = Vec::new();
+        for cached in magazine {
+            left.extend(self.insert(cached).err());
+        }
+        left
+    }
+
+    /// Calls `take` with the blocks of one slot, or of all, of every queue, oldest first in each slot.
+    pub(crate) fn take(&mut self, slot: Option<usize>, mut take: impl FnMut(Cached<A, O>)) {
+        let mut bytes = 0;
+        for cache in &mut self.queues {
+            let slots = match slot {
+                Some(slot) => cache.slots.get_mut(slot..=slot).unwrap_or_default(),
+                None => &mut cache.slots,
+            };
+            for cached in slots.iter_mut().flat_map(|slot| slot.drain(..)) {
+                bytes += cached.bytes();
+                take(cached);
+            }
+        }
+        self.older_bytes -= bytes;
+        self.count_out(bytes);
+        let is_here = |it: &CachedBlock<A, O>| slot.is_none_or(|slot| it.block.slot == slot);
+        if self.youngest.as_ref().is_some_and(is_here) {
+            self.take_youngest().into_iter().for_each(take);
+        }
+    }
+
+    fn count_out(&mut self, bytes: usize) {
+        self.bytes -= bytes;
+        self.reported_bytes = self.reported_bytes.wrapping_sub(bytes);
+    }
+
+    /// Returns what was done since the last call.
+    pub(crate) fn take_activity(&mut self) -> Activity {
+        let activity = Activity {
+            hits: self.hits,
+            returns: self.returns,
+            block_bytes: self.reported_bytes.wrapping_sub(self.bytes).cast_signed(),
+            bytes: self.active_bytes,
+            peak_bytes: self.peak_bytes,
+        };
+        (self.hits, self.returns) = (0, 0);
+        (self.active_bytes, self.peak_bytes) = (0, 0);
+        self.reported_bytes = self.bytes;
+        activity
+    }
+}
+
+/// The bytes of some blocks.
+pub(crate) fn bytes_of<A: Allocator, O>(cached: &[Cached<A, O>]) -> usize {
+    cached.iter().map(Cached::bytes).sum()
+}
+
+#[inline]
+fn find<A: Allocator, O>(
+    queues: &mut [QueueCache<A, O>],
+    queue: QueueId,
+    slot: usize,
+) -> Option<&mut Vec<Cached<A, O>>> {
+    let cache = queues.iter_mut().find(|it| it.queue == queue)?;
+    cache.slots.get_mut(slot)
+}
+
+#[cfg(test)]
+mod tests;

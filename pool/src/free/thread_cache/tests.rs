@@ -1,0 +1,205 @@
+use binpool_allocators::{Memory, MemoryId, Queue};
+use binpool_mock::MockQueue;
+
+use super::*;
+use crate::{
+    PoolOptions,
+    mock_pool::{Immediate, MockPool},
+    shared::{Cached, CachedBlock, ThreadCache},
+};
+
+const KIB: usize = 1 << 10;
+
+type Cache = ThreadCache<Immediate>;
+
+fn with_room_for(bytes: usize) -> Cache {
+    let allowance = Allowance {
+        bytes,
+        loose_bytes: 0,
+    };
+    ThreadCache::new(allowance, None)
+}
+
+fn push(cache: &mut Cache, cached_block: CachedBlock<Immediate>) -> bool {
+    let requested = cached_block.block.bytes;
+    cache
+        .push(cached_block, Timestamp::default(), requested)
+        .is_ok()
+}
+
+/// Pushes this many blocks of the default queue. Returns how many of them the cache took.
+fn push_many(mock: &MockPool, cache: &mut Cache, count: usize, bytes: usize) -> usize {
+    let blocks = (0..count).map(|_| mock.cached_block_for(&mock.queue, bytes));
+    blocks
+        .filter_map(|it| push(cache, it).then_some(()))
+        .count()
+}
+
+/// Takes a block of this class on this queue, but not the youngest. Returns its size.
+fn pop(mock: &MockPool, cache: &mut Cache, queue: &MockQueue, bytes: usize) -> Option<usize> {
+    let bin = mock.shared.classes.bin_number(bytes);
+    let slot = mock.shared.classes.slot(bin);
+    let cached_block = cache.pop(queue.id(), slot, bin, bytes, bytes)?;
+    Some(cached_block.block.bytes)
+}
+
+fn ids(cached: &[Cached<Immediate>]) -> Vec<MemoryId> {
+    cached
+        .iter()
+        .map(|it| it.cached_block.block.memory.id())
+        .collect()
+}
+
+#[test]
+fn a_slot_is_limited_and_the_youngest_block_comes_on_top() {
+    let mock = MockPool::of_blocks();
+    let mut cache = with_room_for(usize::MAX);
+    assert_eq!(
+        push_many(&mock, &mut cache, 100, KIB),
+        MAX_BLOCKS_PER_SLOT + 1
+    );
+    assert_eq!(cache.blocks(), MAX_BLOCKS_PER_SLOT + 1);
+    assert_eq!(cache.bytes(), (MAX_BLOCKS_PER_SLOT + 1) * KIB);
+}
+
+#[test]
+fn all_blocks_but_the_youngest_stay_within_the_allowance() {
+    let mock = MockPool::of_blocks();
+    let mut cache = with_room_for(3 * KIB);
+    assert!(push(&mut cache, mock.cached_block_for(&mock.queue, KIB)));
+    assert!(push(
+        &mut cache,
+        mock.cached_block_for(&mock.queue, 2 * KIB)
+    ));
+    assert!(push(
+        &mut cache,
+        mock.cached_block_for(&mock.queue, 9 * KIB)
+    ));
+    // The block of 9 KiB would have to go to its slot.
+    assert_eq!(push_many(&mock, &mut cache, 1, 256), 0);
+    assert_eq!(cache.bytes(), 12 * KIB);
+    // Each block that leaves makes room.
+    assert_eq!(pop(&mock, &mut cache, &mock.queue, 2 * KIB), Some(2 * KIB));
+    assert!(cache.pop_youngest(mock.queue.id(), 9 * KIB).is_some());
+    assert_eq!(push_many(&mock, &mut cache, 9, KIB), 3);
+    cache.take(None, drop);
+    assert_eq!((cache.blocks(), cache.bytes()), (0, 0));
+    assert_eq!(push_many(&mock, &mut cache, 9, KIB), 4);
+}
+
+#[test]
+fn the_older_half_of_a_full_slot_leaves_as_a_magazine() {
+    let mock = MockPool::of_blocks();
+    let mut cache = with_room_for(MAX_BLOCKS_PER_SLOT * KIB);
+    let blocks = (0..=MAX_BLOCKS_PER_SLOT).map(|_| mock.cached_block_for(&mock.queue, KIB));
+    let blocks: Vec<_> = blocks.collect();
+    let oldest = blocks[..MAX_BLOCKS_PER_SLOT / 2].iter();
+    let oldest: Vec<_> = oldest.map(|it| it.block.memory.id()).collect();
+    assert!(
+        blocks
+            .into_iter()
+            .all(|cached_block| push(&mut cache, cached_block))
+    );
+    let Some(Surplus::Magazine(queue, slot, magazine)) = cache.make_room() else {
+        panic!("its slot is full");
+    };
+    let bin = magazine[0].cached_block.block.bin;
+    assert_eq!(
+        (queue, slot),
+        (mock.queue.id(), mock.shared.classes.slot(bin))
+    );
+    assert_eq!(ids(&magazine), oldest);
+    assert_eq!(cache.bytes(), (MAX_BLOCKS_PER_SLOT / 2 + 1) * KIB);
+    assert_eq!(
+        push_many(&mock, &mut cache, 100, KIB),
+        MAX_BLOCKS_PER_SLOT / 2
+    );
+}
+
+#[test]
+fn the_youngest_block_leaves_if_its_slot_is_not_full() {
+    let mock = MockPool::of_blocks();
+    let mut cache = with_room_for(KIB);
+    assert!(cache.make_room().is_none());
+    assert_eq!(push_many(&mock, &mut cache, 2, KIB), 2);
+    let Some(Surplus::Block(youngest)) = cache.make_room() else {
+        panic!("there is a youngest");
+    };
+    assert_eq!((youngest.bytes(), cache.bytes()), (KIB, KIB));
+    assert_eq!(push_many(&mock, &mut cache, 2, KIB), 1);
+}
+
+#[test]
+fn a_cache_has_blocks_of_a_limited_number_of_queues() {
+    let mock = MockPool::of_blocks();
+    let mut cache = with_room_for(usize::MAX);
+    let queues: Vec<_> = (0..=MAX_CACHED_QUEUES + 1)
+        .map(|_| mock.another_queue())
+        .collect();
+    let (late, queues) = queues.split_last().unwrap();
+    for queue in queues {
+        assert!(push(&mut cache, mock.cached_block_for(queue, KIB)));
+    }
+    // The block before is the youngest, and there is no slot for it.
+    assert!(!push(&mut cache, mock.cached_block_for(late, KIB)));
+    assert!(pop(&mock, &mut cache, &queues[3], KIB).is_some());
+    assert!(push(&mut cache, mock.cached_block_for(late, KIB)));
+    for (number, queue) in queues.iter().enumerate() {
+        let found = pop(&mock, &mut cache, queue, KIB);
+        assert_eq!(found.is_some(), number != 3, "{number}");
+    }
+    assert!(cache.pop_youngest(late.id(), KIB).is_some());
+}
+
+#[test]
+fn a_block_serves_a_smaller_class_only_up_to_the_loose_bytes() {
+    // There are so many classes that these two share a slot.
+    const SMALL: usize = 65 * KIB;
+    const LARGE: usize = 66 * KIB;
+    let mock = MockPool::new(PoolOptions::new().segments(false).leading_bits(10));
+    let slot = |bytes| {
+        let classes = &mock.shared.classes;
+        classes.slot(classes.bin_number(bytes))
+    };
+    assert_eq!(slot(SMALL), slot(LARGE));
+    let programs = [
+        (SMALL, SMALL, 0, true),
+        (SMALL, LARGE, usize::MAX, false),
+        (LARGE, SMALL, LARGE - 1, false),
+        (LARGE, SMALL, LARGE, true),
+    ];
+    for (kept, requested, loose_bytes, serves) in programs {
+        let allowance = Allowance {
+            bytes: usize::MAX,
+            loose_bytes,
+        };
+        let mut cache = ThreadCache::new(allowance, None);
+        assert_eq!(push_many(&mock, &mut cache, 2, kept), 2);
+        let found = pop(&mock, &mut cache, &mock.queue, requested);
+        assert_eq!(
+            found,
+            serves.then_some(kept),
+            "{kept} {requested} {loose_bytes}"
+        );
+    }
+}
+
+#[test]
+fn only_the_youngest_few_blocks_of_a_slot_are_searched() {
+    const SMALL: usize = 65 * KIB;
+    const LARGE: usize = 66 * KIB;
+    let mock = MockPool::new(PoolOptions::new().segments(false).leading_bits(10));
+    for (in_front, is_found) in [
+        (MAX_BLOCKS_SEARCHED - 1, true),
+        (MAX_BLOCKS_SEARCHED, false),
+    ] {
+        let mut cache = with_room_for(usize::MAX);
+        assert_eq!(push_many(&mock, &mut cache, 1, LARGE), 1);
+        assert_eq!(
+            push_many(&mock, &mut cache, in_front + 1, SMALL),
+            in_front + 1
+        );
+        let found = pop(&mock, &mut cache, &mock.queue, LARGE);
+        assert_eq!(found.is_some(), is_found, "{in_front}");
+    }
+}

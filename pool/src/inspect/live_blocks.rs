@@ -1,0 +1,255 @@
+//! The blocks that are in use, and their callers.
+
+use std::{collections::HashMap, fmt, time::Duration};
+
+use binpool_allocators::Allocator;
+
+use crate::{
+    MemoryPool,
+    shared::{Shared, State},
+    track::caller::{self, Caller},
+    words,
+};
+
+/// The active blocks of a pool, by caller. Sizes in bytes.
+///
+/// `Display` prints a table in plain words. At a moment when a program should have freed everything, it is a list of
+/// leaks.
+///
+/// ```
+/// use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder, Tag, WatchOptions};
+/// # use binpool_mock::MockDevice;
+///
+/// # let backend = MockDevice::new().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+/// pool.watch(WatchOptions::new());
+/// let weights = Tag::new("weights").within(|| pool.allocate(3 << 20))?;
+/// drop(pool.allocate(1 << 20)?);
+///
+/// let live = pool.live_blocks();
+/// assert_eq!((live.blocks, live.asked_bytes), (1, 3 << 20));
+/// assert!(live.cached_bytes >= 1 << 20, "free, and kept for the next request: cached, not leaked");
+/// assert_eq!(live.groups[0].tag.as_deref(), Some("weights"));
+/// println!("{live}");
+/// # Ok::<(), binpool::PoolError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LiveBlocks {
+    /// The active blocks: allocated and not freed.
+    pub blocks: u64,
+    /// Their bytes, as requested.
+    pub asked_bytes: u64,
+    /// The bytes that they take of the device, with what is lost between them in segments: managed bytes that are not
+    /// cached.
+    pub device_bytes: u64,
+    /// Free bytes that the pool keeps for the next requests. They are cached, not leaked:
+    /// [`free_held`](MemoryPool::free_held) releases them.
+    pub cached_bytes: u64,
+    /// Active blocks without a known caller: those allocated before the pool began to [watch](MemoryPool::watch), or
+    /// all if it does not watch. May include a block that another thread is allocating at this moment.
+    pub unknown_blocks: u64,
+    /// Their bytes, as requested.
+    pub unknown_bytes: u64,
+    /// All other active blocks by tag and call site, the most bytes first.
+    pub groups: Vec<LiveGroup>,
+}
+
+/// Active blocks that were requested under the same tag and at the same call site.
+///
+/// ```
+/// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder, Tag, WatchOptions};
+/// # use binpool_mock::MockDevice;
+/// # let backend = MockDevice::new().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+/// pool.watch(WatchOptions::new());
+/// let mut kept = Vec::new();
+/// let _scope = Tag::new("gradients").enter();
+/// for _ in 0..3 {
+///     kept.push(pool.allocate(1 << 20)?); // One line, so one group.
+/// }
+/// let live = pool.live_blocks();
+/// let group = &live.groups[0];
+/// assert_eq!(group.tag.as_deref(), Some("gradients"));
+/// assert_eq!((group.blocks, group.asked_bytes), (3, 3 << 20));
+/// assert!(group.oldest >= group.youngest); // A group that grows older and larger is where to look for a leak.
+/// assert!(group.call_site.is_some());
+/// # Ok::<(), binpool::PoolError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LiveGroup {
+    /// The tag; `None` where there was none.
+    pub tag: Option<String>,
+    /// The line of the request, or the frames of its call stack, one a line, innermost first.
+    pub call_site: Option<String>,
+    /// The number of blocks.
+    pub blocks: u64,
+    /// Their bytes, as requested.
+    pub asked_bytes: u64,
+    /// How long the oldest of these blocks has been in use.
+    pub oldest: Duration,
+    /// How long the youngest of these blocks has been in use.
+    pub youngest: Duration,
+}
+
+/// # Live blocks
+impl<A: Allocator> MemoryPool<A> {
+    /// Returns the active blocks by caller, if the pool [watches](Self::watch). For finding leaks: at a moment when the
+    /// program should have no blocks, every block listed is a leak. Takes the pool's lock.
+    ///
+    /// A watching pool logs this when its last handle is dropped while blocks are in use. That need not be a leak:
+    /// blocks may outlive their pool.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder, WatchOptions};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let weights = pool.allocate(64 << 20)?;
+    /// pool.watch(WatchOptions::new());
+    /// let mut forgotten = Vec::new();
+    /// for step in 0..10 {
+    ///     let block = pool.allocate(4096)?;
+    ///     if step == 3 {
+    ///         forgotten.push(block);
+    ///     }
+    /// }
+    /// // Between two steps there should be the weights, and nothing else.
+    /// let live = pool.live_blocks();
+    /// assert_eq!((live.unknown_blocks, live.unknown_bytes), (1, 64 << 20)); // From before the watch.
+    /// assert_eq!((live.blocks, live.groups[0].asked_bytes), (2, 4096));
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
+    #[must_use]
+    pub fn live_blocks(&self) -> LiveBlocks {
+        self.handle().live_blocks()
+    }
+}
+
+impl<A: Allocator> Shared<A> {
+    pub(crate) fn live_blocks(&self) -> LiveBlocks {
+        self.return_unviewed();
+        self.inspect(State::live_blocks)
+    }
+
+    /// Logs which blocks outlive the pool, if it tracks blocks.
+    pub(crate) fn log_live_blocks(&self) {
+        if !self.tracking.is_on() {
+            return;
+        }
+        let live = self.live_blocks();
+        if live.blocks > 0 {
+            tracing::warn!(
+                blocks = live.blocks,
+                bytes = live.asked_bytes,
+                "blocks are in use after the last handle of their pool:\n{live}"
+            );
+        }
+    }
+}
+
+impl<A: Allocator> State<A> {
+    /// Must be called while the thread caches are empty and closed.
+    fn live_blocks(&self) -> LiveBlocks {
+        let mut groups: HashMap<Caller, LiveGroup> = HashMap::new();
+        if let Some(event_buffer) = &self.watch.event_buffer {
+            for (_, ownership) in self.watch.allocations.active() {
+                let age = event_buffer.ticks().since(ownership.since);
+                let group = groups.entry(ownership.caller).or_insert_with(|| LiveGroup {
+                    tag: caller::name_of(ownership.caller.tag),
+                    call_site: caller::name_of(ownership.caller.call_site),
+                    blocks: 0,
+                    asked_bytes: 0,
+                    oldest: age,
+                    youngest: age,
+                });
+                group.blocks += 1;
+                group.asked_bytes += ownership.asked;
+                group.oldest = group.oldest.max(age);
+                group.youngest = group.youngest.min(age);
+            }
+        }
+        let mut groups: Vec<_> = groups.into_values().collect();
+        groups.sort_by(|one, other| {
+            let by_bytes = other.asked_bytes.cmp(&one.asked_bytes);
+            by_bytes.then_with(|| (&one.tag, &one.call_site).cmp(&(&other.tag, &other.call_site)))
+        });
+        let known_blocks: u64 = groups.iter().map(|group| group.blocks).sum();
+        let known_bytes: u64 = groups.iter().map(|group| group.asked_bytes).sum();
+        let statistics = self.statistics();
+        LiveBlocks {
+            blocks: statistics.active_blocks,
+            asked_bytes: statistics.active_bytes,
+            device_bytes: statistics
+                .managed_bytes
+                .saturating_sub(statistics.held_bytes),
+            cached_bytes: statistics.held_bytes,
+            unknown_blocks: statistics.active_blocks.saturating_sub(known_blocks),
+            unknown_bytes: statistics.active_bytes.saturating_sub(known_bytes),
+            groups,
+        }
+    }
+}
+
+fn age(age: Duration) -> String {
+    match age.as_secs() {
+        0 => format!("{} ms", age.as_millis()),
+        seconds @ 1..120 => format!("{seconds} s"),
+        seconds @ 120..7200 => format!("{} min", seconds / 60),
+        seconds => format!("{} h", seconds / 3600),
+    }
+}
+
+impl fmt::Display for LiveBlocks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "in use: {} of {} together, which the program has and has not dropped; \
+             where everything should be free, they are leaks\n\
+             cached: {}, free in the pool and kept for the next requests: not leaked",
+            words::blocks(self.blocks),
+            words::bytes(self.asked_bytes),
+            words::bytes(self.cached_bytes)
+        )?;
+        if self.blocks > 0 {
+            let (head, oldest) = ("in use", "age");
+            write!(f, "\n\n{:>10} {head:>12} {oldest:>16}  asked for", "blocks")?;
+        }
+        for group in &self.groups {
+            let ages = match (age(group.youngest), age(group.oldest)) {
+                (youngest, oldest) if youngest == oldest => oldest,
+                (youngest, oldest) => format!("{youngest} - {oldest}"),
+            };
+            write!(
+                f,
+                "\n{:>10} {:>12} {ages:>16}  ",
+                group.blocks,
+                words::bytes(group.asked_bytes)
+            )?;
+            let tag = group.tag.as_deref();
+            let call_site = group.call_site.as_deref().unwrap_or("somewhere");
+            let mut frames = call_site.lines();
+            let first = frames.next().unwrap_or_default();
+            match tag {
+                Some(tag) => write!(f, "{tag}, at {first}")?,
+                None => write!(f, "at {first}")?,
+            }
+            for frame in frames {
+                write!(f, "\n{:42}{frame}", "")?;
+            }
+        }
+        if self.unknown_blocks > 0 {
+            let bytes = words::bytes(self.unknown_bytes);
+            let (blocks, ages) = (self.unknown_blocks, "?");
+            write!(
+                f,
+                "\n{blocks:>10} {bytes:>12} {ages:>16}  before the pool watched: see `MemoryPool::watch`"
+            )?;
+        }
+        Ok(())
+    }
+}

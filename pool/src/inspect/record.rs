@@ -1,0 +1,239 @@
+//! Recording what a program requests of a pool.
+
+use std::{
+    fmt,
+    io::{self, Write},
+    sync::{Arc, Weak},
+};
+
+use binpool_allocators::{Allocator, contained::contained};
+
+use crate::{
+    MemoryPool, RecordingSummary,
+    shared::Shared,
+    sync::{Builder, JoinHandle, join},
+    track::{recorder::Recorder, ticks::Ticks, trace_writer::TraceWriter},
+};
+
+/// The error of a recording that could not begin.
+///
+/// ```
+/// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+/// # use binpool_mock::MockDevice;
+/// # let backend = MockDevice::new().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+/// use std::io;
+///
+/// use binpool::RecordError;
+///
+/// let recording = pool.record(io::sink())?;
+/// assert!(matches!(
+///     pool.record(io::sink()),
+///     Err(RecordError::AlreadyRecording)
+/// ));
+/// recording.finish()?;
+/// assert!(pool.record(io::sink()).is_ok());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// The pool is being recorded already.
+    #[error("the pool is being recorded already: finish that recording first")]
+    AlreadyRecording,
+    /// The operating system has no thread for the writer.
+    #[error("no thread to write the recording")]
+    Thread(#[from] io::Error),
+}
+
+/// A recording of a pool, which goes on until it is [finished](Self::finish) or dropped.
+///
+/// ```
+/// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder, Tag};
+/// # use binpool_mock::MockDevice;
+/// # let backend = MockDevice::new().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+/// let file = tempfile::NamedTempFile::new()?;
+/// let recording = pool.record(file.reopen()?)?;
+/// let weights = Tag::new("weights").within(|| pool.allocate(1 << 20))?;
+/// recording.finish()?; // What comes after this is not in it.
+/// drop(weights);
+///
+/// let trace = std::fs::read_to_string(file.path())?;
+/// let lines: Vec<_> = trace.lines().collect();
+/// assert!(lines[0].starts_with("g ") && lines[0].ends_with(" weights")); // A name,
+/// assert!(lines[1].starts_with("a ") && lines[1].contains(" 1048576 ")); // and a block.
+/// assert_eq!(lines.len(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "the recording ends when this is dropped"]
+pub struct PoolRecording {
+    recorder: Arc<Recorder>,
+    /// Has the pool hand over the rest and forget the recording.
+    unregister: Box<dyn Fn() + Send + Sync>,
+    thread: Option<JoinHandle<io::Result<RecordingSummary>>>,
+}
+
+/// # Recordings
+impl<A: Allocator + 'static> MemoryPool<A> {
+    /// Records the program's requests from now on, as a trace for `binpool replay`, `binpool tune` and `binpool view`:
+    /// each block with its size, queue, time, and its [`Tag`](crate::Tag) or call site; and requests that fail for lack
+    /// of memory. Blocks that are in use already are included if the pool [watches](Self::watch) them. Blocks of 0
+    /// bytes are not.
+    ///
+    /// Cheap enough to be left on: each thread writes to memory of its own, and a thread of the recording turns that
+    /// into text, ten times a second. If it falls behind by two million events, threads that allocate wait for it. Each
+    /// write ends with a whole line, and the writer is flushed after each round. The writer may use the pool; its own
+    /// blocks are not recorded.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// use std::fs::File;
+    ///
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// # let path = std::env::temp_dir().join(format!("binpool-doc-{}.trace", std::process::id()));
+    /// let recording = pool.record(File::create(&path)?)?;
+    /// drop(pool.allocate(4096)?);
+    /// let summary = recording.finish()?;
+    /// assert_eq!((summary.allocations, summary.frees), (1, 1));
+    /// # std::fs::remove_file(path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`RecordError`]: the pool is being recorded already, or the operating system has no thread for the writer.
+    pub fn record(
+        &self,
+        writer: impl Write + Send + 'static,
+    ) -> Result<PoolRecording, RecordError> {
+        let shared = self.handle();
+        let recorder = Arc::new(Recorder::new());
+        let writer = TraceWriter::new(Box::new(writer), Ticks::new());
+        let mut is_first = false;
+        shared.change_watch(|watch| {
+            is_first = watch.recorder.is_none();
+            if is_first {
+                watch.recorder = Some(Arc::clone(&recorder));
+            }
+        });
+        if !is_first {
+            return Err(RecordError::AlreadyRecording);
+        }
+        let unregister = Box::new({
+            let (pool, recorder) = (Arc::downgrade(shared), Arc::clone(&recorder));
+            move || forget(&pool, &recorder)
+        });
+        let thread = Builder::new().name("binpool-recorder".into()).spawn({
+            let (pool, recorder) = (Arc::downgrade(shared), Arc::clone(&recorder));
+            move || {
+                let write = move || {
+                    let end = EndOnDrop { pool, recorder };
+                    let take = || end.recorder.take();
+                    end.recorder.write(writer, || match end.pool.upgrade() {
+                        Some(pool) => pool.collect_events(take),
+                        None => take(),
+                    })
+                };
+                contained("the writer of a recording", write).unwrap_or_else(panicked)
+            }
+        });
+        let thread = thread.inspect_err(|_| unregister())?;
+        Ok(PoolRecording {
+            recorder,
+            unregister,
+            thread: Some(thread),
+        })
+    }
+}
+
+/// Has the pool hand over its events so far, and forget this recording.
+fn forget<A: Allocator>(pool: &Weak<Shared<A>>, recorder: &Arc<Recorder>) {
+    if let Some(pool) = pool.upgrade() {
+        pool.change_watch(|watch| {
+            let is_this = watch
+                .recorder
+                .as_ref()
+                .is_some_and(|it| Arc::ptr_eq(it, recorder));
+            if is_this {
+                watch.recorder = None;
+            }
+        });
+    }
+}
+
+/// Ends a recording with its thread, even if the writer fails or panics, so that no thread waits for it any more.
+struct EndOnDrop<A: Allocator> {
+    pool: Weak<Shared<A>>,
+    recorder: Arc<Recorder>,
+}
+
+impl<A: Allocator> Drop for EndOnDrop<A> {
+    fn drop(&mut self) {
+        self.recorder.end();
+        forget(&self.pool, &self.recorder);
+    }
+}
+
+impl PoolRecording {
+    /// Ends the recording: writes everything that happened until now, and drops the writer. Blocks until that is done.
+    ///
+    /// # Errors
+    ///
+    /// The first failure of the writer, with which the recording ended. [`Deadlock`](io::ErrorKind::Deadlock) if the
+    /// writer itself calls this, on the recording's own thread: the recording ends, but cannot be waited for.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// use std::io::{Cursor, ErrorKind};
+    ///
+    /// // A disk that is full.
+    /// let recording = pool.record(Cursor::new([0; 8]))?;
+    /// drop(pool.allocate(4096)?); // Goes well: the recording ends, and the program goes on.
+    /// assert_eq!(recording.finish().unwrap_err().kind(), ErrorKind::WriteZero);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn finish(mut self) -> io::Result<RecordingSummary> {
+        self.end().unwrap_or_else(|| {
+            let text = "the writer of a recording cannot wait for the recording's end";
+            Err(io::Error::new(io::ErrorKind::Deadlock, text))
+        })
+    }
+
+    /// Ends the recording. Returns its result; `None` on its own thread.
+    fn end(&mut self) -> Option<io::Result<RecordingSummary>> {
+        let thread = self.thread.take()?;
+        (self.unregister)();
+        self.recorder.end();
+        Some(join(thread)?.unwrap_or_else(|_| panicked()))
+    }
+}
+
+fn panicked() -> io::Result<RecordingSummary> {
+    Err(io::Error::other("the writer of the recording panicked"))
+}
+
+impl Drop for PoolRecording {
+    fn drop(&mut self) {
+        if let Some(Err(error)) = self.end() {
+            tracing::error!(%error, "a recording of a pool has ended, and is not whole");
+        }
+    }
+}
+
+impl fmt::Debug for PoolRecording {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PoolRecording")
+            .field("recorder", &self.recorder)
+            .finish_non_exhaustive()
+    }
+}

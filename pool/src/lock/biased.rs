@@ -1,0 +1,731 @@
+//! A biased lock: its owner enters for nearly nothing, and the other threads pay for both sides.
+//!
+//! Each [`BiasedLock`] guards one value of one thread, its *owner*. The owner uses the value all the time; other threads
+//! *visit* it rarely. A mutex would cost the owner an atomic exchange each time. Here the owner only stores and loads.
+//!
+//! Two flags keep the owner and a visitor apart. Each side sets its own flag, then looks at the other side's:
+//!
+//! ```text
+//! owner (`Owner::enter`)                visitor (`BiasedLocks::close`, `each`, `open`)
+//!
+//! 1. busy = true                        1. gate = CLOSED
+//! 2. light barrier                      2. heavy barrier
+//! 3. is the gate closed?                3. wait until busy is false
+//!      no:  use the value               4. use the value
+//!      yes: do without it               5. gate = OPEN
+//! 4. busy = false
+//! ```
+//!
+//! A processor may run the load of step 3 before the store of step 1. Then the owner could miss the closed gate while the visitor
+//! misses the busy owner. The barriers of step 2 rule this out: at least one side sees the flag of the other. The pair is a
+//! [`Barrier`]: the heavy one is a system call that runs a barrier on every thread of the process, so the light one costs nothing.
+//! Where the kernel has no such call, both are full fences.
+//!
+//! The locks of all owners are in one [`BiasedLocks`], which is itself guarded by the pool's lock. A visitor is a thread that has
+//! `&mut BiasedLocks`, so there is one visitor at a time. An owner that finds its gate closed takes the pool's lock instead.
+//!
+//! A gate has a third state, *tracked*: the owner may enter, but only by the slower way that records events.
+//!
+//! **If the kernel refuses the barrier** that it promised (the program has entered a sandbox), a visitor cannot know whether an
+//! owner is inside. The gate of that owner stays closed, and its value is not visited, until the owner itself takes the pool's lock
+//! and calls [`BiasedLocks::admit`]. From then on this owner runs a full fence in step 2.
+//!
+//! The idea is from "Quickly Reacquirable Locks" (Dice, Moir and Scherer, 2003).
+
+#![expect(unsafe_code, reason = "this is a lock")]
+
+use std::{fmt, marker::PhantomData};
+
+use crate::{
+    lock::barrier::{Barrier, light},
+    sync::{Arc, AtomicBool, AtomicU8, Ordering, UnsafeCell, spin_loop, yield_now},
+};
+
+/// How many times a visitor looks whether the owner has left, before it yields the processor between two looks.
+const SPINS_BEFORE_YIELD: u32 = 64;
+
+/// The state of a gate: the owner may enter.
+const OPEN: u8 = 0;
+/// The state of a gate: the owner may enter, but not by [`Owner::enter_untracked`].
+const TRACKED: u8 = 1;
+/// The state of a gate: the owner may not enter.
+const CLOSED: u8 = 2;
+
+/// A value that its owner uses all the time and other threads rarely. The [module](self) explains the algorithm.
+///
+/// Aligned to cache lines of its own, because the next lock in memory may be another thread's.
+///
+/// # Invariants
+///
+/// - B1: there is one [`Owner`] of a lock. It stays on its thread, since it is neither `Clone` nor `Send` nor `Sync`, and it alone
+///   writes `busy`.
+/// - B2: only a thread with `&mut BiasedLocks` writes `gate` (in `close`, `open` and `admit`). Before it opens a gate, it is done
+///   with the value.
+/// - B3: the owner uses the value only while `busy` is set, and only if it found the gate not closed after it had set `busy` and
+///   run the light barrier.
+/// - B4: a visitor uses the value only while [`Entry::owner_is_out`] is set, that is, while the gate is closed and the owner was
+///   seen with `busy` unset after the gate was closed and the heavy barrier had run. (The owner's own thread sees `busy` without
+///   a barrier.)
+#[derive(Debug)]
+#[repr(align(128))]
+struct BiasedLock<T> {
+    /// Set while the owner is inside.
+    busy: AtomicBool,
+    /// [`OPEN`], [`TRACKED`] or [`CLOSED`].
+    gate: AtomicU8,
+    /// Set if the owner runs a full fence in step 2. Only the owner's thread writes it, with `&mut BiasedLocks`, so visitors see it.
+    owner_runs_fence: AtomicBool,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: The value is used by one thread at a time: by the owner (invariant B3 of `BiasedLock`) or by a visitor (B4), and the
+// barriers keep these two apart (see `Owner::enter_if` and `BiasedLocks::each`). Each of them sees what the other did: `busy` and
+// `gate` are reset with `Release` and read with `Acquire`. So the value only moves from thread to thread, for which `T: Send` is
+// enough.
+unsafe impl<T: Send> Sync for BiasedLock<T> {}
+
+/// The owner's handle of its lock, and the only one. It stays on the thread that it was made for.
+pub(crate) struct Owner<T> {
+    lock: Arc<BiasedLock<T>>,
+    /// Makes the handle neither `Send` nor `Sync`.
+    stays: PhantomData<*const T>,
+}
+
+impl<T> Owner<T> {
+    /// Calls `action` with the value, without waiting for any thread. Returns `None`, without a call, while the gate is closed, and
+    /// inside of another `action`.
+    #[inline]
+    pub(crate) fn enter<R>(&self, action: impl FnOnce(&mut T) -> R) -> Option<R> {
+        self.enter_with((), |value, ()| action(value)).ok()
+    }
+
+    /// Calls `action` with the value and `argument`. Returns the argument as an error where [`enter`](Self::enter) returns `None`.
+    #[inline]
+    pub(crate) fn enter_with<R, C>(
+        &self,
+        argument: C,
+        action: impl FnOnce(&mut T, C) -> R,
+    ) -> Result<R, C> {
+        self.enter_if(TRACKED, argument, action)
+    }
+
+    /// Calls `action`, which records no event, with the value and `argument`. Returns the argument as an error where
+    /// [`enter`](Self::enter) returns `None`, and also while the locks are [tracked](BiasedLocks::set_tracked).
+    #[expect(
+        clippy::inline_always,
+        reason = "a call would cost more than what it does"
+    )]
+    #[inline(always)]
+    pub(crate) fn enter_untracked<R, C>(
+        &self,
+        argument: C,
+        action: impl FnOnce(&mut T, C) -> R,
+    ) -> Result<R, C> {
+        self.enter_if(OPEN, argument, action)
+    }
+
+    /// Enters if the gate is in the state `most_closed` or a more open one.
+    #[expect(
+        clippy::inline_always,
+        reason = "a call would cost more than what it does"
+    )]
+    #[inline(always)]
+    fn enter_if<R, C>(
+        &self,
+        most_closed: u8,
+        argument: C,
+        action: impl FnOnce(&mut T, C) -> R,
+    ) -> Result<R, C> {
+        let lock = &*self.lock;
+        // Relaxed is enough, since only this thread writes it (B1).
+        if lock.busy.load(Ordering::Relaxed) {
+            return Err(argument);
+        }
+        lock.busy.store(true, Ordering::Relaxed);
+        let _inside = Inside(&lock.busy);
+        light(lock.owner_runs_fence.load(Ordering::Relaxed));
+        // Acquires what the last visitor did to the value before it opened the gate.
+        if lock.gate.load(Ordering::Acquire) > most_closed {
+            return Err(argument);
+        }
+        // SAFETY: No other reference to the value exists. Another call of this function has none: `busy` was unset, and only this
+        // thread, which has the one `Owner`, sets it (B1). A visitor that closed the gate earlier has none: the gate is not closed,
+        // and it was opened after that visitor's last use of the value (B2). A visitor that closes the gate later takes none:
+        // this thread set `busy`, ran the light barrier, and found the gate not closed, so after the heavy barrier that visitor
+        // finds `busy` set, and waits until `_inside` is dropped (`BiasedLocks::close`). If the kernel refuses the heavy barrier,
+        // that visitor does not use the value (B4).
+        Ok(lock
+            .value
+            .with_mut(|value| action(unsafe { &mut *value }, argument)))
+    }
+}
+
+impl<T> fmt::Debug for Owner<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Owner").finish_non_exhaustive()
+    }
+}
+
+/// Marks the owner as inside until it is dropped, also by a panic.
+struct Inside<'a>(&'a AtomicBool);
+
+impl Drop for Inside<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // Releases what the owner did to the value to a visitor that waits.
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// The locks of all owners. A thread with `&mut BiasedLocks` can close all gates and then visit each value.
+#[derive(Debug)]
+pub(crate) struct BiasedLocks<T> {
+    all: Vec<Entry<T>>,
+    /// The calls of [`close`](Self::close) that no [`open`](Self::open) has undone yet.
+    closings: usize,
+    /// The state of the gates that are not closed: [`OPEN`] or [`TRACKED`].
+    open_state: u8,
+    barrier: Barrier,
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    lock: Arc<BiasedLock<T>>,
+    /// The gate is closed, and the owner has been seen outside since (invariant B4 of [`BiasedLock`]).
+    owner_is_out: bool,
+}
+
+impl<T> Default for BiasedLocks<T> {
+    fn default() -> Self {
+        Self::with(Barrier::new())
+    }
+}
+
+impl<T> BiasedLocks<T> {
+    fn with(barrier: Barrier) -> Self {
+        Self {
+            all: Vec::new(),
+            closings: 0,
+            open_state: OPEN,
+            barrier,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Returns whether the gates are closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closings > 0
+    }
+
+    /// Adds a lock that this thread owns. Its gate is closed if the others are.
+    pub(crate) fn add(&mut self, value: T) -> Owner<T> {
+        let is_closed = self.is_closed();
+        let lock = Arc::new(BiasedLock {
+            busy: AtomicBool::new(false),
+            gate: AtomicU8::new(if is_closed { CLOSED } else { self.open_state }),
+            owner_runs_fence: AtomicBool::new(self.barrier.needs_fences()),
+            value: UnsafeCell::new(value),
+        });
+        self.all.push(Entry {
+            lock: Arc::clone(&lock),
+            owner_is_out: is_closed,
+        });
+        Owner {
+            lock,
+            stays: PhantomData,
+        }
+    }
+
+    /// Removes a lock, and returns its value.
+    pub(crate) fn remove(&mut self, owner: Owner<T>) -> Option<T> {
+        let index = self
+            .all
+            .iter()
+            .position(|it| Arc::ptr_eq(&it.lock, &owner.lock))?;
+        let Entry { lock, .. } = self.all.swap_remove(index);
+        drop(owner);
+        Some(Arc::try_unwrap(lock).ok()?.value.into_inner())
+    }
+
+    /// Closes all gates, and waits for the owners that are inside. If this thread is an owner, it passes `own`, for which it does
+    /// not wait: it would wait for itself.
+    pub(crate) fn close(&mut self, own: Option<&Owner<T>>) {
+        self.closings += 1;
+        if self.closings > 1 {
+            return;
+        }
+        for Entry { lock, .. } in &self.all {
+            lock.gate.store(CLOSED, Ordering::Relaxed);
+        }
+        let is_own =
+            |lock: &Arc<BiasedLock<T>>| own.is_some_and(|own| Arc::ptr_eq(&own.lock, lock));
+        let is_alone = self.all.iter().all(|it| is_own(&it.lock));
+        let sees_all = is_alone || self.barrier.heavy();
+        if !sees_all && !self.barrier.needs_fences() {
+            self.barrier = Barrier::Fences;
+            own.inspect(|own| own.lock.owner_runs_fence.store(true, Ordering::Relaxed));
+        }
+        for Entry { lock, owner_is_out } in &mut self.all {
+            *owner_is_out = if is_own(lock) {
+                !lock.busy.load(Ordering::Relaxed)
+            } else {
+                // Without the kernel's barrier, an owner that runs no fence may be inside although `busy` reads as unset.
+                (sees_all || lock.owner_runs_fence.load(Ordering::Relaxed)) && wait_until_out(lock)
+            };
+        }
+    }
+
+    /// Lets the owner, on its own thread, have its lock again after the kernel refused the barrier; from now on it runs a fence.
+    /// Returns `false` where the owner was not locked out for that reason.
+    ///
+    /// If the gates are closed just now, this one opens with them.
+    pub(crate) fn admit(&mut self, owner: &Owner<T>) -> bool {
+        let lock = &owner.lock;
+        if !self.barrier.needs_fences() || lock.owner_runs_fence.load(Ordering::Relaxed) {
+            return false;
+        }
+        lock.owner_runs_fence.store(true, Ordering::Relaxed);
+        if self.is_closed() {
+            let own = self.all.iter_mut().find(|it| Arc::ptr_eq(&it.lock, lock));
+            if let Some(own) = own {
+                // This is the owner's thread, so no barrier is needed to read `busy`.
+                own.owner_is_out = !lock.busy.load(Ordering::Relaxed);
+            }
+        } else {
+            lock.gate.store(self.open_state, Ordering::Release);
+        }
+        true
+    }
+
+    /// Calls `visit` with each value whose gate is closed and whose owner is outside.
+    pub(crate) fn each(&mut self, mut visit: impl FnMut(&mut T)) {
+        for Entry { lock, .. } in self.all.iter().filter(|it| it.owner_is_out) {
+            // SAFETY: No other reference to the value exists. The owner has none: it was outside after the gate had been closed
+            // (B4, kept by `close`, `add` and `admit`), and it can enter again only once the gate is opened. `open` and
+            // `admit`, which open gates, take `&mut self`, which this function has. Another visitor has none, because it would
+            // have `&mut self`, too.
+            lock.value.with_mut(|value| visit(unsafe { &mut *value }));
+        }
+    }
+
+    /// Sets whether the gates keep out [`Owner::enter_untracked`] from the next [`open`](Self::open) on. Must be called while the
+    /// gates are closed.
+    pub(crate) fn set_tracked(&mut self, is_tracked: bool) {
+        self.open_state = if is_tracked { TRACKED } else { OPEN };
+    }
+
+    /// Undoes one [`close`](Self::close). The last one opens the gates.
+    pub(crate) fn open(&mut self) {
+        self.closings = self.closings.saturating_sub(1);
+        if self.closings > 0 {
+            return;
+        }
+        for Entry { lock, owner_is_out } in &mut self.all {
+            *owner_is_out = false;
+            // After the kernel refused the barrier, the other gates stay closed until `admit`.
+            if lock.owner_runs_fence.load(Ordering::Relaxed) || !self.barrier.needs_fences() {
+                // Releases what visitors did to the value to its owner.
+                lock.gate.store(self.open_state, Ordering::Release);
+            }
+        }
+    }
+}
+
+/// Waits until the owner of a lock whose gate is closed is outside, and returns `true`.
+fn wait_until_out<T>(lock: &BiasedLock<T>) -> bool {
+    let mut looks = 0;
+    // Acquires what the owner did to the value.
+    while lock.busy.load(Ordering::Acquire) {
+        looks += 1;
+        if looks < SPINS_BEFORE_YIELD {
+            spin_loop();
+        } else {
+            yield_now();
+        }
+    }
+    true
+}
+
+/// All schedules of small programs. Run by `scripts/schedules`.
+#[cfg(all(test, loom))]
+mod schedules {
+    use loom::{
+        model,
+        sync::{Arc, Mutex},
+        thread,
+    };
+
+    use super::*;
+
+    /// Adds one to the value of the lock, or to the sum of the pool if the gate is closed.
+    fn add_one(owner: &Owner<u32>, pool: &Mutex<Pool>) {
+        if owner.enter(|value| *value += 1).is_none() {
+            pool.lock().unwrap().sum += 1;
+        }
+    }
+
+    type Shared = Arc<Mutex<Pool>>;
+
+    /// A pool, and a thread that owns a lock in it and runs `run`.
+    fn with_owner(run: fn(Owner<u32>, &Shared)) -> (Shared, thread::JoinHandle<()>) {
+        with_owner_in(Shared::default(), run)
+    }
+
+    fn with_owner_in(
+        pool: Shared,
+        run: fn(Owner<u32>, &Shared),
+    ) -> (Shared, thread::JoinHandle<()>) {
+        let owner = {
+            let pool = Arc::clone(&pool);
+            thread::spawn(move || {
+                let owner = pool.lock().unwrap().locks.add(0);
+                run(owner, &pool);
+            })
+        };
+        (pool, owner)
+    }
+
+    #[derive(Default)]
+    struct Pool {
+        locks: BiasedLocks<u32>,
+        sum: u32,
+    }
+
+    impl Pool {
+        /// A pool whose kernel has promised the barrier and refuses it.
+        fn refused() -> Shared {
+            Arc::new(Mutex::new(Self {
+                locks: BiasedLocks::with(Barrier::Refused),
+                sum: 0,
+            }))
+        }
+    }
+
+    impl Pool {
+        /// Moves all values into the sum.
+        fn drain_caches(&mut self, own: Option<&Owner<u32>>) {
+            self.locks.close(own);
+            let sum = &mut self.sum;
+            self.locks.each(|value| *sum += std::mem::take(value));
+            self.locks.open();
+        }
+    }
+
+    #[test]
+    fn no_value_is_lost_or_taken_twice_while_another_thread_drains() {
+        model(|| {
+            let (pool, owner) = with_owner(|owner, pool| {
+                add_one(&owner, pool);
+                add_one(&owner, pool);
+            });
+            pool.lock().unwrap().drain_caches(None);
+            owner.join().unwrap();
+            let mut pool = pool.lock().unwrap();
+            pool.drain_caches(None);
+            assert_eq!(pool.sum, 2);
+        });
+    }
+
+    #[test]
+    fn two_owners_may_drain_each_other() {
+        let mut builder = model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(|| {
+            let run = |owner: Owner<u32>, pool: &Shared| {
+                add_one(&owner, pool);
+                pool.lock().unwrap().drain_caches(Some(&owner));
+                add_one(&owner, pool);
+            };
+            let (pool, other) = with_owner(run);
+            let owner = pool.lock().unwrap().locks.add(0);
+            run(owner, &pool);
+            other.join().unwrap();
+            let mut pool = pool.lock().unwrap();
+            pool.drain_caches(None);
+            assert_eq!(pool.sum, 4);
+        });
+    }
+
+    #[test]
+    fn no_value_is_lost_or_taken_twice_when_the_kernel_refuses_the_barrier() {
+        let mut builder = model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(|| {
+            let (pool, owner) = with_owner_in(Pool::refused(), |owner, pool| {
+                for _ in 0..3 {
+                    if owner.enter(|value| *value += 1).is_none() {
+                        let mut pool = pool.lock().unwrap();
+                        pool.locks.admit(&owner);
+                        pool.sum += 1;
+                    }
+                }
+                let mut pool = pool.lock().unwrap();
+                let left = pool.locks.remove(owner).unwrap();
+                pool.sum += left;
+            });
+            for _ in 0..2 {
+                pool.lock().unwrap().drain_caches(None);
+            }
+            owner.join().unwrap();
+            assert_eq!(pool.lock().unwrap().sum, 3);
+        });
+    }
+
+    #[test]
+    fn an_owner_that_is_removed_gets_its_value() {
+        model(|| {
+            let (pool, owner) = with_owner(|owner, pool| {
+                add_one(&owner, pool);
+                let mut pool = pool.lock().unwrap();
+                let left = pool.locks.remove(owner).unwrap();
+                pool.sum += left;
+            });
+            pool.lock().unwrap().drain_caches(None);
+            owner.join().unwrap();
+            let pool = pool.lock().unwrap();
+            assert_eq!((pool.sum, pool.locks.len()), (1, 0));
+        });
+    }
+
+    #[test]
+    fn no_owner_enters_untracked_once_the_locks_are_tracked() {
+        model(|| {
+            let (pool, owner) = with_owner(|owner, pool| {
+                for _ in 0..2 {
+                    let untracked = owner.enter_untracked((), |value, ()| *value += 1);
+                    // Tracked entries add tens, so that they can be told from untracked ones.
+                    if untracked.is_err() && owner.enter(|value| *value += 10).is_none() {
+                        pool.lock().unwrap().sum += 10;
+                    }
+                }
+            });
+            let untracked = {
+                let mut pool = pool.lock().unwrap();
+                pool.locks.close(None);
+                let mut untracked = 0;
+                pool.locks.each(|value| untracked += *value % 10);
+                pool.locks.set_tracked(true);
+                pool.locks.open();
+                untracked
+            };
+            owner.join().unwrap();
+            let mut pool = pool.lock().unwrap();
+            pool.drain_caches(None);
+            assert_eq!(
+                pool.sum % 10,
+                untracked,
+                "no untracked entry after tracking began"
+            );
+        });
+    }
+
+    #[test]
+    fn no_owner_enters_while_the_gates_are_closed() {
+        model(|| {
+            let (pool, owner) = with_owner(|owner, pool| add_one(&owner, pool));
+            pool.lock().unwrap().locks.close(None);
+            let before = {
+                let mut pool = pool.lock().unwrap();
+                let mut before = 0;
+                pool.locks.each(|value| before += *value);
+                before
+            };
+            // The lock is free here, and the owner runs.
+            yield_now();
+            let mut locked = pool.lock().unwrap();
+            let mut after = 0;
+            locked.locks.each(|value| after += *value);
+            assert_eq!(before, after);
+            locked.locks.open();
+            drop(locked);
+            owner.join().unwrap();
+        });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn values(locks: &mut BiasedLocks<u32>) -> Vec<u32> {
+        let mut values = Vec::new();
+        locks.each(|value| values.push(*value));
+        values
+    }
+
+    #[test]
+    fn an_owner_enters_only_while_its_gate_is_open() {
+        let mut locks = BiasedLocks::default();
+        let owner = locks.add(1);
+        assert_eq!(owner.enter(|value| *value), Some(1));
+        locks.close(Some(&owner));
+        assert_eq!(owner.enter(|value| *value), None);
+        locks.close(Some(&owner));
+        locks.open();
+        assert_eq!(owner.enter(|value| *value), None, "it was closed twice");
+        locks.open();
+        assert_eq!(owner.enter(|value| *value), Some(1));
+    }
+
+    #[test]
+    fn a_tracked_gate_lets_only_tracked_entries_in() {
+        let mut locks = BiasedLocks::default();
+        let owner = locks.add(1);
+        for (is_tracked, untracked) in [(true, Err(())), (false, Ok(1))] {
+            locks.close(Some(&owner));
+            locks.set_tracked(is_tracked);
+            assert_eq!(owner.enter(|value| *value), None, "it is closed");
+            locks.open();
+            assert_eq!(owner.enter(|value| *value), Some(1));
+            assert_eq!(owner.enter_untracked((), |value, ()| *value), untracked);
+            let other = locks.add(2);
+            assert_eq!(other.enter_untracked((), |_, ()| ()).is_err(), is_tracked);
+        }
+    }
+
+    #[test]
+    fn after_a_refused_barrier_a_value_is_not_visited_until_its_owner_is_admitted() {
+        let mut locks = BiasedLocks::with(Barrier::Refused);
+        let owner = locks.add(1);
+        assert!(!locks.admit(&owner), "nothing has been refused yet");
+        for _ in 0..2 {
+            // As another thread would: without `own`.
+            locks.close(None);
+            assert!(values(&mut locks).is_empty());
+            locks.open();
+            assert_eq!(owner.enter(|value| *value), None, "the gate stays closed");
+        }
+        assert!(locks.admit(&owner));
+        assert_eq!(owner.enter(|value| *value), Some(1));
+        assert!(!locks.admit(&owner), "it was admitted already");
+        locks.close(None);
+        assert_eq!(values(&mut locks), [1]);
+        assert_eq!(owner.enter(|value| *value), None);
+        locks.open();
+        assert_eq!(owner.enter(|value| *value), Some(1));
+    }
+
+    #[test]
+    fn an_owner_that_is_admitted_while_gates_are_closed_is_visited() {
+        let mut locks = BiasedLocks::with(Barrier::Refused);
+        let owner = locks.add(1);
+        locks.close(None);
+        assert!(locks.admit(&owner));
+        assert_eq!(owner.enter(|value| *value), None, "the gates are closed");
+        assert_eq!(values(&mut locks), [1]);
+        locks.open();
+        assert_eq!(owner.enter(|value| *value), Some(1));
+    }
+
+    #[test]
+    fn an_owner_whose_own_barrier_is_refused_keeps_its_lock() {
+        let mut locks = BiasedLocks::with(Barrier::Refused);
+        let [own, other] = [1, 2].map(|value| locks.add(value));
+        locks.close(Some(&own));
+        assert_eq!(values(&mut locks), [1]);
+        locks.open();
+        assert_eq!(own.enter(|value| *value), Some(1));
+        assert_eq!(other.enter(|value| *value), None);
+        // The owner of a new lock runs a fence from the beginning.
+        let new = locks.add(3);
+        assert_eq!(new.enter(|value| *value), Some(3));
+        locks.close(None);
+        assert_eq!(values(&mut locks), [1, 3]);
+    }
+
+    #[test]
+    fn a_lock_that_is_added_while_gates_are_closed_is_closed() {
+        let mut locks = BiasedLocks::default();
+        locks.close(None);
+        let owner = locks.add(1);
+        assert_eq!(owner.enter(|value| *value), None);
+        assert_eq!(values(&mut locks), [1]);
+        locks.open();
+        assert_eq!(owner.enter(|value| *value), Some(1));
+    }
+
+    #[test]
+    fn values_are_visited_only_while_the_gates_are_closed() {
+        let mut locks = BiasedLocks::default();
+        let owner = locks.add(1);
+        assert!(values(&mut locks).is_empty());
+        locks.close(Some(&owner));
+        assert_eq!(values(&mut locks), [1]);
+        locks.open();
+        assert!(values(&mut locks).is_empty());
+    }
+
+    #[test]
+    fn an_owner_cannot_enter_while_it_is_inside() {
+        let mut locks = BiasedLocks::default();
+        let owner = locks.add(1);
+        let inner = owner.enter(|_| owner.enter(|value| *value));
+        assert_eq!(inner, Some(None));
+        assert_eq!(owner.enter(|value| *value), Some(1), "the owner has left");
+    }
+
+    #[test]
+    fn an_owner_that_is_inside_does_not_visit_its_own_value() {
+        let mut locks = BiasedLocks::default();
+        let owner = locks.add(1);
+        owner.enter(|_| {
+            locks.close(Some(&owner));
+            assert!(values(&mut locks).is_empty());
+            locks.open();
+        });
+    }
+
+    #[test]
+    fn an_owner_that_panics_inside_is_outside_afterwards() {
+        let mut locks = BiasedLocks::default();
+        let owner = locks.add(1);
+        let visit = std::panic::AssertUnwindSafe(|| owner.enter(|_| panic!("out")));
+        assert!(std::panic::catch_unwind(visit).is_err());
+        assert_eq!(owner.enter(|value| *value), Some(1));
+    }
+
+    #[test]
+    fn the_argument_comes_back_if_the_gate_is_closed() {
+        let mut locks = BiasedLocks::default();
+        let owner = locks.add(1);
+        assert_eq!(owner.enter_with(2, |value, more| *value + more), Ok(3));
+        locks.close(None);
+        assert_eq!(owner.enter_with(2, |value, more| *value + more), Err(2));
+    }
+
+    #[test]
+    fn removed_locks_are_not_counted() {
+        let mut locks = BiasedLocks::default();
+        let mut owners: Vec<_> = (0..3).map(|value| locks.add(value)).collect();
+        assert_eq!(locks.len(), 3);
+        assert_eq!(locks.remove(owners.remove(1)), Some(1));
+        assert_eq!(locks.len(), 2);
+    }
+
+    #[test]
+    fn closing_waits_for_an_owner_that_is_inside() {
+        let (tell, told) = std::sync::mpsc::channel();
+        let inside = std::thread::spawn(move || {
+            let mut locks = BiasedLocks::default();
+            let owner = locks.add(1);
+            tell.send(locks).unwrap();
+            owner.enter(|value| {
+                while owner.lock.gate.load(Ordering::Relaxed) != CLOSED {
+                    yield_now();
+                }
+                (0..1000).for_each(|_| yield_now());
+                *value = 2;
+            })
+        });
+        let mut locks = told.recv().unwrap();
+        while !locks.all[0].lock.busy.load(Ordering::Relaxed) {
+            yield_now();
+        }
+        locks.close(None);
+        assert_eq!(values(&mut locks), [2]);
+        assert_eq!(inside.join().unwrap(), Some(()));
+    }
+}

@@ -1,0 +1,227 @@
+//! A thread's own values, one for each pool that it uses.
+
+#![expect(
+    unsafe_code,
+    reason = "looking through the list with all checks costs as much as the rest of a hit"
+)]
+
+use std::{
+    cell::{Cell, RefCell},
+    marker::PhantomData,
+    ptr,
+    sync::{
+        Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use binpool_allocators::contained::contained;
+
+use crate::{lock::biased::Owner, sync::thread_local};
+
+/// Identifies a pool of which each thread has a value of type `T`. No number is used twice in a process.
+#[derive(Debug)]
+pub(crate) struct PoolId<T> {
+    number: u64,
+    value: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for PoolId<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for PoolId<T> {}
+
+impl<T> PoolId<T> {
+    pub(crate) fn fresh() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(NO_POOL + 1);
+        Self {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            value: PhantomData,
+        }
+    }
+}
+
+/// A pool of which each thread has a value.
+pub(crate) trait PerThread<T> {
+    /// Takes back the value of a thread that ends.
+    fn end_thread(&self, owner: Owner<T>);
+}
+
+const NO_POOL: u64 = 0;
+
+/// A [`Membership`] of any type.
+trait Member {
+    fn has_pool(&self) -> bool;
+
+    /// Returns the address of the `Owner<T>`, where `T` is the type that the pool's [`PoolId`] names.
+    fn owner(&self) -> Option<*const ()>;
+}
+
+/// A thread's value of one pool. When the thread ends, the pool takes the value back.
+#[derive(Debug)]
+struct Membership<T, P: PerThread<T>> {
+    /// `None` only during `drop`.
+    owner: Option<Owner<T>>,
+    pool: Weak<P>,
+}
+
+impl<T, P: PerThread<T>> Member for Membership<T, P> {
+    fn has_pool(&self) -> bool {
+        self.pool.strong_count() > 0
+    }
+
+    fn owner(&self) -> Option<*const ()> {
+        self.owner.as_ref().map(|owner| ptr::from_ref(owner).cast())
+    }
+}
+
+impl<T, P: PerThread<T>> Drop for Membership<T, P> {
+    fn drop(&mut self) {
+        Latest::NONE.remember();
+        if let (Some(owner), Some(pool)) = (self.owner.take(), self.pool.upgrade()) {
+            // This may drop the last reference to the pool, which calls the program's code; a panic here would end the process.
+            contained("giving a thread's blocks back", move || {
+                pool.end_thread(owner);
+            });
+        }
+    }
+}
+
+/// The membership that this thread looked up last.
+#[derive(Clone, Copy)]
+struct Latest {
+    pool: u64,
+    /// The address of the `Owner<T>` in a [`Membership`] of [`MEMBERS`], where `T` is the type that the [`PoolId`] names.
+    owner: *const (),
+}
+
+impl Latest {
+    const NONE: Self = Self {
+        pool: NO_POOL,
+        owner: ptr::null(),
+    };
+
+    /// Returns the latest membership of this thread.
+    #[inline]
+    fn here() -> Self {
+        LATEST.try_with(Cell::get).unwrap_or(Self::NONE)
+    }
+
+    fn remember(self) {
+        // Only `shuttle` destroys it before the thread ends: the standard library keeps thread-locals that need no `drop`.
+        let _is_there = LATEST.try_with(|latest| latest.set(self));
+    }
+}
+
+thread_local! {
+    static MEMBERS: RefCell<Vec<(u64, Box<dyn Member>)>> = const { RefCell::new(Vec::new()) };
+    static LATEST: Cell<Latest> = const { Cell::new(Latest::NONE) };
+}
+
+/// Calls `visit` with this thread's value of the pool. Returns `None` if the thread has none yet, and while the thread ends.
+#[inline]
+pub(crate) fn with_own<T, R>(pool: PoolId<T>, visit: impl FnOnce(&Owner<T>) -> R) -> Option<R> {
+    with_own_and(pool, (), |owner, ()| visit(owner)).ok()
+}
+
+/// Calls `visit` with this thread's value of the pool and `argument`. Returns the argument as an error if there is no value.
+#[expect(
+    clippy::inline_always,
+    reason = "a call would cost more than what it does"
+)]
+#[inline(always)]
+pub(crate) fn with_own_and<T, R, C>(
+    pool: PoolId<T>,
+    argument: C,
+    visit: impl FnOnce(&Owner<T>, C) -> R,
+) -> Result<R, C> {
+    let mut latest = Latest::here();
+    if latest.pool != pool.number {
+        match find(pool) {
+            Some(found) => latest = found,
+            None => return Err(argument),
+        }
+    }
+    // SAFETY: `latest.owner` is the address of an `Owner<T>`: `PoolId::fresh` gives each number once, with one `T`, `join` stores a
+    // membership with an `Owner<T>` beside that number, and `find` takes the address from that membership. The `Owner` is alive:
+    // the membership is boxed, so it does not move, and its `drop` resets `LATEST`, so its address is not found afterwards.
+    // It is not dropped during `visit` either: only `join` and the end of the thread drop memberships, and `visit` does neither.
+    let owner = unsafe { &*latest.owner.cast::<Owner<T>>() };
+    Ok(visit(owner, argument))
+}
+
+/// Finds this thread's membership of the pool, and makes it the latest.
+#[cold]
+fn find<T>(pool: PoolId<T>) -> Option<Latest> {
+    let found = MEMBERS.try_with(|members| {
+        let members = members.try_borrow().ok()?;
+        let (_, member) = members.iter().find(|(number, _)| *number == pool.number)?;
+        Some(Latest {
+            pool: pool.number,
+            owner: member.owner()?,
+        })
+    });
+    let found = found.ok().flatten()?;
+    found.remember();
+    Some(found)
+}
+
+/// Gives this thread a value of the pool, which `join` makes. Returns `false` if the thread is about to end and gets none.
+#[cold]
+pub(crate) fn join<T: 'static, P: PerThread<T> + 'static>(
+    id: PoolId<T>,
+    pool: Weak<P>,
+    join: impl FnOnce() -> Owner<T>,
+) -> bool {
+    let joined = MEMBERS.try_with(|members| {
+        let Ok(mut members) = members.try_borrow_mut() else {
+            return false;
+        };
+        members.retain(|(_, member)| member.has_pool());
+        let membership = Membership {
+            owner: Some(join()),
+            pool,
+        };
+        members.push((id.number, Box::new(membership)));
+        true
+    });
+    joined.unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::lock::biased::BiasedLocks;
+
+    struct Pool(PoolId<u32>);
+
+    impl PerThread<u32> for Pool {
+        fn end_thread(&self, _: Owner<u32>) {}
+    }
+
+    /// The numbers of the pools that this thread has values of.
+    fn pools() -> Vec<u64> {
+        MEMBERS.with_borrow(|members| members.iter().map(|(pool, _)| *pool).collect())
+    }
+
+    #[test]
+    fn joining_a_pool_drops_the_values_of_pools_that_are_gone() {
+        let mut locks = BiasedLocks::default();
+        let mut new = || {
+            let pool = Arc::new(Pool(PoolId::fresh()));
+            assert!(join(pool.0, Arc::downgrade(&pool), || locks.add(1)));
+            pool
+        };
+        let [one, two] = [new(), new()];
+        let [first, second] = [one.0.number, two.0.number];
+        assert_eq!(pools(), [first, second]);
+        drop(one);
+        let three = new();
+        assert_eq!(pools(), [second, three.0.number]);
+    }
+}

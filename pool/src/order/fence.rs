@@ -1,0 +1,76 @@
+//! Fences: markers on queues that show when the commands before them have ended.
+
+use binpool_allocators::{
+    Allocator, Error, Event, EventOf, EventStatus, FailureOrder, Queue, QueueOf, QueueOrder,
+};
+use smallvec::SmallVec;
+
+use crate::order::timestamps::{QueueKey, QueueUse, Timestamp};
+
+/// A marker on a queue. When its event has ended, so has every use of this queue up to `timestamp`.
+#[derive(Debug)]
+pub(crate) struct Fence<A: Allocator> {
+    pub(crate) key: QueueKey,
+    pub(crate) timestamp: Timestamp,
+    pub(crate) event: EventOf<A>,
+}
+
+impl<A: Allocator> Clone for Fence<A> {
+    fn clone(&self) -> Self {
+        Self {
+            event: self.event.clone(),
+            ..*self
+        }
+    }
+}
+
+impl<A: Allocator> Fence<A> {
+    pub(crate) fn at(&self) -> QueueUse {
+        QueueUse {
+            key: self.key,
+            timestamp: self.timestamp,
+        }
+    }
+}
+
+/// Fences of a few queues.
+pub(crate) type Fences<A> = SmallVec<[Fence<A>; 2]>;
+
+/// A fence that the caller is about to enqueue, without the lock.
+#[derive(Debug)]
+pub(crate) struct NewFence<A: Allocator> {
+    pub(crate) queue: QueueOf<A>,
+    pub(crate) at: QueueUse,
+}
+
+/// Returns whether the order of a queue keeps the commands of a block's next user behind those of its former one, also if commands
+/// fail.
+pub(crate) fn is_ordered<Q: Queue>(queue: &Q, failures: FailureOrder) -> bool {
+    queue.order() == QueueOrder::InOrder && failures.keeps_places()
+}
+
+/// Returns whether a command has ended. A failed command has ended too: it touches no memory any more, but proves nothing about
+/// other commands. A command whose status cannot be read counts as not ended.
+pub(crate) fn has_ended<E: Event>(event: &E) -> bool {
+    event.status().is_ok_and(EventStatus::has_ended)
+}
+
+/// Waits until a command has completed or failed.
+pub(crate) fn wait_for_event<E: Event>(event: &E) -> Result<(), Error> {
+    wait_for_status(event).map(drop)
+}
+
+/// Waits until a command has ended, and returns how it ended.
+///
+/// # Errors
+///
+/// If it cannot be waited for.
+pub(crate) fn wait_for_status<E: Event>(event: &E) -> Result<EventStatus, Error> {
+    let Err(error) = event.wait() else {
+        return Ok(EventStatus::Complete);
+    };
+    match event.status() {
+        Ok(status) if status.has_ended() => Ok(status),
+        _ => Err(error),
+    }
+}

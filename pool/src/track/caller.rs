@@ -1,0 +1,189 @@
+//! The callers that request blocks: their tags, and their places in the program.
+
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    panic::Location,
+    ptr,
+    sync::{LazyLock, Mutex, MutexGuard, PoisonError},
+};
+
+use crate::{Tag, sync::thread_local};
+
+/// The caller of a request: the numbers of its tag and call site, 0 for none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Caller {
+    pub(crate) tag: u32,
+    pub(crate) call_site: u32,
+}
+
+/// The name that a number stands for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Name {
+    Tag(String),
+    Location(&'static Location<'static>),
+    #[cfg(feature = "backtrace")]
+    Stack(crate::track::stack::Stack),
+}
+
+/// All names of the process. They are few, and never removed.
+#[derive(Debug, Default)]
+struct Names {
+    /// By number, from 1 on.
+    all: Vec<Name>,
+    numbers: HashMap<Name, u32>,
+}
+
+/// The standard library's mutex: `shuttle`'s must not outlive one test run, and threads hardly contend for this one.
+static NAMES: LazyLock<Mutex<Names>> = LazyLock::new(Mutex::default);
+
+fn names() -> MutexGuard<'static, Names> {
+    NAMES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The call sites whose numbers a thread remembers. A power of two.
+const REMEMBERED_SITES: usize = 64;
+
+thread_local! {
+    /// Indexed by some bits of the address.
+    static SITES: RefCell<[(*const Location<'static>, u32); REMEMBERED_SITES]> =
+        const { RefCell::new([(ptr::null(), 0); REMEMBERED_SITES]) };
+}
+
+impl Caller {
+    /// Returns the caller for this thread: at `site`, or with `has_stack` at its whole call stack.
+    #[inline]
+    pub(crate) fn here(site: &'static Location<'static>, has_stack: bool) -> Self {
+        Self {
+            tag: Tag::current(),
+            call_site: if has_stack {
+                number_of_stack(site)
+            } else {
+                number_of_location(site)
+            },
+        }
+    }
+
+    /// Both numbers as one.
+    pub(crate) fn packed(self) -> u64 {
+        u64::from(self.tag) << 32 | u64::from(self.call_site)
+    }
+
+    pub(crate) fn unpacked(packed: u64) -> Self {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "the halves are taken apart"
+        )]
+        let [tag, call_site] = [(packed >> 32) as u32, packed as u32];
+        Self { tag, call_site }
+    }
+
+    /// Returns the number of the tag, or else of the call site, by which a recording groups blocks.
+    pub(crate) fn group(self) -> u32 {
+        if self.tag == 0 {
+            self.call_site
+        } else {
+            self.tag
+        }
+    }
+}
+
+fn number_of(name: Name) -> u32 {
+    let mut names = names();
+    if let Some(number) = names.numbers.get(&name) {
+        return *number;
+    }
+    names.all.push(name.clone());
+    let number = u32::try_from(names.all.len()).unwrap_or(0);
+    names.numbers.insert(name, number);
+    number
+}
+
+pub(crate) fn number_of_tag(name: &str) -> u32 {
+    let name = name.trim();
+    let name = if name.is_empty() { "(no name)" } else { name };
+    number_of(Name::Tag(name.replace(char::is_control, " ")))
+}
+
+#[inline]
+fn number_of_location(site: &'static Location<'static>) -> u32 {
+    let address = ptr::from_ref(site);
+    // Locations have 24 bytes and lie next to each other.
+    let index = (address.addr() / 8) % REMEMBERED_SITES;
+    let found = SITES.try_with(|sites| {
+        let mut sites = sites.try_borrow_mut().ok()?;
+        if sites[index].0 != address {
+            sites[index] = (address, number_of(Name::Location(site)));
+        }
+        Some(sites[index].1)
+    });
+    // A thread that ends has no table any more.
+    found
+        .ok()
+        .flatten()
+        .unwrap_or_else(|| number_of(Name::Location(site)))
+}
+
+#[cfg(feature = "backtrace")]
+#[cold]
+fn number_of_stack(_site: &'static Location<'static>) -> u32 {
+    number_of(Name::Stack(crate::track::stack::Stack::here()))
+}
+
+#[cfg(not(feature = "backtrace"))]
+fn number_of_stack(site: &'static Location<'static>) -> u32 {
+    number_of_location(site)
+}
+
+/// Returns the name with this number; `None` for 0.
+pub(crate) fn name_of(number: u32) -> Option<String> {
+    let index = number.checked_sub(1)? as usize;
+    let name = names().all.get(index).cloned()?;
+    Some(match name {
+        Name::Tag(name) => name,
+        Name::Location(site) => site.to_string(),
+        #[cfg(feature = "backtrace")]
+        Name::Stack(stack) => stack.to_string(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn here() -> Caller {
+        Caller::here(Location::caller(), false)
+    }
+
+    #[test]
+    fn the_same_call_site_has_one_number_and_another_has_another() {
+        let numbers: Vec<_> = (0..3).map(|_| here().call_site).collect();
+        assert!(numbers.iter().all(|number| *number == numbers[0]));
+        let other = here().call_site;
+        assert_ne!(numbers[0], other);
+        assert_eq!(std::thread::spawn(here).join().unwrap().tag, 0);
+        let name = name_of(other).unwrap();
+        assert!(name.contains("caller.rs:"), "{name}");
+    }
+
+    #[test]
+    fn a_caller_is_packed_and_unpacked() {
+        let caller = Caller {
+            tag: 7,
+            call_site: u32::MAX,
+        };
+        assert_eq!(Caller::unpacked(caller.packed()), caller);
+    }
+
+    #[test]
+    fn a_tag_takes_precedence_over_the_call_site() {
+        let plain = here();
+        assert_eq!(plain.group(), plain.call_site);
+        let tag = Tag::new("before the call site");
+        let tagged = tag.within(here);
+        assert_eq!(tagged.group(), tagged.tag);
+        assert_eq!(name_of(tagged.group()).unwrap(), "before the call site");
+        assert_eq!(name_of(0), None);
+    }
+}

@@ -1,0 +1,157 @@
+//! An event of a recording: three words.
+
+use crate::track::caller::Caller;
+
+/// The events of a full chunk: 48 KiB, which stay in the processor's cache until they are handed over.
+pub(crate) const EVENTS_PER_CHUNK: usize = 2048;
+
+/// The position of an event's kind: the upper two bits of its second word.
+const KIND: u32 = 62;
+const ALLOCATED: u64 = 0;
+const FREED: u64 = 1;
+const REFUSED: u64 = 2;
+const QUEUE_AND_GROUP: u64 = 3;
+
+/// An event and its time in ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TraceEvent {
+    pub(crate) time: u64,
+    /// The kind, and the number of a block or of a group.
+    what: u64,
+    /// Bytes, or the number of a queue.
+    more: u64,
+}
+
+/// The queue and group of the requests that follow, up to the next such event of the same chunk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct QueueAndGroup {
+    pub(crate) queue: u64,
+    /// The number of the tag, or else of the call site.
+    pub(crate) group: u32,
+}
+
+/// An event, decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DecodedEvent {
+    Allocated {
+        id: u64,
+        bytes: u64,
+    },
+    Freed {
+        id: u64,
+    },
+    /// A request failed for lack of memory.
+    Refused {
+        bytes: u64,
+    },
+    QueueAndGroup(QueueAndGroup),
+}
+
+impl QueueAndGroup {
+    #[inline]
+    pub(crate) fn new(queue: u64, caller: Caller) -> Self {
+        let group = caller.group();
+        Self { queue, group }
+    }
+}
+
+impl TraceEvent {
+    #[inline]
+    pub(crate) const fn allocated(time: u64, id: u64, bytes: u64) -> Self {
+        Self {
+            time,
+            what: ALLOCATED << KIND | id,
+            more: bytes,
+        }
+    }
+
+    #[inline]
+    pub(crate) const fn freed(time: u64, id: u64) -> Self {
+        Self {
+            time,
+            what: FREED << KIND | id,
+            more: 0,
+        }
+    }
+
+    pub(crate) const fn refused(time: u64, bytes: u64) -> Self {
+        Self {
+            time,
+            what: REFUSED << KIND,
+            more: bytes,
+        }
+    }
+
+    pub(crate) fn source(time: u64, source: QueueAndGroup) -> Self {
+        Self {
+            time,
+            what: QUEUE_AND_GROUP << KIND | u64::from(source.group),
+            more: source.queue,
+        }
+    }
+
+    pub(crate) const fn decode(self) -> DecodedEvent {
+        let number = self.what & ((1 << KIND) - 1);
+        match self.what >> KIND {
+            ALLOCATED => DecodedEvent::Allocated {
+                id: number,
+                bytes: self.more,
+            },
+            FREED => DecodedEvent::Freed { id: number },
+            REFUSED => DecodedEvent::Refused { bytes: self.more },
+            _ => DecodedEvent::QueueAndGroup(QueueAndGroup {
+                queue: self.more,
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    reason = "the number of a group has 32 bits"
+                )]
+                group: number as u32,
+            }),
+        }
+    }
+
+    /// The key by which the events of several threads are sorted. At the same time, an allocation comes before a free.
+    pub(crate) const fn order(self) -> (u64, bool) {
+        (self.time, self.what >> KIND == FREED)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_decodes_to_what_was_encoded() {
+        let largest = (1 << KIND) - 1;
+        assert_eq!(
+            TraceEvent::allocated(1, largest, u64::MAX).decode(),
+            DecodedEvent::Allocated {
+                id: largest,
+                bytes: u64::MAX
+            }
+        );
+        assert_eq!(
+            TraceEvent::freed(1, 5).decode(),
+            DecodedEvent::Freed { id: 5 }
+        );
+        assert_eq!(
+            TraceEvent::refused(1, 7).decode(),
+            DecodedEvent::Refused { bytes: 7 }
+        );
+        let source = QueueAndGroup {
+            queue: u64::MAX,
+            group: u32::MAX,
+        };
+        assert_eq!(
+            TraceEvent::source(1, source).decode(),
+            DecodedEvent::QueueAndGroup(source)
+        );
+    }
+
+    #[test]
+    fn at_the_same_time_an_allocation_comes_before_a_free() {
+        let begun = TraceEvent::allocated(5, 1, 1).order();
+        assert!(begun < TraceEvent::freed(5, 1).order());
+        assert!(TraceEvent::freed(4, 2).order() < begun);
+    }
+}

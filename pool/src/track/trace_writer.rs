@@ -1,0 +1,286 @@
+//! A recording as text that `binpool replay` reads.
+
+use std::{
+    collections::HashSet,
+    fmt,
+    io::{self, Write},
+};
+
+use crate::track::{
+    caller,
+    ticks::Ticks,
+    trace_event::{DecodedEvent, QueueAndGroup, TraceEvent},
+};
+
+/// About how many bytes of lines are written at once.
+const BYTES_PER_WRITE: usize = 1 << 16;
+
+/// The totals of a recording.
+///
+/// ```
+/// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+/// # use binpool_mock::MockDevice;
+/// # let backend = MockDevice::builder().capacity_bytes(64 << 20).build().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+/// let recording = pool.record(std::io::sink())?;
+/// let kept = pool.allocate(48 << 20)?;
+/// drop(pool.allocate(4096)?);
+/// assert!(pool.allocate(32 << 20).is_err());
+/// let summary = recording.finish()?;
+/// assert_eq!((summary.allocations, summary.frees), (2, 1));
+/// assert_eq!(summary.shortages, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RecordingSummary {
+    /// Blocks that were handed out.
+    pub allocations: u64,
+    /// Blocks that were freed.
+    pub frees: u64,
+    /// Requests that failed for lack of memory.
+    pub shortages: u64,
+}
+
+/// Writes events as lines, in the format of the crate `binpool-replay`:
+///
+/// - `a ID BYTES STREAM TIME [GROUP]`: a block is handed out. The stream is the number of its queue, counted from 0 in
+///   the order of appearance. Times are nanoseconds since the recording began;
+/// - `f ID TIME`: it is freed;
+/// - `o BYTES STREAM TIME [GROUP]`: a request fails for lack of memory;
+/// - `g GROUP NAME`: the tag, or else the call site, of this group.
+pub(crate) struct TraceWriter {
+    writer: Box<dyn Write + Send>,
+    ticks: Ticks,
+    /// The time at which the recording began, in ticks.
+    start: u64,
+    /// The time of the last line, in nanoseconds.
+    time: u64,
+    /// The numbers of the queues, in the order of appearance.
+    queues: Vec<u64>,
+    groups: HashSet<u32>,
+    /// The last queue and group, whose name has been written, and the stream of that queue.
+    last: (QueueAndGroup, u64),
+    /// Lines that are not written yet.
+    lines: Vec<u8>,
+    digits: itoa::Buffer,
+    written: RecordingSummary,
+}
+
+impl TraceWriter {
+    pub(crate) fn new(writer: Box<dyn Write + Send>, ticks: Ticks) -> Self {
+        Self {
+            writer,
+            start: ticks.now(),
+            ticks,
+            time: 0,
+            queues: Vec::new(),
+            groups: HashSet::new(),
+            // No queue has this number, so the first block differs from it.
+            last: (
+                QueueAndGroup {
+                    queue: u64::MAX,
+                    group: 0,
+                },
+                0,
+            ),
+            lines: Vec::with_capacity(BYTES_PER_WRITE + 256),
+            digits: itoa::Buffer::new(),
+            written: RecordingSummary::default(),
+        }
+    }
+
+    pub(crate) fn written(&self) -> RecordingSummary {
+        self.written
+    }
+
+    /// Writes an event. Events must come in the order of [`in_order`](crate::track::merge::in_order).
+    pub(crate) fn write(&mut self, event: TraceEvent, source: QueueAndGroup) -> io::Result<()> {
+        // Times never fall: an event that is early by some ticks gets the time of the line before.
+        self.time = self
+            .time
+            .max(self.ticks.nanoseconds(self.start, event.time));
+        match event.decode() {
+            DecodedEvent::Allocated { id, bytes } => {
+                let stream = self.stream(source);
+                self.push(b'a', &[id, bytes, stream, self.time]);
+                self.end_line(source.group);
+                self.written.allocations += 1;
+            }
+            DecodedEvent::Freed { id } => {
+                self.push(b'f', &[id, self.time]);
+                self.end_line(0);
+                self.written.frees += 1;
+            }
+            DecodedEvent::Refused { bytes } => {
+                let stream = self.stream(source);
+                self.push(b'o', &[bytes, stream, self.time]);
+                self.end_line(source.group);
+                self.written.shortages += 1;
+            }
+            DecodedEvent::QueueAndGroup(_) => {}
+        }
+        if self.lines.len() < BYTES_PER_WRITE {
+            return Ok(());
+        }
+        self.write_lines()
+    }
+
+    /// Writes all lines and flushes the writer.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.write_lines()?;
+        self.writer.flush()
+    }
+
+    /// Writes whole lines, so that a program that dies leaves whole lines.
+    fn write_lines(&mut self) -> io::Result<()> {
+        let written = self.writer.write_all(&self.lines);
+        self.lines.clear();
+        written
+    }
+
+    /// Returns the stream of a queue, and names the group if it is new.
+    fn stream(&mut self, source: QueueAndGroup) -> u64 {
+        if source == self.last.0 {
+            return self.last.1;
+        }
+        self.name(source.group);
+        let stream = self.queues.iter().position(|queue| *queue == source.queue);
+        let stream = stream.unwrap_or_else(|| {
+            self.queues.push(source.queue);
+            self.queues.len() - 1
+        });
+        self.last = (source, stream as u64);
+        self.last.1
+    }
+
+    /// Writes the name of a group before its first use.
+    fn name(&mut self, group: u32) {
+        if group == 0 || !self.groups.insert(group) {
+            return;
+        }
+        let name = caller::name_of(group).unwrap_or_default();
+        // A stack has one frame a line.
+        let name = name.replace('\n', " < ");
+        self.push(b'g', &[u64::from(group)]);
+        self.lines.push(b' ');
+        self.lines.extend_from_slice(name.as_bytes());
+        self.lines.push(b'\n');
+    }
+
+    #[inline]
+    fn push(&mut self, kind: u8, numbers: &[u64]) {
+        self.lines.push(kind);
+        for number in numbers {
+            self.push_number(*number);
+        }
+    }
+
+    #[inline]
+    fn push_number(&mut self, number: u64) {
+        self.lines.push(b' ');
+        let digits = self.digits.format(number);
+        self.lines.extend_from_slice(digits.as_bytes());
+    }
+
+    /// Ends a line, with the group of its block; 0 for none.
+    #[inline]
+    fn end_line(&mut self, group: u32) {
+        if group > 0 {
+            self.push_number(u64::from(group));
+        }
+        self.lines.push(b'\n');
+    }
+}
+
+impl fmt::Debug for TraceWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TraceWriter")
+            .field("time", &self.time)
+            .field("written", &self.written)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Shared(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn written(events: &[(TraceEvent, QueueAndGroup)]) -> Vec<String> {
+        let text = Shared::default();
+        let mut writer = TraceWriter::new(Box::new(text.clone()), Ticks::new());
+        for (event, source) in events {
+            writer.write(*event, *source).unwrap();
+        }
+        writer.flush().unwrap();
+        let text = String::from_utf8(text.0.lock().clone()).unwrap();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn times_never_fall() {
+        let late = u64::MAX / 2;
+        let source = QueueAndGroup::default();
+        let lines = written(&[
+            (TraceEvent::allocated(late, 1, 100), source),
+            (TraceEvent::freed(late - 1_000_000, 1), source),
+        ]);
+        let times = lines
+            .iter()
+            .map(|line| line.split(' ').next_back().unwrap());
+        let times: Vec<&str> = times.collect();
+        assert_eq!(times[0], times[1]);
+    }
+
+    #[test]
+    fn streams_are_numbered_by_their_first_block_and_a_group_is_named_once() {
+        let group = caller::number_of_tag("of a written trace");
+        let of = |queue, group| QueueAndGroup { queue, group };
+        let lines = written(&[
+            (TraceEvent::allocated(0, 1, 8), of(50, group)),
+            (TraceEvent::allocated(0, 2, 8), of(40, group)),
+            (TraceEvent::allocated(0, 3, 8), of(50, group)),
+            (TraceEvent::refused(0, 9), of(40, 0)),
+        ]);
+        let expected = [
+            format!("g {group} of a written trace"),
+            format!("a 1 8 0 0 {group}"),
+            format!("a 2 8 1 0 {group}"),
+            format!("a 3 8 0 0 {group}"),
+            "o 9 1 0".into(),
+        ];
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn lines_beyond_the_bytes_per_write_are_all_written() {
+        let source = QueueAndGroup::default();
+        let events: Vec<_> = (0..10_000)
+            .map(|id| (TraceEvent::allocated(id, id, 8), source))
+            .collect();
+        let lines = written(&events);
+        for (id, line) in lines.iter().enumerate() {
+            assert!(line.starts_with(&format!("a {id} 8 0 ")), "{line}");
+        }
+        assert_eq!(lines.len(), events.len());
+    }
+}

@@ -1,0 +1,131 @@
+//! What a pool tracks about its blocks.
+
+use std::{panic::Location, sync::Arc};
+
+use crate::{
+    sync::{AtomicU8, Ordering},
+    track::{
+        allocation_record::AllocationTable,
+        caller::Caller,
+        event_buffer::EventBuffer,
+        recorder::{self, Recorder},
+    },
+};
+
+/// How a watching pool notes the place of each request. It always notes the queue, the time and the
+/// [`Tag`](crate::Tag).
+///
+/// ```
+/// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+/// # use binpool_mock::MockDevice;
+/// use binpool::WatchOptions;
+///
+/// # let backend = MockDevice::new().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+/// pool.watch(WatchOptions::new());
+/// let block = pool.allocate(4096)?;
+/// let line = format!(":{}:", line!() - 1);
+/// let live = pool.live_blocks();
+/// let site = live.groups[0].call_site.as_deref().unwrap_or_default();
+/// assert!(site.contains(&line), "{site}");
+/// # Ok::<(), binpool::PoolError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WatchOptions {
+    pub(crate) backtraces: bool,
+}
+
+impl WatchOptions {
+    /// Notes the line of the program that calls the pool.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { backtraces: false }
+    }
+
+    /// Notes all frames of the thread instead of that line. Takes some microseconds for each block, and far longer to
+    /// look up the names when they are read. For array crates, where the line that calls the pool is always the same.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, PooledBuffer, PoolError, QueueOrder};
+    /// # use binpool_mock::{MockBackend, MockDevice};
+    /// use binpool::WatchOptions;
+    ///
+    /// # type Allocator = ImmediateAllocator<MockBackend>;
+    /// # type Pool = MemoryPool<Allocator>;
+    /// # type Block = PooledBuffer<Allocator>;
+    /// // All blocks of an array crate come from one line.
+    /// fn new_array(pool: &Pool) -> Result<Block, PoolError> {
+    ///     pool.allocate(4096)
+    /// }
+    ///
+    /// fn convolution(pool: &Pool) -> Result<Block, PoolError> {
+    ///     let array = new_array(pool)?;
+    ///     Ok(array)
+    /// }
+    ///
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// pool.watch(WatchOptions::new().backtraces(true));
+    /// let array = convolution(&pool)?;
+    /// let live = pool.live_blocks();
+    /// let frames = live.groups[0].call_site.as_deref().unwrap_or_default();
+    /// assert!(
+    ///     frames.contains("new_array") && frames.contains("convolution"),
+    ///     "{frames}"
+    /// );
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
+    #[cfg(feature = "backtrace")]
+    #[must_use]
+    pub const fn backtraces(mut self, take: bool) -> Self {
+        self.backtraces = take;
+        self
+    }
+}
+
+/// The tracking state of a pool, under its lock.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    /// The program's settings; `None` while it does not watch.
+    pub(crate) options: Option<WatchOptions>,
+    pub(crate) recorder: Option<Arc<Recorder>>,
+    pub(crate) allocations: AllocationTable,
+    /// The events that are written under the pool's lock; `None` where nothing is tracked.
+    pub(crate) event_buffer: Option<EventBuffer>,
+}
+
+impl Watch {
+    /// Returns an event buffer for a thread, if blocks are tracked.
+    pub(crate) fn new_event_buffer(&self) -> Option<Box<EventBuffer>> {
+        let ticks = self.event_buffer.as_ref()?.ticks().clone();
+        Some(Box::new(EventBuffer::new(ticks, self.recorder.as_ref())))
+    }
+}
+
+/// What is tracked, to be read without the pool's lock.
+#[derive(Debug, Default)]
+pub(crate) struct TrackingFlag(pub(crate) AtomicU8);
+
+impl TrackingFlag {
+    pub(crate) const NONE: u8 = 0;
+    pub(crate) const CALL_SITES: u8 = 1;
+    pub(crate) const WITH_STACKS: u8 = 2;
+
+    /// Returns the caller that requests a block at `site`, if blocks are tracked.
+    #[inline]
+    pub(crate) fn caller(&self, site: &'static Location<'static>) -> Option<Caller> {
+        // A thread that reads an old value tracks one block more or less.
+        match self.0.load(Ordering::Relaxed) {
+            Self::NONE => None,
+            _ if recorder::is_on_this_thread() => None,
+            flag => Some(Caller::here(site, flag == Self::WITH_STACKS)),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != Self::NONE
+    }
+}

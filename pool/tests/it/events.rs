@@ -1,0 +1,149 @@
+//! The events and spans that others rely on: their levels, names and fields. The guide's chapter `seeing` lists them.
+
+use std::{
+    fmt::{self, Write as _},
+    sync::{Arc, Mutex},
+};
+
+use binpool::{Backend, ImmediateAllocator, MemoryPool, PoolOptions, QueueOrder, WatchOptions};
+use binpool_mock::{MockBackend, MockDevice};
+use tracing::{
+    Event, Subscriber,
+    field::{Field, Visit},
+};
+use tracing_subscriber::{
+    Layer,
+    layer::{Context, SubscriberExt},
+    registry::LookupSpan,
+};
+
+use crate::common::log::told;
+
+type Pool = MemoryPool<ImmediateAllocator<MockBackend>>;
+
+fn pool_of(capacity_bytes: u64, options: PoolOptions) -> Pool {
+    let device = MockDevice::builder().capacity_bytes(capacity_bytes).build();
+    let backend = device.backend();
+    let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+    options
+        .build(ImmediateAllocator::new(&backend).unwrap(), &queue)
+        .unwrap()
+}
+
+/// Notes each event as `LEVEL span: message field field`.
+#[derive(Clone, Default)]
+struct Notes(Arc<Mutex<Vec<String>>>);
+
+#[derive(Default)]
+struct Fields {
+    message: String,
+    names: Vec<&'static str>,
+}
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        match field.name() {
+            "message" => write!(self.message, "{value:?}").unwrap(),
+            name => self.names.push(name),
+        }
+    }
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Notes {
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        let metadata = event.metadata();
+        if !metadata.target().starts_with("binpool") {
+            return;
+        }
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let span = context.event_span(event).map_or("", |span| span.name());
+        let message = fields.message.lines().next().unwrap_or_default();
+        let note = format!(
+            "{} {span}: {message} {}",
+            metadata.level(),
+            fields.names.join(" ")
+        );
+        self.0.lock().unwrap().push(note.trim().to_owned());
+    }
+}
+
+fn events(run: impl FnOnce()) -> Vec<String> {
+    let notes = Notes::default();
+    let subscriber = tracing_subscriber::registry().with(notes.clone());
+    told(subscriber, run);
+    let notes = notes.0.lock().unwrap();
+    notes.clone()
+}
+
+#[test]
+fn a_miss_and_a_hit_are_told_in_detail_only() {
+    for (segments, miss) in [
+        (false, "DEBUG : miss asked bytes"),
+        (true, "DEBUG : new segment asked bytes"),
+    ] {
+        let seen = events(|| {
+            let pool = pool_of(1 << 30, PoolOptions::new().segments(segments));
+            drop(pool.allocate(100).unwrap());
+            drop(pool.allocate(100).unwrap());
+        });
+        let allocated = "TRACE : allocated asked bytes";
+        assert_eq!(seen, [miss, allocated, allocated]);
+    }
+}
+
+#[test]
+fn a_shortage_is_a_span_and_its_end_a_warning() {
+    let seen = events(|| {
+        let pool = pool_of(1 << 20, PoolOptions::new());
+        let _block = pool.allocate(1 << 20).unwrap();
+        pool.allocate(4096).unwrap_err();
+    });
+    assert!(
+        seen.contains(&"DEBUG reclaim: reclaiming bytes refusal".into()),
+        "{seen:#?}"
+    );
+    assert!(
+        seen.contains(&"WARN reclaim: giving up error".into()),
+        "{seen:#?}"
+    );
+}
+
+#[test]
+fn what_goes_back_by_itself_is_told_in_detail() {
+    let seen = events(|| {
+        let pool = pool_of(1 << 30, PoolOptions::new());
+        drop(pool.allocate(1 << 20).unwrap());
+        assert_eq!(pool.sweep(), 0);
+        assert!(pool.sweep() > 0);
+    });
+    assert!(
+        seen.contains(&"DEBUG : gave back what was idle bytes".into()),
+        "{seen:#?}"
+    );
+}
+
+#[test]
+fn blocks_that_outlive_a_watching_pool_are_a_warning() {
+    let seen = events(|| {
+        let pool = pool_of(1 << 30, PoolOptions::new());
+        pool.watch(WatchOptions::new());
+        let block = pool.allocate(100).unwrap();
+        drop(pool);
+        drop(block);
+    });
+    let warning = "WARN : blocks are in use after the last handle of their pool: blocks bytes";
+    assert!(seen.contains(&warning.into()), "{seen:#?}");
+}
+
+#[cfg(feature = "snapshot")]
+#[test]
+fn a_snapshot_that_is_written_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let seen = events(|| {
+        let options = PoolOptions::new().snapshot_at_out_of_memory(directory.path());
+        pool_of(1 << 20, options).allocate(2 << 20).unwrap_err();
+    });
+    let warning = "WARN : wrote a snapshot: `binpool view` shows it path";
+    assert!(seen.contains(&warning.into()), "{seen:#?}");
+}

@@ -1,0 +1,274 @@
+//! How much a pool may take, and what it gives back by itself.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+    time::Duration,
+};
+
+use binpool::{
+    Backend, Budget, Decay, ImmediateAllocator, Limit, MemoryPool, PoolOptions, Queue, QueueOrder,
+    Statistics, Verdict,
+};
+use binpool_mock::{Completion, MockBackend, MockDevice};
+
+use crate::common::{MIB, Rig};
+
+type Limited = MemoryPool<Limit<ImmediateAllocator<MockBackend>>>;
+
+/// A pool on a large device, within `budget`.
+fn limited(backend: &MockBackend, budget: &Budget, segments: bool) -> Limited {
+    let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+    let allocator = Limit::shared(ImmediateAllocator::new(backend).unwrap(), budget);
+    PoolOptions::new()
+        .segments(segments)
+        .build(allocator, &queue)
+        .unwrap()
+}
+
+fn budget_of(mib: usize) -> Budget {
+    Budget::new((mib * MIB) as u64)
+}
+
+#[test]
+fn a_pool_stays_within_its_limit_and_says_so() {
+    for segments in [false, true] {
+        let backend = MockDevice::new().backend();
+        let budget = budget_of(16);
+        let pool = limited(&backend, &budget, segments);
+        let held = pool.allocate(8 * MIB).unwrap();
+        let error = pool.allocate(9 * MIB).unwrap_err();
+        let report = error.out_of_memory().unwrap();
+        assert_eq!(report.verdict, Verdict::Limited);
+        assert_eq!(report.capacity_bytes, 16 * MIB as u64);
+        assert_eq!(report.device_bytes, 1 << 30);
+        assert!(error.to_string().contains("raise the limit"), "{error}");
+        // Free memory makes room, and so does a higher limit.
+        drop(held);
+        let nine = pool.allocate(9 * MIB).unwrap();
+        budget.set_max_bytes(32 * MIB as u64);
+        let more = pool.allocate(16 * MIB).unwrap();
+        assert!(budget.used_bytes() <= 32 * MIB as u64);
+        drop((nine, more));
+    }
+}
+
+#[test]
+fn what_is_larger_than_the_limit_is_limited_not_impossible() {
+    let backend = MockDevice::new().backend();
+    let pool = limited(&backend, &budget_of(4), true);
+    let error = pool.allocate(5 * MIB).unwrap_err();
+    assert_eq!(error.out_of_memory().unwrap().verdict, Verdict::Limited);
+}
+
+#[test]
+fn segments_do_not_take_a_limit_for_themselves() {
+    let backend = MockDevice::new().backend();
+    let budget = budget_of(4);
+    let pool = limited(&backend, &budget, true);
+    // Fifteen of these leave 256 KiB, less than a usual segment.
+    let blocks: Vec<_> = (0..16).map(|_| pool.allocate(MIB / 4).unwrap()).collect();
+    assert!(pool.allocate(1).is_err());
+    assert_eq!(pool.managed_bytes(), 4 * MIB as u64);
+    drop(blocks);
+}
+
+#[test]
+fn pools_of_one_budget_help_each_other_out_by_hooks() {
+    let backend = MockDevice::new().backend();
+    let budget = budget_of(16);
+    let [one, two] = [false, true].map(|segments| limited(&backend, &budget, segments));
+    drop(one.allocate(12 * MIB).unwrap());
+    assert!(two.allocate(12 * MIB).is_err(), "the other one holds it");
+    let other = one.clone();
+    two.add_reclaim_hook(move |_| {
+        other.free_held();
+    });
+    assert!(two.allocate(12 * MIB).is_ok());
+    assert_eq!(one.managed_bytes(), 0);
+}
+
+#[test]
+fn a_soft_limit_may_trim_the_pool_that_crosses_it() {
+    let backend = MockDevice::new().backend();
+    let budget = budget_of(1000);
+    let pool = limited(&backend, &budget, false);
+    let (weak, calls) = (pool.downgrade(), Arc::new(AtomicUsize::new(0)));
+    let counted = Arc::clone(&calls);
+    budget.on_soft_limit(8 * MIB as u64, move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        weak.upgrade().unwrap().trim_to(0);
+    });
+    let still = pool.downgrade();
+    drop(pool.allocate(6 * MIB).unwrap());
+    let block = pool.allocate(4 * MIB).unwrap();
+    assert_eq!(calls.load(Ordering::Relaxed), 1);
+    assert_eq!(pool.managed_bytes(), 4 * MIB as u64, "the rest went back");
+    drop((block, pool));
+    assert!(still.upgrade().is_none(), "the callback keeps no pool");
+}
+
+#[test]
+fn would_fit_knows_what_can_be_had() {
+    for segments in [false, true] {
+        let options = PoolOptions::new().segments(segments);
+        let rig = Rig::with_options(
+            MockDevice::builder().capacity_bytes(64 * MIB as u64),
+            options,
+        );
+        let fits = |mib: usize| rig.pool.would_fit(mib * MIB);
+        assert!(rig.pool.would_fit(0));
+        assert!(fits(64) && !fits(65) && !rig.pool.would_fit(usize::MAX));
+        let [one, two] = [(); 2].map(|()| rig.pool.allocate(24 * MIB).unwrap());
+        assert!(fits(16) && !fits(17), "segments: {segments}");
+        drop(one);
+        assert!(fits(24) && fits(40) && !fits(41));
+        drop(two);
+        assert!(fits(64));
+        // A question is no failure.
+        assert_eq!(rig.pool.statistics().out_of_memory, 0);
+    }
+    let pool = limited(&MockDevice::new().backend(), &budget_of(8), true);
+    assert!(pool.would_fit(8 * MIB) && !pool.would_fit(9 * MIB));
+}
+
+#[test]
+fn above_the_release_threshold_free_memory_goes_back_once_no_command_uses_it() {
+    for segments in [false, true] {
+        let options = PoolOptions::new()
+            .segments(segments)
+            .release_threshold(8 * MIB as u64);
+        let rig = Rig::with_options(
+            MockDevice::builder().completion(Completion::Manual),
+            options,
+        );
+        let small = rig.pool.allocate(8 * MIB).unwrap();
+        let gate = rig.gate();
+        let large = rig.pool.allocate(16 * MIB).unwrap();
+        large
+            .enqueue_fill(
+                rig.queue.after(std::slice::from_ref(&gate)),
+                0..MIB,
+                &[1_u8],
+            )
+            .unwrap();
+        drop(large);
+        assert_eq!(rig.pool.managed_bytes(), 24 * MIB as u64, "it is in use");
+        rig.open(&gate);
+        rig.device.run();
+        drop(small);
+        assert_eq!(
+            rig.pool.managed_bytes(),
+            8 * MIB as u64,
+            "segments: {segments}"
+        );
+        assert!(rig.device.violations().is_empty());
+    }
+}
+
+#[test]
+fn a_sweep_gives_back_what_was_free_since_the_one_before() {
+    for segments in [false, true] {
+        let options = PoolOptions::new().segments(segments);
+        let rig = Rig::with_options(MockDevice::builder(), options);
+        let [idle, busy] = [16, 32].map(|mib| rig.pool.allocate(mib * MIB).unwrap());
+        drop(idle);
+        assert_eq!(rig.pool.sweep(), 0, "nothing was free before");
+        drop(busy);
+        assert_eq!(rig.pool.sweep(), 16 * MIB as u64, "segments: {segments}");
+        // Used in between.
+        drop(rig.pool.allocate(32 * MIB).unwrap());
+        assert_eq!(rig.pool.sweep(), 0);
+        assert_eq!(rig.pool.sweep(), 32 * MIB as u64);
+        assert_eq!(rig.blocks_on_device(), 0);
+    }
+}
+
+#[test]
+fn a_sweep_leaves_what_commands_still_use() {
+    for segments in [false, true] {
+        let options = PoolOptions::new().segments(segments);
+        let rig = Rig::with_options(
+            MockDevice::builder().completion(Completion::Manual),
+            options,
+        );
+        let gate = rig.gate();
+        drop(rig.gated(&rig.queue, &gate));
+        let managed = rig.pool.managed_bytes();
+        assert_eq!([(); 3].map(|()| rig.pool.sweep()), [0; 3]);
+        rig.open(&gate);
+        rig.device.run();
+        let swept = [(); 3].map(|()| rig.pool.sweep()).iter().sum::<u64>();
+        assert_eq!((swept, rig.pool.managed_bytes()), (managed, 0));
+        assert!(rig.device.violations().is_empty());
+    }
+}
+
+#[test]
+fn decay_sweeps_after_so_many_allocations() {
+    for segments in [false, true] {
+        let options = PoolOptions::new()
+            .segments(segments)
+            .decay(Decay::after_allocations(10));
+        let rig = Rig::with_options(MockDevice::builder(), options);
+        drop(rig.pool.allocate(16 * MIB).unwrap());
+        let small = rig.pool.allocate(1000).unwrap();
+        let least = rig.pool.managed_bytes() - 16 * MIB as u64;
+        // The first sweep is due with the tenth allocation, and takes note; the second gives back.
+        for allocation in 3..=20 {
+            assert!(rig.pool.managed_bytes() > least, "{allocation}");
+            drop(rig.pool.allocate(1000).unwrap());
+        }
+        assert!(rig.pool.managed_bytes() < least + MIB as u64);
+        drop(small);
+    }
+}
+
+#[test]
+fn decay_by_time_needs_no_allocation_to_hit() {
+    // No time at all: every look at the clock finds a sweep due.
+    let options = PoolOptions::new().decay(Decay::after(Duration::ZERO));
+    let rig = Rig::with_options(MockDevice::builder(), options);
+    drop(rig.pool.allocate(16 * MIB).unwrap());
+    for _ in 0..200 {
+        drop(rig.pool.allocate(1000).unwrap());
+    }
+    assert!(rig.pool.managed_bytes() < 16 * MIB as u64);
+    // Far from over.
+    let options = PoolOptions::new().decay(Decay::after(Duration::MAX).or_after_allocations(50));
+    let rig = Rig::with_options(MockDevice::builder(), options);
+    drop(rig.pool.allocate(16 * MIB).unwrap());
+    for _ in 0..98 {
+        drop(rig.pool.allocate(1000).unwrap());
+    }
+    assert!(rig.pool.managed_bytes() > 16 * MIB as u64);
+    drop(rig.pool.allocate(1000).unwrap());
+    assert!(rig.pool.managed_bytes() < 16 * MIB as u64);
+}
+
+#[test]
+fn a_thread_sweeps_where_it_is_asked_for_and_ends_with_the_pool() {
+    let device = MockDevice::new();
+    let backend = device.backend();
+    let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+    let allocator = Statistics::new(ImmediateAllocator::new(&backend).unwrap());
+    let meter = allocator.clone();
+    let pool = MemoryPool::new(allocator, &queue).unwrap();
+    drop(pool.allocate(16 * MIB).unwrap());
+    let sweeper = pool.sweep_in_background(Duration::from_millis(1)).unwrap();
+    while meter.reading().current_bytes > 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(pool.managed_bytes(), 0);
+    // Dropping it joins the thread, whether the pool is there or not.
+    let (done, is_done) = mpsc::channel();
+    drop(pool);
+    std::thread::spawn(move || {
+        drop(sweeper);
+        done.send(()).unwrap();
+    });
+    is_done.recv_timeout(Duration::from_secs(60)).unwrap();
+}

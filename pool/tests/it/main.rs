@@ -1,0 +1,42 @@
+//! The tests of the pool. What needs a process of its own is beside this one: the sweep and the soak.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failing test panics"
+)]
+
+mod behind_failures;
+mod binding;
+mod callbacks;
+mod common;
+mod events;
+mod failures;
+mod guarantee;
+mod in_transit;
+mod lifecycle;
+mod limits;
+mod live_blocks;
+#[cfg(feature = "snapshot")]
+mod model;
+mod out_of_memory;
+mod panics;
+mod policies;
+mod queue_programs;
+mod queues;
+mod recording;
+mod regions;
+#[cfg(target_os = "linux")]
+mod sandbox;
+mod scrub;
+mod scrub_failures;
+mod scrub_programs;
+mod segments;
+mod size_classes;
+#[cfg(feature = "snapshot")]
+mod snapshot;
+mod thread_programs;
+mod threads;
+mod views;
+mod warnings;

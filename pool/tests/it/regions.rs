@@ -1,0 +1,213 @@
+//! Views and transfers are bounded by the size that was asked for.
+
+use binpool::{
+    AsMemory, Backend, DeferredAllocator, Error, InvalidRequest, Memory, MemoryFlags, MemoryId,
+    MemoryPool, QueueOrder, Region,
+};
+use binpool_mock::{MockBackend, MockQueue};
+
+use crate::common::{MIB, Rig};
+
+fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> InvalidRequest {
+    match result {
+        Err(Error::InvalidRequest(refusal)) => refusal,
+        other => panic!("expected a refusal, got {other:?}"),
+    }
+}
+
+#[test]
+fn a_region_is_a_window_into_its_block() {
+    let rig = Rig::with_capacity(MIB);
+    let block = rig.pool.allocate(1024).unwrap();
+    block.write(&rig.queue, 0, &[1_u8; 1024]).unwrap();
+    let region = block.sub_region(512..768).unwrap();
+    assert_eq!(region.size(), 256);
+    assert_eq!(region.buffer().size(), 1024);
+    region.write(&rig.queue, 0, &[2_u8; 256]).unwrap();
+    assert!(region.write(&rig.queue, 1, &[2_u8; 256]).is_err());
+    let mut bytes = [0_u8; 1024];
+    block.read(&rig.queue, 0, &mut bytes).unwrap();
+    assert_eq!(bytes[..512], [1; 512]);
+    assert_eq!(bytes[512..768], [2; 256]);
+    assert_eq!(bytes[768..], [1; 256]);
+}
+
+#[test]
+fn a_region_lies_within_what_was_asked_for() {
+    let rig = Rig::with_capacity(MIB);
+    let block = rig.pool.allocate(1000).unwrap();
+    assert_eq!(block.class_size(), 1024);
+    assert_eq!(
+        refusal(block.sub_region(256..1001)),
+        InvalidRequest::OutOfBounds {
+            offset: 256,
+            bytes: 745,
+            size: 1000
+        }
+    );
+    assert!(block.sub_region(256..1000).is_ok());
+    assert!(matches!(
+        refusal(block.sub_region(Region::new(usize::MAX, 2))),
+        InvalidRequest::OutOfBounds { .. }
+    ));
+    assert_eq!(
+        refusal(block.sub_region(256..256)),
+        InvalidRequest::ZeroSize
+    );
+    assert!(matches!(
+        refusal(block.sub_region(100..200)),
+        InvalidRequest::Misaligned { offset: 100, .. }
+    ));
+    let empty = rig.pool.allocate(0).unwrap();
+    assert_eq!(refusal(empty.sub_region(0..0)), InvalidRequest::ZeroSize);
+}
+
+#[test]
+fn transfers_stay_within_what_was_asked_for() {
+    let rig = Rig::with_capacity(MIB);
+    let queue = &rig.queue;
+    let (block, other) = (
+        rig.pool.allocate(1000).unwrap(),
+        rig.pool.allocate(999).unwrap(),
+    );
+    let out = |refusal| matches!(refusal, InvalidRequest::OutOfBounds { .. });
+    assert!(out(refusal(block.write(queue, 1, &[0_u8; 1000]))));
+    assert!(out(refusal(block.read(queue, 1, &mut [0_u8; 1000]))));
+    assert!(out(refusal(block.enqueue_write(
+        queue,
+        usize::MAX,
+        vec![0; 2].into()
+    ))));
+    assert!(out(refusal(block.enqueue_read(queue, 0..1001))));
+    assert!(out(refusal(block.enqueue_fill(queue, 0..1024, &[0_u8]))));
+    assert!(out(refusal(block.enqueue_copy_to(queue, &other))));
+    assert!(out(refusal(other.enqueue_copy_region_to(
+        queue,
+        0..1,
+        &block,
+        1000
+    ))));
+    assert!(matches!(
+        refusal(block.enqueue_fill(queue, 0..8, &[0_u8; 3])),
+        InvalidRequest::PatternMismatch { pattern: 3, .. }
+    ));
+}
+
+#[test]
+fn blocks_are_copied_between_pools_and_other_memory_from_any_place() {
+    let rig = Rig::with_capacity(MIB);
+    let (queue, backend) = (&rig.queue, &rig.backend);
+    let other = MemoryPool::new(DeferredAllocator::new(backend), queue).unwrap();
+    let (block, far) = (
+        rig.pool.allocate(1000).unwrap(),
+        other.allocate(500).unwrap(),
+    );
+    let bare = backend.create_buffer(300, MemoryFlags::empty()).unwrap();
+    let half = block.slice(512..).unwrap();
+    let numbers: Vec<u8> = (0..=249).cycle().take(1000).collect();
+    block.write(queue, 0, &numbers).unwrap();
+    // To another pool, from there to bare memory, and from that into a region of the first block.
+    block
+        .enqueue_copy_region_to(queue, 100..200, &far, 400)
+        .unwrap();
+    far.enqueue_copy_region_to(queue, 450.., &bare, 7).unwrap();
+    half.enqueue_copy_region_from(queue, &bare, 7..57, 438)
+        .unwrap();
+    let seen = block.enqueue_read(queue, 949..).unwrap().wait().unwrap();
+    assert_eq!(seen[0], numbers[949]);
+    assert_eq!(seen[1..], numbers[150..200]);
+    // Both sides are bounded by what was asked for.
+    let out = |result| matches!(refusal(result), InvalidRequest::OutOfBounds { .. });
+    assert!(out(block.enqueue_copy_region_to(
+        queue,
+        100..200,
+        &far,
+        401
+    )));
+    assert!(out(far.enqueue_copy_region_from(
+        queue,
+        &block,
+        900..1001,
+        0
+    )));
+    assert!(out(far.enqueue_copy_to(queue, &bare)));
+}
+
+#[test]
+fn the_host_has_elements_of_any_type() {
+    let rig = Rig::with_capacity(MIB);
+    let (queue, block) = (&rig.queue, rig.pool.allocate(48).unwrap());
+    block
+        .enqueue_fill(queue, .., &[[1.0_f32, 2.0, 3.0]])
+        .unwrap();
+    block.write(queue, 12, &[7.0_f32]).unwrap();
+    let mut points = [[0.0_f32; 3]; 4];
+    block.read(queue, 0, &mut points).unwrap();
+    assert_eq!(points[..2], [[1.0, 2.0, 3.0], [7.0, 2.0, 3.0]]);
+    // Offsets are in bytes, whatever the type.
+    assert!(block.write(queue, 45, &[7.0_f32]).is_err());
+}
+
+#[test]
+fn transfers_move_bytes() {
+    let rig = Rig::with_capacity(MIB);
+    let queue = &rig.queue;
+    let (block, other) = (
+        rig.pool.allocate(100).unwrap(),
+        rig.pool.allocate(100).unwrap(),
+    );
+    block.enqueue_fill(queue, 0..100, &[1_u8, 2]).unwrap();
+    block.enqueue_write(queue, 10, vec![9; 5].into()).unwrap();
+    block.enqueue_copy_to(queue, &other).unwrap();
+    other
+        .enqueue_copy_region_to(queue, 10..15, &other, 90)
+        .unwrap();
+    let bytes = other.enqueue_read(queue, 0..100).unwrap().wait().unwrap();
+    let mut expected: Vec<u8> = [1, 2].repeat(50);
+    expected[10..15].fill(9);
+    expected[90..95].fill(9);
+    assert_eq!(bytes, expected);
+}
+
+#[test]
+fn the_block_of_no_bytes_takes_transfers_of_no_bytes() {
+    let rig = Rig::with_capacity(MIB);
+    let queue = &rig.queue;
+    let (empty, other) = (
+        rig.pool.allocate(0).unwrap(),
+        rig.pool.allocate(10).unwrap(),
+    );
+    empty.write(queue, 0, &[0_u8; 0]).unwrap();
+    empty.read(queue, 0, &mut [0_u8; 0]).unwrap();
+    empty.enqueue_write(queue, 0, Vec::new().into()).unwrap();
+    empty.enqueue_fill(queue, 0..0, &[1_u8]).unwrap();
+    empty.enqueue_copy_to(queue, &other).unwrap();
+    assert_eq!(
+        empty.enqueue_read(queue, 0..0).unwrap().wait().unwrap(),
+        Vec::<u8>::new()
+    );
+    assert!(empty.write(queue, 0, &[1_u8]).is_err());
+}
+
+/// What others are told of memory, and have of it for commands on this queue.
+fn seen(memory: &impl AsMemory<MockBackend>, queue: &MockQueue) -> (usize, Option<MemoryId>) {
+    let (size, memory) = (memory.size(), memory.memory_on(queue));
+    (size, memory.map(Memory::id))
+}
+
+#[test]
+fn commands_of_others_are_given_what_was_asked_for_and_count_as_uses() {
+    let rig = Rig::with_capacity(MIB);
+    let other = rig.another_queue(QueueOrder::OutOfOrder);
+    let block = rig.pool.allocate(1000).unwrap();
+    assert_eq!(seen(&block, &rig.queue), (1000, block.memory_id()));
+    let region = block.sub_region(256..500).unwrap();
+    let id = region.memory_on(&rig.queue).map(Memory::id);
+    assert_ne!(id, block.memory_id());
+    assert_eq!(seen(&region, &other), (244, id));
+    drop(region);
+    drop(block);
+    assert_eq!(rig.pool.statistics().pending_blocks, 1);
+    let empty = rig.pool.allocate(0).unwrap();
+    assert_eq!(seen(&empty, &rig.queue), (0, None));
+}

@@ -1,0 +1,293 @@
+//! The report on the devices of a machine, as text and as JSON.
+
+use std::fmt::Write as _;
+
+use binpool_mock::{CostTable, DeviceProfile};
+use binpool_opencl::{Characterization, DeviceInfo, DeviceSelector, OpenClBackend, OpenClError};
+use serde::Serialize;
+
+use crate::{
+    markdown_table::markdown,
+    replay_report::{bytes, ratio},
+};
+
+/// The report's data about a device.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DeviceEntry {
+    /// Its index among all devices.
+    pub index: usize,
+    /// Its own description of its capabilities.
+    pub device: Characterization,
+    /// The memory that suits a pool there, in words, or why there is none.
+    pub for_a_pool: String,
+    /// The features that it lacks, in words.
+    pub missing: Vec<String>,
+    /// Its limits and costs, where they were measured.
+    pub profile: Option<DeviceProfile>,
+}
+
+impl DeviceEntry {
+    /// Queries the capabilities of a device.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the runtime.
+    pub fn query(info: &DeviceInfo) -> Result<Self, OpenClError> {
+        let device = info.characterize()?;
+        let for_a_pool = match OpenClBackend::open(&DeviceSelector::Index(info.index())) {
+            Ok(backend) => backend
+                .preferred_allocator()
+                .map_or_else(|error| error.to_string(), |choice| choice.to_string()),
+            Err(error) => error.to_string(),
+        };
+        Ok(Self {
+            index: info.index(),
+            missing: missing(&device),
+            device,
+            for_a_pool,
+            profile: None,
+        })
+    }
+}
+
+/// The features that a device lacks, a sentence each.
+fn missing(device: &Characterization) -> Vec<String> {
+    let limits = &device.limits;
+    let lacks = [
+        (
+            device.version < (1, 2),
+            "OpenCL 1.2: binpool cannot use this device",
+        ),
+        (
+            !limits.svm.any(),
+            "shared virtual memory: there are buffers only",
+        ),
+        (
+            limits.svm.coarse && !limits.svm.fine,
+            "fine-grained shared virtual memory: the host has to map what it touches",
+        ),
+        (
+            !limits.out_of_order_queues,
+            "out-of-order queues: the commands of a queue come one after another",
+        ),
+        (
+            !limits.concurrent_views,
+            "views that threads may share: a pool carves no segments unless it is told that it has one thread \
+             (PoolOptions::segments)",
+        ),
+        (
+            !device.images.images,
+            "images: those are buffers, or nothing",
+        ),
+        (!device.doubles, "double: kernels compute in float at most"),
+    ];
+    let mut missing: Vec<String> = lacks
+        .into_iter()
+        .filter(|(lacks, _)| *lacks)
+        .map(|(_, what)| what.to_owned())
+        .collect();
+    let largest = limits.largest_block_bytes as u64;
+    if largest < limits.capacity_bytes {
+        let part = ratio(largest, limits.capacity_bytes) * 100.0;
+        missing.push(format!(
+            "blocks of more than {}, {part:.0} % of its memory",
+            bytes(largest)
+        ));
+    }
+    missing
+}
+
+/// One object of the JSON report.
+#[derive(Serialize)]
+struct Object<'a> {
+    index: usize,
+    name: &'a str,
+    platform: &'a str,
+    kind: String,
+    driver: &'a str,
+    version: String,
+    c_version: String,
+    capacity_bytes: u64,
+    largest_block_bytes: usize,
+    alignment_bytes: usize,
+    cache_bytes: u64,
+    cache_line_bytes: usize,
+    compute_units: usize,
+    work_group_size: usize,
+    local_memory_bytes: usize,
+    unified_memory: bool,
+    svm: Svm,
+    out_of_order_queues: bool,
+    concurrent_views: bool,
+    images: bool,
+    doubles: bool,
+    halves: bool,
+    extensions: &'a [String],
+    for_a_pool: &'a str,
+    missing: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    profile: Option<&'a DeviceProfile>,
+}
+
+#[derive(Serialize)]
+struct Svm {
+    coarse: bool,
+    fine: bool,
+    atomics: bool,
+    system: bool,
+    largest_alignment_bytes: usize,
+}
+
+/// Returns the devices as a JSON array with an object for each.
+///
+/// # Errors
+///
+/// None that can happen: every value has a JSON form.
+pub fn devices_json(entries: &[DeviceEntry]) -> serde_json::Result<String> {
+    let version = |(major, minor): (u32, u32)| format!("{major}.{minor}");
+    let objects: Vec<_> = entries
+        .iter()
+        .map(|entry| {
+            let (device, limits) = (&entry.device, &entry.device.limits);
+            Object {
+                index: entry.index,
+                name: &limits.device_name,
+                platform: &device.platform,
+                kind: device.kind.to_string(),
+                driver: &device.driver,
+                version: version(device.version),
+                c_version: version(device.c_version),
+                capacity_bytes: limits.capacity_bytes,
+                largest_block_bytes: limits.largest_block_bytes,
+                alignment_bytes: limits.alignment.bytes(),
+                cache_bytes: device.cache_bytes,
+                cache_line_bytes: device.cache_line_bytes,
+                compute_units: device.compute_units,
+                work_group_size: device.work_group_size,
+                local_memory_bytes: device.local_memory_bytes,
+                unified_memory: device.unified_memory,
+                svm: Svm {
+                    coarse: limits.svm.coarse,
+                    fine: limits.svm.fine,
+                    atomics: limits.svm.atomics,
+                    system: limits.svm.system,
+                    largest_alignment_bytes: limits.largest_svm_alignment.bytes(),
+                },
+                out_of_order_queues: limits.out_of_order_queues,
+                concurrent_views: limits.concurrent_views,
+                images: device.images.images,
+                doubles: device.doubles,
+                halves: device.halves,
+                extensions: &device.extensions,
+                for_a_pool: &entry.for_a_pool,
+                missing: &entry.missing,
+                profile: entry.profile.as_ref(),
+            }
+        })
+        .collect();
+    serde_json::to_string_pretty(&objects)
+}
+
+/// Returns the devices as text.
+#[must_use]
+pub fn devices_text(entries: &[DeviceEntry]) -> String {
+    entries.iter().map(text).collect::<Vec<_>>().join("\n")
+}
+
+fn text(entry: &DeviceEntry) -> String {
+    let device = &entry.device;
+    let mut text = format!(
+        "{}: {} ({}, {})\n",
+        entry.index, device.limits.device_name, device.kind, device.platform
+    );
+    let mut row = |line: &str| {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "   {}", line.trim_end());
+    };
+    device.to_string().lines().for_each(&mut row);
+    row(&format!("{:<24}{}", "for a pool", entry.for_a_pool));
+    for (index, lack) in entry.missing.iter().enumerate() {
+        let title = if index == 0 { "it has no" } else { "" };
+        row(&format!("{title:<24}{lack}"));
+    }
+    if let Some(profile) = &entry.profile {
+        text.push('\n');
+        text.push_str(&costs(profile));
+    }
+    text
+}
+
+/// The costs of a device, as tables.
+fn costs(profile: &DeviceProfile) -> String {
+    let costs = &profile.costs;
+    let by_size = [
+        ("create", &costs.create_buffer),
+        ("commit", &costs.commit),
+        ("release, committed", &costs.release_committed),
+        ("release, deferred", &costs.release_deferred),
+        ("SVM allocate", &costs.allocate_svm),
+        ("SVM free", &costs.free_svm),
+    ];
+    let by_views = [
+        ("create", &costs.create_sub_region),
+        ("release", &costs.release_sub_region),
+    ];
+    let mut single = markdown(["call", "us"], 1..);
+    for (call, micros) in [
+        ("enqueue a fill", costs.enqueue),
+        ("marker", costs.marker),
+        ("barrier", costs.barrier),
+        ("status of an event", costs.status),
+        ("wait for a marker", costs.wait),
+        ("flush", costs.flush),
+        ("finish", costs.finish),
+        ("create a queue", costs.create_queue),
+        ("create or resolve a user event", costs.user_event),
+    ] {
+        single.add_row([call.to_owned(), micros_text(micros)]);
+    }
+    format!(
+        "{}\n\n{}\n\n{single}\n",
+        points_table("us for blocks of", &by_size, bytes),
+        points_table(
+            "us for a view of a block with",
+            &by_views,
+            |views| match views {
+                1 => "1 view".into(),
+                views => format!("{views} views"),
+            }
+        ),
+    )
+}
+
+/// A table with a row for each size and a column for each cost. A cost without points has no column.
+fn points_table(
+    title: &str,
+    columns: &[(&str, &CostTable)],
+    name: impl Fn(u64) -> String,
+) -> String {
+    let columns: Vec<_> = columns
+        .iter()
+        .filter(|(_, table)| !table.points().is_empty())
+        .collect();
+    let titles = columns.iter().map(|(title, _)| *title);
+    let titles: Vec<&str> = std::iter::once(title).chain(titles).collect();
+    let mut table = markdown(titles, 1..);
+    let most = columns
+        .iter()
+        .max_by_key(|(_, table)| table.points().len())
+        .map_or(&[][..], |(_, table)| table.points());
+    for (size, _) in most {
+        let cells = columns.iter().map(|(_, table)| {
+            let point = table.points().iter().find(|(own, _)| own == size);
+            point.map_or_else(String::new, |(_, micros)| micros_text(*micros))
+        });
+        table.add_row(std::iter::once(name(*size)).chain(cells));
+    }
+    table.to_string()
+}
+
+fn micros_text(micros: f64) -> String {
+    format!("{micros:.2}")
+}

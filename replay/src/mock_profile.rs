@@ -1,0 +1,146 @@
+//! The profile of the mock device of a replay.
+
+use std::{fs, io, path::Path, str::FromStr, sync::Arc};
+
+use binpool_mock::{CostModel, DeviceProfile, MockDevice};
+
+use crate::shown;
+
+/// The device whose limits and costs the mock device has.
+///
+/// As text, it is `h200`, `pocl`, `none`, or the name of a file that `binpool devices --measure` wrote:
+///
+/// ```
+/// use binpool_replay::Profile;
+///
+/// assert_eq!("pocl".parse::<Profile>().unwrap().name(), "PoCL (mock)");
+/// let error = "abacus".parse::<Profile>().unwrap_err();
+/// assert!(error.to_string().contains("h200, pocl, none"));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub enum Profile {
+    /// An NVIDIA H200 with NVIDIA's OpenCL.
+    #[default]
+    H200,
+    /// `PoCL` on a processor.
+    Pocl,
+    /// The H200's limits, without costs.
+    None,
+    /// The profile of another device.
+    Own(Arc<DeviceProfile>),
+}
+
+/// Why a name does not give a profile.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProfileError {
+    /// The file cannot be read, and the name is not a built-in one.
+    #[error(
+        "expected h200, pocl, none, or a file that `binpool devices --measure -o FILE.json` wrote; {name} cannot be read: \
+         {problem}"
+    )]
+    Read {
+        /// The name.
+        name: String,
+        /// Why.
+        problem: io::Error,
+    },
+    /// The file is not a profile.
+    #[error("{name} is no profile of a device: {problem}")]
+    Wrong {
+        /// The file.
+        name: String,
+        /// Why.
+        problem: serde_json::Error,
+    },
+    /// A size in the file is larger than any device has, so that sums of sizes could overflow.
+    #[error("{name}: expected {field} to be at most {LARGEST}; it is {value}")]
+    TooLarge {
+        /// The file.
+        name: String,
+        /// The field.
+        field: &'static str,
+        /// Its value in bytes.
+        value: u64,
+    },
+}
+
+/// The most bytes that the device of a file may have: 1 EiB.
+const LARGEST: u64 = 1 << 60;
+
+impl Profile {
+    pub(crate) fn device(&self) -> DeviceProfile {
+        match self {
+            Self::H200 => DeviceProfile::h200(),
+            Self::Pocl => DeviceProfile::pocl(),
+            Self::None => {
+                let mut limits = DeviceProfile::h200().limits;
+                limits.device_name = "a device without costs (mock)".into();
+                DeviceProfile::new(limits, CostModel::default())
+            }
+            Self::Own(profile) => DeviceProfile::clone(profile),
+        }
+    }
+
+    /// Makes a mock device with this profile and so many bytes of memory; `None` for the profile's own capacity.
+    pub(crate) fn mock(&self, capacity_bytes: Option<u64>) -> MockDevice {
+        let profile = self.device();
+        let largest = profile.limits.largest_block_bytes;
+        let mut builder = MockDevice::builder().profile(profile);
+        if let Some(capacity) = capacity_bytes {
+            builder = builder
+                .capacity_bytes(capacity)
+                .largest_block_bytes(largest);
+        }
+        builder.build()
+    }
+
+    /// The device's name, for display.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.device().limits.device_name
+    }
+
+    /// Reads the profile of a device from a file.
+    ///
+    /// # Errors
+    ///
+    /// [`ProfileError`].
+    pub fn open(path: &Path) -> Result<Self, ProfileError> {
+        let name = shown(path.display());
+        let text = match fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(problem) => return Err(ProfileError::Read { name, problem }),
+        };
+        let mut profile: DeviceProfile = match serde_json::from_str(&text) {
+            Ok(profile) => profile,
+            Err(problem) => return Err(ProfileError::Wrong { name, problem }),
+        };
+        let limits = &mut profile.limits;
+        let sizes = [
+            ("capacity_bytes", limits.capacity_bytes),
+            ("largest_block_bytes", limits.largest_block_bytes as u64),
+        ];
+        for (field, value) in sizes {
+            if value > LARGEST {
+                return Err(ProfileError::TooLarge { name, field, value });
+            }
+        }
+        limits.device_name = shown(&limits.device_name);
+        Ok(Self::Own(Arc::new(profile)))
+    }
+}
+
+impl FromStr for Profile {
+    type Err = ProfileError;
+
+    fn from_str(text: &str) -> Result<Self, ProfileError> {
+        match text {
+            "h200" => Ok(Self::H200),
+            "pocl" => Ok(Self::Pocl),
+            "none" => Ok(Self::None),
+            path => Self::open(Path::new(path)),
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! The device that a trace is replayed on, and the kind of its memory.
+
+use std::{fmt, time::Duration};
+
+use binpool::{
+    Backend, DeferredAllocator, ImmediateAllocator, PoolOptions, SvmAllocator, SvmBackend, SvmGrain,
+};
+use binpool_opencl::{DeviceSelector, OpenClBackend, OpenClError};
+
+use crate::{Failure, Manner, Outcome, Profile, Trace, replay, smallest_capacity};
+
+/// The device that a trace is replayed on.
+#[derive(Clone, Debug)]
+pub enum Device {
+    /// A mock device with this profile, a fresh one for each replay.
+    Mock(Profile),
+    /// An OpenCL device.
+    OpenCl(OpenClBackend),
+}
+
+/// The allocator that a replay uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum AllocatorChoice {
+    /// Buffers that are committed before the call returns.
+    #[default]
+    Immediate,
+    /// Buffers that the device may turn out not to have room for when they are used.
+    Deferred,
+    /// Coarse-grained shared virtual memory.
+    Svm,
+    /// Fine-grained shared virtual memory.
+    SvmFine,
+}
+
+impl fmt::Display for AllocatorChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Immediate => "immediate",
+            Self::Deferred => "deferred",
+            Self::Svm => "svm",
+            Self::SvmFine => "svm-fine",
+        })
+    }
+}
+
+/// The settings of a replay.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The allocator.
+    pub allocator: AllocatorChoice,
+    /// The pool's settings; `None` for no pool.
+    pub pool: Option<PoolOptions>,
+    /// The capacity in bytes; `None` for all that the device has.
+    pub capacity_bytes: Option<u64>,
+    /// Whether a command is enqueued on each block.
+    pub touch: bool,
+}
+
+/// A replay, and the time that the device's calls took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measured {
+    /// The result of the replay.
+    pub outcome: Outcome,
+    /// The time, predicted by the mock's cost model, or measured around the calls of the allocator.
+    pub device_time: Duration,
+}
+
+impl Device {
+    /// Opens an OpenCL device.
+    ///
+    /// # Errors
+    ///
+    /// The device does not exist, or there is no OpenCL.
+    pub fn opencl(selector: &DeviceSelector) -> Result<Self, OpenClError> {
+        OpenClBackend::open(selector).map(Self::OpenCl)
+    }
+
+    /// `mock` or `opencl`.
+    #[must_use]
+    pub fn backend_name(&self) -> &'static str {
+        match self {
+            Self::Mock(_) => "mock",
+            Self::OpenCl(_) => "opencl",
+        }
+    }
+
+    /// The device's name, for display.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::Mock(profile) => profile.device().limits.device_name,
+            Self::OpenCl(backend) => backend.limits().device_name.clone(),
+        }
+    }
+
+    /// Describes the requests of a trace that this device can never serve; `None` where it may fit.
+    #[must_use]
+    pub fn too_small_for(&self, trace: &Trace, capacity_bytes: Option<u64>) -> Option<String> {
+        let (all, largest) = match self {
+            Self::Mock(profile) => {
+                let limits = profile.device().limits;
+                (limits.capacity_bytes, limits.largest_block_bytes)
+            }
+            Self::OpenCl(backend) => {
+                let limits = backend.limits();
+                (limits.capacity_bytes, limits.largest_block_bytes)
+            }
+        };
+        let capacity = capacity_bytes.unwrap_or(all);
+        let (peak, block) = (trace.peak_live_bytes(), trace.largest_block_bytes());
+        let name = trace.name();
+        if peak > capacity {
+            return Some(format!(
+                "{name} has up to {peak} bytes live at once, and the capacity is {capacity}: \
+                 use a larger one, or --scale"
+            ));
+        }
+        (block > largest).then(|| {
+            format!(
+                "{name} has a block of {block} bytes, and the device gives at most {largest} in one piece: \
+                 use another device, or --scale"
+            )
+        })
+    }
+
+    /// Replays a trace.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`], which names the event.
+    pub fn replay(
+        &self,
+        trace: &Trace,
+        settings: &Settings,
+        progress: &dyn Fn(usize),
+    ) -> Result<Measured, Failure> {
+        let mut manner = Manner {
+            pool: settings.pool.clone(),
+            limit_bytes: u64::MAX,
+            touch: settings.touch,
+        };
+        match self {
+            Self::Mock(profile) => {
+                let device = profile.mock(settings.capacity_bytes);
+                let backend = device.backend();
+                let before = device.device_time();
+                let (outcome, after) = replay_on(
+                    &backend,
+                    trace,
+                    settings.allocator,
+                    &manner,
+                    progress,
+                    || device.device_time(),
+                )?;
+                Ok(Measured {
+                    outcome,
+                    device_time: after.saturating_sub(before),
+                })
+            }
+            Self::OpenCl(backend) => {
+                // Neither PoCL nor NVIDIA's OpenCL enforces its own capacity.
+                let all = backend.limits().capacity_bytes;
+                manner.limit_bytes = settings.capacity_bytes.unwrap_or(all);
+                let (outcome, ()) =
+                    replay_on(backend, trace, settings.allocator, &manner, progress, || ())?;
+                Ok(Measured {
+                    outcome,
+                    device_time: outcome.allocator_time,
+                })
+            }
+        }
+    }
+
+    /// Returns the smallest capacity in bytes at which the whole trace succeeds, to within a thousandth of its live
+    /// peak.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`] where the trace does not even succeed with all memory of the device, or fails for another
+    /// reason than memory.
+    pub fn need(
+        &self,
+        trace: &Trace,
+        settings: &Settings,
+        progress: &dyn Fn(usize),
+    ) -> Result<u64, Failure> {
+        let at = |capacity| Settings {
+            capacity_bytes: capacity,
+            ..settings.clone()
+        };
+        let unlimited = self.replay(trace, &at(None), progress)?;
+        let peak = trace.peak_live_bytes();
+        smallest_capacity(
+            peak,
+            unlimited.outcome.peak_reserved_bytes,
+            peak / 1000,
+            |capacity| match self.replay(trace, &at(Some(capacity)), progress) {
+                Ok(_) => Ok(true),
+                Err(failure) if failure.out_of_memory => Ok(false),
+                Err(failure) => Err(failure),
+            },
+        )
+    }
+}
+
+/// Replays with the chosen allocator. `clock` is read at the end of the replay.
+fn replay_on<B: SvmBackend, T>(
+    backend: &B,
+    trace: &Trace,
+    choice: AllocatorChoice,
+    manner: &Manner,
+    progress: &dyn Fn(usize),
+    clock: impl Fn() -> T,
+) -> Result<(Outcome, T), Failure> {
+    let svm = |grain| SvmAllocator::new(backend, grain).map_err(Failure::setup);
+    let outcome = match choice {
+        AllocatorChoice::Immediate => {
+            let allocator = ImmediateAllocator::new(backend).map_err(Failure::setup)?;
+            replay(trace, allocator, manner, progress)
+        }
+        AllocatorChoice::Deferred => {
+            replay(trace, DeferredAllocator::new(backend), manner, progress)
+        }
+        AllocatorChoice::Svm => replay(trace, svm(SvmGrain::Coarse)?, manner, progress),
+        AllocatorChoice::SvmFine => replay(trace, svm(SvmGrain::Fine)?, manner, progress),
+    }?;
+    Ok((outcome, clock()))
+}

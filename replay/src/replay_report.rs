@@ -1,0 +1,182 @@
+//! The report on replays, as a table and as JSON.
+
+use serde::Serialize;
+
+use crate::{AllocatorChoice, Outcome, markdown_table::markdown};
+
+/// The data that all rows of a report share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// `mock` or `opencl`.
+    pub backend: &'static str,
+    /// The device's name.
+    pub device: String,
+    /// The allocator.
+    pub allocator: AllocatorChoice,
+    /// Whether a pool was used.
+    pub pool: bool,
+    /// The capacity in bytes; `None` for all that the device has.
+    pub capacity_bytes: Option<u64>,
+    /// The divisor of the sizes of the traces.
+    pub scale: usize,
+    /// Whether a command was enqueued on each block.
+    pub touch: bool,
+}
+
+/// The replay of one trace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The trace's file.
+    pub trace: String,
+    /// The most bytes that were live at once.
+    pub peak_live_bytes: u64,
+    /// The result of the replay, the first of several.
+    pub outcome: Outcome,
+    /// The host's time for a pair, in nanoseconds, the median of several.
+    pub ns_per_pair: f64,
+    /// The device's time in microseconds, the median of several.
+    pub device_time_us: f64,
+    /// The smallest capacity in bytes, if it was searched.
+    pub need_bytes: Option<u64>,
+}
+
+/// One object of the JSON report.
+#[derive(Serialize)]
+struct Object<'a> {
+    trace: &'a str,
+    backend: &'a str,
+    device: &'a str,
+    allocator: String,
+    pool: bool,
+    scale: usize,
+    touch: bool,
+    capacity_bytes: Option<u64>,
+    allocations: u64,
+    hits: u64,
+    device_allocations: u64,
+    views: u64,
+    peak_live_bytes: u64,
+    peak_reserved_bytes: u64,
+    reserved_over_live: f64,
+    ns_per_pair: f64,
+    device_time_us: f64,
+    /// The part of the host's time that views took.
+    view_time_us: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    need_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    need_over_live: Option<f64>,
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
+pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
+}
+
+/// Returns the report as a JSON array with an object for each trace.
+///
+/// # Errors
+///
+/// None that can happen: every value has a JSON form.
+pub fn json(header: &Header, rows: &[Row]) -> serde_json::Result<String> {
+    let object = |row: &Row| {
+        serde_json::to_value(Object {
+            trace: &row.trace,
+            backend: header.backend,
+            device: &header.device,
+            allocator: header.allocator.to_string(),
+            pool: header.pool,
+            scale: header.scale,
+            touch: header.touch,
+            capacity_bytes: header.capacity_bytes,
+            allocations: row.outcome.allocations,
+            hits: row.outcome.hits,
+            device_allocations: row.outcome.device_allocations,
+            views: row.outcome.views,
+            peak_live_bytes: row.peak_live_bytes,
+            peak_reserved_bytes: row.outcome.peak_reserved_bytes,
+            reserved_over_live: ratio(row.outcome.peak_reserved_bytes, row.peak_live_bytes),
+            ns_per_pair: row.ns_per_pair,
+            device_time_us: row.device_time_us,
+            view_time_us: row.outcome.view_time.as_secs_f64() * 1e6,
+            need_bytes: row.need_bytes,
+            need_over_live: row.need_bytes.map(|need| ratio(need, row.peak_live_bytes)),
+        })
+    };
+    let objects: Vec<_> = rows.iter().map(object).collect::<Result<_, _>>()?;
+    serde_json::to_string_pretty(&objects)
+}
+
+pub(crate) fn bytes(bytes: u64) -> String {
+    bytesize::ByteSize::b(bytes).display().iec().to_string()
+}
+
+/// Returns the report as a table below a line that names the device and the settings.
+#[must_use]
+pub fn table(header: &Header, rows: &[Row]) -> String {
+    let measured = match header.backend {
+        "mock" => "predicted",
+        _ => "measured",
+    };
+    let with_need = rows.iter().any(|row| row.need_bytes.is_some());
+    let mut titles: Vec<String> = [
+        "trace",
+        "allocations",
+        "hit rate",
+        "device allocations",
+        "peak live",
+        "peak reserved",
+        "reserved / live",
+        "ns a pair",
+    ]
+    .map(String::from)
+    .into();
+    titles.push(format!("device time, {measured}"));
+    if with_need {
+        titles.extend(["need".to_owned(), "need / live".to_owned()]);
+    }
+    let mut table = markdown(titles, 1..);
+    for row in rows {
+        let outcome = &row.outcome;
+        let mut cells = vec![
+            row.trace.clone(),
+            outcome.allocations.to_string(),
+            format!("{:.1} %", outcome.hit_rate() * 100.0),
+            outcome.device_allocations.to_string(),
+            bytes(row.peak_live_bytes),
+            bytes(outcome.peak_reserved_bytes),
+            format!(
+                "{:.2}",
+                ratio(outcome.peak_reserved_bytes, row.peak_live_bytes)
+            ),
+            format!("{:.0}", row.ns_per_pair),
+            format!("{:.2} ms", row.device_time_us / 1000.0),
+        ];
+        if let Some(need) = row.need_bytes {
+            cells.push(bytes(need));
+            cells.push(format!("{:.2}", ratio(need, row.peak_live_bytes)));
+        }
+        table.add_row(cells);
+    }
+    let pool = if header.pool {
+        "with the pool"
+    } else {
+        "without a pool"
+    };
+    let capacity = header.capacity_bytes.map_or_else(String::new, |capacity| {
+        format!(", capacity {}", bytes(capacity))
+    });
+    let scale = match header.scale {
+        1 => String::new(),
+        scale => format!(", sizes divided by {scale}"),
+    };
+    let touch = if header.touch {
+        ", each block touched"
+    } else {
+        ""
+    };
+    format!(
+        "{} on {}, {} allocator, {pool}{capacity}{scale}{touch}\n\n{table}",
+        header.backend, header.device, header.allocator
+    )
+}

@@ -1,0 +1,79 @@
+//! Reads text line by line, in no more memory than the longest allowed line takes.
+
+use std::io::{self, BufRead, Read};
+
+/// The most bytes of a line, without its end. A compressed file of some kilobytes may hold a line of gigabytes.
+pub(crate) const LONGEST_LINE: usize = 1 << 16;
+
+/// The lines of a text.
+#[derive(Debug)]
+pub(crate) struct Lines<R> {
+    reader: R,
+    /// The number of the line, counted from 1.
+    number: usize,
+    line: Vec<u8>,
+}
+
+/// A line of the text, including its end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Line<'l> {
+    /// Its number, counted from 1.
+    pub(crate) number: usize,
+    /// Its bytes; only the beginning if the line is too long.
+    pub(crate) bytes: &'l [u8],
+    /// Whether it has more than [`LONGEST_LINE`] bytes.
+    pub(crate) is_too_long: bool,
+}
+
+impl<R: BufRead> Lines<R> {
+    pub(crate) fn new(reader: R) -> Self {
+        Self {
+            reader,
+            number: 0,
+            line: Vec::new(),
+        }
+    }
+
+    /// Returns the next line; `None` at the end of the text.
+    pub(crate) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
+        self.line.clear();
+        let with_end = LONGEST_LINE as u64 + 1;
+        let mut limited = (&mut self.reader).take(with_end);
+        if limited.read_until(b'\n', &mut self.line)? == 0 {
+            return Ok(None);
+        }
+        self.number += 1;
+        Ok(Some(Line {
+            number: self.number,
+            bytes: &self.line,
+            is_too_long: self.line.len() > LONGEST_LINE && !self.line.ends_with(b"\n"),
+        }))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failing test panics")]
+mod tests {
+    use super::*;
+
+    fn are_too_long(text: &[u8]) -> Vec<bool> {
+        let mut lines = Lines::new(text);
+        let mut found = Vec::new();
+        while let Some(line) = lines.next().unwrap() {
+            found.push(line.is_too_long);
+            if line.is_too_long {
+                break;
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn the_end_of_a_line_does_not_count() {
+        let longest = vec![b'x'; LONGEST_LINE];
+        assert_eq!(are_too_long(&longest), [false]);
+        assert_eq!(are_too_long(&[&longest[..], b"\ny"].concat()), [false; 2]);
+        assert_eq!(are_too_long(&[&longest[..], b"y\n"].concat()), [true]);
+        assert_eq!(are_too_long(b""), [false; 0]);
+    }
+}

@@ -1,0 +1,493 @@
+//! Other tools' recordings: what becomes of them, and what is said about what does not.
+
+use std::{
+    cell::Cell,
+    fmt::Write as _,
+    fs,
+    io::{Read as _, Write as _},
+    path::{Path, PathBuf},
+};
+
+use binpool_replay::{Event, ImportProblem, Trace, TraceError};
+use flate2::{Compression, read::MultiGzDecoder, write::GzEncoder};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::common::binpool;
+
+/// What `imports/write_snapshots.py` describes, on its first device.
+const SNAPSHOT: &str = "\
+g 0 model/layers.py:12 forward
+g 1 model/train.py:41 step
+g 2 model/train.py:77 <module>
+a 139888160669696 300000 0 0
+a 139888158572544 2000000 0 0 2
+f 139888160669696 0
+a 139888162766848 1000000 0 10000 0
+a 139888164864000 500000 1 20000 0
+f 139888162766848 40000
+a 139888162766848 700001 0 50000 1
+f 139888164864000 60000
+o 68719476736 0 70000 1
+";
+
+/// The same program by RMM, over midnight, with a line out of order.
+const RMM: &str = "\
+a 13052674048 300000 0 0
+f 13052674048 0
+a 13054771200 1000000 0 10000
+a 13056868352 500000 1 20000
+f 13054771200 900000
+a 13054771200 700001 0 1100000
+f 13056868352 1100000
+o 68719476736 0 1200000
+";
+
+fn file(name: &str) -> PathBuf {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    tests.join("imports").join(name)
+}
+
+fn read(bytes: &[u8]) -> Result<Trace, TraceError> {
+    Trace::read("t", bytes, None)
+}
+
+/// The place and the problem of a recording that is wrong.
+fn problem(bytes: &[u8]) -> (String, ImportProblem) {
+    match read(bytes).unwrap_err() {
+        TraceError::Import { place, problem, .. } => (place, problem),
+        error => panic!("not about the recording: {error}"),
+    }
+}
+
+fn pickle(value: &Value) -> Vec<u8> {
+    serde_pickle::to_vec(value, serde_pickle::SerOptions::new()).unwrap()
+}
+
+fn snapshot(entries: &[Value], segments: &[Value]) -> Vec<u8> {
+    let snapshot = json!({"device_traces": [entries], "segments": segments});
+    snapshot.to_string().into_bytes()
+}
+
+fn entry(action: &str, address: u64, size: u64) -> Value {
+    json!({"action": action, "addr": address, "size": size, "stream": 0})
+}
+
+fn segment(state: &str, address: u64, size: u64) -> Value {
+    json!({"address": address, "stream": 0, "blocks": [{"size": size, "state": state}]})
+}
+
+#[test]
+fn a_snapshot_is_the_program_whatever_pickled_it() {
+    for name in [
+        "snapshot2.pickle",
+        "snapshot4.pickle",
+        "snapshot5.pickle",
+        "snapshot.json",
+    ] {
+        let trace = Trace::open(&file(name)).unwrap();
+        assert_eq!(trace.to_string(), SNAPSHOT, "{name}");
+        assert_eq!(trace.remarks().len(), 2, "{:?}", trace.remarks());
+        assert!(trace.remarks()[0].starts_with("2 blocks: allocated before"));
+        assert!(
+            trace.remarks()[1].contains("12 entries, and device 1 has 1"),
+            "{:?}",
+            trace.remarks()
+        );
+    }
+}
+
+#[test]
+fn a_log_of_rmm_is_the_program() {
+    let trace = Trace::open(&file("rmm.csv")).unwrap();
+    assert_eq!(trace.to_string(), RMM);
+    let [before, empty] = trace.remarks() else {
+        panic!("{:?}", trace.remarks());
+    };
+    assert!(before.starts_with("1 block: allocated before"), "{before}");
+    assert_eq!(empty, "1 line without an address: left out");
+}
+
+#[test]
+fn the_content_says_what_a_file_is() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["snapshot4.pickle", "snapshot.json", "rmm.csv"] {
+        let bytes = fs::read(file(name)).unwrap();
+        let expected = Trace::open(&file(name)).unwrap().to_string();
+        let other = folder.path().join("recording");
+        fs::write(&other, &bytes).unwrap();
+        assert_eq!(Trace::open(&other).unwrap().to_string(), expected);
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(&bytes).unwrap();
+        let compressed = encoder.finish().unwrap();
+        for called in ["recording", "recording.gz"] {
+            let other = folder.path().join(called);
+            fs::write(&other, &compressed).unwrap();
+            assert_eq!(Trace::open(&other).unwrap().to_string(), expected);
+        }
+    }
+}
+
+#[test]
+fn the_device_can_be_chosen() {
+    let path = file("snapshot4.pickle");
+    let other = Trace::open_device(&path, Some(1), &|_| {}).unwrap();
+    let text = "g 0 model/train.py:77 <module>\na 139891379798016 4096 0 0 0\n";
+    assert_eq!(other.to_string(), text);
+    let error = Trace::open_device(&path, Some(2), &|_| {}).unwrap_err();
+    assert!(error.to_string().contains("no device 2"), "{error}");
+    assert!(Trace::open_device(&file("rmm.csv"), Some(0), &|_| {}).is_ok());
+    let error = Trace::open_device(&file("rmm.csv"), Some(1), &|_| {}).unwrap_err();
+    assert!(error.to_string().contains("no device 1"), "{error}");
+}
+
+#[test]
+fn progress_counts_the_bytes_of_the_file_compressed_or_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("recording");
+    let text = fs::read(file("rmm.csv")).unwrap();
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(&text).unwrap();
+    for bytes in [text, encoder.finish().unwrap()] {
+        fs::write(&path, &bytes).unwrap();
+        let read = Cell::new(0);
+        Trace::open_device(&path, None, &|more| read.set(read.get() + more)).unwrap();
+        assert_eq!(read.get(), bytes.len() as u64);
+    }
+}
+
+#[test]
+fn a_block_ends_where_its_free_was_requested_if_that_is_all_there_is() {
+    let requested = [entry("alloc", 512, 8), entry("free_requested", 512, 8)];
+    let trace = read(&snapshot(&requested, &[])).unwrap();
+    assert_eq!(trace.to_string(), "a 512 8 0\nf 512\n");
+    let completed = [
+        entry("alloc", 512, 8),
+        entry("alloc", 1024, 9),
+        entry("free_requested", 512, 8),
+        entry("free_requested", 1024, 9),
+        entry("free_completed", 1024, 9),
+    ];
+    let trace = read(&snapshot(&completed, &[])).unwrap();
+    assert_eq!(trace.to_string(), "a 512 8 0\na 1024 9 0\nf 1024\n");
+}
+
+#[test]
+fn blocks_that_wait_to_be_freed_are_live_where_completions_free() {
+    let waiting = [segment("active_pending_free", 4096, 100)];
+    let mut entries = vec![entry("alloc", 512, 8), entry("free_requested", 512, 8)];
+    let trace = read(&snapshot(&entries, &waiting)).unwrap();
+    assert_eq!(trace.to_string(), "a 512 8 0\nf 512\n");
+    entries.push(entry("free_completed", 512, 8));
+    let trace = read(&snapshot(&entries, &waiting)).unwrap();
+    assert_eq!(trace.to_string(), "a 4096 100 0\na 512 8 0\nf 512\n");
+}
+
+#[test]
+fn what_contradicts_itself_is_counted() {
+    let entries = [
+        entry("alloc", 512, 8),
+        entry("alloc", 512, 16),
+        entry("free_completed", 512, 16),
+        entry("free_completed", 512, 16),
+        entry("applause", 512, 16),
+    ];
+    let trace = read(&snapshot(&entries, &[segment("active_allocated", 512, 7)])).unwrap();
+    assert_eq!(trace.to_string(), "a 512 8 0\nf 512\na 512 16 0\nf 512\n");
+    let expected = [
+        "1 block: allocated over without a free between: freed at that point",
+        "1 block: freed without being live: the free is left out",
+        "1 block: live at the end, but freed in the recording: left out",
+        "1 entry with an action that is not known: left out",
+    ];
+    assert_eq!(trace.remarks(), expected);
+}
+
+#[test]
+fn a_replay_that_fails_names_the_entry() {
+    let trace = Trace::open(&file("snapshot4.pickle")).unwrap();
+    let name = trace.name();
+    assert_eq!(
+        trace.describe(0),
+        format!("{name}, before its first entry: allocating 300000 bytes as block 139888160669696")
+    );
+    assert_eq!(
+        trace.describe(3),
+        format!("{name}, entry 4: allocating 1000000 bytes as block 139888162766848")
+    );
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_place() {
+    let missing = [entry("alloc", 512, 8), json!({"action": "alloc"})];
+    let (place, wrong) = problem(&snapshot(&missing, &[]));
+    assert_eq!(place, "entry 2 of device 0");
+    assert!(matches!(wrong, ImportProblem::Field { field: "addr", .. }));
+    let negative = [json!({"action": "alloc", "addr": 1, "size": -1})];
+    let (_, wrong) = problem(&snapshot(&negative, &[]));
+    assert!(matches!(wrong, ImportProblem::Field { field: "size", .. }));
+    let (_, wrong) = problem(&snapshot(&[], &[]));
+    assert!(matches!(wrong, ImportProblem::NoAllocation { .. }));
+    let (_, wrong) = problem(b"{\"segments\": []}");
+    assert_eq!(wrong, ImportProblem::NoSnapshot);
+    let (place, wrong) = problem(b"{\n\"segments\": x}");
+    assert_eq!(place, "line 2, column 13");
+    assert!(matches!(wrong, ImportProblem::Json { .. }));
+
+    let header = "Thread,Time,Action,Pointer,Size,Stream\n";
+    let log = |line: &str| problem(format!("{header}{line}\n").as_bytes());
+    let (place, wrong) = log("1,00:00:00.0,applaud,0x1,1,0");
+    assert_eq!(place, "line 2");
+    assert!(matches!(wrong, ImportProblem::Action { .. }));
+    for (line, field) in [
+        ("1,now,free,0x1,1,0", "Time"),
+        ("1,00:00:00.0,free,here,1,0", "Pointer"),
+        ("1,00:00:00.0,free,0x1,many,0", "Size"),
+        ("1,00:00:00.0,free,0x1,1,mine", "Stream"),
+    ] {
+        let (_, wrong) = log(line);
+        let is_it = matches!(wrong, ImportProblem::Field { field: own, .. } if own == field);
+        assert!(is_it, "{line}: {wrong}");
+    }
+    let (place, wrong) = log("1,00:00:00.0,free");
+    assert_eq!(place, "line 2");
+    assert!(matches!(wrong, ImportProblem::Table { .. }));
+    let (_, wrong) = problem(header.as_bytes());
+    assert!(matches!(wrong, ImportProblem::NoAllocation { .. }));
+}
+
+#[test]
+fn a_damaged_file_is_an_error_or_another_recording_and_never_a_crash() {
+    let small = snapshot(&[entry("alloc", 512, 8), entry("oom", 0, 9)], &[]);
+    for (name, whole) in [
+        (
+            "snapshot2.pickle",
+            fs::read(file("snapshot2.pickle")).unwrap(),
+        ),
+        (
+            "snapshot4.pickle",
+            fs::read(file("snapshot4.pickle")).unwrap(),
+        ),
+        ("rmm.csv", fs::read(file("rmm.csv")).unwrap()),
+        ("small.json", small),
+    ] {
+        for length in 0..whole.len() {
+            let cut = read(&whole[..length]);
+            assert!(cut.is_err() || name == "rmm.csv", "{name} {length}");
+        }
+        for place in 0..whole.len() {
+            for change in [1, 0x80] {
+                let mut damaged = whole.clone();
+                damaged[place] ^= change;
+                let _either = read(&damaged);
+            }
+        }
+    }
+    let (_, cut) = problem(&fs::read(file("snapshot4.pickle")).unwrap()[..500]);
+    assert_eq!(cut, ImportProblem::Truncated);
+}
+
+#[test]
+fn a_pickle_that_calls_something_is_refused() {
+    // cos\nsystem\n(S'true'\ntR.
+    let (place, wrong) = problem(b"\x80\x02cos\nsystem\n(S'true'\ntR.");
+    assert_eq!(place, "byte 3");
+    assert_eq!(wrong, ImportProblem::Opcode { opcode: b'c' });
+}
+
+#[test]
+fn a_small_file_takes_little_memory_and_no_stack_however_it_is_knotted() {
+    // A million lists in each other, as pickle and as JSON.
+    let depth = 1_000_000;
+    let deep = [
+        &b"\x80\x04"[..],
+        &vec![b']'; depth],
+        &vec![b'a'; depth - 1],
+        b".",
+    ]
+    .concat();
+    assert_eq!(problem(&deep).1, ImportProblem::NoSnapshot);
+    let deep = format!("{{\"segments\": {}", "[".repeat(depth));
+    assert!(matches!(
+        problem(deep.as_bytes()).1,
+        ImportProblem::Json { .. }
+    ));
+    // Each list has the one before it a hundred times: 100^30 in all.
+    let mut knot = b"\x80\x04]q\x00".to_vec();
+    for level in 1..30 {
+        knot.extend([b']', b'q', level, b'(']);
+        for _ in 0..100 {
+            knot.extend([b'h', level - 1]);
+        }
+        knot.push(b'e');
+    }
+    knot.push(b'.');
+    assert_eq!(problem(&knot).1, ImportProblem::NoSnapshot);
+    // A dictionary that holds itself.
+    let own = b"\x80\x04}q\x00X\x0d\x00\x00\x00device_tracesh\x00s.";
+    assert_eq!(problem(own).1, ImportProblem::NoSnapshot);
+    // A text of 2^62 bytes, and a number of 2^32.
+    let lie = b"\x80\x04\x8d\x00\x00\x00\x00\x00\x00\x00\x40abc";
+    assert_eq!(problem(lie).1, ImportProblem::Truncated);
+    assert_eq!(
+        problem(b"\x80\x04\x8b\xff\xff\xff\xff1").1,
+        ImportProblem::Truncated
+    );
+}
+
+#[test]
+fn the_command_writes_a_trace_and_says_what_it_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let recording = file("snapshot4.pickle");
+    let recording = recording.to_str().unwrap();
+    let ran = binpool(&["import", recording]);
+    assert_eq!((ran.status, &*ran.output), (0, SNAPSHOT), "{}", ran.errors);
+    assert!(ran.errors.contains("2 blocks: allocated before"));
+
+    let plain = folder.path().join("out.trace");
+    let ran = binpool(&["import", recording, "-o", plain.to_str().unwrap()]);
+    assert_eq!(ran.status, 0, "{}", ran.errors);
+    let summary = "5 allocations, 3 frees, 1 shortage, 2 streams, 3 groups; up to 3.3 MiB live\n";
+    assert!(ran.output.ends_with(summary), "{}", ran.output);
+    assert_eq!(fs::read_to_string(&plain).unwrap(), SNAPSHOT);
+
+    let compressed = folder.path().join("out.trace.gz");
+    let out = compressed.to_str().unwrap();
+    let ran = binpool(&["import", recording, "-o", out, "--json"]);
+    let object: Value = serde_json::from_str(&ran.output).unwrap();
+    assert_eq!(object["allocations"], 5);
+    assert_eq!(object["peak_live_bytes"], 3_500_000);
+    assert_eq!(object["remarks"].as_array().unwrap().len(), 2);
+    let mut text = String::new();
+    MultiGzDecoder::new(fs::File::open(&compressed).unwrap())
+        .read_to_string(&mut text)
+        .unwrap();
+    assert_eq!(text, SNAPSHOT);
+
+    let nowhere = folder.path().join("no folder/out.trace");
+    let ran = binpool(&["import", recording, "-o", nowhere.to_str().unwrap()]);
+    assert_eq!(ran.status, 1);
+    assert!(ran.errors.contains("cannot be written"), "{}", ran.errors);
+    assert_eq!(binpool(&["import", recording, "--json"]).status, 2);
+    assert_eq!(binpool(&["import", "no such file"]).status, 1);
+}
+
+#[test]
+fn recordings_are_replayed_and_tuned_as_they_are() {
+    let recording = file("snapshot.json");
+    let recording = recording.to_str().unwrap();
+    let ran = binpool(&["replay", "--json", recording]);
+    let replayed: Value = serde_json::from_str(&ran.output).unwrap();
+    assert_eq!(replayed[0]["allocations"], 5);
+    assert!(ran.errors.contains("allocated before"), "{}", ran.errors);
+    let ran = binpool(&["tune", "--json", recording]);
+    let tuned: Value = serde_json::from_str(&ran.output).unwrap();
+    assert_eq!(tuned["traces"][0]["peak_live_bytes"], 3_500_000);
+}
+
+/// A step of a program: what it allocates, or which of its live blocks it frees.
+#[derive(Clone, Debug)]
+enum Step {
+    Allocate { bytes: u64, stream: usize },
+    Free(prop::sample::Index),
+    Fail { bytes: u64 },
+}
+
+const STREAMS: [u64; 3] = [0, 0x55d0_a0c2_f2c0, 2];
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => (0_u64..1 << 40, 0_usize..3).prop_map(|(bytes, stream)| Step::Allocate { bytes, stream }),
+        2 => any::<prop::sample::Index>().prop_map(Step::Free),
+        1 => (0_u64..1 << 40).prop_map(|bytes| Step::Fail { bytes }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn a_program_is_the_same_whoever_recorded_it(steps in prop::collection::vec((step(), 0_u64..100_000), 1..60)) {
+        let mut log = "Thread,Time,Action,Pointer,Size,Stream\n".to_owned();
+        let mut entries = Vec::new();
+        let mut own = String::new();
+        let mut live: Vec<(u64, u64, u64)> = Vec::new();
+        // Addresses are used again, the last one that was freed first.
+        let mut free: Vec<u64> = (1..100).rev().map(|place| place << 40).collect();
+        let mut streams: Vec<u64> = Vec::new();
+        let mut now = 0;
+        for (step, later) in steps {
+            let (action, address, bytes, stream) = match step {
+                Step::Allocate { bytes, stream } => {
+                    let address = free.pop().unwrap();
+                    live.push((address, bytes, STREAMS[stream]));
+                    ("allocate", address, bytes, STREAMS[stream])
+                }
+                Step::Free(index) if !live.is_empty() => {
+                    let (address, bytes, stream) = live.swap_remove(index.index(live.len()));
+                    free.push(address);
+                    ("free", address, bytes, stream)
+                }
+                Step::Free(_) => continue,
+                Step::Fail { bytes } => ("allocate failure", 0, bytes, STREAMS[0]),
+            };
+            let place = streams.iter().position(|own| *own == stream).unwrap_or_else(|| {
+                streams.push(stream);
+                streams.len() - 1
+            });
+            now += if own.is_empty() { 0 } else { later };
+            let ns = now * 1000;
+            let time = format!("00:00:{:02}.{:06}", now / 1_000_000, now % 1_000_000);
+            writeln!(log, "7,{time},{action},{address:#x},{bytes},{stream:#x}").unwrap();
+            let made = |action: &str| json!({
+                "action": action, "addr": address, "size": bytes, "stream": stream, "time_us": now + 5_000_000,
+            });
+            match action {
+                "allocate" => {
+                    writeln!(own, "a {address} {bytes} {place} {ns}").unwrap();
+                    entries.push(made("alloc"));
+                }
+                "free" => {
+                    writeln!(own, "f {address} {ns}").unwrap();
+                    entries.extend([made("free_requested"), made("free_completed")]);
+                }
+                _ => {
+                    writeln!(own, "o {bytes} {place} {ns}").unwrap();
+                    entries.push(made("oom"));
+                }
+            }
+        }
+        prop_assume!(own.starts_with('a') || own.contains("\na"));
+        let snapshot = json!({"segments": [], "device_traces": [entries]});
+        let forms = [log.into_bytes(), snapshot.to_string().into_bytes(), pickle(&snapshot)];
+        let expected = Trace::parse("t", own.as_bytes()).unwrap();
+        for form in forms {
+            let trace = read(&form).unwrap();
+            prop_assert_eq!(trace.to_string(), &*own);
+            prop_assert_eq!(trace.events(), expected.events());
+            prop_assert!(trace.remarks().is_empty());
+        }
+    }
+
+    #[test]
+    fn any_bytes_behind_a_beginning_give_a_trace_or_an_error(
+        start in prop_oneof![
+            Just(&b"\x80\x04"[..]),
+            Just(&b"{\"device_traces\": [["[..]),
+            Just(&b"Thread,Time,Action,Pointer,Size,Stream\n"[..]),
+        ],
+        rest in prop::collection::vec(any::<u8>(), 0..200),
+    ) {
+        let _either = read(&[start, &rest].concat());
+    }
+}
+
+#[test]
+fn a_scaled_import_is_a_trace_like_any_other() {
+    let trace = Trace::open(&file("rmm.csv")).unwrap().scaled_down(1000);
+    let first = trace.events()[0];
+    let expected = Event::Allocate {
+        block: 0,
+        bytes: 300,
+        stream: 0,
+    };
+    assert_eq!(first, expected);
+}

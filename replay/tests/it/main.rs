@@ -1,0 +1,21 @@
+//! The tests of the command `binpool` and of its library. The sweep is beside this one, in a process of its own.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test panics")]
+
+mod bench;
+mod browser;
+mod command;
+mod common;
+mod device_bench;
+mod device_costs;
+mod devices;
+mod hostile;
+mod import;
+mod manners;
+mod record;
+mod recordings;
+mod replays;
+mod trace;
+mod tune;
+mod view;
+mod view_page;

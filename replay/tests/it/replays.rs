@@ -1,0 +1,194 @@
+//! Replays of real programs on the mock device.
+
+use std::{path::Path, time::Duration};
+
+use binpool::PoolOptions;
+use binpool_replay::{AllocatorChoice, Device, Measured, Profile, Settings, Trace};
+
+const MOCK: Device = Device::Mock(Profile::H200);
+
+fn recorded(name: &str) -> Trace {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces");
+    Trace::open(&folder.join(format!("{name}.trace.gz"))).unwrap()
+}
+
+fn pooled() -> Settings {
+    Settings {
+        allocator: AllocatorChoice::Immediate,
+        pool: Some(PoolOptions::new()),
+        capacity_bytes: None,
+        touch: false,
+    }
+}
+
+fn unpooled() -> Settings {
+    Settings {
+        pool: None,
+        ..pooled()
+    }
+}
+
+#[test]
+fn the_same_replay_gives_the_same_figures() {
+    let trace = recorded("eager_arrays");
+    let run = || {
+        let measured = MOCK.replay(&trace, &pooled(), &|_| {}).unwrap();
+        let outcome = measured.outcome;
+        (
+            outcome.hits,
+            outcome.device_allocations,
+            outcome.peak_reserved_bytes,
+            measured.device_time,
+        )
+    };
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn every_allocation_is_a_hit_or_asks_the_device() {
+    for name in ["boxtree_builds", "resnet50_train"] {
+        let trace = recorded(name);
+        let outcome = MOCK.replay(&trace, &pooled(), &|_| {}).unwrap().outcome;
+        assert_eq!(
+            outcome.hits + outcome.device_allocations,
+            outcome.allocations
+        );
+        assert!(outcome.peak_reserved_bytes >= trace.peak_live_bytes());
+    }
+}
+
+#[test]
+fn without_a_pool_the_device_is_asked_every_time_for_just_what_is_live() {
+    let trace = recorded("boxtree_builds");
+    let outcome = MOCK.replay(&trace, &unpooled(), &|_| {}).unwrap().outcome;
+    assert_eq!(outcome.device_allocations, outcome.allocations);
+    assert_eq!(outcome.device_releases, outcome.pairs);
+    assert_eq!(outcome.hits, 0);
+    assert_eq!(outcome.peak_reserved_bytes, trace.peak_live_bytes());
+    assert_eq!(
+        MOCK.need(&trace, &unpooled(), &|_| {}).unwrap(),
+        trace.peak_live_bytes()
+    );
+}
+
+#[test]
+fn the_pool_saves_device_time() {
+    for name in ["eager_arrays", "gnn_sampled_train", "gpt2_varlen_train"] {
+        let trace = recorded(name);
+        let time = |settings| MOCK.replay(&trace, &settings, &|_| {}).unwrap().device_time;
+        assert!(time(pooled()) * 10 < time(unpooled()), "{name}");
+    }
+}
+
+#[test]
+fn a_trace_fits_exactly_what_it_needs() {
+    let trace = recorded("eager_arrays");
+    let need = MOCK.need(&trace, &pooled(), &|_| {}).unwrap();
+    let at = |capacity| Settings {
+        capacity_bytes: Some(capacity),
+        ..pooled()
+    };
+    let measured = MOCK.replay(&trace, &at(need), &|_| {}).unwrap();
+    assert!(measured.outcome.peak_reserved_bytes <= need);
+    let failure = MOCK
+        .replay(&trace, &at(need - trace.peak_live_bytes() / 500), &|_| {})
+        .unwrap_err();
+    assert!(failure.out_of_memory);
+    assert!(
+        failure.to_string().contains("eager_arrays.trace.gz, line "),
+        "{failure}"
+    );
+}
+
+#[test]
+fn deferred_memory_runs_out_only_when_it_is_touched() {
+    let trace = recorded("boxtree_builds");
+    let settings = |touch| Settings {
+        allocator: AllocatorChoice::Deferred,
+        capacity_bytes: Some(trace.peak_live_bytes() / 2),
+        touch,
+        ..unpooled()
+    };
+    assert!(MOCK.replay(&trace, &settings(false), &|_| {}).is_ok());
+    assert!(
+        MOCK.replay(&trace, &settings(true), &|_| {})
+            .unwrap_err()
+            .out_of_memory
+    );
+}
+
+#[test]
+fn shared_virtual_memory_is_replayed_where_the_device_has_it() {
+    let trace = recorded("eager_arrays").scaled_down(1024);
+    let with = |allocator| Settings {
+        allocator,
+        ..pooled()
+    };
+    let coarse = MOCK
+        .replay(&trace, &with(AllocatorChoice::Svm), &|_| {})
+        .unwrap();
+    assert!(coarse.outcome.hits > 0);
+    let fine = MOCK.replay(&trace, &with(AllocatorChoice::SvmFine), &|_| {});
+    assert!(!fine.unwrap_err().out_of_memory);
+}
+
+#[test]
+fn each_stream_has_a_queue_and_empty_blocks_are_fine() {
+    let text = "a 0 1000 0\na 1 1000 3\nf 0\nf 1\na 2 1000 3\na 3 0 3\nf 3\n";
+    let trace = Trace::parse("t", text.as_bytes()).unwrap();
+    for settings in [pooled(), unpooled()] {
+        let outcome = MOCK.replay(&trace, &settings, &|_| {}).unwrap().outcome;
+        assert_eq!(outcome.hits, u64::from(settings.pool.is_some()));
+    }
+}
+
+/// PyTorch's streams, for one, are addresses.
+#[test]
+fn streams_may_have_any_numbers_but_not_any_number_of_them() {
+    let text = "a 0 1000 4000000000\nf 0\na 1 1000 7\na 2 1000 4000000000\n";
+    let trace = Trace::parse("t", text.as_bytes()).unwrap();
+    let outcome = MOCK.replay(&trace, &pooled(), &|_| {}).unwrap().outcome;
+    // Block 2 takes the place of block 0, on the same stream. Block 1 is of another.
+    assert_eq!((outcome.hits, outcome.device_allocations), (1, 2));
+    let many: Vec<_> = (0..1025).map(|id| format!("a {id} 1 {id}")).collect();
+    let trace = Trace::parse("t", many.join("\n").as_bytes()).unwrap();
+    let failure = MOCK.replay(&trace, &pooled(), &|_| {}).unwrap_err();
+    let reason = failure.source.to_string();
+    assert!(reason.contains("1025 streams"), "{reason}");
+}
+
+#[test]
+fn blocks_that_live_at_the_end_are_freed_there_and_are_no_pairs() {
+    let trace = recorded("resnet50_train");
+    for settings in [pooled(), unpooled()] {
+        let outcome = MOCK.replay(&trace, &settings, &|_| {}).unwrap().outcome;
+        assert_eq!((outcome.allocations, outcome.pairs), (7168, 7165));
+    }
+}
+
+#[test]
+fn a_device_without_costs_gives_the_same_figures_in_no_time() {
+    let trace = recorded("eager_arrays");
+    let on = |profile| {
+        Device::Mock(profile)
+            .replay(&trace, &pooled(), &|_| {})
+            .unwrap()
+    };
+    let (free, h200) = (on(Profile::None), on(Profile::H200));
+    assert_eq!(free.device_time, Duration::ZERO);
+    assert!(h200.device_time > Duration::ZERO);
+    let figures =
+        |measured: Measured| (measured.outcome.hits, measured.outcome.peak_reserved_bytes);
+    assert_eq!(figures(free), figures(h200));
+}
+
+#[test]
+fn a_trace_too_large_for_the_device_is_called_that() {
+    let trace = recorded("gpt2_varlen_train");
+    assert_eq!(MOCK.too_small_for(&trace, None), None);
+    let warning = MOCK.too_small_for(&trace, Some(1 << 30)).unwrap();
+    assert!(warning.contains("live at once"), "{warning}");
+    let trace = Trace::parse("t", &b"a 0 100000000000 0\n"[..]).unwrap();
+    let warning = MOCK.too_small_for(&trace, None).unwrap();
+    assert!(warning.contains("in one piece"), "{warning}");
+}

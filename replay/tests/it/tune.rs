@@ -1,0 +1,519 @@
+//! The command `binpool tune`, and the rules by which it chooses.
+
+use std::{fs, path::PathBuf, time::Duration};
+
+use binpool_replay::{
+    AllocatorChoice, Comparison, Cost, Measured, Outcome, Trial, TuneReport, best, candidates,
+    pareto_front, svg,
+};
+use proptest::prelude::*;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::common::binpool;
+
+fn json(arguments: &[&str]) -> Value {
+    let ran = binpool(&[arguments, &["--json"]].concat());
+    assert_eq!(ran.status, 0, "{}", ran.errors);
+    serde_json::from_str(&ran.output).unwrap()
+}
+
+/// Sizes that change a little from one block to the next, two of them live at once.
+const VARYING: &str = "a 0 1000000 0\na 1 600000 0\nf 0\na 2 900000 0\nf 1\na 3 640000 0\nf 2\nf 3\n\
+                       a 4 950000 0\nf 4\na 5 1500000 0\nf 5\na 6 700000 0\nf 6\n";
+
+/// `text` as a trace in a folder of its own, called `name`.
+fn file(name: &str, text: &str) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    fs::write(&path, text).unwrap();
+    (folder, path)
+}
+
+/// The candidates of the first trace in a report.
+fn of_first_trace(report: &Value) -> &Vec<Value> {
+    report["traces"][0]["candidates"].as_array().unwrap()
+}
+
+fn named<'a>(candidates: &'a [Value], name: &str) -> &'a Value {
+    candidates
+        .iter()
+        .find(|candidate| candidate["name"] == name)
+        .unwrap()
+}
+
+/// The names of the candidates of which `is` holds.
+fn names(candidates: &[Value], is: impl Fn(&Value) -> bool) -> Vec<&str> {
+    let chosen = candidates.iter().filter(|candidate| is(candidate));
+    chosen
+        .map(|candidate| candidate["name"].as_str().unwrap())
+        .collect()
+}
+
+#[test]
+fn the_figures_are_those_of_a_replay_with_the_settings_of_the_name() {
+    let (_folder, path) = file("varying.trace", VARYING);
+    let path = path.to_str().unwrap();
+    for common in [
+        &["--profile", "h200"][..],
+        &["--profile", "pocl", "--scale", "3"],
+        &["--capacity", "4MB"],
+    ] {
+        let report = json(&[&["tune"], common, &[path]].concat());
+        let candidates = of_first_trace(&report);
+        assert_eq!(candidates.len(), binpool_replay::candidates().len());
+        for candidate in candidates {
+            let name = candidate["name"].as_str().unwrap();
+            let settings = match name.split_once(' ').unwrap() {
+                ("no", "pool") => vec!["--no-pool"],
+                ("bins", bits) => vec!["--no-segments", "--leading-bits", bits],
+                ("segments", bits) => vec!["--leading-bits", bits],
+                other => panic!("{other:?}: say here how `binpool replay` is told of it"),
+            };
+            let replayed = json(&[&["replay"], common, &settings, &[path]].concat());
+            let replayed = &replayed[0];
+            for figure in [
+                "peak_reserved_bytes",
+                "reserved_over_live",
+                "device_time_us",
+                "device_allocations",
+            ] {
+                assert_eq!(candidate[figure], replayed[figure], "{name}, {figure}");
+            }
+            let hits = replayed["hits"].as_f64().unwrap();
+            let allocations = replayed["allocations"].as_f64().unwrap();
+            assert_eq!(candidate["hit_rate"], hits / allocations, "{name}");
+            assert_eq!(candidate["out_of_memory"], Value::Null);
+        }
+        // They are not all the same.
+        let bins = |bits| &named(candidates, bits)["device_time_us"];
+        assert_ne!(bins("bins 0"), bins("bins 4"));
+    }
+}
+
+#[test]
+fn every_pool_comes_with_the_expression_that_makes_it() {
+    let candidates = candidates();
+    for candidate in &candidates {
+        let expected = match candidate.name.split_once(' ').unwrap() {
+            ("bins", bits) => Some(format!(
+                "PoolOptions::new().segments(false).leading_bits({bits})"
+            )),
+            ("segments", bits) => Some(format!(
+                "PoolOptions::new().segments(true).leading_bits({bits})"
+            )),
+            _ => None,
+        };
+        assert_eq!(candidate.code, expected.as_deref());
+        assert_eq!(candidate.pool.is_some(), expected.is_some());
+    }
+    let mut names: Vec<_> = candidates.iter().map(|candidate| candidate.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), candidates.len());
+}
+
+#[test]
+fn the_same_command_prints_the_same() {
+    let run = || binpool(&["tune", "eager_arrays.trace.gz", "boxtree_builds.trace.gz"]).output;
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn each_trace_has_a_table_and_there_is_one_over_all_and_the_line_to_paste() {
+    let traces = ["eager_arrays.trace.gz", "boxtree_builds.trace.gz"];
+    let ran = binpool(&[&["tune"], &traces[..]].concat());
+    assert_eq!(ran.status, 0, "{}", ran.errors);
+    assert_eq!(ran.errors, "");
+    let report = json(&[&["tune"], &traces[..]].concat());
+    let tables: Vec<&str> = ran.output.split("\n\n|").skip(1).collect();
+    assert_eq!(tables.len(), 3, "{}", ran.output);
+    let comparisons = [
+        &report["traces"][0],
+        &report["traces"][1],
+        &report["overall"],
+    ];
+    for (table, comparison) in tables.iter().zip(comparisons) {
+        for candidate in comparison["candidates"].as_array().unwrap() {
+            let name = candidate["name"].as_str().unwrap();
+            let row = table.lines().find(|line| line.contains(name)).unwrap();
+            assert_eq!(row.contains('*'), candidate["pareto"] == true, "{row}");
+            assert_eq!(row.contains("<-- best"), candidate["best"] == true, "{row}");
+            assert_eq!(comparison["best"] == name, candidate["best"] == true);
+        }
+    }
+    for trace in traces {
+        assert!(ran.output.contains(&format!("\n{trace}, peak live ")));
+    }
+    assert!(ran.output.contains("\nall 2 traces\n"));
+    assert!(ran.output.contains("(both logarithmic); @ is the best"));
+    let code = report["overall"]["code"].as_str().unwrap();
+    assert!(code.starts_with("PoolOptions::new()"));
+    assert!(
+        ran.output.ends_with(&format!("\n\n    {code}\n")),
+        "{}",
+        ran.output
+    );
+    // One trace alone needs no table over all.
+    let ran = binpool(&["tune", "eager_arrays.trace.gz"]);
+    assert_eq!(ran.output.split("\n\n|").skip(1).count(), 1);
+}
+
+#[test]
+fn over_all_traces_is_the_mean_of_the_ratios_and_the_sum_of_the_times() {
+    let report = json(&["tune", "eager_arrays.trace.gz", "boxtree_builds.trace.gz"]);
+    let overall = report["overall"]["candidates"].as_array().unwrap();
+    for (place, candidate) in overall.iter().enumerate() {
+        let figure = |trace: usize, key: &str| {
+            report["traces"][trace]["candidates"][place][key]
+                .as_f64()
+                .unwrap()
+        };
+        let ratio = (figure(0, "reserved_over_live") * figure(1, "reserved_over_live")).sqrt();
+        let close = |key: &str, expected: f64| {
+            let found = candidate[key].as_f64().unwrap();
+            assert!((found / expected - 1.0).abs() < 1e-9, "{candidate}");
+        };
+        close("reserved_over_live", ratio);
+        close(
+            "device_time_us",
+            figure(0, "device_time_us") + figure(1, "device_time_us"),
+        );
+    }
+}
+
+/// Not just about: a ratio at the limit is within it in both tables.
+#[test]
+fn over_one_trace_is_exactly_what_that_trace_is() {
+    let results = (2000..4000).map(|peak_reserved_bytes| {
+        Ok(Measured {
+            outcome: Outcome {
+                allocations: 1,
+                pairs: 1,
+                hits: 0,
+                device_allocations: 1,
+                device_releases: 1,
+                peak_reserved_bytes,
+                host_time: Duration::ZERO,
+                allocator_time: Duration::ZERO,
+                views: 0,
+                view_time: Duration::ZERO,
+            },
+            device_time: Duration::from_millis(1),
+        })
+    });
+    let report = TuneReport {
+        device: "a device".into(),
+        allocator: AllocatorChoice::Immediate,
+        capacity_bytes: None,
+        scale: 1,
+        reserve: 1.15,
+        candidates: vec![candidates().remove(1); 2000],
+        trials: vec![Trial {
+            trace: "a trace".into(),
+            peak_live_bytes: 1000,
+            results: results.collect(),
+        }],
+    };
+    assert_eq!(report.overall().costs, report.trials[0].costs());
+}
+
+#[test]
+fn running_out_of_memory_is_a_row() {
+    let (_folder, path) = file("varying.trace", VARYING);
+    let path = path.to_str().unwrap();
+    // A quarter more than what is live.
+    let arguments = ["tune", "--capacity", "2000000", path];
+    let report = json(&arguments);
+    let candidates = of_first_trace(&report);
+    let failed = names(candidates, |candidate| {
+        !candidate["out_of_memory"].is_null()
+    });
+    assert!(
+        failed.contains(&"bins 0") && failed.len() < candidates.len() - 1,
+        "{failed:?}"
+    );
+    let coarse = named(candidates, "bins 0");
+    let event = coarse["out_of_memory"].as_str().unwrap();
+    assert!(
+        event.contains("varying.trace, line 2: allocating 600000"),
+        "{event}"
+    );
+    assert_eq!(coarse["pareto"], false);
+    assert!(coarse.get("peak_reserved_bytes").is_none());
+    let ran = binpool(&arguments);
+    assert_eq!(ran.status, 0, "{}", ran.errors);
+    for candidate in candidates {
+        let name = candidate["name"].as_str().unwrap();
+        let row = ran.output.lines().find(|line| line.contains(name)).unwrap();
+        assert_eq!(
+            row.contains("out of memory"),
+            failed.contains(&name),
+            "{row}"
+        );
+    }
+}
+
+#[test]
+fn who_fails_on_one_trace_is_not_the_best_over_all() {
+    let (_folder, varying) = file("varying.trace", VARYING);
+    let (_other, small) = file("small.trace", "a 0 100 0\nf 0\na 1 110 0\nf 1\n");
+    let (varying, small) = (varying.to_str().unwrap(), small.to_str().unwrap());
+    let arguments = [
+        "tune",
+        "--capacity",
+        "2000000",
+        "--reserve",
+        "9",
+        small,
+        varying,
+    ];
+    let report = json(&arguments);
+    let overall = report["overall"]["candidates"].as_array().unwrap();
+    let coarse = named(overall, "bins 0");
+    assert_eq!(coarse["out_of_memory_on"], 1);
+    assert_eq!(coarse["device_time_us"], Value::Null);
+    assert_eq!(report["traces"][0]["best"], "bins 0");
+    let best = report["overall"]["best"].as_str().unwrap();
+    assert_eq!(named(overall, best)["out_of_memory_on"], 0);
+    let output = binpool(&arguments).output;
+    assert!(output.contains("out of memory on 1 of 2"), "{output}");
+}
+
+#[test]
+fn a_capacity_for_no_pool_at_all_gives_no_best() {
+    let (_folder, path) = file("varying.trace", VARYING);
+    let plot = path.with_extension("svg");
+    let (path, plot) = (path.to_str().unwrap(), plot.to_str().unwrap());
+    let ran = binpool(&["tune", "--capacity", "1000000", "--plot", plot, path]);
+    assert_eq!(ran.status, 1);
+    assert!(ran.errors.contains("live at once"), "{}", ran.errors);
+    assert!(ran.output.contains("best: none"), "{}", ran.output);
+    assert!(!ran.output.contains("<-- best"));
+    let rows = ran
+        .output
+        .lines()
+        .filter(|line| line.contains("out of memory |"));
+    assert_eq!(rows.count(), candidates().len());
+    assert!(
+        fs::read_to_string(plot)
+            .unwrap()
+            .contains("out of memory: no pool")
+    );
+}
+
+#[test]
+fn the_reserve_decides() {
+    let of = |reserve: &str| {
+        let report = json(&["tune", "--reserve", reserve, "eager_arrays.trace.gz"]);
+        assert_eq!(report["reserve_ratio"].to_string(), format!("{reserve}.0"));
+        let best = report["overall"]["best"].as_str().unwrap().to_owned();
+        let candidate = named(of_first_trace(&report), &best);
+        let figure = |key: &str| candidate[key].as_f64().unwrap();
+        (figure("reserved_over_live"), figure("device_time_us"))
+    };
+    let (least, slow) = of("1");
+    let (more, fast) = of("100");
+    assert!(least < more && fast < slow, "{least} {slow} {more} {fast}");
+    let verdict =
+        |reserve| binpool(&["tune", "--reserve", reserve, "eager_arrays.trace.gz"]).output;
+    let (none, some) = (verdict("1"), verdict("100"));
+    assert!(none.contains("none reserves at most 1 times"), "{none}");
+    assert!(!some.contains("none reserves"), "{some}");
+}
+
+/// The text of every `text` element.
+fn texts(svg: &str) -> Vec<String> {
+    let document = roxmltree::Document::parse(svg).unwrap();
+    let texts = document
+        .descendants()
+        .filter(|node| node.has_tag_name("text"));
+    let texts = texts.map(|node| node.text().unwrap_or_default().trim().to_owned());
+    texts.collect()
+}
+
+#[test]
+fn the_picture_is_well_formed_and_names_every_candidate() {
+    let (_folder, path) = file("a & b < c.trace", VARYING);
+    let plot = path.with_extension("svg");
+    let (path, plot) = (path.to_str().unwrap(), plot.to_str().unwrap());
+    let ran = binpool(&["tune", "--plot", plot, path]);
+    assert_eq!(ran.status, 0, "{}", ran.errors);
+    assert!(!ran.output.contains("logarithmic"), "{}", ran.output);
+    let picture = fs::read_to_string(plot).unwrap();
+    assert!(picture.starts_with("<svg"));
+    let texts = texts(&picture);
+    for candidate in candidates() {
+        assert!(
+            texts.iter().any(|text| text == candidate.name),
+            "{}",
+            candidate.name
+        );
+    }
+    assert!(
+        texts.iter().any(|text| text.contains("a & b < c.trace")),
+        "{texts:?}"
+    );
+}
+
+#[test]
+fn in_the_picture_the_front_is_joined_and_the_best_is_red() {
+    let cost = |reserved_over_live, ms| {
+        Some(Cost {
+            reserved_over_live,
+            device_time: Duration::from_millis(ms),
+        })
+    };
+    let costs = vec![
+        cost(1.0, 900),
+        cost(1.5, 5),
+        cost(1.1, 8),
+        cost(2.0, 50),
+        None,
+    ];
+    let comparison = Comparison::new(costs, &candidates(), 1.15);
+    let picture = svg("t", &candidates(), &comparison).unwrap();
+    let document = roxmltree::Document::parse(&picture).unwrap();
+    let color = |name: &str| {
+        let mut nodes = document.descendants();
+        let node = nodes.find(|node| node.text().is_some_and(|text| text.trim() == name));
+        node.unwrap().attribute("fill").unwrap().to_owned()
+    };
+    let [baseline, fast, best, beaten] = ["no pool", "bins 0", "bins 1", "bins 2"].map(color);
+    assert_eq!(baseline, fast);
+    assert_eq!(best, "#C81E1E");
+    assert!(beaten != best && beaten != fast && best != fast);
+    let lines = document
+        .descendants()
+        .filter_map(|node| node.attribute("points"));
+    let joined = lines.filter(|points| points.split_whitespace().count() == 3);
+    assert_eq!(joined.count(), 1);
+    assert!(texts(&picture).contains(&"out of memory: bins 3".to_owned()));
+}
+
+#[test]
+fn a_device_without_costs_is_drawn_too() {
+    let ran = binpool(&["tune", "--profile", "none", "eager_arrays.trace.gz"]);
+    assert_eq!(ran.status, 0, "{}", ran.errors);
+    assert!(ran.output.contains("0.001 |"), "{}", ran.output);
+}
+
+#[test]
+fn a_wrong_command_line_is_explained() {
+    let trace = "eager_arrays.trace.gz";
+    for (wrong, explained) in [
+        (&["tune"][..], "<TRACE>"),
+        (&["tune", "--reserve", "0.9", trace], "at least 1"),
+        (&["tune", "--reserve", "NaN", trace], "at least 1"),
+        (&["tune", "--reserve", "lots", trace], "invalid float"),
+        (&["tune", "--scale", "0", trace], "at least 1"),
+        (&["tune", "--capacity", "lots", trace], "--capacity"),
+        (&["tune", "--profile", "abacus", trace], "h200"),
+    ] {
+        let ran = binpool(wrong);
+        assert_eq!(ran.status, 2, "{wrong:?}");
+        assert!(ran.errors.contains(explained), "{}", ran.errors);
+    }
+    let ran = binpool(&["tune", "--allocator", "deferred", trace]);
+    assert_eq!(ran.status, 1);
+    assert!(ran.errors.contains("another --allocator"), "{}", ran.errors);
+    // The mock's H200 has no fine-grained shared virtual memory: no matter of memory running out.
+    let ran = binpool(&["tune", "--allocator", "svm-fine", trace]);
+    assert_eq!((ran.status, &*ran.output), (1, ""));
+    assert!(ran.errors.contains("because: "), "{}", ran.errors);
+}
+
+#[test]
+fn a_picture_that_cannot_be_written_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let plot = folder.path().join("no such folder").join("t.svg");
+    let plot = plot.to_str().unwrap();
+    let ran = binpool(&["tune", "--plot", plot, "eager_arrays.trace.gz"]);
+    assert_eq!(ran.status, 1);
+    assert!(ran.errors.contains(plot), "{}", ran.errors);
+    assert!(ran.errors.contains("because: "), "{}", ran.errors);
+}
+
+#[test]
+fn a_corrupt_trace_is_named_and_the_others_are_tried() {
+    let (_folder, corrupt) = file("corrupt.trace", "a 0 many 0\n");
+    let corrupt = corrupt.to_str().unwrap();
+    let ran = binpool(&["tune", corrupt, "eager_arrays.trace.gz"]);
+    assert_eq!(ran.status, 1);
+    assert!(
+        ran.errors.contains("corrupt.trace, line 1"),
+        "{}",
+        ran.errors
+    );
+    assert!(ran.output.contains("<-- best"), "{}", ran.output);
+}
+
+#[test]
+fn help_says_what_is_best() {
+    let help = binpool(&["tune", "--help"]).output;
+    assert!(help.contains("least device time"), "{help}");
+    assert!(help.contains("[default: 1.15]"), "{help}");
+}
+
+/// Few different values, so that equals are among them.
+fn any_costs() -> impl Strategy<Value = Vec<Option<Cost>>> {
+    let cost = (0_u8..8, 0_u64..8).prop_map(|(reserved, ms)| Cost {
+        reserved_over_live: 1.0 + f64::from(reserved) / 8.0,
+        device_time: Duration::from_millis(ms),
+    });
+    proptest::collection::vec(proptest::option::weighted(0.9, cost), 0..12)
+}
+
+fn beats(one: Cost, other: Cost) -> bool {
+    one.reserved_over_live <= other.reserved_over_live
+        && one.device_time <= other.device_time
+        && one != other
+}
+
+proptest! {
+    #[test]
+    fn the_front_is_what_no_other_beats(costs in any_costs()) {
+        let front = pareto_front(&costs);
+        for (place, cost) in costs.iter().enumerate() {
+            let unbeaten = cost.is_some_and(|cost| {
+                !costs.iter().flatten().any(|other| beats(*other, cost))
+            });
+            let times = front.iter().filter(|found| **found == place).count();
+            prop_assert_eq!(times, usize::from(unbeaten));
+        }
+        let reserved: Vec<f64> = front.iter().map(|place| costs[*place].unwrap().reserved_over_live).collect();
+        prop_assert!(reserved.is_sorted());
+    }
+
+    #[test]
+    fn the_best_is_the_fastest_within_the_reserve_or_the_smallest(
+        costs in any_costs(),
+        reserve in 0_u8..8,
+    ) {
+        let reserve = 0.9 + f64::from(reserve) / 8.0;
+        let present = || costs.iter().flatten();
+        let within = || present().filter(|cost| cost.reserved_over_live <= reserve);
+        let Some(found) = best(&costs, reserve) else {
+            prop_assert_eq!(present().count(), 0);
+            return Ok(());
+        };
+        let chosen = costs[found].unwrap();
+        if within().next().is_some() {
+            prop_assert!(chosen.reserved_over_live <= reserve);
+            prop_assert!(within().all(|cost| chosen.device_time <= cost.device_time));
+        } else {
+            prop_assert!(present().all(|cost| chosen.reserved_over_live <= cost.reserved_over_live));
+        }
+        // Of those that are as fast, or as small, none is lower in the other respect; and it is the first.
+        prop_assert!(pareto_front(&costs).contains(&found));
+        prop_assert_eq!(costs.iter().position(|cost| *cost == Some(chosen)), Some(found));
+    }
+
+    #[test]
+    fn no_pool_is_never_the_best(costs in any_costs(), reserve in 1.0_f64..2.0) {
+        let comparison = Comparison::new(costs, &candidates(), reserve);
+        prop_assert_ne!(comparison.best, Some(0));
+        let pools = comparison.costs.iter().skip(1);
+        prop_assert_eq!(comparison.best.is_some(), pools.flatten().next().is_some());
+    }
+}

@@ -1,0 +1,429 @@
+//! The command `binpool view`, apart from what its pages look like.
+
+use std::{fs, io::Write, path::Path};
+
+use binpool::{
+    Backend, ImmediateAllocator, MemoryPool, PoolOptions, QueueOrder, Tag, WatchOptions,
+};
+use binpool_mock::MockDevice;
+use binpool_replay::{
+    Profile, Trace,
+    view::{By, record},
+};
+use flate2::{Compression, write::GzEncoder};
+use roxmltree::Document;
+use serde_json::{Value, json};
+
+use crate::common::binpool;
+
+fn numbers(arguments: &[&str]) -> Value {
+    let ran = binpool(&[&["view", "--json"], arguments].concat());
+    assert_eq!(ran.status, 0, "{}", ran.errors);
+    serde_json::from_str(&ran.output).unwrap()
+}
+
+/// Writes `content` into a folder of its own.
+fn file(name: &str, content: &[u8]) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    fs::write(&path, content).unwrap();
+    let path = path.to_str().unwrap().to_owned();
+    (folder, path)
+}
+
+#[test]
+fn the_numbers_are_those_of_a_replay() {
+    for settings in [
+        &[][..],
+        &["--no-segments"],
+        &["--leading-bits", "5"],
+        &["--scale", "3", "--profile", "pocl"],
+    ] {
+        for trace in ["eager_arrays.trace.gz", "resnet50_train.trace.gz"] {
+            let viewed = numbers(&[settings, &[trace]].concat());
+            let ran = binpool(&[&["replay", "--json"], settings, &[trace]].concat());
+            let replayed: Value = serde_json::from_str(&ran.output).unwrap();
+            let replayed = &replayed[0];
+            let live = &viewed["peak_active"]["active_bytes"];
+            assert_eq!(live, &replayed["peak_live_bytes"], "{settings:?}");
+            let reserved = &viewed["peak_reserved"]["reserved_bytes"];
+            assert_eq!(reserved, &replayed["peak_reserved_bytes"], "{settings:?}");
+            assert_eq!(viewed["blocks"], replayed["allocations"]);
+        }
+    }
+}
+
+#[test]
+fn each_block_lies_in_its_segment_and_clear_of_all_others_that_live() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces/boxtree_builds.trace.gz");
+    let trace = Trace::open(&path).unwrap();
+    let options = PoolOptions::new().segments(true);
+    let history = record(&trace, &Profile::H200, None, &options, &|_| {}).unwrap();
+    assert_eq!(history.blocks.len(), trace.allocations());
+    let moments = history.last_moment();
+    for moment in (0..=moments).step_by(331).chain([moments]) {
+        let lives =
+            |from: usize, to: Option<usize>| from < moment && to.is_none_or(|to| moment <= to);
+        let live = history
+            .blocks
+            .iter()
+            .filter(|block| lives(block.from, block.to));
+        let mut places: Vec<_> = live
+            .filter_map(|block| Some((block.segment?, block.offset, block.class_bytes)))
+            .collect();
+        places.sort_unstable();
+        for (place, &(segment, offset, bytes)) in places.iter().enumerate() {
+            let of = &history.segments[segment];
+            assert!(lives(of.from, of.to), "segment {segment} at {moment}");
+            assert!(offset + bytes <= of.bytes);
+            if let Some(&(other, next, _)) = places.get(place + 1) {
+                assert!(other != segment || offset + bytes <= next);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_lives_at_the_end_is_told_apart_by_group_size_and_stream() {
+    let text = "g 5 weights\ng 7 cache\n\
+                a 0 1000000 0 10 5\na 1 300 1 20 7\na 2 300 1 30 7\na 3 64 0 40\nf 1 50\na 4 200 1 60 7\nf 3 70\n";
+    let (_folder, path) = file("ends.trace", text.as_bytes());
+    let numbers = numbers(&[&path]);
+    let row = |name: &str, peak: u64, at: u64, end: u64, blocks: [u64; 2]| json!({ "name": name, "peak_bytes": peak, "peak_moment": at, "end_bytes": end, "end_blocks": blocks[0], "blocks": blocks[1] });
+    let groups = [
+        row("(no group)", 64, 4, 0, [0, 1]),
+        row("cache", 600, 3, 500, [2, 3]),
+        row("weights", 1_000_000, 1, 1_000_000, [1, 1]),
+    ];
+    assert_eq!(numbers["groups"], json!(groups));
+    let streams = [
+        row("stream 0", 1_000_064, 4, 1_000_000, [1, 2]),
+        row("stream 1", 600, 3, 500, [2, 3]),
+    ];
+    assert_eq!(numbers["streams"], json!(streams));
+    // Blocks take multiples of 512 bytes on this device.
+    assert_eq!(numbers["sizes"][0]["name"], "256–512 B");
+    assert_eq!(numbers["sizes"][0]["blocks"], 4);
+    assert_eq!(numbers["at_end"]["active_bytes"], 1_000_500);
+    assert_eq!(numbers["at_end"]["active_blocks"], 3);
+    assert_eq!(numbers["at_end"]["time_ns"], 70);
+    let free = &numbers["at_end"]["free"]["bytes"];
+    assert_eq!(&numbers["at_end"]["held_bytes"], free);
+}
+
+#[test]
+fn out_of_memory_is_the_end_and_is_explained() {
+    let ran = binpool(&[
+        "view",
+        "--json",
+        "--capacity",
+        "400MB",
+        "eager_arrays.trace.gz",
+    ]);
+    assert_eq!(ran.status, 0, "{}", ran.errors);
+    assert!(
+        ran.errors
+            .contains("out of memory at eager_arrays.trace.gz, line "),
+        "{}",
+        ran.errors
+    );
+    let numbers: Value = serde_json::from_str(&ran.output).unwrap();
+    let failed = &numbers["out_of_memory"];
+    assert_eq!(failed["capacity_bytes"], 400_000_000);
+    assert_eq!(numbers["capacity_bytes"], 400_000_000);
+    assert!(failed["event"].as_str().unwrap().contains("allocating"));
+    assert_eq!(failed["active_bytes"], numbers["at_end"]["active_bytes"]);
+    assert!(numbers["peak_reserved"]["reserved_bytes"].as_u64().unwrap() <= 400_000_000);
+    let words = [
+        "never_fits",
+        "limited",
+        "fragmented",
+        "pending",
+        "device_full",
+    ];
+    assert!(words.contains(&failed["verdict"].as_str().unwrap()));
+    assert!(!failed["advice"].as_str().unwrap().is_empty());
+}
+
+#[test]
+fn shortages_of_the_recording_are_told() {
+    let text = "g 1 big\na 0 4096 0 100\no 99999 2 150 1\nf 0 200\no 5 0 300\na 1 4096 0 400\n";
+    let (_folder, path) = file("short.trace", text.as_bytes());
+    let numbers = numbers(&[&path]);
+    let expected = json!([
+        { "moment": 1, "time_ns": 150, "bytes": 99999, "stream": 2, "group": "big" },
+        { "moment": 2, "time_ns": 300, "bytes": 5, "stream": 0, "group": null },
+    ]);
+    assert_eq!(numbers["shortages"], expected);
+    assert_eq!(numbers["out_of_memory"], Value::Null);
+    assert_eq!(
+        numbers["peak_active"]["moment"], 1,
+        "the first of two peaks"
+    );
+}
+
+/// A pool with a segment of five ranges, one of each state, and a held block beside it.
+fn snapshot() -> Value {
+    json!({
+        "format": "binpool snapshot", "version": 1, "unix_time_ms": 1_764_000_000_000_u64,
+        "settings": {
+            "device": "a device", "device_bytes": 1_000_000, "capacity_bytes": 900_000, "largest_block_bytes": 500_000,
+            "alignment_bytes": 256, "segments": true, "reuse": "opportunistic", "scrub": "never", "is_holding": true, "is_watching": true,
+        },
+        "statistics": { "active_blocks": 1, "active_bytes": 4000, "held_blocks": 4, "held_bytes": 24576, "pending_bytes": 4096 },
+        "segments": [{ "memory": 3, "bytes": 32768, "ranges": [
+            { "offset": 0, "bytes": 4096, "state": "active", "asked_bytes": 4000, "tag": "weights", "call_site": "a.rs:1:2", "age_ns": 5_000_000 },
+            { "offset": 4096, "bytes": 8192, "state": "free" },
+            { "offset": 12288, "bytes": 4096, "state": "held" },
+            { "offset": 16384, "bytes": 4096, "state": "withheld" },
+            { "offset": 20480, "bytes": 4096, "state": "pending" },
+            { "offset": 24576, "bytes": 8192, "state": "free" },
+        ] }],
+        "blocks": [{ "offset": 0, "bytes": 8192, "state": "held" }],
+    })
+}
+
+#[test]
+fn a_snapshot_is_known_by_its_content() {
+    let text = snapshot().to_string();
+    let (_folder, plain) = file("any.name", text.as_bytes());
+    let mut packed = GzEncoder::new(Vec::new(), Compression::default());
+    packed.write_all(text.as_bytes()).unwrap();
+    let (_other, packed) = file("any.trace", &packed.finish().unwrap());
+    for path in [plain, packed] {
+        let numbers = numbers(&[&path]);
+        assert_eq!(numbers["device"], "a device");
+        assert_eq!(numbers["reserved_bytes"], 40960);
+        // Free, held and pending ranges that touch are one.
+        let free = json!({ "bytes": 32768, "ranges": 3, "largest_bytes": 12288 });
+        assert_eq!(numbers["free"], free);
+        let tag = json!({ "name": "weights", "bytes": 4096, "asked_bytes": 4000, "blocks": 1, "oldest_ns": 5_000_000 });
+        assert_eq!(numbers["tags"], json!([tag]));
+        assert_eq!(numbers["call_sites"][0]["name"], "a.rs:1:2");
+        let states = numbers["states"].as_array().unwrap();
+        let names: Vec<&Value> = states.iter().map(|row| &row["name"]).collect();
+        assert_eq!(names, ["active", "free", "held", "pending", "withheld"]);
+        assert_eq!(states[2]["bytes"], 12288);
+    }
+}
+
+#[test]
+fn a_snapshot_of_impossible_sizes_is_read_all_the_same() {
+    let mut snapshot = snapshot();
+    let huge =
+        json!({ "offset": 5, "bytes": u64::MAX, "state": "active", "asked_bytes": u64::MAX });
+    snapshot["segments"][0]["ranges"] = json!([huge, huge]);
+    snapshot["segments"][0]["bytes"] = json!(u64::MAX);
+    snapshot["blocks"] = json!([huge, { "offset": 0, "bytes": u64::MAX, "state": "held" }]);
+    snapshot["unix_time_ms"] = json!(u64::MAX);
+    let (_folder, path) = file("huge.json", snapshot.to_string().as_bytes());
+    let numbers = numbers(&[&path]);
+    assert_eq!(numbers["reserved_bytes"], u64::MAX);
+    assert_eq!(numbers["free"]["largest_bytes"], u64::MAX);
+    assert_eq!(numbers["tags"][0]["asked_bytes"], u64::MAX);
+}
+
+#[test]
+fn what_a_pool_records_and_its_snapshots_are_read() {
+    let backend = MockDevice::new().backend();
+    let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+    let allocator = ImmediateAllocator::new(&backend).unwrap();
+    let pool = MemoryPool::new(allocator, &queue).unwrap();
+    let (folder, trace) = file("program.trace", b"");
+    pool.watch(WatchOptions::new());
+    let recording = pool.record(fs::File::create(&trace).unwrap()).unwrap();
+    let weights = Tag::new("weights").within(|| pool.allocate(1 << 20).unwrap());
+    let scratch = Tag::new("scratch").within(|| pool.allocate(3 << 20).unwrap());
+    drop(scratch);
+    assert!(pool.allocate(1 << 40).is_err());
+    let snapshot = folder.path().join("pool.json");
+    fs::write(&snapshot, pool.snapshot().to_json().unwrap()).unwrap();
+    drop(weights);
+    recording.finish().unwrap();
+
+    let of_trace = numbers(&[&trace]);
+    let groups = of_trace["groups"].as_array().unwrap();
+    let peak = |name: &str| {
+        let found = groups
+            .iter()
+            .find(|row| row["name"].as_str().unwrap().contains(name));
+        found.map(|row| row["peak_bytes"].as_u64().unwrap())
+    };
+    assert_eq!(
+        (peak("weights"), peak("scratch")),
+        (Some(1 << 20), Some(3 << 20))
+    );
+    assert_eq!(of_trace["peak_active"]["active_bytes"], 4 << 20);
+    assert_eq!(of_trace["at_end"]["active_bytes"], 0);
+    assert_eq!(of_trace["has_times"], true);
+    assert_eq!(of_trace["shortages"][0]["bytes"], 1_u64 << 40);
+
+    let of_snapshot = numbers(&[snapshot.to_str().unwrap()]);
+    assert_eq!(of_snapshot["active_bytes"], 1 << 20);
+    assert_eq!(of_snapshot["tags"][0]["name"], "weights");
+    assert_eq!(of_snapshot["tags"][0]["asked_bytes"], 1 << 20);
+    let site = of_snapshot["call_sites"][0]["name"].as_str().unwrap();
+    assert!(site.contains("tests/it/view.rs:"), "{site}");
+    assert_eq!(of_snapshot["held_bytes"], of_snapshot["free"]["bytes"]);
+}
+
+#[test]
+fn a_compressed_trace_needs_no_name_that_says_so() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces/eager_arrays.trace.gz");
+    let (_folder, copy) = file("copy", &fs::read(path).unwrap());
+    assert_eq!(numbers(&[&copy])["blocks"], 4472);
+}
+
+#[test]
+fn recordings_of_other_tools_are_viewed_too_json_among_them() {
+    for recording in ["snapshot.json", "snapshot4.pickle", "rmm.csv"] {
+        let numbers = numbers(&[&format!("../tests/imports/{recording}")]);
+        assert!(numbers["blocks"].as_u64().unwrap() > 0, "{recording}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_or_written_is_named() {
+    let fails = |arguments: &[&str], expected: &str| {
+        let ran = binpool(&[&["view"], arguments].concat());
+        assert_eq!(ran.status, 1, "{arguments:?}");
+        assert!(ran.errors.contains(expected), "{}", ran.errors);
+    };
+    let (folder, out) = file("page.html", b"");
+    fails(
+        &["no/such.trace", "-o", &out],
+        "no/such.trace cannot be read",
+    );
+    let (_f, path) = file("bad.trace", b"a 0 many 0\n");
+    fails(&[&path, "-o", &out], "bad.trace, line 1: expected BYTES");
+    let (_f, path) = file("other.json", b"{\"format\": \"something\", \"version\": 1}");
+    fails(&[&path, "-o", &out], "its format is \"something\"");
+    let (_f, path) = file(
+        "later.json",
+        b"{\"format\": \"binpool snapshot\", \"version\": 9}",
+    );
+    fails(&[&path, "-o", &out], "a snapshot of version 9");
+    let (_f, path) = file("cut.gz", &[0x1f, 0x8b, 8, 0]);
+    fails(&[&path, "-o", &out], "cut.gz cannot be read");
+    let (_f, path) = file("empty.trace", b"");
+    fails(&[&path, "-o", &out], "no allocation in it");
+    let nowhere = folder.path().join("no/page.html");
+    fails(
+        &["eager_arrays.trace.gz", "-o", nowhere.to_str().unwrap()],
+        "cannot be written",
+    );
+    let (_f, path) = file("snapshot.json", snapshot().to_string().as_bytes());
+    fails(&[&path, "-o", "now.svg"], "a snapshot is one moment");
+    assert_eq!(binpool(&["view", "eager_arrays.trace.gz"]).status, 2);
+}
+
+#[test]
+fn memory_over_time_is_drawn_as_svg() {
+    let text = "g 1 <weights> & \"more\"\ng 2 scratch\na 0 1048576 0 1000 1\na 1 2097152 0 2000 2\nf 1 3000\no 9 0 3500\na 2 1048576 0 4000 2\n";
+    let trace = Trace::parse("over/time.trace", text.as_bytes()).unwrap();
+    let options = PoolOptions::new().segments(true);
+    let draw = |capacity| {
+        let history = record(&trace, &Profile::H200, capacity, &options, &|_| {}).unwrap();
+        history.svg(By::Group).unwrap()
+    };
+    let texts = |picture: &str| -> Vec<String> {
+        let document = Document::parse(picture).unwrap();
+        let texts = document
+            .descendants()
+            .filter(|node| node.has_tag_name("text"));
+        texts
+            .map(|node| node.text().unwrap().trim().to_owned())
+            .collect()
+    };
+    let points = |picture: &str| -> Vec<Vec<(f64, f64)>> {
+        let document = Document::parse(picture).unwrap();
+        let shapes = document
+            .descendants()
+            .filter(|node| node.has_tag_name("polygon"));
+        let pair = |pair: &str| {
+            let (x, y) = pair.split_once(',').unwrap();
+            (x.parse().unwrap(), y.parse().unwrap())
+        };
+        shapes
+            .map(|node| {
+                node.attribute("points")
+                    .unwrap()
+                    .split_whitespace()
+                    .map(pair)
+                    .collect()
+            })
+            .collect()
+    };
+    let whole = draw(None);
+    let names = texts(&whole);
+    for expected in [
+        "time.trace",
+        "scratch",
+        "2.0 MiB",
+        "<weights> & \"mo…",
+        "1.0 MiB",
+        "seconds",
+        "1 MiB",
+        "2 MiB",
+    ] {
+        assert!(
+            names.iter().any(|name| name == expected),
+            "{expected}: {names:?}"
+        );
+    }
+    assert!(
+        names
+            .iter()
+            .any(|name| name.contains("in use: up to 3.0 MiB at event 2")),
+        "{names:?}"
+    );
+    // The last layer drawn is the lowest: the largest group, `scratch`, which has two, none, and then one MiB.
+    let shapes = points(&whole);
+    let scratch = shapes.last().unwrap();
+    let height = |x: f64| {
+        let at = scratch.iter().rfind(|point| point.0 <= x).unwrap();
+        388.0 - at.1
+    };
+    let top = |x: f64| {
+        let total = &shapes[0];
+        388.0 - total.iter().rfind(|point| point.0 <= x).unwrap().1
+    };
+    assert!(height(200.0).abs() < f64::EPSILON, "{scratch:?}");
+    assert!(
+        (height(400.0) / top(200.0) - 2.0).abs() < 0.02,
+        "{scratch:?}"
+    );
+    assert!((top(400.0) / top(200.0) - 3.0).abs() < 0.03);
+    assert!(height(600.0).abs() < f64::EPSILON, "{scratch:?}");
+    let short = draw(Some(2 << 20));
+    let names = texts(&short);
+    assert!(
+        names.iter().any(|name| name == "capacity 2.0 MiB"),
+        "{names:?}"
+    );
+    assert!(
+        names
+            .iter()
+            .any(|name| name.starts_with("out of memory for 2.0 MiB: ")),
+        "{names:?}"
+    );
+}
+
+#[test]
+fn the_picture_of_the_documentation_is_what_the_command_draws() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("timeline.svg");
+    let ran = binpool(&[
+        "view",
+        "gpt2_varlen_train.trace.gz",
+        "-o",
+        path.to_str().unwrap(),
+    ]);
+    assert_eq!((ran.status, &*ran.output), (0, ""), "{}", ran.errors);
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/timeline.svg");
+    let same = fs::read(path).unwrap() == fs::read(kept).unwrap();
+    assert!(
+        same,
+        "docs/timeline.svg is another: `scripts/pictures` draws it anew"
+    );
+}

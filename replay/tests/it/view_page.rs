@@ -1,0 +1,1078 @@
+//! The pages of `binpool view`, in a browser.
+
+use std::{fmt::Write, fs, path::Path};
+
+use binpool::PoolOptions;
+use binpool_replay::{
+    Profile, Trace,
+    view::{History, record},
+};
+use serde_json::{Value, json};
+
+use crate::{browser::Page, common::binpool};
+
+/// A program with four groups on two streams that takes a millisecond for each event, and leaks a bit.
+fn tagged() -> String {
+    let groups = ["weights", "activations", "scratch", "leaky cache"];
+    let mut text = String::new();
+    for (number, name) in groups.iter().enumerate() {
+        writeln!(text, "g {number} {name}").unwrap();
+    }
+    let (mut id, mut time) = (0, 0);
+    let mut allocate = |text: &mut String, bytes: u64, stream: u32, group: usize| {
+        time += 1_000_000;
+        writeln!(text, "a {id} {bytes} {stream} {time} {group}").unwrap();
+        id += 1;
+        id - 1
+    };
+    for _ in 0..10 {
+        allocate(&mut text, 8 << 20, 0, 0);
+    }
+    for step in 0..30_u64 {
+        let inner: Vec<u64> = (0..20)
+            .map(|layer| allocate(&mut text, (layer + 1 + step % 3) * 300_000, 0, 1))
+            .collect();
+        for block in inner.iter().rev() {
+            let scratch = allocate(&mut text, 1_000_000, 1, 2);
+            writeln!(text, "f {scratch}\nf {block}").unwrap();
+        }
+        allocate(&mut text, 123_456, 1, 3);
+    }
+    text
+}
+
+/// The history of a trace, and its page as the command writes it.
+fn page_of(text: &str, options: &[&str]) -> (History, Page, Value) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("program.trace");
+    let page = folder.path().join("page.html");
+    fs::write(&file, text).unwrap();
+    let file = file.to_str().unwrap();
+    let arguments = ["view", "--json", file, "-o", page.to_str().unwrap()];
+    let ran = binpool(&[&arguments[..], options].concat());
+    assert_eq!(ran.status, 0, "{}", ran.errors);
+    let trace = Trace::parse(file, text.as_bytes()).unwrap();
+    let pool = PoolOptions::new().segments(true);
+    let history = record(&trace, &Profile::H200, None, &pool, &|_| {}).unwrap();
+    let numbers = serde_json::from_str(&ran.output).unwrap();
+    (
+        history,
+        Page::new(fs::read_to_string(page).unwrap()),
+        numbers,
+    )
+}
+
+fn tagged_page() -> (History, Page, Value) {
+    page_of(&tagged(), &[])
+}
+
+/// A number of bytes as the page writes it.
+#[allow(clippy::cast_precision_loss, reason = "three digits are wanted")]
+fn shown(bytes: &Value) -> String {
+    let bytes = bytes.as_u64().unwrap();
+    let unit = (bytes.max(1).ilog2() / 10) as usize;
+    let value = bytes as f64 / f64::powi(1024.0, i32::try_from(unit).unwrap());
+    let digits = match unit {
+        0 => 0,
+        _ if value >= 100.0 => 0,
+        _ if value >= 10.0 => 1,
+        _ => 2,
+    };
+    format!("{value:.digits$} {}", ["B", "KiB", "MiB", "GiB"][unit])
+}
+
+/// What a browser keeps a sum in.
+fn number(value: &Value) -> u64 {
+    let number = value.as_f64().unwrap();
+    format!("{number}").parse().unwrap()
+}
+
+#[test]
+fn the_page_shows_the_numbers_that_the_command_prints() {
+    let (_, page, numbers) = tagged_page();
+    let shown_there = page.run(
+        "",
+        "return { used: text('#used .figure strong'), end: text('#leaked .figure strong'), ran: text('#ran-out strong'),
+           held: text('#leaked .top li:nth-child(2) .number'), title: document.title, head: text('.head .quiet'),
+           active: text('#legend-active'), reserved: text('#legend-reserved'), moment: text('#moment') };",
+    );
+    assert_eq!(
+        shown_there["used"],
+        shown(&numbers["peak_active"]["active_bytes"])
+    );
+    assert_eq!(
+        shown_there["active"],
+        shown(&numbers["peak_active"]["active_bytes"])
+    );
+    assert_eq!(
+        shown_there["reserved"],
+        shown(&numbers["peak_active"]["reserved_bytes"])
+    );
+    assert_eq!(
+        shown_there["end"],
+        shown(&numbers["at_end"]["active_bytes"])
+    );
+    assert_eq!(shown_there["held"], shown(&numbers["at_end"]["held_bytes"]));
+    assert_eq!(shown_there["ran"], "You did not");
+    assert_eq!(shown_there["title"], "program.trace – binpool view");
+    let head = shown_there["head"].as_str().unwrap();
+    assert!(head.contains("1,240 blocks"), "{head}");
+    let moment = shown_there["moment"].as_str().unwrap().replace(',', "");
+    let event = format!("event {}", numbers["peak_active"]["moment"]);
+    assert!(moment.contains(&event), "{moment}");
+}
+
+#[test]
+fn every_moment_of_the_page_is_that_of_the_replay() {
+    let (history, page, numbers) = tagged_page();
+    for at in ["peak_active", "peak_reserved", "at_end"] {
+        let at = &numbers[at];
+        let there = page.run(&format!("at={}", at["moment"]), "return figures();");
+        assert_eq!(number(&there["moment"]), number(&at["moment"]));
+        assert_eq!(number(&there["active"]), number(&at["active_bytes"]));
+        assert_eq!(number(&there["blocks"]), number(&at["active_blocks"]));
+        assert_eq!(number(&there["inBlocks"]), number(&at["block_bytes"]));
+        assert_eq!(number(&there["reserved"]), number(&at["reserved_bytes"]));
+        assert_eq!(number(&there["free"]), number(&at["free"]["bytes"]));
+        assert_eq!(number(&there["ranges"]), number(&at["free"]["ranges"]));
+        assert_eq!(
+            number(&there["largest"]),
+            number(&at["free"]["largest_bytes"])
+        );
+    }
+    // Moments that are neither: what the map draws as in use is what lives there, whole blocks.
+    let moments = [0, 1, 17, 400, 1023, 1024, 1025, history.last_moment()];
+    let list = format!("{moments:?}");
+    let there = page.run(
+        "",
+        &format!("const all = []; for (const at of {list}) {{ location.hash = `at=${{at}}`; await sleep(50); await settle(); all.push(figures()); }} return all;"),
+    );
+    for (moment, there) in moments.into_iter().zip(there.as_array().unwrap()) {
+        let lives = history
+            .blocks
+            .iter()
+            .filter(|life| life.from < moment && life.to.is_none_or(|to| moment <= to));
+        let (asked, whole) = lives.fold((0, 0), |(asked, whole), life| {
+            (asked + life.asked_bytes, whole + life.class_bytes)
+        });
+        assert_eq!(number(&there["moment"]), moment as u64);
+        assert_eq!(number(&there["active"]), asked, "{moment}");
+        assert_eq!(number(&there["map"]), whole, "{moment}");
+        assert_eq!(
+            number(&there["reserved"]),
+            whole + number(&there["free"]),
+            "{moment}"
+        );
+    }
+}
+
+#[test]
+fn the_table_has_a_row_for_each_group_and_is_sorted_by_any_column() {
+    let (_, page, numbers) = tagged_page();
+    let there = page.run(
+        "",
+        "const rows = () => all('#groups tbody tr').map(row => [...row.children].map(cell => cell.textContent));
+         const titles = all('#groups thead button');
+         const first = rows();
+         await click(titles[0]); const byName = rows().map(row => row[0]);
+         await click(titles[0]); const back = rows().map(row => row[0]);
+         await click(titles[4]); const byEnd = rows().map(row => row[4]);
+         return { first, byName, back, byEnd, sorted: all('#groups th[aria-sort]').map(it => it.textContent) };",
+    );
+    let groups = numbers["groups"].as_array().unwrap();
+    let rows = there["first"].as_array().unwrap();
+    assert_eq!(rows.len(), 4);
+    for group in groups {
+        let row = rows.iter().find(|row| row[0] == group["name"]).unwrap();
+        assert_eq!(row[1], shown(&group["peak_bytes"]));
+        assert_eq!(row[4], shown(&group["end_bytes"]));
+        assert_eq!(row[5], group["end_blocks"].to_string());
+        assert_eq!(row[6], group["blocks"].to_string());
+    }
+    assert_eq!(rows[0][0], "weights");
+    assert_eq!(
+        there["byName"],
+        json!(["activations", "leaky cache", "scratch", "weights"])
+    );
+    assert_eq!(
+        there["back"],
+        json!(["weights", "scratch", "leaky cache", "activations"])
+    );
+    assert_eq!(
+        there["byEnd"],
+        json!(["80.0 MiB", "3.53 MiB", "0 B", "0 B"])
+    );
+    assert_eq!(there["sorted"], json!(["In use at the end"]));
+}
+
+/// The colour of the first series: the largest group.
+const BLUE: [&str; 2] = ["68,119,170,255", "91,147,201,255"];
+
+#[test]
+fn the_pictures_are_drawn_in_both_themes() {
+    let (_, page, _) = tagged_page();
+    let script = "return { chart: colors(chart()), map: colors(map()), whole: colors(one('.whole')), theme: document.documentElement.dataset.theme,
+         ground: getComputedStyle(document.body).backgroundColor,
+         bottom: pixel(chart(), 500, chart().height - 34), top: pixel(chart(), 500, 16) };";
+    for (theme, blue) in ["light", "dark"].into_iter().zip(BLUE) {
+        let there = page.run(&format!("theme={theme}"), script);
+        assert_eq!(there["theme"], theme);
+        for canvas in ["chart", "map"] {
+            let colors = there[canvas].as_object().unwrap();
+            assert!(colors.len() > 6, "{canvas}, {theme}: {colors:?}");
+            assert!(
+                colors[blue].as_u64().unwrap() > 2000,
+                "{canvas}, {theme}: {colors:?}"
+            );
+        }
+        assert!(there["whole"].as_object().unwrap().len() > 3);
+        // Weights are at the bottom of the stack; nothing is as high as the top.
+        assert_eq!(there["bottom"], blue);
+        assert_ne!(there["top"], blue);
+    }
+    let grounds = ["light", "dark"]
+        .map(|theme| page.run(&format!("theme={theme}"), script)["ground"].clone());
+    assert_ne!(grounds[0], grounds[1]);
+}
+
+#[test]
+fn the_theme_is_switched_by_a_button_and_a_key_and_kept_in_the_address() {
+    let (_, page, _) = tagged_page();
+    let there = page.run(
+        "",
+        "const seen = [document.documentElement.dataset.theme];
+         await click(one('#theme')); seen.push(document.documentElement.dataset.theme, location.hash);
+         await key('t'); seen.push(document.documentElement.dataset.theme, location.hash);
+         return seen;",
+    );
+    assert_eq!(
+        there,
+        json!(["light", "dark", "#theme=dark", "light", "#theme=light"])
+    );
+}
+
+#[test]
+fn the_wheel_zooms_around_the_pointer() {
+    let (_, page, numbers) = tagged_page();
+    let there = page.run(
+        "clock=events",
+        "const c = chart(); const width = c.clientWidth - 66 - 14; const x = 66 + width / 4;
+         await pointer(c, 'wheel', x, 100, { deltaY: -600 }); const nearer = range();
+         await pointer(c, 'pointermove', x, 200);
+         const tip = text('#tooltip .tip-title');
+         await pointer(c, 'wheel', x, 100, { deltaY: -200 }); const nearest = range();
+         await pointer(c, 'wheel', x, 100, { deltaX: 300 }); const moved = range();
+         await pointer(c, 'wheel', x, 100, { deltaY: 5000 }); const far = range();
+         return { nearer, nearest, moved, far, tip };",
+    );
+    let of = |name: &str| {
+        let ends = there[name].as_array().unwrap();
+        (ends[0].as_f64().unwrap(), ends[1].as_f64().unwrap())
+    };
+    let before = (0.0, numbers["events"].as_f64().unwrap() + 1.0);
+    let (nearer, nearest, moved) = (of("nearer"), of("nearest"), of("moved"));
+    let span = |(from, to): (f64, f64)| to - from;
+    // 1.0018 to the power of 600 is 2.94.
+    assert!(
+        (span(before) / span(nearer) - 2.94).abs() < 0.05,
+        "{nearer:?} of {before:?}"
+    );
+    let quarter = |(from, to): (f64, f64)| from + (to - from) / 4.0;
+    assert!(
+        (quarter(nearer) - quarter(before)).abs() < 2.0,
+        "{nearer:?} of {before:?}"
+    );
+    assert!(
+        (quarter(nearest) - quarter(nearer)).abs() < 1.0,
+        "{nearest:?} of {nearer:?}"
+    );
+    assert!(span(nearest) < span(nearer));
+    // The event under the pointer, give or take what a column of pixels is.
+    let event: String = there["tip"]
+        .as_str()
+        .unwrap()
+        .chars()
+        .filter(char::is_ascii_digit)
+        .take(3)
+        .collect();
+    assert!(
+        (event.parse::<f64>().unwrap() - quarter(nearer)).abs() < 5.0,
+        "{event} in {nearer:?}"
+    );
+    assert!((span(moved) - span(nearest)).abs() < 0.01 && moved.0 > nearest.0);
+    assert_eq!(there["far"], Value::Null, "all of it is seen again");
+}
+
+#[test]
+fn keys_zoom_move_and_reset() {
+    let (_, page, numbers) = tagged_page();
+    let there = page.run(
+        "clock=events",
+        "const seen = {};
+         for (const [name, keys] of [['in', '+'], ['in2', '+'], ['out', '-'], ['right', 'ArrowRight'], ['left', 'ArrowLeft'], ['reset', '0']]) {
+           await key(keys); seen[name] = range();
+         }
+         return seen;",
+    );
+    let span = |name: &str| there[name][1].as_f64().unwrap() - there[name][0].as_f64().unwrap();
+    let events = numbers["events"].as_f64().unwrap() + 1.0;
+    assert!((span("in") - events / 1.6).abs() < 0.01);
+    assert!((span("in2") - events / 1.6 / 1.6).abs() < 0.01);
+    assert!((span("out") - span("in")).abs() < 0.01);
+    let peak = numbers["peak_active"]["moment"].as_f64().unwrap();
+    assert!(there["in2"][0].as_f64().unwrap() < peak && peak < there["in2"][1].as_f64().unwrap());
+    assert!(there["right"][0].as_f64() > there["out"][0].as_f64());
+    assert!((span("right") - span("out")).abs() < 0.01);
+    assert!(there["left"][0].as_f64() < there["right"][0].as_f64());
+    assert_eq!(there["reset"], Value::Null);
+}
+
+#[test]
+fn dragging_moves_and_a_click_pins_the_moment_under_it() {
+    let (_, page, numbers) = tagged_page();
+    let there = page.run(
+        "clock=events&range=500~1500",
+        "const c = chart(); const width = c.clientWidth - 80;
+         const drag = async (from, to, more) => {
+           await pointer(c, 'pointerdown', 66 + width * from, 100, more);
+           await pointer(c, 'pointermove', 66 + width * to, 100, { buttons: 1, ...more });
+           await pointer(c, 'pointerup', 66 + width * to, 100, more);
+         };
+         const before = figures().moment;
+         await drag(0.5, 0.3); const moved = range(); const still = figures().moment;
+         await drag(0.25, 0.25); const pinned = figures();
+         await key('.'); const behind = figures().moment;
+         await key(','); await key(','); const ahead = figures().moment;
+         await key('>'); const far = figures().moment;
+         await drag(0.4, 0.6, { shiftKey: true }); const selected = range();
+         await key('e'); const end = figures();
+         await key('p'); const peak = figures();
+         return { before, moved, still, pinned, behind, ahead, far, selected, end, peak, hash: location.hash };",
+    );
+    assert_eq!(there["before"], there["still"]);
+    let near = |value: &Value, expected: f64| {
+        let value = value.as_f64().unwrap();
+        assert!(
+            (value - expected).abs() < 3.0,
+            "{value}, expected about {expected}: {there}"
+        );
+    };
+    near(&there["moved"][0], 700.0);
+    near(&there["moved"][1], 1700.0);
+    near(&there["pinned"]["moment"], 950.0);
+    let pinned = number(&there["pinned"]["moment"]);
+    assert_eq!(number(&there["behind"]), pinned + 1);
+    assert_eq!(number(&there["ahead"]), pinned - 1);
+    assert_eq!(number(&there["far"]), pinned + 99);
+    near(&there["selected"][0], 1100.0);
+    near(&there["selected"][1], 1300.0);
+    assert_eq!(
+        number(&there["end"]["active"]),
+        number(&numbers["at_end"]["active_bytes"])
+    );
+    assert_eq!(
+        number(&there["peak"]["active"]),
+        number(&numbers["peak_active"]["active_bytes"])
+    );
+    let hash = there["hash"].as_str().unwrap();
+    assert!(
+        hash.contains(&format!("at={}", numbers["peak_active"]["moment"])),
+        "{hash}"
+    );
+}
+
+#[test]
+fn the_axis_shows_times_or_events() {
+    let (_, page, _) = tagged_page();
+    let there = page.run(
+        "",
+        "const seen = [text('#moment'), one('[aria-label=\"The axis\"] [aria-checked=true]').textContent];
+         await key('+'); const [from, to] = range(); seen.push(to - from > 1e6);
+         await key('c'); seen.push(text('#moment'), range());
+         await key('+'); seen.push(range()[1] < 3000, location.hash.includes('clock=events'));
+         return seen;",
+    );
+    assert_eq!(there[1], "Time");
+    assert_eq!(there[2], true, "nanoseconds");
+    assert!(there[0].as_str().unwrap().contains("s (event "), "{there}");
+    assert!(
+        there[3].as_str().unwrap().starts_with("at event "),
+        "{there}"
+    );
+    assert_eq!(there[4], Value::Null);
+    assert_eq!((&there[5], &there[6]), (&json!(true), &json!(true)));
+}
+
+#[test]
+fn what_is_reserved_can_be_hidden_so_that_what_is_in_use_has_the_whole_height() {
+    let (_, page, _) = tagged_page();
+    let there = page.run(
+        "",
+        "const heights = () => { const c = chart(); let y = 20; while (y < c.height - 40 && pixel(c, 300, y) !== '68,119,170,255') y++; return y; };
+         const seen = [heights(), one('.legend .sum button').getAttribute('aria-pressed')];
+         await key('r'); seen.push(heights(), location.hash, one('.legend .sum button').getAttribute('aria-pressed'));
+         await click(one('.legend .sum button')); seen.push(heights(), location.hash);
+         return seen;",
+    );
+    assert_eq!((&there[1], &there[4]), (&json!("true"), &json!("false")));
+    assert_eq!(there[3], "#reserved=hidden");
+    assert!(number(&there[2]) < number(&there[0]), "higher up: {there}");
+    assert_eq!((&there[5], &there[6]), (&there[0], &json!("")));
+}
+
+#[test]
+fn blocks_are_told_apart_by_what_the_switch_says() {
+    let (_, page, numbers) = tagged_page();
+    let there = page.run(
+        "",
+        "const names = () => all('.legend li:not(.sum) .name').map(name => name.textContent);
+         const seen = [names()];
+         await key('g'); seen.push(names());
+         await key('g'); seen.push(names());
+         await click(one('[data-value=group]')); seen.push(names());
+         return seen;",
+    );
+    let names = |by: &str| {
+        let mut rows: Vec<&Value> = numbers[by].as_array().unwrap().iter().collect();
+        // The largest at the bottom, as in the picture.
+        rows.sort_by_key(|row| row["peak_bytes"].as_u64());
+        json!(rows.iter().map(|row| &row["name"]).collect::<Vec<_>>())
+    };
+    assert_eq!(there[0], names("groups"));
+    assert_eq!(there[1], names("sizes"));
+    assert_eq!(there[2], names("streams"));
+    assert_eq!(there[3], there[0]);
+}
+
+#[test]
+fn hovering_tells_what_is_there() {
+    /// The digits of a text, behind `mark`.
+    fn digits_behind(text: &Value, mark: &str) -> String {
+        let (_, behind) = text.as_str().unwrap().split_once(mark).unwrap();
+        behind.chars().filter(char::is_ascii_digit).collect()
+    }
+
+    let (history, page, numbers) = tagged_page();
+    let moment = 25;
+    let peak = format!(
+        "const peak = ({} + 0.5) / ({} + 1);",
+        numbers["peak_active"]["moment"], numbers["events"]
+    );
+    let script = "
+         const rows = () => Object.fromEntries(all('#tooltip dt').map(title => [title.textContent, title.nextSibling.textContent]));
+         const c = chart();
+         await pointer(c, 'pointermove', 700, c.clientHeight - 40); const below = rows();
+         await pointer(c, 'pointermove', 700, 16); const above = rows();
+         const layers = [];
+         for (let y = c.clientHeight - 40; y > 20; y -= 3) {
+           await pointer(c, 'pointermove', 66 + peak * (c.clientWidth - 80), y);
+           const name = text('#tooltip dt');
+           if (layers.at(-1) !== name) layers.push(name);
+         }
+         await pointer(c, 'pointerleave', 0, 0); const hidden = one('#tooltip').hidden;
+         const blocks = [];
+         for (let x = 2; x < map().clientWidth; x += 7) {
+           await pointer(map(), 'pointermove', x, 12);
+           if (!one('#tooltip').hidden) blocks.push({ title: text('#tooltip .tip-title'), ...rows() });
+         }
+         return { below, above, layers, hidden, blocks };";
+    let there = page.run(&format!("clock=events&at={moment}"), &(peak + script));
+    assert_eq!(there["below"]["weights"], "80.0 MiB");
+    assert!(there["below"]["reserved"].is_string() && there["above"]["weights"].is_null());
+    // From the bottom of the stack upwards.
+    let layers = there["layers"].as_array().unwrap();
+    assert_eq!(layers[..2], ["weights", "activations"], "{layers:?}");
+    assert_eq!(
+        layers[layers.len() - 2..],
+        ["held, free", "in use"],
+        "{layers:?}"
+    );
+    assert_eq!(there["hidden"], true);
+    // Each block that the map tells of is one that lives, in its place.
+    let blocks = there["blocks"].as_array().unwrap();
+    let in_use = blocks.iter().filter(|block| block["asked"].is_string());
+    assert!(in_use.clone().count() > 20, "{blocks:?}");
+    for block in in_use {
+        let allocated = block["allocated"].as_str().unwrap();
+        let mut lives = history.blocks.iter();
+        let life = lives.find(|life| allocated.starts_with(&format!("event {} ", life.from + 1)));
+        let life = life.unwrap_or_else(|| panic!("{block}"));
+        let lives = life.from < moment && life.to.is_none_or(|to| moment <= to);
+        assert!(lives, "{block}");
+        assert_eq!(
+            digits_behind(&block["asked"], "("),
+            life.asked_bytes.to_string()
+        );
+        assert_eq!(
+            digits_behind(&block["place"], "byte"),
+            life.offset.to_string()
+        );
+        assert_eq!(block["stream"], life.stream.to_string());
+    }
+}
+
+#[test]
+fn the_map_can_be_walked_by_keys() {
+    let (history, page, _) = tagged_page();
+    let moment = 25;
+    let there = page.run(
+        &format!("clock=events&at={moment}"),
+        "const rows = () => ({ title: text('#tooltip .tip-title'),
+           ...Object.fromEntries(all('#tooltip dt').map(title => [title.textContent, title.nextSibling.textContent])) });
+         const range = location.hash; map().focus(); const label = map().getAttribute('aria-label');
+         const walk = async (by, from) => {
+           const seen = [await press(from)];
+           for (;;) {
+             const here = await press(by);
+             if (here.place === seen.at(-1).place) return seen;
+             seen.push(here);
+           }
+         };
+         const press = async by => { await key(by, map()); return rows(); };
+         const forth = await walk('ArrowRight', 'Home'); const back = await walk('ArrowLeft', 'End');
+         const first = await press('Home'); const below = await press('ArrowDown'); const above = await press('ArrowUp');
+         const spoken = map().parentNode.querySelector('.spoken').textContent; const mark = map().parentNode.querySelector('.map-mark').getBoundingClientRect().width;
+         await key('Enter', map()); const lens = text('.lens-title'); await key('Enter', map()); const closed = one('.lens').hidden;
+         map().blur(); await settle();
+         return { forth, back, first, below, above, spoken, mark, lens, closed, label, hidden: one('#tooltip').hidden,
+           panned: location.hash !== range, focusable: document.activeElement !== map() && map().tabIndex === 0 };",
+    );
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let places = |way: &str| -> Vec<String> {
+        let ranges = there[way].as_array().unwrap().iter();
+        ranges.map(|range| text(&range["place"])).collect()
+    };
+    // Each range once: every block that lives, and what is free between them.
+    let forth = places("forth");
+    let mut once = forth.clone();
+    once.sort();
+    once.dedup();
+    assert_eq!(once.len(), forth.len());
+    let asked = |range: &&Value| range["asked"].is_string();
+    let walked = there["forth"].as_array().unwrap().iter().filter(asked);
+    let lives = history.blocks.iter();
+    let lives = lives.filter(|life| life.from < moment && life.to.is_none_or(|to| moment <= to));
+    assert_eq!(walked.count(), lives.count());
+    let mut back = places("back");
+    back.reverse();
+    assert_eq!(back, forth);
+    // Up and down lead to other segments; what is marked is told, too.
+    assert_eq!(text(&there["first"]["place"]), forth[0]);
+    assert_ne!(there["below"]["place"], there["first"]["place"]);
+    let spoken = text(&there["spoken"]);
+    assert!(
+        spoken.starts_with(&text(&there["above"]["title"])),
+        "{spoken}"
+    );
+    assert!(
+        spoken.ends_with(&text(&there["above"]["place"])),
+        "{spoken}"
+    );
+    assert!(there["mark"].as_f64().unwrap() > 2.0, "{there}");
+    assert!(text(&there["label"]).contains("segments of"), "{there}");
+    let segment = text(&there["above"]["place"]);
+    let segment = segment.split(',').next().unwrap();
+    assert!(text(&there["lens"]).starts_with(segment), "{there}");
+    let seen = ["closed", "hidden", "panned", "focusable"].map(|what| &there[what]);
+    assert_eq!(seen, [true, true, false, true]);
+}
+
+#[test]
+fn a_click_enlarges_a_segment_and_all_blocks_can_be_listed() {
+    let (history, page, numbers) = tagged_page();
+    let there = page.run(
+        "",
+        "const seen = { before: one('.lens').hidden };
+         await pointer(map(), 'click', 5, 12);
+         const lens = one('.lens .map');
+         await pointer(lens, 'pointermove', 5, 20);
+         Object.assign(seen, { open: !one('.lens').hidden, title: text('.lens-title'), tip: text('#tooltip'), wide: lens.clientWidth > 600,
+           colors: Object.keys(colors(lens)).length });
+         await key('e'); seen.stays = text('.lens-title');
+         await key('p'); await click(one('.lens button')); seen.closed = one('.lens').hidden;
+         one('#blocks').open = true; await settle();
+         seen.summary = text('#blocks summary');
+         seen.rows = all('#blocks tbody tr').map(row => [...row.children].map(cell => cell.textContent));
+         await click(all('#blocks tbody .link')[0]); seen.pinned = figures().moment;
+         return seen;",
+    );
+    assert_eq!(there["before"], true);
+    assert_eq!(
+        (&there["open"], &there["wide"]),
+        (&json!(true), &json!(true))
+    );
+    let title = there["title"].as_str().unwrap();
+    assert!(
+        title.starts_with("segment ") && title.contains("in use"),
+        "{title}"
+    );
+    assert!(
+        there["tip"].as_str().unwrap().contains("from byte 0 on"),
+        "{there}"
+    );
+    assert!(there["colors"].as_u64().unwrap() >= 2);
+    let name = |title: &Value| {
+        title
+            .as_str()
+            .unwrap()
+            .split(':')
+            .next()
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(name(&there["stays"]), name(&there["title"]));
+    assert_eq!(there["closed"], true);
+    let peak = &numbers["peak_active"];
+    let blocks = peak["active_blocks"].as_u64().unwrap();
+    let summary = there["summary"].as_str().unwrap();
+    assert!(
+        summary.starts_with(&format!("The {blocks} blocks at this moment")),
+        "{summary}"
+    );
+    let rows = there["rows"].as_array().unwrap();
+    assert_eq!(rows.len() as u64, blocks);
+    // The largest first: the weights, the first of which is the first block of all, and is never freed.
+    assert_eq!(rows[0][0], "weights");
+    assert_eq!(rows[0][1], shown(&json!(history.blocks[0].asked_bytes)));
+    assert_eq!(rows[0][2], shown(&json!(history.blocks[0].class_bytes)));
+    assert_eq!(
+        rows[0][3],
+        (history.blocks[0].segment.unwrap() + 1).to_string()
+    );
+    assert_eq!(rows[0][5], "never");
+    assert_eq!(there["pinned"], 1.0);
+}
+
+#[test]
+fn no_peak_is_lost_however_many_events_a_pixel_has() {
+    let mut text = String::new();
+    for pair in 0..30_000 {
+        let bytes = if pair == 17_123 { 1 << 30 } else { 4096 };
+        writeln!(text, "a {pair} {bytes} 0\nf {pair}").unwrap();
+    }
+    let (_, page, numbers) = page_of(&text, &[]);
+    let peak = numbers["peak_active"]["moment"].as_u64().unwrap();
+    assert_eq!(peak, 2 * 17_123 + 1);
+    let there = page.run(
+        "reserved=hidden",
+        &format!(
+            "const c = chart(); const x = Math.floor(66 + ({peak} + 0.5) / 60001 * (c.clientWidth - 80));
+             await pointer(c, 'pointermove', x + 0.5, 200);
+             const rows = Object.fromEntries(all('#tooltip dt').map(title => [title.textContent, title.nextSibling.textContent]));
+             const drawn = [-1, 0, 1].map(aside => pixel(c, x + aside, 200)).includes('68,119,170,255');
+             return {{ rows, title: text('.tip-title'), drawn }};"
+        ),
+    );
+    assert_eq!(there["rows"]["in use"], "1.00 GiB");
+    assert_eq!(there["title"], "event 34,247");
+    assert_eq!(there["drawn"], true);
+}
+
+#[test]
+fn a_replay_that_runs_out_of_memory_is_explained() {
+    let (_, page, numbers) = page_of(&tagged(), &["--capacity", "100MiB"]);
+    let failed = &numbers["out_of_memory"];
+    let there = page.run(
+        "",
+        "return { verdict: text('#verdict'), advice: text('#advice'), badge: text('#shortage .badge'), requested: text('#shortage-requested'),
+           active: text('#shortage-active'), held: text('#shortage-held'), largest: text('#shortage-largest'), capacity: text('#shortage-capacity'),
+           group: text('#shortage-group'), card: text('#ran-out strong'), where: text('.where'),
+           parts: all('#shortage-parts li').map(part => part.textContent), moment: figures().moment, ...redLines() };",
+    );
+    let verdict = there["verdict"].as_str().unwrap();
+    assert!(
+        verdict.contains(failed["reason"].as_str().unwrap()),
+        "{verdict}"
+    );
+    assert!(
+        verdict.starts_with(&shown(&failed["requested_bytes"])),
+        "{verdict}"
+    );
+    assert_eq!(
+        there["badge"],
+        failed["verdict"].as_str().unwrap().replace('_', " ")
+    );
+    assert_eq!(there["advice"], failed["advice"]);
+    assert!(!failed["advice"].as_str().unwrap().is_empty());
+    for (id, field) in [
+        ("requested", "requested_bytes"),
+        ("active", "active_bytes"),
+        ("held", "held_bytes"),
+        ("largest", "largest_held_bytes"),
+        ("capacity", "capacity_bytes"),
+    ] {
+        let text = there[id].as_str().unwrap();
+        let bytes = failed[field].as_u64().unwrap();
+        let whole = text.split('(').next_back().unwrap();
+        let digits: String = whole.chars().filter(char::is_ascii_digit).collect();
+        assert_eq!(digits, bytes.to_string(), "{id}: {text}");
+    }
+    assert_eq!(there["group"], failed["group"]);
+    assert_eq!(there["card"], shown(&failed["requested_bytes"]));
+    assert!(
+        there["where"]
+            .as_str()
+            .unwrap()
+            .contains("program.trace, line "),
+        "{there}"
+    );
+    assert_eq!(there["moment"], numbers["events"].as_f64().unwrap());
+    let parts = there["parts"].as_array().unwrap();
+    assert_eq!(parts[0], "weights80.0 MiB");
+    assert!(
+        parts
+            .iter()
+            .any(|part| part.as_str().unwrap().starts_with("held by the pool"))
+    );
+    // The line of the capacity, and the mark where memory ran out.
+    assert!(number(&there["line"]) > 300, "{}", there["line"]);
+    assert!(number(&there["mark"]) > 200, "{}", there["mark"]);
+}
+
+/// A pool that ran out of memory: a segment of 64 MiB, with a block that hostile hands named.
+fn snapshot() -> Value {
+    let mib = 1 << 20;
+    json!({
+        "format": "binpool snapshot", "version": 1, "unix_time_ms": 1_764_000_000_000_u64,
+        "settings": {
+            "device": "a device", "device_bytes": 128 * mib, "capacity_bytes": 96 * mib, "largest_block_bytes": 64 * mib,
+            "alignment_bytes": 256, "segments": true, "reuse": "opportunistic", "scrub": "never", "is_holding": true, "is_watching": true,
+        },
+        "statistics": { "active_blocks": 2, "active_bytes": 30 * mib, "held_blocks": 2, "held_bytes": 34 * mib, "hits": 12345 },
+        "segments": [{ "memory": 3, "bytes": 64 * mib, "ranges": [
+            { "offset": 0, "bytes": 24 * mib, "state": "active", "asked_bytes": 24 * mib, "tag": "weights", "call_site": "a.rs:1:2",
+              "queue": 4, "age_ns": 90_000_000_000_u64 },
+            { "offset": 24 * mib, "bytes": 16 * mib, "state": "free" },
+            { "offset": 40 * mib, "bytes": 6 * mib, "state": "active", "asked_bytes": 6 * mib, "tag": "<b>x</b></script>", "age_ns": 5_000_000 },
+            { "offset": 46 * mib, "bytes": 18 * mib, "state": "pending" },
+        ] }],
+        "blocks": [],
+        "out_of_memory": { "requested_bytes": 20 * mib, "class_bytes": 20 * mib, "held_bytes": 34 * mib, "pending_bytes": 18 * mib,
+            "largest_held_bytes": 18 * mib, "released_bytes": 0, "verdict": "fragmented", "reason": "the free memory is fragmented",
+            "advice": "free blocks that stand next to each other", "tag": "weights" },
+    })
+}
+
+#[test]
+fn a_snapshot_shows_its_blocks_tables_and_why_memory_ran_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, html) = (
+        folder.path().join("now.json"),
+        folder.path().join("now.html"),
+    );
+    fs::write(&file, snapshot().to_string()).unwrap();
+    let ran = binpool(&["view", file.to_str().unwrap(), "-o", html.to_str().unwrap()]);
+    assert_eq!(ran.status, 0, "{}", ran.errors);
+    let page = Page::new(fs::read_to_string(html).unwrap());
+    let there = page.run(
+        "",
+        "const seen = { used: text('#used strong'), held: text('#leaked strong'), verdict: text('#verdict'), advice: text('#advice'),
+           charts: all('.chart').length, groups: all('#groups tbody tr').map(row => row.textContent),
+           states: all('#states tbody tr').map(row => row.textContent), counters: text('#counters'), settings: text('#settings'),
+           largest: text('#largest-free'), ranges: text('#free-ranges'), colors: Object.keys(colors(map())), bold: all('#page b').length };
+         const width = map().clientWidth; seen.tips = [];
+         for (const part of [0.1, 0.5, 0.65, 0.9]) {
+           await pointer(map(), 'pointermove', width * part, 12);
+           seen.tips.push(text('#tooltip'));
+         }
+         await key('g'); seen.sites = all('#groups tbody th').map(row => row.textContent);
+         await key('t'); seen.dark = Object.keys(colors(map()));
+         return seen;",
+    );
+    assert_eq!(there["used"], "30.0 MiB");
+    assert_eq!(there["held"], "34.0 MiB");
+    assert_eq!(
+        there["verdict"],
+        "20.0 MiB cannot be had: the free memory is fragmented."
+    );
+    assert_eq!(there["advice"], "free blocks that stand next to each other");
+    assert_eq!(there["charts"], 0, "one moment has no memory over time");
+    assert_eq!(
+        there["groups"],
+        json!([
+            "weights24.0 MiB24.0 MiB190.0 s",
+            "<b>x</b></script>6.00 MiB6.00 MiB15.00 ms"
+        ])
+    );
+    assert_eq!(there["bold"], 0);
+    assert_eq!(there["states"].as_array().unwrap().len(), 3);
+    assert_eq!(
+        (&there["largest"], &there["ranges"]),
+        (&json!("18.0 MiB"), &json!("2"))
+    );
+    assert!(there["counters"].as_str().unwrap().contains("hits12,345"));
+    assert!(
+        there["settings"]
+            .as_str()
+            .unwrap()
+            .contains("reuseopportunistic")
+    );
+    let colors = there["colors"].as_array().unwrap();
+    assert!(colors.contains(&json!(BLUE[0])), "{colors:?}");
+    assert!(there["dark"].as_array().unwrap().contains(&json!(BLUE[1])));
+    let tips = there["tips"].as_array().unwrap();
+    let expected = [
+        ["24.0 MiB active", "tagweights"],
+        ["16.0 MiB free", "segment 3"],
+        ["6.00 MiB active", "<b>x</b></script>"],
+        ["18.0 MiB pending", "commands"],
+    ];
+    for (tip, expected) in tips.iter().zip(expected) {
+        let tip = tip.as_str().unwrap();
+        assert!(expected.iter().all(|part| tip.contains(part)), "{tip}");
+    }
+    assert!(tips[0].as_str().unwrap().contains("age90.0 s"), "{tips:?}");
+    assert_eq!(there["sites"], json!(["a.rs:1:2", "(not known)"]));
+}
+
+#[test]
+fn a_snapshot_of_impossible_sizes_is_shown_all_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, html) = (
+        folder.path().join("now.json"),
+        folder.path().join("now.html"),
+    );
+    let mut snapshot = snapshot();
+    snapshot["segments"][0]["ranges"][0]["bytes"] = json!(u64::MAX);
+    snapshot["segments"][0]["ranges"][1]["offset"] = json!(7);
+    snapshot["unix_time_ms"] = json!(u64::MAX);
+    fs::write(&file, snapshot.to_string()).unwrap();
+    let ran = binpool(&["view", file.to_str().unwrap(), "-o", html.to_str().unwrap()]);
+    assert_eq!(ran.status, 0, "{}", ran.errors);
+    let page = Page::new(fs::read_to_string(html).unwrap());
+    let shown = page.run(
+        "",
+        "await pointer(map(), 'pointermove', 30, 12); return text('#groups');",
+    );
+    assert!(shown.as_str().unwrap().contains("16.0 EiB"), "{shown}");
+}
+
+#[test]
+fn failures_of_the_recording_are_marked_and_reached_by_a_key() {
+    let text = tagged()
+        .replacen("a 10 ", "o 999999999 1 10500000 1\na 10 ", 1)
+        .replacen("a 30 ", "o 7 1 30500000 2\na 30 ", 1);
+    let (_, page, numbers) = page_of(&text, &[]);
+    assert_eq!(numbers["shortages"][0]["moment"], 10);
+    let there = page.run(
+        "",
+        "const seen = [];
+         for (let press = 0; press < 3; press++) { await key('o'); seen.push(figures().moment); }
+         return { seen, answer: text('#ran-out'), ...redLines() };",
+    );
+    assert_eq!(there["seen"], json!([10, 30, 10]));
+    let answer = there["answer"].as_str().unwrap();
+    for part in ["954 MiB for activations", "2 allocations failed"] {
+        assert!(answer.contains(part), "{answer}");
+    }
+    assert!(number(&there["mark"]) > 200, "{there}");
+}
+
+#[test]
+fn names_stay_text_whatever_they_are() {
+    let names = [
+        "</script><script>window.hacked = 1</script>",
+        "<img src=x onerror=\"window.hacked = 2\">",
+        "a&amp;b \u{202e} \"quoted\" 'so'",
+    ];
+    let mut text = String::new();
+    for (number, name) in names.iter().enumerate() {
+        writeln!(
+            text,
+            "g {number} {name}\na {number} {} 0 {number} {number}",
+            4096 * (3 - number)
+        )
+        .unwrap();
+    }
+    writeln!(text, "o 123456 0 9 1").unwrap();
+    let (_, page, numbers) = page_of(&text, &["--capacity", "8KiB"]);
+    let script = "await settle(); await pointer(map(), 'pointermove', 5, 12);
+         return { hacked: window.hacked ?? 0, images: all('img').length, scripts: all('script').length,
+           table: all('#groups tbody th').map(cell => cell.textContent), group: one('#shortage-group')?.textContent ?? null };";
+    assert_eq!(numbers["out_of_memory"]["group"], names[0]);
+    let failed = page.run("", script);
+    assert_eq!(failed["group"], names[0]);
+    let (_, page, _) = page_of(&text, &[]);
+    let whole = page.run("", script);
+    assert_eq!(whole["table"], json!(names));
+    for there in [failed, whole] {
+        assert_eq!(there["hacked"], 0);
+        assert_eq!(there["images"], 0);
+        // The data, the page's own, and the test's two.
+        assert_eq!(there["scripts"], 4);
+    }
+}
+
+#[test]
+fn nothing_is_asked_of_any_network() {
+    let (_, page, _) = tagged_page();
+    for address in ["http:", "https:", "//www", "src=", "@import", "url("] {
+        assert!(!page.html().contains(address), "{address}");
+    }
+    assert!(page.html().contains("default-src 'none'"));
+    let asked = page.run(
+        "",
+        "await key('g'); return performance.getEntriesByType('resource').map(entry => entry.name);",
+    );
+    assert_eq!(asked, json!([]));
+}
+
+#[test]
+fn the_help_opens_by_its_key_and_lists_the_others() {
+    let (_, page, _) = tagged_page();
+    let there = page.run(
+        "",
+        "await key('?'); const open = one('#help').open; const keys = all('#help kbd').map(key => key.textContent);
+         one('#help').close();
+         const named = all('button, canvas[tabindex], [role=radiogroup], dialog').filter(it =>
+           !(it.getAttribute('aria-label') || it.getAttribute('aria-labelledby') || it.textContent.trim()));
+         return { open, keys, nameless: named.length, focus: chart().tabIndex };",
+    );
+    assert_eq!(there["open"], true);
+    let keys = there["keys"].as_array().unwrap();
+    for key in [
+        "+", "−", "0", ",", ".", "p", "e", "o", "g", "r", "c", "t", "?",
+    ] {
+        assert!(keys.iter().any(|listed| listed == key), "{key}");
+    }
+    assert_eq!(there["nameless"], 0);
+    assert_eq!(there["focus"], 0);
+}
+
+#[test]
+fn a_page_that_is_damaged_says_so() {
+    let (_, page, _) = tagged_page();
+    let (before, rest) = page.html().split_once("id=\"data\">").unwrap();
+    let (data, behind) = rest.split_once('<').unwrap();
+    let damaged = Page::new(format!(
+        "{before}id=\"data\">{}<{behind}",
+        &data[..data.len() / 2 / 4 * 4]
+    ));
+    let there = damaged.run("", "return text('#page');");
+    let notice = there.as_str().unwrap();
+    assert!(notice.contains("its data is damaged"), "{notice}");
+}
+
+#[test]
+fn a_million_events_open() {
+    let mut text = String::from("g 0 even\ng 1 odd\n");
+    let (mut time, mut state) = (0_u64, 7_u64);
+    for block in 0..500_000_u64 {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        time += 1000 + (state >> 54);
+        writeln!(
+            text,
+            "a {block} {} 0 {time} {}",
+            1 + (state >> 44),
+            block % 2
+        )
+        .unwrap();
+        if let Some(old) = block.checked_sub(300) {
+            writeln!(text, "f {old}").unwrap();
+        }
+    }
+    for block in 499_700..500_000 {
+        writeln!(text, "f {block}").unwrap();
+    }
+    let (_, page, numbers) = page_of(&text, &["--profile", "none"]);
+    assert_eq!(numbers["events"], 1_000_000);
+    let there = page.run(
+        "clock=events",
+        "const seen = { figures: figures(), chart: Object.keys(colors(chart())).length, map: Object.keys(colors(map())).length };
+         await pointer(chart(), 'wheel', 500, 100, { deltaY: -4000 }); seen.range = range();
+         seen.nodes = all('*').length;
+         return seen;",
+    );
+    assert_eq!(
+        number(&there["figures"]["active"]),
+        number(&numbers["peak_active"]["active_bytes"])
+    );
+    assert_eq!(
+        number(&there["figures"]["ranges"]),
+        number(&numbers["peak_active"]["free"]["ranges"])
+    );
+    assert!(there["chart"].as_u64().unwrap() > 5 && there["map"].as_u64().unwrap() > 5);
+    assert!(there["range"][1].as_f64().unwrap() - there["range"][0].as_f64().unwrap() < 2000.0);
+    assert!(
+        there["nodes"].as_u64().unwrap() < 500,
+        "no element a block: {}",
+        there["nodes"]
+    );
+}
+
+/// A picture of the documentation.
+struct Picture {
+    name: &'static str,
+    options: &'static [&'static str],
+    hash: &'static str,
+    size: (u32, u32),
+}
+
+const PICTURES: [Picture; 3] = [
+    Picture {
+        name: "view-light.png",
+        options: &[],
+        hash: "theme=light",
+        size: (1280, 1158),
+    },
+    Picture {
+        name: "view-dark.png",
+        options: &[],
+        hash: "theme=dark",
+        size: (1280, 1158),
+    },
+    Picture {
+        name: "view-oom.png",
+        options: &["--capacity", "3GiB"],
+        hash: "theme=light",
+        size: (1280, 1010),
+    },
+];
+
+fn docs() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs")
+}
+
+/// Draws them anew: `scripts/pictures` runs this.
+#[test]
+#[ignore = "writes into docs"]
+fn pictures_for_the_documentation() {
+    for Picture {
+        name,
+        options,
+        hash,
+        size,
+    } in PICTURES
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let page = folder.path().join("page.html");
+        let arguments = [
+            "view",
+            "resnet50_train.trace.gz",
+            "-o",
+            page.to_str().unwrap(),
+        ];
+        assert_eq!(binpool(&[&arguments[..], options].concat()).status, 0);
+        let page = Page::new(fs::read_to_string(page).unwrap());
+        page.screenshot(hash, size, &docs().join(name));
+    }
+}
+
+#[test]
+fn the_documentation_has_its_pictures() {
+    for Picture {
+        name,
+        size: (width, height),
+        ..
+    } in PICTURES
+    {
+        let bytes = fs::read(docs().join(name)).unwrap();
+        let (magic, rest) = bytes.split_at(16);
+        assert_eq!(&magic[..8], b"\x89PNG\r\n\x1a\n", "{name}");
+        assert_eq!(rest[..4], width.to_be_bytes(), "{name}");
+        assert_eq!(rest[4..8], height.to_be_bytes(), "{name}");
+        assert!(bytes.len() < 200_000, "{name}: {} bytes", bytes.len());
+    }
+}
