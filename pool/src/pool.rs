@@ -225,14 +225,7 @@ impl<A: Allocator> MemoryPool<A> {
     /// # Ok::<(), binpool::PoolError>(())
     /// ```
     pub fn free_held(&self) -> u64 {
-        let shared = &self.handle.shared;
-        shared.return_unviewed();
-        let bytes = shared.release_all();
-        // The state of the default queue stays, without its fences.
-        let pending = shared.state.lock().not_ended(&shared.default_queue);
-        shared.check(pending.as_slice());
-        shared.retire_idle_queues(false);
-        bytes
+        self.handle.shared.free_held()
     }
 
     /// Releases free blocks, or segments, to the allocator until the pool manages at most `bytes` bytes: first what no

@@ -81,7 +81,8 @@ pub struct PoolStatistics {
     pub managed_bytes: u64,
     /// The highest value of `managed_bytes`.
     pub peak_managed_bytes: u64,
-    /// Allocations that a held block served.
+    /// Allocations that a held block served. With a [`ScrubPolicy`](crate::ScrubPolicy), hits and misses also count
+    /// allocations that failed because the block that was found could not be filled with zeros.
     pub hits: u64,
     /// Hits by blocks that another queue or an out-of-order queue had used, where the commands there had ended, or where the
     /// requesting queue already waited for them.

@@ -71,12 +71,14 @@ impl<A: Allocator, O> QueueState<A, O> {
         self.last_use <= self.ended
     }
 
-    /// The latest use that is not known to have ended.
+    /// The latest use or fence that is not known to have ended.
+    ///
+    /// Two threads may each add a fence after the same use. Once the first fence has ended, no use needs the second, so
+    /// the pool would keep its event until the queue is used again.
     pub(crate) fn not_ended(&self, key: QueueKey) -> Option<QueueUse> {
-        (!self.has_caught_up()).then_some(QueueUse {
-            key,
-            timestamp: self.last_use,
-        })
+        let youngest = self.fences.back().map(|fence| fence.timestamp);
+        let timestamp = self.last_use.max(youngest.unwrap_or(self.last_use));
+        (timestamp > self.ended).then_some(QueueUse { key, timestamp })
     }
 
     /// Returns the moment up to which the uses of `other` end before any command starts that is enqueued on this queue later.

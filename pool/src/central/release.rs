@@ -103,7 +103,7 @@ impl<A: Allocator, O> State<A, O> {
         found
     }
 
-    /// The latest use of this queue that is not known to have ended.
+    /// The latest use or fence of this queue that is not known to have ended.
     pub(crate) fn not_ended(&self, queue: &QueueOf<A>) -> Option<QueueUse> {
         let key = self.queues.find(queue.id())?;
         self.queues.get(key)?.not_ended(key)

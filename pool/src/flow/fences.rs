@@ -270,4 +270,20 @@ mod tests {
         mock.shared.check(&[second]);
         assert!(mock.shared.state.lock().queues.is_over(second));
     }
+
+    #[test]
+    fn a_fence_that_two_threads_added_after_one_use_goes_with_the_free_blocks() {
+        let mock = MockPool::of_blocks();
+        let default_queue = mock.default_key();
+        let use_ = mock.shared.state.lock().queues.stamp(default_queue);
+        let before = mock.device.live_events();
+        for _ in 0..2 {
+            assert!(mock.shared.add_fence_after(use_).is_some());
+        }
+        mock.device.run();
+        mock.shared.check(&[use_]);
+        assert_eq!(mock.device.live_events(), before + 1);
+        mock.shared.free_held();
+        assert_eq!(mock.device.live_events(), before);
+    }
 }

@@ -88,6 +88,18 @@ impl<A: Allocator> Shared<A> {
         }
     }
 
+    /// Releases every held block, and what the pool keeps of queues that have no block and whose commands have ended.
+    /// Returns the released bytes.
+    pub(crate) fn free_held(&self) -> u64 {
+        self.return_unviewed();
+        let bytes = self.release_all();
+        // The state of the default queue stays, without its fences.
+        let pending = self.state.lock().not_ended(&self.default_queue);
+        self.check(pending.as_slice());
+        self.retire_idle_queues(false);
+        bytes
+    }
+
     /// Releases every held block, including those that commands still use. Returns the released bytes.
     pub(crate) fn release_all(&self) -> u64 {
         self.flush();

@@ -147,7 +147,7 @@ impl<'a> Worker<'a> {
                 self.rig.budget.set_max_bytes(CAPACITY);
             }
         } else {
-            self.tally.failed += 1;
+            self.tally.failed[pool] += 1;
         }
         // Others may have it then.
         for _ in 0..self.hand.len().div_ceil(2) {
@@ -312,7 +312,7 @@ impl<'a> Worker<'a> {
                     drop(block);
                 }
                 Err(error) if error.is_out_of_memory() => self.tally.out_of_memory[pool] += 1,
-                Err(_) => self.tally.failed += 1,
+                Err(_) => self.tally.failed[pool] += 1,
             }
         }
     }
