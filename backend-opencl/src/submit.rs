@@ -90,7 +90,9 @@ impl OpenClBackend {
             None => (named, events),
         };
         let kept = if context.quirks.failed_events_are_fragile {
-            named.and(&events).handles().map_err(failed)?
+            let mut kept = named.and(&events).handles().map_err(failed)?;
+            kept.extend(admission.put_first_by_queue(purpose)?);
+            kept
         } else {
             WaitedFor::new()
         };

@@ -1,15 +1,17 @@
 //! Fills of images.
 
-use binpool_allocators::{Error, On, Result};
+use binpool_allocators::{Error, Event, On, Queue, QueueOrder, Result};
 
 use super::{
     cl_image::ClImage, color::ImageColor, error::ImageError, kind::ImageKind, region::ImageRegion,
+    shape::ImageShape,
 };
 use crate::{
     ClOn,
     backend::OpenClBackend,
     event::ClEvent,
     order::access::Access,
+    queue::ClQueue,
     sys::{self, Purpose},
 };
 
@@ -65,9 +67,49 @@ impl OpenClBackend {
             ))
             .into());
         }
+        let quirks = &self.context().quirks;
+        if image.shape().kind() == ImageKind::D3 && quirks.fills_of_volumes_block {
+            return self.fill_by_copy(queue, image, region, color, wait_for);
+        }
+        Ok(self.submit_fill(queue, image, region, color, wait_for)?)
+    }
+
+    /// Fills another image of the region's shape on a queue on which nothing is pending, waits for that, and enqueues a
+    /// copy of it.
+    fn fill_by_copy(
+        &self,
+        queue: &ClQueue,
+        image: &ClImage,
+        region: ImageRegion,
+        color: ImageColor,
+        wait_for: &[ClEvent],
+    ) -> Result<ClEvent, ImageError> {
+        let shape = ImageShape::of(ImageKind::D3, region.size);
+        let filled = self.create_image(image.flags(), image.format(), shape)?;
+        let all = ImageRegion::all(shape);
+        let context = self.context();
+        context
+            .quirks
+            .on_idle_queue(&context.handle, context.device, |idle| {
+                let idle =
+                    idle.map(|handle| ClQueue::created(context, handle, QueueOrder::InOrder));
+                let queue = idle.as_ref().unwrap_or(queue);
+                self.submit_fill(queue, &filled, all, color, &[])?.wait()
+            })?;
+        self.enqueue_copy_image(queue.after(wait_for), &filled, all, image, region.origin)
+    }
+
+    fn submit_fill(
+        &self,
+        queue: &ClQueue,
+        image: &ClImage,
+        region: ImageRegion,
+        color: ImageColor,
+        wait_for: &[ClEvent],
+    ) -> Result<ClEvent> {
         let uses = [image.used(Access::Write)];
         let purpose = Purpose::Memory(image.region_bytes(region)?);
-        let event = self.submit(queue, purpose, &uses, wait_for, |wait| {
+        self.submit(queue, purpose, &uses, wait_for, |wait| {
             sys::image::enqueue_fill(
                 queue.handle(),
                 image.handle(),
@@ -75,7 +117,6 @@ impl OpenClBackend {
                 color.bytes(),
                 wait,
             )
-        })?;
-        Ok(event)
+        })
     }
 }

@@ -1,6 +1,6 @@
 //! The arguments of a launch as the runtime takes them, and the memory that it uses through them.
 
-use binpool_allocators::{AsMemory, InvalidRequest, ObjectKind, Region};
+use binpool_allocators::{AsMemory, Error, InvalidRequest, ObjectKind, Region};
 use smallvec::SmallVec;
 
 use super::{
@@ -13,8 +13,9 @@ use crate::{
     order::access::Access,
     order::memory_use::MemoryUse,
     queue::ClQueue,
+    quirks::Quirks,
     sys::{
-        ClResult, DeviceBytes, EventHandle, SvmRange, WaitList,
+        ClResult, EventHandle, SvmRange, WaitList,
         kernel::{self, ArgumentValue, KernelHandle},
     },
 };
@@ -23,30 +24,54 @@ use crate::{
 #[derive(Default)]
 pub(super) struct Bound<'a> {
     values: SmallVec<[ArgumentValue<'a>; 8]>,
-    pub(super) uses: SmallVec<[(LaunchMemory, MemoryUse<'a>); 8]>,
+    pub(super) uses: SmallVec<[LaunchUse<'a>; 8]>,
     indirect: SmallVec<[SvmRange<'a>; 1]>,
 }
 
+/// Memory that a launch uses.
+pub(super) struct LaunchUse<'a> {
+    at: LaunchMemory,
+    pub(super) used: MemoryUse<'a>,
+    /// Set for a sub-buffer.
+    is_view: bool,
+}
+
 impl<'a> Bound<'a> {
-    fn add_use(&mut self, at: LaunchMemory, used: Option<MemoryUse<'a>>) {
+    fn add_use(&mut self, at: LaunchMemory, used: Option<MemoryUse<'a>>, is_view: bool) {
         let used = used.filter(|used| used.region.bytes > 0);
-        self.uses.extend(used.map(|used| (at, used)));
+        self.uses
+            .extend(used.map(|used| LaunchUse { at, used, is_view }));
     }
 
-    /// Checks that memory which the kernel writes is used by one argument only.
-    pub(super) fn check_overlaps(&self, kernel: &ClKernel) -> Result<(), KernelError> {
-        for (index, (second, this)) in self.uses.iter().enumerate() {
-            let shared = self.uses[..index].iter().find(|(_, other)| {
-                std::ptr::eq(this.log, other.log)
-                    && this.region.overlaps(other.region)
-                    && [this.access, other.access].contains(&Access::Write)
-            });
-            if let Some((first, _)) = shared {
-                return Err(KernelError::Overlap {
-                    kernel: kernel.name().to_owned(),
-                    first: *first,
-                    second: *second,
-                });
+    /// Checks that memory which the kernel writes is used by one argument only, and that the runtime takes views that share
+    /// memory.
+    pub(super) fn check_overlaps(
+        &self,
+        kernel: &ClKernel,
+        quirks: &Quirks,
+    ) -> Result<(), KernelError> {
+        for (index, second) in self.uses.iter().enumerate() {
+            let others = self.uses[..index].iter();
+            for first in others.filter(|first| first.used.shares_bytes_with(&second.used)) {
+                if [first.used.access, second.used.access].contains(&Access::Write) {
+                    return Err(KernelError::Overlap {
+                        kernel: kernel.name().to_owned(),
+                        first: first.at,
+                        second: second.at,
+                    });
+                }
+                let is_view = first.is_view || second.is_view;
+                let same_start = first.used.region.offset == second.used.region.offset;
+                if is_view && !same_start && quirks.launches_of_shared_views_crash {
+                    return Err(Error::unsupported(format!(
+                        "launches with views that share bytes, as parameters {} and {} of {}, on NVIDIA's OpenCL, whose \
+                         driver crashes there: pass the whole memory and an offset",
+                        first.at,
+                        second.at,
+                        kernel.name()
+                    ))
+                    .into());
+                }
             }
         }
         Ok(())
@@ -146,11 +171,13 @@ impl Launch<'_> {
                     bound.add_use(
                         at,
                         found.map(|(memory, region)| memory.used(region, (*access).into())),
+                        found.is_some_and(|(memory, _)| memory.is_view()),
                     );
-                    match found.and_then(|(memory, region)| memory.device_bytes(region)) {
-                        Some(DeviceBytes::Buffer(buffer, _)) => ArgumentValue::Memory(buffer),
-                        Some(DeviceBytes::Svm(range)) => ArgumentValue::Svm(range),
-                        None => ArgumentValue::NoMemory,
+                    let range = found.and_then(|(memory, region)| memory.svm_range(region));
+                    match (found.and_then(|(memory, _)| memory.buffer()), range) {
+                        (Some(buffer), _) => ArgumentValue::Memory(buffer),
+                        (None, Some(range)) => ArgumentValue::Svm(range),
+                        (None, None) => ArgumentValue::NoMemory,
                     }
                 }
                 Touched::Object {
@@ -161,7 +188,7 @@ impl Launch<'_> {
                     if !context.is_same(self.queue.context()) {
                         return Err(foreign(ObjectKind::Memory));
                     }
-                    bound.add_use(at, *used);
+                    bound.add_use(at, *used, false);
                     *value
                 }
                 Touched::Value(value) => ArgumentValue::Bytes(value),
@@ -178,12 +205,12 @@ impl Launch<'_> {
             let Some((memory, region)) = self.own_memory(memory, memory.size())? else {
                 continue;
             };
-            let Some(DeviceBytes::Svm(range)) = memory.device_bytes(region) else {
+            let Some(range) = memory.svm_range(region) else {
                 return Err(KernelError::Memory(InvalidRequest::NotSvm.into()));
             };
             let at = LaunchMemory::Indirect(index);
             self.check_flags(at, *access, memory.flags())?;
-            bound.add_use(at, Some(memory.used(region, (*access).into())));
+            bound.add_use(at, Some(memory.used(region, (*access).into())), false);
             bound.indirect.push(range);
         }
         Ok(bound)

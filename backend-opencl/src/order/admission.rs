@@ -211,6 +211,20 @@ impl<'a> CommandAdmission<'a> {
         Ok(events)
     }
 
+    /// Returns the events of the commands that the queue's order alone puts before this one, as far as they are pending.
+    pub(crate) fn put_first_by_queue(
+        &self,
+        purpose: Purpose,
+    ) -> Result<SmallVec<[EventHandle; 4]>> {
+        let own = self.queue.identity();
+        let by_event = self.by_event.iter();
+        let put_first = by_event.filter(|command| command.is_put_first_by(own));
+        let found = dependencies(None, put_first.cloned().collect());
+        found
+            .map(|found| found.events)
+            .map_err(|error| error.into_error(purpose))
+    }
+
     /// Notes that the command is enqueued, with this event and number; `waits` says whether it waits for any event.
     pub(crate) fn enqueued(&mut self, event: &EventHandle, number: u64, waits: bool) {
         if let Some(command) = self.command.take() {

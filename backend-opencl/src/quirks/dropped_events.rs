@@ -1,7 +1,11 @@
 //! Events of commands that the program has dropped, kept until the runtime is done with them.
 //!
 //! `PoCL` 3.1 uses the event of a command that fails where the program holds no reference to it any more: when the failure
-//! spreads, and again when anything ends that the failed command waited for.
+//! spreads, and again when anything ends that the failed command waited for. It sets the status of what ends before it
+//! goes through the events that waited for that, and nothing tells when it is through. So those are kept for a
+//! [while](GRACE) longer.
+
+use std::time::{Duration, Instant};
 
 use binpool_allocators::QueueId;
 use parking_lot::Mutex;
@@ -9,7 +13,7 @@ use smallvec::SmallVec;
 
 use crate::sys::{self, EventHandle};
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Dropped {
     events: Vec<DroppedEvent>,
     /// The number of events at which those that the runtime is done with are looked for.
@@ -25,16 +29,24 @@ struct DroppedEvent {
     waited_for: WaitedFor,
     /// The queue, where the command may also wait for commands that the program has enqueued with the bare handle.
     until_idle: Option<QueueId>,
+    /// When it was seen first that all has ended that the command waited for.
+    ended: Option<Instant>,
 }
+
+/// The time from the end of a command to the end of `PoCL`'s work on the events that waited for it, and more than that.
+const GRACE: Duration = Duration::from_secs(1);
 
 impl DroppedEvent {
     /// Returns whether the runtime may still use the event.
-    fn is_in_use(&self) -> bool {
+    fn is_in_use(&mut self, now: Instant) -> bool {
         match sys::execution_status(&self.event) {
             Ok(0) => false,
             // The command has failed: the runtime uses its event again when an event ends that it waited for.
-            Ok(..0) => self.until_idle.is_some() || self.waited_for.iter().any(is_pending),
-            Ok(1..) | Err(_) => true,
+            Ok(..0) if self.until_idle.is_none() && !self.waited_for.iter().any(is_pending) => {
+                let ended = *self.ended.get_or_insert(now);
+                now.saturating_duration_since(ended) < GRACE
+            }
+            Ok(_) | Err(_) => true,
         }
     }
 }
@@ -45,60 +57,54 @@ fn is_pending(event: &EventHandle) -> bool {
 
 const FIRST_LIMIT: usize = 64;
 
-/// The events that are kept.
-#[derive(Debug, Default)]
-pub(super) struct DroppedEvents {
-    dropped: Mutex<Dropped>,
-}
+/// The events of all contexts: the runtime may use those of a context that the program has dropped.
+static DROPPED: Mutex<Dropped> = Mutex::new(Dropped {
+    events: Vec::new(),
+    limit: FIRST_LIMIT,
+});
 
-impl DroppedEvents {
-    /// Keeps `event`, which the program drops. The caller holds the failure lock, so no event fails during the call.
-    pub(super) fn keep(
-        &self,
-        event: &EventHandle,
-        waited_for: WaitedFor,
-        until_idle: Option<QueueId>,
-    ) {
-        if matches!(sys::execution_status(event), Ok(0)) {
+/// Keeps `event`, which the program drops. The caller holds the failure lock, so no event fails during the call.
+pub(super) fn keep(event: &EventHandle, waited_for: WaitedFor, until_idle: Option<QueueId>) {
+    if matches!(sys::execution_status(event), Ok(0)) {
+        return;
+    }
+    let event = match event.another() {
+        Ok(event) => event,
+        Err(error) => {
+            tracing::error!(%error, "an event was dropped that the runtime may still use");
             return;
         }
-        let event = match event.another() {
-            Ok(event) => event,
-            Err(error) => {
-                tracing::error!(%error, "an event was dropped that the runtime may still use");
-                return;
-            }
-        };
-        let mut dropped = self.dropped.lock();
-        let mut done = Vec::new();
-        if dropped.events.len() >= dropped.limit.max(FIRST_LIMIT) {
-            done = dropped.take_done();
-            dropped.limit = dropped.events.len().saturating_mul(2);
-        }
-        dropped.events.push(DroppedEvent {
-            event,
-            waited_for,
-            until_idle,
-        });
-        drop(dropped);
-        // Dropped after the lock, since that calls the runtime.
-        drop(done);
+    };
+    let mut dropped = DROPPED.lock();
+    let mut done = Vec::new();
+    if dropped.events.len() >= dropped.limit {
+        done = dropped.take_done();
+        dropped.limit = dropped.events.len().saturating_mul(2).max(FIRST_LIMIT);
     }
+    dropped.events.push(DroppedEvent {
+        event,
+        waited_for,
+        until_idle,
+        ended: None,
+    });
+    drop(dropped);
+    // Dropped after the lock, since that calls the runtime.
+    drop(done);
+}
 
-    /// Notes that no command is pending on this queue any more.
-    pub(super) fn queue_is_idle(&self, queue: QueueId) {
-        let mut dropped = self.dropped.lock();
-        for kept in &mut dropped.events {
-            kept.until_idle.take_if(|waiting| *waiting == queue);
-        }
+/// Notes that no command is pending on this queue any more.
+pub(super) fn queue_is_idle(queue: QueueId) {
+    for kept in &mut DROPPED.lock().events {
+        kept.until_idle.take_if(|waiting| *waiting == queue);
     }
 }
 
 impl Dropped {
     /// Takes the events out that the runtime is done with.
     fn take_done(&mut self) -> Vec<DroppedEvent> {
+        let now = Instant::now();
         self.events
-            .extract_if(.., |kept| !kept.is_in_use())
+            .extract_if(.., |kept| !kept.is_in_use(now))
             .collect()
     }
 }

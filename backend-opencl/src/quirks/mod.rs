@@ -28,7 +28,7 @@ use crate::{
         ClResult, ContextHandle, DeviceId, EventHandle, QueueHandle, Threads, ViewLock, WaitList,
     },
 };
-use dropped_events::{DroppedEvents, WaitedFor};
+use dropped_events::WaitedFor;
 use failure_lock::FailureLock;
 use idle_queue::IdleQueue;
 
@@ -48,9 +48,6 @@ pub(crate) struct Quirks {
     pub(crate) migration_to_host_hangs: bool,
     /// NVIDIA's driver takes a rectangle only where its last row and slice fit into the buffer with all of their pitches.
     pub(crate) rectangles_need_whole_slices: bool,
-    /// Intel's runtime fills no view that starts off a multiple of 128 bytes, as a view of the host's memory may: views are filled
-    /// through their whole buffer.
-    pub(crate) fills_views_by_root: bool,
     /// Intel's runtime keeps memory as long as the event of a command that used it ([`stand_in_events`]).
     pub(crate) events_keep_memory: bool,
     /// Intel's runtime (2026.2) crashes at the next command of an out-of-order queue on which one has failed: such queues are made
@@ -58,12 +55,15 @@ pub(crate) struct Quirks {
     pub(crate) out_of_order_queues_crash: bool,
     /// Intel's runtime must not find out by itself that a queue is idle ([`dropped_queues`]).
     pub(crate) keeps_dropped_queues: bool,
+    /// NVIDIA's driver enqueues no fill of a 3D image before the commands ahead of it have ended.
+    pub(crate) fills_of_volumes_block: bool,
+    /// NVIDIA's driver crashes in a kernel that is given views that overlap and begin at different bytes.
+    pub(crate) launches_of_shared_views_crash: bool,
     /// The threads that may allocate and free shared virtual memory at once.
     pub(crate) svm_threads: Threads,
     /// Whether a lock keeps NVIDIA's driver from making views on two threads at once.
     pub(crate) view_lock: ViewLock,
     failure_lock: FailureLock,
-    dropped_events: DroppedEvents,
     idle_queue: IdleQueue,
 }
 
@@ -78,10 +78,11 @@ impl Quirks {
             migration_crashes: is_nvidia,
             migration_to_host_hangs: is_pocl,
             rectangles_need_whole_slices: is_nvidia,
-            fills_views_by_root: is_intel,
             events_keep_memory: is_intel,
             out_of_order_queues_crash: is_intel,
             keeps_dropped_queues: is_intel,
+            fills_of_volumes_block: is_nvidia,
+            launches_of_shared_views_crash: is_nvidia,
             svm_threads: if is_nvidia {
                 Threads::One
             } else {
@@ -93,7 +94,6 @@ impl Quirks {
                 ViewLock::NotNeeded
             },
             failure_lock: FailureLock::new(is_pocl),
-            dropped_events: DroppedEvents::default(),
             idle_queue: IdleQueue::default(),
         }
     }
@@ -138,14 +138,14 @@ impl Quirks {
         if self.failed_events_are_fragile {
             // The thread that drops an event may hold this lock already.
             let _no_failure = self.failure_lock.while_enqueueing_again();
-            self.dropped_events.keep(event, waited_for, until_idle);
+            dropped_events::keep(event, waited_for, until_idle);
         }
     }
 
     /// Notes that no command is pending on this queue any more.
     pub(crate) fn queue_is_idle(&self, queue: QueueId) {
         if self.failed_events_are_fragile {
-            self.dropped_events.queue_is_idle(queue);
+            dropped_events::queue_is_idle(queue);
         }
     }
 
