@@ -32,40 +32,50 @@ pub(super) struct Bound<'a> {
 pub(super) struct LaunchUse<'a> {
     at: LaunchMemory,
     pub(super) used: MemoryUse<'a>,
-    /// Set for a sub-buffer.
-    is_view: bool,
+    /// All of the buffer or sub-buffer, in its buffer.
+    object: Option<Region>,
+}
+
+impl LaunchUse<'_> {
+    /// Returns whether both are objects of one buffer that share bytes and begin at different ones: two views, or a view
+    /// and the buffer.
+    fn is_shifted_from(&self, other: &Self) -> bool {
+        let (Some(this), Some(that)) = (self.object, other.object) else {
+            return false;
+        };
+        std::ptr::eq(self.used.log, other.used.log)
+            && this.offset != that.offset
+            && this.overlaps(that)
+    }
 }
 
 impl<'a> Bound<'a> {
-    fn add_use(&mut self, at: LaunchMemory, used: Option<MemoryUse<'a>>, is_view: bool) {
+    fn add_use(&mut self, at: LaunchMemory, used: Option<MemoryUse<'a>>, object: Option<Region>) {
         let used = used.filter(|used| used.region.bytes > 0);
         self.uses
-            .extend(used.map(|used| LaunchUse { at, used, is_view }));
+            .extend(used.map(|used| LaunchUse { at, used, object }));
     }
 
-    /// Checks that memory which the kernel writes is used by one argument only, and that the runtime takes views that share
-    /// memory.
+    /// Checks that memory which the kernel writes is used by one argument only, and that the runtime takes the views.
     pub(super) fn check_overlaps(
         &self,
         kernel: &ClKernel,
         quirks: &Quirks,
     ) -> Result<(), KernelError> {
         for (index, second) in self.uses.iter().enumerate() {
-            let others = self.uses[..index].iter();
-            for first in others.filter(|first| first.used.shares_bytes_with(&second.used)) {
-                if [first.used.access, second.used.access].contains(&Access::Write) {
+            for first in &self.uses[..index] {
+                let is_written = [first.used.access, second.used.access].contains(&Access::Write);
+                if is_written && first.used.shares_bytes_with(&second.used) {
                     return Err(KernelError::Overlap {
                         kernel: kernel.name().to_owned(),
                         first: first.at,
                         second: second.at,
                     });
                 }
-                let is_view = first.is_view || second.is_view;
-                let same_start = first.used.region.offset == second.used.region.offset;
-                if is_view && !same_start && quirks.launches_of_shared_views_crash {
+                if quirks.launches_of_shared_views_crash && first.is_shifted_from(second) {
                     return Err(Error::unsupported(format!(
-                        "launches with views that share bytes, as parameters {} and {} of {}, on NVIDIA's OpenCL, whose \
-                         driver crashes there: pass the whole memory and an offset",
+                        "launches with a view and what it overlaps from another byte on, as parameters {} and {} of {}, \
+                         on NVIDIA's OpenCL, whose driver crashes there: pass the whole memory and an offset",
                         first.at,
                         second.at,
                         kernel.name()
@@ -171,7 +181,7 @@ impl Launch<'_> {
                     bound.add_use(
                         at,
                         found.map(|(memory, region)| memory.used(region, (*access).into())),
-                        found.is_some_and(|(memory, _)| memory.is_view()),
+                        found.and_then(|(memory, _)| memory.object_region()),
                     );
                     let range = found.and_then(|(memory, region)| memory.svm_range(region));
                     match (found.and_then(|(memory, _)| memory.buffer()), range) {
@@ -188,7 +198,7 @@ impl Launch<'_> {
                     if !context.is_same(self.queue.context()) {
                         return Err(foreign(ObjectKind::Memory));
                     }
-                    bound.add_use(at, *used, false);
+                    bound.add_use(at, *used, None);
                     *value
                 }
                 Touched::Value(value) => ArgumentValue::Bytes(value),
@@ -210,7 +220,7 @@ impl Launch<'_> {
             };
             let at = LaunchMemory::Indirect(index);
             self.check_flags(at, *access, memory.flags())?;
-            bound.add_use(at, Some(memory.used(region, (*access).into())), false);
+            bound.add_use(at, Some(memory.used(region, (*access).into())), None);
             bound.indirect.push(range);
         }
         Ok(bound)

@@ -364,30 +364,44 @@ impl<'m> Mapping<'m> {
     }
 }
 
+/// How often the end of a map that is dropped is enqueued, where the runtime refuses it.
+const TRIES: usize = 8;
+
 impl Drop for Mapping<'_> {
     fn drop(&mut self) {
-        if self.ended {
-            return;
+        let mut last = Ok(());
+        for _ in 0..TRIES {
+            if self.ended {
+                return;
+            }
+            // NVIDIA's runtime refuses a command that is to wait for an event which has failed, as one may since the last look
+            // at it. The next try finds that.
+            last = self.end_when_dropped();
         }
+        if let Err(error) = last {
+            tracing::error!(%error, queue = ?self.queue.id(), "memory stays mapped, and no command can use it");
+            std::mem::forget(self.counted.take());
+        }
+    }
+}
+
+impl Mapping<'_> {
+    fn end_when_dropped(&mut self) -> Result<()> {
         let queue = match self.event.status() {
             Ok(EventStatus::Failed) => {
                 // Nothing was mapped.
+                self.ended = true;
                 self.mapped.used(self.access).log.forget_map(self.id);
                 self.unmap_failed();
-                return;
+                return Ok(());
             }
             // The map may be made later, even though a command between it and its end has failed, and the end with that
             // command.
             Ok(EventStatus::Pending) => {
-                let queue = ClQueue::for_unmap(self.queue.context());
-                queue.map_err(ClError::control_error)
+                ClQueue::for_unmap(self.queue.context()).map_err(ClError::control_error)?
             }
-            _ => Ok(self.queue.clone()),
+            _ => self.queue.clone(),
         };
-        let ended = queue.and_then(|queue| self.enqueue_end(&queue, &[]));
-        if let Err(error) = ended {
-            tracing::error!(%error, queue = ?self.queue.id(), "memory stays mapped, and no command can use it");
-            std::mem::forget(self.counted.take());
-        }
+        self.enqueue_end(&queue, &[]).map(drop)
     }
 }

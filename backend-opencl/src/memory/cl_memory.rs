@@ -270,9 +270,10 @@ impl ClMemory {
         }
     }
 
-    /// Returns whether it is a part of a buffer.
-    pub(crate) const fn is_view(&self) -> bool {
-        matches!(self.body, MemoryBody::SubBuffer { .. })
+    /// Returns its region of the buffer that it is all or a part of; `None` for SVM.
+    pub(crate) fn object_region(&self) -> Option<Region> {
+        let (_, offset) = self.root()?;
+        Some(Region::new(offset, self.bytes))
     }
 
     pub(crate) fn svm(&self) -> Option<&Arc<SvmBlock>> {

@@ -108,3 +108,40 @@ impl Dropped {
             .collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::env;
+
+    use binpool_allocators::{Backend, Outcome};
+
+    use super::*;
+    use crate::{OpenClBackend, device::limits::POCL, quirks::Quirks};
+
+    #[test]
+    fn an_event_is_kept_past_the_end_of_its_context_and_a_moment_longer_than_what_it_waited_for() {
+        let device = env::var("BINPOOL_TEST_DEVICE").unwrap_or_default();
+        let backend = OpenClBackend::open(&device.parse().unwrap()).unwrap();
+        let failed = backend.create_user_event().unwrap();
+        let awaited = backend.create_user_event().unwrap();
+        let waited_for = WaitedFor::from_iter([awaited.handle().another().unwrap()]);
+        let quirks = Quirks::of(POCL);
+        quirks.keep_dropped_event(failed.handle(), waited_for, None);
+        drop(quirks);
+        failed.resolve(Outcome::Failed).unwrap();
+
+        let mut dropped = DROPPED.lock();
+        let kept = dropped.events.iter_mut();
+        let mut kept = kept.filter(|kept| kept.event.raw() == failed.handle().raw());
+        let kept = kept.next().unwrap();
+        let now = Instant::now();
+        assert!(kept.is_in_use(now + GRACE), "what it waited for is pending");
+        assert!(kept.is_in_use(now + 2 * GRACE));
+        awaited.resolve(Outcome::Complete).unwrap();
+        assert!(
+            kept.is_in_use(now),
+            "the runtime may still go through what waited"
+        );
+        assert!(!kept.is_in_use(now + GRACE));
+    }
+}

@@ -57,7 +57,8 @@ pub(crate) struct Quirks {
     pub(crate) keeps_dropped_queues: bool,
     /// NVIDIA's driver enqueues no fill of a 3D image before the commands ahead of it have ended.
     pub(crate) fills_of_volumes_block: bool,
-    /// NVIDIA's driver crashes in a kernel that is given views that overlap and begin at different bytes.
+    /// NVIDIA's driver crashes in a kernel that is given a view and another view, or the buffer, that it overlaps from another
+    /// byte on.
     pub(crate) launches_of_shared_views_crash: bool,
     /// The threads that may allocate and free shared virtual memory at once.
     pub(crate) svm_threads: Threads,

@@ -1,5 +1,10 @@
 //! The commands of a thread, and how they end.
 
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
 use binpool_allocators::{Event, EventStatus};
 use binpool_opencl::ClEvent;
 
@@ -33,12 +38,20 @@ struct Command {
     gates: Gates,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Commands {
     all: Vec<Command>,
+    /// How long a command may read as pending after one that comes after it has completed.
+    lag: Duration,
 }
 
 impl Commands {
+    /// `lag` is how long a command may read as pending after one that comes after it has completed.
+    pub(crate) const fn new(lag: Duration) -> Self {
+        let all = Vec::new();
+        Self { all, lag }
+    }
+
     pub(crate) fn add(&mut self, event: ClEvent, gates: Gates) -> CommandId {
         self.push(End::Held(event), gates)
     }
@@ -94,6 +107,14 @@ impl Commands {
                 _ if event.wait().is_ok() => Some(Ended::Complete),
                 _ => Some(Ended::Failed),
             },
+        }
+    }
+
+    /// Waits for the status of a command that another one came after, which has completed.
+    pub(crate) fn wait_for_status(&self, id: CommandId) {
+        let start = Instant::now();
+        while self.is_pending(id) && start.elapsed() < self.lag {
+            thread::yield_now();
         }
     }
 

@@ -62,6 +62,7 @@ fn is_known(
         return Ok(false);
     }
     for &id in sources.commands(source) {
+        commands.wait_for_status(id);
         match commands.ended(id) {
             Some(Ended::Failed) => return Ok(false),
             None if commands.is_pending(id) => {

@@ -1,6 +1,6 @@
 //! A thread of a program: what it has in hand, and what the model says of it.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use binpool::random::Random;
 use binpool_allocators::{Backend, Event, PendingRead, Queue, QueueOrder};
@@ -86,6 +86,9 @@ impl<'p> Worker<'p> {
             queue: queue.clone(),
             gates: 0,
         };
+        // On NVIDIA's driver a command can still read as pending when a map behind it has completed, with its bytes.
+        let limits = program.device.backend.limits();
+        let lag = Duration::from_secs(u64::from(limits.device_name.contains("NVIDIA")));
         Self {
             slots: program.queues.iter().map(slot).collect(),
             program,
@@ -95,7 +98,7 @@ impl<'p> Worker<'p> {
             objects: Vec::new(),
             pictures: Vec::new(),
             gates: Gates::default(),
-            commands: Commands::default(),
+            commands: Commands::new(lag),
             sources: Sources::default(),
             roots: Roots::default(),
             reads: Vec::new(),
