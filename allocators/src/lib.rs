@@ -9,8 +9,7 @@
 //! [`Recording`] writes a trace, [`Failing`] injects failures, [`Fallback`] tries a second one,
 //! [`SegmentAllocator`] carves blocks from large segments.
 //!
-//! [`AnyBackend`] is a backend that is chosen at run time, and `Arc<dyn Allocator<Backend = B>>` an
-//! allocator that is.
+//! An allocator that is chosen at run time is an `Arc<dyn Allocator<Backend = B>>`.
 //!
 //! # Sizes
 //!
@@ -50,7 +49,6 @@
 mod adaptors;
 mod align;
 mod allocator;
-mod any;
 mod as_memory;
 mod backend;
 #[cfg(feature = "conformance")]
@@ -89,7 +87,6 @@ pub use adaptors::recording::Recording;
 pub use adaptors::statistics::{AllocatorStatistics, Statistics};
 pub use align::Align;
 pub use allocator::{Allocator, EventOf, MemoryOf, OnOf, QueueOf};
-pub use any::{AnyBackend, AnyEvent, AnyMemory, AnyQueue};
 pub use as_memory::{AsMemory, bytes_on};
 pub use backend::Backend;
 pub use deferred::DeferredAllocator;

@@ -67,14 +67,6 @@ impl<E: Event> PendingRead<E> {
         self.event.wait()?;
         Ok((self.take)())
     }
-
-    /// Replaces the event by another backend's view of it.
-    pub(crate) fn map_event<F>(self, map: impl FnOnce(E) -> F) -> PendingRead<F> {
-        PendingRead {
-            event: map(self.event),
-            take: self.take,
-        }
-    }
 }
 
 impl<E: fmt::Debug> fmt::Debug for PendingRead<E> {

@@ -6,8 +6,8 @@
 #![allow(clippy::unwrap_used, reason = "a failing test panics")]
 
 use binpool_allocators::{
-    Allocator, AnyBackend, DeferredAllocator, Fallback, ImmediateAllocator, Limit,
-    SegmentAllocator, Statistics, SvmAllocator, SvmGrain,
+    Allocator, DeferredAllocator, Fallback, ImmediateAllocator, Limit, SegmentAllocator,
+    Statistics, SvmAllocator, SvmGrain,
     conformance::{
         AllocatorFixture, Check, Fixture, allocator_checks, backend_checks, svm_checks,
         sweep::{Tally, sweep_checks},
@@ -29,21 +29,6 @@ impl Fixture for Mock {
 
     fn backend(&self) -> MockBackend {
         self.0.device().backend()
-    }
-
-    fn enforced_capacity(&self) -> Option<u64> {
-        Some(CAPACITY)
-    }
-}
-
-/// The same, erased.
-struct Erased(SweptDevices);
-
-impl Fixture for Erased {
-    type Backend = AnyBackend;
-
-    fn backend(&self) -> AnyBackend {
-        AnyBackend::with_svm(self.0.device().backend())
     }
 
     fn enforced_capacity(&self) -> Option<u64> {
@@ -102,12 +87,6 @@ fn every_check_with_the_other_device_failing() {
     let fresh = || SweptDevices::with_another_failing(builder(), 1);
     swept(backend_checks(), fresh, Mock);
     swept(svm_checks(), fresh, Mock);
-}
-
-#[test]
-fn every_check_of_an_erased_backend() {
-    swept(backend_checks(), || SweptDevices::new(builder()), Erased);
-    swept(svm_checks(), || SweptDevices::new(builder()), Erased);
 }
 
 /// Sweeps the checks of an allocator. A check in which not even the allocator could be made ends there.

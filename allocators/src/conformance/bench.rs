@@ -16,11 +16,6 @@ impl<B: Backend> Bench<B> {
         Self::on(fixture.backend())
     }
 
-    /// A backend whose objects the one under test has to refuse.
-    pub(crate) fn foreign(fixture: &impl Fixture<Backend = B>) -> Self {
-        Self::on(fixture.foreign_backend())
-    }
-
     pub(crate) fn on(backend: B) -> Self {
         let queue = backend.create_queue(QueueOrder::InOrder);
         let queue = queue.expect("every device has in-order queues");

@@ -10,7 +10,7 @@ use crate::{Backend, Event, ObjectKind, Outcome, Queue, Region};
 
 /// A queue of another backend.
 pub fn a_foreign_queue_is_refused<F: Fixture>(fixture: &F) {
-    let (bench, other) = (Bench::new(fixture), Bench::foreign(fixture));
+    let (bench, other) = (Bench::new(fixture), Bench::new(fixture));
     let kind = ObjectKind::Queue;
     let (backend, queue) = (&bench.backend, &other.queue);
     let (buffer, target) = (bench.filled(64, 1), bench.filled(64, 2));
@@ -39,7 +39,7 @@ pub fn a_foreign_queue_is_refused<F: Fixture>(fixture: &F) {
 
 /// Memory of another backend.
 pub fn foreign_memory_is_refused<F: Fixture>(fixture: &F) {
-    let (bench, other) = (Bench::new(fixture), Bench::foreign(fixture));
+    let (bench, other) = (Bench::new(fixture), Bench::new(fixture));
     let kind = ObjectKind::Memory;
     let (backend, queue) = (&bench.backend, &bench.queue);
     let (own, foreign) = (bench.filled(64, 1), other.filled(64, 2));
@@ -69,7 +69,7 @@ pub fn foreign_memory_is_refused<F: Fixture>(fixture: &F) {
 
 /// An event of another backend.
 pub fn a_foreign_event_is_refused<F: Fixture>(fixture: &F) {
-    let (bench, other) = (Bench::new(fixture), Bench::foreign(fixture));
+    let (bench, other) = (Bench::new(fixture), Bench::new(fixture));
     let kind = ObjectKind::Event;
     let (backend, queue) = (&bench.backend, &bench.queue);
     let (buffer, target) = (bench.filled(64, 1), bench.filled(64, 2));
@@ -103,7 +103,7 @@ pub fn a_foreign_event_is_refused<F: Fixture>(fixture: &F) {
 /// Memory that is given to another backend's `release` goes back to its own backend. Memory that is released after an event
 /// of another backend is gone in any case.
 pub fn a_release_with_a_foreign_object_is_an_error<F: Fixture>(fixture: &F) {
-    let (bench, other) = (Bench::new(fixture), Bench::foreign(fixture));
+    let (bench, other) = (Bench::new(fixture), Bench::new(fixture));
     let kind = ObjectKind::Memory;
     refused_as_foreign(kind, bench.backend.release(other.filled(64, 1), &[]));
     let kind = ObjectKind::Event;
@@ -116,7 +116,7 @@ pub fn a_release_with_a_foreign_object_is_an_error<F: Fixture>(fixture: &F) {
 
 /// One foreign event in a wait list is enough to refuse the call.
 pub fn a_foreign_event_among_others_is_refused<F: Fixture>(fixture: &F) {
-    let (bench, other) = (Bench::new(fixture), Bench::foreign(fixture));
+    let (bench, other) = (Bench::new(fixture), Bench::new(fixture));
     let buffer = bench.filled(64, 1);
     let own = bench.fill(&bench.queue, &buffer, 2, &[]);
     let events = [own, other.gate()];

@@ -84,12 +84,6 @@ pub trait Fixture {
     /// objects.
     fn backend(&self) -> Self::Backend;
 
-    /// Makes a backend whose objects the one under test must refuse: by default a second one of the same kind. Override this
-    /// where there are backends that differ more.
-    fn foreign_backend(&self) -> Self::Backend {
-        self.backend()
-    }
-
     /// The capacity in bytes, where the device refuses to commit more; `None`, the default, where its behaviour is
     /// unknown. Keep it small, since the checks fill it, and let half of it fit in one
     /// block.

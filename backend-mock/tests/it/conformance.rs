@@ -1,7 +1,7 @@
-//! The mock keeps every promise of the traits, in each way of completing commands, also when it is erased.
+//! The mock keeps every promise of the traits, in each way of completing commands.
 
 use binpool_allocators::{
-    AnyBackend, DeferredAllocator, FailureOrder, ImmediateAllocator, SvmAllocator, SvmGrain,
+    DeferredAllocator, FailureOrder, ImmediateAllocator, SvmAllocator, SvmGrain,
     allocator_conformance, backend_conformance,
     conformance::{AllocatorFixture, Fixture, backend_checks, run_all, svm_checks},
     svm_conformance,
@@ -114,47 +114,6 @@ mod committed_at_creation {
 
     backend_conformance!(MOCK);
     svm_conformance!(MOCK);
-}
-
-/// A mock device whose type nobody knows.
-struct Erased {
-    svm: bool,
-}
-
-impl Fixture for Erased {
-    type Backend = AnyBackend;
-
-    fn backend(&self) -> AnyBackend {
-        let backend = builder().build().backend();
-        if self.svm {
-            AnyBackend::with_svm(backend)
-        } else {
-            AnyBackend::new(backend)
-        }
-    }
-
-    fn foreign_backend(&self) -> AnyBackend {
-        // Erased twice: its objects are of other types than those of `backend`.
-        AnyBackend::with_svm(AnyBackend::with_svm(builder().build().backend()))
-    }
-
-    fn enforced_capacity(&self) -> Option<u64> {
-        Some(CAPACITY)
-    }
-}
-
-mod erased {
-    use super::*;
-
-    backend_conformance!(Erased { svm: true });
-    svm_conformance!(Erased { svm: true });
-}
-
-mod erased_without_svm {
-    use super::*;
-
-    backend_conformance!(Erased { svm: false });
-    svm_conformance!(Erased { svm: false });
 }
 
 struct Immediate;

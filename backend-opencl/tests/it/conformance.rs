@@ -1,8 +1,8 @@
-//! OpenCL keeps every promise of the traits, also when it is erased.
+//! OpenCL keeps every promise of the traits.
 
 use binpool_allocators::{
-    AnyBackend, DeferredAllocator, ImmediateAllocator, SvmAllocator, SvmGrain,
-    allocator_conformance, backend_conformance,
+    DeferredAllocator, ImmediateAllocator, SvmAllocator, SvmGrain, allocator_conformance,
+    backend_conformance,
     conformance::{AllocatorFixture, Fixture},
     svm_conformance,
 };
@@ -29,28 +29,6 @@ mod svm {
     use super::*;
 
     svm_conformance!(OpenCl);
-}
-
-struct Erased;
-
-impl Fixture for Erased {
-    type Backend = AnyBackend;
-
-    fn backend(&self) -> AnyBackend {
-        AnyBackend::with_svm(crate::common::open())
-    }
-
-    fn foreign_backend(&self) -> AnyBackend {
-        // Erased twice: its objects are of other types than those of `backend`.
-        AnyBackend::with_svm(AnyBackend::with_svm(crate::common::open()))
-    }
-}
-
-mod erased {
-    use super::*;
-
-    backend_conformance!(Erased);
-    svm_conformance!(Erased);
 }
 
 impl AllocatorFixture for OpenCl {

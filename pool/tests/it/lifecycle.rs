@@ -3,10 +3,10 @@
 use std::thread;
 
 use binpool::{
-    Allocator, AnyBackend, Backend, DeferredAllocator, ImmediateAllocator, Memory, MemoryPool,
-    PoolError, PoolOptions, QueueOrder, ReusePolicy, SizeClasses,
+    Allocator, Backend, DeferredAllocator, ImmediateAllocator, Memory, MemoryPool, PoolError,
+    PoolOptions, QueueOrder, ReusePolicy, SizeClasses,
 };
-use binpool_mock::{CallKind, Completion, MockDevice};
+use binpool_mock::{CallKind, Completion, MockBackend, MockDevice};
 
 use crate::common::{MIB, Rig, SMALLEST};
 
@@ -207,11 +207,11 @@ fn pools_and_blocks_can_be_sent_and_shared() {
 }
 
 #[test]
-fn a_pool_works_over_an_erased_backend_and_allocator() {
+fn a_pool_works_over_an_allocator_that_is_chosen_at_run_time() {
     let device = MockDevice::new();
-    let backend = AnyBackend::new(device.backend());
+    let backend = device.backend();
     let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
-    let allocator: Box<dyn Allocator<Backend = AnyBackend>> =
+    let allocator: Box<dyn Allocator<Backend = MockBackend>> =
         Box::new(ImmediateAllocator::new(&backend).unwrap());
     let pool = MemoryPool::new(allocator, &queue).unwrap();
     drop(pool.allocate(100).unwrap());

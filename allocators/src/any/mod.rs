@@ -1,8 +1,0 @@
-//! Type erasure: a backend that is chosen at run time.
-
-mod backend;
-mod mirror;
-mod objects;
-
-pub use backend::AnyBackend;
-pub use objects::{AnyEvent, AnyMemory, AnyQueue};
