@@ -1,16 +1,17 @@
 //! The trait of backends: the interface of a device runtime.
 
-use std::{fmt, sync::Arc};
+use std::fmt;
 
 use crate::{
-    DeviceLimits, Event, Memory, MemoryFlags, Outcome, PendingRead, Queue, QueueOrder, Region,
-    Result,
+    DeviceLimits, Error, Event, InvalidRequest, Memory, MemoryFlags, Outcome, Queue, QueueOrder,
+    Region, Result,
 };
 
 /// A device runtime: one device, and the context that its memory, queues and events belong to.
 ///
-/// An implementation of this trait gets the allocators, the adaptors, the pool and the tools, and a suite that
-/// checks it (the feature `conformance`). Values are cheap handles; clones stand for the same
+/// An implementation of the nine calls without a body gets the allocators, the adaptors, the pool and the tools. With
+/// [`Transfers`](crate::Transfers) and the others it also gets a suite that checks it (the feature `conformance`). Values
+/// are cheap handles; clones stand for the same
 /// device and context. All methods may be called from any thread.
 ///
 /// # Objects and their backend
@@ -45,10 +46,10 @@ use crate::{
 /// Programs that are written against the trait run on any device:
 ///
 /// ```
-/// use binpool_allocators::{Backend, Event, MemoryFlags, QueueOrder, Region, Result};
+/// use binpool_allocators::{Backend, Event, MemoryFlags, QueueOrder, Region, Result, Transfers};
 /// use binpool_mock::MockDevice;
 ///
-/// fn ones<B: Backend>(backend: &B, bytes: usize) -> Result<Vec<u8>> {
+/// fn ones<B: Transfers>(backend: &B, bytes: usize) -> Result<Vec<u8>> {
 ///     let queue = backend.create_queue(QueueOrder::InOrder)?;
 ///     let buffer = backend.create_buffer(bytes, MemoryFlags::empty())?;
 ///     backend.commit(&queue, &buffer)?; // Fails where the device does not have the memory.
@@ -60,31 +61,12 @@ use crate::{
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
 ///
-/// Transfers either block, or return an event to wait for. On one in-order queue they need no wait lists:
-///
-/// ```
-/// # use binpool_allocators::{Backend, Event, MemoryFlags, QueueOrder, Region};
-/// # use binpool_mock::MockDevice;
-/// # let backend = MockDevice::new().backend();
-/// let queue = backend.create_queue(QueueOrder::InOrder)?;
-/// let [input, output] = [(); 2].map(|()| backend.create_buffer(8, MemoryFlags::empty()).unwrap());
-/// backend.write(&queue, &input, 0, &[1, 2, 3, 4], &[])?; // Blocks: the host may change its bytes again.
-/// backend.enqueue_write(&queue, &input, 4, [5, 6, 7, 8].into(), &[])?; // The backend keeps the bytes.
-/// backend.enqueue_fill(&queue, &output, Region::first(4), &[0xAB, 0xCD], &[])?;
-/// let copied = backend.enqueue_copy(&queue, &input, Region::new(2, 4), &output, 4, &[])?;
-/// copied.wait()?; // Everything before it has ended, too.
-/// let mut bytes = [0; 8];
-/// backend.read(&queue, &output, 0, &mut bytes, &[])?;
-/// assert_eq!(bytes, [0xAB, 0xCD, 0xAB, 0xCD, 3, 4, 5, 6]);
-/// # Ok::<(), binpool_allocators::Error>(())
-/// ```
-///
 /// On other queues the program defines the order: by wait lists, by markers for everything so far, by barriers for
 /// everything after them, and by user events for what the host does in between:
 ///
 /// ```
 /// # use binpool_allocators::{
-/// #     Backend, Event, EventStatus, MemoryFlags, Outcome, Queue, QueueOrder, Region,
+/// #     Backend, Event, EventStatus, MemoryFlags, Outcome, Queue, QueueOrder, Region, Transfers,
 /// # };
 /// # use binpool_mock::MockDevice;
 /// # let backend = MockDevice::new().backend();
@@ -107,7 +89,7 @@ use crate::{
 /// Views are memory like any other, and keep their block alive:
 ///
 /// ```
-/// # use binpool_allocators::{Backend, Memory, MemoryFlags, QueueOrder, Region};
+/// # use binpool_allocators::{Backend, Memory, MemoryFlags, QueueOrder, Region, Transfers};
 /// # use binpool_mock::MockDevice;
 /// # let device = MockDevice::new();
 /// # let backend = device.backend();
@@ -220,108 +202,6 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     /// A failure of the runtime. The block is gone in any case.
     fn release(&self, memory: Self::Memory, after: &[Self::Event]) -> Result<()>;
 
-    /// Writes `data` to `memory` from `offset` on, and waits until it is there.
-    ///
-    /// # Errors
-    ///
-    /// [`OutOfBounds`](crate::InvalidRequest::OutOfBounds), [`ForeignObject`](crate::InvalidRequest::ForeignObject),
-    /// [`HostAccess`](crate::InvalidRequest::HostAccess) where the memory's flags forbid it,
-    /// [`OutOfMemory`](crate::Error::OutOfMemory) where deferred memory turns out not to exist, the failure of
-    /// the command or of something that it waits for.
-    fn write(
-        &self,
-        queue: &Self::Queue,
-        memory: &Self::Memory,
-        offset: usize,
-        data: &[u8],
-        wait_for: &[Self::Event],
-    ) -> Result<()>;
-
-    /// Reads into `data` from `memory` from `offset` on, and waits until it is there.
-    ///
-    /// On an error the contents of `data` are unspecified, but no command writes to it any more.
-    ///
-    /// # Errors
-    ///
-    /// [`OutOfBounds`](crate::InvalidRequest::OutOfBounds), [`ForeignObject`](crate::InvalidRequest::ForeignObject),
-    /// [`HostAccess`](crate::InvalidRequest::HostAccess) where the memory's flags forbid it,
-    /// [`OutOfMemory`](crate::Error::OutOfMemory) where deferred memory turns out not to exist, the failure of
-    /// the command or of something that it waits for.
-    fn read(
-        &self,
-        queue: &Self::Queue,
-        memory: &Self::Memory,
-        offset: usize,
-        data: &mut [u8],
-        wait_for: &[Self::Event],
-    ) -> Result<()>;
-
-    /// Enqueues a write of `data` to `memory` from `offset` on. The backend keeps `data` until it is done.
-    ///
-    /// # Errors
-    ///
-    /// [`OutOfBounds`](crate::InvalidRequest::OutOfBounds), [`ForeignObject`](crate::InvalidRequest::ForeignObject),
-    /// [`HostAccess`](crate::InvalidRequest::HostAccess) where the memory's flags forbid it,
-    /// [`OutOfMemory`](crate::Error::OutOfMemory) where deferred memory turns out not to exist, or a
-    /// failure of the runtime.
-    fn enqueue_write(
-        &self,
-        queue: &Self::Queue,
-        memory: &Self::Memory,
-        offset: usize,
-        data: Arc<[u8]>,
-        wait_for: &[Self::Event],
-    ) -> Result<Self::Event>;
-
-    /// Enqueues a read of `region` of `memory`.
-    ///
-    /// # Errors
-    ///
-    /// [`OutOfBounds`](crate::InvalidRequest::OutOfBounds), [`ForeignObject`](crate::InvalidRequest::ForeignObject),
-    /// [`HostAccess`](crate::InvalidRequest::HostAccess) where the memory's flags forbid it,
-    /// [`OutOfMemory`](crate::Error::OutOfMemory) where deferred memory turns out not to exist, or a
-    /// failure of the runtime.
-    fn enqueue_read(
-        &self,
-        queue: &Self::Queue,
-        memory: &Self::Memory,
-        region: Region,
-        wait_for: &[Self::Event],
-    ) -> Result<PendingRead<Self::Event>>;
-
-    /// Enqueues a copy of the region `from` of `source` to `destination`, from offset `to` on.
-    ///
-    /// # Errors
-    ///
-    /// [`OverlappingCopy`](crate::InvalidRequest::OverlappingCopy) where both are the same memory and the
-    /// regions share a byte. The caller must avoid overlaps between different views of one block: they
-    /// are not detected, and leave undefined bytes.
-    fn enqueue_copy(
-        &self,
-        queue: &Self::Queue,
-        source: &Self::Memory,
-        from: Region,
-        destination: &Self::Memory,
-        to: usize,
-        wait_for: &[Self::Event],
-    ) -> Result<Self::Event>;
-
-    /// Enqueues a fill of `region` of `memory` with repetitions of `pattern`, which may have any length.
-    ///
-    /// # Errors
-    ///
-    /// [`EmptyPattern`](crate::InvalidRequest::EmptyPattern), or
-    /// [`PatternMismatch`](crate::InvalidRequest::PatternMismatch) unless offset and length are multiples of the pattern's
-    /// length.
-    fn enqueue_fill(
-        &self,
-        queue: &Self::Queue,
-        memory: &Self::Memory,
-        region: Region,
-        pattern: &[u8],
-        wait_for: &[Self::Event],
-    ) -> Result<Self::Event>;
-
     /// Enqueues a marker: its event completes when the events in `wait_for` have, or, where that is empty,
     /// when every command that was enqueued before has.
     ///
@@ -338,12 +218,36 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     fn enqueue_barrier(&self, queue: &Self::Queue, wait_for: &[Self::Event])
     -> Result<Self::Event>;
 
-    /// Makes an event that the host resolves.
+    /// Enqueues a fill of `region` of `memory` with repetitions of `pattern`, which may have any length.
+    ///
+    /// A pool calls this where it scrubs. By default it is unsupported.
     ///
     /// # Errors
     ///
-    /// A failure of the runtime.
-    fn create_user_event(&self) -> Result<Self::Event>;
+    /// [`EmptyPattern`](crate::InvalidRequest::EmptyPattern), or
+    /// [`PatternMismatch`](crate::InvalidRequest::PatternMismatch) unless offset and length are multiples of the pattern's
+    /// length; [`Unsupported`](crate::Error::Unsupported).
+    fn enqueue_fill(
+        &self,
+        queue: &Self::Queue,
+        memory: &Self::Memory,
+        region: Region,
+        pattern: &[u8],
+        wait_for: &[Self::Event],
+    ) -> Result<Self::Event> {
+        let _ = (queue, memory, region, pattern, wait_for);
+        Err(Error::unsupported("fills on this backend"))
+    }
+
+    /// Makes an event that the host resolves. By default that is unsupported: no pool calls this, but the conformance suite
+    /// holds commands back with it.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](crate::Error::Unsupported), or a failure of the runtime.
+    fn create_user_event(&self) -> Result<Self::Event> {
+        Err(Error::unsupported("user events on this backend"))
+    }
 
     /// Resolves a user event.
     ///
@@ -351,5 +255,8 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     ///
     /// [`NotAUserEvent`](crate::InvalidRequest::NotAUserEvent) or
     /// [`AlreadyResolved`](crate::InvalidRequest::AlreadyResolved).
-    fn resolve_user_event(&self, event: &Self::Event, outcome: Outcome) -> Result<()>;
+    fn resolve_user_event(&self, event: &Self::Event, outcome: Outcome) -> Result<()> {
+        let _ = (event, outcome);
+        Err(InvalidRequest::NotAUserEvent.into())
+    }
 }

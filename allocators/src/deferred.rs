@@ -34,7 +34,7 @@ impl<B: Backend> DeferredAllocator<B> {
     ///
     /// ```
     /// use binpool_allocators::{Allocator, DeferredAllocator, MemoryFlags};
-    /// # use binpool_allocators::{Backend, QueueOrder};
+    /// # use binpool_allocators::{Backend, QueueOrder, Transfers};
     /// # use binpool_mock::MockDevice;
     ///
     /// # let backend = MockDevice::new().backend();

@@ -346,7 +346,7 @@ impl fmt::Display for ObjectKind {
 /// An access of the host to memory.
 ///
 /// ```
-/// use binpool_allocators::{Backend, Error, HostUse, InvalidRequest, MemoryFlags, QueueOrder};
+/// use binpool_allocators::{Backend, Error, HostUse, InvalidRequest, MemoryFlags, QueueOrder, Transfers};
 /// # use binpool_mock::MockDevice;
 ///
 /// # let backend = MockDevice::new().backend();
@@ -381,7 +381,7 @@ impl fmt::Display for HostUse {
 /// The numbers are fields, and are in the text as well:
 ///
 /// ```
-/// use binpool_allocators::{Backend, Error, InvalidRequest, MemoryFlags, QueueOrder, Region};
+/// use binpool_allocators::{Backend, Error, InvalidRequest, MemoryFlags, QueueOrder, Region, Transfers};
 /// # use binpool_mock::MockDevice;
 ///
 /// # let backend = MockDevice::new().backend();

@@ -41,7 +41,7 @@ impl EventStatus {
 /// How the host resolves a user event.
 ///
 /// ```
-/// use binpool_allocators::{Backend, MemoryFlags, Outcome, QueueOrder, Region};
+/// use binpool_allocators::{Backend, MemoryFlags, Outcome, QueueOrder, Region, Transfers};
 /// # use binpool_mock::MockDevice;
 ///
 /// # let backend = MockDevice::new().backend();

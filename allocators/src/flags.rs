@@ -10,7 +10,7 @@ bitflags! {
     /// The empty set means read and write from kernels, and every transfer from the host.
     ///
     /// ```
-    /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Transfers};
     /// use binpool_mock::MockDevice;
     ///
     /// let backend = MockDevice::new().backend();

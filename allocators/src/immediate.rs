@@ -41,7 +41,7 @@ impl<B: Backend> ImmediateAllocator<B> {
     /// Allocates buffers with `flags`, committed through a queue of the allocator's own.
     ///
     /// ```
-    /// use binpool_allocators::{Allocator, Backend, ImmediateAllocator, MemoryFlags, QueueOrder, Region};
+    /// use binpool_allocators::{Allocator, Backend, ImmediateAllocator, MemoryFlags, QueueOrder, Region, Transfers};
     /// # use binpool_mock::MockDevice;
     ///
     /// # let backend = MockDevice::new().backend();

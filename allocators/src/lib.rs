@@ -75,6 +75,7 @@ pub mod segments;
 mod svm;
 mod svm_allocator;
 mod sync;
+mod transfers;
 mod view_count;
 
 pub use adaptors::budget::{Budget, BudgetUse};
@@ -107,6 +108,7 @@ pub use region::{IntoRegion, Region};
 pub use segment_allocator::{SegmentAllocator, SegmentStatistics};
 pub use svm::{SvmBackend, SvmGrain};
 pub use svm_allocator::SvmAllocator;
+pub use transfers::Transfers;
 pub use view_count::{CountedView, ViewCount};
 
 #[cfg(doctest)]

@@ -10,7 +10,7 @@ use crate::{Event, Result};
 /// forgetting this value early is safe: the bytes are thrown away when they arrive.
 ///
 /// ```
-/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Region};
+/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Region, Transfers};
 /// use binpool_mock::MockDevice;
 ///
 /// let backend = MockDevice::new().backend();
@@ -40,7 +40,7 @@ impl<E: Event> PendingRead<E> {
     /// The event of the read.
     ///
     /// ```
-    /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Region};
+    /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Region, Transfers};
     /// # use binpool_mock::MockDevice;
     ///
     /// # let backend = MockDevice::new().backend();

@@ -5,11 +5,11 @@ use std::{
     ops::{Deref, DerefMut},
 };
 
-use binpool::{AsMemory, Backend, Error, InvalidRequest, Queue, Region};
+use binpool::{AsMemory, Error, InvalidRequest, Queue, Region, Transfers};
 
 /// A region of memory as a copy on the host that is written back when it ends: the
 /// [`MapMut`](crate::HostMaps::MapMut) of a backend whose memory the host cannot have as it is.
-pub struct CopiedMapMut<'m, B: Backend> {
+pub struct CopiedMapMut<'m, B: Transfers> {
     backend: B,
     queue: B::Queue,
     memory: &'m B::Memory,
@@ -19,7 +19,7 @@ pub struct CopiedMapMut<'m, B: Backend> {
 }
 
 /// Reads a region, which holds whole elements.
-pub(crate) fn read_elements<B: Backend>(
+pub(crate) fn read_elements<B: Transfers>(
     backend: &B,
     queue: &B::Queue,
     memory: &B::Memory,
@@ -31,7 +31,7 @@ pub(crate) fn read_elements<B: Backend>(
     Ok(elements)
 }
 
-impl<'m, B: Backend> CopiedMapMut<'m, B> {
+impl<'m, B: Transfers> CopiedMapMut<'m, B> {
     /// Reads the region, which holds whole elements.
     ///
     /// # Errors
@@ -71,7 +71,7 @@ impl<'m, B: Backend> CopiedMapMut<'m, B> {
     }
 }
 
-impl<B: Backend> Drop for CopiedMapMut<'_, B> {
+impl<B: Transfers> Drop for CopiedMapMut<'_, B> {
     fn drop(&mut self) {
         if !self.ended
             && let Err(error) = self.end()
@@ -82,7 +82,7 @@ impl<B: Backend> Drop for CopiedMapMut<'_, B> {
     }
 }
 
-impl<B: Backend> Deref for CopiedMapMut<'_, B> {
+impl<B: Transfers> Deref for CopiedMapMut<'_, B> {
     type Target = [f32];
 
     fn deref(&self) -> &[f32] {
@@ -90,13 +90,13 @@ impl<B: Backend> Deref for CopiedMapMut<'_, B> {
     }
 }
 
-impl<B: Backend> DerefMut for CopiedMapMut<'_, B> {
+impl<B: Transfers> DerefMut for CopiedMapMut<'_, B> {
     fn deref_mut(&mut self) -> &mut [f32] {
         &mut self.elements
     }
 }
 
-impl<B: Backend> fmt::Debug for CopiedMapMut<'_, B> {
+impl<B: Transfers> fmt::Debug for CopiedMapMut<'_, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CopiedMapMut")
             .field("memory", &self.memory)

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use binpool::Allocator;
+use binpool::{Allocator, Transfers};
 
 use crate::{Array, ArrayError, AsSlice, Kernels, Reduced, Slice};
 
@@ -45,7 +45,7 @@ impl fmt::Display for Reduction {
 /// and on the backend's kernels, and on nothing else: the same elements have the same sum each time, and their sums on
 /// two devices differ by rounding. As all is in `f32`, each addition rounds; there are about as many in a row as a part
 /// has elements for each work item, and not as many as there are elements.
-impl<A: Allocator, K: Kernels<A::Backend>> Slice<'_, A, K> {
+impl<A: Allocator<Backend: Transfers>, K: Kernels<A::Backend>> Slice<'_, A, K> {
     /// Enqueues a reduction. The result is an array of one element.
     ///
     /// # Errors
@@ -132,7 +132,7 @@ impl<A: Allocator, K: Kernels<A::Backend>> Slice<'_, A, K> {
 }
 
 /// Reductions of all elements: those of [`Slice`].
-impl<A: Allocator, K: Kernels<A::Backend>> Array<A, K> {
+impl<A: Allocator<Backend: Transfers>, K: Kernels<A::Backend>> Array<A, K> {
     /// See [`Slice::reduce_to`].
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use binpool_allocators::{
     Backend, DeviceLimits, Error, InvalidRequest, Memory, MemoryFlags, MemoryId, MemoryKind,
-    ObjectKind, Outcome, PendingRead, QueueOrder, Region, Result,
+    ObjectKind, Outcome, PendingRead, QueueOrder, Region, Result, Transfers,
 };
 use parking_lot::Mutex;
 use smallvec::{SmallVec, smallvec};
@@ -212,6 +212,71 @@ impl Backend for MockBackend {
         }
     }
 
+    fn enqueue_fill(
+        &self,
+        queue: &MockQueue,
+        memory: &MockMemory,
+        region: Region,
+        pattern: &[u8],
+        wait_for: &[MockEvent],
+    ) -> Result<MockEvent> {
+        self.check_queue(queue)?;
+        let part = self.part(memory, region)?;
+        InvalidRequest::check_pattern(region, pattern)?;
+        let wait_for = self.events(wait_for)?;
+        self.submit(Submission {
+            writes: smallvec![part],
+            work: Work::Fill(pattern.into()),
+            ..Submission::new(CallKind::Fill, queue.key(), &wait_for)
+        })
+    }
+
+    fn enqueue_marker(&self, queue: &MockQueue, wait_for: &[MockEvent]) -> Result<MockEvent> {
+        self.check_queue(queue)?;
+        let wait_for = self.events(wait_for)?;
+        self.submit(Submission {
+            fence: Fence::Marker,
+            ..Submission::new(CallKind::Marker, queue.key(), &wait_for)
+        })
+    }
+
+    fn enqueue_barrier(&self, queue: &MockQueue, wait_for: &[MockEvent]) -> Result<MockEvent> {
+        self.check_queue(queue)?;
+        let wait_for = self.events(wait_for)?;
+        self.submit(Submission {
+            fence: Fence::Barrier,
+            ..Submission::new(CallKind::Barrier, queue.key(), &wait_for)
+        })
+    }
+
+    fn create_user_event(&self) -> Result<MockEvent> {
+        let event = self.shared.with(|state| {
+            state.charge(|costs| costs.user_event);
+            state.call(CallKind::CreateUserEvent, 0, |state| {
+                Ok(state.new_event(None))
+            })
+        })?;
+        Ok(MockEvent::new(&self.shared, event, None))
+    }
+
+    fn resolve_user_event(&self, event: &MockEvent, outcome: Outcome) -> Result<()> {
+        if !event.is_of(&self.shared) {
+            return Err(foreign(ObjectKind::Event));
+        }
+        self.shared.with(|state| {
+            state.check_unresolved(event.key())?;
+            state.charge(|costs| costs.user_event);
+            state.call(CallKind::ResolveUserEvent, 0, |state| {
+                state.resolve_user_event(event.key(), outcome);
+                Ok(())
+            })
+        })?;
+        self.shared.event_was_resolved();
+        Ok(())
+    }
+}
+
+impl Transfers for MockBackend {
     fn write(
         &self,
         queue: &MockQueue,
@@ -315,68 +380,5 @@ impl Backend for MockBackend {
             work: Work::Copy,
             ..Submission::new(CallKind::Copy, queue.key(), &wait_for)
         })
-    }
-
-    fn enqueue_fill(
-        &self,
-        queue: &MockQueue,
-        memory: &MockMemory,
-        region: Region,
-        pattern: &[u8],
-        wait_for: &[MockEvent],
-    ) -> Result<MockEvent> {
-        self.check_queue(queue)?;
-        let part = self.part(memory, region)?;
-        InvalidRequest::check_pattern(region, pattern)?;
-        let wait_for = self.events(wait_for)?;
-        self.submit(Submission {
-            writes: smallvec![part],
-            work: Work::Fill(pattern.into()),
-            ..Submission::new(CallKind::Fill, queue.key(), &wait_for)
-        })
-    }
-
-    fn enqueue_marker(&self, queue: &MockQueue, wait_for: &[MockEvent]) -> Result<MockEvent> {
-        self.check_queue(queue)?;
-        let wait_for = self.events(wait_for)?;
-        self.submit(Submission {
-            fence: Fence::Marker,
-            ..Submission::new(CallKind::Marker, queue.key(), &wait_for)
-        })
-    }
-
-    fn enqueue_barrier(&self, queue: &MockQueue, wait_for: &[MockEvent]) -> Result<MockEvent> {
-        self.check_queue(queue)?;
-        let wait_for = self.events(wait_for)?;
-        self.submit(Submission {
-            fence: Fence::Barrier,
-            ..Submission::new(CallKind::Barrier, queue.key(), &wait_for)
-        })
-    }
-
-    fn create_user_event(&self) -> Result<MockEvent> {
-        let event = self.shared.with(|state| {
-            state.charge(|costs| costs.user_event);
-            state.call(CallKind::CreateUserEvent, 0, |state| {
-                Ok(state.new_event(None))
-            })
-        })?;
-        Ok(MockEvent::new(&self.shared, event, None))
-    }
-
-    fn resolve_user_event(&self, event: &MockEvent, outcome: Outcome) -> Result<()> {
-        if !event.is_of(&self.shared) {
-            return Err(foreign(ObjectKind::Event));
-        }
-        self.shared.with(|state| {
-            state.check_unresolved(event.key())?;
-            state.charge(|costs| costs.user_event);
-            state.call(CallKind::ResolveUserEvent, 0, |state| {
-                state.resolve_user_event(event.key(), outcome);
-                Ok(())
-            })
-        })?;
-        self.shared.event_was_resolved();
-        Ok(())
     }
 }

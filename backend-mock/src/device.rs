@@ -123,7 +123,7 @@ impl MockDevice {
     /// Runs this command if it may run now. Returns false where it may not.
     ///
     /// ```
-    /// use binpool_allocators::{Backend, Error, MemoryFlags, QueueOrder, Region};
+    /// use binpool_allocators::{Backend, Error, MemoryFlags, QueueOrder, Region, Transfers};
     /// use binpool_mock::{Completion, MockDevice};
     ///
     /// // The effect of a forgotten wait list, in one order and in the other.

@@ -30,7 +30,7 @@ impl MockBackend {
     /// # Examples
     ///
     /// ```
-    /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Transfers};
     /// use binpool_mock::MockDevice;
     ///
     /// let backend = MockDevice::new().backend();

@@ -116,7 +116,7 @@ impl LeakReport {
     /// Returns whether nothing is alive.
     ///
     /// ```
-    /// use binpool_allocators::{Allocator, Backend, ImmediateAllocator, QueueOrder};
+    /// use binpool_allocators::{Allocator, Backend, ImmediateAllocator, QueueOrder, Transfers};
     /// use binpool_mock::MockDevice;
     ///
     /// let device = MockDevice::new();

@@ -14,7 +14,7 @@ use crate::{
 /// A buffer, a block of SVM, or a view of either. Dropping it releases it.
 ///
 /// ```
-/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Transfers};
 /// use binpool_mock::{CallKind, MockDevice, Violation};
 ///
 /// let device = MockDevice::new();

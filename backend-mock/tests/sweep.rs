@@ -7,7 +7,7 @@
 
 use binpool_allocators::{
     Allocator, DeferredAllocator, Fallback, ImmediateAllocator, Limit, SegmentAllocator,
-    Statistics, SvmAllocator, SvmGrain,
+    Statistics, SvmAllocator, SvmGrain, Transfers,
     conformance::{
         AllocatorFixture, Check, Fixture, allocator_checks, backend_checks, svm_checks,
         sweep::{Tally, sweep_checks},
@@ -42,7 +42,7 @@ struct Around<A> {
     allocator: fn(&MockBackend) -> A,
 }
 
-impl<A: Allocator> AllocatorFixture for Around<A> {
+impl<A: Allocator<Backend: Transfers>> AllocatorFixture for Around<A> {
     type Allocator = A;
 
     fn allocator(&self) -> A {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use binpool_allocators::{
     AsMemory, Backend, DeviceLimits, Error, Memory, MemoryFlags, Outcome, PendingRead, Queue,
-    QueueOrder, Region, Result,
+    QueueOrder, Region, Result, Transfers,
 };
 
 use crate::{
@@ -82,6 +82,38 @@ impl Backend for OpenClBackend {
         memory.release(after)
     }
 
+    fn enqueue_fill(
+        &self,
+        queue: &ClQueue,
+        memory: &ClMemory,
+        region: Region,
+        pattern: &[u8],
+        wait_for: &[ClEvent],
+    ) -> Result<ClEvent> {
+        Self::enqueue_fill(self, queue.after(wait_for), memory, region, pattern)
+    }
+
+    fn enqueue_marker(&self, queue: &ClQueue, wait_for: &[ClEvent]) -> Result<ClEvent> {
+        Self::enqueue_marker(self, queue.after(wait_for))
+    }
+
+    fn enqueue_barrier(&self, queue: &ClQueue, wait_for: &[ClEvent]) -> Result<ClEvent> {
+        Self::enqueue_barrier(self, queue.after(wait_for))
+    }
+
+    fn create_user_event(&self) -> Result<ClEvent> {
+        let handle =
+            sys::create_user_event(&self.context().handle).map_err(ClError::control_error)?;
+        Ok(ClEvent::user(self.context(), handle, true))
+    }
+
+    fn resolve_user_event(&self, event: &ClEvent, outcome: Outcome) -> Result<()> {
+        self.check_own_events(std::slice::from_ref(event))?;
+        event.resolve(outcome)
+    }
+}
+
+impl Transfers for OpenClBackend {
     fn write(
         &self,
         queue: &ClQueue,
@@ -135,36 +167,6 @@ impl Backend for OpenClBackend {
         wait_for: &[ClEvent],
     ) -> Result<ClEvent> {
         Self::enqueue_copy(self, queue.after(wait_for), source, from, destination, to)
-    }
-
-    fn enqueue_fill(
-        &self,
-        queue: &ClQueue,
-        memory: &ClMemory,
-        region: Region,
-        pattern: &[u8],
-        wait_for: &[ClEvent],
-    ) -> Result<ClEvent> {
-        Self::enqueue_fill(self, queue.after(wait_for), memory, region, pattern)
-    }
-
-    fn enqueue_marker(&self, queue: &ClQueue, wait_for: &[ClEvent]) -> Result<ClEvent> {
-        Self::enqueue_marker(self, queue.after(wait_for))
-    }
-
-    fn enqueue_barrier(&self, queue: &ClQueue, wait_for: &[ClEvent]) -> Result<ClEvent> {
-        Self::enqueue_barrier(self, queue.after(wait_for))
-    }
-
-    fn create_user_event(&self) -> Result<ClEvent> {
-        let handle =
-            sys::create_user_event(&self.context().handle).map_err(ClError::control_error)?;
-        Ok(ClEvent::user(self.context(), handle, true))
-    }
-
-    fn resolve_user_event(&self, event: &ClEvent, outcome: Outcome) -> Result<()> {
-        self.check_own_events(std::slice::from_ref(event))?;
-        event.resolve(outcome)
     }
 }
 

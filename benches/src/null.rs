@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use binpool::{
     Align, Backend, DeviceLimits, Event, EventId, EventStatus, Memory, MemoryFlags, MemoryId,
-    MemoryKind, Outcome, PendingRead, Queue, QueueId, QueueOrder, Region, Result,
+    MemoryKind, Outcome, PendingRead, Queue, QueueId, QueueOrder, Region, Result, Transfers,
 };
 
 /// 1 TiB, so that nobody runs out.
@@ -160,6 +160,35 @@ impl Backend for NullBackend {
         Ok(())
     }
 
+    fn enqueue_fill(
+        &self,
+        _: &NullQueue,
+        _: &NullMemory,
+        _: Region,
+        _: &[u8],
+        _: &[NullEvent],
+    ) -> Result<NullEvent> {
+        Ok(NullEvent::new())
+    }
+
+    fn enqueue_marker(&self, _: &NullQueue, _: &[NullEvent]) -> Result<NullEvent> {
+        Ok(NullEvent::new())
+    }
+
+    fn enqueue_barrier(&self, _: &NullQueue, _: &[NullEvent]) -> Result<NullEvent> {
+        Ok(NullEvent::new())
+    }
+
+    fn create_user_event(&self) -> Result<NullEvent> {
+        Ok(NullEvent::new())
+    }
+
+    fn resolve_user_event(&self, _: &NullEvent, _: Outcome) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Transfers for NullBackend {
     fn write(
         &self,
         _: &NullQueue,
@@ -215,32 +244,5 @@ impl Backend for NullBackend {
         _: &[NullEvent],
     ) -> Result<NullEvent> {
         Ok(NullEvent::new())
-    }
-
-    fn enqueue_fill(
-        &self,
-        _: &NullQueue,
-        _: &NullMemory,
-        _: Region,
-        _: &[u8],
-        _: &[NullEvent],
-    ) -> Result<NullEvent> {
-        Ok(NullEvent::new())
-    }
-
-    fn enqueue_marker(&self, _: &NullQueue, _: &[NullEvent]) -> Result<NullEvent> {
-        Ok(NullEvent::new())
-    }
-
-    fn enqueue_barrier(&self, _: &NullQueue, _: &[NullEvent]) -> Result<NullEvent> {
-        Ok(NullEvent::new())
-    }
-
-    fn create_user_event(&self) -> Result<NullEvent> {
-        Ok(NullEvent::new())
-    }
-
-    fn resolve_user_event(&self, _: &NullEvent, _: Outcome) -> Result<()> {
-        Ok(())
     }
 }

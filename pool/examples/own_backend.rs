@@ -16,7 +16,7 @@ use std::{
 use binpool::{
     Align, Backend, DeviceLimits, Error, Event, EventId, EventStatus, HostUse, ImmediateAllocator,
     InvalidRequest, Memory, MemoryFlags, MemoryId, MemoryKind, MemoryPool, ObjectKind, Outcome,
-    PendingRead, Queue, QueueId, QueueOrder, Region, Result, ViewCount,
+    PendingRead, Queue, QueueId, QueueOrder, Region, Result, Transfers, ViewCount,
 };
 use parking_lot::{Condvar, Mutex};
 
@@ -316,6 +316,57 @@ impl Backend for HostBackend {
         self.check(&memory.owner, ObjectKind::Memory)
     }
 
+    fn enqueue_fill(
+        &self,
+        queue: &HostQueue,
+        memory: &HostMemory,
+        region: Region,
+        pattern: &[u8],
+        wait_for: &[HostEvent],
+    ) -> Result<HostEvent> {
+        let place = self.place(memory, region)?;
+        InvalidRequest::check_pattern(region, pattern)?;
+        let (block, pattern) = (Arc::clone(&memory.block), pattern.to_vec());
+        self.enqueue(queue, wait_for, move || {
+            let mut bytes = block.bytes.lock();
+            let bytes = &mut bytes[place.offset..][..place.bytes];
+            for part in bytes.chunks_exact_mut(pattern.len()) {
+                part.copy_from_slice(&pattern);
+            }
+        })
+    }
+
+    fn enqueue_marker(&self, queue: &HostQueue, wait_for: &[HostEvent]) -> Result<HostEvent> {
+        self.enqueue(queue, wait_for, || ())
+    }
+
+    fn enqueue_barrier(&self, queue: &HostQueue, wait_for: &[HostEvent]) -> Result<HostEvent> {
+        self.enqueue(queue, wait_for, || ()) // In an in-order queue, any command holds up the next.
+    }
+
+    fn create_user_event(&self) -> Result<HostEvent> {
+        Ok(HostEvent::new(&self.limits, true, EventStatus::Pending))
+    }
+
+    fn resolve_user_event(&self, event: &HostEvent, outcome: Outcome) -> Result<()> {
+        self.check(&event.owner, ObjectKind::Event)?;
+        if !event.is_user {
+            return Err(InvalidRequest::NotAUserEvent.into());
+        }
+        let mut status = event.progress.status.lock();
+        if *status != EventStatus::Pending {
+            return Err(InvalidRequest::AlreadyResolved.into());
+        }
+        *status = match outcome {
+            Outcome::Complete => EventStatus::Complete,
+            Outcome::Failed => EventStatus::Failed,
+        };
+        event.progress.changed.notify_all();
+        Ok(())
+    }
+}
+
+impl Transfers for HostBackend {
     fn write(
         &self,
         queue: &HostQueue,
@@ -399,55 +450,6 @@ impl Backend for HostBackend {
             let bytes = source.bytes.lock()[read.offset..][..read.bytes].to_vec();
             target.bytes.lock()[written.offset..][..written.bytes].copy_from_slice(&bytes);
         })
-    }
-
-    fn enqueue_fill(
-        &self,
-        queue: &HostQueue,
-        memory: &HostMemory,
-        region: Region,
-        pattern: &[u8],
-        wait_for: &[HostEvent],
-    ) -> Result<HostEvent> {
-        let place = self.place(memory, region)?;
-        InvalidRequest::check_pattern(region, pattern)?;
-        let (block, pattern) = (Arc::clone(&memory.block), pattern.to_vec());
-        self.enqueue(queue, wait_for, move || {
-            let mut bytes = block.bytes.lock();
-            let bytes = &mut bytes[place.offset..][..place.bytes];
-            for part in bytes.chunks_exact_mut(pattern.len()) {
-                part.copy_from_slice(&pattern);
-            }
-        })
-    }
-
-    fn enqueue_marker(&self, queue: &HostQueue, wait_for: &[HostEvent]) -> Result<HostEvent> {
-        self.enqueue(queue, wait_for, || ())
-    }
-
-    fn enqueue_barrier(&self, queue: &HostQueue, wait_for: &[HostEvent]) -> Result<HostEvent> {
-        self.enqueue(queue, wait_for, || ()) // In an in-order queue, any command holds up the next.
-    }
-
-    fn create_user_event(&self) -> Result<HostEvent> {
-        Ok(HostEvent::new(&self.limits, true, EventStatus::Pending))
-    }
-
-    fn resolve_user_event(&self, event: &HostEvent, outcome: Outcome) -> Result<()> {
-        self.check(&event.owner, ObjectKind::Event)?;
-        if !event.is_user {
-            return Err(InvalidRequest::NotAUserEvent.into());
-        }
-        let mut status = event.progress.status.lock();
-        if *status != EventStatus::Pending {
-            return Err(InvalidRequest::AlreadyResolved.into());
-        }
-        *status = match outcome {
-            Outcome::Complete => EventStatus::Complete,
-            Outcome::Failed => EventStatus::Failed,
-        };
-        event.progress.changed.notify_all();
-        Ok(())
     }
 }
 

@@ -52,7 +52,7 @@ use crate::{
 /// commands use a view by [`record_use`](Self::record_use), before the block is dropped.
 ///
 /// ```
-/// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder, Region};
+/// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder, Region, Transfers};
 /// # use binpool_mock::MockDevice;
 /// # let backend = MockDevice::new().backend();
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use binpool_allocators::{
     Allocator, AsMemory, Backend, Error, EventOf, IntoRegion, On, OnOf, PendingRead, Region,
-    bytes_on,
+    Transfers, bytes_on,
 };
 use bytemuck::{AnyBitPattern, NoUninit};
 
@@ -14,7 +14,7 @@ macro_rules! transfers {
     ($($block:tt)*) => {
 /// Transfers, on the given queue, which is recorded as used. Offsets are in bytes; the host's side is a slice of any
 /// plain type. Transfers must lie within [`size`](Self::size), not the class.
-impl<A: Allocator> $($block)* {
+impl<A: Allocator<Backend: Transfers>> $($block)* {
     /// Writes `data` at byte `offset`, and waits until it is written.
     ///
     /// # Errors
@@ -252,7 +252,7 @@ impl<A: Allocator> $($block)* {
     /// Those of [`enqueue_copy_region_to`](Self::enqueue_copy_region_to).
     ///
     /// ```
-    /// # use binpool::{Backend, ImmediateAllocator, MemoryFlags, MemoryPool, QueueOrder};
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryFlags, MemoryPool, QueueOrder, Transfers};
     /// # use binpool_mock::MockDevice;
     /// # let backend = MockDevice::new().backend();
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
@@ -280,7 +280,7 @@ impl<A: Allocator> $($block)* {
 transfers!(PooledBuffer<A>);
 transfers!(PooledRegion<'_, A>);
 
-fn copy<A: Allocator>(
+fn copy<A: Allocator<Backend: Transfers>>(
     backend: &A::Backend,
     On { queue, wait_for }: OnOf<'_, A>,
     (source, from): (&(impl AsMemory<A::Backend> + ?Sized), impl IntoRegion),

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU32, Ordering},
 };
 
-use binpool::{Backend, Event, MemoryFlags, Outcome, Queue, QueueOrder, Region};
+use binpool::{Backend, Event, MemoryFlags, Outcome, Queue, QueueOrder, Region, Transfers};
 use binpool_mock::{Completion, HostWait, MockBackend, MockDevice, MockMemory};
 use shuttle::thread::{self, yield_now};
 

@@ -1,6 +1,6 @@
 //! The segment allocator, from several threads.
 
-use binpool::{Allocator as _, Backend, Memory, QueueOrder, SegmentAllocator};
+use binpool::{Allocator as _, Backend, Memory, QueueOrder, SegmentAllocator, Transfers};
 use binpool_mock::{Completion, MockDevice, MockMemory, MockQueue};
 use shuttle::thread::yield_now;
 

@@ -7,7 +7,7 @@ use super::{
     bench::{Bench, refusal},
     sweep::on_threads,
 };
-use crate::{Align, Allocator, Backend, Event, InvalidRequest, Memory, Region};
+use crate::{Align, Allocator, Backend, Event, InvalidRequest, Memory, Region, Transfers};
 
 /// Every block has at least the requested size.
 pub fn blocks_are_large_enough<F: AllocatorFixture>(fixture: &F) {

@@ -1,17 +1,17 @@
 //! Helpers of the checks.
 
 use crate::{
-    Backend, Error, Event, EventStatus, InvalidRequest, Memory, MemoryFlags, ObjectKind, Outcome,
-    QueueOrder, Region, conformance::Fixture,
+    Error, Event, EventStatus, InvalidRequest, Memory, MemoryFlags, ObjectKind, Outcome,
+    QueueOrder, Region, Transfers, conformance::Fixture,
 };
 
 /// A backend with an in-order queue.
-pub(crate) struct Bench<B: Backend> {
+pub(crate) struct Bench<B: Transfers> {
     pub(crate) backend: B,
     pub(crate) queue: B::Queue,
 }
 
-impl<B: Backend> Bench<B> {
+impl<B: Transfers> Bench<B> {
     pub(crate) fn new(fixture: &impl Fixture<Backend = B>) -> Self {
         Self::on(fixture.backend())
     }

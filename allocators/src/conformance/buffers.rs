@@ -4,7 +4,7 @@ use super::{
     Fixture,
     bench::{Bench, refusal},
 };
-use crate::{Backend, HostUse, InvalidRequest, Memory, MemoryFlags, MemoryKind, Region};
+use crate::{Backend, HostUse, InvalidRequest, Memory, MemoryFlags, MemoryKind, Region, Transfers};
 
 /// No limit is zero, and each kind of SVM comes with those that it includes.
 pub fn limits_make_sense<F: Fixture>(fixture: &F) {

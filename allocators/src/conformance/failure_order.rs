@@ -9,12 +9,12 @@ use super::{
     Fixture,
     bench::{Bench, assert_stays_pending},
 };
-use crate::{Backend, Event, EventStatus, FailureOrder, Queue};
+use crate::{Backend, Event, EventStatus, FailureOrder, Queue, Transfers};
 
 const SIZE: usize = 1024;
 
 /// A pending command, and behind it one that fails.
-struct Failing<B: Backend> {
+struct Failing<B: Transfers> {
     /// The event that A waits for.
     gate: B::Event,
     a: B::Event,
@@ -23,7 +23,7 @@ struct Failing<B: Backend> {
     f: B::Event,
 }
 
-impl<B: Backend> Failing<B> {
+impl<B: Transfers> Failing<B> {
     fn on(bench: &Bench<B>, queue: &B::Queue) -> Self {
         let (gate, bad_gate) = (bench.gate(), bench.gate());
         let a = bench.fill(queue, &bench.filled(SIZE, 1), 2, from_ref(&gate));
@@ -50,7 +50,7 @@ impl<B: Backend> Failing<B> {
     }
 }
 
-fn order<B: Backend>(bench: &Bench<B>) -> FailureOrder {
+fn order<B: Transfers>(bench: &Bench<B>) -> FailureOrder {
     bench.backend.limits().failure_order
 }
 

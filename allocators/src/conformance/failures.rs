@@ -3,7 +3,7 @@
 use std::{fmt::Debug, slice::from_ref};
 
 use super::{Fixture, bench::Bench};
-use crate::{Backend, Event, EventStatus, Queue, Region, Result};
+use crate::{Backend, Event, EventStatus, Queue, Region, Result, Transfers};
 
 const SIZE: usize = 1024;
 

@@ -6,7 +6,7 @@ use super::{
     Fixture,
     bench::{Bench, refused_as_foreign},
 };
-use crate::{Backend, Event, ObjectKind, Outcome, Queue, Region};
+use crate::{Backend, Event, ObjectKind, Outcome, Queue, Region, Transfers};
 
 /// A queue of another backend.
 pub fn a_foreign_queue_is_refused<F: Fixture>(fixture: &F) {

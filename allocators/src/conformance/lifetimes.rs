@@ -6,7 +6,7 @@ use super::{
     Fixture,
     bench::{Bench, eventually, numbered},
 };
-use crate::{Backend, Event, Queue, Region};
+use crate::{Backend, Event, Queue, Region, Transfers};
 
 const SIZE: usize = 65_536;
 

@@ -6,7 +6,7 @@ use super::{
     Fixture,
     bench::{Bench, assert_stays_pending},
 };
-use crate::{Backend, Event, EventStatus, Queue, Region};
+use crate::{Backend, Event, EventStatus, Queue, Region, Transfers};
 
 const SIZE: usize = 1024;
 

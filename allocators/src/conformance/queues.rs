@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::{Fixture, bench::Bench};
-use crate::{Backend, Event, EventStatus, Queue, QueueOrder};
+use crate::{Backend, Event, EventStatus, Queue, QueueOrder, Transfers};
 
 /// Equality and identity agree.
 pub fn clones_of_a_queue_are_equal_and_others_are_not<F: Fixture>(fixture: &F) {

@@ -6,7 +6,7 @@ use super::{
     Fixture,
     bench::{Bench, numbered, refusal, refused_as_out_of_bounds},
 };
-use crate::{Backend, Event, InvalidRequest, Memory, Region};
+use crate::{Backend, Event, InvalidRequest, Memory, Region, Transfers};
 
 /// Data that is written through a region is in the block, and the other way round.
 pub fn a_region_is_a_window_into_its_block<F: Fixture>(fixture: &F) {
@@ -124,7 +124,7 @@ pub fn a_block_has_views_until_the_last_region_of_it_is_gone<F: Fixture>(fixture
     has_views_until_the_last_region_is_gone(&bench, &bench.buffer(65_536));
 }
 
-pub(super) fn has_views_until_the_last_region_is_gone<B: Backend>(
+pub(super) fn has_views_until_the_last_region_is_gone<B: Transfers>(
     bench: &Bench<B>,
     block: &B::Memory,
 ) {

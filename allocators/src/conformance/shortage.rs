@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Allocator, Backend, DeferredAllocator, Error, Event, ImmediateAllocator, Memory, MemoryFlags,
-    Region,
+    Region, Transfers,
 };
 
 /// Returns half of the capacity, where it is enforced.
@@ -59,7 +59,7 @@ pub fn an_immediate_allocator_tells_of_shortage_and_leaks_nothing<F: Fixture>(fi
 }
 
 /// A third buffer of half the capacity beside two that fill it, where the device promises that many.
-fn overcommitted<B: Backend>(bench: &Bench<B>, half: usize) -> Option<[B::Memory; 3]> {
+fn overcommitted<B: Transfers>(bench: &Bench<B>, half: usize) -> Option<[B::Memory; 3]> {
     let taken = [(); 2].map(|()| bench.buffer(half));
     for block in &taken {
         bench.backend.commit(&bench.queue, block).unwrap();

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Align, Backend, Error, Event, InvalidRequest, Memory, MemoryKind, ObjectKind, Queue, Region,
-    SvmBackend, SvmGrain,
+    SvmBackend, SvmGrain, Transfers,
 };
 
 const SIZE: usize = 4096;

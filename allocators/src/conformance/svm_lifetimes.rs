@@ -8,7 +8,7 @@ use super::{
     regions::has_views_until_the_last_region_is_gone,
     svm::{blocks, grains},
 };
-use crate::{Backend, Event, Memory, Queue, QueueOrder, Region, SvmBackend};
+use crate::{Backend, Event, Memory, Queue, QueueOrder, Region, SvmBackend, Transfers};
 
 const SIZE: usize = 4096;
 

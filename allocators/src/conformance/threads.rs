@@ -3,7 +3,7 @@
 use std::iter::{once, repeat_n};
 
 use super::{Fixture, bench::Bench, sweep::on_threads};
-use crate::{Backend, Event, EventStatus, MemoryFlags, QueueOrder, Region};
+use crate::{Backend, Event, EventStatus, MemoryFlags, QueueOrder, Region, Transfers};
 
 const THREADS: u8 = 4;
 const ROUNDS: usize = 25;
@@ -29,7 +29,7 @@ pub fn threads_share_a_queue<F: Fixture>(fixture: &F) {
     });
 }
 
-fn check_a_buffer<B: Backend>(backend: &B, queue: &B::Queue, size: usize, byte: u8) {
+fn check_a_buffer<B: Transfers>(backend: &B, queue: &B::Queue, size: usize, byte: u8) {
     let buffer = backend.create_buffer(size, MemoryFlags::empty()).unwrap();
     let all = Region::first(size);
     let fill = backend

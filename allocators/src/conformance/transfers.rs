@@ -6,7 +6,7 @@ use super::{
     Fixture,
     bench::{Bench, numbered, refusal, refused_as_out_of_bounds},
 };
-use crate::{Backend, Event, InvalidRequest, Region};
+use crate::{Backend, Event, InvalidRequest, Region, Transfers};
 
 const SIZE: usize = 1024;
 

@@ -4,14 +4,14 @@ use std::env;
 
 use binpool::{
     Allocator, Backend, DeferredAllocator, Error, ImmediateAllocator, InvalidRequest, MemoryPool,
-    PoolOptions, QueueOrder, ReusePolicy, SvmAllocator, SvmBackend, SvmGrain,
+    PoolOptions, QueueOrder, ReusePolicy, SvmAllocator, SvmBackend, SvmGrain, Transfers,
 };
 use binpool_array::{ArrayError, BinaryOperation, Context, Kernels, MockKernels, open_opencl};
 use binpool_mock::{CallKind, Completion, MockDevice};
 
 use crate::common::{PAIRS, run_youngest_first, two_queues};
 
-fn check<A: Allocator, K: Kernels<A::Backend>>(context: &Context<A, K>) {
+fn check<A: Allocator<Backend: Transfers>, K: Kernels<A::Backend>>(context: &Context<A, K>) {
     #[expect(clippy::cast_precision_loss, reason = "small integers")]
     let numbers = |factor: usize| -> Vec<f32> { (0..1000).map(|i| (i * factor) as f32).collect() };
     let (a, b, c) = (numbers(1), numbers(2), numbers(3));
@@ -36,7 +36,7 @@ fn check<A: Allocator, K: Kernels<A::Backend>>(context: &Context<A, K>) {
     assert!(context.pool().statistics().hits > 0);
 }
 
-fn check_allocators<B: SvmBackend, K: Kernels<B>>(backend: &B, kernels: &K) {
+fn check_allocators<B: SvmBackend + Transfers, K: Kernels<B>>(backend: &B, kernels: &K) {
     let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
     let pool = MemoryPool::new(ImmediateAllocator::new(backend).unwrap(), &queue).unwrap();
     check(&Context::new(pool, queue.clone(), kernels));
@@ -48,7 +48,7 @@ fn check_allocators<B: SvmBackend, K: Kernels<B>>(backend: &B, kernels: &K) {
 }
 
 /// Arrays of several queues in one expression, dropped while their commands are pending: every sum is right.
-fn check_queues<B: Backend, K: Kernels<B>>(backend: &B, kernels: &K, policy: ReusePolicy) {
+fn check_queues<B: Transfers, K: Kernels<B>>(backend: &B, kernels: &K, policy: ReusePolicy) {
     let mut orders = vec![QueueOrder::InOrder; 2];
     if backend.limits().out_of_order_queues {
         orders.push(QueueOrder::OutOfOrder);
@@ -151,7 +151,7 @@ fn is_foreign<T>(result: &Result<T, ArrayError>) -> bool {
     )
 }
 
-fn do_not_mix<B: Backend, K: Kernels<B>>(one: (&B, &K), two: (&B, &K)) {
+fn do_not_mix<B: Transfers, K: Kernels<B>>(one: (&B, &K), two: (&B, &K)) {
     let [one, two] = [one, two].map(|(backend, kernels)| {
         let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
         let pool = MemoryPool::new(ImmediateAllocator::new(backend).unwrap(), &queue).unwrap();

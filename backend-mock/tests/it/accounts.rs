@@ -1,6 +1,6 @@
 //! Statistics, logs and leak reports.
 
-use binpool_allocators::{Backend, Memory, MemoryKind, Region, SvmBackend, SvmGrain};
+use binpool_allocators::{Backend, Memory, MemoryKind, Region, SvmBackend, SvmGrain, Transfers};
 use binpool_mock::{CallKind, CommandId, Completion, Holder, LeakReport, MockDevice};
 
 use crate::common::Rig;

@@ -1,6 +1,6 @@
 //! At-once completion: what may run has run when the call returns.
 
-use binpool_allocators::{Backend, Outcome, Queue, QueueOrder, Region};
+use binpool_allocators::{Backend, Outcome, Queue, QueueOrder, Region, Transfers};
 use binpool_mock::Completion;
 
 use crate::common::{Rig, is_complete, is_pending};

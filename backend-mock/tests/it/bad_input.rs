@@ -1,6 +1,6 @@
 //! Requests that are wrong whatever the device does are refused before they reach it.
 
-use binpool_allocators::{Backend, Error, InvalidRequest, MemoryFlags, Region, Result};
+use binpool_allocators::{Backend, Error, InvalidRequest, MemoryFlags, Region, Result, Transfers};
 use binpool_mock::{Completion, MockDevice, MockError};
 
 use crate::common::{MIB, Rig, cause};

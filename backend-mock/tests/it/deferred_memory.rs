@@ -1,6 +1,8 @@
 //! Buffers are promised first, and committed by the first command that uses them.
 
-use binpool_allocators::{AsMemory, Backend, Error, MemoryFlags, OutOfMemory, Region, Scope};
+use binpool_allocators::{
+    AsMemory, Backend, Error, MemoryFlags, OutOfMemory, Region, Scope, Transfers,
+};
 use binpool_mock::{Completion, MockDevice, MockError};
 
 use crate::common::{MIB, Rig, cause};

@@ -2,7 +2,7 @@
 
 use binpool_allocators::{
     Backend, Error, Event, MemoryFlags, Outcome, Queue, QueueOrder, Region, Result, SvmBackend,
-    SvmGrain,
+    SvmGrain, Transfers,
 };
 use binpool_mock::{CallKind, Completion, Fault, MockError, Persistence};
 

@@ -2,7 +2,7 @@
 
 use binpool_allocators::{
     Backend, Error, InvalidRequest, ObjectKind, Outcome, Queue, Region, Result, SvmBackend,
-    SvmGrain,
+    SvmGrain, Transfers,
 };
 use binpool_mock::Completion;
 

@@ -1,6 +1,6 @@
 //! Manual completion: nothing runs before the test says so.
 
-use binpool_allocators::{Backend, Event, Outcome, Queue, QueueOrder};
+use binpool_allocators::{Backend, Event, Outcome, Queue, QueueOrder, Transfers};
 use binpool_mock::{CommandId, Completion, MockError};
 
 use crate::common::{Rig, cause, is_complete, is_pending};

@@ -1,6 +1,6 @@
 //! Double frees and uses after free, through the door that C-like code has.
 
-use binpool_allocators::{Backend, Memory, Region, SvmBackend, SvmGrain};
+use binpool_allocators::{Backend, Memory, Region, SvmBackend, SvmGrain, Transfers};
 use binpool_mock::{CallKind, Completion, MockError, Violation};
 
 use crate::common::{Rig, cause, has_failed};

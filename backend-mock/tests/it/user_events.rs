@@ -2,7 +2,9 @@
 
 use std::{sync::mpsc, thread};
 
-use binpool_allocators::{Backend, Error, Event, EventStatus, InvalidRequest, Outcome, Queue};
+use binpool_allocators::{
+    Backend, Error, Event, EventStatus, InvalidRequest, Outcome, Queue, Transfers,
+};
 use binpool_mock::{CallKind, Completion, HostWait, MockDevice, MockError};
 
 use crate::common::{MIB, Rig, cause, has_failed, is_pending};

@@ -4,7 +4,7 @@
 use std::slice::from_ref;
 
 use binpool::{
-    Backend, FailureOrder, Outcome, PoolOptions, Queue, QueueOrder, Region, ReusePolicy,
+    Backend, FailureOrder, Outcome, PoolOptions, Queue, QueueOrder, Region, ReusePolicy, Transfers,
 };
 use binpool_mock::{Completion, Failures, MockDevice, MockEvent, MockQueue};
 

@@ -6,7 +6,7 @@ use std::slice::from_ref;
 
 use binpool::{
     Allocator, Backend, FailureOrder, Memory, Outcome, PendingRead, PoolError, PooledBuffer, Queue,
-    QueueOrder, Region, ReusePolicy, ScrubPolicy,
+    QueueOrder, Region, ReusePolicy, ScrubPolicy, Transfers,
 };
 use binpool_mock::{
     CallKind, Completion, Failures, Fault, MockBackend, MockDevice, MockEvent, MockMemory,

@@ -8,7 +8,8 @@ use std::{
 
 use binpool::{
     Align, Allocator, Backend, Error, EventOf, ImmediateAllocator, MemoryOf, PoolOptions,
-    PooledBuffer, Queue, QueueOrder, ReusePolicy, SvmAllocator, SvmGrain, random::Random,
+    PooledBuffer, Queue, QueueOrder, ReusePolicy, SvmAllocator, SvmGrain, Transfers,
+    random::Random,
 };
 use binpool_mock::{CallKind, Completion, Fault, HostWait, MockBackend, MockDevice, Persistence};
 

@@ -5,7 +5,7 @@ use std::{sync::mpsc, thread};
 use binpool::{
     Allocator, Backend, Event, EventStatus, ImmediateAllocator, Limit, Memory, MemoryPool,
     PoolOptions, PooledBuffer, QueueOrder, Region, ReusePolicy, ScrubPolicy, SegmentAllocator,
-    SvmAllocator, SvmGrain, Verdict, WatchOptions,
+    SvmAllocator, SvmGrain, Transfers, Verdict, WatchOptions,
 };
 use binpool_mock::{CallKind, Completion, MockBackend, MockDevice, MockMemory, MockQueue};
 

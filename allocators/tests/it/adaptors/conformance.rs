@@ -2,7 +2,7 @@
 
 use binpool_allocators::{
     Allocator, Failing, Fallback, Limit, Logging, Recording, SegmentAllocator, Statistics,
-    SvmAllocator, SvmGrain, allocator_conformance, conformance::AllocatorFixture,
+    SvmAllocator, SvmGrain, Transfers, allocator_conformance, conformance::AllocatorFixture,
 };
 use binpool_mock::{MockBackend, MockDevice};
 
@@ -13,7 +13,7 @@ const CAPACITY: u64 = 1 << 24;
 /// What is put around an allocator of a fresh device.
 struct Around<A>(fn(Immediate) -> A);
 
-impl<A: Allocator> AllocatorFixture for Around<A> {
+impl<A: Allocator<Backend: Transfers>> AllocatorFixture for Around<A> {
     type Allocator = A;
 
     fn allocator(&self) -> A {

@@ -7,7 +7,7 @@ use std::{
 
 use binpool_allocators::{
     Backend, DeviceLimits, Error, InvalidRequest, Memory, MemoryFlags, Outcome, PendingRead, Queue,
-    QueueOrder, Region, Result,
+    QueueOrder, Region, Result, Transfers,
 };
 
 use crate::broken_backends::{
@@ -123,6 +123,99 @@ impl Backend for Broken {
         self.free(memory.into_inner(), is_region, &after)
     }
 
+    fn enqueue_fill(
+        &self,
+        queue: &BrokenQueue,
+        memory: &BrokenMemory,
+        region: Region,
+        mut pattern: &[u8],
+        wait_for: &[BrokenEvent],
+    ) -> Result<BrokenEvent> {
+        if self.has(Defect::FailuresStopTheBackend) && self.has_failed() {
+            return Err(self.failure());
+        }
+        let (queue, memory, wait_for) = (
+            self.queue(queue),
+            self.memory(memory),
+            self.events(wait_for),
+        );
+        let mut region = self.region(region, memory)?;
+        match self.defect {
+            Defect::FillsRepeatOneByte => pattern = pattern.get(..1).unwrap_or_default(),
+            Defect::FillsIgnoreTheirOffset => region.offset = 0,
+            Defect::FillsIgnoreTheirLength => region = Region::first(memory.bytes()),
+            Defect::PatternsAreNotChecked
+                if InvalidRequest::check_pattern(region, pattern).is_err() =>
+            {
+                return self.ended_event();
+            }
+            _ => {}
+        }
+        let event = self
+            .mock
+            .enqueue_fill(queue, memory, region, pattern, &wait_for);
+        self.event(event, region.bytes)
+    }
+
+    fn enqueue_marker(&self, queue: &BrokenQueue, wait_for: &[BrokenEvent]) -> Result<BrokenEvent> {
+        let event = self
+            .mock
+            .enqueue_marker(self.queue(queue), &self.events(wait_for))?;
+        if self.has(Defect::MarkersWaitForNothing) {
+            return self.ended_event();
+        }
+        Ok(BrokenEvent::new(event, self))
+    }
+
+    fn enqueue_barrier(
+        &self,
+        queue: &BrokenQueue,
+        wait_for: &[BrokenEvent],
+    ) -> Result<BrokenEvent> {
+        let (queue, wait_for) = (self.queue(queue), self.events(wait_for));
+        let event = match self.defect {
+            Defect::BarriersAreMarkers => self.mock.enqueue_marker(queue, &wait_for)?,
+            Defect::BarriersWithWaitListsAreMarkers if !wait_for.is_empty() => {
+                self.mock.enqueue_marker(queue, &wait_for)?
+            }
+            _ => self.mock.enqueue_barrier(queue, &wait_for)?,
+        };
+        Ok(BrokenEvent::new(event, self))
+    }
+
+    fn create_user_event(&self) -> Result<BrokenEvent> {
+        let event = self.mock.create_user_event()?;
+        Ok(BrokenEvent::new(event, self))
+    }
+
+    fn resolve_user_event(&self, event: &BrokenEvent, mut outcome: Outcome) -> Result<()> {
+        if self.has(Defect::ForeignEventsAreAccepted) && !self.is_home_of(&event.home) {
+            return Ok(());
+        }
+        if self.has(Defect::UserEventsComplete) {
+            outcome = Outcome::Complete;
+        }
+        let resolved = self.mock.resolve_user_event(&event.inner, outcome);
+        if resolved.is_ok() && outcome == Outcome::Failed {
+            self.own.has_failed.store(true, Ordering::Relaxed);
+        }
+        match resolved {
+            Err(Error::InvalidRequest(InvalidRequest::AlreadyResolved))
+                if self.has(Defect::UserEventsAreResolvedTwice) =>
+            {
+                Ok(())
+            }
+            Err(Error::InvalidRequest(InvalidRequest::NotAUserEvent))
+                if self.has(Defect::AnyEventIsAUserEvent) =>
+            {
+                Ok(())
+            }
+            resolved => resolved,
+        }
+    }
+}
+
+impl Transfers for Broken {
     fn write(
         &self,
         queue: &BrokenQueue,
@@ -275,97 +368,6 @@ impl Backend for Broken {
                 self.ended_event()
             }
             copy => self.event(copy, from.bytes),
-        }
-    }
-
-    fn enqueue_fill(
-        &self,
-        queue: &BrokenQueue,
-        memory: &BrokenMemory,
-        region: Region,
-        mut pattern: &[u8],
-        wait_for: &[BrokenEvent],
-    ) -> Result<BrokenEvent> {
-        if self.has(Defect::FailuresStopTheBackend) && self.has_failed() {
-            return Err(self.failure());
-        }
-        let (queue, memory, wait_for) = (
-            self.queue(queue),
-            self.memory(memory),
-            self.events(wait_for),
-        );
-        let mut region = self.region(region, memory)?;
-        match self.defect {
-            Defect::FillsRepeatOneByte => pattern = pattern.get(..1).unwrap_or_default(),
-            Defect::FillsIgnoreTheirOffset => region.offset = 0,
-            Defect::FillsIgnoreTheirLength => region = Region::first(memory.bytes()),
-            Defect::PatternsAreNotChecked
-                if InvalidRequest::check_pattern(region, pattern).is_err() =>
-            {
-                return self.ended_event();
-            }
-            _ => {}
-        }
-        let event = self
-            .mock
-            .enqueue_fill(queue, memory, region, pattern, &wait_for);
-        self.event(event, region.bytes)
-    }
-
-    fn enqueue_marker(&self, queue: &BrokenQueue, wait_for: &[BrokenEvent]) -> Result<BrokenEvent> {
-        let event = self
-            .mock
-            .enqueue_marker(self.queue(queue), &self.events(wait_for))?;
-        if self.has(Defect::MarkersWaitForNothing) {
-            return self.ended_event();
-        }
-        Ok(BrokenEvent::new(event, self))
-    }
-
-    fn enqueue_barrier(
-        &self,
-        queue: &BrokenQueue,
-        wait_for: &[BrokenEvent],
-    ) -> Result<BrokenEvent> {
-        let (queue, wait_for) = (self.queue(queue), self.events(wait_for));
-        let event = match self.defect {
-            Defect::BarriersAreMarkers => self.mock.enqueue_marker(queue, &wait_for)?,
-            Defect::BarriersWithWaitListsAreMarkers if !wait_for.is_empty() => {
-                self.mock.enqueue_marker(queue, &wait_for)?
-            }
-            _ => self.mock.enqueue_barrier(queue, &wait_for)?,
-        };
-        Ok(BrokenEvent::new(event, self))
-    }
-
-    fn create_user_event(&self) -> Result<BrokenEvent> {
-        let event = self.mock.create_user_event()?;
-        Ok(BrokenEvent::new(event, self))
-    }
-
-    fn resolve_user_event(&self, event: &BrokenEvent, mut outcome: Outcome) -> Result<()> {
-        if self.has(Defect::ForeignEventsAreAccepted) && !self.is_home_of(&event.home) {
-            return Ok(());
-        }
-        if self.has(Defect::UserEventsComplete) {
-            outcome = Outcome::Complete;
-        }
-        let resolved = self.mock.resolve_user_event(&event.inner, outcome);
-        if resolved.is_ok() && outcome == Outcome::Failed {
-            self.own.has_failed.store(true, Ordering::Relaxed);
-        }
-        match resolved {
-            Err(Error::InvalidRequest(InvalidRequest::AlreadyResolved))
-                if self.has(Defect::UserEventsAreResolvedTwice) =>
-            {
-                Ok(())
-            }
-            Err(Error::InvalidRequest(InvalidRequest::NotAUserEvent))
-                if self.has(Defect::AnyEventIsAUserEvent) =>
-            {
-                Ok(())
-            }
-            resolved => resolved,
         }
     }
 }

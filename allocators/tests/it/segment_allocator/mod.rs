@@ -11,7 +11,7 @@ use std::slice::from_ref;
 
 use binpool_allocators::{
     Allocator, Backend, ImmediateAllocator, Memory, Outcome, QueueOrder, Region, SegmentAllocator,
-    SvmAllocator, SvmGrain,
+    SvmAllocator, SvmGrain, Transfers,
 };
 use binpool_mock::{Completion, MockBackend, MockDevice, MockEvent, MockMemory, MockQueue};
 

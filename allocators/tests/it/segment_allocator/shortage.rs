@@ -11,7 +11,7 @@ use std::{
 
 use binpool_allocators::{
     Allocator, Backend, Error, EventOf, ImmediateAllocator, Memory, MemoryOf, QueueOrder, Region,
-    Result, SegmentAllocator,
+    Result, SegmentAllocator, Transfers,
 };
 use binpool_mock::{CallKind, Completion, Fault, HostWait, MockBackend, MockDevice, Persistence};
 use parking_lot::Mutex;

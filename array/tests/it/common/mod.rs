@@ -4,7 +4,7 @@ use std::env;
 
 use binpool::{
     Allocator, Backend, DeferredAllocator, Error, ImmediateAllocator, InvalidRequest, MemoryPool,
-    PoolOptions, QueueOrder, ReusePolicy, SvmAllocator, SvmBackend, SvmGrain,
+    PoolOptions, QueueOrder, ReusePolicy, SvmAllocator, SvmBackend, SvmGrain, Transfers,
 };
 use binpool_array::{ArrayError, Context, HostMaps, Kernels, MockKernels, OpenClKernels};
 use binpool_mock::{Completion, MockBackend, MockDevice};
@@ -21,7 +21,7 @@ pub(crate) fn open_opencl() -> (OpenClBackend, OpenClKernels) {
 }
 
 /// Contexts over one pool, each with a queue of its own: two in order, and one out of order where the device has that.
-pub(crate) fn contexts<A: Allocator, K: Kernels<A::Backend> + Clone>(
+pub(crate) fn contexts<A: Allocator<Backend: Transfers>, K: Kernels<A::Backend> + Clone>(
     allocator: A,
     policy: ReusePolicy,
     kernels: &K,
@@ -46,8 +46,10 @@ pub(crate) fn contexts<A: Allocator, K: Kernels<A::Backend> + Clone>(
 /// What is checked with arrays of any device, over any allocator.
 pub(crate) trait Check {
     /// Checks it with a context.
-    fn check<A: Allocator, K: Kernels<A::Backend>>(&self, context: &Context<A, K>)
-    where
+    fn check<A: Allocator<Backend: Transfers>, K: Kernels<A::Backend>>(
+        &self,
+        context: &Context<A, K>,
+    ) where
         A::Backend: HostMaps;
 
     /// Checks it on the mock device.

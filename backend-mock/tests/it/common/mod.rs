@@ -3,7 +3,7 @@
 pub(crate) mod program;
 
 use binpool_allocators::{
-    Backend, Error, Event, EventStatus, Memory, MemoryFlags, QueueOrder, Region,
+    Backend, Error, Event, EventStatus, Memory, MemoryFlags, QueueOrder, Region, Transfers,
 };
 use binpool_mock::{
     Completion, MockBackend, MockDevice, MockDeviceBuilder, MockError, MockEvent, MockMemory,

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use binpool_allocators::{Backend, Event, EventStatus, Memory, Outcome, Queue, QueueOrder, Region};
+use binpool_allocators::{
+    Backend, Event, EventStatus, Memory, Outcome, Queue, QueueOrder, Region, Transfers,
+};
 use binpool_mock::{
     Call, Completion, Failures, MockDevice, MockEvent, MockMemory, MockQueue, MockStatistics,
     Violation,

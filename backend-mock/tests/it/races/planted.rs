@@ -2,6 +2,7 @@
 
 use binpool_allocators::{
     Backend, Event, MemoryFlags, Outcome, Queue, QueueOrder, Region, SvmBackend, SvmGrain,
+    Transfers,
 };
 use binpool_mock::{
     Completion, Failures, MockBackend, MockDevice, MockEvent, MockMemory, MockQueue, Race,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use binpool_allocators::{
-    Backend, Event, FailureOrder, MemoryFlags, Outcome, Queue, QueueOrder, Region,
+    Backend, Event, FailureOrder, MemoryFlags, Outcome, Queue, QueueOrder, Region, Transfers,
 };
 use binpool_mock::{Completion, Failures, MockDevice, MockEvent, Violation};
 use proptest::prelude::*;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use binpool::{
     Align, Allocator, Backend, Error, Event, ImmediateAllocator, Memory, MemoryOf, MemoryPool,
-    Outcome, PoolOptions, PooledBuffer, QueueOrder, ScrubPolicy, SvmAllocator, SvmGrain,
+    Outcome, PoolOptions, PooledBuffer, QueueOrder, ScrubPolicy, SvmAllocator, SvmGrain, Transfers,
 };
 use binpool_mock::{Completion, MockBackend, MockDevice, MockDeviceBuilder, MockEvent, MockQueue};
 
