@@ -64,15 +64,15 @@ call_kinds! {
     Release = "release",
     /// [`MockBackend::free_svm_address`](crate::MockBackend::free_svm_address).
     FreeSvmAddress = "free_svm_address",
-    /// [`Backend::write`](binpool_allocators::Backend::write).
+    /// [`Transfers::write`](binpool_allocators::Transfers::write).
     Write = "write",
-    /// [`Backend::read`](binpool_allocators::Backend::read).
+    /// [`Transfers::read`](binpool_allocators::Transfers::read).
     Read = "read",
-    /// [`Backend::enqueue_write`](binpool_allocators::Backend::enqueue_write).
+    /// [`Transfers::enqueue_write`](binpool_allocators::Transfers::enqueue_write).
     EnqueueWrite = "enqueue_write",
-    /// [`Backend::enqueue_read`](binpool_allocators::Backend::enqueue_read).
+    /// [`Transfers::enqueue_read`](binpool_allocators::Transfers::enqueue_read).
     EnqueueRead = "enqueue_read",
-    /// [`Backend::enqueue_copy`](binpool_allocators::Backend::enqueue_copy).
+    /// [`Transfers::enqueue_copy`](binpool_allocators::Transfers::enqueue_copy).
     Copy = "enqueue_copy",
     /// [`Backend::enqueue_fill`](binpool_allocators::Backend::enqueue_fill).
     Fill = "enqueue_fill",

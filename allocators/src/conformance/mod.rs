@@ -166,7 +166,7 @@ macro_rules! suite {
 
 suite! {
     $
-    /// The promises of [`Backend`].
+    /// The promises of [`Backend`](crate::Backend) and [`Transfers`].
     fn backend_checks<F: Fixture>;
     /// Expands to a `#[test]` for each promise of `Backend`, given a `Fixture`.
     macro backend_conformance;

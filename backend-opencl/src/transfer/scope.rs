@@ -170,7 +170,7 @@ impl<'scope> TransferScope<'scope, '_> {
     ///
     /// # Errors
     ///
-    /// Those of [`enqueue_write`](binpool_allocators::Backend::enqueue_write).
+    /// Those of [`enqueue_write`](binpool_allocators::Transfers::enqueue_write).
     pub fn enqueue_write<'q, T: NoUninit>(
         &'scope self,
         on: impl Into<ClOn<'q>>,
@@ -191,7 +191,7 @@ impl<'scope> TransferScope<'scope, '_> {
     ///
     /// # Errors
     ///
-    /// Those of [`enqueue_read`](binpool_allocators::Backend::enqueue_read).
+    /// Those of [`enqueue_read`](binpool_allocators::Transfers::enqueue_read).
     pub fn enqueue_read<'q, T: AnyBitPattern + NoUninit>(
         &'scope self,
         on: impl Into<ClOn<'q>>,
