@@ -83,7 +83,7 @@ impl<A: Allocator<Backend: Transfers>, K: Kernels<A::Backend>> Array<A, K> {
     }
 
     /// The same array for another context: operations on it run there from now on, and come after what computes it here.
-    /// Its block goes along, and back to the stock of that context's queue.
+    /// Its block goes along, and back to the free list of that context's queue.
     ///
     /// # Errors
     ///

@@ -2,7 +2,7 @@
 
 #![expect(
     unsafe_code,
-    reason = "whoever makes a kernel promises what it touches"
+    reason = "the caller that makes a kernel promises what it touches"
 )]
 
 use std::sync::Arc;

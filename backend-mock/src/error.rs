@@ -58,7 +58,7 @@ pub enum MockError {
     },
     /// The host would wait forever: only a user event that has not been resolved could end the wait.
     #[error(
-        "the host would wait forever: {} waits for user event {event}, which nobody has resolved",
+        "the host would wait forever: {} waits for user event {event}, which the program has not resolved",
         describe(*command, name)
     )]
     WouldWaitForever {

@@ -32,7 +32,7 @@
 //! - [Choosing an allocator](allocators): deferred, immediate or shared virtual memory, adaptors, segments or bins.
 //! - [Several queues](queues): policies, and how a block goes from queue to queue.
 //! - [Running out of memory](shortage): the ladder, the report, hooks, limits, and giving back.
-//! - [Seeing what the pool does](seeing): recordings, snapshots, leaks, events, metrics.
+//! - [Inspecting a pool](inspecting): recordings, snapshots, leaks, events, metrics.
 //! - [Tuning](tuning): from a recorded trace to settings.
 //! - [Writing a backend](backends): the traits, a skeleton, and the conformance suite.
 //! - [Testing an array crate](testing) on the mock device.
@@ -48,8 +48,8 @@ pub mod backends {}
 #[doc = include_str!("../guide/queues.md")]
 pub mod queues {}
 
-#[doc = include_str!("../guide/seeing.md")]
-pub mod seeing {}
+#[doc = include_str!("../guide/inspecting.md")]
+pub mod inspecting {}
 
 #[doc = include_str!("../guide/shortage.md")]
 pub mod shortage {}

@@ -52,14 +52,14 @@
 //!
 //! # More
 //!
-//! The [guide] has chapters on choosing an allocator, several queues, running out of memory, seeing what the pool does,
+//! The [guide] has chapters on choosing an allocator, several queues, running out of memory, inspecting a pool,
 //! tuning, writing a backend, and testing an array crate without a GPU.
 //!
-//! # Seeing
+//! # Inspecting
 //!
 //! [`MemoryPool::watch`] and [`MemoryPool::live_blocks`] say which part of the program has which memory, by [`Tag`] and
 //! by line, and how much is only cached. [`MemoryPool::record`] writes the program's requests as a trace, which the
-//! command `binpool` replays, tunes and draws. The chapter [seeing](guide::seeing) has the rest: snapshots, events,
+//! command `binpool` replays, tunes and draws. The chapter [inspecting](guide::inspecting) has the rest: snapshots, events,
 //! metrics.
 //!
 //! # Features

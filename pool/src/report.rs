@@ -49,7 +49,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The verdict as one word, as in [snapshots](crate::guide::seeing).
+    /// The verdict as one word, as in [snapshots](crate::guide::inspecting).
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

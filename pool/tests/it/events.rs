@@ -1,4 +1,4 @@
-//! The events and spans that others rely on: their levels, names and fields. The guide's chapter `seeing` lists them.
+//! The events and spans that others rely on: their levels, names and fields. The guide's chapter `inspecting` lists them.
 
 use std::{
     fmt::{self, Write as _},

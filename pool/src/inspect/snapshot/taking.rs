@@ -176,8 +176,8 @@ impl<A: Allocator> State<A> {
         let mut retained = Vec::new();
         for (_, queue_state) in self.queues.iter() {
             let queue = Some(queue_state.queue.id().get());
-            let stock = queue_state.free_list.iter();
-            retained.extend(stock.map(|held| Retained::new(held, BlockState::Held, queue)));
+            let free = queue_state.free_list.iter();
+            retained.extend(free.map(|held| Retained::new(held, BlockState::Held, queue)));
         }
         let common = self.idle.iter();
         retained.extend(common.map(|held| Retained::new(held, BlockState::Held, None)));
