@@ -1,7 +1,7 @@
 //! Commands on their way to the runtime: the checks of their objects, and the enqueueing behind everything that they wait
 //! for.
 
-use binpool_allocators::{InvalidRequest, ObjectKind, Result};
+use binpool_allocators::{InvalidRequest, ObjectKind, QueueOrder, Result};
 use cl3::error_codes::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
 use smallvec::{SmallVec, smallvec};
 
@@ -166,6 +166,21 @@ impl OpenClBackend {
         drop(enqueueing);
         command.disarm();
         Ok(event)
+    }
+
+    /// Calls `run` with a queue on which nothing is pending, where the runtime needs one, and else with `queue`. `run` waits
+    /// for its commands.
+    pub(crate) fn on_idle_queue<T>(
+        &self,
+        queue: &ClQueue,
+        run: impl FnOnce(&ClQueue) -> Result<T>,
+    ) -> Result<T> {
+        let context = self.context();
+        let quirks = &context.quirks;
+        quirks.on_idle_queue(&context.handle, context.device, |idle| {
+            let idle = idle.map(|handle| ClQueue::created(context, handle, QueueOrder::InOrder));
+            run(idle.as_ref().unwrap_or(queue))
+        })
     }
 
     /// The event that stands for `event`, of a command of `queue` that was just enqueued, on a runtime whose events keep memory

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use binpool::{Allocator, Error, ImmediateAllocator, InvalidRequest, ReusePolicy};
+use binpool::{Allocator, Error, ImmediateAllocator, InvalidRequest, PoolOptions};
 use binpool_array::{ArrayError, BinaryOperation, Context, HostMaps, Kernels, MockKernels};
 use binpool_mock::{CallKind, Fault, MockDevice, Persistence};
 
@@ -102,7 +102,7 @@ fn opencl_refuses_to_use_what_stays_mapped() {
     let allocator = ImmediateAllocator::new(&backend).unwrap();
     // No other array can have the blocks of these.
     let mut kept = Vec::new();
-    for context in contexts(allocator, ReusePolicy::default(), &kernels) {
+    for context in contexts(allocator, PoolOptions::new(), &kernels) {
         let add = BinaryOperation::Add;
         let is_mapped = |refusal| matches!(refusal, InvalidRequest::Mapped { .. });
         let mut array = context.array(&numbered(1000)).unwrap();
@@ -134,7 +134,7 @@ fn opencl_refuses_to_use_what_stays_mapped() {
 fn a_copied_map_tells_that_it_could_not_be_written_back() {
     let device = MockDevice::new();
     let allocator = ImmediateAllocator::new(&device.backend()).unwrap();
-    let context = &contexts(allocator, ReusePolicy::default(), &MockKernels)[0];
+    let context = &contexts(allocator, PoolOptions::new(), &MockKernels)[0];
     let mut array = context.array(&numbered(4)).unwrap();
     let mut map = array.map_mut().unwrap();
     map[0] = 9.0;
@@ -156,7 +156,7 @@ fn a_copied_map_tells_that_it_could_not_be_written_back() {
 fn a_copied_map_that_is_forgotten_changes_nothing() {
     let device = MockDevice::new();
     let allocator = ImmediateAllocator::new(&device.backend()).unwrap();
-    let context = &contexts(allocator, ReusePolicy::default(), &MockKernels)[0];
+    let context = &contexts(allocator, PoolOptions::new(), &MockKernels)[0];
     let mut array = context.array(&numbered(4)).unwrap();
     let mut map = array.map_mut().unwrap();
     map[0] = 9.0;

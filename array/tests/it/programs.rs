@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use binpool::{Allocator, ImmediateAllocator, ReusePolicy};
+use binpool::{Allocator, ImmediateAllocator, PoolOptions, ReusePolicy};
 use binpool_array::{
     Array, BinaryOperation, Context, HostMaps, Kernels, MockKernels, OpenClKernels, Reduction,
 };
@@ -282,7 +282,7 @@ proptest! {
     ) {
         let device = MockDevice::builder().completion(Completion::Seeded(seed)).build();
         let allocator = ImmediateAllocator::new(&device.backend()).unwrap();
-        run(&contexts(allocator, policy, &MockKernels), &steps)?;
+        run(&contexts(allocator, PoolOptions::new().reuse(policy), &MockKernels), &steps)?;
         device.run();
         prop_assert!(device.violations().is_empty(), "{:#?}", device.violations());
     }
@@ -299,6 +299,6 @@ fn programs_on_opencl() {
     );
     proptest!(config, |((steps, policy) in programs)| {
         let allocator = ImmediateAllocator::new(backend).unwrap();
-        run(&contexts(allocator, policy, kernels), &steps)?;
+        run(&contexts(allocator, PoolOptions::new().reuse(policy), kernels), &steps)?;
     });
 }

@@ -1,6 +1,6 @@
 //! Reductions: of any number of elements, anywhere in an array.
 
-use binpool::{Allocator, ImmediateAllocator, ReusePolicy};
+use binpool::{Allocator, ImmediateAllocator, PoolOptions};
 use binpool_array::{ArrayError, Context, HostMaps, Kernels, MockKernels, Reduction};
 use binpool_mock::MockDevice;
 
@@ -171,9 +171,9 @@ impl Check for ManyOnes {
 fn sums_of_many_elements_do_not_stall() {
     let (backend, kernels) = open_opencl();
     let allocator = ImmediateAllocator::new(&backend).unwrap();
-    ManyOnes.check(&contexts(allocator, ReusePolicy::default(), &kernels)[0]);
+    ManyOnes.check(&contexts(allocator, PoolOptions::new(), &kernels)[0]);
     let allocator = ImmediateAllocator::new(&MockDevice::new().backend()).unwrap();
-    ManyOnes.check(&contexts(allocator, ReusePolicy::default(), &MockKernels)[0]);
+    ManyOnes.check(&contexts(allocator, PoolOptions::new(), &MockKernels)[0]);
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn a_reduction_waits_for_what_it_reduces_and_is_waited_for() {
 fn partial_results_come_from_the_pool() {
     let device = MockDevice::new();
     let allocator = ImmediateAllocator::new(&device.backend()).unwrap();
-    let context = &contexts(allocator, ReusePolicy::default(), &MockKernels)[0];
+    let context = &contexts(allocator, PoolOptions::new(), &MockKernels)[0];
     let array = context.array(&scattered(100_000)).unwrap();
     let first = array.sum().unwrap();
     let misses = context.pool().statistics().misses;

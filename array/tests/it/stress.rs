@@ -8,11 +8,13 @@
 use std::{env, thread};
 
 use binpool::{
-    Allocator, Backend, ImmediateAllocator, PoolOptions, QueueOrder, ReusePolicy, SvmAllocator,
-    SvmGrain, Transfers, random::Random,
+    Allocator, ImmediateAllocator, PoolOptions, ReusePolicy, SvmAllocator, SvmGrain, Transfers,
+    random::Random,
 };
 use binpool_array::{Array, BinaryOperation, Context, Kernels, MockKernels, open_opencl};
 use binpool_mock::{Completion, HostWait, MockDevice};
+
+use crate::common::contexts;
 
 /// Sizes of a few classes, so that blocks meet again.
 const LENGTHS: [usize; 4] = [1, 1000, 1024, 20_000];
@@ -113,24 +115,9 @@ fn stress<A: Allocator<Backend: Transfers>, K: Kernels<A::Backend>>(
     let carved = ReusePolicy::ALL.map(|policy| (policy, true));
     for (policy, segments) in plain.into_iter().chain(carved) {
         let allocator = allocator();
-        let backend = allocator.backend().clone();
-        let mut orders = vec![QueueOrder::InOrder; 2];
-        if backend.limits().out_of_order_queues {
-            orders.push(QueueOrder::OutOfOrder);
-        }
-        let queues = orders
-            .into_iter()
-            .map(|order| backend.create_queue(order).unwrap());
-        let queues: Vec<_> = queues.collect();
-        let pool = PoolOptions::new()
-            .reuse(policy)
-            .segments(segments)
-            .build(allocator, &queues[0])
-            .unwrap();
-        let contexts: Vec<_> = queues
-            .iter()
-            .map(|queue| Context::new(pool.clone(), queue.clone(), kernels))
-            .collect();
+        let options = PoolOptions::new().reuse(policy).segments(segments);
+        let contexts = contexts(allocator, options, &kernels);
+        let pool = contexts[0].pool();
         let what = format!("{what}, {policy:?}, segments: {segments}");
         thread::scope(|scope| {
             for thread in 0..threads {

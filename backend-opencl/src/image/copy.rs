@@ -289,21 +289,14 @@ impl OpenClBackend {
             Access::Write => enqueue(queue, &pixels, &buffer, bytes.bytes, wait),
             Access::Read => enqueue(queue, &buffer, &pixels, bytes.bytes, wait),
         };
-        // The root is used and never the handle of a sub-buffer: `PoCL` 3.1 crashes at a copy of an image to one.
-        if let Some((root, start)) = memory.root() {
-            let offset = start.saturating_add(bytes.offset);
-            let event = self.submit(queue, purpose, &uses, wait_for, |wait| {
-                copy(End::Buffer(&root.handle, offset), wait)
-            })?;
-            return Ok(event);
-        }
-        let Some(DeviceBytes::Svm(range)) = memory.device_bytes(bytes) else {
-            return Err(out_of(bytes, size).into());
-        };
-        // The runtime keeps the buffer that was made over the block until the copy has ended.
-        let event = self.submit(queue, purpose, &uses, wait_for, |wait| {
-            let (buffer, offset) = range.as_buffer()?;
-            copy(End::Buffer(&buffer, offset), wait)
+        let device = memory.device_bytes(bytes).ok_or(out_of(bytes, size))?;
+        let event = self.submit(queue, purpose, &uses, wait_for, |wait| match device {
+            DeviceBytes::Buffer(buffer, offset) => copy(End::Buffer(buffer, offset), wait),
+            DeviceBytes::Svm(range) => {
+                let (buffer, offset) = range.as_buffer()?;
+                // The runtime keeps the buffer that was made over the block until the copy has ended.
+                copy(End::Buffer(&buffer, offset), wait)
+            }
         })?;
         Ok(event)
     }

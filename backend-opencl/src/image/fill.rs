@@ -1,6 +1,6 @@
 //! Fills of images.
 
-use binpool_allocators::{Error, Event, On, Queue, QueueOrder, Result};
+use binpool_allocators::{Error, Event, On, Queue, Result};
 
 use super::{
     cl_image::ClImage, color::ImageColor, error::ImageError, kind::ImageKind, region::ImageRegion,
@@ -87,15 +87,9 @@ impl OpenClBackend {
         let shape = ImageShape::of(ImageKind::D3, region.size);
         let filled = self.create_image(image.flags(), image.format(), shape)?;
         let all = ImageRegion::all(shape);
-        let context = self.context();
-        context
-            .quirks
-            .on_idle_queue(&context.handle, context.device, |idle| {
-                let idle =
-                    idle.map(|handle| ClQueue::created(context, handle, QueueOrder::InOrder));
-                let queue = idle.as_ref().unwrap_or(queue);
-                self.submit_fill(queue, &filled, all, color, &[])?.wait()
-            })?;
+        self.on_idle_queue(queue, |queue| {
+            self.submit_fill(queue, &filled, all, color, &[])?.wait()
+        })?;
         self.enqueue_copy_image(queue.after(wait_for), &filled, all, image, region.origin)
     }
 

@@ -329,7 +329,8 @@ impl ClMemory {
 
     /// Returns the device's side of a transfer of `region`, which lies in this block.
     ///
-    /// Never the handle of a sub-buffer, since runtimes have defects there: `PoCL` 3.1 crashes in rectangles, Intel's
+    /// Never the handle of a sub-buffer, since runtimes have defects there: `PoCL` 3.1 crashes in rectangles and in
+    /// copies between one and an image, Intel's
     /// runtime fills none that starts off a multiple of 128 bytes, and NVIDIA's driver crashes in a transfer of one while
     /// there is another one that overlaps it.
     pub(crate) fn device_bytes(&self, region: Region) -> Option<DeviceBytes<'_>> {

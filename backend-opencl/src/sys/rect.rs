@@ -21,6 +21,12 @@ pub(crate) struct Corner {
 }
 
 impl Corner {
+    /// Returns the corner of the same rectangle in memory of which this memory begins at byte `start`.
+    pub(crate) const fn moved_by(self, start: usize) -> Self {
+        let offset = self.offset.saturating_add(start);
+        Self { offset, ..self }
+    }
+
     const fn origin(&self) -> [usize; 3] {
         [self.offset, 0, 0]
     }

@@ -181,9 +181,7 @@ impl OpenClBackend {
         let Some((memory, region)) = found else {
             return self.enqueue_marker(on);
         };
-        let filled = memory.device_bytes(region);
         self.command(on, (memory, region, Access::Write), |device, wait| {
-            let device = filled.unwrap_or(device);
             fill::enqueue(on.queue, device, region.bytes, pattern, wait)
         })
     }

@@ -1,6 +1,6 @@
 //! Migrations.
 
-use binpool_allocators::{AsMemory, Error, Event, Memory, On, QueueOrder, Region, Result};
+use binpool_allocators::{AsMemory, Error, Event, Memory, On, Region, Result};
 use bitflags::bitflags;
 use cl3::memory::{CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, CL_MIGRATE_MEM_OBJECT_HOST};
 
@@ -165,28 +165,22 @@ impl OpenClBackend {
         buffer: &MemHandle,
     ) -> Result<()> {
         let uses = [whole(memory)];
-        let context = self.context();
-        context
-            .quirks
-            .on_idle_queue(&context.handle, context.device, |idle| {
-                let idle =
-                    idle.map(|handle| ClQueue::created(context, handle, QueueOrder::InOrder));
-                let queue = idle.as_ref().unwrap_or(queue);
-                let committed = self.submit(queue, purpose(&uses), &uses, &[], |wait| {
-                    if self.nothing_migrates() && !wait.is_empty() {
-                        // A command that it waits for uses the memory, which is therefore allocated already.
-                        return sys::enqueue_marker(queue.handle(), wait);
-                    }
-                    migrate(
-                        queue,
-                        &[buffer],
-                        &[],
-                        MigrationFlags::CONTENT_UNDEFINED,
-                        wait,
-                    )
-                });
-                committed?.wait()
-            })
+        self.on_idle_queue(queue, |queue| {
+            let committed = self.submit(queue, purpose(&uses), &uses, &[], |wait| {
+                if self.nothing_migrates() && !wait.is_empty() {
+                    // A command that it waits for uses the memory, which is therefore allocated already.
+                    return sys::enqueue_marker(queue.handle(), wait);
+                }
+                migrate(
+                    queue,
+                    &[buffer],
+                    &[],
+                    MigrationFlags::CONTENT_UNDEFINED,
+                    wait,
+                )
+            });
+            committed?.wait()
+        })
     }
 
     fn nothing_migrates(&self) -> bool {

@@ -526,28 +526,25 @@ impl OpenClBackend {
 
 /// Calls `enqueue` with the buffer that `memory` is all or a part of, or, for shared virtual memory, for which OpenCL has
 /// no such calls, with a buffer over it.
-///
-/// The handle of a sub-buffer is never used: `PoCL` 3.1 crashes at copies of rectangles from or to one.
 fn on_buffer<T>(
     memory: &ClMemory,
     corner: Corner,
     enqueue: impl FnOnce((&MemHandle, Corner)) -> ClResult<T>,
 ) -> ClResult<T> {
-    if let Some((root, start)) = memory.root() {
-        let offset = corner.offset.saturating_add(start);
-        return enqueue((&root.handle, Corner { offset, ..corner }));
-    }
-    let Some(DeviceBytes::Svm(range)) = memory.device_bytes(Region::first(memory.bytes())) else {
+    let whole = Region::first(memory.bytes());
+    match memory.device_bytes(whole) {
+        Some(DeviceBytes::Buffer(buffer, start)) => enqueue((buffer, corner.moved_by(start))),
+        Some(DeviceBytes::Svm(range)) => {
+            let (buffer, start) = range.as_buffer()?;
+            // The runtime keeps the buffer until the command has ended.
+            enqueue((&buffer, corner.moved_by(start)))
+        }
         // Only a block that is being freed has no bytes, and such a block is not borrowed here.
-        return Err(crate::ClError::new(
+        None => Err(crate::ClError::new(
             "clCreateBuffer",
             cl3::error_codes::CL_INVALID_MEM_OBJECT,
-        ));
-    };
-    let (buffer, start) = range.as_buffer()?;
-    let offset = corner.offset.saturating_add(start);
-    // The runtime keeps the buffer until the command has ended.
-    enqueue((&buffer, Corner { offset, ..corner }))
+        )),
+    }
 }
 
 #[cfg(test)]

@@ -76,8 +76,8 @@ impl<A: Allocator, O> QueueState<A, O> {
     /// Two threads may each add a fence after the same use. Once the first fence has ended, no use needs the second, so
     /// the pool would keep its event until the queue is used again.
     pub(crate) fn not_ended(&self, key: QueueKey) -> Option<QueueUse> {
-        let youngest = self.fences.back().map(|fence| fence.timestamp);
-        let timestamp = self.last_use.max(youngest.unwrap_or(self.last_use));
+        let youngest = self.fences.back();
+        let timestamp = youngest.map_or(self.last_use, |fence| self.last_use.max(fence.timestamp));
         (timestamp > self.ended).then_some(QueueUse { key, timestamp })
     }
 

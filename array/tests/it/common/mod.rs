@@ -4,7 +4,7 @@ use std::env;
 
 use binpool::{
     Allocator, Backend, DeferredAllocator, Error, ImmediateAllocator, InvalidRequest, MemoryPool,
-    PoolOptions, QueueOrder, ReusePolicy, SvmAllocator, SvmBackend, SvmGrain, Transfers,
+    PoolOptions, QueueOrder, SvmAllocator, SvmBackend, SvmGrain, Transfers,
 };
 use binpool_array::{ArrayError, Context, HostMaps, Kernels, MockKernels, OpenClKernels};
 use binpool_mock::{Completion, MockBackend, MockDevice};
@@ -23,7 +23,7 @@ pub(crate) fn open_opencl() -> (OpenClBackend, OpenClKernels) {
 /// Contexts over one pool, each with a queue of its own: two in order, and one out of order where the device has that.
 pub(crate) fn contexts<A: Allocator<Backend: Transfers>, K: Kernels<A::Backend> + Clone>(
     allocator: A,
-    policy: ReusePolicy,
+    options: PoolOptions,
     kernels: &K,
 ) -> Vec<Context<A, K>> {
     let backend = allocator.backend().clone();
@@ -35,7 +35,6 @@ pub(crate) fn contexts<A: Allocator<Backend: Transfers>, K: Kernels<A::Backend> 
         .into_iter()
         .map(|order| backend.create_queue(order).unwrap());
     let queues: Vec<_> = queues.collect();
-    let options = PoolOptions::new().reuse(policy);
     let pool = options.build(allocator, &queues[0]).unwrap();
     queues
         .into_iter()
@@ -73,12 +72,11 @@ pub(crate) trait Check {
         backend: &B,
         kernels: &K,
     ) {
-        let policy = ReusePolicy::default();
-        for context in contexts(DeferredAllocator::new(backend), policy, kernels) {
+        for context in contexts(DeferredAllocator::new(backend), PoolOptions::new(), kernels) {
             self.check(&context);
         }
         let svm = SvmAllocator::new(backend, SvmGrain::Coarse).unwrap();
-        for context in contexts(svm, policy, kernels) {
+        for context in contexts(svm, PoolOptions::new(), kernels) {
             self.check(&context);
         }
     }
