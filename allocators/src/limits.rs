@@ -92,9 +92,9 @@ pub struct DeviceLimits {
     pub largest_svm_alignment: Align,
     /// The kinds of SVM that the device has.
     pub svm: SvmSupport,
-    /// Whether the device has out-of-order queues.
+    /// Set if the device has out-of-order queues.
     pub out_of_order_queues: bool,
-    /// Whether threads may use views of one buffer while other threads create and release views of it. NVIDIA's driver crashes
+    /// Set if threads may use views of one buffer while other threads create and release views of it. NVIDIA's driver crashes
     /// then.
     pub concurrent_views: bool,
     /// What the order of commands guarantees once one of them has failed.

@@ -200,6 +200,6 @@ pub struct Call {
     pub bytes: usize,
     /// The command that it enqueued.
     pub command: Option<CommandId>,
-    /// Whether the call succeeded. A wait that follows an enqueue in the same call does not count.
+    /// Set if the call succeeded. A wait that follows an enqueue in the same call does not count.
     pub succeeded: bool,
 }

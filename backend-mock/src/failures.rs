@@ -37,7 +37,7 @@ pub struct Failures {
     /// When a command with a failed event in its wait list fails, and whether it then keeps its place in the order. The
     /// device states it in [`DeviceLimits::failure_order`](binpool_allocators::DeviceLimits::failure_order).
     pub order: FailureOrder,
-    /// Whether commands that are pending behind it fail as well: by the order of its queue, or as markers
+    /// Set if commands that are pending behind it fail as well: by the order of its queue, or as markers
     /// and barriers for everything before them. The runtimes of NVIDIA and `PoCL` do so.
     pub spread: bool,
 }

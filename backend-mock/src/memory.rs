@@ -39,7 +39,7 @@ pub struct MockMemory {
     /// The queue that a block of SVM is bound to, shared by the block and its views. The device's state has it as
     /// well. `None` for buffers.
     pub(crate) binding: Option<Binding>,
-    /// Whether the memory was released, or handed over, other than by a drop.
+    /// Set if the memory was released, or handed over, other than by a drop.
     gone: bool,
     views: ViewCount,
 }

@@ -37,7 +37,7 @@ pub struct Touch {
     pub name: Cow<'static, str>,
     /// Its queue.
     pub queue: QueueId,
-    /// Whether the command writes the bytes; otherwise it reads them.
+    /// Set if the command writes the bytes; otherwise it reads them.
     pub writes: bool,
     /// The bytes, counted from the start of the block.
     pub region: Region,

@@ -87,7 +87,7 @@ enum EventSource {
     User {
         context: Arc<Context>,
         resolved: AtomicBool,
-        /// Whether this crate made it, and not the program by a call of its own.
+        /// Set if this crate made it, and not the program by a call of its own.
         ours: bool,
     },
 }

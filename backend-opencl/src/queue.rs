@@ -58,7 +58,7 @@ pub(crate) struct QueueInner {
     id: QueueId,
     handle: QueueHandle,
     order: QueueOrder,
-    /// Whether it was made here, and not by the program.
+    /// Set if it was made here, and not by the program.
     ours: bool,
     /// The address of the device, to compare.
     device: usize,
@@ -69,7 +69,7 @@ pub(crate) struct QueueInner {
     flushed: AtomicU64,
     /// The log of the queue's commands: the runtime may forget their order behind one that fails early.
     log: AccessLog,
-    /// Whether the program has the bare handle, and so may enqueue commands that are not in the log.
+    /// Set if the program has the bare handle, and so may enqueue commands that are not in the log.
     is_exposed: AtomicBool,
     /// The number of the last command that was found to have failed early.
     failed: AtomicU64,

@@ -149,7 +149,7 @@ impl Filter {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SamplerProperties {
-    /// Whether coordinates go from 0.0 to 1.0; otherwise they count pixels. Default: true.
+    /// `true` if coordinates go from 0.0 to 1.0, `false` if they count pixels. Default: true.
     pub normalized_coordinates: Option<bool>,
     /// The value that is read outside of the image. Default: [`Clamp`](Addressing::Clamp).
     pub addressing: Option<Addressing>,

@@ -23,7 +23,7 @@ pub struct Manner {
     pub pool: Option<PoolOptions>,
     /// The most bytes that may be taken from the device.
     pub limit_bytes: u64,
-    /// Whether a command is enqueued on each block that is handed out, as a program would, so that deferred
+    /// Set if a command is enqueued on each block that is handed out, as a program would, so that deferred
     /// memory is committed.
     pub touch: bool,
 }

@@ -13,7 +13,7 @@ pub struct Header {
     pub device: String,
     /// The allocator.
     pub allocator: AllocatorChoice,
-    /// Whether a pool was used.
+    /// Set if a pool was used.
     pub pool: bool,
     /// The capacity in bytes; `None` for all that the device has.
     pub capacity_bytes: Option<u64>,

@@ -37,7 +37,7 @@ pub(crate) struct Command {
     pub(super) blocked_by: usize,
     /// An event of its wait list that has failed.
     pub(super) poison: Option<EventId>,
-    /// Whether its event has failed, and it only keeps its place: later commands still come after all that it waits for.
+    /// Set if its event has failed, and it only keeps its place: later commands still come after all that it waits for.
     pub(super) has_failed: bool,
     pub(crate) reads: Accesses,
     pub(crate) writes: Accesses,
@@ -54,7 +54,7 @@ pub(crate) struct QueueRecord {
     pub(super) last: Option<EventKey>,
     /// The number of its commands in [`State::commands`].
     pub(super) pending: usize,
-    /// Whether the host holds the queue.
+    /// Set if the host holds the queue.
     pub(super) held: bool,
     pub(super) clocks: QueueClocks,
 }

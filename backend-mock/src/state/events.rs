@@ -51,7 +51,7 @@ pub(super) enum Waiter {
 pub(super) struct Ending {
     pub(super) event: EventKey,
     pub(super) result: Result<(), MockError>,
-    /// Whether its command fails early: commands that come after it by order keep waiting.
+    /// Set if its command fails early: commands that come after it by order keep waiting.
     pub(super) keeps_place: bool,
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct EventRecord {
     pub(crate) progress: Progress,
     /// The command of the event; `None` for user events.
     pub(super) command: Option<CommandId>,
-    /// Whether the host holds the event.
+    /// Set if the host holds the event.
     held: bool,
     pub(super) waiters: SmallVec<[Waiter; 2]>,
     /// Once the event has ended, everything that comes before what waits for it.

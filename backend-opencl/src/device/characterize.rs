@@ -78,7 +78,7 @@ pub struct Characterization {
     pub c_version: (u32, u32),
     /// Its memory, SVM, alignments and queues.
     pub limits: DeviceLimits,
-    /// Whether it and the host share one memory, so that maps copy nothing.
+    /// Set if it and the host share one memory, so that maps copy nothing.
     pub unified_memory: bool,
     /// The cache between it and its memory, in bytes; 0 where it says that there is none.
     pub cache_bytes: u64,

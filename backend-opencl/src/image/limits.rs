@@ -53,7 +53,7 @@ pub struct ImageLimits {
     pub layers: usize,
     /// The largest width of 1D images over buffers (`CL_DEVICE_IMAGE_MAX_BUFFER_SIZE`).
     pub buffer_width: usize,
-    /// Whether 1D images over buffers can be filled. `PoCL` 3.1 crashes at such a fill.
+    /// Set if 1D images over buffers can be filled. `PoCL` 3.1 crashes at such a fill.
     pub buffer_fills: bool,
     /// Whether layers of an array can be copied within it, and those of 1D arrays to buffers and images of other kinds, and
     /// from them. NVIDIA's driver (580) refuses some of it and mixes up the rest.

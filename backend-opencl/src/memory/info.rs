@@ -40,7 +40,7 @@ pub struct MemoryInfo {
     pub parent: Option<MemoryKey>,
     /// Its offset in that block, in bytes.
     pub offset: usize,
-    /// Whether it lies over memory of the host.
+    /// Set if it lies over memory of the host.
     pub has_host_pointer: bool,
     /// Whether that memory is shared virtual memory. Shared virtual memory itself has no such buffer.
     pub uses_svm_pointer: bool,

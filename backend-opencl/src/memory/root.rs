@@ -27,12 +27,12 @@ pub(crate) struct Root {
     /// The block of shared virtual memory that it lies over, from its first byte on. After the handle: the buffer goes
     /// before its memory.
     block: Option<Arc<SvmBlock>>,
-    /// Whether its memory is lent to it for a call, which waits for its end.
+    /// Set if its memory is lent to it for a call, which waits for its end.
     pub(crate) lent: bool,
     exposed: Exposed,
 }
 
-/// Whether a root is in the registry. Dropping this value removes the entry.
+/// The entry of a root in the registry, if there is one. Dropping this value removes it.
 #[derive(Debug)]
 struct Exposed {
     handle: usize,

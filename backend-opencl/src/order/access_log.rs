@@ -45,7 +45,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct AccessLog {
     pub(crate) record: Mutex<Record>,
-    /// Whether a thread waits for the end of the object, or of a part of it, so that nothing may keep it longer than its
+    /// Set if a thread waits for the end of the object, or of a part of it, so that nothing may keep it longer than its
     /// commands do.
     end_is_awaited: AtomicBool,
 }

@@ -12,7 +12,7 @@ pub(crate) struct MemoryUse<'a> {
     /// The bytes, counted from the start of that object.
     pub(crate) region: Region,
     pub(crate) access: Access,
-    /// Whether the object is shared virtual memory.
+    /// Set if the object is shared virtual memory.
     pub(crate) is_svm: bool,
 }
 

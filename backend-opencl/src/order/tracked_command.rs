@@ -46,7 +46,7 @@ enum CommandState {
         event: EventHandle,
         /// Its number among the commands of the queue, from 1 on.
         number: u64,
-        /// Whether it waits for events: then it may fail before earlier commands of its queue have ended.
+        /// Set if it waits for events: then it may fail before earlier commands of its queue have ended.
         waits: bool,
     },
     /// It was never enqueued, or has completed.

@@ -62,7 +62,7 @@ pub(crate) struct Quirks {
     pub(crate) launches_of_shared_views_crash: bool,
     /// The threads that may allocate and free shared virtual memory at once.
     pub(crate) svm_threads: Threads,
-    /// Whether a lock keeps NVIDIA's driver from making views on two threads at once.
+    /// The lock that keeps NVIDIA's driver from making views on two threads at once.
     pub(crate) view_lock: ViewLock,
     failure_lock: FailureLock,
     idle_queue: IdleQueue,

@@ -161,7 +161,7 @@ static WAITING: Mutex<Waiting> = Mutex::new(Waiting {
 
 struct Waiting {
     frees: Vec<PendingFree>,
-    /// Whether a thread waits for them, or is about to.
+    /// Set if a thread waits for them, or is about to.
     has_thread: bool,
 }
 

@@ -11,7 +11,7 @@ use parking_lot::{ReentrantMutex, ReentrantMutexGuard};
 use super::ClResult;
 use super::MemHandle;
 
-/// Whether a lock keeps threads from making and releasing views of a buffer while other threads enqueue commands on it.
+/// The threads that may make and release views of a buffer while other threads enqueue commands on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ViewLock {
     /// Threads may, as the specification demands.

@@ -160,7 +160,7 @@ impl SizeClasses for FragileClasses {
 /// A subscriber of `tracing`.
 struct FragileLayer {
     calls: Calls,
-    /// Whether it panics with whatever is a warning or an error, too.
+    /// Set if it panics at warnings and errors, too.
     at_warnings: bool,
 }
 

@@ -108,7 +108,7 @@ struct Live {
 
 struct Program {
     failures: Failures,
-    /// Whether a gate has failed.
+    /// Set if a gate has failed.
     has_failed: bool,
     rig: Rig,
     queues: Vec<MockQueue>,
@@ -173,7 +173,7 @@ impl Program {
         }
     }
 
-    /// Whether commands that are enqueued now may fail though they wait for nothing that does.
+    /// Returns whether commands that are enqueued now may fail though they wait for nothing that does.
     fn is_in_doubt(&self) -> bool {
         self.has_failed && self.failures.spread
     }

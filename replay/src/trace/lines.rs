@@ -21,7 +21,7 @@ pub(crate) struct Line<'l> {
     pub(crate) number: usize,
     /// Its bytes; only the beginning if the line is too long.
     pub(crate) bytes: &'l [u8],
-    /// Whether it has more than [`LONGEST_LINE`] bytes.
+    /// Set if it has more than [`LONGEST_LINE`] bytes.
     pub(crate) is_too_long: bool,
 }
 

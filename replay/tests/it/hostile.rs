@@ -310,7 +310,7 @@ fn a_full_standard_output_is_a_failure_that_is_named() {
     }
 }
 
-/// Whether a terminal would obey a part of it.
+/// Returns whether a terminal would obey a part of it.
 fn has_control(text: &str) -> bool {
     text.chars()
         .any(|letter| letter.is_control() && letter != '\n' || letter == '\u{202e}')

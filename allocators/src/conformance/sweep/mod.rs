@@ -66,9 +66,9 @@ pub const MARK: &str = "Injected";
 pub struct Strike {
     /// The number of the call, from 1 on.
     pub call: u64,
-    /// Whether it fails as out-of-memory, or with another error.
+    /// Set if it fails as out of memory; otherwise it fails with another error.
     pub is_out_of_memory: bool,
-    /// Whether all calls after it fail, too.
+    /// Set if all calls after it fail, too.
     pub lasts: bool,
 }
 

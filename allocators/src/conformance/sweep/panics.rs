@@ -70,7 +70,7 @@ pub(super) struct Collected {
 thread_local! {
     static CURRENT: RefCell<Option<Collector>> = const { RefCell::new(None) };
 
-    /// Whether this thread called a sweep. It reports findings by a panic.
+    /// Set if this thread called a sweep. It reports findings by a panic.
     static IS_CALLER: Cell<bool> = const { Cell::new(false) };
 }
 

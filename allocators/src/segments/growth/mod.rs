@@ -59,7 +59,7 @@ pub(super) struct Growth {
     replacements: u64,
     /// The size of all segments together that was refused last.
     refused: Option<u64>,
-    /// Whether the capacity is hardly more than the high water.
+    /// Set if the capacity is hardly more than the high water.
     is_tight: bool,
 }
 

@@ -54,7 +54,7 @@ pub(super) struct Taken<V, U> {
     pub(super) overlapping: Vec<V>,
     /// The commands that may still use it.
     pub(super) uses: U,
-    /// Whether the overlapping views extend behind the region. The range keeps that excess until it is [shrunk](Space::shrink).
+    /// Set if the overlapping views extend behind the region. The range keeps that excess until it is [shrunk](Space::shrink).
     pub(super) has_excess: bool,
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct BrokenMemory {
     pub(crate) is_region: bool,
     /// Whether a commit was tried that is not to be tried again.
     pub(crate) was_committed: AtomicBool,
-    /// Whether it was seen to have views.
+    /// Set if it was seen to have views.
     was_viewed: AtomicBool,
 }
 

@@ -78,7 +78,7 @@ impl Search<'_> {
         self.program.actions[..done].iter().any(wanted)
     }
 
-    /// Whether what comes after this may run.
+    /// Returns whether what comes after this may run.
     fn has_happened(&self, source: Source, (done, ended): State) -> bool {
         match source {
             Source::Command(number) => has(ended, number),
@@ -89,7 +89,7 @@ impl Search<'_> {
         }
     }
 
-    /// Whether the host may be told that this has ended.
+    /// Returns whether the host may be told that this has ended.
     fn can_be_seen(&self, source: Source, state: State) -> bool {
         match source {
             Source::Command(number)

@@ -93,9 +93,9 @@ pub(crate) struct Command {
     pub(crate) wait_for: Vec<Source>,
     /// What has to end before it, by the rules of queues alone.
     pub(crate) after: BTreeSet<usize>,
-    /// Whether it fails, whatever comes when: it waits for something that does.
+    /// Set if it fails, whatever comes when: it waits for something that does.
     pub(crate) is_doomed: bool,
-    /// Whether it fails in some run: as many commands do as stand behind one that does, where failures spread.
+    /// Set if it fails in some run: as many commands do as stand behind one that does, where failures spread.
     pub(crate) may_fail: bool,
 }
 
@@ -225,7 +225,7 @@ impl Program {
         program
     }
 
-    /// Whether this fails, where all earlier commands are known to be doomed or not.
+    /// Returns whether this fails, where all earlier commands are known to be doomed or not.
     fn fails(&self, source: Source) -> bool {
         match source {
             Source::Command(number) => self.commands[number].is_doomed,
@@ -294,7 +294,7 @@ impl Program {
         }
     }
 
-    /// Whether a closed gate keeps this command in its place.
+    /// Returns whether a closed gate keeps this command in its place.
     fn has_closed_gate_before(&self, number: usize, open: &BTreeSet<usize>) -> bool {
         let command = &self.commands[number];
         let after = command.after.iter().map(|number| Source::Command(*number));

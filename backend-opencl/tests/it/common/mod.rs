@@ -50,7 +50,7 @@ impl Bench {
         self.backend.create_queue(QueueOrder::OutOfOrder).unwrap()
     }
 
-    /// Whether commands of an out-of-order queue overtake one that waits. NVIDIA's driver runs them in order, and on Intel's
+    /// Returns whether commands of an out-of-order queue overtake one that waits. NVIDIA's driver runs them in order, and on Intel's
     /// runtime the backend has them run in order.
     pub(crate) fn overtakes(&self) -> bool {
         !self.is_nvidia() && !self.is_intel()

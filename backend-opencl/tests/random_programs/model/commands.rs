@@ -118,7 +118,7 @@ impl Commands {
         }
     }
 
-    /// Whether the event is held and says that the command is pending.
+    /// Returns whether the event is held and says that the command is pending.
     pub(crate) fn is_pending(&self, id: CommandId) -> bool {
         let status = self.event(id).map(ClEvent::status);
         matches!(status, Some(Ok(EventStatus::Pending)))

@@ -52,7 +52,7 @@ pub(crate) fn compare(
     compared
 }
 
-/// Whether all commands of the source have completed. An error where one is pending: what came after it has completed.
+/// Returns whether all commands of the source have completed. An error where one is pending: what came after it has completed.
 fn is_known(
     source: Source,
     (commands, sources): (&Commands, &Sources),

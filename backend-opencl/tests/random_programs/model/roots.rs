@@ -50,7 +50,7 @@ impl Roots {
         }
     }
 
-    /// Whether a command may be refused because the memory is mapped.
+    /// Returns whether a command may be refused because the memory is mapped.
     pub(crate) fn may_be_mapped(&self, place: Place) -> bool {
         place.root.is_none_or(|root| self.all[root].maps > 0)
     }

@@ -97,9 +97,9 @@ pub(crate) struct Object {
     pub(crate) handle: Handle,
     pub(crate) place: Place,
     pub(crate) flags: MemoryFlags,
-    /// Whether it is shared virtual memory, or a buffer over it.
+    /// Set if it is shared virtual memory, or a buffer over it.
     pub(crate) is_svm: bool,
-    /// Whether it can be the parent of a view.
+    /// Set if it can be the parent of a view.
     pub(crate) has_views: bool,
 }
 
@@ -132,7 +132,7 @@ impl Object {
         !self.flags.intersects(no)
     }
 
-    /// Whether kernels may read and write it.
+    /// Returns whether kernels may read and write it.
     pub(crate) fn is_for_kernels(&self) -> bool {
         let no = MemoryFlags::READ_ONLY | MemoryFlags::WRITE_ONLY;
         !self.flags.intersects(no)

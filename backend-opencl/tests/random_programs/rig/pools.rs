@@ -68,7 +68,7 @@ impl<A: Allocator<Backend = OpenClBackend> + Send + Sync + 'static> Pool for Mem
 pub(crate) struct AnyPool {
     pub(crate) pool: Box<dyn Pool>,
     pub(crate) is_svm: bool,
-    /// Whether an allocation may wait on the host for commands.
+    /// Set if an allocation may wait on the host for commands.
     pub(crate) waits: bool,
     pub(crate) description: String,
 }

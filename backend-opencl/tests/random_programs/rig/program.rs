@@ -40,7 +40,7 @@ pub(crate) struct Program<'d> {
     pub(crate) device: &'d Device,
     pub(crate) seed: u64,
     pub(crate) threads: usize,
-    /// Whether user events may fail.
+    /// Set if user events may fail.
     pub(crate) failing: bool,
     pub(crate) trace: bool,
     pub(crate) queues: Vec<ClQueue>,

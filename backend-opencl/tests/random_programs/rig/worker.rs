@@ -126,7 +126,7 @@ impl<'p> Worker<'p> {
         self.program.threads == 1
     }
 
-    /// Whether views of buffers may be made and used.
+    /// Returns whether views of buffers may be made and used.
     pub(crate) fn may_use_views(&self) -> bool {
         self.is_alone() || self.backend().limits().concurrent_views
     }
@@ -361,7 +361,7 @@ impl<'p> Worker<'p> {
         self.objects.get(random.below(self.objects.len())).cloned()
     }
 
-    /// Whether nothing else that the thread has, and no map, lies where the object did that was here.
+    /// Returns whether nothing else that the thread has, and no map, lies where the object did that was here.
     pub(crate) fn is_only(&self, place: Place) -> bool {
         if self.roots.is_kept(place) {
             return false;
@@ -378,7 +378,7 @@ impl<'p> Worker<'p> {
             .cloned()
     }
 
-    /// Whether every held event says that its command has ended well, where nothing may fail.
+    /// Checks that every held event says that its command has ended well, where nothing may fail.
     pub(crate) fn check_events(&mut self) {
         for id in self.commands.held() {
             let event = self.commands.event(id).cloned();

@@ -10,7 +10,7 @@ use crate::rig::{
     worker::{Wait, Worker},
 };
 
-/// Whether these regions of two objects may share a byte.
+/// Returns whether these regions of two objects may share a byte.
 pub(crate) fn may_overlap(a: (&Object, Region), b: (&Object, Region)) -> bool {
     let (Some(first), Some(second)) = (a.0.place.root, b.0.place.root) else {
         return a.0.place.root == b.0.place.root;

@@ -22,7 +22,7 @@ pub(crate) struct Live {
     /// Where the last command is, as long as the program has that queue.
     pub(crate) last: Option<MockQueue>,
     pub(crate) tenure: Tenure,
-    /// Whether commands that fail may be among those that wrote it.
+    /// Set if commands that fail may be among those that wrote it.
     pub(crate) is_in_doubt: bool,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Read {
     pub(crate) pending: PendingRead<MockEvent>,
     pub(crate) expected: Vec<u8>,
     pub(crate) name: Name,
-    /// Whether it may fail, or find something else.
+    /// Set if it may fail, or find something else.
     pub(crate) is_in_doubt: bool,
 }
 

@@ -183,7 +183,7 @@ impl Reference {
         active.chain(self.detached.values().copied())
     }
 
-    /// Whether the order of one queue is all that keeps a block from its next user, and which.
+    /// Returns the queue whose order alone keeps a block from its next user; `None` where something else does, too.
     fn only(&self, tenure: &Tenure) -> Option<QueueId> {
         let mut queues = tenure.queues();
         match (queues.next(), queues.next()) {

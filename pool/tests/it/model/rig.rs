@@ -58,7 +58,7 @@ pub(crate) struct Rig {
     has_struck: bool,
     is_at_once: bool,
     failures: Failures,
-    /// Whether a gate has failed.
+    /// Set if a gate has failed.
     has_gate_failed: bool,
     reference: Reference,
 }
@@ -190,12 +190,12 @@ impl Rig {
         self.has_struck
     }
 
-    /// Whether the pool may have to finish a queue on which something waits for the host.
+    /// Returns whether the pool may have to finish a queue on which something waits for the host.
     fn may_wait_in_vain(&self) -> bool {
         self.must_finish() && !self.gates.is_empty()
     }
 
-    /// Whether the pool may have to finish queues where it has markers else.
+    /// Returns whether the pool may have to finish queues where it has markers else.
     fn must_finish(&self) -> bool {
         match self.failures.order {
             FailureOrder::Kept => false,
@@ -478,7 +478,7 @@ impl Rig {
         self.cache.doubt();
     }
 
-    /// Whether commands that are enqueued now may fail though they wait for nothing that does.
+    /// Returns whether commands that are enqueued now may fail though they wait for nothing that does.
     fn is_in_doubt(&self) -> bool {
         self.has_gate_failed && self.failures.spread
     }

@@ -23,8 +23,8 @@ pub(crate) struct Viewed {
     pub(crate) tenure: Tenure,
     /// Queues that the pool knows of: its home, and those that the block was used on.
     pub(crate) queues: Vec<MockQueue>,
-    /// Whether the pool is there, to keep the block for the views.
+    /// Set if the pool is there, to keep the block for the views.
     pub(crate) is_kept: bool,
-    /// Whether commands that fail may be among those that wrote it.
+    /// Set if commands that fail may be among those that wrote it.
     pub(crate) is_in_doubt: bool,
 }
