@@ -19,7 +19,7 @@ use crate::{
     order::weak_queue::{Flush, WeakQueue},
     quirks::{dropped_queues, retained_bytes},
     registry::Registry,
-    sys::{self, ClError, ClResult, DeviceId, QueueHandle},
+    sys::{self, ClError, ClResult, DeviceId, QueueHandle, WaitList},
 };
 
 /// A command queue of OpenCL. Clones are the same queue.
@@ -295,16 +295,25 @@ impl Queue for ClQueue {
     fn finish(&self) -> Result<()> {
         let last = self.inner.enqueued.load(Ordering::Relaxed);
         let commands = self.order_log().commands();
+        let quirks = &self.inner.context.quirks;
+        let behind_all = quirks
+            .finish_returns_early
+            .then(|| sys::enqueue_marker(self.handle(), &WaitList::none()))
+            .transpose()
+            .map_err(ClError::control_error)?;
         let finished = match self.inner.flush_all(sys::finish) {
             // A command that failed has ended too.
             Err(error) if error.code == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST => Ok(()),
             result => result,
         };
-        // NVIDIA's `clFinish` returns before all commands have ended, if one of them has failed.
         let finished = finished.and_then(|()| wait_for_commands(self.inner.id, commands));
+        if let Some(marker) = behind_all {
+            // It may have failed.
+            let _ended = sys::wait_until_ended(&marker);
+        }
         retained_bytes::drop_what_has_ended();
         if finished.is_ok() {
-            self.inner.context.quirks.queue_is_idle(self.inner.id);
+            quirks.queue_is_idle(self.inner.id);
             self.inner.finished.fetch_max(last, Ordering::Relaxed);
         }
         finished.map_err(ClError::control_error)

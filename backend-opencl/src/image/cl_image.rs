@@ -14,12 +14,12 @@ use crate::{
     backend::OpenClBackend,
     context::Context,
     memory::MemoryInfo,
-    memory::root::Root,
+    memory::view::View,
     order::access::Access,
     order::access_log::AccessLog,
     order::memory_use::MemoryUse,
     same_by_handle::same_by_handle,
-    sys::{self, ClError, MemHandle, Purpose, ViewHandle},
+    sys::{self, ClError, MemHandle, Purpose, image::DevicePixels},
 };
 
 /// An image of OpenCL (`Image` of `PyOpenCL`). Clones are the same image.
@@ -71,9 +71,7 @@ pub struct ClImage {
     inner: Arc<ImageInner>,
 }
 
-/// The handle is the first field: it is released before the buffer that it may be made over.
 struct ImageInner {
-    handle: ViewHandle,
     context: Arc<Context>,
     format: ImageFormat,
     shape: ImageShape,
@@ -81,17 +79,15 @@ struct ImageInner {
     pixels: Pixels,
 }
 
-/// The memory of the pixels.
+/// The runtime's object, and the memory of its pixels.
 pub(crate) enum Pixels {
     /// The image's own.
-    Own(AccessLog),
+    Own { image: MemHandle, log: AccessLog },
     /// Bytes of a buffer, which the image keeps alive.
     Buffer {
-        root: Arc<Root>,
-        /// The buffer or sub-buffer that the image was made over.
-        parent: ViewHandle,
-        /// The bytes of the root.
-        region: Region,
+        image: View,
+        /// The buffer or sub-buffer that the image was made over. After the image, which is released before it.
+        parent: View,
         /// Its count as a view of the buffer; `None` for an image that was wrapped by its handle.
         counted: Option<CountedView>,
     },
@@ -100,12 +96,10 @@ pub(crate) enum Pixels {
 impl ClImage {
     pub(crate) fn new(
         context: &Arc<Context>,
-        handle: MemHandle,
         (format, shape, flags): (ImageFormat, ImageShape, MemoryFlags),
         pixels: Pixels,
     ) -> Self {
         let inner = ImageInner {
-            handle: ViewHandle::new(handle, context.quirks.view_lock),
             context: Arc::clone(context),
             format,
             shape,
@@ -194,8 +188,8 @@ impl ClImage {
     pub fn info(&self) -> Result<MemoryInfo> {
         let counts = sys::mem_info::counts(self.handle()).map_err(control)?;
         let (parent, offset) = match &self.inner.pixels {
-            Pixels::Own(_) => (None, 0),
-            Pixels::Buffer { root, region, .. } => (Some(root.key()), region.offset),
+            Pixels::Own { .. } => (None, 0),
+            Pixels::Buffer { image, .. } => (Some(image.root().key()), image.region().offset),
         };
         Ok(MemoryInfo {
             kind: MemoryKind::Buffer,
@@ -231,7 +225,7 @@ impl ClImage {
     #[must_use]
     pub fn parent(&self) -> Option<*mut c_void> {
         match &self.inner.pixels {
-            Pixels::Own(_) => None,
+            Pixels::Own { .. } => None,
             Pixels::Buffer { parent, .. } => Some(parent.raw()),
         }
     }
@@ -263,7 +257,10 @@ impl ClImage {
     }
 
     pub(crate) fn handle(&self) -> &MemHandle {
-        &self.inner.handle
+        match &self.inner.pixels {
+            Pixels::Own { image, .. } => image,
+            Pixels::Buffer { image, .. } => image,
+        }
     }
 
     pub(crate) fn context(&self) -> &Context {
@@ -273,7 +270,7 @@ impl ClImage {
     /// Counts one more view of the memory that it is made over, if it is a view itself.
     pub(crate) fn count_view(&self) -> Option<CountedView> {
         match &self.inner.pixels {
-            Pixels::Own(_) => None,
+            Pixels::Own { .. } => None,
             Pixels::Buffer { counted, .. } => counted.clone(),
         }
     }
@@ -283,13 +280,19 @@ impl ClImage {
         Arc::strong_count(&self.inner) - 1
     }
 
-    /// Returns, for a 1D buffer image, the buffer whose bytes are its pixels, and the offset of the first one.
-    pub(super) fn row_of_buffer(&self) -> Option<(&MemHandle, usize)> {
+    /// Returns the pixels of a region, for transfers, copies and maps.
+    ///
+    /// The pixels of a 1D buffer image are bytes of its buffer: NVIDIA's driver reads others where the image lies over a view,
+    /// and `PoCL` 3.1 crashes at a copy of such an image to a buffer, and refuses one to another image.
+    pub(crate) fn device_pixels(&self, region: ImageRegion) -> DevicePixels<'_> {
         match &self.inner.pixels {
-            Pixels::Buffer { root, region, .. } if self.shape().kind() == ImageKind::D1Buffer => {
-                Some((&root.handle, region.offset))
+            Pixels::Buffer { image, .. } if self.shape().kind() == ImageKind::D1Buffer => {
+                // Both lie in the buffer, whose size in bytes a `usize` holds.
+                let before = region.origin[0].saturating_mul(self.item_bytes());
+                let offset = image.region().offset.saturating_add(before);
+                DevicePixels::Buffer(&image.root().handle, offset)
             }
-            _ => None,
+            _ => DevicePixels::Image(self.handle(), region.into()),
         }
     }
 
@@ -304,13 +307,13 @@ impl ClImage {
     /// pixels lie.
     pub(crate) fn used(&self, access: Access) -> MemoryUse<'_> {
         match &self.inner.pixels {
-            Pixels::Own(log) => MemoryUse {
+            Pixels::Own { log, .. } => MemoryUse {
                 log,
                 region: Region::first(1),
                 access,
                 is_svm: false,
             },
-            Pixels::Buffer { root, region, .. } => root.used(*region, access),
+            Pixels::Buffer { image, .. } => image.root().used(image.region(), access),
         }
     }
 }
@@ -335,7 +338,7 @@ impl fmt::Debug for ClImage {
             .field("shape", &self.inner.shape)
             .field("format", &self.inner.format)
             .field("flags", &self.inner.flags)
-            .field("handle", &self.inner.handle)
+            .field("handle", self.handle())
             .finish_non_exhaustive()
     }
 }

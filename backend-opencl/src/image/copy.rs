@@ -11,67 +11,29 @@ use crate::{
     order::access::Access,
     order::memory_use::MemoryUse,
     queue::ClQueue,
-    sys::{self, ClResult, DeviceBytes, EventHandle, MemHandle, Purpose, WaitList},
+    sys::{self, ClResult, DeviceBytes, EventHandle, Purpose, WaitList, image::DevicePixels},
 };
-
-/// The source or the destination of the pixels of a copy.
-enum End<'a> {
-    /// A region of an image.
-    Image(&'a MemHandle, ImageRegion),
-    /// Bytes of a buffer from an offset on, without gaps.
-    Buffer(&'a MemHandle, usize),
-}
-
-impl ClImage {
-    /// A region of this image, as the end of a copy.
-    ///
-    /// The pixels of a 1D buffer image are copied as bytes of its buffer: `PoCL` 3.1 crashes at a copy of such an image to
-    /// a buffer, and refuses one to another image.
-    fn end(&self, region: ImageRegion) -> End<'_> {
-        match self.row_of_buffer() {
-            Some((buffer, start)) => {
-                // Both lie in the buffer, whose size in bytes a `usize` holds.
-                let before = region.origin[0].saturating_mul(self.item_bytes());
-                End::Buffer(buffer, start.saturating_add(before))
-            }
-            None => End::Image(self.handle(), region),
-        }
-    }
-}
 
 fn enqueue(
     queue: &ClQueue,
-    from: &End<'_>,
-    to: &End<'_>,
+    from: DevicePixels<'_>,
+    to: DevicePixels<'_>,
     bytes: usize,
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
     let queue = queue.handle();
     match (from, to) {
-        (End::Image(source, from), End::Image(destination, to)) => sys::image::enqueue_copy(
-            queue,
-            (source, (*from).into()),
-            (destination, to.origin),
-            wait,
-        ),
-        (End::Image(source, from), End::Buffer(buffer, offset)) => {
-            sys::image::enqueue_copy_to_buffer(
-                queue,
-                (source, (*from).into()),
-                (buffer, *offset),
-                wait,
-            )
+        (DevicePixels::Image(source, from), DevicePixels::Image(destination, to)) => {
+            sys::image::enqueue_copy(queue, (source, from), (destination, to.origin), wait)
         }
-        (End::Buffer(buffer, offset), End::Image(destination, to)) => {
-            sys::image::enqueue_copy_from_buffer(
-                queue,
-                (buffer, *offset),
-                (destination, (*to).into()),
-                wait,
-            )
+        (DevicePixels::Image(source, from), DevicePixels::Buffer(buffer, offset)) => {
+            sys::image::enqueue_copy_to_buffer(queue, (source, from), (buffer, offset), wait)
         }
-        (End::Buffer(source, from), End::Buffer(destination, to)) => {
-            sys::enqueue_copy_buffer(queue, (source, *from), (destination, *to), bytes, wait)
+        (DevicePixels::Buffer(buffer, offset), DevicePixels::Image(destination, to)) => {
+            sys::image::enqueue_copy_from_buffer(queue, (buffer, offset), (destination, to), wait)
+        }
+        (DevicePixels::Buffer(source, from), DevicePixels::Buffer(destination, to)) => {
+            sys::enqueue_copy_buffer(queue, (source, from), (destination, to), bytes, wait)
         }
     }
 }
@@ -147,9 +109,9 @@ impl OpenClBackend {
         }
         let bytes = source.region_bytes(from)?;
         let purpose = Purpose::Memory(bytes);
-        let ends = (source.end(from), destination.end(into));
+        let ends = (source.device_pixels(from), destination.device_pixels(into));
         let event = self.submit(queue, purpose, &uses, wait_for, |wait| {
-            enqueue(queue, &ends.0, &ends.1, bytes, wait)
+            enqueue(queue, ends.0, ends.1, bytes, wait)
         });
         event.map_err(|error| match error {
             // Intel's runtime takes all layers of an array for the same one.
@@ -284,18 +246,18 @@ impl OpenClBackend {
         let uses = [image.used(how), memory.used(bytes, access)];
         check_apart(&uses)?;
         let purpose = Purpose::Memory(bytes.bytes);
-        let pixels = image.end(region);
-        let copy = |buffer: End<'_>, wait: &WaitList<'_>| match access {
-            Access::Write => enqueue(queue, &pixels, &buffer, bytes.bytes, wait),
-            Access::Read => enqueue(queue, &buffer, &pixels, bytes.bytes, wait),
+        let pixels = image.device_pixels(region);
+        let copy = |buffer: DevicePixels<'_>, wait: &WaitList<'_>| match access {
+            Access::Write => enqueue(queue, pixels, buffer, bytes.bytes, wait),
+            Access::Read => enqueue(queue, buffer, pixels, bytes.bytes, wait),
         };
         let device = memory.device_bytes(bytes).ok_or(out_of(bytes, size))?;
         let event = self.submit(queue, purpose, &uses, wait_for, |wait| match device {
-            DeviceBytes::Buffer(buffer, offset) => copy(End::Buffer(buffer, offset), wait),
+            DeviceBytes::Buffer(buffer, offset) => copy(DevicePixels::Buffer(buffer, offset), wait),
             DeviceBytes::Svm(range) => {
                 let (buffer, offset) = range.as_buffer()?;
                 // The runtime keeps the buffer that was made over the block until the copy has ended.
-                copy(End::Buffer(&buffer, offset), wait)
+                copy(DevicePixels::Buffer(&buffer, offset), wait)
             }
         })?;
         Ok(event)

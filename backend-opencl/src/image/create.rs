@@ -23,10 +23,11 @@ use super::{
 use crate::{
     backend::OpenClBackend,
     memory::flags::to_cl,
+    memory::view::View,
     order::access_log::AccessLog,
     queue::ClQueue,
     sys::{
-        self, ClError, MemHandle, Purpose, ViewHandle,
+        self, ClError, MemHandle, Purpose,
         image::{HostLayout, Source},
     },
 };
@@ -253,16 +254,13 @@ impl OpenClBackend {
         // A pool's block may be larger than the size that the caller asked for, and an `AsMemory` may give a wrong size.
         region.check_within(size.min(buffer.bytes()))?;
         let source = Source::Buffer(handle, row_pitch);
-        let lock = self.context().quirks.view_lock;
-        let _held = lock.hold();
-        let pixels = Pixels::Buffer {
-            root: Arc::clone(root),
-            parent: ViewHandle::new(handle.another().map_err(ClError::control_error)?, lock),
-            region: Region::new(offset, region.bytes),
-            counted: Some(buffer.count_view()),
-        };
+        let region = Region::new(offset, region.bytes);
+        let view = |handle| View::new(self.context(), handle, Arc::clone(root), region);
+        let parent = view(handle.another().map_err(ClError::control_error)?);
+        let held = self.context().quirks.view_lock.hold();
         // With no flags the image has those of its buffer.
         let image = self.image_handle(0, format, shape, (source, layout));
+        drop(held);
         let image = image.map_err(|error| match error {
             // `PoCL` 3.1 refuses sub-buffers here.
             ImageError::Device(Error::Backend(failure))
@@ -276,12 +274,12 @@ impl OpenClBackend {
             }
             error => error,
         })?;
-        Ok(ClImage::new(
-            self.context(),
-            image,
-            (format, shape, flags),
-            pixels,
-        ))
+        let pixels = Pixels::Buffer {
+            image: view(image),
+            parent,
+            counted: Some(buffer.count_view()),
+        };
+        Ok(ClImage::new(self.context(), (format, shape, flags), pixels))
     }
 
     /// Checks that the device can hold an image of this shape, and returns its limits.
@@ -338,12 +336,12 @@ impl OpenClBackend {
         shape: ImageShape,
         source: (Source<'_>, HostLayout),
     ) -> Result<ClImage, ImageError> {
-        let handle = self.image_handle(to_cl(flags), format, shape, source)?;
+        let image = self.image_handle(to_cl(flags), format, shape, source)?;
+        let log = AccessLog::default();
         Ok(ClImage::new(
             self.context(),
-            handle,
             (format, shape, flags),
-            Pixels::Own(AccessLog::default()),
+            Pixels::Own { image, log },
         ))
     }
 

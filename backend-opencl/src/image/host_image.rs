@@ -131,7 +131,7 @@ impl OpenClBackend {
         log.await_end();
         let what = (format, shape, flags);
         Ok(HostImage {
-            image: ClImage::new(context, handle, what, Pixels::Own(log)),
+            image: ClImage::new(context, what, Pixels::Own { image: handle, log }),
             layout,
             elements,
         })

@@ -1,6 +1,6 @@
 //! Images of the program's own, by their bare handles.
 
-use std::ffi::c_void;
+use std::{ffi::c_void, sync::Arc};
 
 use binpool_allocators::{InvalidRequest, ObjectKind, Region};
 use cl3::memory::{
@@ -18,9 +18,11 @@ use super::{
 };
 use crate::{
     backend::OpenClBackend,
+    context::Context,
     memory::root::Root,
+    memory::view::View,
     order::access_log::AccessLog,
-    sys::{self, ClError, MemHandle, ViewHandle, ViewLock},
+    sys::{self, ClError, MemHandle},
 };
 
 impl OpenClBackend {
@@ -89,10 +91,9 @@ impl OpenClBackend {
         check_item_bytes(&handle, format)?;
         let shape = shape_of(&handle, kind).map_err(ClError::control_error)?;
         let flags = sys::mem_info::number(&handle, CL_MEM_FLAGS).map_err(ClError::control_error)?;
-        let pixels = pixels_of(self.context().quirks.view_lock, &handle, shape, format)?;
+        let pixels = pixels_of(self.context(), handle, shape, format)?;
         Ok(ClImage::new(
             self.context(),
-            handle,
             (format, shape, flags_of(flags)),
             pixels,
         ))
@@ -101,20 +102,24 @@ impl OpenClBackend {
 
 /// Returns the memory of the pixels. An image over a buffer shares the log of that buffer's other values.
 fn pixels_of(
-    lock: ViewLock,
-    image: &MemHandle,
+    context: &Context,
+    image: MemHandle,
     shape: ImageShape,
     format: ImageFormat,
 ) -> Result<Pixels, ImageError> {
-    let Some(parent) = sys::image::parent(image).map_err(ClError::control_error)? else {
-        return Ok(Pixels::Own(AccessLog::default()));
+    let Some(parent) = sys::image::parent(&image).map_err(ClError::control_error)? else {
+        let log = AccessLog::default();
+        return Ok(Pixels::Own { image, log });
     };
-    let root = parent.another().map_err(ClError::control_error)?;
+    let root = Root::of(parent.another().map_err(ClError::control_error)?);
     let layout = HostPitches::TIGHT.layout(shape, format.item_bytes())?;
+    let view = |handle| {
+        let region = Region::first(layout.bytes());
+        View::new(context, handle, Arc::clone(&root), region)
+    };
     Ok(Pixels::Buffer {
-        root: Root::of(root),
-        parent: ViewHandle::new(parent, lock),
-        region: Region::first(layout.bytes()),
+        image: view(image),
+        parent: view(parent),
         counted: None,
     })
 }

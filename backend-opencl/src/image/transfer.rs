@@ -66,8 +66,8 @@ impl OpenClBackend {
         let uses = [image.used(Access::Write)];
         let purpose = Purpose::Memory(layout.bytes());
         self.submit_and_wait(queue, purpose, &uses, wait_for, |wait, enqueued| {
-            let image = (image.handle(), region.into());
-            sys::image::write_borrowed(queue.handle(), image, (data, layout), wait, enqueued)
+            let pixels = image.device_pixels(region);
+            sys::image::write_borrowed(queue.handle(), pixels, (data, layout), wait, enqueued)
         })?;
         Ok(())
     }
@@ -115,8 +115,8 @@ impl OpenClBackend {
         let uses = [image.used(Access::Read)];
         let purpose = Purpose::Memory(layout.bytes());
         self.submit_and_wait(queue, purpose, &uses, wait_for, |wait, enqueued| {
-            let image = (image.handle(), region.into());
-            sys::image::read_borrowed(queue.handle(), image, (data, layout), wait, enqueued)
+            let pixels = image.device_pixels(region);
+            sys::image::read_borrowed(queue.handle(), pixels, (data, layout), wait, enqueued)
         })?;
         Ok(())
     }
@@ -164,8 +164,8 @@ impl OpenClBackend {
         let uses = [image.used(Access::Write)];
         let purpose = Purpose::Memory(layout.bytes());
         let event = self.submit(queue, purpose, &uses, wait_for, |wait| {
-            let image = (image.handle(), region.into());
-            sys::image::write_retained(queue.handle(), image, (&data, layout), wait)
+            let pixels = image.device_pixels(region);
+            sys::image::write_retained(queue.handle(), pixels, (&data, layout), wait)
         })?;
         event.retain(data);
         Ok(event)
@@ -188,8 +188,8 @@ impl OpenClBackend {
         let uses = [image.used(Access::Read)];
         let purpose = Purpose::Memory(layout.bytes());
         let event = self.submit(queue, purpose, &uses, wait_for, |wait| {
-            let image = (image.handle(), region.into());
-            sys::image::read_retained(queue.handle(), image, (&target, layout), wait)
+            let pixels = image.device_pixels(region);
+            sys::image::read_retained(queue.handle(), pixels, (&target, layout), wait)
         })?;
         event.retain(Arc::clone(&target));
         Ok(PendingRead::new(event, move || target.take()))

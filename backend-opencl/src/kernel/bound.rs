@@ -1,6 +1,6 @@
 //! The arguments of a launch as the runtime takes them, and the memory that it uses through them.
 
-use binpool_allocators::{AsMemory, Error, InvalidRequest, ObjectKind, Region};
+use binpool_allocators::{AsMemory, InvalidRequest, ObjectKind, Region};
 use smallvec::SmallVec;
 
 use super::{
@@ -13,7 +13,6 @@ use crate::{
     order::access::Access,
     order::memory_use::MemoryUse,
     queue::ClQueue,
-    quirks::Quirks,
     sys::{
         ClResult, EventHandle, SvmRange, WaitList,
         kernel::{self, ArgumentValue, KernelHandle},
@@ -32,36 +31,16 @@ pub(super) struct Bound<'a> {
 pub(super) struct LaunchUse<'a> {
     at: LaunchMemory,
     pub(super) used: MemoryUse<'a>,
-    /// All of the buffer or sub-buffer, in its buffer.
-    object: Option<Region>,
-}
-
-impl LaunchUse<'_> {
-    /// Returns whether both are objects of one buffer that share bytes and begin at different ones: two views, or a view
-    /// and the buffer.
-    fn is_shifted_from(&self, other: &Self) -> bool {
-        let (Some(this), Some(that)) = (self.object, other.object) else {
-            return false;
-        };
-        std::ptr::eq(self.used.log, other.used.log)
-            && this.offset != that.offset
-            && this.overlaps(that)
-    }
 }
 
 impl<'a> Bound<'a> {
-    fn add_use(&mut self, at: LaunchMemory, used: Option<MemoryUse<'a>>, object: Option<Region>) {
+    fn add_use(&mut self, at: LaunchMemory, used: Option<MemoryUse<'a>>) {
         let used = used.filter(|used| used.region.bytes > 0);
-        self.uses
-            .extend(used.map(|used| LaunchUse { at, used, object }));
+        self.uses.extend(used.map(|used| LaunchUse { at, used }));
     }
 
-    /// Checks that memory which the kernel writes is used by one argument only, and that the runtime takes the views.
-    pub(super) fn check_overlaps(
-        &self,
-        kernel: &ClKernel,
-        quirks: &Quirks,
-    ) -> Result<(), KernelError> {
+    /// Checks that memory which the kernel writes is used by one argument only.
+    pub(super) fn check_overlaps(&self, kernel: &ClKernel) -> Result<(), KernelError> {
         for (index, second) in self.uses.iter().enumerate() {
             for first in &self.uses[..index] {
                 let is_written = [first.used.access, second.used.access].contains(&Access::Write);
@@ -71,16 +50,6 @@ impl<'a> Bound<'a> {
                         first: first.at,
                         second: second.at,
                     });
-                }
-                if quirks.launches_of_shared_views_crash && first.is_shifted_from(second) {
-                    return Err(Error::unsupported(format!(
-                        "launches with a view and what it overlaps from another byte on, as parameters {} and {} of {}, \
-                         on NVIDIA's OpenCL, whose driver crashes there: pass the whole memory and an offset",
-                        first.at,
-                        second.at,
-                        kernel.name()
-                    ))
-                    .into());
                 }
             }
         }
@@ -181,10 +150,13 @@ impl Launch<'_> {
                     bound.add_use(
                         at,
                         found.map(|(memory, region)| memory.used(region, (*access).into())),
-                        found.and_then(|(memory, _)| memory.object_region()),
                     );
                     let range = found.and_then(|(memory, region)| memory.svm_range(region));
-                    match (found.and_then(|(memory, _)| memory.buffer()), range) {
+                    let buffer = match found {
+                        Some((memory, _)) => memory.for_kernels()?,
+                        None => None,
+                    };
+                    match (buffer, range) {
                         (Some(buffer), _) => ArgumentValue::Memory(buffer),
                         (None, Some(range)) => ArgumentValue::Svm(range),
                         (None, None) => ArgumentValue::NoMemory,
@@ -198,7 +170,7 @@ impl Launch<'_> {
                     if !context.is_same(self.queue.context()) {
                         return Err(foreign(ObjectKind::Memory));
                     }
-                    bound.add_use(at, *used, None);
+                    bound.add_use(at, *used);
                     *value
                 }
                 Touched::Value(value) => ArgumentValue::Bytes(value),
@@ -220,7 +192,7 @@ impl Launch<'_> {
             };
             let at = LaunchMemory::Indirect(index);
             self.check_flags(at, *access, memory.flags())?;
-            bound.add_use(at, Some(memory.used(region, (*access).into())), None);
+            bound.add_use(at, Some(memory.used(region, (*access).into())));
             bound.indirect.push(range);
         }
         Ok(bound)

@@ -34,7 +34,7 @@ impl Launch<'_> {
         // The runtime keeps the views until the kernel has ended.
         let views = self.views(&touched)?;
         let bound = self.bound(&touched, &views)?;
-        bound.check_overlaps(self.kernel, &self.queue.context().quirks)?;
+        bound.check_overlaps(self.kernel)?;
         let uses: SmallVec<[MemoryUse<'_>; 8]> = bound.uses.iter().map(|each| each.used).collect();
         let backend = OpenClBackend::of_context(self.queue.context());
         let mut setting = None;

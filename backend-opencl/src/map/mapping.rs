@@ -20,7 +20,10 @@ use crate::{
     order::memory_use::MemoryUse,
     order::tracked_command::Earlier,
     queue::ClQueue,
-    sys::{self, ClError, ClResult, DeviceBytes, EventHandle, Purpose, WaitList, map::HostView},
+    sys::{
+        self, ClError, ClResult, DeviceBytes, EventHandle, Purpose, WaitList, image::DevicePixels,
+        map::HostView,
+    },
 };
 
 /// The object that is mapped.
@@ -136,13 +139,15 @@ impl<'m> Mapped<'m> {
             Self::Image(image, region) => {
                 let rows_are_layers = image.shape().kind() == ImageKind::D1Array;
                 let rows = (image.item_bytes(), rows_are_layers);
-                sys::map::enqueue_map_image(
-                    queue,
-                    (image.handle(), region.into()),
-                    rows,
-                    flags,
-                    wait,
-                )
+                match image.device_pixels(region) {
+                    DevicePixels::Image(image, region) => {
+                        sys::map::enqueue_map_image(queue, (image, region), rows, flags, wait)
+                    }
+                    DevicePixels::Buffer(buffer, offset) => {
+                        let bytes = (buffer, offset);
+                        sys::map::enqueue_map_buffer(queue, bytes, self.bytes(), flags, wait)
+                    }
+                }
             }
         }
     }
@@ -161,7 +166,11 @@ impl<'m> Mapped<'m> {
                 }
                 Some(DeviceBytes::Svm(_)) | None => sys::map::enqueue_svm_unmap(queue, view, wait),
             },
-            Self::Image(image, _) => sys::map::enqueue_unmap(queue, image.handle(), view, wait),
+            Self::Image(image, region) => {
+                let (DevicePixels::Image(object, _) | DevicePixels::Buffer(object, _)) =
+                    image.device_pixels(*region);
+                sys::map::enqueue_unmap(queue, object, view, wait)
+            }
         }
     }
 }

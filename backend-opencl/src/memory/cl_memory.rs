@@ -14,10 +14,11 @@ use crate::{
     memory::flags,
     memory::flags::host_flags,
     memory::root::Root,
+    memory::view::View,
     order::access::Access,
     order::memory_use::MemoryUse,
     svm::block::SvmBlock,
-    sys::{self, DeviceBytes, MemHandle, Purpose, SvmAllocation, SvmRange, ViewHandle},
+    sys::{self, DeviceBytes, MemHandle, Purpose, SvmAllocation, SvmRange},
 };
 
 /// A block of OpenCL memory: a buffer, a sub-buffer, a block of shared virtual memory (SVM), or a region of
@@ -58,12 +59,7 @@ pub struct ClMemory {
 #[derive(Debug)]
 pub(crate) enum MemoryBody {
     Buffer(Arc<Root>),
-    SubBuffer {
-        handle: ViewHandle,
-        root: Arc<Root>,
-        /// Its offset in the root, in bytes.
-        offset: usize,
-    },
+    SubBuffer(Box<View>),
     /// All of a block, or a region of it.
     Svm {
         block: Arc<SvmBlock>,
@@ -135,7 +131,8 @@ impl ClMemory {
     pub(crate) fn exposed_handle(&self) -> Option<&MemHandle> {
         match &self.body {
             // With the handle of a part, the program can ask the runtime for the whole.
-            MemoryBody::Buffer(root) | MemoryBody::SubBuffer { root, .. } => root.expose(),
+            MemoryBody::Buffer(root) => root.expose(),
+            MemoryBody::SubBuffer(view) => view.root().expose(),
             MemoryBody::Svm { .. } => {}
         }
         self.buffer()
@@ -231,7 +228,8 @@ impl ClMemory {
     /// call, since the loan would not end.
     pub(crate) fn check_may_be_retained(&self) -> Result<()> {
         let is_lent = match &self.body {
-            MemoryBody::Buffer(root) | MemoryBody::SubBuffer { root, .. } => root.lent,
+            MemoryBody::Buffer(root) => root.lent,
+            MemoryBody::SubBuffer(view) => view.root().lent,
             MemoryBody::Svm { block, .. } => block.allocation().is_some_and(SvmAllocation::is_lent),
         };
         if is_lent {
@@ -256,8 +254,17 @@ impl ClMemory {
     pub(crate) fn buffer(&self) -> Option<&MemHandle> {
         match &self.body {
             MemoryBody::Buffer(root) => Some(&root.handle),
-            MemoryBody::SubBuffer { handle, .. } => Some(handle),
+            MemoryBody::SubBuffer(view) => Some(view),
             MemoryBody::Svm { .. } => None,
+        }
+    }
+
+    /// Returns the object that a kernel is given; `None` for SVM.
+    pub(crate) fn for_kernels(&self) -> Result<Option<&MemHandle>> {
+        match &self.body {
+            MemoryBody::Buffer(root) => Ok(Some(&root.handle)),
+            MemoryBody::SubBuffer(view) => view.for_kernels(&self.context).map(Some),
+            MemoryBody::Svm { .. } => Ok(None),
         }
     }
 
@@ -265,21 +272,15 @@ impl ClMemory {
     pub(crate) fn root(&self) -> Option<(&Arc<Root>, usize)> {
         match &self.body {
             MemoryBody::Buffer(root) => Some((root, 0)),
-            MemoryBody::SubBuffer { root, offset, .. } => Some((root, *offset)),
+            MemoryBody::SubBuffer(view) => Some((view.root(), view.region().offset)),
             MemoryBody::Svm { .. } => None,
         }
-    }
-
-    /// Returns its region of the buffer that it is all or a part of; `None` for SVM.
-    pub(crate) fn object_region(&self) -> Option<Region> {
-        let (_, offset) = self.root()?;
-        Some(Region::new(offset, self.bytes))
     }
 
     pub(crate) fn svm(&self) -> Option<&Arc<SvmBlock>> {
         match &self.body {
             MemoryBody::Svm { block, .. } => Some(block),
-            MemoryBody::Buffer(_) | MemoryBody::SubBuffer { .. } => None,
+            MemoryBody::Buffer(_) | MemoryBody::SubBuffer(_) => None,
         }
     }
 
@@ -304,9 +305,8 @@ impl ClMemory {
     pub(crate) fn used(&self, region: Region, access: Access) -> MemoryUse<'_> {
         let region = Region::new(self.offset().saturating_add(region.offset), region.bytes);
         match &self.body {
-            MemoryBody::Buffer(root) | MemoryBody::SubBuffer { root, .. } => {
-                root.used(region, access)
-            }
+            MemoryBody::Buffer(root) => root.used(region, access),
+            MemoryBody::SubBuffer(view) => view.root().used(region, access),
             MemoryBody::Svm { block, .. } => block.used(region, access),
         }
     }
@@ -347,17 +347,14 @@ impl ClMemory {
     /// mapped as shared virtual memory: the runtime might take the address under the buffer for memory of the host to copy
     /// to.
     pub(crate) fn bytes_to_map(&self, region: Region) -> Option<DeviceBytes<'_>> {
-        match &self.body {
-            MemoryBody::Buffer(root) | MemoryBody::SubBuffer { root, .. } => match root.block() {
-                Some(block) => {
-                    let offset = self.offset().checked_add(region.offset)?;
-                    block
-                        .range(Region::new(offset, region.bytes))
-                        .map(DeviceBytes::Svm)
-                }
-                None => self.device_bytes(region),
-            },
-            MemoryBody::Svm { .. } => self.device_bytes(region),
+        match self.root().and_then(|(root, _)| root.block()) {
+            Some(block) => {
+                let offset = self.offset().checked_add(region.offset)?;
+                block
+                    .range(Region::new(offset, region.bytes))
+                    .map(DeviceBytes::Svm)
+            }
+            None => self.device_bytes(region),
         }
     }
 
@@ -380,36 +377,40 @@ impl ClMemory {
             return Err(InvalidRequest::Misaligned { offset, alignment }.into());
         }
         let body = match &self.body {
-            MemoryBody::Buffer(root) | MemoryBody::SubBuffer { root, .. } => {
-                let lock = self.context.quirks.view_lock;
-                let _held = lock.hold();
-                let handle =
-                    sys::create_sub_buffer(&root.handle, host_flags(flags), offset, region.bytes)
-                        .map_err(|error| error.into_error(Purpose::Memory(region.bytes)))?;
-                MemoryBody::SubBuffer {
-                    handle: ViewHandle::new(handle, lock),
-                    root: Arc::clone(root),
-                    offset,
-                }
-            }
             MemoryBody::Svm { block, .. } => MemoryBody::Svm {
                 block: Arc::clone(block),
                 offset,
             },
+            MemoryBody::Buffer(root) => self.sub_buffer(root, region, flags)?,
+            MemoryBody::SubBuffer(view) => self.sub_buffer(view.root(), region, flags)?,
         };
         let view = Self::new(&self.context, region.bytes, flags, body);
         Ok(view.into_view_of(self))
     }
 
+    /// Returns a sub-buffer of `root`, of which this is all or a part. `region` is counted from the start of this.
+    fn sub_buffer(
+        &self,
+        root: &Arc<Root>,
+        region: Region,
+        flags: MemoryFlags,
+    ) -> Result<MemoryBody> {
+        let region = Region::new(self.offset().saturating_add(region.offset), region.bytes);
+        let _held = self.context.quirks.view_lock.hold();
+        let handle =
+            sys::create_sub_buffer(&root.handle, host_flags(flags), region.offset, region.bytes)
+                .map_err(|error| error.into_error(Purpose::Memory(region.bytes)))?;
+        let view = View::new(&self.context, handle, Arc::clone(root), region);
+        Ok(MemoryBody::SubBuffer(Box::new(view)))
+    }
+
     /// Releases the memory, after `after` where the runtime does not ensure that itself.
     pub(crate) fn release(self, after: &[ClEvent]) -> Result<()> {
         let purpose = Purpose::Control;
-        if let MemoryBody::Buffer(root) | MemoryBody::SubBuffer { root, .. } = &self.body {
+        if let Some(block) = self.root().and_then(|(root, _)| root.block()) {
             // The runtime keeps the buffer until its commands have ended, but not the block under it.
             for event in after {
-                if let Some(block) = root.block() {
-                    block.free_after(event)?;
-                }
+                block.free_after(event)?;
             }
         }
         match self.body {
@@ -421,8 +422,9 @@ impl ClMemory {
                 // Its sub-buffers keep it alive.
                 None => Ok(()),
             },
-            MemoryBody::SubBuffer { handle, .. } => {
-                handle.release().map_err(|error| error.into_error(purpose))
+            MemoryBody::SubBuffer(view) => {
+                drop(view);
+                Ok(())
             }
             MemoryBody::Svm { block, .. } => {
                 // Before this reference is dropped: another region may then be the last one that has the block.

@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use binpool_allocators::{InvalidRequest, ObjectKind, Result};
+use binpool_allocators::{InvalidRequest, ObjectKind, Region, Result};
 use cl3::memory::CL_MEM_OBJECT_BUFFER;
 
 use crate::{
@@ -10,7 +10,8 @@ use crate::{
     memory::cl_memory::{ClMemory, MemoryBody},
     memory::flags,
     memory::root::Root,
-    sys::{ClError, MemHandle, ViewHandle, mem_info},
+    memory::view::View,
+    sys::{ClError, MemHandle, mem_info},
 };
 
 impl OpenClBackend {
@@ -83,11 +84,12 @@ impl OpenClBackend {
         }
         let body = match facts.parent {
             None => MemoryBody::Buffer(Root::of(handle)),
-            Some(parent) => MemoryBody::SubBuffer {
-                handle: ViewHandle::new(handle, self.context().quirks.view_lock),
-                root: Root::of(parent),
-                offset: facts.offset,
-            },
+            Some(parent) => MemoryBody::SubBuffer(Box::new(View::new(
+                self.context(),
+                handle,
+                Root::of(parent),
+                Region::new(facts.offset, facts.bytes),
+            ))),
         };
         let flags = flags::from_cl(facts.flags);
         let memory = ClMemory::new(self.context(), facts.bytes, flags, body);

@@ -56,7 +56,7 @@ impl ClMemory {
     pub fn key(&self) -> MemoryKey {
         MemoryKey(match self.body() {
             MemoryBody::Buffer(root) => return root.key(),
-            MemoryBody::SubBuffer { handle, .. } => Key::Object(handle.raw().addr()),
+            MemoryBody::SubBuffer(view) => Key::Object(view.raw().addr()),
             MemoryBody::Svm { .. } => Key::Svm {
                 address: self.svm_address().map_or(0, |start| start.addr().get()),
                 bytes: self.bytes(),
@@ -87,7 +87,7 @@ impl ClMemory {
     pub fn parent(&self) -> Option<MemoryKey> {
         match self.body() {
             MemoryBody::Buffer(_) => None,
-            MemoryBody::SubBuffer { root, .. } => Some(root.key()),
+            MemoryBody::SubBuffer(view) => Some(view.root().key()),
             MemoryBody::Svm { block, offset } => {
                 if *offset == 0 && self.bytes() == block.bytes() {
                     return None;
@@ -104,7 +104,8 @@ impl ClMemory {
     pub fn offset(&self) -> usize {
         match self.body() {
             MemoryBody::Buffer(_) => 0,
-            MemoryBody::SubBuffer { offset, .. } | MemoryBody::Svm { offset, .. } => *offset,
+            MemoryBody::SubBuffer(view) => view.region().offset,
+            MemoryBody::Svm { offset, .. } => *offset,
         }
     }
 }

@@ -3,6 +3,8 @@
 //! ```text
 //! cl_memory                 a block of any kind
 //! root                      a whole buffer, with its log, which all of its values share
+//! view                      a sub-buffer, or an image over a buffer
+//! view_starts               what kernels are given in the place of views on NVIDIA's driver
 //! key, info                 the identity of the runtime's object, and what is known about it
 //! interop                   memory objects of the program's own
 //! destruction               callbacks for the end of memory
@@ -23,6 +25,8 @@ mod interop;
 pub(crate) mod key;
 mod lent_buffer;
 pub(crate) mod root;
+pub(crate) mod view;
+pub(crate) mod view_starts;
 
 pub use cl_memory::ClMemory;
 pub use elements::{Elements, PendingElements, UninitElements};

@@ -11,8 +11,8 @@ use std::sync::{
 use binpool_allocators::Region;
 
 use crate::{
-    order::access::Access, order::access_log::AccessLog, order::memory_use::MemoryUse,
-    registry::Registry, svm::block::SvmBlock, sys::MemHandle,
+    memory::view_starts::ViewStarts, order::access::Access, order::access_log::AccessLog,
+    order::memory_use::MemoryUse, registry::Registry, svm::block::SvmBlock, sys::MemHandle,
 };
 
 /// The roots whose handles the program has.
@@ -30,6 +30,8 @@ pub(crate) struct Root {
     /// Set if its memory is lent to it for a call, which waits for its end.
     pub(crate) lent: bool,
     exposed: Exposed,
+    /// What kernels are given in the place of its views.
+    pub(crate) starts: ViewStarts,
 }
 
 /// The entry of a root in the registry, if there is one. Dropping this value removes it.
@@ -50,6 +52,7 @@ impl Root {
                 entered: AtomicBool::new(false),
             },
             handle,
+            starts: ViewStarts::default(),
         }
     }
 

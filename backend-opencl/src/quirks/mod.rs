@@ -57,9 +57,11 @@ pub(crate) struct Quirks {
     pub(crate) keeps_dropped_queues: bool,
     /// NVIDIA's driver enqueues no fill of a 3D image before the commands ahead of it have ended.
     pub(crate) fills_of_volumes_block: bool,
-    /// NVIDIA's driver crashes in a kernel that is given a view and another view, or the buffer, that it overlaps from another
-    /// byte on.
-    pub(crate) launches_of_shared_views_crash: bool,
+    /// NVIDIA's driver crashes after kernels have used views that share bytes, and hangs or crashes where a command has the last
+    /// reference to a view ([`View`](crate::memory::view::View)).
+    pub(crate) used_views_are_fragile: bool,
+    /// NVIDIA's `clFinish` returns before all commands have ended, if one of them has failed. They end in their order.
+    pub(crate) finish_returns_early: bool,
     /// The threads that may allocate and free shared virtual memory at once.
     pub(crate) svm_threads: Threads,
     /// The lock that keeps NVIDIA's driver from making views on two threads at once.
@@ -83,7 +85,8 @@ impl Quirks {
             out_of_order_queues_crash: is_intel,
             keeps_dropped_queues: is_intel,
             fills_of_volumes_block: is_nvidia,
-            launches_of_shared_views_crash: is_nvidia,
+            used_views_are_fragile: is_nvidia,
+            finish_returns_early: is_nvidia,
             svm_threads: if is_nvidia {
                 Threads::One
             } else {

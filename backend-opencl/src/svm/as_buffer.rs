@@ -9,7 +9,8 @@ use crate::{
     memory::flags,
     memory::flags::host_flags,
     memory::root::Root,
-    sys::{self, Purpose, ViewHandle},
+    memory::view::View,
+    sys::{self, Purpose},
 };
 
 /// Returns a buffer over the first `bytes` bytes of `memory`.
@@ -45,11 +46,12 @@ pub(super) fn buffer_over(memory: &ClMemory, flags: MemoryFlags, bytes: usize) -
         0 => MemoryBody::Buffer(Arc::new(Root::over(handle, block))),
         offset => {
             let view = sys::create_sub_buffer(&handle, host_flags(flags), offset, bytes);
-            MemoryBody::SubBuffer {
-                handle: ViewHandle::new(view.map_err(failed)?, memory.context().quirks.view_lock),
-                root: Arc::new(Root::over(handle, block)),
-                offset,
-            }
+            MemoryBody::SubBuffer(Box::new(View::new(
+                memory.context(),
+                view.map_err(failed)?,
+                Arc::new(Root::over(handle, block)),
+                Region::new(offset, bytes),
+            )))
         }
     };
     let buffer = ClMemory::new(memory.shared_context(), bytes, flags, body);

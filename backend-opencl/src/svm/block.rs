@@ -8,7 +8,7 @@ use crate::{
     backend::OpenClBackend,
     event::ClEvent,
     order::access::Access,
-    order::access_log::{AccessLog, dependencies},
+    order::access_log::AccessLog,
     order::memory_use::MemoryUse,
     queue::ClQueue,
     sys::{
@@ -129,7 +129,7 @@ impl SvmBlock {
         };
         match uses {
             Ok(uses) => {
-                sys::free_svm_after(allocation, uses);
+                sys::drop_after_use(allocation, uses);
                 Ok(())
             }
             Err(error) => {
@@ -142,11 +142,8 @@ impl SvmBlock {
 
     /// Returns what has to end before the block may be freed.
     fn uses(&self) -> Result<PendingUses> {
-        let mut uses = PendingUses::default();
-        let commands = self.log.commands();
-        let still_pending = move || Ok(dependencies(None, commands.clone())?.events);
-        uses.after_commands(still_pending)
-            .map_err(ClError::control_error)?;
+        let all = Region::first(usize::MAX);
+        let mut uses = self.log.pending_uses(all).map_err(ClError::control_error)?;
         if let Some(queue) = self.bound() {
             let backend = OpenClBackend::of_context(queue.context());
             match backend.enqueue_marker(&queue) {

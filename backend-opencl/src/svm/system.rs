@@ -151,7 +151,6 @@ impl<T: Pod> SystemSvm<T> {
     ///
     /// [`StillUsed`](InvalidRequest::StillUsed) while there are regions of it or buffers over it; a failure of the runtime.
     /// The error has the value.
-    #[expect(clippy::result_large_err, reason = "a refusal gives the value back")]
     pub fn into_vec(self) -> Result<Vec<T>, Refused<Self>> {
         let Self { memory, elements } = self;
         let (bytes, context) = (memory.bytes(), Arc::clone(memory.shared_context()));

@@ -9,10 +9,12 @@ use cl3::{
 };
 
 use super::{
-    ClError, ClResult, ContextHandle, EventHandle, HostBytes, MemHandle, QueueHandle, WaitList,
+    ClError, ClResult, ContextHandle, DeviceBytes, EventHandle, HostBytes, MemHandle, QueueHandle,
+    WaitList,
     buffer::{LentElements, lend},
     enqueue::own_event,
     event::wait_borrowed,
+    transfer,
 };
 
 const NOT_BLOCKING: u32 = cl3::types::CL_FALSE;
@@ -34,6 +36,15 @@ pub(crate) struct PixelBox {
     pub(crate) origin: [usize; 3],
     /// The number of pixels along each coordinate.
     pub(crate) size: [usize; 3],
+}
+
+/// Pixels on the device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum DevicePixels<'a> {
+    /// A box of pixels of an image.
+    Image(&'a MemHandle, PixelBox),
+    /// Bytes of a buffer from an offset on, without gaps.
+    Buffer(&'a MemHandle, usize),
 }
 
 /// How the pixels of one box lie in the host's memory.
@@ -241,12 +252,19 @@ pub(crate) fn parent(image: &MemHandle) -> ClResult<Option<MemHandle>> {
 /// region.
 unsafe fn write(
     queue: &QueueHandle,
-    image: &MemHandle,
-    region: PixelBox,
+    pixels: DevicePixels<'_>,
     layout: HostLayout,
     source: *const u8,
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
+    let (image, region) = match pixels {
+        DevicePixels::Image(image, region) => (image, region),
+        DevicePixels::Buffer(buffer, offset) => {
+            let device = DeviceBytes::Buffer(buffer, offset);
+            // SAFETY: As many bytes at `source` stay readable, as the caller promises.
+            return unsafe { transfer::write(queue, device, source, layout.bytes(), wait) };
+        }
+    };
     let (row, slice) = layout.pitches();
     // SAFETY: (1) queue, image and events are kept alive by their handles; (2) origin and size have three numbers; (3) the
     // command reads at most as many bytes as the layout has (I1), which stay readable, as the caller promises.
@@ -276,12 +294,19 @@ unsafe fn write(
 /// the layout is that of the region.
 unsafe fn read(
     queue: &QueueHandle,
-    image: &MemHandle,
-    region: PixelBox,
+    pixels: DevicePixels<'_>,
     layout: HostLayout,
     target: *mut u8,
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
+    let (image, region) = match pixels {
+        DevicePixels::Image(image, region) => (image, region),
+        DevicePixels::Buffer(buffer, offset) => {
+            let device = DeviceBytes::Buffer(buffer, offset);
+            // SAFETY: As many bytes at `target` stay writable, as the caller promises.
+            return unsafe { transfer::read(queue, device, target, layout.bytes(), wait) };
+        }
+    };
     let (row, slice) = layout.pitches();
     // SAFETY: (1) queue, image and events are kept alive by their handles; (2) origin and size have three numbers; (3) the
     // command writes at most as many bytes as the layout has (I1), which stay writable, as the caller promises.
@@ -306,21 +331,21 @@ unsafe fn read(
 /// Writes `data`, calls `enqueued`, and waits until the command has ended.
 pub(crate) fn write_borrowed(
     queue: &QueueHandle,
-    (image, region): (&MemHandle, PixelBox),
+    pixels: DevicePixels<'_>,
     (data, layout): (&[u8], HostLayout),
     wait: &WaitList<'_>,
     enqueued: impl FnOnce(&EventHandle),
 ) -> ClResult<(EventHandle, ClResult<()>)> {
     check_length("clEnqueueWriteImage", data.len(), layout)?;
     // SAFETY: `data` is of that length, and borrowed until this returns, which is after the command has ended.
-    let event = unsafe { write(queue, image, region, layout, data.as_ptr(), wait) }?;
+    let event = unsafe { write(queue, pixels, layout, data.as_ptr(), wait) }?;
     Ok(wait_borrowed(event, enqueued))
 }
 
 /// Reads into `data`, calls `enqueued`, and waits until the command has ended.
 pub(crate) fn read_borrowed(
     queue: &QueueHandle,
-    (image, region): (&MemHandle, PixelBox),
+    pixels: DevicePixels<'_>,
     (data, layout): (&mut [u8], HostLayout),
     wait: &WaitList<'_>,
     enqueued: impl FnOnce(&EventHandle),
@@ -328,33 +353,33 @@ pub(crate) fn read_borrowed(
     check_length("clEnqueueReadImage", data.len(), layout)?;
     // SAFETY: `data` is of that length, and borrowed exclusively until this returns, which is after the command has
     // ended.
-    let event = unsafe { read(queue, image, region, layout, data.as_mut_ptr(), wait) }?;
+    let event = unsafe { read(queue, pixels, layout, data.as_mut_ptr(), wait) }?;
     Ok(wait_borrowed(event, enqueued))
 }
 
 /// Enqueues a write of `data`, which the caller keeps until the command has ended.
 pub(crate) fn write_retained(
     queue: &QueueHandle,
-    (image, region): (&MemHandle, PixelBox),
+    pixels: DevicePixels<'_>,
     (data, layout): (&Arc<[u8]>, HostLayout),
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
     check_length("clEnqueueWriteImage", data.len(), layout)?;
     // SAFETY: `data` is of that length, and kept until the command has ended (rule 3 of `sys`).
-    unsafe { write(queue, image, region, layout, data.as_ptr(), wait) }
+    unsafe { write(queue, pixels, layout, data.as_ptr(), wait) }
 }
 
 /// Enqueues a read into `target`, which the caller keeps until the command has ended.
 pub(crate) fn read_retained(
     queue: &QueueHandle,
-    (image, region): (&MemHandle, PixelBox),
+    pixels: DevicePixels<'_>,
     (target, layout): (&Arc<HostBytes>, HostLayout),
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
     check_length("clEnqueueReadImage", target.length(), layout)?;
     // SAFETY: (1) `target` is of that length, and kept until the command has ended (rule 3 of `sys`); (2) its bytes are
     // taken only after that.
-    unsafe { read(queue, image, region, layout, target.start(), wait) }
+    unsafe { read(queue, pixels, layout, target.start(), wait) }
 }
 
 /// Enqueues a fill. The runtime copies the colour before it returns.

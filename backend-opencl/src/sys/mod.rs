@@ -19,6 +19,7 @@
 //!    command that unmaps is enqueued, and commands that conflict with a map are refused
 //!    ([`AccessLog`](crate::order::access_log::AccessLog)).
 
+mod after_use;
 pub(crate) mod buffer;
 pub(crate) mod callback;
 mod cl_error;
@@ -45,10 +46,10 @@ pub(crate) mod rect;
 pub(crate) mod sampler;
 pub(crate) mod scoped;
 mod svm;
-mod svm_free;
 mod transfer;
 mod view;
 
+pub(crate) use after_use::{PendingUses, drop_after_use, free_what_has_ended};
 pub use cl_error::ClError;
 pub(crate) use cl_error::{ClResult, Purpose};
 pub(crate) use enqueue::{
@@ -69,7 +70,6 @@ pub(crate) use info::{
 };
 pub(crate) use object::{create_buffer, create_context, create_queue, create_sub_buffer};
 pub(crate) use svm::{SvmAllocation, SvmRange, Threads, enqueue_svm_copy, enqueue_svm_fill};
-pub(crate) use svm_free::{PendingUses, free_svm_after, free_what_has_ended};
 pub(crate) use transfer::{
     DeviceBytes, read_borrowed, read_retained, read_vec, write_borrowed, write_retained, write_vec,
 };

@@ -258,11 +258,6 @@ impl SvmAllocation {
 }
 
 impl SvmAllocation {
-    #[cfg(test)]
-    pub(super) fn base(&self) -> usize {
-        self.base.addr().get()
-    }
-
     /// Gives up the block without freeing it: a command may use it for ever.
     pub(crate) fn forget(self) {
         mem::forget(self);

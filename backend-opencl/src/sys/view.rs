@@ -8,7 +8,6 @@ use std::{fmt, mem::ManuallyDrop, ops::Deref};
 
 use parking_lot::{ReentrantMutex, ReentrantMutexGuard};
 
-use super::ClResult;
 use super::MemHandle;
 
 /// The threads that may make and release views of a buffer while other threads enqueue commands on it.
@@ -44,25 +43,13 @@ impl ViewHandle {
             lock,
         }
     }
-
-    /// Releases the reference, and returns whether the runtime accepted that.
-    pub(crate) fn release(self) -> ClResult<()> {
-        let mut this = ManuallyDrop::new(self);
-        let _held = this.lock.hold();
-        this.take().release()
-    }
-
-    /// Takes the reference. Called once.
-    fn take(&mut self) -> MemHandle {
-        // SAFETY: The handle is taken once: this runs either in `release`, which then forgets `self`, or in `drop`.
-        unsafe { ManuallyDrop::take(&mut self.handle) }
-    }
 }
 
 impl Drop for ViewHandle {
     fn drop(&mut self) {
         let _held = self.lock.hold();
-        drop(self.take());
+        // SAFETY: The handle is dropped once, here, and not used afterwards.
+        unsafe { ManuallyDrop::drop(&mut self.handle) };
     }
 }
 

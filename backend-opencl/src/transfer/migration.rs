@@ -165,19 +165,17 @@ impl OpenClBackend {
         buffer: &MemHandle,
     ) -> Result<()> {
         let uses = [whole(memory)];
+        let (object, flags) = match memory.root() {
+            Some((root, _)) if self.nothing_migrates() => (&root.handle, MigrationFlags::empty()),
+            _ => (buffer, MigrationFlags::CONTENT_UNDEFINED),
+        };
         self.on_idle_queue(queue, |queue| {
             let committed = self.submit(queue, purpose(&uses), &uses, &[], |wait| {
                 if self.nothing_migrates() && !wait.is_empty() {
                     // A command that it waits for uses the memory, which is therefore allocated already.
                     return sys::enqueue_marker(queue.handle(), wait);
                 }
-                migrate(
-                    queue,
-                    &[buffer],
-                    &[],
-                    MigrationFlags::CONTENT_UNDEFINED,
-                    wait,
-                )
+                migrate(queue, &[object], &[], flags, wait)
             });
             committed?.wait()
         })

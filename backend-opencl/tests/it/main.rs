@@ -53,4 +53,5 @@ mod svm;
 mod svm_styles;
 mod transfers;
 mod two_devices;
+mod view_launches;
 mod views;

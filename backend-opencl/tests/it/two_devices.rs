@@ -9,7 +9,8 @@ use binpool_allocators::{
 use binpool_opencl::{ClQueue, OpenClBackend};
 use opencl3::{
     context::Context,
-    device::{CL_DEVICE_TYPE_ALL, Device, get_all_devices},
+    device::{CL_DEVICE_TYPE_ALL, Device},
+    platform::get_platforms,
 };
 
 /// Two devices of one context, each with a queue.
@@ -20,10 +21,13 @@ struct Pair {
 
 impl Pair {
     fn open() -> Self {
-        let devices = get_all_devices(CL_DEVICE_TYPE_ALL).unwrap();
-        let [one, two] = devices[..] else {
-            panic!("PoCL was to have two devices, and there are {devices:?}");
-        };
+        let platforms = get_platforms().unwrap();
+        let devices = platforms
+            .iter()
+            .map(|platform| platform.get_devices(CL_DEVICE_TYPE_ALL).unwrap_or_default())
+            .find(|devices| devices.len() == 2)
+            .expect("PoCL was to have two devices");
+        let [one, two] = [devices[0], devices[1]];
         let context = Context::from_devices(&devices, &[], None, std::ptr::null_mut()).unwrap();
         let backends = [one, two].map(|device| {
             let device = Device::new(device);

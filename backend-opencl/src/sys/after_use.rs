@@ -1,10 +1,13 @@
-//! The free of shared virtual memory, once no command uses a block any more.
+//! The free of shared virtual memory, and the release of views, once no command uses them any more.
 //!
 //! The host frees all blocks. The runtime has a command for it (`clEnqueueSVMFree`), but a free that waits for a command
 //! which fails is not carried out, without a word on `PoCL` 3.1; and NVIDIA's driver crashes where it frees one block while
 //! a thread allocates another.
 //!
-//! One thread waits for the events of all blocks, and lives as long as any block is pending. A thread that is short of
+//! A view may be released while commands use it, by the specification. NVIDIA's driver (580) crashes later where it is a
+//! command that has the last reference to a view. So there the host has it, too.
+//!
+//! One thread waits for the events of all blocks and views, and lives as long as any is pending. A thread that is short of
 //! memory can free the blocks whose events have ended without waiting for that thread.
 
 use std::{
@@ -17,12 +20,12 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::{
-    ClResult, EventHandle, Progress, QueueHandle, SvmAllocation,
+    ClResult, EventHandle, Progress, QueueHandle,
     enqueue::finish,
     event::{look, wait_until_ended},
 };
 
-/// What has to end before a block may be freed.
+/// What has to end before a block or a view may go.
 #[derive(Debug, Default)]
 pub(crate) struct PendingUses {
     /// Events. One that stands for everything before it on its queue comes with that queue: if the event fails, it says
@@ -30,7 +33,7 @@ pub(crate) struct PendingUses {
     events: SmallVec<[(EventHandle, Option<QueueHandle>); 4]>,
     /// Queues to be finished.
     queues: SmallVec<[QueueHandle; 1]>,
-    /// Returns the pending commands of the block. It is called when an event has failed, which may be before those that it
+    /// Returns the pending commands. It is called when an event has failed, which may be before those that it
     /// was to come after.
     still_pending: Option<StillPending>,
 }
@@ -46,8 +49,7 @@ impl fmt::Debug for StillPending {
 }
 
 impl PendingUses {
-    /// Adds the commands that use the block: those that `still_pending` returns, which is called again whenever one of them
-    /// has failed.
+    /// Adds the commands that `still_pending` returns, which is called again whenever one of them has failed.
     pub(crate) fn after_commands(
         &mut self,
         still_pending: impl Fn() -> Pending + Send + Sync + 'static,
@@ -84,7 +86,7 @@ impl PendingUses {
         while !self.events.is_empty() {
             for (event, _) in &self.events {
                 if let Err(error) = wait_until_ended(event) {
-                    tracing::debug!(%error, "a command failed before a block was freed");
+                    tracing::debug!(%error, "a command failed before memory was freed");
                 }
             }
             self.look();
@@ -94,7 +96,7 @@ impl PendingUses {
     fn finish_queues(&mut self) {
         for queue in mem::take(&mut self.queues) {
             if let Err(error) = finish(&queue) {
-                tracing::debug!(%error, "a command failed before a block was freed");
+                tracing::debug!(%error, "a command failed before memory was freed");
             }
         }
     }
@@ -124,12 +126,13 @@ impl PendingUses {
             Ok(pending) => self.events.extend(pending.into_iter().map(|it| (it, None))),
             // Asked again the next time.
             Err(error) => {
-                tracing::error!(%error, "shared virtual memory is not freed yet");
+                tracing::error!(%error, "memory is not freed yet");
                 self.events.extend(failed);
             }
         }
     }
 
+    /// Returns whether all of it had ended at the last look.
     fn is_over(&self) -> bool {
         self.events.is_empty() && self.queues.is_empty()
     }
@@ -143,15 +146,13 @@ impl PendingUses {
     }
 }
 
-/// A block, and what has to end before it is freed.
-#[derive(Debug)]
+/// A block or a view, and what has to end before it is dropped.
 struct PendingFree {
     uses: PendingUses,
-    /// Dropping it frees the block.
-    allocation: SvmAllocation,
+    _dropped: Box<dyn Send>,
 }
 
-/// The blocks that wait for events.
+/// The blocks and views that wait for events.
 ///
 /// The lock is held for a few instructions at a time, never while the runtime is called.
 static WAITING: Mutex<Waiting> = Mutex::new(Waiting {
@@ -165,37 +166,40 @@ struct Waiting {
     has_thread: bool,
 }
 
-/// Frees a block at once if all of `uses` has ended, otherwise by a thread that waits. This call does not wait.
-pub(crate) fn free_svm_after(allocation: SvmAllocation, mut uses: PendingUses) {
+/// Drops a block or a view at once if all of `uses` has ended, otherwise on a thread that waits. This call does not wait.
+pub(crate) fn drop_after_use(dropped: impl Send + 'static, mut uses: PendingUses) {
     uses.look();
-    let free = PendingFree { uses, allocation };
-    if free.uses.is_over() {
-        drop(free);
-    } else if free.uses.events.is_empty() {
+    if uses.is_over() {
+        return;
+    }
+    let free = PendingFree {
+        uses,
+        _dropped: Box::new(dropped),
+    };
+    if free.uses.events.is_empty() {
         finish_and_free(free);
     } else {
         put_back(vec![free]);
     }
 }
 
-/// Frees a block, on a thread of its own, once its queues are finished. That wait takes as long as all commands of the
-/// queues, and must not hold up other frees.
+/// Drops a block or a view, on a thread of its own, once its queues are finished. That wait takes as long as all commands
+/// of the queues, and must not hold up other frees.
 fn finish_and_free(free: PendingFree) {
-    let bytes = free.allocation.bytes();
-    // Dropping it would free the block. Where no thread can be started, the block is leaked instead.
+    // Where no thread can be started, the block or the view is leaked.
     let mut free = ManuallyDrop::new(free);
     let started = thread::Builder::new()
-        .name("binpool-svm-free".into())
+        .name("binpool-free".into())
         .spawn(move || {
             free.uses.finish_queues();
             drop(ManuallyDrop::into_inner(free));
         });
     if let Err(error) = started {
-        tracing::error!(%error, bytes, "shared virtual memory was lost");
+        tracing::error!(%error, "memory was lost: no thread could be started to free it");
     }
 }
 
-/// Frees every block whose commands have ended. Returns whether there were any.
+/// Drops every block and view whose commands have ended. Returns whether there were any.
 pub(crate) fn free_what_has_ended() -> bool {
     let mut waiting = mem::take(&mut WAITING.lock().frees);
     for free in &mut waiting {
@@ -218,11 +222,11 @@ fn put_back(frees: Vec<PendingFree>) {
     }
     drop(waiting);
     let started = thread::Builder::new()
-        .name("binpool-svm-free".into())
+        .name("binpool-free".into())
         .spawn(wait_and_free);
     if let Err(error) = started {
         WAITING.lock().has_thread = false;
-        tracing::warn!(%error, "blocks of shared virtual memory will be freed with the next ones");
+        tracing::warn!(%error, "memory will be freed with the next block");
     }
 }
 
@@ -254,20 +258,20 @@ fn wait_and_free() {
 
 #[cfg(test)]
 mod tests {
-    use std::env;
+    use std::{
+        env,
+        sync::atomic::{AtomicUsize, Ordering},
+    };
 
     use binpool_allocators::{Align, Backend, Outcome};
 
     use super::*;
-    use crate::{OpenClBackend, sys::Threads};
+    use crate::{
+        OpenClBackend,
+        sys::{SvmAllocation, Threads},
+    };
 
-    fn is_waiting(base: usize) -> bool {
-        let waiting = WAITING.lock();
-        waiting
-            .frees
-            .iter()
-            .any(|free| free.allocation.base() == base)
-    }
+    static FREED: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
     #[test]
     fn a_block_waits_for_its_commands_and_no_longer() {
@@ -281,27 +285,31 @@ mod tests {
                 .unwrap()
         };
         let gates = [(); 2].map(|()| backend.create_user_event().unwrap());
-        let bases = [0, 1].map(|index: usize| {
+        let frees = |index: usize| FREED[index].load(Ordering::Relaxed);
+        for (gate, freed) in gates.iter().zip(&FREED) {
             let block = block();
-            let base = block.base();
+            block.when_freed(|| {
+                freed.fetch_add(1, Ordering::Relaxed);
+            });
             let mut uses = PendingUses::default();
-            uses.after(gates[index].handle().another().unwrap());
-            free_svm_after(block, uses);
-            base
-        });
-        assert!(is_waiting(bases[0]));
+            uses.after(gate.handle().another().unwrap());
+            drop_after_use(block, uses);
+        }
+        assert_eq!(frees(0), 0);
         // The second block may be freed before the first one, for which the thread waits.
         backend
             .resolve_user_event(&gates[1], Outcome::Complete)
             .unwrap();
-        while is_waiting(bases[1]) {
+        while frees(1) == 0 {
             free_what_has_ended();
         }
+        assert_eq!(frees(0), 0);
         backend
             .resolve_user_event(&gates[0], Outcome::Failed)
             .unwrap();
-        while is_waiting(bases[0]) {
+        while frees(0) == 0 {
             thread::yield_now();
         }
+        assert_eq!((frees(0), frees(1)), (1, 1));
     }
 }

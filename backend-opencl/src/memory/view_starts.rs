@@ -1,0 +1,118 @@
+//! What kernels are given in the place of views on NVIDIA's driver.
+//!
+//! The driver (580) crashes when a view is released after kernels have used it and another view that shares bytes with it,
+//! in one launch or in several. A kernel needs no more of a view than its address. So there it is given a sub-buffer of one
+//! byte, which all views share that start at this byte: such sub-buffers share no bytes with each other.
+//!
+//! A kernel then reads and writes beyond the sub-buffer that it is given, and within the buffer. The specification leaves that
+//! undefined; in this driver a sub-buffer is an address in its buffer's memory, provided that the buffer has memory on the
+//! device: it is committed before the first such launch. A buffer of a context of several devices would have to be committed
+//! before each launch. There kernels are given no views.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Weak},
+};
+
+use binpool_allocators::{Error, Result};
+use parking_lot::Mutex;
+
+use crate::{
+    context::Context,
+    sys::{self, ClError, MemHandle, Purpose, ViewHandle, WaitList, migrate::enqueue_migrate},
+};
+
+/// The sub-buffers of one byte of a buffer that kernels are given.
+#[derive(Debug, Default)]
+pub(crate) struct ViewStarts {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Set if the buffer has memory on the device.
+    is_committed: bool,
+    /// By the bytes of the buffer at which they start.
+    starts: BTreeMap<usize, Weak<ViewHandle>>,
+}
+
+impl ViewStarts {
+    /// Returns the sub-buffer that starts at byte `start` of `buffer`, whose sub-buffers these are.
+    pub(crate) fn get(
+        &self,
+        context: &Context,
+        buffer: &MemHandle,
+        start: usize,
+    ) -> Result<Arc<ViewHandle>> {
+        let mut state = self.state.lock();
+        if let Some(known) = state.starts.get(&start).and_then(Weak::upgrade) {
+            return Ok(known);
+        }
+        if !state.is_committed {
+            commit(context, buffer)?;
+            state.is_committed = true;
+        }
+        let lock = context.quirks.view_lock;
+        let held = lock.hold();
+        let handle = sys::create_sub_buffer(buffer, 0, start, 1)
+            .map_err(|error| error.into_error(Purpose::Memory(1)))?;
+        drop(held);
+        let made = Arc::new(ViewHandle::new(handle, lock));
+        state.starts.retain(|_, known| known.strong_count() > 0);
+        state.starts.insert(start, Arc::downgrade(&made));
+        Ok(made)
+    }
+}
+
+/// Makes the device allocate the memory of `buffer`, and waits for that.
+fn commit(context: &Context, buffer: &MemHandle) -> Result<()> {
+    let failed = ClError::control_error;
+    if sys::context_devices(&context.handle).map_err(failed)?.len() > 1 {
+        return Err(Error::unsupported(
+            "launches with views on NVIDIA's OpenCL in a context of several devices: make a context for each device, or pass \
+             the whole memory and an offset",
+        ));
+    }
+    let quirks = &context.quirks;
+    quirks.on_idle_queue(&context.handle, context.device, |queue| {
+        let Some(queue) = queue else {
+            return Ok(());
+        };
+        let none = WaitList::none();
+        let committed = enqueue_migrate(&queue, &[buffer], 0, &none).map_err(failed)?;
+        sys::wait_for_event(&committed).map_err(|error| error.into_error(Purpose::Control))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::env;
+
+    use binpool_allocators::{Backend, MemoryFlags};
+
+    use super::*;
+    use crate::OpenClBackend;
+
+    #[test]
+    fn views_that_start_together_share_one_object_for_kernels() {
+        let device = env::var("BINPOOL_TEST_DEVICE").unwrap_or_default();
+        let backend = OpenClBackend::open(&device.parse().unwrap()).unwrap();
+        let step = backend.limits().alignment.bytes();
+        let buffer = backend.create_buffer(2 * step, MemoryFlags::empty());
+        let buffer = buffer.unwrap();
+        let (root, _) = buffer.root().unwrap();
+        let get = |start| root.starts.get(backend.context(), &root.handle, start);
+        let (one, two) = (get(0).unwrap(), get(step).unwrap());
+        assert!(Arc::ptr_eq(&one, &get(0).unwrap()));
+        assert!(!Arc::ptr_eq(&one, &two));
+        let forgotten = Arc::downgrade(&one);
+        drop(one);
+        assert!(
+            forgotten.upgrade().is_none(),
+            "it lives as long as its views"
+        );
+        drop(get(0).unwrap());
+        let known = root.starts.state.lock().starts.len();
+        assert_eq!(known, 2, "those that are gone make place");
+    }
+}
