@@ -42,7 +42,8 @@ pub type OnOf<'a, A> = On<'a, QueueOf<A>, EventOf<A>>;
 /// A pool, or any other user of an allocator, reads its properties:
 ///
 /// ```
-/// use binpool_allocators::{Allocator, ImmediateAllocator, Limit};
+/// use binpool_allocators::adaptors::Limit;
+/// use binpool_allocators::{Allocator, ImmediateAllocator};
 /// # use binpool_mock::MockDevice;
 ///
 /// # let backend = MockDevice::builder().capacity_bytes(1 << 20).build().backend();
@@ -59,7 +60,8 @@ pub type OnOf<'a, A> = On<'a, QueueOf<A>, EventOf<A>>;
 /// A user that carves blocks lets the allocator create the views, so that adaptors see them:
 ///
 /// ```
-/// use binpool_allocators::{Allocator, ImmediateAllocator, Region, Statistics};
+/// use binpool_allocators::adaptors::Statistics;
+/// use binpool_allocators::{Allocator, ImmediateAllocator, Region};
 /// # use binpool_mock::MockDevice;
 ///
 /// # let backend = MockDevice::new().backend();

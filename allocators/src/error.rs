@@ -120,7 +120,8 @@ impl Error {
 /// The owner of the memory that is exhausted.
 ///
 /// ```
-/// use binpool_allocators::{Allocator, Error, ImmediateAllocator, Limit, Scope};
+/// use binpool_allocators::adaptors::Limit;
+/// use binpool_allocators::{Allocator, Error, ImmediateAllocator, Scope};
 /// # use binpool_mock::MockDevice;
 ///
 /// # let backend = MockDevice::builder().capacity_bytes(2000).build().backend();

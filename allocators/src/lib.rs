@@ -5,8 +5,8 @@
 //! [`ImmediateAllocator`] commits it before it returns, [`SvmAllocator`] gives pointers that host and device
 //! both understand. The pool of the crate `binpool` works over any of them.
 //!
-//! Adaptors wrap any allocator, and each other: [`Limit`] bounds it, [`Statistics`] counts, [`Logging`] logs,
-//! [`Recording`] writes a trace, [`Failing`] injects failures, [`Fallback`] tries a second one,
+//! The [adaptors] wrap any allocator, and each other: they bound it, count, log, write a trace, inject failures, or try a second
+//! allocator.
 //! [`SegmentAllocator`] carves blocks from large segments.
 //!
 //! An allocator that is chosen at run time is an `Arc<dyn Allocator<Backend = B>>`.
@@ -46,7 +46,7 @@
 
 #![forbid(unsafe_code)]
 
-mod adaptors;
+pub mod adaptors;
 mod align;
 mod allocator;
 mod as_memory;
@@ -78,14 +78,6 @@ mod sync;
 mod transfers;
 mod view_count;
 
-pub use adaptors::budget::{Budget, BudgetUse};
-pub use adaptors::failing::Failing;
-pub use adaptors::fallback::Fallback;
-pub use adaptors::fault::{AllocatorCall, AllocatorFault, FaultTrigger};
-pub use adaptors::limit::Limit;
-pub use adaptors::logging::Logging;
-pub use adaptors::recording::Recording;
-pub use adaptors::statistics::{AllocatorStatistics, Statistics};
 pub use align::Align;
 pub use allocator::{Allocator, EventOf, MemoryOf, OnOf, QueueOf};
 pub use as_memory::{AsMemory, bytes_on};

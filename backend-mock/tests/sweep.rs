@@ -6,8 +6,9 @@
 #![allow(clippy::unwrap_used, reason = "a failing test panics")]
 
 use binpool_allocators::{
-    Allocator, DeferredAllocator, Fallback, ImmediateAllocator, Limit, SegmentAllocator,
-    Statistics, SvmAllocator, SvmGrain, Transfers,
+    Allocator, DeferredAllocator, ImmediateAllocator, SegmentAllocator, SvmAllocator, SvmGrain,
+    Transfers,
+    adaptors::{Fallback, Limit, Statistics},
     conformance::{
         AllocatorFixture, Check, Fixture, allocator_checks, backend_checks, svm_checks,
         sweep::{Tally, sweep_checks},

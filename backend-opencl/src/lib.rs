@@ -139,6 +139,7 @@ mod memory;
 mod on;
 mod on_ended;
 mod order;
+mod pending_uses;
 mod pipe;
 mod queue;
 mod quirks;

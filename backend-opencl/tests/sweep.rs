@@ -26,11 +26,12 @@ use std::{
 };
 
 use binpool::{
-    Allocator, Backend, DeferredAllocator, Error, ImmediateAllocator, Limit, Memory, MemoryKind,
-    PoolOptions, PooledBuffer, Queue, QueueOrder, Region, SvmAllocator, SvmGrain, forward_to_inner,
+    Allocator, Backend, DeferredAllocator, Error, ImmediateAllocator, Memory, MemoryKind,
+    PoolOptions, PooledBuffer, Queue, QueueOrder, Region, SvmAllocator, SvmGrain, adaptors::Limit,
+    forward_to_inner,
 };
 use binpool_allocators::{
-    Failing,
+    adaptors::Failing,
     conformance::{
         AllocatorFixture, allocator_checks,
         sweep::{Ends, Failures, Faulty, Tally, sweep, sweep_checks},

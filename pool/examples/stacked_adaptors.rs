@@ -9,8 +9,9 @@
 use std::error::Error;
 
 use binpool::{
-    Backend, Fallback, ImmediateAllocator, Limit, Logging, Memory, MemoryKind, PoolError,
-    PoolOptions, QueueOrder, Statistics, SvmAllocator, SvmGrain, Verdict,
+    Backend, ImmediateAllocator, Memory, MemoryKind, PoolError, PoolOptions, QueueOrder,
+    SvmAllocator, SvmGrain, Verdict,
+    adaptors::{Fallback, Limit, Logging, Statistics},
 };
 use binpool_mock::MockDevice;
 use tracing_subscriber::EnvFilter;

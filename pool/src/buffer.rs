@@ -374,13 +374,14 @@ impl<A: Allocator> PooledBuffer<A> {
     /// The memory is freed when it is dropped. A block that was carved from a segment keeps the whole segment alive,
     /// and the pool goes on to manage the rest of it.
     ///
-    /// The pool's allocator does not see the drop: a [`Limit`](crate::Limit) would count the memory as taken for good.
+    /// The pool's allocator does not see the drop: a [`Limit`](crate::adaptors::Limit) would count the memory as taken for good.
     /// A program with adaptors that count releases the memory by [`release`](Allocator::release) of the [pool's
     /// allocator](crate::MemoryPool::allocator), or, if it was carved from a segment, by
     /// [`release_view`](Allocator::release_view):
     ///
     /// ```
-    /// # use binpool::{Allocator, Backend, ImmediateAllocator, Limit, PoolOptions, QueueOrder};
+    /// # use binpool::adaptors::Limit;
+    /// # use binpool::{Allocator, Backend, ImmediateAllocator, PoolOptions, QueueOrder};
     /// # use binpool_mock::MockDevice;
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let backend = MockDevice::new().backend();

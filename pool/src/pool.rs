@@ -580,7 +580,8 @@ impl<A: Allocator> MemoryPool<A> {
     /// The allocator that the pool's blocks come from.
     ///
     /// ```
-    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder, Statistics};
+    /// # use binpool::adaptors::Statistics;
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
     /// # use binpool_mock::MockDevice;
     /// # let backend = MockDevice::new().backend();
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;

@@ -7,11 +7,12 @@ use binpool_allocators::Allocator;
 use crate::{MemoryPool, pool::Handle};
 
 /// A reference to a pool that does not keep it alive. For callbacks that the pool or its allocator keeps, such as a
-/// [reclaim hook](MemoryPool::add_reclaim_hook) or a [soft limit](binpool_allocators::Budget::on_soft_limit). With a
+/// [reclaim hook](MemoryPool::add_reclaim_hook) or a [soft limit](binpool_allocators::adaptors::Budget::on_soft_limit). With a
 /// handle instead, the callback and the pool would keep each other alive for good.
 ///
 /// ```
-/// use binpool::{Backend, Budget, ImmediateAllocator, Limit, MemoryPool, QueueOrder};
+/// use binpool::adaptors::{Budget, Limit};
+/// use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
 /// # use binpool_mock::MockDevice;
 /// # let backend = MockDevice::new().backend();
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;

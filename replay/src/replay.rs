@@ -7,8 +7,8 @@ use std::{
 };
 
 use binpool::{
-    Allocator, AllocatorStatistics, Backend, Error, Limit, PoolOptions, Queue, QueueOrder, Region,
-    Statistics,
+    Allocator, Backend, Error, PoolOptions, Queue, QueueOrder, Region,
+    adaptors::{AllocatorStatistics, Limit, Statistics},
 };
 
 use crate::{

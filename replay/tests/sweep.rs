@@ -12,7 +12,9 @@ use std::{
     path::Path,
 };
 
-use binpool::{Backend, ImmediateAllocator, Limit, PoolOptions, PooledBuffer, QueueOrder, Region};
+use binpool::{
+    Backend, ImmediateAllocator, PoolOptions, PooledBuffer, QueueOrder, Region, adaptors::Limit,
+};
 use binpool_allocators::conformance::sweep::{EXTENT, Ends, Faulty, Tally, sweep};
 use binpool_mock::{MockBackend, MockDevice, SweptDevices};
 use binpool_replay::{Event, Manner, Trace, replay};

@@ -7,8 +7,11 @@ use std::{
 };
 
 use binpool::{
-    AllocatorCall, AllocatorFault, Budget, Failing, Fallback, FaultTrigger, Limit, MemoryPool,
-    PoolOptions, QueueOrder, Recording, Scope, Statistics,
+    MemoryPool, PoolOptions, QueueOrder, Scope,
+    adaptors::{
+        AllocatorCall, AllocatorFault, Budget, Failing, Fallback, FaultTrigger, Limit, Recording,
+        Statistics,
+    },
 };
 use binpool_mock::MockDevice;
 use shuttle::thread;

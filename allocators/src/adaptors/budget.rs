@@ -6,12 +6,13 @@ use parking_lot::Mutex;
 
 use crate::{Error, OutOfMemory, Scope, contained::contained};
 
-/// The most bytes that may be taken at once, by one [`Limit`](crate::Limit) or by several together.
+/// The most bytes that may be taken at once, by one [`Limit`](crate::adaptors::Limit) or by several together.
 ///
 /// A budget is a cheap handle: clones are the same budget, and all methods may be called from any thread.
 ///
 /// ```
-/// use binpool_allocators::{Allocator, Budget, DeferredAllocator, Limit};
+/// use binpool_allocators::adaptors::{Budget, Limit};
+/// use binpool_allocators::{Allocator, DeferredAllocator};
 /// use binpool_mock::MockDevice;
 ///
 /// let budget = Budget::new(10_000);
@@ -37,7 +38,8 @@ pub struct Budget {
 /// ```
 /// use std::sync::mpsc;
 ///
-/// use binpool_allocators::{Allocator, Budget, ImmediateAllocator, Limit};
+/// use binpool_allocators::adaptors::{Budget, Limit};
+/// use binpool_allocators::{Allocator, ImmediateAllocator};
 /// # use binpool_mock::MockDevice;
 ///
 /// # let backend = MockDevice::new().backend();
@@ -122,7 +124,8 @@ impl Budget {
     /// Sets the limit to `max_bytes`. Allocated blocks stay: while they exceed the new limit, every allocation is refused.
     ///
     /// ```
-    /// use binpool_allocators::{Allocator, ImmediateAllocator, Limit};
+    /// use binpool_allocators::adaptors::Limit;
+    /// use binpool_allocators::{Allocator, ImmediateAllocator};
     /// # use binpool_mock::MockDevice;
     ///
     /// # let backend = MockDevice::new().backend();

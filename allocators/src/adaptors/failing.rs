@@ -5,8 +5,10 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::{
-    Allocator, AllocatorCall, AllocatorFault, EventOf, FaultTrigger, Memory, MemoryOf, Region,
-    Result, adaptors::fault::InjectedFault, forward_to_inner,
+    Allocator, EventOf, Memory, MemoryOf, Region, Result,
+    adaptors::fault::InjectedFault,
+    adaptors::{AllocatorCall, AllocatorFault, FaultTrigger},
+    forward_to_inner,
 };
 
 /// Makes calls of an allocator fail, on any backend, so that a program can be tested on a real device for what it does when
@@ -17,9 +19,8 @@ use crate::{
 /// every call of its kind. Clones share their faults.
 ///
 /// ```
-/// use binpool_allocators::{
-///     Allocator, AllocatorCall, AllocatorFault, Failing, FaultTrigger, ImmediateAllocator, Scope,
-/// };
+/// use binpool_allocators::adaptors::{AllocatorCall, AllocatorFault, Failing, FaultTrigger};
+/// use binpool_allocators::{Allocator, ImmediateAllocator, Scope};
 /// use binpool_mock::MockDevice;
 ///
 /// let backend = MockDevice::new().backend();
@@ -36,10 +37,8 @@ use crate::{
 /// A test that has every call of a program fail once:
 ///
 /// ```
-/// use binpool_allocators::{
-///     Allocator, AllocatorCall, AllocatorFault, Failing, FaultTrigger, ImmediateAllocator, Result,
-///     Statistics,
-/// };
+/// use binpool_allocators::adaptors::{AllocatorCall, AllocatorFault, Failing, FaultTrigger, Statistics};
+/// use binpool_allocators::{Allocator, ImmediateAllocator, Result};
 /// # use binpool_mock::MockDevice;
 ///
 /// fn program(allocator: &impl Allocator) -> Result<()> {

@@ -29,9 +29,8 @@ use crate::{Align, Allocator, Error, EventOf, InvalidRequest, Memory, MemoryId, 
 /// few bytes and nothing else, since identities are never used again.
 ///
 /// ```
-/// use binpool_allocators::{
-///     Allocator, Fallback, ImmediateAllocator, Limit, Memory, MemoryKind, SvmAllocator, SvmGrain,
-/// };
+/// use binpool_allocators::adaptors::{Fallback, Limit};
+/// use binpool_allocators::{Allocator, ImmediateAllocator, Memory, MemoryKind, SvmAllocator, SvmGrain};
 /// use binpool_mock::MockDevice;
 ///
 /// let backend = MockDevice::new().backend();

@@ -5,9 +5,8 @@ use crate::{Error, OutOfMemory, Scope, random::Random};
 /// A kind of call to an allocator that can be made to fail.
 ///
 /// ```
-/// use binpool_allocators::{
-///     Allocator, AllocatorCall, AllocatorFault, Failing, FaultTrigger, ImmediateAllocator, Region,
-/// };
+/// use binpool_allocators::adaptors::{AllocatorCall, AllocatorFault, Failing, FaultTrigger};
+/// use binpool_allocators::{Allocator, ImmediateAllocator, Region};
 /// # use binpool_mock::MockDevice;
 ///
 /// # let backend = MockDevice::new().backend();
@@ -45,9 +44,8 @@ impl AllocatorCall {
 /// How a call fails.
 ///
 /// ```
-/// use binpool_allocators::{
-///     Allocator, AllocatorFault, DeferredAllocator, Error, Failing, FaultTrigger, Scope,
-/// };
+/// use binpool_allocators::adaptors::{AllocatorFault, Failing, FaultTrigger};
+/// use binpool_allocators::{Allocator, DeferredAllocator, Error, Scope};
 /// # use binpool_mock::MockDevice;
 ///
 /// # let backend = MockDevice::new().backend();
@@ -97,9 +95,8 @@ struct Injected {
 /// Which calls of a kind fail, counted from the moment when the fault is added.
 ///
 /// ```
-/// use binpool_allocators::{
-///     Allocator, AllocatorFault, DeferredAllocator, Failing, FaultTrigger, Scope,
-/// };
+/// use binpool_allocators::adaptors::{AllocatorFault, Failing, FaultTrigger};
+/// use binpool_allocators::{Allocator, DeferredAllocator, Scope};
 /// # use binpool_mock::MockDevice;
 ///
 /// # let backend = MockDevice::new().backend();

@@ -10,9 +10,8 @@
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};
 ///
-/// use binpool_allocators::{
-///     Allocator, EventOf, ImmediateAllocator, Limit, MemoryOf, Result, forward_to_inner,
-/// };
+/// use binpool_allocators::adaptors::Limit;
+/// use binpool_allocators::{Allocator, EventOf, ImmediateAllocator, MemoryOf, Result, forward_to_inner};
 /// # use binpool_mock::MockDevice;
 ///
 /// /// Counts requests.

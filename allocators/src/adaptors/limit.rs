@@ -1,7 +1,8 @@
 //! The adaptor that limits how many bytes are allocated at once.
 
 use crate::{
-    Allocator, Budget, EventOf, InvalidRequest, Memory, MemoryOf, Result, forward_to_inner,
+    Allocator, EventOf, InvalidRequest, Memory, MemoryOf, Result, adaptors::Budget,
+    forward_to_inner,
 };
 
 /// Limits the bytes that are allocated from an allocator at once. A request beyond the limit fails with
@@ -19,7 +20,8 @@ use crate::{
 /// pools can have one limit.
 ///
 /// ```
-/// use binpool_allocators::{Allocator, Error, ImmediateAllocator, Limit, Scope};
+/// use binpool_allocators::adaptors::Limit;
+/// use binpool_allocators::{Allocator, Error, ImmediateAllocator, Scope};
 /// use binpool_mock::MockDevice;
 ///
 /// let backend = MockDevice::new().backend();
@@ -52,7 +54,8 @@ impl<A> Limit<A> {
     /// Limits `inner` to what is available in `budget`, which other allocators may share.
     ///
     /// ```
-    /// use binpool_allocators::{Allocator, Budget, ImmediateAllocator, Limit, SvmAllocator, SvmGrain};
+    /// use binpool_allocators::adaptors::{Budget, Limit};
+    /// use binpool_allocators::{Allocator, ImmediateAllocator, SvmAllocator, SvmGrain};
     /// # use binpool_mock::MockDevice;
     ///
     /// # let backend = MockDevice::new().backend();

@@ -8,7 +8,8 @@ use crate::{Allocator, EventOf, Memory, MemoryOf, Result, forward_to_inner};
 /// the allocator's name, the bytes, the time that the call took, and the error.
 ///
 /// ```
-/// use binpool_allocators::{Allocator, ImmediateAllocator, Logging};
+/// use binpool_allocators::adaptors::Logging;
+/// use binpool_allocators::{Allocator, ImmediateAllocator};
 /// use binpool_mock::MockDevice;
 ///
 /// let backend = MockDevice::new().backend();

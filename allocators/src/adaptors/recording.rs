@@ -31,7 +31,8 @@ use crate::{Allocator, EventOf, Memory, MemoryId, MemoryOf, Result, forward_to_i
 /// records. Clones share one recording.
 ///
 /// ```
-/// use binpool_allocators::{Allocator, ImmediateAllocator, Recording};
+/// use binpool_allocators::adaptors::Recording;
+/// use binpool_allocators::{Allocator, ImmediateAllocator};
 /// use binpool_mock::MockDevice;
 ///
 /// let backend = MockDevice::new().backend();
@@ -80,7 +81,8 @@ impl<A> Recording<A> {
     /// ```
     /// use std::io::{self, BufRead, BufReader, BufWriter};
     ///
-    /// use binpool_allocators::{Allocator, ImmediateAllocator, Recording};
+    /// use binpool_allocators::adaptors::Recording;
+    /// use binpool_allocators::{Allocator, ImmediateAllocator};
     /// # use binpool_mock::MockDevice;
     ///
     /// # let backend = MockDevice::new().backend();

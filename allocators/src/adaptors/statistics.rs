@@ -12,10 +12,8 @@ use crate::{Allocator, EventOf, Memory, MemoryOf, Region, Result, forward_to_inn
 /// The counts of a [`Statistics`] allocator since it was made.
 ///
 /// ```
-/// use binpool_allocators::{
-///     Allocator, AllocatorCall, AllocatorFault, Failing, FaultTrigger, ImmediateAllocator, Region,
-///     Statistics,
-/// };
+/// use binpool_allocators::adaptors::{AllocatorCall, AllocatorFault, Failing, FaultTrigger, Statistics};
+/// use binpool_allocators::{Allocator, ImmediateAllocator, Region};
 /// # use binpool_mock::MockDevice;
 ///
 /// # let backend = MockDevice::new().backend();
@@ -69,7 +67,8 @@ impl AllocatorStatistics {
 /// [released](Allocator::release) is not seen to leave, and counts as live for good.
 ///
 /// ```
-/// use binpool_allocators::{Allocator, ImmediateAllocator, Statistics};
+/// use binpool_allocators::adaptors::Statistics;
+/// use binpool_allocators::{Allocator, ImmediateAllocator};
 /// use binpool_mock::MockDevice;
 ///
 /// let backend = MockDevice::builder().capacity_bytes(1 << 20).build().backend();

@@ -139,7 +139,8 @@ impl<A: Allocator> SegmentAllocator<A> {
     /// The allocator that segments come from. Blocks of this adaptor must be released through this adaptor.
     ///
     /// ```
-    /// use binpool_allocators::{Allocator, ImmediateAllocator, SegmentAllocator, Statistics};
+    /// use binpool_allocators::adaptors::Statistics;
+    /// use binpool_allocators::{Allocator, ImmediateAllocator, SegmentAllocator};
     /// # use binpool_mock::MockDevice;
     ///
     /// # let backend = MockDevice::new().backend();

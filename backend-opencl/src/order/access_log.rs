@@ -38,7 +38,7 @@ use smallvec::SmallVec;
 use crate::{
     order::access::Access,
     order::tracked_command::{Dependency, Earlier, TrackedCommand},
-    sys::{self, ClResult, EventHandle, PendingUses},
+    sys::{self, ClResult, EventHandle},
 };
 
 /// What commands and maps do with one memory object.
@@ -165,20 +165,13 @@ impl AccessLog {
         self.commands_on(Region::first(usize::MAX))
     }
 
-    fn commands_on(&self, region: Region) -> Earlier {
+    /// Returns the commands that use `region`, without those that another one of them comes after.
+    pub(crate) fn commands_on(&self, region: Region) -> Earlier {
         let mut commands = Earlier::new();
         self.record
             .lock()
             .collect_conflicting(region, Access::Write, &mut commands);
         commands
-    }
-
-    /// Returns what has to end before no command uses `region` any more.
-    pub(crate) fn pending_uses(&self, region: Region) -> ClResult<PendingUses> {
-        let commands = self.commands_on(region);
-        let mut uses = PendingUses::default();
-        uses.after_commands(move || Ok(dependencies(None, commands.clone())?.events))?;
-        Ok(uses)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use binpool::{
     Allocator, DeferredAllocator, Event, ImmediateAllocator, MemoryPool, PoolOptions, Queue,
-    Statistics, SvmAllocator, SvmGrain,
+    SvmAllocator, SvmGrain, adaptors::Statistics,
 };
 use binpool_opencl::OpenClBackend;
 

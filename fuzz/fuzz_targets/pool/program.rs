@@ -6,8 +6,8 @@ use std::{
 };
 
 use binpool::{
-    Backend, Budget, Error, HookId, MemoryPool, Outcome, PendingRead, PoolError, Queue, QueueOrder,
-    ScrubPolicy, Verdict,
+    Backend, Error, HookId, MemoryPool, Outcome, PendingRead, PoolError, Queue, QueueOrder,
+    ScrubPolicy, Verdict, adaptors::Budget,
 };
 use binpool_mock::{CallKind, Fault, MockBackend, MockDevice, MockEvent, MockQueue, Persistence};
 

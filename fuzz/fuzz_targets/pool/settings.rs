@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use arbitrary::Arbitrary;
 use binpool::{
-    Align, Allocator, Budget, Decay, DeferredAllocator, Fallback, ImmediateAllocator, Limit,
-    PoolOptions, QueueOrder, ReusePolicy, ScrubPolicy, SegmentAllocator, SvmAllocator, SvmGrain,
+    Align, Allocator, Decay, DeferredAllocator, ImmediateAllocator, PoolOptions, QueueOrder,
+    ReusePolicy, ScrubPolicy, SegmentAllocator, SvmAllocator, SvmGrain,
+    adaptors::{Budget, Fallback, Limit},
 };
 use binpool_mock::{Completion, Failures, MockBackend, MockDevice, MockQueue};
 

@@ -1,8 +1,8 @@
 //! A failing device loses the pool nothing, and stops nobody.
 
 use binpool::{
-    Backend, Error, Limit, PoolError, PoolOptions, QueueOrder, ScrubPolicy, SvmAllocator, SvmGrain,
-    SvmPool,
+    Backend, Error, PoolError, PoolOptions, QueueOrder, ScrubPolicy, SvmAllocator, SvmGrain,
+    SvmPool, adaptors::Limit,
 };
 use binpool_mock::{CallKind, Fault, MockDevice, Persistence};
 

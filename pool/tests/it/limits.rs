@@ -10,8 +10,8 @@ use std::{
 };
 
 use binpool::{
-    Backend, Budget, Decay, ImmediateAllocator, Limit, MemoryPool, PoolOptions, Queue, QueueOrder,
-    Statistics, Verdict,
+    Backend, Decay, ImmediateAllocator, MemoryPool, PoolOptions, Queue, QueueOrder, Verdict,
+    adaptors::{Budget, Limit, Statistics},
 };
 use binpool_mock::{Completion, MockBackend, MockDevice};
 

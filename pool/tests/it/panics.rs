@@ -11,9 +11,9 @@ use std::{
 };
 
 use binpool::{
-    Allocator, Backend, Budget, Error, EventOf, ImmediateAllocator, LeadingBits, Limit, MemoryOf,
-    MemoryPool, PoolOptions, PooledBuffer, QueueOrder, Region, ReusePolicy, ScrubPolicy,
-    SizeClasses,
+    Allocator, Backend, Error, EventOf, ImmediateAllocator, LeadingBits, MemoryOf, MemoryPool,
+    PoolOptions, PooledBuffer, QueueOrder, Region, ReusePolicy, ScrubPolicy, SizeClasses,
+    adaptors::{Budget, Limit},
 };
 use binpool_mock::{MockBackend, MockDevice, MockQueue};
 use tracing::{Event, Level, Subscriber, span};

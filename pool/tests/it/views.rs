@@ -3,9 +3,9 @@
 use std::{sync::mpsc, thread};
 
 use binpool::{
-    Allocator, Backend, Event, EventStatus, ImmediateAllocator, Limit, Memory, MemoryPool,
-    PoolOptions, PooledBuffer, QueueOrder, Region, ReusePolicy, ScrubPolicy, SegmentAllocator,
-    SvmAllocator, SvmGrain, Transfers, Verdict, WatchOptions,
+    Allocator, Backend, Event, EventStatus, ImmediateAllocator, Memory, MemoryPool, PoolOptions,
+    PooledBuffer, QueueOrder, Region, ReusePolicy, ScrubPolicy, SegmentAllocator, SvmAllocator,
+    SvmGrain, Transfers, Verdict, WatchOptions, adaptors::Limit,
 };
 use binpool_mock::{CallKind, Completion, MockBackend, MockDevice, MockMemory, MockQueue};
 

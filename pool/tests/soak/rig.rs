@@ -6,8 +6,10 @@ use std::sync::{
 };
 
 use binpool::{
-    Allocator, Backend, Budget, ImmediateAllocator, Limit, MemoryPool, PoolOptions, PooledBuffer,
-    QueueOrder, ReusePolicy, ScrubPolicy, SvmAllocator, SvmGrain, random::Random,
+    Allocator, Backend, ImmediateAllocator, MemoryPool, PoolOptions, PooledBuffer, QueueOrder,
+    ReusePolicy, ScrubPolicy, SvmAllocator, SvmGrain,
+    adaptors::{Budget, Limit},
+    random::Random,
 };
 use binpool_mock::{CallKind, Completion, Fault, MockBackend, MockDevice, MockQueue};
 

@@ -9,8 +9,8 @@ use std::{
 };
 
 use binpool::{
-    Allocator, Backend, Budget, Error, Limit, MemoryPool, Outcome, PoolOptions, PooledBuffer,
-    Queue, QueueOrder,
+    Allocator, Backend, Error, MemoryPool, Outcome, PoolOptions, PooledBuffer, Queue, QueueOrder,
+    adaptors::{Budget, Limit},
 };
 use binpool_allocators::conformance::sweep::Faulty;
 use binpool_mock::{CallKind, MockBackend, MockDevice, MockEvent, MockQueue, SweptDevices};

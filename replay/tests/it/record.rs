@@ -2,7 +2,7 @@
 
 use std::{env, error::Error, fs::File, io::BufWriter, process::Command};
 
-use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder, Recording, Tag};
+use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder, Tag, adaptors::Recording};
 use binpool_mock::{MockBackend, MockDevice};
 use binpool_replay::Trace;
 

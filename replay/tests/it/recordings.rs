@@ -5,7 +5,10 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use binpool::{Allocator, DeferredAllocator, PoolOptions, Recording, Statistics};
+use binpool::{
+    Allocator, DeferredAllocator, PoolOptions,
+    adaptors::{Recording, Statistics},
+};
 use binpool_mock::MockDevice;
 use binpool_replay::{AllocatorChoice, Device, Event, Profile, Settings, Trace};
 use proptest::{collection::vec, prelude::*};

@@ -5,7 +5,10 @@ use std::{fmt, sync::Arc};
 use parking_lot::Mutex;
 
 use super::{Faulty, Strike};
-use crate::{AllocatorFault, Failing, FaultTrigger, Scope};
+use crate::{
+    Scope,
+    adaptors::{AllocatorFault, Failing, FaultTrigger},
+};
 
 /// The calls of an allocator, of any device, for a [`sweep`](super::sweep). Clones are the same run.
 #[derive(Clone)]

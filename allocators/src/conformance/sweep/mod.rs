@@ -8,13 +8,11 @@
 //!
 //! For a backend that can be made to fail, [`sweep_checks`] sweeps every check of this suite. For an allocator, or a program
 //! over one, [`sweep`] does it with anything that can fail: the mock device, all of whose calls can, or
-//! [`Failing`](crate::Failing) around an allocator of any device.
+//! [`Failing`](crate::adaptors::Failing) around an allocator of any device.
 //!
 //! ```
-//! use binpool_allocators::{
-//!     Allocator, AllocatorCall, DeferredAllocator, Failing,
-//!     conformance::sweep::{Ends, Failures, sweep},
-//! };
+//! use binpool_allocators::adaptors::{AllocatorCall, Failing};
+//! use binpool_allocators::{Allocator, DeferredAllocator, conformance::sweep::{Ends, Failures, sweep}};
 //! use binpool_mock::MockDevice;
 //!
 //! let fresh = || Failures::of(Failing::new(DeferredAllocator::new(&MockDevice::new().backend())));

@@ -10,8 +10,9 @@ use std::{
 };
 
 use binpool_allocators::{
-    Align, Allocator, Backend, DeferredAllocator, Failing, Fallback, ImmediateAllocator, Limit,
-    Logging, Outcome, Recording, Region, SegmentAllocator, Statistics, SvmAllocator, SvmGrain,
+    Align, Allocator, Backend, DeferredAllocator, ImmediateAllocator, Outcome, Region,
+    SegmentAllocator, SvmAllocator, SvmGrain,
+    adaptors::{Failing, Fallback, Limit, Logging, Recording, Statistics},
 };
 use binpool_mock::{MockBackend, MockDevice};
 

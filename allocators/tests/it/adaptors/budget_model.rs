@@ -8,7 +8,10 @@ use std::{
     thread,
 };
 
-use binpool_allocators::{Allocator, Budget, Error, Limit, Memory, MemoryOf, OutOfMemory, Scope};
+use binpool_allocators::{
+    Allocator, Error, Memory, MemoryOf, OutOfMemory, Scope,
+    adaptors::{Budget, Limit},
+};
 use proptest::{collection::vec, prelude::*};
 
 use crate::adaptors::{KIB, device, odd::Odd};

@@ -1,8 +1,10 @@
 //! Every adaptor keeps the promises of `Allocator`.
 
 use binpool_allocators::{
-    Allocator, Failing, Fallback, Limit, Logging, Recording, SegmentAllocator, Statistics,
-    SvmAllocator, SvmGrain, Transfers, allocator_conformance, conformance::AllocatorFixture,
+    Allocator, SegmentAllocator, SvmAllocator, SvmGrain, Transfers,
+    adaptors::{Failing, Fallback, Limit, Logging, Recording, Statistics},
+    allocator_conformance,
+    conformance::AllocatorFixture,
 };
 use binpool_mock::{MockBackend, MockDevice};
 

@@ -3,7 +3,8 @@
 use std::error::Error as _;
 
 use binpool_allocators::{
-    Allocator, AllocatorCall, AllocatorFault, Error, Failing, FaultTrigger, Region, Scope,
+    Allocator, Error, Region, Scope,
+    adaptors::{AllocatorCall, AllocatorFault, Failing, FaultTrigger},
 };
 use binpool_mock::{CallKind, Fault, MockDevice, Persistence};
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use binpool_allocators::{
-    Allocator, AllocatorCall, AllocatorFault, Error, Failing, Fallback, FaultTrigger,
-    InvalidRequest, Limit, Memory, MemoryKind, OutOfMemory, Result, Scope, Statistics,
-    SvmAllocator, SvmGrain,
+    Allocator, Error, InvalidRequest, Memory, MemoryKind, OutOfMemory, Result, Scope, SvmAllocator,
+    SvmGrain,
+    adaptors::{AllocatorCall, AllocatorFault, Failing, Fallback, FaultTrigger, Limit, Statistics},
 };
 use binpool_mock::{CallKind, Fault, MockDevice, Persistence};
 

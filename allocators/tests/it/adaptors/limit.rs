@@ -3,7 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use binpool_allocators::{
-    Allocator, Budget, DeferredAllocator, Error, InvalidRequest, Limit, OutOfMemory, Scope,
+    Allocator, DeferredAllocator, Error, InvalidRequest, OutOfMemory, Scope,
+    adaptors::{Budget, Limit},
 };
 use binpool_mock::{CallKind, Fault, MockDevice, Persistence};
 

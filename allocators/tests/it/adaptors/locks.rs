@@ -12,8 +12,8 @@ use std::{
 };
 
 use binpool_allocators::{
-    Allocator, EventOf, Failing, Fallback, Limit, Logging, MemoryOf, Recording, Result,
-    SegmentAllocator, Statistics,
+    Allocator, EventOf, MemoryOf, Result, SegmentAllocator,
+    adaptors::{Failing, Fallback, Limit, Logging, Recording, Statistics},
 };
 
 use binpool_mock::MockBackend;

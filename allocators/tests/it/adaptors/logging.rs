@@ -1,6 +1,6 @@
 //! `Logging`.
 
-use binpool_allocators::{Allocator, Logging};
+use binpool_allocators::{Allocator, adaptors::Logging};
 use binpool_mock::{CallKind, Fault, Persistence};
 use tracing_subscriber::filter::LevelFilter;
 

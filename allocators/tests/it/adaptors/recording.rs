@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use binpool_allocators::{Allocator, Recording};
+use binpool_allocators::{Allocator, adaptors::Recording};
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::adaptors::{deferred, device, log::logged, odd::Odd};

@@ -8,7 +8,10 @@ use std::{
     },
 };
 
-use binpool_allocators::{Allocator, Budget, BudgetUse, Limit};
+use binpool_allocators::{
+    Allocator,
+    adaptors::{Budget, BudgetUse, Limit},
+};
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::adaptors::{deferred, device, immediate, log::logged};

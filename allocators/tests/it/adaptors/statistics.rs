@@ -2,7 +2,10 @@
 
 use std::{thread, time::Duration};
 
-use binpool_allocators::{Allocator, AllocatorStatistics, Error, Region, Statistics};
+use binpool_allocators::{
+    Allocator, Error, Region,
+    adaptors::{AllocatorStatistics, Statistics},
+};
 use binpool_mock::{CallKind, Fault, Persistence};
 
 use crate::adaptors::{deferred, device, immediate, odd::Odd};

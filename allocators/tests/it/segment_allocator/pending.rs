@@ -2,7 +2,7 @@
 
 use std::slice::from_ref;
 
-use binpool_allocators::{Allocator, Backend, Limit, Outcome, SegmentAllocator};
+use binpool_allocators::{Allocator, Backend, Outcome, SegmentAllocator, adaptors::Limit};
 use binpool_mock::MockBackend;
 
 use crate::segment_allocator::{KIB, MIB, Rig, immediate, manual, rig, svm};

@@ -4,10 +4,10 @@
 use std::{collections::BTreeSet, mem::take, sync::Arc};
 
 use binpool::{
-    Allocator, Backend, Budget, DeferredAllocator, Error, FailureOrder, HookId, ImmediateAllocator,
-    InvalidRequest, Limit, Memory, MemoryPool, Outcome, PoolError, PoolOptions, PooledBuffer,
-    Queue as _, QueueId, QueueOrder, Region, SvmAllocator, SvmBackend, SvmGrain, Transfers,
-    WatchOptions,
+    Allocator, Backend, DeferredAllocator, Error, FailureOrder, HookId, ImmediateAllocator,
+    InvalidRequest, Memory, MemoryPool, Outcome, PoolError, PoolOptions, PooledBuffer, Queue as _,
+    QueueId, QueueOrder, Region, SvmAllocator, SvmBackend, SvmGrain, Transfers, WatchOptions,
+    adaptors::{Budget, Limit},
 };
 use binpool_mock::{
     CallKind, Completion, Failures, Fault, Holder, LiveMemory, MockBackend, MockDevice, MockEvent,
