@@ -4,8 +4,8 @@ use binpool_allocators::{AsMemory, InvalidRequest, ObjectKind, Region};
 use smallvec::SmallVec;
 
 use super::{
-    ClKernel, KernelError, Launch, LaunchMemory, argument::ArgumentBody, touched::Touched,
-    work_size::WorkSize,
+    ClKernel, KernelError, Launch, LaunchMemory, ParameterProblem, argument::ArgumentBody,
+    touched::Touched, work_size::WorkSize,
 };
 use crate::{
     backend::OpenClBackend,
@@ -111,12 +111,9 @@ impl Launch<'_> {
             let offset = memory.offset().saturating_add(region.offset);
             // NVIDIA's driver crashes in kernels on a buffer with overlapping views.
             if !limits.concurrent_views || !limits.alignment.divides(offset) {
-                return Err(KernelError::StartsWithin {
-                    kernel: self.name(),
-                    index,
-                    offset,
-                    alignment: limits.alignment,
-                });
+                let alignment = limits.alignment;
+                let problem = ParameterProblem::StartsWithin { offset, alignment };
+                return Err(self.refused(index, problem));
             }
             views.push((index, memory.view(region)?));
         }

@@ -6,7 +6,7 @@ use binpool_allocators::{Error, Event, EventStatus, MemoryFlags, Queue};
 use binpool_opencl::{
     Addressing, ChannelOrder, ChannelType, ClImage, ClKernel, ClPipe, ClProgram, ClSampler, Extent,
     Filter, HostPitches, ImageColor, ImageFormat, ImageKind, ImageRegion, ImageShape, KernelError,
-    LaunchMemory, Parameter, ParameterAccess,
+    LaunchMemory, Parameter, ParameterAccess, ParameterProblem,
 };
 
 use crate::common::{Bench, launches::elements};
@@ -201,10 +201,12 @@ fn an_image_of_another_kind_or_context_is_refused() {
     assert!(
         matches!(
             error,
-            KernelError::ImageKind {
+            KernelError::Parameter {
                 index: 0,
-                other: ImageKind::D3,
-                actual: ImageKind::D2,
+                problem: ParameterProblem::ImageKind {
+                    other: ImageKind::D3,
+                    actual: ImageKind::D2
+                },
                 ..
             }
         ),
@@ -325,9 +327,11 @@ fn kernels_pass_packets_on_or_the_device_has_no_pipes() {
     assert!(
         matches!(
             error,
-            KernelError::PacketSize {
-                given: 8,
-                expected: 4,
+            KernelError::Parameter {
+                problem: ParameterProblem::PacketSize {
+                    given: 8,
+                    expected: 4
+                },
                 ..
             }
         ),

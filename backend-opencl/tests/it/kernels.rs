@@ -9,7 +9,7 @@ use binpool_allocators::{
 };
 use binpool_opencl::{
     Argument, ClMemory, ClProgram, Extent, KernelError, LaunchMemory, LocalMemory, OpenClBackend,
-    Parameter, ParameterAccess,
+    Parameter, ParameterAccess, ParameterProblem,
 };
 
 use crate::common::{
@@ -84,7 +84,13 @@ fn a_kernel_works_on_regions_and_stays_inside() {
         .memory(&view)
         .value(&3.0_f32)
         .enqueue();
-    assert!(matches!(more, Err(KernelError::TooSmall { .. })));
+    assert!(matches!(
+        more,
+        Err(KernelError::Parameter {
+            problem: ParameterProblem::TooSmall { .. },
+            ..
+        })
+    ));
 }
 
 #[test]
@@ -155,10 +161,12 @@ fn a_kernel_works_on_blocks_of_a_pool_as_far_as_they_were_asked_for() {
     assert!(
         matches!(
             beyond,
-            KernelError::TooSmall {
+            KernelError::Parameter {
                 index: 0,
-                given: 4000,
-                needed: 4004,
+                problem: ParameterProblem::TooSmall {
+                    given: 4000,
+                    needed: 4004
+                },
                 ..
             }
         ),
@@ -227,9 +235,11 @@ fn work_items_have_dimensions_and_an_offset() {
     assert!(
         matches!(
             beyond,
-            KernelError::TooSmall {
-                given: 48,
-                needed: 64,
+            KernelError::Parameter {
+                problem: ParameterProblem::TooSmall {
+                    given: 48,
+                    needed: 64
+                },
                 ..
             }
         ),

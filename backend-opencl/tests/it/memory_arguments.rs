@@ -4,7 +4,7 @@ use binpool::{ImmediateAllocator, MemoryPool, SvmAllocator, SvmGrain};
 use binpool_allocators::{AsMemory, Backend, Error, Event, InvalidRequest, MemoryFlags};
 use binpool_opencl::{
     ChannelOrder, ChannelType, ClMemory, ClQueue, HostPitches, ImageError, ImageFormat,
-    ImageRegion, ImageShape, KernelError, OpenClBackend, Rect, UninitElements,
+    ImageRegion, ImageShape, KernelError, OpenClBackend, ParameterProblem, Rect, UninitElements,
 };
 
 use crate::common::{
@@ -300,7 +300,13 @@ fn a_kernel_works_on_the_elements_that_it_is_given() {
         }
         Err(error) => {
             assert!(kernels.bench.is_nvidia(), "{error}");
-            assert!(matches!(error, KernelError::StartsWithin { .. }));
+            assert!(matches!(
+                error,
+                KernelError::Parameter {
+                    problem: ParameterProblem::StartsWithin { .. },
+                    ..
+                }
+            ));
         }
     }
     // Its length is that of the part, which also bounds the launch.
@@ -311,9 +317,11 @@ fn a_kernel_works_on_the_elements_that_it_is_given() {
         .enqueue();
     assert!(matches!(
         launched,
-        Err(KernelError::TooSmall {
-            given: 40,
-            needed: 44,
+        Err(KernelError::Parameter {
+            problem: ParameterProblem::TooSmall {
+                given: 40,
+                needed: 44
+            },
             ..
         })
     ));
@@ -323,9 +331,9 @@ fn a_kernel_works_on_the_elements_that_it_is_given() {
         .memory(&odd)
         .value(&3.0_f32)
         .enqueue();
-    let Err(KernelError::StartsWithin {
+    let Err(KernelError::Parameter {
         index: 0,
-        offset: 12,
+        problem: ParameterProblem::StartsWithin { offset: 12, .. },
         ..
     }) = launched
     else {
