@@ -141,22 +141,17 @@ impl Launch<'_> {
                         Some((_, view)) => Some((view, Region::first(*bytes))),
                         None => self.own_memory(*memory, *bytes)?,
                     };
-                    if let Some((memory, _)) = &found {
-                        self.check_flags(at, *access, memory.flags())?;
-                    }
-                    bound.add_use(
-                        at,
-                        found.map(|(memory, region)| memory.used(region, (*access).into())),
-                    );
-                    let range = found.and_then(|(memory, region)| memory.svm_range(region));
-                    let buffer = match found {
-                        Some((memory, _)) => memory.for_kernels()?,
-                        None => None,
-                    };
-                    match (buffer, range) {
-                        (Some(buffer), _) => ArgumentValue::Memory(buffer),
-                        (None, Some(range)) => ArgumentValue::Svm(range),
-                        (None, None) => ArgumentValue::NoMemory,
+                    match found {
+                        Some((memory, region)) => {
+                            self.check_flags(at, *access, memory.flags())?;
+                            bound.add_use(at, Some(memory.used(region, (*access).into())));
+                            match (memory.for_kernels()?, memory.svm_range(region)) {
+                                (Some(buffer), _) => ArgumentValue::Memory(buffer),
+                                (None, Some(range)) => ArgumentValue::Svm(range),
+                                (None, None) => ArgumentValue::NoMemory,
+                            }
+                        }
+                        None => ArgumentValue::NoMemory,
                     }
                 }
                 Touched::Object {

@@ -22,7 +22,8 @@ use crate::{
 pub(super) enum Touched<'a> {
     Memory {
         memory: &'a dyn AsMemory<OpenClBackend>,
-        size: usize,
+        /// The number of whole elements that it has.
+        elements: usize,
         /// The number of bytes that are touched, from the first one on.
         bytes: usize,
         access: ParameterAccess,
@@ -48,10 +49,8 @@ impl Launch<'_> {
         work: &WorkSize,
     ) -> Result<SmallVec<[Touched<'_>; 8]>, KernelError> {
         let parameters = self.kernel.parameters();
-        let expected = parameters
-            .iter()
-            .filter(|parameter| parameter.takes_argument())
-            .count();
+        let takes_argument = |parameter: &&Parameter| parameter.takes_argument();
+        let expected = parameters.iter().filter(takes_argument).count();
         if expected != self.arguments.len() {
             return Err(KernelError::ArgumentCount {
                 kernel: self.name(),
@@ -101,7 +100,8 @@ impl Launch<'_> {
                 let bytes = check(size, extent.bytes(element, work.items(), work.groups()))?;
                 Ok(Touched::Memory {
                     memory: *memory,
-                    size,
+                    // No declared element has 0 bytes, which nothing could be divided by.
+                    elements: size / element.max(1),
                     bytes,
                     access,
                 })
@@ -207,26 +207,17 @@ impl Launch<'_> {
             let ParameterRole::Length { of, bytes } = parameter.role else {
                 continue;
             };
-            let size = match touched.get(of) {
-                Some(Touched::Memory { size, .. }) => *size,
+            let elements = match touched.get(of) {
+                Some(Touched::Memory { elements, .. }) => *elements,
                 _ => 0,
             };
-            let element = self
-                .kernel
-                .parameters()
-                .get(of)
-                .map_or(1, Parameter::element_bytes);
-            let elements = size / element.max(1);
-            let too_large =
-                || self.refused(index, ParameterProblem::LengthTooLarge { bytes, elements });
-            let value = if bytes == size_of::<u32>() {
-                let length = u32::try_from(elements).map_err(|_| too_large())?;
-                SmallVec::from_slice(&length.to_ne_bytes())
+            let length = if bytes == size_of::<u32>() {
+                u32::try_from(elements).map(|length| SmallVec::from_slice(&length.to_ne_bytes()))
             } else {
-                let length = u64::try_from(elements).map_err(|_| too_large())?;
-                SmallVec::from_slice(&length.to_ne_bytes())
+                u64::try_from(elements).map(|length| SmallVec::from_slice(&length.to_ne_bytes()))
             };
-            touched[index] = Touched::Filled(value);
+            let problem = ParameterProblem::LengthTooLarge { bytes, elements };
+            touched[index] = Touched::Filled(length.map_err(|_| self.refused(index, problem))?);
         }
         Ok(())
     }
