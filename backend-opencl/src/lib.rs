@@ -170,7 +170,7 @@ pub use image::{
 };
 pub use kernel::{
     Argument, ClKernel, ClProgram, Extent, KernelError, Launch, LaunchMemory, LocalMemory,
-    Parameter, ParameterAccess, ParameterKind, WorkSizeProblem,
+    Parameter, ParameterAccess, ParameterKind, ParameterProblem, WorkSizeProblem,
 };
 pub use map::{ImageMap, ImageMapMut, Map, MapGuard, MapMut, PendingMap};
 pub use memory::{

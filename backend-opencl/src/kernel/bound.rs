@@ -4,8 +4,8 @@ use binpool_allocators::{AsMemory, InvalidRequest, ObjectKind, Region};
 use smallvec::SmallVec;
 
 use super::{
-    ClKernel, KernelError, Launch, LaunchMemory, argument::ArgumentBody, touched::Touched,
-    work_size::WorkSize,
+    ClKernel, KernelError, Launch, LaunchMemory, ParameterProblem, argument::ArgumentBody,
+    touched::Touched, work_size::WorkSize,
 };
 use crate::{
     backend::OpenClBackend,
@@ -111,12 +111,9 @@ impl Launch<'_> {
             let offset = memory.offset().saturating_add(region.offset);
             // NVIDIA's driver crashes in kernels on a buffer with overlapping views.
             if !limits.concurrent_views || !limits.alignment.divides(offset) {
-                return Err(KernelError::StartsWithin {
-                    kernel: self.name(),
-                    index,
-                    offset,
-                    alignment: limits.alignment,
-                });
+                let alignment = limits.alignment;
+                let problem = ParameterProblem::StartsWithin { offset, alignment };
+                return Err(self.refused(index, problem));
             }
             views.push((index, memory.view(region)?));
         }
@@ -144,22 +141,17 @@ impl Launch<'_> {
                         Some((_, view)) => Some((view, Region::first(*bytes))),
                         None => self.own_memory(*memory, *bytes)?,
                     };
-                    if let Some((memory, _)) = &found {
-                        self.check_flags(at, *access, memory.flags())?;
-                    }
-                    bound.add_use(
-                        at,
-                        found.map(|(memory, region)| memory.used(region, (*access).into())),
-                    );
-                    let range = found.and_then(|(memory, region)| memory.svm_range(region));
-                    let buffer = match found {
-                        Some((memory, _)) => memory.for_kernels()?,
-                        None => None,
-                    };
-                    match (buffer, range) {
-                        (Some(buffer), _) => ArgumentValue::Memory(buffer),
-                        (None, Some(range)) => ArgumentValue::Svm(range),
-                        (None, None) => ArgumentValue::NoMemory,
+                    match found {
+                        Some((memory, region)) => {
+                            self.check_flags(at, *access, memory.flags())?;
+                            bound.add_use(at, Some(memory.used(region, (*access).into())));
+                            match (memory.for_kernels()?, memory.svm_range(region)) {
+                                (Some(buffer), _) => ArgumentValue::Memory(buffer),
+                                (None, Some(range)) => ArgumentValue::Svm(range),
+                                (None, None) => ArgumentValue::NoMemory,
+                            }
+                        }
+                        None => ArgumentValue::NoMemory,
                     }
                 }
                 Touched::Object {

@@ -3,7 +3,7 @@
 use std::ffi::CString;
 
 use super::KernelError;
-use crate::sys::{ClError, DeviceId, Purpose, program::ProgramHandle};
+use crate::sys::{ClError, DeviceId, program::ProgramHandle};
 
 /// A program as the runtime has built it. It holds no reference to the context, which the runtime keeps for it: with one, a
 /// program in the context's cache would be a cycle.
@@ -25,5 +25,5 @@ pub(super) fn c_text(text: &str) -> Result<CString, KernelError> {
 
 /// Returns a failure of a call that is not about memory.
 pub(super) fn failed(error: ClError) -> KernelError {
-    error.into_error(Purpose::Control).into()
+    error.control_error().into()
 }

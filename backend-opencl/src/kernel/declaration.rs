@@ -6,7 +6,10 @@ use cl3::kernel::{
     CL_KERNEL_ARG_TYPE_CONST, CL_KERNEL_ARG_TYPE_PIPE,
 };
 
-use super::{KernelError, Parameter, ParameterAccess, ParameterKind, parameter::ParameterRole};
+use super::{
+    KernelError, Parameter, ParameterAccess, ParameterKind, ParameterProblem,
+    parameter::ParameterRole,
+};
 use crate::{
     image::ImageKind,
     sys::ClError,
@@ -30,77 +33,56 @@ pub(super) fn check(
         });
     }
     for (index, parameter) in parameters.iter().enumerate() {
-        check_alone(name, index, parameters)?;
+        let refused = |problem| KernelError::Parameter {
+            kernel: name.to_owned(),
+            index,
+            problem,
+        };
+        check_alone(parameter, parameters).map_err(refused)?;
         // No kernel has 2^32 parameters.
         let info = kernel::argument_info(handle, u32::try_from(index).unwrap_or(u32::MAX))
             .map_err(ClError::control_error)?;
         if let Some(info) = info {
-            check_one(name, index, parameter, &info)?;
+            check_one(parameter, &info).map_err(refused)?;
         }
     }
     Ok(())
 }
 
 /// Checks what does not depend on the kernel.
-fn check_alone(name: &str, index: usize, parameters: &[Parameter]) -> Result<(), KernelError> {
-    let kernel = || name.to_owned();
-    let parameter = &parameters[index];
+fn check_alone(parameter: &Parameter, parameters: &[Parameter]) -> Result<(), ParameterProblem> {
     let has_elements = matches!(
         parameter.kind(),
         ParameterKind::Memory | ParameterKind::Value | ParameterKind::Local | ParameterKind::Pipe
     );
     if has_elements && parameter.element_bytes() == 0 {
-        return Err(KernelError::EmptyType {
-            kernel: kernel(),
-            index,
-        });
+        return Err(ParameterProblem::EmptyType);
     }
     let ParameterRole::Length { of, .. } = parameter.role else {
         return Ok(());
     };
     match parameters.get(of).map(Parameter::kind) {
         Some(ParameterKind::Memory) => Ok(()),
-        _ => Err(KernelError::LengthOfNothing {
-            kernel: kernel(),
-            index,
-            of,
-        }),
+        _ => Err(ParameterProblem::LengthOfNothing { of }),
     }
 }
 
-fn check_one(
-    name: &str,
-    index: usize,
-    parameter: &Parameter,
-    info: &ArgumentInfo,
-) -> Result<(), KernelError> {
-    let kernel = || name.to_owned();
+/// Checks what the compiler reports about the parameter.
+fn check_one(parameter: &Parameter, info: &ArgumentInfo) -> Result<(), ParameterProblem> {
     let (declared, actual) = (parameter.kind(), kind_of(info));
     if declared != actual {
-        return Err(KernelError::ParameterKind {
-            kernel: kernel(),
-            index,
-            declared,
-            actual,
-        });
+        return Err(ParameterProblem::Kind { declared, actual });
     }
-    check_access(name, index, parameter, info)?;
+    check_access(parameter, info)?;
     if let (ParameterRole::Image { kind: other, .. }, Some(actual)) =
         (parameter.role, image_kind(&info.type_name))
         && other != actual
     {
-        return Err(KernelError::ImageKind {
-            kernel: kernel(),
-            index,
-            other,
-            actual,
-        });
+        return Err(ParameterProblem::ImageKind { other, actual });
     }
     let type_name = element_type(&info.type_name);
     match size_of_type(type_name) {
-        Some(actual) if actual != parameter.element_bytes() => Err(KernelError::ElementSize {
-            kernel: kernel(),
-            index,
+        Some(actual) if actual != parameter.element_bytes() => Err(ParameterProblem::ElementSize {
             declared: parameter.element_bytes(),
             type_name: type_name.to_owned(),
             actual,
@@ -109,12 +91,7 @@ fn check_one(
     }
 }
 
-fn check_access(
-    name: &str,
-    index: usize,
-    parameter: &Parameter,
-    info: &ArgumentInfo,
-) -> Result<(), KernelError> {
+fn check_access(parameter: &Parameter, info: &ArgumentInfo) -> Result<(), ParameterProblem> {
     let (declared, actual) = match parameter.role {
         // A pointer that is not const may still be only read.
         ParameterRole::Memory { access, .. }
@@ -130,12 +107,7 @@ fn check_access(
     if declared == actual {
         return Ok(());
     }
-    Err(KernelError::ParameterAccess {
-        kernel: name.to_owned(),
-        index,
-        declared,
-        actual,
-    })
+    Err(ParameterProblem::Access { declared, actual })
 }
 
 fn kind_of(info: &ArgumentInfo) -> ParameterKind {

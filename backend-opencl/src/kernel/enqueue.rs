@@ -12,13 +12,15 @@ impl Launch<'_> {
     /// # Errors
     ///
     /// [`WorkSize`](KernelError::WorkSize); [`ArgumentCount`](KernelError::ArgumentCount),
-    /// [`ArgumentKind`](KernelError::ArgumentKind), [`ValueSize`](KernelError::ValueSize),
-    /// [`ImageKind`](KernelError::ImageKind), [`PacketSize`](KernelError::PacketSize), [`TooSmall`](KernelError::TooSmall),
-    /// [`LengthTooLarge`](KernelError::LengthTooLarge) and [`LocalMemory`](KernelError::LocalMemory) for arguments that do
-    /// not fit; [`Overlap`](KernelError::Overlap) for arguments that share memory; [`AccessFlag`](KernelError::AccessFlag)
-    /// for memory and images whose flags forbid what this kernel does; [`ArgumentRefused`](KernelError::ArgumentRefused)
-    /// for an argument that the runtime refuses; [`Memory`](KernelError::Memory) for a queue, an event or memory of another
-    /// backend, indirect memory that is no SVM, bytes that the host has mapped, or a failure of the runtime.
+    /// [`LocalMemory`](KernelError::LocalMemory), and [`Parameter`](KernelError::Parameter) with
+    /// [`ArgumentKind`](super::ParameterProblem::ArgumentKind), [`ValueSize`](super::ParameterProblem::ValueSize),
+    /// [`ImageKind`](super::ParameterProblem::ImageKind), [`PacketSize`](super::ParameterProblem::PacketSize),
+    /// [`TooSmall`](super::ParameterProblem::TooSmall), [`LengthTooLarge`](super::ParameterProblem::LengthTooLarge) or
+    /// [`StartsWithin`](super::ParameterProblem::StartsWithin) for arguments that do not fit; [`Overlap`](KernelError::Overlap)
+    /// for arguments that share memory; [`AccessFlag`](KernelError::AccessFlag) for memory and images whose flags forbid
+    /// what this kernel does; [`ArgumentRefused`](KernelError::ArgumentRefused) for an argument that the runtime refuses;
+    /// [`Memory`](KernelError::Memory) for a queue, an event or memory of another backend, indirect memory that is no SVM,
+    /// bytes that the host has mapped, or a failure of the runtime.
     pub fn enqueue(self) -> Result<ClEvent, KernelError> {
         if !self.kernel.is_for(self.queue) {
             return Err(foreign(ObjectKind::Queue));

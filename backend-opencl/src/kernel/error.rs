@@ -32,29 +32,6 @@ use crate::image::ImageKind;
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-///
-/// The error of a refused launch names the parameter, and the numbers that do not fit:
-///
-/// ```
-/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-/// # use binpool_opencl::{ClProgram, Extent, KernelError, OpenClBackend, Parameter};
-/// # let backend = OpenClBackend::open(&"any".parse()?)?;
-/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-/// # let source = "kernel void fill(global float *data) { data[get_global_id(0)] = 2.0f; }";
-/// # let program = ClProgram::build(&backend, source, "")?;
-/// # let parameters = [Parameter::output::<f32>(Extent::PerItem(1))];
-/// # // SAFETY: each work item writes the float of its id, and touches nothing else.
-/// # let fill = unsafe { program.kernel("fill", &parameters) }?;
-/// let hundred_floats = backend.create_buffer(400, MemoryFlags::empty())?;
-/// let launch = fill.launch(&queue, &[128]).memory(&hundred_floats);
-/// match launch.enqueue() {
-///     Err(KernelError::TooSmall { index, given, needed, .. }) => {
-///         assert_eq!((index, given, needed), (0, 400, 512));
-///     }
-///     other => panic!("{other:?}"),
-/// }
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KernelError {
@@ -96,92 +73,15 @@ pub enum KernelError {
         /// The number of parameters of the kernel.
         actual: usize,
     },
-    /// A parameter is declared as another kind than it has.
-    #[error("parameter {index} of {kernel} is {actual}, and is declared as {declared}")]
-    ParameterKind {
+    /// A parameter's declaration, or its argument, does not fit.
+    #[error("parameter {index} of {kernel} {problem}")]
+    Parameter {
         /// The kernel's name.
         kernel: String,
         /// The number of the parameter.
         index: usize,
-        /// The declared value.
-        declared: ParameterKind,
-        /// The value of the kernel.
-        actual: ParameterKind,
-    },
-    /// The declared access of a parameter does not fit its type in the kernel.
-    #[error("parameter {index} of {kernel} is declared as {declared}, and its type is {actual}")]
-    ParameterAccess {
-        /// The kernel's name.
-        kernel: String,
-        /// The number of the parameter.
-        index: usize,
-        /// The declared value.
-        declared: ParameterAccess,
-        /// The access of its type.
-        actual: ParameterAccess,
-    },
-    /// A parameter is declared with elements of another size than those of its type in the kernel.
-    #[error(
-        "parameter {index} of {kernel} is declared with elements of {declared} bytes, and has {type_name} \
-         of {actual} bytes"
-    )]
-    ElementSize {
-        /// The kernel's name.
-        kernel: String,
-        /// The number of the parameter.
-        index: usize,
-        /// The bytes of an element as declared.
-        declared: usize,
-        /// The type of an element in OpenCL C.
-        type_name: String,
-        /// The bytes of that type.
-        actual: usize,
-    },
-    /// A parameter is declared with elements, or a value, of a type without bytes.
-    #[error("parameter {index} of {kernel} is declared with a type of 0 bytes")]
-    EmptyType {
-        /// The kernel's name.
-        kernel: String,
-        /// The number of the parameter.
-        index: usize,
-    },
-    /// The declared or given kind of image differs from that of the parameter.
-    #[error("parameter {index} of {kernel} is a {actual}, and {other} was declared or given")]
-    ImageKind {
-        /// The kernel's name.
-        kernel: String,
-        /// The number of the parameter.
-        index: usize,
-        /// The kind that was declared or given.
-        other: ImageKind,
-        /// The value of the kernel.
-        actual: ImageKind,
-    },
-    /// A parameter is declared as the length of one that is no memory.
-    #[error("parameter {index} of {kernel} is the length of parameter {of}, which is no memory")]
-    LengthOfNothing {
-        /// The kernel's name.
-        kernel: String,
-        /// The number of the parameter.
-        index: usize,
-        /// The number of the parameter that is no memory.
-        of: usize,
-    },
-    /// A part of a buffer was given that cannot be passed to a kernel.
-    #[error(
-        "parameter {index} of {kernel} was given memory from byte {offset} of a buffer on, which is no multiple of \
-         {alignment}, or this device starts no argument within a buffer: pass all of the memory, and the number of the \
-         first element as a value"
-    )]
-    StartsWithin {
-        /// The kernel's name.
-        kernel: String,
-        /// The number of the parameter.
-        index: usize,
-        /// The offset of the argument in its buffer, in bytes.
-        offset: usize,
-        /// The unit of such offsets, on devices that take parts of buffers at all.
-        alignment: Align,
+        /// The reason.
+        problem: ParameterProblem,
     },
     /// The parameters take more bytes than the device passes to a kernel.
     #[error("the parameters of {kernel} take {bytes} bytes: this device passes at most {largest}")]
@@ -203,18 +103,6 @@ pub enum KernelError {
         /// The number that it takes: one for each parameter that is no length.
         expected: usize,
     },
-    /// An argument is of another kind than its parameter takes.
-    #[error("parameter {index} of {kernel} takes {expected}, and was given {given}")]
-    ArgumentKind {
-        /// The kernel's name.
-        kernel: String,
-        /// The number of the parameter.
-        index: usize,
-        /// The kind or size that was given.
-        given: ParameterKind,
-        /// The kind that it takes.
-        expected: ParameterKind,
-    },
     /// The runtime refuses the argument of a parameter.
     #[error("parameter {index} of {kernel} does not take what it was given")]
     ArgumentRefused {
@@ -224,64 +112,6 @@ pub enum KernelError {
         index: usize,
         /// The error of the runtime.
         source: Error,
-    },
-    /// A value has another size than its parameter.
-    #[error(
-        "parameter {index} of {kernel} takes a value of {expected} bytes, and was given one of {given}"
-    )]
-    ValueSize {
-        /// The kernel's name.
-        kernel: String,
-        /// The number of the parameter.
-        index: usize,
-        /// The bytes that were given.
-        given: usize,
-        /// The bytes that it takes.
-        expected: usize,
-    },
-    /// A pipe has packets of another size than its parameter.
-    #[error(
-        "parameter {index} of {kernel} takes packets of {expected} bytes, and was given {given}"
-    )]
-    PacketSize {
-        /// The kernel's name.
-        kernel: String,
-        /// The number of the parameter.
-        index: usize,
-        /// The bytes of a packet of the pipe that was given.
-        given: usize,
-        /// The bytes of a packet that it takes.
-        expected: usize,
-    },
-    /// An argument has fewer bytes than the kernel touches.
-    #[error(
-        "parameter {index} of {kernel} was given {given} bytes, and this launch touches {needed}: give more, or \
-         launch fewer work items"
-    )]
-    TooSmall {
-        /// The kernel's name.
-        kernel: String,
-        /// The number of the parameter.
-        index: usize,
-        /// The bytes that were given, for each group where it is local memory.
-        given: usize,
-        /// The bytes that are touched, by the declared extent and the number of work items; the largest number if they are
-        /// more.
-        needed: usize,
-    },
-    /// Memory has more elements than the type of its length can count.
-    #[error(
-        "parameter {index} of {kernel} has {bytes} bytes, which cannot hold a length of {elements}"
-    )]
-    LengthTooLarge {
-        /// The kernel's name.
-        kernel: String,
-        /// The parameter that is the length.
-        index: usize,
-        /// The bytes of that parameter.
-        bytes: usize,
-        /// The number of elements.
-        elements: usize,
     },
     /// Bytes that the kernel writes were also passed for another parameter.
     #[error(
@@ -335,6 +165,134 @@ pub enum KernelError {
     /// The device, the runtime, or memory that was passed.
     #[error(transparent)]
     Memory(#[from] Error),
+}
+
+/// The reason why a parameter's declaration, or its argument, is refused, with the numbers that do not fit.
+///
+/// Printed, it completes the sentence "parameter 0 of fill ...".
+///
+/// ```
+/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// use binpool_opencl::{KernelError, ParameterProblem};
+/// # use binpool_opencl::{ClProgram, Extent, OpenClBackend, Parameter};
+///
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let source = "kernel void fill(global float *data) { data[get_global_id(0)] = 2.0f; }";
+/// # let program = ClProgram::build(&backend, source, "")?;
+/// # let parameters = [Parameter::output::<f32>(Extent::PerItem(1))];
+/// # // SAFETY: each work item writes the float of its id, and touches nothing else.
+/// # let fill = unsafe { program.kernel("fill", &parameters) }?;
+/// let hundred_floats = backend.create_buffer(400, MemoryFlags::empty())?;
+/// let launch = fill.launch(&queue, &[128]).memory(&hundred_floats);
+/// match launch.enqueue() {
+///     Err(KernelError::Parameter { index, problem, .. }) => {
+///         assert_eq!((index, problem), (0, ParameterProblem::TooSmall { given: 400, needed: 512 }));
+///     }
+///     other => panic!("{other:?}"),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ParameterProblem {
+    /// A parameter is declared as another kind than it has.
+    #[error("is {actual}, and is declared as {declared}")]
+    Kind {
+        /// The declared value.
+        declared: ParameterKind,
+        /// The value of the kernel.
+        actual: ParameterKind,
+    },
+    /// The declared access of a parameter does not fit its type in the kernel.
+    #[error("is declared as {declared}, and its type is {actual}")]
+    Access {
+        /// The declared value.
+        declared: ParameterAccess,
+        /// The access of its type.
+        actual: ParameterAccess,
+    },
+    /// A parameter is declared with elements of another size than those of its type in the kernel.
+    #[error("is declared with elements of {declared} bytes, and has {type_name} of {actual} bytes")]
+    ElementSize {
+        /// The bytes of an element as declared.
+        declared: usize,
+        /// The type of an element in OpenCL C.
+        type_name: String,
+        /// The bytes of that type.
+        actual: usize,
+    },
+    /// A parameter is declared with elements, or a value, of a type without bytes.
+    #[error("is declared with a type of 0 bytes")]
+    EmptyType,
+    /// The declared or given kind of image differs from that of the parameter.
+    #[error("is a {actual}, and {other} was declared or given")]
+    ImageKind {
+        /// The kind that was declared or given.
+        other: ImageKind,
+        /// The value of the kernel.
+        actual: ImageKind,
+    },
+    /// A parameter is declared as the length of one that is no memory.
+    #[error("is the length of parameter {of}, which is no memory")]
+    LengthOfNothing {
+        /// The number of the parameter that is no memory.
+        of: usize,
+    },
+    /// A part of a buffer was given that cannot be passed to a kernel.
+    #[error(
+        "was given memory from byte {offset} of a buffer on, which is no multiple of {alignment}, or this device starts no \
+         argument within a buffer: pass all of the memory, and the number of the first element as a value"
+    )]
+    StartsWithin {
+        /// The offset of the argument in its buffer, in bytes.
+        offset: usize,
+        /// The unit of such offsets, on devices that take parts of buffers at all.
+        alignment: Align,
+    },
+    /// An argument is of another kind than its parameter takes.
+    #[error("takes {expected}, and was given {given}")]
+    ArgumentKind {
+        /// The kind or size that was given.
+        given: ParameterKind,
+        /// The kind that it takes.
+        expected: ParameterKind,
+    },
+    /// A value has another size than its parameter.
+    #[error("takes a value of {expected} bytes, and was given one of {given}")]
+    ValueSize {
+        /// The bytes that were given.
+        given: usize,
+        /// The bytes that it takes.
+        expected: usize,
+    },
+    /// A pipe has packets of another size than its parameter.
+    #[error("takes packets of {expected} bytes, and was given {given}")]
+    PacketSize {
+        /// The bytes of a packet of the pipe that was given.
+        given: usize,
+        /// The bytes of a packet that it takes.
+        expected: usize,
+    },
+    /// An argument has fewer bytes than the kernel touches.
+    #[error(
+        "was given {given} bytes, and this launch touches {needed}: give more, or launch fewer work items"
+    )]
+    TooSmall {
+        /// The bytes that were given, for each group where it is local memory.
+        given: usize,
+        /// The bytes that are touched, by the declared extent and the number of work items; the largest number if they are
+        /// more.
+        needed: usize,
+    },
+    /// Memory has more elements than the type of its length can count.
+    #[error("has {bytes} bytes, which cannot hold a length of {elements}")]
+    LengthTooLarge {
+        /// The bytes of that parameter.
+        bytes: usize,
+        /// The number of elements.
+        elements: usize,
+    },
 }
 
 /// The memory of a launch that an error is about.
@@ -553,6 +511,20 @@ impl From<KernelError> for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_problem_with_a_parameter_is_told_as_one_sentence() {
+        let error = KernelError::Parameter {
+            kernel: "blur".into(),
+            index: 2,
+            problem: ParameterProblem::Kind {
+                declared: ParameterKind::Value,
+                actual: ParameterKind::Image,
+            },
+        };
+        let text = "parameter 2 of blur is an image, and is declared as a value";
+        assert_eq!(error.to_string(), text);
+    }
 
     // `PoCL` refuses none of the arguments that pass this crate's checks, so the error is made here.
     #[test]

@@ -5,8 +5,8 @@ use bytemuck::Pod;
 use smallvec::SmallVec;
 
 use super::{
-    Argument, ClKernel, KernelError, LaunchMemory, LocalMemory, ParameterAccess, WorkSizeProblem,
-    work_size::Sizes,
+    Argument, ClKernel, KernelError, LaunchMemory, LocalMemory, ParameterAccess, ParameterProblem,
+    WorkSizeProblem, work_size::Sizes,
 };
 use crate::{
     ClOn, backend::OpenClBackend, event::ClEvent, image::ClImage, pipe::ClPipe, queue::ClQueue,
@@ -128,7 +128,7 @@ impl<'a> Launch<'a> {
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-    /// # use binpool_opencl::{ClProgram, Extent, KernelError, OpenClBackend, Parameter};
+    /// # use binpool_opencl::{ClProgram, Extent, KernelError, OpenClBackend, Parameter, ParameterProblem};
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
     /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
     /// let source = "kernel void fill(global float2 *data, float2 value)
@@ -148,7 +148,9 @@ impl<'a> Launch<'a> {
     /// # drop(pairs);
     ///
     /// match launch().value(&0.5_f32).enqueue() {
-    ///     Err(KernelError::ValueSize { given, expected, .. }) => assert_eq!((given, expected), (4, 8)),
+    ///     Err(KernelError::Parameter { problem, .. }) => {
+    ///         assert_eq!(problem, ParameterProblem::ValueSize { given: 4, expected: 8 });
+    ///     }
     ///     other => panic!("{other:?}"),
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -389,6 +391,14 @@ impl<'a> Launch<'a> {
 
     pub(super) fn name(&self) -> String {
         self.kernel.name().to_owned()
+    }
+
+    pub(super) fn refused(&self, index: usize, problem: ParameterProblem) -> KernelError {
+        KernelError::Parameter {
+            kernel: self.name(),
+            index,
+            problem,
+        }
     }
 
     pub(super) fn work_size(&self, problem: WorkSizeProblem) -> KernelError {

@@ -19,7 +19,7 @@ mod touched;
 mod work_size;
 
 pub use argument::Argument;
-pub use error::{KernelError, LaunchMemory, WorkSizeProblem};
+pub use error::{KernelError, LaunchMemory, ParameterProblem, WorkSizeProblem};
 pub use kernel::ClKernel;
 pub use launch::Launch;
 pub use local_memory::LocalMemory;

@@ -98,7 +98,7 @@ pub(super) enum ParameterRole {
 /// The access of a kernel to the memory of a parameter.
 ///
 /// ```
-/// use binpool_opencl::{ClProgram, Extent, KernelError, OpenClBackend, Parameter, ParameterAccess};
+/// use binpool_opencl::{ClProgram, Extent, KernelError, OpenClBackend, Parameter, ParameterAccess, ParameterProblem};
 ///
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
 /// let source = "kernel void scale(global const float *from, global float *to)
@@ -112,8 +112,8 @@ pub(super) enum ParameterRole {
 /// declared(Parameter::input::<f32>(each))?;
 ///
 /// match declared(Parameter::in_out::<f32>(each)) {
-///     Err(KernelError::ParameterAccess { index, declared, actual, .. }) => {
-///         assert_eq!((index, declared), (0, ParameterAccess::InOut));
+///     Err(KernelError::Parameter { index: 0, problem: ParameterProblem::Access { declared, actual }, .. }) => {
+///         assert_eq!(declared, ParameterAccess::InOut);
 ///         assert_eq!(actual, ParameterAccess::Input); // it is const
 ///     }
 ///     other => panic!("{other:?}"),
@@ -137,7 +137,7 @@ pub enum ParameterAccess {
 ///
 /// ```
 /// use binpool_allocators::{Backend, Event, MemoryFlags, QueueOrder};
-/// use binpool_opencl::{ClProgram, Extent, KernelError, OpenClBackend, Parameter};
+/// use binpool_opencl::{ClProgram, Extent, KernelError, OpenClBackend, Parameter, ParameterProblem};
 ///
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
@@ -163,10 +163,10 @@ pub enum ParameterAccess {
 ///     launch.memory(&pairs).memory(&means).enqueue()
 /// };
 /// launch(3)?.wait()?;
-/// let Err(KernelError::TooSmall { index, given, needed, .. }) = launch(4) else {
+/// let Err(KernelError::Parameter { index, problem, .. }) = launch(4) else {
 ///     panic!("there are three pairs")
 /// };
-/// assert_eq!((index, given, needed), (1, 24, 32));
+/// assert_eq!((index, problem), (1, ParameterProblem::TooSmall { given: 24, needed: 32 }));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -357,7 +357,7 @@ impl Extent {
 ///
 /// ```
 /// use binpool_allocators::{Backend, QueueOrder};
-/// use binpool_opencl::{ClProgram, Extent, KernelError, OpenClBackend, Parameter, ParameterKind};
+/// use binpool_opencl::{ClProgram, Extent, KernelError, OpenClBackend, Parameter, ParameterKind, ParameterProblem};
 ///
 /// # let backend = OpenClBackend::open(&"any".parse()?)?;
 /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
@@ -367,7 +367,7 @@ impl Extent {
 /// # let fill = unsafe { program.kernel("fill", &[Parameter::output::<f32>(Extent::PerItem(1))]) }?;
 /// // kernel void fill(global float *data)
 /// match fill.launch(&queue, &[4]).value(&2.0_f32).enqueue() {
-///     Err(KernelError::ArgumentKind { index: 0, given, expected, .. }) => {
+///     Err(KernelError::Parameter { index: 0, problem: ParameterProblem::ArgumentKind { given, expected }, .. }) => {
 ///         assert_eq!(given, ParameterKind::Value);
 ///         assert_eq!(expected, ParameterKind::Memory);
 ///     }

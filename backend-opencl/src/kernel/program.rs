@@ -120,10 +120,10 @@ impl ClProgram {
     /// # Errors
     ///
     /// [`NoSuchKernel`](KernelError::NoSuchKernel), which lists the kernels of the program; for a declaration that the
-    /// kernel does not match, [`ParameterCount`](KernelError::ParameterCount),
-    /// [`ParameterKind`](KernelError::ParameterKind), [`ParameterAccess`](KernelError::ParameterAccess),
-    /// [`ElementSize`](KernelError::ElementSize), [`EmptyType`](KernelError::EmptyType) and
-    /// [`LengthOfNothing`](KernelError::LengthOfNothing), [`ImageKind`](KernelError::ImageKind);
+    /// kernel does not match, [`ParameterCount`](KernelError::ParameterCount), or [`Parameter`](KernelError::Parameter) with
+    /// [`Kind`](super::ParameterProblem::Kind), [`Access`](super::ParameterProblem::Access),
+    /// [`ElementSize`](super::ParameterProblem::ElementSize), [`EmptyType`](super::ParameterProblem::EmptyType),
+    /// [`LengthOfNothing`](super::ParameterProblem::LengthOfNothing) or [`ImageKind`](super::ParameterProblem::ImageKind);
     /// [`TooManyParameterBytes`](KernelError::TooManyParameterBytes); or a failure of the runtime.
     ///
     /// # Safety

@@ -5,7 +5,8 @@ use smallvec::SmallVec;
 
 use super::{
     Argument, Extent, KernelError, Launch, LaunchMemory, Parameter, ParameterAccess,
-    WorkSizeProblem, argument::ArgumentBody, parameter::ParameterRole, work_size::WorkSize,
+    ParameterProblem, WorkSizeProblem, argument::ArgumentBody, parameter::ParameterRole,
+    work_size::WorkSize,
 };
 use crate::{
     backend::OpenClBackend,
@@ -21,7 +22,8 @@ use crate::{
 pub(super) enum Touched<'a> {
     Memory {
         memory: &'a dyn AsMemory<OpenClBackend>,
-        size: usize,
+        /// The number of whole elements that it has.
+        elements: usize,
         /// The number of bytes that are touched, from the first one on.
         bytes: usize,
         access: ParameterAccess,
@@ -47,10 +49,8 @@ impl Launch<'_> {
         work: &WorkSize,
     ) -> Result<SmallVec<[Touched<'_>; 8]>, KernelError> {
         let parameters = self.kernel.parameters();
-        let expected = parameters
-            .iter()
-            .filter(|parameter| parameter.takes_argument())
-            .count();
+        let takes_argument = |parameter: &&Parameter| parameter.takes_argument();
+        let expected = parameters.iter().filter(takes_argument).count();
         if expected != self.arguments.len() {
             return Err(KernelError::ArgumentCount {
                 kernel: self.name(),
@@ -81,22 +81,10 @@ impl Launch<'_> {
         argument: &'s Argument<'_>,
         work: &WorkSize,
     ) -> Result<Touched<'s>, KernelError> {
-        let (expected, given) = (parameter.kind(), argument.kind());
-        if expected != given {
-            return Err(KernelError::ArgumentKind {
-                kernel: self.name(),
-                index,
-                given,
-                expected,
-            });
-        }
         let check = |given, needed: Option<usize>| match needed {
-            Some(needed) if needed > given => Err(KernelError::TooSmall {
-                kernel: self.name(),
-                index,
-                given,
-                needed,
-            }),
+            Some(needed) if needed > given => {
+                Err(self.refused(index, ParameterProblem::TooSmall { given, needed }))
+            }
             needed => Ok(needed.unwrap_or(given)),
         };
         match (parameter.role, &argument.body) {
@@ -112,22 +100,21 @@ impl Launch<'_> {
                 let bytes = check(size, extent.bytes(element, work.items(), work.groups()))?;
                 Ok(Touched::Memory {
                     memory: *memory,
-                    size,
+                    // No declared element has 0 bytes, which nothing could be divided by.
+                    elements: size / element.max(1),
                     bytes,
                     access,
                 })
             }
-            (ParameterRole::Value { bytes }, ArgumentBody::Value(value))
-                if value.len() != bytes =>
-            {
-                Err(KernelError::ValueSize {
-                    kernel: self.name(),
-                    index,
-                    given: value.len(),
-                    expected: bytes,
-                })
+            (ParameterRole::Value { bytes: expected }, ArgumentBody::Value(value)) => {
+                let given = value.len();
+                if given != expected {
+                    return Err(
+                        self.refused(index, ParameterProblem::ValueSize { given, expected })
+                    );
+                }
+                Ok(Touched::Value(value))
             }
-            (_, ArgumentBody::Value(value)) => Ok(Touched::Value(value)),
             (ParameterRole::Local { element, extent }, ArgumentBody::Local(local)) => {
                 let items = work.group_items();
                 let is_per_item = matches!(extent, Extent::PerItem(_));
@@ -154,13 +141,10 @@ impl Launch<'_> {
             (ParameterRole::Pipe { packet, .. }, ArgumentBody::Pipe(pipe)) => {
                 self.pipe_of(index, packet, pipe)
             }
-            // The kinds were compared above, so this does not happen.
-            _ => Err(KernelError::ArgumentKind {
-                kernel: self.name(),
-                index,
-                given,
-                expected,
-            }),
+            _ => {
+                let (expected, given) = (parameter.kind(), argument.kind());
+                Err(self.refused(index, ParameterProblem::ArgumentKind { given, expected }))
+            }
         }
     }
 
@@ -172,12 +156,7 @@ impl Launch<'_> {
     ) -> Result<Touched<'s>, KernelError> {
         let other = image.shape().kind();
         if other != actual {
-            return Err(KernelError::ImageKind {
-                kernel: self.name(),
-                index,
-                other,
-                actual,
-            });
+            return Err(self.refused(index, ParameterProblem::ImageKind { other, actual }));
         }
         self.check_flags(LaunchMemory::Parameter(index), access, image.flags())?;
         Ok(Touched::Object {
@@ -195,12 +174,7 @@ impl Launch<'_> {
     ) -> Result<Touched<'s>, KernelError> {
         let given = usize::try_from(pipe.packet_bytes()?).unwrap_or(usize::MAX);
         if given != expected {
-            return Err(KernelError::PacketSize {
-                kernel: self.name(),
-                index,
-                given,
-                expected,
-            });
+            return Err(self.refused(index, ParameterProblem::PacketSize { given, expected }));
         }
         Ok(Touched::Object {
             value: ArgumentValue::Memory(pipe.handle()),
@@ -233,30 +207,17 @@ impl Launch<'_> {
             let ParameterRole::Length { of, bytes } = parameter.role else {
                 continue;
             };
-            let size = match touched.get(of) {
-                Some(Touched::Memory { size, .. }) => *size,
+            let elements = match touched.get(of) {
+                Some(Touched::Memory { elements, .. }) => *elements,
                 _ => 0,
             };
-            let element = self
-                .kernel
-                .parameters()
-                .get(of)
-                .map_or(1, Parameter::element_bytes);
-            let elements = size / element.max(1);
-            let too_large = || KernelError::LengthTooLarge {
-                kernel: self.name(),
-                index,
-                bytes,
-                elements,
-            };
-            let value = if bytes == size_of::<u32>() {
-                let length = u32::try_from(elements).map_err(|_| too_large())?;
-                SmallVec::from_slice(&length.to_ne_bytes())
+            let length = if bytes == size_of::<u32>() {
+                u32::try_from(elements).map(|length| SmallVec::from_slice(&length.to_ne_bytes()))
             } else {
-                let length = u64::try_from(elements).map_err(|_| too_large())?;
-                SmallVec::from_slice(&length.to_ne_bytes())
+                u64::try_from(elements).map(|length| SmallVec::from_slice(&length.to_ne_bytes()))
             };
-            touched[index] = Touched::Filled(value);
+            let problem = ParameterProblem::LengthTooLarge { bytes, elements };
+            touched[index] = Touched::Filled(length.map_err(|_| self.refused(index, problem))?);
         }
         Ok(())
     }

@@ -145,28 +145,6 @@ pub(crate) mod sealed {
     }
 }
 
-impl<'m, T: AnyBitPattern> sealed::Sealed<'m> for Map<'m, T> {
-    #[expect(private_interfaces, reason = "the trait cannot be named outside")]
-    fn of(mapping: Mapping<'m>) -> Result<Self> {
-        check_elements::<T>(mapping.view().as_slice())?;
-        Ok(Self {
-            mapping,
-            elements: PhantomData,
-        })
-    }
-}
-
-impl<'m, T: AnyBitPattern + NoUninit> sealed::Sealed<'m> for MapMut<'m, T> {
-    #[expect(private_interfaces, reason = "the trait cannot be named outside")]
-    fn of(mapping: Mapping<'m>) -> Result<Self> {
-        check_elements::<T>(mapping.view().as_slice())?;
-        Ok(Self {
-            mapping,
-            elements: PhantomData,
-        })
-    }
-}
-
 /// Checks that the host's address is aligned for `T`. The length was checked before.
 pub(super) fn check_elements<T: AnyBitPattern>(bytes: &[u8]) -> Result<()> {
     let address = bytes.as_ptr().addr();
@@ -238,6 +216,17 @@ pub(super) use ending;
 macro_rules! guard {
     ($name:ident) => {
         ending!($name);
+
+        impl<'m, T: AnyBitPattern> sealed::Sealed<'m> for $name<'m, T> {
+            #[expect(private_interfaces, reason = "the trait cannot be named outside")]
+            fn of(mapping: Mapping<'m>) -> Result<Self> {
+                check_elements::<T>(mapping.view().as_slice())?;
+                Ok(Self {
+                    mapping,
+                    elements: PhantomData,
+                })
+            }
+        }
 
         impl<T: AnyBitPattern> Deref for $name<'_, T> {
             type Target = [T];

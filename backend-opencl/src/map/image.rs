@@ -101,7 +101,7 @@ pub struct ImageMapMut<'m, T> {
 /// The positions of the rows of a mapped region, in bytes.
 #[derive(Clone, Copy, Debug)]
 struct Rows {
-    /// Returns the bytes of a row.
+    /// The bytes of a row.
     bytes: usize,
     row_pitch: usize,
     slice_pitch: usize,
@@ -113,9 +113,8 @@ impl Rows {
     fn of<T: AnyBitPattern>(mapping: &Mapping<'_>) -> Result<Self> {
         let view = mapping.view();
         check_elements::<T>(view.as_slice())?;
-        let [width, rows, slices] = mapping.pixels().unwrap_or([0; 3]);
+        let ([width, rows, slices], item) = mapping.pixels();
         let [row_pitch, slice_pitch] = view.pitches();
-        let item = mapping.item_bytes();
         let (bytes, element) = (width.saturating_mul(item), size_of::<T>());
         // The runtime chooses the pitches, so rows may start where no `T` can: that is refused, too.
         let whole = |bytes: usize| element > 0 && bytes.is_multiple_of(element);
@@ -142,33 +141,22 @@ impl Rows {
     }
 }
 
-impl<'m, T: AnyBitPattern> sealed::Sealed<'m> for ImageMap<'m, T> {
-    #[expect(private_interfaces, reason = "the trait cannot be named outside")]
-    fn of(mapping: Mapping<'m>) -> Result<Self> {
-        Ok(Self {
-            rows: Rows::of::<T>(&mapping)?,
-            mapping,
-            elements: PhantomData,
-        })
-    }
-}
-
-impl<'m, T: AnyBitPattern + NoUninit> sealed::Sealed<'m> for ImageMapMut<'m, T> {
-    #[expect(private_interfaces, reason = "the trait cannot be named outside")]
-    fn of(mapping: Mapping<'m>) -> Result<Self> {
-        Ok(Self {
-            rows: Rows::of::<T>(&mapping)?,
-            mapping,
-            elements: PhantomData,
-        })
-    }
-}
-
-ending!(ImageMap);
-ending!(ImageMapMut);
-
-macro_rules! rows {
+/// Implements what both guards have.
+macro_rules! guard {
     ($name:ident) => {
+        ending!($name);
+
+        impl<'m, T: AnyBitPattern> sealed::Sealed<'m> for $name<'m, T> {
+            #[expect(private_interfaces, reason = "the trait cannot be named outside")]
+            fn of(mapping: Mapping<'m>) -> Result<Self> {
+                Ok(Self {
+                    rows: Rows::of::<T>(&mapping)?,
+                    mapping,
+                    elements: PhantomData,
+                })
+            }
+        }
+
         impl<T: AnyBitPattern> $name<'_, T> {
             /// Returns the elements of a row of a slice of the region, both counted from 0; `None` outside of the region.
             /// The layers of a 1D array are rows, those of a 2D array slices.
@@ -219,8 +207,8 @@ macro_rules! rows {
     };
 }
 
-rows!(ImageMap);
-rows!(ImageMapMut);
+guard!(ImageMap);
+guard!(ImageMapMut);
 
 #[cfg(feature = "ndarray")]
 impl Rows {

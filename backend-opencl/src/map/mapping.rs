@@ -226,19 +226,12 @@ impl<'m> Mapping<'m> {
         &self.event
     }
 
-    /// Returns the number of mapped pixels of an image along each coordinate.
-    pub(crate) fn pixels(&self) -> Option<[usize; 3]> {
+    /// Returns the number of mapped pixels along each coordinate, and the size of a pixel in bytes; zeros if no image is
+    /// mapped.
+    pub(crate) fn pixels(&self) -> ([usize; 3], usize) {
         match self.mapped {
-            Mapped::Memory(..) => None,
-            Mapped::Image(_, region) => Some(region.size),
-        }
-    }
-
-    /// Returns the size of a pixel in bytes; 0 if no image is mapped.
-    pub(crate) fn item_bytes(&self) -> usize {
-        match self.mapped {
-            Mapped::Memory(..) => 0,
-            Mapped::Image(image, _) => image.item_bytes(),
+            Mapped::Memory(..) => ([0; 3], 0),
+            Mapped::Image(image, region) => (region.size, image.item_bytes()),
         }
     }
 
@@ -310,6 +303,11 @@ impl<'m> Mapping<'m> {
         }
     }
 
+    /// Returns a queue on which the end of a map waits for no command of the program's queue.
+    fn unmap_queue(&self) -> Result<ClQueue> {
+        ClQueue::for_unmap(self.queue.context()).map_err(ClError::control_error)
+    }
+
     /// Makes the runtime release the memory after a map that has failed: `PoCL` and Intel's runtime keep it until the
     /// address of that map is unmapped. The unmap only waits for other maps of the address.
     fn unmap_failed(&self) {
@@ -318,7 +316,7 @@ impl<'m> Mapping<'m> {
         }
         let enqueue = || {
             let others_made = self.all_ended(self.others_being_made(), &[])?;
-            let queue = ClQueue::for_unmap(self.queue.context()).map_err(ClError::control_error)?;
+            let queue = self.unmap_queue()?;
             let wait = others_made.iter().map(ClEvent::handle).collect();
             let ended = self.mapped.enqueue_end(&queue, &self.view, &wait);
             ended.map_err(ClError::control_error)
@@ -338,8 +336,7 @@ impl<'m> Mapping<'m> {
         let mut queue = queue;
         if must_not_fail || !others.is_empty() {
             // A queue of its own, so that later commands of the program's queue do not wait for other maps.
-            let own = ClQueue::for_unmap(self.queue.context());
-            unmap_queue = own.map_err(ClError::control_error)?;
+            unmap_queue = self.unmap_queue()?;
             queue = &unmap_queue;
         }
         let mut behind = vec![self.event.clone()];
@@ -406,9 +403,7 @@ impl Mapping<'_> {
             }
             // The map may be made later, even though a command between it and its end has failed, and the end with that
             // command.
-            Ok(EventStatus::Pending) => {
-                ClQueue::for_unmap(self.queue.context()).map_err(ClError::control_error)?
-            }
+            Ok(EventStatus::Pending) => self.unmap_queue()?,
             _ => self.queue.clone(),
         };
         self.enqueue_end(&queue, &[]).map(drop)

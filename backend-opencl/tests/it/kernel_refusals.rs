@@ -8,8 +8,8 @@ use binpool_allocators::{
 };
 use binpool_opencl::{
     Argument, ClEvent, ClMemory, ClProgram, ClQueue, Extent, ImageKind, KernelError, LaunchMemory,
-    LocalMemory, OpenClBackend, Parameter, ParameterAccess, ParameterKind, SvmPointer,
-    WorkSizeProblem,
+    LocalMemory, OpenClBackend, Parameter, ParameterAccess, ParameterKind, ParameterProblem,
+    SvmPointer, WorkSizeProblem,
 };
 
 use crate::common::{
@@ -17,12 +17,15 @@ use crate::common::{
     launches::{ADD, Kernels, PER_ITEM, SCALE, SUM, launch_refusal},
 };
 
-/// Fails unless the result is an error of that pattern.
+/// Fails unless the result is an error of that pattern, or has a problem of that pattern with that parameter.
 macro_rules! refused {
     ($result:expr; $pattern:pat) => {{
         let error = $result.unwrap_err();
         assert!(matches!(error, $pattern), "{error}");
     }};
+    ($result:expr; parameter $index:literal: $problem:pat) => {
+        refused!($result; KernelError::Parameter { index: $index, problem: $problem, .. })
+    };
 }
 
 #[test]
@@ -82,13 +85,13 @@ fn parameters_are_declared_as_what_they_are() {
     let kernels = Kernels::new();
     refused!(
         kernels.declared("scale", &[SCALE[1], SCALE[1]]);
-        KernelError::ParameterKind {
-            index: 0, declared: ParameterKind::Value, actual: ParameterKind::Memory, ..
+        parameter 0: ParameterProblem::Kind {
+            declared: ParameterKind::Value, actual: ParameterKind::Memory,
         }
     );
     refused!(
         kernels.declared("sum", &[SUM[0], SUM[1], SUM[2], SUM[2]]);
-        KernelError::ParameterKind { index: 3, actual: ParameterKind::Local, .. }
+        parameter 3: ParameterProblem::Kind { actual: ParameterKind::Local, .. }
     );
     let (image, sampler) = (
         Parameter::image(ImageKind::D2, ParameterAccess::Input),
@@ -99,15 +102,15 @@ fn parameters_are_declared_as_what_they_are() {
     let volume = Parameter::image(ImageKind::D3, ParameterAccess::Input);
     refused!(
         kernels.declared("blur", &[volume, sampler, result]);
-        KernelError::ImageKind { index: 0, other: ImageKind::D3, actual: ImageKind::D2, .. }
+        parameter 0: ParameterProblem::ImageKind { other: ImageKind::D3, actual: ImageKind::D2 }
     );
     refused!(
         kernels.declared("blur", &[ADD[0], sampler, result]);
-        KernelError::ParameterKind { index: 0, actual: ParameterKind::Image, .. }
+        parameter 0: ParameterProblem::Kind { actual: ParameterKind::Image, .. }
     );
     refused!(
         kernels.declared("blur", &[image, SCALE[1], result]);
-        KernelError::ParameterKind { index: 1, actual: ParameterKind::Sampler, .. }
+        parameter 1: ParameterProblem::Kind { actual: ParameterKind::Sampler, .. }
     );
 }
 
@@ -116,20 +119,20 @@ fn what_a_kernel_cannot_write_is_declared_as_an_input() {
     let kernels = Kernels::new();
     refused!(
         kernels.declared("add", &[ADD[2], ADD[1], ADD[2]]);
-        KernelError::ParameterAccess {
-            index: 0, declared: ParameterAccess::Output, actual: ParameterAccess::Input, ..
+        parameter 0: ParameterProblem::Access {
+            declared: ParameterAccess::Output, actual: ParameterAccess::Input,
         }
     );
     let words = Parameter::in_out::<u32>(PER_ITEM);
     refused!(
         kernels.declared("look_up", &[words, words]);
-        KernelError::ParameterAccess { index: 0, declared: ParameterAccess::InOut, .. }
+        parameter 0: ParameterProblem::Access { declared: ParameterAccess::InOut, .. }
     );
     let written = Parameter::image(ImageKind::D2, ParameterAccess::Output);
     let result = Parameter::output::<[f32; 4]>(PER_ITEM);
     refused!(
         kernels.declared("blur", &[written, Parameter::sampler(), result]);
-        KernelError::ParameterAccess { index: 0, actual: ParameterAccess::Input, .. }
+        parameter 0: ParameterProblem::Access { actual: ParameterAccess::Input, .. }
     );
 }
 
@@ -138,15 +141,15 @@ fn elements_are_declared_with_their_sizes() {
     let kernels = Kernels::new();
     refused!(
         kernels.declared("scale", &[SCALE[0], Parameter::value::<f64>()]);
-        KernelError::ElementSize { index: 1, declared: 8, actual: 4, .. }
+        parameter 1: ParameterProblem::ElementSize { declared: 8, actual: 4, .. }
     );
     refused!(
         kernels.declared("scale", &[Parameter::in_out::<u8>(PER_ITEM), SCALE[1]]);
-        KernelError::ElementSize { index: 0, declared: 1, actual: 4, .. }
+        parameter 0: ParameterProblem::ElementSize { declared: 1, actual: 4, .. }
     );
     refused!(
         kernels.declared("scale", &[SCALE[0], Parameter::value::<()>()]);
-        KernelError::EmptyType { index: 1, .. }
+        parameter 1: ParameterProblem::EmptyType
     );
 }
 
@@ -156,7 +159,7 @@ fn lengths_are_declared_of_memory() {
     for of in [1, 3, 4] {
         refused!(
             kernels.declared("sum", &[SUM[0], Parameter::length_u32(of), SUM[2], SUM[3]]);
-            KernelError::LengthOfNothing { index: 1, .. }
+            parameter 1: ParameterProblem::LengthOfNothing { .. }
         );
     }
 }
@@ -177,13 +180,13 @@ fn arguments_are_what_their_parameters_take() {
     );
     refused!(
         launch().value(&1.0_f32).value(&1.0_f32).enqueue();
-        KernelError::ArgumentKind {
-            index: 0, given: ParameterKind::Value, expected: ParameterKind::Memory, ..
+        parameter 0: ParameterProblem::ArgumentKind {
+            given: ParameterKind::Value, expected: ParameterKind::Memory,
         }
     );
     refused!(
         launch().memory(&data).value(&1.0_f64).enqueue();
-        KernelError::ValueSize { index: 1, given: 8, expected: 4, .. }
+        parameter 1: ParameterProblem::ValueSize { given: 8, expected: 4 }
     );
     assert_eq!(kernels.read_floats(&data), [1.0; 4]);
 }
@@ -197,16 +200,19 @@ fn memory_has_all_that_is_touched_whatever_the_numbers() {
         let launch = scale.launch(&kernels.bench.queue, items).memory(&data);
         launch.value(&2.0_f32).enqueue()
     };
-    refused!(launch(&[5]); KernelError::TooSmall { index: 0, given: 16, needed: 20, .. });
+    refused!(launch(&[5]); parameter 0: ParameterProblem::TooSmall { given: 16, needed: 20 });
     let most = usize::MAX / 4 + 2;
-    refused!(launch(&[most]); KernelError::TooSmall { needed: usize::MAX, .. });
+    refused!(launch(&[most]); parameter 0: ParameterProblem::TooSmall { needed: usize::MAX, .. });
     let coordinates = kernels.coordinates(PER_ITEM);
     let launch = |items: &[usize]| {
         let launch = coordinates.launch(&kernels.bench.queue, items);
         launch.memory(&data).enqueue()
     };
-    refused!(launch(&[2, 3]); KernelError::TooSmall { needed: 24, .. });
-    refused!(launch(&[most, most]); KernelError::TooSmall { needed: usize::MAX, .. });
+    refused!(launch(&[2, 3]); parameter 0: ParameterProblem::TooSmall { needed: 24, .. });
+    refused!(
+        launch(&[most, most]);
+        parameter 0: ParameterProblem::TooSmall { needed: usize::MAX, .. }
+    );
     assert_eq!(kernels.read_floats(&data), [1.0; 4]);
 }
 
@@ -405,7 +411,7 @@ fn local_memory_is_checked_against_what_is_touched_and_what_there_is() {
     };
     refused!(
         launch().local_size(&[16]).local(LocalMemory::bytes(63)).enqueue();
-        KernelError::TooSmall { index: 3, given: 63, needed: 64, .. }
+        parameter 3: ParameterProblem::TooSmall { given: 63, needed: 64 }
     );
     refused!(
         launch().local_size(&[16]).local(LocalMemory::bytes(1 << 30)).enqueue();

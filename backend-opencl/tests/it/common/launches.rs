@@ -1,7 +1,9 @@
 //! Kernels that are launched through the backend, and what they are declared as.
 
 use binpool_allocators::{Error, InvalidRequest, Queue};
-use binpool_opencl::{ClKernel, ClMemory, ClProgram, Extent, KernelError, Parameter};
+use binpool_opencl::{
+    ClKernel, ClMemory, ClProgram, Extent, KernelError, Parameter, ParameterProblem,
+};
 
 use super::Bench;
 
@@ -142,6 +144,16 @@ impl Kernels {
 pub(crate) fn elements<T: bytemuck::Pod>(bytes: &[u8]) -> Vec<T> {
     let elements = bytes.chunks_exact(size_of::<T>());
     elements.map(bytemuck::pod_read_unaligned).collect()
+}
+
+/// The parameter that a kernel or a launch is refused for, and what is wrong with it.
+pub(crate) fn parameter_refusal<T: std::fmt::Debug>(
+    result: Result<T, KernelError>,
+) -> (usize, ParameterProblem) {
+    match result.unwrap_err() {
+        KernelError::Parameter { index, problem, .. } => (index, problem),
+        error => panic!("not about a parameter: {error}"),
+    }
 }
 
 /// What a launch's memory is refused for.
