@@ -97,6 +97,13 @@ pub trait Event: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static {
     /// A failure of the runtime to report the state.
     fn status(&self) -> Result<EventStatus>;
 
+    /// Returns whether the command is known to have ended. One whose state cannot be read counts as pending.
+    ///
+    /// A command that failed has ended too: it touches no memory any more, and says nothing of other commands.
+    fn has_ended(&self) -> bool {
+        self.status().is_ok_and(EventStatus::has_ended)
+    }
+
     /// Waits until the command has ended.
     ///
     /// # Errors

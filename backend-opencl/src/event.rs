@@ -251,11 +251,6 @@ impl ClEvent {
         }
     }
 
-    /// Returns whether the command is known to have ended. If the runtime does not answer, the command counts as pending.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.status().is_ok_and(EventStatus::has_ended)
-    }
-
     /// Returns whether the command is known to have failed.
     pub(crate) fn has_failed(&self) -> bool {
         matches!(self.status(), Ok(EventStatus::Failed))

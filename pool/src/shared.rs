@@ -29,7 +29,8 @@ pub(crate) type Cached<A> = free::thread_cache::Cached<A, Share<A>>;
 pub(crate) type CachedBlock<A> = free::thread_cache::CachedBlock<A, Share<A>>;
 pub(crate) type Surplus<A> = free::thread_cache::Surplus<A, Share<A>>;
 pub(crate) type ThreadCache<A> = free::thread_cache::ThreadCache<A, Share<A>>;
-pub(crate) type Key<A> = Owner<ThreadCache<A>>;
+/// The cache of the running thread, which that thread alone enters without a lock.
+pub(crate) type OwnCache<A> = Owner<ThreadCache<A>>;
 pub(crate) type Quarantined<A> = free::quarantine::Quarantined<A, Share<A>>;
 pub(crate) type QueueState<A> = central::queue_state::QueueState<A, Share<A>>;
 pub(crate) type QueueStates<A> = central::queue_states::QueueStates<A, Share<A>>;

@@ -65,7 +65,7 @@ pub(crate) fn release_idle() {
 mod tests {
     use std::{env, slice::from_ref, thread};
 
-    use binpool_allocators::{Backend, Outcome, Queue, QueueOrder};
+    use binpool_allocators::{Backend, Event, Outcome, Queue, QueueOrder};
 
     use super::*;
     use crate::OpenClBackend;

@@ -11,14 +11,14 @@ use crate::{
     PoolStatistics,
     central::caches::DrainFrom,
     lock::{per_thread as threads, per_thread::PerThread},
-    shared::{Key, Shared, State, ThreadCache},
+    shared::{OwnCache, Shared, State, ThreadCache},
 };
 
 impl<A: Allocator> Shared<A> {
     /// Locks the pool's state and adds what this thread has counted so far.
     pub(crate) fn lock_and_sync(&self) -> MutexGuard<'_, State<A>> {
         let mut state = self.state.lock();
-        let is_back = threads::with_own(self.id, |key: &Key<A>| {
+        let is_back = threads::with_own(self.id, |key: &OwnCache<A>| {
             let entered = key.enter(|cache| {
                 state.count_activity(cache.take_activity());
                 cache.allowance = state.allowance();
@@ -67,7 +67,7 @@ impl<A: Allocator> Shared<A> {
         let mut is_any = false;
         match drain_from {
             DrainFrom::Own => {
-                threads::with_own(self.id, |key: &Key<A>| {
+                threads::with_own(self.id, |key: &OwnCache<A>| {
                     key.enter(|cache| is_any = state.take_from(cache, slot))
                 });
             }
@@ -104,7 +104,7 @@ impl<A: Allocator> Shared<A> {
         mut visit: impl FnMut(&mut State<A>, &mut ThreadCache<A>),
     ) {
         let mut threads = std::mem::take(&mut state.threads);
-        let closed = threads::with_own(self.id, |key: &Key<A>| threads.close(Some(key)));
+        let closed = threads::with_own(self.id, |key: &OwnCache<A>| threads.close(Some(key)));
         if closed.is_none() {
             threads.close(None);
         }
@@ -155,7 +155,7 @@ impl<A: Allocator> Shared<A> {
 }
 
 impl<A: Allocator> PerThread<ThreadCache<A>> for Shared<A> {
-    fn end_thread(&self, key: Key<A>) {
+    fn end_thread(&self, key: OwnCache<A>) {
         let mut state = self.state.lock();
         if let Some(mut cache) = state.threads.remove(key) {
             state.count_activity(cache.take_activity());

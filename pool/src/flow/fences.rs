@@ -218,10 +218,7 @@ mod tests {
     use super::*;
     use crate::{
         mock_pool::MockPool,
-        order::{
-            fence::{has_ended, wait_for_event},
-            timestamps::QueueUse,
-        },
+        order::{fence::wait_for_event, timestamps::QueueUse},
     };
 
     #[test]
@@ -229,11 +226,11 @@ mod tests {
         let mock = MockPool::of_blocks();
         for outcome in [Outcome::Complete, Outcome::Failed] {
             let event = mock.backend.create_user_event().unwrap();
-            assert!(!has_ended(&event));
+            assert!(!event.has_ended());
             // No other thread could end it, so a wait would last for ever.
             assert!(wait_for_event(&event).is_err());
             mock.backend.resolve_user_event(&event, outcome).unwrap();
-            assert!(has_ended(&event), "{outcome:?}");
+            assert!(event.has_ended(), "{outcome:?}");
             assert!(wait_for_event(&event).is_ok(), "{outcome:?}");
         }
     }

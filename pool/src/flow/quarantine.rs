@@ -1,11 +1,8 @@
 //! Releases memory again that could not be released before.
 
-use binpool_allocators::{Allocator, contained::contained};
+use binpool_allocators::{Allocator, Event, contained::contained};
 
-use crate::{
-    order::fence::has_ended,
-    shared::{Quarantined, Shared},
-};
+use crate::shared::{Quarantined, Shared};
 
 impl<A: Allocator> Shared<A> {
     /// Tries again to release what is quarantined.
@@ -22,7 +19,8 @@ impl<A: Allocator> Shared<A> {
                 }
                 // This thread must not wait: the events may depend on what it does next.
                 Quarantined::Range(held, after)
-                    if contained("Event::status", || after.iter().all(has_ended)) != Some(true) =>
+                    if contained("Event::status", || after.iter().all(Event::has_ended))
+                        != Some(true) =>
                 {
                     self.state.lock().quarantine.keep_range(held, &after);
                 }

@@ -6,17 +6,14 @@ use binpool_allocators::{Allocator, QueueId, QueueOf};
 use smallvec::{SmallVec, smallvec};
 
 use crate::{
-    lock::{biased::Owner, per_thread as threads},
+    lock::per_thread as threads,
     order::timestamps::QueueKey,
     request::Request,
-    shared::{Cached, CachedBlock, HeldBlock, Shared, State, Surplus, ThreadCache},
+    shared::{Cached, CachedBlock, HeldBlock, OwnCache, Shared, State, Surplus, ThreadCache},
 };
 
 /// The most blocks of a bin that a thread moves into its cache, besides the one that it asked for.
 const PREFILL_BLOCKS: usize = 15;
-
-/// The key that opens a thread's own cache.
-pub(crate) type Key<A> = Owner<ThreadCache<A>>;
 
 impl<A: Allocator> Shared<A> {
     /// Returns whether thread caches take blocks that were used on this queue only.
@@ -27,7 +24,7 @@ impl<A: Allocator> Shared<A> {
     /// Returns a block from this thread's cache for a request of `asked` bytes on this queue.
     #[inline]
     pub(crate) fn take_cached_block(&self, queue: QueueId, asked: usize) -> Option<CachedBlock<A>> {
-        let youngest = threads::with_own(self.id, |key: &Key<A>| {
+        let youngest = threads::with_own(self.id, |key: &OwnCache<A>| {
             key.enter_untracked((), |cache, ()| cache.pop_youngest(queue, asked))
         })?;
         // A thread whose cache cannot be entered has no block there.
@@ -59,7 +56,7 @@ impl<A: Allocator> Shared<A> {
         let bytes = self.alignment.round_up(asked)?;
         let bin = self.classes.bin_number(bytes);
         let slot = self.classes.slot(bin);
-        threads::with_own(self.id, |key: &Key<A>| {
+        threads::with_own(self.id, |key: &OwnCache<A>| {
             key.enter(|cache| {
                 let cached = cache.pop(queue, slot, bin, bytes, asked)?;
                 Some((note(cache, &cached), cached))
@@ -78,7 +75,7 @@ impl<A: Allocator> Shared<A> {
     #[inline]
     fn push(cached: CachedBlock<A>, asked: usize) -> Option<CachedBlock<A>> {
         let (id, since) = (cached.shared.id, cached.shared.clock.now());
-        let pushed = threads::with_own_and(id, cached, |key: &Key<A>, cached| {
+        let pushed = threads::with_own_and(id, cached, |key: &OwnCache<A>, cached| {
             key.enter_untracked(cached, |cache, cached| cache.push(cached, since, asked))
         });
         match pushed {
@@ -95,8 +92,9 @@ impl<A: Allocator> Shared<A> {
         } else {
             cached
         };
-        let has_entered =
-            threads::with_own(cached.shared.id, |key: &Key<A>| key.enter(|_| ()).is_some());
+        let has_entered = threads::with_own(cached.shared.id, |key: &OwnCache<A>| {
+            key.enter(|_| ()).is_some()
+        });
         let may_stay = match has_entered {
             Some(has_entered) => has_entered && cached.shared.make_room(),
             None => cached.shared.join(),
@@ -110,7 +108,7 @@ impl<A: Allocator> Shared<A> {
 
     /// Gives this thread a cache if the pool has thread caches and the thread has none. Returns whether it got one.
     pub(crate) fn join(self: &Arc<Self>) -> bool {
-        let is_member = || threads::with_own(self.id, |_: &Key<A>| ()).is_some();
+        let is_member = || threads::with_own(self.id, |_: &OwnCache<A>| ()).is_some();
         if !self.has_thread_caches || is_member() {
             return false;
         }
@@ -134,7 +132,7 @@ impl<A: Allocator> Shared<A> {
             .get(queue_key)
             .map(|queue_state| &queue_state.free_list);
         let free_blocks = free_list.map_or(0, |free_list| free_list.blocks_of(request.bin));
-        threads::with_own(self.id, |key: &Key<A>| {
+        threads::with_own(self.id, |key: &OwnCache<A>| {
             key.enter(|cache| {
                 // Half of them stay for other threads.
                 for _ in 0..(free_blocks / 2).min(PREFILL_BLOCKS) {
@@ -149,7 +147,9 @@ impl<A: Allocator> Shared<A> {
     /// Moves blocks from this thread's full cache to the depot or the bins. Returns whether it moved any.
     fn make_room(&self) -> bool {
         let mut state = self.lock_and_sync();
-        let surplus = threads::with_own(self.id, |key: &Key<A>| key.enter(ThreadCache::make_room));
+        let surplus = threads::with_own(self.id, |key: &OwnCache<A>| {
+            key.enter(ThreadCache::make_room)
+        });
         let surplus: SmallVec<[Cached<A>; 1]> = match surplus.flatten().flatten() {
             None => return false,
             Some(Surplus::Magazine(queue, slot, magazine)) => {
@@ -187,7 +187,7 @@ impl<A: Allocator> Shared<A> {
         let slot = self.classes.slot(bin);
         let bytes = self.alignment.round_up(asked)?;
         let magazine = state.depot.take(queue, slot)?;
-        let refilled = threads::with_own_and(self.id, magazine, |key: &Key<A>, magazine| {
+        let refilled = threads::with_own_and(self.id, magazine, |key: &OwnCache<A>, magazine| {
             key.enter_with(magazine, |cache, magazine| {
                 let left = cache.refill(magazine);
                 (cache.pop(queue, slot, bin, bytes, asked), left)

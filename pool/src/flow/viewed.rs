@@ -6,12 +6,11 @@
 //! all that it holds: for statistics, a sweep, or a release of memory. A block whose views are forgotten never comes
 //! back.
 
-use binpool_allocators::{Allocator, Error, EventOf, Memory, Queue};
+use binpool_allocators::{Allocator, Error, Event, EventOf, Memory, Queue};
 use parking_lot::MutexGuard;
 
 use crate::{
     PooledBuffer,
-    order::fence::has_ended,
     shared::{Block, CachedBlock, Shared, State, Viewed},
 };
 
@@ -102,7 +101,7 @@ impl<A: Allocator> Shared<A> {
             // The drop of `buffer` frees it.
             return;
         };
-        if !after.iter().all(has_ended)
+        if !after.iter().all(Event::has_ended)
             && let Some(viewed) = &mut self.state.lock().viewed
         {
             // This thread must not wait: the events may depend on what it does next.

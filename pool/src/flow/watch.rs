@@ -4,7 +4,7 @@ use binpool_allocators::{Allocator, QueueId};
 
 use crate::{
     lock::per_thread as threads,
-    shared::{Block, CachedBlock, Key, Shared, ThreadCache},
+    shared::{Block, CachedBlock, OwnCache, Shared, ThreadCache},
     sync::Ordering,
     track::{
         caller::Caller,
@@ -77,7 +77,7 @@ impl<A: Allocator> Shared<A> {
         asked: usize,
         caller: Caller,
     ) -> Option<CachedBlock<A>> {
-        let found = threads::with_own(self.id, |key: &Key<A>| {
+        let found = threads::with_own(self.id, |key: &OwnCache<A>| {
             key.enter(|cache| {
                 let cached = cache.pop_youngest(queue, asked)?;
                 Some((begin_block(cache, &cached.block, asked, caller), cached))
@@ -103,7 +103,7 @@ impl<A: Allocator> Shared<A> {
     /// Caches a block that its user freed, and tracks that. Returns the block if it could not be cached.
     pub(crate) fn cache_tracked(cached: CachedBlock<A>, asked: usize) -> Option<CachedBlock<A>> {
         let (id, since) = (cached.shared.id, cached.shared.clock.now());
-        let pushed = threads::with_own_and(id, cached, |key: &Key<A>, cached| {
+        let pushed = threads::with_own_and(id, cached, |key: &OwnCache<A>, cached| {
             key.enter_with(cached, |cache, cached| {
                 let record = cached.block.record.as_ref();
                 let tracked = cache.event_buffer.as_deref_mut().zip(record);

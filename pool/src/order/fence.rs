@@ -49,12 +49,6 @@ pub(crate) fn is_ordered<Q: Queue>(queue: &Q, failures: FailureOrder) -> bool {
     queue.order() == QueueOrder::InOrder && failures.keeps_places()
 }
 
-/// Returns whether a command has ended. A failed command has ended too: it touches no memory any more, but proves nothing about
-/// other commands. A command whose status cannot be read counts as not ended.
-pub(crate) fn has_ended<E: Event>(event: &E) -> bool {
-    event.status().is_ok_and(EventStatus::has_ended)
-}
-
 /// Waits until a command has completed or failed.
 pub(crate) fn wait_for_event<E: Event>(event: &E) -> Result<(), Error> {
     wait_for_status(event).map(drop)

@@ -60,7 +60,7 @@ impl<A: Allocator<Backend = MockBackend>> Allocator for Dirty<A> {
 
     fn release(&self, memory: MemoryOf<Self>, after: &[MockEvent]) -> Result<(), Error> {
         // A gate that is shut cannot be waited for.
-        if after.iter().all(has_ended) {
+        if after.iter().all(ended_after_wait) {
             let mut bytes = vec![SECRET; memory.bytes()];
             self.backend()
                 .read(&self.queue, &memory, 0, &mut bytes, &[])?;
@@ -78,9 +78,9 @@ impl<A: Allocator<Backend = MockBackend>> Allocator for Dirty<A> {
     }
 }
 
-/// Whether it has, after a wait for it.
-pub(crate) fn has_ended(event: &MockEvent) -> bool {
-    event.wait().is_ok() || event.status().unwrap().has_ended()
+/// Waits for a command, and returns whether it has ended.
+fn ended_after_wait(event: &MockEvent) -> bool {
+    event.wait().is_ok() || event.has_ended()
 }
 
 /// A pool over dirty memory.
