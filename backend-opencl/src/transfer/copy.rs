@@ -8,7 +8,7 @@ use crate::{
     memory::cl_memory::ClMemory,
     order::access::Access,
     queue::ClQueue,
-    sys::{self, DeviceBytes, MemHandle, Purpose, WaitList},
+    sys::{self, DeviceBytes, Purpose, WaitList},
 };
 
 pub(crate) const fn overlap(from: Region, into: Region) -> InvalidRequest {
@@ -17,6 +17,17 @@ pub(crate) const fn overlap(from: Region, into: Region) -> InvalidRequest {
         to: into.offset,
         bytes: from.bytes,
     }
+}
+
+/// Returns the device's side of a transfer of a region, which lies in `memory`.
+pub(super) fn bytes_of(memory: &ClMemory, region: Region) -> Result<DeviceBytes<'_>> {
+    let bytes = memory.device_bytes(region);
+    // Only a block that is being freed has no bytes, and such a block is not borrowed here.
+    Ok(bytes.ok_or(InvalidRequest::OutOfBounds {
+        offset: region.offset,
+        bytes: region.bytes,
+        size: memory.bytes(),
+    })?)
 }
 
 /// Enqueues a copy of a region that is not empty. The caller has checked everything.
@@ -33,36 +44,17 @@ pub(crate) fn enqueue(
 ) -> Result<ClEvent> {
     let bytes = from.bytes;
     let purpose = Purpose::Memory(bytes);
-    let (Some(start), Some(end)) = (source.device_bytes(from), destination.device_bytes(into))
-    else {
-        // Only a block that is being freed has no bytes, and such a block is not borrowed here.
-        return Err(InvalidRequest::OutOfBounds {
-            offset: from.offset,
-            bytes: from.bytes,
-            size: source.bytes(),
-        }
-        .into());
-    };
+    let (start, end) = (bytes_of(source, from)?, bytes_of(destination, into)?);
     let handle = queue.handle();
-    let buffers = |source: &MemHandle, from, destination: &MemHandle, to, wait: &WaitList<'_>| {
-        sys::enqueue_copy_buffer(handle, (source, from), (destination, to), bytes, wait)
-    };
-    // The runtime keeps the buffer that was made over the block until the copy has ended.
     let enqueue = |wait: &WaitList<'_>| match (start, end) {
-        (DeviceBytes::Buffer(source, from), DeviceBytes::Buffer(destination, to)) => {
-            buffers(source, from, destination, to, wait)
-        }
         (DeviceBytes::Svm(source), DeviceBytes::Svm(destination)) => {
             sys::enqueue_svm_copy(handle, source, destination, wait)
         }
-        (DeviceBytes::Buffer(source, from), DeviceBytes::Svm(range)) => {
-            let (destination, to) = range.as_buffer()?;
-            buffers(source, from, &destination, to, wait)
-        }
-        (DeviceBytes::Svm(range), DeviceBytes::Buffer(destination, to)) => {
-            let (source, from) = range.as_buffer()?;
-            buffers(&source, from, destination, to, wait)
-        }
+        _ => start.on_buffer(|source, from| {
+            end.on_buffer(|destination, to| {
+                sys::enqueue_copy_buffer(handle, (source, from), (destination, to), bytes, wait)
+            })
+        }),
     };
     let uses = [
         source.used(from, Access::Read),
