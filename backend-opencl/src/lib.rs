@@ -131,6 +131,7 @@ mod device;
 mod dlpack;
 mod error;
 mod event;
+mod host_transfer;
 mod image;
 mod interop;
 mod kernel;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use binpool_allocators::{On, PendingRead, Result};
+use binpool_allocators::{PendingRead, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 
 use super::{
@@ -13,9 +13,10 @@ use crate::{
     ClOn,
     backend::OpenClBackend,
     event::ClEvent,
+    host_transfer::HostTransfer,
     order::access::Access,
     queue::ClQueue,
-    sys::{self, HostBytes, Purpose, image::HostLayout},
+    sys::{DeviceSide, HostSide},
 };
 
 /// Transfers between the host and images (`enqueue_copy`; OpenCL 3.0, section 5.3.3).
@@ -59,17 +60,9 @@ impl OpenClBackend {
         data: &[T],
         pitches: HostPitches,
     ) -> Result<(), ImageError> {
-        let On { queue, wait_for } = on.into();
-        let layout = self.check_transfer(queue, image, region, pitches, Access::Write)?;
-        let data: &[u8] = bytemuck::cast_slice(data);
-        layout.check_length(data.len())?;
-        let uses = [image.used(Access::Write)];
-        let purpose = Purpose::Memory(layout.bytes());
-        self.submit_and_wait(queue, purpose, &uses, wait_for, |wait, enqueued| {
-            let pixels = image.device_pixels(region);
-            sys::image::write_borrowed(queue.handle(), pixels, (data, layout), wait, enqueued)
-        })?;
-        Ok(())
+        let (on, data) = (on.into(), HostSide::source(data));
+        let transfer = self.image_side(on.queue, (image, region), pitches, Some(&data))?;
+        Ok(self.transfer_and_wait(on, &transfer, &data)?)
     }
 
     /// Reads a region of an image, and waits until its pixels are there.
@@ -108,17 +101,9 @@ impl OpenClBackend {
         data: &mut [T],
         pitches: HostPitches,
     ) -> Result<(), ImageError> {
-        let On { queue, wait_for } = on.into();
-        let layout = self.check_transfer(queue, image, region, pitches, Access::Read)?;
-        let data: &mut [u8] = bytemuck::cast_slice_mut(data);
-        layout.check_length(data.len())?;
-        let uses = [image.used(Access::Read)];
-        let purpose = Purpose::Memory(layout.bytes());
-        self.submit_and_wait(queue, purpose, &uses, wait_for, |wait, enqueued| {
-            let pixels = image.device_pixels(region);
-            sys::image::read_borrowed(queue.handle(), pixels, (data, layout), wait, enqueued)
-        })?;
-        Ok(())
+        let (on, data) = (on.into(), HostSide::target(data));
+        let transfer = self.image_side(on.queue, (image, region), pitches, Some(&data))?;
+        Ok(self.transfer_and_wait(on, &transfer, &data)?)
     }
 
     /// Enqueues a write of the host's pixels, which the command keeps until it has ended.
@@ -158,17 +143,9 @@ impl OpenClBackend {
         data: Arc<[u8]>,
         pitches: HostPitches,
     ) -> Result<ClEvent, ImageError> {
-        let On { queue, wait_for } = on.into();
-        let layout = self.check_transfer(queue, image, region, pitches, Access::Write)?;
-        layout.check_length(data.len())?;
-        let uses = [image.used(Access::Write)];
-        let purpose = Purpose::Memory(layout.bytes());
-        let event = self.submit(queue, purpose, &uses, wait_for, |wait| {
-            let pixels = image.device_pixels(region);
-            sys::image::write_retained(queue.handle(), pixels, (&data, layout), wait)
-        })?;
-        event.retain(data);
-        Ok(event)
+        let (on, host) = (on.into(), Some(&HostSide::source(&data)));
+        let transfer = self.image_side(on.queue, (image, region), pitches, host)?;
+        Ok(self.write_shared(on, &transfer, data)?)
     }
 
     /// Enqueues a read of a region, without gaps between its pixels.
@@ -182,17 +159,9 @@ impl OpenClBackend {
         image: &ClImage,
         region: ImageRegion,
     ) -> Result<PendingRead<ClEvent>, ImageError> {
-        let On { queue, wait_for } = on.into();
-        let layout = self.check_transfer(queue, image, region, HostPitches::TIGHT, Access::Read)?;
-        let target = Arc::new(HostBytes::new(layout.bytes())?);
-        let uses = [image.used(Access::Read)];
-        let purpose = Purpose::Memory(layout.bytes());
-        let event = self.submit(queue, purpose, &uses, wait_for, |wait| {
-            let pixels = image.device_pixels(region);
-            sys::image::read_retained(queue.handle(), pixels, (&target, layout), wait)
-        })?;
-        event.retain(Arc::clone(&target));
-        Ok(PendingRead::new(event, move || target.take()))
+        let (on, tight) = (on.into(), HostPitches::TIGHT);
+        let transfer = self.image_side(on.queue, (image, region), tight, None)?;
+        Ok(self.read_to_new(on, &transfer, transfer.bytes)?)
     }
 
     /// Checks a command on a region of an image.
@@ -207,17 +176,26 @@ impl OpenClBackend {
         region.check_within(image.shape())
     }
 
-    fn check_transfer(
+    /// Checks a transfer between a region of an image and the host's bytes; without any, a read into new ones.
+    fn image_side<'m>(
         &self,
         queue: &ClQueue,
-        image: &ClImage,
-        region: ImageRegion,
+        (image, region): (&'m ClImage, ImageRegion),
         pitches: HostPitches,
-        access: Access,
-    ) -> Result<HostLayout, ImageError> {
+        host: Option<&HostSide<'_>>,
+    ) -> Result<HostTransfer<'m>, ImageError> {
+        let access = host.map_or(Access::Read, Access::of_transfer);
         self.check_image(queue, image, region)?;
         image.flags().check_host(access.host_use())?;
         let part = ImageShape::of(image.shape().kind(), region.size);
-        pitches.layout(part, image.item_bytes())
+        let layout = pitches.layout(part, image.item_bytes())?;
+        if let Some(host) = host {
+            layout.check_length(host.bytes())?;
+        }
+        Ok(HostTransfer {
+            device: DeviceSide::Pixels(image.device_pixels(region), layout),
+            used: image.used(access),
+            bytes: layout.bytes(),
+        })
     }
 }

@@ -1,6 +1,6 @@
 //! Images.
 
-use std::{ffi::c_void, ptr, sync::Arc};
+use std::{ffi::c_void, ptr};
 
 use cl3::{
     error_codes::{CL_INVALID_HOST_PTR, CL_INVALID_VALUE},
@@ -9,12 +9,11 @@ use cl3::{
 };
 
 use super::{
-    ClError, ClResult, ContextHandle, DeviceBytes, EventHandle, HostBytes, MemHandle, QueueHandle,
+    ClError, ClResult, ContextHandle, DeviceBytes, EventHandle, HostSide, MemHandle, QueueHandle,
     WaitList,
     buffer::{LentElements, lend},
     enqueue::own_event,
-    event::wait_borrowed,
-    transfer,
+    transfer::enqueue_bytes,
 };
 
 const NOT_BLOCKING: u32 = cl3::types::CL_FALSE;
@@ -244,32 +243,39 @@ pub(crate) fn parent(image: &MemHandle) -> ClResult<Option<MemHandle>> {
     unsafe { MemHandle::retain(raw) }.map(Some)
 }
 
-/// Enqueues a write of the bytes at `source`, which lie as `layout` says.
-///
-/// # Safety
-///
-/// As many bytes at `source` as `layout` has are readable until the command has ended, and the layout is that of the
-/// region.
-unsafe fn write(
+/// Enqueues a transfer between pixels and the host's bytes, which lie as `layout`, the layout of these pixels, says. The
+/// caller keeps the bytes until the command has ended.
+pub(super) fn enqueue_transfer(
     queue: &QueueHandle,
     pixels: DevicePixels<'_>,
     layout: HostLayout,
-    source: *const u8,
+    host: &HostSide<'_>,
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
+    let call = if host.is_target() {
+        "clEnqueueReadImage"
+    } else {
+        "clEnqueueWriteImage"
+    };
+    check_length(call, host.bytes(), layout)?;
     let (image, region) = match pixels {
         DevicePixels::Image(image, region) => (image, region),
         DevicePixels::Buffer(buffer, offset) => {
-            let device = DeviceBytes::Buffer(buffer, offset);
-            // SAFETY: As many bytes at `source` stay readable, as the caller promises.
-            return unsafe { transfer::write(queue, device, source, layout.bytes(), wait) };
+            return enqueue_bytes(queue, DeviceBytes::Buffer(buffer, offset), host, wait);
         }
     };
     let (row, slice) = layout.pitches();
+    let enqueue = if host.is_target() {
+        cl3::command_queue::enqueue_read_image
+    } else {
+        cl3::command_queue::enqueue_write_image
+    };
     // SAFETY: (1) queue, image and events are kept alive by their handles; (2) origin and size have three numbers; (3) the
-    // command reads at most as many bytes as the layout has (I1), which stay readable, as the caller promises.
+    // command touches at most as many bytes as the layout has (I1), which are all of the host's (checked above); (4) these
+    // can be read, and those of a target written (I1 of `HostSide`), and the caller keeps them until the command has ended
+    // (rule 3 of `sys`).
     let event = unsafe {
-        cl3::command_queue::enqueue_write_image(
+        enqueue(
             queue.raw(),
             image.raw(),
             NOT_BLOCKING,
@@ -277,109 +283,13 @@ unsafe fn write(
             region.size.as_ptr(),
             row,
             slice,
-            source.cast_mut().cast::<c_void>(),
+            host.start(),
             wait.count(),
             wait.pointer(),
         )
     };
     // SAFETY: The call above has just returned this event, and nothing else takes its reference.
-    unsafe { own_event("clEnqueueWriteImage", event) }
-}
-
-/// Enqueues a read into the bytes at `target`, as `layout` says.
-///
-/// # Safety
-///
-/// As many bytes at `target` as `layout` has are writable, and nothing else touches them, until the command has ended; and
-/// the layout is that of the region.
-unsafe fn read(
-    queue: &QueueHandle,
-    pixels: DevicePixels<'_>,
-    layout: HostLayout,
-    target: *mut u8,
-    wait: &WaitList<'_>,
-) -> ClResult<EventHandle> {
-    let (image, region) = match pixels {
-        DevicePixels::Image(image, region) => (image, region),
-        DevicePixels::Buffer(buffer, offset) => {
-            let device = DeviceBytes::Buffer(buffer, offset);
-            // SAFETY: As many bytes at `target` stay writable, as the caller promises.
-            return unsafe { transfer::read(queue, device, target, layout.bytes(), wait) };
-        }
-    };
-    let (row, slice) = layout.pitches();
-    // SAFETY: (1) queue, image and events are kept alive by their handles; (2) origin and size have three numbers; (3) the
-    // command writes at most as many bytes as the layout has (I1), which stay writable, as the caller promises.
-    let event = unsafe {
-        cl3::command_queue::enqueue_read_image(
-            queue.raw(),
-            image.raw(),
-            NOT_BLOCKING,
-            region.origin.as_ptr(),
-            region.size.as_ptr(),
-            row,
-            slice,
-            target.cast::<c_void>(),
-            wait.count(),
-            wait.pointer(),
-        )
-    };
-    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
-    unsafe { own_event("clEnqueueReadImage", event) }
-}
-
-/// Writes `data`, calls `enqueued`, and waits until the command has ended.
-pub(crate) fn write_borrowed(
-    queue: &QueueHandle,
-    pixels: DevicePixels<'_>,
-    (data, layout): (&[u8], HostLayout),
-    wait: &WaitList<'_>,
-    enqueued: impl FnOnce(&EventHandle),
-) -> ClResult<(EventHandle, ClResult<()>)> {
-    check_length("clEnqueueWriteImage", data.len(), layout)?;
-    // SAFETY: `data` is of that length, and borrowed until this returns, which is after the command has ended.
-    let event = unsafe { write(queue, pixels, layout, data.as_ptr(), wait) }?;
-    Ok(wait_borrowed(event, enqueued))
-}
-
-/// Reads into `data`, calls `enqueued`, and waits until the command has ended.
-pub(crate) fn read_borrowed(
-    queue: &QueueHandle,
-    pixels: DevicePixels<'_>,
-    (data, layout): (&mut [u8], HostLayout),
-    wait: &WaitList<'_>,
-    enqueued: impl FnOnce(&EventHandle),
-) -> ClResult<(EventHandle, ClResult<()>)> {
-    check_length("clEnqueueReadImage", data.len(), layout)?;
-    // SAFETY: `data` is of that length, and borrowed exclusively until this returns, which is after the command has
-    // ended.
-    let event = unsafe { read(queue, pixels, layout, data.as_mut_ptr(), wait) }?;
-    Ok(wait_borrowed(event, enqueued))
-}
-
-/// Enqueues a write of `data`, which the caller keeps until the command has ended.
-pub(crate) fn write_retained(
-    queue: &QueueHandle,
-    pixels: DevicePixels<'_>,
-    (data, layout): (&Arc<[u8]>, HostLayout),
-    wait: &WaitList<'_>,
-) -> ClResult<EventHandle> {
-    check_length("clEnqueueWriteImage", data.len(), layout)?;
-    // SAFETY: `data` is of that length, and kept until the command has ended (rule 3 of `sys`).
-    unsafe { write(queue, pixels, layout, data.as_ptr(), wait) }
-}
-
-/// Enqueues a read into `target`, which the caller keeps until the command has ended.
-pub(crate) fn read_retained(
-    queue: &QueueHandle,
-    pixels: DevicePixels<'_>,
-    (target, layout): (&Arc<HostBytes>, HostLayout),
-    wait: &WaitList<'_>,
-) -> ClResult<EventHandle> {
-    check_length("clEnqueueReadImage", target.length(), layout)?;
-    // SAFETY: (1) `target` is of that length, and kept until the command has ended (rule 3 of `sys`); (2) its bytes are
-    // taken only after that.
-    unsafe { read(queue, pixels, layout, target.start(), wait) }
+    unsafe { own_event(call, event) }
 }
 
 /// Enqueues a fill. The runtime copies the colour before it returns.

@@ -13,8 +13,9 @@
 //! 2. **A kernel touches the declared bytes only.** The caller of [`ClProgram::kernel`](crate::ClProgram::kernel) promises
 //!    that it stays within the extents of its parameters, and [`Launch`](crate::Launch) checks that its arguments have those
 //!    bytes before it enqueues the kernel.
-//! 3. **Host bytes outlive the command.** Bytes are either borrowed for a call that waits until the command has ended, or
-//!    kept by the command's event ([`RetainedBytes`](crate::quirks::retained_bytes::RetainedBytes)).
+//! 3. **Host bytes outlive the command.** Bytes are either borrowed for a call that waits until the command has ended, which
+//!    may be one of a whole scope ([`TransferScope`](crate::TransferScope)), or kept by the command's event
+//!    ([`RetainedBytes`](crate::quirks::retained_bytes::RetainedBytes)).
 //! 4. **Mapped bytes are the host's.** The host touches them only after the end of the command that maps and before the
 //!    command that unmaps is enqueued, and commands that conflict with a map are refused
 //!    ([`AccessLog`](crate::order::access_log::AccessLog)).
@@ -29,7 +30,8 @@ pub(crate) mod dlpack;
 mod enqueue;
 mod event;
 mod handle;
-mod host_bytes;
+mod host_side;
+mod host_transfer;
 pub(crate) mod host_vec;
 pub(crate) mod image;
 mod info;
@@ -44,7 +46,6 @@ pub(crate) mod pipe;
 pub(crate) mod program;
 pub(crate) mod rect;
 pub(crate) mod sampler;
-pub(crate) mod scoped;
 mod svm;
 mod transfer;
 mod view;
@@ -63,14 +64,13 @@ pub(crate) use handle::{
     ContextHandle, DeviceId, EventHandle, MemHandle, PlatformId, QueueHandle, SamplerHandle,
     WaitList,
 };
-pub(crate) use host_bytes::HostBytes;
+pub(crate) use host_side::HostSide;
+pub(crate) use host_transfer::{DeviceSide, enqueue_transfer, transfer_and_wait};
 pub(crate) use info::{
     context_devices, device_number, device_sizes, device_text, devices_of, event_queue,
     library_is_available, platform_name_of, platform_text, platforms, queue_info,
 };
 pub(crate) use object::{create_buffer, create_context, create_queue, create_sub_buffer};
 pub(crate) use svm::{SvmAllocation, SvmRange, Threads, enqueue_svm_copy, enqueue_svm_fill};
-pub(crate) use transfer::{
-    DeviceBytes, read_borrowed, read_retained, read_vec, write_borrowed, write_retained, write_vec,
-};
+pub(crate) use transfer::DeviceBytes;
 pub(crate) use view::{ViewHandle, ViewLock};

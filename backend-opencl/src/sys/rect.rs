@@ -1,12 +1,10 @@
 //! Rectangular transfers.
 
-use std::{ffi::c_void, sync::Arc};
-
 use cl3::types::CL_FALSE;
 
 use super::{
-    ClResult, EventHandle, HostBytes, MemHandle, QueueHandle, WaitList, enqueue::own_event,
-    event::wait_borrowed,
+    ClResult, DeviceBytes, EventHandle, HostSide, MemHandle, QueueHandle, WaitList,
+    enqueue::own_event,
 };
 
 /// Where a rectangle lies in memory: its first byte, and the pitches, in bytes.
@@ -21,9 +19,8 @@ pub(crate) struct Corner {
 }
 
 impl Corner {
-    /// Returns the corner of the same rectangle in memory of which this memory begins at byte `start`.
-    pub(crate) const fn moved_by(self, start: usize) -> Self {
-        let offset = self.offset.saturating_add(start);
+    /// Returns the corner of the same rectangle with its first byte at `offset`.
+    pub(crate) const fn at(self, offset: usize) -> Self {
         Self { offset, ..self }
     }
 
@@ -32,135 +29,76 @@ impl Corner {
     }
 }
 
-/// A rectangle between a buffer and the host, whose bounds on both sides are checked.
+/// A rectangle between memory and the host, whose bounds on both sides are checked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HostRect<'a> {
-    pub(crate) buffer: &'a MemHandle,
+    /// The bytes of the memory, from the rectangle's first to its last.
+    pub(crate) bytes: DeviceBytes<'a>,
+    /// The pitches there; the offset does not count.
     pub(crate) device: Corner,
     pub(crate) host: Corner,
     /// Bytes, rows and slices.
     pub(crate) region: [usize; 3],
 }
 
-/// Enqueues a write of a rectangle of the bytes at `source`.
-///
-/// # Safety
-///
-/// The host's side of `rect` lies in memory at `source` that is readable until the command has ended.
-pub(super) unsafe fn write(
+/// Enqueues a transfer of a rectangle of the host's bytes, which the caller keeps until the command has ended.
+pub(super) fn enqueue_transfer(
     queue: &QueueHandle,
     rect: &HostRect<'_>,
-    source: *const u8,
+    host: &HostSide<'_>,
     wait: &WaitList<'_>,
 ) -> ClResult<EventHandle> {
-    // SAFETY: (1) queue, buffer and events are kept alive by their handles; (2) origins and region have three numbers each;
-    // (3) `source` is readable, as the caller promises. The runtime checks the buffer's bounds.
-    let event = unsafe {
-        cl3::command_queue::enqueue_write_buffer_rect(
-            queue.raw(),
-            rect.buffer.raw(),
-            CL_FALSE,
-            rect.device.origin().as_ptr(),
-            rect.host.origin().as_ptr(),
-            rect.region.as_ptr(),
-            rect.device.row_pitch,
-            rect.device.slice_pitch,
-            rect.host.row_pitch,
-            rect.host.slice_pitch,
-            source.cast::<c_void>(),
-            wait.count(),
-            wait.pointer(),
-        )
-    };
-    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
-    unsafe { own_event("clEnqueueWriteBufferRect", event) }
-}
-
-/// Enqueues a read of a rectangle into the bytes at `target`.
-///
-/// # Safety
-///
-/// The host's side of `rect` lies in memory at `target` that is writable, and that nothing else touches, until the command
-/// has ended.
-pub(super) unsafe fn read(
-    queue: &QueueHandle,
-    rect: &HostRect<'_>,
-    target: *mut u8,
-    wait: &WaitList<'_>,
-) -> ClResult<EventHandle> {
-    // SAFETY: (1) queue, buffer and events are kept alive by their handles; (2) origins and region have three numbers each;
-    // (3) `target` is writable, as the caller promises. The runtime checks the buffer's bounds.
-    let event = unsafe {
-        cl3::command_queue::enqueue_read_buffer_rect(
-            queue.raw(),
-            rect.buffer.raw(),
-            CL_FALSE,
-            rect.device.origin().as_ptr(),
-            rect.host.origin().as_ptr(),
-            rect.region.as_ptr(),
-            rect.device.row_pitch,
-            rect.device.slice_pitch,
-            rect.host.row_pitch,
-            rect.host.slice_pitch,
-            target.cast::<c_void>(),
-            wait.count(),
-            wait.pointer(),
-        )
-    };
-    // SAFETY: The call above has just returned this event, and nothing else takes its reference.
-    unsafe { own_event("clEnqueueReadBufferRect", event) }
-}
-
-/// Writes a rectangle of `data`, in whose bounds its host side lies, passes the event on, and waits until the command
-/// has ended.
-pub(crate) fn write_borrowed(
-    queue: &QueueHandle,
-    rect: &HostRect<'_>,
-    data: &[u8],
-    wait: &WaitList<'_>,
-    enqueued: impl FnOnce(&EventHandle),
-) -> ClResult<(EventHandle, ClResult<()>)> {
-    // SAFETY: `data` is borrowed until this returns, which is after the command has ended.
-    let event = unsafe { write(queue, rect, data.as_ptr(), wait) }?;
-    Ok(wait_borrowed(event, enqueued))
-}
-
-/// Reads a rectangle into `data`, in whose bounds its host side lies, passes the event on, and waits until the command
-/// has ended.
-pub(crate) fn read_borrowed(
-    queue: &QueueHandle,
-    rect: &HostRect<'_>,
-    data: &mut [u8],
-    wait: &WaitList<'_>,
-    enqueued: impl FnOnce(&EventHandle),
-) -> ClResult<(EventHandle, ClResult<()>)> {
-    // SAFETY: `data` is borrowed exclusively until this returns, which is after the command has ended.
-    let event = unsafe { read(queue, rect, data.as_mut_ptr(), wait) }?;
-    Ok(wait_borrowed(event, enqueued))
-}
-
-/// Enqueues a write of a rectangle of `data`, which the caller keeps until the command has ended, and in whose bounds its
-/// host side lies.
-pub(crate) fn write_retained(
-    queue: &QueueHandle,
-    rect: &HostRect<'_>,
-    data: &Arc<[u8]>,
-    wait: &WaitList<'_>,
-) -> ClResult<EventHandle> {
-    // SAFETY: `data` is kept until the command has ended (rule 3 of `sys`).
-    unsafe { write(queue, rect, data.as_ptr(), wait) }
-}
-
-/// Enqueues a read of a rectangle into `target`, which the caller keeps until the command has ended, and in whose bounds
-/// its host side lies.
-pub(crate) fn read_retained(
-    queue: &QueueHandle,
-    rect: &HostRect<'_>,
-    target: &Arc<HostBytes>,
-    wait: &WaitList<'_>,
-) -> ClResult<EventHandle> {
-    // SAFETY: (1) `target` is kept until the command has ended (rule 3 of `sys`); (2) its bytes are taken only after that.
-    unsafe { read(queue, rect, target.start(), wait) }
+    // OpenCL has no such calls for shared virtual memory.
+    rect.bytes.on_buffer(|buffer, offset| {
+        let device = rect.device.at(offset);
+        let (call, event) = if host.is_target() {
+            // SAFETY: (1) queue, buffer and events are kept alive by their handles; (2) origins and region have three
+            // numbers each; (3) the rectangle lies in the host's bytes, which can be written (I1 of `HostSide`), and which
+            // the caller keeps until the command has ended (rule 3 of `sys`). The runtime checks the buffer's bounds.
+            let event = unsafe {
+                cl3::command_queue::enqueue_read_buffer_rect(
+                    queue.raw(),
+                    buffer.raw(),
+                    CL_FALSE,
+                    device.origin().as_ptr(),
+                    rect.host.origin().as_ptr(),
+                    rect.region.as_ptr(),
+                    device.row_pitch,
+                    device.slice_pitch,
+                    rect.host.row_pitch,
+                    rect.host.slice_pitch,
+                    host.start(),
+                    wait.count(),
+                    wait.pointer(),
+                )
+            };
+            ("clEnqueueReadBufferRect", event)
+        } else {
+            // SAFETY: (1) queue, buffer and events are kept alive by their handles; (2) origins and region have three
+            // numbers each; (3) the rectangle lies in the host's bytes, which can be read (I1 of `HostSide`), and which the
+            // caller keeps until the command has ended (rule 3 of `sys`). The runtime checks the buffer's bounds.
+            let event = unsafe {
+                cl3::command_queue::enqueue_write_buffer_rect(
+                    queue.raw(),
+                    buffer.raw(),
+                    CL_FALSE,
+                    device.origin().as_ptr(),
+                    rect.host.origin().as_ptr(),
+                    rect.region.as_ptr(),
+                    device.row_pitch,
+                    device.slice_pitch,
+                    rect.host.row_pitch,
+                    rect.host.slice_pitch,
+                    host.start(),
+                    wait.count(),
+                    wait.pointer(),
+                )
+            };
+            ("clEnqueueWriteBufferRect", event)
+        };
+        // SAFETY: The call above has just returned this event, and nothing else takes its reference.
+        unsafe { own_event(call, event) }
+    })
 }
 
 /// Enqueues a copy of a rectangle between buffers. The runtime checks the bounds, and whether the two overlap.

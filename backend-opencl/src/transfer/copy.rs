@@ -1,17 +1,17 @@
 //! Copies between any two kinds of memory.
 
-use binpool_allocators::{InvalidRequest, Memory, Region, Result};
+use binpool_allocators::{AsMemory, IntoRegion, InvalidRequest, Memory, Region, Result};
 
 use crate::{
+    ClOn,
     backend::OpenClBackend,
     event::ClEvent,
     memory::cl_memory::ClMemory,
     order::access::Access,
-    queue::ClQueue,
-    sys::{self, DeviceBytes, MemHandle, Purpose, WaitList},
+    sys::{self, DeviceBytes, Purpose},
 };
 
-pub(crate) const fn overlap(from: Region, into: Region) -> InvalidRequest {
+pub(super) const fn overlap(from: Region, into: Region) -> InvalidRequest {
     InvalidRequest::OverlappingCopy {
         from: from.offset,
         to: into.offset,
@@ -19,57 +19,117 @@ pub(crate) const fn overlap(from: Region, into: Region) -> InvalidRequest {
     }
 }
 
-/// Enqueues a copy of a region that is not empty. The caller has checked everything.
-///
-/// OpenCL has no copy between a buffer and SVM, so this makes a buffer over the block of SVM. Transfers with the block as
-/// host memory would not work with NVIDIA's driver: it takes the address of the block for ordinary host memory, and reads
-/// the bytes of a write when that is enqueued.
-pub(crate) fn enqueue(
-    queue: &ClQueue,
-    (source, from): (&ClMemory, Region),
-    (destination, into): (&ClMemory, Region),
-    wait_for: &[ClEvent],
-    backend: &OpenClBackend,
-) -> Result<ClEvent> {
-    let bytes = from.bytes;
-    let purpose = Purpose::Memory(bytes);
-    let (Some(start), Some(end)) = (source.device_bytes(from), destination.device_bytes(into))
-    else {
-        // Only a block that is being freed has no bytes, and such a block is not borrowed here.
-        return Err(InvalidRequest::OutOfBounds {
-            offset: from.offset,
-            bytes: from.bytes,
-            size: source.bytes(),
+/// Returns the device's side of a transfer of a region, which lies in `memory`.
+pub(super) fn bytes_of(memory: &ClMemory, region: Region) -> Result<DeviceBytes<'_>> {
+    let bytes = memory.device_bytes(region);
+    // Only a block that is being freed has no bytes, and such a block is not borrowed here.
+    Ok(bytes.ok_or(InvalidRequest::OutOfBounds {
+        offset: region.offset,
+        bytes: region.bytes,
+        size: memory.bytes(),
+    })?)
+}
+
+impl OpenClBackend {
+    /// Enqueues a copy of `from`, a region of `source`, to `destination` from byte `to` on, between buffers, shared virtual
+    /// memory, pooled blocks of any pools, and views of these, in any combination.
+    ///
+    /// # Errors
+    ///
+    /// [`OverlappingCopy`](binpool_allocators::InvalidRequest::OverlappingCopy) where both sides share a byte;
+    /// [`OutOfBounds`](binpool_allocators::InvalidRequest::OutOfBounds) and [`ForeignObject`](binpool_allocators::InvalidRequest::ForeignObject) for either;
+    /// [`Mapped`](binpool_allocators::InvalidRequest::Mapped); and the failures of the runtime.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// use binpool::{ImmediateAllocator, MemoryPool, SvmAllocator, SvmGrain};
+    ///
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let buffers = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let shared = MemoryPool::new(SvmAllocator::new(&backend, SvmGrain::Coarse)?, &queue)?;
+    /// let (one, other) = (buffers.allocate(100)?, shared.allocate(50)?);
+    /// backend.enqueue_fill(&queue, &one, .., &[7_u8])?;
+    /// backend.enqueue_fill(&queue, &other, .., &[1_u8])?;
+    /// backend.enqueue_copy(&queue, &one, 90..100, &other, 5)?;
+    /// let seen = backend.enqueue_read(&queue, &other, 4..16)?.wait()?;
+    /// assert_eq!(seen, [1, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 1]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn enqueue_copy<'q>(
+        &self,
+        on: impl Into<ClOn<'q>>,
+        source: &(impl AsMemory<Self> + ?Sized),
+        from: impl IntoRegion,
+        destination: &(impl AsMemory<Self> + ?Sized),
+        to: usize,
+    ) -> Result<ClEvent> {
+        let on = on.into();
+        let from = from.into_region(source.size())?;
+        let into = Region::new(to, from.bytes);
+        let source = self.bytes_on(on.queue, source, from)?;
+        let destination = self.bytes_on(on.queue, destination, into)?;
+        let found = source.zip(destination).filter(|_| from.bytes > 0);
+        let Some(((source, from), (destination, into))) = found else {
+            return self.enqueue_marker(on);
+        };
+        let uses = [
+            source.used(from, Access::Read),
+            destination.used(into, Access::Write),
+        ];
+        if uses[0].shares_bytes_with(&uses[1]) {
+            return Err(overlap(from, into).into());
         }
-        .into());
-    };
-    let handle = queue.handle();
-    let buffers = |source: &MemHandle, from, destination: &MemHandle, to, wait: &WaitList<'_>| {
-        sys::enqueue_copy_buffer(handle, (source, from), (destination, to), bytes, wait)
-    };
-    // The runtime keeps the buffer that was made over the block until the copy has ended.
-    let enqueue = |wait: &WaitList<'_>| match (start, end) {
-        (DeviceBytes::Buffer(source, from), DeviceBytes::Buffer(destination, to)) => {
-            buffers(source, from, destination, to, wait)
-        }
-        (DeviceBytes::Svm(source), DeviceBytes::Svm(destination)) => {
-            sys::enqueue_svm_copy(handle, source, destination, wait)
-        }
-        (DeviceBytes::Buffer(source, from), DeviceBytes::Svm(range)) => {
-            let (destination, to) = range.as_buffer()?;
-            buffers(source, from, &destination, to, wait)
-        }
-        (DeviceBytes::Svm(range), DeviceBytes::Buffer(destination, to)) => {
-            let (source, from) = range.as_buffer()?;
-            buffers(&source, from, destination, to, wait)
-        }
-    };
-    let uses = [
-        source.used(from, Access::Read),
-        destination.used(into, Access::Write),
-    ];
-    if uses[0].shares_bytes_with(&uses[1]) {
-        return Err(overlap(from, into).into());
+        let (source, destination) = (bytes_of(source, from)?, bytes_of(destination, into)?);
+        let (queue, bytes) = (on.queue.handle(), from.bytes);
+        let purpose = Purpose::Memory(bytes);
+        self.submit(on.queue, purpose, &uses, on.wait_for, |wait| {
+            if let (DeviceBytes::Svm(source), DeviceBytes::Svm(destination)) = (source, destination)
+            {
+                return sys::enqueue_svm_copy(queue, source, destination, wait);
+            }
+            // OpenCL has no copy between a buffer and SVM, so this makes a buffer over the block of SVM. Transfers with the
+            // block as host memory would not work with NVIDIA's driver: it takes the address of the block for ordinary host
+            // memory, and reads the bytes of a write when that is enqueued.
+            source.on_buffer(|source, from| {
+                destination.on_buffer(|destination, to| {
+                    sys::enqueue_copy_buffer(queue, (source, from), (destination, to), bytes, wait)
+                })
+            })
+        })
     }
-    backend.submit(queue, purpose, &uses, wait_for, enqueue)
+
+    /// Enqueues a copy of as many bytes as both sides have, from the start of either: `PyOpenCL`'s `enqueue_copy` without a
+    /// byte count, between buffers, shared virtual memory and pooled blocks in any combination. The sizes are the requested
+    /// ones.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`enqueue_copy`](Self::enqueue_copy).
+    ///
+    /// ```
+    /// # use binpool_allocators::Event;
+    /// use binpool_opencl::OpenClBackend;
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    ///
+    /// let source = backend.create_buffer_from(&[7_u8; 100], MemoryFlags::empty())?;
+    /// let destination = backend.create_buffer(40, MemoryFlags::empty())?;
+    /// backend.enqueue_copy_common(&queue, &source, &destination)?.wait()?; // 40 bytes.
+    /// let mut copied = [0_u8; 40];
+    /// backend.read(&queue, &destination, 0, &mut copied)?;
+    /// assert_eq!(copied, [7; 40]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn enqueue_copy_common<'q>(
+        &self,
+        on: impl Into<ClOn<'q>>,
+        source: &(impl AsMemory<Self> + ?Sized),
+        destination: &(impl AsMemory<Self> + ?Sized),
+    ) -> Result<ClEvent> {
+        let common = Region::first(source.size().min(destination.size()));
+        self.enqueue_copy(on, source, common, destination, 0)
+    }
 }

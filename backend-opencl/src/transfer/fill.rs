@@ -30,13 +30,8 @@ pub(crate) fn enqueue(
         DeviceBytes::Svm(range) if has_command => {
             sys::enqueue_svm_fill(queue.handle(), range, pattern, wait)
         }
-        DeviceBytes::Buffer(buffer, offset) => {
-            copies(queue, (buffer, offset), bytes, pattern, wait)
-        }
-        // The runtime keeps the buffer that was made over the block until the copies have ended.
-        DeviceBytes::Svm(range) => {
-            let (buffer, offset) = range.as_buffer()?;
-            copies(queue, (&buffer, offset), bytes, pattern, wait)
+        _ => {
+            device.on_buffer(|buffer, offset| copies(queue, (buffer, offset), bytes, pattern, wait))
         }
     }
 }

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use binpool_allocators::{
-    AsMemory, Event, HostUse, IntoRegion, InvalidRequest, On, PendingRead, Queue, QueueOrder,
-    Region, Result, bytes_on,
+    AsMemory, Event, IntoRegion, InvalidRequest, PendingRead, Queue, QueueOrder, Region, Result,
+    bytes_on,
 };
 use bytemuck::{AnyBitPattern, NoUninit};
 
@@ -15,11 +15,11 @@ use crate::{
     ClOn,
     backend::OpenClBackend,
     event::ClEvent,
+    host_transfer::HostTransfer,
     memory::cl_memory::ClMemory,
     order::access::Access,
     queue::ClQueue,
-    submit::Waited,
-    sys::{self, ClResult, DeviceBytes, EventHandle, HostBytes, Purpose, WaitList},
+    sys::{DeviceSide, HostSide, Purpose},
 };
 
 /// A command over no bytes becomes a marker. On an out-of-order queue a marker without a wait list waits for everything
@@ -59,12 +59,7 @@ impl OpenClBackend {
         offset: usize,
         data: &[T],
     ) -> Result<()> {
-        let (on, data) = (on.into(), bytemuck::cast_slice(data));
-        let region = Region::new(offset, data.len());
-        let target = (memory, region, Access::Write);
-        self.linear_blocking(on, target, |device, wait, enqueued| {
-            sys::write_borrowed(on.queue.handle(), device, data, wait, enqueued)
-        })
+        self.linear_and_wait(on.into(), memory, offset, &HostSide::source(data))
     }
 
     /// Reads into `data` from memory of any kind, from byte `offset` on, and waits until it is there.
@@ -81,12 +76,7 @@ impl OpenClBackend {
         offset: usize,
         data: &mut [T],
     ) -> Result<()> {
-        let (on, data) = (on.into(), bytemuck::cast_slice_mut(data));
-        let region = Region::new(offset, data.len());
-        let source = (memory, region, Access::Read);
-        self.linear_blocking(on, source, |device, wait, enqueued| {
-            sys::read_borrowed(on.queue.handle(), device, data, wait, enqueued)
-        })
+        self.linear_and_wait(on.into(), memory, offset, &HostSide::target(data))
     }
 
     /// Enqueues a write of `data`, which the command keeps, to memory of any kind from byte `offset` on.
@@ -113,13 +103,11 @@ impl OpenClBackend {
         offset: usize,
         data: Arc<[u8]>,
     ) -> Result<ClEvent> {
-        let on = on.into();
-        let target = (memory, Region::new(offset, data.len()), Access::Write);
-        let event = self.linear(on, target, |device, wait| {
-            sys::write_retained(on.queue.handle(), device, &data, wait)
-        })?;
-        event.retain(data);
-        Ok(event)
+        let (on, region) = (on.into(), Region::new(offset, data.len()));
+        match self.linear_side(on.queue, memory, region, Access::Write)? {
+            Some(transfer) => self.write_shared(on, &transfer, data),
+            None => self.enqueue_marker(on),
+        }
     }
 
     /// Enqueues a read of a region of memory of any kind, whose bytes [`PendingRead::wait`] returns.
@@ -135,16 +123,10 @@ impl OpenClBackend {
     ) -> Result<PendingRead<ClEvent>> {
         let on = on.into();
         // Checked before the bytes are allocated: a region that is too large must not be reported as a lack of host memory.
-        let Some((memory, region)) = self.bytes_on(on.queue, memory, region)? else {
-            return Ok(PendingRead::new(self.enqueue_marker(on)?, Vec::new));
-        };
-        memory.check_host(HostUse::Read)?;
-        let target = Arc::new(HostBytes::new(region.bytes)?);
-        let event = self.command(on, (memory, region, Access::Read), |device, wait| {
-            sys::read_retained(on.queue.handle(), device, &target, wait)
-        })?;
-        event.retain(Arc::clone(&target));
-        Ok(PendingRead::new(event, move || target.take()))
+        match self.linear_side(on.queue, memory, region, Access::Read)? {
+            Some(transfer) => self.read_to_new(on, &transfer, transfer.bytes),
+            None => Ok(PendingRead::new(self.enqueue_marker(on)?, Vec::new)),
+        }
     }
 
     /// Enqueues a fill of a region of memory of any kind with repetitions of `pattern`, which are elements of any size.
@@ -178,10 +160,17 @@ impl OpenClBackend {
         let found = self.bytes_on(on.queue, memory, region)?;
         let region = found.map_or(Region::default(), |(_, region)| region);
         InvalidRequest::check_pattern(region, pattern)?;
-        let Some((memory, region)) = found else {
+        let sides = found.and_then(|(memory, region)| {
+            Some((
+                memory.used(region, Access::Write),
+                memory.device_bytes(region)?,
+            ))
+        });
+        let Some((used, device)) = sides.filter(|_| region.bytes > 0) else {
             return self.enqueue_marker(on);
         };
-        self.command(on, (memory, region, Access::Write), |device, wait| {
+        let purpose = Purpose::Memory(region.bytes);
+        self.submit(on.queue, purpose, &[used], on.wait_for, |wait| {
             fill::enqueue(on.queue, device, region.bytes, pattern, wait)
         })
     }
@@ -203,69 +192,57 @@ impl OpenClBackend {
         Ok(found)
     }
 
-    /// Enqueues a transfer of a region by `enqueue`: a write of the memory, or a read.
+    /// Checks a transfer between the host and a region. `None` if that is empty.
+    fn linear_side<'m>(
+        &self,
+        queue: &ClQueue,
+        memory: &'m (impl AsMemory<Self> + ?Sized),
+        region: impl IntoRegion,
+        access: Access,
+    ) -> Result<Option<HostTransfer<'m>>> {
+        let Some((memory, region)) = self.bytes_on(queue, memory, region)? else {
+            return Ok(None);
+        };
+        memory.check_host(access.host_use())?;
+        let device = memory.device_bytes(region).filter(|_| region.bytes > 0);
+        Ok(device.map(|device| HostTransfer {
+            device: DeviceSide::Bytes(device),
+            used: memory.used(region, access),
+            bytes: region.bytes,
+        }))
+    }
+
+    /// Enqueues a transfer between the memory from byte `offset` on and the host's bytes, which the caller keeps until the
+    /// command has ended.
     pub(super) fn linear(
         &self,
         on: ClOn<'_>,
-        (memory, region, access): (&(impl AsMemory<Self> + ?Sized), Region, Access),
-        enqueue: impl FnOnce(DeviceBytes<'_>, &WaitList<'_>) -> ClResult<EventHandle>,
+        memory: &(impl AsMemory<Self> + ?Sized),
+        offset: usize,
+        host: &HostSide<'_>,
     ) -> Result<ClEvent> {
-        let Some((memory, region)) = self.bytes_on(on.queue, memory, region)? else {
-            return self.enqueue_marker(on);
-        };
-        memory.check_host(access.host_use())?;
-        self.command(on, (memory, region, access), enqueue)
+        let (region, access) = (Region::new(offset, host.bytes()), Access::of_transfer(host));
+        match self.linear_side(on.queue, memory, region, access)? {
+            Some(transfer) => self.enqueue_transfer(on, &transfer, host),
+            None => self.enqueue_marker(on),
+        }
     }
 
-    /// Makes a transfer of a region by `run`, which waits for it, with memory of the host that is borrowed until then.
-    fn linear_blocking(
+    /// Makes a transfer between the memory from byte `offset` on and bytes that the host has borrowed, and waits for it.
+    fn linear_and_wait(
         &self,
         on: ClOn<'_>,
-        (memory, region, access): (&(impl AsMemory<Self> + ?Sized), Region, Access),
-        run: impl FnOnce(
-            DeviceBytes<'_>,
-            &WaitList<'_>,
-            &mut dyn FnMut(&EventHandle),
-        ) -> ClResult<Waited>,
+        memory: &(impl AsMemory<Self> + ?Sized),
+        offset: usize,
+        host: &HostSide<'_>,
     ) -> Result<()> {
-        let On { queue, wait_for } = on;
-        let found = self.bytes_on(queue, memory, region)?;
-        if let Some((memory, region)) = found {
-            memory.check_host(access.host_use())?;
-            if let Some(device) = memory.device_bytes(region).filter(|_| region.bytes > 0) {
-                let purpose = Purpose::Memory(region.bytes);
-                let used = memory.used(region, access);
-                return self.submit_and_wait(
-                    queue,
-                    purpose,
-                    &[used],
-                    wait_for,
-                    |wait, enqueued| run(device, wait, enqueued),
-                );
-            }
+        let (region, access) = (Region::new(offset, host.bytes()), Access::of_transfer(host));
+        if let Some(transfer) = self.linear_side(on.queue, memory, region, access)? {
+            return self.transfer_and_wait(on, &transfer, host);
         }
-        if wait_for.is_empty() && queue.order() == QueueOrder::OutOfOrder {
+        if on.wait_for.is_empty() && on.queue.order() == QueueOrder::OutOfOrder {
             return Ok(());
         }
         self.enqueue_marker(on)?.wait()
-    }
-
-    /// Enqueues a command on one region, which it checks, or a marker if the region is empty.
-    fn command(
-        &self,
-        on: ClOn<'_>,
-        (memory, region, access): (&ClMemory, Region, Access),
-        enqueue: impl FnOnce(DeviceBytes<'_>, &WaitList<'_>) -> ClResult<EventHandle>,
-    ) -> Result<ClEvent> {
-        match memory.device_bytes(region) {
-            Some(device) if region.bytes > 0 => {
-                let purpose = Purpose::Memory(region.bytes);
-                let used = memory.used(region, access);
-                self.submit(on.queue, purpose, &[used], on.wait_for, |wait| {
-                    enqueue(device, wait)
-                })
-            }
-            _ => self.enqueue_marker(on),
-        }
     }
 }

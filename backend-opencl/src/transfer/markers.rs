@@ -8,7 +8,6 @@ use crate::{
     event::ClEvent,
     order::admission::CommandAdmission,
     order::role::OrderRole,
-    queue::ClQueue,
     quirks::dropped_events::WaitedFor,
     sys::{self, ClResult, EventHandle, Purpose, QueueHandle, WaitList},
 };
@@ -33,14 +32,8 @@ impl OpenClBackend {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn enqueue_marker<'q>(&self, on: impl Into<ClOn<'q>>) -> Result<ClEvent> {
-        let On { queue, wait_for } = on.into();
-        self.check_queue_of_context(queue)?;
-        let role = if wait_for.is_empty() {
-            OrderRole::Marker
-        } else {
-            OrderRole::Command
-        };
-        self.order(queue, role, wait_for, sys::enqueue_marker)
+        let roles = [OrderRole::Marker, OrderRole::Command];
+        self.order(on.into(), roles, sys::enqueue_marker)
     }
 
     /// Enqueues a barrier: a marker that every later command of the queue waits for.
@@ -62,24 +55,19 @@ impl OpenClBackend {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn enqueue_barrier<'q>(&self, on: impl Into<ClOn<'q>>) -> Result<ClEvent> {
-        let On { queue, wait_for } = on.into();
-        self.check_queue_of_context(queue)?;
-        let role = if wait_for.is_empty() {
-            OrderRole::FullBarrier
-        } else {
-            OrderRole::Barrier
-        };
-        self.order(queue, role, wait_for, sys::enqueue_barrier)
+        let roles = [OrderRole::FullBarrier, OrderRole::Barrier];
+        self.order(on.into(), roles, sys::enqueue_barrier)
     }
 
-    /// Enqueues a command that only orders others.
+    /// Enqueues a command that only orders others, with the first role if it has no wait list, and else with the second.
     fn order(
         &self,
-        queue: &ClQueue,
-        role: OrderRole,
-        wait_for: &[ClEvent],
+        On { queue, wait_for }: ClOn<'_>,
+        [alone, waiting]: [OrderRole; 2],
         enqueue: fn(&QueueHandle, &WaitList<'_>) -> ClResult<EventHandle>,
     ) -> Result<ClEvent> {
+        self.check_queue_of_context(queue)?;
+        let role = if wait_for.is_empty() { alone } else { waiting };
         let named = Self::named(wait_for);
         let admission = CommandAdmission::of_command(queue, &[], role, named)?;
         let is_unordered = queue.order() == QueueOrder::OutOfOrder;

@@ -1,8 +1,7 @@
 //! Commands that move bytes between the host and the device, or between any two kinds of memory, as runs of bytes or
 //! rectangles; and commands that only order others.
 
-mod copies;
-pub(crate) mod copy;
+mod copy;
 pub(crate) mod fill;
 mod linear;
 mod markers;

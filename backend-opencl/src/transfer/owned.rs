@@ -2,16 +2,15 @@
 
 use std::{fmt, sync::Arc};
 
-use binpool_allocators::{AsMemory, Event, Region};
+use binpool_allocators::{AsMemory, Event};
 use bytemuck::{AnyBitPattern, NoUninit};
 
 use crate::{
     ClOn,
     backend::OpenClBackend,
     event::ClEvent,
-    order::access::Access,
     refused::Refused,
-    sys::{self, host_vec::HostVec},
+    sys::{HostSide, host_vec::HostVec},
 };
 
 /// A pending transfer, and the vector that it works on.
@@ -116,7 +115,7 @@ impl OpenClBackend {
         offset: usize,
         elements: Vec<T>,
     ) -> Result<PendingTransfer<T>, Refused<Vec<T>>> {
-        self.owned(on.into(), memory, offset, elements, Access::Write)
+        self.owned(on.into(), memory, offset, elements, HostVec::as_source)
     }
 
     /// Enqueues a read into all of `elements`, from byte `offset` of the memory on.
@@ -143,24 +142,20 @@ impl OpenClBackend {
         offset: usize,
         elements: Vec<T>,
     ) -> Result<PendingTransfer<T>, Refused<Vec<T>>> {
-        self.owned(on.into(), memory, offset, elements, Access::Read)
+        self.owned(on.into(), memory, offset, elements, HostVec::as_target)
     }
 
-    fn owned<T: NoUninit + Send>(
+    /// Enqueues a transfer with all of `elements`, whose side of it `side` returns.
+    fn owned<T: Send + 'static>(
         &self,
         on: ClOn<'_>,
         memory: &(impl AsMemory<Self> + ?Sized),
         offset: usize,
         elements: Vec<T>,
-        access: Access,
+        side: impl Fn(&HostVec<T>) -> HostSide<'_>,
     ) -> Result<PendingTransfer<T>, Refused<Vec<T>>> {
         let elements = Arc::new(HostVec::new(elements));
-        let region = Region::new(offset, elements.bytes());
-        let target = (memory, region, access);
-        let enqueued = self.linear(on, target, |device, wait| match access {
-            Access::Write => sys::write_vec(on.queue.handle(), device, &elements, wait),
-            Access::Read => sys::read_vec(on.queue.handle(), device, &elements, wait),
-        });
+        let enqueued = self.linear(on, memory, offset, &side(&elements));
         match enqueued {
             Ok(event) => {
                 event.retain(Arc::clone(&elements));

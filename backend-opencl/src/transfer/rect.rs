@@ -8,20 +8,19 @@ use binpool_allocators::{
 use bytemuck::{AnyBitPattern, NoUninit};
 use cl3::memory::CL_MEM_READ_WRITE;
 
-use super::parts;
+use super::{copy, parts};
 use crate::{
     ClOn,
     backend::OpenClBackend,
     event::ClEvent,
+    host_transfer::HostTransfer,
     memory::cl_memory::ClMemory,
     order::access::Access,
-    order::memory_use::MemoryUse,
     queue::ClQueue,
     sys::{
-        self, ClResult, DeviceBytes, EventHandle, HostBytes, MemHandle, Purpose, WaitList,
+        self, ClResult, DeviceSide, EventHandle, HostSide, MemHandle, Purpose, WaitList,
         rect::{Corner, HostRect},
     },
-    transfer::copy::overlap,
 };
 
 /// The position of a rectangle on one side of a transfer: its origin, and the distances of rows and slices.
@@ -154,17 +153,6 @@ fn overlap_at(
     })
 }
 
-/// A checked transfer between memory and the host.
-#[derive(Debug)]
-pub(crate) struct HostSides<'m> {
-    memory: &'m ClMemory,
-    /// The bytes of the memory from the rectangle's first to its last.
-    span: Region,
-    device: Corner,
-    host: Corner,
-    region: [usize; 3],
-}
-
 /// Transfers of rectangles, of buffers and shared virtual memory, bare or pooled: `PyOpenCL`'s `enqueue_copy` with
 /// origins, a region and pitches.
 ///
@@ -204,15 +192,10 @@ impl OpenClBackend {
         (data, source): (&[T], Rect),
         region: [usize; 3],
     ) -> Result<()> {
-        let On { queue, wait_for } = on.into();
-        let data: &[u8] = bytemuck::cast_slice(data);
-        let sides = self.host_rect(queue, (memory, target), (data.len(), source), region)?;
-        let uses = [sides.used(Access::Write)?];
-        self.submit_and_wait(queue, sides.purpose(), &uses, wait_for, |wait, enqueued| {
-            sides.on_buffer(|rect| {
-                sys::rect::write_borrowed(queue.handle(), rect, data, wait, enqueued)
-            })
-        })
+        let (on, data) = (on.into(), HostSide::source(data));
+        let host = (data.bytes(), source, Access::Write);
+        let transfer = self.host_rect(on.queue, (memory, target), host, region)?;
+        self.transfer_and_wait(on, &transfer, &data)
     }
 
     /// Reads a rectangle into `data`, and waits until it is there.
@@ -247,15 +230,10 @@ impl OpenClBackend {
         (data, target): (&mut [T], Rect),
         region: [usize; 3],
     ) -> Result<()> {
-        let On { queue, wait_for } = on.into();
-        let data: &mut [u8] = bytemuck::cast_slice_mut(data);
-        let sides = self.host_rect(queue, (memory, source), (data.len(), target), region)?;
-        let uses = [sides.used(Access::Read)?];
-        self.submit_and_wait(queue, sides.purpose(), &uses, wait_for, |wait, enqueued| {
-            sides.on_buffer(|rect| {
-                sys::rect::read_borrowed(queue.handle(), rect, data, wait, enqueued)
-            })
-        })
+        let (on, data) = (on.into(), HostSide::target(data));
+        let host = (data.bytes(), target, Access::Read);
+        let transfer = self.host_rect(on.queue, (memory, source), host, region)?;
+        self.transfer_and_wait(on, &transfer, &data)
     }
 
     /// Enqueues a write of a rectangle of `data`.
@@ -293,13 +271,9 @@ impl OpenClBackend {
         (data, source): (Arc<[u8]>, Rect),
         region: [usize; 3],
     ) -> Result<ClEvent> {
-        let On { queue, wait_for } = on.into();
-        let sides = self.host_rect(queue, memory, (data.len(), source), region)?;
-        let event = self.rect_command(queue, &sides, Access::Write, wait_for, |rect, wait| {
-            sys::rect::write_retained(queue.handle(), rect, &data, wait)
-        })?;
-        event.retain(data);
-        Ok(event)
+        let (on, host) = (on.into(), (data.len(), source, Access::Write));
+        let transfer = self.host_rect(on.queue, memory, host, region)?;
+        self.write_shared(on, &transfer, data)
     }
 
     /// Enqueues a read of a rectangle. The bytes are returned without gaps, row by row and slice by slice.
@@ -329,19 +303,15 @@ impl OpenClBackend {
         memory: (&(impl AsMemory<Self> + ?Sized), Rect),
         region: [usize; 3],
     ) -> Result<PendingRead<ClEvent>> {
-        let On { queue, wait_for } = on.into();
+        let on = on.into();
         let all = region
             .iter()
             .try_fold(1_usize, |all, part| all.checked_mul(*part));
         let bytes = all.unwrap_or(usize::MAX);
         // Checked before the bytes are allocated: a region that is too large must not be reported as a lack of host memory.
-        let sides = self.host_rect(queue, memory, (bytes, Rect::default()), region)?;
-        let target = Arc::new(HostBytes::new(bytes)?);
-        let event = self.rect_command(queue, &sides, Access::Read, wait_for, |rect, wait| {
-            sys::rect::read_retained(queue.handle(), rect, &target, wait)
-        })?;
-        event.retain(Arc::clone(&target));
-        Ok(PendingRead::new(event, move || target.take()))
+        let tight = (bytes, Rect::default(), Access::Read);
+        let transfer = self.host_rect(on.queue, memory, tight, region)?;
+        self.read_to_new(on, &transfer, bytes)
     }
 
     /// Enqueues a copy of a rectangle from one block of memory to another one, or within one block.
@@ -391,12 +361,17 @@ impl OpenClBackend {
         if uses[0].shares_bytes_with(&uses[1]) {
             let distance = uses[0].region.offset.abs_diff(uses[1].region.offset);
             if overlap_at(distance, from, to, region) {
-                return Err(overlap(from_span, to_span).into());
+                return Err(copy::overlap(from_span, to_span).into());
             }
         }
+        let source = copy::bytes_of(source, from_span)?;
+        let destination = copy::bytes_of(destination, to_span)?;
+        // OpenCL has no such calls for shared virtual memory.
         self.submit(queue, purpose, &uses, wait_for, |wait| {
-            on_buffer(source, from, |source| {
-                on_buffer(destination, to, |destination| {
+            source.on_buffer(|source, offset| {
+                let source = (source, from.at(offset));
+                destination.on_buffer(|destination, offset| {
+                    let destination = (destination, to.at(offset));
                     self.copy_between(queue, source, destination, region, wait)
                 })
             })
@@ -415,8 +390,7 @@ impl OpenClBackend {
         let found = self.bytes_on(queue, memory, logical)?;
         let (memory, span) = found.ok_or(InvalidRequest::ZeroSize)?;
         self.check_pitches(memory, corner, region[2])?;
-        let offset = span.offset;
-        Ok((memory, span, Corner { offset, ..corner }))
+        Ok((memory, span, corner))
     }
 
     /// Enqueues a copy of a rectangle between two buffers. OpenCL refuses a copy within one buffer whose pitches differ,
@@ -451,64 +425,43 @@ impl OpenClBackend {
         })
     }
 
-    /// Checks a transfer between memory and the host, which has `host_bytes` bytes.
-    pub(crate) fn host_rect<'m>(
+    /// Enqueues a transfer of a rectangle of the host's bytes, which the caller keeps until the command has ended.
+    pub(super) fn rect(
+        &self,
+        on: ClOn<'_>,
+        memory: (&(impl AsMemory<Self> + ?Sized), Rect),
+        (host, rect): (&HostSide<'_>, Rect),
+        region: [usize; 3],
+    ) -> Result<ClEvent> {
+        let sides = (host.bytes(), rect, Access::of_transfer(host));
+        let transfer = self.host_rect(on.queue, memory, sides, region)?;
+        self.enqueue_transfer(on, &transfer, host)
+    }
+
+    /// Checks a transfer with this access to the memory, between it and the host, which has `host_bytes` bytes.
+    fn host_rect<'m>(
         &self,
         queue: &ClQueue,
-        (memory, device): (&'m (impl AsMemory<Self> + ?Sized), Rect),
-        (host_bytes, host): (usize, Rect),
+        memory: (&'m (impl AsMemory<Self> + ?Sized), Rect),
+        (host_bytes, host, access): (usize, Rect, Access),
         region: [usize; 3],
-    ) -> Result<HostSides<'m>> {
+    ) -> Result<HostTransfer<'m>> {
         let (_, host) = host.span(region, host_bytes)?;
-        let (memory, span, device) = self.corner(queue, (memory, device), region)?;
-        Ok(HostSides {
-            memory,
-            span,
+        let (memory, span, device) = self.corner(queue, memory, region)?;
+        memory.check_host(access.host_use())?;
+        let rect = HostRect {
+            bytes: copy::bytes_of(memory, span)?,
             device,
             host,
             region,
+        };
+        Ok(HostTransfer {
+            device: DeviceSide::Rect(rect),
+            used: memory.used(span, access),
+            bytes: span.bytes,
         })
     }
 
-    pub(crate) fn rect_command(
-        &self,
-        queue: &ClQueue,
-        sides: &HostSides<'_>,
-        access: Access,
-        wait_for: &[ClEvent],
-        enqueue: impl FnOnce(&HostRect<'_>, &WaitList<'_>) -> ClResult<EventHandle>,
-    ) -> Result<ClEvent> {
-        let uses = [sides.used(access)?];
-        self.submit(queue, sides.purpose(), &uses, wait_for, |wait| {
-            sides.on_buffer(|rect| enqueue(rect, wait))
-        })
-    }
-}
-
-impl HostSides<'_> {
-    /// Checks that the host may make the transfer, and returns its use of the memory.
-    fn used(&self, access: Access) -> Result<MemoryUse<'_>> {
-        self.memory.check_host(access.host_use())?;
-        Ok(self.memory.used(self.span, access))
-    }
-
-    const fn purpose(&self) -> Purpose {
-        Purpose::Memory(self.span.bytes)
-    }
-
-    fn on_buffer<T>(&self, enqueue: impl FnOnce(&HostRect<'_>) -> ClResult<T>) -> ClResult<T> {
-        on_buffer(self.memory, self.device, |(buffer, device)| {
-            enqueue(&HostRect {
-                buffer,
-                device,
-                host: self.host,
-                region: self.region,
-            })
-        })
-    }
-}
-
-impl OpenClBackend {
     /// Checks, for NVIDIA's driver, that the slices of a rectangle would fit into the memory with all of their pitches.
     fn check_pitches(&self, memory: &ClMemory, corner: Corner, slices: usize) -> Result<()> {
         let needed = slices.saturating_mul(corner.slice_pitch);
@@ -521,29 +474,6 @@ impl OpenClBackend {
             memory.bytes(),
             self.device_limits().device_name
         )))
-    }
-}
-
-/// Calls `enqueue` with the buffer that `memory` is all or a part of, or, for shared virtual memory, for which OpenCL has
-/// no such calls, with a buffer over it.
-fn on_buffer<T>(
-    memory: &ClMemory,
-    corner: Corner,
-    enqueue: impl FnOnce((&MemHandle, Corner)) -> ClResult<T>,
-) -> ClResult<T> {
-    let whole = Region::first(memory.bytes());
-    match memory.device_bytes(whole) {
-        Some(DeviceBytes::Buffer(buffer, start)) => enqueue((buffer, corner.moved_by(start))),
-        Some(DeviceBytes::Svm(range)) => {
-            let (buffer, start) = range.as_buffer()?;
-            // The runtime keeps the buffer until the command has ended.
-            enqueue((&buffer, corner.moved_by(start)))
-        }
-        // Only a block that is being freed has no bytes, and such a block is not borrowed here.
-        None => Err(crate::ClError::new(
-            "clCreateBuffer",
-            cl3::error_codes::CL_INVALID_MEM_OBJECT,
-        )),
     }
 }
 

@@ -2,12 +2,17 @@
 
 use std::marker::PhantomData;
 
-use binpool_allocators::{AsMemory, Event, On, Region, Result};
+use binpool_allocators::{AsMemory, Event, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
 use parking_lot::Mutex;
 
 use super::rect::Rect;
-use crate::{ClOn, backend::OpenClBackend, event::ClEvent, order::access::Access, sys};
+use crate::{
+    ClOn,
+    backend::OpenClBackend,
+    event::ClEvent,
+    sys::{self, HostSide},
+};
 
 /// A scope for transfers with borrowed memory: see [`transfer_scope`](OpenClBackend::transfer_scope).
 ///
@@ -178,12 +183,8 @@ impl<'scope> TransferScope<'scope, '_> {
         offset: usize,
         data: &'scope [T],
     ) -> Result<ClEvent> {
-        let (on, data): (_, &[u8]) = (on.into(), bytemuck::cast_slice(data));
-        let region = Region::new(offset, data.len());
-        let target = (memory, region, Access::Write);
-        let event = self.backend.linear(on, target, |device, wait| {
-            sys::scoped::write(on.queue.handle(), device, data, wait)
-        })?;
+        let data = HostSide::source(data);
+        let event = self.backend.linear(on.into(), memory, offset, &data)?;
         Ok(self.remember(event))
     }
 
@@ -199,12 +200,8 @@ impl<'scope> TransferScope<'scope, '_> {
         offset: usize,
         data: &'scope mut [T],
     ) -> Result<ClEvent> {
-        let (on, data): (_, &mut [u8]) = (on.into(), bytemuck::cast_slice_mut(data));
-        let region = Region::new(offset, data.len());
-        let source = (memory, region, Access::Read);
-        let event = self.backend.linear(on, source, |device, wait| {
-            sys::scoped::read(on.queue.handle(), device, data, wait)
-        })?;
+        let data = HostSide::target(data);
+        let event = self.backend.linear(on.into(), memory, offset, &data)?;
         Ok(self.remember(event))
     }
 
@@ -220,16 +217,10 @@ impl<'scope> TransferScope<'scope, '_> {
         (data, host): (&'scope [T], Rect),
         region: [usize; 3],
     ) -> Result<ClEvent> {
-        let On { queue, wait_for } = on.into();
-        let data: &[u8] = bytemuck::cast_slice(data);
-        let sides = self
+        let data = HostSide::source(data);
+        let event = self
             .backend
-            .host_rect(queue, memory, (data.len(), host), region)?;
-        let event =
-            self.backend
-                .rect_command(queue, &sides, Access::Write, wait_for, |rect, wait| {
-                    sys::scoped::write_rect(queue.handle(), rect, data, wait)
-                })?;
+            .rect(on.into(), memory, (&data, host), region)?;
         Ok(self.remember(event))
     }
 
@@ -245,16 +236,10 @@ impl<'scope> TransferScope<'scope, '_> {
         (data, host): (&'scope mut [T], Rect),
         region: [usize; 3],
     ) -> Result<ClEvent> {
-        let On { queue, wait_for } = on.into();
-        let data: &mut [u8] = bytemuck::cast_slice_mut(data);
-        let sides = self
+        let data = HostSide::target(data);
+        let event = self
             .backend
-            .host_rect(queue, memory, (data.len(), host), region)?;
-        let event =
-            self.backend
-                .rect_command(queue, &sides, Access::Read, wait_for, |rect, wait| {
-                    sys::scoped::read_rect(queue.handle(), rect, data, wait)
-                })?;
+            .rect(on.into(), memory, (&data, host), region)?;
         Ok(self.remember(event))
     }
 
