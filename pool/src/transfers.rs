@@ -124,54 +124,6 @@ impl<A: Allocator<Backend: Transfers>> $($block)* {
         }
     }
 
-    /// Enqueues a fill of `region` with `pattern`, repeated.
-    ///
-    /// # Errors
-    ///
-    /// [`OutOfBounds`](binpool_allocators::InvalidRequest::OutOfBounds),
-    /// [`EmptyPattern`](binpool_allocators::InvalidRequest::EmptyPattern),
-    /// [`PatternMismatch`](binpool_allocators::InvalidRequest::PatternMismatch), and the failures of the backend.
-    ///
-    /// ```
-    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
-    /// # use binpool_mock::MockDevice;
-    /// # let backend = MockDevice::new().backend();
-    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
-    /// use binpool::{Error, InvalidRequest};
-    ///
-    /// let ones = pool.allocate(1000 * size_of::<f32>())?;
-    /// ones.enqueue_fill(&queue, 0..4000, &1.0_f32.to_ne_bytes())?;
-    /// let mut last = [0_u8; 4];
-    /// ones.read(&queue, 3996, &mut last)?;
-    /// assert_eq!(f32::from_ne_bytes(last), 1.0);
-    ///
-    /// // The region is to hold whole patterns.
-    /// let error = ones
-    ///     .enqueue_fill(&queue, 0..3998, &1.0_f32.to_ne_bytes())
-    ///     .unwrap_err();
-    /// assert!(matches!(
-    ///     error,
-    ///     Error::InvalidRequest(binpool_allocators::InvalidRequest::PatternMismatch { .. })
-    /// ));
-    /// # Ok::<(), binpool::PoolError>(())
-    /// ```
-    pub fn enqueue_fill<'q, T: NoUninit>(
-        &self,
-        on: impl Into<OnOf<'q, A>>,
-        region: impl IntoRegion,
-        pattern: &[T],
-    ) -> Result<EventOf<A>, Error> {
-        let (backend, On { queue, wait_for }) = (self.backend(), on.into());
-        let pattern = bytemuck::cast_slice(pattern);
-        match bytes_on::<A::Backend, _>(self, queue, region)? {
-            Some((memory, region)) => {
-                backend.enqueue_fill(queue, memory, region, pattern, wait_for)
-            }
-            None => backend.enqueue_marker(queue, wait_for),
-        }
-    }
-
     /// Enqueues a copy of all [`size`](Self::size) bytes of this, not those of the class, to the start of
     /// `destination`, any memory of the backend.
     ///
@@ -272,6 +224,57 @@ impl<A: Allocator<Backend: Transfers>> $($block)* {
         to: usize,
     ) -> Result<EventOf<A>, Error> {
         copy::<A>(self.backend(), on.into(), (source, from), (self, to))
+    }
+}
+
+/// Fills, on the given queue, which is recorded as used. They must lie within [`size`](Self::size), not the class.
+impl<A: Allocator> $($block)* {
+    /// Enqueues a fill of `region` with `pattern`, repeated.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfBounds`](binpool_allocators::InvalidRequest::OutOfBounds),
+    /// [`EmptyPattern`](binpool_allocators::InvalidRequest::EmptyPattern),
+    /// [`PatternMismatch`](binpool_allocators::InvalidRequest::PatternMismatch), and the failures of the backend.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// use binpool::{Error, InvalidRequest};
+    ///
+    /// let ones = pool.allocate(1000 * size_of::<f32>())?;
+    /// ones.enqueue_fill(&queue, 0..4000, &1.0_f32.to_ne_bytes())?;
+    /// let mut last = [0_u8; 4];
+    /// ones.read(&queue, 3996, &mut last)?;
+    /// assert_eq!(f32::from_ne_bytes(last), 1.0);
+    ///
+    /// // The region is to hold whole patterns.
+    /// let error = ones
+    ///     .enqueue_fill(&queue, 0..3998, &1.0_f32.to_ne_bytes())
+    ///     .unwrap_err();
+    /// assert!(matches!(
+    ///     error,
+    ///     Error::InvalidRequest(binpool_allocators::InvalidRequest::PatternMismatch { .. })
+    /// ));
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
+    pub fn enqueue_fill<'q, T: NoUninit>(
+        &self,
+        on: impl Into<OnOf<'q, A>>,
+        region: impl IntoRegion,
+        pattern: &[T],
+    ) -> Result<EventOf<A>, Error> {
+        let (backend, On { queue, wait_for }) = (self.backend(), on.into());
+        let pattern = bytemuck::cast_slice(pattern);
+        match bytes_on::<A::Backend, _>(self, queue, region)? {
+            Some((memory, region)) => {
+                backend.enqueue_fill(queue, memory, region, pattern, wait_for)
+            }
+            None => backend.enqueue_marker(queue, wait_for),
+        }
     }
 }
     };
