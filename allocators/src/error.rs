@@ -498,12 +498,6 @@ pub enum InvalidRequest {
         /// The flags of the memory.
         flags: MemoryFlags,
     },
-    /// A memory object of another kind was passed where a buffer belongs.
-    #[error("the memory object is of type {object_type:#x}: a buffer, 0x10f0, is needed")]
-    NotABuffer {
-        /// The object's `cl_mem_object_type`, or the backend's own number for its kind.
-        object_type: u32,
-    },
     /// A call would keep a reference to a buffer over memory that the host only lends for the duration of a call.
     #[error(
         "this buffer lies over {bytes} bytes that the host lends it for the duration of a call: make views and \

@@ -68,6 +68,12 @@ pub enum OpenClError {
     /// The device is not one of the context's.
     #[error("the device is not one of the context's devices")]
     NotInContext,
+    /// A memory object of another kind was passed where a buffer belongs.
+    #[error("the memory object is of type {object_type:#x}: a buffer, 0x10f0, is needed")]
+    NotABuffer {
+        /// The object's `cl_mem_object_type`.
+        object_type: u32,
+    },
     /// A call of the runtime failed.
     #[error(transparent)]
     Call(#[from] ClError),
@@ -79,6 +85,9 @@ impl From<OpenClError> for Error {
     fn from(error: OpenClError) -> Self {
         match error {
             OpenClError::Call(error) => error.into_error(Purpose::Control),
+            OpenClError::NotABuffer { .. } => {
+                Self::backend("taking a memory object in", None, error)
+            }
             error => Self::backend("opening a device", None, error),
         }
     }

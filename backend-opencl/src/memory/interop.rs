@@ -7,6 +7,7 @@ use cl3::memory::CL_MEM_OBJECT_BUFFER;
 
 use crate::{
     backend::OpenClBackend,
+    error::OpenClError,
     memory::cl_memory::{ClMemory, MemoryBody},
     memory::flags,
     memory::root::Root,
@@ -47,7 +48,7 @@ impl OpenClBackend {
     /// # Errors
     ///
     /// [`ForeignObject`](InvalidRequest::ForeignObject) for memory of another context,
-    /// [`NotABuffer`](InvalidRequest::NotABuffer) for images and pipes, [`Lent`](InvalidRequest::Lent) for a buffer over
+    /// [`NotABuffer`](OpenClError::NotABuffer) for images and pipes, [`Lent`](InvalidRequest::Lent) for a buffer over
     /// memory that was lent to it, and a failure of the runtime.
     ///
     /// # Safety
@@ -80,7 +81,7 @@ impl OpenClBackend {
         }
         let object_type = facts.object_type;
         if object_type != CL_MEM_OBJECT_BUFFER {
-            return Err(InvalidRequest::NotABuffer { object_type }.into());
+            return Err(OpenClError::NotABuffer { object_type }.into());
         }
         let body = match facts.parent {
             None => MemoryBody::Buffer(Root::of(handle)),

@@ -463,8 +463,14 @@ fn handles_that_are_no_buffer_of_this_context_are_refused_and_left_alone() {
     }
     .unwrap();
     let object_type = opencl3::memory::CL_MEM_OBJECT_IMAGE2D;
-    let refused = refusal(again(&bench.backend, image));
-    assert_eq!(refused, InvalidRequest::NotABuffer { object_type });
+    let Err(binpool_allocators::Error::Backend(failure)) = again(&bench.backend, image) else {
+        panic!("an image is no buffer");
+    };
+    let reason = failure.source.as_ref().and_then(|it| it.downcast_ref());
+    assert_eq!(
+        reason,
+        Some(&binpool_opencl::OpenClError::NotABuffer { object_type })
+    );
     release(image);
 
     let nothing = again(&bench.backend, std::ptr::null_mut()).unwrap_err();
