@@ -135,9 +135,7 @@ mod tests {
     use binpool_allocators::InvalidRequest;
 
     use super::*;
-    use crate::{
-        Addressing, ImageError, ImageKind, KernelError, Refused, SamplerError, WorkSizeProblem,
-    };
+    use crate::{Addressing, ImageError, ImageKind, KernelError, Refused, WorkSizeProblem};
 
     /// Returns the texts of an error and its causes, and checks that no text has another one in it.
     fn told_once(error: &dyn StdError) -> Vec<String> {
@@ -167,7 +165,7 @@ mod tests {
             source: call(),
         };
         let (error, value) = (refused(), ());
-        let errors: [(Box<dyn StdError>, usize); 12] = [
+        let errors: [(Box<dyn StdError>, usize); 11] = [
             (Box::new(ClError::new("clFlush", -36)), 1),
             (Box::new(call()), 2),
             (Box::new(OpenClError::NoPlatform), 1),
@@ -178,7 +176,6 @@ mod tests {
             (Box::new(KernelError::Memory(call())), 2),
             (Box::new(ImageError::Device(refused())), 1),
             (Box::new(ImageError::Device(call())), 2),
-            (Box::new(SamplerError::Device(call())), 2),
             (Box::new(Refused { error, value }), 1),
         ];
         for (error, causes) in errors {
@@ -199,7 +196,7 @@ mod tests {
             converted(OpenClError::NoPlatform),
             converted(KernelError::EmptySource),
             converted(ImageError::NeedsBuffer { kind }),
-            converted(SamplerError::NeedsNormalized { addressing }),
+            converted(ImageError::NeedsNormalized { addressing }),
         ] {
             assert_eq!(told_once(&error)[1..], [text]);
         }
@@ -208,7 +205,6 @@ mod tests {
             |error: Error| matches!(error, Error::Backend(failure) if failure.code == Some(-50));
         assert!(is_the_call(KernelError::from(call()).into()));
         assert!(is_the_call(ImageError::from(call()).into()));
-        assert!(is_the_call(SamplerError::from(call()).into()));
         let failure = ClError::new("clSetKernelArg", -50);
         assert!(is_the_call(OpenClError::from(failure).into()));
     }

@@ -166,8 +166,8 @@ pub use event::ClEvent;
 #[cfg(feature = "ndarray")]
 pub use image::ChannelValue;
 pub use image::{
-    Axis, ChannelOrder, ChannelType, ClImage, HostImage, HostPitches, ImageColor, ImageError,
-    ImageFormat, ImageKind, ImageLimits, ImageRegion, ImageShape,
+    Addressing, Axis, ChannelOrder, ChannelType, ClImage, Filter, HostImage, HostPitches,
+    ImageColor, ImageError, ImageFormat, ImageKind, ImageLimits, ImageRegion, ImageShape,
 };
 pub use kernel::{
     Argument, ClKernel, ClProgram, Extent, KernelError, Launch, LaunchMemory, LocalMemory,
@@ -181,7 +181,7 @@ pub use on::ClOn;
 pub use pipe::ClPipe;
 pub use queue::ClQueue;
 pub use refused::Refused;
-pub use sampler::{Addressing, ClSampler, Filter, SamplerError, SamplerProperties};
+pub use sampler::{ClSampler, SamplerProperties};
 pub use svm::{Svm, SvmInfo, SvmOptions, SvmPointer, SystemSvm, UninitSvm};
 pub use sys::ClError;
 pub use transfer::{MigrationFlags, PendingTransfer, Rect, TransferScope};

@@ -3,131 +3,19 @@
 use std::{ffi::c_void, fmt, num::NonZeroU64, sync::Arc};
 
 use binpool_allocators::{Error, InvalidRequest, ObjectKind, Result};
-use cl3::{
-    memory::{
-        CL_ADDRESS_CLAMP, CL_ADDRESS_CLAMP_TO_EDGE, CL_ADDRESS_MIRRORED_REPEAT, CL_ADDRESS_NONE,
-        CL_ADDRESS_REPEAT, CL_FILTER_LINEAR, CL_FILTER_NEAREST,
-    },
-    sampler::{
-        CL_SAMPLER_ADDRESSING_MODE, CL_SAMPLER_FILTER_MODE, CL_SAMPLER_LOD_MAX, CL_SAMPLER_LOD_MIN,
-        CL_SAMPLER_MIP_FILTER_MODE, CL_SAMPLER_NORMALIZED_COORDS,
-    },
+use cl3::sampler::{
+    CL_SAMPLER_ADDRESSING_MODE, CL_SAMPLER_FILTER_MODE, CL_SAMPLER_LOD_MAX, CL_SAMPLER_LOD_MIN,
+    CL_SAMPLER_MIP_FILTER_MODE, CL_SAMPLER_NORMALIZED_COORDS,
 };
 
 use crate::{
     backend::OpenClBackend,
     context::Context,
     device::info,
+    image::{Addressing, Filter, ImageError},
     same_by_handle::same_by_handle,
     sys::{self, ClError, Purpose, SamplerHandle},
 };
-
-/// The value that is read outside of the image (`addressing_mode` of `PyOpenCL`).
-///
-/// ```
-/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
-/// use binpool_opencl::{Addressing, ClSampler, Filter, OpenClBackend};
-/// # use binpool_opencl::{
-/// #     ChannelOrder, ChannelType, ClProgram, Extent, HostPitches, ImageFormat, ImageKind, ImageShape, Parameter,
-/// #     ParameterAccess,
-/// # };
-///
-/// # let backend = OpenClBackend::open(&"any".parse()?)?;
-/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-/// # let source = "kernel void look_up(read_only image2d_t picture, sampler_t sampler, float2 at, global float4 *color)
-/// #     { color[get_global_id(0)] = read_imagef(picture, sampler, at); }";
-/// # let program = ClProgram::build(&backend, source, "")?;
-/// # let parameters = [
-/// #     Parameter::image(ImageKind::D2, ParameterAccess::Input),
-/// #     Parameter::sampler(),
-/// #     Parameter::value::<[f32; 2]>(),
-/// #     Parameter::output::<[f32; 4]>(Extent::PerItem(1)),
-/// # ];
-/// # // SAFETY: each work item writes the colour of its id, and reads the image through a sampler that says what is beyond.
-/// # let look_up = unsafe { program.kernel("look_up", &parameters) }?;
-/// # let image = backend.create_image_with_data(
-/// #     MemoryFlags::READ_ONLY,
-/// #     ImageFormat::new(ChannelOrder::Rgba, ChannelType::Float),
-/// #     ImageShape::D2 { width: 2, height: 1 },
-/// #     &[[0.25_f32; 4], [0.75; 4]],
-/// #     HostPitches::TIGHT,
-/// # )?;
-/// # let color = backend.create_buffer(16, MemoryFlags::empty())?;
-/// // A picture of two pixels, 0.25 and 0.75. The kernel looks one and a half pixels to their left.
-/// let beside = |addressing| -> Result<f32, Box<dyn std::error::Error>> {
-///     let sampler = ClSampler::new(&backend, false, addressing, Filter::Nearest)?;
-///     let launch = look_up.launch(&queue, &[1]).image(&image).sampler(&sampler);
-///     launch.value(&[-1.5_f32, 0.5]).memory(&color).enqueue()?;
-///     Ok(backend.map::<f32>(&queue, &color, 0..16)?[0])
-/// };
-/// assert_eq!(beside(Addressing::ClampToEdge)?, 0.25);
-/// assert_eq!(beside(Addressing::Clamp)?, 0.0);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Addressing {
-    /// Kernels must not read there: the value is undefined.
-    None,
-    /// The nearest pixel of the edge.
-    ClampToEdge,
-    /// A border of zeros.
-    Clamp,
-    /// The image again. For normalized coordinates.
-    Repeat,
-    /// The image's reflection. For normalized coordinates.
-    MirroredRepeat,
-}
-
-impl Addressing {
-    const ALL: [Self; 5] = [
-        Self::None,
-        Self::ClampToEdge,
-        Self::Clamp,
-        Self::Repeat,
-        Self::MirroredRepeat,
-    ];
-
-    const fn code(self) -> u32 {
-        match self {
-            Self::None => CL_ADDRESS_NONE,
-            Self::ClampToEdge => CL_ADDRESS_CLAMP_TO_EDGE,
-            Self::Clamp => CL_ADDRESS_CLAMP,
-            Self::Repeat => CL_ADDRESS_REPEAT,
-            Self::MirroredRepeat => CL_ADDRESS_MIRRORED_REPEAT,
-        }
-    }
-}
-
-/// The value that is read between pixels (`filter_mode` of `PyOpenCL`).
-///
-/// ```
-/// use binpool_opencl::{Addressing, ClSampler, Filter, OpenClBackend};
-///
-/// # let backend = OpenClBackend::open(&"any".parse()?)?;
-/// // A picture is smooth where it is drawn larger, and a table is not: its entries are read as they are.
-/// let sampler = |filter| ClSampler::new(&backend, true, Addressing::ClampToEdge, filter);
-/// let (picture, table) = (sampler(Filter::Linear)?, sampler(Filter::Nearest)?);
-/// assert_ne!(picture.filter()?, table.filter()?);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Filter {
-    /// The nearest pixel.
-    Nearest,
-    /// The weighted mean of the pixels around.
-    Linear,
-}
-
-impl Filter {
-    const ALL: [Self; 2] = [Self::Nearest, Self::Linear];
-
-    const fn code(self) -> u32 {
-        match self {
-            Self::Nearest => CL_FILTER_NEAREST,
-            Self::Linear => CL_FILTER_LINEAR,
-        }
-    }
-}
 
 /// The properties of a sampler, with OpenCL 2.0 and later (`sampler_properties` of `PyOpenCL`; OpenCL 3.0, section 5.7).
 /// `None` leaves a property at the runtime's default.
@@ -194,58 +82,6 @@ impl SamplerProperties {
     }
 }
 
-/// The errors of samplers.
-///
-/// ```
-/// use binpool_opencl::{Addressing, ClSampler, Filter, OpenClBackend, SamplerError};
-///
-/// # let backend = OpenClBackend::open(&"any".parse()?)?;
-/// match ClSampler::new(&backend, false, Addressing::Repeat, Filter::Nearest) {
-///     Err(SamplerError::NeedsNormalized { addressing }) => {
-///         ClSampler::new(&backend, true, addressing, Filter::Nearest)?;
-///     }
-///     other => panic!("{other:?}"),
-/// }
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SamplerError {
-    /// An error that any object can have: one of another backend, a device without samplers, a failure of the runtime.
-    #[error(transparent)]
-    Device(#[from] Error),
-    /// This addressing mode needs normalized coordinates.
-    #[error("{addressing:?} with coordinates in pixels: it is for normalized coordinates only")]
-    NeedsNormalized {
-        /// The addressing mode.
-        addressing: Addressing,
-    },
-    /// A property is given twice.
-    #[error("the property {key:#x} is given twice")]
-    GivenTwice {
-        /// The runtime's number of the property.
-        key: u64,
-    },
-    /// A sampler of the program's own has a property that this crate does not know.
-    #[error("the sampler's property {key:#x} is {value:#x}, which is not known")]
-    Unknown {
-        /// The runtime's number of the property.
-        key: u32,
-        /// The runtime's number of the value.
-        value: u32,
-    },
-}
-
-impl From<SamplerError> for Error {
-    /// Returns an error of the device as it is, and any other as a failure of the backend with this one as its source.
-    fn from(error: SamplerError) -> Self {
-        match error {
-            SamplerError::Device(error) => error,
-            error => Self::backend("making a sampler", None, error),
-        }
-    }
-}
-
 /// The way in which kernels read images (`Sampler` of `PyOpenCL`). Clones are the same sampler.
 ///
 /// Values are equal where the runtime's object is the same one.
@@ -276,13 +112,13 @@ impl ClSampler {
     ///
     /// # Errors
     ///
-    /// A device without images; [`NeedsNormalized`](SamplerError::NeedsNormalized); a failure of the runtime.
+    /// A device without images; [`NeedsNormalized`](ImageError::NeedsNormalized); a failure of the runtime.
     pub fn new(
         backend: &OpenClBackend,
         normalized_coordinates: bool,
         addressing: Addressing,
         filter: Filter,
-    ) -> Result<Self, SamplerError> {
+    ) -> Result<Self, ImageError> {
         check_images(backend)?;
         check_repeats(normalized_coordinates, addressing)?;
         let context = &backend.context().handle;
@@ -298,7 +134,7 @@ impl ClSampler {
     /// ```
     /// use std::num::NonZeroU64;
     ///
-    /// use binpool_opencl::{ClSampler, Filter, OpenClBackend, SamplerError, SamplerProperties};
+    /// use binpool_opencl::{ClSampler, Filter, OpenClBackend, ImageError, SamplerProperties};
     /// use cl3::{memory::CL_FILTER_LINEAR, sampler::CL_SAMPLER_FILTER_MODE};
     ///
     /// # let backend = OpenClBackend::open(&"any".parse()?)?;
@@ -309,19 +145,19 @@ impl ClSampler {
     ///     ..SamplerProperties::default()
     /// };
     /// let refused = ClSampler::with_properties(&backend, &properties);
-    /// assert!(matches!(refused, Err(SamplerError::GivenTwice { key: twice }) if twice == key.get()));
+    /// assert!(matches!(refused, Err(ImageError::PropertyTwice { key: twice }) if twice == key.get()));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
     /// A device without images, or before OpenCL 2.0, or without mipmaps where such properties are given;
-    /// [`NeedsNormalized`](SamplerError::NeedsNormalized), [`GivenTwice`](SamplerError::GivenTwice); a failure of the
+    /// [`NeedsNormalized`](ImageError::NeedsNormalized), [`PropertyTwice`](ImageError::PropertyTwice); a failure of the
     /// runtime, for a key that it does not know among others.
     pub fn with_properties(
         backend: &OpenClBackend,
         properties: &SamplerProperties,
-    ) -> Result<Self, SamplerError> {
+    ) -> Result<Self, ImageError> {
         check_images(backend)?;
         let device = backend.context().device;
         let name = &backend.device_limits().device_name;
@@ -347,7 +183,7 @@ impl ClSampler {
         let list = properties.list();
         for (at, &(key, _)) in list.iter().enumerate() {
             if list[..at].iter().any(|&(before, _)| before == key) {
-                return Err(SamplerError::GivenTwice { key });
+                return Err(ImageError::PropertyTwice { key });
             }
         }
         let handle = sys::sampler::create_with_properties(&backend.context().handle, &list);
@@ -387,7 +223,7 @@ impl ClSampler {
         backend: &OpenClBackend,
         sampler: *mut c_void,
         retain: bool,
-    ) -> Result<Self, SamplerError> {
+    ) -> Result<Self, ImageError> {
         // SAFETY: The sampler is null or alive, and unless `retain` one reference is the caller's to give, as the caller
         // promises.
         let handle = unsafe { SamplerHandle::adopt(sampler, retain) }.map_err(control)?;
@@ -411,7 +247,7 @@ impl ClSampler {
     /// # Errors
     ///
     /// A failure of the runtime.
-    pub fn normalized_coordinates(&self) -> Result<bool, SamplerError> {
+    pub fn normalized_coordinates(&self) -> Result<bool, ImageError> {
         Ok(self.number(CL_SAMPLER_NORMALIZED_COORDS)? != 0)
     }
 
@@ -419,26 +255,26 @@ impl ClSampler {
     ///
     /// # Errors
     ///
-    /// [`Unknown`](SamplerError::Unknown) for a mode of an extension.
-    pub fn addressing(&self) -> Result<Addressing, SamplerError> {
+    /// [`UnknownProperty`](ImageError::UnknownProperty) for a mode of an extension.
+    pub fn addressing(&self) -> Result<Addressing, ImageError> {
         let key = CL_SAMPLER_ADDRESSING_MODE;
         let value = self.number(key)?;
         let mut all = Addressing::ALL.into_iter();
         all.find(|addressing| addressing.code() == value)
-            .ok_or(SamplerError::Unknown { key, value })
+            .ok_or(ImageError::UnknownProperty { key, value })
     }
 
     /// The value that is read between pixels (`filter_mode`).
     ///
     /// # Errors
     ///
-    /// [`Unknown`](SamplerError::Unknown) for a mode of an extension.
-    pub fn filter(&self) -> Result<Filter, SamplerError> {
+    /// [`UnknownProperty`](ImageError::UnknownProperty) for a mode of an extension.
+    pub fn filter(&self) -> Result<Filter, ImageError> {
         let key = CL_SAMPLER_FILTER_MODE;
         let value = self.number(key)?;
         let mut all = Filter::ALL.into_iter();
         all.find(|filter| filter.code() == value)
-            .ok_or(SamplerError::Unknown { key, value })
+            .ok_or(ImageError::UnknownProperty { key, value })
     }
 
     /// The runtime's keys and values that it was made of; none if it was made by [`new`](Self::new).
@@ -464,7 +300,7 @@ impl ClSampler {
     /// # Errors
     ///
     /// A device before OpenCL 3.0, which does not answer.
-    pub fn properties(&self) -> Result<Vec<(u64, u64)>, SamplerError> {
+    pub fn properties(&self) -> Result<Vec<(u64, u64)>, ImageError> {
         let context = self.context();
         let (major, minor) = info::version_of(context.device).map_err(control)?;
         if major < 3 {
@@ -479,7 +315,7 @@ impl ClSampler {
         Ok(pairs.take_while(|&(key, _)| key != 0).collect())
     }
 
-    fn number(&self, what: u32) -> Result<u32, SamplerError> {
+    fn number(&self, what: u32) -> Result<u32, ImageError> {
         Ok(sys::sampler::number(self.handle(), what).map_err(control)?)
     }
 
@@ -516,10 +352,10 @@ fn check_images(backend: &OpenClBackend) -> Result<()> {
     )))
 }
 
-const fn check_repeats(normalized: bool, addressing: Addressing) -> Result<(), SamplerError> {
+const fn check_repeats(normalized: bool, addressing: Addressing) -> Result<(), ImageError> {
     match addressing {
         Addressing::Repeat | Addressing::MirroredRepeat if !normalized => {
-            Err(SamplerError::NeedsNormalized { addressing })
+            Err(ImageError::NeedsNormalized { addressing })
         }
         _ => Ok(()),
     }

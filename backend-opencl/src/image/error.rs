@@ -5,7 +5,8 @@ use std::fmt;
 use binpool_allocators::{Error, InvalidRequest, OutOfMemory};
 
 use super::{
-    color::ImageColor, format::ImageFormat, kind::ImageKind, region::ImageRegion, shape::ImageShape,
+    color::ImageColor, format::ImageFormat, kind::ImageKind, region::ImageRegion,
+    sampling::Addressing, shape::ImageShape,
 };
 
 /// The direction along which a pitch or a size is counted.
@@ -62,7 +63,7 @@ impl fmt::Display for Axis {
     }
 }
 
-/// The error of an image that was not made, or of a command on one that was not enqueued.
+/// The error of an image or a sampler that was not made, or of a command on an image that was not enqueued.
 ///
 /// ```
 /// use binpool_allocators::{Error, MemoryFlags};
@@ -304,6 +305,26 @@ pub enum ImageError {
         format: ImageFormat,
         /// The name of the element's type.
         element: &'static str,
+    },
+    /// This addressing mode of a sampler needs normalized coordinates.
+    #[error("{addressing:?} with coordinates in pixels: it is for normalized coordinates only")]
+    NeedsNormalized {
+        /// The addressing mode.
+        addressing: Addressing,
+    },
+    /// A property of a sampler is given twice.
+    #[error("the property {key:#x} is given twice")]
+    PropertyTwice {
+        /// The runtime's number of the property.
+        key: u64,
+    },
+    /// A sampler of the program's own has a property that this crate does not know.
+    #[error("the sampler's property {key:#x} is {value:#x}, which is not known")]
+    UnknownProperty {
+        /// The runtime's number of the property.
+        key: u32,
+        /// The runtime's number of the value.
+        value: u32,
     },
 }
 

@@ -22,6 +22,7 @@ mod layout;
 mod limits;
 mod raw;
 mod region;
+mod sampling;
 mod shape;
 mod transfer;
 
@@ -36,4 +37,5 @@ pub use kind::ImageKind;
 pub use layout::HostPitches;
 pub use limits::ImageLimits;
 pub use region::ImageRegion;
+pub use sampling::{Addressing, Filter};
 pub use shape::ImageShape;

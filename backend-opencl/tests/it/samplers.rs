@@ -3,7 +3,7 @@
 use std::{collections::HashSet, num::NonZeroU64};
 
 use binpool_allocators::InvalidRequest;
-use binpool_opencl::{Addressing, ClSampler, Filter, SamplerError, SamplerProperties};
+use binpool_opencl::{Addressing, ClSampler, Filter, ImageError, SamplerProperties};
 use cl3::sampler::{
     CL_SAMPLER_ADDRESSING_MODE, CL_SAMPLER_FILTER_MODE, CL_SAMPLER_NORMALIZED_COORDS,
 };
@@ -32,7 +32,7 @@ fn a_sampler_tells_what_it_was_made_of() {
                 if repeats(addressing) && !normalized {
                     let error = sampler.unwrap_err();
                     assert!(
-                        matches!(error, SamplerError::NeedsNormalized { addressing: a } if a == addressing),
+                        matches!(error, ImageError::NeedsNormalized { addressing: a } if a == addressing),
                         "{error}"
                     );
                     continue;
@@ -94,7 +94,7 @@ fn properties_that_contradict_each_other_are_refused() {
         ..SamplerProperties::default()
     });
     assert!(
-        matches!(error, SamplerError::NeedsNormalized { .. }),
+        matches!(error, ImageError::NeedsNormalized { .. }),
         "{error}"
     );
     let key = CL_SAMPLER_FILTER_MODE.into();
@@ -104,7 +104,7 @@ fn properties_that_contradict_each_other_are_refused() {
         ..SamplerProperties::default()
     });
     assert!(
-        matches!(error, SamplerError::GivenTwice { key: k } if k == key),
+        matches!(error, ImageError::PropertyTwice { key: k } if k == key),
         "{error}"
     );
 }
@@ -117,7 +117,7 @@ fn properties_of_no_extension_are_the_runtimes_to_refuse() {
         ..SamplerProperties::default()
     };
     let error = ClSampler::with_properties(&bench.backend, &unknown).unwrap_err();
-    let SamplerError::Device(Error::Backend(failure)) = &error else {
+    let ImageError::Device(Error::Backend(failure)) = &error else {
         panic!("another error: {error}");
     };
     assert_eq!(failure.operation, "clCreateSamplerWithProperties");
@@ -150,7 +150,7 @@ fn mipmaps_are_for_devices_that_have_them() {
     }
     let error = sampler.unwrap_err();
     assert!(
-        matches!(&error, SamplerError::Device(Error::Unsupported { what }) if what.contains("mipmaps")),
+        matches!(&error, ImageError::Device(Error::Unsupported { what }) if what.contains("mipmaps")),
         "{error}"
     );
 }
@@ -187,7 +187,7 @@ fn samplers_with_the_same_handle_are_equal() {
     assert!(
         matches!(
             error,
-            SamplerError::Device(Error::InvalidRequest(InvalidRequest::ForeignObject { .. }))
+            ImageError::Device(Error::InvalidRequest(InvalidRequest::ForeignObject { .. }))
         ),
         "{error}"
     );
@@ -195,6 +195,6 @@ fn samplers_with_the_same_handle_are_equal() {
     let error = unsafe { ClSampler::from_raw(&bench.backend, std::ptr::null_mut(), true) };
     assert!(matches!(
         error.unwrap_err(),
-        SamplerError::Device(Error::Backend(_))
+        ImageError::Device(Error::Backend(_))
     ));
 }
