@@ -1,5 +1,5 @@
 //! Whichever call of the mock fails under a check of the conformance suite, in whichever way: nothing is left on the
-//! device, nothing is misused, and nobody panics but the check that did not get what it needs.
+//! device, nothing is misused, and nothing panics but the check that did not get what it needs.
 //!
 //! A process of its own, since every panic in it is a finding, whichever thread it is of.
 

@@ -1,4 +1,4 @@
-//! Transfers between the host and the device, whatever their shape and whoever owns the host's bytes.
+//! Transfers between the host and the device, of every shape and every owner of the host's bytes.
 
 use std::sync::Arc;
 
@@ -8,6 +8,7 @@ use crate::{
     backend::OpenClBackend,
     event::ClEvent,
     on::ClOn,
+    order::access::Access,
     order::memory_use::MemoryUse,
     sys::{self, DeviceSide, HostSide, Purpose, host_vec::HostVec},
 };
@@ -19,6 +20,17 @@ pub(crate) struct HostTransfer<'m> {
     pub(crate) used: MemoryUse<'m>,
     /// The size of the transfer, for reports of failures.
     pub(crate) bytes: usize,
+}
+
+impl Access {
+    /// Returns what a transfer with these bytes of the host does with the device's.
+    pub(crate) const fn of_transfer(host: &HostSide<'_>) -> Self {
+        if host.is_target() {
+            Self::Read
+        } else {
+            Self::Write
+        }
+    }
 }
 
 impl OpenClBackend {

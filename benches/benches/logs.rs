@@ -1,4 +1,4 @@
-//! What it costs the hit path that somebody listens to what the pool tells through `tracing`, without doing anything
+//! What it costs the hit path that a subscriber listens to what the pool tells through `tracing`, without doing anything
 //! about it.
 
 #![expect(
@@ -29,8 +29,8 @@ fn benchmarks(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("hot, who listens");
     let pool = Pool::new().expect("a pool to measure");
     race(Workload::Hot, &pool, 1, |race| {
-        // First, since `tracing` remembers that somebody was there.
-        hot(&mut group, "nobody", race);
+        // First, since `tracing` remembers that a subscriber was there.
+        hot(&mut group, "no subscriber", race);
         for level in [LevelFilter::INFO, LevelFilter::TRACE] {
             let listening = Registry::default()
                 .with(Silent.with_filter(level))

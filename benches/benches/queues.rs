@@ -240,7 +240,7 @@ impl Source {
         sources
     }
 
-    /// Chunks come in on the one queue and are worked on by the other; nobody waits before the end.
+    /// Chunks come in on the one queue and are worked on by the other; no thread waits before the end.
     fn round(&self, device: &Device, data: &Arc<[u8]>) {
         let [upload, compute] = &device.queues;
         for _ in 0..CHUNKS {

@@ -1,7 +1,7 @@
 //! Which bytes of one large range each block gets: what that costs, and how densely it packs, beside other crates that do
 //! just this.
 //!
-//! The programs are the recorded ones of `replay/traces` and the mixed workload, the same for everybody, in units of 512
+//! The programs are the recorded ones of `replay/traces` and the mixed workload, the same for each subject, in units of 512
 //! bytes, which is what blocks start on on an H200. Before anything is timed, a table tells how many bytes each needs, from
 //! the first to the last that it ever uses, over the most that the program has live. The last column is no fixed range, but
 //! segments that come and go by the rules of growth: the most bytes that they have together.
@@ -31,7 +31,7 @@ use range_alloc::RangeAllocator;
 
 const UNIT: usize = 512;
 
-/// What there is, in units: 64 GiB, so that nobody runs out.
+/// What there is, in units: 64 GiB, so that no request runs out.
 const UNITS: u32 = 1 << 27;
 
 /// Steps of the mixed workload that are replayed, those that warm up among them.

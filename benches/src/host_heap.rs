@@ -1,4 +1,4 @@
-//! Heaps of the host: not the same service, but the price that everybody knows.
+//! Heaps of the host: not the same service, but a price that readers know.
 
 #![expect(unsafe_code, reason = "the peers are allocators of the host")]
 
@@ -62,7 +62,7 @@ impl<H: Heap> fmt::Debug for HostBlock<H> {
 }
 
 impl<H: Heap> HostBlock<H> {
-    /// A block of at least one byte, that nobody has touched.
+    /// A block of at least one byte, that was never touched.
     fn allocate(bytes: usize) -> Option<Self> {
         let layout = Layout::from_size_align(bytes.max(1), 16).ok()?;
         // SAFETY: the layout's size is not zero.

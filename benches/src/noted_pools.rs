@@ -23,7 +23,7 @@ impl Watched {
     }
 }
 
-/// The pool while it is [recorded](binpool::MemoryPool::record): all is turned into text, which nobody keeps.
+/// The pool while it is [recorded](binpool::MemoryPool::record): all is turned into text, which is thrown away.
 #[derive(Debug)]
 pub struct Recorded {
     _recording: PoolRecording,

@@ -7,7 +7,7 @@ use binpool::{
     MemoryKind, Outcome, PendingRead, Queue, QueueId, QueueOrder, Region, Result, Transfers,
 };
 
-/// 1 TiB, so that nobody runs out.
+/// 1 TiB, so that no request runs out.
 const CAPACITY: usize = 1 << 40;
 
 /// A device of 1 TiB that does nothing: blocks are names, every command has ended when it is enqueued and has touched

@@ -1,4 +1,4 @@
-//! The ranges of segments against a map of their bytes: what is taken is nobody else's, lies in its segment on the alignment,
+//! The ranges of segments against a map of their bytes: what is taken has one owner, lies in its segment on the alignment,
 //! and is the best fit; free neighbours are one; views are lost nowhere and overlap no block; what goes back was idle.
 #![no_main]
 
@@ -56,7 +56,7 @@ fn queue(number: u8) -> Queue {
     number % 3
 }
 
-/// Whether somebody on a queue may have a range; anybody may where there is no queue.
+/// Returns whether a caller on this queue may have a range; without a queue every caller may.
 fn may_have(wanted: Option<u8>) -> impl Fn(&Queue) -> bool {
     move |used| *used == 0 || wanted.is_none_or(|wanted| queue(wanted) == *used)
 }
@@ -223,7 +223,7 @@ impl Checked {
         }
     }
 
-    /// What whoever takes a range does before it uses it.
+    /// What the owner of a range does before it uses it.
     fn settle_in(&mut self, carved: Carved<Piece, Queue>, bytes: usize) -> Piece {
         let piece = Piece {
             segment: carved.segment.segment,
@@ -251,7 +251,7 @@ impl Checked {
         for cell in self.cells(piece) {
             match *cell {
                 Cell::Free(queue) => assert!(queue == 0 || queue == carved.uses),
-                Cell::Taken => panic!("{piece:?} is somebody's already"),
+                Cell::Taken => panic!("{piece:?} has an owner already"),
             }
             *cell = Cell::Taken;
         }

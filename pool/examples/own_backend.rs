@@ -63,7 +63,7 @@ impl Memory for HostMemory {
     }
 }
 
-/// How far a command has come, for whoever asks or waits.
+/// How far a command has come, for callers that ask or wait.
 #[derive(Debug)]
 struct Progress {
     status: Mutex<EventStatus>,

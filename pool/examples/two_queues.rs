@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A device on which no command ends before somebody waits for it: what is wrong shows.
+/// A device on which no command ends before a thread waits for it, so that mistakes show.
 fn device() -> Result<(MockDevice, [MockQueue; 2]), binpool::Error> {
     let device = MockDevice::builder().completion(Completion::Manual).build();
     let backend = device.backend();
@@ -57,7 +57,7 @@ fn hand_over() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A block that both queues use is nobody's next before both are done with it.
+/// A block that both queues use has no next user before both are done with it.
 fn use_on_both() -> Result<(), Box<dyn Error>> {
     let (device, [upload, compute]) = device()?;
     let backend = device.backend();
@@ -105,7 +105,7 @@ fn cross(policy: ReusePolicy) -> Result<(), Box<dyn Error>> {
         _ => "fresh memory",
     };
     assert_eq!(what, expected);
-    // Whoever got the memory comes after the fill.
+    // The next user of the memory comes after the fill.
     block.write(&compute, 0, &[2_u8; BYTES])?;
     device.run();
     assert!(device.violations().is_empty());

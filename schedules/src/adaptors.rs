@@ -84,7 +84,7 @@ fn a_budget_for_two() {
     has_nothing_left(&device);
 }
 
-/// Nobody is refused what another one was promised for a moment only.
+/// No thread is refused what another one was promised for a moment only.
 fn a_budget_that_is_just_enough() {
     let (device, inner) = allocator();
     let budget = Budget::new(3 * BYTES as u64);

@@ -32,7 +32,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
         6,
         that_fail_on_a_fragile_device,
     ),
-    Program::new("commands-that-nobody-flushed", 4, that_nobody_flushed),
+    Program::new("commands-that-are-not-flushed", 4, that_are_not_flushed),
     Program::new("commands-that-are-given-up", 5, that_are_given_up),
     Program::new("commands-beside-maps", 5, beside_maps),
     Program::new("commands-that-are-waited-for", 5, that_are_waited_for),
@@ -237,8 +237,8 @@ fn that_fail_on_a_fragile_device() {
     failing(true);
 }
 
-/// Somebody waits for a command behind one of another queue whose thread has gone without flushing it.
-fn that_nobody_flushed() {
+/// A thread waits for a command behind one of another queue whose thread has gone without flushing it.
+fn that_are_not_flushed() {
     let runtime = Runtime::new(false);
     let first = runtime.spawn(0, true, |host| {
         host.submit(&[touch(0, 0, 8, Write)]);
@@ -251,7 +251,7 @@ fn that_nobody_flushed() {
     runtime.end();
 }
 
-/// Whoever stands behind a command that is never enqueued gets on, and comes after what that came after.
+/// A command behind one that is never enqueued gets on, and comes after what that came after.
 fn that_are_given_up() {
     let runtime = Runtime::new(false);
     let hosts = [0, 1].map(|number| {
@@ -294,7 +294,7 @@ fn beside_maps() {
     runtime.end();
 }
 
-/// The host waits until nobody uses an object any more, and is right.
+/// The host waits until no command uses an object any more, and is right.
 fn that_are_waited_for() {
     let runtime = Runtime::new(false);
     let hosts = [0, 1].map(|number| {

@@ -129,7 +129,7 @@ fn one_gate() {
     ends_clean(&device);
 }
 
-/// Kernels of two queues on one block, each run by whoever comes by: one at a time, each once.
+/// Kernels of two queues on one block, each run by any thread: one at a time, each once.
 fn kernels_on_two_threads() {
     let (device, backend) = device(Completion::Manual, HostWait::Report);
     let block = buffer(&backend);
@@ -214,7 +214,7 @@ fn goes_with_kernels() {
     ends_clean(&device);
 }
 
-/// The device's books are right whoever allocates.
+/// The device's books are right, whichever thread allocates.
 fn memory_comes_and_goes() {
     let (device, backend) = device(Completion::AtOnce, HostWait::Report);
     let others = [(); 3].map(|()| {

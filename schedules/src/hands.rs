@@ -269,7 +269,7 @@ fn detach() {
     world.end(4);
 }
 
-/// Whoever asks gets counters of one moment: blocks are held or in use, and never neither.
+/// A caller gets counters of one moment: blocks are held or in use, and never neither.
 fn are_counted() {
     let world = World::of_bins(64);
     let kept: Vec<_> = (0..3).map(|_| world.allocate()).collect();

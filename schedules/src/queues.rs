@@ -187,7 +187,7 @@ fn blocks_are_bound_to() {
     world.end(3);
 }
 
-/// Nobody sees what another thread left, whoever has the block next.
+/// No thread sees what another one left in a block.
 fn scrub() {
     let options = PoolOptions::new()
         .segments(false)

@@ -65,7 +65,7 @@ impl Segments {
         block
     }
 
-    /// Nobody else has written into the block. Gives it back.
+    /// Checks that no other thread has written into the block, and frees it.
     fn check(&self, block: MockMemory, mark: u8) {
         let mut found = [0];
         let backend = self.allocator.backend();

@@ -1,4 +1,4 @@
-//! Devices with memory for just what threads have in use: nobody is told that there is none while another one is about to
+//! Devices with memory for just what threads have in use: no thread is told that there is none while another one is about to
 //! give some back.
 
 use std::sync::Arc;
@@ -99,7 +99,7 @@ fn trimmed_meanwhile(world: World, other_bytes: usize) {
     world.end(6);
 }
 
-/// Whoever is told that there is no memory was told so while another one had it, and nobody waits for ever for a block that
+/// A thread that is told that there is no memory was told so while another one had it, and none waits for ever for a block that
 /// is just being given back.
 fn while_nothing_is_held() {
     let world = World::of_bins(1);
@@ -123,7 +123,7 @@ fn while_nothing_is_held() {
     world.end(got);
 }
 
-/// All memory is behind commands of a queue; whoever needs it waits for them, and two threads run them.
+/// All memory is behind commands of a queue; a thread that needs it waits for them, and two threads run them.
 fn until_commands_end() {
     let options = PoolOptions::new()
         .segments(false)
@@ -231,7 +231,7 @@ fn each_others_hooks() {
     assert_eq!(one.device.violations(), []);
 }
 
-/// Where three blocks are wanted at the same time and there are two, nobody waits for ever, and nothing is lost.
+/// Where three blocks are wanted at the same time and there are two, no thread waits for ever, and nothing is lost.
 fn that_is_real() {
     let world = World::of_bins(2);
     let kept = world.allocate();

@@ -1,4 +1,4 @@
-//! Notes of blocks that threads get, give back and pass on, while somebody begins and ends to take them.
+//! Notes of blocks that threads get, free and pass on, while a thread begins and ends to take them.
 
 use std::{
     collections::BTreeMap,

@@ -70,7 +70,7 @@ impl World {
         self.backend.create_queue(order).unwrap()
     }
 
-    /// A block that is somebody's alone.
+    /// A block with one owner.
     pub(crate) fn allocate(&self) -> Marked {
         self.try_allocate(BYTES).unwrap()
     }
@@ -144,7 +144,7 @@ impl World {
     }
 }
 
-/// A block with a mark that nobody else may write over while its user has it.
+/// A block with a mark that no other thread may write over while its user has it.
 pub(crate) struct Marked {
     pub(crate) block: Block,
     queue: MockQueue,
@@ -152,7 +152,7 @@ pub(crate) struct Marked {
 }
 
 impl Marked {
-    /// Nobody else was given this memory. Drops the block.
+    /// Checks that no other thread was given this memory, and drops the block.
     pub(crate) fn check(self) {
         let mut mark = [0_u8];
         self.block.read(&self.queue, 0, &mut mark).unwrap();

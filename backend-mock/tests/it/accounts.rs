@@ -132,7 +132,7 @@ fn leaks_are_listed_with_the_call_that_made_them() {
 #[test]
 fn forgotten_memory_is_a_leak() {
     let rig = Rig::new(Completion::AtOnce);
-    let _handle_that_nobody_releases = rig.buffer(64).into_handle();
+    let _handle_that_is_never_released = rig.buffer(64).into_handle();
     assert_eq!(rig.device.leaks().bytes(), 64);
 }
 

@@ -111,7 +111,7 @@ fn commands_over_no_bytes_are_ordered_like_any_other() {
 }
 
 #[test]
-fn a_read_that_nobody_waits_for_does_no_harm() {
+fn a_read_that_is_not_waited_for_does_no_harm() {
     let rig = Rig::new(Completion::AtOnce);
     let (gate, buffer) = (rig.gate(), rig.buffer(64));
     let wait_for = std::slice::from_ref(&gate);

@@ -1,4 +1,4 @@
-//! Random programs run in legal orders only, whoever picks the order, and the same seed gives the same run.
+//! Random programs run in legal orders only, in whichever way the order is picked, and the same seed gives the same run.
 
 use std::collections::BTreeSet;
 

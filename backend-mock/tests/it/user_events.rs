@@ -184,7 +184,7 @@ fn a_blocking_host_waits_for_the_thread_that_opens_the_gate() {
 }
 
 #[test]
-fn events_that_nobody_holds_are_forgotten() {
+fn events_without_a_handle_are_forgotten() {
     let rig = Rig::on(MockDevice::builder().capacity_bytes(MIB as u64));
     let (gate, buffer) = (rig.gate(), rig.buffer(4));
     for _ in 0..10 {

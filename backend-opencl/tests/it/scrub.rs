@@ -60,7 +60,7 @@ fn next_user_reads_zeros<A: Allocator<Backend = OpenClBackend>>(
     );
 }
 
-fn nobody_reads_a_secret<A: Allocator<Backend = OpenClBackend>>(
+fn no_user_reads_a_secret<A: Allocator<Backend = OpenClBackend>>(
     bench: &Bench,
     allocator: impl Fn(&Bench) -> A,
     segments: bool,
@@ -100,16 +100,16 @@ fn svm(bench: &Bench) -> SvmAllocator<OpenClBackend> {
 }
 
 #[test]
-fn nobody_reads_a_secret_in_buffers() {
+fn no_user_reads_a_secret_in_buffers() {
     for segments in [false, true] {
-        nobody_reads_a_secret(&Bench::new(), immediate, segments);
+        no_user_reads_a_secret(&Bench::new(), immediate, segments);
     }
 }
 
 #[test]
-fn nobody_reads_a_secret_in_shared_virtual_memory() {
+fn no_user_reads_a_secret_in_shared_virtual_memory() {
     for segments in [false, true] {
-        nobody_reads_a_secret(&Bench::new(), svm, segments);
+        no_user_reads_a_secret(&Bench::new(), svm, segments);
     }
 }
 

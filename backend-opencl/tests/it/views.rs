@@ -171,7 +171,7 @@ fn images_outlive_their_blocks() {
 }
 
 /// A program forgets a map of a block, made by `map`. Others have blocks that work, and nothing of this one.
-fn a_forgotten_map_is_nobody_elses_problem<A>(
+fn a_forgotten_map_costs_its_own_block_only<A>(
     bench: &Bench,
     pool: &MemoryPool<A>,
     map: impl Fn(&PooledBuffer<A>),
@@ -202,16 +202,16 @@ fn blocks_with_forgotten_maps_are_not_reused() {
     let bench = Bench::new();
     let (backend, queue) = (&bench.backend, &bench.queue);
     for segments in WAYS_TO_HOLD {
-        a_forgotten_map_is_nobody_elses_problem(&bench, &buffers(&bench, segments), |block| {
+        a_forgotten_map_costs_its_own_block_only(&bench, &buffers(&bench, segments), |block| {
             let map = backend.map_mut::<u8>(queue, block, 0..BYTES);
             std::mem::forget(map.unwrap());
         });
-        a_forgotten_map_is_nobody_elses_problem(&bench, &buffers(&bench, segments), |block| {
+        a_forgotten_map_costs_its_own_block_only(&bench, &buffers(&bench, segments), |block| {
             let map = backend.enqueue_map::<u8>(queue, block, 0..BYTES);
             std::mem::forget(map.unwrap());
         });
         // Of a region that does not outlive the block.
-        a_forgotten_map_is_nobody_elses_problem(&bench, &buffers(&bench, segments), |block| {
+        a_forgotten_map_costs_its_own_block_only(&bench, &buffers(&bench, segments), |block| {
             let region = block.slice(..256).unwrap();
             let map = backend.map_mut::<u8>(queue, &region, 0..256);
             std::mem::forget(map.unwrap());
@@ -228,7 +228,7 @@ fn shared_virtual_memory_with_forgotten_maps_is_not_reused() {
     for segments in WAYS_TO_HOLD {
         let allocator = SvmAllocator::new(&bench.backend, SvmGrain::Coarse).unwrap();
         let pool = pool(&bench, allocator, segments);
-        a_forgotten_map_is_nobody_elses_problem(&bench, &pool, |block| {
+        a_forgotten_map_costs_its_own_block_only(&bench, &pool, |block| {
             let map = bench.backend.map_mut::<u8>(&bench.queue, block, 0..BYTES);
             std::mem::forget(map.unwrap());
         });
@@ -240,7 +240,7 @@ fn shared_virtual_memory_with_forgotten_maps_is_not_reused() {
 fn blocks_under_images_with_forgotten_maps_are_not_reused() {
     let bench = Bench::new();
     let pool = buffers(&bench, false);
-    a_forgotten_map_is_nobody_elses_problem(&bench, &pool, |block| {
+    a_forgotten_map_costs_its_own_block_only(&bench, &pool, |block| {
         let image = image_over(&bench, block).unwrap();
         let all = ImageRegion::all(ROW);
         let map = bench.backend.map_image_mut::<u8>(&bench.queue, &image, all);

@@ -54,9 +54,9 @@ pub(crate) struct Program {
     /// Reads of fresh blocks of pools that scrub.
     fresh: Vec<PendingRead<MockEvent>>,
     next_mark: u8,
-    /// Whether calls may fail because somebody asked for it.
+    /// Set if calls may fail because the program asked for it.
     is_faulty: bool,
-    /// Whether somebody ever asked for it.
+    /// Set if the program ever asked for it.
     was_faulty: bool,
     /// Whether commands have failed behind a gate.
     has_failures: bool,
@@ -166,7 +166,7 @@ impl Program {
         &self.pools[usize::from(second)].pool
     }
 
-    /// Whether calls may fail that are right: somebody asked for it, something waits for what has not happened, or memory
+    /// Returns whether calls may fail that are right: the program asked for it, something waits for what has not happened, or memory
     /// was only promised.
     fn may_fail(&self) -> bool {
         self.is_faulty
@@ -433,13 +433,13 @@ impl Program {
             if let Ok(bytes) = read.wait() {
                 assert!(
                     bytes.iter().all(|byte| *byte == 0),
-                    "what somebody left was read"
+                    "what another user left was read"
                 );
             }
         }
     }
 
-    /// A read on any queue, whose bytes nobody looks at.
+    /// A read on any queue, whose bytes are not looked at.
     fn read(&mut self, index: usize, queue: &MockQueue, part: Part) {
         let ordered = self.live[index].block.order_before(queue);
         if self.take(ordered).is_none() {
@@ -759,7 +759,7 @@ impl Program {
             assert!(statistics.pending_blocks <= statistics.held_blocks);
             assert!(statistics.peak_managed_bytes >= statistics.managed_bytes);
             assert!(statistics.peak_active_bytes >= statistics.active_bytes);
-            // A block that cannot be filled when it is handed out was counted, and nobody has it.
+            // A block that cannot be filled when it is handed out was counted, and no user has it.
             if counted.scrub != ScrubPolicy::OnHandOut {
                 assert_eq!(statistics.hits + statistics.misses, counted.allocated);
             }

@@ -114,7 +114,7 @@ fn everywhere(capacity: usize, program: impl Fn(&mut Scene)) {
 const PLENTY: usize = 1 << 20;
 
 #[test]
-fn a_block_that_went_before_the_failure_is_nobody_elses() {
+fn a_block_freed_before_the_failure_has_no_other_user() {
     everywhere(PLENTY, |scene| {
         scene.block = None;
         // The queue has markers on it by now.
@@ -126,7 +126,7 @@ fn a_block_that_went_before_the_failure_is_nobody_elses() {
 }
 
 #[test]
-fn a_block_that_goes_after_the_failure_is_nobody_elses() {
+fn a_block_freed_after_the_failure_has_no_other_user() {
     everywhere(PLENTY, |scene| {
         scene.fail();
         scene.block = None;
@@ -137,7 +137,7 @@ fn a_block_that_goes_after_the_failure_is_nobody_elses() {
 
 /// There is no other memory: it is refused, or waited for.
 #[test]
-fn a_block_that_is_all_there_is_is_nobody_elses() {
+fn the_only_block_there_is_has_no_other_user() {
     everywhere(1024, |scene| {
         scene.block = None;
         scene.others_allocate();

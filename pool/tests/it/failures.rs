@@ -1,4 +1,4 @@
-//! A failing device loses the pool nothing, and stops nobody.
+//! A failing device loses the pool nothing, and stops no thread.
 
 use binpool::{
     Backend, Error, PoolError, PoolOptions, QueueOrder, ScrubPolicy, SvmAllocator, SvmGrain,
@@ -145,7 +145,7 @@ fn memory_that_can_be_neither_marked_nor_waited_for_goes_back_later() {
     assert_eq!(device.statistics().live_blocks, 0);
 }
 
-/// Until then it counts as held, and nobody else has it.
+/// Until then it counts as held, and no other request gets it.
 #[test]
 fn a_part_of_a_segment_that_cannot_be_waited_for_comes_back_later() {
     for scrub in [ScrubPolicy::Never, ScrubPolicy::OnFree] {

@@ -99,7 +99,7 @@ fn opportunism_crosses_when_the_commands_have_ended() {
     assert_eq!(crossed.memory_id(), memory);
     let statistics = rig.pool.statistics();
     assert_eq!((statistics.ended_hits, statistics.hits), (1, 1));
-    // It asked once, waited nowhere, and held nobody up.
+    // It asked once, waited nowhere, and held no thread up.
     assert_eq!(calls(&rig, [CallKind::Marker, CallKind::Barrier]), [1, 0]);
     assert_eq!(calls(&rig, [CallKind::Wait, CallKind::Finish]), [0, 0]);
 }

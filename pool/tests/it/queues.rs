@@ -98,7 +98,7 @@ fn a_block_used_elsewhere_waits_for_that_queue() {
     rig.backend
         .resolve_user_event(&gate, Outcome::Complete)
         .unwrap();
-    // The commands have ended: now it is anybody's.
+    // The commands have ended: now every queue may have it.
     let block = rig.pool.allocate_on(&third, 100).unwrap();
     let statistics = rig.pool.statistics();
     assert_eq!((statistics.hits, statistics.pending_blocks), (2, 0));

@@ -37,7 +37,7 @@ fn leave_a_secret<A: Allocator<Backend = MockBackend>>(
 }
 
 /// Every way from one user to the next, with one block that takes the whole device.
-fn nobody_reads_a_secret<A: Allocator<Backend = MockBackend>>(
+fn no_user_reads_a_secret<A: Allocator<Backend = MockBackend>>(
     allocator: impl Fn(&MockBackend) -> A + Copy,
 ) {
     let completions = [
@@ -76,13 +76,13 @@ fn nobody_reads_a_secret<A: Allocator<Backend = MockBackend>>(
 }
 
 #[test]
-fn nobody_reads_a_secret_in_buffers() {
-    nobody_reads_a_secret(immediate);
+fn no_user_reads_a_secret_in_buffers() {
+    no_user_reads_a_secret(immediate);
 }
 
 #[test]
-fn nobody_reads_a_secret_in_shared_virtual_memory() {
-    nobody_reads_a_secret(svm);
+fn no_user_reads_a_secret_in_shared_virtual_memory() {
+    no_user_reads_a_secret(svm);
 }
 
 #[test]

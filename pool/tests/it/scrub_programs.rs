@@ -1,5 +1,5 @@
 //! Random programs on pools that scrub, on one to four queues of both kinds, under every policy, with commands that
-//! run whenever they like and calls that fail: no byte of a fresh block is ever what somebody left, and no race is
+//! run whenever they like and calls that fail: no byte of a fresh block is ever what another user left, and no race is
 //! reported.
 
 use std::slice::from_ref;

@@ -113,7 +113,7 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// One in-order queue, and one to three threads that take turns: whenever somebody asks, every number is the model's.
+    /// One in-order queue, and one to three threads that take turns: whenever a thread asks, every number is the model's.
     /// Several threads may have had less at the same time than the peak says, one thread had just that.
     #[test]
     fn threads_in_turns_do_what_the_model_does((threads, program) in any_program()) {
@@ -337,7 +337,7 @@ fn stress(options: PoolOptions) {
                                 refused.fetch_add(1, Ordering::Relaxed);
                             }
                         }
-                        // Somebody who has ended already drops it at once.
+                        // A thread that has ended already drops it at once.
                         if random.below(4) == 0
                             && let Some(block) = held.pop()
                         {

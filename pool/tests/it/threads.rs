@@ -52,7 +52,7 @@ fn fill(block: &Block, queue: &MockQueue, mark: u8) {
     block.enqueue_fill(queue, 0..block.size(), &[mark]).unwrap();
 }
 
-/// Whether everybody who gives back a block gets that very block next.
+/// Returns whether each thread that frees a block gets that very block next.
 fn have_their_own(rig: &Rig, workers: &[Worker]) -> bool {
     let blocks: Vec<_> = workers
         .iter()
@@ -159,7 +159,7 @@ fn what_a_thread_drops_during_a_shortage_is_found() {
                 drop_on(&worker, block);
             }
         });
-        // Its own queue may have it, although nobody can wait for what it does there.
+        // Its own queue may have it, although no thread can wait for what it does there.
         assert_eq!(rig.pool.allocate(4096).unwrap().memory_id(), memory);
         rig.open(&gate);
     }

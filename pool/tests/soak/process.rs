@@ -21,7 +21,7 @@ pub(crate) fn resident_bytes() -> Option<u64> {
 static ALLOCATED: AtomicU64 = AtomicU64::new(0);
 static FREED: AtomicU64 = AtomicU64::new(0);
 
-/// The bytes of the heap that somebody has.
+/// The allocated bytes of the heap.
 pub(crate) fn heap_bytes() -> u64 {
     let freed = FREED.load(Ordering::Relaxed);
     ALLOCATED.load(Ordering::Relaxed) - freed

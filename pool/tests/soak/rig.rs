@@ -1,4 +1,4 @@
-//! What all threads share: a device, its queues, the pools over it, and the blocks that are in nobody's hands.
+//! What all threads share: a device, its queues, the pools over it, and the blocks that no thread has.
 
 use std::sync::{
     Arc, Mutex,
@@ -32,7 +32,7 @@ pub(crate) const MOST_IN_A_BOX: usize = 32;
 pub(crate) struct Held {
     pub(crate) block: PooledBuffer<AnyAllocator>,
     pub(crate) pool: usize,
-    /// Every byte of it, and the place of the queue that put it there; `None` where nobody did.
+    /// Every byte of it, and the place of the queue that put it there; `None` where none did.
     pub(crate) mark: Option<(u8, usize)>,
 }
 
@@ -121,7 +121,7 @@ impl Rig {
         rig
     }
 
-    /// Whoever runs short has the cache dropped, and then the other pools give back what they hold.
+    /// A pool that runs short has the cache dropped, and then the other pools free their idle blocks.
     fn add_hooks(&self) {
         for (place, pool) in self.pools.iter().enumerate() {
             let (cache, called) = (Arc::clone(&self.cache), Arc::clone(&self.hooks_called));
@@ -174,7 +174,7 @@ impl Rig {
         self.budget.set_max_bytes(CAPACITY);
     }
 
-    /// The blocks in nobody's hands.
+    /// The blocks that no thread has.
     pub(crate) fn for_each_waiting(&self, mut what: impl FnMut(&Held)) {
         let boxes = self.mailboxes.iter().chain([&*self.cache]);
         boxes.for_each(|waiting| waiting.lock().unwrap().iter().for_each(&mut what));

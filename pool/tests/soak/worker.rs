@@ -142,7 +142,7 @@ impl<'a> Worker<'a> {
     fn run_out(&mut self, pool: usize, error: &PoolError) {
         if error.is_out_of_memory() {
             self.tally.out_of_memory[pool] += 1;
-            // A limit that stays low has everybody do nothing else.
+            // Under a limit that stays low the threads would do nothing else.
             if self.one_in(32) {
                 self.rig.budget.set_max_bytes(CAPACITY);
             }
@@ -216,7 +216,7 @@ impl<'a> Worker<'a> {
         (!self.hand.is_empty()).then(|| self.hand.swap_remove(place))
     }
 
-    /// Somebody else drops it.
+    /// Another thread drops it.
     fn send(&mut self) {
         let Some(held) = self.take() else { return };
         let to = self.random.below(THREADS);

@@ -196,7 +196,7 @@ where
     }
 }
 
-/// Nobody reads what another left: not even where a fill fails.
+/// No user reads what another left, not even where a fill fails.
 pub(crate) fn blocks_are_scrubbed<A>(rig: &mut Rig<A>)
 where
     A: Allocator<Backend = MockBackend> + 'static,
@@ -206,7 +206,7 @@ where
         if let Some(block) = rig.note(rig.pool.allocate_on(queue, 1024)) {
             let mut bytes = [0_u8; 1024];
             if rig.note(block.read(queue, 0, &mut bytes)).is_some() {
-                assert_eq!(bytes, [0; 1024], "somebody's bytes");
+                assert_eq!(bytes, [0; 1024], "bytes of another user");
             }
             rig.fill(&block, queue);
             rig.agrees_with(&[&block]);
@@ -267,7 +267,7 @@ where
     rig.agrees_with(&[]);
 }
 
-/// Detached memory is nobody's but the program's.
+/// Detached memory belongs to the program alone.
 pub(crate) fn blocks_leave_the_pool<A>(rig: &mut Rig<A>)
 where
     A: Allocator<Backend = MockBackend> + 'static,

@@ -134,7 +134,7 @@ impl<A: Allocator<Backend = MockBackend> + 'static> Rig<A> {
         result.ok()
     }
 
-    /// A thread that nobody listens to may have logged failures.
+    /// A thread without a listener may have logged failures.
     pub(crate) fn hear_elsewhere(&self) {
         self.heard.fetch_add(1, Ordering::Relaxed);
     }
@@ -256,7 +256,7 @@ impl<A: Allocator<Backend = MockBackend> + 'static> Rig<A> {
         }
         drop((other, unordered));
         pool.free_held();
-        // What has ended is seen when somebody looks.
+        // What has ended is seen at the next look.
         device.run();
         pool.free_held();
         let statistics = pool.statistics();
@@ -294,7 +294,7 @@ fn nothing_went_unheard(devices: &SweptDevices, heard: u64) {
         _ => false,
     };
     if struck.iter().any(|(kind, _)| !is_made_up_for(kind)) {
-        assert!(heard > 0, "nobody heard of {struck:?}");
+        assert!(heard > 0, "no listener heard of {struck:?}");
     }
 }
 

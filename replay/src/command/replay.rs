@@ -14,7 +14,7 @@ use crate::command::{
 pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
     if options.need && options.allocator == AllocatorChoice::Deferred && !options.touch {
         return Err(
-            "deferred memory that nobody touches fits any device: use --touch with --need".into(),
+            "deferred memory that is never touched fits any device: use --touch with --need".into(),
         );
     }
     let device = match options.backend {

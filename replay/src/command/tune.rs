@@ -19,7 +19,7 @@ use crate::command::{
 pub(crate) fn tune_all(options: &Tune) -> Result<bool, Box<dyn Error>> {
     if options.allocator == AllocatorChoice::Deferred {
         return Err(
-            "deferred memory that nobody touches takes neither memory nor time: use another --allocator".into(),
+            "deferred memory that is never touched takes neither memory nor time: use another --allocator".into(),
         );
     }
     let device = Device::Mock(options.profile.clone());

@@ -136,7 +136,7 @@ fn sizes_that_there_is_no_memory_for_are_left_out() {
         .capacity_bytes(1 << 30)
         .build();
     let backend = device.backend();
-    // All but 2 MiB is somebody else's.
+    // Other programs have all but 2 MiB.
     let queue = binpool::Backend::create_queue(&backend, binpool::QueueOrder::InOrder).unwrap();
     let mut taken = Vec::new();
     for bytes in [vec![64 << 20; 15], vec![62 << 20]].concat() {

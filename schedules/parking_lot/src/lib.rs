@@ -1,7 +1,7 @@
 //! What binpool uses of `parking_lot`, made of `shuttle`: each call is a place where another thread may go on.
 //!
-//! Like the real one, and unlike `shuttle-parking_lot`, a mutex that is let go of is anybody's: who runs first has it, not who
-//! has waited the longest. And there is a condition variable.
+//! Like the real one, and unlike `shuttle-parking_lot`, a mutex that is unlocked goes to the thread that runs first, not to the one
+//! that has waited the longest. And there is a condition variable.
 
 use std::{
     collections::VecDeque,
@@ -18,7 +18,7 @@ pub type Mutex<T> = lock_api::Mutex<RawMutex, T>;
 /// The right to what a [`Mutex`] guards.
 pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawMutex, T>;
 
-/// One permit, which whoever holds the lock has.
+/// One permit, which the owner of the lock has.
 #[derive(Debug)]
 pub struct RawMutex(BatchSemaphore);
 
@@ -61,13 +61,13 @@ pub struct Condvar {
 }
 
 impl Condvar {
-    /// Nobody waits.
+    /// No thread waits.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Lets go of the lock and waits until somebody notifies this, in one step.
+    /// Lets go of the lock and waits until a thread notifies this, in one step.
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         let turn = Arc::new(BatchSemaphore::new(0, Fairness::Unfair));
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);

@@ -48,7 +48,7 @@ fn leaves_say_what_their_memory_is_like() {
         assert_eq!(answers(&deferred), (true, false, alignment, 1000, shared));
         let immediate = ImmediateAllocator::new(&backend).unwrap();
         assert_eq!(answers(&immediate), (false, false, alignment, 1000, shared));
-        // Addresses are anybody's, and the runtime knows of no command that was given one.
+        // Any thread may use an address, and the runtime knows of no command that was given one.
         let svm = SvmAllocator::new(&backend, SvmGrain::Coarse).unwrap();
         assert_eq!(answers(&svm), (false, true, alignment, 1000, true));
         for found in [limits(&deferred), limits(&immediate), limits(&svm)] {

@@ -133,7 +133,7 @@ proptest! {
                                 let block = live.swap_remove(which % live.len());
                                 limit.release(block, &[]).unwrap();
                             }
-                            // Nobody else changes it meanwhile: the bound below is that of all.
+                            // No other thread changes it meanwhile: the bound below is that of all.
                             Step::Release(_) | Step::SetMax(_) => {}
                         }
                     }

@@ -58,7 +58,7 @@ fn only_blocks_of_the_second_that_are_out_are_remembered() {
     assert_eq!(remembered(), 1);
     allocator.release(second, &[]).unwrap();
     assert_eq!(remembered(), 0);
-    // One that is dropped stays, and misleads nobody.
+    // One that is dropped stays, and changes no answer.
     drop(allocator.allocate(500).unwrap());
     assert_eq!(remembered(), 1);
     allocator.release(first, &[]).unwrap();

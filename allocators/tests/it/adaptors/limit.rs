@@ -179,7 +179,7 @@ fn several_allocators_and_their_clones_share_one_budget() {
     two.release(second, &[]).unwrap();
     assert_eq!((budget.used_bytes(), budget.peak_bytes()), (1000, 3000));
     one.release(third, &[]).unwrap();
-    // One made by itself shares with nobody but its clones.
+    // One made by itself is shared by its clones only.
     assert!(Limit::new(deferred(&device()), 1).allocate(1).is_ok());
     assert_eq!(budget.used_bytes(), 0);
 }
@@ -198,13 +198,13 @@ fn a_limit_can_be_raised_and_lowered_while_blocks_are_out() {
     assert!(limit.allocate(401).is_ok());
 }
 
-/// Otherwise a call that was let through would fail for the sake of nobody.
+/// Otherwise a call that was let through would fail, and no other call would gain by it.
 #[test]
 fn a_limit_that_is_lowered_in_the_middle_of_a_call_lets_it_pass() {
     let budget = Budget::new(1000);
     let lowered = budget.clone();
     let odd = Odd::new(&device()).on_allocate(move |_| {
-        // What is being asked for is nobody else's already, and not used yet.
+        // What is being asked for counts for the caller already, and is not used yet.
         assert_eq!((lowered.used_bytes(), lowered.available_bytes()), (0, 400));
         lowered.set_max_bytes(1);
         Ok(())

@@ -32,7 +32,7 @@ impl MakeWriter<'_> for Log {
 
 /// The lines that the adaptors logged while `program` ran, down to this level.
 ///
-/// While `tracing` knows of one subscriber only, it asks the thread that comes to an event first whether anybody wants it, and
+/// While `tracing` knows of one subscriber only, it asks the thread that comes to an event first whether a subscriber wants it, and
 /// keeps the answer: that of a thread of another test is no. Once it knows of two, it asks them, so that one stays for good.
 pub(crate) fn logged(level: LevelFilter, program: impl FnOnce()) -> Vec<String> {
     static DEAF: LazyLock<Dispatch> =

@@ -1,5 +1,5 @@
 //! Blocks that are carved from segments of another allocator: they keep to themselves, none is handed out before its
-//! events have ended, nobody goes without while something fits, and all of it comes back.
+//! events have ended, every request that fits is served, and all of it comes back.
 
 mod blocks;
 mod guarantee;
@@ -63,7 +63,7 @@ impl<A: Allocator<Backend = MockBackend>> Rig<A> {
             .unwrap();
     }
 
-    /// Everything is released: the device has all of it back, and nobody did anything wrong.
+    /// Everything is released: the device has all of it back, and nothing was misused.
     fn ends_clean(self) {
         let statistics = self.allocator.statistics();
         assert_eq!((statistics.live_blocks, statistics.pending_bytes), (0, 0));

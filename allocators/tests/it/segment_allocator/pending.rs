@@ -24,7 +24,7 @@ fn a_pending_range_is_not_reused<A: Allocator<Backend = MockBackend>>(rig: Rig<A
     assert_eq!(rig.device.violations(), []);
     assert_eq!(rig.read(&other, &others), [2; 4096]);
 
-    // Once the command has ended, the range is as good as any other, though nobody has asked for a while.
+    // Once the command has ended, the range is as good as any other, though no thread has asked for a while.
     let free = rig.allocator.statistics().free_bytes;
     let rest = rig
         .allocator

@@ -1,4 +1,4 @@
-//! Nobody goes without while there is a way.
+//! A request that can be served is served.
 
 use std::{
     collections::VecDeque,

@@ -43,7 +43,7 @@ pub(crate) fn logged(level: LevelFilter, program: impl FnOnce()) -> String {
 
 /// Runs `program` with a subscriber for this thread.
 ///
-/// While `tracing` knows of one subscriber only, it asks the thread that comes to an event first whether anybody wants it, and
+/// While `tracing` knows of one subscriber only, it asks the thread that comes to an event first whether a subscriber wants it, and
 /// keeps the answer: that of a thread of another test is no. Once it knows of two, it asks them, so that one stays for good.
 pub(crate) fn told(subscriber: impl Subscriber + Send + Sync, program: impl FnOnce()) {
     static DEAF: LazyLock<Dispatch> =

@@ -1,4 +1,4 @@
-//! A pool for tenants who must not read what another left, over memory that is full of somebody's bytes.
+//! A pool for tenants who must not read what another left, over memory that is full of another program's bytes.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,7 +18,7 @@ pub(crate) const SECRET: u8 = 0x5e;
 /// All memory of the device, and one block.
 pub(crate) const ALL: usize = 64 << 10;
 
-/// An allocator whose fresh memory is full of somebody's bytes, and that notes the bytes of what it gets back, once the
+/// An allocator whose fresh memory is full of another program's bytes, and that notes the bytes of what it gets back, once the
 /// commands that it is told of have ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Dirty<A: Allocator> {

@@ -101,7 +101,7 @@ impl Ledger {
         self.views.insert(view, extent);
     }
 
-    /// A view has gone, by whoever dropped it.
+    /// A view was dropped, by any thread.
     pub(crate) fn drop_view(&mut self, view: MemoryId) {
         if self.views.remove(&view).is_none() {
             self.complaints

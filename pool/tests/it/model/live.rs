@@ -76,7 +76,7 @@ pub(crate) struct Cache(Arc<Mutex<CacheContent>>);
 #[derive(Default)]
 struct CacheContent {
     blocks: Vec<Live>,
-    /// What was dropped since somebody asked.
+    /// What was dropped since the last question.
     dropped: Vec<(Name, Tenure)>,
 }
 

@@ -50,7 +50,7 @@ struct Free {
     class: usize,
     bytes: usize,
     tenure: Tenure,
-    /// Whether the pool has looked at what is free since, so that it may know that nobody uses the block any more.
+    /// Whether the pool has looked at what is free since, so that it may know that no command uses the block any more.
     was_looked_at: bool,
     /// How many sweeps there had been when it came back.
     since: u64,
@@ -613,7 +613,7 @@ impl Reference {
         self.check_origins(told)
     }
 
-    /// What is stranded is not the pool's to hand out, but nobody sees from outside what is.
+    /// What is stranded is not the pool's to hand out, but a caller cannot see what is.
     fn check_stranded(&self, told: &PoolStatistics, ledger: &Ledger) -> Result<(), String> {
         let stranded = self.stranded.iter();
         let stranded: usize = stranded.filter_map(|root| ledger.roots.get(root)).sum();

@@ -432,7 +432,7 @@ impl Rig {
         }
         drop(pool);
         self.reference.hold(false);
-        // Nobody is left to keep them from.
+        // No user is left to keep them from.
         for viewed in &mut self.viewed {
             viewed.is_kept = false;
             let tenure = viewed.tenure.clone();
@@ -744,7 +744,7 @@ impl Rig {
         end.map(drop).or_else(|error| self.excuse(error))
     }
 
-    /// Reads a block where the pool is not told of it: whoever gives it back names the event.
+    /// Reads a block where the pool is not told of it: the thread that frees it names the event.
     fn read_untold(&mut self, live: &Live) -> Result<Option<MockEvent>, String> {
         let own = live.tenure.own.map(|own| own.0);
         let own = self.queues.iter().find(|queue| Some(queue.id()) == own);
@@ -1247,7 +1247,7 @@ impl Rig {
             let room = capacity.saturating_sub(ledger.bytes()).min(available);
             self.reference.would_fit(bytes.0, room, ledger)
         });
-        // What waits in vain to go back is the pool's no more, and room for nobody else.
+        // What waits in vain to go back is not in the pool any more, and no room for other blocks either.
         if known.is_some_and(|known| known != told) && !self.may_wait_in_vain() {
             return Err(format!("would_fit says {told}"));
         }
