@@ -14,12 +14,13 @@ use crate::{
     backend::OpenClBackend,
     context::Context,
     memory::MemoryInfo,
+    memory::root::Root,
     memory::view::View,
     order::access::Access,
     order::access_log::AccessLog,
     order::memory_use::MemoryUse,
     same_by_handle::same_by_handle,
-    sys::{self, ClError, MemHandle, Purpose, image::DevicePixels},
+    sys::{self, ClError, DeviceBytes, MemHandle, Purpose, image::DevicePixels},
 };
 
 /// An image of OpenCL (`Image` of `PyOpenCL`). Clones are the same image.
@@ -280,19 +281,38 @@ impl ClImage {
         Arc::strong_count(&self.inner) - 1
     }
 
-    /// Returns the pixels of a region, for transfers, copies and maps.
+    /// Returns the pixels of a region for transfers and copies.
     ///
     /// The pixels of a 1D buffer image are bytes of its buffer: NVIDIA's driver reads others where the image lies over a view,
     /// and `PoCL` 3.1 crashes at a copy of such an image to a buffer, and refuses one to another image.
     pub(crate) fn device_pixels(&self, region: ImageRegion) -> DevicePixels<'_> {
+        match self.row_of_buffer(region) {
+            Some((root, bytes)) => {
+                DevicePixels::Bytes(DeviceBytes::Buffer(&root.handle, bytes.offset))
+            }
+            None => DevicePixels::Image(self.handle(), region.into()),
+        }
+    }
+
+    /// Returns the pixels of a region for a map; `None` if they are bytes that lie outside their buffer.
+    pub(crate) fn pixels_to_map(&self, region: ImageRegion) -> Option<DevicePixels<'_>> {
+        match self.row_of_buffer(region) {
+            Some((root, bytes)) => root.bytes_to_map(bytes).map(DevicePixels::Bytes),
+            None => Some(DevicePixels::Image(self.handle(), region.into())),
+        }
+    }
+
+    /// Returns the bytes of a region of a 1D buffer image and the buffer that they lie in; `None` for other images.
+    fn row_of_buffer(&self, region: ImageRegion) -> Option<(&Root, Region)> {
         match &self.inner.pixels {
             Pixels::Buffer { image, .. } if self.shape().kind() == ImageKind::D1Buffer => {
                 // Both lie in the buffer, whose size in bytes a `usize` holds.
-                let before = region.origin[0].saturating_mul(self.item_bytes());
+                let [before, bytes] = [region.origin[0], region.size[0]]
+                    .map(|pixels| pixels.saturating_mul(self.item_bytes()));
                 let offset = image.region().offset.saturating_add(before);
-                DevicePixels::Buffer(&image.root().handle, offset)
+                Some((image.root(), Region::new(offset, bytes)))
             }
-            _ => DevicePixels::Image(self.handle(), region.into()),
+            _ => None,
         }
     }
 

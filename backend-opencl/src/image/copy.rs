@@ -11,7 +11,7 @@ use crate::{
     order::access::Access,
     order::memory_use::MemoryUse,
     queue::ClQueue,
-    sys::{self, ClResult, DeviceBytes, EventHandle, Purpose, WaitList, image::DevicePixels},
+    sys::{self, ClResult, EventHandle, Purpose, WaitList, image::DevicePixels},
 };
 
 fn enqueue(
@@ -26,14 +26,22 @@ fn enqueue(
         (DevicePixels::Image(source, from), DevicePixels::Image(destination, to)) => {
             sys::image::enqueue_copy(queue, (source, from), (destination, to.origin), wait)
         }
-        (DevicePixels::Image(source, from), DevicePixels::Buffer(buffer, offset)) => {
-            sys::image::enqueue_copy_to_buffer(queue, (source, from), (buffer, offset), wait)
+        (DevicePixels::Image(source, from), DevicePixels::Bytes(destination)) => destination
+            .on_buffer(|buffer, offset| {
+                sys::image::enqueue_copy_to_buffer(queue, (source, from), (buffer, offset), wait)
+            }),
+        (DevicePixels::Bytes(source), DevicePixels::Image(destination, to)) => {
+            source.on_buffer(|buffer, offset| {
+                sys::image::enqueue_copy_from_buffer(
+                    queue,
+                    (buffer, offset),
+                    (destination, to),
+                    wait,
+                )
+            })
         }
-        (DevicePixels::Buffer(buffer, offset), DevicePixels::Image(destination, to)) => {
-            sys::image::enqueue_copy_from_buffer(queue, (buffer, offset), (destination, to), wait)
-        }
-        (DevicePixels::Buffer(source, from), DevicePixels::Buffer(destination, to)) => {
-            sys::enqueue_copy_buffer(queue, (source, from), (destination, to), bytes, wait)
+        (DevicePixels::Bytes(source), DevicePixels::Bytes(destination)) => {
+            sys::enqueue_copy(queue, source, destination, bytes, wait)
         }
     }
 }
@@ -247,18 +255,14 @@ impl OpenClBackend {
         check_apart(&uses)?;
         let purpose = Purpose::Memory(bytes.bytes);
         let pixels = image.device_pixels(region);
-        let copy = |buffer: DevicePixels<'_>, wait: &WaitList<'_>| match access {
-            Access::Write => enqueue(queue, pixels, buffer, bytes.bytes, wait),
-            Access::Read => enqueue(queue, buffer, pixels, bytes.bytes, wait),
+        let linear = memory.device_bytes(bytes).ok_or(out_of(bytes, size))?;
+        let linear = DevicePixels::Bytes(linear);
+        let (from, to) = match access {
+            Access::Write => (pixels, linear),
+            Access::Read => (linear, pixels),
         };
-        let device = memory.device_bytes(bytes).ok_or(out_of(bytes, size))?;
-        let event = self.submit(queue, purpose, &uses, wait_for, |wait| match device {
-            DeviceBytes::Buffer(buffer, offset) => copy(DevicePixels::Buffer(buffer, offset), wait),
-            DeviceBytes::Svm(range) => {
-                let (buffer, offset) = range.as_buffer()?;
-                // The runtime keeps the buffer that was made over the block until the copy has ended.
-                copy(DevicePixels::Buffer(&buffer, offset), wait)
-            }
+        let event = self.submit(queue, purpose, &uses, wait_for, |wait| {
+            enqueue(queue, from, to, bytes.bytes, wait)
         })?;
         Ok(event)
     }

@@ -7,7 +7,7 @@ use binpool_allocators::{
     Region, Result,
 };
 
-use cl3::error_codes::CL_INVALID_VALUE;
+use cl3::error_codes::{CL_INVALID_MEM_OBJECT, CL_INVALID_VALUE};
 
 use crate::{
     backend::OpenClBackend,
@@ -115,6 +115,27 @@ impl<'m> Mapped<'m> {
         }
     }
 
+    /// Returns the size of a pixel in bytes, and whether rows are layers.
+    fn rows(&self) -> (usize, bool) {
+        match self {
+            Self::Memory(..) => (1, false),
+            Self::Image(image, _) => {
+                let is_array = image.shape().kind() == ImageKind::D1Array;
+                (image.item_bytes(), is_array)
+            }
+        }
+    }
+
+    /// Returns what the runtime maps.
+    fn on_device(&self) -> ClResult<DevicePixels<'m>> {
+        let found = match *self {
+            Self::Memory(memory, region) => memory.bytes_to_map(region).map(DevicePixels::Bytes),
+            Self::Image(image, region) => image.pixels_to_map(region),
+        };
+        // Only a block that is being freed has no bytes, and such a block is not borrowed here.
+        found.ok_or(ClError::new("clEnqueueMapBuffer", CL_INVALID_MEM_OBJECT))
+    }
+
     fn enqueue(
         &self,
         queue: &ClQueue,
@@ -122,32 +143,15 @@ impl<'m> Mapped<'m> {
         wait: &WaitList<'_>,
     ) -> ClResult<(EventHandle, HostView)> {
         let queue = queue.handle();
-        match *self {
-            Self::Memory(memory, region) => match memory.bytes_to_map(region) {
-                Some(DeviceBytes::Svm(range)) => {
-                    sys::map::enqueue_svm_map(queue, range, flags, wait)
-                }
-                Some(DeviceBytes::Buffer(buffer, offset)) => {
-                    sys::map::enqueue_map_buffer(queue, (buffer, offset), region.bytes, flags, wait)
-                }
-                // Only a block that is being freed has no bytes, and such a block is not borrowed here.
-                None => Err(ClError::new(
-                    "clEnqueueMapBuffer",
-                    cl3::error_codes::CL_INVALID_MEM_OBJECT,
-                )),
-            },
-            Self::Image(image, region) => {
-                let rows_are_layers = image.shape().kind() == ImageKind::D1Array;
-                let rows = (image.item_bytes(), rows_are_layers);
-                match image.device_pixels(region) {
-                    DevicePixels::Image(image, region) => {
-                        sys::map::enqueue_map_image(queue, (image, region), rows, flags, wait)
-                    }
-                    DevicePixels::Buffer(buffer, offset) => {
-                        let bytes = (buffer, offset);
-                        sys::map::enqueue_map_buffer(queue, bytes, self.bytes(), flags, wait)
-                    }
-                }
+        match self.on_device()? {
+            DevicePixels::Bytes(DeviceBytes::Svm(range)) => {
+                sys::map::enqueue_svm_map(queue, range, flags, wait)
+            }
+            DevicePixels::Bytes(DeviceBytes::Buffer(buffer, offset)) => {
+                sys::map::enqueue_map_buffer(queue, (buffer, offset), self.bytes(), flags, wait)
+            }
+            DevicePixels::Image(image, region) => {
+                sys::map::enqueue_map_image(queue, (image, region), self.rows(), flags, wait)
             }
         }
     }
@@ -159,18 +163,12 @@ impl<'m> Mapped<'m> {
         wait: &WaitList<'_>,
     ) -> ClResult<EventHandle> {
         let queue = queue.handle();
-        match self {
-            Self::Memory(memory, region) => match memory.bytes_to_map(*region) {
-                Some(DeviceBytes::Buffer(buffer, _)) => {
-                    sys::map::enqueue_unmap(queue, buffer, view, wait)
-                }
-                Some(DeviceBytes::Svm(_)) | None => sys::map::enqueue_svm_unmap(queue, view, wait),
-            },
-            Self::Image(image, region) => {
-                let (DevicePixels::Image(object, _) | DevicePixels::Buffer(object, _)) =
-                    image.device_pixels(*region);
-                sys::map::enqueue_unmap(queue, object, view, wait)
+        match self.on_device()? {
+            DevicePixels::Bytes(DeviceBytes::Svm(_)) => {
+                sys::map::enqueue_svm_unmap(queue, view, wait)
             }
+            DevicePixels::Bytes(DeviceBytes::Buffer(object, _))
+            | DevicePixels::Image(object, _) => sys::map::enqueue_unmap(queue, object, view, wait),
         }
     }
 }

@@ -329,10 +329,9 @@ impl ClMemory {
 
     /// Returns the device's side of a transfer of `region`, which lies in this block.
     ///
-    /// Never the handle of a sub-buffer, since runtimes have defects there: `PoCL` 3.1 crashes in rectangles and in
-    /// copies between one and an image, Intel's
-    /// runtime fills none that starts off a multiple of 128 bytes, and NVIDIA's driver crashes in a transfer of one while
-    /// there is another one that overlaps it.
+    /// Never the handle of a sub-buffer, since runtimes have defects there: `PoCL` 3.1 crashes in rectangles, and in copies
+    /// between a sub-buffer and an image; Intel's runtime fills none that starts off a multiple of 128 bytes; and NVIDIA's
+    /// driver crashes in a transfer of a sub-buffer while another one overlaps it.
     pub(crate) fn device_bytes(&self, region: Region) -> Option<DeviceBytes<'_>> {
         match self.root() {
             Some((root, start)) => {
@@ -343,18 +342,14 @@ impl ClMemory {
         }
     }
 
-    /// Returns the device's side of a map of `region`, which lies in this block. A buffer over shared virtual memory is
-    /// mapped as shared virtual memory: the runtime might take the address under the buffer for memory of the host to copy
-    /// to.
+    /// Returns the device's side of a map of `region`, which lies in this block.
     pub(crate) fn bytes_to_map(&self, region: Region) -> Option<DeviceBytes<'_>> {
-        match self.root().and_then(|(root, _)| root.block()) {
-            Some(block) => {
-                let offset = self.offset().checked_add(region.offset)?;
-                block
-                    .range(Region::new(offset, region.bytes))
-                    .map(DeviceBytes::Svm)
+        match self.root() {
+            Some((root, start)) => {
+                let offset = start.checked_add(region.offset)?;
+                root.bytes_to_map(Region::new(offset, region.bytes))
             }
-            None => self.device_bytes(region),
+            None => self.svm_range(region).map(DeviceBytes::Svm),
         }
     }
 

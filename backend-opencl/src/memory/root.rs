@@ -11,8 +11,13 @@ use std::sync::{
 use binpool_allocators::Region;
 
 use crate::{
-    memory::view_starts::ViewStarts, order::access::Access, order::access_log::AccessLog,
-    order::memory_use::MemoryUse, registry::Registry, svm::block::SvmBlock, sys::MemHandle,
+    memory::view_starts::ViewStarts,
+    order::access::Access,
+    order::access_log::AccessLog,
+    order::memory_use::MemoryUse,
+    registry::Registry,
+    svm::block::SvmBlock,
+    sys::{DeviceBytes, MemHandle},
 };
 
 /// The roots whose handles the program has.
@@ -85,6 +90,15 @@ impl Root {
     /// Returns its log, or that of the block that it lies over.
     pub(crate) fn log(&self) -> &AccessLog {
         self.block().map_or(&self.log, SvmBlock::log)
+    }
+
+    /// Returns the device's side of a map of `region`, which lies in it. A buffer over shared virtual memory is mapped as
+    /// shared virtual memory: the runtime might take the address under the buffer for memory of the host to copy to.
+    pub(crate) fn bytes_to_map(&self, region: Region) -> Option<DeviceBytes<'_>> {
+        match self.block() {
+            Some(block) => block.range(region).map(DeviceBytes::Svm),
+            None => Some(DeviceBytes::Buffer(&self.handle, region.offset)),
+        }
     }
 
     /// Describes a use of `region`, which lies in it.

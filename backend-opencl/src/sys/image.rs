@@ -42,8 +42,8 @@ pub(crate) struct PixelBox {
 pub(crate) enum DevicePixels<'a> {
     /// A box of pixels of an image.
     Image(&'a MemHandle, PixelBox),
-    /// Bytes of a buffer from an offset on, without gaps.
-    Buffer(&'a MemHandle, usize),
+    /// Bytes, without gaps.
+    Bytes(DeviceBytes<'a>),
 }
 
 /// How the pixels of one box lie in the host's memory.
@@ -260,9 +260,7 @@ pub(super) fn enqueue_transfer(
     check_length(call, host.bytes(), layout)?;
     let (image, region) = match pixels {
         DevicePixels::Image(image, region) => (image, region),
-        DevicePixels::Buffer(buffer, offset) => {
-            return enqueue_bytes(queue, DeviceBytes::Buffer(buffer, offset), host, wait);
-        }
+        DevicePixels::Bytes(bytes) => return enqueue_bytes(queue, bytes, host, wait),
     };
     let (row, slice) = layout.pitches();
     let enqueue = if host.is_target() {

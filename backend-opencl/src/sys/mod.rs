@@ -71,6 +71,6 @@ pub(crate) use info::{
     library_is_available, platform_name_of, platform_text, platforms, queue_info,
 };
 pub(crate) use object::{create_buffer, create_context, create_queue, create_sub_buffer};
-pub(crate) use svm::{SvmAllocation, SvmRange, Threads, enqueue_svm_copy, enqueue_svm_fill};
-pub(crate) use transfer::DeviceBytes;
+pub(crate) use svm::{SvmAllocation, SvmRange, Threads, enqueue_svm_fill};
+pub(crate) use transfer::{DeviceBytes, enqueue_copy};
 pub(crate) use view::{ViewHandle, ViewLock};

@@ -3,7 +3,9 @@
 use std::ffi::c_void;
 
 use super::{
-    ClResult, EventHandle, HostSide, MemHandle, QueueHandle, SvmRange, WaitList, enqueue::own_event,
+    ClResult, EventHandle, HostSide, MemHandle, QueueHandle, SvmRange, WaitList,
+    enqueue::{enqueue_copy_buffer, own_event},
+    svm::enqueue_svm_copy,
 };
 
 const NOT_BLOCKING: u32 = cl3::types::CL_FALSE;
@@ -32,6 +34,27 @@ impl DeviceBytes<'_> {
             }
         }
     }
+}
+
+/// Enqueues a copy of `bytes` bytes on the device. The runtime checks the bounds.
+pub(crate) fn enqueue_copy(
+    queue: &QueueHandle,
+    source: DeviceBytes<'_>,
+    destination: DeviceBytes<'_>,
+    bytes: usize,
+    wait: &WaitList<'_>,
+) -> ClResult<EventHandle> {
+    if let (DeviceBytes::Svm(source), DeviceBytes::Svm(destination)) = (source, destination) {
+        return enqueue_svm_copy(queue, source, destination, wait);
+    }
+    // OpenCL has no copy between a buffer and SVM, so this makes a buffer over the block of SVM. Transfers with the block as
+    // host memory would not work with NVIDIA's driver: it takes the address of the block for ordinary host memory, and reads
+    // the bytes of a write when that is enqueued.
+    source.on_buffer(|source, from| {
+        destination.on_buffer(|destination, to| {
+            enqueue_copy_buffer(queue, (source, from), (destination, to), bytes, wait)
+        })
+    })
 }
 
 /// Enqueues a transfer of all of the host's bytes, which the caller keeps until the command has ended.

@@ -85,18 +85,7 @@ impl OpenClBackend {
         let (queue, bytes) = (on.queue.handle(), from.bytes);
         let purpose = Purpose::Memory(bytes);
         self.submit(on.queue, purpose, &uses, on.wait_for, |wait| {
-            if let (DeviceBytes::Svm(source), DeviceBytes::Svm(destination)) = (source, destination)
-            {
-                return sys::enqueue_svm_copy(queue, source, destination, wait);
-            }
-            // OpenCL has no copy between a buffer and SVM, so this makes a buffer over the block of SVM. Transfers with the
-            // block as host memory would not work with NVIDIA's driver: it takes the address of the block for ordinary host
-            // memory, and reads the bytes of a write when that is enqueued.
-            source.on_buffer(|source, from| {
-                destination.on_buffer(|destination, to| {
-                    sys::enqueue_copy_buffer(queue, (source, from), (destination, to), bytes, wait)
-                })
-            })
+            sys::enqueue_copy(queue, source, destination, bytes, wait)
         })
     }
 

@@ -3,10 +3,13 @@
 use binpool_allocators::{Backend, Event, Memory, MemoryFlags, Queue};
 use binpool_opencl::{
     Argument, ChannelOrder, ChannelType, ClKernel, ClMemory, HostPitches, ImageError, ImageFormat,
-    ImageRegion, ImageShape,
+    ImageRegion, ImageShape, SvmPointer,
 };
 
-use crate::common::launches::{ADD, Kernels, SCALE};
+use crate::common::{
+    Bench,
+    launches::{ADD, Kernels, SCALE},
+};
 
 /// The views of the tests, in steps of the device's alignment: two begin together, one lies in another, and two overlap.
 const VIEWS: [[usize; 2]; 4] = [[0, 4], [0, 2], [1, 3], [3, 5]];
@@ -148,4 +151,25 @@ fn a_row_of_pixels_over_a_view_is_the_bytes_of_the_view() {
     map.row_mut(0, 0).unwrap().fill(6);
     map.unmap().unwrap();
     assert_eq!(bench.read(&view)[15..25], [3, 6, 6, 6, 6, 6, 6, 6, 6, 3]);
+}
+
+/// A runtime may take the address under a buffer over shared memory for memory of the host to copy to.
+#[test]
+fn a_row_of_pixels_over_a_buffer_over_shared_memory_is_mapped() {
+    let bench = Bench::new();
+    let (backend, queue) = (&bench.backend, &bench.queue);
+    let shared = bench.svm(256);
+    bench.write(&shared, &[3; 256]);
+    let buffer = shared.as_buffer(MemoryFlags::empty(), None).unwrap();
+    let format = ImageFormat::new(ChannelOrder::R, ChannelType::UnsignedInt8);
+    let shape = ImageShape::D1Buffer { width: 64 };
+    let row = backend.create_image_over(queue, &buffer, format, shape, None);
+    let row = row.unwrap();
+    let middle = ImageRegion::new([16], [8]);
+    let mut map = backend.map_image_mut::<u8>(queue, &row, middle).unwrap();
+    assert_eq!(map.row(0, 0), Some(&[3_u8; 8][..]));
+    map.row_mut(0, 0).unwrap().fill(6);
+    map.unmap().unwrap();
+    assert_eq!(bench.read(&buffer)[15..25], [3, 6, 6, 6, 6, 6, 6, 6, 6, 3]);
+    assert_eq!(bench.read(&shared)[15..25], [3, 6, 6, 6, 6, 6, 6, 6, 6, 3]);
 }
