@@ -22,8 +22,8 @@ pub(crate) struct View {
     handle: Arc<ViewHandle>,
     /// What kernels are given, where that is not `handle` ([`ViewStarts`](crate::memory::view_starts::ViewStarts)).
     start: OnceLock<Arc<ViewHandle>>,
-    /// Set if the host, and no command, has the last reference to the runtime's object.
-    is_kept_until_unused: bool,
+    /// Set if kernels are not given `handle`, and it is released only after the commands that use its bytes.
+    is_fragile: bool,
     root: Arc<Root>,
     region: Region,
 }
@@ -40,7 +40,7 @@ impl View {
         Self {
             handle: Arc::new(ViewHandle::new(handle, quirks.view_lock)),
             start: OnceLock::new(),
-            is_kept_until_unused: quirks.used_views_are_fragile,
+            is_fragile: quirks.used_views_are_fragile,
             root,
             region,
         }
@@ -58,7 +58,7 @@ impl View {
 
     /// Returns the object that a kernel is given.
     pub(crate) fn for_kernels(&self, context: &Context) -> Result<&MemHandle> {
-        if !context.quirks.used_views_are_fragile {
+        if !self.is_fragile {
             return Ok(&self.handle);
         }
         if let Some(start) = self.start.get() {
@@ -80,7 +80,7 @@ impl Deref for View {
 
 impl Drop for View {
     fn drop(&mut self) {
-        if !self.is_kept_until_unused {
+        if !self.is_fragile {
             return;
         }
         let handles = (Arc::clone(&self.handle), self.start.get().cloned());

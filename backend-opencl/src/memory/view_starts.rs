@@ -34,7 +34,12 @@ struct State {
     is_committed: bool,
     /// By the bytes of the buffer at which they start.
     starts: BTreeMap<usize, Weak<ViewHandle>>,
+    /// The number of starts at which those that are gone are removed: twice as many as were left the last time.
+    limit: usize,
 }
+
+/// The least number of starts at which those that are gone are removed.
+const LEAST_LIMIT: usize = 64;
 
 impl ViewStarts {
     /// Returns the sub-buffer that starts at byte `start` of `buffer`, whose sub-buffers these are.
@@ -58,7 +63,10 @@ impl ViewStarts {
             .map_err(|error| error.into_error(Purpose::Memory(1)))?;
         drop(held);
         let made = Arc::new(ViewHandle::new(handle, lock));
-        state.starts.retain(|_, known| known.strong_count() > 0);
+        if state.starts.len() >= state.limit.max(LEAST_LIMIT) {
+            state.starts.retain(|_, known| known.strong_count() > 0);
+            state.limit = state.starts.len().saturating_mul(2);
+        }
         state.starts.insert(start, Arc::downgrade(&made));
         Ok(made)
     }
@@ -86,19 +94,16 @@ fn commit(context: &Context, buffer: &MemHandle) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::env;
-
     use binpool_allocators::{Backend, MemoryFlags};
 
     use super::*;
-    use crate::OpenClBackend;
+    use crate::testing::open;
 
     #[test]
     fn views_that_start_together_share_one_object_for_kernels() {
-        let device = env::var("BINPOOL_TEST_DEVICE").unwrap_or_default();
-        let backend = OpenClBackend::open(&device.parse().unwrap()).unwrap();
+        let backend = open();
         let step = backend.limits().alignment.bytes();
-        let buffer = backend.create_buffer(2 * step, MemoryFlags::empty());
+        let buffer = backend.create_buffer(3 * LEAST_LIMIT * step, MemoryFlags::empty());
         let buffer = buffer.unwrap();
         let (root, _) = buffer.root().unwrap();
         let get = |start| root.starts.get(backend.context(), &root.handle, start);
@@ -111,8 +116,14 @@ mod tests {
             forgotten.upgrade().is_none(),
             "it lives as long as its views"
         );
-        drop(get(0).unwrap());
+        for start in 2..3 * LEAST_LIMIT {
+            drop(get(start * step).unwrap());
+        }
         let known = root.starts.state.lock().starts.len();
-        assert_eq!(known, 2, "those that are gone make place");
+        assert!(
+            known <= LEAST_LIMIT,
+            "{known}: those that are gone make place"
+        );
+        assert!(Arc::ptr_eq(&two, &get(step).unwrap()), "and no other");
     }
 }
