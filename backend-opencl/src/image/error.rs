@@ -333,7 +333,12 @@ impl From<ImageError> for Error {
     fn from(error: ImageError) -> Self {
         match error {
             ImageError::Device(error) => error,
-            error => Self::backend("using an image", None, error),
+            sampler @ (ImageError::NeedsNormalized { .. }
+            | ImageError::PropertyTwice { .. }
+            | ImageError::UnknownProperty { .. }) => {
+                Self::backend("making a sampler", None, sampler)
+            }
+            image => Self::backend("using an image", None, image),
         }
     }
 }
