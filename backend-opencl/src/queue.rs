@@ -306,6 +306,7 @@ impl Queue for ClQueue {
             Err(error) if error.code == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST => Ok(()),
             result => result,
         };
+        // Where a command has failed, a runtime may return while others still run.
         let finished = finished.and_then(|()| wait_for_commands(self.inner.id, commands));
         if let Some(marker) = behind_all {
             // It may have failed.

@@ -77,6 +77,14 @@ pub fn on_every_device(test: impl Fn(OpenClBackend)) {
     }
 }
 
+/// Opens the device that the variable names.
+#[cfg(test)]
+pub(crate) fn open() -> OpenClBackend {
+    let device = env::var(TEST_DEVICE).unwrap_or_default();
+    let Ok(selector) = device.parse();
+    OpenClBackend::open(&selector).unwrap_or_else(|error| panic!("{error}"))
+}
+
 /// Runs `test` on each device, and says on which ones it has failed.
 fn on_each<D: fmt::Display>(devices: &[D], test: impl Fn(&D)) -> Result<(), String> {
     if devices.is_empty() {

@@ -6,8 +6,7 @@ use parking_lot::Mutex;
 
 use crate::{
     Allocator, EventOf, Memory, MemoryOf, Region, Result,
-    adaptors::fault::InjectedFault,
-    adaptors::{AllocatorCall, AllocatorFault, FaultTrigger},
+    adaptors::{AllocatorCall, AllocatorFault, FaultTrigger, fault::InjectedFault},
     forward_to_inner,
 };
 

@@ -111,17 +111,14 @@ impl Dropped {
 
 #[cfg(test)]
 mod tests {
-    use std::env;
-
     use binpool_allocators::{Backend, Outcome};
 
     use super::*;
-    use crate::{OpenClBackend, device::limits::POCL, quirks::Quirks};
+    use crate::{device::limits::POCL, quirks::Quirks, testing::open};
 
     #[test]
     fn an_event_is_kept_past_the_end_of_its_context_and_a_moment_longer_than_what_it_waited_for() {
-        let device = env::var("BINPOOL_TEST_DEVICE").unwrap_or_default();
-        let backend = OpenClBackend::open(&device.parse().unwrap()).unwrap();
+        let backend = open();
         let failed = backend.create_user_event().unwrap();
         let awaited = backend.create_user_event().unwrap();
         let waited_for = WaitedFor::from_iter([awaited.handle().another().unwrap()]);

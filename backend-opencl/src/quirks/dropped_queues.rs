@@ -63,17 +63,12 @@ pub(crate) fn release_idle() {
 
 #[cfg(test)]
 mod tests {
-    use std::{env, slice::from_ref, thread};
+    use std::{slice::from_ref, thread};
 
     use binpool_allocators::{Backend, Event, Outcome, Queue, QueueOrder};
 
     use super::*;
-    use crate::OpenClBackend;
-
-    fn open() -> OpenClBackend {
-        let device = env::var("BINPOOL_TEST_DEVICE").unwrap_or_default();
-        OpenClBackend::open(&device.parse().unwrap()).unwrap()
-    }
+    use crate::{OpenClBackend, testing::open};
 
     #[test]
     fn a_context_waits_for_its_own_dropped_queues_only() {

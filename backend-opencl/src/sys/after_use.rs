@@ -258,25 +258,21 @@ fn wait_and_free() {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        env,
-        sync::atomic::{AtomicUsize, Ordering},
-    };
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use binpool_allocators::{Align, Backend, Outcome};
 
     use super::*;
     use crate::{
-        OpenClBackend,
         sys::{SvmAllocation, Threads},
+        testing::open,
     };
 
     static FREED: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
     #[test]
     fn a_block_waits_for_its_commands_and_no_longer() {
-        let device = env::var("BINPOOL_TEST_DEVICE").unwrap_or_default();
-        let backend = OpenClBackend::open(&device.parse().unwrap()).unwrap();
+        let backend = open();
         let align = Align::new(128).unwrap();
         let block = || {
             let context = &backend.context().handle;

@@ -56,7 +56,6 @@ pub(crate) fn transfer_and_wait(
 #[cfg(test)]
 mod tests {
     use std::{
-        env,
         panic::{AssertUnwindSafe, catch_unwind},
         thread,
     };
@@ -64,12 +63,11 @@ mod tests {
     use binpool_allocators::{Backend, MemoryFlags, Outcome, QueueOrder};
 
     use super::*;
-    use crate::{OpenClBackend, sys::execution_status};
+    use crate::{sys::execution_status, testing::open};
 
     #[test]
     fn borrowed_bytes_stay_until_the_command_has_ended_also_where_a_panic_comes_first() {
-        let device = env::var("BINPOOL_TEST_DEVICE").unwrap_or_default();
-        let backend = OpenClBackend::open(&device.parse().unwrap()).unwrap();
+        let backend = open();
         let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
         let memory = backend.create_buffer(64, MemoryFlags::empty()).unwrap();
         let device = DeviceBytes::Buffer(memory.buffer().unwrap(), 0);
