@@ -12,7 +12,12 @@ use binpool_allocators::{
 use bytemuck::Pod;
 
 use crate::{
-    ClOn, backend::OpenClBackend, event::ClEvent, memory::cl_memory::ClMemory, queue::ClQueue,
+    ClOn,
+    backend::OpenClBackend,
+    event::ClEvent,
+    map::{Map, MapMut},
+    memory::cl_memory::ClMemory,
+    queue::ClQueue,
 };
 
 /// Memory as elements of type `T` that may not have been written yet: they can be written, filled, copied to, and passed to
@@ -369,6 +374,33 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> UninitElements<T, M> {
         self.backend.enqueue_copy(on, source, .., self, to)
     }
 
+    /// Maps all elements to be overwritten, and waits until that may be done. The contents are unspecified at first, and
+    /// afterwards where nothing was written.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let squares = backend.csvm_empty::<u32>(1000)?;
+    /// let mut map = squares.map_overwrite(&queue)?;
+    /// for (index, square) in (0..).zip(&mut map[..]) {
+    ///     *square = index * index;
+    /// }
+    /// drop(map);
+    /// // All of them are written, which only the program knows.
+    /// let squares = squares.assume_written();
+    /// assert_eq!(squares.map_ro(&queue)?[999], 998_001);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`map_overwrite`](OpenClBackend::map_overwrite).
+    pub fn map_overwrite<'q>(&self, on: impl Into<ClOn<'q>>) -> Result<MapMut<'_, T>> {
+        self.backend.map_overwrite(on, self, ..)
+    }
+
     fn check_length(&self, actual: usize) -> Result<()> {
         let expected = self.region.bytes;
         if actual == expected {
@@ -439,6 +471,39 @@ impl<T: Pod, M: AsMemory<OpenClBackend>> Elements<T, M> {
         elements.resize(length, T::zeroed());
         self.read(on, 0, &mut elements)?;
         Ok(elements)
+    }
+
+    /// Maps all elements to be read, and waits until they are there. `PyOpenCL`'s `SVM.map_ro`, for memory of any kind.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`map`](OpenClBackend::map).
+    pub fn map_ro<'q>(&self, on: impl Into<ClOn<'q>>) -> Result<Map<'_, T>> {
+        self.backend.map(on, self, ..)
+    }
+
+    /// Maps all elements to be read and written, and waits until they are there. `PyOpenCL`'s `SVM.map_rw`, for memory of
+    /// any kind.
+    ///
+    /// ```
+    /// use binpool_opencl::UninitElements;
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    ///
+    /// let memory = backend.create_buffer(400, MemoryFlags::empty())?;
+    /// let numbers = UninitElements::<f32, _>::new(&backend, memory)?.fill_all(&queue, 1.0)?;
+    /// numbers.slice(10..14)?.map_rw(&queue)?[3] = 2.0; // unmapped at the end of the statement
+    /// assert_eq!(numbers.map_ro(&queue)?[12..15], [1.0, 2.0, 1.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`map_mut`](OpenClBackend::map_mut).
+    pub fn map_rw<'q>(&self, on: impl Into<ClOn<'q>>) -> Result<MapMut<'_, T>> {
+        self.backend.map_mut(on, self, ..)
     }
 
     /// Enqueues a read of all elements. For a part of them, take a [`slice`](Self::slice).

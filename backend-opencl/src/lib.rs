@@ -24,8 +24,8 @@
 //! # Arguments
 //!
 //! Every command first takes its queue, `&queue` or `queue.after(&events)` ([`ClOn`]), then memory of any kind: a
-//! [`ClMemory`], a pooled block, [`Elements`], [`Svm`], whole or a part. Offsets and regions are in bytes, and the host's
-//! side is a slice of any plain type; methods of [`Elements`] and [`Svm`] count elements. (See `binpool_allocators`,
+//! [`ClMemory`], a pooled block, [`Elements`], whole or a part. Offsets and regions are in bytes, and the host's
+//! side is a slice of any plain type; methods of [`Elements`] count elements. (See `binpool_allocators`,
 //! "Arguments of commands".)
 //!
 //! ```
@@ -129,6 +129,7 @@ mod context;
 mod device;
 #[cfg(feature = "dlpack")]
 mod dlpack;
+mod elements;
 mod error;
 mod event;
 mod host_transfer;
@@ -161,6 +162,7 @@ pub use device::{
 };
 #[cfg(feature = "dlpack")]
 pub use dlpk;
+pub use elements::{Elements, PendingElements, UninitElements};
 pub use error::{AvailableDevices, OpenClError};
 pub use event::ClEvent;
 #[cfg(feature = "ndarray")]
@@ -174,15 +176,13 @@ pub use kernel::{
     Parameter, ParameterAccess, ParameterKind, ParameterProblem, WorkSizeProblem,
 };
 pub use map::{ImageMap, ImageMapMut, Map, MapGuard, MapMut, PendingMap};
-pub use memory::{
-    ClMemory, Elements, HostBuffer, MemoryInfo, MemoryKey, PendingElements, UninitElements,
-};
+pub use memory::{ClMemory, HostBuffer, MemoryInfo, MemoryKey};
 pub use on::ClOn;
 pub use pipe::ClPipe;
 pub use queue::ClQueue;
 pub use refused::Refused;
 pub use sampler::{ClSampler, SamplerProperties};
-pub use svm::{Svm, SvmInfo, SvmOptions, SvmPointer, SystemSvm, UninitSvm};
+pub use svm::{SvmInfo, SvmOptions, SvmPointer, SystemSvm};
 pub use sys::ClError;
 pub use transfer::{MigrationFlags, PendingTransfer, Rect, TransferScope};
 

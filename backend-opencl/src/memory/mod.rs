@@ -11,12 +11,10 @@
 //! flags                     the flags of the traits and of the runtime
 //! from_host                 buffers that start with bytes of the host
 //! host_buffer, lent_buffer  buffers over memory of the host: owned by them, or lent to them for a call
-//! elements                  blocks as elements of one type
 //! ```
 
 pub(crate) mod cl_memory;
 pub(crate) mod destruction;
-pub(crate) mod elements;
 pub(crate) mod flags;
 mod from_host;
 pub(crate) mod host_buffer;
@@ -29,7 +27,6 @@ pub(crate) mod view;
 pub(crate) mod view_starts;
 
 pub use cl_memory::ClMemory;
-pub use elements::{Elements, PendingElements, UninitElements};
 pub use host_buffer::HostBuffer;
 pub use info::MemoryInfo;
 pub use key::MemoryKey;

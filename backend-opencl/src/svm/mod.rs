@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! ClMemory over SVM       opaque: bytes, an address, and the queue that it is freed on (see SvmInfo)
-//! UninitSvm, Svm          wrapped: elements of one type, mapped as slices
+//! Elements over SVM       wrapped: elements of one type, mapped as slices
 //! SystemSvm               wrapped: a vector of the program's own, where the device shares all memory of the host
 //! with_system_svm         opaque: a slice of the program's own, lent for a call, on the same devices
 //! ```
@@ -19,7 +19,6 @@ mod options;
 mod pointer;
 mod system;
 
-pub use elements::{Svm, UninitSvm};
 pub use info::SvmInfo;
 pub use options::SvmOptions;
 pub use pointer::SvmPointer;

@@ -13,7 +13,7 @@ use crate::{
     memory::cl_memory::ClMemory,
 };
 
-/// Memory with an address that is valid for host and device, opaque ([`ClMemory`]) or of one type ([`Svm`](crate::Svm),
+/// Memory with an address that is valid for host and device, opaque ([`ClMemory`]) or of one type ([`Elements`](crate::Elements),
 /// [`SystemSvm`](crate::SystemSvm)): `PyOpenCL`'s `SVMPointer`.
 ///
 /// It is memory that every command takes: transfers, fills, copies, migrations, maps, and arguments of kernels. Its

@@ -7,8 +7,8 @@ use binpool_allocators::{
     Region, SvmBackend, SvmGrain,
 };
 use binpool_opencl::{
-    ClMemory, ImageRegion, ImageShape, KernelError, MigrationFlags, OpenClBackend, Svm, SvmOptions,
-    SvmPointer,
+    ClMemory, Elements, ImageRegion, ImageShape, KernelError, MigrationFlags, OpenClBackend,
+    SvmOptions, SvmPointer,
 };
 
 use crate::common::{
@@ -35,7 +35,7 @@ impl Bench {
         grains.map(SvmOptions::new).collect()
     }
 
-    fn zeros(&self, length: usize) -> Svm<u32> {
+    fn zeros(&self, length: usize) -> Elements<u32, ClMemory> {
         let empty = self.backend.csvm_empty(length).unwrap();
         empty.fill_all(&self.queue, 0).unwrap()
     }
