@@ -39,14 +39,14 @@ pub enum PoolError {
     },
     /// The pool's size classes broke their contract.
     #[error(
-        "the size classes put {requested} bytes into blocks of {class_size}: \
+        "the size classes put {requested_bytes} bytes into blocks of {class_bytes}: \
          `alloc_size(bin_number(s))` must be at least `s`, and the bin number below `bin_count()`"
     )]
     SizeClassTooSmall {
         /// The requested bytes, rounded up to the allocator's alignment.
-        requested: usize,
+        requested_bytes: usize,
         /// The size of its class, in bytes.
-        class_size: usize,
+        class_bytes: usize,
     },
 }
 

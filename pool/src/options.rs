@@ -105,8 +105,8 @@ impl PoolOptions {
     /// assert!(matches!(
     ///     error,
     ///     PoolError::SizeClassTooSmall {
-    ///         requested: 2_097_152,
-    ///         class_size: 1_048_576
+    ///         requested_bytes: 2_097_152,
+    ///         class_bytes: 1_048_576
     ///     }
     /// ));
     /// # Ok::<(), binpool::PoolError>(())

@@ -255,7 +255,7 @@ pub enum RangeState<'a, U> {
 /// segments.give(other.range, (), None);
 /// assert_eq!((segments.largest_free(), segments.idle_bytes()), (8192, 8192));
 /// // The bytes of free blocks that may be cached outside of the segments.
-/// assert_eq!(segments.cached_bytes(), 2 << 20);
+/// assert_eq!(segments.cacheable_bytes(), 2 << 20);
 /// ```
 #[derive(Debug)]
 pub struct Segments<M, U> {
@@ -321,8 +321,8 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
 
     /// The most bytes of free blocks that may be cached outside of their segments without harm.
     #[must_use]
-    pub fn cached_bytes(&self) -> u64 {
-        self.growth.cached_bytes()
+    pub fn cacheable_bytes(&self) -> u64 {
+        self.growth.cacheable_bytes()
     }
 
     /// Takes a range of `bytes` bytes whose uses are `usable`.

@@ -54,7 +54,7 @@ fn names(leaving: &[Leaving<&'static str, Queue>]) -> Vec<&'static str> {
 fn the_figures_of_free_bytes_are_reported() {
     let mut segments = after(1024);
     assert_eq!(segments.largest_free(), 0);
-    assert_eq!(segments.cached_bytes(), 4 * MIB as u64);
+    assert_eq!(segments.cacheable_bytes(), 4 * MIB as u64);
     let carved = segments.add("one", 1000, 300).unwrap();
     segments.add_whole("two", 500);
     assert_eq!((segments.bytes(), segments.free_bytes()), (1500, 700));

@@ -30,7 +30,7 @@ impl<A: Allocator, O> State<A, O> {
                 loose_bytes: 0,
             };
         };
-        let cached = segments.cached_bytes();
+        let cached = segments.cacheable_bytes();
         let threads = self.threads.len().max(1) as u64;
         let within = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
         Allowance {
@@ -54,7 +54,7 @@ impl<A: Allocator, O> State<A, O> {
 
     /// The most bytes that bins and depot may keep from the segments.
     pub(crate) fn most_in_bins(&self, segments: &Segments<MemoryOf<A>, QueueUses>) -> u64 {
-        let cached = segments.cached_bytes();
+        let cached = segments.cacheable_bytes();
         if self.threads.len() == 0 {
             cached
         } else {

@@ -107,8 +107,8 @@ impl<A: Allocator> Shared<A> {
         let class_size = classes.alloc_size(bin);
         if class_size < rounded || bin >= classes.bin_count() {
             return Err(PoolError::SizeClassTooSmall {
-                requested: rounded,
-                class_size,
+                requested_bytes: rounded,
+                class_bytes: class_size,
             });
         }
         let class_size = alignment.round_up(class_size).unwrap_or(class_size);

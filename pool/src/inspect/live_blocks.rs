@@ -28,8 +28,8 @@ use crate::{
 /// drop(pool.allocate(1 << 20)?);
 ///
 /// let live = pool.live_blocks();
-/// assert_eq!((live.blocks, live.asked_bytes), (1, 3 << 20));
-/// assert!(live.cached_bytes >= 1 << 20, "free, and kept for the next request: cached, not leaked");
+/// assert_eq!((live.blocks, live.requested_bytes), (1, 3 << 20));
+/// assert!(live.held_bytes >= 1 << 20, "free, and kept for the next request: cached, not leaked");
 /// assert_eq!(live.groups[0].tag.as_deref(), Some("weights"));
 /// println!("{live}");
 /// # Ok::<(), binpool::PoolError>(())
@@ -40,13 +40,13 @@ pub struct LiveBlocks {
     /// The active blocks: allocated and not freed.
     pub blocks: u64,
     /// Their bytes, as requested.
-    pub asked_bytes: u64,
+    pub requested_bytes: u64,
     /// The bytes that they take of the device, with what is lost between them in segments: managed bytes that are not
     /// cached.
     pub device_bytes: u64,
     /// Free bytes that the pool keeps for the next requests. They are cached, not leaked:
     /// [`free_held`](MemoryPool::free_held) releases them.
-    pub cached_bytes: u64,
+    pub held_bytes: u64,
     /// Active blocks without a known caller: those allocated before the pool began to [watch](MemoryPool::watch), or
     /// all if it does not watch. May include a block that another thread is allocating at this moment.
     pub unknown_blocks: u64,
@@ -73,7 +73,7 @@ pub struct LiveBlocks {
 /// let live = pool.live_blocks();
 /// let group = &live.groups[0];
 /// assert_eq!(group.tag.as_deref(), Some("gradients"));
-/// assert_eq!((group.blocks, group.asked_bytes), (3, 3 << 20));
+/// assert_eq!((group.blocks, group.requested_bytes), (3, 3 << 20));
 /// assert!(group.oldest >= group.youngest); // A group that grows older and larger is where to look for a leak.
 /// assert!(group.call_site.is_some());
 /// # Ok::<(), binpool::PoolError>(())
@@ -88,7 +88,7 @@ pub struct LiveGroup {
     /// The number of blocks.
     pub blocks: u64,
     /// Their bytes, as requested.
-    pub asked_bytes: u64,
+    pub requested_bytes: u64,
     /// How long the oldest of these blocks has been in use.
     pub oldest: Duration,
     /// How long the youngest of these blocks has been in use.
@@ -121,7 +121,7 @@ impl<A: Allocator> MemoryPool<A> {
     /// // Between two steps there should be the weights, and nothing else.
     /// let live = pool.live_blocks();
     /// assert_eq!((live.unknown_blocks, live.unknown_bytes), (1, 64 << 20)); // From before the watch.
-    /// assert_eq!((live.blocks, live.groups[0].asked_bytes), (2, 4096));
+    /// assert_eq!((live.blocks, live.groups[0].requested_bytes), (2, 4096));
     /// # Ok::<(), binpool::PoolError>(())
     /// ```
     #[must_use]
@@ -145,7 +145,7 @@ impl<A: Allocator> Shared<A> {
         if live.blocks > 0 {
             tracing::warn!(
                 blocks = live.blocks,
-                bytes = live.asked_bytes,
+                bytes = live.requested_bytes,
                 "blocks are in use after the last handle of their pool:\n{live}"
             );
         }
@@ -163,31 +163,31 @@ impl<A: Allocator> State<A> {
                     tag: caller::name_of(ownership.caller.tag),
                     call_site: caller::name_of(ownership.caller.call_site),
                     blocks: 0,
-                    asked_bytes: 0,
+                    requested_bytes: 0,
                     oldest: age,
                     youngest: age,
                 });
                 group.blocks += 1;
-                group.asked_bytes += ownership.asked;
+                group.requested_bytes += ownership.asked;
                 group.oldest = group.oldest.max(age);
                 group.youngest = group.youngest.min(age);
             }
         }
         let mut groups: Vec<_> = groups.into_values().collect();
         groups.sort_by(|one, other| {
-            let by_bytes = other.asked_bytes.cmp(&one.asked_bytes);
+            let by_bytes = other.requested_bytes.cmp(&one.requested_bytes);
             by_bytes.then_with(|| (&one.tag, &one.call_site).cmp(&(&other.tag, &other.call_site)))
         });
         let known_blocks: u64 = groups.iter().map(|group| group.blocks).sum();
-        let known_bytes: u64 = groups.iter().map(|group| group.asked_bytes).sum();
+        let known_bytes: u64 = groups.iter().map(|group| group.requested_bytes).sum();
         let statistics = self.statistics();
         LiveBlocks {
             blocks: statistics.active_blocks,
-            asked_bytes: statistics.active_bytes,
+            requested_bytes: statistics.active_bytes,
             device_bytes: statistics
                 .managed_bytes
                 .saturating_sub(statistics.held_bytes),
-            cached_bytes: statistics.held_bytes,
+            held_bytes: statistics.held_bytes,
             unknown_blocks: statistics.active_blocks.saturating_sub(known_blocks),
             unknown_bytes: statistics.active_bytes.saturating_sub(known_bytes),
             groups,
@@ -212,8 +212,8 @@ impl fmt::Display for LiveBlocks {
              where everything should be free, they are leaks\n\
              cached: {}, free in the pool and kept for the next requests: not leaked",
             words::blocks(self.blocks),
-            words::bytes(self.asked_bytes),
-            words::bytes(self.cached_bytes)
+            words::bytes(self.requested_bytes),
+            words::bytes(self.held_bytes)
         )?;
         if self.blocks > 0 {
             let (head, oldest) = ("in use", "age");
@@ -228,7 +228,7 @@ impl fmt::Display for LiveBlocks {
                 f,
                 "\n{:>10} {:>12} {ages:>16}  ",
                 group.blocks,
-                words::bytes(group.asked_bytes)
+                words::bytes(group.requested_bytes)
             )?;
             let tag = group.tag.as_deref();
             let call_site = group.call_site.as_deref().unwrap_or("somewhere");

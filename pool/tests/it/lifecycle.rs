@@ -287,7 +287,7 @@ fn size_classes_can_be_replaced_but_not_break_their_law() {
     assert!(matches!(
         pool.allocate(65_537),
         Err(PoolError::SizeClassTooSmall {
-            class_size: 65_536,
+            class_bytes: 65_536,
             ..
         })
     ));

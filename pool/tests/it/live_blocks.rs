@@ -28,7 +28,7 @@ fn watching(options: PoolOptions) -> Pool {
 
 /// Tag, blocks and bytes of each group.
 fn figures(live: &LiveBlocks) -> Vec<(Option<&str>, u64, u64)> {
-    let figures = |group: &'_ LiveGroup| (group.blocks, group.asked_bytes);
+    let figures = |group: &'_ LiveGroup| (group.blocks, group.requested_bytes);
     let groups = live.groups.iter();
     groups
         .map(|group| {
@@ -64,9 +64,9 @@ fn blocks_in_use_are_grouped_by_tag_the_most_bytes_first() {
             (Some("small of live blocks"), 2, 200),
         ];
         assert_eq!(figures(&live), expected);
-        assert_eq!((live.blocks, live.asked_bytes), (3, (1 << 20) + 200));
+        assert_eq!((live.blocks, live.requested_bytes), (3, (1 << 20) + 200));
         assert_eq!(live.unknown_blocks, 0);
-        assert_eq!(live.cached_bytes, pool.statistics().held_bytes);
+        assert_eq!(live.held_bytes, pool.statistics().held_bytes);
     }
 }
 

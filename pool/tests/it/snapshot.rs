@@ -55,11 +55,11 @@ fn check(snapshot: &Snapshot) {
     assert_eq!(all, statistics.managed_bytes, "every byte is there once");
     assert_eq!(all - bytes, statistics.held_bytes);
     let asked: u64 = all_blocks(snapshot)
-        .filter_map(|block| block.asked_bytes)
+        .filter_map(|block| block.requested_bytes)
         .sum();
     assert_eq!(asked, statistics.active_bytes);
     for block in all_blocks(snapshot).filter(|block| block.state == BlockState::Active) {
-        assert!(block.asked_bytes.unwrap() <= block.bytes);
+        assert!(block.requested_bytes.unwrap() <= block.bytes);
         assert!(block.call_site.is_some() && block.age_ns.is_some() && block.queue.is_some());
     }
     let json = snapshot.to_json().unwrap();
@@ -153,7 +153,7 @@ fn blocks_are_there_with_their_tags_queues_and_states() {
         };
         let active = of(BlockState::Active);
         assert_eq!(active.tag.as_deref(), Some("of a snapshot"));
-        assert_eq!(active.asked_bytes, Some(5000));
+        assert_eq!(active.requested_bytes, Some(5000));
         assert_eq!(active.bytes, kept.class_size() as u64);
         assert_eq!(active.queue, Some(queue.id().get()));
         let held = of(BlockState::Held);
@@ -173,7 +173,7 @@ fn without_a_watch_blocks_of_segments_are_there_all_the_same() {
     assert_eq!(first.state, BlockState::Active);
     assert_eq!(first.bytes, block.class_size() as u64);
     assert_eq!(
-        (first.asked_bytes, &first.tag, first.age_ns),
+        (first.requested_bytes, &first.tag, first.age_ns),
         (None, &None, None)
     );
 }

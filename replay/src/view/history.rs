@@ -58,7 +58,7 @@ pub struct FailedRequest {
 #[non_exhaustive]
 pub struct Life {
     /// The requested bytes.
-    pub asked_bytes: u64,
+    pub requested_bytes: u64,
     /// The bytes that it takes of its segment.
     pub class_bytes: u64,
     /// The stream that it is for.

@@ -139,8 +139,8 @@ impl History {
         active.push(now);
         for free in &self.frees {
             match free {
-                Some(block) => now -= self.blocks[*block].asked_bytes,
-                None => now += blocks.next().map_or(0, |block| block.asked_bytes),
+                Some(block) => now -= self.blocks[*block].requested_bytes,
+                None => now += blocks.next().map_or(0, |block| block.requested_bytes),
             }
             active.push(now);
         }
@@ -155,7 +155,7 @@ impl History {
         At {
             moment,
             time_ns: self.time_of(moment),
-            active_bytes: there().map(|block| block.asked_bytes).sum(),
+            active_bytes: there().map(|block| block.requested_bytes).sum(),
             active_blocks: there().count() as u64,
             block_bytes,
             reserved_bytes: reserved[moment],
@@ -179,7 +179,7 @@ impl History {
         for (event, free) in self.frees.iter().enumerate() {
             let block = free.unwrap_or(next);
             let row = &mut rows[grouping.numbers[block] as usize];
-            let bytes = self.blocks[block].asked_bytes;
+            let bytes = self.blocks[block].requested_bytes;
             if free.is_some() {
                 row.end_bytes -= bytes;
                 row.end_blocks -= 1;

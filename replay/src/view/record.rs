@@ -76,7 +76,7 @@ pub fn record(
                 };
                 let place = given.place();
                 blocks.push(Life {
-                    asked_bytes: bytes as u64,
+                    requested_bytes: bytes as u64,
                     class_bytes: place.map_or(0, |place| place.bytes as u64),
                     stream,
                     from: index,

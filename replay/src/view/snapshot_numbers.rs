@@ -50,7 +50,7 @@ pub struct SnapshotRow {
     /// The bytes that its blocks take of the device.
     pub bytes: u64,
     /// The requested bytes, as far as they are known.
-    pub asked_bytes: u64,
+    pub requested_bytes: u64,
     /// The number of blocks.
     pub blocks: u64,
     /// The age of the oldest block in use; `None` where no age is known.
@@ -136,9 +136,9 @@ fn rows<'a>(
     for block in blocks {
         let row = rows.entry(name(block)).or_default();
         row.bytes = row.bytes.saturating_add(block.bytes);
-        row.asked_bytes = row
-            .asked_bytes
-            .saturating_add(block.asked_bytes.unwrap_or(0));
+        row.requested_bytes = row
+            .requested_bytes
+            .saturating_add(block.requested_bytes.unwrap_or(0));
         row.blocks += 1;
         row.oldest_ns = row.oldest_ns.max(block.age_ns);
     }

@@ -151,7 +151,7 @@ impl History {
             for moment in from + 1..=begun {
                 if let Some(free) = self.frees.get(moment - 1) {
                     let block = free.unwrap_or(next);
-                    let bytes = self.blocks[block].asked_bytes;
+                    let bytes = self.blocks[block].requested_bytes;
                     let layer = &mut stack[layer_of(block)];
                     if free.is_some() {
                         *layer -= bytes;

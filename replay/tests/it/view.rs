@@ -172,7 +172,7 @@ fn snapshot() -> Value {
         },
         "statistics": { "active_blocks": 1, "active_bytes": 4000, "held_blocks": 4, "held_bytes": 24576, "pending_bytes": 4096 },
         "segments": [{ "memory": 3, "bytes": 32768, "ranges": [
-            { "offset": 0, "bytes": 4096, "state": "active", "asked_bytes": 4000, "tag": "weights", "call_site": "a.rs:1:2", "age_ns": 5_000_000 },
+            { "offset": 0, "bytes": 4096, "state": "active", "requested_bytes": 4000, "tag": "weights", "call_site": "a.rs:1:2", "age_ns": 5_000_000 },
             { "offset": 4096, "bytes": 8192, "state": "free" },
             { "offset": 12288, "bytes": 4096, "state": "held" },
             { "offset": 16384, "bytes": 4096, "state": "withheld" },
@@ -197,7 +197,7 @@ fn a_snapshot_is_known_by_its_content() {
         // Free, held and pending ranges that touch are one.
         let free = json!({ "bytes": 32768, "ranges": 3, "largest_bytes": 12288 });
         assert_eq!(numbers["free"], free);
-        let tag = json!({ "name": "weights", "bytes": 4096, "asked_bytes": 4000, "blocks": 1, "oldest_ns": 5_000_000 });
+        let tag = json!({ "name": "weights", "bytes": 4096, "requested_bytes": 4000, "blocks": 1, "oldest_ns": 5_000_000 });
         assert_eq!(numbers["tags"], json!([tag]));
         assert_eq!(numbers["call_sites"][0]["name"], "a.rs:1:2");
         let states = numbers["states"].as_array().unwrap();
@@ -211,7 +211,7 @@ fn a_snapshot_is_known_by_its_content() {
 fn a_snapshot_of_impossible_sizes_is_read_all_the_same() {
     let mut snapshot = snapshot();
     let huge =
-        json!({ "offset": 5, "bytes": u64::MAX, "state": "active", "asked_bytes": u64::MAX });
+        json!({ "offset": 5, "bytes": u64::MAX, "state": "active", "requested_bytes": u64::MAX });
     snapshot["segments"][0]["ranges"] = json!([huge, huge]);
     snapshot["segments"][0]["bytes"] = json!(u64::MAX);
     snapshot["blocks"] = json!([huge, { "offset": 0, "bytes": u64::MAX, "state": "held" }]);
@@ -220,7 +220,7 @@ fn a_snapshot_of_impossible_sizes_is_read_all_the_same() {
     let numbers = numbers(&[&path]);
     assert_eq!(numbers["reserved_bytes"], u64::MAX);
     assert_eq!(numbers["free"]["largest_bytes"], u64::MAX);
-    assert_eq!(numbers["tags"][0]["asked_bytes"], u64::MAX);
+    assert_eq!(numbers["tags"][0]["requested_bytes"], u64::MAX);
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn what_a_pool_records_and_its_snapshots_are_read() {
     let of_snapshot = numbers(&[snapshot.to_str().unwrap()]);
     assert_eq!(of_snapshot["active_bytes"], 1 << 20);
     assert_eq!(of_snapshot["tags"][0]["name"], "weights");
-    assert_eq!(of_snapshot["tags"][0]["asked_bytes"], 1 << 20);
+    assert_eq!(of_snapshot["tags"][0]["requested_bytes"], 1 << 20);
     let site = of_snapshot["call_sites"][0]["name"].as_str().unwrap();
     assert!(site.contains("tests/it/view.rs:"), "{site}");
     assert_eq!(of_snapshot["held_bytes"], of_snapshot["free"]["bytes"]);

@@ -153,7 +153,7 @@ fn every_moment_of_the_page_is_that_of_the_replay() {
             .iter()
             .filter(|life| life.from < moment && life.to.is_none_or(|to| moment <= to));
         let (asked, whole) = lives.fold((0, 0), |(asked, whole), life| {
-            (asked + life.asked_bytes, whole + life.class_bytes)
+            (asked + life.requested_bytes, whole + life.class_bytes)
         });
         assert_eq!(number(&there["moment"]), moment as u64);
         assert_eq!(number(&there["active"]), asked, "{moment}");
@@ -501,7 +501,7 @@ fn hovering_tells_what_is_there() {
         assert!(lives, "{block}");
         assert_eq!(
             digits_behind(&block["asked"], "("),
-            life.asked_bytes.to_string()
+            life.requested_bytes.to_string()
         );
         assert_eq!(
             digits_behind(&block["place"], "byte"),
@@ -633,7 +633,7 @@ fn a_click_enlarges_a_segment_and_all_blocks_can_be_listed() {
     assert_eq!(rows.len() as u64, blocks);
     // The largest first: the weights, the first of which is the first block of all, and is never freed.
     assert_eq!(rows[0][0], "weights");
-    assert_eq!(rows[0][1], shown(&json!(history.blocks[0].asked_bytes)));
+    assert_eq!(rows[0][1], shown(&json!(history.blocks[0].requested_bytes)));
     assert_eq!(rows[0][2], shown(&json!(history.blocks[0].class_bytes)));
     assert_eq!(
         rows[0][3],
@@ -740,10 +740,10 @@ fn snapshot() -> Value {
         },
         "statistics": { "active_blocks": 2, "active_bytes": 30 * mib, "held_blocks": 2, "held_bytes": 34 * mib, "hits": 12345 },
         "segments": [{ "memory": 3, "bytes": 64 * mib, "ranges": [
-            { "offset": 0, "bytes": 24 * mib, "state": "active", "asked_bytes": 24 * mib, "tag": "weights", "call_site": "a.rs:1:2",
+            { "offset": 0, "bytes": 24 * mib, "state": "active", "requested_bytes": 24 * mib, "tag": "weights", "call_site": "a.rs:1:2",
               "queue": 4, "age_ns": 90_000_000_000_u64 },
             { "offset": 24 * mib, "bytes": 16 * mib, "state": "free" },
-            { "offset": 40 * mib, "bytes": 6 * mib, "state": "active", "asked_bytes": 6 * mib, "tag": "<b>x</b></script>", "age_ns": 5_000_000 },
+            { "offset": 40 * mib, "bytes": 6 * mib, "state": "active", "requested_bytes": 6 * mib, "tag": "<b>x</b></script>", "age_ns": 5_000_000 },
             { "offset": 46 * mib, "bytes": 18 * mib, "state": "pending" },
         ] }],
         "blocks": [],

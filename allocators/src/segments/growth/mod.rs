@@ -90,7 +90,7 @@ impl Growth {
     }
 
     /// The most bytes of free blocks that may be cached outside of their segments.
-    pub(super) fn cached_bytes(&self) -> u64 {
+    pub(super) fn cacheable_bytes(&self) -> u64 {
         let part = self.high_water / CACHED_PARTS;
         part.max(LEAST_SEGMENT as u64)
     }

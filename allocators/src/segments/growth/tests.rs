@@ -121,10 +121,10 @@ fn a_small_block_does_not_break_up_a_large_idle_segment() {
 }
 
 #[test]
-fn cached_bytes_and_merged_segments_are_parts_of_the_high_water() {
+fn cacheable_bytes_and_merged_segments_are_parts_of_the_high_water() {
     for (in_use, cached, merged) in [(0, 2, 0), (512, 2, 128), (1024, 4, 256)] {
         let growth = after(in_use);
-        let found = (growth.cached_bytes(), growth.most_merged());
+        let found = (growth.cacheable_bytes(), growth.most_merged());
         assert_eq!(found, (bytes(cached), bytes(merged)), "{in_use} MiB");
     }
 }

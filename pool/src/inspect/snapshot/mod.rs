@@ -154,7 +154,7 @@ pub struct SnapshotSegment {
 /// let snapshot = pool.snapshot();
 /// let block = &snapshot.segments[0].ranges[0];
 /// assert_eq!((block.offset, block.bytes), (0, 1024));
-/// assert_eq!(block.asked_bytes, Some(1000));
+/// assert_eq!(block.requested_bytes, Some(1000));
 /// assert_eq!(block.tag.as_deref(), Some("weights"));
 /// assert!(block.call_site.is_some() && block.age_ns.is_some()); // `None` if the pool did not watch.
 /// # Ok::<(), binpool::PoolError>(())
@@ -170,7 +170,7 @@ pub struct SnapshotBlock {
     pub state: BlockState,
     /// The requested bytes, if it is active and watched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub asked_bytes: Option<u64>,
+    pub requested_bytes: Option<u64>,
     /// The tag of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,

@@ -208,7 +208,7 @@ fn active(record: &AllocationRecord, ownership: Ownership, ticks: &Ticks) -> Sna
     SnapshotBlock {
         bytes: record.bytes as u64,
         state: BlockState::Active,
-        asked_bytes: Some(asked),
+        requested_bytes: Some(asked),
         tag: caller::name_of(caller.tag),
         call_site: caller::name_of(caller.call_site),
         queue: Some(queue),

@@ -266,7 +266,8 @@ impl Rig {
             return Ok(());
         }
         let live = pool.live_blocks();
-        let is_known = (live.blocks, live.asked_bytes) == (told.active_blocks, told.active_bytes);
+        let is_known =
+            (live.blocks, live.requested_bytes) == (told.active_blocks, told.active_bytes);
         if live.unknown_blocks > 0 || !is_known {
             return Err(format!("in use are {live}, not {told:?}"));
         }

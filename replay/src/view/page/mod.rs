@@ -94,8 +94,8 @@ impl History {
         columns.push("frees", frees);
         columns.push_rising("times", self.times.iter().copied());
         let blocks = || self.blocks.iter();
-        columns.push("asked", blocks().map(|block| block.asked_bytes));
-        let more = blocks().map(|block| block.class_bytes.saturating_sub(block.asked_bytes));
+        columns.push("asked", blocks().map(|block| block.requested_bytes));
+        let more = blocks().map(|block| block.class_bytes.saturating_sub(block.requested_bytes));
         columns.push("more", more);
         columns.push("segment", blocks().map(|block| optional(block.segment)));
         columns.push("offset", blocks().map(|block| block.offset));

@@ -34,7 +34,7 @@ function snapshotPage({ numbers, snapshot }, state) {
   const amount = (title, of) => ({ title, number: true, value: of, text: row => bytesText(of(row)) });
   const columns = named => [
     named,
-    amount("Takes", row => row.bytes), { ...amount("Asked for", row => row.asked_bytes), text: row => (row.asked_bytes > 0 ? bytesText(row.asked_bytes) : "–") },
+    amount("Takes", row => row.bytes), { ...amount("Asked for", row => row.requested_bytes), text: row => (row.requested_bytes > 0 ? bytesText(row.requested_bytes) : "–") },
     { title: "Blocks", number: true, value: row => row.blocks, text: row => countText(row.blocks) },
     { title: "Oldest", number: true, value: row => row.oldest_ns ?? -1, text: row => (row.oldest_ns == null ? "–" : timeText(row.oldest_ns)) },
   ];
@@ -106,7 +106,7 @@ function segmentsOf(snapshot, seriesOf) {
 function blockRows(segment, range) {
   return [
     ["state", STATES[range.state] ?? range.state],
-    range.asked_bytes == null ? null : ["asked", bytesInFull(range.asked_bytes)],
+    range.requested_bytes == null ? null : ["asked", bytesInFull(range.requested_bytes)],
     ["takes", bytesInFull(range.bytes)],
     range.tag == null ? null : ["tag", range.tag],
     range.call_site == null ? null : ["asked for at", range.call_site],
