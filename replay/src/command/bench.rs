@@ -2,7 +2,7 @@
 
 use std::{error::Error, path::PathBuf, time::Duration};
 
-use binpool_benches::{Effort, SubjectChoice, Workload, clock, measure, tail};
+use binpool_benches::{Effort, Figures, SubjectChoice, Tail, Workload, clock, measure, tail};
 use binpool_opencl::DeviceSelector;
 use binpool_replay::{
     BenchRow, TailRow, bench_json, bench_table, scaling_svg, tail_json, tail_table,
@@ -11,11 +11,13 @@ use clap::{
     Args,
     builder::{PossibleValuesParser, TypedValueParser},
 };
+use serde::{Deserialize, de::DeserializeOwned};
 
 use crate::command::{
     cli::at_least_one,
     device_bench::bench_device,
     output::{print, print_report, report},
+    own_process::measured,
     progress_bar::bar,
     whole_file::write_file,
 };
@@ -41,7 +43,8 @@ use crate::command::{
 ///
 /// A pair is an allocation and its free. `ns a pair` is the time from the start of the first thread to the end of the last
 /// over the pairs of one thread: with perfect scaling, it stays the same for any number of threads. Million pairs a
-/// second are those of all threads together, in the median sample. Of 15 samples of at least 20 ms each.
+/// second are those of all threads together, in the median sample. Of 15 samples of at least 20 ms each. Each subject of each
+/// workload is measured in a process of its own.
 ///
 /// The subjects: binpool; binpool-bins, without segments; binpool-watched and binpool-recorded, which tracks its blocks, and is
 /// recorded; the C library's malloc; mimalloc; offset-allocator behind a
@@ -113,6 +116,21 @@ impl Bench {
             Effort::default()
         }
     }
+
+    /// Measures in a process of its own what `arguments` name, in so many threads.
+    fn apart<T: DeserializeOwned>(
+        &self,
+        arguments: &[&str],
+        threads: usize,
+    ) -> Result<T, Box<dyn Error>> {
+        let threads = threads.to_string();
+        let mut all = vec!["bench", "--json", "--threads", &threads];
+        all.extend_from_slice(arguments);
+        if self.quick {
+            all.push("--quick");
+        }
+        measured(&all)
+    }
 }
 
 /// The pairs of each thread whose operations are timed one by one.
@@ -129,6 +147,45 @@ pub(crate) fn bench_all(options: &Bench) -> Result<bool, Box<dyn Error>> {
     }
 }
 
+/// A subject of a workload in so many threads.
+struct Run {
+    workload: Workload,
+    threads: usize,
+    subject: SubjectChoice,
+}
+
+/// The figures in the JSON of a run.
+#[derive(Deserialize)]
+struct RunFigures {
+    ns_per_pair_min: f64,
+    ns_per_pair_median: f64,
+}
+
+impl Run {
+    /// Measures the run in this process.
+    fn figures_here(&self, options: &Bench) -> Result<Figures, Box<dyn Error>> {
+        let effort = options.effort();
+        Ok(measure(self.workload, self.subject, self.threads, effort)?)
+    }
+
+    /// Measures the run in a process of its own.
+    fn figures(&self, options: &Bench) -> Result<Figures, Box<dyn Error>> {
+        let threads = self.threads;
+        let named = [
+            "--workload",
+            self.workload.name(),
+            "--subject",
+            self.subject.name(),
+        ];
+        let [measured]: [RunFigures; 1] = options.apart(&named, threads)?;
+        Ok(Figures {
+            threads,
+            ns_per_pair_min: measured.ns_per_pair_min,
+            ns_per_pair_median: measured.ns_per_pair_median,
+        })
+    }
+}
+
 fn measure_workloads(options: &Bench) -> Result<bool, Box<dyn Error>> {
     let runs = runs(options);
     if runs.is_empty() {
@@ -136,15 +193,22 @@ fn measure_workloads(options: &Bench) -> Result<bool, Box<dyn Error>> {
     }
     let bar = bar(runs.len(), "bench");
     let mut rows = Vec::new();
-    for (workload, threads, subject) in &runs {
+    for run in &runs {
+        let Run {
+            workload, subject, ..
+        } = *run;
         bar.set_message(format!("{workload}, {subject}"));
-        match measure(*workload, *subject, *threads, options.effort()) {
+        let figures = match runs.len() {
+            1 => run.figures_here(options),
+            _ => run.figures(options),
+        };
+        match figures {
             Ok(figures) => rows.push(BenchRow {
-                workload: *workload,
-                subject: *subject,
+                workload,
+                subject,
                 figures,
             }),
-            Err(failure) => bar.suspend(|| report(&failure)),
+            Err(failure) => bar.suspend(|| report(&*failure)),
         }
         bar.inc(1);
     }
@@ -163,7 +227,7 @@ fn measure_workloads(options: &Bench) -> Result<bool, Box<dyn Error>> {
 }
 
 /// The requested runs: each workload with each number of threads, with the subjects of a table side by side.
-fn runs(options: &Bench) -> Vec<(Workload, usize, SubjectChoice)> {
+fn runs(options: &Bench) -> Vec<Run> {
     let all = Workload::ALL;
     let workloads = if options.workload.is_empty() {
         &all[..]
@@ -179,7 +243,11 @@ fn runs(options: &Bench) -> Vec<(Workload, usize, SubjectChoice)> {
         };
         for threads in threads {
             let subjects = chosen(options, workload.subjects());
-            runs.extend(subjects.map(|subject| (*workload, *threads, subject)));
+            runs.extend(subjects.map(|subject| Run {
+                workload: *workload,
+                threads: *threads,
+                subject,
+            }));
         }
     }
     runs
@@ -209,14 +277,18 @@ fn measure_tails(options: &Bench) -> Result<bool, Box<dyn Error>> {
         bar.inc(1);
         for subject in &subjects {
             bar.set_message(format!("tail, {subject}"));
-            match tail(*subject, *threads, pairs) {
+            let tail = match (subjects.len(), options.threads.len()) {
+                (1, 1) => tail(*subject, *threads, pairs).map_err(Into::into),
+                _ => tail_apart(options, *subject, *threads),
+            };
+            match tail {
                 Ok(tail) => rows.push(TailRow {
                     subject: subject.name(),
                     tail,
                 }),
                 Err(failure) => {
                     has_failed = true;
-                    bar.suspend(|| report(&failure));
+                    bar.suspend(|| report(&*failure));
                 }
             }
             bar.inc(1);
@@ -229,6 +301,33 @@ fn measure_tails(options: &Bench) -> Result<bool, Box<dyn Error>> {
         print_report(&tail_table(&rows))?;
     }
     Ok(!has_failed)
+}
+
+/// The times in the JSON of a tail.
+#[derive(Deserialize)]
+struct TailFigures {
+    ns_median: u64,
+    ns_99_9: u64,
+    ns_max: u64,
+    operations: u64,
+}
+
+/// Measures the times of single operations in a process of its own.
+fn tail_apart(
+    options: &Bench,
+    subject: SubjectChoice,
+    threads: usize,
+) -> Result<Tail, Box<dyn Error>> {
+    // The clock comes first.
+    let [_, measured]: [TailFigures; 2] =
+        options.apart(&["--tail", "--subject", subject.name()], threads)?;
+    Ok(Tail {
+        threads,
+        ns_median: measured.ns_median,
+        ns_99_9: measured.ns_99_9,
+        ns_max: measured.ns_max,
+        operations: measured.operations,
+    })
 }
 
 /// Reads a number of threads. The limit is above any number of cores; an operating system may refuse more threads.
