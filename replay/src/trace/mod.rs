@@ -413,10 +413,27 @@ impl Trace {
 
     /// Divides every size by `divisor`, but to no less than 1 byte unless it was 0.
     #[must_use]
-    pub fn scaled_down(mut self, divisor: usize) -> Self {
+    pub fn scaled_down(self, divisor: usize) -> Self {
+        self.with_sizes(|bytes| bytes / divisor.max(1))
+    }
+
+    /// Returns the trace with the size `changed(bytes)` for each block of `bytes` bytes: the same program with other sizes.
+    /// Blocks of no bytes stay so, and the others have at least 1 byte.
+    ///
+    /// ```
+    /// use binpool_replay::Trace;
+    ///
+    /// let trace = Trace::parse("two blocks", &b"a 7 4096 0\na 8 100 0\n"[..])?;
+    /// assert_eq!(trace.with_sizes(|bytes| bytes / 10 * 7).peak_live_bytes(), 2863 + 70);
+    /// # Ok::<(), binpool_replay::TraceError>(())
+    /// ```
+    #[must_use]
+    pub fn with_sizes(mut self, mut changed: impl FnMut(usize) -> usize) -> Self {
         for event in &mut self.events {
-            if let Event::Allocate { bytes, .. } = event {
-                *bytes = (*bytes / divisor.max(1)).max(usize::from(*bytes > 0));
+            if let Event::Allocate { bytes, .. } = event
+                && *bytes > 0
+            {
+                *bytes = changed(*bytes).max(1);
             }
         }
         self
