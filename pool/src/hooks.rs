@@ -150,6 +150,8 @@ impl fmt::Debug for Hooks {
 
 /// Calls a hook. A panic in it is caught and logged.
 pub(crate) fn call(hook: &Hook, shortage: Shortage) {
-    let what = format_args!("a reclaim hook for {} bytes", shortage.bytes);
-    contained(what, || hook(&shortage));
+    contained(
+        format_args!("a reclaim hook for {} bytes", shortage.bytes),
+        || hook(&shortage),
+    );
 }

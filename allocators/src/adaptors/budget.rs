@@ -286,8 +286,10 @@ impl Drop for Return<'_> {
 impl SoftLimit {
     /// Calls the callback. A panic in it is contained and logged.
     fn call(&self, usage: BudgetUse) {
-        let what = format_args!("the callback of the soft limit of {} bytes", self.bytes);
-        contained(what, || (self.callback)(&usage));
+        contained(
+            format_args!("the callback of the soft limit of {} bytes", self.bytes),
+            || (self.callback)(&usage),
+        );
     }
 }
 

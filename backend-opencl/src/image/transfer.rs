@@ -143,8 +143,8 @@ impl OpenClBackend {
         data: Arc<[u8]>,
         pitches: HostPitches,
     ) -> Result<ClEvent, ImageError> {
-        let (on, host) = (on.into(), Some(&HostSide::source(&data)));
-        let transfer = self.image_side(on.queue, (image, region), pitches, host)?;
+        let (on, host) = (on.into(), HostSide::source(&data));
+        let transfer = self.image_side(on.queue, (image, region), pitches, Some(&host))?;
         Ok(self.write_shared(on, &transfer, data)?)
     }
 
