@@ -27,6 +27,10 @@ use crate::{Backend, IntoRegion, InvalidRequest, Memory, Region, Result};
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let memory = backend.create_buffer(64, MemoryFlags::empty())?;
 /// clear(&backend, &queue, &memory)?;
+///
+/// // All of its 64 bytes, from its first one on.
+/// assert_eq!((memory.size(), memory.start()), (64, 0));
+/// assert!(memory.memory_on(&queue).is_some());
 /// # Ok::<(), Error>(())
 /// ```
 #[diagnostic::on_unimplemented(

@@ -64,6 +64,13 @@ impl FailureOrder {
     }
 
     /// Returns whether in-order queues and barriers order later commands after earlier ones even when commands fail.
+    ///
+    /// ```
+    /// use binpool_allocators::FailureOrder;
+    ///
+    /// assert!(FailureOrder::FailsEarly.keeps_places());
+    /// assert!(!FailureOrder::Lost.keeps_places());
+    /// ```
     #[must_use]
     pub const fn keeps_places(self) -> bool {
         !matches!(self, Self::Lost)

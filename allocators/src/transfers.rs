@@ -82,6 +82,18 @@ pub trait Transfers: Backend {
 
     /// Enqueues a read of `region` of `memory`.
     ///
+    /// ```
+    /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Region, Transfers};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let memory = backend.create_buffer(8, MemoryFlags::empty())?;
+    /// backend.enqueue_write(&queue, &memory, 0, [1, 2, 3, 4, 5, 6, 7, 8].into(), &[])?;
+    /// let read = backend.enqueue_read(&queue, &memory, Region::new(2, 3), &[])?;
+    /// assert_eq!(read.wait()?, [3, 4, 5]);
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`OutOfBounds`](crate::InvalidRequest::OutOfBounds), [`ForeignObject`](crate::InvalidRequest::ForeignObject),

@@ -52,6 +52,8 @@ impl<'a, A: Allocator> PooledRegion<'a, A> {
     /// // The region is enough to put its commands after the block's former ones.
     /// half.buffer().order_before(&compute)?;
     /// half.enqueue_fill(&compute, .., &[9_u8])?;
+    /// // For a command of the program's own: its memory, whose use on the queue the pool learns of.
+    /// assert!(half.memory_on(&compute).is_some());
     /// # device.run();
     /// # assert!(device.violations().is_empty());
     /// # Ok::<(), binpool::PoolError>(())

@@ -425,6 +425,25 @@ impl OpenClBackend {
     /// Enqueues a map of a region of an image to be written as a whole, without waiting for it; see
     /// [`map_image_overwrite`](Self::map_image_overwrite).
     ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::{ChannelOrder, ChannelType, ImageFormat, ImageRegion, ImageShape, OpenClBackend};
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let format = ImageFormat::new(ChannelOrder::R, ChannelType::UnsignedInt8);
+    /// # let shape = ImageShape::D2 { width: 4, height: 2 };
+    /// let image = backend.create_image(MemoryFlags::empty(), format, shape)?;
+    /// let all = ImageRegion::all(shape);
+    /// let pending = backend.enqueue_map_image_overwrite::<u8>(&queue, &image, all)?;
+    /// let mut map = pending.wait()?;
+    /// for row in 0..2 {
+    ///     map.row_mut(row, 0).ok_or("within the region")?.fill(7);
+    /// }
+    /// map.unmap()?;
+    /// assert_eq!(backend.map_image::<u8>(&queue, &image, all)?.row(1, 0), Some(&[7; 4][..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// See [above](#errors).

@@ -46,6 +46,19 @@ impl OpenClBackend {
 
     /// Enqueues a map of `region` to be written in parts, without waiting for it; see [`map_write`](Self::map_write).
     ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let table = backend.create_buffer_from(&[1_u32, 2, 3, 4], MemoryFlags::empty())?;
+    /// let pending = backend.enqueue_map_write::<u32>(&queue, &table, 8..12)?;
+    /// let third = 30; // What the program does while the memory is on its way.
+    /// pending.wait()?[0] = third;
+    /// assert_eq!(backend.map::<u32>(&queue, &table, ..)?[..], [1, 2, 30, 4]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Those of [`map`](Self::map).

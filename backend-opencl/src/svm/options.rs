@@ -111,6 +111,15 @@ impl SvmOptions {
     }
 
     /// Asks for memory that kernels only write.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, Memory, MemoryFlags, QueueOrder};
+    /// # use binpool_opencl::{OpenClBackend, SvmOptions};
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// let results = backend.svm_empty::<f32>(100, &SvmOptions::coarse().write_only())?;
+    /// assert_eq!(results.memory().flags(), MemoryFlags::WRITE_ONLY);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub const fn write_only(mut self) -> Self {
         self.flags = MemoryFlags::WRITE_ONLY;
