@@ -62,9 +62,10 @@ fn check_all(file: &str, traces: &[String]) -> Result<bool, Box<dyn Error>> {
     for (name, now) in &measured {
         // The figures are the same on every machine, and recorded with three digits.
         let above = |index: usize| now[index] > recorded[name][index] + 0.0006;
-        let mark = match (0..3).any(above) {
-            true => format!("above the recorded {:?}", recorded[name]),
-            false => String::new(),
+        let mark = if (0..3).any(above) {
+            format!("above the recorded {:?}", recorded[name])
+        } else {
+            String::new()
         };
         is_dense &= mark.is_empty();
         let [own, mean, worst] = now;
