@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use binpool::{ImmediateAllocator, MemoryPool, PoolOptions};
-use binpool_allocators::{Backend, Event, InvalidRequest, Queue, SvmBackend, SvmGrain};
+use binpool_allocators::{Backend, Event, InvalidRequest, Memory, Queue};
 use binpool_opencl::{ClMemory, Rect};
 use proptest::prelude::*;
 
@@ -95,18 +95,21 @@ fn cases() -> impl Strategy<Value = Case> {
     })
 }
 
-/// Buffers, views that start within one and, where there is any, shared virtual memory.
+/// A buffer and, where there is any, shared virtual memory.
+fn roots(bench: &Bench, bytes: usize) -> Vec<ClMemory> {
+    let shared = bench.backend.limits().svm.coarse;
+    let shared = shared.then(|| bench.svm(bytes));
+    [bench.buffer(bytes)].into_iter().chain(shared).collect()
+}
+
+/// Memory of each kind, and views that start within memory of each kind.
 fn memories(bench: &Bench, bytes: usize) -> Vec<ClMemory> {
     let step = bench.backend.limits().alignment.bytes();
-    let view = bench.buffer(step + bytes + 7).slice(step..step + bytes);
-    let shared = bench.backend.limits().svm.coarse.then(|| {
-        let shared = bench
-            .backend
-            .allocate_svm(bytes, None, SvmGrain::Coarse, None);
-        shared.unwrap()
-    });
-    let buffers = [bench.buffer(bytes), view.unwrap()];
-    buffers.into_iter().chain(shared).collect()
+    let longer = roots(bench, step + bytes + 7);
+    let views = longer
+        .iter()
+        .map(|root| root.slice(step..step + bytes).unwrap());
+    roots(bench, bytes).into_iter().chain(views).collect()
 }
 
 proptest! {
@@ -151,6 +154,35 @@ proptest! {
                 model((&expected, device), (&mut copied, other), region);
                 prop_assert_eq!(bench.read(&target), copied);
             }
+        }
+    }
+}
+
+#[test]
+fn a_rectangle_in_a_view_touches_nothing_beside_the_view() {
+    let bench = Bench::new();
+    let (backend, queue) = (&bench.backend, &bench.queue);
+    let step = bench.backend.limits().alignment.bytes();
+    let (rows, region) = (Rect::in_rows([3, 1, 0], 10), [4, 2, 1]);
+    let data = [7_u8; 8];
+    let source = bench.filled(8, 7);
+    for is_copied in [false, true] {
+        for root in roots(&bench, 3 * step) {
+            bench.write(&root, &vec![9; 3 * step]);
+            let view = root.slice(step..2 * step).unwrap();
+            let tight = Rect::default();
+            if is_copied {
+                let copied =
+                    backend.enqueue_copy_rect(queue, (&source, tight), (&view, rows), region);
+                copied.unwrap();
+            } else {
+                let written = backend.write_rect(queue, (&view, rows), (&data, tight), region);
+                written.unwrap();
+            }
+            let mut expected = vec![9; 3 * step];
+            model((&data, tight), (&mut expected[step..], rows), region);
+            let kind = root.kind();
+            assert_eq!(bench.read(&root), expected, "{kind:?}, copied: {is_copied}");
         }
     }
 }
