@@ -14,11 +14,12 @@ use std::{
 
 use binpool::{PoolOptions, ReusePolicy};
 use binpool_allocators::{
-    Event, EventStatus, ImmediateAllocator, Queue, Region, SvmAllocator, SvmGrain,
+    Backend, Event, EventStatus, ImmediateAllocator, Queue, Region, SvmAllocator, SvmBackend,
+    SvmGrain,
 };
 use binpool_opencl::{ClEvent, ClMemory, ClQueue, OpenClBackend, SvmOptions};
 
-use crate::common::Bench;
+use crate::common::{Bench, wait_until, watch};
 
 const BYTES: usize = 1 << 20;
 
@@ -64,21 +65,6 @@ fn shared(backend: &OpenClBackend, options: &SvmOptions) -> (ClMemory, Arc<Atomi
     (memory, freed)
 }
 
-fn watch(memory: &ClMemory) -> Arc<AtomicBool> {
-    let freed = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&freed);
-    memory
-        .on_destroy(move || flag.store(true, Ordering::SeqCst))
-        .unwrap();
-    freed
-}
-
-fn wait_until_freed(freed: &AtomicBool) {
-    while !freed.load(Ordering::SeqCst) {
-        thread::yield_now();
-    }
-}
-
 #[test]
 fn shared_memory_is_not_freed_under_a_command_that_stands_before_a_failed_one() {
     for is_bound in [false, true] {
@@ -110,7 +96,7 @@ fn shared_memory_is_not_freed_under_a_command_that_stands_before_a_failed_one() 
         );
         assert!(!freed.load(Ordering::SeqCst), "bound: {is_bound}");
         failing.let_a_end();
-        wait_until_freed(&freed);
+        wait_until(&freed);
     }
 }
 
@@ -132,7 +118,7 @@ fn shared_memory_that_a_pool_releases_is_not_freed_under_a_command_that_stands_b
     assert_eq!(pool.free_held(), BYTES as u64);
     assert!(!freed.load(Ordering::SeqCst));
     failing.let_a_end();
-    wait_until_freed(&freed);
+    wait_until(&freed);
 }
 
 #[test]
@@ -178,7 +164,7 @@ fn shared_memory_is_not_freed_where_a_command_fails_while_it_is_dropped() {
         assert!(!freed.load(Ordering::SeqCst), "round {round}");
         bench.open_gate(&first);
         a.wait().unwrap();
-        wait_until_freed(&freed);
+        wait_until(&freed);
     }
 }
 
@@ -339,6 +325,73 @@ fn a_block_in_use_by_its_bare_handle_is_not_reused_behind_a_failure() {
     }
 }
 
+/// Enqueues a fill of shared virtual memory, behind `gate`, that this crate knows nothing of.
+fn enqueue_by_bare_handles(
+    bench: &Bench,
+    queue: &ClQueue,
+    memory: &ClMemory,
+    gate: &ClEvent,
+) -> ClEvent {
+    let address = bench.backend.svm_address(memory).unwrap();
+    let (pattern, wait) = (0xAA_u8, [gate.raw()]);
+    // SAFETY: (1) queue and event live; (2) the pattern is read before the call returns; (3) the memory has 4096 bytes, and it
+    // is released only after what this fill stands before.
+    let filled = unsafe {
+        cl3::command_queue::enqueue_svm_mem_fill(
+            queue.raw(),
+            address.as_ptr().cast(),
+            (&raw const pattern).cast(),
+            1,
+            4096,
+            1,
+            wait.as_ptr(),
+        )
+    };
+    // SAFETY: The event is the one that the call has just returned.
+    unsafe { bench.backend.wrap_raw_event(filled.unwrap()) }.unwrap()
+}
+
+#[test]
+fn shared_memory_outlives_all_that_its_queue_has_where_a_failure_has_lost_the_order_of_the_queue() {
+    let bench = Bench::new();
+    let queue = bench.queue.clone();
+    let options = SvmOptions::coarse().bound_to(&queue);
+    let (memory, freed) = shared(&bench.backend, &options);
+    let gate = bench.gate();
+    let a = enqueue_by_bare_handles(&bench, &queue, &memory, &gate);
+    let fails = bench.gate();
+    let behind = queue.after(from_ref(&fails));
+    let _f = bench.backend.enqueue_marker(behind).unwrap();
+    queue.flush().unwrap();
+    bench.fail_gate(&fails);
+    drop(memory);
+    assert_eq!(a.status().unwrap(), EventStatus::Pending);
+    assert!(!freed.load(Ordering::SeqCst));
+    bench.open_gate(&gate);
+    a.wait().unwrap();
+    wait_until(&freed);
+}
+
+#[test]
+fn shared_memory_that_is_released_after_a_failed_command_outlives_what_stands_before_that() {
+    let bench = Bench::new();
+    let queue = bench.queue.clone();
+    let (memory, freed) = shared(&bench.backend, &SvmOptions::coarse());
+    let gate = bench.gate();
+    let a = enqueue_by_bare_handles(&bench, &queue, &memory, &gate);
+    let fails = bench.gate();
+    let behind = queue.after(from_ref(&fails));
+    let f = bench.backend.enqueue_marker(behind).unwrap();
+    queue.flush().unwrap();
+    bench.fail_gate(&fails);
+    bench.backend.release(memory, from_ref(&f)).unwrap();
+    assert_eq!(a.status().unwrap(), EventStatus::Pending);
+    assert!(!freed.load(Ordering::SeqCst));
+    bench.open_gate(&gate);
+    a.wait().unwrap();
+    wait_until(&freed);
+}
+
 #[test]
 fn a_queue_keeps_its_order_behind_a_failure() {
     let bench = Bench::new();
@@ -445,7 +498,7 @@ fn shared_memory_is_not_freed_where_the_last_command_on_it_fails_after_it_was_dr
     assert!(!freed.load(Ordering::SeqCst), "A uses it");
     bench.open_gate(&gate);
     a.wait().unwrap();
-    wait_until_freed(&freed);
+    wait_until(&freed);
 }
 
 /// Intel's runtime failed the fill in more than half of the rounds: the end of the map, on a queue of the backend's own, failed a

@@ -1,14 +1,17 @@
 //! Shared virtual memory.
 
-use std::{slice::from_ref, sync::Arc};
+use std::{
+    slice::from_ref,
+    sync::{Arc, atomic::Ordering},
+};
 
 use binpool_allocators::{
     Align, Backend, Error, Event, EventStatus, InvalidRequest, Memory, MemoryKind, Queue, Region,
     SvmBackend, SvmGrain,
 };
-use binpool_opencl::{ClMemory, ClOn, ClQueue};
+use binpool_opencl::{ClEvent, ClMemory, ClOn, ClQueue};
 
-use crate::common::{Bench, numbered, refusal};
+use crate::common::{Bench, numbered, refusal, wait_until, watch};
 
 const GRAINS: [SvmGrain; 3] = [SvmGrain::Coarse, SvmGrain::Fine, SvmGrain::FineAtomics];
 
@@ -298,6 +301,61 @@ fn a_released_block_waits_for_the_events_it_is_given() {
     let place = |memory| bench.backend.svm_address(memory).unwrap();
     assert!(held.iter().all(|memory| place(memory) != address));
     bench.open_gate(&gate);
+}
+
+const MANY: usize = 20;
+
+/// Opens all gates but one.
+fn open_others(bench: &Bench, gates: &[ClEvent], last: usize) {
+    let others = gates.iter().enumerate().filter(|(at, _)| *at != last);
+    others.for_each(|(_, gate)| bench.open_gate(gate));
+}
+
+#[test]
+fn a_block_is_freed_after_the_last_of_many_commands_whichever_that_is() {
+    let bench = Bench::new();
+    let queues: Vec<_> = (0..MANY).map(|_| bench.another_queue()).collect();
+    let copies = bench.buffer(MANY * 64);
+    for last in [0, MANY / 2, MANY - 1] {
+        let memory = bench.svm_of(64, SvmGrain::Coarse, None);
+        let freed = watch(&memory);
+        let gates: Vec<_> = queues.iter().map(|_| bench.gate()).collect();
+        let copied: Vec<_> = (0..MANY)
+            .map(|at| {
+                let behind = queues[at].after(from_ref(&gates[at]));
+                let copied = bench
+                    .backend
+                    .enqueue_copy(behind, &memory, .., &copies, at * 64);
+                copied.unwrap()
+            })
+            .collect();
+        open_others(&bench, &gates, last);
+        for (at, copied) in copied.iter().enumerate() {
+            if at != last {
+                copied.wait().unwrap();
+            }
+        }
+        drop(memory);
+        assert!(!freed.load(Ordering::SeqCst), "command {last} uses it");
+        bench.open_gate(&gates[last]);
+        copied[last].wait().unwrap();
+        wait_until(&freed);
+    }
+}
+
+#[test]
+fn a_block_is_freed_after_the_last_of_many_events_whichever_that_is() {
+    let bench = Bench::new();
+    for last in [0, MANY / 2, MANY - 1] {
+        let memory = bench.svm_of(64, SvmGrain::Coarse, None);
+        let freed = watch(&memory);
+        let gates: Vec<_> = (0..MANY).map(|_| bench.gate()).collect();
+        open_others(&bench, &gates, last);
+        bench.backend.release(memory, &gates).unwrap();
+        assert!(!freed.load(Ordering::SeqCst), "event {last} is pending");
+        bench.open_gate(&gates[last]);
+        wait_until(&freed);
+    }
 }
 
 #[test]

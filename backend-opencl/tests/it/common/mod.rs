@@ -4,7 +4,10 @@ pub(crate) mod kernels;
 pub(crate) mod launches;
 pub(crate) mod picture;
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use binpool_allocators::{
     Backend, InvalidRequest, Memory, MemoryFlags, Outcome, Queue, QueueOrder, Region, SvmBackend,
@@ -148,6 +151,22 @@ pub(crate) fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> InvalidRe
 /// `count` bytes that tell their places apart.
 pub(crate) fn numbered(count: usize) -> Vec<u8> {
     (0..251).cycle().take(count).collect()
+}
+
+/// Tells, from now on, whether the memory has been destroyed.
+pub(crate) fn watch(memory: &ClMemory) -> Arc<AtomicBool> {
+    let destroyed = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&destroyed);
+    memory
+        .on_destroy(move || flag.store(true, Ordering::SeqCst))
+        .unwrap();
+    destroyed
+}
+
+pub(crate) fn wait_until(flag: &AtomicBool) {
+    while !flag.load(Ordering::SeqCst) {
+        std::thread::yield_now();
+    }
 }
 
 /// Waits until `data` has no other owner.
