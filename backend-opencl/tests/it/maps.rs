@@ -9,7 +9,7 @@ use binpool_allocators::{
 };
 use binpool_opencl::{ClMemory, PendingMap};
 
-use crate::common::{Bench, numbered, refusal};
+use crate::common::{Bench, numbered, refusal, wait_until, watch};
 
 const SIZE: usize = 4096;
 
@@ -286,6 +286,23 @@ fn a_map_comes_after_what_other_queues_do_to_the_memory() {
     }
 }
 
+/// It waits for the command, so it fails with it.
+#[test]
+fn a_map_fails_with_a_command_of_another_queue_that_it_comes_after() {
+    let bench = Bench::new();
+    for memory in all_kinds(&bench, 1) {
+        let (slow, gate) = (bench.another_queue(), bench.gate());
+        let filled = bench.fill(&slow, &memory, 2, from_ref(&gate));
+        let pending = bench
+            .backend
+            .enqueue_map::<u8>(&bench.another_queue(), &memory, 0..SIZE);
+        bench.fail_gate(&gate);
+        assert!(filled.wait().is_err());
+        assert!(pending.unwrap().wait().is_err(), "{memory:?}");
+        bench.write(&memory, &[3; SIZE]);
+    }
+}
+
 #[test]
 fn commands_of_other_queues_come_after_the_end_of_a_map() {
     let bench = Bench::new();
@@ -357,6 +374,34 @@ fn a_pending_map_may_be_dropped() {
         drop(pending);
         bench.open_gate(&gate);
         assert_eq!(bench.read(&memory), [1; SIZE]);
+    }
+}
+
+/// A map whose end comes before it is made would keep the memory.
+#[test]
+fn a_pending_map_that_is_dropped_ends_after_it_was_made() {
+    let bench = Bench::new();
+    for reads in [false, true] {
+        for queue in [bench.another_queue(), bench.out_of_order_queue()] {
+            for memory in all_kinds(&bench, 1) {
+                let (gate, destroyed) = (bench.gate(), watch(&memory));
+                let behind = queue.after(from_ref(&gate));
+                let made = if reads {
+                    let pending = bench.backend.enqueue_map::<u8>(behind, &memory, ..);
+                    pending.unwrap().event().clone()
+                } else {
+                    let pending = bench.backend.enqueue_map_mut::<u8>(behind, &memory, ..);
+                    pending.unwrap().event().clone()
+                };
+                assert_eq!(made.status().unwrap(), EventStatus::Pending);
+                bench.open_gate(&gate);
+                made.wait().unwrap();
+                bench.write(&memory, &[2; SIZE]);
+                assert_eq!(bench.read(&memory), [2; SIZE]);
+                drop(memory);
+                wait_until(&destroyed);
+            }
+        }
     }
 }
 
