@@ -4,9 +4,9 @@ use binpool::{ImmediateAllocator, MemoryPool};
 use binpool_allocators::{
     AsMemory, Backend, Error, Event, InvalidRequest, ObjectKind, Queue, SvmBackend, SvmGrain,
 };
-use binpool_opencl::{MigrationFlags, OpenClBackend};
+use binpool_opencl::{ImageRegion, MigrationFlags, OpenClBackend};
 
-use crate::common::{Bench, refusal};
+use crate::common::{Bench, picture::PLANE, refusal};
 
 #[test]
 fn buffers_views_and_pooled_blocks_keep_what_they_hold() {
@@ -126,6 +126,63 @@ fn a_migration_that_is_refused_moves_nothing() {
     // Nothing on the queue waits for the gate.
     assert_eq!(bench.read(&buffer), [1; 64]);
     drop(map);
+}
+
+/// The host would read what the migration may lose.
+#[test]
+fn what_the_host_has_mapped_to_read_does_not_migrate() {
+    let bench = Bench::new();
+    let (backend, queue) = (&bench.backend, &bench.queue);
+    let to_host = MigrationFlags::HOST;
+    let memory = bench.filled(64, 1);
+    let map = backend.map::<u8>(queue, &memory, ..).unwrap();
+    let moved = backend.enqueue_migrate(queue, &[&memory], to_host);
+    assert!(matches!(refusal(moved), InvalidRequest::Mapped { .. }));
+    drop(map);
+    let (image, _) = bench.numbered_image(PLANE);
+    let map = backend.map_image::<u8>(queue, &image, ImageRegion::all(PLANE));
+    let map = map.unwrap();
+    let moved = backend.enqueue_migrate_images(queue, &[&image], to_host);
+    assert!(matches!(refusal(moved), InvalidRequest::Mapped { .. }));
+    drop(map);
+}
+
+/// It waits for the read, so it fails with it.
+#[test]
+fn a_migration_comes_after_what_other_queues_read() {
+    let bench = Bench::new();
+    let (backend, nothing) = (&bench.backend, MigrationFlags::empty());
+    let (slow, gate) = (bench.another_queue(), bench.gate());
+    let (memory, (image, _)) = (bench.filled(64, 1), bench.numbered_image(PLANE));
+    let behind = slow.after(std::slice::from_ref(&gate));
+    let _bytes = backend.enqueue_read(behind, &memory, ..).unwrap();
+    let all = ImageRegion::all(PLANE);
+    let _pixels = backend.enqueue_read_image(behind, &image, all).unwrap();
+    let [one, two] = [(); 2].map(|()| bench.another_queue());
+    let moved = backend.enqueue_migrate(&one, &[&memory], nothing);
+    let image_moved = backend.enqueue_migrate_images(&two, &[&image], nothing);
+    bench.fail_gate(&gate);
+    assert!(moved.unwrap().wait().is_err());
+    assert!(image_moved.unwrap().wait().is_err());
+}
+
+#[test]
+fn a_migration_of_buffers_and_shared_memory_fails_with_what_it_waits_for() {
+    let bench = Bench::new();
+    if !bench.backend.limits().svm.coarse || bench.backend.version() < (2, 1) {
+        return;
+    }
+    let (buffer, shared) = (bench.buffer(64), bench.svm(64));
+    let both: [&dyn AsMemory<OpenClBackend>; 2] = [&buffer, &shared];
+    for queue in [bench.another_queue(), bench.out_of_order_queue()] {
+        let gate = bench.gate();
+        let behind = queue.after(std::slice::from_ref(&gate));
+        let moved = bench
+            .backend
+            .enqueue_migrate(behind, &both, MigrationFlags::empty());
+        bench.fail_gate(&gate);
+        assert!(moved.unwrap().wait().is_err());
+    }
 }
 
 /// NVIDIA's driver crashes in a migration that begins after the call that enqueues it.
