@@ -280,6 +280,35 @@ fn a_kernel_reaches_the_shared_virtual_memory_that_its_launch_names() {
 }
 
 #[test]
+fn a_write_comes_after_a_launch_that_reaches_the_same_bytes_by_their_address() {
+    let kernels = Kernels::new();
+    let bench = &kernels.bench;
+    let parameters = [
+        Parameter::input::<u64>(PER_ITEM),
+        Parameter::output::<u32>(PER_ITEM),
+    ];
+    let follow = kernels.kernel("follow", &parameters);
+    let (there, list, result) = (svm(&bench.backend, 64), bench.buffer(8), bench.buffer(4));
+    let address = bench.backend.svm_address(&there).unwrap().addr().get();
+    bench.write(&list, bytemuck::bytes_of(&u64::try_from(address).unwrap()));
+    for region in [0..1, 32..33, 63..64] {
+        let (queue, gate) = (bench.another_queue(), bench.gate());
+        let launch = follow.launch(queue.after(from_ref(&gate)), &[1]);
+        let launch = launch.memory(&list).memory(&result);
+        let launched = launch.indirect(&there, ParameterAccess::Input).enqueue();
+        let other = bench.another_queue();
+        let written = bench
+            .backend
+            .enqueue_fill(&other, &there, region.clone(), &[1_u8])
+            .unwrap();
+        bench.fail_gate(&gate);
+        assert!(launched.unwrap().wait().is_err());
+        // It waits for the launch, so it fails with it.
+        assert!(written.wait().is_err(), "bytes {region:?}");
+    }
+}
+
+#[test]
 fn options_reach_the_compiler() {
     let bench = Bench::new();
     let source = "kernel void put(global uint *word) { *word = WORD; }";
