@@ -4,7 +4,8 @@ use std::slice::from_ref;
 
 use binpool::{ImmediateAllocator, MemoryPool};
 use binpool_allocators::{
-    AsMemory, Backend, InvalidRequest, MemoryFlags, ObjectKind, Queue, Region, SvmBackend, SvmGrain,
+    AsMemory, Backend, Event, InvalidRequest, MemoryFlags, ObjectKind, Queue, Region, SvmBackend,
+    SvmGrain,
 };
 use binpool_opencl::{
     Argument, ClEvent, ClMemory, ClProgram, ClQueue, Extent, ImageKind, KernelError, LaunchMemory,
@@ -423,6 +424,43 @@ fn local_memory_is_checked_against_what_is_touched_and_what_there_is() {
             KernelError::WorkSize { problem: WorkSizeProblem::NoLocalSize, .. }
         );
     }
+}
+
+#[test]
+fn local_memory_that_a_kernel_has_by_itself_is_counted_too() {
+    const SOURCE: &str = "
+kernel void both(global uint *result, local uint *given)
+{
+    local uint own[256];
+    own[get_local_id(0)] = get_global_id(0);
+    given[get_local_id(0)] = 1;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    result[get_global_id(0)] = own[0] + given[0];
+}
+";
+    let bench = Bench::new();
+    let program = ClProgram::build(&bench.backend, SOURCE, "").unwrap();
+    let declared = [
+        Parameter::output::<u32>(PER_ITEM),
+        Parameter::local::<u32>(PER_ITEM),
+    ];
+    // SAFETY: The declaration is what the source does.
+    let both = unsafe { program.kernel("both", &declared) }.unwrap();
+    let result = bench.buffer(16);
+    let launch = |bytes| {
+        let launch = both.launch(&bench.queue, &[4]).memory(&result);
+        let launch = launch.local_size(&[4]).local(LocalMemory::bytes(bytes));
+        launch.enqueue()
+    };
+    let KernelError::LocalMemory {
+        needed, available, ..
+    } = launch(1 << 30).unwrap_err()
+    else {
+        panic!("not about local memory");
+    };
+    assert_eq!(needed, (1 << 30) + 1024);
+    refused!(launch(available - 512); KernelError::LocalMemory { .. });
+    launch(16).unwrap().wait().unwrap();
 }
 
 #[test]
