@@ -320,3 +320,27 @@ impl Queue for ClQueue {
         finished.map_err(ClError::control_error)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use binpool_allocators::Backend;
+
+    use super::*;
+    use crate::testing::open;
+
+    /// Two threads may find failures in another order than that of their commands.
+    #[test]
+    fn a_queue_has_lost_its_order_until_all_that_failed_is_finished() {
+        let queue = open().create_queue(QueueOrder::InOrder).unwrap();
+        let _handle = queue.raw();
+        let before = queue.number_command();
+        queue.finish().unwrap();
+        assert!(queue.check_order().is_ok());
+        let last = queue.number_command();
+        queue.note_early_failure(last);
+        queue.note_early_failure(before);
+        assert!(queue.check_order().is_err());
+        queue.finish().unwrap();
+        assert!(queue.check_order().is_ok());
+    }
+}

@@ -126,3 +126,52 @@ fn svm_flags(grain: SvmGrain, flags: MemoryFlags) -> u64 {
             SvmGrain::FineAtomics => CL_MEM_SVM_FINE_GRAIN_BUFFER | CL_MEM_SVM_ATOMICS,
         }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Rect, testing::open};
+
+    /// The runtime aligns its allocation to less, so the block starts within.
+    #[test]
+    fn commands_on_an_aligned_block_count_from_the_start_of_the_block() {
+        const BYTES: usize = 4096;
+        let backend = open();
+        let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+        let allocation = SvmAllocation::new(
+            &backend.context().handle,
+            CL_MEM_READ_WRITE,
+            BYTES,
+            Align::new(1 << 16).unwrap(),
+            Align::new(64).unwrap(),
+            backend.context().quirks.svm_threads,
+            || false,
+        );
+        let block = SvmBlock::new(allocation.unwrap().unwrap(), SvmGrain::Coarse, None);
+        let body = MemoryBody::Svm {
+            block: Arc::new(block),
+            offset: 0,
+        };
+        let memory = ClMemory::new(backend.context(), BYTES, MemoryFlags::empty(), body);
+        let address = memory.svm_address().unwrap().addr().get();
+        assert!(address.is_multiple_of(1 << 16));
+
+        backend.enqueue_fill(&queue, &memory, .., &[9_u8]).unwrap();
+        let data = backend.create_buffer_from(&[7_u8; 64], MemoryFlags::empty());
+        let copied = backend.enqueue_copy(&queue, &data.unwrap(), .., &memory, 128);
+        copied.unwrap();
+        let (tight, rows) = (Rect::default(), Rect::in_rows([1, 1, 0], 10));
+        let rect = (&[5_u8; 4][..], tight);
+        backend
+            .write_rect(&queue, (&memory, rows), rect, [2, 2, 1])
+            .unwrap();
+        let mut seen = [0_u8; BYTES];
+        backend.read(&queue, &memory, 0, &mut seen).unwrap();
+        let mut expected = [9; BYTES];
+        expected[128..192].fill(7);
+        for at in [11, 12, 21, 22] {
+            expected[at] = 5;
+        }
+        assert_eq!(seen, expected);
+    }
+}

@@ -261,12 +261,42 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use binpool_allocators::{Align, Backend, Outcome};
+    use smallvec::smallvec;
 
     use super::*;
     use crate::{
         sys::{SvmAllocation, Threads},
         testing::open,
     };
+
+    /// A runtime may fail a command before those that it waits for have ended.
+    #[test]
+    fn in_the_place_of_a_failed_command_come_those_that_it_was_to_come_after() {
+        let backend = open();
+        let [earlier, failing] = [(); 2].map(|()| backend.create_user_event().unwrap());
+        let commands = (earlier.clone(), failing.clone());
+        let mut uses = PendingUses::default();
+        let still_pending = move || {
+            let (earlier, failing) = &commands;
+            let last = if failing.has_failed() {
+                earlier
+            } else {
+                failing
+            };
+            Ok(smallvec![last.handle().another()?])
+        };
+        uses.after_commands(still_pending).unwrap();
+        backend
+            .resolve_user_event(&failing, Outcome::Failed)
+            .unwrap();
+        uses.look();
+        assert!(!uses.is_over());
+        backend
+            .resolve_user_event(&earlier, Outcome::Complete)
+            .unwrap();
+        uses.look();
+        assert!(uses.is_over());
+    }
 
     static FREED: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 

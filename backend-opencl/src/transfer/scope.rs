@@ -249,3 +249,26 @@ impl<'scope> TransferScope<'scope, '_> {
         event
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use binpool_allocators::Error;
+
+    use super::*;
+    use crate::testing::open;
+
+    #[test]
+    fn of_several_failures_the_first_is_told() {
+        let backend = open();
+        let context = backend.context();
+        let events = [0, -36, -38].map(|status| {
+            let event = sys::create_user_event(&context.handle).unwrap();
+            sys::set_user_event_status(&event, status).unwrap();
+            ClEvent::user(context, event, false)
+        });
+        let Error::Backend(failure) = wait_for(&events).unwrap_err() else {
+            panic!("not a failure of the backend");
+        };
+        assert_eq!(failure.code, Some(-36));
+    }
+}
