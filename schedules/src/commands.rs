@@ -269,16 +269,19 @@ fn that_are_given_up() {
 fn beside_maps() {
     let runtime = Runtime::new(false);
     let mapping = runtime.spawn(0, true, |host| {
-        let uses = host.uses(&[touch(0, 0, 8, Write)]);
+        let mapped = touch(0, 0, 8, Write);
+        let uses = host.uses(&[mapped]);
         let (admission, map) =
             CommandAdmission::of_map(&host.queue, &uses[0], Earlier::new()).unwrap();
         admission.wait_for_turn();
         for event in admission.events(Purpose::Control).unwrap() {
             wait_until_ended(&event).unwrap();
         }
+        host.queue.device.check_unused(&mapped);
         // Commands that use it are refused while it is there.
         assert!(host.try_submit(&[touch(0, 4, 12, Read)], false).is_none());
         assert!(host.logs[0].check_unmapped().is_err());
+        host.queue.device.check_unused(&mapped);
         drop(admission);
         let unmap = CommandAdmission::of_unmap(&host.queue, &uses[0], map, Earlier::new()).unwrap();
         drop(unmap);

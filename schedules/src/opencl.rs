@@ -354,6 +354,17 @@ pub(crate) mod sys {
             }
         }
 
+        /// What must hold while the host uses these bytes: all commands on them have ended.
+        pub(crate) fn check_unused(&self, mapped: &Touch) {
+            for (index, command) in self.state.lock().commands.iter().enumerate() {
+                let uses = |it: &Touch| it.conflicts_with(mapped);
+                assert!(
+                    command.status.has_ended() || !command.work.touches.iter().any(uses),
+                    "{index} uses what the host has mapped"
+                );
+            }
+        }
+
         /// Nothing more is enqueued.
         pub(crate) fn finish(&self) {
             let mut state = self.state.lock();
