@@ -65,6 +65,15 @@ fn shared(backend: &OpenClBackend, options: &SvmOptions) -> (ClMemory, Arc<Atomi
     (memory, freed)
 }
 
+/// Runs commands that wait for nothing, so that others which wait for nothing run, too.
+fn let_commands_run(bench: &Bench) {
+    let idle = bench.another_queue();
+    for _ in 0..50 {
+        let filled = bench.fill(&idle, &bench.buffer(64), 1, &[]);
+        filled.wait().unwrap();
+    }
+}
+
 #[test]
 fn shared_memory_is_not_freed_under_a_command_that_stands_before_a_failed_one() {
     for is_bound in [false, true] {
@@ -201,6 +210,29 @@ fn a_map_that_is_dropped_while_it_is_pending_ends_after_it_was_made() {
         queue.finish().unwrap();
         assert_eq!(bench.read(&memory), vec![expected; BYTES], "{when}");
     }
+}
+
+/// Who comes later waits for the end of the map alone, which stands for the map and all before it.
+#[test]
+fn the_end_of_a_dropped_map_that_fails_comes_after_what_the_map_was_to_come_after() {
+    let bench = Bench::new();
+    let memory = bench.filled(BYTES, 7);
+    let [slow, mapping, other] = [(); 3].map(|()| bench.another_queue());
+    let (gate, fails) = (bench.gate(), bench.gate());
+    let a = bench.fill(&slow, &memory, 8, from_ref(&gate));
+    let behind = mapping.after(from_ref(&fails));
+    let map = bench.backend.enqueue_map_mut::<u8>(behind, &memory, ..);
+    drop(map.unwrap());
+    bench.fail_gate(&fails);
+    let filled = bench.fill(&other, &memory, 9, &[]);
+    let_commands_run(&bench);
+    assert_eq!(a.status().unwrap(), EventStatus::Pending);
+    assert_eq!(filled.status().unwrap(), EventStatus::Pending);
+    bench.open_gate(&gate);
+    a.wait().unwrap();
+    // It fails with the map where failures spread.
+    let expected = if filled.wait().is_ok() { 9 } else { 8 };
+    assert_eq!(bench.read(&memory), vec![expected; BYTES]);
 }
 
 #[test]
@@ -475,7 +507,7 @@ fn shared_memory_is_not_freed_where_the_last_command_on_it_fails_after_it_was_dr
     let bench = Bench::new();
     let (memory, freed) = shared(&bench.backend, &SvmOptions::coarse());
     let [gate, fails] = [bench.gate(), bench.gate()];
-    let [one, two, other] = [(); 3].map(|()| bench.another_queue());
+    let [one, two] = [(); 2].map(|()| bench.another_queue());
     let fill = |queue: &ClQueue, gate| {
         let filled = bench.backend.enqueue_fill(
             queue.after(from_ref(gate)),
@@ -490,10 +522,7 @@ fn shared_memory_is_not_freed_where_the_last_command_on_it_fails_after_it_was_dr
     two.flush().unwrap();
     drop(memory);
     bench.fail_gate(&fails);
-    for _ in 0..50 {
-        let settled = bench.fill(&other, &bench.buffer(64), 1, &[]);
-        settled.wait().unwrap();
-    }
+    let_commands_run(&bench);
     assert_eq!(a.status().unwrap(), EventStatus::Pending);
     assert!(!freed.load(Ordering::SeqCst), "A uses it");
     bench.open_gate(&gate);
