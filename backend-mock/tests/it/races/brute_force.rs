@@ -38,16 +38,11 @@ pub(crate) fn races(program: &Program) -> BTreeSet<Pair> {
         let racing =
             |one: &usize| both_orders(*one, two) && [*one, two].into_iter().all(touches_something);
         for one in (0..two).filter(racing) {
-            let blocks = (0..BLOCKS).filter(|block| {
-                let touches =
-                    [one, two].map(|number| program.commands[number].work.touches(*block));
-                let [(reads, writes), (other_reads, other_writes)] = touches;
-                writes & (other_reads | other_writes) != 0 || reads & other_writes != 0
-            });
-            races.extend(blocks.map(|block| Pair {
+            let pairs = (0..BLOCKS).map(|block| Pair {
                 block,
                 commands: [one, two],
-            }));
+            });
+            races.extend(pairs.filter(|pair| program.raced_halves(*pair) != 0));
         }
     }
     races

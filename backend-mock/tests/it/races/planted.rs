@@ -139,6 +139,20 @@ fn a_command_that_has_ended_unseen_is_not_before_anything() {
 }
 
 #[test]
+fn what_the_host_has_seen_is_not_before_what_was_enqueued_earlier() {
+    check(1, |rig| {
+        let half = Region::first(BYTES / 2);
+        let seen = rig.fill_region(&rig.one, half, &[]);
+        rig.fill_region(&rig.two, half, &[]);
+        seen.wait().unwrap();
+        // A command on other bytes of the block ends before the second one, where the device runs none by itself.
+        let other_half = Region::new(BYTES / 2, BYTES / 2);
+        let between = rig.fill_region(&rig.one, other_half, &[]);
+        between.wait().unwrap();
+    });
+}
+
+#[test]
 fn a_kernel_races_like_any_command() {
     check(1, |rig| {
         rig.fill(&rig.one, &[]);

@@ -66,16 +66,20 @@ pub(crate) fn steps(failing: f64) -> impl Strategy<Value = Vec<Step>> {
     });
     let any = || 0..100_usize;
     let queue = || 0..ORDERS.len();
-    let wait_for = prop::collection::vec(any(), 0..3);
+    // Mostly none: where much is ordered, little races.
+    let wait_for = prop_oneof![
+        3 => Just(Vec::new()),
+        2 => prop::collection::vec(any(), 1..3),
+    ];
     let step = prop_oneof![
         8 => (works(), queue(), wait_for)
             .prop_map(|(work, queue, wait_for)| Step::Enqueue { work, queue, wait_for }),
         1 => Just(Step::Gate),
         2 => (any(), outcomes).prop_map(|(gate, outcome)| Step::Open(gate, outcome)),
-        2 => any().prop_map(Step::Wait),
+        3 => any().prop_map(Step::Wait),
         1 => queue().prop_map(Step::Finish),
     ];
-    prop::collection::vec(step, 2..16)
+    prop::collection::vec(step, 4..20)
 }
 
 /// Something to wait for.
@@ -223,6 +227,13 @@ impl Program {
         }
         program.leave_out_endless_waits();
         program
+    }
+
+    /// The halves of its block that both commands of a pair touch, one of them to write.
+    pub(crate) fn raced_halves(&self, pair: Pair) -> u8 {
+        let touches = |number: usize| self.commands[number].work.touches(pair.block);
+        let [(reads, writes), (other_reads, other_writes)] = pair.commands.map(touches);
+        writes & (other_reads | other_writes) | reads & other_writes
     }
 
     /// Returns whether this fails, where all earlier commands are known to be doomed or not.
