@@ -187,7 +187,6 @@ mod tests {
     };
 
     use binpool_allocators::{Align, Region};
-    use smallvec::smallvec;
 
     use super::{Claim, Refused, Span, Spans, Storage};
 
@@ -196,10 +195,15 @@ mod tests {
     }
 
     fn span(storage: &Arc<Storage>, offset: usize, bytes: usize) -> Spans {
-        smallvec![Span {
+        spans(storage, &[(offset, bytes)])
+    }
+
+    fn spans(storage: &Arc<Storage>, regions: &[(usize, usize)]) -> Spans {
+        let span = |(offset, bytes): &(usize, usize)| Span {
             storage: Arc::clone(storage),
-            region: Region::new(offset, bytes),
-        }]
+            region: Region::new(*offset, *bytes),
+        };
+        regions.iter().map(span).collect()
     }
 
     #[test]
@@ -240,25 +244,38 @@ mod tests {
         assert!(Claim::new(span(&one, 32, 8), Spans::new()).is_ok());
     }
 
+    /// Wherever they stand among others that do neither.
     #[test]
     fn spans_that_alias_or_leave_their_block_are_refused() {
         let block = storage(64);
-        for (reads, writes) in [
-            (span(&block, 0, 9), span(&block, 8, 8)),
-            (
-                Spans::new(),
-                [span(&block, 0, 9), span(&block, 8, 8)]
-                    .into_iter()
-                    .flatten()
-                    .collect(),
-            ),
-            (span(&block, 64, 1), Spans::new()),
-            (Spans::new(), span(&block, 1, usize::MAX)),
-        ] {
-            assert_eq!(Claim::new(reads, writes).unwrap_err(), Refused::Malformed);
+        let good = [(32, 4), (40, 4), (48, 4)];
+        let is_refused = |reads: &[(usize, usize)], writes: &[(usize, usize)]| {
+            let claim = Claim::new(spans(&block, reads), spans(&block, writes));
+            claim.is_err_and(|refused| refused == Refused::Malformed)
+        };
+        assert!(!is_refused(&good, &[(0, 8)]));
+        assert!(!is_refused(&[(0, 8)], &good));
+        for place in 0..=good.len() {
+            let among = |bad| {
+                let mut all = good.to_vec();
+                all.insert(place, bad);
+                all
+            };
+            for outside in [(64, 1), (1, usize::MAX)] {
+                assert!(is_refused(&among(outside), &[]), "{place}");
+                assert!(is_refused(&[], &among(outside)), "{place}");
+            }
+            // One to read against one to write, and the other way round; and two to write.
+            assert!(is_refused(&among((0, 9)), &[(8, 8)]), "{place}");
+            assert!(is_refused(&[(8, 8)], &among((0, 9))), "{place}");
+            for other in 0..=place {
+                let mut both = among((0, 9));
+                both.insert(other, (8, 8));
+                assert!(is_refused(&[], &both), "{other}, {place}");
+                // Spans to read may overlap.
+                assert!(!is_refused(&both, &[(20, 4)]), "{other}, {place}");
+            }
         }
-        let reads = [span(&block, 0, 9), span(&block, 8, 8)];
-        assert!(Claim::new(reads.into_iter().flatten().collect(), Spans::new()).is_ok());
     }
 
     #[test]

@@ -151,6 +151,28 @@ fn a_lasting_fault_lasts_until_it_is_cleared() {
 }
 
 #[test]
+fn of_several_faults_of_a_call_the_first_decides_and_each_counts_the_call() {
+    let rig = Rig::new(Completion::AtOnce);
+    let fail = |n, code, persistence| {
+        let fault = Fault::Backend(code);
+        rig.device
+            .fail_nth(CallKind::CreateBuffer, n, fault, persistence);
+    };
+    fail(2, -1, Persistence::Once);
+    fail(2, -2, Persistence::Forever);
+    rig.device
+        .fail_nth_any(4, Fault::Backend(-3), Persistence::Once);
+    fail(5, -4, Persistence::Once);
+    let code_of = |error: Error| match error {
+        Error::Backend(failure) => failure.code.unwrap(),
+        error => panic!("{error:?}"),
+    };
+    let create = || rig.backend.create_buffer(4, MemoryFlags::empty());
+    let codes = [(); 5].map(|()| create().map_or_else(code_of, |_| 0));
+    assert_eq!(codes, [0, -1, -2, -2, -2]);
+}
+
+#[test]
 fn any_call_can_be_the_nth() {
     let rig = Rig::new(Completion::AtOnce);
     let calls = {

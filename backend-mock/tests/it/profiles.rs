@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use binpool_allocators::{
     Allocator, Backend, Event, ImmediateAllocator, Memory, MemoryFlags, Queue, Region, SvmBackend,
-    SvmGrain,
+    SvmGrain, Transfers,
 };
 use binpool_mock::{CostModel, DeviceProfile, MockDevice};
 
@@ -171,6 +171,30 @@ fn bandwidth_is_charged_where_the_model_has_it() {
     let rig = rig(DeviceProfile::new(limits, costs));
     let buffer = rig.buffer(MIB);
     assert_close(micros(&rig, || rig.fill(&buffer, 1, &[])), 1048.576);
+}
+
+#[test]
+fn a_blocking_transfer_pays_for_its_wait_and_one_that_is_enqueued_for_none() {
+    let mut costs = CostModel::default();
+    (costs.enqueue, costs.wait, costs.status) = (1.0, 10.0, 100.0);
+    costs.bytes_per_second = Some(1e9);
+    let limits = MockDevice::new().limits().clone();
+    let rig = rig(DeviceProfile::new(limits, costs));
+    let (backend, queue, buffer) = (&rig.backend, &rig.queue, rig.buffer(4000));
+    rig.fill(&buffer, 1, &[]);
+    let write = || backend.write(queue, &buffer, 0, &[1; 4000], &[]).unwrap();
+    let read = || {
+        let mut bytes = [0; 4000];
+        backend.read(queue, &buffer, 0, &mut bytes, &[]).unwrap();
+    };
+    assert_close(micros(&rig, write), 15.0);
+    assert_close(micros(&rig, read), 15.0);
+    let enqueue_write = || backend.enqueue_write(queue, &buffer, 0, [1; 4000].into(), &[]);
+    let enqueue_read = || backend.enqueue_read(queue, &buffer, Region::first(4000), &[]);
+    assert_close(micros(&rig, || enqueue_write().unwrap()), 5.0);
+    assert_close(micros(&rig, || enqueue_read().unwrap()), 5.0);
+    let event = enqueue_write().unwrap();
+    assert_close(micros(&rig, || event.wait().unwrap()), 10.0);
 }
 
 #[test]
