@@ -327,4 +327,42 @@ mod tests {
         assert!(is_kept(LONGEST_KEPT));
         assert!(!is_kept(LONGEST_KEPT + 1));
     }
+
+    /// The number that a file of one long number has: its bytes, the lowest first, with the sign in the highest bit.
+    fn long(bytes: &[u8]) -> Option<i64> {
+        let length = u8::try_from(bytes.len()).unwrap();
+        let file = [&b"\x80\x04\x8a"[..], &[length], bytes, b"."].concat();
+        let objects = read(&*file).ok().unwrap();
+        objects.integer(objects.root().unwrap())
+    }
+
+    #[test]
+    fn a_long_number_has_the_sign_of_its_highest_bit() {
+        assert_eq!(long(&[]), Some(0));
+        assert_eq!(long(&[0x80]), Some(-128));
+        assert_eq!(long(&[0x80, 0]), Some(128));
+        assert_eq!(long(&[0xff, 0xfe]), Some(-257));
+        assert_eq!(long(&i64::MAX.to_le_bytes()), Some(i64::MAX));
+        assert_eq!(long(&i64::MIN.to_le_bytes()), Some(i64::MIN));
+    }
+
+    #[test]
+    fn a_number_of_more_than_64_bits_is_none_and_bytes_that_add_nothing_do_no_harm() {
+        let with = |number: i64, more: &[u8]| long(&[&number.to_le_bytes(), more].concat());
+        for number in [0, 1, i64::MAX] {
+            assert_eq!(with(number, &[0]), Some(number));
+            assert_eq!(with(number, &[0, 0, 0]), Some(number));
+        }
+        for number in [-1, i64::MIN] {
+            assert_eq!(with(number, &[0xff]), Some(number));
+            assert_eq!(with(number, &[0xff, 0xff]), Some(number));
+        }
+        // 2^64 - 1 and 2^63; -2^64 and -2^63 - 1; numbers with a digit in their ninth byte.
+        assert_eq!(with(-1, &[0]), None);
+        assert_eq!(with(i64::MIN, &[0]), None);
+        assert_eq!(with(0, &[0xff]), None);
+        assert_eq!(with(i64::MAX, &[0xff]), None);
+        assert_eq!(with(5, &[1]), None);
+        assert_eq!(with(-5, &[0xfe, 0xff]), None);
+    }
 }

@@ -108,6 +108,29 @@ fn a_log_of_rmm_is_the_program() {
     assert_eq!(empty, "1 line without an address: left out");
 }
 
+/// A log of RMM with these lines, without the thread and the time.
+fn log(lines: &[&str]) -> Vec<u8> {
+    let mut log = "Thread,Time,Action,Pointer,Size,Stream\n".to_owned();
+    for line in lines {
+        writeln!(log, "1,00:00:00.0,{line}").unwrap();
+    }
+    log.into_bytes()
+}
+
+#[test]
+fn each_line_of_rmm_without_an_address_is_left_out_and_counted() {
+    let lines = [
+        "allocate,0x200,8,0",
+        "allocate,(nil),0,0",
+        "free,0x0,0,0",
+        "deallocate,0,0,0",
+        "free,0x200,8,0",
+    ];
+    let trace = read(&log(&lines)).unwrap();
+    assert_eq!(trace.to_string(), "a 512 8 0 0\nf 512 0\n");
+    assert_eq!(trace.remarks(), ["3 lines without an address: left out"]);
+}
+
 #[test]
 fn the_content_says_what_a_file_is() {
     let folder = tempfile::tempdir().unwrap();
