@@ -112,6 +112,19 @@ fn what_lives_at_the_end_is_told_apart_by_group_size_and_stream() {
 }
 
 #[test]
+fn of_equal_peaks_the_first_counts() {
+    // Two peaks of the whole, of the group and of the stream, and two segments of the same size one after the other.
+    let text = "g 0 twice\na 0 4096 0 0\na 1 4096 0 0\nf 1\na 2 4096 0 0\nf 2\nf 0\n";
+    let (_folder, path) = file("twice.trace", text.as_bytes());
+    let numbers = numbers(&[&path]);
+    assert_eq!(numbers["peak_active"]["moment"], 2);
+    for by in ["groups", "sizes", "streams"] {
+        assert_eq!(numbers[by][0]["peak_bytes"], 8192, "{by}");
+        assert_eq!(numbers[by][0]["peak_moment"], 2, "{by}");
+    }
+}
+
+#[test]
 fn out_of_memory_is_the_end_and_is_explained() {
     let ran = binpool(&[
         "view",
@@ -205,6 +218,31 @@ fn a_snapshot_is_known_by_its_content() {
         assert_eq!(names, ["active", "free", "held", "pending", "withheld"]);
         assert_eq!(states[2]["bytes"], 12288);
     }
+}
+
+#[test]
+fn the_age_of_a_group_is_that_of_its_oldest_block() {
+    let mut snapshot = snapshot();
+    let block = |offset: u64, tag: &str, age: Value| json!({ "offset": offset, "bytes": 256, "state": "active", "requested_bytes": 200, "tag": tag, "age_ns": age });
+    snapshot["segments"][0]["ranges"] = json!([
+        block(0, "falling", json!(9)),
+        block(256, "falling", json!(3)),
+        block(512, "rising", json!(3)),
+        block(768, "rising", json!(9)),
+        block(1024, "half known", json!(9)),
+        block(1280, "half known", Value::Null),
+        block(1536, "unknown", Value::Null),
+    ]);
+    let (_folder, path) = file("ages.json", snapshot.to_string().as_bytes());
+    let numbers = numbers(&[&path]);
+    let row = |name: &str, blocks: u64, oldest: Value| json!({ "name": name, "bytes": 256 * blocks, "requested_bytes": 200 * blocks, "blocks": blocks, "oldest_ns": oldest });
+    let expected = [
+        row("falling", 2, json!(9)),
+        row("half known", 2, json!(9)),
+        row("rising", 2, json!(9)),
+        row("unknown", 1, Value::Null),
+    ];
+    assert_eq!(numbers["tags"], json!(expected));
 }
 
 #[test]
