@@ -94,7 +94,8 @@ fn the_page_shows_the_numbers_that_the_command_prints() {
         "",
         "return { used: text('#used .figure strong'), end: text('#leaked .figure strong'), ran: text('#ran-out strong'),
            held: text('#leaked .top li:nth-child(2) .number'), title: document.title, head: text('.head .quiet'),
-           active: text('#legend-active'), reserved: text('#legend-reserved'), moment: text('#moment') };",
+           active: text('#legend-active'), reserved: text('#legend-reserved'), moment: text('#moment'),
+           room: text('#ran-out p:nth-of-type(2)') };",
     );
     assert_eq!(
         shown_there["used"],
@@ -120,6 +121,155 @@ fn the_page_shows_the_numbers_that_the_command_prints() {
     let moment = shown_there["moment"].as_str().unwrap().replace(',', "");
     let event = format!("event {}", numbers["peak_active"]["moment"]);
     assert!(moment.contains(&event), "{moment}");
+    let (most, capacity) = (
+        &numbers["peak_reserved"]["reserved_bytes"],
+        &numbers["capacity_bytes"],
+    );
+    let room = json!(capacity.as_u64().unwrap() - most.as_u64().unwrap());
+    let [most, capacity, room] = [most, capacity, &room].map(shown);
+    let sentence = format!("At the most {most} of {capacity} were reserved: {room} to spare.");
+    assert_eq!(shown_there["room"], sentence);
+}
+
+/// The page with these functions of its script in reach of a test's.
+fn with_functions(page: &Page, names: &str) -> Page {
+    let start = "// Starts the page.";
+    assert_eq!(page.html().matches(start).count(), 1);
+    let exposed = format!("Object.assign(globalThis, {{ {names} }});\n{start}");
+    Page::new(page.html().replace(start, &exposed))
+}
+
+#[test]
+fn numbers_are_written_in_the_largest_unit_that_they_fill() {
+    let (_, page, _) = page_of("a 0 1 0\n", &[]);
+    let page = with_functions(
+        &page,
+        "timeText, bytesText, percentText, bytesTicks, timeTicks",
+    );
+    let there = page.run(
+        "",
+        "const s = 1e9, min = 60 * s, h = 60 * min;
+         const times = [0, 999, 1000, 1.25e6, 99.9e6, 119 * s, 2 * min, 2 * min + 79.9 * s, h - s, h, 75 * min, 119 * min, 24 * h - s, 24 * h, 36 * h];
+         const bytes = [0, 1023, 1024, 9.99 * 1024, 10 * 1024, 100 * 1024, 2 ** 20 - 1, 2 ** 20, 3 * 2 ** 29, 2 ** 60];
+         const ticks = ticks => ticks.map(({ at, text }) => `${at} ${text}`);
+         return { times: times.map(time => timeText(time)), bytes: bytes.map(bytesText),
+           percents: [0, 0.0004, 0.012, 0.0994, 0.0995, 0.5, 1].map(percentText),
+           near: timeText(1.25e6, 2), bytesTicks: ticks(bytesTicks(3 * 2 ** 19, 4)), timeTicks: ticks(timeTicks(1.1e6, 2.4e6, 5)) };",
+    );
+    assert_eq!(
+        there["times"],
+        json!([
+            "0 ns",
+            "999 ns",
+            "1.00 µs",
+            "1.25 ms",
+            "99.9 ms",
+            "119 s",
+            "2 min 0 s",
+            "3 min 19 s",
+            "59 min 59 s",
+            "1 h 0 min",
+            "1 h 15 min",
+            "1 h 59 min",
+            "23 h 59 min",
+            "1.0 days",
+            "1.5 days"
+        ])
+    );
+    assert_eq!(
+        there["bytes"],
+        json!([
+            "0 B", "1023 B", "1.00 KiB", "9.99 KiB", "10.0 KiB", "100 KiB", "1024 KiB", "1.00 MiB",
+            "1.50 GiB", "1.00 EiB"
+        ])
+    );
+    assert_eq!(
+        there["percents"],
+        json!(["0 %", "0.0 %", "1.2 %", "9.9 %", "10 %", "50 %", "100 %"])
+    );
+    assert_eq!(there["near"], "1.2500 ms");
+    assert_eq!(
+        there["bytesTicks"],
+        json!([
+            "0 0",
+            "524288 0.5 MiB",
+            "1048576 1.0 MiB",
+            "1572864 1.5 MiB"
+        ])
+    );
+    assert_eq!(
+        there["timeTicks"],
+        json!(["1500000 1.5 ms", "2000000 2.0 ms"])
+    );
+}
+
+#[test]
+fn each_part_of_a_bar_is_as_wide_as_its_share() {
+    /// Whether these widths in percent are those of `parts` of `whole`.
+    fn assert_widths(widths: &Value, parts: &[u64], whole: u64) {
+        let widths: Vec<f64> = widths
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|width| width.as_str().unwrap().strip_suffix('%').unwrap())
+            .map(|width| width.parse().unwrap())
+            .collect();
+        assert_eq!(widths.len(), parts.len(), "{widths:?}");
+        for (width, part) in widths.iter().zip(parts) {
+            #[allow(clippy::cast_precision_loss, reason = "a width on a screen")]
+            let expected = *part as f64 / whole as f64 * 100.0;
+            assert!(
+                (width - expected).abs() < 0.01,
+                "{widths:?}: {parts:?} of {whole}"
+            );
+        }
+    }
+    let script = "const widths = box => [...box.querySelectorAll('.part')].map(part => part.style.width);
+         return { answers: ['used', 'ran-out', 'leaked'].map(id => widths(one(`#${id} .share`))), bars: all('#shortage .bar-row .share').map(widths) };";
+    let at = |at: &Value, what: &str| at[what].as_u64().unwrap();
+
+    let (_, page, numbers) = tagged_page();
+    let there = page.run("", script);
+    let peak = at(&numbers["peak_active"], "active_bytes");
+    // The groups as they are at the peak, the largest first.
+    let moment = at(&numbers["peak_active"], "moment");
+    let (history, ..) = tagged_page();
+    let mut groups = std::collections::BTreeMap::new();
+    for life in &history.blocks {
+        let lives = (life.from as u64) < moment && life.to.is_none_or(|to| moment <= to as u64);
+        let group = match (life.requested_bytes, life.stream) {
+            (123_456, 1) => "leaky cache",
+            (_, 1) => "scratch",
+            (8_388_608, 0) => "weights",
+            _ => "activations",
+        };
+        *groups.entry(group).or_insert(0) += if lives { life.requested_bytes } else { 0 };
+    }
+    let mut groups: Vec<u64> = groups.into_values().filter(|bytes| *bytes > 0).collect();
+    groups.sort_unstable_by(|one, other| other.cmp(one));
+    assert!(groups.len() > 2);
+    assert_widths(&there["answers"][0], &groups, peak);
+    let most = &numbers["peak_reserved"];
+    let both = |of: &Value| [at(of, "block_bytes"), at(of, "held_bytes")];
+    assert_widths(
+        &there["answers"][1],
+        &both(most),
+        at(&numbers, "capacity_bytes"),
+    );
+    let end = &numbers["at_end"];
+    assert_widths(&there["answers"][2], &both(end), at(end, "reserved_bytes"));
+
+    // Where memory ran out: the whole is the capacity, of which the request is drawn as a part, too.
+    let (_, page, numbers) = page_of(&tagged(), &["--capacity", "100MiB"]);
+    let there = page.run("", script);
+    let (end, failed) = (&numbers["at_end"], &numbers["out_of_memory"]);
+    assert_widths(&there["answers"][1], &both(end), 100 << 20);
+    assert_widths(&there["bars"][1], &[at(failed, "class_bytes")], 100 << 20);
+    assert_widths(
+        &there["bars"][2],
+        &[at(failed, "largest_held_bytes")],
+        100 << 20,
+    );
 }
 
 #[test]
@@ -163,6 +313,76 @@ fn every_moment_of_the_page_is_that_of_the_replay() {
             whole + number(&there["free"]),
             "{moment}"
         );
+    }
+}
+
+#[test]
+fn what_is_reserved_falls_at_the_moment_at_which_a_segment_goes_back() {
+    // Each block needs a segment of its own, and the room of those before it.
+    let mut text = String::new();
+    for (block, mib) in [40, 50, 60, 30, 70, 20, 80].into_iter().enumerate() {
+        writeln!(text, "a {block} {} 0\nf {block}", mib << 20).unwrap();
+    }
+    let (_, page, _) = page_of(&text, &["--capacity", "100MiB"]);
+    let trace = Trace::parse("t", text.as_bytes()).unwrap();
+    let pool = PoolOptions::new().segments(true);
+    let history = record(&trace, &Profile::H200, Some(100 << 20), &pool, &|_| {}).unwrap();
+    assert!(history.segments.iter().any(|segment| segment.to.is_some()));
+    let moments = history.last_moment();
+    let there = page.run(
+        "",
+        &format!("const all = []; for (let at = 0; at <= {moments}; at++) {{ location.hash = `at=${{at}}`; await sleep(50); await settle(); all.push(figures()); }} return all;"),
+    );
+    for (moment, there) in there.as_array().unwrap().iter().enumerate() {
+        let segments = history.segments.iter();
+        let reserved: u64 = segments
+            .filter(|segment| segment.from < moment && segment.to.is_none_or(|to| moment <= to))
+            .map(|segment| segment.bytes)
+            .sum();
+        assert_eq!(number(&there["moment"]), moment as u64);
+        assert_eq!(number(&there["reserved"]), reserved, "{moment}");
+        let used = number(&there["inBlocks"]);
+        assert_eq!(number(&there["free"]), reserved - used, "{moment}");
+    }
+}
+
+/// So many events of two groups, of each of which a block of 1 MiB and very little else are left at the end.
+fn turns(events: usize) -> String {
+    let mut text = String::from("g 0 even\ng 1 odd\n");
+    for block in 0..events / 2 {
+        // The first of each group stays.
+        writeln!(text, "a {block} 1048576 0 {block} {}", block % 2).unwrap();
+        if block > 1 {
+            writeln!(text, "f {block} {block}").unwrap();
+        }
+    }
+    writeln!(text, "a 900001 1 0 900001 0\na 900002 2 0 900002 1").unwrap();
+    text
+}
+
+#[test]
+fn each_group_is_counted_at_every_moment_and_at_the_one_where_memory_runs_out() {
+    // The page stores the sums after every so many events, a power of two.
+    for events in [256, 300] {
+        let whole = turns(events);
+        let failing = format!("{whole}a 900003 {} 0 900003 0\n", 1_u64 << 40);
+        for (text, last) in [(whole, events), (failing, events + 1)] {
+            let (_, page, numbers) = page_of(&text, &[]);
+            assert_eq!(numbers["events"], last);
+            assert_eq!(numbers["out_of_memory"].is_null(), last == events);
+            let moments = [last - 2, last - 1, last];
+            let there = page.run(
+                "",
+                &format!("const seen = [];
+                 for (const at of {moments:?}) {{
+                   location.hash = `at=${{at}}`; await sleep(50); await settle();
+                   seen.push([figures().moment, ...all('.legend li:not(.sum) .number').map(value => value.textContent)]);
+                 }}
+                 return seen;"),
+            );
+            let expected = moments.map(|moment| json!([moment, "1.00 MiB", "1.00 MiB"]));
+            assert_eq!(there, json!(expected), "of {last}");
+        }
     }
 }
 
