@@ -1,6 +1,6 @@
 //! The pages of `binpool view`, in a browser.
 
-use std::{fmt::Write, fs, path::Path};
+use std::{collections::BTreeMap, fmt::Write, fs, path::Path};
 
 use binpool::PoolOptions;
 use binpool_replay::{
@@ -94,8 +94,7 @@ fn the_page_shows_the_numbers_that_the_command_prints() {
         "",
         "return { used: text('#used .figure strong'), end: text('#leaked .figure strong'), ran: text('#ran-out strong'),
            held: text('#leaked .top li:nth-child(2) .number'), title: document.title, head: text('.head .quiet'),
-           active: text('#legend-active'), reserved: text('#legend-reserved'), moment: text('#moment'),
-           room: text('#ran-out p:nth-of-type(2)') };",
+           active: text('#legend-active'), reserved: text('#legend-reserved'), moment: text('#moment') };",
     );
     assert_eq!(
         shown_there["used"],
@@ -121,14 +120,20 @@ fn the_page_shows_the_numbers_that_the_command_prints() {
     let moment = shown_there["moment"].as_str().unwrap().replace(',', "");
     let event = format!("event {}", numbers["peak_active"]["moment"]);
     assert!(moment.contains(&event), "{moment}");
-    let (most, capacity) = (
-        &numbers["peak_reserved"]["reserved_bytes"],
-        &numbers["capacity_bytes"],
-    );
-    let room = json!(capacity.as_u64().unwrap() - most.as_u64().unwrap());
-    let [most, capacity, room] = [most, capacity, &room].map(shown);
-    let sentence = format!("At the most {most} of {capacity} were reserved: {room} to spare.");
-    assert_eq!(shown_there["room"], sentence);
+}
+
+#[test]
+fn to_spare_is_what_was_never_reserved() {
+    let (_, page, numbers) = page_of(&tagged(), &["--capacity", "256MiB"]);
+    let bytes = |at: &str, what: &str| numbers[at][what].as_u64().unwrap();
+    let most = bytes("peak_reserved", "reserved_bytes");
+    let in_use = bytes("peak_reserved", "active_bytes");
+    let [most, in_use, room, unused] =
+        [most, in_use, (256 << 20) - most, (256 << 20) - in_use].map(|bytes| shown(&json!(bytes)));
+    assert!(most != in_use && room != unused);
+    let sentence = format!("At the most {most} of 256 MiB were reserved: {room} to spare.");
+    let there = page.run("", "return text('#ran-out p:nth-of-type(2)');");
+    assert_eq!(there, sentence);
 }
 
 /// The page with these functions of its script in reach of a test's.
@@ -203,6 +208,19 @@ fn numbers_are_written_in_the_largest_unit_that_they_fill() {
     );
 }
 
+/// The groups of [`tagged`] with blocks at a moment, and their bytes then.
+fn groups_at(history: &History, moment: u64) -> Vec<(String, u64)> {
+    let trace = Trace::parse("t", tagged().as_bytes()).unwrap();
+    let mut groups = BTreeMap::new();
+    for (block, life) in history.blocks.iter().enumerate() {
+        if (life.from as u64) < moment && life.to.is_none_or(|to| moment <= to as u64) {
+            let name = trace.group_of(block).unwrap().to_owned();
+            *groups.entry(name).or_insert(0) += life.requested_bytes;
+        }
+    }
+    groups.into_iter().collect()
+}
+
 #[test]
 fn each_part_of_a_bar_is_as_wide_as_its_share() {
     /// Whether these widths in percent are those of `parts` of `whole`.
@@ -228,27 +246,14 @@ fn each_part_of_a_bar_is_as_wide_as_its_share() {
          return { answers: ['used', 'ran-out', 'leaked'].map(id => widths(one(`#${id} .share`))), bars: all('#shortage .bar-row .share').map(widths) };";
     let at = |at: &Value, what: &str| at[what].as_u64().unwrap();
 
-    let (_, page, numbers) = tagged_page();
+    let (history, page, numbers) = tagged_page();
     let there = page.run("", script);
-    let peak = at(&numbers["peak_active"], "active_bytes");
-    // The groups as they are at the peak, the largest first.
-    let moment = at(&numbers["peak_active"], "moment");
-    let (history, ..) = tagged_page();
-    let mut groups = std::collections::BTreeMap::new();
-    for life in &history.blocks {
-        let lives = (life.from as u64) < moment && life.to.is_none_or(|to| moment <= to as u64);
-        let group = match (life.requested_bytes, life.stream) {
-            (123_456, 1) => "leaky cache",
-            (_, 1) => "scratch",
-            (8_388_608, 0) => "weights",
-            _ => "activations",
-        };
-        *groups.entry(group).or_insert(0) += if lives { life.requested_bytes } else { 0 };
-    }
-    let mut groups: Vec<u64> = groups.into_values().filter(|bytes| *bytes > 0).collect();
-    groups.sort_unstable_by(|one, other| other.cmp(one));
-    assert!(groups.len() > 2);
-    assert_widths(&there["answers"][0], &groups, peak);
+    let peak = &numbers["peak_active"];
+    let mut groups = groups_at(&history, number(&peak["moment"]));
+    groups.sort_unstable_by(|(_, one), (_, other)| other.cmp(one));
+    let groups: Vec<u64> = groups.into_iter().map(|(_, bytes)| bytes).collect();
+    assert!(groups.len() > 2, "{groups:?}");
+    assert_widths(&there["answers"][0], &groups, at(peak, "active_bytes"));
     let most = &numbers["peak_reserved"];
     let both = |of: &Value| [at(of, "block_bytes"), at(of, "held_bytes")];
     assert_widths(
