@@ -138,6 +138,11 @@ mod tests {
             Some("cuda/CUDACachingAllocator.cpp:9 malloc")
         );
         assert_eq!(name(&[]), None);
+        // Of several of a kind, the innermost.
+        let outer = |(path, _, function): Call| (path, 1000, function);
+        for call in [NATIVE, TORCH, LIBRARY] {
+            assert_eq!(name(&[call, outer(call)]), name(&[call]));
+        }
     }
 
     #[test]

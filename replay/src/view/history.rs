@@ -152,3 +152,28 @@ impl History {
             .collect()
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failing test panics")]
+mod tests {
+    use binpool::PoolOptions;
+
+    use crate::{Profile, Trace, view::record};
+
+    #[test]
+    fn what_is_reserved_at_a_moment_is_the_segments_that_are_there() {
+        // Each block needs a segment of its own, and the room of the one before it.
+        let text = "a 0 41943040 0\nf 0\na 1 73400320 0\nf 1\na 2 83886080 0\nf 2\n";
+        let trace = Trace::parse("t", text.as_bytes()).unwrap();
+        let options = PoolOptions::new().segments(true);
+        let history = record(&trace, &Profile::H200, Some(100 << 20), &options, &|_| {}).unwrap();
+        let gone = history.segments.iter().filter_map(|segment| segment.to);
+        assert_eq!(gone.collect::<Vec<_>>(), [2, 4]);
+        let there = (0..=history.last_moment()).map(|moment| {
+            let segments = history.segments.iter();
+            let there = segments.filter(|segment| segment.is_there(moment));
+            there.map(|segment| segment.bytes).sum()
+        });
+        assert_eq!(history.reserved(), there.collect::<Vec<u64>>());
+    }
+}

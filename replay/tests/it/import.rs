@@ -207,6 +207,37 @@ fn blocks_that_wait_to_be_freed_are_live_where_completions_free() {
 }
 
 #[test]
+fn blocks_of_a_segment_that_have_no_addresses_follow_one_another() {
+    let block = |size: u64, state: &str| json!({"size": size, "state": state});
+    let blocks = [
+        block(100, "inactive"),
+        block(200, "active_allocated"),
+        block(50, "active_allocated"),
+        json!({"size": 10, "state": "active_allocated", "address": 9000}),
+        block(7, "active_allocated"),
+    ];
+    let segment = json!({"address": 4096, "stream": 0, "blocks": blocks});
+    let trace = read(&snapshot(&[], &[segment])).unwrap();
+    let expected = "a 4196 200 0\na 4396 50 0\na 9000 10 0\na 9010 7 0\n";
+    assert_eq!(trace.to_string(), expected);
+}
+
+#[test]
+fn of_devices_with_as_many_entries_the_first_is_taken() {
+    let traces = [1, 2, 2].map(|entries| {
+        let entry = |number: u64| entry("alloc", number, 8 + entries);
+        (0..entries).map(entry).collect::<Vec<_>>()
+    });
+    let mut traces = traces.to_vec();
+    traces[2][0]["size"] = json!(99);
+    let snapshot = json!({"device_traces": traces, "segments": []});
+    let trace = read(snapshot.to_string().as_bytes()).unwrap();
+    assert_eq!(trace.to_string(), "a 0 10 0\na 1 10 0\n");
+    let remark = "device 1 of 3 has 2 entries, and device 0 has 1, device 2 has 2: `binpool import --device` takes another";
+    assert_eq!(trace.remarks(), [remark]);
+}
+
+#[test]
 fn what_contradicts_itself_is_counted() {
     let entries = [
         entry("alloc", 512, 8),
@@ -378,14 +409,23 @@ fn the_command_writes_a_trace_and_says_what_it_has() {
     let out = compressed.to_str().unwrap();
     let ran = binpool(&["import", recording, "-o", out, "--json"]);
     let object: Value = serde_json::from_str(&ran.output).unwrap();
-    assert_eq!(object["allocations"], 5);
-    assert_eq!(object["peak_live_bytes"], 3_500_000);
-    assert_eq!(object["remarks"].as_array().unwrap().len(), 2);
+    let expected = json!({
+        "recording": recording, "allocations": 5, "frees": 3, "shortages": 1, "streams": 2, "groups": 3, "has_times": true,
+        "peak_live_bytes": 3_500_000, "largest_block_bytes": 2_000_000,
+        "remarks": Trace::open(Path::new(recording)).unwrap().remarks(),
+    });
+    assert_eq!(object, expected);
     let mut text = String::new();
     MultiGzDecoder::new(fs::File::open(&compressed).unwrap())
         .read_to_string(&mut text)
         .unwrap();
     assert_eq!(text, SNAPSHOT);
+
+    let untimed = folder.path().join("untimed.json");
+    fs::write(&untimed, snapshot(&[entry("alloc", 512, 8)], &[])).unwrap();
+    let ran = binpool(&["import", untimed.to_str().unwrap(), "-o", out, "--json"]);
+    let object: Value = serde_json::from_str(&ran.output).unwrap();
+    assert_eq!(object["has_times"], false);
 
     let nowhere = folder.path().join("no folder/out.trace");
     let ran = binpool(&["import", recording, "-o", nowhere.to_str().unwrap()]);

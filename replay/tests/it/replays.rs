@@ -3,7 +3,10 @@
 use std::{path::Path, time::Duration};
 
 use binpool::PoolOptions;
-use binpool_replay::{AllocatorChoice, Device, Measured, Profile, Settings, Trace};
+use binpool_replay::{
+    AllocatorChoice, Device, Header, Measured, Outcome, Profile, Row, Settings, Trace, json,
+};
+use serde_json::{Value, json};
 
 const MOCK: Device = Device::Mock(Profile::H200);
 
@@ -26,6 +29,68 @@ fn unpooled() -> Settings {
         pool: None,
         ..pooled()
     }
+}
+
+/// An outcome of figures that are all different.
+fn outcome() -> Outcome {
+    Outcome {
+        allocations: 50,
+        pairs: 40,
+        hits: 30,
+        device_allocations: 20,
+        device_releases: 10,
+        peak_reserved_bytes: 1500,
+        host_time: Duration::from_nanos(8000),
+        allocator_time: Duration::from_nanos(7000),
+        views: 5,
+        view_time: Duration::from_nanos(6500),
+    }
+}
+
+#[test]
+fn each_figure_of_the_report_stands_under_its_name() {
+    let header = Header {
+        backend: "mock",
+        device: "a device".into(),
+        allocator: AllocatorChoice::Deferred,
+        pool: true,
+        capacity_bytes: Some(9000),
+        scale: 3,
+        touch: true,
+    };
+    let mut row = Row {
+        trace: "a trace".into(),
+        peak_live_bytes: 1000,
+        outcome: outcome(),
+        ns_per_pair: 123.0,
+        device_time_us: 45.5,
+        need_bytes: Some(1250),
+    };
+    let report: Value = serde_json::from_str(&json(&header, &[row.clone()]).unwrap()).unwrap();
+    let mut expected = json!([{
+        "trace": "a trace", "backend": "mock", "device": "a device", "allocator": "deferred", "pool": true, "scale": 3, "touch": true,
+        "capacity_bytes": 9000, "allocations": 50, "hits": 30, "device_allocations": 20, "views": 5, "peak_live_bytes": 1000,
+        "peak_reserved_bytes": 1500, "reserved_over_live": 1.5, "ns_per_pair": 123.0, "device_time_us": 45.5, "view_time_us": 6.5,
+        "need_bytes": 1250, "need_over_live": 1.25,
+    }]);
+    assert_eq!(report, expected);
+    row.need_bytes = None;
+    let report: Value = serde_json::from_str(&json(&header, &[row]).unwrap()).unwrap();
+    let object = expected[0].as_object_mut().unwrap();
+    object.retain(|name, _| !name.starts_with("need"));
+    assert_eq!(report, expected);
+}
+
+#[test]
+fn a_pair_takes_its_part_of_the_time_and_hits_are_a_part_of_all_allocations() {
+    let mut outcome = outcome();
+    let close = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-9, "{found}");
+    close(outcome.ns_per_pair(), 200.0);
+    close(outcome.hit_rate(), 0.6);
+    // Where nothing is freed, all of it; and no part of nothing.
+    (outcome.pairs, outcome.allocations, outcome.hits) = (0, 0, 0);
+    close(outcome.ns_per_pair(), 8000.0);
+    close(outcome.hit_rate(), 0.0);
 }
 
 #[test]

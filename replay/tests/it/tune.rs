@@ -234,7 +234,12 @@ fn over_one_trace_is_exactly_what_that_trace_is() {
             .map(|(row, _)| row)
             .collect();
         assert_eq!(best, [index]);
+        let verdict = report.verdict(&report.overall());
+        assert!(!verdict.contains("none reserves"), "{verdict}");
     }
+    report.reserve = 1.0 - f64::EPSILON;
+    let verdict = report.verdict(&report.overall());
+    assert!(verdict.contains("none reserves at most"), "{verdict}");
 }
 
 #[test]

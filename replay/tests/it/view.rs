@@ -175,6 +175,76 @@ fn shortages_of_the_recording_are_told() {
     );
 }
 
+#[test]
+fn shortages_are_told_up_to_the_last_moment_of_the_replay_with_times_where_there_are_any() {
+    let moments = |text: &str| -> Vec<(u64, Value)> {
+        let (_folder, path) = file("short.trace", text.as_bytes());
+        let numbers = numbers(&[&path]);
+        let shortages = numbers["shortages"].as_array().unwrap().iter();
+        shortages
+            .map(|it| (it["moment"].as_u64().unwrap(), it["time_ns"].clone()))
+            .collect()
+    };
+    let untimed = "o 7 0\na 0 4096 0\nf 0\no 8 0\n";
+    assert_eq!(moments(untimed), [(0, Value::Null), (2, Value::Null)]);
+    // The replay itself ends at its second event, and the recording failed before it, at it, and later.
+    let failing = "a 0 4096 0\no 1 0\na 1 9999999999999 0\no 2 0\nf 0\no 3 0\n";
+    assert_eq!(moments(failing), [(1, Value::Null), (2, Value::Null)]);
+}
+
+#[test]
+fn what_the_pool_knew_when_memory_ran_out_stands_under_its_name() {
+    let text = "g 0 big\na 0 4096 0 0\na 1 9999999999999 3 0 0\n";
+    let trace = Trace::parse("t", text.as_bytes()).unwrap();
+    let options = PoolOptions::new().segments(true);
+    let mut history = record(&trace, &Profile::H200, None, &options, &|_| {}).unwrap();
+    let failed = history.out_of_memory.as_mut().unwrap();
+    let report = &mut failed.report;
+    (report.requested_bytes, report.class_bytes) = (1, 2);
+    (report.active_bytes, report.held_bytes) = (3, 4);
+    (report.pending_bytes, report.largest_held_bytes) = (5, 6);
+    (report.released_bytes, report.largest_block_bytes) = (7, 8);
+    report.capacity_bytes = 9;
+    let (reason, advice) = (report.verdict.to_string(), report.verdict.advice());
+    let expected = json!({
+        "event": "t, line 3: allocating 9999999999999 bytes as block 1", "requested_bytes": 1, "class_bytes": 2, "active_bytes": 3,
+        "held_bytes": 4, "pending_bytes": 5, "largest_held_bytes": 6, "released_bytes": 7, "largest_block_bytes": 8, "capacity_bytes": 9,
+        "verdict": report.verdict.name(), "reason": reason, "advice": advice, "group": "big", "stream": 3,
+    });
+    let found = serde_json::to_value(history.numbers()).unwrap();
+    assert_eq!(found["out_of_memory"], expected);
+}
+
+#[test]
+fn what_a_snapshot_says_of_a_shortage_stands_under_its_name() {
+    let mut snapshot = snapshot();
+    let shortage = |names: Value| {
+        let mut shortage = json!({ "requested_bytes": 1, "class_bytes": 2, "held_bytes": 4, "pending_bytes": 5, "largest_held_bytes": 6,
+            "released_bytes": 7, "verdict": "a word", "reason": "a sentence", "advice": "another" });
+        let more = names.as_object().unwrap().clone();
+        shortage.as_object_mut().unwrap().extend(more);
+        shortage
+    };
+    let names = [
+        (json!({}), Value::Null),
+        (json!({ "call_site": "a.rs:1:2" }), json!("a.rs:1:2")),
+        (
+            json!({ "tag": "weights", "call_site": "a.rs:1:2" }),
+            json!("weights"),
+        ),
+    ];
+    for (names, group) in names {
+        snapshot["out_of_memory"] = shortage(names);
+        let (_folder, path) = file("full.json", snapshot.to_string().as_bytes());
+        let expected = json!({
+            "event": null, "requested_bytes": 1, "class_bytes": 2, "active_bytes": 4000, "held_bytes": 4, "pending_bytes": 5,
+            "largest_held_bytes": 6, "released_bytes": 7, "largest_block_bytes": 500_000, "capacity_bytes": 900_000,
+            "verdict": "a word", "reason": "a sentence", "advice": "another", "group": group, "stream": null,
+        });
+        assert_eq!(numbers(&[&path])["out_of_memory"], expected);
+    }
+}
+
 /// A pool with a segment of five ranges, one of each state, and a held block beside it.
 fn snapshot() -> Value {
     json!({
@@ -445,6 +515,14 @@ fn memory_over_time_is_drawn_as_svg() {
             .any(|name| name.starts_with("out of memory for 2.0 MiB: ")),
         "{names:?}"
     );
+    // The line of the capacity is near the top of the plot, with its name on it: half of it was ever reserved.
+    let document = Document::parse(&short).unwrap();
+    let capacity = document.descendants().find(|node| {
+        node.text()
+            .is_some_and(|text| text.trim() == "capacity 2.0 MiB")
+    });
+    let y: f64 = capacity.unwrap().attribute("y").unwrap().parse().unwrap();
+    assert!((60.0..90.0).contains(&y), "{y}");
 }
 
 #[test]

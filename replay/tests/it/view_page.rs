@@ -1,6 +1,6 @@
 //! The pages of `binpool view`, in a browser.
 
-use std::{collections::BTreeMap, fmt::Write, fs, path::Path};
+use std::{cmp::Reverse, collections::BTreeMap, fmt::Write, fs, path::Path};
 
 use binpool::PoolOptions;
 use binpool_replay::{
@@ -1243,7 +1243,7 @@ fn a_snapshot_shows_its_blocks_tables_and_why_memory_ran_out() {
 fn the_largest_tags_have_colours_of_their_own_and_all_others_share_one() {
     let mut snapshot = snapshot();
     let mib = 1_u64 << 20;
-    // 14 tags, of 14 MiB and less, in 105 MiB.
+    // 14 tags, of 14 MiB and less: 105 MiB together.
     let block = |tag: u64| json!({ "offset": (14 - tag) * 14 * mib, "bytes": tag * mib, "state": "active", "requested_bytes": tag * mib, "tag": format!("tag {tag}") });
     snapshot["segments"][0]["ranges"] = json!((1..=14).rev().map(block).collect::<Vec<_>>());
     snapshot["segments"][0]["bytes"] = json!(14 * 14 * mib);
@@ -1253,24 +1253,16 @@ fn the_largest_tags_have_colours_of_their_own_and_all_others_share_one() {
         "return { parts: all('#shortage-parts li').map(part => part.textContent), used: all('#used .top li').map(part => part.textContent),
            figures: Object.fromEntries(all('#shortage dd').map(value => [value.id, value.textContent])) };",
     );
-    let size = |tag: u64| shown(&json!(tag * mib));
-    let mut parts: Vec<String> = (4..=14)
-        .rev()
-        .map(|tag| format!("tag {tag}{}", size(tag)))
+    // The largest first: a tag of so many MiB, the three smallest together, and what is in use and is not listed.
+    let mut parts: Vec<(u64, String)> = (4..=14).map(|tag| (tag, format!("tag {tag}"))).collect();
+    parts.extend([(6, "3 others".into()), (5, "in use, not listed".into())]);
+    parts.sort_by_key(|(size, _)| Reverse(*size));
+    parts.push((34, "held by the pool, free".into()));
+    let parts = parts.iter();
+    let parts: Vec<String> = parts
+        .map(|(size, name)| format!("{name}{}", shown(&json!(size * mib))))
         .collect();
     assert_eq!(there["used"], json!(parts[..3]));
-    // 5 MiB more are in use than are listed; the three smallest tags have 6.
-    let sevens = parts
-        .iter()
-        .position(|part| part.starts_with("tag 6"))
-        .unwrap();
-    parts.insert(sevens + 1, "3 others6.00 MiB".into());
-    let fives = parts
-        .iter()
-        .position(|part| part.starts_with("tag 5"))
-        .unwrap();
-    parts.insert(fives + 1, "in use, not listed5.00 MiB".into());
-    parts.push("held by the pool, free34.0 MiB".into());
     assert_eq!(there["parts"], json!(parts));
     for (id, mib) in [
         ("requested", "20.0 MiB (20,971,520 bytes)"),
