@@ -40,8 +40,8 @@ fn outcome() -> Outcome {
         device_allocations: 20,
         device_releases: 10,
         peak_reserved_bytes: 1500,
-        host_time: Duration::from_nanos(8000),
-        allocator_time: Duration::from_nanos(7000),
+        host_time: Duration::from_micros(8),
+        allocator_time: Duration::from_micros(7),
         views: 5,
         view_time: Duration::from_nanos(6500),
     }

@@ -515,13 +515,23 @@ fn memory_over_time_is_drawn_as_svg() {
             .any(|name| name.starts_with("out of memory for 2.0 MiB: ")),
         "{names:?}"
     );
-    // The line of the capacity is near the top of the plot, with its name on it: half of it was ever reserved.
-    let document = Document::parse(&short).unwrap();
-    let capacity = document.descendants().find(|node| {
+}
+
+#[test]
+fn the_capacity_is_in_the_picture_where_memory_ran_out_however_little_was_reserved() {
+    let text = "a 0 1048576 0\na 1 104857600 0\n";
+    let trace = Trace::parse("t", text.as_bytes()).unwrap();
+    let options = PoolOptions::new().segments(true);
+    let history = record(&trace, &Profile::H200, Some(64 << 20), &options, &|_| {}).unwrap();
+    assert!(history.numbers().peak_reserved.reserved_bytes < 32 << 20);
+    let picture = history.svg(By::Group).unwrap();
+    let document = Document::parse(&picture).unwrap();
+    let name = document.descendants().find(|node| {
         node.text()
-            .is_some_and(|text| text.trim() == "capacity 2.0 MiB")
+            .is_some_and(|text| text.trim() == "capacity 64.0 MiB")
     });
-    let y: f64 = capacity.unwrap().attribute("y").unwrap().parse().unwrap();
+    // On the line, which is a bit below the top of the plot, at 60.
+    let y: f64 = name.unwrap().attribute("y").unwrap().parse().unwrap();
     assert!((60.0..90.0).contains(&y), "{y}");
 }
 

@@ -678,7 +678,7 @@ fn the_range_stays_on_the_axis_and_as_wide_as_it_should_be() {
     let span = 500.0 * 1.433;
     near("atStart", 0.0, span);
     // A click on the strip shows what lies around it.
-    near("middle", (last - span) / 2.0, (last + span) / 2.0);
+    near("middle", (last - span) / 2.0, f64::midpoint(last, span));
     near("start", 0.0, span);
     near("end", last - span, last);
     near("atEnd", last - span * 1.433, last);
