@@ -223,6 +223,22 @@ fn blocks_of_a_segment_that_have_no_addresses_follow_one_another() {
 }
 
 #[test]
+fn a_block_that_lives_at_the_end_is_for_the_stream_of_its_segment() {
+    let on_stream = |stream: u64, mut segment: Value| {
+        segment["stream"] = json!(stream);
+        segment
+    };
+    let segments = [
+        on_stream(7, segment("active_allocated", 4096, 100)),
+        on_stream(9, segment("active_allocated", 8192, 200)),
+    ];
+    let entries = [on_stream(9, entry("alloc", 512, 8))];
+    let trace = read(&snapshot(&entries, &segments)).unwrap();
+    // Streams have numbers in the order in which blocks name them.
+    assert_eq!(trace.to_string(), "a 4096 100 0\na 8192 200 1\na 512 8 1\n");
+}
+
+#[test]
 fn of_devices_with_as_many_entries_the_first_is_taken() {
     let traces = [1, 2, 2].map(|entries| {
         let entry = |number: u64| entry("alloc", number, 8 + entries);

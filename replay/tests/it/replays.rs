@@ -4,7 +4,7 @@ use std::{path::Path, time::Duration};
 
 use binpool::PoolOptions;
 use binpool_replay::{
-    AllocatorChoice, Device, Header, Measured, Outcome, Profile, Row, Settings, Trace, json,
+    AllocatorChoice, Device, Header, Measured, Outcome, Profile, Row, Settings, Trace, json, table,
 };
 use serde_json::{Value, json};
 
@@ -47,9 +47,9 @@ fn outcome() -> Outcome {
     }
 }
 
-#[test]
-fn each_figure_of_the_report_stands_under_its_name() {
-    let header = Header {
+/// Settings that are none of the defaults.
+fn header() -> Header {
+    Header {
         backend: "mock",
         device: "a device".into(),
         allocator: AllocatorChoice::Deferred,
@@ -57,20 +57,73 @@ fn each_figure_of_the_report_stands_under_its_name() {
         capacity_bytes: Some(9000),
         scale: 3,
         touch: true,
-    };
-    let mut row = Row {
+    }
+}
+
+fn row() -> Row {
+    Row {
         trace: "a trace".into(),
         peak_live_bytes: 1000,
         outcome: outcome(),
         ns_per_pair: 123.0,
-        device_time_us: 45.5,
+        device_time_us: 45_500.0,
         need_bytes: Some(1250),
+    }
+}
+
+#[test]
+fn the_table_names_the_settings_and_has_each_figure_in_its_column() {
+    let cells = |line: &str| -> Vec<String> {
+        let cells = line.trim_matches('|').split('|');
+        cells.map(|cell| cell.trim().to_owned()).collect()
     };
+    let text = table(&header(), &[row()]);
+    let settings = "mock on a device, deferred allocator, with the pool, capacity 8.8 KiB, sizes divided by 3, each block touched";
+    assert_eq!(text.lines().next(), Some(settings));
+    let columns = [
+        ("trace", "a trace"),
+        ("allocations", "50"),
+        ("hit rate", "60.0 %"),
+        ("device allocations", "20"),
+        ("peak live", "1000 B"),
+        ("peak reserved", "1.5 KiB"),
+        ("reserved / live", "1.50"),
+        ("ns a pair", "123"),
+        ("device time, predicted", "45.50 ms"),
+        ("need", "1.2 KiB"),
+        ("need / live", "1.25"),
+    ];
+    let lines: Vec<_> = text.lines().filter(|line| line.starts_with('|')).collect();
+    assert_eq!(cells(lines[0]), columns.map(|(title, _)| title));
+    assert_eq!(cells(lines[2]), columns.map(|(_, figure)| figure));
+
+    let plain = Header {
+        backend: "opencl",
+        pool: false,
+        capacity_bytes: None,
+        scale: 1,
+        touch: false,
+        ..header()
+    };
+    let without_need = Row {
+        need_bytes: None,
+        ..row()
+    };
+    let text = table(&plain, &[without_need]);
+    let settings = "opencl on a device, deferred allocator, without a pool";
+    assert_eq!(text.lines().next(), Some(settings));
+    let titles = text.lines().find(|line| line.starts_with('|')).unwrap();
+    assert_eq!(cells(titles).last().unwrap(), "device time, measured");
+}
+
+#[test]
+fn each_figure_of_the_report_stands_under_its_name() {
+    let (header, mut row) = (header(), row());
     let report: Value = serde_json::from_str(&json(&header, &[row.clone()]).unwrap()).unwrap();
     let mut expected = json!([{
         "trace": "a trace", "backend": "mock", "device": "a device", "allocator": "deferred", "pool": true, "scale": 3, "touch": true,
         "capacity_bytes": 9000, "allocations": 50, "hits": 30, "device_allocations": 20, "views": 5, "peak_live_bytes": 1000,
-        "peak_reserved_bytes": 1500, "reserved_over_live": 1.5, "ns_per_pair": 123.0, "device_time_us": 45.5, "view_time_us": 6.5,
+        "peak_reserved_bytes": 1500, "reserved_over_live": 1.5, "ns_per_pair": 123.0, "device_time_us": 45_500.0, "view_time_us": 6.5,
         "need_bytes": 1250, "need_over_live": 1.25,
     }]);
     assert_eq!(report, expected);

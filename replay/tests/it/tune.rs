@@ -242,6 +242,54 @@ fn over_one_trace_is_exactly_what_that_trace_is() {
     assert!(verdict.contains("none reserves at most"), "{verdict}");
 }
 
+/// The cells of a row of a table.
+fn cells(row: &str) -> Vec<&str> {
+    row.trim_matches('|').split('|').map(str::trim).collect()
+}
+
+#[test]
+fn the_tables_name_the_settings_and_have_each_figure_in_its_column() {
+    let report = |capacity_bytes, scale| TuneReport {
+        device: "a device".into(),
+        allocator: AllocatorChoice::Immediate,
+        capacity_bytes,
+        scale,
+        reserve: 1.15,
+        candidates: candidates().drain(1..3).collect(),
+        trials: vec![trial_of(2), trial_of(2)],
+    };
+    let plain = report(None, 1).tables();
+    let settings = "mock on a device, immediate allocator\nbest: the least device time among pools that reserve at most 1.15 times";
+    assert!(plain.starts_with(settings), "{plain}");
+    let tables = report(Some(3 << 20), 4).tables();
+    let settings = "mock on a device, immediate allocator, capacity 3.0 MiB, sizes divided by 4\n";
+    assert!(tables.starts_with(settings), "{tables}");
+    let rows = tables.lines().filter(|line| line.contains("bins "));
+    let rows: Vec<_> = rows.map(cells).collect();
+    let of_trace = [
+        [
+            "a", "bins 0", "1000 B", "1.000", "2.00 ms", "1", "0.0 %", "*",
+        ],
+        [
+            "b",
+            "bins 1",
+            "1001 B",
+            "1.001",
+            "1.00 ms",
+            "1",
+            "0.0 %",
+            "* <-- best",
+        ],
+    ];
+    let of_all = [
+        ["a", "bins 0", "1.000", "4.00 ms", "*"],
+        ["b", "bins 1", "1.001", "2.00 ms", "* <-- best"],
+    ];
+    assert_eq!(rows[..2], of_trace);
+    assert_eq!(rows[2..4], of_trace);
+    assert_eq!(rows[4..], of_all);
+}
+
 #[test]
 fn running_out_of_memory_is_a_row() {
     let (_folder, path) = file("varying.trace", VARYING);

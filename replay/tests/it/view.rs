@@ -291,6 +291,25 @@ fn a_snapshot_is_known_by_its_content() {
 }
 
 #[test]
+fn a_block_beside_the_segments_is_free_unless_it_is_in_use_or_withheld() {
+    let mut snapshot = snapshot();
+    snapshot["segments"] = json!([]);
+    let block = |bytes: u64, state: &str| json!({ "offset": 0, "bytes": bytes, "state": state });
+    snapshot["blocks"] = json!([
+        block(512, "active"),
+        block(1024, "held"),
+        block(2048, "withheld"),
+        block(4096, "pending"),
+    ]);
+    let (_folder, path) = file("beside.json", snapshot.to_string().as_bytes());
+    let numbers = numbers(&[&path]);
+    let free = json!({ "bytes": 5120, "ranges": 2, "largest_bytes": 4096 });
+    assert_eq!(numbers["free"], free);
+    assert_eq!(numbers["scattered"], 0.2);
+    assert_eq!(numbers["reserved_bytes"], 7680);
+}
+
+#[test]
 fn the_age_of_a_group_is_that_of_its_oldest_block() {
     let mut snapshot = snapshot();
     let block = |offset: u64, tag: &str, age: Value| json!({ "offset": offset, "bytes": 256, "state": "active", "requested_bytes": 200, "tag": tag, "age_ns": age });
