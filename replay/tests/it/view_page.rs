@@ -395,6 +395,38 @@ fn what_is_reserved_falls_at_the_moment_at_which_a_segment_goes_back() {
     }
 }
 
+#[test]
+fn the_largest_groups_have_lines_of_their_own_and_all_others_share_one() {
+    let mut text = String::new();
+    for group in 0..14 {
+        writeln!(text, "g {group} group {group:02}").unwrap();
+    }
+    for group in 0..14_u64 {
+        writeln!(text, "a {group} {} 0 {group} {group}", (14 - group) << 20).unwrap();
+    }
+    let (_, page, _) = page_of(&text, &[]);
+    let there = page.run(
+        "",
+        "const lines = () => all('.legend li:not(.sum):not(.none)').map(line => line.textContent);
+         const seen = [];
+         for (const at of [0, 1, 12, 14]) { location.hash = `at=${at}`; await sleep(50); await settle(); seen.push(lines()); }
+         return seen;",
+    );
+    let own = |groups: usize| {
+        let own = (0..groups).rev();
+        own.map(|group| format!("group {group:02}{}", shown(&json!((14 - group) << 20))))
+    };
+    let with_others = |others: &str| [others.to_owned()].into_iter().chain(own(11));
+    let lines = |lines: &mut dyn Iterator<Item = String>| lines.collect::<Vec<_>>();
+    let expected = [
+        lines(&mut own(0)),
+        lines(&mut own(1)),
+        lines(&mut with_others("3 others3.00 MiB")),
+        lines(&mut with_others("3 others6.00 MiB")),
+    ];
+    assert_eq!(there, json!(expected));
+}
+
 /// So many events of two groups, of each of which a block of 1 MiB and very little else are left at the end.
 fn turns(events: usize) -> String {
     let mut text = String::from("g 0 even\ng 1 odd\n");
@@ -682,6 +714,39 @@ fn the_range_stays_on_the_axis_and_as_wide_as_it_should_be() {
     near("start", 0.0, span);
     near("end", last - span, last);
     near("atEnd", last - span * 1.433, last);
+}
+
+#[test]
+fn keys_lead_from_one_end_to_the_other_and_the_range_follows() {
+    let (_, page, numbers) = tagged_page();
+    let there = page.run(
+        "clock=events&range=500~1500&at=100",
+        "const seen = { moments: [] };
+         await key('+'); seen.aroundMiddle = range();
+         await key('-'); location.hash = 'clock=events&range=500~1500&at=600'; await sleep(50); await settle();
+         await key('+'); seen.aroundPinned = range();
+         await key('-'); await key('e'); seen.atEnd = range();
+         for (const by of ['e', '.', '>', ',', '<']) { await key(by); seen.moments.push(figures().moment); }
+         location.hash = 'clock=events&at=1'; await sleep(50); await settle();
+         for (const by of [',', ',', '<']) { await key(by); seen.moments.push(figures().moment); }
+         await pointer(chart(), 'pointermove', 500, 100); const inside = one('#tooltip').hidden;
+         await pointer(chart(), 'pointermove', 40, 100); seen.hidden = [inside, one('#tooltip').hidden];
+         return seen;",
+    );
+    let near = |name: &str, from: f64, to: f64| {
+        let found = [0, 1].map(|end| there[name][end].as_f64().unwrap());
+        let off = (found[0] - from).abs().max((found[1] - to).abs());
+        assert!(off < 0.01, "{name}: {found:?}, expected {from} to {to}");
+    };
+    // The pinned moment stays where it is, or the middle where that is out of sight.
+    near("aroundMiddle", 1000.0 - 500.0 / 1.6, 1000.0 + 500.0 / 1.6);
+    near("aroundPinned", 600.0 - 100.0 / 1.6, 600.0 + 900.0 / 1.6);
+    let last = numbers["events"].as_u64().unwrap();
+    let end = numbers["events"].as_f64().unwrap() + 1.0;
+    near("atEnd", end - 1000.0, end);
+    let moments = json!([last, last, last, last - 1, last - 101, 0, 0, 0]);
+    assert_eq!(there["moments"], moments);
+    assert_eq!(there["hidden"], json!([false, true]));
 }
 
 #[test]
@@ -1017,6 +1082,23 @@ fn a_click_enlarges_a_segment_and_all_blocks_can_be_listed() {
         "{there}"
     );
     assert!(there["colors"].as_u64().unwrap() >= 2);
+    let number: usize = title["segment ".len()..title.find(':').unwrap()]
+        .parse()
+        .unwrap();
+    let moment = usize::try_from(numbers["peak_active"]["moment"].as_u64().unwrap()).unwrap();
+    let used = history.blocks.iter().filter(|life| {
+        let is_there = life.from < moment && life.to.is_none_or(|to| moment <= to);
+        is_there && life.segment == Some(number - 1)
+    });
+    let bytes: u64 = used.clone().map(|life| life.class_bytes).sum();
+    let whole = history.segments[number - 1].bytes;
+    let [whole, bytes] = [whole, bytes].map(|bytes| shown(&json!(bytes)));
+    let blocks = match used.count() {
+        1 => "1 block".to_owned(),
+        blocks => format!("{blocks} blocks"),
+    };
+    let expected = format!("{whole}, of which {bytes} are in use, in {blocks}");
+    assert!(title.ends_with(&expected), "{title}, expected {expected}");
     let name = |title: &Value| {
         title
             .as_str()
@@ -1047,6 +1129,28 @@ fn a_click_enlarges_a_segment_and_all_blocks_can_be_listed() {
     );
     assert_eq!(rows[0][5], "never");
     assert_eq!(there["pinned"], 1.0);
+}
+
+#[test]
+fn long_lists_have_the_largest_blocks_and_say_how_many_are_left_out() {
+    let mut text = String::new();
+    for block in 0..5002 {
+        writeln!(text, "a {block} {} 0", block + 1).unwrap();
+    }
+    let (_, page, _) = page_of(&text, &[]);
+    let there = page.run(
+        "at=5002",
+        "one('#blocks').open = true; await settle();
+         const sizes = () => all('#blocks tbody tr').map(row => row.children[1].textContent);
+         const seen = { summary: text('#blocks summary'), more: text('#blocks .more'), rows: sizes().length, first: sizes()[0] };
+         await click(all('#blocks thead button')[1]); seen.smallest = sizes()[0];
+         return seen;",
+    );
+    let expected = json!({
+        "summary": "The 5,002 blocks at this moment, one by one, the largest 5,000", "more": "and 4,800 more", "rows": 200,
+        "first": "4.88 KiB", "smallest": "3 B",
+    });
+    assert_eq!(there, expected);
 }
 
 #[test]
@@ -1082,7 +1186,7 @@ fn a_replay_that_runs_out_of_memory_is_explained() {
         "",
         "return { verdict: text('#verdict'), advice: text('#advice'), badge: text('#shortage .badge'), requested: text('#shortage-requested'),
            active: text('#shortage-active'), held: text('#shortage-held'), largest: text('#shortage-largest'), capacity: text('#shortage-capacity'),
-           pending: text('#shortage-pending'), released: text('#shortage-released'), block: text('#shortage-block'), group: text('#shortage-group'), card: text('#ran-out strong'), where: text('.where'),
+           sentence: text('#ran-out p:nth-of-type(2)'), pending: text('#shortage-pending'), released: text('#shortage-released'), block: text('#shortage-block'), group: text('#shortage-group'), card: text('#ran-out strong'), where: text('.where'),
            parts: all('#shortage-parts li').map(part => part.textContent), moment: figures().moment, ...redLines() };",
     );
     let verdict = there["verdict"].as_str().unwrap();
@@ -1116,6 +1220,14 @@ fn a_replay_that_runs_out_of_memory_is_explained() {
         let digits: String = whole.chars().filter(char::is_ascii_digit).collect();
         assert_eq!(digits, bytes.to_string(), "{id}: {text}");
     }
+    let reason = failed["reason"].as_str().unwrap();
+    let in_use = shown(&failed["active_bytes"]);
+    let sentence = there["sentence"].as_str().unwrap().replace(',', "");
+    let expected = format!(
+        "At event {} {reason}: {in_use} in use of 100 MiB.",
+        numbers["events"]
+    );
+    assert_eq!(sentence, expected.replace(", ", " "));
     assert_eq!(there["group"], failed["group"]);
     assert_eq!(there["card"], shown(&failed["requested_bytes"]));
     assert!(
@@ -1240,6 +1352,36 @@ fn a_snapshot_shows_its_blocks_tables_and_why_memory_ran_out() {
 }
 
 #[test]
+fn a_snapshot_says_what_is_reserved_held_and_beside_the_segments() {
+    let mut snapshot = snapshot();
+    let lone = json!({ "offset": 0, "bytes": 1 << 20, "state": "held" });
+    snapshot["blocks"] = json!([lone, lone, lone]);
+    snapshot["statistics"]["pending_bytes"] = json!(18 << 20);
+    snapshot.as_object_mut().unwrap().remove("out_of_memory");
+    let there = snapshot_page(&snapshot).run(
+        "",
+        "const rows = id => Object.fromEntries(all(`#${id} dt`).map(name => [name.textContent, name.nextSibling.textContent]));
+         return { ran: text('#ran-out'), leaked: text('#leaked'), moment: rows('moment-panel'), counters: rows('counters'), settings: rows('settings'),
+           shortage: all('#shortage').length };",
+    );
+    let text = |id: &str| there[id].as_str().unwrap().to_owned();
+    let reserved = "67.0 MiB of 96.0 MiB are reserved.";
+    assert!(text("ran").ends_with(reserved), "{}", text("ran"));
+    let pending = "Commands may still use 18.0 MiB of it. ";
+    assert!(text("leaked").contains(pending), "{}", text("leaked"));
+    let panel = &there["moment"];
+    assert_eq!(
+        (&panel["segments"], &panel["blocks beside them"]),
+        (&json!("1"), &json!("3"))
+    );
+    let counters = ["held bytes", "held blocks", "hits"].map(|name| &there["counters"][name]);
+    assert_eq!(counters, ["34.0 MiB", "2", "12,345"]);
+    let settings = ["device bytes", "device", "segments"].map(|name| &there["settings"][name]);
+    assert_eq!(settings, ["128 MiB", "a device", "true"]);
+    assert_eq!(there["shortage"], 0);
+}
+
+#[test]
 fn the_largest_tags_have_colours_of_their_own_and_all_others_share_one() {
     let mut snapshot = snapshot();
     let mib = 1_u64 << 20;
@@ -1303,8 +1445,11 @@ fn failures_of_the_recording_are_marked_and_reached_by_a_key() {
         "",
         "const seen = [];
          for (let press = 0; press < 3; press++) { await key('o'); seen.push(figures().moment); }
-         return { seen, answer: text('#ran-out'), ...redLines() };",
+         const answer = text('#ran-out'); await key('e');
+         await click(one('#ran-out .link')); const first = figures().moment;
+         return { seen, answer, first, ...redLines() };",
     );
+    assert_eq!(there["first"], 10);
     assert_eq!(there["seen"], json!([10, 30, 10]));
     let answer = there["answer"].as_str().unwrap();
     for part in ["954 MiB for activations", "2 allocations failed"] {
