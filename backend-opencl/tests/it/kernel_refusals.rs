@@ -458,7 +458,8 @@ kernel void both(global uint *result, local uint *given)
     else {
         panic!("not about local memory");
     };
-    assert_eq!(needed, (1 << 30) + 1024);
+    // A runtime may need a few bytes more than the array has.
+    assert!(((1 << 30) + 1024..(1 << 30) + 1280).contains(&needed));
     refused!(launch(available - 512); KernelError::LocalMemory { .. });
     launch(16).unwrap().wait().unwrap();
 }
