@@ -238,8 +238,8 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
         Err(Error::unsupported("fills on this backend"))
     }
 
-    /// Makes an event that the host resolves. By default that is unsupported: no pool calls this, but the conformance suite
-    /// holds commands back with it.
+    /// Makes an event that the host resolves. By default that is unsupported: no pool calls this, but two of the conformance
+    /// suites hold commands back with it.
     ///
     /// # Errors
     ///

@@ -10,7 +10,8 @@ use binpool_allocators::{
     Transfers,
     adaptors::{Fallback, Limit, Statistics},
     conformance::{
-        AllocatorFixture, Check, Fixture, allocator_checks, backend_checks, svm_checks,
+        AllocatorFixture, Check, Fixture, allocator_checks, backend_checks, failure_checks,
+        pending_checks, svm_checks,
         sweep::{Tally, sweep_checks},
     },
 };
@@ -65,9 +66,15 @@ fn swept<F: 'static>(
     tally.has_no_findings();
 }
 
+/// The checks of a backend, whatever user events it has.
+fn all_of_a_backend() -> Vec<Check<Mock>> {
+    let each = [backend_checks(), pending_checks(), failure_checks()];
+    each.into_iter().flatten().collect()
+}
+
 #[test]
 fn every_check_of_a_backend() {
-    swept(backend_checks(), || SweptDevices::new(builder()), Mock);
+    swept(all_of_a_backend(), || SweptDevices::new(builder()), Mock);
 }
 
 #[test]
@@ -78,7 +85,7 @@ fn every_check_of_shared_virtual_memory() {
 #[test]
 fn every_check_where_commands_run_late() {
     let seeded = || builder().completion(Completion::Seeded(7));
-    swept(backend_checks(), || SweptDevices::new(seeded()), Mock);
+    swept(all_of_a_backend(), || SweptDevices::new(seeded()), Mock);
     swept(svm_checks(), || SweptDevices::new(seeded()), Mock);
 }
 
@@ -86,7 +93,7 @@ fn every_check_where_commands_run_late() {
 #[test]
 fn every_check_with_the_other_device_failing() {
     let fresh = || SweptDevices::with_another_failing(builder(), 1);
-    swept(backend_checks(), fresh, Mock);
+    swept(all_of_a_backend(), fresh, Mock);
     swept(svm_checks(), fresh, Mock);
 }
 

@@ -490,4 +490,6 @@ mod conformance {
     }
 
     binpool::backend_conformance!(Host);
+    binpool::pending_conformance!(Host);
+    binpool::failure_conformance!(Host);
 }

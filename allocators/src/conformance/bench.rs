@@ -83,6 +83,20 @@ impl<B: Transfers> Bench<B> {
             .expect("a fill within bounds")
     }
 
+    pub(crate) fn marker(&self) -> B::Event {
+        self.backend
+            .enqueue_marker(&self.queue, &[])
+            .expect("a marker")
+    }
+
+    /// Makes a user event, unless the backend has none.
+    pub(crate) fn gate_if_any(&self) -> Option<B::Event> {
+        match self.backend.create_user_event() {
+            Err(Error::Unsupported { .. }) => None,
+            event => Some(event.expect("a user event")),
+        }
+    }
+
     /// Makes a user event: commands that wait for it run when the check opens it.
     pub(crate) fn gate(&self) -> B::Event {
         self.backend.create_user_event().expect("a user event")

@@ -6,7 +6,7 @@ use super::{
     Fixture,
     bench::{Bench, eventually, refusal},
 };
-use crate::{Backend, Event, EventStatus, InvalidRequest, Outcome, Queue};
+use crate::{Backend, Event, EventStatus, InvalidRequest, Outcome, Queue, Transfers};
 
 /// After a wait, the status is `Complete`, and stays so.
 pub fn an_event_completes<F: Fixture>(fixture: &F) {
@@ -30,23 +30,35 @@ pub fn clones_of_an_event_are_equal_and_others_are_not<F: Fixture>(fixture: &F) 
     assert_eq!(first.id(), clone.id());
     assert_ne!(first, second);
     assert_ne!(first.id(), second.id());
-    let events = HashSet::from([first, clone, second, bench.gate()]);
+    let events = HashSet::from([first, clone, second, bench.marker()]);
     assert_eq!(events.len(), 3, "{events:?}");
 }
 
-/// Identities of commands' events and of user events are unique, even after the events are gone.
+/// Identities of commands' events are unique, even after the events are gone.
 pub fn identities_of_events_are_not_used_again<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
     let buffer = bench.buffer(64);
-    let mut former = Vec::new();
+    identities_differ(&bench, || {
+        [bench.fill(&bench.queue, &buffer, 1, &[]), bench.marker()]
+    });
+}
+
+/// Identities of user events are unique, among those of commands, too.
+pub fn identities_of_user_events_are_not_used_again<F: Fixture>(fixture: &F) {
+    let bench = Bench::new(fixture);
+    let buffer = bench.buffer(64);
+    identities_differ(&bench, || {
+        [bench.fill(&bench.queue, &buffer, 1, &[]), bench.gate()]
+    });
+}
+
+/// Checks that no event of `events` has the identity of another one, though those of former calls are gone.
+fn identities_differ<B: Transfers>(bench: &Bench<B>, events: impl Fn() -> [B::Event; 2]) {
+    let mut former = HashSet::new();
     for _ in 0..10 {
-        for event in [bench.fill(&bench.queue, &buffer, 1, &[]), bench.gate()] {
-            assert!(
-                !former.contains(&event.id()),
-                "{} was another event's",
-                event.id()
-            );
-            former.push(event.id());
+        for event in events() {
+            let id = event.id();
+            assert!(former.insert(id), "{id} was another event's");
         }
         bench.queue.finish().unwrap();
     }
@@ -55,17 +67,11 @@ pub fn identities_of_events_are_not_used_again<F: Fixture>(fixture: &F) {
 /// A user event stays pending until the host resolves it.
 pub fn a_user_event_is_pending_until_it_is_resolved<F: Fixture>(fixture: &F) {
     let bench = Bench::new(fixture);
-    for (outcome, status) in [
-        (Outcome::Complete, EventStatus::Complete),
-        (Outcome::Failed, EventStatus::Failed),
-    ] {
-        let event = bench.gate();
-        assert_eq!(event.status().unwrap(), EventStatus::Pending);
-        bench.backend.resolve_user_event(&event, outcome).unwrap();
-        assert_eq!(event.status().unwrap(), status);
-        let waited = event.wait();
-        assert_eq!(waited.is_ok(), outcome == Outcome::Complete, "{waited:?}");
-    }
+    let event = bench.gate();
+    assert_eq!(event.status().unwrap(), EventStatus::Pending);
+    bench.open(&event);
+    assert_eq!(event.status().unwrap(), EventStatus::Complete);
+    event.wait().unwrap();
 }
 
 /// The error is `AlreadyResolved`, and the first outcome remains.

@@ -74,7 +74,7 @@ pub fn a_foreign_event_is_refused<F: Fixture>(fixture: &F) {
     let (backend, queue) = (&bench.backend, &bench.queue);
     let (buffer, target) = (bench.filled(64, 1), bench.filled(64, 2));
     let all = Region::first(64);
-    let event = other.gate();
+    let event = other.marker();
     let events = from_ref(&event);
     refused_as_foreign(kind, backend.write(queue, &buffer, 0, &[9; 64], events));
     refused_as_foreign(kind, backend.read(queue, &buffer, 0, &mut [9; 64], events));
@@ -93,8 +93,6 @@ pub fn a_foreign_event_is_refused<F: Fixture>(fixture: &F) {
     );
     refused_as_foreign(kind, backend.enqueue_marker(queue, events));
     refused_as_foreign(kind, backend.enqueue_barrier(queue, events));
-    refused_as_foreign(kind, backend.resolve_user_event(&event, Outcome::Complete));
-    other.open(&event);
     queue.finish().unwrap();
     assert_eq!(bench.read(&buffer), [1; 64]);
     assert_eq!(bench.read(&target), [2; 64]);
@@ -107,11 +105,12 @@ pub fn a_release_with_a_foreign_object_is_an_error<F: Fixture>(fixture: &F) {
     let kind = ObjectKind::Memory;
     refused_as_foreign(kind, bench.backend.release(other.filled(64, 1), &[]));
     let kind = ObjectKind::Event;
-    let gate = other.gate();
-    let released = bench.backend.release(bench.filled(64, 1), from_ref(&gate));
+    let marker = other.marker();
+    let released = bench
+        .backend
+        .release(bench.filled(64, 1), from_ref(&marker));
     refused_as_foreign(kind, released);
-    other.open(&gate);
-    gate.wait().unwrap();
+    marker.wait().unwrap();
 }
 
 /// One foreign event in a wait list is enough to refuse the call.
@@ -119,7 +118,7 @@ pub fn a_foreign_event_among_others_is_refused<F: Fixture>(fixture: &F) {
     let (bench, other) = (Bench::new(fixture), Bench::new(fixture));
     let buffer = bench.filled(64, 1);
     let own = bench.fill(&bench.queue, &buffer, 2, &[]);
-    let events = [own, other.gate()];
+    let events = [own, other.marker()];
     let all = Region::first(64);
     let fill = bench
         .backend
@@ -128,5 +127,14 @@ pub fn a_foreign_event_among_others_is_refused<F: Fixture>(fixture: &F) {
     let marker = bench.backend.enqueue_marker(&bench.queue, &events);
     refused_as_foreign(ObjectKind::Event, marker);
     assert_eq!(bench.read(&buffer), [2; 64]);
-    other.open(&events[1]);
+}
+
+/// Its own backend resolves it afterwards.
+pub fn a_foreign_user_event_is_not_resolved<F: Fixture>(fixture: &F) {
+    let (bench, other) = (Bench::new(fixture), Bench::new(fixture));
+    let gate = other.gate();
+    let resolved = bench.backend.resolve_user_event(&gate, Outcome::Complete);
+    refused_as_foreign(ObjectKind::Event, resolved);
+    other.open(&gate);
+    gate.wait().unwrap();
 }

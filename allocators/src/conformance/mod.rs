@@ -21,17 +21,22 @@
 //! }
 //!
 //! mod backend {
-//!     binpool_allocators::backend_conformance!(super::Mock);
-//! }
-//! mod svm {
-//!     binpool_allocators::svm_conformance!(super::Mock);
+//!     use super::Mock;
+//!
+//!     binpool_allocators::backend_conformance!(Mock);
+//!     // Where the backend has user events, and where they can fail:
+//!     binpool_allocators::pending_conformance!(Mock);
+//!     binpool_allocators::failure_conformance!(Mock);
+//!     // Where it has shared virtual memory:
+//!     binpool_allocators::svm_conformance!(Mock);
 //! }
 //! # use binpool_allocators::conformance::{backend_checks, run_all};
 //! # assert!(run_all(&backend_checks(), &Mock).passed());
 //! ```
 //!
-//! [`backend_checks`], [`svm_checks`] and [`allocator_checks`] return the same checks as values, and [`run_all`] runs
-//! them in a program without a test runner. A check panics where the promise is broken, and says which one.
+//! [`backend_checks`], [`pending_checks`], [`failure_checks`], [`svm_checks`] and [`allocator_checks`] return the same checks as
+//! values, and [`run_all`] runs them in a program without a test runner. A check panics where the promise is broken, and says
+//! which one. A pool needs no user events: a runtime whose host cannot resolve an event is checked without them.
 //!
 //! [`sweep`] runs each of them repeatedly, and makes each call of the backend fail once.
 //!
@@ -166,9 +171,9 @@ macro_rules! suite {
 
 suite! {
     $
-    /// The promises of [`Backend`](crate::Backend) and [`Transfers`].
+    /// The promises of [`Backend`](crate::Backend) and [`Transfers`] that can be checked without user events.
     fn backend_checks<F: Fixture>;
-    /// Expands to a `#[test]` for each promise of `Backend`, given a `Fixture`.
+    /// Expands to a `#[test]` for each promise of `Backend` that can be checked without user events, given a `Fixture`.
     macro backend_conformance;
     buffers::limits_make_sense,
     buffers::a_buffer_has_the_size_that_was_asked_for,
@@ -207,6 +212,46 @@ suite! {
     transfers::transfers_of_impossible_lengths_are_refused,
     transfers::a_read_shows_the_moment_of_its_turn,
     transfers::a_copy_to_the_same_place_of_another_block_is_no_overlap,
+    ordering::blocking_transfers_heed_their_wait_list,
+    events::an_event_completes,
+    events::clones_of_an_event_are_equal_and_others_are_not,
+    events::identities_of_events_are_not_used_again,
+    events::only_user_events_can_be_resolved,
+    events::asking_for_the_status_comes_to_an_end,
+    queues::clones_of_a_queue_are_equal_and_others_are_not,
+    queues::clones_of_a_queue_keep_one_order,
+    queues::identities_of_queues_are_not_used_again,
+    queues::a_queue_knows_its_order,
+    queues::an_idle_queue_finishes_and_flushes,
+    queues::a_finished_queue_has_nothing_pending,
+    lifetimes::written_data_is_given_back,
+    foreign::a_foreign_queue_is_refused,
+    foreign::foreign_memory_is_refused,
+    foreign::a_foreign_event_is_refused,
+    foreign::a_foreign_event_among_others_is_refused,
+    foreign::a_release_with_a_foreign_object_is_an_error,
+    shortage::an_immediate_allocator_tells_of_shortage_and_leaks_nothing,
+    shortage::a_failed_commit_leaves_the_block_to_be_committed_later,
+    shortage::a_deferred_allocator_tells_of_shortage_in_the_end,
+    shortage::freed_memory_can_be_had_again,
+    shortage::a_command_without_room_for_its_memory_says_so,
+    shortage::a_region_holds_the_room_of_its_block,
+    shortage::a_block_is_committed_once,
+    threads::threads_share_a_backend,
+    threads::threads_share_a_queue,
+    threads::threads_commit_on_one_queue,
+    threads::threads_wait_for_one_event,
+    threads::a_block_may_be_released_by_another_thread,
+}
+
+suite! {
+    $
+    /// The promises about commands that have not ended. The checks hold commands back with user events, which the backend has to
+    /// have ([`Backend::create_user_event`](crate::Backend::create_user_event)); none of them fails one.
+    fn pending_checks<F: Fixture>;
+    /// Expands to a `#[test]` for each promise about commands that have not ended, given a `Fixture` of a backend with user
+    /// events.
+    macro pending_conformance;
     ordering::an_in_order_queue_keeps_its_order,
     ordering::a_gated_command_waits_for_its_gate,
     ordering::a_gate_orders_commands_of_two_queues,
@@ -214,13 +259,35 @@ suite! {
     ordering::a_barrier_holds_back_what_comes_after,
     ordering::a_marker_waits_for_everything_before,
     ordering::a_marker_waits_for_its_wait_list,
-    ordering::blocking_transfers_heed_their_wait_list,
     ordering::every_kind_of_command_waits_for_its_wait_list,
     ordering::a_command_waits_for_all_of_its_wait_list,
     ordering::an_in_order_queue_holds_everything_behind_a_gate,
     ordering::a_barrier_waits_for_its_wait_list,
     ordering::a_barrier_comes_after_the_one_before,
     ordering::a_chain_of_wait_lists_is_followed_in_order,
+    foreign::a_foreign_user_event_is_not_resolved,
+    events::identities_of_user_events_are_not_used_again,
+    events::a_user_event_is_pending_until_it_is_resolved,
+    events::a_user_event_is_resolved_once,
+    lifetimes::memory_may_be_dropped_while_a_command_uses_it,
+    lifetimes::memory_is_released_after_its_events,
+    lifetimes::a_region_may_be_dropped_while_a_command_uses_it,
+    lifetimes::a_pending_read_may_be_dropped_early,
+    lifetimes::a_pending_read_may_be_forgotten,
+    lifetimes::written_data_is_kept_until_it_is_written,
+    lifetimes::queues_and_events_may_be_dropped_early,
+    shortage::memory_that_a_command_uses_is_not_free,
+    shortage::memory_is_not_free_before_the_events_of_its_release,
+}
+
+suite! {
+    $
+    /// The promises about commands that fail. The checks have commands wait for user events that fail, which the backend has to
+    /// have.
+    fn failure_checks<F: Fixture>;
+    /// Expands to a `#[test]` for each promise about commands that fail, given a `Fixture` of a backend whose user events can
+    /// fail.
+    macro failure_conformance;
     failures::a_failed_gate_fails_what_waits_for_it,
     failures::a_failure_passes_on_along_wait_lists,
     failures::a_command_that_waits_for_what_has_failed_fails,
@@ -237,51 +304,11 @@ suite! {
     failure_order::a_barrier_holds_back_for_what_its_failed_event_was_to_come_after,
     failure_order::a_marker_comes_after_what_a_failed_one_was_to_come_after,
     failure_order::finish_waits_for_all_whatever_failed,
-    events::an_event_completes,
-    events::clones_of_an_event_are_equal_and_others_are_not,
-    events::identities_of_events_are_not_used_again,
-    events::a_user_event_is_pending_until_it_is_resolved,
-    events::a_user_event_is_resolved_once,
-    events::only_user_events_can_be_resolved,
-    events::asking_for_the_status_comes_to_an_end,
-    queues::clones_of_a_queue_are_equal_and_others_are_not,
-    queues::clones_of_a_queue_keep_one_order,
-    queues::identities_of_queues_are_not_used_again,
-    queues::a_queue_knows_its_order,
-    queues::an_idle_queue_finishes_and_flushes,
-    queues::a_finished_queue_has_nothing_pending,
-    lifetimes::memory_may_be_dropped_while_a_command_uses_it,
-    lifetimes::memory_is_released_after_its_events,
-    lifetimes::a_region_may_be_dropped_while_a_command_uses_it,
-    lifetimes::a_pending_read_may_be_dropped_early,
-    lifetimes::a_pending_read_may_be_forgotten,
-    lifetimes::written_data_is_kept_until_it_is_written,
-    lifetimes::written_data_is_given_back,
-    lifetimes::queues_and_events_may_be_dropped_early,
-    foreign::a_foreign_queue_is_refused,
-    foreign::foreign_memory_is_refused,
-    foreign::a_foreign_event_is_refused,
-    foreign::a_foreign_event_among_others_is_refused,
-    foreign::a_release_with_a_foreign_object_is_an_error,
-    shortage::an_immediate_allocator_tells_of_shortage_and_leaks_nothing,
-    shortage::a_failed_commit_leaves_the_block_to_be_committed_later,
-    shortage::a_deferred_allocator_tells_of_shortage_in_the_end,
-    shortage::freed_memory_can_be_had_again,
-    shortage::a_command_without_room_for_its_memory_says_so,
-    shortage::memory_that_a_command_uses_is_not_free,
-    shortage::memory_is_not_free_before_the_events_of_its_release,
-    shortage::a_region_holds_the_room_of_its_block,
-    shortage::a_block_is_committed_once,
-    threads::threads_share_a_backend,
-    threads::threads_share_a_queue,
-    threads::threads_commit_on_one_queue,
-    threads::threads_wait_for_one_event,
-    threads::a_block_may_be_released_by_another_thread,
 }
 
 suite! {
     $
-    /// The promises of [`SvmBackend`].
+    /// The promises of [`SvmBackend`]. Some checks need user events, and some that they can fail.
     fn svm_checks<F: Fixture where F::Backend: SvmBackend>;
     /// Expands to a `#[test]` for each promise of `SvmBackend`, given a `Fixture`.
     macro svm_conformance;

@@ -3,8 +3,11 @@
 use binpool_allocators::{
     DeferredAllocator, FailureOrder, ImmediateAllocator, SvmAllocator, SvmGrain,
     allocator_conformance, backend_conformance,
-    conformance::{AllocatorFixture, Fixture, backend_checks, run_all, svm_checks},
-    svm_conformance,
+    conformance::{
+        AllocatorFixture, Fixture, backend_checks, failure_checks, pending_checks, run_all,
+        svm_checks,
+    },
+    failure_conformance, pending_conformance, svm_conformance,
 };
 use binpool_mock::{Completion, Failures, HostWait, MockBackend, MockDevice, MockDeviceBuilder};
 
@@ -36,6 +39,8 @@ mod at_once {
     use super::*;
 
     backend_conformance!(Mock(builder));
+    pending_conformance!(Mock(builder));
+    failure_conformance!(Mock(builder));
     svm_conformance!(Mock(builder));
 }
 
@@ -45,6 +50,8 @@ mod seeded {
     const MOCK: Mock = Mock(|| builder().completion(Completion::Seeded(7)));
 
     backend_conformance!(MOCK);
+    pending_conformance!(MOCK);
+    failure_conformance!(MOCK);
     svm_conformance!(MOCK);
 }
 
@@ -54,6 +61,8 @@ mod seeded_otherwise {
     const MOCK: Mock = Mock(|| builder().completion(Completion::Seeded(0xfeed)));
 
     backend_conformance!(MOCK);
+    pending_conformance!(MOCK);
+    failure_conformance!(MOCK);
     svm_conformance!(MOCK);
 }
 
@@ -70,6 +79,8 @@ mod in_order_queues_and_coarse_svm_only {
     });
 
     backend_conformance!(MOCK);
+    pending_conformance!(MOCK);
+    failure_conformance!(MOCK);
     svm_conformance!(MOCK);
 }
 
@@ -88,6 +99,8 @@ macro_rules! failing {
                 });
 
                 backend_conformance!(MOCK);
+                pending_conformance!(MOCK);
+                failure_conformance!(MOCK);
                 svm_conformance!(MOCK);
             }
         )*
@@ -113,6 +126,8 @@ mod committed_at_creation {
     const MOCK: Mock = Mock(|| builder().commit_at_create(true));
 
     backend_conformance!(MOCK);
+    pending_conformance!(MOCK);
+    failure_conformance!(MOCK);
     svm_conformance!(MOCK);
 }
 
@@ -224,8 +239,13 @@ fn promises_are_kept_under_every_seed() {
     }
 
     for seed in 0..20 {
-        let mut checks = backend_checks();
-        checks.extend(svm_checks());
+        let each = [
+            backend_checks(),
+            pending_checks(),
+            failure_checks(),
+            svm_checks(),
+        ];
+        let checks: Vec<_> = each.into_iter().flatten().collect();
         let report = run_all(&checks, &Seeded(seed));
         assert!(report.passed(), "seed {seed}: {report}");
     }

@@ -4,7 +4,7 @@ use binpool_allocators::{
     DeferredAllocator, ImmediateAllocator, SvmAllocator, SvmGrain, allocator_conformance,
     backend_conformance,
     conformance::{AllocatorFixture, Fixture},
-    svm_conformance,
+    failure_conformance, pending_conformance, svm_conformance,
 };
 use binpool_opencl::OpenClBackend;
 
@@ -23,6 +23,8 @@ mod backend {
     use super::*;
 
     backend_conformance!(OpenCl);
+    pending_conformance!(OpenCl);
+    failure_conformance!(OpenCl);
 }
 
 mod svm {

@@ -12,7 +12,9 @@ use std::{collections::BTreeSet, fmt::Debug};
 
 use binpool_allocators::{
     FailureOrder, SvmSupport,
-    conformance::{Check, Fixture, backend_checks, run_all, svm_checks},
+    conformance::{
+        Check, Fixture, backend_checks, failure_checks, pending_checks, run_all, svm_checks,
+    },
 };
 use binpool_mock::{Completion, Failures, MockDevice};
 
@@ -51,9 +53,13 @@ impl Fixture for Defect {
 }
 
 fn checks() -> Vec<Check<Defect>> {
-    let mut checks = backend_checks();
-    checks.extend(svm_checks());
-    checks
+    let each = [
+        backend_checks(),
+        pending_checks(),
+        failure_checks(),
+        svm_checks(),
+    ];
+    each.into_iter().flatten().collect()
 }
 
 #[test]
