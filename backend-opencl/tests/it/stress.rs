@@ -3,7 +3,8 @@
 //! queues and threads: no word is ever another's.
 //!
 //! `BINPOOL_STRESS_ROUNDS` says how many steps each thread takes under each policy (default 150),
-//! `BINPOOL_STRESS_SEED` which steps they are (default 0), `BINPOOL_TEST_DEVICE` on which device:
+//! `BINPOOL_STRESS_SEED` which steps they are (default 0), `BINPOOL_STRESS_THREADS` how many threads take them where there are
+//! several (default 4), `BINPOOL_TEST_DEVICE` on which device:
 //!
 //! ```sh
 //! BINPOOL_STRESS_ROUNDS=20000 cargo test --release -p binpool-opencl --test it stress:: -- --test-threads=1 --nocapture
@@ -439,6 +440,11 @@ fn nothing_is_overwritten<A: Allocator<Backend = OpenClBackend>>(
     }
 }
 
+/// The number of threads where there are several.
+fn threads() -> u64 {
+    from_environment("BINPOOL_STRESS_THREADS", 4)
+}
+
 fn immediate(backend: &OpenClBackend, _: &ClQueue) -> ImmediateAllocator<OpenClBackend> {
     ImmediateAllocator::new(backend).unwrap()
 }
@@ -454,12 +460,12 @@ fn buffers_of_one_thread() {
 
 #[test]
 fn buffers_of_several_threads() {
-    nothing_is_overwritten(4, immediate);
+    nothing_is_overwritten(threads(), immediate);
 }
 
 #[test]
 fn deferred_buffers_of_several_threads() {
-    nothing_is_overwritten(4, |backend, _| DeferredAllocator::new(backend));
+    nothing_is_overwritten(threads(), |backend, _| DeferredAllocator::new(backend));
 }
 
 #[test]
@@ -469,12 +475,12 @@ fn svm_of_one_thread() {
 
 #[test]
 fn svm_of_several_threads() {
-    nothing_is_overwritten(4, svm);
+    nothing_is_overwritten(threads(), svm);
 }
 
 #[test]
 fn svm_that_is_freed_on_a_queue_of_several_threads() {
-    nothing_is_overwritten(4, |backend, queue| {
+    nothing_is_overwritten(threads(), |backend, queue| {
         svm(backend, queue).with_queue(queue).unwrap()
     });
 }
