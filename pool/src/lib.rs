@@ -89,6 +89,7 @@ mod flow;
 mod free;
 #[cfg(any(doc, doctest))]
 pub mod guide;
+mod high_water;
 mod hooks;
 mod inspect;
 mod lock;
@@ -118,6 +119,7 @@ pub use binpool_allocators::*;
 pub use buffer::PooledBuffer;
 pub use decay::Decay;
 pub use error::PoolError;
+pub use high_water::HighWater;
 pub use hooks::{HookId, Shortage};
 pub use inspect::live_blocks::{LiveBlocks, LiveGroup};
 pub use inspect::record::{PoolRecording, RecordError};

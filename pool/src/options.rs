@@ -9,7 +9,7 @@ use crossbeam_utils::CachePadded;
 use parking_lot::Condvar;
 
 use crate::{
-    Decay, LeadingBits, MemoryPool, PoolError, ReusePolicy, ScrubPolicy, SizeClasses,
+    Decay, HighWater, LeadingBits, MemoryPool, PoolError, ReusePolicy, ScrubPolicy, SizeClasses,
     classes::Classes,
     hooks::Hooks,
     lock::{per_thread::PoolId, spin::Lock},
@@ -41,6 +41,7 @@ pub struct PoolOptions {
     segments: Option<bool>,
     release_threshold: Option<u64>,
     decay: Option<Decay>,
+    high_water: HighWater,
     scrub: ScrubPolicy,
     #[cfg(feature = "snapshot")]
     snapshots: Option<PathBuf>,
@@ -208,6 +209,33 @@ impl PoolOptions {
         self
     }
 
+    /// Sets how much free memory a pool without [segments](Self::segments) keeps: see [`HighWater`]. By default it manages at
+    /// most 125 % of the most that was in use, beyond 64 MiB. Pools with segments ignore this.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// use binpool::HighWater;
+    ///
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let pool = PoolOptions::new()
+    ///     .segments(false)
+    ///     .high_water(HighWater::percent(150))
+    ///     .build(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// drop(pool.allocate(100 << 20)?);
+    /// drop(pool.allocate(200 << 20)?); // Both: they are 150 % of the larger.
+    /// assert_eq!(pool.managed_bytes(), 300 << 20);
+    /// drop(pool.allocate(120 << 20)?);
+    /// assert_eq!(pool.managed_bytes(), 220 << 20);
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
+    #[must_use]
+    pub fn high_water(mut self, high_water: HighWater) -> Self {
+        self.high_water = high_water;
+        self
+    }
+
     /// Sets how free blocks are reused across queues.
     ///
     /// ```
@@ -360,6 +388,7 @@ impl PoolOptions {
             policy: self.policy,
             has_segments: segments,
             release_threshold: self.release_threshold.unwrap_or(u64::MAX),
+            high_water: self.high_water,
             scrubber,
             hooks: Hooks::default(),
             tracking: TrackingFlag::default(),

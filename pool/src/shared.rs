@@ -9,7 +9,7 @@ use crossbeam_utils::CachePadded;
 use parking_lot::Condvar;
 
 use crate::{
-    ReusePolicy, block, central,
+    HighWater, ReusePolicy, block, central,
     classes::Classes,
     free,
     hooks::Hooks,
@@ -60,6 +60,8 @@ pub(crate) struct Shared<A: Allocator> {
     pub(crate) has_segments: bool,
     /// Above this many managed bytes, free memory is released as soon as no command uses it.
     pub(crate) release_threshold: u64,
+    /// How much a pool without segments manages.
+    pub(crate) high_water: HighWater,
     pub(crate) scrubber: Scrubber<A>,
     pub(crate) hooks: Hooks,
     pub(crate) tracking: TrackingFlag,

@@ -87,7 +87,10 @@ impl<A: Allocator, O> State<A, O> {
         self.reach_active(self.active_bytes + peak_bytes as i64);
         self.active_blocks += hits.cast_signed() - returns.cast_signed();
         self.active_bytes += bytes as i64;
+        // The thread counted the peak of what was requested, which is close to that of its blocks.
+        self.peak_in_use = self.peak_in_use.max(self.in_use + peak_bytes as i64);
         self.in_use += block_bytes as i64;
+        self.peak_in_use = self.peak_in_use.max(self.in_use);
     }
 
     /// Moves a block of this bin from the free list of a queue to a thread cache. Returns `None` if there is none, or no room.

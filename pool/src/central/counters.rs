@@ -8,6 +8,7 @@ impl<A: Allocator, O> State<A, O> {
     /// Counts a block as active.
     pub(crate) fn activate(&mut self, asked: usize, block_bytes: usize, kind: HitKind) {
         self.in_use += signed(block_bytes);
+        self.peak_in_use = self.peak_in_use.max(self.in_use);
         if kind == HitKind::Fresh && self.segments.is_none() {
             self.manage(block_bytes);
         }

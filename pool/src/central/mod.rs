@@ -88,6 +88,8 @@ pub(crate) struct State<A: Allocator, O> {
     pub(crate) active_bytes: i64,
     /// The bytes of the active blocks, in whole blocks.
     pub(crate) in_use: i64,
+    /// The most that `in_use` has been.
+    pub(crate) peak_in_use: i64,
     /// The records of active blocks, for tracking.
     pub(crate) watch: Watch,
 }
@@ -122,6 +124,7 @@ impl<A: Allocator, O> State<A, O> {
             active_blocks: 0,
             active_bytes: 0,
             in_use: 0,
+            peak_in_use: 0,
             transit: Transit::default(),
             watch: Watch::default(),
         }

@@ -3,10 +3,12 @@
 use binpool_allocators::{Allocator, Queue, QueueOf, segments::Segments};
 
 use crate::{
+    HighWater,
     block::Released,
-    central::{State, queue_states::QueueStates},
+    central::{State, counters::unsigned, queue_states::QueueStates},
     free::bins::Bins,
     order::timestamps::{QueueUse, QueueUses, add_to},
+    request::Request,
 };
 
 impl<A: Allocator, O> State<A, O> {
@@ -40,6 +42,14 @@ impl<A: Allocator, O> State<A, O> {
         }
         self.count_released(&released);
         released
+    }
+
+    /// The bytes by which a new block for this request would take the pool above what it is to manage.
+    pub(crate) fn excess_above(&self, high_water: HighWater, request: Request) -> u64 {
+        let in_use = unsigned(self.in_use).saturating_add(request.bytes as u64);
+        let peak = unsigned(self.peak_in_use).max(in_use);
+        let managed = self.managed_bytes().saturating_add(request.bytes as u64);
+        managed.saturating_sub(high_water.most_bytes(peak))
     }
 
     /// Takes out the blocks, or segments, that no command uses and that have been free since the last call, to be released.

@@ -14,6 +14,7 @@ mod common;
 mod events;
 mod failures;
 mod guarantee;
+mod high_water;
 mod in_transit;
 mod lifecycle;
 mod limits;

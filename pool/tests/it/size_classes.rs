@@ -1,6 +1,6 @@
 //! Size classes of the program's own, honest ones and others.
 
-use binpool::{PoolError, PoolOptions, QueueOrder, SizeClasses, Verdict};
+use binpool::{HighWater, PoolError, PoolOptions, QueueOrder, SizeClasses, Verdict};
 use binpool_mock::MockDevice;
 
 use crate::common::{MIB, Rig};
@@ -44,7 +44,7 @@ impl SizeClasses for Last {
 fn rig(classes: impl SizeClasses + 'static, segments: bool) -> Rig {
     let builder = MockDevice::builder().capacity_bytes(64 * MIB as u64);
     let options = PoolOptions::new().segments(segments).size_classes(classes);
-    Rig::with_options(builder, options)
+    Rig::with_options(builder, options.high_water(HighWater::KEEP_ALL))
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use binpool::PoolOptions;
+use binpool::{HighWater, PoolOptions};
 use binpool_opencl::DeviceSelector;
 use binpool_replay::{AllocatorChoice, CostEffort, Profile};
 use bytesize::ByteSize;
@@ -215,6 +215,16 @@ pub(crate) struct Replay {
     /// is one thread, which every driver takes.
     #[arg(long)]
     pub(crate) no_segments: bool,
+    /// How much a pool of bins manages at most, in percent of the most that was in use (with 64 MiB always permitted), or all.
+    /// Above it, free blocks go back.
+    #[arg(
+        long,
+        value_name = "PERCENT|all",
+        default_value = "125",
+        value_parser = high_water,
+        requires = "no_segments"
+    )]
+    pub(crate) high_water: HighWater,
     /// How many leading bits of a size tell size classes apart: blocks are at most 1/2^BITS too large. Default: 8, or 4
     /// without segments.
     #[arg(long, value_name = "BITS")]
@@ -306,6 +316,17 @@ pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
     }
 }
 
+fn high_water(text: &str) -> Result<HighWater, String> {
+    if text == "all" {
+        return Ok(HighWater::KEEP_ALL);
+    }
+    match text.parse() {
+        Ok(percent) if percent >= 100 => Ok(HighWater::percent(percent)),
+        Ok(_) => Err("must be at least 100, or all".into()),
+        Err(error) => Err(format!("{error}; a number of percent, or all")),
+    }
+}
+
 fn ratio(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(ratio) if ratio.is_finite() && ratio >= 1.0 => Ok(ratio),
@@ -317,7 +338,9 @@ fn ratio(text: &str) -> Result<f64, String> {
 impl Replay {
     /// The pool's settings; `None` for no pool.
     pub(crate) fn pool(&self) -> Option<PoolOptions> {
-        let options = PoolOptions::new().segments(!self.no_segments);
+        let options = PoolOptions::new()
+            .segments(!self.no_segments)
+            .high_water(self.high_water);
         let options = match self.leading_bits {
             Some(bits) => options.leading_bits(bits),
             None => options,

@@ -290,3 +290,24 @@ fn no_opencl_is_an_error_of_the_opencl_backend_alone() {
         "{errors}"
     );
 }
+
+#[test]
+fn bins_manage_a_quarter_more_than_was_in_use_unless_all_is_kept() {
+    let reserved_over_live = |more: &[&str]| {
+        let mut arguments = vec!["replay", "--json", "--no-segments"];
+        arguments.extend(more);
+        arguments.push("boxtree_builds.trace.gz");
+        let ran = binpool(&arguments);
+        assert_eq!(ran.status, 0, "{}", ran.errors);
+        let report: Value = serde_json::from_str(&ran.output).unwrap();
+        report[0]["reserved_over_live"].as_f64().unwrap()
+    };
+    assert!(reserved_over_live(&[]) < 1.3);
+    assert!(reserved_over_live(&["--high-water", "200"]) > 1.3);
+    assert!(reserved_over_live(&["--high-water", "all"]) > 6.0);
+    for bad in ["99", "much"] {
+        let ran = binpool(&["replay", "--no-segments", "--high-water", bad, "x"]);
+        assert_eq!(ran.status, 2);
+        assert!(ran.errors.contains("all"), "{}", ran.errors);
+    }
+}

@@ -193,8 +193,18 @@ fn without_a_pool_the_device_is_asked_every_time_for_just_what_is_live() {
 fn the_pool_saves_device_time() {
     for name in ["eager_arrays", "gnn_sampled_train", "gpt2_varlen_train"] {
         let trace = recorded(name);
-        let time = |settings| MOCK.replay(&trace, &settings, &|_| {}).unwrap().device_time;
-        assert!(time(pooled()) * 10 < time(unpooled()), "{name}");
+        let time = |pool| {
+            let settings = Settings { pool, ..pooled() };
+            MOCK.replay(&trace, &settings, &|_| {}).unwrap().device_time
+        };
+        let without = time(None);
+        let options = PoolOptions::new();
+        assert!(
+            time(Some(options.clone().segments(true))) * 30 < without,
+            "{name}"
+        );
+        // These give back what is above their high water.
+        assert!(time(Some(options.segments(false))) * 4 < without, "{name}");
     }
 }
 

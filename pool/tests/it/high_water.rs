@@ -1,0 +1,174 @@
+//! The high-water rule: a pool of bins manages hardly more than was in use at most, and releases only what no command uses.
+
+use std::{sync::Barrier, thread};
+
+use binpool::{HighWater, PoolOptions};
+use binpool_mock::{Completion, MockDevice};
+use proptest::prelude::*;
+
+use crate::common::{Block, MIB, Rig, class_size, every_call_fails_once};
+
+fn bins(high_water: HighWater) -> PoolOptions {
+    PoolOptions::new().segments(false).high_water(high_water)
+}
+
+fn exactly(percent: u32) -> HighWater {
+    HighWater::percent(percent).above(0)
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Allocate(usize),
+    Free(usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        (1..64_000_usize).prop_map(Step::Allocate),
+        any::<usize>().prop_map(Step::Free),
+    ];
+    prop::collection::vec(step, 1..200)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// On a device that runs commands at once: whatever is freed can be released, so the rule always holds, and nothing more
+    /// is released than it demands.
+    #[test]
+    fn a_pool_of_bins_manages_at_most_so_much_more_than_was_in_use(
+        steps in steps(),
+        percent in 100..200_u32,
+        least in prop_oneof![Just(0_u64), Just(100_000)],
+    ) {
+        let rig = Rig::with_options(MockDevice::builder(), bins(HighWater::percent(percent).above(least)));
+        let mut live: Vec<(Block, u64)> = Vec::new();
+        let mut peak = 0;
+        for step in steps {
+            match step {
+                Step::Allocate(bytes) => {
+                    let before = rig.pool.statistics();
+                    let class = class_size(bytes) as u64;
+                    live.push((rig.pool.allocate(bytes).unwrap(), class));
+                    peak = peak.max(live.iter().map(|(_, bytes)| bytes).sum());
+                    let most = (peak * u64::from(percent) / 100).max(least);
+                    let after = rig.pool.statistics();
+                    if after.misses > before.misses {
+                        prop_assert!(after.managed_bytes <= most, "{} of {most}", after.managed_bytes);
+                    } else {
+                        prop_assert_eq!(after.managed_bytes, before.managed_bytes);
+                    }
+                    let is_released = after.released_blocks > before.released_blocks;
+                    if is_released {
+                        prop_assert!(before.managed_bytes + class > most, "{before:?} and {class}, of {most}");
+                    }
+                }
+                Step::Free(_) if live.is_empty() => {}
+                Step::Free(index) => drop(live.swap_remove(index % live.len())),
+            }
+        }
+    }
+}
+
+#[test]
+fn the_largest_free_blocks_go_first_and_no_more_than_needed() {
+    let rig = Rig::with_options(MockDevice::builder(), bins(exactly(150)));
+    drop([1, 2, 3, 4].map(|mib| rig.pool.allocate(mib * MIB).unwrap()));
+    // 10 MiB were in use, so 15 may be managed.
+    let _five = rig.pool.allocate(5 * MIB).unwrap();
+    assert_eq!(rig.pool.statistics().released_blocks, 0);
+    let half = MIB / 2;
+    let _more = rig.pool.allocate(3 * half).unwrap();
+    assert_eq!(rig.pool.statistics().released_blocks, 1, "of 4 MiB");
+    assert_eq!(rig.pool.managed_bytes(), (25 * half) as u64);
+    for mib in [1, 2, 3] {
+        let misses = rig.pool.statistics().misses;
+        drop(rig.pool.allocate(mib * MIB).unwrap());
+        assert_eq!(rig.pool.statistics().misses, misses, "{mib} MiB are there");
+    }
+}
+
+#[test]
+fn what_commands_use_stays() {
+    let rig = Rig::with_options(
+        MockDevice::builder().completion(Completion::Manual),
+        bins(exactly(100)),
+    );
+    let gate = rig.gate();
+    drop(rig.gated(&rig.queue, &gate));
+    let other = rig.pool.allocate(1000).unwrap();
+    assert_eq!(rig.pool.statistics().released_blocks, 0, "a fill uses it");
+    rig.open(&gate);
+    rig.device.run();
+    // By the marker that this request enqueues, the pool will see that the fill has ended.
+    let more = rig.pool.allocate(2000).unwrap();
+    rig.device.run();
+    let last = rig.pool.allocate(3000).unwrap();
+    assert_eq!(rig.pool.statistics().released_blocks, 1);
+    assert_eq!(rig.pool.statistics().held_bytes, 0);
+    drop((other, more, last));
+    assert!(rig.device.violations().is_empty());
+}
+
+#[test]
+fn blocks_in_thread_caches_of_other_threads_go_back_too() {
+    let rig = Rig::with_options(MockDevice::builder(), bins(exactly(100)));
+    let (cached, done) = (Barrier::new(2), Barrier::new(2));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // Twice, so that it lies in the cache of this thread.
+            drop(rig.pool.allocate(1000).unwrap());
+            drop(rig.pool.allocate(1000).unwrap());
+            cached.wait();
+            done.wait();
+        });
+        cached.wait();
+        let _large = rig.pool.allocate(MIB).unwrap();
+        assert_eq!(rig.pool.managed_bytes(), MIB as u64);
+        done.wait();
+    });
+}
+
+#[test]
+fn where_all_is_kept_nothing_goes_back() {
+    for options in [
+        bins(HighWater::KEEP_ALL),
+        bins(HighWater::default()), // 64 MiB may always lie there.
+        PoolOptions::new().segments(true).high_water(exactly(100)),
+    ] {
+        let rig = Rig::with_options(MockDevice::builder(), options);
+        for kib in 1..200 {
+            drop(rig.pool.allocate(kib << 10).unwrap());
+        }
+        assert_eq!(rig.pool.statistics().released_blocks, 0);
+    }
+}
+
+#[test]
+fn by_default_a_pool_of_bins_passes_its_peak_by_a_quarter() {
+    let rig = Rig::with_capacity(1 << 34);
+    for mib in 100..200 {
+        drop(rig.pool.allocate(mib * MIB).unwrap());
+        let most = (class_size(mib * MIB) * 5 / 4) as u64;
+        assert!(rig.pool.managed_bytes() <= most, "{mib} MiB");
+    }
+}
+
+#[test]
+fn nothing_is_lost_whichever_call_fails() {
+    let new_rig = || {
+        Rig::with_options(
+            MockDevice::builder().capacity_bytes(1 << 20),
+            bins(exactly(100)),
+        )
+    };
+    every_call_fails_once(new_rig, 1 << 19, |rig, other| {
+        for kib in [10, 20, 30, 15, 25, 40] {
+            let block = rig.pool.allocate(kib << 10)?;
+            block.enqueue_fill(&rig.queue, 0..1024, &[1_u8])?;
+            let second = rig.pool.allocate_on(other, kib << 9)?;
+            second.enqueue_fill(other, 0..1024, &[2_u8])?;
+        }
+        Ok(())
+    });
+}
