@@ -97,6 +97,8 @@ mod lock;
 mod mock_pool;
 mod options;
 mod order;
+#[cfg(test)]
+mod paper;
 mod place;
 mod region;
 mod report;

@@ -184,4 +184,6 @@ impl<A: Allocator, O> State<A, O> {
 }
 
 #[cfg(test)]
+mod exhaustive;
+#[cfg(test)]
 mod tests;
