@@ -184,6 +184,8 @@ impl<A: Allocator, O> State<A, O> {
 }
 
 #[cfg(test)]
+mod clock_model;
+#[cfg(test)]
 mod exhaustive;
 #[cfg(test)]
 mod tests;

@@ -149,6 +149,26 @@ impl<A: Allocator, O> QueueState<A, O> {
     }
 }
 
+/// For proofs, which go from one state to many.
+#[cfg(test)]
+impl<A: Allocator, O> QueueState<A, O> {
+    /// Returns a copy without the free blocks.
+    pub(crate) fn without_blocks(&self) -> Self {
+        Self {
+            queue: self.queue.clone(),
+            free_list: Bins::default(),
+            fences: self.fences.clone(),
+            behind: self.behind.clone(),
+            ..*self
+        }
+    }
+
+    /// The fences, oldest first.
+    pub(crate) fn fences(&self) -> impl Iterator<Item = &Fence<A>> {
+        self.fences.iter()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use binpool_allocators::Backend;

@@ -170,6 +170,22 @@ impl<A: Allocator, O> QueueStates<A, O> {
     }
 }
 
+/// For proofs, which go from one state to many.
+#[cfg(test)]
+impl<A: Allocator, O> QueueStates<A, O> {
+    /// Returns a copy without the free blocks, with another clock.
+    pub(crate) fn without_blocks(&self, clock: Arc<Clock>) -> Self {
+        let by_key = self.by_key.iter();
+        Self {
+            by_key: by_key
+                .map(|(key, queue_state)| (key, queue_state.without_blocks()))
+                .collect(),
+            failures: self.failures,
+            clock,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
