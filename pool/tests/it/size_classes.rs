@@ -1,6 +1,8 @@
 //! Size classes of the program's own, honest ones and others.
 
-use binpool::{HighWater, PoolError, PoolOptions, QueueOrder, SizeClasses, Verdict};
+use std::io::{self, Write};
+
+use binpool::{HighWater, LeadingBits, PoolError, PoolOptions, QueueOrder, SizeClasses, Verdict};
 use binpool_mock::MockDevice;
 
 use crate::common::{MIB, Rig};
@@ -113,4 +115,23 @@ fn what_a_request_would_take_is_what_its_block_takes() {
     }
     let error = rig(Last, false).pool.class_size(5000).unwrap_err();
     assert!(matches!(error, PoolError::SizeClassTooSmall { .. }));
+}
+
+#[test]
+#[ignore = "prints what scripts/proofs compares"]
+fn boundaries_are_printed() {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    for bits in 0..=LeadingBits::LARGEST {
+        let classes = LeadingBits::new(bits).unwrap();
+        writeln!(out, "bins {bits} {}", classes.bin_count()).unwrap();
+        let ends = (0..classes.bin_count()).map(|bin| classes.alloc_size(bin));
+        let powers = (0..usize::BITS).map(|exponent| 1 << exponent);
+        for end in ends.chain(powers).chain([0, usize::MAX]) {
+            for size in [end.saturating_sub(1), end, end.saturating_add(1)] {
+                let bin = classes.bin_number(size);
+                let class_size = classes.alloc_size(bin);
+                writeln!(out, "row {bits} {size} {bin} {class_size}").unwrap();
+            }
+        }
+    }
 }
