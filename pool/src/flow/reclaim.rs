@@ -162,8 +162,7 @@ impl<A: Allocator> Shared<A> {
         drop(state);
         match found {
             Some((block, kind)) => Ok(Some(HitBlock::new(self, queue_key, block, kind))),
-            None if self.has_segments => Ok(self.carve_anywhere(queue_key, request)?),
-            None => Ok(None),
+            None => Ok(self.carve_anywhere(queue_key, request)?),
         }
     }
 
