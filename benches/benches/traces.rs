@@ -39,6 +39,7 @@ fn benchmarks(criterion: &mut Criterion) {
                 pool: Some(options),
                 limit_bytes: u64::MAX,
                 touch: false,
+                threads: 1,
             };
             group.bench_function(format!("{name}/{subject}"), |bencher| {
                 bencher.iter_custom(|times| {

@@ -11,7 +11,7 @@ use std::{
 };
 
 use binpool::{PoolOptions, random::Random};
-use binpool_replay::{AllocatorChoice, Device, Profile, Settings, Trace};
+use binpool_replay::{AllocatorChoice, Device, Profile, Settings, Touch, Trace};
 
 /// The copies of each program, each with a seed of its own.
 const COPIES: u64 = 16;
@@ -123,7 +123,8 @@ fn density(trace: &Trace) -> Result<f64, Box<dyn Error>> {
         allocator: AllocatorChoice::Immediate,
         pool: Some(PoolOptions::new().segments(true)),
         capacity_bytes: None,
-        touch: false,
+        touch: Touch::Nothing,
+        threads: 1,
     };
     let measured = Device::Mock(Profile::H200).replay(trace, &settings, &|_| {})?;
     let reserved = measured.outcome.peak_reserved_bytes;

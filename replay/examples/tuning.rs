@@ -8,7 +8,7 @@
 use std::{env, error::Error, fmt::Write, path::Path};
 
 use binpool_replay::{
-    AllocatorChoice, Comparison, Device, Profile, Settings, Trace, candidates, tune,
+    AllocatorChoice, Comparison, Device, Profile, Settings, Touch, Trace, candidates, tune,
 };
 
 /// How much the pool may reserve, as a multiple of what the program has in use at most.
@@ -42,7 +42,8 @@ fn show(trace: &Trace) -> Result<(), Box<dyn Error>> {
         allocator: AllocatorChoice::Immediate,
         pool: None, // The candidates say which.
         capacity_bytes: None,
-        touch: false,
+        touch: Touch::Nothing,
+        threads: 1,
     };
     let candidates = candidates();
     let trial = tune(trace, &device, &candidates, &settings, &|| {})?;

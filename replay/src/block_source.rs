@@ -28,6 +28,9 @@ pub(crate) trait Source {
 
     /// Returns the number of blocks that this source counts as active; `None` where it keeps no count.
     fn active_blocks(&self) -> Option<u64>;
+
+    /// Returns the most bytes that were live at once, as they were asked for; `None` where this source keeps no count.
+    fn peak_live_bytes(&self) -> Option<u64>;
 }
 
 impl<A: Allocator> Source for MemoryPool<A> {
@@ -56,6 +59,10 @@ impl<A: Allocator> Source for MemoryPool<A> {
 
     fn active_blocks(&self) -> Option<u64> {
         Some(self.statistics().active_blocks)
+    }
+
+    fn peak_live_bytes(&self) -> Option<u64> {
+        Some(self.statistics().peak_active_bytes)
     }
 }
 
@@ -91,6 +98,10 @@ impl<A: Allocator> Source for Unpooled<A> {
     }
 
     fn active_blocks(&self) -> Option<u64> {
+        None
+    }
+
+    fn peak_live_bytes(&self) -> Option<u64> {
         None
     }
 }

@@ -7,7 +7,7 @@
 //! - `bench`: what `binpool bench` measures and reports, on by default. It compiles the allocators that binpool is compared
 //!   with, such as mimalloc.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 #[cfg(feature = "bench")]
 mod bench;
@@ -17,11 +17,19 @@ mod devices;
 mod import;
 mod import_report;
 mod markdown_table;
+mod mock_kernels;
 mod mock_profile;
+#[allow(
+    unsafe_code,
+    reason = "a kernel is what its declaration says, which only its author can know"
+)]
+mod opencl_kernels;
+mod parts;
 mod plots;
 mod replay;
 mod replay_device;
 mod replay_report;
+mod touch;
 mod trace;
 mod tune;
 pub mod view;
@@ -47,6 +55,7 @@ pub use plots::tuning_text::text_plot;
 pub use replay::{Failure, Manner, Outcome, replay};
 pub use replay_device::{AllocatorChoice, Device, Measured, Settings};
 pub use replay_report::{Header, Row, json, table};
+pub use touch::Touch;
 pub use trace::error::{ImportProblem, Problem, TraceError};
 pub use trace::name::shown;
 pub use trace::{Event, Shortage, Trace};

@@ -3,17 +3,24 @@
 use std::{
     error::Error as StdError,
     fmt,
+    sync::{
+        Barrier,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
     time::{Duration, Instant},
 };
 
 use binpool::{
-    Allocator, Backend, Error, PoolOptions, Queue, QueueOrder, Region,
+    Allocator, Backend, Error, PoolOptions, Queue, QueueOrder,
     adaptors::{AllocatorStatistics, Limit, Statistics},
 };
 
 use crate::{
     Event, Trace,
     block_source::{Source, Unpooled},
+    parts::{Part, Parts},
+    touch::{Commands, Fill, InUse},
 };
 
 /// The mode of a replay, apart from the device.
@@ -26,9 +33,12 @@ pub struct Manner {
     /// Set if a command is enqueued on each block that is handed out, as a program would, so that deferred
     /// memory is committed.
     pub touch: bool,
+    /// The number of threads. They share the pool, and each has queues of its own: the streams of the trace are dealt to
+    /// them, or each replays a copy of the trace where there are fewer streams than threads.
+    pub threads: usize,
 }
 
-/// The result of a replay.
+/// The result of a replay, by all threads together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// Blocks that were allocated.
@@ -43,6 +53,8 @@ pub struct Outcome {
     pub device_releases: u64,
     /// The most bytes that were taken from the device at once.
     pub peak_reserved_bytes: u64,
+    /// The most bytes that were live at once: in the pool, as they were asked for; without a pool, as they were taken.
+    pub peak_live_bytes: u64,
     /// The time of the whole replay on the host.
     pub host_time: Duration,
     /// The part of it that the allocator's calls took.
@@ -83,6 +95,20 @@ struct StillActive {
     blocks: u64,
 }
 
+/// Kernels found other numbers in blocks than those they had written.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{blocks} blocks were overwritten while they were in use: this is a bug of the pool, or of the driver"
+)]
+struct Overwritten {
+    blocks: u64,
+}
+
+/// Another thread failed first.
+#[derive(Debug, thiserror::Error)]
+#[error("another thread of the replay failed")]
+struct Stopped;
+
 impl Failure {
     pub(crate) fn setup(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self {
@@ -117,8 +143,33 @@ pub fn replay<A: Allocator + Clone>(
     manner: &Manner,
     progress: impl Fn(usize),
 ) -> Result<Outcome, Failure> {
+    let fill = |_| {
+        let commands: Box<dyn Commands<A::Backend>> = Box::new(Fill);
+        Ok(commands)
+    };
+    let commands: Option<NewCommands<'_, A::Backend>> =
+        if manner.touch { Some(&fill) } else { None };
+    replay_with(trace, allocator, manner, commands, &progress)
+}
+
+/// Makes the commands that are enqueued on each block, for so many queues.
+pub(crate) type NewCommands<'a, B> = &'a dyn Fn(usize) -> Result<Box<dyn Commands<B>>, Error>;
+
+/// As [`replay`], with these commands on each block.
+pub(crate) fn replay_with<A: Allocator + Clone>(
+    trace: &Trace,
+    allocator: A,
+    manner: &Manner,
+    commands: Option<NewCommands<'_, A::Backend>>,
+    progress: &dyn Fn(usize),
+) -> Result<Outcome, Failure> {
     let streams = trace.streams();
-    let queues = queues_of(&streams, allocator.backend()).map_err(Failure::setup)?;
+    let stream_of_block = queues_of_blocks(trace, &streams);
+    let parts = Parts::of(trace, &stream_of_block, streams.len(), manner.threads);
+    let queues =
+        queues_of(streams.len() * parts.copies, allocator.backend()).map_err(Failure::setup)?;
+    let commands = commands.map(|new| new(queues.len())).transpose();
+    let commands = commands.map_err(Failure::setup)?;
     // Below the limit: a request that the limit refuses is not a call to the device.
     let counted = Statistics::new(allocator);
     let reading = || counted.reading();
@@ -126,9 +177,10 @@ pub fn replay<A: Allocator + Clone>(
     let run = Run {
         trace,
         queues: &queues,
-        queue_of_block: queues_of_blocks(trace, &streams),
-        touch: manner.touch,
-        progress: &progress,
+        stream_of_block,
+        parts,
+        commands: commands.as_deref(),
+        has_failed: AtomicBool::new(false),
     };
     match &manner.pool {
         Some(options) => {
@@ -139,23 +191,22 @@ pub fn replay<A: Allocator + Clone>(
                 .clone()
                 .build(limited, home)
                 .map_err(Failure::setup)?;
-            run.with(&pool, reading)
+            run.with(&pool, reading, progress)
         }
-        None => run.with(&Unpooled(limited), reading),
+        None => run.with(&Unpooled(limited), reading, progress),
     }
 }
 
-/// A queue for each of `streams`, in their order.
-pub(crate) fn queues_of<B: Backend>(streams: &[u32], backend: &B) -> Result<Vec<B::Queue>, Error> {
+/// A queue for each of so many streams.
+pub(crate) fn queues_of<B: Backend>(streams: usize, backend: &B) -> Result<Vec<B::Queue>, Error> {
     const MOST: usize = 1024;
-    if streams.len() > MOST {
+    if streams > MOST {
         return Err(Error::unsupported(format!(
-            "{} streams: traces of up to {MOST} can be replayed, since each takes a queue",
-            streams.len()
+            "{streams} streams: up to {MOST} can be replayed, since each takes a queue"
         )));
     }
     let queue = |_| backend.create_queue(QueueOrder::InOrder);
-    streams.iter().map(queue).collect()
+    (0..streams).map(queue).collect()
 }
 
 /// The index of each block's stream among `streams`, which are ascending. They are looked up before
@@ -173,66 +224,70 @@ pub(crate) fn queues_of_blocks(trace: &Trace, streams: &[u32]) -> Vec<usize> {
 struct Run<'a, B: Backend> {
     trace: &'a Trace,
     queues: &'a [B::Queue],
-    /// The index of each block's queue among `queues`.
-    queue_of_block: Vec<usize>,
-    touch: bool,
-    progress: &'a dyn Fn(usize),
+    /// The index of each block's stream among those of the trace.
+    stream_of_block: Vec<usize>,
+    parts: Parts,
+    commands: Option<&'a dyn Commands<B>>,
+    /// Set once a thread has failed.
+    has_failed: AtomicBool,
 }
 
 /// The number of events between two calls of `progress`.
 pub(crate) const STRIDE: usize = 4096;
+
+/// The blocks that a part has at its end.
+type Left<S> = Vec<Option<<S as Source>::Block>>;
 
 impl<B: Backend> Run<'_, B> {
     fn with<S>(
         &self,
         source: &S,
         reading: impl Fn() -> AllocatorStatistics,
+        progress: &dyn Fn(usize),
     ) -> Result<Outcome, Failure>
     where
-        S: Source<Allocator: Allocator<Backend = B>>,
+        S: Source<Allocator: Allocator<Backend = B>> + Sync,
+        S::Block: Send,
     {
-        let mut blocks: Vec<Option<S::Block>> = Vec::new();
-        blocks.resize_with(self.trace.allocations(), || None);
-        let start = Instant::now();
-        for (index, event) in self.trace.events().iter().enumerate() {
-            if index % STRIDE == 0 {
-                (self.progress)(index);
-            }
-            match *event {
-                Event::Allocate { block, bytes, .. } => {
-                    let queue = &self.queues[self.queue_of_block[block]];
-                    blocks[block] = Some(self.allocate(source, index, bytes, queue)?);
-                }
-                Event::Free { block } => {
-                    if let Some(block) = blocks[block].take() {
-                        source
-                            .free(block)
-                            .map_err(|error| Failure::at(self.trace, index, false, error))?;
-                    }
-                }
-            }
-        }
-        let host_time = start.elapsed();
+        let (left, host_time) = self.play_all(source, progress)?;
         let hits = source.hits();
         let device = reading();
         let end = self.trace.events().len();
         let at_end = |error| Failure::at(self.trace, end, false, error);
-        for block in blocks.into_iter().flatten() {
-            source.free(block).map_err(at_end)?;
+        for (part, blocks) in self.parts.parts.iter().zip(left) {
+            for (number, block) in blocks.into_iter().enumerate() {
+                if let Some(block) = block {
+                    self.free(source, part, number, block).map_err(at_end)?;
+                }
+            }
         }
-        for queue in self.queues {
+        let mut overwritten = 0;
+        for (number, queue) in self.queues.iter().enumerate() {
             queue.finish().map_err(at_end)?;
+            if let Some(commands) = self.commands {
+                let backend = source.allocator().backend();
+                let wrong = commands.wrong_blocks(backend, queue, number);
+                overwritten += u64::from(wrong.map_err(at_end)?);
+            }
+        }
+        if overwritten > 0 {
+            let source = Overwritten {
+                blocks: overwritten,
+            };
+            return Err(Failure::at(self.trace, end, false, source));
         }
         if let Some(blocks @ 1..) = source.active_blocks() {
             return Err(Failure::at(self.trace, end, false, StillActive { blocks }));
         }
+        let copies = self.parts.copies as u64;
         Ok(Outcome {
-            allocations: self.trace.allocations() as u64,
-            pairs: self.trace.frees() as u64,
+            allocations: self.trace.allocations() as u64 * copies,
+            pairs: self.trace.frees() as u64 * copies,
             hits,
             device_allocations: device.allocations,
             device_releases: device.releases,
             peak_reserved_bytes: device.peak_bytes,
+            peak_live_bytes: source.peak_live_bytes().unwrap_or(device.peak_bytes),
             host_time,
             allocator_time: device.time,
             views: device.views,
@@ -240,16 +295,130 @@ impl<B: Backend> Run<'_, B> {
         })
     }
 
+    /// Replays each part on a thread of its own, the first one on this thread. Returns what they have left, and the time
+    /// from the moment at which all have begun.
+    fn play_all<S>(
+        &self,
+        source: &S,
+        progress: &dyn Fn(usize),
+    ) -> Result<(Vec<Left<S>>, Duration), Failure>
+    where
+        S: Source<Allocator: Allocator<Backend = B>> + Sync,
+        S::Block: Send,
+    {
+        let Some((first, others)) = self.parts.parts.split_first() else {
+            return Ok((Vec::new(), Duration::ZERO));
+        };
+        let ready = Barrier::new(self.parts.parts.len());
+        thread::scope(|scope| {
+            let play = |part| {
+                let ready = &ready;
+                move || {
+                    let blocks = self.no_blocks::<S>();
+                    ready.wait();
+                    self.play(source, part, blocks, &|_| {})
+                }
+            };
+            let others: Vec<_> = others.iter().map(|part| scope.spawn(play(part))).collect();
+            let blocks = self.no_blocks::<S>();
+            ready.wait();
+            let start = Instant::now();
+            let mut results = vec![self.play(source, first, blocks, progress)];
+            for other in others {
+                let result = other.join();
+                results.push(result.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            }
+            let host_time = start.elapsed();
+            // The failure of a thread that was stopped says less.
+            results.sort_by_key(
+                |result| matches!(result, Err(failure) if failure.source.is::<Stopped>()),
+            );
+            let left = results.into_iter().collect::<Result<_, _>>()?;
+            Ok((left, host_time))
+        })
+    }
+
+    fn no_blocks<S: Source>(&self) -> Left<S> {
+        let mut blocks = Vec::new();
+        blocks.resize_with(self.trace.allocations(), || None);
+        blocks
+    }
+
+    /// Replays a part. Returns the blocks that it has left.
+    fn play<S>(
+        &self,
+        source: &S,
+        part: &Part,
+        mut blocks: Left<S>,
+        progress: &dyn Fn(usize),
+    ) -> Result<Left<S>, Failure>
+    where
+        S: Source<Allocator: Allocator<Backend = B>>,
+    {
+        let played = match &part.events {
+            None => self.play_events(
+                source,
+                part,
+                0..self.trace.events().len(),
+                &mut blocks,
+                progress,
+            ),
+            Some(events) => {
+                let events = events.iter().copied();
+                self.play_events(source, part, events, &mut blocks, progress)
+            }
+        };
+        if played.is_err() {
+            self.has_failed.store(true, Ordering::Relaxed);
+        }
+        played.map(|()| blocks)
+    }
+
+    fn play_events<S>(
+        &self,
+        source: &S,
+        part: &Part,
+        events: impl Iterator<Item = usize>,
+        blocks: &mut Left<S>,
+        progress: &dyn Fn(usize),
+    ) -> Result<(), Failure>
+    where
+        S: Source<Allocator: Allocator<Backend = B>>,
+    {
+        for (count, index) in events.enumerate() {
+            if count % STRIDE == 0 {
+                progress(index);
+                if self.has_failed.load(Ordering::Relaxed) {
+                    return Err(Failure::at(self.trace, index, false, Stopped));
+                }
+            }
+            match self.trace.events()[index] {
+                Event::Allocate { block, bytes, .. } => {
+                    blocks[block] = Some(self.allocate(source, part, index, block, bytes)?);
+                }
+                Event::Free { block } => {
+                    if let Some(freed) = blocks[block].take() {
+                        self.free(source, part, block, freed)
+                            .map_err(|error| Failure::at(self.trace, index, false, error))?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn allocate<S>(
         &self,
         source: &S,
+        part: &Part,
         index: usize,
+        number: usize,
         bytes: usize,
-        queue: &B::Queue,
     ) -> Result<S::Block, Failure>
     where
         S: Source<Allocator: Allocator<Backend = B>>,
     {
+        let queue = &self.queues[part.first_queue + self.stream_of_block[number]];
         let block = source.allocate(queue, bytes).map_err(|error| {
             let out_of_memory = match &error {
                 binpool::PoolError::Allocator(error) => error.is_out_of_memory(),
@@ -257,16 +426,52 @@ impl<B: Backend> Run<'_, B> {
             };
             Failure::at(self.trace, index, out_of_memory, error)
         })?;
-        if self.touch
-            && let Some(memory) = S::memory(&block, queue)
-        {
-            source
-                .allocator()
-                .backend()
-                .enqueue_fill(queue, memory, Region::first(1), &[0], &[])
+        if let Some(commands) = self.commands {
+            self.command(source, part, number, &block, |block| commands.begin(block))
                 .map_err(|error| Failure::at(self.trace, index, error.is_out_of_memory(), error))?;
         }
         Ok(block)
+    }
+
+    fn free<S>(&self, source: &S, part: &Part, number: usize, block: S::Block) -> Result<(), Error>
+    where
+        S: Source<Allocator: Allocator<Backend = B>>,
+    {
+        if let Some(commands) = self.commands {
+            self.command(source, part, number, &block, |block| commands.end(block))?;
+        }
+        source.free(block)
+    }
+
+    /// Enqueues commands on a block of the trace with this number, unless it has no bytes.
+    fn command<S>(
+        &self,
+        source: &S,
+        part: &Part,
+        number: usize,
+        block: &S::Block,
+        enqueue: impl FnOnce(&InUse<'_, B>) -> Result<(), Error>,
+    ) -> Result<(), Error>
+    where
+        S: Source<Allocator: Allocator<Backend = B>>,
+    {
+        let queue_number = part.first_queue + self.stream_of_block[number];
+        let queue = &self.queues[queue_number];
+        let Some(memory) = S::memory(block, queue) else {
+            return Ok(());
+        };
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "blocks that are 2^32 apart do not live together"
+        )]
+        let number = (part.first_block + number) as u32;
+        enqueue(&InUse {
+            backend: source.allocator().backend(),
+            queue,
+            queue_number,
+            memory,
+            number,
+        })
     }
 }
 
@@ -334,6 +539,10 @@ mod tests {
         fn active_blocks(&self) -> Option<u64> {
             Some(1)
         }
+
+        fn peak_live_bytes(&self) -> Option<u64> {
+            None
+        }
     }
 
     #[test]
@@ -342,13 +551,16 @@ mod tests {
         let backend = MockDevice::new().backend();
         let run = Run::<MockBackend> {
             trace: &trace,
-            queues: &queues_of(&[0], &backend).unwrap(),
-            queue_of_block: vec![0],
-            touch: false,
-            progress: &|_| {},
+            queues: &queues_of(1, &backend).unwrap(),
+            stream_of_block: vec![0],
+            parts: Parts::of(&trace, &[0], 1, 1),
+            commands: None,
+            has_failed: AtomicBool::new(false),
         };
         let source = Miscounting(Unpooled(DeferredAllocator::new(&backend)));
-        let failure = run.with(&source, AllocatorStatistics::default).unwrap_err();
+        let failure = run
+            .with(&source, AllocatorStatistics::default, &|_| {})
+            .unwrap_err();
         assert_eq!(failure.to_string(), "t: at the end");
         assert!(failure.source.to_string().contains("counts 1 as active"));
     }

@@ -3,11 +3,20 @@
 use std::{fmt, time::Duration};
 
 use binpool::{
-    Backend, DeferredAllocator, ImmediateAllocator, PoolOptions, SvmAllocator, SvmBackend, SvmGrain,
+    Allocator, Backend, DeferredAllocator, ImmediateAllocator, PoolOptions, SvmAllocator,
+    SvmBackend, SvmGrain,
 };
+use binpool_mock::MockBackend;
 use binpool_opencl::{DeviceSelector, OpenClBackend, OpenClError};
 
-use crate::{Failure, Manner, Outcome, Profile, Trace, replay, smallest_capacity};
+use crate::{
+    Failure, Manner, Outcome, Profile, Touch, Trace,
+    mock_kernels::MockKernels,
+    opencl_kernels::OpenClKernels,
+    replay,
+    replay::{NewCommands, replay_with},
+    smallest_capacity,
+};
 
 /// The device that a trace is replayed on.
 #[derive(Clone, Debug)]
@@ -52,8 +61,10 @@ pub struct Settings {
     pub pool: Option<PoolOptions>,
     /// The capacity in bytes; `None` for all that the device has.
     pub capacity_bytes: Option<u64>,
-    /// Whether a command is enqueued on each block.
-    pub touch: bool,
+    /// What is enqueued on each block.
+    pub touch: Touch,
+    /// The number of threads that replay the trace over one pool: see [`Manner::threads`].
+    pub threads: usize,
 }
 
 /// A replay, and the time that the device's calls took.
@@ -137,21 +148,22 @@ impl Device {
         let mut manner = Manner {
             pool: settings.pool.clone(),
             limit_bytes: u64::MAX,
-            touch: settings.touch,
+            touch: settings.touch == Touch::Fill,
+            threads: settings.threads,
         };
         match self {
             Self::Mock(profile) => {
                 let device = profile.mock(settings.capacity_bytes);
                 let backend = device.backend();
                 let before = device.device_time();
-                let (outcome, after) = replay_on(
-                    &backend,
-                    trace,
-                    settings.allocator,
-                    &manner,
-                    progress,
-                    || device.device_time(),
-                )?;
+                let kernels: NewCommands<'_, MockBackend> =
+                    &|queues| Ok(Box::new(MockKernels::new(queues)));
+                let on = On {
+                    backend: &backend,
+                    kernels,
+                };
+                let (outcome, after) =
+                    on.replay(trace, settings, &manner, progress, || device.device_time())?;
                 Ok(Measured {
                     outcome,
                     device_time: after.saturating_sub(before),
@@ -161,8 +173,10 @@ impl Device {
                 // Neither PoCL nor NVIDIA's OpenCL enforces its own capacity.
                 let all = backend.limits().capacity_bytes;
                 manner.limit_bytes = settings.capacity_bytes.unwrap_or(all);
-                let (outcome, ()) =
-                    replay_on(backend, trace, settings.allocator, &manner, progress, || ())?;
+                let kernels: NewCommands<'_, OpenClBackend> =
+                    &|queues| Ok(Box::new(OpenClKernels::new(backend, queues)?));
+                let on = On { backend, kernels };
+                let (outcome, ()) = on.replay(trace, settings, &manner, progress, || ())?;
                 Ok(Measured {
                     outcome,
                     device_time: outcome.allocator_time,
@@ -203,26 +217,55 @@ impl Device {
     }
 }
 
-/// Replays with the chosen allocator. `clock` is read at the end of the replay.
-fn replay_on<B: SvmBackend, T>(
-    backend: &B,
-    trace: &Trace,
-    choice: AllocatorChoice,
-    manner: &Manner,
-    progress: &dyn Fn(usize),
-    clock: impl Fn() -> T,
-) -> Result<(Outcome, T), Failure> {
-    let svm = |grain| SvmAllocator::new(backend, grain).map_err(Failure::setup);
-    let outcome = match choice {
-        AllocatorChoice::Immediate => {
-            let allocator = ImmediateAllocator::new(backend).map_err(Failure::setup)?;
+/// A backend to replay on, and the kernels for it.
+struct On<'a, B: Backend> {
+    backend: &'a B,
+    kernels: NewCommands<'a, B>,
+}
+
+impl<B: SvmBackend> On<'_, B> {
+    /// Replays with the chosen allocator. `clock` is read at the end of the replay.
+    fn replay<T>(
+        &self,
+        trace: &Trace,
+        settings: &Settings,
+        manner: &Manner,
+        progress: &dyn Fn(usize),
+        clock: impl Fn() -> T,
+    ) -> Result<(Outcome, T), Failure> {
+        let backend = self.backend;
+        let svm = |grain| SvmAllocator::new(backend, grain).map_err(Failure::setup);
+        let outcome = match settings.allocator {
+            AllocatorChoice::Immediate => {
+                let allocator = ImmediateAllocator::new(backend).map_err(Failure::setup)?;
+                self.with(trace, allocator, settings, manner, progress)
+            }
+            AllocatorChoice::Deferred => {
+                let allocator = DeferredAllocator::new(backend);
+                self.with(trace, allocator, settings, manner, progress)
+            }
+            AllocatorChoice::Svm => {
+                self.with(trace, svm(SvmGrain::Coarse)?, settings, manner, progress)
+            }
+            AllocatorChoice::SvmFine => {
+                self.with(trace, svm(SvmGrain::Fine)?, settings, manner, progress)
+            }
+        }?;
+        Ok((outcome, clock()))
+    }
+
+    fn with<A: Allocator<Backend = B> + Clone>(
+        &self,
+        trace: &Trace,
+        allocator: A,
+        settings: &Settings,
+        manner: &Manner,
+        progress: &dyn Fn(usize),
+    ) -> Result<Outcome, Failure> {
+        if settings.touch == Touch::Kernels {
+            replay_with(trace, allocator, manner, Some(self.kernels), progress)
+        } else {
             replay(trace, allocator, manner, progress)
         }
-        AllocatorChoice::Deferred => {
-            replay(trace, DeferredAllocator::new(backend), manner, progress)
-        }
-        AllocatorChoice::Svm => replay(trace, svm(SvmGrain::Coarse)?, manner, progress),
-        AllocatorChoice::SvmFine => replay(trace, svm(SvmGrain::Fine)?, manner, progress),
-    }?;
-    Ok((outcome, clock()))
+    }
 }

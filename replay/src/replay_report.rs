@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::{AllocatorChoice, Outcome, markdown_table::markdown};
+use crate::{AllocatorChoice, Outcome, Touch, markdown_table::markdown};
 
 /// The data that all rows of a report share.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,8 +19,10 @@ pub struct Header {
     pub capacity_bytes: Option<u64>,
     /// The divisor of the sizes of the traces.
     pub scale: usize,
-    /// Whether a command was enqueued on each block.
-    pub touch: bool,
+    /// What was enqueued on each block.
+    pub touch: Touch,
+    /// The number of threads.
+    pub threads: usize,
 }
 
 /// The replay of one trace.
@@ -49,7 +51,8 @@ struct Object<'a> {
     allocator: String,
     pool: bool,
     scale: usize,
-    touch: bool,
+    touch: Touch,
+    threads: usize,
     capacity_bytes: Option<u64>,
     allocations: u64,
     hits: u64,
@@ -88,6 +91,7 @@ pub fn json(header: &Header, rows: &[Row]) -> serde_json::Result<String> {
             pool: header.pool,
             scale: header.scale,
             touch: header.touch,
+            threads: header.threads,
             capacity_bytes: header.capacity_bytes,
             allocations: row.outcome.allocations,
             hits: row.outcome.hits,
@@ -170,13 +174,13 @@ pub fn table(header: &Header, rows: &[Row]) -> String {
         1 => String::new(),
         scale => format!(", sizes divided by {scale}"),
     };
-    let touch = if header.touch {
-        ", each block touched"
-    } else {
-        ""
+    let touch = header.touch;
+    let threads = match header.threads {
+        0 | 1 => String::new(),
+        threads => format!(", {threads} threads"),
     };
     format!(
-        "{} on {}, {} allocator, {pool}{capacity}{scale}{touch}\n\n{table}",
+        "{} on {}, {} allocator, {pool}{capacity}{scale}{touch}{threads}\n\n{table}",
         header.backend, header.device, header.allocator
     )
 }

@@ -90,6 +90,7 @@ fn a_replay_ends_with_its_first_failure() {
             pool: Some(options.clone()),
             limit_bytes: u64::MAX,
             touch: true,
+            threads: 1,
         };
         let swept = trace.clone();
         sweep(

@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use binpool::{HighWater, PoolOptions};
 use binpool_opencl::DeviceSelector;
-use binpool_replay::{AllocatorChoice, CostEffort, Profile};
+use binpool_replay::{AllocatorChoice, CostEffort, Profile, Touch};
 use bytesize::ByteSize;
 use clap::{Args, ColorChoice, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -244,6 +244,16 @@ pub(crate) struct Replay {
     /// `--need` or `--no-pool`: use `--scale` where that is too much.
     #[arg(long)]
     pub(crate) touch: bool,
+    /// Run kernels on each block: one that writes a number, and one before it is freed that checks it.
+    #[arg(long, conflicts_with = "touch")]
+    pub(crate) kernels: bool,
+    /// Replay on so many threads, over one pool: they are dealt the streams of the trace, or each has a copy of the trace
+    /// where there are fewer streams than threads.
+    ///
+    /// Then the pool is as a program gets it: blocks are carved from segments where the driver lets threads share views. What
+    /// is live together depends on how far each thread has come.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one, conflicts_with = "need")]
+    pub(crate) threads: usize,
     /// Replay each trace so often, and quote median times.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
     pub(crate) repeat: usize,
@@ -336,11 +346,23 @@ fn ratio(text: &str) -> Result<f64, String> {
 }
 
 impl Replay {
+    /// What is enqueued on each block.
+    pub(crate) fn touched_by(&self) -> Touch {
+        match (self.touch, self.kernels) {
+            (_, true) => Touch::Kernels,
+            (true, false) => Touch::Fill,
+            (false, false) => Touch::Nothing,
+        }
+    }
+
     /// The pool's settings; `None` for no pool.
     pub(crate) fn pool(&self) -> Option<PoolOptions> {
-        let options = PoolOptions::new()
-            .segments(!self.no_segments)
-            .high_water(self.high_water);
+        let options = PoolOptions::new().high_water(self.high_water);
+        let options = if self.threads > 1 && !self.no_segments {
+            options
+        } else {
+            options.segments(!self.no_segments)
+        };
         let options = match self.leading_bits {
             Some(bits) => options.leading_bits(bits),
             None => options,

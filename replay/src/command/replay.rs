@@ -12,7 +12,11 @@ use crate::command::{
 
 /// Replays all traces and prints the report. Returns whether all succeeded.
 pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
-    if options.need && options.allocator == AllocatorChoice::Deferred && !options.touch {
+    if options.need
+        && options.allocator == AllocatorChoice::Deferred
+        && !options.touch
+        && !options.kernels
+    {
         return Err(
             "deferred memory that is never touched fits any device: use --touch with --need".into(),
         );
@@ -25,7 +29,8 @@ pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
         allocator: options.allocator,
         pool: options.pool(),
         capacity_bytes: options.capacity.map(|size| size.as_u64()),
-        touch: options.touch,
+        touch: options.touched_by(),
+        threads: options.threads,
     };
     let mut rows = Vec::new();
     for path in &options.traces {
@@ -50,7 +55,8 @@ pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
         pool: !options.no_pool,
         capacity_bytes: settings.capacity_bytes,
         scale: options.scale,
-        touch: options.touch,
+        touch: options.touched_by(),
+        threads: options.threads,
     };
     if options.json {
         print(&json(&header, &rows)?)?;
@@ -81,7 +87,11 @@ fn replay_one(
     };
     Ok(Row {
         trace: trace.name().to_owned(),
-        peak_live_bytes: trace.peak_live_bytes(),
+        peak_live_bytes: if settings.threads > 1 {
+            first.outcome.peak_live_bytes
+        } else {
+            trace.peak_live_bytes()
+        },
         outcome: first.outcome,
         ns_per_pair: median(runs.iter().map(|run| run.outcome.ns_per_pair()).collect()),
         device_time_us: median(

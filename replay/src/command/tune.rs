@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use binpool_replay::{
-    AllocatorChoice, Candidate, Device, Settings, Trace, Trial, TuneReport, candidates, svg,
+    AllocatorChoice, Candidate, Device, Settings, Touch, Trace, Trial, TuneReport, candidates, svg,
     text_plot, tune,
 };
 
@@ -73,7 +73,8 @@ fn try_one(
         allocator: options.allocator,
         pool: None,
         capacity_bytes: options.capacity.map(|size| size.as_u64()),
-        touch: false,
+        touch: Touch::Nothing,
+        threads: 1,
     };
     if let Some(warning) = device.too_small_for(trace, settings.capacity_bytes) {
         remark(&warning);

@@ -47,14 +47,15 @@ pub struct Comparison {
 /// Running out of memory is a result, not an error. On the mock, all results but the host's times are repeatable.
 ///
 /// ```
-/// use binpool_replay::{AllocatorChoice, Comparison, Device, Profile, Settings, Trace, candidates, tune};
+/// use binpool_replay::{AllocatorChoice, Comparison, Device, Profile, Settings, Touch, Trace, candidates, tune};
 ///
 /// let trace = Trace::parse("t", &b"a 0 5000 0\nf 0\na 1 4500 0\nf 1\n"[..]).unwrap();
 /// let settings = Settings {
 ///     allocator: AllocatorChoice::Immediate,
 ///     pool: None,
 ///     capacity_bytes: None,
-///     touch: false,
+///     touch: Touch::Nothing,
+///     threads: 1,
 /// };
 /// let candidates = candidates();
 /// let trial = tune(&trace, &Device::Mock(Profile::H200), &candidates, &settings, &|| {})?;

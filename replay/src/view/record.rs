@@ -36,7 +36,7 @@ pub fn record(
 ) -> Result<History, Failure> {
     let backend = profile.mock(capacity_bytes).backend();
     let streams = trace.streams();
-    let queues = queues_of(&streams, &backend).map_err(Failure::setup)?;
+    let queues = queues_of(streams.len(), &backend).map_err(Failure::setup)?;
     let queue_of_block = queues_of_blocks(trace, &streams);
     let recorded = SegmentRecord::new(ImmediateAllocator::new(&backend).map_err(Failure::setup)?);
     let home = queues

@@ -6,7 +6,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::common::{Ran, binpool};
 
@@ -46,7 +46,7 @@ fn keys(object: &Value) -> Vec<&str> {
 
 /// The keys that every object has, those of the settings among them, and `added`, sorted.
 fn with_keys<'a>(added: &[&'a str]) -> Vec<&'a str> {
-    let settings = ["device", "pool", "scale", "touch"];
+    let settings = ["device", "pool", "scale", "threads", "touch"];
     let mut keys = [&KEYS[..], &settings, added].concat();
     keys.sort_unstable();
     keys
@@ -250,11 +250,18 @@ fn an_opencl_device_is_replayed_on_within_the_capacity() {
         &["--json", "--allocator", "svm"],
         &["--json", "--allocator", "deferred", "--touch"],
         &["--json", "--no-pool"],
+        &["--json", "--kernels"],
     ] {
         let objects = objects(&with(more));
         assert_eq!(objects[0]["backend"], "opencl");
         assert_eq!(objects[0]["allocations"], 4472);
     }
+    let threads = objects(&with(&["--json", "--threads", "4", "--kernels"]));
+    assert_eq!(threads[0]["allocations"], 4 * 4472);
+    assert_eq!(
+        (&threads[0]["threads"], &threads[0]["touch"]),
+        (&json!(4), &json!("kernels"))
+    );
     let ran = with(&["--capacity", "4MiB"]);
     assert_eq!(ran.status, 1);
     assert!(ran.errors.contains("a limit is reached"), "{}", ran.errors);

@@ -10,7 +10,7 @@ use binpool::{
     adaptors::{Recording, Statistics},
 };
 use binpool_mock::MockDevice;
-use binpool_replay::{AllocatorChoice, Device, Event, Profile, Settings, Trace};
+use binpool_replay::{AllocatorChoice, Device, Event, Profile, Settings, Touch, Trace};
 use proptest::{collection::vec, prelude::*};
 
 /// A file as the test sees it.
@@ -108,7 +108,8 @@ fn a_recorded_program_can_be_replayed() {
         allocator: AllocatorChoice::Immediate,
         pool: Some(PoolOptions::new()),
         capacity_bytes: None,
-        touch: false,
+        touch: Touch::Nothing,
+        threads: 1,
     };
     let replayed = Device::Mock(Profile::None).replay(&trace, &settings, &|_| {});
     let outcome = replayed.unwrap().outcome;

@@ -4,7 +4,8 @@ use std::{path::Path, time::Duration};
 
 use binpool::PoolOptions;
 use binpool_replay::{
-    AllocatorChoice, Device, Header, Measured, Outcome, Profile, Row, Settings, Trace, json, table,
+    AllocatorChoice, Device, Header, Measured, Outcome, Profile, Row, Settings, Touch, Trace, json,
+    table,
 };
 use serde_json::{Value, json};
 
@@ -20,7 +21,8 @@ fn pooled() -> Settings {
         allocator: AllocatorChoice::Immediate,
         pool: Some(PoolOptions::new()),
         capacity_bytes: None,
-        touch: false,
+        touch: Touch::Nothing,
+        threads: 1,
     }
 }
 
@@ -40,6 +42,7 @@ fn outcome() -> Outcome {
         device_allocations: 20,
         device_releases: 10,
         peak_reserved_bytes: 1500,
+        peak_live_bytes: 1100,
         host_time: Duration::from_micros(8),
         allocator_time: Duration::from_micros(7),
         views: 5,
@@ -56,7 +59,8 @@ fn header() -> Header {
         pool: true,
         capacity_bytes: Some(9000),
         scale: 3,
-        touch: true,
+        touch: Touch::Fill,
+        threads: 2,
     }
 }
 
@@ -78,7 +82,7 @@ fn the_table_names_the_settings_and_has_each_figure_in_its_column() {
         cells.map(|cell| cell.trim().to_owned()).collect()
     };
     let text = table(&header(), &[row()]);
-    let settings = "mock on a device, deferred allocator, with the pool, capacity 8.8 KiB, sizes divided by 3, each block touched";
+    let settings = "mock on a device, deferred allocator, with the pool, capacity 8.8 KiB, sizes divided by 3, each block touched, 2 threads";
     assert_eq!(text.lines().next(), Some(settings));
     let columns = [
         ("trace", "a trace"),
@@ -102,7 +106,8 @@ fn the_table_names_the_settings_and_has_each_figure_in_its_column() {
         pool: false,
         capacity_bytes: None,
         scale: 1,
-        touch: false,
+        touch: Touch::Nothing,
+        threads: 1,
         ..header()
     };
     let without_need = Row {
@@ -121,7 +126,7 @@ fn each_figure_of_the_report_stands_under_its_name() {
     let (header, mut row) = (header(), row());
     let report: Value = serde_json::from_str(&json(&header, &[row.clone()]).unwrap()).unwrap();
     let mut expected = json!([{
-        "trace": "a trace", "backend": "mock", "device": "a device", "allocator": "deferred", "pool": true, "scale": 3, "touch": true,
+        "trace": "a trace", "backend": "mock", "device": "a device", "allocator": "deferred", "pool": true, "scale": 3, "touch": "fill", "threads": 2,
         "capacity_bytes": 9000, "allocations": 50, "hits": 30, "device_allocations": 20, "views": 5, "peak_live_bytes": 1000,
         "peak_reserved_bytes": 1500, "reserved_over_live": 1.5, "ns_per_pair": 123.0, "device_time_us": 45_500.0, "view_time_us": 6.5,
         "need_bytes": 1250, "need_over_live": 1.25,
@@ -237,12 +242,14 @@ fn deferred_memory_runs_out_only_when_it_is_touched() {
         touch,
         ..unpooled()
     };
-    assert!(MOCK.replay(&trace, &settings(false), &|_| {}).is_ok());
     assert!(
-        MOCK.replay(&trace, &settings(true), &|_| {})
-            .unwrap_err()
-            .out_of_memory
+        MOCK.replay(&trace, &settings(Touch::Nothing), &|_| {})
+            .is_ok()
     );
+    for touch in [Touch::Fill, Touch::Kernels] {
+        let failure = MOCK.replay(&trace, &settings(touch), &|_| {}).unwrap_err();
+        assert!(failure.out_of_memory, "{touch:?}");
+    }
 }
 
 #[test]
@@ -319,4 +326,45 @@ fn a_trace_too_large_for_the_device_is_called_that() {
     let trace = Trace::parse("t", &b"a 0 100000000000 0\n"[..]).unwrap();
     let warning = MOCK.too_small_for(&trace, None).unwrap();
     assert!(warning.contains("in one piece"), "{warning}");
+}
+
+#[test]
+fn threads_are_dealt_the_streams_or_copies_of_the_trace() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces/unseen");
+    let trace = Trace::open(&folder.join("two_stream_pipeline.trace.gz")).unwrap();
+    let trace = trace.scaled_down(1 << 14);
+    let replayed = |threads, pool| {
+        let settings = Settings {
+            pool,
+            touch: Touch::Kernels,
+            threads,
+            ..pooled()
+        };
+        MOCK.replay(&trace, &settings, &|_| {}).unwrap().outcome
+    };
+    let options = || PoolOptions::new().segments(true);
+    let alone = replayed(1, Some(options()));
+    for (threads, copies) in [(2, 1), (3, 3), (16, 16)] {
+        for pool in [None, Some(options()), Some(options().segments(false))] {
+            let has_pool = pool.is_some();
+            let outcome = replayed(threads, pool);
+            assert_eq!(outcome.allocations, copies * alone.allocations);
+            assert_eq!(outcome.pairs, copies * alone.pairs);
+            assert_eq!(outcome.hits > 0, has_pool);
+            assert!(outcome.peak_live_bytes <= outcome.peak_reserved_bytes);
+            assert!(outcome.peak_live_bytes <= copies * 2 * trace.peak_live_bytes());
+        }
+    }
+}
+
+#[test]
+fn a_thread_that_fails_ends_the_replay_of_all() {
+    let trace = recorded("boxtree_builds").scaled_down(64);
+    let settings = Settings {
+        capacity_bytes: Some(trace.peak_live_bytes() * 2),
+        threads: 8,
+        ..unpooled()
+    };
+    let failure = MOCK.replay(&trace, &settings, &|_| {}).unwrap_err();
+    assert!(failure.out_of_memory, "{}", failure.source);
 }

@@ -193,6 +193,7 @@ fn trial_of(candidates: u64) -> Trial {
                 device_allocations: 1,
                 device_releases: 1,
                 peak_reserved_bytes: 1000 + index,
+                peak_live_bytes: 1000,
                 host_time: Duration::ZERO,
                 allocator_time: Duration::ZERO,
                 views: 0,

@@ -1,0 +1,94 @@
+//! The kernels of a replay, on the mock.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering},
+};
+
+use binpool::Error;
+use binpool_mock::{MockBackend, MockQueue};
+
+use crate::touch::{Commands, InUse};
+
+/// The number of blocks in which the kernels on each queue found another number.
+pub(crate) struct MockKernels(Vec<Arc<AtomicU32>>);
+
+impl MockKernels {
+    pub(crate) fn new(queues: usize) -> Self {
+        Self((0..queues).map(|_| Arc::default()).collect())
+    }
+}
+
+impl Commands<MockBackend> for MockKernels {
+    fn begin(&self, block: &InUse<'_, MockBackend>) -> Result<(), Error> {
+        let number = block.number.to_ne_bytes();
+        let write = move |_: &[&[u8]], writes: &mut [&mut [u8]]| {
+            if let Some(first) = writes[0].first_chunk_mut() {
+                *first = number;
+            }
+            if let Some(last) = writes[0].last_chunk_mut() {
+                *last = number;
+            }
+        };
+        let (backend, queue) = (block.backend, block.queue);
+        let event = backend.launch(queue, "write_number", &[], &[block.memory], write);
+        event.map(drop)
+    }
+
+    fn end(&self, block: &InUse<'_, MockBackend>) -> Result<(), Error> {
+        let number = block.number.to_ne_bytes();
+        let wrong = Arc::clone(&self.0[block.queue_number]);
+        let check = move |reads: &[&[u8]], _: &mut [&mut [u8]]| {
+            let ends = [reads[0].first_chunk(), reads[0].last_chunk()];
+            if ends.into_iter().flatten().any(|found| *found != number) {
+                wrong.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        let (backend, queue) = (block.backend, block.queue);
+        let event = backend.launch(queue, "check_number", &[block.memory], &[], check);
+        event.map(drop)
+    }
+
+    fn wrong_blocks(
+        &self,
+        _: &MockBackend,
+        _: &MockQueue,
+        queue_number: usize,
+    ) -> Result<u32, Error> {
+        Ok(self.0[queue_number].load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failing test panics")]
+mod tests {
+    use binpool::{Backend, Memory, MemoryFlags, QueueOrder};
+    use binpool_mock::MockDevice;
+
+    use super::*;
+
+    #[test]
+    fn a_block_with_another_number_is_counted_on_its_queue() {
+        let backend = MockDevice::new().backend();
+        let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+        let kernels = MockKernels::new(2);
+        for bytes in [3, 4, 100] {
+            let memory = backend.create_buffer(bytes, MemoryFlags::empty()).unwrap();
+            let block = |number| InUse {
+                backend: &backend,
+                queue: &queue,
+                queue_number: 1,
+                memory: &memory,
+                number,
+            };
+            kernels.begin(&block(7)).unwrap();
+            kernels.end(&block(7)).unwrap();
+            let wrong = || kernels.wrong_blocks(&backend, &queue, 1).unwrap();
+            let before = wrong();
+            kernels.begin(&block(8)).unwrap();
+            kernels.end(&block(7)).unwrap();
+            assert_eq!(wrong() - before, u32::from(memory.bytes() >= 4));
+        }
+        assert_eq!(kernels.wrong_blocks(&backend, &queue, 0).unwrap(), 0);
+    }
+}

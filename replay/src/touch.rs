@@ -1,0 +1,79 @@
+//! What a replay enqueues on each block.
+
+use std::fmt;
+
+use binpool::{Backend, Error, Region};
+use serde::Serialize;
+
+/// What a replay enqueues on each block, as a program would.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Touch {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// A fill of one byte, so that deferred memory is committed.
+    Fill,
+    /// A kernel that writes the block's number into its first and its last word; and one before the block is freed, which checks
+    /// that both are still there.
+    Kernels,
+}
+
+impl fmt::Display for Touch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Nothing => "",
+            Self::Fill => ", each block touched",
+            Self::Kernels => ", kernels on each block",
+        })
+    }
+}
+
+/// A block that is in use.
+pub(crate) struct InUse<'a, B: Backend> {
+    pub(crate) backend: &'a B,
+    pub(crate) queue: &'a B::Queue,
+    /// The number of the queue among those of the replay.
+    pub(crate) queue_number: usize,
+    pub(crate) memory: &'a B::Memory,
+    /// The number of the block, different for each one of the replay.
+    pub(crate) number: u32,
+}
+
+/// The commands on a block.
+pub(crate) trait Commands<B: Backend>: Sync {
+    /// Enqueues what a user does that was given the block.
+    fn begin(&self, block: &InUse<'_, B>) -> Result<(), Error>;
+
+    /// Enqueues what a user does before it frees the block.
+    fn end(&self, block: &InUse<'_, B>) -> Result<(), Error>;
+
+    /// Returns the number of blocks in which `end` did not find what `begin` wrote, on a queue that has finished.
+    fn wrong_blocks(
+        &self,
+        backend: &B,
+        queue: &B::Queue,
+        queue_number: usize,
+    ) -> Result<u32, Error>;
+}
+
+/// A fill of one byte.
+pub(crate) struct Fill;
+
+impl<B: Backend> Commands<B> for Fill {
+    fn begin(&self, block: &InUse<'_, B>) -> Result<(), Error> {
+        let InUse { queue, memory, .. } = block;
+        let filled = block
+            .backend
+            .enqueue_fill(queue, memory, Region::first(1), &[0], &[]);
+        filled.map(drop)
+    }
+
+    fn end(&self, _: &InUse<'_, B>) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn wrong_blocks(&self, _: &B, _: &B::Queue, _: usize) -> Result<u32, Error> {
+        Ok(0)
+    }
+}
