@@ -13,7 +13,7 @@
 /// use binpool::{Backend, HighWater, ImmediateAllocator, PoolOptions, QueueOrder};
 /// use binpool_mock::MockDevice;
 ///
-/// let backend = MockDevice::new().backend();
+/// let backend = MockDevice::builder().capacity_bytes(1 << 36).build().backend();
 /// let queue = backend.create_queue(QueueOrder::InOrder)?;
 /// let options = PoolOptions::new().segments(false);
 /// let after_all_sizes = |options: PoolOptions| {

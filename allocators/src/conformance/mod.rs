@@ -21,14 +21,12 @@
 //! }
 //!
 //! mod backend {
-//!     use super::Mock;
-//!
-//!     binpool_allocators::backend_conformance!(Mock);
+//!     binpool_allocators::backend_conformance!(super::Mock);
 //!     // Where the backend has user events, and where they can fail:
-//!     binpool_allocators::pending_conformance!(Mock);
-//!     binpool_allocators::failure_conformance!(Mock);
+//!     binpool_allocators::pending_conformance!(super::Mock);
+//!     binpool_allocators::failure_conformance!(super::Mock);
 //!     // Where it has shared virtual memory:
-//!     binpool_allocators::svm_conformance!(Mock);
+//!     binpool_allocators::svm_conformance!(super::Mock);
 //! }
 //! # use binpool_allocators::conformance::{backend_checks, run_all};
 //! # assert!(run_all(&backend_checks(), &Mock).passed());
