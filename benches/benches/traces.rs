@@ -10,7 +10,7 @@
 
 use std::path::Path;
 
-use binpool::{ImmediateAllocator, PoolOptions};
+use binpool::{HighWater, ImmediateAllocator, PoolOptions};
 use binpool_benches::NullBackend;
 use binpool_replay::{Manner, Trace, replay};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
@@ -33,7 +33,12 @@ fn benchmarks(criterion: &mut Criterion) {
         group.throughput(Throughput::Elements(trace.events().len() as u64));
         for (options, subject) in [
             (PoolOptions::new(), "binpool"),
-            (PoolOptions::new().segments(false), "binpool-bins"),
+            (
+                PoolOptions::new()
+                    .segments(false)
+                    .high_water(HighWater::KEEP_ALL),
+                "binpool-bins",
+            ),
         ] {
             let manner = Manner {
                 pool: Some(options),

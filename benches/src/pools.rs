@@ -1,7 +1,8 @@
 //! The pool, with segments and without.
 
 use binpool::{
-    Backend, ImmediateAllocator, MemoryPool, PoolError, PoolOptions, PooledBuffer, QueueOrder,
+    Backend, HighWater, ImmediateAllocator, MemoryPool, PoolError, PoolOptions, PooledBuffer,
+    QueueOrder,
 };
 
 use crate::{NullBackend, Subject};
@@ -60,18 +61,20 @@ impl Subject for Pool {
     }
 }
 
-/// The same without segments: bins alone.
+/// The same without segments: bins alone, which keep every free block.
 #[derive(Debug)]
 pub struct Bins(Pool);
 
 impl Bins {
-    /// A pool with the default settings but for segments.
+    /// A pool without segments that keeps every free block.
     ///
     /// # Errors
     ///
     /// Those of the pool.
     pub fn new() -> Result<Self, PoolError> {
-        let options = PoolOptions::new().segments(false);
+        let options = PoolOptions::new()
+            .segments(false)
+            .high_water(HighWater::KEEP_ALL);
         Pool::with_options(options).map(Self)
     }
 

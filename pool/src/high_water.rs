@@ -3,9 +3,10 @@
 /// How far what a pool of bins manages may pass the most that was in use.
 ///
 /// A free block of a bin serves requests of its own size class only. So a pool of bins that keeps them all comes to manage the
-/// most that was in use *of each class*, which is many times the most that was in use at once where sizes vary. Under this rule,
-/// a request that finds no block first releases free blocks that no command uses, the largest first, as long as its own block
-/// would take the pool above a part of the most bytes that were ever in use, in whole blocks.
+/// most that was in use *of each class*, which is many times the most that was in use at once where sizes vary. This rule is for
+/// a request that finds no block of its class, where a new one would take the pool above a part of the most bytes that were ever
+/// in use, in whole blocks. Such a request gets a free block up to half as large again. Where there is none, free blocks that no
+/// command uses are released first: the smallest that is enough, or the largest ones.
 ///
 /// Pools with [segments](crate::PoolOptions::segments) need no such rule: there free blocks of any size serve one another.
 ///

@@ -7,7 +7,10 @@ use binpool_allocators::Allocator;
 use crate::{
     block::{Block, HeldBlock},
     central::{State, queue_states::QueueStates},
-    order::timestamps::{QueueKey, QueueUse, QueueUses, add_to, last_of},
+    order::{
+        hit_kind::HitKind,
+        timestamps::{QueueKey, QueueUse, QueueUses, add_to, last_of},
+    },
     request::Request,
 };
 
@@ -62,6 +65,25 @@ impl<A: Allocator, O> State<A, O> {
         let (key, index) = ready?;
         let other = self.queues.get_mut(key)?;
         other.free_list.take(bin, index).map(|held| held.block)
+    }
+
+    /// Takes a free block that the queue may have at once, of the first bin that has one from the request's own to the `last`.
+    pub(crate) fn pop_up_to(
+        &mut self,
+        last: usize,
+        queue_key: QueueKey,
+        request: Request,
+        across: bool,
+    ) -> Option<(Box<Block<A, O>>, HitKind)> {
+        let mut bins = self.larger_bins(request, last).into_iter();
+        bins.find_map(|request| {
+            let own = self.pop(queue_key, request);
+            let own = own.map(|block| (block, HitKind::Ready));
+            own.or_else(|| {
+                let ready = self.pop_ready(queue_key, request, across)?;
+                Some((ready, HitKind::Ended))
+            })
+        })
     }
 
     /// Takes the block of this bin, from the pending list or the free list of another queue, whose last use is the oldest.

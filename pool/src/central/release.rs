@@ -44,6 +44,23 @@ impl<A: Allocator, O> State<A, O> {
         released
     }
 
+    /// Takes out blocks that no command uses, to be released: the smallest that has `enough` bytes, or where there is none, the
+    /// largest until they have as many together.
+    pub(crate) fn release_tightly(&mut self, enough: u64) -> Vec<Released<A>> {
+        let mut released = Vec::new();
+        let mut bytes = 0;
+        while bytes < enough {
+            let covering = self.idle.pop_covering(enough - bytes);
+            let Some(held) = covering.or_else(|| self.idle.pop_largest()) else {
+                break;
+            };
+            bytes += held.block.bytes as u64;
+            released.push(held.into());
+        }
+        self.count_released(&released);
+        released
+    }
+
     /// The bytes by which a new block for this request would take the pool above what it is to manage.
     pub(crate) fn excess_above(&self, high_water: HighWater, request: Request) -> u64 {
         let in_use = unsigned(self.in_use).saturating_add(request.bytes as u64);

@@ -22,8 +22,8 @@ impl<A: Allocator> Shared<A> {
         if self.has_segments {
             return self.carve(queue_key, request, drain_from);
         }
-        if self.state.lock().excess_above(self.high_water, request) > 0 {
-            self.release_above_high_water(request);
+        if let Some(found) = self.keep_to_high_water(queue_key, request) {
+            return Ok(found);
         }
         // The classes may be the program's own and may panic, so they are called before there is memory to lose.
         let above = self.classes.below(request.bin, self.alignment);

@@ -7,7 +7,7 @@ use crate::{
     central::caches::DrainFrom,
     flow::hit_block::HitBlock,
     hooks::{self, Shortage},
-    order::{hit_kind::HitKind, timestamps::QueueKey},
+    order::timestamps::QueueKey,
     request::Request,
     shared::Shared,
 };
@@ -149,17 +149,7 @@ impl<A: Allocator> Shared<A> {
         self.return_unviewed();
         self.catch_up();
         let last = self.last_bin(request);
-        let mut state = self.state.lock();
-        let mut bins = state.larger_bins(request, last).into_iter();
-        let found = bins.find_map(|request| {
-            let own = state.pop(queue_key, request);
-            let own = own.map(|block| (block, HitKind::Ready));
-            own.or_else(|| {
-                let ready = state.pop_ready(queue_key, request, true)?;
-                Some((ready, HitKind::Ended))
-            })
-        });
-        drop(state);
+        let found = self.state.lock().pop_up_to(last, queue_key, request, true);
         match found {
             Some((block, kind)) => Ok(Some(HitBlock::new(self, queue_key, block, kind))),
             None => Ok(self.carve_anywhere(queue_key, request)?),

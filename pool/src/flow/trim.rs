@@ -2,7 +2,7 @@
 
 use binpool_allocators::Allocator;
 
-use crate::{request::Request, shared::Shared};
+use crate::shared::Shared;
 
 impl<A: Allocator> Shared<A> {
     /// Releases free memory until the pool manages at most `most` bytes: first what no command uses, largest first,
@@ -29,23 +29,6 @@ impl<A: Allocator> Shared<A> {
             state.release_largest(excess)
         };
         self.release_each(released)
-    }
-
-    /// Releases free blocks that no command uses, largest first, until the pool may manage a new block for this request as
-    /// well ([`HighWater`](crate::HighWater)), or no such block is left.
-    pub(crate) fn release_above_high_water(&self, request: Request) {
-        // What threads count and cache by themselves is counted, and goes to the bins.
-        self.flush();
-        self.catch_up();
-        let released = {
-            let mut state = self.state.lock();
-            let excess = state.excess_above(self.high_water, request);
-            state.release_largest(excess)
-        };
-        let bytes = self.release_each(released);
-        if bytes > 0 {
-            tracing::debug!(bytes, "gave back what would be above the high water");
-        }
     }
 
     /// Returns whether a block of `bytes` bytes is free, or the allocator would have room for one after a release of

@@ -122,6 +122,18 @@ impl<A: Allocator, O> Bins<A, O> {
         held
     }
 
+    /// Takes out the oldest block of the first bin whose oldest block has at least so many bytes.
+    pub(crate) fn pop_covering(&mut self, bytes: u64) -> Option<HeldBlock<A, O>> {
+        let covers = |blocks: &VecDeque<HeldBlock<A, O>>| {
+            let oldest = blocks.front();
+            oldest.is_some_and(|held| held.block.bytes as u64 >= bytes)
+        };
+        let mut bins = self.classes.iter();
+        let (bin, _) = bins.find(|(_, blocks)| covers(blocks))?;
+        let bin = *bin;
+        self.take(bin, 0)
+    }
+
     /// Takes out the largest block.
     pub(crate) fn pop_largest(&mut self) -> Option<HeldBlock<A, O>> {
         let (bin, _) = self.largest_bin()?;

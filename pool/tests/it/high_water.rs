@@ -48,8 +48,11 @@ proptest! {
             match step {
                 Step::Allocate(bytes) => {
                     let before = rig.pool.statistics();
-                    let class = class_size(bytes) as u64;
-                    live.push((rig.pool.allocate(bytes).unwrap(), class));
+                    let (class, most_class) = (class_size(bytes), class_size(class_size(bytes) * 3 / 2));
+                    let block = rig.pool.allocate(bytes).unwrap();
+                    let block_bytes = block.class_size();
+                    prop_assert!(block_bytes <= most_class);
+                    live.push((block, block_bytes as u64));
                     peak = peak.max(live.iter().map(|(_, bytes)| bytes).sum());
                     let most = (peak * u64::from(percent) / 100).max(least);
                     let after = rig.pool.statistics();
@@ -60,7 +63,7 @@ proptest! {
                     }
                     let is_released = after.released_blocks > before.released_blocks;
                     if is_released {
-                        prop_assert!(before.managed_bytes + class > most, "{before:?} and {class}, of {most}");
+                        prop_assert!(before.managed_bytes + class as u64 > most, "{before:?} and {class}, of {most}");
                     }
                 }
                 Step::Free(_) if live.is_empty() => {}
@@ -71,17 +74,33 @@ proptest! {
 }
 
 #[test]
-fn the_largest_free_blocks_go_first_and_no_more_than_needed() {
+fn a_free_block_up_to_half_as_large_again_is_taken_before_any_goes_back() {
     let rig = Rig::with_options(MockDevice::builder(), bins(exactly(150)));
     drop([1, 2, 3, 4].map(|mib| rig.pool.allocate(mib * MIB).unwrap()));
     // 10 MiB were in use, so 15 may be managed.
     let _five = rig.pool.allocate(5 * MIB).unwrap();
-    assert_eq!(rig.pool.statistics().released_blocks, 0);
-    let half = MIB / 2;
-    let _more = rig.pool.allocate(3 * half).unwrap();
-    assert_eq!(rig.pool.statistics().released_blocks, 1, "of 4 MiB");
-    assert_eq!(rig.pool.managed_bytes(), (25 * half) as u64);
-    for mib in [1, 2, 3] {
+    let eighth = MIB / 8;
+    let misses = rig.pool.statistics().misses;
+    let larger = rig.pool.allocate(11 * eighth).unwrap();
+    assert_eq!(larger.class_size(), 2 * MIB);
+    let statistics = rig.pool.statistics();
+    assert_eq!((statistics.misses, statistics.released_blocks), (misses, 0));
+    // Those of 1 and of 3 MiB are too large and too small for this one. The smaller one is enough to go.
+    let own = rig.pool.allocate(5 * eighth).unwrap();
+    assert_eq!(own.class_size(), 5 * eighth);
+    assert_eq!(rig.pool.statistics().released_blocks, 1);
+    assert_eq!(rig.pool.managed_bytes(), (14 * MIB + 5 * eighth) as u64);
+}
+
+#[test]
+fn where_no_free_block_is_enough_the_largest_go_until_they_are() {
+    let rig = Rig::with_options(MockDevice::builder(), bins(exactly(100)));
+    drop([1, 2, 3, 4].map(|mib| rig.pool.allocate(mib * MIB).unwrap()));
+    let _large = rig.pool.allocate(6 * MIB).unwrap();
+    assert_eq!(rig.pool.statistics().released_blocks, 2);
+    // That of 4 MiB, and then that of 2 is enough.
+    assert_eq!(rig.pool.managed_bytes(), 10 * MIB as u64);
+    for mib in [1, 3] {
         let misses = rig.pool.statistics().misses;
         drop(rig.pool.allocate(mib * MIB).unwrap());
         assert_eq!(rig.pool.statistics().misses, misses, "{mib} MiB are there");

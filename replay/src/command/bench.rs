@@ -46,7 +46,7 @@ use crate::command::{
 /// second are those of all threads together, in the median sample. Of 15 samples of at least 20 ms each. Each subject of each
 /// workload is measured in a process of its own.
 ///
-/// The subjects: binpool; binpool-bins, without segments; binpool-watched and binpool-recorded, which tracks its blocks, and is
+/// The subjects: binpool; binpool-bins, without segments, which keep every free block; binpool-watched and binpool-recorded, which tracks its blocks, and is
 /// recorded; the C library's malloc; mimalloc; offset-allocator behind a
 /// lock; allocator, the one below binpool; nothing, the cost of the workload itself.
 ///
