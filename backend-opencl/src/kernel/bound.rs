@@ -94,7 +94,13 @@ impl Launch<'_> {
     ) -> Result<SmallVec<[(usize, ClMemory); 1]>, KernelError> {
         let mut views = SmallVec::new();
         for (index, touched) in touched.iter().enumerate() {
-            let Touched::Memory { memory, bytes, .. } = touched else {
+            let Touched::Memory {
+                memory,
+                bytes,
+                is_whole: false,
+                ..
+            } = touched
+            else {
                 continue;
             };
             if memory.start() == 0 {
@@ -134,6 +140,7 @@ impl Launch<'_> {
                     memory,
                     bytes,
                     access,
+                    is_whole,
                     ..
                 } => {
                     let view = views.iter().find(|(of, _)| *of == index);
@@ -145,7 +152,12 @@ impl Launch<'_> {
                         Some((memory, region)) => {
                             self.check_flags(at, *access, memory.flags())?;
                             bound.add_use(at, Some(memory.used(region, (*access).into())));
-                            match (memory.for_kernels()?, memory.svm_range(region)) {
+                            let buffer = if *is_whole {
+                                memory.root().map(|(root, _)| &root.handle)
+                            } else {
+                                memory.for_kernels()?
+                            };
+                            match (buffer, memory.svm_range(region)) {
                                 (Some(buffer), _) => ArgumentValue::Memory(buffer),
                                 (None, Some(range)) => ArgumentValue::Svm(range),
                                 (None, None) => ArgumentValue::NoMemory,
@@ -168,7 +180,7 @@ impl Launch<'_> {
                 Touched::Value(value) => ArgumentValue::Bytes(value),
                 Touched::Filled(value) => ArgumentValue::Bytes(value),
                 Touched::Local(bytes) => ArgumentValue::Local(*bytes),
-                Touched::Length => ArgumentValue::Bytes(&[]),
+                Touched::Unfilled => ArgumentValue::Bytes(&[]),
             };
             bound.values.push(value);
         }
@@ -192,7 +204,7 @@ impl Launch<'_> {
 
     /// Returns the memory for this launch's queue, and the region of the first `bytes` bytes of the argument in it; `None`
     /// for the block of 0 bytes.
-    fn own_memory<'s>(
+    pub(super) fn own_memory<'s>(
         &self,
         memory: &'s dyn AsMemory<OpenClBackend>,
         bytes: usize,

@@ -58,12 +58,12 @@ fn check_alone(parameter: &Parameter, parameters: &[Parameter]) -> Result<(), Pa
     if has_elements && parameter.element_bytes() == 0 {
         return Err(ParameterProblem::EmptyType);
     }
-    let ParameterRole::Length { of, .. } = parameter.role else {
+    let (ParameterRole::Length { of, .. } | ParameterRole::Offset { of }) = parameter.role else {
         return Ok(());
     };
     match parameters.get(of).map(Parameter::kind) {
         Some(ParameterKind::Memory) => Ok(()),
-        _ => Err(ParameterProblem::LengthOfNothing { of }),
+        _ => Err(ParameterProblem::NotOfMemory { of }),
     }
 }
 

@@ -15,7 +15,8 @@ impl Launch<'_> {
     /// [`LocalMemory`](KernelError::LocalMemory), and [`Parameter`](KernelError::Parameter) with
     /// [`ArgumentKind`](super::ParameterProblem::ArgumentKind), [`ValueSize`](super::ParameterProblem::ValueSize),
     /// [`ImageKind`](super::ParameterProblem::ImageKind), [`PacketSize`](super::ParameterProblem::PacketSize),
-    /// [`TooSmall`](super::ParameterProblem::TooSmall), [`LengthTooLarge`](super::ParameterProblem::LengthTooLarge) or
+    /// [`TooSmall`](super::ParameterProblem::TooSmall), [`LengthTooLarge`](super::ParameterProblem::LengthTooLarge),
+    /// [`UnevenOffset`](super::ParameterProblem::UnevenOffset) or
     /// [`StartsWithin`](super::ParameterProblem::StartsWithin) for arguments that do not fit; [`Overlap`](KernelError::Overlap)
     /// for arguments that share memory; [`AccessFlag`](KernelError::AccessFlag) for memory and images whose flags forbid
     /// what this kernel does; [`ArgumentRefused`](KernelError::ArgumentRefused) for an argument that the runtime refuses;
@@ -32,7 +33,8 @@ impl Launch<'_> {
             self.local.as_ref(),
         )
         .map_err(|problem| self.work_size(problem))?;
-        let touched = self.touched(&work)?;
+        let mut touched = self.touched(&work)?;
+        self.fill_offsets(&mut touched)?;
         // The runtime keeps the views until the kernel has ended.
         let views = self.views(&touched)?;
         let bound = self.bound(&touched, &views)?;

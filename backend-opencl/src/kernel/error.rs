@@ -233,16 +233,16 @@ pub enum ParameterProblem {
         /// The value of the kernel.
         actual: ImageKind,
     },
-    /// A parameter is declared as the length of one that is no memory.
-    #[error("is the length of parameter {of}, which is no memory")]
-    LengthOfNothing {
+    /// A parameter is declared as the length or the offset of one that is no memory.
+    #[error("is the length or the offset of parameter {of}, which is no memory")]
+    NotOfMemory {
         /// The number of the parameter that is no memory.
         of: usize,
     },
     /// A part of a buffer was given that cannot be passed to a kernel.
     #[error(
         "was given memory from byte {offset} of a buffer on, which is no multiple of {alignment}, or this device starts no \
-         argument within a buffer: pass all of the memory, and the number of the first element as a value"
+         argument within a buffer: declare its offset (`Parameter::offset_u64`), so that the kernel takes the whole buffer"
     )]
     StartsWithin {
         /// The offset of the argument in its buffer, in bytes.
@@ -284,6 +284,16 @@ pub enum ParameterProblem {
         /// The bytes that are touched, by the declared extent and the number of work items; the largest number if they are
         /// more.
         needed: usize,
+    },
+    /// Memory starts within an element, counted from the start of its buffer.
+    #[error(
+        "was given memory from byte {offset} of a buffer on, which is no whole number of elements of {element} bytes"
+    )]
+    UnevenOffset {
+        /// The offset of the argument in its buffer, in bytes.
+        offset: usize,
+        /// The bytes of an element.
+        element: usize,
     },
     /// Memory has more elements than the type of its length can count.
     #[error("has {bytes} bytes, which cannot hold a length of {elements}")]

@@ -79,6 +79,10 @@ pub(super) enum ParameterRole {
         of: usize,
         bytes: usize,
     },
+    /// The place of the first element of another parameter in its buffer, which the launch fills in.
+    Offset {
+        of: usize,
+    },
     Local {
         element: usize,
         extent: Extent,
@@ -259,6 +263,51 @@ impl Parameter {
         Self { role }
     }
 
+    /// A `ulong` with the place of the first element of the memory that is passed for parameter number `of`, counted in whole
+    /// elements from the start of that parameter's pointer. The launch fills it in, and passes the whole buffer for parameter
+    /// `of`, of which the memory may be any part: the kernel adds this number to every index.
+    ///
+    /// So no object of the runtime has to be made for the part, and it may start at any whole element, where a launch without an
+    /// offset needs the device's [alignment](binpool_allocators::DeviceLimits::alignment). Of shared virtual memory the kernel
+    /// gets the address of the part, and 0.
+    ///
+    /// The kernel keeps to the declared extent, counted from that place on: other bytes of the buffer may be others' blocks.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, QueueOrder};
+    /// # use binpool_opencl::{ClProgram, Extent, OpenClBackend, Parameter};
+    /// use binpool::{ImmediateAllocator, PoolOptions};
+    ///
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let source = "kernel void scale(global float *data, ulong first, float factor)
+    ///     { data[first + get_global_id(0)] *= factor; }";
+    /// # let program = ClProgram::build(&backend, source, "")?;
+    /// let parameters = [
+    ///     Parameter::in_out::<f32>(Extent::PerItem(1)),
+    ///     Parameter::offset_u64(0),
+    ///     Parameter::value::<f32>(),
+    /// ];
+    /// // SAFETY: each work item reads and writes the float of its id, counted from `first`.
+    /// let scale = unsafe { program.kernel("scale", &parameters) }?;
+    ///
+    /// // Blocks of a pool are parts of its segments, mostly.
+    /// let pool = PoolOptions::new().segments(true).build(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let [_first, block] = [(); 2].map(|()| pool.allocate(4000).unwrap());
+    /// block.write(&queue, 0, &[2.0_f32; 1000])?;
+    /// let launch = scale.launch(&queue, &[1000]).memory(&block);
+    /// launch.value(&2.5_f32).enqueue()?; // the second argument, for the third parameter
+    /// let mut scaled = [0.0_f32; 1000];
+    /// block.read(&queue, 0, &mut scaled)?;
+    /// assert_eq!(scaled, [5.0; 1000]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub const fn offset_u64(of: usize) -> Self {
+        let role = ParameterRole::Offset { of };
+        Self { role }
+    }
+
     /// A `local` pointer, for which a launch passes a [`LocalMemory`](crate::LocalMemory).
     #[must_use]
     pub const fn local<T: Pod>(extent: Extent) -> Self {
@@ -296,7 +345,9 @@ impl Parameter {
     pub const fn kind(&self) -> ParameterKind {
         match self.role {
             ParameterRole::Memory { .. } => ParameterKind::Memory,
-            ParameterRole::Value { .. } | ParameterRole::Length { .. } => ParameterKind::Value,
+            ParameterRole::Value { .. }
+            | ParameterRole::Length { .. }
+            | ParameterRole::Offset { .. } => ParameterKind::Value,
             ParameterRole::Local { .. } => ParameterKind::Local,
             ParameterRole::Image { .. } => ParameterKind::Image,
             ParameterRole::Sampler => ParameterKind::Sampler,
@@ -309,6 +360,7 @@ impl Parameter {
         match self.role {
             ParameterRole::Memory { element, .. } | ParameterRole::Local { element, .. } => element,
             ParameterRole::Value { bytes } | ParameterRole::Length { bytes, .. } => bytes,
+            ParameterRole::Offset { .. } => size_of::<u64>(),
             ParameterRole::Pipe { packet, .. } => packet,
             ParameterRole::Image { .. } | ParameterRole::Sampler => 0,
         }
@@ -318,13 +370,17 @@ impl Parameter {
     pub(super) const fn passed_bytes(&self) -> usize {
         match self.role {
             ParameterRole::Value { bytes } | ParameterRole::Length { bytes, .. } => bytes,
+            ParameterRole::Offset { .. } => size_of::<u64>(),
             _ => size_of::<usize>(),
         }
     }
 
     /// Returns whether a launch passes an argument for it.
     pub(super) const fn takes_argument(&self) -> bool {
-        !matches!(self.role, ParameterRole::Length { .. })
+        !matches!(
+            self.role,
+            ParameterRole::Length { .. } | ParameterRole::Offset { .. }
+        )
     }
 }
 

@@ -123,7 +123,7 @@ impl ClProgram {
     /// kernel does not match, [`ParameterCount`](KernelError::ParameterCount), or [`Parameter`](KernelError::Parameter) with
     /// [`Kind`](super::ParameterProblem::Kind), [`Access`](super::ParameterProblem::Access),
     /// [`ElementSize`](super::ParameterProblem::ElementSize), [`EmptyType`](super::ParameterProblem::EmptyType),
-    /// [`LengthOfNothing`](super::ParameterProblem::LengthOfNothing) or [`ImageKind`](super::ParameterProblem::ImageKind);
+    /// [`NotOfMemory`](super::ParameterProblem::NotOfMemory) or [`ImageKind`](super::ParameterProblem::ImageKind);
     /// [`TooManyParameterBytes`](KernelError::TooManyParameterBytes); or a failure of the runtime.
     ///
     /// # Safety

@@ -27,10 +27,12 @@ pub(super) enum Touched<'a> {
         /// The number of bytes that are touched, from the first one on.
         bytes: usize,
         access: ParameterAccess,
+        /// Set if the kernel takes the whole buffer, and an offset.
+        is_whole: bool,
     },
     Value(&'a [u8]),
-    /// A length that is not filled in yet.
-    Length,
+    /// A length or an offset that is not filled in yet.
+    Unfilled,
     Filled(SmallVec<[u8; 8]>),
     Local(usize),
     /// An image, a sampler or a pipe.
@@ -62,7 +64,7 @@ impl Launch<'_> {
         let mut touched = SmallVec::new();
         for (index, parameter) in parameters.iter().enumerate() {
             touched.push(if !parameter.takes_argument() {
-                Touched::Length
+                Touched::Unfilled
             } else if let Some(argument) = arguments.next() {
                 self.touched_of(index, parameter, argument, work)?
             } else {
@@ -104,6 +106,7 @@ impl Launch<'_> {
                     elements: size / element.max(1),
                     bytes,
                     access,
+                    is_whole: self.offset_of(index).is_some(),
                 })
             }
             (ParameterRole::Value { bytes: expected }, ArgumentBody::Value(value)) => {
@@ -218,6 +221,40 @@ impl Launch<'_> {
             };
             let problem = ParameterProblem::LengthTooLarge { bytes, elements };
             touched[index] = Touched::Filled(length.map_err(|_| self.refused(index, problem))?);
+        }
+        Ok(())
+    }
+}
+
+/// The offsets, which need the memory.
+impl Launch<'_> {
+    /// Returns the number of the parameter that is the offset of parameter `index`.
+    fn offset_of(&self, index: usize) -> Option<usize> {
+        let is_offset =
+            |other: &Parameter| matches!(other.role, ParameterRole::Offset { of } if of == index);
+        self.kernel.parameters().iter().position(is_offset)
+    }
+
+    /// Fills in the places of first elements where offsets are declared.
+    pub(super) fn fill_offsets(&self, touched: &mut [Touched<'_>]) -> Result<(), KernelError> {
+        for (index, parameter) in self.kernel.parameters().iter().enumerate() {
+            let ParameterRole::Offset { of } = parameter.role else {
+                continue;
+            };
+            let mut place = 0;
+            if let Some(Touched::Memory { memory, bytes, .. }) = touched.get(of)
+                && let Some((memory, region)) = self.own_memory(*memory, *bytes)?
+                && let Some((_, start)) = memory.root()
+            {
+                let offset = start.saturating_add(region.offset);
+                let element = self.kernel.parameters()[of].element_bytes().max(1);
+                if offset % element != 0 {
+                    let problem = ParameterProblem::UnevenOffset { offset, element };
+                    return Err(self.refused(of, problem));
+                }
+                place = offset / element;
+            }
+            touched[index] = Touched::Filled(SmallVec::from_slice(&(place as u64).to_ne_bytes()));
         }
         Ok(())
     }

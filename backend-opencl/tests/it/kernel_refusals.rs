@@ -160,7 +160,7 @@ fn lengths_are_declared_of_memory() {
     for of in [1, 3, 4] {
         refused!(
             kernels.declared("sum", &[SUM[0], Parameter::length_u32(of), SUM[2], SUM[3]]);
-            parameter 1: ParameterProblem::LengthOfNothing { .. }
+            parameter 1: ParameterProblem::NotOfMemory { .. }
         );
     }
 }

@@ -31,6 +31,7 @@ mod image_transfers;
 mod images;
 mod interop;
 mod kernel_images;
+mod kernel_offsets;
 mod kernel_refusals;
 mod kernels;
 mod maps;

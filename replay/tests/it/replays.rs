@@ -361,7 +361,7 @@ fn threads_are_dealt_the_streams_or_copies_of_the_trace() {
 fn a_thread_that_fails_ends_the_replay_of_all() {
     let trace = recorded("boxtree_builds").scaled_down(64);
     let settings = Settings {
-        capacity_bytes: Some(trace.peak_live_bytes() * 2),
+        capacity_bytes: Some(trace.peak_live_bytes() / 2),
         threads: 8,
         ..unpooled()
     };
