@@ -153,7 +153,8 @@ impl PoolOptions {
     }
 
     /// Releases free memory as soon as no command uses it, while the pool manages more than `bytes` bytes. By default
-    /// all of it is kept, until the program [trims](MemoryPool::trim_to) the pool or memory runs short.
+    /// all of it is kept, in bins up to their [high water](Self::high_water), until the program
+    /// [trims](MemoryPool::trim_to) the pool or memory runs short.
     ///
     /// Checked whenever a block is freed, which then costs calls to the device. So the pool has no thread caches, and a
     /// hit takes a short lock. Named after `cudaMemPoolAttrReleaseThreshold`.
