@@ -60,35 +60,15 @@ impl Commands<MockBackend> for MockKernels {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a failing test panics")]
 mod tests {
-    use binpool::{Backend, Memory, MemoryFlags, QueueOrder};
     use binpool_mock::MockDevice;
 
     use super::*;
+    use crate::touch::tests::wrong_blocks_are_counted_on_their_queue;
 
     #[test]
     fn a_block_with_another_number_is_counted_on_its_queue() {
         let backend = MockDevice::new().backend();
-        let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
-        let kernels = MockKernels::new(2);
-        for bytes in [3, 4, 100] {
-            let memory = backend.create_buffer(bytes, MemoryFlags::empty()).unwrap();
-            let block = |number| InUse {
-                backend: &backend,
-                queue: &queue,
-                queue_number: 1,
-                memory: &memory,
-                number,
-            };
-            kernels.begin(&block(7)).unwrap();
-            kernels.end(&block(7)).unwrap();
-            let wrong = || kernels.wrong_blocks(&backend, &queue, 1).unwrap();
-            let before = wrong();
-            kernels.begin(&block(8)).unwrap();
-            kernels.end(&block(7)).unwrap();
-            assert_eq!(wrong() - before, u32::from(memory.bytes() >= 4));
-        }
-        assert_eq!(kernels.wrong_blocks(&backend, &queue, 0).unwrap(), 0);
+        wrong_blocks_are_counted_on_their_queue(&backend, &MockKernels::new(2));
     }
 }

@@ -96,34 +96,14 @@ impl Commands<OpenClBackend> for OpenClKernels {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a failing test panics")]
 mod tests {
-    use binpool::{Backend, QueueOrder};
-
     use super::*;
+    use crate::touch::tests::wrong_blocks_are_counted_on_their_queue;
 
     #[test]
     fn a_block_with_another_number_is_counted_on_its_queue() {
         let device = std::env::var("BINPOOL_TEST_DEVICE").unwrap_or_else(|_| "any".into());
         let backend = OpenClBackend::open(&device.parse().unwrap()).unwrap();
-        let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
         let kernels = OpenClKernels::new(&backend, 2).unwrap();
-        for bytes in [3, 4, 7, 100] {
-            let memory = backend.create_buffer(bytes, MemoryFlags::empty()).unwrap();
-            let block = |number| InUse {
-                backend: &backend,
-                queue: &queue,
-                queue_number: 1,
-                memory: &memory,
-                number,
-            };
-            let wrong = || kernels.wrong_blocks(&backend, &queue, 1).unwrap();
-            kernels.begin(&block(7)).unwrap();
-            let before = wrong();
-            kernels.end(&block(7)).unwrap();
-            assert_eq!(wrong(), before);
-            kernels.begin(&block(8)).unwrap();
-            kernels.end(&block(7)).unwrap();
-            assert_eq!(wrong() - before, u32::from(bytes >= 4));
-        }
-        assert_eq!(kernels.wrong_blocks(&backend, &queue, 0).unwrap(), 0);
+        wrong_blocks_are_counted_on_their_queue(&backend, &kernels);
     }
 }

@@ -174,7 +174,11 @@ pub fn table(header: &Header, rows: &[Row]) -> String {
         1 => String::new(),
         scale => format!(", sizes divided by {scale}"),
     };
-    let touch = header.touch;
+    let touch = match header.touch {
+        Touch::Nothing => "",
+        Touch::Fill => ", each block touched",
+        Touch::Kernels => ", kernels on each block",
+    };
     let threads = match header.threads {
         0 | 1 => String::new(),
         threads => format!(", {threads} threads"),

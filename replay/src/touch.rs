@@ -1,7 +1,5 @@
 //! What a replay enqueues on each block.
 
-use std::fmt;
-
 use binpool::{Backend, Error, Region};
 use serde::Serialize;
 
@@ -17,16 +15,6 @@ pub enum Touch {
     /// A kernel that writes the block's number into its first and its last word; and one before the block is freed, which checks
     /// that both are still there.
     Kernels,
-}
-
-impl fmt::Display for Touch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Nothing => "",
-            Self::Fill => ", each block touched",
-            Self::Kernels => ", kernels on each block",
-        })
-    }
 }
 
 /// A block that is in use.
@@ -75,5 +63,43 @@ impl<B: Backend> Commands<B> for Fill {
 
     fn wrong_blocks(&self, _: &B, _: &B::Queue, _: usize) -> Result<u32, Error> {
         Ok(0)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failing test panics")]
+pub(crate) mod tests {
+    use binpool::{Memory, MemoryFlags, Queue, QueueOrder};
+
+    use super::*;
+
+    /// Checks that a block with another number than was written is counted, on its queue alone. `kernels` are for two queues.
+    pub(crate) fn wrong_blocks_are_counted_on_their_queue<B: Backend>(
+        backend: &B,
+        kernels: &impl Commands<B>,
+    ) {
+        let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+        let wrong_on = |number| {
+            queue.finish().unwrap();
+            kernels.wrong_blocks(backend, &queue, number).unwrap()
+        };
+        for bytes in [3, 4, 7, 100] {
+            let memory = backend.create_buffer(bytes, MemoryFlags::empty()).unwrap();
+            let block = |number| InUse {
+                backend,
+                queue: &queue,
+                queue_number: 1,
+                memory: &memory,
+                number,
+            };
+            let before = wrong_on(1);
+            kernels.begin(&block(7)).unwrap();
+            kernels.end(&block(7)).unwrap();
+            assert_eq!(wrong_on(1), before);
+            kernels.begin(&block(8)).unwrap();
+            kernels.end(&block(7)).unwrap();
+            assert_eq!(wrong_on(1) - before, u32::from(memory.bytes() >= 4));
+        }
+        assert_eq!(wrong_on(0), 0);
     }
 }

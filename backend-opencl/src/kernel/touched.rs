@@ -106,7 +106,7 @@ impl Launch<'_> {
                     elements: size / element.max(1),
                     bytes,
                     access,
-                    is_whole: self.offset_of(index).is_some(),
+                    is_whole: false,
                 })
             }
             (ParameterRole::Value { bytes: expected }, ArgumentBody::Value(value)) => {
@@ -228,25 +228,27 @@ impl Launch<'_> {
 
 /// The offsets, which need the memory.
 impl Launch<'_> {
-    /// Returns the number of the parameter that is the offset of parameter `index`.
-    fn offset_of(&self, index: usize) -> Option<usize> {
-        let is_offset =
-            |other: &Parameter| matches!(other.role, ParameterRole::Offset { of } if of == index);
-        self.kernel.parameters().iter().position(is_offset)
-    }
-
-    /// Fills in the places of first elements where offsets are declared.
+    /// Fills in the places of first elements where offsets are declared, whose memory is passed as its whole buffer.
     pub(super) fn fill_offsets(&self, touched: &mut [Touched<'_>]) -> Result<(), KernelError> {
         for (index, parameter) in self.kernel.parameters().iter().enumerate() {
             let ParameterRole::Offset { of } = parameter.role else {
                 continue;
             };
             let mut place = 0;
-            if let Some(Touched::Memory { memory, bytes, .. }) = touched.get(of)
-                && let Some((memory, region)) = self.own_memory(*memory, *bytes)?
-                && let Some((_, start)) = memory.root()
+            if let Some(Touched::Memory {
+                memory,
+                bytes,
+                is_whole,
+                ..
+            }) = touched.get_mut(of)
             {
-                let offset = start.saturating_add(region.offset);
+                *is_whole = true;
+                let found = self.own_memory(*memory, *bytes)?;
+                let start = found.and_then(|(memory, region)| {
+                    let (_, start) = memory.root()?;
+                    Some(start.saturating_add(region.offset))
+                });
+                let offset = start.unwrap_or(0);
                 let element = self.kernel.parameters()[of].element_bytes().max(1);
                 if offset % element != 0 {
                     let problem = ParameterProblem::UnevenOffset { offset, element };

@@ -4,7 +4,7 @@ use binpool_allocators::{Allocator, Queue, QueueOf, segments::Segments};
 
 use crate::{
     HighWater,
-    block::Released,
+    block::{HeldBlock, Released},
     central::{State, counters::unsigned, queue_states::QueueStates},
     free::bins::Bins,
     order::timestamps::{QueueUse, QueueUses, add_to},
@@ -32,28 +32,29 @@ impl<A: Allocator, O> State<A, O> {
         if self.segments.is_some() {
             return self.release_segments(enough, QueueStates::are_over);
         }
-        let mut released = Vec::new();
-        let mut bytes = 0;
-        while bytes < enough
-            && let Some(held) = self.idle.pop_largest()
-        {
-            bytes += held.block.bytes as u64;
-            released.push(held.into());
-        }
-        self.count_released(&released);
-        released
+        self.release_idle(enough, |idle, _| idle.pop_largest())
     }
 
     /// Takes out blocks that no command uses, to be released: the smallest that has `enough` bytes, or where there is none, the
     /// largest until they have as many together.
     pub(crate) fn release_tightly(&mut self, enough: u64) -> Vec<Released<A>> {
+        self.release_idle(enough, |idle, bytes| {
+            idle.pop_covering(bytes).or_else(|| idle.pop_largest())
+        })
+    }
+
+    /// Takes out blocks of the idle list, to be released, until they have `enough` bytes together. `pop` is given the list and
+    /// the bytes that are left.
+    fn release_idle(
+        &mut self,
+        enough: u64,
+        pop: impl Fn(&mut Bins<A, O>, u64) -> Option<HeldBlock<A, O>>,
+    ) -> Vec<Released<A>> {
         let mut released = Vec::new();
         let mut bytes = 0;
-        while bytes < enough {
-            let covering = self.idle.pop_covering(enough - bytes);
-            let Some(held) = covering.or_else(|| self.idle.pop_largest()) else {
-                break;
-            };
+        while bytes < enough
+            && let Some(held) = pop(&mut self.idle, enough - bytes)
+        {
             bytes += held.block.bytes as u64;
             released.push(held.into());
         }
