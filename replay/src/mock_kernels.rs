@@ -23,11 +23,9 @@ impl Commands<MockBackend> for MockKernels {
     fn begin(&self, block: &InUse<'_, MockBackend>) -> Result<(), Error> {
         let number = block.number.to_ne_bytes();
         let write = move |_: &[&[u8]], writes: &mut [&mut [u8]]| {
-            if let Some(first) = writes[0].first_chunk_mut() {
-                *first = number;
-            }
-            if let Some(last) = writes[0].last_chunk_mut() {
-                *last = number;
+            let mut words = writes[0].chunks_exact_mut(number.len());
+            for word in [words.next(), words.next_back()].into_iter().flatten() {
+                word.copy_from_slice(&number);
             }
         };
         let (backend, queue) = (block.backend, block.queue);
@@ -39,8 +37,9 @@ impl Commands<MockBackend> for MockKernels {
         let number = block.number.to_ne_bytes();
         let wrong = Arc::clone(&self.0[block.queue_number]);
         let check = move |reads: &[&[u8]], _: &mut [&mut [u8]]| {
-            let ends = [reads[0].first_chunk(), reads[0].last_chunk()];
-            if ends.into_iter().flatten().any(|found| *found != number) {
+            let words = || reads[0].chunks_exact(number.len());
+            let ends = [words().next(), words().next_back()];
+            if ends.into_iter().flatten().any(|found| found != number) {
                 wrong.fetch_add(1, Ordering::Relaxed);
             }
         };
