@@ -69,11 +69,7 @@ impl Backend for OpenClBackend {
     fn commit(&self, queue: &ClQueue, memory: &ClMemory) -> Result<()> {
         self.check_own_queue(queue)?;
         self.check_own_memory(memory)?;
-        let Some(buffer) = memory.buffer() else {
-            // SVM is committed when it is allocated.
-            return Ok(());
-        };
-        self.commit_buffer(queue, memory, buffer)
+        self.commit_memory(queue, memory)
     }
 
     fn release(&self, memory: ClMemory, after: &[ClEvent]) -> Result<()> {

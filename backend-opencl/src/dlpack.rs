@@ -18,10 +18,9 @@ impl OpenClBackend {
     /// elements from the start of the memory on, in row-major order, without gaps. The tensor owns the memory; its deleter,
     /// which dropping it calls, gives it back, to its pool if it has one.
     ///
-    /// The data pointer is the memory's `cl_mem` (a sub-buffer's for a block that was carved from a segment), or null where
-    /// the shape has no elements; the byte offset is 0, unless `memory` is a view without a memory object of its own
-    /// ([`Elements`](crate::Elements), say). `device_id` is the consumer's number of this device. The context is that of
-    /// the `cl_mem` (`CL_MEM_CONTEXT`).
+    /// The data pointer is the `cl_mem` of the whole buffer, or null where the shape has no elements; the byte offset says where
+    /// the elements begin in it, as they do not at 0 in a block that was carved from a segment. `device_id` is the consumer's
+    /// number of this device. The context is that of the `cl_mem` (`CL_MEM_CONTEXT`).
     ///
     /// # Order
     ///
@@ -117,9 +116,12 @@ impl OpenClBackend {
             return Ok(None);
         };
         memory.check_may_be_retained()?;
-        let handle = memory.exposed_handle().ok_or_else(no_handle)?;
+        // Never a sub-buffer: NVIDIA's driver crashes after kernels have used two that share bytes.
+        let (root, start) = memory.root().ok_or_else(no_handle)?;
+        root.expose();
         self.wait_until_idle(queue, memory)?;
-        Ok((elements.bytes > 0).then_some((handle, elements.offset)))
+        let offset = start.saturating_add(elements.offset);
+        Ok((elements.bytes > 0).then_some((&root.handle, offset)))
     }
 
     fn wait_until_idle(&self, queue: &ClQueue, memory: &ClMemory) -> Result<()> {

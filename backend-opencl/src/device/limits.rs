@@ -39,9 +39,6 @@ pub(crate) fn query(device: DeviceId) -> ClResult<DeviceLimits> {
     // Devices before OpenCL 2.0 do not answer this question.
     limits.svm = svm_support(number(CL_DEVICE_SVM_CAPABILITIES).unwrap_or(0));
     limits.out_of_order_queues = number(CL_DEVICE_QUEUE_ON_HOST_PROPERTIES)? & OUT_OF_ORDER != 0;
-    let platform = sys::platform_name_of(device)?;
-    // NVIDIA's driver walks the list of a buffer's views during a kernel, and crashes if other threads change the list.
-    limits.concurrent_views = platform != NVIDIA;
     // Every runtime that was measured does so (docs/failures.md), so all others are taken to.
     limits.failure_order = FailureOrder::FailsEarly;
     Ok(limits)

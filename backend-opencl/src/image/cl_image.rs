@@ -14,6 +14,7 @@ use crate::{
     backend::OpenClBackend,
     context::Context,
     memory::MemoryInfo,
+    memory::MemoryKey,
     memory::root::Root,
     memory::view::View,
     order::access::Access,
@@ -87,8 +88,10 @@ pub(crate) enum Pixels {
     /// Bytes of a buffer, which the image keeps alive.
     Buffer {
         image: View,
-        /// The buffer or sub-buffer that the image was made over. After the image, which is released before it.
-        parent: View,
+        /// The memory that the image was made over.
+        parent: MemoryKey,
+        /// The object that it was made over, which is released after the image.
+        _under: View,
         /// Its count as a view of the buffer; `None` for an image that was wrapped by its handle.
         counted: Option<CountedView>,
     },
@@ -205,8 +208,7 @@ impl ClImage {
         })
     }
 
-    /// The runtime's handle of the buffer that it is made over, and that it keeps (`buffer`); `None` where it has
-    /// pixels of its own.
+    /// The key of the memory that it is made over, and that it keeps (`buffer`); `None` where it has pixels of its own.
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
@@ -217,17 +219,17 @@ impl ClImage {
     /// let buffer = backend.create_buffer(64, MemoryFlags::empty())?;
     /// let shape = ImageShape::D1Buffer { width: 16 };
     /// let row = backend.create_image_over(&queue, &buffer, format, shape, None)?;
-    /// assert_eq!(row.parent(), buffer.raw());
+    /// assert_eq!(row.parent(), Some(buffer.key()));
     ///
     /// let own = backend.create_image(MemoryFlags::empty(), format, ImageShape::D1 { width: 16 })?;
     /// assert_eq!(own.parent(), None);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn parent(&self) -> Option<*mut c_void> {
+    pub fn parent(&self) -> Option<MemoryKey> {
         match &self.inner.pixels {
             Pixels::Own { .. } => None,
-            Pixels::Buffer { parent, .. } => Some(parent.raw()),
+            Pixels::Buffer { parent, .. } => Some(*parent),
         }
     }
 

@@ -1,7 +1,5 @@
 //! The creation of images.
 
-use std::sync::Arc;
-
 use binpool_allocators::{AsMemory, Error, InvalidRequest, Memory, MemoryFlags, Region, Result};
 use bytemuck::NoUninit;
 use cl3::{
@@ -227,7 +225,7 @@ impl OpenClBackend {
         let buffer = memory.memory_on(queue).ok_or(InvalidRequest::ZeroSize)?;
         self.check_own_memory(buffer)?;
         buffer.check_may_be_retained()?;
-        let (Some((root, offset)), Some(handle)) = (buffer.root(), buffer.buffer()) else {
+        let (Some((root, offset)), Some(handle)) = (buffer.root(), buffer.object()?) else {
             return Err(ImageError::OverSvm);
         };
         let limits = self.limits_for(shape)?;
@@ -255,8 +253,7 @@ impl OpenClBackend {
         region.check_within(size.min(buffer.bytes()))?;
         let source = Source::Buffer(handle, row_pitch);
         let region = Region::new(offset, region.bytes);
-        let view = |handle| View::new(self.context(), handle, Arc::clone(root), region);
-        let parent = view(handle.another().map_err(ClError::control_error)?);
+        let under = handle.another().map_err(ClError::control_error)?;
         let held = self.context().quirks.view_lock.hold();
         // With no flags the image has those of its buffer.
         let image = self.image_handle(0, format, shape, (source, layout));
@@ -275,8 +272,9 @@ impl OpenClBackend {
             error => error,
         })?;
         let pixels = Pixels::Buffer {
-            image: view(image),
-            parent,
+            image: View::new(self.context(), image, root, region),
+            parent: buffer.key(),
+            _under: View::new(self.context(), under, root, region),
             counted: Some(buffer.count_view()),
         };
         Ok(ClImage::new(self.context(), (format, shape, flags), pixels))

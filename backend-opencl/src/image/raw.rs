@@ -1,6 +1,6 @@
 //! Images of the program's own, by their bare handles.
 
-use std::{ffi::c_void, sync::Arc};
+use std::ffi::c_void;
 
 use binpool_allocators::{InvalidRequest, ObjectKind, Region};
 use cl3::memory::{
@@ -111,15 +111,14 @@ fn pixels_of(
         let log = AccessLog::default();
         return Ok(Pixels::Own { image, log });
     };
-    let root = Root::of(parent.another().map_err(ClError::control_error)?);
+    let under = parent.another().map_err(ClError::control_error)?;
+    let root = Root::of(parent);
     let layout = HostPitches::TIGHT.layout(shape, format.item_bytes())?;
-    let view = |handle| {
-        let region = Region::first(layout.bytes());
-        View::new(context, handle, Arc::clone(&root), region)
-    };
+    let region = Region::first(layout.bytes());
     Ok(Pixels::Buffer {
-        image: view(image),
-        parent: view(parent),
+        image: View::new(context, image, &root, region),
+        parent: root.key(),
+        _under: View::new(context, under, &root, region),
         counted: None,
     })
 }

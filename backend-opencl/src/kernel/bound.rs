@@ -115,8 +115,7 @@ impl Launch<'_> {
             };
             let limits = &memory.context().limits;
             let offset = memory.offset().saturating_add(region.offset);
-            // NVIDIA's driver crashes in a launch of one thread while another one makes or releases a view.
-            if !limits.concurrent_views || !limits.alignment.divides(offset) {
+            if !limits.alignment.divides(offset) {
                 let alignment = limits.alignment;
                 let problem = ParameterProblem::StartsWithin { offset, alignment };
                 return Err(self.refused(index, problem));

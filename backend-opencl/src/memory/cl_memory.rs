@@ -13,12 +13,12 @@ use crate::{
     event::ClEvent,
     memory::flags,
     memory::flags::host_flags,
+    memory::part::Part,
     memory::root::Root,
-    memory::view::View,
     order::access::Access,
     order::memory_use::MemoryUse,
     svm::block::SvmBlock,
-    sys::{self, DeviceBytes, MemHandle, Purpose, SvmAllocation, SvmRange},
+    sys::{DeviceBytes, MemHandle, Purpose, SvmAllocation, SvmRange},
 };
 
 /// A block of OpenCL memory: a buffer, a sub-buffer, a block of shared virtual memory (SVM), or a region of
@@ -59,7 +59,7 @@ pub struct ClMemory {
 #[derive(Debug)]
 pub(crate) enum MemoryBody {
     Buffer(Arc<Root>),
-    SubBuffer(Box<View>),
+    Part(Box<Part>),
     /// All of a block, or a region of it.
     Svm {
         block: Arc<SvmBlock>,
@@ -96,12 +96,16 @@ impl ClMemory {
         self.views.count_view()
     }
 
-    /// The runtime's handle, for the arguments of kernels; `None` for SVM, whose address
+    /// The runtime's handle of a whole buffer. It is `None` for a part of a buffer, whose handle
+    /// [`with_raw_memory`](OpenClBackend::with_raw_memory) lends for commands of the program's own, and for SVM, whose address
     /// [`svm_address`](binpool_allocators::SvmBackend::svm_address) gives.
     ///
-    /// It is borrowed: valid while this value lives, and not to be released. A kernel that was enqueued with
-    /// it keeps the memory, as every command does. `PyOpenCL` calls it `int_ptr`;
-    /// [`memory_from_raw`](OpenClBackend::memory_from_raw) is the way back.
+    /// It is borrowed: valid while this value lives, and not to be released. A kernel that was enqueued with it keeps the memory, as
+    /// every command does. This crate does not see such a command: the program orders it with others. `PyOpenCL` calls it
+    /// `int_ptr`; [`memory_from_raw`](OpenClBackend::memory_from_raw) is the way back.
+    ///
+    /// NVIDIA's driver crashes where the program enqueues a command on a buffer while another thread makes or releases a view of that
+    /// buffer. A program whose threads share a buffer in this way takes `with_raw_memory` there, for whole buffers as well.
     ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags};
@@ -120,22 +124,16 @@ impl ClMemory {
     /// let shared = backend.allocate_svm(4096, None, SvmGrain::Coarse, None)?;
     /// assert_eq!((shared.raw(), backend.svm_address(&shared).is_some()), (None, true));
     /// # }
+    /// assert_eq!(memory.slice(1024..)?.raw(), None);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
     pub fn raw(&self) -> Option<*mut c_void> {
-        self.exposed_handle().map(MemHandle::raw)
-    }
-
-    /// Returns the handle, for code outside of this crate.
-    pub(crate) fn exposed_handle(&self) -> Option<&MemHandle> {
-        match &self.body {
-            // With the handle of a part, the program can ask the runtime for the whole.
-            MemoryBody::Buffer(root) => root.expose(),
-            MemoryBody::SubBuffer(view) => view.root().expose(),
-            MemoryBody::Svm { .. } => {}
-        }
-        self.buffer()
+        let MemoryBody::Buffer(root) = &self.body else {
+            return None;
+        };
+        root.expose();
+        Some(root.handle.raw())
     }
 
     /// The flags that it was made with. A view also has those of its parent.
@@ -229,7 +227,7 @@ impl ClMemory {
     pub(crate) fn check_may_be_retained(&self) -> Result<()> {
         let is_lent = match &self.body {
             MemoryBody::Buffer(root) => root.lent,
-            MemoryBody::SubBuffer(view) => view.root().lent,
+            MemoryBody::Part(part) => part.root().lent,
             MemoryBody::Svm { block, .. } => block.allocation().is_some_and(SvmAllocation::is_lent),
         };
         if is_lent {
@@ -251,11 +249,24 @@ impl ClMemory {
         &self.body
     }
 
-    pub(crate) fn buffer(&self) -> Option<&MemHandle> {
+    /// Returns the runtime's object over exactly these bytes; `None` for SVM.
+    pub(crate) fn object(&self) -> Result<Option<&MemHandle>> {
         match &self.body {
-            MemoryBody::Buffer(root) => Some(&root.handle),
-            MemoryBody::SubBuffer(view) => Some(view),
-            MemoryBody::Svm { .. } => None,
+            MemoryBody::Buffer(root) => Ok(Some(&root.handle)),
+            MemoryBody::Part(part) => part.object(&self.context).map(Some),
+            MemoryBody::Svm { .. } => Ok(None),
+        }
+    }
+
+    /// Does what may wait before kernels are given the bytes from `start` on, so that they can be given them under the lock of
+    /// views.
+    pub(crate) fn prepare_for_kernels(&self, start: usize) -> Result<()> {
+        let is_part = start > 0 || matches!(self.body, MemoryBody::Part(_));
+        match self.root() {
+            Some((root, _)) if is_part && self.context.quirks.used_views_are_fragile => {
+                root.starts.commit(&self.context, &root.handle)
+            }
+            _ => Ok(()),
         }
     }
 
@@ -263,7 +274,7 @@ impl ClMemory {
     pub(crate) fn for_kernels(&self) -> Result<Option<&MemHandle>> {
         match &self.body {
             MemoryBody::Buffer(root) => Ok(Some(&root.handle)),
-            MemoryBody::SubBuffer(view) => view.for_kernels(&self.context).map(Some),
+            MemoryBody::Part(part) => part.for_kernels(&self.context).map(Some),
             MemoryBody::Svm { .. } => Ok(None),
         }
     }
@@ -272,7 +283,7 @@ impl ClMemory {
     pub(crate) fn root(&self) -> Option<(&Arc<Root>, usize)> {
         match &self.body {
             MemoryBody::Buffer(root) => Some((root, 0)),
-            MemoryBody::SubBuffer(view) => Some((view.root(), view.region().offset)),
+            MemoryBody::Part(part) => Some((part.root(), part.region().offset)),
             MemoryBody::Svm { .. } => None,
         }
     }
@@ -280,7 +291,7 @@ impl ClMemory {
     pub(crate) fn svm(&self) -> Option<&Arc<SvmBlock>> {
         match &self.body {
             MemoryBody::Svm { block, .. } => Some(block),
-            MemoryBody::Buffer(_) | MemoryBody::SubBuffer(_) => None,
+            MemoryBody::Buffer(_) | MemoryBody::Part(_) => None,
         }
     }
 
@@ -306,7 +317,7 @@ impl ClMemory {
         let region = Region::new(self.offset().saturating_add(region.offset), region.bytes);
         match &self.body {
             MemoryBody::Buffer(root) => root.used(region, access),
-            MemoryBody::SubBuffer(view) => view.root().used(region, access),
+            MemoryBody::Part(part) => part.root().used(region, access),
             MemoryBody::Svm { block, .. } => block.used(region, access),
         }
     }
@@ -371,32 +382,25 @@ impl ClMemory {
         if !alignment.divides(offset) {
             return Err(InvalidRequest::Misaligned { offset, alignment }.into());
         }
+        let part_of = |root| {
+            let region = Region::new(offset, region.bytes);
+            MemoryBody::Part(Box::new(Part::new(
+                &self.context,
+                root,
+                region,
+                host_flags(flags),
+            )))
+        };
         let body = match &self.body {
             MemoryBody::Svm { block, .. } => MemoryBody::Svm {
                 block: Arc::clone(block),
                 offset,
             },
-            MemoryBody::Buffer(root) => self.sub_buffer(root, region, flags)?,
-            MemoryBody::SubBuffer(view) => self.sub_buffer(view.root(), region, flags)?,
+            MemoryBody::Buffer(root) => part_of(root),
+            MemoryBody::Part(part) => part_of(part.root()),
         };
         let view = Self::new(&self.context, region.bytes, flags, body);
         Ok(view.into_view_of(self))
-    }
-
-    /// Returns a sub-buffer of `root`, of which this is all or a part. `region` is counted from the start of this.
-    fn sub_buffer(
-        &self,
-        root: &Arc<Root>,
-        region: Region,
-        flags: MemoryFlags,
-    ) -> Result<MemoryBody> {
-        let region = Region::new(self.offset().saturating_add(region.offset), region.bytes);
-        let _held = self.context.quirks.view_lock.hold();
-        let handle =
-            sys::create_sub_buffer(&root.handle, host_flags(flags), region.offset, region.bytes)
-                .map_err(|error| error.into_error(Purpose::Memory(region.bytes)))?;
-        let view = View::new(&self.context, handle, Arc::clone(root), region);
-        Ok(MemoryBody::SubBuffer(Box::new(view)))
     }
 
     /// Releases the memory, after `after` where the runtime does not ensure that itself.
@@ -417,8 +421,8 @@ impl ClMemory {
                 // Its sub-buffers keep it alive.
                 None => Ok(()),
             },
-            MemoryBody::SubBuffer(view) => {
-                drop(view);
+            MemoryBody::Part(part) => {
+                drop(part);
                 Ok(())
             }
             MemoryBody::Svm { block, .. } => {

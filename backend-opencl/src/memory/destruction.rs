@@ -43,7 +43,7 @@ impl ClMemory {
         self.check_may_be_retained()?;
         let (root, handle) = match self.body() {
             MemoryBody::Buffer(root) => (root, &root.handle),
-            MemoryBody::SubBuffer(view) => (view.root(), &***view),
+            MemoryBody::Part(part) => (part.root(), part.object(self.context())?),
             MemoryBody::Svm { block, .. } => {
                 block.when_freed(call);
                 return Ok(());

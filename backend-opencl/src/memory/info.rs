@@ -69,7 +69,7 @@ impl ClMemory {
     ///
     /// A failure of the runtime.
     pub fn info(&self) -> Result<MemoryInfo> {
-        let counts = self.buffer().map(sys::mem_info::counts).transpose();
+        let counts = self.object()?.map(sys::mem_info::counts).transpose();
         let counts = counts.map_err(ClError::control_error)?;
         Ok(MemoryInfo {
             kind: self.kind(),

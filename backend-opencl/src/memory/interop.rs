@@ -10,8 +10,8 @@ use crate::{
     error::OpenClError,
     memory::cl_memory::{ClMemory, MemoryBody},
     memory::flags,
+    memory::part::Part,
     memory::root::Root,
-    memory::view::View,
     sys::{ClError, MemHandle, mem_info},
 };
 
@@ -85,10 +85,10 @@ impl OpenClBackend {
         }
         let body = match facts.parent {
             None => MemoryBody::Buffer(Root::of(handle)),
-            Some(parent) => MemoryBody::SubBuffer(Box::new(View::new(
+            Some(parent) => MemoryBody::Part(Box::new(Part::of_sub_buffer(
                 self.context(),
                 handle,
-                Root::of(parent),
+                &Root::of(parent),
                 Region::new(facts.offset, facts.bytes),
             ))),
         };

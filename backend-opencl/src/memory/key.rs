@@ -2,14 +2,14 @@
 
 use std::hash::{Hash, Hasher};
 
-use binpool_allocators::Memory;
+use binpool_allocators::{Memory, Region};
 
 use crate::memory::{
     cl_memory::{ClMemory, MemoryBody},
     root::Root,
 };
 
-/// The identity of the runtime's memory under a [`ClMemory`]: a buffer, a sub-buffer, or bytes of shared virtual memory.
+/// The identity of the runtime's memory under a [`ClMemory`]: a buffer, a part of one, or bytes of shared virtual memory.
 ///
 /// It is for comparisons and look-ups, like `int_ptr` of `PyOpenCL`, and keeps nothing alive: the runtime may use it again
 /// for other memory once this one is gone. [`Memory::id`] is never used again, and differs between values of the same
@@ -35,8 +35,12 @@ pub struct MemoryKey(Key);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Key {
-    /// The address of the `cl_mem`.
-    Object(usize),
+    Buffer {
+        /// The address of the `cl_mem` of the whole buffer.
+        whole: usize,
+        /// The offset and the size of a part, in bytes.
+        part: Option<(usize, usize)>,
+    },
     Svm {
         address: usize,
         bytes: usize,
@@ -46,7 +50,14 @@ enum Key {
 impl Root {
     /// Returns the key of the buffer.
     pub(crate) fn key(&self) -> MemoryKey {
-        MemoryKey(Key::Object(self.handle.raw().addr()))
+        self.key_of_part(None)
+    }
+
+    fn key_of_part(&self, part: Option<Region>) -> MemoryKey {
+        MemoryKey(Key::Buffer {
+            whole: self.handle.raw().addr(),
+            part: part.map(|Region { offset, bytes }| (offset, bytes)),
+        })
     }
 }
 
@@ -56,7 +67,7 @@ impl ClMemory {
     pub fn key(&self) -> MemoryKey {
         MemoryKey(match self.body() {
             MemoryBody::Buffer(root) => return root.key(),
-            MemoryBody::SubBuffer(view) => Key::Object(view.raw().addr()),
+            MemoryBody::Part(part) => return part.root().key_of_part(Some(part.region())),
             MemoryBody::Svm { .. } => Key::Svm {
                 address: self.svm_address().map_or(0, |start| start.addr().get()),
                 bytes: self.bytes(),
@@ -87,7 +98,7 @@ impl ClMemory {
     pub fn parent(&self) -> Option<MemoryKey> {
         match self.body() {
             MemoryBody::Buffer(_) => None,
-            MemoryBody::SubBuffer(view) => Some(view.root().key()),
+            MemoryBody::Part(part) => Some(part.root().key()),
             MemoryBody::Svm { block, offset } => {
                 if *offset == 0 && self.bytes() == block.bytes() {
                     return None;
@@ -104,14 +115,14 @@ impl ClMemory {
     pub fn offset(&self) -> usize {
         match self.body() {
             MemoryBody::Buffer(_) => 0,
-            MemoryBody::SubBuffer(view) => view.region().offset,
+            MemoryBody::Part(part) => part.region().offset,
             MemoryBody::Svm { offset, .. } => *offset,
         }
     }
 }
 
-/// Two values are equal if they stand for the same memory of the runtime: the same `cl_mem`, or the same bytes of shared
-/// virtual memory. Two sub-buffers of the same region are two objects, and differ.
+/// Two values are equal if they stand for the same memory of the runtime: the same whole buffer, the same part of one, or the
+/// same bytes of shared virtual memory.
 impl PartialEq for ClMemory {
     fn eq(&self, other: &Self) -> bool {
         self.key() == other.key()

@@ -3,7 +3,8 @@
 //! ```text
 //! cl_memory                 a block of any kind
 //! root                      a whole buffer, with its log, which all of its values share
-//! view                      a sub-buffer, or an image over a buffer
+//! part                      a part of a buffer
+//! view                      the runtime's object over a part of a buffer: a sub-buffer or an image
 //! view_starts               what kernels are given in the place of views on NVIDIA's driver
 //! key, info                 the identity of the runtime's object, and what is known about it
 //! interop                   memory objects of the program's own
@@ -22,6 +23,7 @@ pub(crate) mod info;
 mod interop;
 pub(crate) mod key;
 mod lent_buffer;
+pub(crate) mod part;
 pub(crate) mod root;
 pub(crate) mod view;
 pub(crate) mod view_starts;

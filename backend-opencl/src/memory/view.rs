@@ -1,11 +1,9 @@
 //! The runtime's objects over parts of buffers: sub-buffers, and images over buffers.
 
-use std::{
-    ops::Deref,
-    sync::{Arc, OnceLock},
-};
+use std::{ops::Deref, sync::Arc};
 
-use binpool_allocators::{Region, Result};
+use binpool_allocators::Region;
+use smallvec::{SmallVec, smallvec};
 
 use crate::{
     context::Context,
@@ -13,19 +11,30 @@ use crate::{
     sys::{MemHandle, ViewHandle, drop_after_use},
 };
 
-/// An object of the runtime over a region of a buffer.
-///
-/// Dropping it releases the object: at once where the runtime keeps it for the commands that use it, and on NVIDIA's driver,
-/// which hangs or crashes otherwise, after those.
+/// An image over a part of a buffer, or the object that one was made over.
 #[derive(Debug)]
 pub(crate) struct View {
     handle: Arc<ViewHandle>,
-    /// What kernels are given, where that is not `handle` ([`ViewStarts`](crate::memory::view_starts::ViewStarts)).
-    start: OnceLock<Arc<ViewHandle>>,
-    /// Set if kernels are not given `handle`, and it is released only after the commands that use its bytes.
-    is_fragile: bool,
     root: Arc<Root>,
     region: Region,
+    /// Set if it is released only after the commands that use its bytes.
+    is_fragile: bool,
+}
+
+/// Releases objects over the bytes `region` of `root` after the commands that use these bytes: NVIDIA's driver hangs or crashes
+/// where it is a command that has the last reference to one.
+pub(crate) fn release_after_use(
+    objects: SmallVec<[Arc<ViewHandle>; 2]>,
+    root: &Root,
+    region: Region,
+) {
+    match root.log().pending_uses(region) {
+        Ok(uses) => drop_after_use(objects, uses),
+        Err(error) => {
+            tracing::error!(%error, "a view was leaked: its commands could not be waited for");
+            std::mem::forget(objects);
+        }
+    }
 }
 
 impl View {
@@ -33,16 +42,14 @@ impl View {
     pub(crate) fn new(
         context: &Context,
         handle: MemHandle,
-        root: Arc<Root>,
+        root: &Arc<Root>,
         region: Region,
     ) -> Self {
-        let quirks = &context.quirks;
         Self {
-            handle: Arc::new(ViewHandle::new(handle, quirks.view_lock)),
-            start: OnceLock::new(),
-            is_fragile: quirks.used_views_are_fragile,
-            root,
+            handle: Arc::new(ViewHandle::new(handle, context.quirks.view_lock)),
+            root: Arc::clone(root),
             region,
+            is_fragile: context.quirks.used_views_are_fragile,
         }
     }
 
@@ -54,19 +61,6 @@ impl View {
     /// Its bytes in the buffer.
     pub(crate) const fn region(&self) -> Region {
         self.region
-    }
-
-    /// Returns the object that a kernel is given.
-    pub(crate) fn for_kernels(&self, context: &Context) -> Result<&MemHandle> {
-        if !self.is_fragile {
-            return Ok(&self.handle);
-        }
-        if let Some(start) = self.start.get() {
-            return Ok(start);
-        }
-        let (root, offset) = (&self.root, self.region.offset);
-        let start = root.starts.get(context, &root.handle, offset)?;
-        Ok(self.start.get_or_init(|| start))
     }
 }
 
@@ -80,16 +74,9 @@ impl Deref for View {
 
 impl Drop for View {
     fn drop(&mut self) {
-        if !self.is_fragile {
-            return;
-        }
-        let handles = (Arc::clone(&self.handle), self.start.get().cloned());
-        match self.root.log().pending_uses(self.region) {
-            Ok(uses) => drop_after_use(handles, uses),
-            Err(error) => {
-                tracing::error!(%error, "a view was leaked: its commands could not be waited for");
-                std::mem::forget(handles);
-            }
+        if self.is_fragile {
+            let handle = Arc::clone(&self.handle);
+            release_after_use(smallvec![handle], &self.root, self.region);
         }
     }
 }

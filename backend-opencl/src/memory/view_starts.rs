@@ -11,7 +11,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Weak},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use binpool_allocators::{Error, Result};
@@ -25,13 +28,15 @@ use crate::{
 /// The sub-buffers of one byte of a buffer that kernels are given.
 #[derive(Debug, Default)]
 pub(crate) struct ViewStarts {
+    /// Set if the buffer has memory on the device.
+    is_committed: AtomicBool,
+    /// Held by the thread that sees to that.
+    committing: Mutex<()>,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Set if the buffer has memory on the device.
-    is_committed: bool,
     /// By the bytes of the buffer at which they start.
     starts: BTreeMap<usize, Weak<ViewHandle>>,
     /// The number of starts at which those that are gone are removed: twice as many as were left the last time.
@@ -49,19 +54,16 @@ impl ViewStarts {
         buffer: &MemHandle,
         start: usize,
     ) -> Result<Arc<ViewHandle>> {
+        self.commit(context, buffer)?;
+        // First the lock of views, which a thread may hold already while it enqueues commands of the program's own.
+        let lock = context.quirks.view_lock;
+        let _no_view_changes = lock.hold();
         let mut state = self.state.lock();
         if let Some(known) = state.starts.get(&start).and_then(Weak::upgrade) {
             return Ok(known);
         }
-        if !state.is_committed {
-            commit(context, buffer)?;
-            state.is_committed = true;
-        }
-        let lock = context.quirks.view_lock;
-        let held = lock.hold();
         let handle = sys::create_sub_buffer(buffer, 0, start, 1)
             .map_err(|error| error.into_error(Purpose::Memory(1)))?;
-        drop(held);
         let made = Arc::new(ViewHandle::new(handle, lock));
         if state.starts.len() >= state.limit.max(LEAST_LIMIT) {
             state.starts.retain(|_, known| known.strong_count() > 0);
@@ -69,6 +71,20 @@ impl ViewStarts {
         }
         state.starts.insert(start, Arc::downgrade(&made));
         Ok(made)
+    }
+
+    /// Has the device allocate the memory of `buffer`, whose sub-buffers these are, and waits for that: once. A thread that holds
+    /// the lock of views does not call this before it was done.
+    pub(crate) fn commit(&self, context: &Context, buffer: &MemHandle) -> Result<()> {
+        if self.is_committed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let _only_one = self.committing.lock();
+        if !self.is_committed.load(Ordering::Acquire) {
+            commit(context, buffer)?;
+            self.is_committed.store(true, Ordering::Release);
+        }
+        Ok(())
     }
 }
 

@@ -8,9 +8,9 @@ use crate::{
     memory::cl_memory::{ClMemory, MemoryBody},
     memory::flags,
     memory::flags::host_flags,
+    memory::part::Part,
     memory::root::Root,
-    memory::view::View,
-    sys::{self, Purpose},
+    sys::Purpose,
 };
 
 /// Returns a buffer over the first `bytes` bytes of `memory`.
@@ -44,15 +44,12 @@ pub(super) fn buffer_over(memory: &ClMemory, flags: MemoryFlags, bytes: usize) -
     };
     let body = match start {
         0 => MemoryBody::Buffer(Arc::new(Root::over(handle, block))),
-        offset => {
-            let view = sys::create_sub_buffer(&handle, host_flags(flags), offset, bytes);
-            MemoryBody::SubBuffer(Box::new(View::new(
-                memory.context(),
-                view.map_err(failed)?,
-                Arc::new(Root::over(handle, block)),
-                Region::new(offset, bytes),
-            )))
-        }
+        offset => MemoryBody::Part(Box::new(Part::new(
+            memory.context(),
+            &Arc::new(Root::over(handle, block)),
+            Region::new(offset, bytes),
+            host_flags(flags),
+        ))),
     };
     let buffer = ClMemory::new(memory.shared_context(), bytes, flags, body);
     Ok(buffer.into_view_of(memory))

@@ -70,7 +70,7 @@ mod tests {
         let backend = open();
         let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
         let memory = backend.create_buffer(64, MemoryFlags::empty()).unwrap();
-        let device = DeviceBytes::Buffer(memory.buffer().unwrap(), 0);
+        let device = DeviceBytes::Buffer(memory.object().unwrap().unwrap(), 0);
         let device = DeviceSide::Bytes(device);
         let gate = backend.create_user_event().unwrap();
         let mut command = None;

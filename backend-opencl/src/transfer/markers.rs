@@ -7,6 +7,7 @@ use crate::{
     backend::OpenClBackend,
     event::ClEvent,
     order::admission::CommandAdmission,
+    order::memory_use::MemoryUse,
     order::role::OrderRole,
     quirks::dropped_events::WaitedFor,
     sys::{self, ClResult, EventHandle, Purpose, QueueHandle, WaitList},
@@ -33,7 +34,7 @@ impl OpenClBackend {
     /// ```
     pub fn enqueue_marker<'q>(&self, on: impl Into<ClOn<'q>>) -> Result<ClEvent> {
         let roles = [OrderRole::Marker, OrderRole::Command];
-        self.order(on.into(), roles, sys::enqueue_marker)
+        self.order(on.into(), roles, &[], sys::enqueue_marker)
     }
 
     /// Enqueues a barrier: a marker that every later command of the queue waits for.
@@ -56,20 +57,22 @@ impl OpenClBackend {
     /// ```
     pub fn enqueue_barrier<'q>(&self, on: impl Into<ClOn<'q>>) -> Result<ClEvent> {
         let roles = [OrderRole::FullBarrier, OrderRole::Barrier];
-        self.order(on.into(), roles, sys::enqueue_barrier)
+        self.order(on.into(), roles, &[], sys::enqueue_barrier)
     }
 
-    /// Enqueues a command that only orders others, with the first role if it has no wait list, and else with the second.
-    fn order(
+    /// Enqueues a command that only orders others, with the first role if it has no wait list, and else with the second. It also
+    /// orders the commands that conflict with `uses`.
+    pub(crate) fn order(
         &self,
         On { queue, wait_for }: ClOn<'_>,
         [alone, waiting]: [OrderRole; 2],
+        uses: &[MemoryUse<'_>],
         enqueue: fn(&QueueHandle, &WaitList<'_>) -> ClResult<EventHandle>,
     ) -> Result<ClEvent> {
         self.check_queue_of_context(queue)?;
         let role = if wait_for.is_empty() { alone } else { waiting };
         let named = Self::named(wait_for);
-        let admission = CommandAdmission::of_command(queue, &[], role, named)?;
+        let admission = CommandAdmission::of_command(queue, uses, role, named)?;
         let is_unordered = queue.order() == QueueOrder::OutOfOrder;
         self.submit_admitted(queue, Purpose::Control, admission, wait_for, |wait| {
             if !(role.comes_after_all() && is_unordered) || wait.is_empty() {

@@ -93,7 +93,8 @@ impl OpenClBackend {
             memory.partition(|memory| memory.svm().is_some());
         let stays = self.stays(flags);
         let moving = buffers.iter().filter(|_| !stays);
-        let handles: Vec<_> = moving.filter_map(|memory| memory.buffer()).collect();
+        let handles = moving.filter_map(|memory| memory.object().transpose());
+        let handles: Vec<_> = handles.collect::<Result<_>>()?;
         if !shared.is_empty() {
             self.check_svm_migration()?;
         }
@@ -158,16 +159,17 @@ impl OpenClBackend {
     }
 
     /// Makes the device allocate the memory of `buffer`, which is all or a part of `memory`, and waits for that.
-    pub(crate) fn commit_buffer(
-        &self,
-        queue: &ClQueue,
-        memory: &ClMemory,
-        buffer: &MemHandle,
-    ) -> Result<()> {
+    pub(crate) fn commit_memory(&self, queue: &ClQueue, memory: &ClMemory) -> Result<()> {
         let uses = [whole(memory)];
         let (object, flags) = match memory.root() {
-            Some((root, _)) if self.nothing_migrates() => (&root.handle, MigrationFlags::empty()),
-            _ => (buffer, MigrationFlags::CONTENT_UNDEFINED),
+            Some((root, _)) if self.nothing_migrates() => {
+                (Some(&root.handle), MigrationFlags::empty())
+            }
+            _ => (memory.object()?, MigrationFlags::CONTENT_UNDEFINED),
+        };
+        let Some(object) = object else {
+            // SVM is committed when it is allocated.
+            return Ok(());
         };
         self.on_idle_queue(queue, |queue| {
             let committed = self.submit(queue, purpose(&uses), &uses, &[], |wait| {

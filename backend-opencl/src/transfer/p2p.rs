@@ -77,7 +77,7 @@ impl OpenClBackend {
         let found = self.bytes_on(queue, source, region)?;
         let found = found.filter(|_| bytes > 0);
         let (source, taken) = found.ok_or(InvalidRequest::ZeroSize)?;
-        let (Some(from), Some(to)) = (source.buffer(), destination.buffer()) else {
+        let (Some(from), Some(to)) = (source.object()?, destination.object()?) else {
             return Err(Error::unsupported(
                 "copies of shared virtual memory from device to device: pass `as_buffer` of it",
             ));

@@ -55,7 +55,7 @@ fn consumed(bench: &Bench, tensor: &DLPackTensor, bytes: usize) -> Vec<u8> {
             own.raw(),
             data(tensor),
             1,
-            0,
+            tensor.byte_offset(),
             bytes,
             read.as_mut_ptr().cast(),
             0,
@@ -153,7 +153,7 @@ fn the_tensor_is_there_when_what_was_enqueued_before_has_ended() {
 fn memory_whose_commands_fail_comes_back() {
     let bench = Bench::new();
     let memory = bench.buffer(BYTES);
-    let handle = memory.raw();
+    let key = memory.key();
     let gate = bench.gate();
     let elsewhere = bench.another_queue();
     let _fails = bench.fill(&elsewhere, &memory, 2, from_ref(&gate));
@@ -167,7 +167,7 @@ fn memory_whose_commands_fail_comes_back() {
     });
     let refused = exported.unwrap_err();
     assert!(matches!(refused.error, Error::Backend(_)), "{refused}");
-    assert_eq!(refused.value.raw(), handle);
+    assert_eq!(refused.value.key(), key);
     bench.queue_is_alive();
 }
 

@@ -185,7 +185,7 @@ fn an_image_over_a_buffer_is_the_buffers_bytes() {
     over_all_and_over_a_part(&bench, |memory, image| {
         let mut bytes = numbered(memory.bytes());
         bench.write(memory, &bytes);
-        assert_eq!(image.parent(), memory.raw());
+        assert_eq!(image.parent(), Some(memory.key()));
         assert_eq!(image.flags(), ANY);
         assert_eq!(bench.pixels(&image), bytes[..64]);
         let region = ImageRegion::new([1], [2]);
@@ -482,7 +482,7 @@ fn a_buffer_image_of_the_programs_own_is_copied_as_one_of_ours() {
         .unwrap();
     // SAFETY: The image lives, and no other command on it runs.
     let again = unsafe { bench.backend.image_from_raw(image.raw(), true) }.unwrap();
-    assert_eq!((again.shape(), again.parent()), (shape, buffer.raw()));
+    assert_eq!((again.shape(), again.parent()), (shape, Some(buffer.key())));
     let target = bench.filled(16, 0);
     let row = ImageRegion::new([2], [4]);
     let (backend, queue) = (&bench.backend, &bench.queue);

@@ -7,7 +7,7 @@ use binpool_allocators::{
     Backend, Event, EventStatus, InvalidRequest, MemoryFlags, ObjectKind, Outcome, Queue,
     QueueOrder, Region,
 };
-use binpool_opencl::{ClEvent, ClMemory, ClQueue, OpenClBackend, OpenClError};
+use binpool_opencl::{ClEvent, ClQueue, OpenClBackend, OpenClError};
 use opencl3::{
     command_queue::{CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, CommandQueue},
     context::Context,
@@ -288,21 +288,24 @@ fn bare_handles_are_enough_for_a_pool() {
     let block = pool.allocate(64).unwrap();
     block.write(&wrapped, 0, &[7_u8; 64]).unwrap();
 
-    let memory = block.memory_on(&wrapped).and_then(ClMemory::raw).unwrap();
     let mut bytes = [0_u8; 64];
-    // SAFETY: (1) queue and memory live; (2) the read is waited for.
-    let read = unsafe {
-        cl3::command_queue::enqueue_read_buffer(
-            queue,
-            memory,
-            1,
-            0,
-            64,
-            bytes.as_mut_ptr().cast(),
-            0,
-            std::ptr::null(),
-        )
-    };
+    let read = backend.with_raw_memory(&wrapped, &[&block], |raw| {
+        let (handle, offset) = raw[0].whole_and_offset().unwrap();
+        // SAFETY: (1) queue and memory live; (2) the read is waited for.
+        let read = unsafe {
+            cl3::command_queue::enqueue_read_buffer(
+                queue,
+                handle,
+                0,
+                offset,
+                64,
+                bytes.as_mut_ptr().cast(),
+                0,
+                std::ptr::null(),
+            )
+        };
+        read.unwrap()
+    });
     let read = read.unwrap();
     // SAFETY: The event lives.
     let event = unsafe { backend.wrap_raw_event(read) }.unwrap();

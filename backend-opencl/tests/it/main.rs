@@ -44,6 +44,7 @@ mod ordering;
 mod p2p;
 mod pipes;
 mod pool;
+mod raw_memory;
 mod rects;
 mod reuse;
 mod samplers;

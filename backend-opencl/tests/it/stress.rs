@@ -412,12 +412,6 @@ fn nothing_is_overwritten<A: Allocator<Backend = OpenClBackend>>(
     for policy in ReusePolicy::ALL {
         for segments in [false, true] {
             let allocator = allocator(backend, &queue);
-            if segments && threads > 1 && !allocator.has_concurrent_views() {
-                println!(
-                    "{policy:?}: this driver's views are for one thread at a time, so no segments"
-                );
-                continue;
-            }
             let pool = PoolOptions::new()
                 .reuse(policy)
                 .segments(segments)

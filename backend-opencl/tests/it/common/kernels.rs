@@ -1,12 +1,20 @@
-//! Kernels that write a pattern and check it, launched through bare handles as a program launches its own.
+//! Kernels that write a pattern and check it. A program launches them itself where it has bare handles of whole buffers or
+//! addresses; where its blocks are parts of buffers, it launches every other one by this crate, and else with the handles that
+//! `with_raw_memory` lends.
 
 use std::{
+    ffi::c_void,
     ptr,
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
-use binpool_allocators::SvmBackend;
-use binpool_opencl::{ClEvent, ClMemory, ClQueue, OpenClBackend};
+use binpool_allocators::{AsMemory, Queue, SvmBackend};
+use binpool_opencl::{
+    Argument, ClEvent, ClKernel, ClMemory, ClProgram, ClQueue, Extent, OpenClBackend, Parameter,
+};
 use opencl3::{
     context::Context, device::Device, event::Event as ProgramEvent, kernel::Kernel,
     program::Program,
@@ -52,17 +60,25 @@ pub(crate) fn pattern(seed: u32, words: usize) -> Vec<u8> {
     words.flat_map(u32::to_ne_bytes).collect()
 }
 
-enum Argument<'a> {
+enum Passed<'a> {
     Memory(&'a ClMemory),
     Number(u32),
+}
+
+/// A kernel for launches of the program's own, and the same one for launches of this crate.
+struct Pattern {
+    // Its arguments are part of a kernel: setting them and enqueueing it is one step.
+    own: Mutex<Kernel>,
+    tracked: ClKernel,
 }
 
 /// A device and the kernels that were built for it.
 pub(crate) struct Kernels {
     pub(crate) backend: OpenClBackend,
-    // Its arguments are part of a kernel: setting them and enqueueing it is one step.
-    write: Mutex<Kernel>,
-    check: Mutex<Kernel>,
+    write: Pattern,
+    check: Pattern,
+    /// The launches on parts of buffers so far.
+    on_parts: AtomicUsize,
 }
 
 impl Kernels {
@@ -71,13 +87,24 @@ impl Kernels {
         let device = Device::new(super::open().raw_device());
         let context = Context::from_device(&device).unwrap();
         let program = Program::create_and_build_from_source(&context, SOURCE, "").unwrap();
-        let [write, check] = ["write_pattern", "check_pattern"]
-            .map(|name| Mutex::new(Kernel::create(&program, name).unwrap()));
+        // SAFETY: `opencl3` has made the context by a call of OpenCL.
+        let backend = unsafe { OpenClBackend::from_context(&context) }.unwrap();
+        let tracked = ClProgram::build(&backend, SOURCE, "").unwrap();
+        let pattern = |name, parameters: &[Parameter]| Pattern {
+            own: Mutex::new(Kernel::create(&program, name).unwrap()),
+            // SAFETY: each work item touches the word of its id in the block, and the first word of `errors`.
+            tracked: unsafe { tracked.kernel(name, parameters) }.unwrap(),
+        };
+        let (words, seed) = (Extent::PerItem(1), Parameter::value::<u32>());
+        let errors = Parameter::in_out::<u32>(Extent::Fixed(1));
         Self {
-            // SAFETY: `opencl3` has made the context by a call of OpenCL.
-            backend: unsafe { OpenClBackend::from_context(&context) }.unwrap(),
-            write,
-            check,
+            write: pattern("write_pattern", &[Parameter::output::<u32>(words), seed]),
+            check: pattern(
+                "check_pattern",
+                &[Parameter::input::<u32>(words), seed, errors],
+            ),
+            backend,
+            on_parts: AtomicUsize::new(0),
         }
     }
 
@@ -89,7 +116,7 @@ impl Kernels {
         seed: u32,
         wait_for: &[ClEvent],
     ) -> ClEvent {
-        let arguments = [Argument::Memory(block), Argument::Number(seed)];
+        let arguments = [Passed::Memory(block), Passed::Number(seed)];
         self.launch(queue, &self.write, &arguments, words, wait_for)
     }
 
@@ -103,9 +130,9 @@ impl Kernels {
         wait_for: &[ClEvent],
     ) -> ClEvent {
         let arguments = [
-            Argument::Memory(block),
-            Argument::Number(seed),
-            Argument::Memory(errors),
+            Passed::Memory(block),
+            Passed::Number(seed),
+            Passed::Memory(errors),
         ];
         self.launch(queue, &self.check, &arguments, words, wait_for)
     }
@@ -114,16 +141,66 @@ impl Kernels {
     fn launch(
         &self,
         queue: &ClQueue,
-        kernel: &Mutex<Kernel>,
-        arguments: &[Argument<'_>],
+        kernel: &Pattern,
+        arguments: &[Passed<'_>],
         words: usize,
         wait_for: &[ClEvent],
     ) -> ClEvent {
-        let kernel = kernel.lock().unwrap_or_else(PoisonError::into_inner);
+        let memory = arguments.iter().filter_map(|argument| match argument {
+            Passed::Memory(memory) => Some(*memory),
+            Passed::Number(_) => None,
+        });
+        let memory: Vec<&ClMemory> = memory.collect();
+        let is_part = |memory: &&ClMemory| {
+            memory.raw().is_none() && self.backend.svm_address(memory).is_none()
+        };
+        if !memory.iter().any(is_part) {
+            let handles: Vec<_> = memory
+                .iter()
+                .map(|it| it.raw().unwrap_or_default())
+                .collect();
+            return self.launch_raw(queue, kernel, arguments, &handles, words, wait_for);
+        }
+        if self
+            .on_parts
+            .fetch_add(1, Ordering::Relaxed)
+            .is_multiple_of(2)
+        {
+            let arguments = arguments.iter().map(|argument| match argument {
+                Passed::Memory(memory) => Argument::memory(*memory),
+                Passed::Number(number) => Argument::value(number),
+            });
+            let launch = kernel.tracked.launch(queue.after(wait_for), &[words]);
+            return launch.arguments(arguments).enqueue().unwrap();
+        }
+        let memory: Vec<&dyn AsMemory<OpenClBackend>> =
+            memory.into_iter().map(|it| it as _).collect();
+        let launched = self.backend.with_raw_memory(queue, &memory, |raw| {
+            let handles: Vec<_> = raw.iter().map(|it| it.kernel_argument().unwrap()).collect();
+            self.launch_raw(queue, kernel, arguments, &handles, words, wait_for)
+        });
+        launched.unwrap()
+    }
+
+    /// Enqueues a kernel as a program does that knows nothing of this crate. `handles` are those of the memory among the
+    /// arguments.
+    fn launch_raw(
+        &self,
+        queue: &ClQueue,
+        kernel: &Pattern,
+        arguments: &[Passed<'_>],
+        handles: &[*mut c_void],
+        words: usize,
+        wait_for: &[ClEvent],
+    ) -> ClEvent {
+        let kernel = kernel.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut handles = handles.iter();
         for (index, argument) in (0..).zip(arguments) {
             match argument {
-                Argument::Memory(memory) => self.set_memory(&kernel, index, memory),
-                Argument::Number(number) => set_value(&kernel, index, number),
+                Passed::Memory(memory) => {
+                    self.set_memory(&kernel, index, memory, handles.next().unwrap());
+                }
+                Passed::Number(number) => set_value(&kernel, index, number),
             }
         }
         let wait_for: Vec<_> = wait_for.iter().map(ClEvent::raw).collect();
@@ -152,9 +229,9 @@ impl Kernels {
         unsafe { self.backend.wrap_event(&event) }.unwrap()
     }
 
-    fn set_memory(&self, kernel: &Kernel, index: u32, memory: &ClMemory) {
+    fn set_memory(&self, kernel: &Kernel, index: u32, memory: &ClMemory, handle: &*mut c_void) {
         let Some(address) = self.backend.svm_address(memory) else {
-            return set_value(kernel, index, &memory.raw().unwrap());
+            return set_value(kernel, index, handle);
         };
         let address = address.as_ptr().cast_const().cast();
         // SAFETY: the address is that of a live block of SVM, which the pool keeps from its next user until the commands
