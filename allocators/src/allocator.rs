@@ -66,7 +66,6 @@ pub type OnOf<'a, A> = On<'a, QueueOf<A>, EventOf<A>>;
 ///
 /// # let backend = MockDevice::new().backend();
 /// let allocator = Statistics::new(ImmediateAllocator::new(&backend)?);
-/// assert!(allocator.has_concurrent_views(), "threads may have one view each");
 /// let block = allocator.allocate(4096)?;
 /// let lower = allocator.create_view(&block, Region::first(2048))?;
 /// let upper = allocator.create_view(&block, Region::new(2048, 2048))?;
@@ -160,11 +159,6 @@ pub trait Allocator: fmt::Debug + Send + Sync + 'static {
         self.backend().limits().largest_block_bytes
     }
 
-    /// Returns whether threads may use views of one block while other threads create and release views of it.
-    fn has_concurrent_views(&self) -> bool {
-        self.backend().limits().concurrent_views
-    }
-
     /// The most bytes that all blocks together can have: the device's capacity, or less where there is a limit.
     fn capacity_bytes(&self) -> u64 {
         self.backend().limits().capacity_bytes
@@ -219,10 +213,6 @@ macro_rules! forward_allocator {
 
             fn largest_block(&self) -> usize {
                 (**self).largest_block()
-            }
-
-            fn has_concurrent_views(&self) -> bool {
-                (**self).has_concurrent_views()
             }
 
             fn capacity_bytes(&self) -> u64 {

@@ -94,16 +94,13 @@ pub struct DeviceLimits {
     pub svm: SvmSupport,
     /// Set if the device has out-of-order queues.
     pub out_of_order_queues: bool,
-    /// Set if threads may use views of one buffer while other threads create and release views of it. NVIDIA's driver crashes
-    /// then.
-    pub concurrent_views: bool,
     /// What the order of commands guarantees once one of them has failed.
     pub failure_order: FailureOrder,
 }
 
 impl DeviceLimits {
-    /// The limits of a device without SVM and with in-order queues only, whose views threads may share. The other
-    /// fields can be set afterwards.
+    /// The limits of a device without SVM and with in-order queues only. The other fields
+    /// can be set afterwards.
     #[must_use]
     pub fn new(
         device_name: impl Into<String>,
@@ -119,7 +116,6 @@ impl DeviceLimits {
             largest_svm_alignment: alignment,
             svm: SvmSupport::default(),
             out_of_order_queues: false,
-            concurrent_views: true,
             failure_order: FailureOrder::default(),
         }
     }

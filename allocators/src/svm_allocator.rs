@@ -120,9 +120,4 @@ impl<B: SvmBackend> Allocator for SvmAllocator<B> {
     fn alignment(&self) -> Align {
         self.alignment
     }
-
-    /// Returns `true`: regions of SVM are addresses, not objects of the runtime.
-    fn has_concurrent_views(&self) -> bool {
-        true
-    }
 }

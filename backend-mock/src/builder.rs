@@ -154,26 +154,6 @@ impl MockDeviceBuilder {
         self
     }
 
-    /// Sets whether threads may use views of one buffer while other threads create and release views of it. Default: yes. This
-    /// only changes the limits: the mock itself always allows it.
-    ///
-    /// ```
-    /// use binpool_allocators::{Allocator, ImmediateAllocator};
-    /// use binpool_mock::MockDevice;
-    ///
-    /// // The limits of an NVIDIA device, over which a pool has bins only.
-    /// let backend = MockDevice::builder()
-    ///     .concurrent_views(false)
-    ///     .build()
-    ///     .backend();
-    /// assert!(!ImmediateAllocator::new(&backend)?.has_concurrent_views());
-    /// # Ok::<(), binpool_allocators::Error>(())
-    /// ```
-    pub fn concurrent_views(mut self, available: bool) -> Self {
-        self.limits.concurrent_views = available;
-        self
-    }
-
     /// Sets when commands run. Default: [`Completion::AtOnce`].
     pub fn completion(mut self, completion: Completion) -> Self {
         self.completion = completion;

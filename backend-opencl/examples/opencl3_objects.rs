@@ -5,10 +5,10 @@
 //! cargo run -p binpool-opencl --example opencl3_objects
 //! ```
 
-use std::{error::Error, ptr, slice};
+use std::{error::Error, ptr};
 
-use binpool::{ImmediateAllocator, MemoryPool, Queue};
-use binpool_opencl::{ClMemory, DeviceSelector, OpenClBackend};
+use binpool::{ImmediateAllocator, MemoryPool};
+use binpool_opencl::{DeviceSelector, OpenClBackend};
 use opencl3::{
     command_queue::CommandQueue,
     context::Context,
@@ -57,24 +57,21 @@ fn twice(device: &DeviceSelector) -> Result<(), Box<dyn Error>> {
     backend.write(&wrapped, &memory, 0, &ones)?;
     let block = pool.allocate(BYTES)?;
 
-    // Out: the handle is lent. `memory_on` tells the pool where the block is used, since nothing else does.
-    let handle = block
-        .memory_on(&wrapped)
-        .and_then(ClMemory::raw)
-        .ok_or("a buffer has a handle")?;
-    let mut launch = ExecuteKernel::new(&kernel);
-    for argument in [own.get(), handle] {
-        // SAFETY: the kernel has two arguments, both of them buffers.
-        unsafe { launch.set_arg(&argument) };
-    }
-    // SAFETY: each work item reads and writes the float of its id, and there are as many in both.
-    let launched = unsafe { launch.set_global_work_size(ITEMS).enqueue_nd_range(&queue) }?;
+    // Out: the handles are lent for one call, in which the program enqueues its own commands. Commands of the pool and of this
+    // crate, on whatever queue, come before or after all of them.
+    backend.with_raw_memory(&wrapped, &[&memory, &block], |raw| {
+        let mut launch = ExecuteKernel::new(&kernel);
+        for memory in raw {
+            // SAFETY: the kernel has two arguments, both of them buffers.
+            unsafe { launch.set_arg(&memory.kernel_argument()?) };
+        }
+        // SAFETY: each work item reads and writes the float of its id, and there are as many in both.
+        unsafe { launch.set_global_work_size(ITEMS).enqueue_nd_range(&queue) }?;
+        Ok::<(), Box<dyn Error>>(())
+    })??;
 
-    // An event of the program's may stand in wait lists here.
-    // SAFETY: the event is one that `opencl3` has made.
-    let done = unsafe { backend.wrap_event(&launched) }?;
     let mut result = vec![0_u8; BYTES];
-    block.read(wrapped.after(slice::from_ref(&done)), 0, &mut result)?;
+    block.read(&wrapped, 0, &mut result)?;
     println!("{}: {ITEMS} floats, each doubled", device.name()?);
     assert_eq!(result, 2.0_f32.to_ne_bytes().repeat(ITEMS));
     Ok(())

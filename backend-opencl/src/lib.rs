@@ -52,8 +52,8 @@
 //! # Order
 //!
 //! Two commands conflict if both use the same byte and one of them writes it. They run in the order of the calls, whatever
-//! queues they are on: the later one waits on the device. So no safe call makes a race. Commands on bare handles are not
-//! seen; the program has to order them. A command that waits for another one fails with it.
+//! queues they are on: the later one waits on the device. So no safe call makes a race. Commands that the program enqueues by bare
+//! handles take their turn within [`with_raw_memory`](OpenClBackend::with_raw_memory); elsewhere the program has to order them. A command that waits for another one fails with it.
 //!
 //! While the host maps memory, conflicting commands are refused with
 //! [`Mapped`](binpool_allocators::InvalidRequest::Mapped).
@@ -117,8 +117,7 @@
 //!
 //! # What this crate does not do
 //!
-//! It does not bound memory: OpenCL runtimes create more buffers than fit, so commit memory that must be there. It does not
-//! see commands that a program enqueues with `opencl3` or bare handles: tell the pool of such uses.
+//! It does not bound memory: OpenCL runtimes create more buffers than fit, so commit memory that must be there.
 
 #![deny(unsafe_code)]
 

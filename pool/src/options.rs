@@ -38,7 +38,7 @@ use crate::{
 pub struct PoolOptions {
     classes: Option<ChosenClasses>,
     policy: ReusePolicy,
-    segments: Option<bool>,
+    bins_only: bool,
     release_threshold: Option<u64>,
     decay: Option<Decay>,
     high_water: HighWater,
@@ -58,7 +58,7 @@ enum ChosenClasses {
 }
 
 impl PoolOptions {
-    /// The default settings: [segments](Self::segments) where the device supports them, size classes of [`LeadingBits`]
+    /// The default settings: [segments](Self::segments), size classes of [`LeadingBits`]
     /// with eight bits (four without segments), and the default [`ReusePolicy`].
     #[must_use]
     pub fn new() -> Self {
@@ -119,19 +119,14 @@ impl PoolOptions {
     }
 
     /// Sets whether blocks are carved from segments: large pieces of device memory, in which free neighbours merge. By
-    /// default they are, if the allocator [supports views by several threads](Allocator::has_concurrent_views).
+    /// default they are.
     ///
     /// Without segments a free block serves requests of its own class only, and a program whose sizes vary takes far
     /// more from the device than it uses. With them it takes hardly more. Blocks are then views of their segments
     /// ([`create_sub_region`](Backend::create_sub_region)), which cost a call to the device if the pool has kept none
     /// of the right size.
     ///
-    /// NVIDIA's driver (580) crashes in kernels that use a view of a buffer while another thread makes or releases a
-    /// view of the same buffer. So the default there is pools without segments. A program that asks for segments of
-    /// buffers should use the pool and its blocks from one thread at a time. That driver also crashes in kernels on
-    /// buffers with overlapping views: the pool avoids making such, and a program should not use a
-    /// [region](crate::PooledBuffer::sub_region) of a carved block in kernels there. Shared virtual memory has neither
-    /// fault.
+    /// A program that passes bare handles of its blocks to other code may want none: a block is then a whole buffer.
     ///
     /// ```
     /// use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
@@ -148,7 +143,7 @@ impl PoolOptions {
     /// ```
     #[must_use]
     pub fn segments(mut self, carve: bool) -> Self {
-        self.segments = Some(carve);
+        self.bins_only = !carve;
         self
     }
 
@@ -335,8 +330,7 @@ impl PoolOptions {
         allocator: A,
         queue: &QueueOf<A>,
     ) -> Result<MemoryPool<A>, PoolError> {
-        let can_share_views = allocator.has_concurrent_views();
-        let segments = self.segments.unwrap_or(can_share_views);
+        let segments = !self.bins_only;
         let leading_bits = if segments {
             LEADING_BITS_WITH_SEGMENTS
         } else {
@@ -353,13 +347,6 @@ impl PoolOptions {
                 ?allocator,
                 "a pool over a deferred allocator: out-of-memory will show in commands, where the pool \
                  cannot free anything; use an `ImmediateAllocator`"
-            );
-        }
-        if segments && !can_share_views {
-            tracing::warn!(
-                ?allocator,
-                "segments on a device whose driver crashes where several threads use views of one buffer: \
-                 allocate, drop and use the blocks of this pool from one thread at a time"
             );
         }
         let scrubber = Scrubber::new(self.scrub, allocator.backend())?;

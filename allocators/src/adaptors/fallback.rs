@@ -156,11 +156,6 @@ impl<A: Allocator, B: Allocator<Backend = A::Backend>> Allocator for Fallback<A,
         self.first.largest_block().max(self.second.largest_block())
     }
 
-    /// Returns whether both allocators have them.
-    fn has_concurrent_views(&self) -> bool {
-        self.first.has_concurrent_views() && self.second.has_concurrent_views()
-    }
-
     /// Returns the sum of both: the second may use memory that is not the device's own.
     fn capacity_bytes(&self) -> u64 {
         let second = self.second.capacity_bytes();

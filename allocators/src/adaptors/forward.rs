@@ -68,10 +68,6 @@ macro_rules! forward_to_inner {
             self.inner.alignment()
         }
 
-        fn has_concurrent_views(&self) -> bool {
-            self.inner.has_concurrent_views()
-        }
-
         fn largest_block(&self) -> usize {
             self.inner.largest_block()
         }

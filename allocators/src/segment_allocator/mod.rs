@@ -208,11 +208,6 @@ impl<A: Allocator> Allocator for SegmentAllocator<A> {
         self.shared.inner.largest_block()
     }
 
-    /// Returns the inner allocator's answer: views of views are views of the segment.
-    fn has_concurrent_views(&self) -> bool {
-        self.shared.inner.has_concurrent_views()
-    }
-
     fn capacity_bytes(&self) -> u64 {
         self.shared.inner.capacity_bytes()
     }

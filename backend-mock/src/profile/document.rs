@@ -9,7 +9,7 @@ use super::{CostModel, DeviceProfile};
 const FORMAT: &str = "binpool device profile";
 
 /// The only version so far.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Why a document is not a valid profile.
 ///
@@ -81,7 +81,6 @@ struct Limits {
     largest_svm_alignment: usize,
     svm: Svm,
     out_of_order_queues: bool,
-    concurrent_views: bool,
     /// The default of [`DeviceLimits::new`], where an older document has no value.
     #[serde(default)]
     failure_order: Failures,
@@ -123,7 +122,6 @@ impl From<DeviceProfile> for Document {
                     system: limits.svm.system,
                 },
                 out_of_order_queues: limits.out_of_order_queues,
-                concurrent_views: limits.concurrent_views,
                 failure_order: match limits.failure_order {
                     FailureOrder::Kept => Failures::Kept,
                     FailureOrder::FailsEarly => Failures::FailsEarly,
@@ -168,7 +166,6 @@ impl TryFrom<Document> for DeviceProfile {
             system: own.svm.system,
         };
         limits.out_of_order_queues = own.out_of_order_queues;
-        limits.concurrent_views = own.concurrent_views;
         limits.failure_order = match own.failure_order {
             Failures::Kept => FailureOrder::Kept,
             Failures::FailsEarly => FailureOrder::FailsEarly,

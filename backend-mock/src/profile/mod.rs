@@ -106,7 +106,6 @@ impl DeviceProfile {
                 ..SvmSupport::default()
             },
         );
-        limits.concurrent_views = false;
         limits.failure_order = FailureOrder::Kept;
         Self {
             limits,

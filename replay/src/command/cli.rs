@@ -211,8 +211,7 @@ pub(crate) struct Replay {
     /// Get every block from the device and give it back, for comparison.
     #[arg(long, conflicts_with_all = ["leading_bits", "no_segments"])]
     pub(crate) no_pool: bool,
-    /// Get every block from the device by itself. Otherwise blocks are carved from segments, on every device: a replay
-    /// is one thread, which every driver takes.
+    /// Get every block from the device by itself, instead of carving blocks from segments.
     #[arg(long)]
     pub(crate) no_segments: bool,
     /// How much a pool of bins manages at most, in percent of the most that was in use (with 64 MiB always permitted), or all.
@@ -250,8 +249,7 @@ pub(crate) struct Replay {
     /// Replay on so many threads, over one pool: they are dealt the streams of the trace, or each has a copy of the trace
     /// where there are fewer streams than threads.
     ///
-    /// Then the pool is as a program gets it: blocks are carved from segments where the driver lets threads share views. What
-    /// is live together depends on how far each thread has come.
+    /// What is live together then depends on how far each thread has come.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one, conflicts_with = "need")]
     pub(crate) threads: usize,
     /// Replay each trace so often, and quote median times.
@@ -358,11 +356,7 @@ impl Replay {
     /// The pool's settings; `None` for no pool.
     pub(crate) fn pool(&self) -> Option<PoolOptions> {
         let options = PoolOptions::new().high_water(self.high_water);
-        let options = if self.threads > 1 && !self.no_segments {
-            options
-        } else {
-            options.segments(!self.no_segments)
-        };
+        let options = options.segments(!self.no_segments);
         let options = match self.leading_bits {
             Some(bits) => options.leading_bits(bits),
             None => options,

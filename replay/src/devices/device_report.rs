@@ -72,11 +72,6 @@ fn missing(device: &Characterization) -> Vec<String> {
             "out-of-order queues: the commands of a queue come one after another",
         ),
         (
-            !limits.concurrent_views,
-            "views that threads may share: a pool carves no segments unless it is told that it has one thread \
-             (PoolOptions::segments)",
-        ),
-        (
             !device.images.images,
             "images: those are buffers, or nothing",
         ),
@@ -119,7 +114,6 @@ struct Object<'a> {
     unified_memory: bool,
     svm: Svm,
     out_of_order_queues: bool,
-    concurrent_views: bool,
     images: bool,
     doubles: bool,
     halves: bool,
@@ -175,7 +169,6 @@ pub fn devices_json(entries: &[DeviceEntry]) -> serde_json::Result<String> {
                     largest_alignment_bytes: limits.largest_svm_alignment.bytes(),
                 },
                 out_of_order_queues: limits.out_of_order_queues,
-                concurrent_views: limits.concurrent_views,
                 images: device.images.images,
                 doubles: device.doubles,
                 halves: device.halves,

@@ -18,7 +18,7 @@ use binpool_mock::{MockBackend, MockDevice};
 
 use crate::adaptors::{device, odd::Odd};
 
-type Answers = (bool, bool, Align, usize, bool);
+type Answers = (bool, bool, Align, usize);
 
 fn answers(allocator: &impl Allocator) -> Answers {
     (
@@ -26,7 +26,6 @@ fn answers(allocator: &impl Allocator) -> Answers {
         allocator.release_needs_events(),
         allocator.alignment(),
         allocator.largest_block(),
-        allocator.has_concurrent_views(),
     )
 }
 
@@ -37,23 +36,20 @@ fn limits(allocator: &impl Allocator) -> (u64, u64) {
 
 #[test]
 fn leaves_say_what_their_memory_is_like() {
-    for shared in [false, true] {
-        let device = MockDevice::builder()
-            .capacity_bytes(1 << 20)
-            .largest_block_bytes(1000)
-            .concurrent_views(shared)
-            .build();
-        let (backend, alignment) = (device.backend(), device.limits().alignment);
-        let deferred = DeferredAllocator::new(&backend);
-        assert_eq!(answers(&deferred), (true, false, alignment, 1000, shared));
-        let immediate = ImmediateAllocator::new(&backend).unwrap();
-        assert_eq!(answers(&immediate), (false, false, alignment, 1000, shared));
-        // Any thread may use an address, and the runtime knows of no command that was given one.
-        let svm = SvmAllocator::new(&backend, SvmGrain::Coarse).unwrap();
-        assert_eq!(answers(&svm), (false, true, alignment, 1000, true));
-        for found in [limits(&deferred), limits(&immediate), limits(&svm)] {
-            assert_eq!(found, (1 << 20, 1 << 20));
-        }
+    let device = MockDevice::builder()
+        .capacity_bytes(1 << 20)
+        .largest_block_bytes(1000)
+        .build();
+    let (backend, alignment) = (device.backend(), device.limits().alignment);
+    let deferred = DeferredAllocator::new(&backend);
+    assert_eq!(answers(&deferred), (true, false, alignment, 1000));
+    let immediate = ImmediateAllocator::new(&backend).unwrap();
+    assert_eq!(answers(&immediate), (false, false, alignment, 1000));
+    // Any thread may use an address, and the runtime knows of no command that was given one.
+    let svm = SvmAllocator::new(&backend, SvmGrain::Coarse).unwrap();
+    assert_eq!(answers(&svm), (false, true, alignment, 1000));
+    for found in [limits(&deferred), limits(&immediate), limits(&svm)] {
+        assert_eq!(found, (1 << 20, 1 << 20));
     }
 }
 
@@ -80,7 +76,6 @@ fn unusual() -> [Odd; 2] {
         needs_events: true,
         alignment: 64,
         largest: 77,
-        concurrent_views: true,
         capacity: 1000,
         available: 400,
         ..Odd::new(&device)
@@ -90,7 +85,6 @@ fn unusual() -> [Odd; 2] {
         needs_events: false,
         alignment: 8192,
         largest: 99_999,
-        concurrent_views: false,
         capacity: 30_000,
         available: 300,
         ..Odd::new(&device)
@@ -186,13 +180,10 @@ fn segments_are_released_with_events_and_start_on_the_larger_alignment() {
     let [one, other] = unusual();
     let of_device = Align::new(256).unwrap();
     let segments = SegmentAllocator::new(one.clone());
-    assert_eq!(answers(&segments), (false, true, of_device, 77, true));
+    assert_eq!(answers(&segments), (false, true, of_device, 77));
     assert_eq!(limits(&segments), limits(&one));
     let segments = SegmentAllocator::new(other.clone());
-    assert_eq!(
-        answers(&segments),
-        (true, true, other.alignment(), 99_999, false)
-    );
+    assert_eq!(answers(&segments), (true, true, other.alignment(), 99_999));
     assert_eq!(limits(&segments), limits(&other));
     // What is free in segments can be had as well.
     let odd = Odd {
@@ -210,7 +201,7 @@ fn segments_are_released_with_events_and_start_on_the_larger_alignment() {
 #[test]
 fn a_fallback_answers_for_both_in_either_order() {
     let [one, other] = unusual();
-    let expected = (true, true, Align::new(64).unwrap(), 99_999, false);
+    let expected = (true, true, Align::new(64).unwrap(), 99_999);
     for fallback in [
         Fallback::new(one.clone(), other.clone()),
         Fallback::new(other.clone(), one.clone()),

@@ -19,7 +19,6 @@ pub(crate) struct Odd {
     pub(crate) needs_events: bool,
     pub(crate) alignment: usize,
     pub(crate) largest: usize,
-    pub(crate) concurrent_views: bool,
     pub(crate) capacity: u64,
     pub(crate) available: u64,
     /// Called with the bytes of each block that is asked for, and of each that comes back; may refuse.
@@ -39,7 +38,6 @@ impl Odd {
             needs_events: false,
             alignment: 256,
             largest: device.limits().largest_block_bytes,
-            concurrent_views: true,
             capacity: device.limits().capacity_bytes,
             available: device.limits().capacity_bytes,
             on_allocate: Arc::new(|_| Ok(())),
@@ -135,10 +133,6 @@ impl Allocator for Odd {
 
     fn largest_block(&self) -> usize {
         self.largest
-    }
-
-    fn has_concurrent_views(&self) -> bool {
-        self.concurrent_views
     }
 
     fn capacity_bytes(&self) -> u64 {

@@ -82,12 +82,7 @@ fn of<A: Allocator<Backend = OpenClBackend> + Send + Sync + 'static>(
 }
 
 /// Any pool that `threads` threads may use.
-pub(crate) fn any(
-    backend: &OpenClBackend,
-    queues: &[ClQueue],
-    threads: usize,
-    random: &mut Random,
-) -> AnyPool {
+pub(crate) fn any(backend: &OpenClBackend, queues: &[ClQueue], random: &mut Random) -> AnyPool {
     let limits = backend.limits();
     let policy = ReusePolicy::ALL[random.below(ReusePolicy::ALL.len())];
     let scrub = match random.below(6) {
@@ -97,7 +92,7 @@ pub(crate) fn any(
     };
     let kind = random.below(if limits.svm.any() { 5 } else { 3 });
     let is_svm = kind >= 3;
-    let segments = random.below(2) == 0 && (threads == 1 || is_svm || limits.concurrent_views);
+    let segments = random.below(2) == 0;
     let options = PoolOptions::new()
         .reuse(policy)
         .scrub(scrub)

@@ -68,7 +68,7 @@ impl<'d> Program<'d> {
         let queue = |order| backend.create_queue(order).expect("a queue can be made");
         let queues: Vec<_> = orders.into_iter().map(queue).collect();
         let count = 1 + random.below(2);
-        let pools = (0..count).map(|_| pools::any(backend, &queues, threads, &mut random));
+        let pools = (0..count).map(|_| pools::any(backend, &queues, &mut random));
         Self {
             pools: pools.collect(),
             device,

@@ -126,11 +126,6 @@ impl<'p> Worker<'p> {
         self.program.threads == 1
     }
 
-    /// Returns whether views of buffers may be made and used.
-    pub(crate) fn may_use_views(&self) -> bool {
-        self.is_alone() || self.backend().limits().concurrent_views
-    }
-
     /// Tells of the step before it is taken.
     pub(crate) fn say(&self, what: fmt::Arguments<'_>) {
         if self.program.trace {

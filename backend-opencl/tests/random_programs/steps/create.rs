@@ -225,8 +225,7 @@ pub(crate) fn view(worker: &mut Worker<'_>, random: &mut Random) {
     let Some(parent) = worker.any_object(random) else {
         return;
     };
-    let views = parent.has_views && (parent.is_svm || worker.may_use_views());
-    if is_full(worker) || !views {
+    if is_full(worker) || !parent.has_views {
         return;
     }
     let alignment = worker.backend().limits().alignment.bytes();
@@ -263,8 +262,7 @@ pub(crate) fn buffer_over_shared_memory(worker: &mut Worker<'_>, random: &mut Ra
     let Handle::Bare(memory) = &parent.handle else {
         return;
     };
-    let views = parent.place.offset == 0 || worker.may_use_views();
-    if is_full(worker) || !parent.is_svm || memory.svm_memory().is_err() || !views {
+    if is_full(worker) || !parent.is_svm || memory.svm_memory().is_err() {
         return;
     }
     let bytes = 1 + random.below(parent.bytes());

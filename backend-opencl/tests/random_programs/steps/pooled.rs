@@ -57,7 +57,7 @@ pub(crate) fn block(worker: &mut Worker<'_>, random: &mut Random) {
             worker.accepted("order_before", ordered, false);
             worker.ordered_by_a_pool(Some(slot));
         }
-        Handle::Pooled(block) if object.is_svm || worker.may_use_views() => {
+        Handle::Pooled(block) => {
             let alignment = worker.backend().limits().alignment.bytes();
             let offset = random.below(object.bytes().div_ceil(alignment)) * alignment;
             let region = Region::new(offset, 1 + random.below(object.bytes() - offset));

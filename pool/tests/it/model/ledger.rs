@@ -182,10 +182,6 @@ impl Allocator for Recorded {
         self.inner.largest_block()
     }
 
-    fn has_concurrent_views(&self) -> bool {
-        self.inner.has_concurrent_views()
-    }
-
     fn capacity_bytes(&self) -> u64 {
         self.inner.capacity_bytes()
     }
