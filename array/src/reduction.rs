@@ -1,7 +1,5 @@
 //! Reductions: many elements to one.
 
-use std::fmt;
-
 use binpool::{Allocator, Transfers};
 
 use crate::{Array, ArrayError, AsSlice, Kernels, Reduced, Slice};
@@ -29,12 +27,6 @@ impl Reduction {
             Self::Minimum => "minimum",
             Self::Maximum => "maximum",
         }
-    }
-}
-
-impl fmt::Display for Reduction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 

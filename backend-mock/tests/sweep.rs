@@ -63,6 +63,7 @@ fn swept<F: 'static>(
 ) {
     let tally: Tally = sweep_checks(checks, fresh, fixture);
     println!("{tally}");
+    assert!(tally.calls > 0, "no call failed, so nothing was checked");
     tally.has_no_findings();
 }
 

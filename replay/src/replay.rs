@@ -495,8 +495,11 @@ impl Outcome {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a failing test panics")]
 mod tests {
+    use std::sync::Arc;
+
     use binpool::{DeferredAllocator, MemoryOf, PoolError};
     use binpool_mock::{MockBackend, MockDevice};
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -563,5 +566,52 @@ mod tests {
             .unwrap_err();
         assert_eq!(failure.to_string(), "t: at the end");
         assert!(failure.source.to_string().contains("counts 1 as active"));
+    }
+
+    /// Notes the numbers of the blocks that it is called for.
+    #[derive(Clone, Default)]
+    struct Numbers(Arc<Mutex<Vec<u32>>>);
+
+    impl Commands<MockBackend> for Numbers {
+        fn begin(&self, block: &InUse<'_, MockBackend>) -> Result<(), Error> {
+            self.0.lock().push(block.number);
+            Ok(())
+        }
+
+        fn end(&self, _: &InUse<'_, MockBackend>) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn wrong_blocks(
+            &self,
+            _: &MockBackend,
+            _: &<MockBackend as Backend>::Queue,
+            _: usize,
+        ) -> Result<u32, Error> {
+            Ok(0)
+        }
+    }
+
+    /// Otherwise kernels would not see that a block was handed out twice.
+    #[test]
+    fn every_block_of_a_replay_has_a_number_of_its_own() {
+        let trace = Trace::parse("t", &b"a 0 100 0\na 1 100 0\nf 0\na 2 9 0\n"[..]).unwrap();
+        let numbers = Numbers::default();
+        let commands = |_| {
+            let commands: Box<dyn Commands<MockBackend>> = Box::new(numbers.clone());
+            Ok(commands)
+        };
+        let manner = Manner {
+            pool: None,
+            limit_bytes: u64::MAX,
+            touch: false,
+            threads: 3,
+        };
+        let allocator = DeferredAllocator::new(&MockDevice::new().backend());
+        replay_with(&trace, allocator, &manner, Some(&commands), &|_| {}).unwrap();
+        let mut seen = numbers.0.lock().clone();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), 9, "three copies of three blocks: {seen:?}");
     }
 }

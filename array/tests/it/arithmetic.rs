@@ -25,6 +25,7 @@ fn check<A: Allocator<Backend: Transfers>, K: Kernels<A::Backend>>(context: &Con
         }
     }
     let empty = context.array(&[]).unwrap();
+    assert!(empty.is_empty() && !left.is_empty());
     assert_eq!((&empty + &empty).to_vec().unwrap(), [0.0_f32; 0]);
     assert!(matches!(
         left.try_binary(BinaryOperation::Add, &empty),

@@ -45,12 +45,12 @@ impl Check for AnyLength {
                 assert_eq!(
                     result.to_bits(),
                     expected.to_bits(),
-                    "{reduction} of {length} + 3"
+                    "{reduction:?} of {length} + 3"
                 );
                 let expected = reduced(reduction, &numbers[1..=length]);
                 let slice = array.slice(1..=length).unwrap();
                 let result = slice.reduce_to(reduction).unwrap().to_vec().unwrap();
-                assert_eq!(result, [expected], "{reduction} of {length}");
+                assert_eq!(result, [expected], "{reduction:?} of {length}");
             }
         }
     }

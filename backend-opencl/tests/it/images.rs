@@ -336,3 +336,10 @@ fn what_is_no_image_of_this_context_is_not_taken_for_one() {
         InvalidRequest::ForeignObject { .. }
     ));
 }
+
+#[test]
+fn every_driver_but_nvidias_copies_layers_and_rows_of_1d_arrays() {
+    let bench = Bench::new();
+    let limits = bench.backend.image_limits().unwrap();
+    assert_eq!(limits.layer_copies, !bench.is_nvidia());
+}

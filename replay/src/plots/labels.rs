@@ -124,6 +124,17 @@ mod tests {
         assert_eq!(at_the_edge.left_top, (890 - 8 - 48, 92));
     }
 
+    /// The line begins at the side of the label that is nearer to the point.
+    #[test]
+    fn a_label_in_another_row_has_a_line_to_its_point() {
+        let mut labels = Labels::new(PAGE, &[(100, 100)]);
+        let four = [(); 4].map(|()| labels.place((100, 100), "bins 4"));
+        let [right, left, right_above, left_above] = four;
+        assert_eq!((right.leader, left.leader), (None, None));
+        assert_eq!(right_above.leader, Some((110, 84)));
+        assert_eq!(left_above.leader, Some((90, 84)));
+    }
+
     proptest! {
         /// This holds even where all points are the same.
         #[test]

@@ -197,8 +197,8 @@ fn the_tail_is_that_of_each_subject_and_of_the_clock() {
     assert!(ran.output.contains("| clock"), "{}", ran.output);
 }
 
-/// The texts of a picture, and for each line of two points or more in it, how many there are.
-fn elements(picture: &str) -> (Vec<String>, Vec<usize>) {
+/// The texts of a picture, and the points of each line of two points or more in it.
+fn elements(picture: &str) -> (Vec<String>, Vec<Vec<String>>) {
     let document = roxmltree::Document::parse(picture).unwrap();
     let nodes = || document.descendants();
     let texts = nodes().filter(|node| node.has_tag_name("text"));
@@ -206,18 +206,32 @@ fn elements(picture: &str) -> (Vec<String>, Vec<usize>) {
     let curves = nodes().filter(|node| {
         node.has_tag_name("polyline") && node.attribute("stroke-width") == Some("2")
     });
-    let points = curves.map(|node| node.attribute("points").unwrap().split_whitespace().count());
+    let points = curves.map(|node| {
+        let points = node.attribute("points").unwrap().split_whitespace();
+        points.map(str::to_owned).collect()
+    });
     (texts.collect(), points.collect())
+}
+
+fn lengths(curves: &[Vec<String>]) -> Vec<usize> {
+    curves.iter().map(Vec::len).collect()
 }
 
 #[test]
 fn the_picture_has_a_line_for_each_subject() {
     let rows = [SubjectChoice::Pool, SubjectChoice::Malloc]
         .into_iter()
-        .flat_map(|subject| [1, 2, 4, 8].map(|threads| row(subject, threads, 30.0)));
+        .zip([30.0, 300.0])
+        .flat_map(|(subject, ns)| [1, 2, 4, 8].map(|threads| row(subject, threads, ns)));
     let rows: Vec<BenchRow> = rows.collect();
     let (texts, curves) = elements(&scaling_svg(&rows).unwrap());
-    assert_eq!(curves, [4, 4]);
+    assert_eq!(lengths(&curves), [4, 4]);
+    // The subjects in their order: fewer nanoseconds are higher up, at smaller numbers.
+    let last = |curve: &[String]| {
+        let (_, y) = curve.last().unwrap().split_once(',').unwrap();
+        y.parse::<f64>().unwrap()
+    };
+    assert!(last(&curves[0]) < last(&curves[1]), "{curves:?}");
     for text in ["hot", "binpool", "malloc", "threads", "1", "2", "4", "8"] {
         assert!(texts.iter().any(|found| found == text), "{text}: {texts:?}");
     }
@@ -241,7 +255,7 @@ fn the_picture_has_a_chart_for_each_workload() {
     ]);
     assert_eq!(ran.status, 0, "{}", ran.errors);
     let (texts, curves) = elements(&fs::read_to_string(plot).unwrap());
-    assert_eq!(curves, [2, 2, 2, 2]);
+    assert_eq!(lengths(&curves), [2, 2, 2, 2]);
     for workload in ["hot", "large"] {
         assert_eq!(texts.iter().filter(|text| *text == workload).count(), 1);
     }

@@ -240,7 +240,7 @@ fn a_block_that_lives_at_the_end_is_for_the_stream_of_its_segment() {
 
 #[test]
 fn of_devices_with_as_many_entries_the_first_is_taken() {
-    let traces = [1, 2, 2].map(|entries| {
+    let traces = [1, 2, 2, 0].map(|entries| {
         let entry = |number: u64| entry("alloc", number, 8 + entries);
         (0..entries).map(entry).collect::<Vec<_>>()
     });
@@ -249,7 +249,7 @@ fn of_devices_with_as_many_entries_the_first_is_taken() {
     let snapshot = json!({"device_traces": traces, "segments": []});
     let trace = read(snapshot.to_string().as_bytes()).unwrap();
     assert_eq!(trace.to_string(), "a 0 10 0\na 1 10 0\n");
-    let remark = "device 1 of 3 has 2 entries, and device 0 has 1, device 2 has 2: `binpool import --device` takes another";
+    let remark = "device 1 of 4 has 2 entries, and device 0 has 1, device 2 has 2: `binpool import --device` takes another";
     assert_eq!(trace.remarks(), [remark]);
 }
 

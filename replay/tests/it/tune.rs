@@ -461,7 +461,10 @@ fn in_the_picture_the_front_is_joined_and_the_best_is_red() {
         .filter_map(|node| node.attribute("points"));
     let joined = lines.filter(|points| points.split_whitespace().count() == 3);
     assert_eq!(joined.count(), 1);
-    assert!(texts(&picture).contains(&"out of memory: bins 3".to_owned()));
+    let texts = texts(&picture);
+    assert!(texts.contains(&"out of memory: bins 3".to_owned()));
+    // Between 5 and 900 ms.
+    assert!(texts.contains(&"100".to_owned()), "{texts:?}");
 }
 
 #[test]
