@@ -81,16 +81,13 @@ struct Limits {
     largest_svm_alignment: usize,
     svm: Svm,
     out_of_order_queues: bool,
-    /// The default of [`DeviceLimits::new`], where an older document has no value.
-    #[serde(default)]
     failure_order: Failures,
 }
 
-#[derive(Default, Deserialize, Serialize)]
+#[derive(Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Failures {
     Kept,
-    #[default]
     FailsEarly,
     Lost,
 }

@@ -30,7 +30,7 @@ const GIB: u64 = 1 << 30;
 /// ```
 ///
 /// With the feature `serde`, a profile is a document with a format name and version:
-/// `{"format": "binpool device profile", "version": 1, "limits": {...}, "costs": {...}}`, with sizes in bytes, costs in
+/// `{"format": "binpool device profile", "version": 2, "limits": {...}, "costs": {...}}`, with sizes in bytes, costs in
 /// microseconds, and tables as lists of a size and a cost. `binpool devices --measure` writes the one of a real device.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(

@@ -1,6 +1,5 @@
 //! Profiles as documents: written, read, and refused with a reason.
 
-use binpool_allocators::FailureOrder;
 use binpool_mock::{CostTable, DeviceProfile};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -31,26 +30,17 @@ fn a_profile_is_the_same_when_it_is_read_again() {
 fn a_document_says_what_it_is() {
     let document = document();
     assert_eq!(document["format"], "binpool device profile");
-    assert_eq!(document["version"], 1);
+    assert_eq!(document["version"], 2);
     assert_eq!(document["limits"]["alignment"], 512);
+    assert_eq!(document["limits"]["failure_order"], "kept");
     assert_eq!(document["costs"]["create_buffer"][0], json!([4096, 1.4]));
     assert_eq!(document["costs"]["marker"], 1.9);
 }
 
 #[test]
-fn a_document_that_says_nothing_of_failures_promises_little() {
-    let mut document = document();
-    assert_eq!(document["limits"]["failure_order"], "kept");
-    let limits = document["limits"].as_object_mut().unwrap();
-    limits.remove("failure_order");
-    let profile: DeviceProfile = serde_json::from_value(document).unwrap();
-    assert_eq!(profile.limits.failure_order, FailureOrder::FailsEarly);
-}
-
-#[test]
 fn what_is_wrong_is_named() {
     assert!(refusal("/format", json!("a cake")).contains("a cake"));
-    assert!(refusal("/version", json!(2)).contains("expected version 1; it is 2"));
+    assert!(refusal("/version", json!(1)).contains("expected version 2; it is 1"));
     assert!(refusal("/limits/alignment", json!(24)).contains("alignment to be a power of two"));
     assert!(refusal("/limits/largest_svm_alignment", json!(0)).contains("largest_svm_alignment"));
     assert!(refusal("/costs/wait", json!(-0.5)).contains("wait to be 0 or more; it is -0.5"));

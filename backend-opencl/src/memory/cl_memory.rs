@@ -107,6 +107,26 @@ impl ClMemory {
     /// NVIDIA's driver crashes where the program enqueues a command on a buffer while another thread makes or releases a view of that
     /// buffer. A program whose threads share a buffer in this way takes `with_raw_memory` there, for whole buffers as well.
     ///
+    /// The blocks of a pool without segments are whole buffers:
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, QueueOrder};
+    /// # use binpool_opencl::{ClMemory, OpenClBackend};
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// use binpool::{ImmediateAllocator, PoolOptions};
+    ///
+    /// let options = PoolOptions::new().segments(false);
+    /// let pool = options.build(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let block = pool.allocate(4096)?;
+    /// // `memory_on` tells the pool of the queue, behind whose commands the block goes to its next user.
+    /// let handle = block.memory_on(&queue).and_then(ClMemory::raw).ok_or("a whole buffer has a handle")?;
+    /// assert!(!handle.is_null());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// And of any buffer:
+    ///
     /// ```
     /// # use binpool_allocators::{Backend, MemoryFlags};
     /// # use binpool_opencl::OpenClBackend;

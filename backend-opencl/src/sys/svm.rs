@@ -406,3 +406,14 @@ pub(crate) fn enqueue_svm_copy(
     // SAFETY: The call above has just returned this event, and nothing else takes its reference.
     unsafe { own_event("clEnqueueSVMMemcpy", event) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_has_the_runtime_to_itself_where_it_takes_one_at_a_time() {
+        assert!(Threads::Many.guard().is_none());
+        assert!(Threads::One.guard().is_some());
+    }
+}
