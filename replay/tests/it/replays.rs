@@ -26,6 +26,14 @@ fn pooled() -> Settings {
     }
 }
 
+/// Without segments, from which another stream would be served as well.
+fn binned() -> Settings {
+    Settings {
+        pool: Some(PoolOptions::new().segments(false)),
+        ..pooled()
+    }
+}
+
 fn unpooled() -> Settings {
     Settings {
         pool: None,
@@ -271,7 +279,7 @@ fn shared_virtual_memory_is_replayed_where_the_device_has_it() {
 fn each_stream_has_a_queue_and_empty_blocks_are_fine() {
     let text = "a 0 1000 0\na 1 1000 3\nf 0\nf 1\na 2 1000 3\na 3 0 3\nf 3\n";
     let trace = Trace::parse("t", text.as_bytes()).unwrap();
-    for settings in [pooled(), unpooled()] {
+    for settings in [binned(), unpooled()] {
         let outcome = MOCK.replay(&trace, &settings, &|_| {}).unwrap().outcome;
         assert_eq!(outcome.hits, u64::from(settings.pool.is_some()));
     }
@@ -282,7 +290,7 @@ fn each_stream_has_a_queue_and_empty_blocks_are_fine() {
 fn streams_may_have_any_numbers_but_not_any_number_of_them() {
     let text = "a 0 1000 4000000000\nf 0\na 1 1000 7\na 2 1000 4000000000\n";
     let trace = Trace::parse("t", text.as_bytes()).unwrap();
-    let outcome = MOCK.replay(&trace, &pooled(), &|_| {}).unwrap().outcome;
+    let outcome = MOCK.replay(&trace, &binned(), &|_| {}).unwrap().outcome;
     // Block 2 takes the place of block 0, on the same stream. Block 1 is of another.
     assert_eq!((outcome.hits, outcome.device_allocations), (1, 2));
     let many: Vec<_> = (0..1025).map(|id| format!("a {id} 1 {id}")).collect();
