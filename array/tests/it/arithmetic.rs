@@ -1,10 +1,10 @@
 //! Arrays compute what the host computes, on the mock and on OpenCL, with and without the pool.
 
-use std::env;
+use std::{env, error::Error as _, io};
 
 use binpool::{
     Allocator, Backend, DeferredAllocator, Error, ImmediateAllocator, InvalidRequest, MemoryPool,
-    PoolOptions, QueueOrder, ReusePolicy, SvmAllocator, SvmBackend, SvmGrain, Transfers,
+    PoolError, PoolOptions, QueueOrder, ReusePolicy, SvmAllocator, SvmBackend, SvmGrain, Transfers,
 };
 use binpool_array::{ArrayError, BinaryOperation, Context, Kernels, MockKernels, open_opencl};
 use binpool_mock::{CallKind, Completion, MockDevice};
@@ -202,4 +202,22 @@ fn a_warm_pool_asks_the_device_for_nothing() {
         assert_eq!((&a * &b + &c).to_vec().unwrap(), [5.0; 64]);
     }
     assert_eq!(context.pool().statistics().misses, misses);
+}
+
+#[test]
+fn an_error_names_each_cause_once() {
+    let lost = || {
+        Error::backend(
+            "enqueueing a kernel",
+            None,
+            io::Error::other("a lost device"),
+        )
+    };
+    for error in [
+        ArrayError::from(lost()),
+        ArrayError::from(PoolError::from(lost())),
+    ] {
+        assert!(!error.to_string().contains("a lost device"), "{error}");
+        assert_eq!(error.source().unwrap().to_string(), "a lost device");
+    }
 }
