@@ -15,7 +15,24 @@ use crate::{
 };
 
 /// Memory for commands that the program enqueues itself, within a call of
-/// [`with_raw_memory`](OpenClBackend::with_raw_memory).
+/// [`with_raw_memory`](OpenClBackend::with_raw_memory), where they are shown.
+///
+/// ```
+/// # use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// # use binpool_opencl::OpenClBackend;
+/// # let backend = OpenClBackend::open(&"any".parse()?)?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let buffer = backend.create_buffer(8192, MemoryFlags::empty())?;
+/// let half = buffer.slice(4096..)?;
+/// backend.with_raw_memory(&queue, &[&half], |raw| {
+///     let (whole, offset) = raw[0].whole_and_offset()?;
+///     assert_eq!((Some(whole), offset), (buffer.raw(), 4096));
+///     // An object that begins there, for kernels that take no offset.
+///     assert_ne!(raw[0].kernel_argument()?, whole);
+///     Ok::<(), binpool_allocators::Error>(())
+/// })??;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct RawMemory<'m> {
     /// `None` for a block of 0 bytes.
