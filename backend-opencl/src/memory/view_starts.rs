@@ -103,7 +103,9 @@ fn commit(context: &Context, buffer: &MemHandle) -> Result<()> {
             return Ok(());
         };
         let none = WaitList::none();
+        let enqueueing = quirks.while_enqueueing();
         let committed = enqueue_migrate(&queue, &[buffer], 0, &none).map_err(failed)?;
+        drop(enqueueing);
         sys::wait_for_event(&committed).map_err(|error| error.into_error(Purpose::Control))
     })
 }

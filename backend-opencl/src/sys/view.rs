@@ -2,7 +2,10 @@
 //!
 //! NVIDIA's driver (580) crashes where one thread enqueues a command on a buffer while another makes or releases a view of
 //! it. So on its platform a thread holds one lock during each call that does either. It is one lock for the process, since
-//! the driver has one list of a buffer's views for all contexts and queues. It was measured to be no slower than no lock.
+//! the driver has one list of a buffer's views for all contexts and queues. BENCHMARKS.md has its cost.
+//!
+//! A program may hold it, too, for commands of its own. So a thread takes it before the lock of a buffer's views, and waits for
+//! no command and no turn while it has it.
 
 use std::{fmt, mem::ManuallyDrop, ops::Deref};
 
