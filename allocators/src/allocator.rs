@@ -76,6 +76,10 @@ pub type OnOf<'a, A> = On<'a, QueueOf<A>, EventOf<A>>;
 /// assert_eq!((allocator.reading().views, allocator.reading().allocations), (2, 1));
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an allocator",
+    note = "wrap a backend in one, as in `ImmediateAllocator::new(&backend)?`"
+)]
 pub trait Allocator: fmt::Debug + Send + Sync + 'static {
     /// The backend that the memory comes from.
     type Backend: Backend;

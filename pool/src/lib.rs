@@ -73,6 +73,11 @@
 //! | `backtrace` | `WatchOptions::backtraces`: the call stack of each request | `backtrace` |
 
 #![deny(unsafe_code)]
+// A link to what a feature adds is plain text where that feature is off.
+#![cfg_attr(
+    not(all(feature = "snapshot", feature = "metrics", feature = "backtrace")),
+    allow(rustdoc::broken_intra_doc_links)
+)]
 
 // First, so that rustdoc shows their methods first.
 mod buffer;
