@@ -5,7 +5,7 @@ use std::{sync::mpsc, thread};
 use binpool_allocators::{
     Backend, Error, Event, EventStatus, InvalidRequest, Outcome, Queue, Transfers,
 };
-use binpool_mock::{CallKind, Completion, HostWait, MockDevice, MockError};
+use binpool_mock::{CallKind, Completion, Failures, HostWait, MockDevice, MockError};
 
 use crate::common::{MIB, Rig, cause, has_failed, is_pending};
 
@@ -114,12 +114,18 @@ fn a_long_chain_fails_without_recursion() {
 
 #[test]
 fn waits_that_nothing_ends_are_reported_and_have_no_effect() {
-    for completion in [
+    let completions = [
         Completion::AtOnce,
         Completion::Manual,
         Completion::Seeded(3),
-    ] {
-        let rig = Rig::new(completion);
+    ];
+    // Whatever a device does behind a failure: here nothing has failed.
+    for (completion, failures) in completions
+        .into_iter()
+        .flat_map(|completion| Failures::ALL.map(|failures| (completion, failures)))
+    {
+        let device = MockDevice::builder().completion(completion);
+        let rig = Rig::on(device.failures(failures));
         let (gate, buffer) = (rig.gate(), rig.buffer(4));
         let fill = rig.fill(&buffer, 1, std::slice::from_ref(&gate));
         let mut bytes = [0; 4];
