@@ -99,8 +99,7 @@ pub struct DeviceLimits {
 }
 
 impl DeviceLimits {
-    /// The limits of a device without SVM and with in-order queues only. The other fields
-    /// can be set afterwards.
+    /// The limits of a device without SVM and with in-order queues only. The other fields can be set afterwards.
     #[must_use]
     pub fn new(
         device_name: impl Into<String>,

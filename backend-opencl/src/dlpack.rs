@@ -117,8 +117,7 @@ impl OpenClBackend {
         };
         memory.check_may_be_retained()?;
         // Never a sub-buffer: NVIDIA's driver crashes after kernels have used two that share bytes.
-        let (root, start) = memory.root().ok_or_else(no_handle)?;
-        root.expose();
+        let (root, start) = memory.exposed_root().ok_or_else(no_handle)?;
         self.wait_until_idle(queue, memory)?;
         let offset = start.saturating_add(elements.offset);
         Ok((elements.bytes > 0).then_some((&root.handle, offset)))

@@ -53,7 +53,8 @@
 //!
 //! Two commands conflict if both use the same byte and one of them writes it. They run in the order of the calls, whatever
 //! queues they are on: the later one waits on the device. So no safe call makes a race. Commands that the program enqueues by bare
-//! handles take their turn within [`with_raw_memory`](OpenClBackend::with_raw_memory); elsewhere the program has to order them. A command that waits for another one fails with it.
+//! handles take their turn within [`with_raw_memory`](OpenClBackend::with_raw_memory); elsewhere the program has to order them. A
+//! command that waits for another one fails with it.
 //!
 //! While the host maps memory, conflicting commands are refused with
 //! [`Mapped`](binpool_allocators::InvalidRequest::Mapped).

@@ -65,8 +65,7 @@ impl RawMemory<'_> {
                 self.part.get_or_init(|| part)
             }
         };
-        let (root, _) = memory.root().ok_or_else(no_handle)?;
-        root.expose();
+        memory.exposed_root().ok_or_else(no_handle)?;
         let object = memory.for_kernels()?.ok_or_else(no_handle)?;
         Ok(object.raw())
     }
@@ -83,8 +82,7 @@ impl RawMemory<'_> {
         let Some((memory, region)) = self.bytes else {
             return Ok((ptr::null_mut(), 0));
         };
-        let (root, offset) = memory.root().ok_or_else(no_handle)?;
-        root.expose();
+        let (root, offset) = memory.exposed_root().ok_or_else(no_handle)?;
         Ok((root.handle.raw(), offset.saturating_add(region.offset)))
     }
 }

@@ -13,11 +13,7 @@
     reason = "a benchmark whose device fails measures nothing"
 )]
 
-use std::{
-    sync::Barrier,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{sync::Barrier, thread, time::Instant};
 
 use binpool::{
     AsMemory, Backend, ImmediateAllocator, MemoryFlags, MemoryPool, PoolOptions, Queue, QueueOrder,
@@ -34,7 +30,7 @@ kernel void whole(global uint *to, ulong offset) { to[offset + get_global_id(0)]
 
 /// Work items of a launch, and the words that it writes.
 const ITEMS: usize = 256;
-/// Launches between two waits for the device, whose time is not counted.
+/// Launches between two waits for the device.
 const BATCH: usize = 64;
 const LAUNCHES: usize = 20_000;
 const FRESH: usize = 1000;
@@ -73,6 +69,11 @@ impl Device {
         unsafe { self.program.kernel(name, &parameters) }.unwrap()
     }
 
+    /// The bytes from the start of a part to that of the next one.
+    fn step(&self) -> usize {
+        self.backend.limits().alignment.bytes().max(ITEMS * 4)
+    }
+
     /// A pool like the default one, or of whole buffers.
     fn pool(&self, segments: bool) -> MemoryPool<ImmediateAllocator<OpenClBackend>> {
         let allocator = ImmediateAllocator::new(&self.backend).unwrap();
@@ -82,7 +83,7 @@ impl Device {
 }
 
 /// How a kernel is given a block.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 enum Way {
     Part,
     Offset,
@@ -130,13 +131,20 @@ fn launches_a_second(device: &Device, threads: usize, segments: bool, way: Way) 
     launches / elapsed.unwrap().as_secs_f64()
 }
 
-fn microseconds() -> Histogram<u64> {
-    Histogram::new(3).unwrap()
+/// Nanoseconds of several things that are done one after another.
+type Times<const N: usize> = [Histogram<u64>; N];
+
+fn no_times<const N: usize>() -> Times<N> {
+    std::array::from_fn(|_| Histogram::new(3).unwrap())
 }
 
-fn note(times: &mut Histogram<u64>, time: Duration) {
-    let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+/// Calls `run`, and notes how long it takes.
+fn timed<R>(times: &mut Histogram<u64>, run: impl FnOnce() -> R) -> R {
+    let begun = Instant::now();
+    let result = run();
+    let nanoseconds = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
     times.record(nanoseconds).unwrap();
+    result
 }
 
 #[expect(clippy::cast_precision_loss, reason = "they are shown with one digit")]
@@ -147,62 +155,49 @@ fn shown(times: &Histogram<u64>) -> String {
 
 /// The times of making parts of one buffer, of the first launch on each, and of the second, with so many others that have been
 /// used before.
-fn fresh_parts(device: &Device, siblings: usize, way: Way) -> [Histogram<u64>; 3] {
-    let (queue, kernel) = (device.queue(), device.kernel(way));
-    let step = device.backend.limits().alignment.bytes().max(ITEMS * 4);
-    let bytes = (siblings + BATCH) * step;
+fn fresh_parts(device: &Device, siblings: usize, way: Way) -> Times<3> {
+    let step = device.step();
     let buffer = device
         .backend
-        .create_buffer(bytes, MemoryFlags::empty())
+        .create_buffer((siblings + BATCH) * step, MemoryFlags::empty())
         .unwrap();
-    let part = |index: usize| buffer.slice(index * step..(index + 1) * step).unwrap();
-    let others: Vec<ClMemory> = (0..siblings).map(part).collect();
-    for other in &others {
-        launch(&kernel, &queue, other);
-    }
-    queue.finish().unwrap();
-    times_of_parts(&kernel, &queue, |index| part(siblings + index))
+    times_of_parts(device, siblings, way, |index| {
+        buffer.slice(index * step..(index + 1) * step).unwrap()
+    })
 }
 
 /// The same for buffers over parts of a block of shared virtual memory.
-fn fresh_buffers_over_svm(device: &Device, siblings: usize) -> [Histogram<u64>; 3] {
-    let (queue, kernel) = (device.queue(), device.kernel(Way::Part));
-    let step = device.backend.limits().alignment.bytes().max(ITEMS * 4);
+fn fresh_buffers_over_svm(device: &Device, siblings: usize) -> Times<3> {
+    let step = device.step();
     let bytes = (siblings + BATCH) * step;
     let block = device
         .backend
         .allocate_svm(bytes, None, SvmGrain::Coarse, None)
         .unwrap();
-    let over = |index: usize| {
+    times_of_parts(device, siblings, Way::Part, |index| {
         let part = block.slice(index * step..(index + 1) * step).unwrap();
         part.as_buffer(MemoryFlags::empty(), None).unwrap()
-    };
-    let others: Vec<ClMemory> = (0..siblings).map(over).collect();
+    })
+}
+
+fn times_of_parts(
+    device: &Device,
+    siblings: usize,
+    way: Way,
+    make: impl Fn(usize) -> ClMemory,
+) -> Times<3> {
+    let (queue, kernel) = (device.queue(), device.kernel(way));
+    let others: Vec<ClMemory> = (0..siblings).map(&make).collect();
     for other in &others {
         launch(&kernel, &queue, other);
     }
     queue.finish().unwrap();
-    times_of_parts(&kernel, &queue, |index| over(siblings + index))
-}
-
-fn times_of_parts(
-    kernel: &ClKernel,
-    queue: &ClQueue,
-    make: impl Fn(usize) -> ClMemory,
-) -> [Histogram<u64>; 3] {
-    let mut times = [microseconds(), microseconds(), microseconds()];
+    let mut times = no_times();
     for _ in 0..FRESH.div_ceil(BATCH) {
-        for index in 0..BATCH {
-            let mut timed = |of: usize, run: &mut dyn FnMut()| {
-                let begun = Instant::now();
-                run();
-                note(&mut times[of], begun.elapsed());
-            };
-            let mut made = None;
-            timed(0, &mut || made = Some(make(index)));
-            let part = made.unwrap();
-            timed(1, &mut || launch(kernel, queue, &part));
-            timed(2, &mut || launch(kernel, queue, &part));
+        for index in siblings..siblings + BATCH {
+            let part = timed(&mut times[0], || make(index));
+            timed(&mut times[1], || launch(&kernel, &queue, &part));
+            timed(&mut times[2], || launch(&kernel, &queue, &part));
         }
         queue.finish().unwrap();
     }
@@ -210,21 +205,17 @@ fn times_of_parts(
 }
 
 /// The times of an allocation of a size that is new each time, and of the first launch on it, on all threads together.
-fn carved(device: &Device, threads: usize) -> [Histogram<u64>; 2] {
+fn carved(device: &Device, threads: usize) -> Times<2> {
     let pool = device.pool(true);
     let work = |thread: usize| {
         let (queue, kernel) = (device.queue(), device.kernel(Way::Part));
         let mut random = Random::new(thread as u64);
-        let mut times = [microseconds(), microseconds()];
+        let mut times: Times<2> = no_times();
         let mut kept = Vec::new();
         for round in 0..2 * FRESH {
             let bytes = ITEMS * 4 + random.below(1 << 20);
-            let begun = Instant::now();
-            let block = pool.allocate_on(&queue, bytes).unwrap();
-            note(&mut times[0], begun.elapsed());
-            let begun = Instant::now();
-            launch(&kernel, &queue, &block);
-            note(&mut times[1], begun.elapsed());
+            let block = timed(&mut times[0], || pool.allocate_on(&queue, bytes).unwrap());
+            timed(&mut times[1], || launch(&kernel, &queue, &block));
             kept.push(block);
             if kept.len() > 20 {
                 drop(kept.swap_remove(random.below(20)));
@@ -235,7 +226,7 @@ fn carved(device: &Device, threads: usize) -> [Histogram<u64>; 2] {
         }
         times
     };
-    let mut all = [microseconds(), microseconds()];
+    let mut all = no_times();
     thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
             .map(|thread| scope.spawn(move || work(thread)))

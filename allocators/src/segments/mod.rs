@@ -70,8 +70,7 @@ impl<M, U> Carved<M, U> {
 
     /// Returns the view of the block: the cached one, or a new one made by the allocator of the segments.
     ///
-    /// Views that overlap it are released first, so that no two views of a segment overlap: drivers are at their worst with
-    /// buffers of which views do. Only then is the excess of the range [freed](Segments::shrink), by `shrink`,
+    /// Views that overlap it are released first, so that no two views of a segment overlap. Only then is the excess of the range [freed](Segments::shrink), by `shrink`,
     /// which takes the range, the bytes that it keeps, and its former uses. No reference to the segment is left when this
     /// returns, so that the segments own it alone once the range is free again.
     ///

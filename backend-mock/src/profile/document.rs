@@ -8,7 +8,7 @@ use super::{CostModel, DeviceProfile};
 /// The format name in every document.
 const FORMAT: &str = "binpool device profile";
 
-/// The only version so far.
+/// The version that is written, and the only one that is read.
 const VERSION: u32 = 2;
 
 /// Why a document is not a valid profile.

@@ -225,9 +225,7 @@ impl OpenClBackend {
         let buffer = memory.memory_on(queue).ok_or(InvalidRequest::ZeroSize)?;
         self.check_own_memory(buffer)?;
         buffer.check_may_be_retained()?;
-        let (Some((root, offset)), Some(handle)) = (buffer.root(), buffer.object()?) else {
-            return Err(ImageError::OverSvm);
-        };
+        let (root, offset) = buffer.root().ok_or(ImageError::OverSvm)?;
         let limits = self.limits_for(shape)?;
         if kind == ImageKind::D2 && !limits.planes_over_buffers {
             return Err(Error::unsupported(format!(
@@ -236,6 +234,7 @@ impl OpenClBackend {
             ))
             .into());
         }
+        let handle = buffer.object()?.ok_or(ImageError::OverSvm)?;
         let flags = sys::mem_info::number(handle, CL_MEM_FLAGS).map_err(ClError::control_error)?;
         let flags = flags_of(flags);
         self.check_format(flags, format, kind)?;

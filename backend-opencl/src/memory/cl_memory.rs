@@ -156,6 +156,13 @@ impl ClMemory {
         Some(root.handle.raw())
     }
 
+    /// As [`root`](Self::root), where the program is about to see the handle of the buffer, or of a part that leads to it.
+    pub(crate) fn exposed_root(&self) -> Option<(&Arc<Root>, usize)> {
+        let (root, offset) = self.root()?;
+        root.expose();
+        Some((root, offset))
+    }
+
     /// The flags that it was made with. A view also has those of its parent.
     #[must_use]
     pub fn flags(&self) -> MemoryFlags {

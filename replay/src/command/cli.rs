@@ -355,8 +355,9 @@ impl Replay {
 
     /// The pool's settings; `None` for no pool.
     pub(crate) fn pool(&self) -> Option<PoolOptions> {
-        let options = PoolOptions::new().high_water(self.high_water);
-        let options = options.segments(!self.no_segments);
+        let options = PoolOptions::new()
+            .high_water(self.high_water)
+            .segments(!self.no_segments);
         let options = match self.leading_bits {
             Some(bits) => options.leading_bits(bits),
             None => options,
