@@ -2,7 +2,7 @@
 
 use std::{convert::Infallible, error::Error as StdError, fmt};
 
-use crate::{Align, MemoryFlags, SvmGrain};
+use crate::{Align, MemoryFlags, SvmGrain, words};
 
 /// A backend's own error, kept as the source of ours.
 pub type Source = Box<dyn StdError + Send + Sync + 'static>;
@@ -49,13 +49,13 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// let full = failure("clEnqueueWriteBuffer", -4, 4096);
 /// assert!(full.is_out_of_memory());
-/// assert_eq!(full.to_string(), "out of device memory: 4096 bytes were asked for");
+/// assert_eq!(full.to_string(), "out of device memory: 4.0 KiB were asked for");
 /// assert_eq!(failure("clFinish", -36, 0).to_string(), "clFinish failed with code -36");
 /// ```
 ///
 /// A whole program can use this one error type: the errors of pools, of kernels and images, and of opening a device
 /// convert to it by `?`.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The device, the host or a limit has no memory left for the request. Freeing memory may help.
@@ -86,12 +86,9 @@ pub enum Error {
 impl Error {
     /// An out-of-memory error of the device, with the runtime's own error as its source.
     pub fn device_out_of_memory(requested: usize, source: impl Into<Source>) -> Self {
-        Self::OutOfMemory(Box::new(OutOfMemory {
-            requested,
-            available: None,
-            scope: Scope::Device,
-            source: Some(source.into()),
-        }))
+        OutOfMemory::new(requested, Scope::Device)
+            .with_source(source)
+            .into()
     }
 
     /// A failure of the runtime call `operation`.
@@ -114,6 +111,27 @@ impl Error {
     #[must_use]
     pub fn is_out_of_memory(&self) -> bool {
         matches!(self, Self::OutOfMemory(_))
+    }
+}
+
+/// For want of memory, the text for people, which a program prints whose `main` returns the error.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OutOfMemory(shortage) => fmt::Debug::fmt(shortage, f),
+            Self::InvalidRequest(request) => {
+                f.debug_tuple("InvalidRequest").field(request).finish()
+            }
+            Self::Unsupported { what } => {
+                f.debug_struct("Unsupported").field("what", what).finish()
+            }
+            Self::Backend(failure) => f.debug_tuple("Backend").field(failure).finish(),
+            Self::DeviceLost { operation, source } => f
+                .debug_struct("DeviceLost")
+                .field("operation", operation)
+                .field("source", source)
+                .finish(),
+        }
     }
 }
 
@@ -183,10 +201,9 @@ impl fmt::Display for Scope {
 /// use binpool_allocators::{Error, OutOfMemory, Scope};
 ///
 /// let refusal = OutOfMemory::new(4096, Scope::Host).with_available(1000).with_source("mlock: ENOMEM");
-/// assert_eq!(refusal.to_string(), "out of host memory: 4096 bytes were asked for, 1000 are free");
+/// assert_eq!(refusal.to_string(), "out of host memory: 4.0 KiB were asked for, 1000 B are free");
 /// assert!(Error::from(refusal).is_out_of_memory());
 /// ```
-#[derive(Debug)]
 #[non_exhaustive]
 pub struct OutOfMemory {
     /// The bytes requested.
@@ -197,6 +214,8 @@ pub struct OutOfMemory {
     pub scope: Scope,
     /// The runtime's own error.
     pub source: Option<Source>,
+    /// A longer account of the same shortage, which is printed instead of this one: the report of a pool.
+    pub report: Option<Source>,
 }
 
 impl OutOfMemory {
@@ -208,6 +227,7 @@ impl OutOfMemory {
             available: None,
             scope,
             source: None,
+            report: None,
         }
     }
 
@@ -224,14 +244,45 @@ impl OutOfMemory {
         self.source = Some(source.into());
         self
     }
+
+    /// Adds a longer account of the shortage.
+    #[must_use]
+    pub fn with_report(mut self, report: impl Into<Source>) -> Self {
+        self.report = Some(report.into());
+        self
+    }
 }
 
 impl fmt::Display for OutOfMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (scope, requested) = (self.scope, self.requested);
-        write!(f, "out of {scope} memory: {requested} bytes were asked for")?;
+        if let Some(report) = &self.report {
+            return fmt::Display::fmt(report, f);
+        }
+        match self.scope {
+            Scope::Limit => f.write_str("a limit is reached")?,
+            scope @ (Scope::Device | Scope::Host) => write!(f, "out of {scope} memory")?,
+        }
+        write!(
+            f,
+            ": {} were asked for",
+            words::bytes(self.requested as u64)
+        )?;
         match self.available {
-            Some(available) => write!(f, ", {available} are free"),
+            Some(available) => write!(f, ", {} are free", words::bytes(available)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The text of `Display`, and the cause: what a program prints whose `main` returns the error.
+impl fmt::Debug for OutOfMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(report) = &self.report {
+            return fmt::Debug::fmt(report, f);
+        }
+        fmt::Display::fmt(self, f)?;
+        match &self.source {
+            Some(source) => write!(f, "\ncause: {source}"),
             None => Ok(()),
         }
     }
@@ -239,7 +290,10 @@ impl fmt::Display for OutOfMemory {
 
 impl StdError for OutOfMemory {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.source.as_deref().map(|source| source as _)
+        match (&self.report, &self.source) {
+            (Some(report), _) => report.source(),
+            (None, source) => source.as_deref().map(|source| source as _),
+        }
     }
 }
 
@@ -408,7 +462,7 @@ pub enum InvalidRequest {
     #[error("a block of 0 bytes: ask for at least 1, or let a pool hand out the empty block")]
     ZeroSize,
     /// The block is larger than the device's largest block.
-    #[error("a block of {requested} bytes: this device's largest is {largest} bytes")]
+    #[error("a block of {}: this device's largest is {}", words::bytes(*.requested as u64), words::bytes(*.largest as u64))]
     TooLarge {
         /// The bytes requested.
         requested: usize,

@@ -1,5 +1,7 @@
 //! The immediate allocator: buffers that are committed before they are handed out.
 
+use std::fmt;
+
 use crate::{Allocator, Backend, MemoryFlags, QueueOrder, Result};
 
 /// Allocates buffers that the device has committed before [`allocate`](Allocator::allocate) returns, so that
@@ -21,11 +23,20 @@ use crate::{Allocator, Backend, MemoryFlags, QueueOrder, Result};
 /// assert!(allocator.allocate(1 << 20).is_ok());
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ImmediateAllocator<B: Backend> {
     backend: B,
     commit_queue: B::Queue,
     flags: MemoryFlags,
+}
+
+impl<B: Backend> fmt::Debug for ImmediateAllocator<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ImmediateAllocator")
+            .field("backend", &self.backend)
+            .field("flags", &self.flags)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<B: Backend> ImmediateAllocator<B> {

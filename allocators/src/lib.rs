@@ -77,6 +77,8 @@ mod svm_allocator;
 mod sync;
 mod transfers;
 mod view_count;
+#[doc(hidden)]
+pub mod words;
 
 pub use align::Align;
 pub use allocator::{Allocator, EventOf, MemoryOf, OnOf, QueueOf};

@@ -44,7 +44,8 @@ impl fmt::Debug for MockDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MockDevice")
             .field("number", &self.shared.number)
-            .field("limits", &self.shared.limits)
+            .field("name", &self.shared.limits.device_name)
+            .field("capacity_bytes", &self.shared.limits.capacity_bytes)
             .finish_non_exhaustive()
     }
 }

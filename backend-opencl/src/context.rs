@@ -1,6 +1,9 @@
 //! The part that all objects of one backend share.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 use binpool_allocators::DeviceLimits;
 
@@ -16,7 +19,6 @@ use crate::{
 static CONTEXTS: Registry<(usize, usize), Context> = Registry::new();
 
 /// A context, one of its devices, and what that device can do.
-#[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) handle: ContextHandle,
     pub(crate) device: DeviceId,
@@ -28,6 +30,14 @@ pub(crate) struct Context {
     pub(crate) cache: Cache,
     /// The limits of images on the device, which are asked for when first needed.
     image_limits: OnceLock<ImageLimits>,
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("device", &self.limits.device_name)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Context {

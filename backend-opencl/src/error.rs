@@ -118,7 +118,8 @@ impl fmt::Display for AvailableDevices {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.devices.as_slice() {
             [] => f.write_str("there are no devices at all")?,
-            devices => write!(f, "the devices, by index, are {}", devices.join("; "))?,
+            [device] => write!(f, "there is {device}")?,
+            devices => write!(f, "there are {}", devices.join("; "))?,
         }
         if !self.empty_platforms.is_empty() {
             let platforms = self.empty_platforms.join(", ");

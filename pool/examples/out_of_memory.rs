@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let Err(PoolError::OutOfMemory(report)) = pool.allocate(8 * MIB) else {
         return Err("8 MiB more than there are".into());
     };
-    println!("{report:#}");
+    println!("{report}");
     assert_eq!(report.verdict, Verdict::DeviceFull);
     assert_eq!(report.active_bytes, 62 * MIB as u64);
     assert!(pool.would_fit(2 * MIB) && !pool.would_fit(8 * MIB));

@@ -87,14 +87,13 @@ use crate::{
 /// let block = pool.allocate(1000)?;
 /// assert_eq!((block.size(), block.class_size()), (1000, 1024));
 /// assert_eq!(block.queue_id(), Some(queue.id()));
-/// // A kernel of the mock device, which is a closure. The memory has all bytes of the class.
-/// let memory = block.memory_on(&queue).ok_or("0 bytes")?;
+/// // A kernel of the mock device, which is a closure.
 /// let count = |_: &[&[u8]], writes: &mut [&mut [u8]]| {
 ///     for (byte, number) in writes[0].iter_mut().zip(1..=100) {
 ///         *byte = number;
 ///     }
 /// };
-/// backend.launch(&queue, "count", &[], &[memory], count)?;
+/// backend.launch(&queue, "count", &[], &[&block], count)?;
 /// let mut bytes = [0_u8; 3];
 /// block.read(&queue, 97, &mut bytes)?;
 /// assert_eq!(bytes, [98, 99, 100]);
@@ -529,10 +528,10 @@ impl<A: Allocator> AsMemory<A::Backend> for PooledBuffer<A> {
 impl<A: Allocator> fmt::Debug for PooledBuffer<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PooledBuffer")
-            .field("size", &self.size)
-            .field("class_size", &self.class_size())
-            .field("memory", &self.memory())
+            .field("bytes", &self.size)
+            .field("of_block", &self.class_size())
+            .field("memory", &self.memory_id())
             .field("queue", &self.queue_id())
-            .finish_non_exhaustive()
+            .finish()
     }
 }

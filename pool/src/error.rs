@@ -1,5 +1,7 @@
 //! The errors of a pool.
 
+use std::fmt;
+
 use binpool_allocators::{Error, InvalidRequest, OutOfMemory, Scope};
 
 use crate::OutOfMemoryReport;
@@ -20,7 +22,7 @@ use crate::OutOfMemoryReport;
 /// # assert!(error.is_out_of_memory());
 /// # Ok::<(), binpool::PoolError>(())
 /// ```
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum PoolError {
     /// No memory is left, after everything that the pool could try.
@@ -50,6 +52,17 @@ pub enum PoolError {
     },
 }
 
+/// For want of memory, the report's table, which a program prints whose `main` returns the error.
+impl fmt::Debug for PoolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OutOfMemory(report) => fmt::Debug::fmt(report, f),
+            Self::Allocator(error) => fmt::Debug::fmt(error, f),
+            Self::LeadingBits { .. } | Self::SizeClassTooSmall { .. } => fmt::Display::fmt(self, f),
+        }
+    }
+}
+
 impl PoolError {
     /// Returns whether the request failed for lack of memory.
     #[must_use]
@@ -67,8 +80,8 @@ impl PoolError {
     }
 }
 
-/// For programs with one error type: [`PoolError::OutOfMemory`] becomes [`Error::OutOfMemory`], with the report as its
-/// source.
+/// For programs with one error type: [`PoolError::OutOfMemory`] becomes [`Error::OutOfMemory`], and is printed as
+/// before.
 ///
 /// ```
 /// use binpool::{Backend, Error, ImmediateAllocator, MemoryPool, QueueOrder};
@@ -94,7 +107,7 @@ impl From<PoolError> for Error {
                     _ => Scope::Device,
                 };
                 OutOfMemory::new(report.requested_bytes, scope)
-                    .with_source(*report)
+                    .with_report(*report)
                     .into()
             }
             error @ (PoolError::LeadingBits { .. } | PoolError::SizeClassTooSmall { .. }) => {
@@ -164,11 +177,12 @@ mod tests {
     fn a_pool_error_converts_to_a_backend_error_with_the_report_as_its_source() {
         let error = Error::from(out_of_memory());
         assert!(error.is_out_of_memory());
+        for text in [error.to_string(), format!("{error:?}")] {
+            assert!(text.starts_with("out of memory: 488.3 KiB"), "{text}");
+            assert!(text.contains("\nadvice: free blocks"), "{text}");
+        }
         let texts = distinct_texts(&error);
-        assert!(
-            texts[1].starts_with("out of memory for 500000 bytes"),
-            "{texts:?}"
-        );
+        assert!(texts[1].starts_with("out of device memory: "), "{texts:?}");
         let Error::OutOfMemory(shortage) = &error else {
             unreachable!("looked at above");
         };
@@ -176,10 +190,8 @@ mod tests {
             (shortage.requested, shortage.scope),
             (500_000, Scope::Device)
         );
-        let report = shortage
-            .source()
-            .unwrap()
-            .downcast_ref::<OutOfMemoryReport>();
+        let report = shortage.report.as_ref().unwrap();
+        let report = report.downcast_ref::<OutOfMemoryReport>();
         assert_eq!(report.map(|report| report.requested_bytes), Some(500_000));
 
         let refused = Error::from(PoolError::from(InvalidRequest::ZeroSize));

@@ -97,6 +97,7 @@ pub mod guide;
 mod high_water;
 mod hooks;
 mod inspect;
+mod live_group;
 mod lock;
 #[cfg(test)]
 mod mock_pool;
@@ -120,7 +121,6 @@ mod sync;
 mod track;
 mod transfers;
 mod weak;
-mod words;
 
 pub use binpool_allocators::*;
 pub use buffer::PooledBuffer;
@@ -128,13 +128,14 @@ pub use decay::Decay;
 pub use error::PoolError;
 pub use high_water::HighWater;
 pub use hooks::{HookId, Shortage};
-pub use inspect::live_blocks::{LiveBlocks, LiveGroup};
+pub use inspect::live_blocks::LiveBlocks;
 pub use inspect::record::{PoolRecording, RecordError};
 #[cfg(feature = "snapshot")]
 pub use inspect::snapshot::{
     BlockState, Snapshot, SnapshotBlock, SnapshotError, SnapshotSegment, SnapshotSettings,
     SnapshotShortage,
 };
+pub use live_group::LiveGroup;
 pub use options::PoolOptions;
 pub use place::Place;
 pub use pool::{ImmediatePool, MemoryPool};

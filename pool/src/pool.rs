@@ -1,9 +1,9 @@
 //! The handle of a pool.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{fmt, io, sync::Arc, time::Duration};
 
 use binpool_allocators::{
-    Allocator, Backend, ImmediateAllocator, Queue, QueueId, QueueOf, contained::contained,
+    Allocator, Backend, ImmediateAllocator, Queue, QueueId, QueueOf, contained::contained, words,
 };
 use tracing::{Level, level_filters::LevelFilter};
 
@@ -46,7 +46,6 @@ use crate::{
 /// assert!(pool.free_held() >= 1 << 20);
 /// # Ok::<(), binpool::PoolError>(())
 /// ```
-#[derive(Debug)]
 pub struct MemoryPool<A: Allocator> {
     handle: Arc<Handle<A>>,
 }
@@ -59,8 +58,22 @@ impl<A: Allocator> Clone for MemoryPool<A> {
     }
 }
 
+/// The device and the main counters, in a line.
+impl<A: Allocator> fmt::Debug for MemoryPool<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let now = self.statistics();
+        let bytes = words::bytes;
+        f.debug_struct("MemoryPool")
+            .field("device", &self.backend().limits().device_name)
+            .field("active_blocks", &now.active_blocks)
+            .field("active", &format_args!("{}", bytes(now.active_bytes)))
+            .field("held", &format_args!("{}", bytes(now.held_bytes)))
+            .field("managed", &format_args!("{}", bytes(now.managed_bytes)))
+            .finish_non_exhaustive()
+    }
+}
+
 /// What all handles of a pool share. It is dropped with the last handle; blocks may live on.
-#[derive(Debug)]
 pub(crate) struct Handle<A: Allocator> {
     shared: Arc<Shared<A>>,
 }

@@ -1,5 +1,7 @@
 //! A view of a region of a pooled block.
 
+use std::fmt;
+
 use binpool_allocators::{Allocator, AsMemory, Memory, MemoryOf, QueueOf};
 
 use crate::PooledBuffer;
@@ -20,7 +22,6 @@ use crate::PooledBuffer;
 /// assert_eq!(bytes, [7, 7]);
 /// # Ok::<(), binpool::PoolError>(())
 /// ```
-#[derive(Debug)]
 pub struct PooledRegion<'a, A: Allocator> {
     buffer: &'a PooledBuffer<A>,
     memory: MemoryOf<A>,
@@ -75,6 +76,16 @@ impl<'a, A: Allocator> PooledRegion<'a, A> {
         // A foreign queue is reported by the command that it is for.
         let _foreign = self.buffer.record_use(queue);
         Some(&self.memory)
+    }
+}
+
+impl<A: Allocator> fmt::Debug for PooledRegion<'_, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PooledRegion")
+            .field("bytes", &self.size())
+            .field("memory", &self.memory.id())
+            .field("buffer", &self.buffer)
+            .finish()
     }
 }
 

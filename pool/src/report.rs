@@ -2,9 +2,9 @@
 
 use std::{error::Error as StdError, fmt};
 
-use binpool_allocators::Error;
+use binpool_allocators::{Error, words};
 
-use crate::words;
+use crate::LiveGroup;
 
 /// The cause of an out-of-memory error.
 ///
@@ -101,6 +101,8 @@ impl fmt::Display for Verdict {
 
 /// The state of the pool when a request failed for lack of memory. Sizes in bytes.
 ///
+/// Printed, it is a table for people, by `{}` and by `{:?}`: also where `main` returns the error.
+///
 /// ```
 /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
 /// # use binpool_mock::MockDevice;
@@ -121,10 +123,28 @@ impl fmt::Display for Verdict {
 ///   the device         64.0 MiB
 ///
 /// advice: free blocks, or memory outside the pool, or have a reclaim hook do it";
-/// assert_eq!(format!("{error:#}"), expected);
+/// assert_eq!(error.to_string(), expected);
 /// # Ok::<(), binpool::PoolError>(())
 /// ```
-#[derive(Debug)]
+///
+/// A pool that [watches](crate::MemoryPool::watch) adds who has the memory:
+///
+/// ```
+/// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder, Tag, WatchOptions};
+/// # use binpool_mock::MockDevice;
+/// # let backend = MockDevice::builder().capacity_bytes(64 << 20).build().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+/// pool.watch(WatchOptions::new());
+/// let weights = Tag::new("weights").within(|| pool.allocate(48 << 20))?;
+/// let error = pool.allocate(32 << 20).unwrap_err();
+/// // in use by
+/// //     48.0 MiB in 1 block: weights, at src/main.rs:8:43
+/// assert!(error.to_string().contains("48.0 MiB in 1 block: weights, at "));
+/// let report = error.out_of_memory().ok_or("not for lack of memory")?;
+/// assert_eq!(report.largest_groups[0].tag.as_deref(), Some("weights"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[non_exhaustive]
 pub struct OutOfMemoryReport {
     /// The size of the request.
@@ -155,6 +175,8 @@ pub struct OutOfMemoryReport {
     pub device_bytes: u64,
     /// The cause.
     pub verdict: Verdict,
+    /// Who has the active blocks: the five groups with the most bytes, if the pool [watches](crate::MemoryPool::watch).
+    pub largest_groups: Vec<LiveGroup>,
     /// The last error of the allocator; `None` if the pool did not ask it, because the block never fits.
     pub source: Option<Error>,
 }
@@ -199,9 +221,11 @@ impl OutOfMemoryReport {
         }
         rows
     }
+}
 
-    /// Writes the table for people.
-    fn write_table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+/// A table for people.
+impl fmt::Display for OutOfMemoryReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
             "out of memory: {}",
@@ -215,45 +239,23 @@ impl OutOfMemoryReport {
             let line = format!("  {what:<16} {:>10}   {remark}", words::bytes(bytes));
             writeln!(f, "{}", line.trim_end())?;
         }
+        if !self.largest_groups.is_empty() {
+            writeln!(f, "\nin use by")?;
+        }
+        for group in &self.largest_groups {
+            let bytes = words::bytes(group.requested_bytes);
+            write!(f, "{bytes:>12} in {}: ", words::blocks(group.blocks))?;
+            group.write_caller(f, 16)?;
+            writeln!(f)?;
+        }
         write!(f, "\nadvice: {}", self.verdict.advice())
     }
 }
 
-/// One line with every number in bytes, for logs; with `{:#}`, a table for people.
-impl fmt::Display for OutOfMemoryReport {
+/// The table of `Display`, which a program prints whose `main` returns the error.
+impl fmt::Debug for OutOfMemoryReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if f.alternate() {
-            return self.write_table(f);
-        }
-        let Self {
-            requested_bytes,
-            class_bytes,
-            active_bytes,
-            active_blocks,
-            viewed_bytes,
-            managed_bytes,
-            held_bytes,
-            pending_bytes,
-            largest_held_bytes,
-            released_bytes,
-            largest_block_bytes,
-            capacity_bytes,
-            device_bytes,
-            verdict,
-            source: _,
-        } = self;
-        write!(
-            f,
-            "out of memory for {requested_bytes} bytes (a block of {class_bytes}): {verdict}; \
-             active {active_bytes} bytes in {active_blocks} blocks (viewed {viewed_bytes}), \
-             managed {managed_bytes}, \
-             held {held_bytes} (pending {pending_bytes}, largest block {largest_held_bytes}), \
-             released for this request {released_bytes}; \
-             the allocator gives {capacity_bytes} bytes, at most {largest_block_bytes} in one block, \
-             of the device's {device_bytes}; \
-             advice: {}",
-            verdict.advice()
-        )
+        fmt::Display::fmt(self, f)
     }
 }
 

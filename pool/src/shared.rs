@@ -2,7 +2,7 @@
 
 #[cfg(feature = "snapshot")]
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use binpool_allocators::{Align, Allocator, FailureOrder, QueueId, QueueOf};
 use crossbeam_utils::CachePadded;
@@ -41,7 +41,6 @@ pub(crate) type Viewed<A> = free::viewed::Viewed<A, Share<A>>;
 ///
 /// The lock is never held while the allocator, the device or a hook is called. Values whose drop calls the device (memory,
 /// events, queues) are moved out, and dropped after the lock.
-#[derive(Debug)]
 pub(crate) struct Shared<A: Allocator> {
     pub(crate) id: PoolId<ThreadCache<A>>,
     pub(crate) allocator: A,
@@ -72,4 +71,13 @@ pub(crate) struct Shared<A: Allocator> {
     pub(crate) state: CachePadded<Lock<State<A>>>,
     /// Notified when nothing is left in transit.
     pub(crate) arrived: Condvar,
+}
+
+impl<A: Allocator> fmt::Debug for Shared<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("allocator", &self.allocator)
+            .field("default_queue", &self.default_queue)
+            .finish_non_exhaustive()
+    }
 }

@@ -1,5 +1,9 @@
 //! The counters of a pool.
 
+use std::fmt;
+
+use binpool_allocators::words;
+
 /// Counters of a pool, all taken at the same moment. Sizes in bytes.
 ///
 /// Each thread has counters of its own, and reading adds them up. Where other threads use the pool, that takes a system call and a
@@ -132,6 +136,79 @@ impl PoolStatistics {
             0 => 0.0,
             all => self.hits as f64 / all as f64,
         }
+    }
+}
+
+/// A table for people.
+///
+/// ```
+/// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+/// # use binpool_mock::MockDevice;
+/// # let backend = MockDevice::new().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+/// let kept = pool.allocate(3_000_000)?;
+/// drop(pool.allocate(5 << 20)?);
+/// let expected = "\
+/// in use        2.9 MiB   1 block; at most 7.9 MiB so far
+/// rounded up  143.0 KiB   lost to the sizes of blocks
+/// cached        5.0 MiB   1 block, kept for the next requests
+///   pending         0 B   commands may still use it
+/// from device   8.0 MiB   at most 8.0 MiB so far
+/// hit rate        0.0 %   of 2 allocations; 0 failed for lack of memory";
+/// assert_eq!(pool.statistics().to_string(), expected);
+/// # drop(kept);
+/// # Ok::<(), binpool::PoolError>(())
+/// ```
+impl fmt::Display for PoolStatistics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let used = self.active_bytes.saturating_add(self.held_bytes);
+        let rounded_up = self.managed_bytes.saturating_sub(used);
+        let at_most = |bytes| format!("at most {} so far", words::bytes(bytes));
+        let rows = [
+            (
+                "in use",
+                self.active_bytes,
+                format!(
+                    "{}; {}",
+                    words::blocks(self.active_blocks),
+                    at_most(self.peak_active_bytes)
+                ),
+            ),
+            (
+                "rounded up",
+                rounded_up,
+                "lost to the sizes of blocks".into(),
+            ),
+            (
+                "cached",
+                self.held_bytes,
+                format!(
+                    "{}, kept for the next requests",
+                    words::blocks(self.held_blocks)
+                ),
+            ),
+            (
+                "  pending",
+                self.pending_bytes,
+                "commands may still use it".into(),
+            ),
+            (
+                "from device",
+                self.managed_bytes,
+                at_most(self.peak_managed_bytes),
+            ),
+        ];
+        for (what, bytes, remark) in rows {
+            writeln!(f, "{what:<11} {:>9}   {remark}", words::bytes(bytes))?;
+        }
+        let percent = format!("{:.1} %", self.hit_rate() * 100.0);
+        write!(
+            f,
+            "hit rate    {percent:>9}   of {} allocations; {} failed for lack of memory",
+            self.hits + self.misses,
+            self.out_of_memory
+        )
     }
 }
 

@@ -1,6 +1,6 @@
 //! A reference to a pool that does not keep it alive.
 
-use std::sync::Weak;
+use std::{fmt, sync::Weak};
 
 use binpool_allocators::Allocator;
 
@@ -27,9 +27,17 @@ use crate::{MemoryPool, pool::Handle};
 /// });
 /// # Ok::<(), binpool::PoolError>(())
 /// ```
-#[derive(Debug)]
 pub struct WeakPool<A: Allocator> {
     handle: Weak<Handle<A>>,
+}
+
+impl<A: Allocator> fmt::Debug for WeakPool<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_alive = self.handle.strong_count() > 0;
+        f.debug_struct("WeakPool")
+            .field("is_alive", &is_alive)
+            .finish()
+    }
 }
 
 impl<A: Allocator> Clone for WeakPool<A> {

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use parking_lot::Mutex;
 
-use crate::{Error, OutOfMemory, Scope, contained::contained};
+use crate::{Error, OutOfMemory, Scope, contained::contained, words};
 
 /// The most bytes that may be taken at once, by one [`Limit`](crate::adaptors::Limit) or by several together.
 ///
@@ -299,8 +299,10 @@ impl fmt::Debug for Budget {
             let state = self.state.lock();
             (state.usage(), state.soft_limits.len())
         };
+        let bytes = words::bytes;
         f.debug_struct("Budget")
-            .field("usage", &usage)
+            .field("used", &format_args!("{}", bytes(usage.used_bytes)))
+            .field("max", &format_args!("{}", bytes(usage.max_bytes)))
             .field("soft_limits", &soft_limits)
             .finish()
     }

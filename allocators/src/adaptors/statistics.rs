@@ -1,6 +1,7 @@
 //! The adaptor that counts and times calls.
 
 use std::{
+    fmt,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -85,10 +86,22 @@ impl AllocatorStatistics {
 /// allocator.into_inner().release(uncounted, &[])?;
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Statistics<A> {
     inner: A,
     reading: Arc<Mutex<AllocatorStatistics>>,
+}
+
+impl<A: fmt::Debug> fmt::Debug for Statistics<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let now = self.reading();
+        f.debug_struct("Statistics")
+            .field("inner", &self.inner)
+            .field("allocations", &now.allocations)
+            .field("releases", &now.releases)
+            .field("bytes", &now.current_bytes)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<A> Statistics<A> {

@@ -5,7 +5,7 @@ mod state;
 
 use std::{fmt, sync::Arc};
 
-use crate::{Align, Allocator, EventOf, MemoryOf, Result};
+use crate::{Align, Allocator, EventOf, MemoryOf, Result, words};
 
 use shared::Shared;
 
@@ -167,9 +167,12 @@ impl<A: Allocator> Clone for SegmentAllocator<A> {
 
 impl<A: Allocator> fmt::Debug for SegmentAllocator<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (now, bytes) = (self.statistics(), words::bytes);
         f.debug_struct("SegmentAllocator")
             .field("inner", self.inner())
-            .field("statistics", &self.statistics())
+            .field("live_blocks", &now.live_blocks)
+            .field("segments", &format_args!("{}", bytes(now.segment_bytes)))
+            .field("free", &format_args!("{}", bytes(now.free_bytes)))
             .finish()
     }
 }

@@ -162,7 +162,7 @@ fn shortage_keeps_the_runtimes_error_as_its_source() {
     assert!(error.is_out_of_memory());
     assert_eq!(
         error.to_string(),
-        "out of device memory: 4096 bytes were asked for"
+        "out of device memory: 4.0 KiB were asked for"
     );
     assert_eq!(
         error.source().unwrap().to_string(),
@@ -171,7 +171,7 @@ fn shortage_keeps_the_runtimes_error_as_its_source() {
     let limit: Error = OutOfMemory::new(10, Scope::Limit).with_available(5).into();
     assert_eq!(
         limit.to_string(),
-        "out of limit memory: 10 bytes were asked for, 5 are free"
+        "a limit is reached: 10 B were asked for, 5 B are free"
     );
     let failure = Error::backend("clFinish", Some(-36), std::io::Error::other("why"));
     assert_eq!(failure.to_string(), "clFinish failed with code -36");

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use binpool_allocators::{DeviceLimits, Result};
+use binpool_allocators::{DeviceLimits, Result, words};
 use cl3::device::{
     CL_DEVICE_DOUBLE_FP_CONFIG, CL_DEVICE_EXTENSIONS, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE,
     CL_DEVICE_GLOBAL_MEM_CACHELINE_SIZE, CL_DEVICE_HALF_FP_CONFIG, CL_DEVICE_HOST_UNIFIED_MEMORY,
@@ -242,10 +242,12 @@ impl fmt::Display for Characterization {
         row("OpenCL", &format_args!("{}.{}", version.0, version.1))?;
         row("OpenCL C", &format_args!("{}.{}", c_version.0, c_version.1))?;
         row("driver", &self.driver)?;
-        row("memory", &format_args!("{} bytes", limits.capacity_bytes))?;
+        row("memory", &words::bytes(limits.capacity_bytes))?;
         row("  shared with the host", &yes(self.unified_memory))?;
-        let largest = limits.largest_block_bytes;
-        row("largest block", &format_args!("{largest} bytes"))?;
+        row(
+            "largest block",
+            &words::bytes(limits.largest_block_bytes as u64),
+        )?;
         row("alignment", &limits.alignment)?;
         row(
             "coarse-grained SVM",
@@ -259,7 +261,7 @@ impl fmt::Display for Characterization {
         row("system SVM", &yes(self.has_fine_grain_system_svm()))?;
         row("largest SVM alignment", &limits.largest_svm_alignment)?;
         row("out-of-order queues", &yes(limits.out_of_order_queues))?;
-        row("cache", &format_args!("{} bytes", self.cache_bytes))?;
+        row("cache", &words::bytes(self.cache_bytes))?;
         row(
             "  of lines of",
             &format_args!("{} bytes", self.cache_line_bytes),
@@ -269,12 +271,12 @@ impl fmt::Display for Characterization {
             "work-group",
             &format_args!("{} items", self.work_group_size),
         )?;
+        let axes: Vec<_> = self.work_item_sizes.iter().map(usize::to_string).collect();
+        row("  along each axis", &axes.join(" x "))?;
         row(
-            "  along each axis",
-            &format_args!("{:?} items", self.work_item_sizes),
+            "local memory",
+            &words::bytes(self.local_memory_bytes as u64),
         )?;
-        let local = self.local_memory_bytes;
-        row("local memory", &format_args!("{local} bytes"))?;
         row("  of its own", &yes(self.dedicated_local_memory))?;
         let images = &self.images;
         row("images", &yes(images.images))?;

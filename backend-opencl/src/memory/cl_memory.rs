@@ -1,6 +1,6 @@
 //! Blocks of memory.
 
-use std::{ffi::c_void, ops::RangeBounds, ptr::NonNull, sync::Arc};
+use std::{ffi::c_void, fmt, ops::RangeBounds, ptr::NonNull, sync::Arc};
 
 use binpool_allocators::{
     CountedView, HostUse, InvalidRequest, Memory, MemoryFlags, MemoryId, MemoryKind, Region,
@@ -45,7 +45,6 @@ use crate::{
 /// written.wait()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
 pub struct ClMemory {
     id: MemoryId,
     bytes: usize,
@@ -463,6 +462,18 @@ impl ClMemory {
                 }
             }
         }
+    }
+}
+
+impl fmt::Debug for ClMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClMemory")
+            .field("id", &self.id)
+            .field("bytes", &self.bytes)
+            .field("offset", &self.offset())
+            .field("kind", &self.kind())
+            .field("flags", &self.flags)
+            .finish_non_exhaustive()
     }
 }
 

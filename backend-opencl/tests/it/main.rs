@@ -14,6 +14,7 @@ mod cache;
 mod characterize;
 mod common;
 mod conformance;
+mod debug;
 #[cfg(feature = "dlpack")]
 mod dlpack;
 mod elements;

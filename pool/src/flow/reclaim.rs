@@ -21,6 +21,9 @@ const MAX_RECLAIM_PASSES: usize = 100;
 /// its memory in blocks that were a hundred times too large.
 const MAX_SIZE_RATIO: usize = 2;
 
+/// How many groups of active blocks a report names.
+const LARGEST_GROUPS: usize = 5;
+
 /// The progress of one climb up the ladder.
 struct Reclaim {
     request: Request,
@@ -210,9 +213,16 @@ impl<A: Allocator> Shared<A> {
         };
         report.released_bytes = reclaim.released_bytes;
         report.source = Some(reclaim.refusal);
-        let error = PoolError::OutOfMemory(Box::new(report));
-        tracing::warn!(%error, "giving up");
-        error
+        tracing::warn!(
+            requested_bytes = report.requested_bytes,
+            active_bytes = report.active_bytes,
+            held_bytes = report.held_bytes,
+            pending_bytes = report.pending_bytes,
+            capacity_bytes = report.capacity_bytes,
+            verdict = report.verdict.name(),
+            "out of memory"
+        );
+        PoolError::OutOfMemory(Box::new(report))
     }
 
     /// Returns the error for a block that this device never has room for.
@@ -231,6 +241,12 @@ impl<A: Allocator> Shared<A> {
                 state.held_back_bytes(),
             )
         };
+        let mut largest_groups = if self.tracking.is_on() {
+            self.live_blocks().groups
+        } else {
+            Vec::new()
+        };
+        largest_groups.truncate(LARGEST_GROUPS);
         OutOfMemoryReport {
             requested_bytes: asked,
             class_bytes: bytes,
@@ -246,6 +262,7 @@ impl<A: Allocator> Shared<A> {
             capacity_bytes: self.allocator.capacity_bytes(),
             device_bytes: self.allocator.backend().limits().capacity_bytes,
             verdict: Verdict::NeverFits,
+            largest_groups,
             source: None,
         }
     }

@@ -2,13 +2,12 @@
 
 use std::{collections::HashMap, fmt, time::Duration};
 
-use binpool_allocators::Allocator;
+use binpool_allocators::{Allocator, words};
 
 use crate::{
-    MemoryPool,
+    LiveGroup, MemoryPool,
     shared::{Shared, State},
     track::caller::{self, Caller},
-    words,
 };
 
 /// The active blocks of a pool, by caller. Sizes in bytes.
@@ -54,45 +53,6 @@ pub struct LiveBlocks {
     pub unknown_bytes: u64,
     /// All other active blocks by tag and call site, the most bytes first.
     pub groups: Vec<LiveGroup>,
-}
-
-/// Active blocks that were requested under the same tag and at the same call site.
-///
-/// ```
-/// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder, Tag, WatchOptions};
-/// # use binpool_mock::MockDevice;
-/// # let backend = MockDevice::new().backend();
-/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
-/// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
-/// pool.watch(WatchOptions::new());
-/// let mut kept = Vec::new();
-/// let _scope = Tag::new("gradients").enter();
-/// for _ in 0..3 {
-///     kept.push(pool.allocate(1 << 20)?); // One line, so one group.
-/// }
-/// let live = pool.live_blocks();
-/// let group = &live.groups[0];
-/// assert_eq!(group.tag.as_deref(), Some("gradients"));
-/// assert_eq!((group.blocks, group.requested_bytes), (3, 3 << 20));
-/// assert!(group.oldest >= group.youngest); // A group that grows older and larger is where to look for a leak.
-/// assert!(group.call_site.is_some());
-/// # Ok::<(), binpool::PoolError>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LiveGroup {
-    /// The tag; `None` where there was none.
-    pub tag: Option<String>,
-    /// The line of the request, or the frames of its call stack, one a line, innermost first.
-    pub call_site: Option<String>,
-    /// The number of blocks.
-    pub blocks: u64,
-    /// Their bytes, as requested.
-    pub requested_bytes: u64,
-    /// How long the oldest of these blocks has been in use.
-    pub oldest: Duration,
-    /// How long the youngest of these blocks has been in use.
-    pub youngest: Duration,
 }
 
 /// # Live blocks
@@ -230,17 +190,7 @@ impl fmt::Display for LiveBlocks {
                 group.blocks,
                 words::bytes(group.requested_bytes)
             )?;
-            let tag = group.tag.as_deref();
-            let call_site = group.call_site.as_deref().unwrap_or("somewhere");
-            let mut frames = call_site.lines();
-            let first = frames.next().unwrap_or_default();
-            match tag {
-                Some(tag) => write!(f, "{tag}, at {first}")?,
-                None => write!(f, "at {first}")?,
-            }
-            for frame in frames {
-                write!(f, "\n{:42}{frame}", "")?;
-            }
+            group.write_caller(f, 42)?;
         }
         if self.unknown_blocks > 0 {
             let bytes = words::bytes(self.unknown_bytes);

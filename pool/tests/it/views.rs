@@ -216,7 +216,7 @@ fn a_shortage_finds_what_is_free_of_views_and_the_report_names_the_rest() {
         let report = refused.out_of_memory().unwrap();
         assert_eq!((report.viewed_bytes, report.held_bytes), (MIB as u64, 0));
         assert_eq!(report.verdict, Verdict::Viewed);
-        let table = format!("{refused:#}");
+        let table = refused.to_string();
         assert!(table.contains("in views          1.0 MiB"), "{table}");
 
         // A hook that drops the view serves the request, as does one that drops a block.

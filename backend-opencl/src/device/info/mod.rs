@@ -114,7 +114,7 @@ impl fmt::Display for DeviceInfo {
     /// One line: number, name, kind and platform.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (index, name, kind) = (self.index, self.name(), self.kind);
-        write!(f, "{index}: {name} ({kind}, {})", self.platform)
+        write!(f, "[{index}] {name} ({kind}, {})", self.platform)
     }
 }
 
