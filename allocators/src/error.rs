@@ -282,7 +282,7 @@ impl fmt::Debug for OutOfMemory {
         }
         fmt::Display::fmt(self, f)?;
         match &self.source {
-            Some(source) => write!(f, "\ncause: {source}"),
+            Some(source) => write!(f, "\ncause: {source:?}"),
             None => Ok(()),
         }
     }

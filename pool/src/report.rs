@@ -252,10 +252,14 @@ impl fmt::Display for OutOfMemoryReport {
     }
 }
 
-/// The table of `Display`, which a program prints whose `main` returns the error.
+/// The table of `Display`, which a program prints whose `main` returns the error, and the last error of the allocator.
 impl fmt::Debug for OutOfMemoryReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
+        fmt::Display::fmt(self, f)?;
+        match &self.source {
+            Some(source) => write!(f, "\n\ncause: {source:?}"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 
-use crate::{Trace, replay_report::bytes};
+use binpool::words::bytes;
+
+use crate::Trace;
 
 #[derive(Serialize)]
 struct Object<'a> {

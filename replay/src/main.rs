@@ -6,7 +6,6 @@ mod command;
 
 use std::{io, process::ExitCode};
 
-use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
 #[cfg(feature = "bench")]
@@ -25,7 +24,7 @@ use command::{
 
 fn main() -> ExitCode {
     color_choice::choose(std::env::args_os().skip(1));
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(parsed) => return print_parsed(parsed),
     };

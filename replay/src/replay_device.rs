@@ -17,6 +17,7 @@ use crate::{
     replay::{NewCommands, replay_with},
     smallest_capacity,
 };
+use binpool::words::bytes;
 
 /// The device that a trace is replayed on.
 #[derive(Clone, Debug)]
@@ -122,14 +123,18 @@ impl Device {
         let name = trace.name();
         if peak > capacity {
             return Some(format!(
-                "{name} has up to {peak} bytes live at once, and the capacity is {capacity}: \
-                 use a larger one, or --scale"
+                "{name} has up to {} live at once, and the capacity is {}: \
+                 use a larger one, or --scale",
+                bytes(peak),
+                bytes(capacity)
             ));
         }
         (block > largest).then(|| {
             format!(
-                "{name} has a block of {block} bytes, and the device gives at most {largest} in one piece: \
-                 use another device, or --scale"
+                "{name} has a block of {}, and the device gives at most {} in one piece: \
+                 use another device, or --scale",
+                bytes(block as u64),
+                bytes(largest as u64)
             )
         })
     }

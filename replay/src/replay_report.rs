@@ -1,5 +1,6 @@
 //! The report on replays, as a table and as JSON.
 
+use binpool::words::bytes;
 use serde::Serialize;
 
 use crate::{AllocatorChoice, Outcome, Touch, markdown_table::markdown};
@@ -111,8 +112,20 @@ pub fn json(header: &Header, rows: &[Row]) -> serde_json::Result<String> {
     serde_json::to_string_pretty(&objects)
 }
 
-pub(crate) fn bytes(bytes: u64) -> String {
-    bytesize::ByteSize::b(bytes).display().iec().to_string()
+/// Returns the name of a row's file without its folders and `.trace.gz`, unless another row would have the same name.
+fn short_name<'r>(row: &'r Row, rows: &[Row]) -> &'r str {
+    fn of_file(path: &str) -> &str {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let name = name.strip_suffix(".gz").unwrap_or(name);
+        name.strip_suffix(".trace").unwrap_or(name)
+    }
+    let name = of_file(&row.trace);
+    let namesakes = rows.iter().filter(|other| of_file(&other.trace) == name);
+    if namesakes.count() > 1 {
+        &row.trace
+    } else {
+        name
+    }
 }
 
 /// Returns the report as a table below a line that names the device and the settings.
@@ -143,7 +156,7 @@ pub fn table(header: &Header, rows: &[Row]) -> String {
     for row in rows {
         let outcome = &row.outcome;
         let mut cells = vec![
-            row.trace.clone(),
+            short_name(row, rows).to_owned(),
             outcome.allocations.to_string(),
             format!("{:.1} %", outcome.hit_rate() * 100.0),
             outcome.device_allocations.to_string(),

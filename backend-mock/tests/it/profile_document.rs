@@ -33,8 +33,8 @@ fn a_document_says_what_it_is() {
     assert_eq!(document["version"], 2);
     assert_eq!(document["limits"]["alignment"], 512);
     assert_eq!(document["limits"]["failure_order"], "kept");
-    assert_eq!(document["costs"]["create_buffer"][0], json!([4096, 1.4]));
-    assert_eq!(document["costs"]["marker"], 1.9);
+    assert_eq!(document["costs"]["commit"][0], json!([4096, 11.2]));
+    assert_eq!(document["costs"]["marker"], 3.4);
 }
 
 #[test]

@@ -42,31 +42,24 @@ fn a_device_without_a_profile_costs_nothing() {
 fn h200_buffers() {
     let rig = rig(DeviceProfile::h200());
     let allocator = ImmediateAllocator::new(&rig.backend).unwrap();
-    let sizes = [
-        (4 * KIB, 1.4, 74.0),
-        (MIB, 1.2, 71.0),
-        (64 * MIB, 1.3, 143.0),
-        (512 * MIB, 0.7, 220.0),
-    ];
-    for (bytes, deferred, committed) in sizes {
+    for (bytes, commit, release) in [
+        (4 * KIB, 11.2, 5.0),
+        (64 * KIB, 11.7, 5.5),
+        (MIB, 28.9, 20.8),
+        (16 * MIB, 53.5, 51.1),
+        (64 * MIB, 65.1, 82.1),
+        (512 * MIB, 106.0, 329.0),
+        (4096 * MIB, 661.0, 2606.0),
+    ] {
         let create = || {
             rig.backend
                 .create_buffer(bytes, MemoryFlags::empty())
                 .unwrap()
         };
-        assert_close(micros(&rig, create), deferred);
-        assert_close(
-            micros(&rig, || allocator.allocate(bytes).unwrap()),
-            committed,
-        );
-    }
-    for (gib, commit, release) in [(1, 156.0, 554.0), (8, 462.0, 2670.0)] {
+        assert_close(micros(&rig, || drop(create())), 0.8 + 0.7);
         let mut block = None;
-        let bytes = gib << 30;
-        assert_close(
-            micros(&rig, || block = Some(allocator.allocate(bytes).unwrap())),
-            commit,
-        );
+        let allocate = || block = Some(allocator.allocate(bytes).unwrap());
+        assert_close(micros(&rig, allocate), 0.8 + commit);
         assert_close(micros(&rig, || block = None), release);
     }
 }
@@ -75,10 +68,10 @@ fn h200_buffers() {
 fn h200_svm() {
     let rig = rig(DeviceProfile::h200());
     for (bytes, pair) in [
-        (4 * KIB, 1256.0),
-        (MIB, 1234.0),
-        (64 * MIB, 43_598.0),
-        (512 * MIB, 276_047.0),
+        (4 * KIB, 561.0 + 322.0),
+        (MIB, 568.0 + 327.0),
+        (64 * MIB, 25_000.0 + 8230.0),
+        (512 * MIB, 208_000.0 + 67_700.0),
     ] {
         let measured = micros(&rig, || {
             drop(
@@ -92,7 +85,7 @@ fn h200_svm() {
 }
 
 #[test]
-fn h200_views_get_slow_with_their_number() {
+fn h200_views_cost_the_same_however_many_there_are() {
     let rig = rig(DeviceProfile::h200());
     let root = rig.buffer(16 * MIB);
     let view = || {
@@ -101,15 +94,9 @@ fn h200_views_get_slow_with_their_number() {
             .unwrap()
     };
     let mut siblings = Vec::new();
-    for (count, pair) in [
-        (30, 1.8),
-        (100, 3.2),
-        (300, 7.6),
-        (1000, 19.0),
-        (10_000, 149.0),
-    ] {
+    for count in [1, 30, 1000, 10_000] {
         siblings.resize_with(count - 1, view);
-        assert_close(micros(&rig, || drop(view())), pair);
+        assert_close(micros(&rig, || drop(view())), 0.2 + 0.15);
     }
 }
 
@@ -123,18 +110,18 @@ fn h200_commands() {
             .launch(&rig.queue, "k", &[], &[&buffer], |_, _| {})
             .unwrap()
     };
-    assert_close(micros(&rig, kernel), 5.0);
+    assert_close(micros(&rig, kernel), 10.5);
     let marker = || rig.backend.enqueue_marker(&rig.queue, &[]).unwrap();
-    assert_close(micros(&rig, marker), 1.9);
+    assert_close(micros(&rig, marker), 3.4);
     let event = marker();
     let barrier = || {
         rig.backend
             .enqueue_barrier(&rig.queue, std::slice::from_ref(&event))
             .unwrap()
     };
-    assert_close(micros(&rig, || (marker(), barrier())), 2.2);
-    assert_close(micros(&rig, || event.status().unwrap()), 0.3);
-    assert_close(micros(&rig, || drop(buffer)), 72.6);
+    assert_close(micros(&rig, || (marker(), barrier())), 3.4 + 2.0);
+    assert_close(micros(&rig, || event.status().unwrap()), 0.01);
+    assert_close(micros(&rig, || drop(buffer)), 5.0);
 }
 
 #[test]

@@ -66,10 +66,12 @@ fn a_report_is_printed_as_its_table_by_every_way() {
         table.starts_with("out of memory: 1.0 MiB cannot be had"),
         "{table}"
     );
-    assert_eq!(format!("{error:?}"), table);
+    let with_cause = format!("{error:?}");
+    assert!(with_cause.starts_with(&table), "{with_cause}");
+    assert!(with_cause.contains("\ncause: out of device memory: 1.0 MiB were asked for"));
     let common = binpool::Error::from(error);
     assert_eq!(common.to_string(), table);
-    assert_eq!(format!("{common:?}"), table);
+    assert_eq!(format!("{common:?}"), with_cause);
 }
 
 #[test]

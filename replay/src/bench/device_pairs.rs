@@ -12,7 +12,7 @@ use binpool::{
 use binpool_benches::Effort;
 use serde::Serialize;
 
-use crate::replay_report::bytes;
+use binpool::words::bytes;
 
 /// The least number of samples, however long they last.
 const FEWEST_SAMPLES: usize = 5;

@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 
-use crate::{DevicePair, markdown_table::markdown, replay_report::bytes};
+use binpool::words::bytes;
+
+use crate::{DevicePair, markdown_table::markdown};
 
 /// One object of the JSON report.
 #[derive(Serialize)]

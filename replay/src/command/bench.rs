@@ -216,7 +216,7 @@ fn measure_workloads(options: &Bench) -> Result<bool, Box<dyn Error>> {
     if options.json {
         print(&bench_json(&rows)?)?;
     } else if !rows.is_empty() {
-        print_report(&bench_table(&rows))?;
+        print_report(&bench_table(&rows), &[])?;
     }
     if let Some(path) = &options.plot
         && !rows.is_empty()
@@ -298,7 +298,7 @@ fn measure_tails(options: &Bench) -> Result<bool, Box<dyn Error>> {
     if options.json {
         print(&tail_json(&rows)?)?;
     } else {
-        print_report(&tail_table(&rows))?;
+        print_report(&tail_table(&rows), &[])?;
     }
     Ok(!has_failed)
 }

@@ -2,11 +2,14 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use binpool::{HighWater, PoolOptions};
+use binpool::{HighWater, LeadingBits, PoolOptions};
 use binpool_opencl::DeviceSelector;
 use binpool_replay::{AllocatorChoice, CostEffort, Profile, Touch};
 use bytesize::ByteSize;
-use clap::{Args, ColorChoice, Parser, Subcommand, ValueEnum};
+use clap::{
+    Args, ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum, builder::TypedValueParser,
+    error::ErrorKind, value_parser,
+};
 use clap_complete::Shell;
 
 #[cfg(feature = "bench")]
@@ -20,10 +23,10 @@ use crate::command::view::View;
 Exit status: 0 when all was done; 1 when something could not be, which standard error says; 2 for a wrong command line.
 
 Examples:
-  binpool devices
+  binpool view snapshot.pickle --open
   binpool replay replay/traces/*.trace.gz
-  binpool import snapshot.pickle -o program.trace.gz
   binpool tune program.trace.gz
+  binpool devices
   binpool help tune")]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -39,12 +42,9 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    #[cfg(feature = "bench")]
-    Bench(Bench),
-    Completions(Completions),
-    Devices(Devices),
-    Import(Import),
-    Man(ManPages),
+    View(View),
+    Replay(Replay),
+    Tune(Tune),
     /// Print how a program is recorded, so that it can be replayed: one with a pool of binpool, PyTorch, RMM, or any other.
     #[command(after_help = "\
 Exit status: 0.
@@ -52,9 +52,26 @@ Exit status: 0.
 Examples:
   binpool record | less")]
     Record,
-    Replay(Replay),
-    Tune(Tune),
-    View(View),
+    Import(Import),
+    Devices(Devices),
+    #[cfg(feature = "bench")]
+    Bench(Bench),
+    Completions(Completions),
+    Man(ManPages),
+}
+
+impl Cli {
+    /// Reads the command line.
+    pub(crate) fn read() -> Result<Self, clap::Error> {
+        let cli = Self::try_parse()?;
+        match &cli.command {
+            Command::Replay(replay) => match replay.contradiction() {
+                Some(text) => Err(Self::command().error(ErrorKind::ArgumentConflict, text)),
+                None => Ok(cli),
+            },
+            _ => Ok(cli),
+        }
+    }
 }
 
 /// Print the completions of this command for a shell.
@@ -89,7 +106,7 @@ pub(crate) struct ManPages {
 /// Show the OpenCL devices of this machine: their limits, the features that they lack, and the memory that suits a pool there.
 ///
 /// With `--measure`, the costs of a device's slow calls are measured, too: creating, committing and releasing buffers of
-/// 4 KiB to 512 MiB; views of a buffer that has up to 1000 of them; shared virtual memory; enqueueing a fill, markers and
+/// 4 KiB to 4 GiB; views of a buffer that has up to 1000 of them; shared virtual memory; enqueueing a fill, markers and
 /// barriers; waits, flushes and queries. That takes some seconds, and up to an eighth of the device's memory at a time. `-o`
 /// writes them as a profile for the simulated device: `replay` and `tune` predict times on this device with
 /// `--profile FILE.json`, on any machine.
@@ -162,7 +179,7 @@ Examples:
   binpool import --device 1 snapshot.json | head
   binpool import rmm_log.dev0.csv -o program.trace --json")]
 pub(crate) struct Import {
-    /// The recording.
+    /// The recording; `-` is standard input.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Where to write the trace, compressed where the name ends on .gz. Default: standard output.
@@ -181,6 +198,10 @@ pub(crate) struct Import {
 /// A trace is text, one event a line: `a ID BYTES STREAM` allocates, `f ID` frees; compressed files are decompressed. Memory
 /// snapshots of PyTorch and logs of RMM are taken, too (see `binpool import --help`). Every stream gets an in-order queue of
 /// its own.
+///
+/// In the table, `hit rate` is the share of allocations that the pool served without asking the device, `reserved / live` the most
+/// memory that was taken from the device over the most that was in use, `ns a pair` the host's time in nanoseconds for an allocation
+/// and its free, and `device time` what the device's own calls took: predicted by the mock's profile, or measured.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Exit status: 0 when every trace was replayed to its end; 1 when one could not be read or replayed, \
@@ -189,22 +210,22 @@ which names the file, the line and the block; 2 for a wrong command line.
 Examples:
   binpool replay replay/traces/*.trace.gz
   binpool replay --no-pool --profile pocl replay/traces/eager_arrays.trace.gz
-  binpool replay --backend opencl --device nvidia --need TRACE
+  binpool replay --device nvidia --need TRACE
   binpool replay --backend opencl --scale 64 --capacity 1GiB TRACE")]
 pub(crate) struct Replay {
-    /// The traces, or other tools' recordings.
+    /// The traces, or other tools' recordings; `-` is standard input.
     #[arg(required = true, value_name = "TRACE")]
     pub(crate) traces: Vec<PathBuf>,
-    /// Where the memory comes from.
-    #[arg(long, value_enum, default_value_t)]
-    pub(crate) backend: BackendChoice,
-    /// The OpenCL device: a number, a part of its name, or gpu, cpu, accelerator, any.
-    #[arg(long, default_value = "any")]
-    pub(crate) device: DeviceSelector,
+    /// Where the memory comes from. Default: mock, or opencl where `--device` names one of its devices.
+    #[arg(long, value_enum)]
+    pub(crate) backend: Option<BackendChoice>,
+    /// The OpenCL device: a number, a part of its name, or gpu, cpu, accelerator, any. Default: any.
+    #[arg(long)]
+    pub(crate) device: Option<DeviceSelector>,
     /// The device whose costs and limits the mock has: h200, pocl, none (the H200's limits, no costs), or a file that
-    /// `binpool devices --measure -o FILE.json` wrote.
-    #[arg(long, value_name = "NAME|FILE", default_value = "h200")]
-    pub(crate) profile: Profile,
+    /// `binpool devices --measure -o FILE.json` wrote. Default: h200.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) profile: Option<Profile>,
     /// The way of getting memory.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) allocator: AllocatorChoice,
@@ -226,10 +247,10 @@ pub(crate) struct Replay {
     pub(crate) high_water: HighWater,
     /// How many leading bits of a size tell size classes apart: blocks are at most 1/2^BITS too large. Default: 8, or 4
     /// without segments.
-    #[arg(long, value_name = "BITS")]
+    #[arg(long, value_name = "BITS", value_parser = leading_bits())]
     pub(crate) leading_bits: Option<u32>,
     /// The most memory that may be taken from the device, such as 12GiB. Default: all of it.
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) capacity: Option<ByteSize>,
     /// Find the smallest capacity at which the whole trace succeeds, to within 0.1 % of its live peak.
     #[arg(long, conflicts_with = "capacity")]
@@ -280,7 +301,7 @@ Examples:
   binpool tune --reserve 1.5 --profile pocl replay/traces/eager_arrays.trace.gz
   binpool tune --capacity 4GiB --plot resnet50.svg replay/traces/resnet50_train.trace.gz")]
 pub(crate) struct Tune {
-    /// The traces, or other tools' recordings.
+    /// The traces, or other tools' recordings; `-` is standard input.
     #[arg(required = true, value_name = "TRACE")]
     pub(crate) traces: Vec<PathBuf>,
     /// The device whose costs and limits the mock has: h200, pocl, none (the H200's limits, no costs), or a file that
@@ -291,7 +312,7 @@ pub(crate) struct Tune {
     #[arg(long, value_enum, default_value_t)]
     pub(crate) allocator: AllocatorChoice,
     /// The most memory that may be taken from the device, such as 12GiB. Default: all of it.
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) capacity: Option<ByteSize>,
     /// How much the best setting may reserve, as a multiple of the live peak.
     #[arg(long, value_name = "RATIO", default_value_t = 1.15, value_parser = ratio)]
@@ -343,7 +364,40 @@ fn ratio(text: &str) -> Result<f64, String> {
     }
 }
 
+/// Reads a size in bytes.
+pub(crate) fn size(text: &str) -> Result<ByteSize, String> {
+    let expected = |_| "expected a size, such as 12GiB, 512MiB or 1000000".to_owned();
+    text.parse().map_err(expected)
+}
+
+/// A parser of how many leading bits of a size tell size classes apart.
+pub(crate) fn leading_bits() -> impl TypedValueParser<Value = u32> {
+    value_parser!(u32).range(0..=i64::from(LeadingBits::LARGEST))
+}
+
 impl Replay {
+    /// Where the memory comes from.
+    pub(crate) fn backend(&self) -> BackendChoice {
+        match (self.backend, &self.device) {
+            (Some(backend), _) => backend,
+            (None, Some(_)) => BackendChoice::Opencl,
+            (None, None) => BackendChoice::Mock,
+        }
+    }
+
+    /// What two options contradict each other, if any do.
+    fn contradiction(&self) -> Option<&'static str> {
+        match self.backend() {
+            BackendChoice::Mock if self.device.is_some() => Some(
+                "`--device` names an OpenCL device, and `--backend mock` has none: leave one of them out",
+            ),
+            BackendChoice::Opencl if self.profile.is_some() => Some(
+                "`--profile` is for the mock: leave out `--backend opencl` and `--device`, or the profile",
+            ),
+            _ => None,
+        }
+    }
+
     /// What is enqueued on each block.
     pub(crate) fn touched_by(&self) -> Touch {
         match (self.touch, self.kernels) {
@@ -368,8 +422,6 @@ impl Replay {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

@@ -39,7 +39,7 @@ pub(crate) fn bench_device(
     if options.json {
         print(&device_json(device, &pairs)?)?;
     } else if !pairs.is_empty() {
-        print_report(&device_table(device, &pairs))?;
+        print_report(&device_table(device, &pairs), &[])?;
     }
     Ok(!has_failed)
 }

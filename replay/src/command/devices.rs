@@ -45,7 +45,7 @@ pub(crate) fn show_devices(options: &Devices) -> Result<bool, Box<dyn Error>> {
     if options.json {
         print(&devices_json(&entries)?)?;
     } else {
-        print_report(&devices_text(&entries))?;
+        print_report(&devices_text(&entries), &[])?;
     }
     Ok(true)
 }

@@ -13,6 +13,7 @@ pub(crate) mod output;
 pub(crate) mod own_process;
 mod progress_bar;
 pub(crate) mod replay;
+mod terminal;
 pub(crate) mod tune;
 pub(crate) mod view;
 mod whole_file;

@@ -14,15 +14,22 @@ use std::{
 };
 
 use anstyle::{AnsiColor, Style};
+use binpool::PoolError;
 use binpool_replay::{Trace, TraceError, shown};
 use clap::error::{ContextKind, ContextValue};
 
-use crate::command::progress_bar::bar;
+use crate::command::{
+    progress_bar::bar,
+    terminal::{self, fitted},
+};
 
 const HEADING: Style = Style::new().bold();
 const BEST: Style = AnsiColor::Green.on_default().bold();
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const REMARK: Style = AnsiColor::Yellow.on_default();
+
+/// The name of what is read from standard input.
+pub(crate) const STANDARD_INPUT: &str = "standard input";
 
 /// Writes `text` and a line break to standard output. A closed pipe, such as that of `head`, is not a failure: the reader
 /// has all that it wanted.
@@ -33,16 +40,28 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
     }
 }
 
-/// Prints a report with colours for its headings and its best rows.
-pub(crate) fn print_report(text: &str) -> io::Result<()> {
-    print(&coloured(text))
+/// Prints a report with colours for its headings and its best rows. Tables fit the terminal, if need be without the columns that have
+/// these titles.
+pub(crate) fn print_report(text: &str, dispensable: &[&str]) -> io::Result<()> {
+    match terminal::width() {
+        Some(width) => print(&coloured(&fitted(text, width, dispensable))),
+        None => print(&coloured(text)),
+    }
 }
 
-/// Prints an error and its causes.
+/// Prints an error and its causes, down to the report of a pool that ran out of memory, of which it prints the first line.
 pub(crate) fn report(error: &dyn Error) {
     say(&format!("{ERROR}binpool:{ERROR:#} "), error);
     let mut cause = error.source();
     while let Some(error) = cause {
+        if let Some(report) = error.downcast_ref().and_then(PoolError::out_of_memory) {
+            let text = report.to_string();
+            let first = text.lines().next().unwrap_or_default();
+            return say(
+                "  because: ",
+                format_args!("{first}; {}", report.verdict.advice()),
+            );
+        }
         say("  because: ", error);
         cause = error.source();
     }
@@ -85,30 +104,45 @@ pub(crate) fn print_parsed(mut parsed: clap::Error) -> ExitCode {
     }
 }
 
+/// Returns whether a name stands for standard input.
+pub(crate) fn is_standard_input(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
 /// Reads a trace, or a device of another tool's recording, and prints the remarks about the latter to standard error.
 pub(crate) fn open_trace(path: &Path, device: Option<usize>) -> Result<Trace, TraceError> {
-    let bytes = fs::metadata(path).map_or(0, |file| file.len());
-    let bar = bar(
-        usize::try_from(bytes).unwrap_or(usize::MAX),
-        &shown(path.display()),
-    );
-    let trace = Trace::open_device(path, device, &|read| bar.inc(read))?;
-    drop(bar);
+    let trace = read_trace(path, device)?;
     for text in trace.remarks() {
         remark(&format!("{}: {text}", trace.name()));
     }
     Ok(trace)
 }
 
+fn read_trace(path: &Path, device: Option<usize>) -> Result<Trace, TraceError> {
+    if is_standard_input(path) {
+        return Trace::read(STANDARD_INPUT, io::stdin(), device);
+    }
+    let bytes = fs::metadata(path).map_or(0, |file| file.len());
+    let bar = bar(
+        usize::try_from(bytes).unwrap_or(usize::MAX),
+        &shown(path.display()),
+    );
+    Trace::open_device(path, device, &|read| bar.inc(read))
+}
+
 /// Colours the titles of tables, the devices, and the best settings of a report.
 fn coloured(text: &str) -> String {
     let lines: Vec<String> = text.lines().map(shown).collect();
     let styled = lines.iter().enumerate().map(|(index, line)| {
-        let is_above_rule = lines
-            .get(index + 1)
-            .is_some_and(|next| next.starts_with("|--"));
+        let is_above_rule = line.starts_with('|')
+            && lines[index..]
+                .iter()
+                .take_while(|line| line.starts_with('|'))
+                .any(|line| line.starts_with("|--"))
+            && !line.starts_with("|--");
         let is_device = line
-            .split_once(": ")
+            .strip_prefix('[')
+            .and_then(|line| line.split_once("] "))
             .is_some_and(|(number, _)| number.parse::<usize>().is_ok());
         if line.contains("<-- best")
             || line.starts_with("best: ") && !line.contains("the least device time")
@@ -143,7 +177,7 @@ best: the least device time among pools that reserve at most 1.15 times what is 
 | 2 | * |
 
 best: segments 6
-0: a device (cpu, x)
+[0] a device (cpu, x)
 ";
         let styled = coloured(text);
         assert_eq!(anstream::adapter::strip_str(&styled).to_string(), text);
@@ -152,7 +186,7 @@ best: segments 6
                 .lines()
                 .any(|own| own.contains('\x1b') && own.contains(line))
         };
-        for line in ["| a | b |", "| 1 |", "best: segments 6", "0: a device"] {
+        for line in ["| a | b |", "| 1 |", "best: segments 6", "[0] a device"] {
             assert!(is_coloured(line), "{line}");
         }
         for line in ["mock on", "best: the least", "|---", "| 2 |"] {

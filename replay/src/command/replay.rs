@@ -2,6 +2,7 @@
 
 use std::error::Error;
 
+use binpool_opencl::DeviceSelector;
 use binpool_replay::{AllocatorChoice, Device, Failure, Header, Row, Settings, Trace, json, table};
 
 use crate::command::{
@@ -9,6 +10,9 @@ use crate::command::{
     output::{open_trace, print, print_report, remark, report},
     progress_bar::bar,
 };
+
+/// The columns of the table that a narrow terminal can do without.
+const DISPENSABLE: [&str; 3] = ["allocations", "peak reserved", "device allocations"];
 
 /// Replays all traces and prints the report. Returns whether all succeeded.
 pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
@@ -21,9 +25,11 @@ pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
             "deferred memory that is never touched fits any device: use --touch with --need".into(),
         );
     }
-    let device = match options.backend {
-        BackendChoice::Mock => Device::Mock(options.profile.clone()),
-        BackendChoice::Opencl => Device::opencl(&options.device)?,
+    let device = match options.backend() {
+        BackendChoice::Mock => Device::Mock(options.profile.clone().unwrap_or_default()),
+        BackendChoice::Opencl => {
+            Device::opencl(options.device.as_ref().unwrap_or(&DeviceSelector::Any))?
+        }
     };
     let settings = Settings {
         allocator: options.allocator,
@@ -61,7 +67,7 @@ pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
     if options.json {
         print(&json(&header, &rows)?)?;
     } else if !rows.is_empty() {
-        print_report(&table(&header, &rows))?;
+        print_report(&table(&header, &rows), &DISPENSABLE)?;
     }
     Ok(rows.len() == options.traces.len())
 }

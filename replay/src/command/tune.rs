@@ -11,8 +11,12 @@ use crate::command::{
     cli::Tune,
     output::{open_trace, print, print_report, remark, report},
     progress_bar::bar,
+    terminal,
     whole_file::write_file,
 };
+
+/// The columns of the tables that a narrow terminal can do without.
+const DISPENSABLE: [&str; 3] = ["device allocations", "hit rate", "peak reserved"];
 
 /// Tries all candidates on all traces and prints the report. Returns whether every trace was read, and one
 /// setting is the best for all of them.
@@ -48,11 +52,14 @@ pub(crate) fn tune_all(options: &Tune) -> Result<bool, Box<dyn Error>> {
     if options.json {
         print(&tuned.json()?)?;
     } else if !tuned.trials.is_empty() {
-        print_report(&format!("{}\n", tuned.tables()))?;
+        print_report(&format!("{}\n", tuned.tables()), &DISPENSABLE)?;
         if options.plot.is_none() {
-            print(&text_plot(&overall))?;
+            print(&text_plot(
+                &overall,
+                terminal::width().unwrap_or(usize::MAX),
+            ))?;
         }
-        print_report(&tuned.verdict(&overall))?;
+        print_report(&tuned.verdict(&overall), &[])?;
     }
     if let Some(path) = &options.plot
         && !tuned.trials.is_empty()

@@ -2,8 +2,9 @@
 
 use std::{
     error::Error,
-    fs::File,
-    io::Read,
+    ffi::OsStr,
+    fs::{self, File},
+    io::{self, Read},
     path::{Path, PathBuf},
 };
 
@@ -13,11 +14,14 @@ use binpool_replay::{
     view::{By, SnapshotNumbers, record},
 };
 use bytesize::ByteSize;
-use clap::Args;
+use clap::{
+    Args,
+    builder::{PathBufValueParser, TypedValueParser},
+};
 
 use crate::command::{
-    cli::at_least_one,
-    output::{print, remark},
+    cli::{at_least_one, leading_bits, size},
+    output::{STANDARD_INPUT, is_standard_input, print, remark},
     progress_bar::bar,
     whole_file::write_file,
 };
@@ -38,23 +42,22 @@ Exit status: 0 when the page was written, also where the replay ran out of memor
 1 when the file could not be read or replayed, or the page not be written; 2 for a wrong command line.
 
 Examples:
-  binpool view replay/traces/gpt2_varlen_train.trace.gz -o page.html
+  binpool view replay/traces/gpt2_varlen_train.trace.gz --open
   binpool view --capacity 4GiB replay/traces/resnet50_train.trace.gz -o why.html
   binpool view snapshot.json -o now.html
   binpool view replay/traces/gpt2_varlen_train.trace.gz -o timeline.svg
   binpool view --json replay/traces/eager_arrays.trace.gz | jq .peak_active")]
 pub(crate) struct View {
-    /// A trace, or a snapshot of a pool.
+    /// A trace, or a snapshot of a pool; `-` is standard input.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Where the page goes. A name that ends on `.svg` gets the memory over time alone, as a picture.
-    #[arg(
-        long,
-        short,
-        value_name = "PAGE.html",
-        required_unless_present = "json"
-    )]
+    /// Where the page goes. A name that ends on `.svg` gets the memory over time alone, as a picture. Default: the file's name with
+    /// `.html`, in this folder; with `--json`, no page.
+    #[arg(long, short, value_name = "PAGE.html", value_parser = page_name())]
     output: Option<PathBuf>,
+    /// Open the page in a browser.
+    #[arg(long)]
+    open: bool,
     /// Print the numbers of the page as JSON.
     #[arg(long)]
     json: bool,
@@ -66,13 +69,13 @@ pub(crate) struct View {
     #[arg(long, value_name = "NAME|FILE", default_value = "h200")]
     profile: Profile,
     /// The most memory that may be taken from the device, such as 12GiB. Default: all of it.
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     capacity: Option<ByteSize>,
     /// Get every block from the device by itself, instead of carving blocks from segments.
     #[arg(long)]
     no_segments: bool,
     /// How many leading bits of a size tell size classes apart. Default: 8, or 4 without segments.
-    #[arg(long, value_name = "BITS")]
+    #[arg(long, value_name = "BITS", value_parser = leading_bits())]
     leading_bits: Option<u32>,
     /// Divide every size by this.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
@@ -96,7 +99,11 @@ pub(crate) fn view(options: &View) -> Result<bool, Box<dyn Error>> {
         name: options.name(),
         source,
     };
-    let content = File::open(&options.file).and_then(Content::new);
+    let content = if is_standard_input(&options.file) {
+        Content::new(io::stdin())
+    } else {
+        File::open(&options.file).and_then(Content::new)
+    };
     let mut content = content.map_err(not_read)?;
     if !content.is_json().map_err(not_read)? {
         view_trace(options, content)?;
@@ -154,15 +161,15 @@ fn view_trace(options: &View, content: Content<'_>) -> Result<(), Box<dyn Error>
     if options.json {
         print(&serde_json::to_string_pretty(&history.numbers())?)?;
     }
-    if let Some(path) = &options.output {
-        let picture = if is_svg(path) {
-            history.svg(by)?
-        } else {
-            history.page(by)?
-        };
-        write_file(path, picture)?;
-    }
-    Ok(())
+    let Some(path) = options.page() else {
+        return Ok(());
+    };
+    let picture = if is_svg(&path) {
+        history.svg(by)?
+    } else {
+        history.page(by)?
+    };
+    write_page(options, &path, &picture)
 }
 
 fn view_snapshot(options: &View, content: &[u8]) -> Result<(), Box<dyn Error>> {
@@ -175,17 +182,55 @@ fn view_snapshot(options: &View, content: &[u8]) -> Result<(), Box<dyn Error>> {
     if options.json {
         print(&serde_json::to_string_pretty(&numbers)?)?;
     }
-    if let Some(path) = &options.output {
-        if is_svg(path) {
-            return Err(
-                "a snapshot is one moment, and has no memory over time to draw as SVG: \
-                        use a name that ends on .html"
-                    .into(),
-            );
-        }
-        write_file(path, numbers.page(&snapshot)?)?;
+    let Some(path) = options.page() else {
+        return Ok(());
+    };
+    if is_svg(&path) {
+        return Err(
+            "a snapshot is one moment, and has no memory over time to draw as SVG: \
+             use a name that ends on .html"
+                .into(),
+        );
+    }
+    write_page(options, &path, &numbers.page(&snapshot)?)
+}
+
+/// The page was written, but no browser opened it.
+#[derive(Debug, thiserror::Error)]
+#[error("{path} was written, and could not be opened: open it in a browser yourself")]
+struct NotOpened {
+    path: String,
+    source: io::Error,
+}
+
+/// Writes the page, says so, and opens it if requested.
+fn write_page(options: &View, path: &Path, page: &str) -> Result<(), Box<dyn Error>> {
+    write_file(path, page)?;
+    // What a pipe or a device was given has no name to open.
+    if !fs::metadata(path).is_ok_and(|file| file.is_file()) {
+        return Ok(());
+    }
+    let name = shown(path.display());
+    let bytes = ByteSize::b(page.len() as u64).display().iec();
+    if options.open {
+        remark(&format!("wrote {name} ({bytes})"));
+        open::that_detached(path).map_err(|source| NotOpened { path: name, source })?;
+    } else {
+        remark(&format!("wrote {name} ({bytes}): open it in a browser"));
     }
     Ok(())
+}
+
+/// A parser of the name of a page or a picture: one with another ending would get something that its name does not say.
+fn page_name() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| {
+        match path.extension().map(OsStr::to_string_lossy).as_deref() {
+            None | Some("html" | "htm" | "svg") => Ok(path),
+            Some(_) => {
+                Err("expected a name that ends on .html, for a page, or on .svg, for a picture")
+            }
+        }
+    })
 }
 
 fn is_svg(path: &Path) -> bool {
@@ -194,7 +239,27 @@ fn is_svg(path: &Path) -> bool {
 
 impl View {
     fn name(&self) -> String {
-        shown(self.file.display())
+        if is_standard_input(&self.file) {
+            STANDARD_INPUT.to_owned()
+        } else {
+            shown(self.file.display())
+        }
+    }
+
+    /// Returns where the page goes; `None` if only its numbers were requested.
+    fn page(&self) -> Option<PathBuf> {
+        if self.output.is_some() || self.json && !self.open {
+            return self.output.clone();
+        }
+        // `memory.trace.gz` has the page `memory.html`.
+        let mut name = Path::new(self.file.file_name().unwrap_or_default());
+        if is_standard_input(&self.file) {
+            name = Path::new("memory");
+        }
+        if name.extension().is_some_and(|extension| extension == "gz") {
+            name = name.file_stem().map_or(name, Path::new);
+        }
+        Some(name.with_extension("html"))
     }
 
     fn pool(&self) -> PoolOptions {

@@ -6,10 +6,8 @@ use binpool_mock::{CostTable, DeviceProfile};
 use binpool_opencl::{Characterization, DeviceInfo, DeviceSelector, OpenClBackend, OpenClError};
 use serde::Serialize;
 
-use crate::{
-    markdown_table::markdown,
-    replay_report::{bytes, ratio},
-};
+use crate::{markdown_table::markdown, replay_report::ratio};
+use binpool::words::bytes;
 
 /// The report's data about a device.
 #[derive(Clone, Debug)]
@@ -191,7 +189,7 @@ pub fn devices_text(entries: &[DeviceEntry]) -> String {
 fn text(entry: &DeviceEntry) -> String {
     let device = &entry.device;
     let mut text = format!(
-        "{}: {} ({}, {})\n",
+        "[{}] {} ({}, {})\n",
         entry.index, device.limits.device_name, device.kind, device.platform
     );
     let mut row = |line: &str| {

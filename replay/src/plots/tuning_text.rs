@@ -10,8 +10,9 @@ use crate::{
     plots::axis::{LogAxis, label},
 };
 
-/// The columns of the plot, without the labels at its left.
-const COLUMNS: u32 = 60;
+/// The most and the fewest columns of the plot, without the labels at its left.
+const MOST_COLUMNS: usize = 60;
+const FEWEST_COLUMNS: usize = 20;
 const ROWS: u32 = 16;
 /// The columns of the labels at its left.
 const GUTTER: usize = 8;
@@ -22,7 +23,8 @@ pub(crate) fn letter(index: usize) -> char {
 }
 
 /// Draws a scatter plot of the costs in characters: from left to right the reserved over the live bytes, upwards the
-/// device's time, both logarithmic. A candidate has the letter of its row in the table, the best one `@`.
+/// device's time, both logarithmic. A candidate has the letter of its row in the table, the best one `@`. Lines have at most `width`
+/// characters, unless that is less than 30.
 ///
 /// ```
 /// use std::time::Duration;
@@ -34,11 +36,15 @@ pub(crate) fn letter(index: usize) -> char {
 /// };
 /// // The costs of no pool and of two pools.
 /// let comparison = Comparison::new(vec![cost(1.0, 900), cost(1.5, 5), cost(1.1, 8)], &candidates(), 1.15);
-/// let plot = text_plot(&comparison);
+/// let plot = text_plot(&comparison, 80);
 /// assert_eq!(plot.lines().nth(2), Some("    1000 |    a"));
 /// ```
 #[must_use]
-pub fn text_plot(comparison: &Comparison) -> String {
+pub fn text_plot(comparison: &Comparison, width: usize) -> String {
+    let columns = width
+        .saturating_sub(GUTTER + 2)
+        .clamp(FEWEST_COLUMNS, MOST_COLUMNS);
+    let columns = u32::try_from(columns).unwrap_or_default();
     let points = foremost_first(comparison);
     let across = LogAxis::around(points.iter().map(|(_, cost)| cost.reserved_over_live));
     let up = LogAxis::around(points.iter().map(|(_, cost)| milliseconds(cost)));
@@ -49,7 +55,7 @@ pub fn text_plot(comparison: &Comparison) -> String {
     for (index, cost) in points {
         let at = (
             row(milliseconds(&cost)),
-            cell(across.position(cost.reserved_over_live), COLUMNS),
+            cell(across.position(cost.reserved_over_live), columns),
         );
         match drawn.entry(at) {
             Entry::Vacant(free) => {
@@ -68,14 +74,14 @@ pub fn text_plot(comparison: &Comparison) -> String {
     );
     for row in 0..ROWS {
         let label = labels.get(&row).map_or("", String::as_str);
-        let cells = (0..COLUMNS).map(|column| drawn.get(&(row, column)).unwrap_or(&' '));
+        let cells = (0..columns).map(|column| drawn.get(&(row, column)).unwrap_or(&' '));
         let line = format!("{label:>GUTTER$} |{}", cells.collect::<String>());
         text.push_str(line.trim_end());
         text.push('\n');
     }
-    let ruler = "-".repeat(COLUMNS as usize);
+    let ruler = "-".repeat(columns as usize);
     let _ = writeln!(text, "{:GUTTER$} +{ruler}", "");
-    let _ = writeln!(text, "{:GUTTER$}  {}", "", ruler_labels(&across));
+    let _ = writeln!(text, "{:GUTTER$}  {}", "", ruler_labels(&across, columns));
     if !hidden.is_empty() {
         hidden.sort_unstable();
         let _ = writeln!(text, "behind others: {}", String::from_iter(hidden));
@@ -109,11 +115,11 @@ fn cell(position: f64, cells: u32) -> u32 {
 
 /// The labels below the plot, each in the middle of its column. Labels that would touch the one before are left
 /// out.
-fn ruler_labels(axis: &LogAxis) -> String {
+fn ruler_labels(axis: &LogAxis, columns: u32) -> String {
     let mut line = String::new();
     for tick in axis.ticks(8) {
         let label = label(tick);
-        let column = cell(axis.position(tick), COLUMNS) as usize;
+        let column = cell(axis.position(tick), columns) as usize;
         let start = column.saturating_sub(label.len() / 2);
         if line.is_empty() || start > line.len() {
             let _ = write!(line, "{:1$}{label}", "", start - line.len());
@@ -136,7 +142,7 @@ mod tests {
                 device_time: Duration::from_millis(ms),
             })
         });
-        text_plot(&Comparison::new(costs.collect(), &candidates(), 1.15))
+        text_plot(&Comparison::new(costs.collect(), &candidates(), 1.15), 80)
     }
 
     /// The row and column of a character in the plot.
@@ -173,7 +179,7 @@ mod tests {
     #[test]
     fn no_points_make_an_empty_picture() {
         let comparison = Comparison::new(vec![None, None], &candidates(), 1.15);
-        let plot = text_plot(&comparison);
+        let plot = text_plot(&comparison, 80);
         assert_eq!(plot.lines().count(), 1 + 16 + 2, "{plot}");
     }
 }

@@ -141,7 +141,8 @@ pub enum ImportProblem {
     },
     /// The document is not a snapshot.
     #[error(
-        "expected a dictionary with \"device_traces\" and \"segments\", as torch.cuda.memory._snapshot() gives it"
+        "expected a memory snapshot of PyTorch, a dictionary with \"device_traces\" and \"segments\" as \
+         torch.cuda.memory._snapshot() gives it; `binpool view` also takes snapshots of a pool, which have a \"format\""
     )]
     NoSnapshot,
     /// A field is missing or has another type.

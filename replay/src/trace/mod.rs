@@ -10,6 +10,8 @@ use std::{
     io::{BufReader, Read},
 };
 
+use binpool::words;
+
 use crate::trace::{
     error::{Problem, TraceError},
     lines::{LONGEST_LINE, Lines},
@@ -451,7 +453,10 @@ impl Trace {
         match self.events.get(index) {
             Some(Event::Allocate { block, bytes, .. }) => {
                 let id = self.ids[*block];
-                format!("{place}: allocating {bytes} bytes as block {id}")
+                format!(
+                    "{place}: allocating {} as block {id}",
+                    words::bytes(*bytes as u64)
+                )
             }
             Some(Event::Free { block }) => format!("{place}: freeing block {}", self.ids[*block]),
             None => format!("{name}: at the end"),

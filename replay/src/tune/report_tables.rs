@@ -3,11 +3,10 @@
 use comfy_table::Table;
 
 use crate::{
-    Candidate, Comparison, Trial, TuneReport,
-    markdown_table::markdown,
-    plots::tuning_text::letter,
-    replay_report::{bytes, ratio},
+    Candidate, Comparison, Trial, TuneReport, markdown_table::markdown, plots::tuning_text::letter,
+    replay_report::ratio,
 };
+use binpool::words::bytes;
 
 impl TuneReport {
     /// Returns the lines that name the device and the settings, a table for each trace, and one over all where there are several.

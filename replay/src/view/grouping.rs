@@ -1,6 +1,8 @@
 //! The grouping of blocks.
 
-use crate::{Trace, replay_report::bytes, view::Life};
+use binpool::words::bytes;
+
+use crate::{Trace, view::Life};
 
 /// The property that the blocks of a picture are grouped by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

@@ -10,13 +10,13 @@ use plotters::{
 
 use crate::{
     plots::svg::{Area, Drawn, OTHER, centered, svg_of_height},
-    replay_report::bytes,
     trace::name::cut,
     view::{
         At, By, GroupRow, History, Numbers,
         series::{SERIES, series},
     },
 };
+use binpool::words::bytes;
 
 const HEIGHT: u32 = 440;
 /// The height of a line of names.

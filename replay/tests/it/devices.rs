@@ -35,7 +35,7 @@ fn without_opencl(arguments: &[&str]) -> Output {
 fn every_device_is_listed_with_what_it_can_do_and_what_suits_a_pool() {
     let ran = binpool(&["devices"]);
     assert_eq!(ran.status, 0, "{}", ran.errors);
-    assert!(ran.output.starts_with("0: "), "{}", ran.output);
+    assert!(ran.output.starts_with("[0] "), "{}", ran.output);
     for row in ["largest block", "cache", "out-of-order", "for a pool"] {
         assert!(ran.output.contains(row), "{row}: {}", ran.output);
     }
@@ -47,7 +47,7 @@ fn every_device_is_listed_with_what_it_can_do_and_what_suits_a_pool() {
         assert!(object["missing"].is_array());
         assert!(object.get("profile").is_none());
         let name = object["name"].as_str().unwrap();
-        assert!(ran.output.contains(&format!("{place}: {name} (")));
+        assert!(ran.output.contains(&format!("[{place}] {name} (")));
     }
 }
 
@@ -56,11 +56,7 @@ fn a_device_that_is_not_there_is_an_error_that_lists_what_is() {
     let ran = binpool(&["devices", "abacus"]);
     assert_eq!((ran.status, &*ran.output), (1, ""));
     assert!(ran.errors.contains("named like \"abacus\""));
-    assert!(
-        ran.errors.contains("the devices, by index, are 0: "),
-        "{}",
-        ran.errors
-    );
+    assert!(ran.errors.contains("there is [0] "), "{}", ran.errors);
 }
 
 #[test]

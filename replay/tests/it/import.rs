@@ -279,11 +279,11 @@ fn a_replay_that_fails_names_the_entry() {
     let name = trace.name();
     assert_eq!(
         trace.describe(0),
-        format!("{name}, before its first entry: allocating 300000 bytes as block 139888160669696")
+        format!("{name}, before its first entry: allocating 293.0 KiB as block 139888160669696")
     );
     assert_eq!(
         trace.describe(3),
-        format!("{name}, entry 4: allocating 1000000 bytes as block 139888162766848")
+        format!("{name}, entry 4: allocating 976.6 KiB as block 139888162766848")
     );
 }
 

@@ -18,4 +18,5 @@ mod replays;
 mod trace;
 mod tune;
 mod view;
+mod view_drawing;
 mod view_page;

@@ -309,7 +309,7 @@ fn running_out_of_memory_is_a_row() {
     let coarse = named(candidates, "bins 0");
     let event = coarse["out_of_memory"].as_str().unwrap();
     assert!(
-        event.contains("varying.trace, line 2: allocating 600000"),
+        event.contains("varying.trace, line 2: allocating 585.9 KiB"),
         "{event}"
     );
     assert_eq!(coarse["pareto"], false);

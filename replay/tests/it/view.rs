@@ -14,7 +14,7 @@ use flate2::{Compression, write::GzEncoder};
 use roxmltree::Document;
 use serde_json::{Value, json};
 
-use crate::common::binpool;
+use crate::common::{binpool, binpool_with, trace};
 
 fn numbers(arguments: &[&str]) -> Value {
     let ran = binpool(&[&["view", "--json"], arguments].concat());
@@ -207,7 +207,7 @@ fn what_the_pool_knew_when_memory_ran_out_stands_under_its_name() {
     report.capacity_bytes = 9;
     let (reason, advice) = (report.verdict.to_string(), report.verdict.advice());
     let expected = json!({
-        "event": "t, line 3: allocating 9999999999999 bytes as block 1", "requested_bytes": 1, "class_bytes": 2, "active_bytes": 3,
+        "event": "t, line 3: allocating 9.1 TiB as block 1", "requested_bytes": 1, "class_bytes": 2, "active_bytes": 3,
         "held_bytes": 4, "pending_bytes": 5, "largest_held_bytes": 6, "released_bytes": 7, "largest_block_bytes": 8, "capacity_bytes": 9,
         "verdict": report.verdict.name(), "reason": reason, "advice": advice, "group": "big", "stream": 3,
     });
@@ -441,7 +441,9 @@ fn what_cannot_be_read_or_written_is_named() {
     );
     let (_f, path) = file("snapshot.json", snapshot().to_string().as_bytes());
     fails(&[&path, "-o", "now.svg"], "a snapshot is one moment");
-    assert_eq!(binpool(&["view", "eager_arrays.trace.gz"]).status, 2);
+    let ran = binpool(&["view", "eager_arrays.trace.gz", "-o", "page.pdf"]);
+    assert_eq!(ran.status, 2);
+    assert!(ran.errors.contains("ends on .html"), "{}", ran.errors);
 }
 
 #[test]
@@ -571,4 +573,74 @@ fn the_picture_of_the_documentation_is_what_the_command_draws() {
         same,
         "docs/timeline.svg is another: `scripts/pictures` draws it anew"
     );
+}
+
+#[test]
+fn a_page_is_named_after_its_file_unless_a_name_is_given() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = trace("eager_arrays.trace.gz");
+    let ran = binpool_with(&["view", path.to_str().unwrap()], |command| {
+        command.current_dir(folder.path());
+    });
+    assert_eq!(ran.status, 0, "{}", ran.errors);
+    let page = fs::read_to_string(folder.path().join("eager_arrays.html")).unwrap();
+    assert!(page.starts_with("<!doctype html>"), "{}", &page[..100]);
+    assert_eq!(ran.output, "");
+    assert!(
+        ran.errors.contains("wrote eager_arrays.html (") && ran.errors.contains("in a browser"),
+        "{}",
+        ran.errors
+    );
+}
+
+/// A browser of the test's own, which notes what it is given.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_page_is_opened_if_requested() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = tempfile::tempdir().unwrap();
+    let opener = folder.path().join("xdg-open");
+    let noted = folder.path().join("noted");
+    fs::write(
+        &opener,
+        format!("#!/bin/sh\nprintf %s \"$1\" >{}\n", noted.display()),
+    )
+    .unwrap();
+    fs::set_permissions(&opener, fs::Permissions::from_mode(0o755)).unwrap();
+    let page = folder.path().join("page.html");
+    let arguments = [
+        "view",
+        "eager_arrays.trace.gz",
+        "--open",
+        "-o",
+        page.to_str().unwrap(),
+    ];
+    let with_path = |path: &Path| {
+        let path = path.to_owned();
+        binpool_with(&arguments, move |command| {
+            command.env("PATH", path);
+        })
+    };
+    let path = format!("{}:/usr/bin:/bin", folder.path().display());
+    let ran = with_path(path.as_ref());
+    assert_eq!(ran.status, 0, "{}", ran.errors);
+    // The browser is not waited for.
+    let opened = (0..500).find_map(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        fs::read_to_string(&noted)
+            .ok()
+            .filter(|text| !text.is_empty())
+    });
+    assert_eq!(opened.as_deref(), page.to_str());
+
+    let nothing = tempfile::tempdir().unwrap();
+    let ran = with_path(nothing.path());
+    assert_eq!(ran.status, 1);
+    assert!(
+        ran.errors.contains("was written, and could not be opened"),
+        "{}",
+        ran.errors
+    );
+    assert!(page.exists());
 }

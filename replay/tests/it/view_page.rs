@@ -155,7 +155,7 @@ fn numbers_are_written_in_the_largest_unit_that_they_fill() {
         "",
         "const s = 1e9, min = 60 * s, h = 60 * min;
          const times = [0, 999, 1000, 1.25e6, 99.9e6, 119 * s, 2 * min, 2 * min + 79.9 * s, h - s, h, 75 * min, 119 * min, 24 * h - s, 24 * h, 36 * h];
-         const bytes = [0, 1023, 1024, 9.99 * 1024, 10 * 1024, 100 * 1024, 2 ** 20 - 1, 2 ** 20, 3 * 2 ** 29, 2 ** 60];
+         const bytes = [0, 1023, 1024, 9.99 * 1024, 10 * 1024, 100 * 1024, 2 ** 20 - 1, 2 ** 20, 3 * 2 ** 29, 2 ** 60, 2 ** 72];
          const ticks = ticks => ticks.map(({ at, text }) => `${at} ${text}`);
          return { times: times.map(time => timeText(time)), bytes: bytes.map(bytesText),
            percents: [0, 0.0004, 0.012, 0.0994, 0.0995, 0.5, 1].map(percentText),
@@ -185,7 +185,7 @@ fn numbers_are_written_in_the_largest_unit_that_they_fill() {
         there["bytes"],
         json!([
             "0 B", "1023 B", "1.00 KiB", "9.99 KiB", "10.0 KiB", "100 KiB", "1024 KiB", "1.00 MiB",
-            "1.50 GiB", "1.00 EiB"
+            "1.50 GiB", "1.00 EiB", "4096 EiB"
         ])
     );
     assert_eq!(
