@@ -2,7 +2,7 @@
 //!
 //! [`OpenClBackend`] implements the traits `Backend` and `SvmBackend` of `binpool_allocators` over the
 //! crates `cl3` (the calls) and `opencl3` (at the edge: contexts, queues and events of a program that uses it
-//! already).
+//! already). The version of `opencl3` is 0.12, part of the interface, and re-exported: [`opencl3`].
 //!
 //! ```
 //! use binpool_allocators::{Allocator, ImmediateAllocator, Memory};
@@ -179,6 +179,7 @@ pub use kernel::{
 pub use map::{ImageMap, ImageMapMut, Map, MapGuard, MapMut, PendingMap};
 pub use memory::{ClMemory, HostBuffer, MemoryInfo, MemoryKey};
 pub use on::ClOn;
+pub use opencl3;
 pub use pipe::ClPipe;
 pub use queue::ClQueue;
 pub use raw_memory::RawMemory;

@@ -532,6 +532,6 @@ impl<A: Allocator> fmt::Debug for PooledBuffer<A> {
             .field("of_block", &self.class_size())
             .field("memory", &self.memory_id())
             .field("queue", &self.queue_id())
-            .finish()
+            .finish_non_exhaustive()
     }
 }

@@ -8,7 +8,7 @@ use binpool_allocators::{
 };
 use bytemuck::{AnyBitPattern, NoUninit};
 
-use crate::{PooledBuffer, PooledRegion};
+use crate::{PooledBuffer, PooledRegion, PooledSlice};
 
 macro_rules! transfers {
     ($($block:tt)*) => {
@@ -282,6 +282,7 @@ impl<A: Allocator> $($block)* {
 
 transfers!(PooledBuffer<A>);
 transfers!(PooledRegion<'_, A>);
+transfers!(PooledSlice<A>);
 
 fn copy<A: Allocator<Backend: Transfers>>(
     backend: &A::Backend,

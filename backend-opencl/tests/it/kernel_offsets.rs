@@ -1,6 +1,8 @@
 //! Kernels that take a whole buffer and an offset: they touch their part and nothing beside it, wherever it starts.
 
-use binpool::{ImmediateAllocator, PoolOptions};
+use std::sync::Arc;
+
+use binpool::{ImmediateAllocator, PoolOptions, PooledBuffer, PooledSlice};
 use binpool_allocators::{AsMemory, Backend, Event, EventStatus, Memory, Queue};
 use binpool_opencl::{
     ClKernel, ClMemory, ClProgram, ClQueue, Extent, KernelError, OpenClBackend, Parameter,
@@ -141,13 +143,10 @@ fn a_part_of_a_pooled_block_may_start_at_any_element() {
         for each in [&before, &block, &after] {
             each.write(queue, 0, &bytes_from(0, 3 * WORDS)).unwrap();
         }
-        let part = Part {
-            of: &block,
-            start: 4 * 7,
-            size: 4 * WORDS,
-        };
+        let block = Arc::new(block);
+        let part = PooledSlice::new(Arc::clone(&block), 4 * 7..4 * (7 + WORDS)).unwrap();
         kernels.add(&after, &part).unwrap();
-        let read = |block: &binpool::PooledBuffer<_>| {
+        let read = |block: &PooledBuffer<_>| {
             let mut words = vec![0_u32; 3 * WORDS];
             block.read(queue, 0, &mut words).unwrap();
             words

@@ -1,10 +1,12 @@
 //! Views and transfers are bounded by the size that was asked for.
 
+use std::sync::Arc;
+
 use binpool::{
     AsMemory, Backend, DeferredAllocator, Error, InvalidRequest, Memory, MemoryFlags, MemoryId,
-    MemoryPool, QueueOrder, Region,
+    MemoryPool, PoolOptions, PooledSlice, QueueOrder, Region,
 };
-use binpool_mock::{MockBackend, MockQueue};
+use binpool_mock::{Completion, MockBackend, MockDevice, MockQueue};
 
 use crate::common::{MIB, Rig};
 
@@ -210,4 +212,84 @@ fn commands_of_others_are_given_what_was_asked_for_and_count_as_uses() {
     assert_eq!(rig.pool.statistics().pending_blocks, 1);
     let empty = rig.pool.allocate(0).unwrap();
     assert_eq!(seen(&empty, &rig.queue), (0, None));
+}
+
+#[test]
+fn a_slice_keeps_its_block_and_may_start_at_any_byte() {
+    let rig = Rig::with_capacity(MIB);
+    let block = rig.pool.allocate(1000).unwrap();
+    block.write(&rig.queue, 0, &[1_u8; 1000]).unwrap();
+    let slice = PooledSlice::new(block, 3..600).unwrap();
+    assert_eq!((slice.start(), slice.size()), (3, 597));
+    let part = slice.slice(7..10).unwrap();
+    drop(slice);
+    assert_eq!((part.start(), part.size()), (10, 3));
+    part.write(&rig.queue, 0, &[2_u8; 3]).unwrap();
+    let mut bytes = [0_u8; 5];
+    let around = PooledSlice::new(Arc::clone(part.buffer()), 9..14).unwrap();
+    around.read(&rig.queue, 0, &mut bytes).unwrap();
+    assert_eq!(bytes, [1, 2, 2, 2, 1]);
+    drop(around);
+    assert_eq!(rig.pool.active_blocks(), 1);
+    drop(part);
+    assert_eq!(rig.pool.active_blocks(), 0);
+}
+
+#[test]
+fn a_slice_lies_within_what_was_asked_for_and_its_transfers_within_it() {
+    let rig = Rig::with_capacity(MIB);
+    let block = Arc::new(rig.pool.allocate(1000).unwrap());
+    let slice = |range: std::ops::Range<usize>| PooledSlice::new(Arc::clone(&block), range);
+    assert!(matches!(
+        refusal(slice(0..1001)),
+        InvalidRequest::OutOfBounds { .. }
+    ));
+    let half = slice(500..1000).unwrap();
+    assert!(matches!(
+        refusal(half.slice(..501)),
+        InvalidRequest::OutOfBounds { .. }
+    ));
+    assert!(half.write(&rig.queue, 0, &[0_u8; 500]).is_ok());
+    assert!(half.write(&rig.queue, 1, &[0_u8; 500]).is_err());
+    // No bytes are no memory.
+    let nothing = half.slice(500..).unwrap();
+    assert_eq!(nothing.size(), 0);
+    assert!(nothing.memory_on(&rig.queue).is_none());
+    nothing.write(&rig.queue, 0, &[0_u8; 0]).unwrap();
+}
+
+#[test]
+fn the_use_of_a_slice_is_recorded_for_its_block() {
+    let builder = MockDevice::builder().completion(Completion::Manual);
+    let rig = Rig::with_options(builder, PoolOptions::new().segments(false));
+    let other = rig.backend.create_queue(QueueOrder::InOrder).unwrap();
+    let slice = PooledSlice::new(rig.pool.allocate(4096).unwrap(), 100..200).unwrap();
+    slice.enqueue_fill(&other, .., &[7_u8]).unwrap();
+    drop(slice);
+    assert_eq!(rig.pool.statistics().pending_blocks, 1);
+    rig.device.run();
+    let _again = rig.pool.allocate(4096).unwrap();
+    assert_eq!(rig.pool.statistics().ended_hits, 1);
+}
+
+#[test]
+fn a_kernel_of_the_mock_gets_the_bytes_of_a_slice_alone() {
+    let rig = Rig::with_capacity(MIB);
+    let block = Arc::new(rig.pool.allocate(64).unwrap());
+    block.write(&rig.queue, 0, &[1_u8; 64]).unwrap();
+    let slice = PooledSlice::new(Arc::clone(&block), 10..20).unwrap();
+    let double = |_: &[&[u8]], writes: &mut [&mut [u8]]| {
+        assert_eq!(writes[0].len(), 10);
+        writes[0].iter_mut().for_each(|byte| *byte *= 2);
+    };
+    rig.backend
+        .launch(&rig.queue, "double", &[], &[&slice], double)
+        .unwrap();
+    let mut bytes = [0_u8; 64];
+    block.read(&rig.queue, 0, &mut bytes).unwrap();
+    let doubled = bytes.iter().enumerate().filter(|(_, byte)| **byte == 2);
+    assert_eq!(
+        doubled.map(|(place, _)| place).collect::<Vec<_>>(),
+        (10..20).collect::<Vec<_>>()
+    );
 }
