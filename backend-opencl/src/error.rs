@@ -19,7 +19,7 @@ use crate::{
 ///
 /// let backend = match OpenClBackend::open(&"a device of dreams".parse()?) {
 ///     Err(error @ OpenClError::NoDevice { .. }) => {
-///         let start = r#"no OpenCL device is named like "a device of dreams"; the devices"#;
+///         let start = r#"no OpenCL device is named like "a device of dreams"; there "#;
 ///         assert!(error.to_string().starts_with(start));
 ///         OpenClBackend::open(&DeviceSelector::Any)?
 ///     }

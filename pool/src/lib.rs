@@ -153,3 +153,7 @@ pub use track::tag::{Tag, TagScope};
 pub use track::trace_writer::RecordingSummary;
 pub use track::watch::WatchOptions;
 pub use weak::WeakPool;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;

@@ -151,10 +151,10 @@ impl PoolStatistics {
 /// drop(pool.allocate(5 << 20)?);
 /// let expected = "\
 /// in use        2.9 MiB   1 block; at most 7.9 MiB so far
-/// rounded up  143.0 KiB   lost to the sizes of blocks
+/// rounded up    6.3 KiB   lost to the sizes of blocks
 /// cached        5.0 MiB   1 block, kept for the next requests
 ///   pending         0 B   commands may still use it
-/// from device   8.0 MiB   at most 8.0 MiB so far
+/// from device   7.9 MiB   at most 7.9 MiB so far
 /// hit rate        0.0 %   of 2 allocations; 0 failed for lack of memory";
 /// assert_eq!(pool.statistics().to_string(), expected);
 /// # drop(kept);

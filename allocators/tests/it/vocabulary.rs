@@ -145,7 +145,7 @@ fn limits_check_sizes() {
     assert!(limits.check_block(100).is_ok());
     let error = limits.check_block(101).unwrap_err();
     assert!(!error.is_out_of_memory());
-    assert!(error.to_string().contains("101 bytes") && error.to_string().contains("100 bytes"));
+    assert!(error.to_string().contains("101 B") && error.to_string().contains("100 B"));
     assert!(
         limits
             .check_block(0)

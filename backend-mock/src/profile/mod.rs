@@ -25,7 +25,7 @@ const GIB: u64 = 1 << 30;
 /// let before = device.device_time();
 /// let block = allocator.allocate(64 << 20)?;
 /// let micros = (device.device_time() - before).as_micros();
-/// assert_eq!(micros, 66); // The commit, and what creating it costs.
+/// assert_eq!(micros, 65); // The commit, and what creating it costs.
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
 ///
@@ -141,9 +141,9 @@ impl DeviceProfile {
     /// ```
     /// use binpool_mock::DeviceProfile;
     ///
-    /// // The time that a fresh block of 1 MiB takes, in microseconds. A pool gains more on a GPU.
+    /// // The time that a fresh block of 64 MiB takes, in microseconds. A pool gains more on a GPU.
     /// let [h200, pocl] = [DeviceProfile::h200(), DeviceProfile::pocl()]
-    ///     .map(|profile| profile.costs.commit.micros_at(1 << 20));
+    ///     .map(|profile| profile.costs.commit.micros_at(64 << 20));
     /// assert_eq!(pocl, 25.0);
     /// assert!(h200 > 2.5 * pocl);
     /// ```
