@@ -529,7 +529,7 @@ impl<A: Allocator> fmt::Debug for PooledBuffer<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PooledBuffer")
             .field("bytes", &self.size)
-            .field("of_block", &self.class_size())
+            .field("class_size", &self.class_size())
             .field("memory", &self.memory_id())
             .field("queue", &self.queue_id())
             .finish_non_exhaustive()
