@@ -51,6 +51,12 @@ pub struct Array<A: Allocator, K> {
     ordered: Mutex<Vec<QueueId>>,
 }
 
+impl<A: Allocator, K> Array<A, K> {
+    pub(crate) const fn buffer(&self) -> &PooledBuffer<A> {
+        &self.buffer
+    }
+}
+
 impl<A: Allocator<Backend: Transfers>, K: Kernels<A::Backend>> Array<A, K> {
     pub(crate) fn new(context: Context<A, K>, buffer: PooledBuffer<A>, length: usize) -> Self {
         let ordered = Mutex::new(ordered_at_first(context.queue()));
@@ -60,10 +66,6 @@ impl<A: Allocator<Backend: Transfers>, K: Kernels<A::Backend>> Array<A, K> {
             length,
             ordered,
         }
-    }
-
-    pub(crate) fn buffer(&self) -> &PooledBuffer<A> {
-        &self.buffer
     }
 
     pub(crate) fn context(&self) -> &Context<A, K> {

@@ -1,26 +1,13 @@
-// The kernels of the arrays. A block of floats is a whole buffer, the place where the block starts in it, and the block's length.
-// None is read beyond it.
-
-// Whether a block has that many elements from the first one on. Work items agree on it, so that compilers make vectors of
-// what comes after.
-bool has(ulong length, ulong first, ulong count)
-{
-    return first <= length && count <= length - first;
-}
+// The kernels of the arrays. An operand or a result is the buffer that holds it, and the place in the buffer where it starts.
 
 // Element by element: each work item makes the element of its id.
 #define OPERATION(name, operator)                                                                                      \
     kernel void name(                                                                                                  \
-        global const float *left, ulong left_start, ulong left_length, ulong left_first,                               \
-        global const float *right, ulong right_start, ulong right_length, ulong right_first,                           \
+        global const float *left, ulong left_start, global const float *right, ulong right_start,                      \
         global float *result, ulong result_start)                                                                      \
     {                                                                                                                  \
-        size_t i = get_global_id(0), end = get_global_offset(0) + get_global_size(0);                                  \
-        if (!has(left_length, left_first, end) || !has(right_length, right_first, end))                                \
-            return;                                                                                                    \
-        left += left_start + left_first;                                                                               \
-        right += right_start + right_first;                                                                            \
-        (result + result_start)[i] = left[i] operator right[i];                                                        \
+        size_t i = get_global_id(0);                                                                                   \
+        (result + result_start)[i] = (left + left_start)[i] operator (right + right_start)[i];                         \
     }
 
 OPERATION(add, +)
@@ -31,13 +18,12 @@ OPERATION(multiply, *)
 // the second half of the group's items adds to the first one, until there is one.
 #define REDUCTION(name, nothing, combine)                                                                              \
     kernel void name(                                                                                                  \
-        global const float *data, ulong start, ulong length, ulong first, ulong count,                                 \
-        global float *results, ulong results_start, local float *scratch)                                              \
+        global const float *data, ulong start, ulong length, global float *results, ulong results_start,               \
+        local float *scratch)                                                                                          \
     {                                                                                                                  \
         size_t item = get_local_id(0);                                                                                 \
-        ulong end = first < length ? first + min(count, length - first) : 0;                                           \
         float mine = nothing;                                                                                          \
-        for (ulong i = first + get_global_id(0); i < end; i += get_global_size(0))                                     \
+        for (ulong i = get_global_id(0); i < length; i += get_global_size(0))                                          \
             mine = combine(mine, (data + start)[i]);                                                                   \
         scratch[item] = mine;                                                                                          \
         barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \

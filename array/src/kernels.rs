@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use binpool::{Backend, Error};
+use binpool::{AsMemory, Backend, Error};
 
 use crate::Reduction;
 
@@ -32,51 +32,17 @@ impl BinaryOperation {
     }
 }
 
-/// Where a kernel finds its elements: in a block, from any element on.
-///
-/// A kernel is given the whole block and adds `first` by itself. So slices start wherever they want: a
-/// [sub-region](binpool::PooledBuffer::sub_region) would have to start where the device lets memory start, which on
-/// GPUs is one element in 32, 64 or 128.
-#[derive(Debug)]
-pub struct Elements<'a, B: Backend> {
-    /// The block.
-    pub memory: &'a B::Memory,
-    /// How many elements of the block come before the first one.
-    pub first: usize,
-}
-
-/// The memory of an element-wise operation. Each block holds at least `elements` times 4 bytes, from the first on.
-#[derive(Debug)]
-pub struct Operands<'a, B: Backend> {
-    /// The left operand.
-    pub left: Elements<'a, B>,
-    /// The right operand, which may share elements with the left one.
-    pub right: Elements<'a, B>,
-    /// Where the result goes, from its start on: memory of its own.
-    pub result: &'a B::Memory,
-    /// The number of elements, not 0.
-    pub elements: usize,
-}
-
-/// The memory of one step of a reduction.
-#[derive(Debug)]
-pub struct Reduced<'a, B: Backend> {
-    /// What is reduced.
-    pub operand: Elements<'a, B>,
-    /// How many elements that are, not 0.
-    pub elements: usize,
-    /// Where the partial results go, from its start on: memory of its own.
-    pub result: &'a B::Memory,
-    /// How many they are: what [`Kernels::partial_results`] says of the number of elements.
-    pub results: usize,
-}
-
 /// The kernels over one backend. A new backend implements this, and has arrays.
+///
+/// Operands and results are slices of arrays, of at least one element; their [`size`](AsMemory::size) says how many they are. A slice
+/// starts at any element of its block, and not where the device lets memory start, which on GPUs is one element in 32, 64 or 128:
+/// so a kernel is given the whole block and the place of the slice in it ([`start`](AsMemory::start)). Results share no bytes with
+/// anything else.
 ///
 /// A kernel is enqueued by one thread, and puts nothing in order: that is done when it is called, as is the recording of
 /// the memory's use.
 pub trait Kernels<B: Backend>: fmt::Debug + Send + Sync {
-    /// Enqueues an element-wise operation.
+    /// Enqueues an element-wise operation of two slices that are as long as the result. They may share bytes with each other.
     ///
     /// # Errors
     ///
@@ -86,14 +52,16 @@ pub trait Kernels<B: Backend>: fmt::Debug + Send + Sync {
         backend: &B,
         queue: &B::Queue,
         operation: BinaryOperation,
-        operands: &Operands<'_, B>,
+        operands: [&dyn AsMemory<B>; 2],
+        result: &dyn AsMemory<B>,
     ) -> Result<(), Error>;
 
     /// How many partial results one step makes of so many elements: at least 1, and fewer than `elements` where those
     /// are more than 1. Steps follow one another until there is one result.
     fn partial_results(&self, elements: usize) -> usize;
 
-    /// Enqueues one step of a reduction: each element goes into one of the partial results.
+    /// Enqueues one step of a reduction: each element of `operand` goes into one of the partial results, which are as many as
+    /// [`partial_results`](Self::partial_results) says.
     ///
     /// # Errors
     ///
@@ -103,7 +71,8 @@ pub trait Kernels<B: Backend>: fmt::Debug + Send + Sync {
         backend: &B,
         queue: &B::Queue,
         reduction: Reduction,
-        reduced: &Reduced<'_, B>,
+        operand: &dyn AsMemory<B>,
+        results: &dyn AsMemory<B>,
     ) -> Result<(), Error>;
 }
 
@@ -113,9 +82,10 @@ impl<B: Backend, K: Kernels<B>> Kernels<B> for &K {
         backend: &B,
         queue: &B::Queue,
         operation: BinaryOperation,
-        operands: &Operands<'_, B>,
+        operands: [&dyn AsMemory<B>; 2],
+        result: &dyn AsMemory<B>,
     ) -> Result<(), Error> {
-        (**self).enqueue(backend, queue, operation, operands)
+        (**self).enqueue(backend, queue, operation, operands, result)
     }
 
     fn partial_results(&self, elements: usize) -> usize {
@@ -127,8 +97,9 @@ impl<B: Backend, K: Kernels<B>> Kernels<B> for &K {
         backend: &B,
         queue: &B::Queue,
         reduction: Reduction,
-        reduced: &Reduced<'_, B>,
+        operand: &dyn AsMemory<B>,
+        results: &dyn AsMemory<B>,
     ) -> Result<(), Error> {
-        (**self).enqueue_reduction(backend, queue, reduction, reduced)
+        (**self).enqueue_reduction(backend, queue, reduction, operand, results)
     }
 }

@@ -71,7 +71,7 @@ pub use array::Array;
 pub use context::Context;
 pub use copied_map::CopiedMapMut;
 pub use error::ArrayError;
-pub use kernels::{BinaryOperation, Elements, Kernels, Operands, Reduced};
+pub use kernels::{BinaryOperation, Kernels};
 pub use map::{HostMap, HostMapMut, HostMaps};
 pub use mock::MockKernels;
 pub use opencl::{OpenClKernels, open_opencl};

@@ -4,8 +4,7 @@ use binpool::{AsMemory, Error, InvalidRequest, Region};
 use binpool_mock::{MockBackend, MockQueue};
 
 use crate::{
-    BinaryOperation, CopiedMapMut, HostMaps, Kernels, Operands, Reduced, Reduction,
-    copied_map::read_elements,
+    BinaryOperation, CopiedMapMut, HostMaps, Kernels, Reduction, copied_map::read_elements,
 };
 
 /// The kernels of the mock device.
@@ -29,10 +28,9 @@ impl Kernels<MockBackend> for MockKernels {
         backend: &MockBackend,
         queue: &MockQueue,
         operation: BinaryOperation,
-        operands: &Operands<'_, MockBackend>,
+        operands: [&dyn AsMemory<MockBackend>; 2],
+        result: &dyn AsMemory<MockBackend>,
     ) -> Result<(), Error> {
-        let (left, right) = (operands.left.first, operands.right.first);
-        let elements = operands.elements;
         let apply = match operation {
             BinaryOperation::Add => |left: f32, right: f32| left + right,
             BinaryOperation::Subtract => |left: f32, right: f32| left - right,
@@ -41,13 +39,12 @@ impl Kernels<MockBackend> for MockKernels {
         backend.launch(
             queue,
             operation.name(),
-            &[operands.left.memory, operands.right.memory],
-            &[operands.result],
+            &operands,
+            &[result],
             move |reads, writes| {
-                let left = floats(reads[0]).skip(left);
-                let pairs = left.zip(floats(reads[1]).skip(right));
-                let results = writes[0].as_chunks_mut().0.iter_mut().zip(pairs);
-                for (result, (left, right)) in results.take(elements) {
+                let pairs = floats(reads[0]).zip(floats(reads[1]));
+                let results = writes[0].as_chunks_mut().0.iter_mut();
+                for (result, (left, right)) in results.zip(pairs) {
                     *result = apply(left, right).to_ne_bytes();
                 }
             },
@@ -64,9 +61,9 @@ impl Kernels<MockBackend> for MockKernels {
         backend: &MockBackend,
         queue: &MockQueue,
         reduction: Reduction,
-        reduced: &Reduced<'_, MockBackend>,
+        operand: &dyn AsMemory<MockBackend>,
+        results: &dyn AsMemory<MockBackend>,
     ) -> Result<(), Error> {
-        let (first, elements) = (reduced.operand.first, reduced.elements);
         let combine = match reduction {
             Reduction::Sum => |one: f32, other: f32| one + other,
             Reduction::Minimum => f32::min,
@@ -75,10 +72,10 @@ impl Kernels<MockBackend> for MockKernels {
         backend.launch(
             queue,
             reduction.name(),
-            &[reduced.operand.memory],
-            &[reduced.result],
+            &[operand],
+            &[results],
             move |reads, writes| {
-                let all: Vec<f32> = floats(reads[0]).skip(first).take(elements).collect();
+                let all: Vec<f32> = floats(reads[0]).collect();
                 let parts = all.chunks(REDUCED);
                 for (result, part) in writes[0].as_chunks_mut().0.iter_mut().zip(parts) {
                     let reduced = part.iter().copied().reduce(combine);

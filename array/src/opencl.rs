@@ -13,33 +13,27 @@ use binpool_opencl::{
     OpenClBackend, Parameter,
 };
 
-use crate::{BinaryOperation, HostMaps, Kernels, Operands, Reduced, Reduction};
+use crate::{BinaryOperation, HostMaps, Kernels, Reduction};
 
 const SOURCE: &str = include_str!("kernels.cl");
 
 // Blocks are passed as whole buffers with offsets: on NVIDIA's driver a view of a block costs 4 to 1000 microseconds at its first
 // launch, the more the more of them a buffer has.
-const BINARY: [Parameter; 10] = [
-    Parameter::input::<f32>(Extent::Whole),
+const BINARY: [Parameter; 6] = [
+    Parameter::input::<f32>(Extent::PerItem(1)),
     Parameter::offset_u64(0),
-    Parameter::length_u64(0),
-    Parameter::value::<u64>(),
-    Parameter::input::<f32>(Extent::Whole),
-    Parameter::offset_u64(4),
-    Parameter::length_u64(4),
-    Parameter::value::<u64>(),
+    Parameter::input::<f32>(Extent::PerItem(1)),
+    Parameter::offset_u64(2),
     Parameter::output::<f32>(Extent::PerItem(1)),
-    Parameter::offset_u64(8),
+    Parameter::offset_u64(4),
 ];
 
-const REDUCTION: [Parameter; 8] = [
+const REDUCTION: [Parameter; 6] = [
     Parameter::input::<f32>(Extent::Whole),
     Parameter::offset_u64(0),
     Parameter::length_u64(0),
-    Parameter::value::<u64>(),
-    Parameter::value::<u64>(),
     Parameter::output::<f32>(Extent::PerGroup(1)),
-    Parameter::offset_u64(5),
+    Parameter::offset_u64(3),
     Parameter::local::<f32>(Extent::PerItem(1)),
 ];
 
@@ -74,9 +68,8 @@ impl OpenClKernels {
         let built = backend.cached((), || {
             let program = ClProgram::build(backend, SOURCE, "")?;
             let [add, subtract, multiply] = BinaryOperation::ALL.map(|operation| {
-                // SAFETY: (1) a work item reads one float of each operand, where that has a float for each work item from
-                // the first one on, and writes the float of its id; (2) it writes the result only; (3) launches have one
-                // dimension, so that ids differ.
+                // SAFETY: (1) a work item reads the float of its id of each operand and writes that of the result; (2) it
+                // writes the result only; (3) launches have one dimension, so that ids differ.
                 unsafe { program.kernel(operation.name(), &BINARY) }
             });
             let [sum, minimum, maximum] = Reduction::ALL.map(|reduction| {
@@ -113,16 +106,14 @@ impl Kernels<OpenClBackend> for OpenClKernels {
         _backend: &OpenClBackend,
         queue: &ClQueue,
         operation: BinaryOperation,
-        operands: &Operands<'_, OpenClBackend>,
+        [left, right]: [&dyn AsMemory<OpenClBackend>; 2],
+        result: &dyn AsMemory<OpenClBackend>,
     ) -> Result<(), Error> {
-        let Operands { left, right, .. } = operands;
         self.built.binary[operation as usize]
-            .launch(queue, &[operands.elements])
-            .memory(left.memory)
-            .value(&(left.first as u64))
-            .memory(right.memory)
-            .value(&(right.first as u64))
-            .memory(operands.result)
+            .launch(queue, &[result.size() / size_of::<f32>()])
+            .memory(left)
+            .memory(right)
+            .memory(result)
             .enqueue()?;
         Ok(())
     }
@@ -136,15 +127,14 @@ impl Kernels<OpenClBackend> for OpenClKernels {
         _backend: &OpenClBackend,
         queue: &ClQueue,
         reduction: Reduction,
-        reduced: &Reduced<'_, OpenClBackend>,
+        operand: &dyn AsMemory<OpenClBackend>,
+        results: &dyn AsMemory<OpenClBackend>,
     ) -> Result<(), Error> {
         self.built.reductions[reduction as usize]
-            .launch(queue, &[reduced.results * GROUP])
+            .launch(queue, &[results.size() / size_of::<f32>() * GROUP])
             .local_size(&[GROUP])
-            .memory(reduced.operand.memory)
-            .value(&(reduced.operand.first as u64))
-            .value(&(reduced.elements as u64))
-            .memory(reduced.result)
+            .memory(operand)
+            .memory(results)
             .local(LocalMemory::per_item::<f32>(1))
             .enqueue()?;
         Ok(())

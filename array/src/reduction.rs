@@ -2,7 +2,7 @@
 
 use binpool::{Allocator, Transfers};
 
-use crate::{Array, ArrayError, AsSlice, Kernels, Reduced, Slice};
+use crate::{Array, ArrayError, AsSlice, Kernels, Slice};
 
 /// What becomes of many elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -64,20 +64,11 @@ impl<A: Allocator<Backend: Transfers>, K: Kernels<A::Backend>> Slice<'_, A, K> {
     fn reduce_once(&self, reduction: Reduction) -> Result<Array<A, K>, ArrayError> {
         let context = self.context();
         let (queue, kernels) = (context.queue(), context.kernels());
-        let elements = self.len();
-        let results = kernels.partial_results(elements);
-        let partial = context.uninitialized(results)?;
-        let memory = (self.elements_on(queue)?, partial.buffer().memory_on(queue));
-        if let (Some(operand), Some(result)) = memory {
-            let reduced = Reduced {
-                operand,
-                elements,
-                result,
-                results,
-            };
-            kernels.enqueue_reduction(context.pool().backend(), queue, reduction, &reduced)?;
-        }
-        Ok(partial)
+        let results = context.uninitialized(kernels.partial_results(self.len()))?;
+        self.array().compute_before(queue)?;
+        let backend = context.pool().backend();
+        kernels.enqueue_reduction(backend, queue, reduction, self, &results.as_slice())?;
+        Ok(results)
     }
 
     /// Reduces the elements, and waits for the result.

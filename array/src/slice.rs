@@ -5,15 +5,15 @@ use std::{
     ops::{Bound, Range, RangeBounds},
 };
 
-use binpool::{Allocator, QueueOf, Region, Transfers};
+use binpool::{Allocator, AsMemory, MemoryOf, QueueOf, Region, Transfers};
 
-use crate::{Array, ArrayError, BinaryOperation, Context, Elements, Kernels, Operands};
+use crate::{Array, ArrayError, BinaryOperation, Context, Kernels};
 
 /// Some elements of an [`Array`], where they are: made by [`Array::slice`].
 ///
 /// A slice takes part in everything that an array does, on the array's queue, and is put in order with the array.
-/// Nothing is copied, wherever it starts: kernels are given the array's block and the number of the first element
-/// ([`Elements`]), so that it does not matter where a device lets memory start.
+/// Nothing is copied, wherever it starts: kernels are given the array's block and where the slice starts in it
+/// ([`AsMemory::start`]), so that it does not matter where a device lets memory start.
 ///
 /// ```
 /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
@@ -162,17 +162,6 @@ impl<'a, A: Allocator<Backend: Transfers>, K: Kernels<A::Backend>> Slice<'a, A, 
         self.array.context()
     }
 
-    /// The elements for a kernel on `queue`, in order; `None` where the array has none.
-    pub(crate) fn elements_on(
-        &self,
-        queue: &QueueOf<A>,
-    ) -> Result<Option<Elements<'a, A::Backend>>, ArrayError> {
-        self.array.compute_before(queue)?;
-        let first = self.place.first;
-        let memory = self.array.buffer().memory_on(queue);
-        Ok(memory.map(|memory| Elements { memory, first }))
-    }
-
     /// The elements, once everything enqueued before is computed.
     ///
     /// # Errors
@@ -217,24 +206,34 @@ impl<'a, A: Allocator<Backend: Transfers>, K: Kernels<A::Backend>> Slice<'a, A, 
         let context = self.context();
         let queue = context.queue();
         let result = context.uninitialized(self.len())?;
-        let operands = (
-            self.elements_on(queue)?,
-            right.elements_on(queue)?,
-            result.buffer().memory_on(queue),
-        );
-        if let (Some(left), Some(right), Some(result)) = operands {
-            let operands = Operands {
-                left,
-                right,
-                result,
-                elements: self.len(),
-            };
-            let backend = context.pool().backend();
-            context
-                .kernels()
-                .enqueue(backend, queue, operation, &operands)?;
+        self.array.compute_before(queue)?;
+        right.array.compute_before(queue)?;
+        if !self.is_empty() {
+            let (backend, operands) = (context.pool().backend(), [self as _, &right as _]);
+            context.kernels().enqueue(
+                backend,
+                queue,
+                operation,
+                operands,
+                &result.as_slice(),
+            )?;
         }
         Ok(result)
+    }
+}
+
+/// The bytes of the elements, for kernels. They are not put in order with what computes them.
+impl<A: Allocator, K> AsMemory<A::Backend> for Slice<'_, A, K> {
+    fn size(&self) -> usize {
+        self.place.region().bytes
+    }
+
+    fn start(&self) -> usize {
+        self.place.region().offset
+    }
+
+    fn memory_on(&self, queue: &QueueOf<A>) -> Option<&MemoryOf<A>> {
+        self.array.buffer().memory_on(queue)
     }
 }
 

@@ -16,7 +16,7 @@ use std::{
 use binpool::{
     Allocator, Backend, ImmediateAllocator, MemoryPool, PoolOptions, Queue, QueueOrder, ReusePolicy,
 };
-use binpool_array::{BinaryOperation, Elements, Kernels, OpenClKernels, Operands, open_opencl};
+use binpool_array::{BinaryOperation, Kernels, OpenClKernels, open_opencl};
 use binpool_opencl::{ClQueue, OpenClBackend};
 use criterion::{Criterion, criterion_group, criterion_main};
 
@@ -248,21 +248,17 @@ impl Source {
             chunk.enqueue_write(upload, 0, Arc::clone(data)).unwrap();
             chunk.order_before(compute).unwrap();
             let result = self.pools[1].allocate_on(compute, CHUNK).unwrap();
-            let squared = || Elements {
-                memory: chunk.memory_on(compute).unwrap(),
-                first: 0,
-            };
-            let operands = Operands {
-                left: squared(),
-                right: squared(),
-                result: result.memory_on(compute).unwrap(),
-                elements: CHUNK / 4,
-            };
             for _ in 0..KERNELS {
                 let operation = BinaryOperation::Multiply;
                 device
                     .kernels
-                    .enqueue(&device.backend, compute, operation, &operands)
+                    .enqueue(
+                        &device.backend,
+                        compute,
+                        operation,
+                        [&chunk, &chunk],
+                        &result,
+                    )
                     .unwrap();
             }
         }
