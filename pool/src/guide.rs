@@ -3,6 +3,7 @@
 //!
 //! # Chapters
 //!
+//! - [A first array crate](first_array_crate): tensors, slices, kernels for two backends, two queues, tests; every file of it.
 //! - [Choosing an allocator](allocators): deferred, immediate or shared virtual memory, adaptors, segments or bins.
 //! - [Several queues](queues): policies, and how a block goes from queue to queue.
 //! - [Running out of memory](shortage): the ladder, the report, hooks, limits, and giving back.
@@ -12,6 +13,9 @@
 //! - [Testing an array crate](testing) on the mock device.
 //!
 //! Whole programs are in the folder `examples` of each crate. Start with `quick_start`.
+
+#[doc = include_str!("../guide/first_array_crate.md")]
+pub mod first_array_crate {}
 
 #[doc = include_str!("../guide/allocators.md")]
 pub mod allocators {}
