@@ -6,11 +6,14 @@
 //! - [A first array crate](first_array_crate): tensors, slices, kernels for two backends, two queues, tests; every file of it.
 //! - [Choosing an allocator](allocators): deferred, immediate or shared virtual memory, adaptors, segments or bins.
 //! - [Several queues](queues): policies, and how a block goes from queue to queue.
+//! - [Several devices and processes](several_devices): a pool for each, and copies between them.
 //! - [Running out of memory](shortage): the ladder, the report, hooks, limits, and giving back.
 //! - [Inspecting a pool](inspecting): recordings, snapshots, leaks, events, metrics.
 //! - [Tuning](tuning): from a recorded trace to settings.
 //! - [Writing a backend](backends): the traits, a skeleton, and the conformance suite.
 //! - [Testing an array crate](testing) on the mock device.
+//! - [Coming from PyOpenCL](from_pyopencl): names, and what behaves in another way.
+//! - [Platforms, versions, async](compatibility): what is tested where, and what may change.
 //!
 //! Whole programs are in the folder `examples` of each crate. Start with `quick_start`.
 
@@ -26,6 +29,9 @@ pub mod backends {}
 #[doc = include_str!("../guide/queues.md")]
 pub mod queues {}
 
+#[doc = include_str!("../guide/several_devices.md")]
+pub mod several_devices {}
+
 #[doc = include_str!("../guide/inspecting.md")]
 pub mod inspecting {}
 
@@ -34,6 +40,12 @@ pub mod shortage {}
 
 #[doc = include_str!("../guide/testing.md")]
 pub mod testing {}
+
+#[doc = include_str!("../guide/from_pyopencl.md")]
+pub mod from_pyopencl {}
+
+#[doc = include_str!("../guide/compatibility.md")]
+pub mod compatibility {}
 
 #[doc = include_str!("../guide/tuning.md")]
 pub mod tuning {}

@@ -4,7 +4,7 @@
 //!
 //! # Features
 //!
-//! - `bench`: what `binpool bench` measures and reports, on by default. It compiles the allocators that binpool is compared
+//! - `bench`: what `binpool bench` measures and reports, with the feature of that name. It compiles the allocators that binpool is compared
 //!   with, such as mimalloc.
 
 #![deny(unsafe_code)]

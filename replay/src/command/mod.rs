@@ -10,6 +10,7 @@ pub(crate) mod devices;
 pub(crate) mod documents;
 pub(crate) mod import;
 pub(crate) mod output;
+#[cfg(feature = "bench")]
 pub(crate) mod own_process;
 mod progress_bar;
 pub(crate) mod replay;
