@@ -210,13 +210,9 @@ impl<'a, A: Allocator<Backend: Transfers>, K: Kernels<A::Backend>> Slice<'a, A, 
         right.array.compute_before(queue)?;
         if !self.is_empty() {
             let (backend, operands) = (context.pool().backend(), [self as _, &right as _]);
-            context.kernels().enqueue(
-                backend,
-                queue,
-                operation,
-                operands,
-                &result.as_slice(),
-            )?;
+            context
+                .kernels()
+                .enqueue(backend, queue, operation, operands, &result.as_slice())?;
         }
         Ok(result)
     }

@@ -16,7 +16,8 @@ use binpool_opencl::{
 
 const FLOATS: usize = 1 << 16;
 
-const SOURCE: &str = "kernel void twice(global float *data, ulong start) { data[start + get_global_id(0)] *= 2; }";
+const SOURCE: &str =
+    "kernel void twice(global float *data, ulong start) { data[start + get_global_id(0)] *= 2; }";
 
 type Block = PooledBuffer<ImmediateAllocator<OpenClBackend>>;
 type Failure = Box<dyn Error + Send + Sync>;
@@ -122,7 +123,10 @@ fn the_example_runs_on_two_devices() {
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}\n{output:?}");
-    assert!(said.contains(" devices") && !said.contains("from 1 "), "{said}");
+    assert!(
+        said.contains(" devices") && !said.contains("from 1 "),
+        "{said}"
+    );
 }
 
 #[test]

@@ -42,7 +42,7 @@ Exit status: 0 when the page was written, also where the replay ran out of memor
 1 when the file could not be read or replayed, or the page not be written; 2 for a wrong command line.
 
 Examples:
-  binpool view replay/traces/gpt2_varlen_train.trace.gz --open
+  binpool view replay/snapshots/tiny_gpt_train.pickle.gz --open
   binpool view --capacity 4GiB replay/traces/resnet50_train.trace.gz -o why.html
   binpool view snapshot.json -o now.html
   binpool view replay/traces/gpt2_varlen_train.trace.gz -o timeline.svg

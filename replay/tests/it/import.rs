@@ -451,6 +451,46 @@ fn the_command_writes_a_trace_and_says_what_it_has() {
     assert_eq!(binpool(&["import", "no such file"]).status, 1);
 }
 
+/// Three snapshots that PyTorch 2.11 wrote on an H200: training with stacks, training until a limit was reached, and two streams
+/// with `record_stream`. The figures were counted with Python's `pickle`, without this crate.
+#[test]
+fn snapshots_that_pytorch_wrote_are_the_programs() {
+    for (name, allocations, frees, shortages, streams, groups, peak_live, largest) in [
+        (
+            "tiny_gpt_train",
+            983,
+            776,
+            0,
+            1,
+            9,
+            556_309_032,
+            130_560_000,
+        ),
+        ("tiny_gpt_oom", 760, 553, 1, 1, 10, 437_385_344, 81_920_000),
+        ("two_streams", 145, 139, 0, 2, 1, 75_968_744, 33_554_432),
+    ] {
+        let path = format!("../snapshots/{name}.pickle.gz");
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("out.trace.gz");
+        let ran = binpool(&["import", &path, "-o", out.to_str().unwrap(), "--json"]);
+        assert_eq!(ran.status, 0, "{}", ran.errors);
+        let object: Value = serde_json::from_str(&ran.output).unwrap();
+        let remarks: &[&str] = match name {
+            "tiny_gpt_train" => &[], // It was recorded from the first allocation on.
+            _ => &["3 blocks: allocated before the recording began: allocated at its start"],
+        };
+        let expected = json!({
+            "recording": path, "allocations": allocations, "frees": frees, "shortages": shortages, "streams": streams,
+            "groups": groups, "has_times": true, "peak_live_bytes": peak_live, "largest_block_bytes": largest,
+            "remarks": remarks,
+        });
+        assert_eq!(object, expected, "{name}");
+        // What is imported is replayed: nothing is freed twice, or without having been allocated.
+        let ran = binpool(&["replay", out.to_str().unwrap()]);
+        assert_eq!(ran.status, 0, "{name}: {}", ran.errors);
+    }
+}
+
 #[test]
 fn recordings_are_replayed_and_tuned_as_they_are() {
     let recording = file("snapshot.json");

@@ -1595,27 +1595,33 @@ fn a_million_events_open() {
 /// A picture of the documentation.
 struct Picture {
     name: &'static str,
+    recording: &'static str,
     options: &'static [&'static str],
     hash: &'static str,
     size: (u32, u32),
 }
 
+const TRAINING: &str = "../snapshots/tiny_gpt_train.pickle.gz";
+
 const PICTURES: [Picture; 3] = [
     Picture {
         name: "view-light.png",
+        recording: TRAINING,
         options: &[],
-        hash: "theme=light",
+        hash: "theme=light&clock=events",
         size: (1280, 1158),
     },
     Picture {
         name: "view-dark.png",
+        recording: TRAINING,
         options: &[],
-        hash: "theme=dark",
+        hash: "theme=dark&clock=events",
         size: (1280, 1158),
     },
     Picture {
         name: "view-oom.png",
-        options: &["--capacity", "3GiB"],
+        recording: TRAINING,
+        options: &["--capacity", "560MiB"],
         hash: "theme=light",
         size: (1280, 1010),
     },
@@ -1631,6 +1637,7 @@ fn docs() -> std::path::PathBuf {
 fn pictures_for_the_documentation() {
     for Picture {
         name,
+        recording,
         options,
         hash,
         size,
@@ -1638,12 +1645,7 @@ fn pictures_for_the_documentation() {
     {
         let folder = tempfile::tempdir().unwrap();
         let page = folder.path().join("page.html");
-        let arguments = [
-            "view",
-            "resnet50_train.trace.gz",
-            "-o",
-            page.to_str().unwrap(),
-        ];
+        let arguments = ["view", recording, "-o", page.to_str().unwrap()];
         assert_eq!(binpool(&[&arguments[..], options].concat()).status, 0);
         let page = Page::new(fs::read_to_string(page).unwrap());
         page.screenshot(hash, size, &docs().join(name));
