@@ -64,12 +64,9 @@ fn use_on_both() -> Result<(), Box<dyn Error>> {
     let pool = pool(&device, &upload, ReusePolicy::default())?;
     let block = pool.allocate(BYTES)?;
     let filled = block.enqueue_fill(&upload, 0..BYTES, &[1_u8])?;
-    // Here the program itself puts the two in order, by the event. `memory_on` names the queue that the kernel will run
-    // on. A kernel that finds the memory in another way, by an address in its data for one, is told of by
-    // `block.record_use(&compute)`.
-    if let Some(memory) = block.memory_on(&compute) {
-        backend.launch(compute.after(&[filled]), "sum", &[memory], &[], |_, _| ())?;
-    }
+    // Here the program itself puts the two in order, by the event. The launch tells the pool that the block is used on `compute`. A
+    // kernel that finds the memory in another way, such as an address in its data, needs `block.record_use(&compute)`.
+    backend.launch(compute.after(&[filled]), "sum", &[&block], &[], |_, _| ())?;
     let first = block.memory_id();
     drop(block);
     assert_eq!(pool.statistics().pending_blocks, 1);

@@ -22,6 +22,18 @@
 //! # Ok::<(), binpool::PoolError>(())
 //! ```
 //!
+//! # Start here
+//!
+//! [`ImmediateAllocator`] makes an allocator of a backend, [`MemoryPool`] a pool of that, and [`PooledBuffer`] is a block.
+//! [`PooledSlice`] is a part of a block that keeps it alive. The other types are for settings ([`PoolOptions`]), for what goes wrong
+//! ([`PoolError`], [`OutOfMemoryReport`]), and for those who write an [`Allocator`] or a [`Backend`].
+//!
+//! The [guide] has chapters: [a first array crate](guide::first_array_crate), [choosing an allocator](guide::allocators),
+//! [several queues](guide::queues), [several devices](guide::several_devices), [running out of memory](guide::shortage),
+//! [inspecting a pool](guide::inspecting), [tuning](guide::tuning), [writing a backend](guide::backends),
+//! [testing without a GPU](guide::testing), [coming from PyOpenCL](guide::from_pyopencl), and
+//! [platforms, versions, async](guide::compatibility).
+//!
 //! # Queues
 //!
 //! Every block is allocated for a queue, and knows the queues it was used on ([`PooledBuffer::memory_on`]). A block
@@ -49,11 +61,6 @@
 //! memory, and a thread that ends gives its blocks back to the pool. Pools with a [release
 //! threshold](PoolOptions::release_threshold), [decay](PoolOptions::decay) or [scrubbing](PoolOptions::scrub) take a
 //! short lock for each block instead.
-//!
-//! # More
-//!
-//! The [guide] has chapters on choosing an allocator, several queues, running out of memory, inspecting a pool,
-//! tuning, writing a backend, and testing an array crate without a GPU.
 //!
 //! # Inspecting
 //!

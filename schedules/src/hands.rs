@@ -1,4 +1,4 @@
-//! What threads keep at hand, and how it gets from one to the other, to the pool and to the device.
+//! What threads have in their caches, and how it gets from one to the other, to the pool and to the device.
 
 use std::{cell::RefCell, time::Duration};
 
@@ -115,7 +115,7 @@ fn overflow() {
     world.end(BLOCKS as u64 + 4);
 }
 
-/// Threads end with blocks at hand; those that come after them find these.
+/// Threads end with cached blocks; those that come after them find these.
 fn threads_that_end() {
     let world = World::of_bins(4);
     let first = [(); 2].map(|()| world.spawn(World::allocate_and_drop));
@@ -213,7 +213,7 @@ fn stop_holding() {
     world.end(7);
 }
 
-/// More threads than blocks, so that each takes what the others have at hand.
+/// More threads than blocks, so that each takes what the others have cached.
 fn take_from_each_other() {
     let world = World::of_bins(2);
     let others = [(); 2].map(|()| {
@@ -234,7 +234,7 @@ shuttle::thread_local! {
     static LATE: RefCell<Option<Marked>> = const { RefCell::new(None) };
 }
 
-/// Blocks that go with their thread, before what the thread has at hand does, and after.
+/// Blocks that go with their thread, before what the thread has cached does, and after.
 fn blocks_in_thread_locals() {
     let world = World::of_bins(64);
     let others = [(); 2].map(|()| {

@@ -28,7 +28,7 @@ fn nothing_is_in_use(world: &World) {
     assert_eq!((live.blocks, live.groups.len()), (0, 0), "{live}");
 }
 
-/// Two blocks, one of them most likely at hand.
+/// Two blocks, one of them most likely in the thread's cache.
 fn keep_and_drop(world: &World) {
     let kept = world.allocate();
     world.allocate_and_drop();

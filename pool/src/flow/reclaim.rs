@@ -12,7 +12,7 @@ use crate::{
     shared::Shared,
 };
 
-/// The most passes over the last rung, while other threads allocate and free. In each pass one of them has made
+/// The most passes over the last step, while other threads allocate and free. In each pass one of them has made
 /// progress.
 const MAX_RECLAIM_PASSES: usize = 100;
 
@@ -38,7 +38,7 @@ struct Reclaim {
 }
 
 impl<A: Allocator> Shared<A> {
-    /// Gets a block although the device is full. Each rung is tried only while the request still fails: a held block of
+    /// Gets a block although the device is full. Each step is tried only while the request still fails: a held block of
     /// the class or larger, of any queue, if its commands have ended; one behind a wait, where the policy is to wait; a
     /// release of held blocks, largest first, of just enough, then of all; the program's hooks; a wait for the queues
     /// that hold memory back, one at a time.

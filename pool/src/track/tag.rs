@@ -41,11 +41,12 @@ pub struct Tag {
 }
 
 impl Tag {
-    /// Returns the tag of this name. The same name is the same tag. Line breaks in it become spaces.
+    /// Returns the tag of this name, a `&str` or a `String`. The same name is the same tag, and is kept as long as the process
+    /// runs. Line breaks in it become spaces.
     #[must_use]
-    pub fn new(name: &str) -> Self {
+    pub fn new(name: impl AsRef<str>) -> Self {
         Self {
-            number: caller::number_of_tag(name),
+            number: caller::number_of_tag(name.as_ref()),
         }
     }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use binpool::{Backend, ImmediateAllocator, MemoryPool, PoolOptions, QueueOrder, WatchOptions};
-use binpool_mock::{MockBackend, MockDevice};
+use binpool_mock::{Completion, MockBackend, MockDevice};
 use tracing::{
     Event, Subscriber,
     field::{Field, Visit},
@@ -20,6 +20,27 @@ use tracing_subscriber::{
 use crate::common::log::told;
 
 type Pool = MemoryPool<ImmediateAllocator<MockBackend>>;
+
+/// The guide's table of events.
+const GUIDE: &str = include_str!("../../guide/inspecting.md");
+
+/// Fails unless the guide has the event with all its fields.
+fn check_in_guide(level: &str, message: &str, fields: &[&str]) {
+    let level = level.to_lowercase();
+    let found = GUIDE.lines().find_map(|line| {
+        let mut cells = line.split('|').map(str::trim).skip(1);
+        let named = cells.next()? == level && {
+            let name = cells.next()?.split('`').nth(1)?;
+            message.starts_with(name.trim_end_matches("...").trim_end())
+        };
+        named.then(|| cells.next().unwrap())
+    });
+    let listed = found.unwrap_or_else(|| panic!("the guide has no {level} event {message:?}"));
+    for field in fields {
+        let quoted = format!("`{field}`");
+        assert!(listed.contains(&quoted), "{message}: {field}: {listed}");
+    }
+}
 
 fn pool_of(capacity_bytes: u64, options: PoolOptions) -> Pool {
     let device = MockDevice::builder().capacity_bytes(capacity_bytes).build();
@@ -59,6 +80,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Notes {
         event.record(&mut fields);
         let span = context.event_span(event).map_or("", |span| span.name());
         let message = fields.message.lines().next().unwrap_or_default();
+        check_in_guide(metadata.level().as_str(), message, &fields.names);
         let note = format!(
             "{} {span}: {message} {}",
             metadata.level(),
@@ -108,6 +130,33 @@ fn a_shortage_is_a_span_and_its_end_a_warning() {
                 .into()),
         "{seen:#?}"
     );
+}
+
+#[test]
+fn a_wait_on_a_full_device_names_the_queue() {
+    let seen = events(|| {
+        let builder = MockDevice::builder().capacity_bytes(1 << 20);
+        let backend = builder.completion(Completion::Manual).build().backend();
+        let [one, other] = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
+        let pool = MemoryPool::new(ImmediateAllocator::new(&backend).unwrap(), &one).unwrap();
+        let block = pool.allocate(1 << 20).unwrap();
+        block.enqueue_fill(&one, .., &[1_u8]).unwrap();
+        drop(block);
+        drop(pool.allocate_on(&other, 1 << 20).unwrap());
+    });
+    let wait = "DEBUG reclaim: waiting for a queue that holds memory back queue_key";
+    assert!(seen.contains(&wait.into()), "{seen:#?}");
+}
+
+#[test]
+fn what_bins_give_back_is_told_in_detail() {
+    let seen = events(|| {
+        let pool = pool_of(1 << 30, PoolOptions::new().segments(false));
+        drop(pool.allocate(100 << 20).unwrap());
+        drop(pool.allocate(200 << 20).unwrap());
+    });
+    let given_back = "DEBUG : gave back what would be above the high water bytes";
+    assert!(seen.contains(&given_back.into()), "{seen:#?}");
 }
 
 #[test]

@@ -247,7 +247,7 @@ impl Rig {
             attempt(|| block.as_ref().map(fill));
             block
         };
-        // The second one is at hand.
+        // The second one is in the thread's cache.
         (0..2).for_each(|_| drop(attempt(|| self.pool.allocate(5000))));
         let small: Vec<_> = (0..3)
             .map(|_| attempt(|| self.pool.allocate(5000).ok()))

@@ -155,7 +155,7 @@ fn freeing_what_is_held_lets_go_of_queues() {
         rig.pool.allocate_on(&other, 100).unwrap()
     };
     rig.pool.free_held();
-    // Its block is still in use, and has to find its stock when it comes back.
+    // Its block is still in use, and has to find its free list when it comes back.
     assert_eq!(rig.device.live_queues(), queues + 1);
     drop(block);
     rig.pool.free_held();

@@ -102,7 +102,7 @@ fn every_block_is_written_with_its_size_queue_and_tag_in_the_order_of_the_progra
         let weights = Tag::new("weights of a recorded program");
         let kept = weights.within(|| pool.allocate(5000).unwrap());
         for _ in 0..2 {
-            // The second one is at hand.
+            // The second one is in the thread's cache.
             weights.within(|| drop(pool.allocate_on(&other, 100).unwrap()));
         }
         weights.within(|| pool.allocate(700).unwrap().release().unwrap());

@@ -99,7 +99,7 @@ fn statement(code: u32, k: u32, skip: u8) -> libc::sock_filter {
     }
 }
 
-/// A thread that keeps three free blocks of 16 MiB at hand, and does what it is told in between.
+/// A thread that keeps three free blocks of 16 MiB in its cache, and does what it is told in between.
 struct Keeper {
     tell: Sender<fn(&Pool)>,
     done: Receiver<()>,
@@ -157,7 +157,7 @@ fn a_thread_that_comes_by_is_seen_again_and_one_that_ends_leaves_nothing() {
             keeper.has(|_| drop(GIVEN.lock().unwrap().take()));
             assert_eq!((pool.active_blocks(), pool.held_blocks()), (0, 4));
             assert!(pool.allocate(48 * MIB).is_ok());
-            // And so it remains, also with what the thread gets at hand from now on.
+            // And so it remains, also with what the thread caches from now on.
             keeper.has(|pool| drop([(); 3].map(|()| pool.allocate(16 * MIB).unwrap())));
             assert_eq!(pool.active_blocks(), 0);
             assert!(pool.allocate(48 * MIB).is_ok());

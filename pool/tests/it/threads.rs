@@ -1,4 +1,4 @@
-//! What a thread has at hand is the pool's: others find it, it counts, and it outlives neither thread nor pool.
+//! What a thread has cached is the pool's: others find it, it counts, and it outlives neither thread nor pool.
 
 use std::{
     cell::{Cell, RefCell},
@@ -31,7 +31,7 @@ fn allocate(worker: &Worker, pool: &Pool, queue: &MockQueue, bytes: usize) -> Bl
     worker.run(move || pool.allocate_on(&queue, bytes).unwrap())
 }
 
-/// Has the thread drop a block, and keep it at hand if it may.
+/// Has the thread drop a block, and keep it in its cache if it may.
 fn drop_on(worker: &Worker, block: Block) -> MemoryId {
     let memory = block.memory_id().unwrap();
     worker.run(move || drop(block));
@@ -124,7 +124,7 @@ fn a_full_device_has_what_others_have_at_hand() {
                 let worker = Worker::new();
                 keep(&worker, &rig.pool, blocks, kept);
                 assert!(rig.pool.would_fit(asked));
-                // What was gathered for the answer is at hand again.
+                // What was gathered for the answer is in the thread's cache again.
                 keep(&worker, &rig.pool, blocks, kept);
                 let block = rig.pool.allocate(asked);
                 assert!(block.is_ok(), "{policy:?} {segments} {kept} {asked}");
@@ -824,7 +824,7 @@ impl SizeClasses for SelfServing {
         if !IS_SORTING.replace(true) {
             let pool = self.pool.lock().unwrap().clone();
             if let Some(pool) = pool {
-                // What it has at hand, and what is under the pool's lock.
+                // What it has cached, and what is under the pool's lock.
                 drop(pool.allocate(SMALLEST));
                 assert!(pool.managed_bytes() > 0);
             }

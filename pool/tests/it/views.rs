@@ -15,7 +15,7 @@ const BYTES: usize = 4096;
 const OLD: u8 = 7;
 const NEW: u8 = 9;
 
-/// Blocks of their own, or of segments; kept at hand, or only where all threads find them.
+/// Blocks of their own, or of segments; cached by a thread, or only where all threads find them.
 fn ways_to_hold() -> impl Iterator<Item = PoolOptions> {
     let held = [false, true].map(|segments| PoolOptions::new().segments(segments));
     let by_all = held

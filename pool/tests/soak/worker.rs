@@ -296,7 +296,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Many blocks of one size at once: more than a thread keeps at hand.
+    /// Many blocks of one size at once: more than a thread caches.
     fn recycle_small(&mut self) {
         let pool = self.random.below(2);
         let queue = &self.rig.queues[self.place % 3];

@@ -1371,7 +1371,7 @@ fn a_snapshot_says_what_is_reserved_held_and_beside_the_segments() {
     assert!(text("leaked").contains(pending), "{}", text("leaked"));
     let panel = &there["moment"];
     assert_eq!(
-        (&panel["segments"], &panel["blocks beside them"]),
+        (&panel["segments"], &panel["blocks outside segments"]),
         (&json!("1"), &json!("3"))
     );
     let counters = ["held bytes", "held blocks", "hits"].map(|name| &there["counters"][name]);
@@ -1623,7 +1623,7 @@ const PICTURES: [Picture; 3] = [
         recording: TRAINING,
         options: &["--capacity", "560MiB"],
         hash: "theme=light",
-        size: (1280, 1010),
+        size: (1280, 960),
     },
 ];
 

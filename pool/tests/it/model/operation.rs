@@ -29,7 +29,7 @@ pub(crate) struct Setting {
     /// Blocks are carved from segments, or else are each the allocator's.
     pub(crate) segments: bool,
     pub(crate) reuse: ReusePolicy,
-    /// Above so many bytes, free memory goes back by itself. Threads keep nothing at hand then.
+    /// Above so many bytes, free memory goes back by itself. Threads cache nothing then.
     pub(crate) threshold: Option<usize>,
     pub(crate) completion: Completion,
     pub(crate) failures: Failures,

@@ -628,7 +628,7 @@ impl Reference {
         ))
     }
 
-    /// One thread had just that; several may be off by what they have at hand.
+    /// One thread had just that; several may be off by what they have cached.
     fn check_peak(&self, told: u64, ledger: &Ledger) -> Result<(), String> {
         let peak = self.peak_active_bytes;
         let range = if self.threads.len() > 1 {

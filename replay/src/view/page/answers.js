@@ -48,7 +48,7 @@ function ranOutAnswer(program, pin) {
     momentButton(program, shortages[0].moment, pin), `: ${bytesText(shortages[0].bytes)}`,
     shortages[0].group ? ` for ${shortages[0].group}.` : ".");
   if (failed) {
-    return answer("ran-out", "Why did I run out?", "bad", bytesText(failed.requested_bytes), "could not be had", bar,
+    return answer("ran-out", "Why did I run out?", "bad", bytesText(failed.requested_bytes), "could not be allocated", bar,
       element("p", {}, `At event ${countText(program.moments)}, ${failed.reason}: `,
         `${bytesText(failed.active_bytes)} in use, of ${bytesText(failed.capacity_bytes)}.`),
       element("p", {}, element("a", { href: "#", onclick: event => {
@@ -75,7 +75,7 @@ function leakedAnswer(program, pin) {
       element("li", {}, swatch("held"), element("span", { class: "name" }, "held by the pool: cached, not leaked"),
         element("span", { class: "number" }, bytesText(end.held_bytes)))),
     element("p", { class: "quiet" },
-      "The next requests get what is held, and a trim gives it back. ",
+      "The pool gives what is held to the next requests, and a trim returns it to the device. ",
       end.active_blocks === 0 ? "Every block was freed: nothing is leaked." : ["What is in use was not freed: ",
         element("button", { type: "button", class: "link", onclick: () => pin(program.moments) }, "see the end"), "."],
       rounding > 0 ? ` Rounding up to size classes takes ${bytesText(rounding)} of it more.` : ""));

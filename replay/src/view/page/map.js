@@ -234,7 +234,7 @@ function freeRows(free) {
   return [
     ["largest free range", bytesText(free.largest), "largest-free"],
     ["free ranges", countText(free.ranges), "free-ranges"],
-    ["not in the largest", percentText(scattered), "scattered"],
+    ["outside the largest range", percentText(scattered), "scattered"],
   ];
 }
 

@@ -51,7 +51,7 @@ function shortagePanel(failed, parts, where) {
         ["free in the pool", bytesInFull(failed.held_bytes), "shortage-held"],
         ["in one piece at most", bytesInFull(failed.largest_held_bytes), "shortage-largest"],
         ["pending commands use", bytesInFull(failed.pending_bytes), "shortage-pending"],
-        ["given back for it, without avail", bytesInFull(failed.released_bytes), "shortage-released"],
+        ["released for it, not enough", bytesInFull(failed.released_bytes), "shortage-released"],
         ["the allocator has", bytesInFull(failed.capacity_bytes), "shortage-capacity"],
         ["in one block at most", bytesInFull(failed.largest_block_bytes), "shortage-block"],
       ].filter(Boolean)))),

@@ -59,7 +59,7 @@ function snapshotPage({ numbers, snapshot }, state) {
         element("div", { class: "with-aside" }, element("div", {}, map.element, mapKey("held", "pending", "free", "withheld")),
           element("div", { class: "aside" }, figures([
             ["segments", countText(snapshot.segments.length), "segments"],
-            ["blocks beside them", countText(snapshot.blocks.length)],
+            ["blocks outside segments", countText(snapshot.blocks.length)],
             ...freeRows({ bytes: numbers.free.bytes, largest: numbers.free.largest_bytes, ranges: numbers.free.ranges }),
           ])))),
       panel("groups", "Who uses it", element("span", { class: "quiet" }, "Click a title to sort."), groups.element),
@@ -136,13 +136,13 @@ function snapshotAnswers(numbers, series, rows) {
     answer("used", "What is using my memory?", "plain", bytesText(numbers.active_bytes), `in use, in ${counted(numbers.active_blocks, "block")}`,
       shareBar(used, used.reduce((sum, [bytes]) => sum + bytes, 0)), element("ul", { class: "top" }, used.slice(0, 3).map(line))),
     failed
-      ? answer("ran-out", "Why did I run out?", "bad", bytesText(failed.requested_bytes), "could not be had", element("p", {}, `For ${failed.group ?? "a block"}: ${failed.reason}.`))
+      ? answer("ran-out", "Why did I run out?", "bad", bytesText(failed.requested_bytes), "could not be allocated", element("p", {}, `For ${failed.group ?? "a block"}: ${failed.reason}.`))
       : answer("ran-out", "Why did I run out?", "good", "You did not", "when this was taken",
         element("p", {}, `${bytesText(numbers.reserved_bytes)} of ${bytesText(numbers.capacity_bytes)} are reserved.`)),
     answer("leaked", "Is it leaked, or cached?", "plain", bytesText(numbers.held_bytes), "held by the pool: cached, not leaked",
       shareBar(parts, Math.max(1, parts.reduce((sum, [bytes]) => sum + bytes, 0))),
       element("p", {}, numbers.pending_bytes > 0 ? `Commands may still use ${bytesText(numbers.pending_bytes)} of it. ` : "",
-        "The next requests get what is held, and a trim gives it back. What is in use may be leaked where it is old: sort by “Oldest”.")),
+        "The pool gives what is held to the next requests, and a trim returns it to the device. What is in use may be leaked where it is old: sort by “Oldest”.")),
   ];
 }
 

@@ -6,7 +6,7 @@ const TRACE_KEYS = [
   ["+ −", "Zoom, around the pinned moment. The wheel zooms around the pointer."],
   ["← →", "Move. So does dragging, and the strip below the picture."],
   ["0", "See all of it again. So does a double click."],
-  [", .", "The moment before, the moment behind. A click pins a moment; Shift and drag zooms into a part."],
+  [", .", "The previous moment, the next one. A click pins a moment; Shift and drag zooms into a part."],
   ["< >", "A hundred moments before, or behind."],
   ["p", "The peak of what is in use."],
   ["e", "The end."],
@@ -89,7 +89,7 @@ function tracePage(about, state) {
     momentFigures.replaceChildren(figures([
       ["in use", bytesText(at.active), "moment-active"],
       ["blocks", countText(at.blocks), "moment-blocks"],
-      ["rounding up takes", bytesText(at.inBlocks - at.active), "moment-rounding"],
+      ["lost to rounding up", bytesText(at.inBlocks - at.active), "moment-rounding"],
       ["held, free", bytesText(at.held), "moment-held"],
       ["reserved", bytesText(at.reserved), "moment-reserved"],
       ...freeRows(at.free),
@@ -176,8 +176,8 @@ function stepButtons(timeline) {
     onclick: act }, text);
   const { numbers } = timeline.program;
   return element("div", { class: "buttons" },
-    button("‹", "The moment before (,)", () => timeline.pin(timeline.moment - 1)),
-    button("›", "The moment behind (.)", () => timeline.pin(timeline.moment + 1)),
+    button("‹", "The previous moment (,)", () => timeline.pin(timeline.moment - 1)),
+    button("›", "The next moment (.)", () => timeline.pin(timeline.moment + 1)),
     button("Peak", "The peak of what is in use (p)", () => timeline.pin(numbers.peak_active.moment)),
     button("End", "The end (e)", () => timeline.pin(timeline.program.moments)));
 }
