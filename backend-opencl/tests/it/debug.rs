@@ -26,7 +26,12 @@ fn objects_are_printed_in_a_line() {
     let region = Region::first(128);
     assert_short(&buffer);
     assert_short(&bench.backend.create_sub_region(&buffer, region).unwrap());
-    let program = ClProgram::build(&bench.backend, "kernel void f() {}", "").unwrap();
+    let program = ClProgram::build(
+        &bench.backend,
+        "kernel void f(global int *at) { *at = 1; }",
+        "",
+    )
+    .unwrap();
     assert_short(&program);
 
     let allocator = ImmediateAllocator::new(&bench.backend).unwrap();
