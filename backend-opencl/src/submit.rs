@@ -80,7 +80,13 @@ impl OpenClBackend {
             return Ok((enqueueing, None));
         }
         let failed = |error: ClError| error.into_error(purpose);
-        let events = admission.events(purpose)?;
+        let mut events = admission.events(purpose)?;
+        if let Some(command) = admission.command()
+            && context.quirks.failed_events_are_fragile
+        {
+            let companions = wait_for.iter().filter_map(ClEvent::companion);
+            events.extend(command.companions(companions).map_err(failed)?);
+        }
         let joined = context
             .quirks
             .single_wait(&context.handle, queue.handle(), &named.and(&events))
@@ -256,5 +262,45 @@ fn foreign_unless(own: bool, kind: ObjectKind) -> Result<()> {
         Ok(())
     } else {
         Err(InvalidRequest::ForeignObject { kind }.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use binpool_allocators::{Backend, Event, MemoryFlags, Outcome, Queue, QueueOrder, Region};
+
+    use crate::{event::ClEvent, sys, testing::open};
+
+    #[test]
+    fn what_comes_after_a_user_event_comes_after_its_companion() {
+        let backend = open();
+        let queue = || backend.create_queue(QueueOrder::InOrder).unwrap();
+        let (one, other) = (queue(), queue());
+        let memory = backend.create_buffer(64, MemoryFlags::empty()).unwrap();
+        let gate = backend.create_user_event().unwrap();
+        let fill = |on| backend.enqueue_fill(on, &memory, Region::first(64), &[7_u8]);
+        let waiting = fill(one.after(std::slice::from_ref(&gate))).unwrap();
+        // By the bytes that both use.
+        let behind = fill((&other).into()).unwrap();
+        let has_companion = backend.context().quirks.failed_events_are_fragile;
+        assert_eq!(gate.companion().is_some(), has_companion);
+        let companions = |event: &ClEvent| event.tracked().unwrap().companions([]).unwrap().len();
+        let marker = backend.enqueue_marker(&other).unwrap();
+        for event in [&behind, &marker] {
+            assert_eq!(companions(event), usize::from(has_companion));
+        }
+        if has_companion {
+            // The event alone has ended: what waits for it does not begin.
+            sys::set_user_event_status(gate.handle(), 0).unwrap();
+            let beside = backend.create_buffer(64, MemoryFlags::empty()).unwrap();
+            let another = queue();
+            backend.write(&another, &beside, 0, &[1_u8; 64]).unwrap();
+            assert!(!waiting.has_ended());
+        }
+        let _resolved = backend.resolve_user_event(&gate, Outcome::Complete);
+        for event in [waiting, behind, marker] {
+            event.wait().unwrap();
+        }
+        assert_eq!(companions(&backend.enqueue_marker(&one).unwrap()), 0);
     }
 }

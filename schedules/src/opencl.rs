@@ -390,6 +390,10 @@ pub(crate) mod sys {
                 index: self.index,
             })
         }
+
+        pub(crate) const fn raw(&self) -> usize {
+            self.index
+        }
     }
 
     /// How far a command has come.

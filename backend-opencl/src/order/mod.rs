@@ -3,6 +3,7 @@
 //! ```text
 //! access            the two kinds of use: read and write
 //! memory_use        the bytes of an object that a command uses, and how
+//! companions        PoCL: what a command waits for beside a user event
 //! weak_queue        the queue of a tracked command
 //! tracked_command   a command as logs track it
 //! access_log        the commands and maps of one object
@@ -13,6 +14,7 @@
 pub(crate) mod access;
 pub(crate) mod access_log;
 pub(crate) mod admission;
+pub(crate) mod companions;
 pub(crate) mod memory_use;
 pub(crate) mod role;
 pub(crate) mod tracked_command;

@@ -13,7 +13,7 @@ use parking_lot::{Condvar, Mutex};
 use smallvec::SmallVec;
 
 use crate::{
-    order::weak_queue::WeakQueue,
+    order::{companions::Companions, weak_queue::WeakQueue},
     sys::{self, ClResult, EventHandle},
 };
 
@@ -31,6 +31,8 @@ pub(crate) struct TrackedCommand {
     /// The commands that it comes after, for a thread that finds that it has failed early. Empty once it has completed, and
     /// on devices where commands fail in their turn.
     before: Mutex<Earlier>,
+    /// The companions of the user events that it comes after.
+    companions: Mutex<Companions>,
     /// The length of the longest chain of commands, each after the other, that ends with this one.
     depth: AtomicUsize,
 }
@@ -75,8 +77,25 @@ impl TrackedCommand {
             state: Mutex::new(CommandState::Entering),
             decided: Condvar::new(),
             before: Mutex::new(before),
+            companions: Mutex::default(),
             depth: AtomicUsize::new(depth),
         }
+    }
+
+    /// Returns what this command has to wait for so that it comes after the companions of user events: `own` are those of its wait
+    /// list, and the commands that it comes after have theirs.
+    pub(crate) fn companions<'e>(
+        &self,
+        own: impl IntoIterator<Item = &'e EventHandle>,
+    ) -> ClResult<SmallVec<[EventHandle; 4]>> {
+        let mut found = Companions::default();
+        found.add_pending(own)?;
+        for command in self.before.lock().iter() {
+            found.add_pending(command.companions.lock().iter())?;
+        }
+        let events = found.iter().map(EventHandle::another).collect();
+        *self.companions.lock() = found;
+        events
     }
 
     /// Forgets, now and then, what commands that have completed came after. Without this, a pipeline in which a command is

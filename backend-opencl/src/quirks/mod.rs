@@ -35,8 +35,8 @@ use idle_queue::IdleQueue;
 /// What this crate does differently on the runtime of one context.
 #[derive(Debug)]
 pub(crate) struct Quirks {
-    /// `PoCL` never ends a command that is enqueued to wait for an event that has failed, and uses the events of failed commands
-    /// that the program has dropped.
+    /// `PoCL` never ends a command that is enqueued to wait for an event that has failed, uses the events of failed commands that the
+    /// program has dropped, and may run a command that fails while another one ends ([`companions`](crate::order::companions)).
     pub(crate) failed_events_are_fragile: bool,
     /// Intel's runtime frees a command twice where two events that it waits for fail.
     waits_for_one_event: bool,
