@@ -3,10 +3,9 @@
 //! `PoCL` 3.1 never ends a command that is enqueued to wait for an event that has failed. So a thread holds this lock while
 //! it looks whether an event has failed and enqueues the command, and a thread that makes an event fail holds it alone.
 //!
-//! `PoCL` 3.1 also runs a command that it has reported as failed, where one event that it waits for fails while another
-//! thread completes the last of the others (`pocl_pthread_notify` releases the event before it marks it). Threads of the
-//! host complete and fail events one at a time under this lock; a thread of the runtime that completes a command at that
-//! moment cannot be held off.
+//! `PoCL` also runs a command that it has reported as failed, where one event that it waits for fails while another thread completes
+//! the last of the others. Threads of the host complete and fail events one at a time under this lock. A thread of the runtime that
+//! completes a command cannot be held off: [`companions`](crate::order::companions) prevent the harm.
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 

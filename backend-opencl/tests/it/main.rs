@@ -20,7 +20,6 @@ mod dlpack;
 mod elements;
 mod every_device;
 mod failure_order;
-mod failure_races;
 mod hazards;
 mod host_sides;
 #[cfg(feature = "ndarray")]
