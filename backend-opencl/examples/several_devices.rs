@@ -14,10 +14,11 @@ use binpool_opencl::{
     ClProgram, ClQueue, DeviceSelector, Extent, OpenClBackend, Parameter, list_devices,
 };
 
-const FLOATS: usize = 1 << 16;
+/// How many numbers each device works on.
+const COUNT: u32 = 1 << 16;
 
 const SOURCE: &str =
-    "kernel void twice(global float *data, ulong start) { data[start + get_global_id(0)] *= 2; }";
+    "kernel void twice(global uint *data, ulong start) { data[start + get_global_id(0)] *= 2; }";
 
 type Block = PooledBuffer<ImmediateAllocator<OpenClBackend>>;
 type Failure = Box<dyn Error + Send + Sync>;
@@ -41,22 +42,22 @@ impl Device {
         })
     }
 
-    /// Computes twice the floats from `first` on, in a block of this device. Returns before they are computed.
-    fn twice_from(&self, first: usize) -> Result<Block, Failure> {
+    /// Computes twice the numbers from `first` on, in a block of this device. Returns before they are computed.
+    fn twice_from(&self, first: u32) -> Result<Block, Failure> {
         let twice = self.backend.cached("twice", || {
             let program = ClProgram::build(&self.backend, SOURCE, "")?;
             let parameters = [
-                Parameter::in_out::<f32>(Extent::PerItem(1)),
+                Parameter::in_out::<u32>(Extent::PerItem(1)),
                 Parameter::offset_u64(0),
             ];
-            // SAFETY: each work item reads and writes the float of its id, and nothing else.
+            // SAFETY: each work item reads and writes the number of its id, and nothing else.
             unsafe { program.kernel("twice", &parameters) }
         })?;
-        let floats: Vec<f32> = (first..first + FLOATS).map(|float| float as f32).collect();
-        let block = self.pool.allocate(FLOATS * size_of::<f32>())?;
-        block.write(&self.queue, 0, &floats)?;
+        let numbers: Vec<u32> = (first..first + COUNT).collect();
+        let block = self.pool.allocate(size_of_val(&*numbers))?;
+        block.write(&self.queue, 0, &numbers)?;
         twice
-            .launch(&self.queue, &[FLOATS])
+            .launch(&self.queue, &[COUNT as usize])
             .memory(&block)
             .enqueue()?;
         Ok(block)
@@ -73,16 +74,15 @@ impl Device {
 }
 
 /// Returns the sum of what all devices have computed, which the first one has got, and how many they are.
-fn run() -> Result<(f64, usize), Failure> {
+fn run() -> Result<(u64, u32), Failure> {
     let devices = (0..list_devices()?.len())
         .map(|number| Device::open(&DeviceSelector::Index(number)))
         .collect::<Result<Vec<_>, _>>()?;
     // A thread for each device. Pools share no lock.
     let parts = thread::scope(|scope| {
-        let threads: Vec<_> = devices
-            .iter()
-            .enumerate()
-            .map(|(number, device)| scope.spawn(move || device.twice_from(number * FLOATS)))
+        let threads: Vec<_> = (0_u32..)
+            .zip(&devices)
+            .map(|(number, device)| scope.spawn(move || device.twice_from(number * COUNT)))
             .collect();
         threads
             .into_iter()
@@ -91,25 +91,26 @@ fn run() -> Result<(f64, usize), Failure> {
     })?;
 
     let first = &devices[0];
-    let mut sum = 0.0;
+    let (mut sum, mut count) = (0, 0);
     for (device, part) in devices.iter().zip(&parts) {
         let here = first.copy_from(device, part)?;
-        let mut floats = vec![0.0_f32; FLOATS];
-        here.read(&first.queue, 0, &mut floats)?;
-        sum += floats.iter().map(|float| f64::from(*float)).sum::<f64>();
+        let mut numbers = vec![0_u32; COUNT as usize];
+        here.read(&first.queue, 0, &mut numbers)?;
+        sum += numbers.into_iter().map(u64::from).sum::<u64>();
+        count += 1;
     }
     for device in &devices {
         let used = device.pool.statistics().peak_active_bytes;
         println!("{}: {used} bytes", device.backend.limits().device_name);
     }
-    Ok((sum, devices.len()))
+    Ok((sum, count))
 }
 
 fn main() -> Result<(), Failure> {
     let (sum, devices) = run()?;
     println!("{sum} from {devices} devices");
-    let floats = (devices * FLOATS) as f64;
-    assert_eq!(sum, floats * (floats - 1.0));
+    let numbers = u64::from(devices * COUNT);
+    assert_eq!(sum, numbers * (numbers - 1));
     Ok(())
 }
 

@@ -80,7 +80,7 @@ fn the_report_of_a_pool_that_watches_names_the_five_groups_with_the_most_bytes()
     rig.pool.watch(WatchOptions::new());
     let mut kept = Vec::new();
     for kib in 1..=7 {
-        let tag = binpool::Tag::new(&format!("layer {kib}"));
+        let tag = binpool::Tag::new(format!("layer {kib}"));
         kept.push(tag.within(|| rig.pool.allocate(kib << 10)).unwrap());
     }
     let error = rig.pool.allocate(MIB).unwrap_err();
