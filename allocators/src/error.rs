@@ -245,7 +245,14 @@ impl OutOfMemory {
         self
     }
 
-    /// Adds a longer account of the shortage.
+    /// Adds a longer account of the shortage, which is then what `Display` prints.
+    ///
+    /// ```
+    /// use binpool_allocators::{OutOfMemory, Scope};
+    ///
+    /// let error = OutOfMemory::new(4096, Scope::Limit).with_report("the cache of weights is full: 2 of 2 blocks are in use");
+    /// assert_eq!(error.to_string(), "the cache of weights is full: 2 of 2 blocks are in use");
+    /// ```
     #[must_use]
     pub fn with_report(mut self, report: impl Into<Source>) -> Self {
         self.report = Some(report.into());

@@ -120,6 +120,24 @@ impl<A: Allocator> PooledSlice<A> {
 
     /// Returns the memory of the whole block, for commands on `queue`, and records the use; `None` for no bytes. The slice begins at
     /// [`start`](Self::start).
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, PooledSlice, QueueOrder, Region, Transfers};
+    /// # use binpool_mock::MockDevice;
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let slice = PooledSlice::new(pool.allocate(1000)?, 100..200)?;
+    /// // A call of the backend's own, which takes memory and a region of it.
+    /// if let Some(memory) = slice.memory_on(&queue) {
+    ///     let region = Region::new(slice.start(), slice.size());
+    ///     backend.enqueue_fill(&queue, memory, region, &[7], &[])?;
+    /// }
+    /// let mut bytes = [0_u8; 100];
+    /// slice.read(&queue, 0, &mut bytes)?;
+    /// assert_eq!(bytes, [7; 100]);
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
     #[must_use]
     pub fn memory_on(&self, queue: &QueueOf<A>) -> Option<&MemoryOf<A>> {
         if self.region.bytes == 0 {
