@@ -100,10 +100,9 @@ impl Backend for OpenClBackend {
     fn create_user_event(&self) -> Result<ClEvent> {
         let context = self.context();
         let handle = sys::create_user_event(&context.handle).map_err(ClError::control_error)?;
-        let needs_companion = context.quirks.failed_events_are_fragile;
-        let companion = needs_companion.then(|| sys::create_user_event(&context.handle));
-        let companion = companion.transpose().map_err(ClError::control_error)?;
-        Ok(ClEvent::own_user(context, handle, companion))
+        let noted = context.quirks.user_event_made(&context.handle, &handle);
+        noted.map_err(ClError::control_error)?;
+        Ok(ClEvent::user(context, handle, true))
     }
 
     fn resolve_user_event(&self, event: &ClEvent, outcome: Outcome) -> Result<()> {

@@ -89,8 +89,6 @@ enum EventSource {
         resolved: AtomicBool,
         /// Set if this crate made it, and not the program by a call of its own.
         ours: bool,
-        /// The event that completes after this one, on a runtime that needs it.
-        companion: Option<EventHandle>,
     },
 }
 
@@ -120,33 +118,14 @@ impl ClEvent {
         }
     }
 
-    /// A user event that this crate has made.
-    pub(crate) fn own_user(
-        context: &Arc<Context>,
-        handle: EventHandle,
-        companion: Option<EventHandle>,
-    ) -> Self {
-        Self::user(context, handle, true, companion)
-    }
-
-    /// A user event that the program has made by a call of its own.
-    pub(crate) fn foreign_user(context: &Arc<Context>, handle: EventHandle) -> Self {
-        Self::user(context, handle, false, None)
-    }
-
-    fn user(
-        context: &Arc<Context>,
-        handle: EventHandle,
-        ours: bool,
-        companion: Option<EventHandle>,
-    ) -> Self {
+    /// A user event, made by this backend or by the program itself.
+    pub(crate) fn user(context: &Arc<Context>, handle: EventHandle, ours: bool) -> Self {
         Self::new(
             handle,
             EventSource::User {
                 context: Arc::clone(context),
                 resolved: AtomicBool::new(false),
                 ours,
-                companion,
             },
             None,
             WaitedFor::new(),
@@ -242,11 +221,11 @@ impl ClEvent {
         }
     }
 
-    /// Returns the event that a command has to wait for, too, if it waits for this one.
-    pub(crate) fn companion(&self) -> Option<&EventHandle> {
+    /// Returns the event that a command has to wait for, too, if it waits for this one, on a runtime that needs that.
+    pub(crate) fn companion(&self) -> ClResult<Option<EventHandle>> {
         match &self.inner.source {
-            EventSource::User { companion, .. } => companion.as_ref(),
-            EventSource::Command { .. } | EventSource::FailedBeforeEnqueue { .. } => None,
+            EventSource::User { context, .. } => context.quirks.companion(&self.inner.handle),
+            EventSource::Command { .. } | EventSource::FailedBeforeEnqueue { .. } => Ok(None),
         }
     }
 
@@ -342,13 +321,7 @@ impl ClEvent {
     }
 
     pub(crate) fn resolve(&self, outcome: Outcome) -> Result<()> {
-        let EventSource::User {
-            resolved,
-            ours,
-            companion,
-            ..
-        } = &self.inner.source
-        else {
+        let EventSource::User { resolved, ours, .. } = &self.inner.source else {
             return Err(InvalidRequest::NotAUserEvent.into());
         };
         // The program may have resolved it by a call of its own, and some runtimes accept a second call.
@@ -371,8 +344,8 @@ impl ClEvent {
         let result = sys::set_user_event_status(&self.inner.handle, status);
         let has_ended =
             result.is_ok() || matches!(&result, Err(error) if error.code == CL_INVALID_OPERATION);
-        if let Some(companion) = companion.as_ref().filter(|_| has_ended) {
-            complete_companion(companion);
+        if has_ended {
+            quirks.user_event_ended(&self.inner.handle);
         }
         drop((completing, failing));
         result.map_err(|error| {
@@ -386,17 +359,10 @@ impl ClEvent {
     }
 }
 
-/// Completes the [companion](crate::order::companions) of a user event that has ended.
-fn complete_companion(companion: &EventHandle) {
-    if let Err(error) = sys::set_user_event_status(companion, COMPLETE) {
-        tracing::error!(%error, "what waits for a user event that has ended will wait for ever");
-    }
-}
-
 impl Drop for EventInner {
     fn drop(&mut self) {
         self.retained.abandon(&self.handle);
-        let (context, resolved, companion) = match &self.source {
+        let (context, resolved) = match &self.source {
             EventSource::Command { queue, .. } => {
                 if self.known.load(Ordering::Relaxed) != COMPLETE {
                     let waited_for = std::mem::take(self.waited_for.get_mut());
@@ -409,8 +375,7 @@ impl Drop for EventInner {
                 context,
                 resolved,
                 ours: true,
-                companion,
-            } => (context, resolved, companion),
+            } => (context, resolved),
             EventSource::User { ours: false, .. } | EventSource::FailedBeforeEnqueue { .. } => {
                 return;
             }
@@ -423,9 +388,7 @@ impl Drop for EventInner {
         if let Err(error) = sys::set_user_event_status(&self.handle, failed) {
             tracing::error!(%error, "what waits for a dropped user event will wait for ever");
         }
-        if let Some(companion) = companion {
-            complete_companion(companion);
-        }
+        context.quirks.user_event_ended(&self.handle);
     }
 }
 

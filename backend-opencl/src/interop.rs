@@ -292,7 +292,7 @@ impl OpenClBackend {
                     ClQueue::adopt(self.context(), queue).map_err(ClError::control_error)?;
                 ClEvent::command(&queue, handle, Purpose::Control)
             }
-            None => ClEvent::foreign_user(self.context(), handle),
+            None => ClEvent::user(self.context(), handle, false),
         })
     }
 }

@@ -84,8 +84,9 @@ impl OpenClBackend {
         if let Some(command) = admission.command()
             && context.quirks.failed_events_are_fragile
         {
-            let companions = wait_for.iter().filter_map(ClEvent::companion);
-            events.extend(command.companions(companions).map_err(failed)?);
+            let own = wait_for.iter().map(ClEvent::companion);
+            let own: SmallVec<[_; 2]> = own.collect::<ClResult<_>>().map_err(failed)?;
+            events.extend(command.companions(own.iter().flatten()).map_err(failed)?);
         }
         let joined = context
             .quirks
@@ -283,7 +284,7 @@ mod tests {
         // By the bytes that both use.
         let behind = fill((&other).into()).unwrap();
         let has_companion = backend.context().quirks.failed_events_are_fragile;
-        assert_eq!(gate.companion().is_some(), has_companion);
+        assert_eq!(gate.companion().unwrap().is_some(), has_companion);
         let companions = |event: &ClEvent| event.tracked().unwrap().companions([]).unwrap().len();
         let marker = backend.enqueue_marker(&other).unwrap();
         for event in [&behind, &marker] {

@@ -8,6 +8,7 @@
 //! retained_bytes    PoCL, NVIDIA: keeps bytes of the host for commands without the runtime's callbacks
 //! single_wait       Intel: has a command wait for one event instead of several
 //! stand_in_events   Intel: has a marker stand for a command whose event would keep memory
+//! user_events       PoCL: gives each user event a companion, which ends after it
 //! ```
 //!
 //! docs/failures.md has what was measured.
@@ -19,6 +20,7 @@ mod idle_queue;
 pub(crate) mod retained_bytes;
 mod single_wait;
 pub(crate) mod stand_in_events;
+mod user_events;
 
 use binpool_allocators::{QueueId, Result};
 
@@ -31,6 +33,7 @@ use crate::{
 use dropped_events::WaitedFor;
 use failure_lock::FailureLock;
 use idle_queue::IdleQueue;
+use user_events::UserEvents;
 
 /// What this crate does differently on the runtime of one context.
 #[derive(Debug)]
@@ -68,6 +71,7 @@ pub(crate) struct Quirks {
     pub(crate) view_lock: ViewLock,
     failure_lock: FailureLock,
     idle_queue: IdleQueue,
+    user_events: UserEvents,
 }
 
 impl Quirks {
@@ -99,6 +103,7 @@ impl Quirks {
             },
             failure_lock: FailureLock::new(is_pocl),
             idle_queue: IdleQueue::default(),
+            user_events: UserEvents::new(is_pocl),
         }
     }
 
@@ -115,6 +120,26 @@ impl Quirks {
     /// The lock that is held while an event is made to fail.
     pub(crate) fn while_failing(&self) -> impl Sized {
         self.failure_lock.while_failing()
+    }
+
+    /// Notes that this crate has made a user event.
+    pub(crate) fn user_event_made(
+        &self,
+        context: &ContextHandle,
+        event: &EventHandle,
+    ) -> ClResult<()> {
+        self.user_events.made(context, event)
+    }
+
+    /// Notes that a user event has ended. Called under the lock of [`while_completing`](Self::while_completing) or
+    /// [`while_failing`](Self::while_failing).
+    pub(crate) fn user_event_ended(&self, event: &EventHandle) {
+        self.user_events.ended(event);
+    }
+
+    /// Returns the event that a command has to wait for, too, if it waits for this user event; `None` where there is none.
+    pub(crate) fn companion(&self, event: &EventHandle) -> ClResult<Option<EventHandle>> {
+        self.user_events.companion(event)
     }
 
     /// The one event that a command of `queue` waits for instead of all of `wait`; `None` where it may wait for them.

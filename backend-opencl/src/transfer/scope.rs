@@ -264,7 +264,7 @@ mod tests {
         let events = [0, -36, -38].map(|status| {
             let event = sys::create_user_event(&context.handle).unwrap();
             sys::set_user_event_status(&event, status).unwrap();
-            ClEvent::foreign_user(context, event)
+            ClEvent::user(context, event, false)
         });
         let Error::Backend(failure) = wait_for(&events).unwrap_err() else {
             panic!("not a failure of the backend");

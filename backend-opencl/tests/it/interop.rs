@@ -314,3 +314,25 @@ fn bare_handles_are_enough_for_a_pool() {
     event.wait().unwrap();
     assert_eq!(bytes, [7; 64]);
 }
+
+#[test]
+fn a_user_event_may_be_resolved_by_a_second_value_of_its_handle() {
+    for outcome in [Outcome::Complete, Outcome::Failed] {
+        let backend = open();
+        let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+        let memory = backend.create_buffer(64, MemoryFlags::empty()).unwrap();
+        let first = backend.create_user_event().unwrap();
+        // SAFETY: the event lives.
+        let second = unsafe { backend.wrap_raw_event(first.raw()) }.unwrap();
+        let fill = |gate: &ClEvent| {
+            let after = queue.after(from_ref(gate));
+            backend.enqueue_fill(after, &memory, Region::first(64), &[7_u8])
+        };
+        let filled = [fill(&first).unwrap(), fill(&second).unwrap()];
+        backend.resolve_user_event(&second, outcome).unwrap();
+        for filled in filled {
+            assert_eq!(filled.wait().is_ok(), outcome == Outcome::Complete);
+        }
+        queue.finish().unwrap();
+    }
+}
