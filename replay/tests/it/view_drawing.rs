@@ -196,3 +196,32 @@ fn a_part_of_nothing_is_not_drawn() {
     assert!(!widths.is_empty());
     assert!(widths.iter().all(|width| width != "0%"), "{widths:?}");
 }
+
+#[test]
+fn the_folder_that_all_groups_are_in_is_not_repeated_where_there_is_little_room() {
+    let names = |groups: [&str; 3]| {
+        let [one, two, three] = groups;
+        let text = format!(
+            "g 0 {one}\ng 1 {two}\ng 2 {three}\na 0 3000000 0 0 0\na 1 2000000 0 0 1\na 2 1000000 0 0 2\n"
+        );
+        page_of(&text, &[]).run(
+            "",
+            "const texts = (at, of) => all(at).map(of);
+             return [texts('.legend li:not(.sum) .name', name => name.textContent), texts('.legend li:not(.sum) button', button => button.title),
+                     texts('.top .name', name => name.textContent).slice(0, 3)];",
+        )
+    };
+    let in_one = ["app/model.py:12 a/b", "app/train.py:3 step", "weights"];
+    let there = names(in_one);
+    let short = ["model.py:12 a/b", "train.py:3 step", "weights"];
+    let reversed = |names: [&'static str; 3]| {
+        let [one, two, three] = names;
+        serde_json::json!([three, two, one])
+    };
+    assert_eq!(there[0], reversed(short));
+    assert_eq!(there[1], reversed(in_one));
+    assert_eq!(there[2], serde_json::json!(short));
+
+    let in_two = ["app/model.py:12 a/b", "other/train.py:3 step", "weights"];
+    assert_eq!(names(in_two)[0], reversed(in_two));
+}

@@ -23,7 +23,7 @@ function usedAnswer(program, pin) {
   const { peak_active: peak } = program.numbers;
   const stack = program.stackAt(peak.moment, new Float64Array(SERIES + 1));
   const parts = [...stack].map((bytes, series) => [bytes, series]).filter(([bytes]) => bytes > 0)
-    .map(([bytes, series]) => [bytes, series, program.seriesName(series)]).sort(([one], [other]) => other - one);
+    .map(([bytes, series]) => [bytes, series, program.shortName(series)]).sort(([one], [other]) => other - one);
   const top = parts.slice(0, 3).map(([bytes, series, name]) => element("li", {},
     swatch(series), element("span", { class: "name" }, name),
     element("span", { class: "number" }, `${bytesText(bytes)} · ${percentText(bytes / peak.active_bytes)}`)));

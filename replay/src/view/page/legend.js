@@ -22,7 +22,7 @@ class Legend {
         type: "button", title: program.seriesName(series),
         onpointerenter: () => this.focus(series), onpointerleave: () => this.focus(null),
         onfocus: () => this.focus(series), onblur: () => this.focus(null),
-      }, swatch(series), element("span", { class: "name" }, program.seriesName(series)), value));
+      }, swatch(series), element("span", { class: "name" }, program.shortName(series)), value));
     });
     const parts = (id, kind, name) => [
       kind ? swatch(kind) : null, element("span", { class: "name" }, name), element("span", { class: "number", id })];

@@ -4,6 +4,13 @@ const NEVER = 0xffffffff;
 /** The series are stored after every so many events, so that a moment is found in few steps. */
 const STRIDE = 256;
 
+/** The folders that all names have in front which have any; nothing where fewer than two have. */
+function sharedFolder(names) {
+  const folders = names.filter(name => /^\S+\//.test(name)).map(name => name.match(/^\S*\//)[0]);
+  const [first] = folders;
+  return folders.length > 1 && folders.every(folder => folder === first) ? first : "";
+}
+
 class Program {
   constructor({ numbers, columns, groupings }) {
     this.numbers = numbers;
@@ -70,6 +77,7 @@ class Program {
     this.seriesOf = new Uint8Array(rows.length).fill(SERIES);
     this.series.forEach((number, series) => (this.seriesOf[number] = series));
     this.others = this.rows.length - this.series.length;
+    this.folder = sharedFolder(series.map(number => rows[number].name));
     const marks = Math.floor(this.moments / STRIDE) + 1;
     this.marks = new Float64Array(marks * (SERIES + 1));
     const now = new Float64Array(SERIES + 1);
@@ -98,6 +106,12 @@ class Program {
   seriesName(series) {
     if (series < SERIES) return this.rows[this.series[series]].name;
     return `${countText(this.others)} other${this.others === 1 ? "" : "s"}`;
+  }
+
+  /** Its name where there is little room: without the folder that all of them are in. */
+  shortName(series) {
+    const name = this.seriesName(series);
+    return name.startsWith(this.folder) ? name.slice(this.folder.length) : name;
   }
 
   /** The position of a moment's beginning on the axis of `clock`. */
