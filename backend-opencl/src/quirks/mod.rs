@@ -103,7 +103,7 @@ impl Quirks {
             },
             failure_lock: FailureLock::new(is_pocl),
             idle_queue: IdleQueue::default(),
-            user_events: UserEvents::new(is_pocl),
+            user_events: UserEvents::default(),
         }
     }
 
@@ -128,7 +128,10 @@ impl Quirks {
         context: &ContextHandle,
         event: &EventHandle,
     ) -> ClResult<()> {
-        self.user_events.made(context, event)
+        if self.failed_events_are_fragile {
+            self.user_events.made(context, event)?;
+        }
+        Ok(())
     }
 
     /// Notes that a user event has ended. Called under the lock of [`while_completing`](Self::while_completing) or

@@ -112,10 +112,15 @@ pub(crate) fn is_standard_input(path: &Path) -> bool {
 /// Reads a trace, or a device of another tool's recording, and prints the remarks about the latter to standard error.
 pub(crate) fn open_trace(path: &Path, device: Option<usize>) -> Result<Trace, TraceError> {
     let trace = read_trace(path, device)?;
+    print_remarks(&trace);
+    Ok(trace)
+}
+
+/// Prints to standard error how the recording of a trace was interpreted.
+pub(crate) fn print_remarks(trace: &Trace) {
     for text in trace.remarks() {
         remark(&format!("{}: {text}", trace.name()));
     }
-    Ok(trace)
 }
 
 fn read_trace(path: &Path, device: Option<usize>) -> Result<Trace, TraceError> {

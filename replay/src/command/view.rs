@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use binpool::{PoolOptions, Snapshot};
+use binpool::{PoolOptions, Snapshot, words};
 use binpool_replay::{
     Content, Profile, Trace, TraceError, shown,
     view::{By, SnapshotNumbers, record},
@@ -21,7 +21,7 @@ use clap::{
 
 use crate::command::{
     cli::{at_least_one, leading_bits, size},
-    output::{STANDARD_INPUT, is_standard_input, print, remark},
+    output::{STANDARD_INPUT, is_standard_input, print, print_remarks, remark},
     progress_bar::bar,
     whole_file::write_file,
 };
@@ -133,9 +133,7 @@ fn is_snapshot(content: &[u8]) -> bool {
 
 fn view_trace(options: &View, content: Content<'_>) -> Result<(), Box<dyn Error>> {
     let trace = Trace::read_content(options.name(), content, None)?.scaled_down(options.scale);
-    for text in trace.remarks() {
-        remark(&format!("{}: {text}", trace.name()));
-    }
+    print_remarks(&trace);
     let by = options.by.unwrap_or(match trace.groups() {
         [] => By::Size,
         _ => By::Group,
@@ -211,7 +209,7 @@ fn write_page(options: &View, path: &Path, page: &str) -> Result<(), Box<dyn Err
         return Ok(());
     }
     let name = shown(path.display());
-    let bytes = ByteSize::b(page.len() as u64).display().iec();
+    let bytes = words::bytes(page.len() as u64);
     if options.open {
         remark(&format!("wrote {name} ({bytes})"));
         open::that_detached(path).map_err(|source| NotOpened { path: name, source })?;
