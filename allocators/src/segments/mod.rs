@@ -17,6 +17,9 @@ use space::{Idle, SegmentKey, Space, Taken};
 
 use crate::{Allocator, Backend, MemoryOf, Region, Result};
 
+/// The key of no range and no view.
+const NONE: usize = usize::MAX;
+
 /// A range that was taken for a block, with everything that is needed to make its view by [`into_view`](Self::into_view).
 ///
 /// ```

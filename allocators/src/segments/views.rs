@@ -116,9 +116,9 @@ impl<V> Views<V> {
             return (None, Chain(None));
         };
         let CachedView {
-            view, region, next, ..
+            view, next, ..
         } = self.cached.remove(first);
-        self.by_size.remove(region.bytes, first);
+        self.by_size.remove(first);
         (Some(view), Chain(next.map(|next| (next, last))))
     }
 

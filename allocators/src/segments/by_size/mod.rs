@@ -1,115 +1,174 @@
-//! An index of keys by size, for best fit: it finds the smallest size that is large enough.
+//! An index of keys by size, for best fit: it finds one of the smallest sizes that are large enough.
 
-use std::{
-    collections::{BTreeSet, btree_set},
-    iter, slice,
-};
+use std::iter;
 
-/// The number of leading bits, behind the first one, that choose a size's bin. Sizes in one bin differ by less than 1/16.
-const LEADING_BITS: u32 = 4;
+use super::NONE;
+
+/// The number of leading bits, behind the first one, that choose a size's bin. Sizes in one bin differ by less than 1/32.
+const LEADING_BITS: u32 = 5;
 
 /// The bins for sizes with the same exponent.
 const BINS_PER_EXPONENT: usize = 1 << LEADING_BITS;
 
-/// Each size below 16 has a bin of its own, and each exponent from 4 on has 16.
+/// Each size below 32 has a bin of its own, and each exponent from 5 on has 32.
 const BINS: usize = (usize::BITS - LEADING_BITS + 1) as usize * BINS_PER_EXPONENT;
 
-/// The most entries of a bin that is a list; a bin with more is a tree.
-const MOST_IN_A_LIST: usize = 32;
+/// The most entries of a bin that one call looks at for their size. On recorded programs a bin rarely has three different sizes.
+const MOST_STEPS: usize = 16;
 
-/// A tree with no more entries than this becomes a list again. Well below the other limit, so that a bin near it does not
-/// change back and forth.
-const FEWEST_IN_A_TREE: usize = 8;
+/// The size of a key, and its neighbours in the list of its bin.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    bytes: usize,
+    before: usize,
+    after: usize,
+}
 
-/// A size in bytes, and its key.
-type Entry = (usize, usize);
+/// The entry of a key that is not in the index.
+const ABSENT: Entry = Entry {
+    bytes: 0,
+    before: NONE,
+    after: NONE,
+};
 
-/// Sizes and keys, ordered by size and then by key, as in a `BTreeSet` of pairs.
+/// Sizes in bytes and their keys.
 ///
-/// Entries lie in bins by the exponent and the leading bits of their sizes, and a bitmap tells which bins have any. So
-/// most calls touch one bin of a few entries. A bin with many is a tree, so nothing takes more than `O(log n)` steps even
-/// where all sizes are equal.
+/// Each key lies in the bin of its size, by the exponent and the leading bits, and a bitmap tells which bins have any. A bin is
+/// a doubly linked list, smallest size first. So adding and removing a key takes a few steps, however many there are, and
+/// allocates nothing once the index has had this key and this bin before. The two levels are those of TLSF (Masmano et al.,
+/// 2004), whose lists are not in order.
 ///
 /// # Invariants
 ///
-/// - B1: an entry is in the bin of its size, and in no other.
-/// - B2: a bin is marked as occupied if it has an entry.
+/// - B1: a key is in the list of the bin of its size, and in no other.
+/// - B2: a bin is marked as occupied if it has a key, and only then.
+/// - B3: a bin that never had more than [`MOST_STEPS`] keys has them in order of their sizes. In a longer one an insertion may
+///   give up its search for the place, and put the key behind that many smaller ones.
 #[derive(Debug, Default)]
 pub(super) struct BySize {
-    /// The bins up to the largest one that ever had an entry.
-    bins: Vec<Bin>,
+    /// The first key of each bin, up to the largest bin that ever had one.
+    bins: Vec<usize>,
+    /// By key.
+    entries: Vec<Entry>,
     occupied: Occupied,
 }
 
 impl BySize {
-    /// Adds an entry that is not there yet.
+    /// Adds a key that is not there yet.
     pub(super) fn insert(&mut self, bytes: usize, key: usize) {
         let bin = bin_of(bytes);
-        self.occupied.mark(bin);
-        match self.bins.get_mut(bin) {
-            Some(Bin::List(list)) if list.len() < list.capacity().min(MOST_IN_A_LIST) => {
-                insert_into_list(list, (bytes, key));
+        if key >= self.entries.len() || bin >= self.bins.len() {
+            self.make_room(bin, key);
+        }
+        let first = self.bins[bin];
+        let (mut before, mut after) = (NONE, first);
+        for _ in 0..MOST_STEPS {
+            match self.entries.get(after) {
+                Some(entry) if entry.bytes < bytes => (before, after) = (after, entry.after),
+                _ => break,
             }
-            _ => self.make_room_and_insert(bin, (bytes, key)),
+        }
+        self.entries[key] = Entry {
+            bytes,
+            before,
+            after,
+        };
+        if let Some(after) = self.entries.get_mut(after) {
+            after.before = key;
+        }
+        match self.entries.get_mut(before) {
+            Some(before) => before.after = key,
+            None => self.bins[bin] = key,
+        }
+        if first == NONE {
+            self.occupied.mark(bin);
         }
     }
 
-    /// The rare path of `insert`, kept out of line.
     #[cold]
-    fn make_room_and_insert(&mut self, bin: usize, entry: Entry) {
+    fn make_room(&mut self, bin: usize, key: usize) {
         if self.bins.len() <= bin {
-            self.bins.resize_with(bin + 1, Bin::default);
+            self.bins.resize(bin + 1, NONE);
         }
-        self.bins[bin].insert(entry);
+        if self.entries.len() <= key {
+            self.entries.resize(key + 1, ABSENT);
+        }
     }
 
-    /// Removes an entry that is there.
-    pub(super) fn remove(&mut self, bytes: usize, key: usize) {
+    /// Removes a key that is there.
+    pub(super) fn remove(&mut self, key: usize) {
+        let Entry {
+            bytes,
+            before,
+            after,
+        } = self.entries[key];
+        if let Some(after) = self.entries.get_mut(after) {
+            after.before = before;
+        }
+        if let Some(before) = self.entries.get_mut(before) {
+            before.after = after;
+            return;
+        }
         let bin = bin_of(bytes);
-        let entries = &mut self.bins[bin];
-        entries.remove((bytes, key));
-        if entries.is_empty() {
+        self.bins[bin] = after;
+        if after == NONE {
             self.occupied.unmark(bin);
         }
     }
 
-    /// Returns the first entry of at least `bytes` bytes whose key `suits`.
+    /// Returns a key of at least `bytes` bytes that `suits`, and its size: the smallest one, as far as B3 goes. It finds one if
+    /// there is any.
     pub(super) fn first_from(
         &self,
         bytes: usize,
         mut suits: impl FnMut(usize) -> bool,
-    ) -> Option<Entry> {
-        let mut next = self.occupied.first_from(bin_of(bytes));
-        while let Some(bin) = next {
-            let found = self.bins[bin].first_from(bytes, &mut suits);
-            if found.is_some() {
-                return found;
-            }
-            next = self.occupied.first_from(bin + 1);
-        }
-        None
+    ) -> Option<(usize, usize)> {
+        let own = bin_of(bytes);
+        let mut suits = |(size, key): &(usize, usize)| *size >= bytes && suits(*key);
+        let mut of_own = self.of_bin(own);
+        of_own
+            .by_ref()
+            .take(MOST_STEPS)
+            .find(&mut suits)
+            .or_else(|| self.from_bin(own + 1).find(&mut suits))
+            .or_else(|| of_own.find(&mut suits))
     }
 
-    /// The keys of exactly `bytes` bytes, in order.
+    /// The keys of exactly `bytes` bytes among the first ones of their bin.
     pub(super) fn of_size(&self, bytes: usize) -> impl Iterator<Item = usize> {
-        let bin = self.bins.get(bin_of(bytes));
-        bin.into_iter()
-            .flat_map(move |bin| bin.from(bytes))
-            .take_while(move |(size, _)| *size == bytes)
+        self.of_bin(bin_of(bytes))
+            .take(MOST_STEPS)
+            .filter(move |(size, _)| *size == bytes)
             .map(|(_, key)| key)
     }
 
-    /// All entries, in order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = Entry> {
-        let first = self.occupied.first_from(0);
-        let bins = iter::successors(first, |bin| self.occupied.first_from(bin + 1));
-        bins.flat_map(|bin| self.bins[bin].from(0))
+    /// All sizes and keys, those of smaller bins first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.from_bin(0)
     }
 
     /// Returns the largest size.
     pub(super) fn largest(&self) -> Option<usize> {
         let bin = self.occupied.last()?;
-        self.bins[bin].largest()
+        self.of_bin(bin).map(|(bytes, _)| bytes).max()
+    }
+
+    /// The sizes and keys of a bin.
+    fn of_bin(&self, bin: usize) -> impl Iterator<Item = (usize, usize)> {
+        let mut key = self.bins.get(bin).copied().unwrap_or(NONE);
+        iter::from_fn(move || {
+            let entry = self.entries.get(key)?;
+            let found = (entry.bytes, key);
+            key = entry.after;
+            Some(found)
+        })
+    }
+
+    /// The sizes and keys of a bin and of all larger ones.
+    fn from_bin(&self, bin: usize) -> impl Iterator<Item = (usize, usize)> {
+        let first = self.occupied.first_from(bin);
+        let bins = iter::successors(first, |bin| self.occupied.first_from(bin + 1));
+        bins.flat_map(|bin| self.of_bin(bin))
     }
 }
 
@@ -117,120 +176,6 @@ fn bin_of(bytes: usize) -> usize {
     let shift = (bytes | BINS_PER_EXPONENT).ilog2() - LEADING_BITS;
     // A size that is not shifted still has its first bit, which counts as one exponent.
     shift as usize * BINS_PER_EXPONENT + (bytes >> shift)
-}
-
-/// The entries of one bin.
-#[derive(Debug)]
-enum Bin {
-    /// In order.
-    List(Vec<Entry>),
-    Tree(BTreeSet<Entry>),
-}
-
-impl Default for Bin {
-    fn default() -> Self {
-        Self::List(Vec::new())
-    }
-}
-
-impl Bin {
-    fn insert(&mut self, entry: Entry) {
-        match self {
-            Self::List(list) if list.len() < MOST_IN_A_LIST => insert_into_list(list, entry),
-            Self::List(list) => *self = Self::Tree(list.drain(..).chain([entry]).collect()),
-            Self::Tree(tree) => {
-                tree.insert(entry);
-            }
-        }
-    }
-
-    fn remove(&mut self, entry: Entry) {
-        match self {
-            Self::List(list) => {
-                // The entries behind it move forward by one, beginning with the last.
-                let Some(mut moving) = list.pop() else { return };
-                for other in list.iter_mut().rev() {
-                    if moving == entry {
-                        return;
-                    }
-                    std::mem::swap(&mut moving, other);
-                }
-            }
-            Self::Tree(_) => self.remove_from_tree(entry),
-        }
-    }
-
-    #[cold]
-    fn remove_from_tree(&mut self, entry: Entry) {
-        let Self::Tree(tree) = self else { return };
-        tree.remove(&entry);
-        if tree.len() <= FEWEST_IN_A_TREE {
-            *self = Self::List(self.from(0).collect());
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        match self {
-            Self::List(list) => list.is_empty(),
-            Self::Tree(tree) => tree.is_empty(),
-        }
-    }
-
-    fn first_from(&self, bytes: usize, mut suits: impl FnMut(usize) -> bool) -> Option<Entry> {
-        let mut suits = |entry: &&Entry| entry.0 >= bytes && suits(entry.1);
-        let first = match self {
-            Self::List(list) => list.iter().find(&mut suits),
-            Self::Tree(tree) => tree.range((bytes, 0)..).find(&mut suits),
-        };
-        first.copied()
-    }
-
-    /// The entries of at least `bytes` bytes, in order.
-    fn from(&self, bytes: usize) -> Entries<'_> {
-        match self {
-            Self::List(list) => {
-                let first = list.partition_point(|(size, _)| *size < bytes);
-                Entries::List(list[first..].iter())
-            }
-            Self::Tree(tree) => Entries::Tree(tree.range((bytes, 0)..)),
-        }
-    }
-
-    fn largest(&self) -> Option<usize> {
-        let last = match self {
-            Self::List(list) => list.last(),
-            Self::Tree(tree) => tree.last(),
-        };
-        last.map(|(bytes, _)| *bytes)
-    }
-}
-
-fn insert_into_list(list: &mut Vec<Entry>, entry: Entry) {
-    let mut place = list.len();
-    list.push(entry);
-    while place > 0 && list[place - 1] > entry {
-        list[place] = list[place - 1];
-        place -= 1;
-    }
-    list[place] = entry;
-}
-
-/// Entries of one bin, in order.
-enum Entries<'a> {
-    List(slice::Iter<'a, Entry>),
-    Tree(btree_set::Range<'a, Entry>),
-}
-
-impl Iterator for Entries<'_> {
-    type Item = Entry;
-
-    fn next(&mut self) -> Option<Entry> {
-        match self {
-            Self::List(list) => list.next(),
-            Self::Tree(tree) => tree.next(),
-        }
-        .copied()
-    }
 }
 
 const WORD_BITS: usize = u64::BITS as usize;

@@ -1,10 +1,10 @@
-//! The index has the same entries in the same order as a tree of pairs, for any distribution of sizes.
+//! The index has the same entries as a tree of pairs, and finds the smallest of them, for any distribution of sizes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use proptest::prelude::*;
 
-use super::{Bin, BySize, Entry, FEWEST_IN_A_TREE, MOST_IN_A_LIST, bin_of};
+use super::{BySize, MOST_STEPS, NONE, bin_of};
 
 /// Sizes of all magnitudes, a few repeated sizes, and adjacent ones, so that bins become full and empty.
 fn bytes() -> impl Strategy<Value = usize> {
@@ -17,7 +17,7 @@ fn bytes() -> impl Strategy<Value = usize> {
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    Insert(Entry),
+    Insert(usize, usize),
     /// Removes the entry at this index.
     Remove(usize),
     /// Removes all but a few entries, from the smallest on or from the largest.
@@ -26,50 +26,82 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        40 => (bytes(), 0..1000_usize).prop_map(Step::Insert),
+        40 => (bytes(), 0..1000_usize).prop_map(|(bytes, key)| Step::Insert(bytes, key)),
         20 => any::<usize>().prop_map(Step::Remove),
         1 => any::<bool>().prop_map(Step::Drain),
     ]
 }
 
+/// Checks B1 to B3, and that the lists are linked both ways. `most` has the most keys that each bin ever had.
+fn check(index: &BySize, most: &HashMap<usize, usize>) {
+    for bin in 0..index.bins.len() {
+        let listed: Vec<_> = index.of_bin(bin).collect();
+        let is_marked = index.occupied.first_from(bin) == Some(bin);
+        assert_eq!(is_marked, !listed.is_empty(), "bin {bin}");
+        assert!(listed.iter().all(|(bytes, _)| bin_of(*bytes) == bin));
+        if most.get(&bin).is_none_or(|most| *most <= MOST_STEPS) {
+            assert!(listed.is_sorted_by_key(|(bytes, _)| *bytes), "{listed:?}");
+        }
+        let mut before = NONE;
+        for (_, key) in listed {
+            assert_eq!(index.entries[key].before, before);
+            before = key;
+        }
+    }
+}
+
 proptest! {
     #[test]
-    fn it_is_a_tree_of_pairs(
+    fn it_has_the_entries_of_a_tree_of_pairs_and_finds_the_smallest(
         steps in prop::collection::vec(step(), 1..1000),
         looks in prop::collection::vec((bytes(), 1..5_usize), 1..20),
     ) {
         let mut index = BySize::default();
         let mut model = BTreeSet::new();
+        let mut most = HashMap::new();
         for step in steps {
             match step {
-                Step::Insert((bytes, key)) => {
-                    if model.insert((bytes, key)) {
+                Step::Insert(bytes, key) => {
+                    if !model.iter().any(|(_, other)| *other == key) {
+                        model.insert((bytes, key));
                         index.insert(bytes, key);
+                        let bin = bin_of(bytes);
+                        let most = most.entry(bin).or_default();
+                        *most = index.of_bin(bin).count().max(*most);
                     }
                 }
                 Step::Remove(place) => {
                     let entry = model.iter().nth(place % model.len().max(1)).copied();
                     if let Some((bytes, key)) = entry {
                         model.remove(&(bytes, key));
-                        index.remove(bytes, key);
+                        index.remove(key);
                     }
                 }
                 Step::Drain(from_the_start) => while model.len() > 3 {
                     let entry = if from_the_start { model.pop_first() } else { model.pop_last() };
-                    if let Some((bytes, key)) = entry {
-                        index.remove(bytes, key);
+                    if let Some((_, key)) = entry {
+                        index.remove(key);
                     }
                 }
             }
             prop_assert_eq!(index.largest(), model.last().map(|(bytes, _)| *bytes));
         }
-        prop_assert_eq!(index.iter().collect::<Vec<_>>(), model.iter().copied().collect::<Vec<_>>());
+        check(&index, &most);
+        prop_assert_eq!(index.iter().collect::<BTreeSet<_>>(), model.clone());
         for (bytes, part) in looks {
-            let mut from = model.range((bytes, 0)..).copied();
             let suits = |key: usize| key.is_multiple_of(part);
-            prop_assert_eq!(index.first_from(bytes, suits), from.find(|(_, key)| suits(*key)));
-            let same = model.range((bytes, 0)..=(bytes, usize::MAX)).map(|(_, key)| *key);
-            prop_assert_eq!(index.of_size(bytes).collect::<Vec<_>>(), same.collect::<Vec<_>>());
+            let found = index.first_from(bytes, suits);
+            let best = model.range((bytes, 0)..).find(|(_, key)| suits(*key));
+            prop_assert_eq!(found.is_some(), best.is_some(), "it finds one if there is any");
+            if let (Some((size, key)), Some((smallest, _))) = (found, best) {
+                prop_assert!(model.contains(&(size, key)) && suits(key) && size >= bytes);
+                if most[&bin_of(*smallest)] <= MOST_STEPS {
+                    prop_assert_eq!(size, *smallest);
+                }
+            }
+            for key in index.of_size(bytes) {
+                prop_assert!(model.contains(&(bytes, key)));
+            }
         }
     }
 }
@@ -77,7 +109,7 @@ proptest! {
 #[test]
 fn a_larger_size_is_in_no_smaller_bin() {
     let powers = (0..usize::BITS).map(|bit| 1_usize << bit);
-    let sizes = powers.flat_map(|power| [power - 1, power, power + 1, power + power / 16]);
+    let sizes = powers.flat_map(|power| [power - 1, power, power + 1, power + power / 32]);
     let mut sizes: Vec<_> = sizes.chain([usize::MAX]).collect();
     sizes.sort_unstable();
     assert!(sizes.is_sorted_by_key(|bytes| bin_of(*bytes)));
@@ -85,35 +117,24 @@ fn a_larger_size_is_in_no_smaller_bin() {
 }
 
 #[test]
-fn many_of_one_size_stay_in_order() {
+fn of_many_equal_sizes_the_last_one_is_found_first() {
     let mut index = BySize::default();
-    let keys = 0..10 * MOST_IN_A_LIST;
-    for key in keys.clone().rev() {
+    for key in 0..1000 {
         index.insert(4096, key);
     }
-    assert!(index.of_size(4096).eq(keys.clone()));
-    for key in keys.clone().skip(2) {
-        index.remove(4096, key);
-    }
-    assert!(index.of_size(4096).eq([0, 1]));
-    assert_eq!(index.first_from(1, |key| key > 0), Some((4096, 1)));
+    assert_eq!(index.first_from(4000, |_| true), Some((4096, 999)));
+    assert_eq!(index.first_from(4000, |key| key == 0), Some((4096, 0)));
+    index.remove(999);
+    assert_eq!(index.of_size(4096).next(), Some(998));
 }
 
 #[test]
-fn a_bin_of_many_is_a_tree_until_few_are_left() {
+fn what_fits_is_found_behind_more_different_sizes_than_are_looked_at() {
     let mut index = BySize::default();
-    let is_tree = |index: &BySize| matches!(index.bins[bin_of(4096)], Bin::Tree(_));
-    for key in 0..2 * MOST_IN_A_LIST {
-        index.insert(4096, key);
-        assert_eq!(
-            is_tree(&index),
-            key + 1 > MOST_IN_A_LIST,
-            "{} entries",
-            key + 1
-        );
+    let sizes = (1 << 20)..(1 << 20) + 100;
+    for bytes in sizes {
+        index.insert(bytes, bytes - (1 << 20));
     }
-    for key in (0..2 * MOST_IN_A_LIST).rev() {
-        index.remove(4096, key);
-        assert_eq!(is_tree(&index), key > FEWEST_IN_A_TREE, "{key} entries");
-    }
+    let (size, key) = index.first_from((1 << 20) + 99, |_| true).unwrap_or_default();
+    assert_eq!((size, key), ((1 << 20) + 99, 99));
 }

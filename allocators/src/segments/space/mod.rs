@@ -324,9 +324,9 @@ impl<V, U: Clone + Default> Space<V, U> {
             // A view at an end of the range leaves one free range, not two.
             let is_inside = cached.offset != region.offset
                 && cached.offset + bytes != region.offset + region.bytes;
-            let rank = (region.bytes, is_inside, view);
-            if tightest.is_none_or(|tightest| rank < tightest) && suits(range) {
-                tightest = Some(rank);
+            let rank = (region.bytes, is_inside);
+            if tightest.is_none_or(|(tightest, _)| rank < tightest) && suits(range) {
+                tightest = Some((rank, view));
                 most = region.bytes;
                 if most == size && !is_inside {
                     // No later range that suits is smaller.
@@ -335,7 +335,7 @@ impl<V, U: Clone + Default> Space<V, U> {
             }
         }
         match tightest {
-            Some((.., view)) => self.seize_view(view),
+            Some((_, view)) => self.seize_view(view),
             None => self.seize(best, bytes),
         }
     }
@@ -481,7 +481,7 @@ impl<V, U: Clone + Default> Space<V, U> {
     fn set_taken(&mut self, key: usize) -> Option<Free<U>> {
         let range = &mut self.ranges[key];
         let free = range.free.take()?;
-        self.free[usize::from(range.is_small)].remove(range.region.bytes, key);
+        self.free[usize::from(range.is_small)].remove(key);
         self.free_bytes -= range.region.bytes as u64;
         Some(free)
     }

@@ -230,9 +230,10 @@ fn of_cached_views_the_one_in_the_smallest_range_serves_and_at_an_end_of_it() {
         // At the end, at the start, and between two parts that would stay apart.
         (&[(1000, 300), (1000, 900)], 1),
         (&[(1000, 300), (1000, 0)], 1),
-        (&[(1000, 900), (1000, 0)], 0),
-        (&[(1000, 0), (1000, 900)], 0),
-        (&[(1000, 300), (1000, 400)], 0),
+        // Of equal ones the one that came back last.
+        (&[(1000, 900), (1000, 0)], 1),
+        (&[(1000, 0), (1000, 900)], 1),
+        (&[(1000, 300), (1000, 400)], 1),
         (&[(1000, 300), (1000, 400), (1000, 900)], 2),
         // A smaller range takes precedence over a better position.
         (&[(1000, 0), (900, 300)], 1),
