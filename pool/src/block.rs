@@ -12,7 +12,8 @@ use binpool_allocators::{
 use parking_lot::Mutex;
 
 use crate::{
-    order::timestamps::{QueueKey, QueueUses, together},
+    order::queue_uses::{QueueUses, together},
+    order::timestamps::QueueKey,
     track::allocation_record::AllocationRecord,
 };
 

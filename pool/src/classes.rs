@@ -76,6 +76,12 @@ impl Classes {
         below - below % alignment.bytes()
     }
 
+    /// The size of the last class that shares a slot with this bin.
+    pub(crate) fn slot_size(&self, bin: usize) -> usize {
+        let last = bin | ((1 << self.shared_bits) - 1);
+        self.alloc_size(last.min(self.bin_count().saturating_sub(1)).max(bin))
+    }
+
     /// The slot of this bin in a thread cache. Bins from [`SizeClasses::bin_count`] on, which a wrong scheme may return, may share
     /// the last slot.
     #[inline]

@@ -7,7 +7,8 @@ use binpool_mock::{Completion, MockBackend, MockDevice, MockQueue};
 
 use crate::{
     MemoryPool, PoolOptions,
-    order::timestamps::{QueueKey, QueueUses, Timestamp},
+    order::queue_uses::QueueUses,
+    order::timestamps::{QueueKey, Timestamp},
     shared::{Block, Cached, CachedBlock, HeldBlock, Shared},
 };
 

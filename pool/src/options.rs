@@ -13,7 +13,7 @@ use crate::{
     classes::Classes,
     hooks::Hooks,
     lock::{per_thread::PoolId, spin::Lock},
-    order::{clock::Clock, timestamps::join},
+    order::{clock::Clock, queue_uses::join},
     scrubber::Scrubber,
     shared::{Shared, State},
     track::watch::TrackingFlag,

@@ -258,6 +258,8 @@ pub enum RangeState<'a, U> {
 /// assert_eq!((segments.largest_free(), segments.idle_bytes()), (8192, 8192));
 /// // The bytes of free blocks that may be cached outside of the segments.
 /// assert_eq!(segments.cacheable_bytes(), 2 << 20);
+/// // The most bytes of a small block.
+/// assert_eq!(segments.small_bytes(), 8 << 10);
 /// ```
 #[derive(Debug)]
 pub struct Segments<M, U> {
@@ -325,6 +327,12 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
     #[must_use]
     pub fn cacheable_bytes(&self) -> u64 {
         self.growth.cacheable_bytes()
+    }
+
+    /// The most bytes of a small block. Small blocks lie in segments of their own.
+    #[must_use]
+    pub fn small_bytes(&self) -> usize {
+        self.growth.small_bytes()
     }
 
     /// Takes a range of `bytes` bytes whose uses are `usable`.

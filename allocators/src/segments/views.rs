@@ -115,9 +115,7 @@ impl<V> Views<V> {
         let Some((first, last)) = ends else {
             return (None, Chain(None));
         };
-        let CachedView {
-            view, next, ..
-        } = self.cached.remove(first);
+        let CachedView { view, next, .. } = self.cached.remove(first);
         self.by_size.remove(first);
         (Some(view), Chain(next.map(|next| (next, last))))
     }

@@ -1,6 +1,6 @@
 //! How many free bytes the thread caches and the bins may keep from the segments.
 
-use binpool_allocators::{Allocator, MemoryOf, segments::Segments};
+use binpool_allocators::Allocator;
 
 use crate::{
     central::State,
@@ -8,7 +8,6 @@ use crate::{
         bins::Bins,
         thread_cache::{Allowance, Cached, bytes_of},
     },
-    order::timestamps::QueueUses,
 };
 
 /// All thread caches together get the bytes that may be kept from segments, divided by this. The bins get as much.
@@ -17,9 +16,9 @@ const CACHE_DIVISOR: u64 = 2;
 /// The bytes that each thread cache may keep at least. The bins may keep at least as much for each thread.
 const MIN_BYTES_PER_THREAD: u64 = 8 << 20;
 
-/// A cached block of up to the bytes that may be kept from segments, divided by this, also serves smaller requests. That wastes
-/// less memory than the caches may keep anyway.
-const LOOSE_DIVISOR: u64 = 256;
+/// With small blocks, all thread caches together get the bytes that may be kept from segments, times this. Small blocks lie apart,
+/// so that a cached one keeps no neighbours from becoming one large range.
+const CACHE_FACTOR_FOR_SMALL: u64 = 2;
 
 impl<A: Allocator, O> State<A, O> {
     /// Returns how much each thread cache may keep.
@@ -27,23 +26,24 @@ impl<A: Allocator, O> State<A, O> {
         let Some(segments) = &self.segments else {
             return Allowance {
                 bytes: usize::MAX,
-                loose_bytes: 0,
+                bytes_for_small: usize::MAX,
+                small_bytes: 0,
             };
         };
         let cached = segments.cacheable_bytes();
         let threads = self.threads.len().max(1) as u64;
-        let within = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let within =
+            |bytes: u64| usize::try_from(bytes.max(MIN_BYTES_PER_THREAD)).unwrap_or(usize::MAX);
         Allowance {
-            bytes: within((cached / CACHE_DIVISOR / threads).max(MIN_BYTES_PER_THREAD)),
-            loose_bytes: within(cached / LOOSE_DIVISOR),
+            bytes: within(cached / CACHE_DIVISOR / threads),
+            bytes_for_small: within(cached.saturating_mul(CACHE_FACTOR_FOR_SMALL) / threads),
+            small_bytes: segments.small_bytes(),
         }
     }
 
     /// Returns whether the bins may keep these blocks, too.
     pub(crate) fn has_room_in_bins(&self, blocks: &[Cached<A, O>]) -> bool {
-        self.segments.as_ref().is_none_or(|segments| {
-            self.binned_bytes() + bytes_of(blocks) as u64 <= self.most_in_bins(segments)
-        })
+        self.binned_bytes() + bytes_of(blocks) as u64 <= self.most_in_bins()
     }
 
     /// The bytes of all blocks in bins and in the depot.
@@ -53,7 +53,10 @@ impl<A: Allocator, O> State<A, O> {
     }
 
     /// The most bytes that bins and depot may keep from the segments.
-    pub(crate) fn most_in_bins(&self, segments: &Segments<MemoryOf<A>, QueueUses>) -> u64 {
+    pub(crate) fn most_in_bins(&self) -> u64 {
+        let Some(segments) = &self.segments else {
+            return u64::MAX;
+        };
         let cached = segments.cacheable_bytes();
         if self.threads.len() == 0 {
             cached
@@ -84,30 +87,29 @@ mod tests {
         let mock = MockPool::of_segments();
         let mut state = mock.shared.state.lock();
         reach(&mut state, 64 << 30);
-        // The number of threads, the MiB that each of them may keep, and the MiB that the bins may keep.
+        // The number of threads, the MiB that each of them may keep, the same with small blocks, and the MiB that the bins may keep.
         let rows = [
-            (0, 128, 256),
-            (1, 128, 128),
-            (2, 64, 128),
-            (3, 42, 128),
-            (16, 8, 128),
-            (32, 8, 256),
+            (0, 128, 512, 256),
+            (1, 128, 512, 128),
+            (2, 64, 256, 128),
+            (3, 42, 170, 128),
+            (16, 8, 32, 128),
+            (64, 8, 8, 512),
         ];
         let mut keys = Vec::new();
-        for (threads, each, bins) in rows {
+        for (threads, each, with_small, bins) in rows {
             while keys.len() < threads {
                 let allowance = state.allowance();
                 keys.push(state.threads.add(ThreadCache::new(allowance, None)));
             }
             let allowance = state.allowance();
             assert_eq!(allowance.bytes / MIB, each, "{threads} threads");
-            assert_eq!(allowance.loose_bytes, MIB);
-            let segments = state.segments.as_ref().unwrap();
+            assert_eq!(allowance.bytes_for_small / MIB, with_small);
             assert_eq!(
-                state.most_in_bins(segments),
-                (bins * MIB) as u64,
-                "{threads} threads"
+                allowance.small_bytes,
+                (64 << 30) / 20 / 256 / 8192 * 8192 + 8192
             );
+            assert_eq!(state.most_in_bins(), (bins * MIB) as u64);
         }
     }
 
@@ -116,7 +118,7 @@ mod tests {
         let mock = MockPool::of_blocks();
         let state = mock.shared.state.lock();
         let allowance = state.allowance();
-        assert_eq!((allowance.bytes, allowance.loose_bytes), (usize::MAX, 0));
+        assert_eq!((allowance.bytes, allowance.small_bytes), (usize::MAX, 0));
         drop(state);
         let blocks = [(); 3].map(|()| mock.cached(512 * MIB));
         assert!(mock.shared.state.lock().has_room_in_bins(&blocks));

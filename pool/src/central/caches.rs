@@ -5,7 +5,7 @@ use binpool_allocators::{Allocator, Queue};
 use crate::{
     block::{HeldBlock, Lease},
     central::State,
-    free::thread_cache::{Activity, Cached, CachedBlock, ThreadCache},
+    free::thread_cache::{Activity, Cached, CachedBlock, ThreadCache, Wanted},
     order::timestamps::{QueueKey, last_of},
     request::Request,
 };
@@ -42,19 +42,19 @@ impl<A: Allocator, O> State<A, O> {
         }
     }
 
-    /// Moves the blocks of a thread cache, in one slot or in all, to the bins. Returns whether there were any.
-    pub(crate) fn take_from(&mut self, cache: &mut ThreadCache<A, O>, slot: Option<usize>) -> bool {
+    /// Moves the `wanted` blocks of a thread cache to the bins. Returns whether there were any.
+    pub(crate) fn take_from(&mut self, cache: &mut ThreadCache<A, O>, wanted: Wanted) -> bool {
         let mut is_any = false;
-        cache.take(slot, |cached| {
+        cache.take(wanted, |cached| {
             is_any = true;
             self.adopt_into_bin(cached);
         });
         is_any
     }
 
-    /// Moves the blocks of the depot, in one slot or in all, to the bins.
-    pub(crate) fn take_from_depot(&mut self, slot: Option<usize>) {
-        for cached in self.depot.take_all(slot) {
+    /// Moves the `wanted` blocks of the depot to the bins.
+    pub(crate) fn take_from_depot(&mut self, wanted: Wanted) {
+        for cached in self.depot.take_all(wanted) {
             self.adopt_into_bin(cached);
         }
     }
@@ -146,7 +146,8 @@ mod tests {
         let cache = || {
             let allowance = Allowance {
                 bytes: 0,
-                loose_bytes: 0,
+                bytes_for_small: 0,
+                small_bytes: 0,
             };
             ThreadCache::<Immediate>::new(allowance, None)
         };

@@ -1,6 +1,6 @@
 //! What a request does next that finds no free range of a segment.
 
-use binpool_allocators::Allocator;
+use binpool_allocators::{Allocator, segments::Segments};
 
 use crate::{
     block::{HeldBlock, Released},
@@ -9,10 +9,8 @@ use crate::{
         caches::DrainFrom,
         ranges::{Carved, RangeFilter},
     },
-    order::{
-        hit_kind::HitKind,
-        timestamps::{QueueKey, QueueUses},
-    },
+    free::thread_cache::Wanted,
+    order::{hit_kind::HitKind, queue_uses::QueueUses, timestamps::QueueKey},
     request::Request,
 };
 
@@ -70,13 +68,16 @@ pub(crate) struct CarvingTerms {
 }
 
 impl<A: Allocator, O> State<A, O> {
-    /// Returns the next step of a request that is at this stage, and moves the stage on. `drain` puts the blocks of thread caches
-    /// into the bins.
+    /// Returns the next step of a request that is at this stage, and moves the stage on. `drain` puts the wanted blocks of thread
+    /// caches into the bins.
+    ///
+    /// Small blocks stay in the caches, since their ranges can serve only small requests, and such a request goes on to a further
+    /// segment for small blocks: refilling the caches costs more than the few bytes that they may have.
     pub(crate) fn next_carving_step(
         &mut self,
         stage: &mut CarvingStage,
         terms: CarvingTerms,
-        drain: impl FnOnce(&mut Self),
+        drain: impl FnOnce(&mut Self, Wanted),
     ) -> CarvingStep<A, O> {
         let CarvingTerms {
             queue_key, request, ..
@@ -88,7 +89,10 @@ impl<A: Allocator, O> State<A, O> {
             }
         }
         if *stage == CarvingStage::Drain {
-            drain(self);
+            let small_bytes = self.segments.as_ref().map_or(0, Segments::small_bytes);
+            if request.bytes > small_bytes {
+                drain(self, Wanted::LargerThan(small_bytes));
+            }
             let cached = self.take_cached();
             if !cached.is_empty() {
                 *stage = CarvingStage::TakeDrained;
@@ -159,7 +163,7 @@ mod tests {
         loop {
             let step = {
                 let mut state = mock.shared.state.lock();
-                state.next_carving_step(&mut stage, terms, |_| ())
+                state.next_carving_step(&mut stage, terms, |_, _| ())
             };
             names.push(match step {
                 CarvingStep::Retry => "retry",

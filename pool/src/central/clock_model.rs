@@ -25,7 +25,8 @@ use crate::{
     order::{
         clock::Clock,
         fence::{Fence, NewFence},
-        timestamps::{QueueKey, QueueUse, QueueUses, Timestamp},
+        queue_uses::QueueUses,
+        timestamps::{QueueKey, QueueUse, Timestamp},
     },
     paper::{Paper, PaperEvent, PaperQueue},
 };

@@ -18,7 +18,8 @@ use crate::{
     order::{
         clock::Clock,
         fence::{Fence, NewFence},
-        timestamps::{QueueKey, QueueUse, QueueUses, join},
+        queue_uses::{QueueUses, join},
+        timestamps::{QueueKey, QueueUse},
     },
     paper::{Paper, PaperEvent, PaperMemory, PaperQueue},
     request::Request,

@@ -9,7 +9,8 @@ use crate::{
     central::{State, queue_states::QueueStates},
     order::{
         hit_kind::HitKind,
-        timestamps::{QueueKey, QueueUse, QueueUses, add_to, last_of},
+        queue_uses::{QueueUses, add_to},
+        timestamps::{QueueKey, QueueUse, last_of},
     },
     request::Request,
 };

@@ -6,7 +6,8 @@ use crate::{
     block::HeldBlock,
     central::{State, queue_state::QueueState},
     free::bins::Bins,
-    order::timestamps::{QueueUse, QueueUses, last_of},
+    order::queue_uses::QueueUses,
+    order::timestamps::{QueueUse, last_of},
 };
 
 impl<A: Allocator, O> State<A, O> {
@@ -35,32 +36,35 @@ impl<A: Allocator, O> State<A, O> {
             _ => &held.uses[..],
         };
         let unordered: QueueUses = unordered.iter().filter(has_room).copied().collect();
-        match self.put_in_bin_or_segment(held) {
-            None => (unordered, None),
-            Some(held) => {
-                self.transit.depart(1);
-                (unordered, Some(held))
-            }
-        }
+        (unordered, self.put_in_bin_or_segment(held))
     }
 
-    /// Puts a free block in a bin, or its range in its segment. Returns a block that has to give up its view first.
-    fn put_in_bin_or_segment(&mut self, held: HeldBlock<A, O>) -> Option<HeldBlock<A, O>> {
-        let Some(segments) = &self.segments else {
+    /// Puts a free block in a bin, or its range in its segment. Returns a block that has to give up its view first, and is in
+    /// transit until then.
+    pub(crate) fn put_in_bin_or_segment(
+        &mut self,
+        held: HeldBlock<A, O>,
+    ) -> Option<HeldBlock<A, O>> {
+        let Some(range) = held.block.range else {
             self.put_in_bin(held);
             return None;
         };
-        if self.binned_bytes() + held.block.bytes as u64 <= self.most_in_bins(segments) {
+        // With thread caches, a block that comes here is one that they have no room for, and a free range serves more requests.
+        let bytes = held.block.bytes as u64;
+        if self.threads.len() == 0 && self.binned_bytes() + bytes <= self.most_in_bins() {
             self.put_in_bin(held);
             return None;
         }
-        match (held.block.range, &mut self.segments) {
-            (Some(range), Some(segments)) if segments.may_keep_view(range) => {
+        match &mut self.segments {
+            Some(segments) if segments.may_keep_view(range) => {
                 self.changes += 1;
                 segments.give(range, held.uses, Some(held.block.memory));
                 None
             }
-            _ => Some(held),
+            _ => {
+                self.transit.depart(1);
+                Some(held)
+            }
         }
     }
 

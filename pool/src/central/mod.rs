@@ -27,10 +27,7 @@ use crate::{
         viewed::Viewed,
     },
     lock::{biased::BiasedLocks, transit::Transit},
-    order::{
-        clock::Clock,
-        timestamps::{QueueKey, QueueUses},
-    },
+    order::{clock::Clock, queue_uses::QueueUses, timestamps::QueueKey},
     track::watch::Watch,
 };
 

@@ -8,7 +8,8 @@ use binpool_allocators::{
 use crate::{
     block::{Block, Released},
     central::{State, counters::unsigned},
-    order::timestamps::{QueueKey, QueueUses},
+    order::queue_uses::QueueUses,
+    order::timestamps::QueueKey,
     request::Request,
 };
 
@@ -127,7 +128,7 @@ impl<A: Allocator, O> State<A, O> {
 mod tests {
     use super::*;
     use crate::{
-        mock_pool::MockPool, order::timestamps::QueueUses, request::Request, shared::State,
+        mock_pool::MockPool, order::queue_uses::QueueUses, request::Request, shared::State,
     };
 
     #[test]

@@ -7,7 +7,8 @@ use crate::{
     block::{HeldBlock, Released},
     central::{State, counters::unsigned, queue_states::QueueStates},
     free::bins::Bins,
-    order::timestamps::{QueueUse, QueueUses, add_to},
+    order::queue_uses::{QueueUses, add_to},
+    order::timestamps::QueueUse,
     request::Request,
 };
 

@@ -9,12 +9,9 @@ use crate::{
     central::caches::DrainFrom,
     decay::DecayClock,
     flow::{hit_block::HitBlock, reuse::Lookup},
-    order::{
-        hit_kind::HitKind,
-        timestamps::{QueueKey, QueueUses},
-    },
+    order::{hit_kind::HitKind, queue_uses::QueueUses, timestamps::QueueKey},
     request::Request,
-    shared::{Block, Shared},
+    shared::{Block, Shared, State},
     track::caller::Caller,
 };
 
@@ -134,6 +131,7 @@ impl<A: Allocator> Shared<A> {
             self.return_unviewed_from(state);
             state = self.state.lock();
         }
+        let request = self.as_carved(&state, request);
         let queue_key = state.enter(queue);
         let is_sweep_due = state.clock.as_mut().is_some_and(DecayClock::allocation);
         let lookup = self.find_free(&mut state, queue_key, request);
@@ -164,6 +162,26 @@ impl<A: Allocator> Shared<A> {
             self.sweep();
         }
         Ok(buffer)
+    }
+
+    /// Returns the request as a range serves it. A small block has the size of the largest class in its slot of a thread cache,
+    /// so that it serves every later request of that slot.
+    fn as_carved(&self, state: &State<A>, request: Request) -> Request {
+        let Some(segments) = &state.segments else {
+            return request;
+        };
+        let small_bytes = segments.small_bytes();
+        if request.bytes > small_bytes {
+            return request;
+        }
+        let slot_size = self.classes.slot_size(request.bin);
+        let bytes = self.alignment.round_up(slot_size).unwrap_or(slot_size);
+        let bytes = if (request.bytes..=small_bytes).contains(&bytes) {
+            bytes
+        } else {
+            request.bytes
+        };
+        Request { bytes, ..request }
     }
 
     /// Turns the result of the lookup into a block, and counts it as active.

@@ -15,10 +15,9 @@ use crate::{
         ranges::{Carved, RangeFilter},
     },
     flow::hit_block::HitBlock,
+    free::thread_cache::Wanted,
     order::{
-        fence::wait_for_event,
-        hit_kind::HitKind,
-        timestamps::{QueueKey, QueueUses},
+        fence::wait_for_event, hit_kind::HitKind, queue_uses::QueueUses, timestamps::QueueKey,
     },
     request::Request,
     shared::{Block, HeldBlock, Shared, State},
@@ -45,8 +44,8 @@ impl<A: Allocator> Shared<A> {
         loop {
             let step = {
                 let mut state = self.state.lock();
-                state.next_carving_step(&mut stage, terms, |state| {
-                    self.drain_caches_of(state, drain_from, None);
+                state.next_carving_step(&mut stage, terms, |state, wanted| {
+                    self.drain_caches_of(state, drain_from, wanted);
                 })
             };
             match step {
@@ -235,7 +234,7 @@ impl<A: Allocator> Shared<A> {
         self.scrub_again();
         let cached = {
             let mut state = self.state.lock();
-            self.drain_caches_of(&mut state, DrainFrom::All, None);
+            self.drain_caches_of(&mut state, DrainFrom::All, Wanted::All);
             state.take_cached()
         };
         for held in cached {

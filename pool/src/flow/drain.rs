@@ -10,6 +10,7 @@ use parking_lot::MutexGuard;
 use crate::{
     PoolStatistics,
     central::caches::DrainFrom,
+    free::thread_cache::Wanted,
     lock::{per_thread as threads, per_thread::PerThread},
     shared::{OwnCache, Shared, State, ThreadCache},
 };
@@ -39,7 +40,7 @@ impl<A: Allocator> Shared<A> {
     fn catch_up_on_this_thread(&self) {
         let mut state = self.state.lock();
         self.visit_all(&mut state, |state, cache| {
-            state.take_from(cache, None);
+            state.take_from(cache, Wanted::All);
             cache.event_buffer = state.watch.new_event_buffer();
         });
         state.threads.open();
@@ -49,16 +50,16 @@ impl<A: Allocator> Shared<A> {
 
     /// Moves the blocks of all thread caches to the bins.
     pub(crate) fn drain_caches(&self) {
-        self.drain_caches_of(&mut self.state.lock(), DrainFrom::All, None);
+        self.drain_caches_of(&mut self.state.lock(), DrainFrom::All, Wanted::All);
     }
 
-    /// Moves cached blocks of one slot, or of all slots where that is `None`, to the bins: those of this thread or of
-    /// all threads, and those of the depot. Returns whether a thread had any.
+    /// Moves the `wanted` cached blocks to the bins: those of this thread or of all threads, and those of the depot. Returns
+    /// whether a thread had any.
     pub(crate) fn drain_caches_of(
         &self,
         state: &mut State<A>,
         drain_from: DrainFrom,
-        slot: Option<usize>,
+        wanted: Wanted,
     ) -> bool {
         // Closed caches are empty.
         if !self.has_thread_caches || state.threads.is_closed() {
@@ -68,17 +69,17 @@ impl<A: Allocator> Shared<A> {
         match drain_from {
             DrainFrom::Own => {
                 threads::with_own(self.id, |key: &OwnCache<A>| {
-                    key.enter(|cache| is_any = state.take_from(cache, slot))
+                    key.enter(|cache| is_any = state.take_from(cache, wanted))
                 });
             }
             DrainFrom::All => {
                 self.visit_all(state, |state, cache| {
-                    is_any |= state.take_from(cache, slot);
+                    is_any |= state.take_from(cache, wanted);
                 });
                 state.threads.open();
             }
         }
-        state.take_from_depot(slot);
+        state.take_from_depot(wanted);
         is_any
     }
 
@@ -91,9 +92,9 @@ impl<A: Allocator> Shared<A> {
     /// Moves all cached blocks to the bins, and closes the caches until `threads.open` is called.
     pub(crate) fn close(&self, state: &mut State<A>) {
         self.visit_all(state, |state, cache| {
-            state.take_from(cache, None);
+            state.take_from(cache, Wanted::All);
         });
-        state.take_from_depot(None);
+        state.take_from_depot(Wanted::All);
     }
 
     /// Closes all gates, and visits each cache after its counts have been added to the state. The caller opens the
@@ -159,7 +160,7 @@ impl<A: Allocator> PerThread<ThreadCache<A>> for Shared<A> {
         let mut state = self.state.lock();
         if let Some(mut cache) = state.threads.remove(key) {
             state.count_activity(cache.take_activity());
-            state.take_from(&mut cache, None);
+            state.take_from(&mut cache, Wanted::All);
         }
         drop(state);
         self.release_unless_holding();

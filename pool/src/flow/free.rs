@@ -35,8 +35,8 @@ impl<A: Allocator> Shared<A> {
         if let Some(held) = to_segment {
             self.return_to_segment(held);
         }
-        for use_ in unordered {
-            self.add_fence_after(use_);
+        for use_ in &unordered {
+            self.add_fence_after(*use_);
         }
         if is_too_much {
             self.trim_unused_to(self.release_threshold);

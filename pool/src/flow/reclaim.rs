@@ -126,12 +126,12 @@ impl<A: Allocator> Shared<A> {
         if holding_back.is_empty() {
             return self.look_again(reclaim);
         }
-        for use_ in holding_back {
+        for use_ in &holding_back {
             tracing::debug!(
                 queue_key = use_.key.get(),
                 "waiting for a queue that holds memory back"
             );
-            if let Err(error) = self.wait_for(use_) {
+            if let Err(error) = self.wait_for(*use_) {
                 tracing::warn!(%error, "a queue that holds memory back cannot be waited for");
                 reclaim.wait_failed = true;
             }

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use crate::{
     block::Released,
     calls::guarded,
-    order::{fence::Fences, timestamps::QueueUses},
+    order::{fence::Fences, queue_uses::QueueUses},
     scrubber::Scrubber,
     shared::Shared,
 };

@@ -10,10 +10,8 @@ use crate::{
         ranges::{Carved, RangeFilter},
     },
     flow::hit_block::HitBlock,
-    order::{
-        hit_kind::HitKind,
-        timestamps::{QueueKey, QueueUses},
-    },
+    free::thread_cache::Wanted,
+    order::{hit_kind::HitKind, queue_uses::QueueUses, timestamps::QueueKey},
     request::Request,
     shared::{Block, QueueState, Shared, State},
 };
@@ -49,7 +47,9 @@ impl<A: Allocator> Shared<A> {
         let drain_from = state.caches_to_drain();
         if !self.has_segments {
             let slot = self.classes.slot(request.bin);
-            if self.drain_caches_of(state, drain_from, Some(slot)) && drain_from == DrainFrom::All {
+            if self.drain_caches_of(state, drain_from, Wanted::Slot(slot))
+                && drain_from == DrainFrom::All
+            {
                 state.steals += 1;
             }
             if let Some(block) = state.pop(queue_key, request) {

@@ -20,7 +20,7 @@ use binpool_allocators::{
 use crate::{
     PooledBuffer,
     calls::guarded,
-    order::{fence::wait_for_event, timestamps::QueueUses},
+    order::{fence::wait_for_event, queue_uses::QueueUses},
     scrubber::Scrubber,
     shared::{Bins, Block, HeldBlock, Shared},
 };

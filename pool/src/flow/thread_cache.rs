@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use binpool_allocators::{Allocator, QueueId, QueueOf};
-use smallvec::{SmallVec, smallvec};
 
 use crate::{
     lock::per_thread as threads,
@@ -150,25 +149,25 @@ impl<A: Allocator> Shared<A> {
         let surplus = threads::with_own(self.id, |key: &OwnCache<A>| {
             key.enter(ThreadCache::make_room)
         });
-        let surplus: SmallVec<[Cached<A>; 1]> = match surplus.flatten().flatten() {
+        // No fence is needed: a cached block has one use, on an in-order queue.
+        let put_back = |state: &mut State<A>, cached: Cached<A>| {
+            let held = state.adopt(cached);
+            state.put_in_bin_or_segment(held)
+        };
+        let to_segment: Vec<HeldBlock<A>> = match surplus.flatten().flatten() {
             None => return false,
+            Some(Surplus::Block(cached)) => put_back(&mut state, cached).into_iter().collect(),
             Some(Surplus::Magazine(queue, slot, magazine)) => {
                 if state.has_room_in_bins(&magazine) {
                     state.depot.leave(queue, slot, magazine);
                     return true;
                 }
-                magazine.into()
+                let cached = magazine.into_iter();
+                cached
+                    .filter_map(|cached| put_back(&mut state, cached))
+                    .collect()
             }
-            Some(Surplus::Block(cached)) => smallvec![cached],
         };
-        let to_segment: SmallVec<[HeldBlock<A>; 1]> = surplus
-            .into_iter()
-            .filter_map(|cached| {
-                let held = state.adopt(cached);
-                // No fence is needed: a cached block has one use, on an in-order queue.
-                state.hold(held).1
-            })
-            .collect();
         drop(state);
         for held in to_segment {
             self.return_to_segment(held);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use binpool_allocators::{Allocator, QueueId};
 
-use crate::free::thread_cache::{Cached, bytes_of};
+use crate::free::thread_cache::{Cached, Wanted, bytes_of};
 
 /// Blocks of one queue and slot that are passed on together.
 type Magazine<A, O> = Vec<Cached<A, O>>;
@@ -65,10 +65,11 @@ impl<A: Allocator, O> Depot<A, O> {
         Some(magazine)
     }
 
-    /// Takes the blocks of one slot, or of all, on every queue. Within each queue and slot the oldest come first.
-    pub(crate) fn take_all(&mut self, slot: Option<usize>) -> Vec<Cached<A, O>> {
-        let is_wanted = |of: usize| slot.is_none_or(|slot| slot == of);
-        let taken = self.magazines.extract_if(|(_, of), _| is_wanted(*of));
+    /// Takes the magazines that have `wanted` blocks. Within each queue and slot the oldest come first.
+    pub(crate) fn take_all(&mut self, wanted: Wanted) -> Vec<Cached<A, O>> {
+        let is_wanted = |cached: &Cached<A, O>| wanted.has(&cached.cached_block.block);
+        let has_any = |left: &mut Vec<Magazine<A, O>>| left.iter().flatten().any(is_wanted);
+        let taken = self.magazines.extract_if(|_, left| has_any(left));
         let taken: Vec<_> = taken.flat_map(|(_, left)| left).flatten().collect();
         self.blocks -= taken.len();
         self.bytes -= bytes_of(&taken);
@@ -80,7 +81,7 @@ impl<A: Allocator, O> Depot<A, O> {
 mod tests {
     use binpool_allocators::{Memory, MemoryId, Queue};
 
-    use super::Depot;
+    use super::{Depot, Wanted};
     use crate::{
         mock_pool::{Immediate, MockPool},
         shared::Cached,
@@ -125,14 +126,17 @@ mod tests {
         let queue = mock.queue.id();
         let mut depot = Depot::default();
         let [one, two] = [1, 2].map(|slot| {
-            let magazine = magazine(&mock, 2);
+            let mut magazine = magazine(&mock, 2);
+            for cached in &mut magazine {
+                cached.cached_block.block.slot = slot;
+            }
             let ids = ids(&magazine);
             depot.leave(queue, slot, magazine);
             ids
         });
-        assert_eq!(ids(&depot.take_all(Some(2))), two);
+        assert_eq!(ids(&depot.take_all(Wanted::Slot(2))), two);
         assert_eq!((depot.blocks(), depot.bytes()), (2, 2 << 10));
-        assert_eq!(ids(&depot.take_all(None)), one);
+        assert_eq!(ids(&depot.take_all(Wanted::All)), one);
         assert_eq!((depot.blocks(), depot.bytes()), (0, 0));
     }
 }

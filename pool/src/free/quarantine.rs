@@ -6,7 +6,7 @@
 
 use binpool_allocators::{Allocator, EventOf, MemoryOf};
 
-use crate::{block::HeldBlock, order::timestamps::QueueUses};
+use crate::{block::HeldBlock, order::queue_uses::QueueUses};
 
 /// Memory in quarantine, with the events to wait for before it goes.
 #[derive(Debug)]

@@ -3,4 +3,5 @@
 pub(crate) mod clock;
 pub(crate) mod fence;
 pub(crate) mod hit_kind;
+pub(crate) mod queue_uses;
 pub(crate) mod timestamps;

@@ -135,6 +135,8 @@ fn what_fits_is_found_behind_more_different_sizes_than_are_looked_at() {
     for bytes in sizes {
         index.insert(bytes, bytes - (1 << 20));
     }
-    let (size, key) = index.first_from((1 << 20) + 99, |_| true).unwrap_or_default();
+    let (size, key) = index
+        .first_from((1 << 20) + 99, |_| true)
+        .unwrap_or_default();
     assert_eq!((size, key), ((1 << 20) + 99, 99));
 }

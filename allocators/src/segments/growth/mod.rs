@@ -72,7 +72,12 @@ impl Growth {
 
     /// Returns whether a block of this size goes to a segment for small blocks.
     pub(super) fn is_small(&self, bytes: usize) -> bool {
-        bytes <= self.general_size() / SMALL_PARTS
+        bytes <= self.small_bytes()
+    }
+
+    /// The most bytes of a small block.
+    pub(super) fn small_bytes(&self) -> usize {
+        self.general_size() / SMALL_PARTS
     }
 
     /// Returns a filter for the free ranges that may serve a block of `bytes` bytes, in a segment for blocks of its kind.

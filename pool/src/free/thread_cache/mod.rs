@@ -58,10 +58,32 @@ pub(crate) struct Activity {
 /// How much a thread cache may keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Allowance {
-    /// The most bytes of all blocks but the youngest.
+    /// The most bytes of all blocks but the youngest, for a block that is not small.
     pub(crate) bytes: usize,
-    /// A block of up to this many bytes also serves smaller requests of other bins in its slot.
-    pub(crate) loose_bytes: usize,
+    /// The same for a small block.
+    pub(crate) bytes_for_small: usize,
+    /// The most bytes of a small block. Such a block also serves smaller requests of other bins in its slot.
+    pub(crate) small_bytes: usize,
+}
+
+/// Which blocks are taken out of the caches of threads and the depot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    All,
+    /// Those of one slot.
+    Slot(usize),
+    /// Those with more bytes than this.
+    LargerThan(usize),
+}
+
+impl Wanted {
+    pub(crate) fn has<A: Allocator, O>(self, block: &Block<A, O>) -> bool {
+        match self {
+            Self::All => true,
+            Self::Slot(slot) => block.slot == slot,
+            Self::LargerThan(bytes) => block.bytes > bytes,
+        }
+    }
 }
 
 /// Blocks that a thread cache has no room for.
@@ -155,7 +177,7 @@ impl<A: Allocator, O> ThreadCache<A, O> {
     }
 
     /// Takes a block for a request of `requested` bytes: one of this bin with at least `bytes` bytes, or one that is at most
-    /// [`loose_bytes`](Allowance::loose_bytes) large.
+    /// [small](Allowance::small_bytes).
     #[inline]
     pub(crate) fn pop(
         &mut self,
@@ -165,10 +187,10 @@ impl<A: Allocator, O> ThreadCache<A, O> {
         bytes: usize,
         requested: usize,
     ) -> Option<CachedBlock<A, O>> {
-        let loose_bytes = self.allowance.loose_bytes;
+        let small_bytes = self.allowance.small_bytes;
         let fits = |cached: &Cached<A, O>| {
             let block = &cached.cached_block.block;
-            block.bytes >= bytes && (block.bin == bin || block.bytes <= loose_bytes)
+            block.bytes >= bytes && (block.bin == bin || block.bytes <= small_bytes)
         };
         let blocks = find(&mut self.queues, queue, slot)?;
         let cached = match blocks.last() {
@@ -255,7 +277,12 @@ impl<A: Allocator, O> ThreadCache<A, O> {
             return Err(cached);
         };
         let older_bytes = self.older_bytes.saturating_add(block.bytes);
-        if older_bytes > self.allowance.bytes {
+        let most = if block.bytes <= self.allowance.small_bytes {
+            self.allowance.bytes_for_small
+        } else {
+            self.allowance.bytes
+        };
+        if older_bytes > most {
             return Err(cached);
         }
         let slot = block.slot;
@@ -333,23 +360,25 @@ impl<A: Allocator, O> ThreadCache<A, O> {
         left
     }
 
-    /// Calls `take` with the blocks of one slot, or of all, of every queue, oldest first in each slot.
-    pub(crate) fn take(&mut self, slot: Option<usize>, mut take: impl FnMut(Cached<A, O>)) {
+    /// Calls `take` with the `wanted` blocks of every queue, oldest first in each slot.
+    pub(crate) fn take(&mut self, wanted: Wanted, mut take: impl FnMut(Cached<A, O>)) {
+        let is_wanted = |it: &CachedBlock<A, O>| wanted.has(&it.block);
         let mut bytes = 0;
         for cache in &mut self.queues {
-            let slots = match slot {
-                Some(slot) => cache.slots.get_mut(slot..=slot).unwrap_or_default(),
-                None => &mut cache.slots,
+            let slots = match wanted {
+                Wanted::Slot(slot) => cache.slots.get_mut(slot..=slot).unwrap_or_default(),
+                Wanted::All | Wanted::LargerThan(_) => &mut cache.slots,
             };
-            for cached in slots.iter_mut().flat_map(|slot| slot.drain(..)) {
-                bytes += cached.bytes();
-                take(cached);
+            for slot in slots.iter_mut().filter(|slot| !slot.is_empty()) {
+                for cached in slot.extract_if(.., |it| is_wanted(&it.cached_block)) {
+                    bytes += cached.bytes();
+                    take(cached);
+                }
             }
         }
         self.older_bytes -= bytes;
         self.count_out(bytes);
-        let is_here = |it: &CachedBlock<A, O>| slot.is_none_or(|slot| it.block.slot == slot);
-        if self.youngest.as_ref().is_some_and(is_here) {
+        if self.youngest.as_ref().is_some_and(is_wanted) {
             self.take_youngest().into_iter().for_each(take);
         }
     }

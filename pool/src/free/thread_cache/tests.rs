@@ -15,7 +15,8 @@ type Cache = ThreadCache<Immediate>;
 fn with_room_for(bytes: usize) -> Cache {
     let allowance = Allowance {
         bytes,
-        loose_bytes: 0,
+        bytes_for_small: 0,
+        small_bytes: 0,
     };
     ThreadCache::new(allowance, None)
 }
@@ -82,7 +83,7 @@ fn all_blocks_but_the_youngest_stay_within_the_allowance() {
     assert_eq!(pop(&mock, &mut cache, &mock.queue, 2 * KIB), Some(2 * KIB));
     assert!(cache.pop_youngest(mock.queue.id(), 9 * KIB).is_some());
     assert_eq!(push_many(&mock, &mut cache, 9, KIB), 3);
-    cache.take(None, drop);
+    cache.take(Wanted::All, drop);
     assert_eq!((cache.blocks(), cache.bytes()), (0, 0));
     assert_eq!(push_many(&mock, &mut cache, 9, KIB), 4);
 }
@@ -152,7 +153,7 @@ fn a_cache_has_blocks_of_a_limited_number_of_queues() {
 }
 
 #[test]
-fn a_block_serves_a_smaller_class_only_up_to_the_loose_bytes() {
+fn a_block_serves_a_smaller_class_only_if_it_is_small() {
     // There are so many classes that these two share a slot.
     const SMALL: usize = 65 * KIB;
     const LARGE: usize = 66 * KIB;
@@ -168,10 +169,11 @@ fn a_block_serves_a_smaller_class_only_up_to_the_loose_bytes() {
         (LARGE, SMALL, LARGE - 1, false),
         (LARGE, SMALL, LARGE, true),
     ];
-    for (kept, requested, loose_bytes, serves) in programs {
+    for (kept, requested, small_bytes, serves) in programs {
         let allowance = Allowance {
             bytes: usize::MAX,
-            loose_bytes,
+            bytes_for_small: usize::MAX,
+            small_bytes,
         };
         let mut cache = ThreadCache::new(allowance, None);
         assert_eq!(push_many(&mock, &mut cache, 2, kept), 2);
@@ -179,7 +181,7 @@ fn a_block_serves_a_smaller_class_only_up_to_the_loose_bytes() {
         assert_eq!(
             found,
             serves.then_some(kept),
-            "{kept} {requested} {loose_bytes}"
+            "{kept} {requested} {small_bytes}"
         );
     }
 }
