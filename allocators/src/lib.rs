@@ -60,6 +60,7 @@ mod error;
 mod event;
 mod failure_order;
 mod flags;
+mod growth_policy;
 mod id;
 mod immediate;
 mod limits;
@@ -91,6 +92,7 @@ pub use error::{
 pub use event::{Event, EventStatus, Outcome};
 pub use failure_order::FailureOrder;
 pub use flags::MemoryFlags;
+pub use growth_policy::GrowthPolicy;
 pub use id::{EventId, MemoryId, QueueId};
 pub use immediate::ImmediateAllocator;
 pub use limits::{DeviceLimits, SvmSupport};

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use binpool_allocators::{Allocator, Backend, Queue, QueueOf, segments::Segments};
+use binpool_allocators::{Allocator, Backend, GrowthPolicy, Queue, QueueOf, segments::Segments};
 use crossbeam_utils::CachePadded;
 use parking_lot::Condvar;
 
@@ -39,6 +39,7 @@ pub struct PoolOptions {
     classes: Option<ChosenClasses>,
     policy: ReusePolicy,
     bins_only: bool,
+    growth: GrowthPolicy,
     release_threshold: Option<u64>,
     decay: Option<Decay>,
     high_water: HighWater,
@@ -144,6 +145,32 @@ impl PoolOptions {
     #[must_use]
     pub fn segments(mut self, carve: bool) -> Self {
         self.bins_only = !carve;
+        self
+    }
+
+    /// Sets what [segments](Self::segments) save when they grow: calls to the device, or memory. `binpool tune` tries each on a
+    /// recorded program.
+    ///
+    /// The default is [`Balanced`](GrowthPolicy::Balanced). Pools without segments ignore this.
+    ///
+    /// ```
+    /// use binpool::{Backend, GrowthPolicy, ImmediateAllocator, PoolOptions, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    ///
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let pool = PoolOptions::new()
+    ///     .growth(GrowthPolicy::Dense)
+    ///     .build(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let blocks = [100 << 20, 1_200_000].map(|bytes| pool.allocate(bytes).unwrap());
+    /// // The second one has a segment of its own, too, and not the first part of a larger one.
+    /// let bytes: usize = blocks.iter().map(|block| block.class_size()).sum();
+    /// assert_eq!(pool.statistics().managed_bytes, bytes as u64);
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
+    #[must_use]
+    pub fn growth(mut self, policy: GrowthPolicy) -> Self {
+        self.growth = policy;
         self
     }
 
@@ -387,7 +414,7 @@ impl PoolOptions {
                 queue,
                 failures,
                 clock,
-                segments.then(|| Segments::new(join)),
+                segments.then(|| Segments::new(join).with_growth(self.growth)),
                 self.decay,
             ))),
             arrived: Condvar::new(),

@@ -10,7 +10,7 @@ use std::{
     collections::BTreeMap, env, error::Error, fmt::Write, fs, path::Path, process::ExitCode,
 };
 
-use binpool::{PoolOptions, random::Random};
+use binpool::{GrowthPolicy, PoolOptions, random::Random};
 use binpool_replay::{AllocatorChoice, Device, Profile, Settings, Touch, Trace};
 
 /// The copies of each program, each with a seed of its own.
@@ -19,7 +19,7 @@ const COPIES: u64 = 16;
 /// The head of the file.
 const HEAD: &str = "\
 # The memory that a pool with segments reserves at most over what the program has live at most, on the mock device: on a program
-# itself, and the mean and the worst of 16 copies with other sizes. Written by `scripts/density --record`.
+# itself, and the mean and the worst of 16 copies with other sizes, with each `GrowthPolicy`. Written by `scripts/density --record`.
 
 ";
 
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
 fn record_all(file: &str, traces: &[String]) -> Result<bool, Box<dyn Error>> {
     let mut text = HEAD.to_owned();
     for (name, [own, mean, worst]) in measured(traces)? {
-        writeln!(text, "{name:24} {own:.3} {mean:.3} {worst:.3}")?;
+        writeln!(text, "{name:40} {own:.3} {mean:.3} {worst:.3}")?;
     }
     fs::write(file, &text)?;
     print!("{text}");
@@ -51,6 +51,7 @@ fn record_all(file: &str, traces: &[String]) -> Result<bool, Box<dyn Error>> {
 }
 
 /// Returns whether no figure is above the recorded one.
+#[expect(clippy::cast_precision_loss, reason = "programs are few")]
 fn check_all(file: &str, traces: &[String]) -> Result<bool, Box<dyn Error>> {
     let recorded = recorded(&fs::read_to_string(file)?)?;
     let measured = measured(traces)?;
@@ -58,7 +59,7 @@ fn check_all(file: &str, traces: &[String]) -> Result<bool, Box<dyn Error>> {
         return Err(format!("{file} has other programs: record it anew").into());
     }
     let mut is_dense = true;
-    println!("program                  itself  mean of copies  worst copy");
+    println!("{:40} itself  mean of copies  worst copy", "policy/program");
     for (name, now) in &measured {
         // The figures are the same on every machine, and recorded with three digits.
         let above = |index: usize| now[index] > recorded[name][index] + 0.0006;
@@ -69,7 +70,22 @@ fn check_all(file: &str, traces: &[String]) -> Result<bool, Box<dyn Error>> {
         };
         is_dense &= mark.is_empty();
         let [own, mean, worst] = now;
-        println!("{name:24} {own:6.3}  {mean:14.3}  {worst:10.3}  {mark}");
+        println!("{name:40} {own:6.3}  {mean:14.3}  {worst:10.3}  {mark}");
+    }
+    for policy in GrowthPolicy::ALL {
+        let prefix = format!("{policy:?}/");
+        let of_policy: Vec<_> = measured
+            .iter()
+            .filter(|(name, _)| name.starts_with(&prefix))
+            .map(|(_, figures)| *figures)
+            .collect();
+        let mean = |index: usize| {
+            let sum: f64 = of_policy.iter().map(|figures| figures[index]).sum();
+            sum / of_policy.len() as f64
+        };
+        let worst = of_policy.iter().map(|figures| figures[2]);
+        let (own, copies, worst) = (mean(0), mean(1), worst.fold(0.0, f64::max));
+        println!("{prefix:40} {own:6.3}  {copies:14.3}  {worst:10.3}  all");
     }
     Ok(is_dense)
 }
@@ -89,19 +105,25 @@ fn recorded(text: &str) -> Result<BTreeMap<String, [f64; 3]>, Box<dyn Error>> {
     Ok(figures)
 }
 
-/// Returns the figures of each program: of itself, and the mean and the worst of its copies.
+/// Returns the figures of each policy and program: of the program itself, and the mean and the worst of its copies.
 #[expect(clippy::cast_precision_loss, reason = "copies are few")]
 fn measured(files: &[String]) -> Result<BTreeMap<String, [f64; 3]>, Box<dyn Error>> {
     let mut figures = BTreeMap::new();
     for file in files {
         let trace = Trace::open(Path::new(file))?;
-        let copies = (0..COPIES).map(|seed| density(&changed(trace.clone(), seed)));
-        let copies: Vec<f64> = copies.collect::<Result<_, _>>()?;
-        let mean = copies.iter().sum::<f64>() / COPIES as f64;
-        let worst = copies.iter().copied().fold(0.0, f64::max);
+        let copies: Vec<_> = (0..COPIES)
+            .map(|seed| changed(trace.clone(), seed))
+            .collect();
         let name = Path::new(file).file_name().unwrap_or_default();
         let name = name.to_string_lossy().replace(".trace.gz", "");
-        figures.insert(name, [density(&trace)?, mean, worst]);
+        for policy in GrowthPolicy::ALL {
+            let copies = copies.iter().map(|copy| density(copy, policy));
+            let copies: Vec<f64> = copies.collect::<Result<_, _>>()?;
+            let mean = copies.iter().sum::<f64>() / COPIES as f64;
+            let worst = copies.iter().copied().fold(0.0, f64::max);
+            let figure = [density(&trace, policy)?, mean, worst];
+            figures.insert(format!("{policy:?}/{name}"), figure);
+        }
     }
     Ok(figures)
 }
@@ -118,10 +140,10 @@ fn changed(trace: Trace, seed: u64) -> Trace {
 
 /// Returns what a pool with segments reserves at most over what the program has live at most.
 #[expect(clippy::cast_precision_loss, reason = "a ratio of three digits")]
-fn density(trace: &Trace) -> Result<f64, Box<dyn Error>> {
+fn density(trace: &Trace, policy: GrowthPolicy) -> Result<f64, Box<dyn Error>> {
     let settings = Settings {
         allocator: AllocatorChoice::Immediate,
-        pool: Some(PoolOptions::new().segments(true)),
+        pool: Some(PoolOptions::new().growth(policy)),
         capacity_bytes: None,
         touch: Touch::Nothing,
         threads: 1,

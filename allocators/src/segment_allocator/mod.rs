@@ -5,7 +5,7 @@ mod state;
 
 use std::{fmt, sync::Arc};
 
-use crate::{Align, Allocator, EventOf, MemoryOf, Result, words};
+use crate::{Align, Allocator, EventOf, GrowthPolicy, MemoryOf, Result, words};
 
 use shared::Shared;
 
@@ -120,6 +120,13 @@ impl<A: Allocator> SegmentAllocator<A> {
         Self {
             shared: Arc::new(Shared::new(inner)),
         }
+    }
+
+    /// Sets what the segments save when they grow, for an allocator that has made none yet: calls to the device, or memory.
+    #[must_use]
+    pub fn with_growth(self, policy: GrowthPolicy) -> Self {
+        self.shared.state.lock().set_growth(policy);
+        self
     }
 
     /// Releases the segments that have no live block and no pending range to the inner allocator. Returns their bytes.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    Allocator, EventOf, Memory, MemoryId, MemoryOf,
+    Allocator, EventOf, GrowthPolicy, Memory, MemoryId, MemoryOf,
     segments::{Carved, Leaving, RangeKey, Segments},
     sync::thread::{self, ThreadId},
 };
@@ -79,6 +79,13 @@ impl<A: Allocator> State<A> {
             segments_made: 0,
             in_transit: Vec::new(),
             changes: 0,
+        }
+    }
+
+    /// Sets what the segments save when they grow; without effect once there is one.
+    pub(super) fn set_growth(&mut self, policy: GrowthPolicy) {
+        if self.segments_made == 0 {
+            self.segments = Segments::new(|(), ()| Some(())).with_growth(policy);
         }
     }
 

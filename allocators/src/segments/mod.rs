@@ -15,7 +15,7 @@ use growth::Growth;
 pub use space::RangeKey;
 use space::{Idle, SegmentKey, Space, Taken};
 
-use crate::{Allocator, Backend, MemoryOf, Region, Result};
+use crate::{Allocator, Backend, GrowthPolicy, MemoryOf, Region, Result};
 
 /// The key of no range and no view.
 const NONE: usize = usize::MAX;
@@ -218,13 +218,13 @@ pub enum RangeState<'a, U> {
 /// A free range remembers its uses `U`. The owner of the segments defines their meaning, and decides by them which request
 /// may have the range.
 ///
-/// Ranges are chosen by best fit, with these rules, which were found by simulation on recorded programs:
+/// Ranges are chosen by best fit, with these rules, which were found by simulation on recorded programs. [`GrowthPolicy`] changes
+/// their numbers; these are the default ones:
 ///
-/// - a segment is one part in 20 of the most that the program has had in use (the high water) or, for a block of more than
-///   half of that, of the block's own size;
-/// - before the segments grow past 1.05 times the high water (or past the high water and 2 MiB, if that is
-///   more), idle segments are evicted, the smallest one that is enough first; where that happens often, all idle segments
-///   are merged;
+/// - a segment is a whole number of its first block, up to one part in 20 of the most that the program has had in use (the high
+///   water) or, for a block of more than a quarter of that, of the block's own size;
+/// - before the segments grow past 1.01 times the high water (or past the high water and 2 MiB, if that is
+///   more), idle segments are evicted, the smallest one that is enough first;
 /// - a large idle segment is not broken up for a small block, and small blocks have segments of their
 ///   own;
 /// - the view of a block that is given back is cached in the free range, and serves the next block of exactly its size, unless
@@ -278,6 +278,15 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
             space: Space::new(join),
             roots: Vec::new(),
             growth: Growth::default(),
+        }
+    }
+
+    /// Sets what the segments save when they grow, before the first of them is added.
+    #[must_use]
+    pub fn with_growth(self, policy: GrowthPolicy) -> Self {
+        Self {
+            growth: Growth::new(policy),
+            ..self
         }
     }
 
@@ -498,7 +507,8 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
     ) -> (usize, Vec<Leaving<M, U>>) {
         let in_use = in_use.saturating_add(bytes as u64);
         self.growth.reach(in_use, capacity);
-        let (size, most) = (self.growth.segment_for(bytes), self.growth.most());
+        let size = self.growth.segment_for(bytes, allocations);
+        let most = self.growth.most();
         let before = self.bytes();
         let mut leaving = self.make_room(size as u64, most);
         if !leaving.is_empty()
@@ -513,7 +523,7 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
             return (size.max(merged - merged % alignment), leaving);
         }
         let size = if self.bytes() + size as u64 > most {
-            self.growth.least_segment_for(bytes, alignment)
+            self.growth.least_segment_for(bytes, alignment, allocations)
         } else {
             size
         };

@@ -126,9 +126,14 @@ impl<A: Allocator, O> State<A, O> {
 
 #[cfg(test)]
 mod tests {
+    use binpool_allocators::{GrowthPolicy, segments::Segments};
+
     use super::*;
     use crate::{
-        mock_pool::MockPool, order::queue_uses::QueueUses, request::Request, shared::State,
+        mock_pool::MockPool,
+        order::queue_uses::{QueueUses, join},
+        request::Request,
+        shared::State,
     };
 
     #[test]
@@ -168,6 +173,8 @@ mod tests {
         for (hits, misses, is_often) in [(0, 0, true), (3200, 0, false), (0, 3200, false)] {
             let mock = MockPool::of_segments();
             let mut state = mock.shared.state.lock();
+            let segments = Segments::new(join).with_growth(GrowthPolicy::FewestCalls);
+            state.segments = Some(segments);
             (state.counters.hits, state.counters.misses) = (hits, misses);
             let add = |state: &mut State<_>| {
                 let memory = mock.shared.allocator.allocate(SEGMENT).unwrap();

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use binpool::{HighWater, LeadingBits, PoolOptions};
+use binpool::{GrowthPolicy, HighWater, LeadingBits, PoolOptions};
 use binpool_opencl::DeviceSelector;
 use binpool_replay::{AllocatorChoice, CostEffort, Profile, Touch};
 use bytesize::ByteSize;
@@ -230,11 +230,14 @@ pub(crate) struct Replay {
     #[arg(long, value_enum, default_value_t)]
     pub(crate) allocator: AllocatorChoice,
     /// Get every block from the device and give it back, for comparison.
-    #[arg(long, conflicts_with_all = ["leading_bits", "no_segments"])]
+    #[arg(long, conflicts_with_all = ["leading_bits", "no_segments", "growth"])]
     pub(crate) no_pool: bool,
     /// Get every block from the device by itself, instead of carving blocks from segments.
     #[arg(long)]
     pub(crate) no_segments: bool,
+    /// What segments save when they grow: calls to the device, or memory.
+    #[arg(long, value_enum, default_value_t, conflicts_with = "no_segments")]
+    pub(crate) growth: Growth,
     /// How much a pool of bins manages at most, in percent of the most that was in use (with 64 MiB always permitted), or all.
     /// Above it, free blocks go back.
     #[arg(
@@ -337,6 +340,27 @@ pub(crate) enum BackendChoice {
     Opencl,
 }
 
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Growth {
+    /// Fewest calls to the device.
+    FewestCalls,
+    /// Little memory for few calls.
+    #[default]
+    Balanced,
+    /// Least memory.
+    Dense,
+}
+
+impl From<Growth> for GrowthPolicy {
+    fn from(growth: Growth) -> Self {
+        match growth {
+            Growth::FewestCalls => Self::FewestCalls,
+            Growth::Balanced => Self::Balanced,
+            Growth::Dense => Self::Dense,
+        }
+    }
+}
+
 pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(0) => Err("must be at least 1".into()),
@@ -411,6 +435,7 @@ impl Replay {
     pub(crate) fn pool(&self) -> Option<PoolOptions> {
         let options = PoolOptions::new()
             .high_water(self.high_water)
+            .growth(self.growth.into())
             .segments(!self.no_segments);
         let options = match self.leading_bits {
             Some(bits) => options.leading_bits(bits),

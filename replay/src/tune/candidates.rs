@@ -1,6 +1,6 @@
 //! The settings of a pool that are worth trying.
 
-use binpool::PoolOptions;
+use binpool::{GrowthPolicy, PoolOptions};
 
 /// A setting to try.
 #[derive(Clone, Debug)]
@@ -24,8 +24,8 @@ macro_rules! pool {
     };
 }
 
-/// The candidates of `binpool tune`, in the order of its rows: no pool, bins, segments. The number in a name is that of the
-/// leading bits.
+/// The candidates of `binpool tune`, in the order of its rows: no pool, bins, segments, and segments that grow otherwise. The
+/// number in a name is that of the leading bits.
 ///
 /// ```
 /// let candidates = binpool_replay::candidates();
@@ -67,5 +67,10 @@ pub fn candidates() -> Vec<Candidate> {
             "segments 8",
             PoolOptions::new().segments(true).leading_bits(8)
         ),
+        pool!(
+            "fewest calls",
+            PoolOptions::new().growth(GrowthPolicy::FewestCalls)
+        ),
+        pool!("dense", PoolOptions::new().growth(GrowthPolicy::Dense)),
     ]
 }

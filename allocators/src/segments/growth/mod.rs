@@ -1,6 +1,10 @@
 //! The rules of growth: the size of the next segment, and which segments are released before it is made.
 
+mod rules;
+
 use super::space::Location;
+use crate::GrowthPolicy;
+use rules::Rules;
 
 /// The least size of a segment in bytes; only a few small blocks get less.
 const LEAST_SEGMENT: usize = 2 << 20;
@@ -31,12 +35,16 @@ const SMALL_BLOCKS: usize = 128;
 /// list that they walk (1.8 us with up to 30, 149 us with 10 000 on an H200).
 const MOST_TAKEN: usize = 256;
 
-/// A segment that is free as a whole, and larger than the next one would be, is broken up only for a block of at least
-/// this part of it.
-const LEAST_PIECE: (usize, usize) = (3, 8);
-
-/// The same part where memory is tight.
+/// A segment that is free as a whole, and larger than the next one would be, is broken up only for a block of at least this part of
+/// it where memory is tight.
 const LEAST_PIECE_WHEN_TIGHT: (usize, usize) = (1, 2);
+
+/// A block of up to this many bytes has no segment of its own, unless two of them would not fit into a usual one: a program that has
+/// just begun would get each of its blocks from the device.
+const LEAST_OWN: usize = 1 << 20;
+
+/// The segments that may be made before their number counts.
+const UNCOUNTED_SEGMENTS: u64 = 64;
 
 /// Memory is tight if the high water is more than this part of the capacity.
 const TIGHT: (u64, u64) = (5, 6);
@@ -53,6 +61,9 @@ const MERGED_PARTS: u64 = 4;
 /// The rules of growth, in bytes. They were found by simulation on recorded programs.
 #[derive(Debug, Default)]
 pub(super) struct Growth {
+    policy: GrowthPolicy,
+    /// How many segments were made.
+    made: u64,
     /// The high water: the most bytes that were in use at once, in whole blocks.
     high_water: u64,
     /// How often segments were released to make room for another one.
@@ -64,6 +75,13 @@ pub(super) struct Growth {
 }
 
 impl Growth {
+    pub(super) fn new(policy: GrowthPolicy) -> Self {
+        Self {
+            policy,
+            ..Self::default()
+        }
+    }
+
     /// Records that `in_use` bytes are in use, with a capacity of `capacity` bytes.
     pub(super) fn reach(&mut self, in_use: u64, capacity: u64) {
         self.high_water = self.high_water.max(in_use);
@@ -82,13 +100,14 @@ impl Growth {
 
     /// Returns a filter for the free ranges that may serve a block of `bytes` bytes, in a segment for blocks of its kind.
     pub(super) fn range_filter(&self, bytes: usize) -> impl Fn(Location) -> bool + use<> {
-        let (piece, of) = if self.is_tight {
-            LEAST_PIECE_WHEN_TIGHT
+        let rules = self.rules();
+        let ((piece, of), parts) = if self.is_tight {
+            (LEAST_PIECE_WHEN_TIGHT, 1)
         } else {
-            LEAST_PIECE
+            (rules.least_piece, rules.whole_parts)
         };
-        let general = self.general_size();
-        let may_break_up = move |whole: usize| whole <= general || bytes / piece >= whole / of;
+        let large = self.general_size() / parts;
+        let may_break_up = move |whole: usize| whole <= large || bytes / piece >= whole / of;
         move |location: Location| {
             location.taken < MOST_TAKEN && location.whole.is_none_or(may_break_up)
         }
@@ -100,9 +119,10 @@ impl Growth {
         part.max(LEAST_SEGMENT as u64)
     }
 
-    /// The most bytes that segments may have together while some of them are free: 1.05 times the high water.
+    /// The most bytes that segments may have together while some of them are free: hardly more than the high water.
     pub(super) fn most(&self) -> u64 {
-        let slack = (self.high_water / 20).max(LEAST_SEGMENT as u64);
+        let slack = self.high_water / self.rules().slack_parts;
+        let slack = slack.max(LEAST_SEGMENT as u64);
         let most = self.high_water.saturating_add(slack);
         self.refused.map_or(most, |refused| most.min(refused - 1))
     }
@@ -112,38 +132,50 @@ impl Growth {
         self.refused = Some(bytes.max(1));
     }
 
-    /// Records that all segments have `bytes` bytes now.
+    /// Records that a segment was made, with which all have `bytes` bytes.
     pub(super) fn accept(&mut self, bytes: u64) {
+        self.made += 1;
         self.refused = self.refused.filter(|refused| bytes < *refused);
     }
 
-    /// Returns the size of the segment for a block of `bytes` bytes: the block's own, where that is more than half of the usual.
-    pub(super) fn segment_for(&self, bytes: usize) -> usize {
+    /// Returns the size of the segment for a block of `bytes` bytes after so many allocations: the block's own, where that is a large
+    /// part of the usual, or a whole number of such blocks, so that the end of the segment is not left over.
+    pub(super) fn segment_for(&self, bytes: usize, allocations: u64) -> usize {
         let general = self.general_size();
         let usual = if self.is_small(bytes) {
             general / SMALL_SEGMENT_PARTS
         } else {
             general
         };
-        if bytes > usual / 2 {
-            bytes
-        } else {
-            usual.min(bytes.saturating_mul(SMALL_BLOCKS))
+        let rules = self.rules();
+        let few = UNCOUNTED_SEGMENTS + allocations / rules.requests_per_own;
+        let own_parts = if self.made <= few { rules.own_parts } else { 2 };
+        let most_shared = (usual / own_parts).max(LEAST_OWN.min(usual / 2));
+        if bytes > most_shared {
+            return bytes;
         }
+        let blocks = (usual / bytes.max(1)).min(SMALL_BLOCKS);
+        bytes.saturating_mul(blocks)
     }
 
     /// Returns the least size of the segment for a block of `bytes` bytes, for when there is no room for the usual.
-    pub(super) fn least_segment_for(&self, bytes: usize, alignment: usize) -> usize {
+    pub(super) fn least_segment_for(
+        &self,
+        bytes: usize,
+        alignment: usize,
+        allocations: u64,
+    ) -> usize {
         let least = usize::try_from(self.high_water / LEAST_PARTS).unwrap_or(usize::MAX);
         let least = least - least % alignment;
-        self.segment_for(bytes).min(least).max(bytes)
+        self.segment_for(bytes, allocations).min(least).max(bytes)
     }
 
     /// Records that segments were released to make room for another one. Returns whether that has happened so often, in so
     /// many allocations, that the idle segments should be merged.
     pub(super) fn replaces_often(&mut self, allocations: u64) -> bool {
         self.replacements += 1;
-        !self.is_tight
+        self.rules().merges
+            && !self.is_tight
             && self.replacements
                 > UNCOUNTED_REPLACEMENTS + allocations / ALLOCATIONS_PER_REPLACEMENT
     }
@@ -151,6 +183,10 @@ impl Growth {
     /// The largest size of a merged segment.
     pub(super) fn most_merged(&self) -> u64 {
         self.high_water / MERGED_PARTS
+    }
+
+    const fn rules(&self) -> Rules {
+        Rules::of(self.policy)
     }
 
     /// The usual size of a segment, for blocks of any size.

@@ -1,13 +1,19 @@
 //! The rules of growth as tables of numbers.
 
 use super::{Growth, Location, MOST_TAKEN};
+use crate::GrowthPolicy;
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-/// The rules after so many MiB in use, with ample memory.
+/// The rules of the default policy after so many MiB in use, with ample memory.
 fn after(in_use_mib: usize) -> Growth {
-    let mut growth = Growth::default();
+    of(GrowthPolicy::Balanced, in_use_mib)
+}
+
+/// The rules of a policy after so many MiB in use, with ample memory.
+fn of(policy: GrowthPolicy, in_use_mib: usize) -> Growth {
+    let mut growth = Growth::new(policy);
     growth.reach((in_use_mib * MIB) as u64, u64::MAX);
     growth
 }
@@ -70,15 +76,40 @@ fn a_segment_holds_many_small_blocks_or_some_others_or_one_that_is_large() {
         (after(100), 2 * KIB, 256 * KIB),
         (after(100), 24 * KIB, 384 * KIB),
         (after(100), 24 * KIB + 1, 128 * (24 * KIB + 1)),
-        (after(100), 3 * MIB, 6 * MIB),
-        (after(100), 3 * MIB + 1, 3 * MIB + 1),
+        // A whole number of blocks.
+        (after(100), 1400 * KIB, 4 * 1400 * KIB),
+        (after(100), 1536 * KIB, 6 * MIB),
+        (after(100), 1536 * KIB + 1, 1536 * KIB + 1),
         (after(100), usize::MAX, usize::MAX),
+        (of(GrowthPolicy::FewestCalls, 100), 3 * MIB, 6 * MIB),
+        (of(GrowthPolicy::FewestCalls, 100), 3 * MIB + 1, 3 * MIB + 1),
+        (of(GrowthPolicy::Dense, 100), MIB, 6 * MIB),
+        (of(GrowthPolicy::Dense, 100), MIB + 1, MIB + 1),
+        (of(GrowthPolicy::Dense, 600), 1536 * KIB, 30 * MIB),
+        (of(GrowthPolicy::Dense, 600), 1536 * KIB + 1, 1536 * KIB + 1),
     ];
     for (growth, block, segment) in cases {
-        assert_eq!(growth.segment_for(block), segment, "{block}, {growth:?}");
+        assert_eq!(growth.segment_for(block, 0), segment, "{block}, {growth:?}");
     }
     for (growth, most) in [(after(0), 8 * KIB), (after(100), 24 * KIB)] {
         assert!(growth.is_small(most) && !growth.is_small(most + 1));
+    }
+}
+
+#[test]
+fn few_requests_make_a_segment_of_less_than_half_the_usual_for_one_block() {
+    // Of the segments, 64 do not count.
+    for (made, requests, is_own) in [
+        (64, 0, true),
+        (65, 399, false),
+        (65, 400, true),
+        (66, 400, false),
+    ] {
+        let mut growth = after(100);
+        (0..made).for_each(|_| growth.accept(0));
+        let own = growth.segment_for(2 * MIB, requests) == 2 * MIB;
+        assert_eq!(own, is_own, "{made} segments, {requests} requests");
+        assert_eq!(growth.segment_for(3 * MIB + 1, requests), 3 * MIB + 1);
     }
 }
 
@@ -92,7 +123,7 @@ fn where_there_is_little_room_a_segment_is_smaller_but_holds_its_block() {
         (KIB, MIB, 128 * KIB),
     ];
     for (block, alignment, least) in cases {
-        assert_eq!(after(100).least_segment_for(block, alignment), least);
+        assert_eq!(after(100).least_segment_for(block, alignment, 0), least);
     }
 }
 
@@ -102,8 +133,13 @@ fn a_small_block_does_not_break_up_a_large_idle_segment() {
         whole: Some(mib * MIB),
         taken: 0,
     };
-    // Of a free segment of 80 MiB, which is larger than the next one would be: three eighths, or half where memory is tight.
-    for (growth, least) in [(after(96), 30 * MIB), (tight_after(96), 40 * MIB)] {
+    // Of a free segment of 80 MiB, which is larger than the next one would be: a part by the policy, or half where memory is tight.
+    for (growth, least) in [
+        (of(GrowthPolicy::FewestCalls, 96), 30 * MIB),
+        (of(GrowthPolicy::Balanced, 96), 48 * MIB),
+        (of(GrowthPolicy::Dense, 96), 72 * MIB),
+        (tight_after(96), 40 * MIB),
+    ] {
         assert!(!growth.range_filter(1)(whole(80)));
         assert!(!growth.range_filter(least - 1)(whole(80)));
         assert!(growth.range_filter(least)(whole(80)));
@@ -111,6 +147,9 @@ fn a_small_block_does_not_break_up_a_large_idle_segment() {
     // A segment of the usual size serves every block.
     assert!(after(100).range_filter(1)(whole(6)));
     assert!(!after(100).range_filter(1)(whole(7)));
+    // With the densest policy, one of up to half of that.
+    assert!(of(GrowthPolicy::Dense, 100).range_filter(1)(whole(3)));
+    assert!(!of(GrowthPolicy::Dense, 100).range_filter(1)(whole(4)));
     // So does one that is in use, up to a number of blocks.
     for (taken, may) in [(0, true), (MOST_TAKEN - 1, true), (MOST_TAKEN, false)] {
         let whole = None;
@@ -131,7 +170,7 @@ fn cacheable_bytes_and_merged_segments_are_parts_of_the_high_water() {
 
 #[test]
 fn segments_have_little_more_than_the_high_water() {
-    for (in_use, most) in [(0, 2), (10, 12), (40, 42), (1000, 1050)] {
+    for (in_use, most) in [(0, 2), (10, 12), (200, 202), (1000, 1010)] {
         assert_eq!(after(in_use).most(), bytes(most), "{in_use} MiB");
     }
 }
@@ -144,10 +183,10 @@ fn segments_stay_below_what_was_refused_until_they_have_reached_it() {
     growth.accept(bytes(500) - 1);
     assert_eq!(growth.most(), bytes(500) - 1);
     growth.accept(bytes(500));
-    assert_eq!(growth.most(), bytes(1050));
+    assert_eq!(growth.most(), bytes(1010));
     // A refusal above the limit changes nothing, and the least limit is 0.
     growth.refuse(bytes(2000));
-    assert_eq!(growth.most(), bytes(1050));
+    assert_eq!(growth.most(), bytes(1010));
     growth.refuse(0);
     assert_eq!(growth.most(), 0);
 }
@@ -155,14 +194,16 @@ fn segments_stay_below_what_was_refused_until_they_have_reached_it() {
 #[test]
 fn segments_replace_one_another_often_if_more_than_one_allocation_in_32_has_them_do_so() {
     for (allocations, few) in [(0, 12), (31, 12), (32, 13), (100, 15)] {
-        let mut growth = after(100);
+        let mut growth = of(GrowthPolicy::FewestCalls, 100);
         let often: Vec<_> = (0..=few + 1)
             .map(|_| growth.replaces_often(allocations))
             .collect();
         assert_eq!(often.iter().filter(|often| !**often).count(), few);
         assert!(often.is_sorted());
-        // Where memory is tight, segments are never merged.
+        // Where memory is tight, segments are never merged, and with other policies.
         growth.is_tight = true;
         assert!(!growth.replaces_often(allocations));
+        let mut balanced = after(100);
+        assert!((0..100).all(|_| !balanced.replaces_often(allocations)));
     }
 }

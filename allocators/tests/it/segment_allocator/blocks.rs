@@ -1,8 +1,8 @@
 //! Blocks keep to themselves, are aligned, and come back.
 
 use binpool_allocators::{
-    Align, Allocator, Backend, Error, InvalidRequest, Memory, ObjectKind, Region, SegmentAllocator,
-    SvmBackend,
+    Align, Allocator, Backend, Error, GrowthPolicy, InvalidRequest, Memory, ObjectKind, Region,
+    SegmentAllocator, SvmBackend,
 };
 use binpool_mock::{CallKind, Fault, MockDevice, MockMemory, Persistence};
 
@@ -186,7 +186,8 @@ fn what_came_back_is_in_use_no_more_and_segments_stay_small() {
 /// The segments that are made for 40 blocks, one after the other and each a little larger than all before, where a block
 /// was asked for so often already.
 fn segments_for_growing_blocks(allocations: usize) -> u64 {
-    let rig = rig(64 * MIB);
+    let mut rig = rig(64 * MIB);
+    rig.allocator = rig.allocator.with_growth(GrowthPolicy::FewestCalls);
     let held = [6 * MIB, 2 * MIB].map(|bytes| rig.allocator.allocate(bytes).unwrap());
     let [held, other] = held;
     rig.allocator.release(other, &[]).unwrap();

@@ -1,0 +1,51 @@
+//! The numbers in which the policies of growth differ.
+
+use crate::GrowthPolicy;
+
+/// The numbers of a policy. They were found by trying several hundred on copies of recorded programs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    /// While some of them are free, segments may have more than the high water by one part in this of it.
+    pub(super) slack_parts: u64,
+    /// A block of more than one part in this of a usual segment has a segment of its own.
+    pub(super) own_parts: usize,
+    /// The same, once segments have been made by more than one request in this: then half of a usual segment counts.
+    pub(super) requests_per_own: u64,
+    /// A large segment that is free as a whole is broken up only for a block of at least this part of it.
+    pub(super) least_piece: (usize, usize),
+    /// A segment is large if it has more than one part in this of a usual one.
+    pub(super) whole_parts: usize,
+    /// Whether idle segments are merged where they often replace one another.
+    pub(super) merges: bool,
+}
+
+impl Rules {
+    pub(super) const fn of(policy: GrowthPolicy) -> Self {
+        match policy {
+            GrowthPolicy::FewestCalls => Self {
+                slack_parts: 20,
+                own_parts: 2,
+                requests_per_own: u64::MAX,
+                least_piece: (3, 8),
+                whole_parts: 1,
+                merges: true,
+            },
+            GrowthPolicy::Balanced => Self {
+                slack_parts: 100,
+                own_parts: 4,
+                requests_per_own: 400,
+                least_piece: (3, 5),
+                whole_parts: 1,
+                merges: false,
+            },
+            GrowthPolicy::Dense => Self {
+                slack_parts: 100,
+                own_parts: 20,
+                requests_per_own: 20,
+                least_piece: (9, 10),
+                whole_parts: 2,
+                merges: false,
+            },
+        }
+    }
+}
