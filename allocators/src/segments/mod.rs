@@ -223,7 +223,7 @@ pub enum RangeState<'a, U> {
 ///
 /// - a segment is a whole number of its first block, up to one part in 20 of the most that the program has had in use (the high
 ///   water) or, for a block of more than a quarter of that, of the block's own size;
-/// - before the segments grow past 1.01 times the high water (or past the high water and 2 MiB, if that is
+/// - before the segments grow past 1.03 times the high water (or past the high water and 2 MiB, if that is
 ///   more), idle segments are evicted, the smallest one that is enough first;
 /// - a large idle segment is not broken up for a small block, and small blocks have segments of their
 ///   own;

@@ -68,9 +68,12 @@ pub fn candidates() -> Vec<Candidate> {
             PoolOptions::new().segments(true).leading_bits(8)
         ),
         pool!(
-            "fewest calls",
+            "growth fewest-calls",
             PoolOptions::new().growth(GrowthPolicy::FewestCalls)
         ),
-        pool!("dense", PoolOptions::new().growth(GrowthPolicy::Dense)),
+        pool!(
+            "growth dense",
+            PoolOptions::new().growth(GrowthPolicy::Dense)
+        ),
     ]
 }

@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use binpool::PoolOptions;
+use binpool::{GrowthPolicy, PoolOptions};
 use binpool_replay::{
     AllocatorChoice, Device, Header, Measured, Outcome, Profile, Row, Settings, Touch, Trace, json,
     table,
@@ -212,12 +212,18 @@ fn the_pool_saves_device_time() {
         };
         let without = time(None);
         let options = PoolOptions::new();
-        assert!(
-            time(Some(options.clone().segments(true))) * 30 < without,
-            "{name}"
-        );
-        // These give back what is above their high water.
-        assert!(time(Some(options.segments(false))) * 4 < without, "{name}");
+        let times = [
+            (options.clone(), 8),
+            (options.clone().growth(GrowthPolicy::FewestCalls), 25),
+            // These give back what is above their high water.
+            (options.segments(false), 4),
+        ];
+        for (options, least) in times {
+            assert!(
+                time(Some(options.clone())) * least < without,
+                "{name} {options:?}"
+            );
+        }
     }
 }
 

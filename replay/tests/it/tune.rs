@@ -68,6 +68,7 @@ fn the_figures_are_those_of_a_replay_with_the_settings_of_the_name() {
                 ("no", "pool") => vec!["--no-pool"],
                 ("bins", bits) => vec!["--no-segments", "--leading-bits", bits],
                 ("segments", bits) => vec!["--leading-bits", bits],
+                ("growth", policy) => vec!["--growth", policy],
                 other => panic!("{other:?}: say here how `binpool replay` is told of it"),
             };
             let replayed = json(&[&["replay"], common, &settings, &[path]].concat());
@@ -102,6 +103,12 @@ fn every_pool_comes_with_the_expression_that_makes_it() {
             ("segments", bits) => Some(format!(
                 "PoolOptions::new().segments(true).leading_bits({bits})"
             )),
+            ("growth", "fewest-calls") => {
+                Some("PoolOptions::new().growth(GrowthPolicy::FewestCalls)".to_owned())
+            }
+            ("growth", "dense") => {
+                Some("PoolOptions::new().growth(GrowthPolicy::Dense)".to_owned())
+            }
             _ => None,
         };
         assert_eq!(candidate.code, expected.as_deref());

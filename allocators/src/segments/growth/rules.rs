@@ -31,7 +31,7 @@ impl Rules {
                 merges: true,
             },
             GrowthPolicy::Balanced => Self {
-                slack_parts: 100,
+                slack_parts: 33,
                 own_parts: 4,
                 requests_per_own: 400,
                 least_piece: (3, 5),
