@@ -123,6 +123,17 @@ impl<A: Allocator> SegmentAllocator<A> {
     }
 
     /// Sets what the segments save when they grow, for an allocator that has made none yet: calls to the device, or memory.
+    ///
+    /// ```
+    /// use binpool_allocators::{Allocator, GrowthPolicy, ImmediateAllocator, SegmentAllocator};
+    /// # use binpool_mock::MockDevice;
+    ///
+    /// # let backend = MockDevice::new().backend();
+    /// let dense = SegmentAllocator::new(ImmediateAllocator::new(&backend)?).with_growth(GrowthPolicy::Dense);
+    /// # let block = dense.allocate(1000)?;
+    /// # dense.release(block, &[])?;
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
     #[must_use]
     pub fn with_growth(self, policy: GrowthPolicy) -> Self {
         self.shared.state.lock().set_growth(policy);

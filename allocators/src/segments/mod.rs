@@ -282,6 +282,18 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
     }
 
     /// Sets what the segments save when they grow, before the first of them is added.
+    ///
+    /// ```
+    /// use binpool_allocators::{GrowthPolicy, segments::Segments};
+    ///
+    /// let size_of_next = |policy| {
+    ///     let segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
+    ///     // After 100 MiB in use.
+    ///     segments.with_growth(policy).grow(2 << 20, 100 << 20, 256, 0, 1 << 40).0
+    /// };
+    /// assert_eq!(size_of_next(GrowthPolicy::FewestCalls), 6 << 20); // Three blocks.
+    /// assert_eq!(size_of_next(GrowthPolicy::Dense), 2 << 20); // One.
+    /// ```
     #[must_use]
     pub fn with_growth(self, policy: GrowthPolicy) -> Self {
         Self {
