@@ -130,7 +130,7 @@ impl BySize {
             .by_ref()
             .take(MOST_STEPS)
             .find(&mut suits)
-            .or_else(|| self.from_bin(own + 1).find(&mut suits))
+            .or_else(|| self.bins_from(own + 1).find(&mut suits))
             .or_else(|| of_own.find(&mut suits))
     }
 
@@ -144,7 +144,7 @@ impl BySize {
 
     /// All sizes and keys, those of smaller bins first.
     pub(super) fn iter(&self) -> impl Iterator<Item = (usize, usize)> {
-        self.from_bin(0)
+        self.bins_from(0)
     }
 
     /// Returns the largest size.
@@ -165,7 +165,7 @@ impl BySize {
     }
 
     /// The sizes and keys of a bin and of all larger ones.
-    fn from_bin(&self, bin: usize) -> impl Iterator<Item = (usize, usize)> {
+    fn bins_from(&self, bin: usize) -> impl Iterator<Item = (usize, usize)> {
         let first = self.occupied.first_from(bin);
         let bins = iter::successors(first, |bin| self.occupied.first_from(bin + 1));
         bins.flat_map(|bin| self.of_bin(bin))
