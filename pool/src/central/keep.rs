@@ -36,25 +36,21 @@ impl<A: Allocator, O> State<A, O> {
             _ => &held.uses[..],
         };
         let unordered: QueueUses = unordered.iter().filter(has_room).copied().collect();
-        (unordered, self.put_in_bin_or_segment(held))
+        let bytes = held.block.bytes as u64;
+        if held.block.range.is_some() && self.binned_bytes() + bytes <= self.most_in_bins() {
+            self.put_in_bin(held);
+            return (unordered, None);
+        }
+        (unordered, self.put_in_segment(held))
     }
 
-    /// Puts a free block in a bin, or its range in its segment. Returns a block that has to give up its view first, and is in
-    /// transit until then.
-    pub(crate) fn put_in_bin_or_segment(
-        &mut self,
-        held: HeldBlock<A, O>,
-    ) -> Option<HeldBlock<A, O>> {
+    /// Puts the range of a free block in its segment, or the block in a bin if it has none. Returns a block that has to give up its
+    /// view first, and is in transit until then.
+    pub(crate) fn put_in_segment(&mut self, held: HeldBlock<A, O>) -> Option<HeldBlock<A, O>> {
         let Some(range) = held.block.range else {
             self.put_in_bin(held);
             return None;
         };
-        // With thread caches, a block that comes here is one that they have no room for, and a free range serves more requests.
-        let bytes = held.block.bytes as u64;
-        if self.threads.len() == 0 && self.binned_bytes() + bytes <= self.most_in_bins() {
-            self.put_in_bin(held);
-            return None;
-        }
         match &mut self.segments {
             Some(segments) if segments.may_keep_view(range) => {
                 self.changes += 1;

@@ -1,5 +1,3 @@
-use std::thread;
-
 use binpool_allocators::{Backend, Queue};
 
 use crate::{block::HeldBlock, mock_pool::MockPool, order::hit_kind::HitKind};
@@ -44,9 +42,7 @@ fn all_memory_that_comes_back_counts_as_a_change() {
 #[test]
 fn a_block_that_does_not_fit_in_the_bins_goes_to_its_segment_with_its_view() {
     let mock = MockPool::of_segments();
-    // The thread that allocates them has ended, and its cache with it.
-    let blocks = || [MIB, 32 * MIB].map(|bytes| mock.unused(bytes));
-    let [small, large] = thread::scope(|scope| scope.spawn(blocks).join().unwrap());
+    let [small, large] = [MIB, 32 * MIB].map(|bytes| mock.unused(bytes));
     let mut state = mock.shared.state.lock();
     assert!(state.hold(large).1.is_none());
     assert_eq!((state.binned_bytes(), state.transit.count()), (0, 0));
@@ -58,12 +54,11 @@ fn a_block_that_does_not_fit_in_the_bins_goes_to_its_segment_with_its_view() {
 }
 
 #[test]
-fn where_threads_have_caches_a_block_that_leaves_them_goes_to_its_segment() {
+fn a_block_that_a_thread_has_too_many_of_goes_to_its_segment_though_bins_have_room() {
     let mock = MockPool::of_segments();
     let small = mock.unused(MIB);
     let mut state = mock.shared.state.lock();
-    assert_eq!(state.threads.len(), 1);
-    assert!(state.hold(small).1.is_none());
+    assert!(state.put_in_segment(small).is_none());
     assert_eq!((state.binned_bytes(), state.transit.count()), (0, 0));
 }
 
@@ -80,6 +75,10 @@ fn a_block_of_a_segment_with_many_views_gives_up_its_view_first() {
     let last = blocks.pop().unwrap();
     let mut state = mock.shared.state.lock();
     assert_eq!(state.managed_bytes(), 64 * MIB as u64);
+    let room = usize::try_from(state.most_in_bins()).unwrap();
+    for held in blocks.drain(..room / (MIB / 2)) {
+        assert!(state.hold(held).1.is_none(), "it lies in a bin");
+    }
     assert!(state.hold(last).1.is_some());
     assert_eq!(state.transit.count(), 1);
 }

@@ -152,7 +152,8 @@ impl<A: Allocator> Shared<A> {
         // No fence is needed: a cached block has one use, on an in-order queue.
         let put_back = |state: &mut State<A>, cached: Cached<A>| {
             let held = state.adopt(cached);
-            state.put_in_bin_or_segment(held)
+            // Its size is one that this thread has enough of, and a range serves more requests than a block in a bin.
+            state.put_in_segment(held)
         };
         let to_segment: Vec<HeldBlock<A>> = match surplus.flatten().flatten() {
             None => return false,
