@@ -535,7 +535,7 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
             return (size.max(merged - merged % alignment), leaving);
         }
         let size = if self.bytes() + size as u64 > most {
-            self.growth.least_segment_for(bytes, alignment, allocations)
+            self.growth.least_segment_for(bytes, size, alignment)
         } else {
             size
         };

@@ -158,16 +158,11 @@ impl Growth {
         bytes.saturating_mul(blocks)
     }
 
-    /// Returns the least size of the segment for a block of `bytes` bytes, for when there is no room for the usual.
-    pub(super) fn least_segment_for(
-        &self,
-        bytes: usize,
-        alignment: usize,
-        allocations: u64,
-    ) -> usize {
+    /// Returns the least size of the segment for a block of `bytes` bytes, for when there is no room for one of `usual` bytes.
+    pub(super) fn least_segment_for(&self, bytes: usize, usual: usize, alignment: usize) -> usize {
         let least = usize::try_from(self.high_water / LEAST_PARTS).unwrap_or(usize::MAX);
         let least = least - least % alignment;
-        self.segment_for(bytes, allocations).min(least).max(bytes)
+        usual.min(least).max(bytes)
     }
 
     /// Records that segments were released to make room for another one. Returns whether that has happened so often, in so

@@ -123,7 +123,9 @@ fn where_there_is_little_room_a_segment_is_smaller_but_holds_its_block() {
         (KIB, MIB, 128 * KIB),
     ];
     for (block, alignment, least) in cases {
-        assert_eq!(after(100).least_segment_for(block, alignment, 0), least);
+        let growth = after(100);
+        let usual = growth.segment_for(block, 0);
+        assert_eq!(growth.least_segment_for(block, usual, alignment), least);
     }
 }
 
