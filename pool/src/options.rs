@@ -392,13 +392,20 @@ impl PoolOptions {
         let has_thread_caches = self.decay.is_none()
             && self.release_threshold.is_none()
             && self.scrub == ScrubPolicy::Never;
+        let state = State::new(
+            queue,
+            failures,
+            Arc::clone(&clock),
+            segments.then(|| Segments::new(join).with_growth(self.growth)),
+            self.decay,
+        );
         let shared = Shared {
             id: PoolId::fresh(),
             default_queue: queue.clone(),
             default_queue_id: queue.id(),
             alignment,
             has_thread_caches,
-            clock: Arc::clone(&clock),
+            clock,
             classes,
             policy: self.policy,
             has_segments: segments,
@@ -410,13 +417,8 @@ impl PoolOptions {
             #[cfg(feature = "snapshot")]
             snapshots: self.snapshots,
             failures,
-            state: CachePadded::new(Lock::new(State::new(
-                queue,
-                failures,
-                clock,
-                segments.then(|| Segments::new(join).with_growth(self.growth)),
-                self.decay,
-            ))),
+            depot: Arc::clone(&state.depot),
+            state: CachePadded::new(Lock::new(state)),
             arrived: Condvar::new(),
             allocator,
         };

@@ -23,11 +23,11 @@ use crate::{
 pub(crate) type Share<A> = Arc<Shared<A>>;
 
 pub(crate) type Block<A> = block::Block<A, Share<A>>;
+pub(crate) type Depot<A> = free::depot::Depot<A, Share<A>>;
 pub(crate) type HeldBlock<A> = block::HeldBlock<A, Share<A>>;
 pub(crate) type Bins<A> = free::bins::Bins<A, Share<A>>;
 pub(crate) type Cached<A> = free::thread_cache::Cached<A, Share<A>>;
 pub(crate) type CachedBlock<A> = free::thread_cache::CachedBlock<A, Share<A>>;
-pub(crate) type Surplus<A> = free::thread_cache::Surplus<A, Share<A>>;
 pub(crate) type ThreadCache<A> = free::thread_cache::ThreadCache<A, Share<A>>;
 /// The cache of the running thread, which that thread alone enters without a lock.
 pub(crate) type OwnCache<A> = Owner<ThreadCache<A>>;
@@ -67,6 +67,7 @@ pub(crate) struct Shared<A: Allocator> {
     /// The folder for snapshots that are written when memory runs out.
     #[cfg(feature = "snapshot")]
     pub(crate) snapshots: Option<PathBuf>,
+    pub(crate) depot: Arc<Depot<A>>,
     /// On cache lines of its own, because threads that take the lock would slow down those that read the fields beside it.
     pub(crate) state: CachePadded<Lock<State<A>>>,
     /// Notified when nothing is left in transit.

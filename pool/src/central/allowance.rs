@@ -4,10 +4,7 @@ use binpool_allocators::Allocator;
 
 use crate::{
     central::State,
-    free::{
-        bins::Bins,
-        thread_cache::{Allowance, Cached, bytes_of},
-    },
+    free::{bins::Bins, thread_cache::Allowance},
 };
 
 /// All thread caches together get the bytes that may be kept from segments, divided by this. The bins get as much.
@@ -28,6 +25,7 @@ impl<A: Allocator, O> State<A, O> {
                 bytes: usize::MAX,
                 bytes_for_small: usize::MAX,
                 small_bytes: 0,
+                bytes_in_depot: u64::MAX,
             };
         };
         let cached = segments.cacheable_bytes();
@@ -38,18 +36,18 @@ impl<A: Allocator, O> State<A, O> {
             bytes: within(cached / CACHE_DIVISOR / threads),
             bytes_for_small: within(cached.saturating_mul(CACHE_FACTOR_FOR_SMALL) / threads),
             small_bytes: segments.small_bytes(),
+            bytes_in_depot: self.most_in_bins().saturating_sub(self.bytes_in_bins()),
         }
     }
 
-    /// Returns whether the bins may keep these blocks, too.
-    pub(crate) fn has_room_in_bins(&self, blocks: &[Cached<A, O>]) -> bool {
-        self.binned_bytes() + bytes_of(blocks) as u64 <= self.most_in_bins()
+    /// Returns whether the bins may keep a block of `bytes` bytes, too.
+    pub(crate) fn has_room_in_bins(&self, bytes: usize) -> bool {
+        self.bytes_in_bins() + self.depot.bytes() + bytes as u64 <= self.most_in_bins()
     }
 
-    /// The bytes of all blocks in bins and in the depot.
-    pub(crate) fn binned_bytes(&self) -> u64 {
-        let binned: u64 = self.all_bins().map(Bins::bytes).sum();
-        binned + self.depot.bytes() as u64
+    /// The bytes of all blocks in bins.
+    pub(crate) fn bytes_in_bins(&self) -> u64 {
+        self.all_bins().map(Bins::bytes).sum()
     }
 
     /// The most bytes that bins and depot may keep from the segments.
@@ -100,7 +98,7 @@ mod tests {
         for (threads, each, with_small, bins) in rows {
             while keys.len() < threads {
                 let allowance = state.allowance();
-                keys.push(state.threads.add(ThreadCache::new(allowance, None)));
+                keys.push(state.threads.add(ThreadCache::new(keys.len(), allowance, None)));
             }
             let allowance = state.allowance();
             assert_eq!(allowance.bytes / MIB, each, "{threads} threads");
@@ -120,26 +118,26 @@ mod tests {
         let allowance = state.allowance();
         assert_eq!((allowance.bytes, allowance.small_bytes), (usize::MAX, 0));
         drop(state);
-        let blocks = [(); 3].map(|()| mock.cached(512 * MIB));
-        assert!(mock.shared.state.lock().has_room_in_bins(&blocks));
+        assert!(mock.shared.state.lock().has_room_in_bins(usize::MAX));
     }
 
     #[test]
     fn bins_and_depot_share_one_limit() {
         let mock = MockPool::of_segments();
-        let blocks = [(); 3].map(|()| mock.cached(4 * MIB));
-        let small = [mock.cached(256)];
+        let [one, two, three] = [(); 3].map(|()| mock.cached(3 * MIB));
         let queue = mock.shared.default_queue_id;
         let mut state = mock.shared.state.lock();
-        // With one thread, the bins have room for 8 MiB.
+        // With one thread, they have room for 8 MiB.
         assert_eq!(state.threads.len(), 1);
-        assert!(state.has_room_in_bins(&blocks[..2]));
-        assert!(!state.has_room_in_bins(&blocks));
-        let [one, two, three] = blocks;
-        state.depot.leave(queue, 0, vec![one]);
-        assert!(state.has_room_in_bins(&[two]));
-        state.adopt_into_bin(three);
-        assert_eq!(state.binned_bytes(), 8 * MIB as u64);
-        assert!(!state.has_room_in_bins(&small));
+        assert_eq!(state.allowance().bytes_in_depot, 8 << 20);
+        assert!(state.has_room_in_bins(8 * MIB) && !state.has_room_in_bins(8 * MIB + 1));
+        state.depot.leave(0, queue, 0, vec![one]);
+        assert!(state.has_room_in_bins(5 * MIB) && !state.has_room_in_bins(5 * MIB + 1));
+        state.adopt_into_bin(two);
+        assert!(state.has_room_in_bins(2 * MIB) && !state.has_room_in_bins(2 * MIB + 1));
+        // The depot has room for what the bins leave.
+        assert_eq!(state.allowance().bytes_in_depot, 5 << 20);
+        drop(state);
+        drop(three);
     }
 }

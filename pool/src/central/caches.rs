@@ -148,8 +148,9 @@ mod tests {
                 bytes: 0,
                 bytes_for_small: 0,
                 small_bytes: 0,
+                bytes_in_depot: 0,
             };
-            ThreadCache::<Immediate>::new(allowance, None)
+            ThreadCache::<Immediate>::new(0, allowance, None)
         };
         let mut state = mock.shared.state.lock();
         let _keys = [(); 2].map(|()| state.threads.add(cache()));

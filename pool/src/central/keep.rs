@@ -36,8 +36,7 @@ impl<A: Allocator, O> State<A, O> {
             _ => &held.uses[..],
         };
         let unordered: QueueUses = unordered.iter().filter(has_room).copied().collect();
-        let bytes = held.block.bytes as u64;
-        if held.block.range.is_some() && self.binned_bytes() + bytes <= self.most_in_bins() {
+        if held.block.range.is_some() && self.has_room_in_bins(held.block.bytes) {
             self.put_in_bin(held);
             return (unordered, None);
         }

@@ -50,7 +50,7 @@ pub(crate) struct State<A: Allocator, O> {
     /// The thread caches.
     pub(crate) threads: BiasedLocks<ThreadCache<A, O>>,
     /// The blocks that thread caches had too many of.
-    pub(crate) depot: Depot<A, O>,
+    pub(crate) depot: Arc<Depot<A, O>>,
     /// How many requests took [blocks of other threads](Self::caches_to_drain).
     pub(crate) steals: u64,
     /// The idle list: blocks that no command uses, ready for any queue.
@@ -104,7 +104,7 @@ impl<A: Allocator, O> State<A, O> {
         Self {
             queues,
             threads: BiasedLocks::default(),
-            depot: Depot::default(),
+            depot: Arc::default(),
             steals: 0,
             idle: Bins::default(),
             pending: Bins::default(),

@@ -45,10 +45,10 @@ fn a_block_that_does_not_fit_in_the_bins_goes_to_its_segment_with_its_view() {
     let [small, large] = [MIB, 32 * MIB].map(|bytes| mock.unused(bytes));
     let mut state = mock.shared.state.lock();
     assert!(state.hold(large).1.is_none());
-    assert_eq!((state.binned_bytes(), state.transit.count()), (0, 0));
+    assert_eq!((state.bytes_in_bins(), state.transit.count()), (0, 0));
     assert!(state.hold(small).1.is_none());
     assert_eq!(
-        (state.binned_bytes(), state.transit.count()),
+        (state.bytes_in_bins(), state.transit.count()),
         (MIB as u64, 0)
     );
 }
@@ -59,7 +59,7 @@ fn a_block_that_a_thread_has_too_many_of_goes_to_its_segment_though_bins_have_ro
     let small = mock.unused(MIB);
     let mut state = mock.shared.state.lock();
     assert!(state.put_in_segment(small).is_none());
-    assert_eq!((state.binned_bytes(), state.transit.count()), (0, 0));
+    assert_eq!((state.bytes_in_bins(), state.transit.count()), (0, 0));
 }
 
 #[test]

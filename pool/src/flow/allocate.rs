@@ -123,10 +123,10 @@ impl<A: Allocator> Shared<A> {
         request: Request,
     ) -> Result<PooledBuffer<A>, PoolError> {
         self.join();
-        let mut state = self.lock_and_sync();
-        if let Some(cached) = self.refill(&mut state, queue.id(), request) {
+        if let Some(cached) = self.refill(queue.id(), request) {
             return Ok(PooledBuffer::from_cached(cached, request.asked));
         }
+        let mut state = self.lock_and_sync();
         if state.has_viewed() {
             self.return_unviewed_from(state);
             state = self.state.lock();

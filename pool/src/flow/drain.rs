@@ -130,14 +130,15 @@ impl<A: Allocator> Shared<A> {
     pub(crate) fn statistics(&self) -> PoolStatistics {
         self.return_unviewed();
         let mut state = self.state.lock();
-        let mut blocks = state.depot.blocks() as u64;
-        let mut bytes = state.depot.bytes() as u64;
+        let (mut blocks, mut bytes) = (0, 0);
         self.visit_all(&mut state, |_, cache| {
             blocks += cache.blocks() as u64;
             bytes += cache.bytes() as u64;
         });
-        state.threads.open();
         let mut statistics = state.statistics();
+        blocks += self.depot.blocks();
+        bytes += self.depot.bytes();
+        state.threads.open();
         statistics.held_blocks += blocks;
         statistics.held_bytes += bytes;
         statistics

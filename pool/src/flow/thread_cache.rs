@@ -8,7 +8,7 @@ use crate::{
     lock::per_thread as threads,
     order::timestamps::QueueKey,
     request::Request,
-    shared::{Cached, CachedBlock, HeldBlock, OwnCache, Shared, State, Surplus, ThreadCache},
+    shared::{Cached, CachedBlock, HeldBlock, OwnCache, Shared, State, ThreadCache},
 };
 
 /// The most blocks of a bin that a thread moves into its cache, besides the one that it asked for.
@@ -115,7 +115,8 @@ impl<A: Allocator> Shared<A> {
             let mut state = self.state.lock();
             let allowance = state.allowance();
             let event_buffer = state.watch.new_event_buffer();
-            state.threads.add(ThreadCache::new(allowance, event_buffer))
+            let number = state.threads.len();
+            state.threads.add(ThreadCache::new(number, allowance, event_buffer))
         })
     }
 
@@ -143,32 +144,29 @@ impl<A: Allocator> Shared<A> {
         });
     }
 
-    /// Moves blocks from this thread's full cache to the depot or the bins. Returns whether it moved any.
+    /// Moves blocks from this thread's full cache to the depot or their segments. Returns whether it moved any.
     fn make_room(&self) -> bool {
+        let has_left_any = threads::with_own(self.id, |key: &OwnCache<A>| {
+            key.enter(|cache| cache.leave_magazine(&self.depot))
+        });
+        if has_left_any.flatten() == Some(true) {
+            return true;
+        }
         let mut state = self.lock_and_sync();
         let surplus = threads::with_own(self.id, |key: &OwnCache<A>| {
             key.enter(ThreadCache::make_room)
         });
+        let surplus = surplus.flatten().unwrap_or_default();
+        if surplus.is_empty() {
+            return false;
+        }
         // No fence is needed: a cached block has one use, on an in-order queue.
-        let put_back = |state: &mut State<A>, cached: Cached<A>| {
+        let put_back = |cached: Cached<A>| {
             let held = state.adopt(cached);
             // Its size is one that this thread has enough of, and a range serves more requests than a block in a bin.
             state.put_in_segment(held)
         };
-        let to_segment: Vec<HeldBlock<A>> = match surplus.flatten().flatten() {
-            None => return false,
-            Some(Surplus::Block(cached)) => put_back(&mut state, cached).into_iter().collect(),
-            Some(Surplus::Magazine(queue, slot, magazine)) => {
-                if state.has_room_in_bins(&magazine) {
-                    state.depot.leave(queue, slot, magazine);
-                    return true;
-                }
-                let cached = magazine.into_iter();
-                cached
-                    .filter_map(|cached| put_back(&mut state, cached))
-                    .collect()
-            }
-        };
+        let to_segment: Vec<HeldBlock<A>> = surplus.into_iter().filter_map(put_back).collect();
         drop(state);
         for held in to_segment {
             self.return_to_segment(held);
@@ -177,30 +175,16 @@ impl<A: Allocator> Shared<A> {
     }
 
     /// Takes a magazine from the depot into this thread's cache, and returns one of its blocks.
-    pub(crate) fn refill(
-        &self,
-        state: &mut State<A>,
-        queue: QueueId,
-        request: Request,
-    ) -> Option<CachedBlock<A>> {
+    pub(crate) fn refill(&self, queue: QueueId, request: Request) -> Option<CachedBlock<A>> {
         let Request { asked, bin, .. } = request;
         let slot = self.classes.slot(bin);
         let bytes = self.alignment.round_up(asked)?;
-        let magazine = state.depot.take(queue, slot)?;
-        let refilled = threads::with_own_and(self.id, magazine, |key: &OwnCache<A>, magazine| {
-            key.enter_with(magazine, |cache, magazine| {
-                let left = cache.refill(magazine);
-                (cache.pop(queue, slot, bin, bytes, asked), left)
+        threads::with_own(self.id, |key: &OwnCache<A>| {
+            key.enter(|cache| {
+                let has_any = cache.take_magazine(&self.depot, queue, slot);
+                has_any.then(|| cache.pop(queue, slot, bin, bytes, asked))
             })
-        });
-        let (cached, left) = match refilled {
-            Ok(Ok(refilled)) => refilled,
-            Ok(Err(magazine)) | Err(magazine) => (None, magazine),
-        };
-        if !left.is_empty() {
-            state.depot.leave(queue, slot, left);
-        }
-        cached
+        })???
     }
 }
 
@@ -218,8 +202,8 @@ mod tests {
         drop(blocks.collect::<Vec<_>>());
     }
 
-    fn in_depot(shared: &Shared<Immediate>) -> usize {
-        shared.state.lock().depot.blocks()
+    fn in_depot(shared: &Shared<Immediate>) -> u64 {
+        shared.depot.blocks()
     }
 
     #[test]

@@ -3,77 +3,135 @@
 use std::collections::HashMap;
 
 use binpool_allocators::{Allocator, QueueId};
+use crossbeam_utils::CachePadded;
+use parking_lot::Mutex;
 
-use crate::free::thread_cache::{Cached, Wanted, bytes_of};
+use crate::{
+    free::thread_cache::{Cached, Wanted, bytes_of},
+    sync::{AtomicU64, Ordering},
+};
+
+/// The number of shelves. Fewer under `shuttle`, whose programs have few threads.
+const SHELVES: usize = if cfg!(shuttle) { 2 } else { 8 };
+
+/// A shelf that has had magazines of more queues and slots than this forgets those of which it has none.
+const REMEMBERED: usize = 256;
 
 /// Blocks of one queue and slot that are passed on together.
 type Magazine<A, O> = Vec<Cached<A, O>>;
 
 /// Blocks that a thread cache had too many of, for the next thread whose cache has none.
 ///
-/// They move in magazines, because if one thread allocates and another one drops, single blocks would keep both waiting for the
-/// pool's lock. From "Magazines and Vmem" (Bonwick and Adams, 2001).
+/// They move in magazines, because if one thread allocates and another one drops, single blocks would keep both waiting for a
+/// lock. From "Magazines and Vmem" (Bonwick and Adams, 2001).
+///
+/// A thread that has its thread cache leaves and takes magazines without the pool's lock. So that threads do not wait for each
+/// other either, there are several shelves, each behind a lock of its own, and each thread begins at another one.
+///
+/// A thread leaves and takes magazines only inside the gate of its cache. So nothing moves while all gates are closed.
 #[derive(Debug)]
 pub(crate) struct Depot<A: Allocator, O> {
+    shelves: [CachePadded<Shelf<A, O>>; SHELVES],
+    /// The bytes on all shelves.
+    bytes: CachePadded<AtomicU64>,
+}
+
+/// A part of the depot.
+#[derive(Debug)]
+struct Shelf<A: Allocator, O> {
+    /// The number of blocks, which tells a thread that there are none before it takes the lock. Changed only under the lock.
+    blocks: AtomicU64,
     /// By queue and [slot](crate::classes::Classes::slot), oldest first.
-    magazines: HashMap<(QueueId, usize), Vec<Magazine<A, O>>>,
-    blocks: usize,
-    bytes: usize,
+    magazines: Mutex<HashMap<(QueueId, usize), Vec<Magazine<A, O>>>>,
+}
+
+impl<A: Allocator, O> Default for Shelf<A, O> {
+    fn default() -> Self {
+        Self {
+            blocks: AtomicU64::new(0),
+            magazines: Mutex::default(),
+        }
+    }
 }
 
 impl<A: Allocator, O> Default for Depot<A, O> {
     fn default() -> Self {
         Self {
-            magazines: HashMap::new(),
-            blocks: 0,
-            bytes: 0,
+            shelves: std::array::from_fn(|_| CachePadded::default()),
+            bytes: CachePadded::new(AtomicU64::new(0)),
         }
     }
 }
 
 impl<A: Allocator, O> Depot<A, O> {
-    pub(crate) fn blocks(&self) -> usize {
-        self.blocks
+    pub(crate) fn blocks(&self) -> u64 {
+        let shelves = self.shelves.iter();
+        shelves.map(|it| it.blocks.load(Ordering::Relaxed)).sum()
     }
 
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Adds blocks of one queue and slot.
-    pub(crate) fn leave(&mut self, queue: QueueId, slot: usize, magazine: Vec<Cached<A, O>>) {
-        self.blocks += magazine.len();
-        self.bytes += bytes_of(&magazine);
-        self.magazines
-            .entry((queue, slot))
-            .or_default()
-            .push(magazine);
+    /// The shelves in the order in which the thread of this number looks at them.
+    fn shelves_for(&self, thread: usize) -> impl Iterator<Item = &Shelf<A, O>> {
+        (0..SHELVES).map(move |step| &*self.shelves[(thread + step) % SHELVES])
     }
 
-    /// Takes the magazine that was added last for this queue and slot.
-    pub(crate) fn take(&mut self, queue: QueueId, slot: usize) -> Option<Vec<Cached<A, O>>> {
-        if self.blocks == 0 {
-            return None;
+    /// Adds blocks of one queue and slot, for the thread of this number.
+    pub(crate) fn leave(&self, thread: usize, queue: QueueId, slot: usize, left: Magazine<A, O>) {
+        let Some(shelf) = self.shelves_for(thread).next() else {
+            return;
+        };
+        let (blocks, bytes) = (left.len() as u64, bytes_of(&left) as u64);
+        let mut magazines = shelf.magazines.lock();
+        if magazines.len() > REMEMBERED {
+            magazines.retain(|_, left| !left.is_empty());
         }
-        let left = self.magazines.get_mut(&(queue, slot))?;
-        let magazine = left.pop()?;
-        if left.is_empty() {
-            self.magazines.remove(&(queue, slot));
-        }
-        self.blocks -= magazine.len();
-        self.bytes -= bytes_of(&magazine);
-        Some(magazine)
+        magazines.entry((queue, slot)).or_default().push(left);
+        shelf.blocks.fetch_add(blocks, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Takes the magazines that have `wanted` blocks. Within each queue and slot the oldest come first.
-    pub(crate) fn take_all(&mut self, wanted: Wanted) -> Vec<Cached<A, O>> {
+    /// Takes the magazine that was added last for this queue and slot to the first shelf that has one.
+    pub(crate) fn take(&self, thread: usize, queue: QueueId, slot: usize) -> Option<Magazine<A, O>> {
+        self.shelves_for(thread).find_map(|shelf| {
+            if shelf.blocks.load(Ordering::Relaxed) == 0 {
+                return None;
+            }
+            let mut magazines = shelf.magazines.lock();
+            let taken = magazines.get_mut(&(queue, slot))?.pop()?;
+            shelf
+                .blocks
+                .fetch_sub(taken.len() as u64, Ordering::Relaxed);
+            drop(magazines);
+            self.bytes
+                .fetch_sub(bytes_of(&taken) as u64, Ordering::Relaxed);
+            Some(taken)
+        })
+    }
+
+    /// Takes the magazines that have `wanted` blocks. Within each shelf, queue and slot the oldest come first.
+    pub(crate) fn take_all(&self, wanted: Wanted) -> Vec<Cached<A, O>> {
         let is_wanted = |cached: &Cached<A, O>| wanted.has(&cached.cached_block.block);
-        let has_any = |left: &mut Vec<Magazine<A, O>>| left.iter().flatten().any(is_wanted);
-        let taken = self.magazines.extract_if(|_, left| has_any(left));
-        let taken: Vec<_> = taken.flat_map(|(_, left)| left).flatten().collect();
-        self.blocks -= taken.len();
-        self.bytes -= bytes_of(&taken);
-        taken
+        let mut all = Vec::new();
+        for shelf in self.shelves_for(0) {
+            if shelf.blocks.load(Ordering::Relaxed) == 0 {
+                continue;
+            }
+            let mut magazines = shelf.magazines.lock();
+            let before = all.len();
+            for left in magazines.values_mut() {
+                if left.iter().flatten().any(is_wanted) {
+                    all.extend(left.drain(..).flatten());
+                }
+            }
+            let taken = (all.len() - before) as u64;
+            shelf.blocks.fetch_sub(taken, Ordering::Relaxed);
+        }
+        self.bytes
+            .fetch_sub(bytes_of(&all) as u64, Ordering::Relaxed);
+        all
     }
 }
 
@@ -102,21 +160,21 @@ mod tests {
     fn the_magazine_that_was_added_last_is_taken_first() {
         let mock = MockPool::of_blocks();
         let (one, other) = (mock.queue.id(), mock.another_queue().id());
-        let mut depot = Depot::default();
-        assert!(depot.take(one, 1).is_none());
+        let depot = Depot::default();
+        assert!(depot.take(0, one, 1).is_none());
         let magazines = [3, 2, 4].map(|blocks| magazine(&mock, blocks));
         let [first, second, elsewhere] = magazines.each_ref().map(|it| ids(it));
         let [of_first, of_second, of_elsewhere] = magazines;
-        depot.leave(one, 1, of_first);
-        depot.leave(one, 1, of_second);
-        depot.leave(other, 2, of_elsewhere);
+        depot.leave(0, one, 1, of_first);
+        depot.leave(0, one, 1, of_second);
+        depot.leave(0, other, 2, of_elsewhere);
         assert_eq!((depot.blocks(), depot.bytes()), (9, 9 << 10));
-        assert!(depot.take(one, 2).is_none() && depot.take(other, 1).is_none());
-        assert_eq!(depot.take(one, 1).map(|it| ids(&it)), Some(second));
+        assert!(depot.take(0, one, 2).is_none() && depot.take(0, other, 1).is_none());
+        assert_eq!(depot.take(0, one, 1).map(|it| ids(&it)), Some(second));
         assert_eq!((depot.blocks(), depot.bytes()), (7, 7 << 10));
-        assert_eq!(depot.take(one, 1).map(|it| ids(&it)), Some(first));
-        assert!(depot.take(one, 1).is_none());
-        assert_eq!(depot.take(other, 2).map(|it| ids(&it)), Some(elsewhere));
+        assert_eq!(depot.take(0, one, 1).map(|it| ids(&it)), Some(first));
+        assert!(depot.take(0, one, 1).is_none());
+        assert_eq!(depot.take(0, other, 2).map(|it| ids(&it)), Some(elsewhere));
         assert_eq!((depot.blocks(), depot.bytes()), (0, 0));
     }
 
@@ -124,14 +182,14 @@ mod tests {
     fn all_blocks_can_be_taken_or_those_of_one_slot() {
         let mock = MockPool::of_blocks();
         let queue = mock.queue.id();
-        let mut depot = Depot::default();
+        let depot = Depot::default();
         let [one, two] = [1, 2].map(|slot| {
             let mut magazine = magazine(&mock, 2);
             for cached in &mut magazine {
                 cached.cached_block.block.slot = slot;
             }
             let ids = ids(&magazine);
-            depot.leave(queue, slot, magazine);
+            depot.leave(0, queue, slot, magazine);
             ids
         });
         assert_eq!(ids(&depot.take_all(Wanted::Slot(2))), two);

@@ -2,7 +2,10 @@
 
 use binpool_allocators::{Allocator, QueueId};
 
-use crate::{block::Block, order::timestamps::Timestamp, track::event_buffer::EventBuffer};
+use crate::{
+    block::Block, free::depot::Depot, order::timestamps::Timestamp,
+    track::event_buffer::EventBuffer,
+};
 
 /// The most blocks in a slot of a thread cache. Fewer under `shuttle`, whose programs are short.
 const MAX_BLOCKS_PER_SLOT: usize = if cfg!(shuttle) { 4 } else { 64 };
@@ -64,6 +67,8 @@ pub(crate) struct Allowance {
     pub(crate) bytes_for_small: usize,
     /// The most bytes of a small block. Such a block also serves smaller requests of other bins in its slot.
     pub(crate) small_bytes: usize,
+    /// The most bytes in the depot, which all threads share.
+    pub(crate) bytes_in_depot: u64,
 }
 
 /// Which blocks are taken out of the caches of threads and the depot.
@@ -84,15 +89,6 @@ impl Wanted {
             Self::LargerThan(bytes) => block.bytes > bytes,
         }
     }
-}
-
-/// Blocks that a thread cache has no room for.
-#[derive(Debug)]
-pub(crate) enum Surplus<A: Allocator, O> {
-    /// Blocks of one queue and slot, oldest first.
-    Magazine(QueueId, usize, Vec<Cached<A, O>>),
-    /// A block that is too large to be cached.
-    Block(Cached<A, O>),
 }
 
 /// The free blocks of one queue.
@@ -128,13 +124,20 @@ pub(crate) struct ThreadCache<A: Allocator, O> {
     /// Allocated bytes minus freed bytes, as they were requested.
     active_bytes: isize,
     peak_bytes: isize,
+    /// The thread's number, by which it chooses a shelf of the [depot](crate::free::depot).
+    number: usize,
     /// Where allocations and frees are recorded; `None` while the pool is not tracked.
     pub(crate) event_buffer: Option<Box<EventBuffer>>,
 }
 
 impl<A: Allocator, O> ThreadCache<A, O> {
-    pub(crate) fn new(allowance: Allowance, event_buffer: Option<Box<EventBuffer>>) -> Self {
+    pub(crate) fn new(
+        number: usize,
+        allowance: Allowance,
+        event_buffer: Option<Box<EventBuffer>>,
+    ) -> Self {
         Self {
+            number,
             event_buffer,
             youngest: None,
             youngest_since: Timestamp::default(),
@@ -325,21 +328,69 @@ impl<A: Allocator, O> ThreadCache<A, O> {
         cache.slots.get_mut(slot)
     }
 
+    /// Makes room for one more block if its slot is full: leaves the older half of the slot in the depot. Returns whether it did.
+    pub(crate) fn leave_magazine(&mut self, depot: &Depot<A, O>) -> bool {
+        let Some((queue, slot)) = self.full_slot() else {
+            return false;
+        };
+        let Some(blocks) = find(&mut self.queues, queue, slot) else {
+            return false;
+        };
+        let bytes = bytes_of(&blocks[..MAX_BLOCKS_PER_SLOT / 2]) as u64;
+        if depot.bytes() + bytes > self.allowance.bytes_in_depot {
+            return false;
+        }
+        let magazine = self.take_half(queue, slot);
+        depot.leave(self.number, queue, slot, magazine);
+        true
+    }
+
+    /// Takes a magazine of the depot. Returns whether there was one.
+    pub(crate) fn take_magazine(
+        &mut self,
+        depot: &Depot<A, O>,
+        queue: QueueId,
+        slot: usize,
+    ) -> bool {
+        let Some(magazine) = depot.take(self.number, queue, slot) else {
+            return false;
+        };
+        let mut left = Vec::new();
+        for cached in magazine {
+            left.extend(self.insert(cached).err());
+        }
+        if !left.is_empty() {
+            depot.leave(self.number, queue, slot, left);
+        }
+        true
+    }
+
     /// Makes room for one more block: takes out the older half of a full slot, or else the youngest block.
-    pub(crate) fn make_room(&mut self) -> Option<Surplus<A, O>> {
+    pub(crate) fn make_room(&mut self) -> Vec<Cached<A, O>> {
+        match self.full_slot() {
+            Some((queue, slot)) => self.take_half(queue, slot),
+            None => self.take_youngest().into_iter().collect(),
+        }
+    }
+
+    /// Takes out the older half of a slot.
+    fn take_half(&mut self, queue: QueueId, slot: usize) -> Vec<Cached<A, O>> {
+        let blocks = find(&mut self.queues, queue, slot);
+        let half = blocks.map(|blocks| blocks.drain(..MAX_BLOCKS_PER_SLOT / 2).collect());
+        let half: Vec<_> = half.unwrap_or_default();
+        let bytes = bytes_of(&half);
+        self.older_bytes -= bytes;
+        self.count_out(bytes);
+        half
+    }
+
+    /// The queue and the slot of the youngest block, if the slot is full.
+    fn full_slot(&mut self) -> Option<(QueueId, usize)> {
         let block = &self.youngest.as_ref()?.block;
         let queue = block.lease.queue?;
         let slot = block.slot;
-        match find(&mut self.queues, queue, slot) {
-            Some(blocks) if blocks.len() >= MAX_BLOCKS_PER_SLOT => {
-                let magazine: Vec<_> = blocks.drain(..MAX_BLOCKS_PER_SLOT / 2).collect();
-                let bytes = bytes_of(&magazine);
-                self.older_bytes -= bytes;
-                self.count_out(bytes);
-                Some(Surplus::Magazine(queue, slot, magazine))
-            }
-            _ => self.take_youngest().map(Surplus::Block),
-        }
+        let blocks = find(&mut self.queues, queue, slot)?;
+        (blocks.len() >= MAX_BLOCKS_PER_SLOT).then_some((queue, slot))
     }
 
     fn take_youngest(&mut self) -> Option<Cached<A, O>> {
@@ -349,15 +400,6 @@ impl<A: Allocator, O> ThreadCache<A, O> {
             cached_block,
             since: self.youngest_since,
         })
-    }
-
-    /// Caches a magazine of the depot. Returns the blocks that there is no room for.
-    pub(crate) fn refill(&mut self, magazine: Vec<Cached<A, O>>) -> Vec<Cached<A, O>> {
-        let mut left = Vec::new();
-        for cached in magazine {
-            left.extend(self.insert(cached).err());
-        }
-        left
     }
 
     /// Calls `take` with the `wanted` blocks of every queue, oldest first in each slot.

@@ -17,8 +17,9 @@ fn with_room_for(bytes: usize) -> Cache {
         bytes,
         bytes_for_small: 0,
         small_bytes: 0,
+        bytes_in_depot: 0,
     };
-    ThreadCache::new(allowance, None)
+    ThreadCache::new(0, allowance, None)
 }
 
 fn push(cache: &mut Cache, cached_block: CachedBlock<Immediate>) -> bool {
@@ -89,9 +90,12 @@ fn all_blocks_but_the_youngest_stay_within_the_allowance() {
 }
 
 #[test]
-fn the_older_half_of_a_full_slot_leaves_as_a_magazine() {
+fn the_older_half_of_a_full_slot_goes_to_the_depot_as_far_as_that_has_room() {
+    const HALF: usize = MAX_BLOCKS_PER_SLOT / 2 * KIB;
     let mock = MockPool::of_blocks();
     let mut cache = with_room_for(MAX_BLOCKS_PER_SLOT * KIB);
+    let depot = Depot::default();
+    cache.allowance.bytes_in_depot = 2 * HALF as u64 - 1;
     let blocks = (0..=MAX_BLOCKS_PER_SLOT).map(|_| mock.cached_block_for(&mock.queue, KIB));
     let blocks: Vec<_> = blocks.collect();
     let oldest = blocks[..MAX_BLOCKS_PER_SLOT / 2].iter();
@@ -101,32 +105,48 @@ fn the_older_half_of_a_full_slot_leaves_as_a_magazine() {
             .into_iter()
             .all(|cached_block| push(&mut cache, cached_block))
     );
-    let Some(Surplus::Magazine(queue, slot, magazine)) = cache.make_room() else {
-        panic!("its slot is full");
-    };
-    let bin = magazine[0].cached_block.block.bin;
-    assert_eq!(
-        (queue, slot),
-        (mock.queue.id(), mock.shared.classes.slot(bin))
-    );
-    assert_eq!(ids(&magazine), oldest);
-    assert_eq!(cache.bytes(), (MAX_BLOCKS_PER_SLOT / 2 + 1) * KIB);
+    assert!(cache.leave_magazine(&depot));
+    assert_eq!((cache.bytes(), depot.bytes()), (HALF + KIB, HALF as u64));
+    assert!(!cache.leave_magazine(&depot), "the slot is no longer full");
     assert_eq!(
         push_many(&mock, &mut cache, 100, KIB),
         MAX_BLOCKS_PER_SLOT / 2
     );
+    assert!(!cache.leave_magazine(&depot), "the depot has no room");
+    let surplus = cache.make_room();
+    assert_eq!((surplus.len(), cache.bytes()), (MAX_BLOCKS_PER_SLOT / 2, HALF + KIB));
+
+    // Another thread finds the magazine by the queue and the slot.
+    let mut other = with_room_for(usize::MAX);
+    let (queue, slot) = (mock.queue.id(), surplus[0].cached_block.block.slot);
+    assert!(!other.take_magazine(&depot, queue, slot + 1));
+    assert!(other.take_magazine(&depot, queue, slot));
+    assert_eq!((other.bytes(), depot.bytes()), (HALF, 0));
+    let mut taken = Vec::new();
+    other.take(Wanted::All, |cached| taken.push(cached));
+    assert_eq!(ids(&taken), oldest);
+}
+
+#[test]
+fn blocks_of_a_magazine_that_a_cache_has_no_room_for_stay_in_the_depot() {
+    let mock = MockPool::of_blocks();
+    let depot = Depot::default();
+    let magazine: Vec<_> = (0..3).map(|_| mock.cached(KIB)).collect();
+    let (queue, slot) = (mock.queue.id(), magazine[0].cached_block.block.slot);
+    depot.leave(0, queue, slot, magazine);
+    let mut cache = with_room_for(2 * KIB);
+    assert!(cache.take_magazine(&depot, queue, slot));
+    assert_eq!((cache.bytes(), depot.bytes()), (2 * KIB, KIB as u64));
 }
 
 #[test]
 fn the_youngest_block_leaves_if_its_slot_is_not_full() {
     let mock = MockPool::of_blocks();
     let mut cache = with_room_for(KIB);
-    assert!(cache.make_room().is_none());
+    assert!(cache.make_room().is_empty());
     assert_eq!(push_many(&mock, &mut cache, 2, KIB), 2);
-    let Some(Surplus::Block(youngest)) = cache.make_room() else {
-        panic!("there is a youngest");
-    };
-    assert_eq!((youngest.bytes(), cache.bytes()), (KIB, KIB));
+    let youngest = cache.make_room();
+    assert_eq!((bytes_of(&youngest), cache.bytes()), (KIB, KIB));
     assert_eq!(push_many(&mock, &mut cache, 2, KIB), 1);
 }
 
@@ -174,8 +194,9 @@ fn a_block_serves_a_smaller_class_only_if_it_is_small() {
             bytes: usize::MAX,
             bytes_for_small: usize::MAX,
             small_bytes,
+            bytes_in_depot: 0,
         };
-        let mut cache = ThreadCache::new(allowance, None);
+        let mut cache = ThreadCache::new(0, allowance, None);
         assert_eq!(push_many(&mock, &mut cache, 2, kept), 2);
         let found = pop(&mock, &mut cache, &mock.queue, requested);
         assert_eq!(
