@@ -119,6 +119,24 @@ pub trait Allocator: fmt::Debug + Send + Sync + 'static {
         drop(view);
     }
 
+    /// Returns whether views are only addresses: creating and dropping one calls nothing of the runtime, and views of the same
+    /// bytes do no harm.
+    ///
+    /// A user that carves blocks then keeps no views for later blocks. It drops each with its range, at any time and under its own
+    /// locks, and does not call [`release_view`](Self::release_view). So an allocator or adaptor that does something there has to
+    /// return false.
+    ///
+    /// ```
+    /// use binpool_allocators::{Allocator, DeferredAllocator};
+    /// # use binpool_mock::MockDevice;
+    ///
+    /// let allocator = DeferredAllocator::new(&MockDevice::new().backend());
+    /// assert!(!allocator.views_are_addresses()); // The mock device counts its views.
+    /// ```
+    fn views_are_addresses(&self) -> bool {
+        false
+    }
+
     /// Returns whether an out-of-memory failure may show only after [`allocate`](Self::allocate) has returned.
     fn is_deferred(&self) -> bool;
 
@@ -201,6 +219,10 @@ macro_rules! forward_allocator {
 
             fn release_view(&self, view: MemoryOf<Self>) {
                 (**self).release_view(view);
+            }
+
+            fn views_are_addresses(&self) -> bool {
+                (**self).views_are_addresses()
             }
 
             fn is_deferred(&self) -> bool {

@@ -69,6 +69,10 @@ impl<B: Backend> Allocator for DeferredAllocator<B> {
         self.backend.release(memory, after)
     }
 
+    fn views_are_addresses(&self) -> bool {
+        self.backend.limits().buffer_views_are_addresses
+    }
+
     fn is_deferred(&self) -> bool {
         true
     }

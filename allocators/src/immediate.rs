@@ -126,6 +126,10 @@ impl<B: Backend> Allocator for ImmediateAllocator<B> {
         self.backend.release(memory, after)
     }
 
+    fn views_are_addresses(&self) -> bool {
+        self.backend.limits().buffer_views_are_addresses
+    }
+
     fn is_deferred(&self) -> bool {
         false
     }

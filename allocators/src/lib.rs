@@ -73,6 +73,8 @@ pub mod random;
 mod region;
 mod segment_allocator;
 pub mod segments;
+#[doc(hidden)]
+pub mod spin_lock;
 mod svm;
 mod svm_allocator;
 mod sync;

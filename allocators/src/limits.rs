@@ -96,6 +96,10 @@ pub struct DeviceLimits {
     pub out_of_order_queues: bool,
     /// What the order of commands guarantees once one of them has failed.
     pub failure_order: FailureOrder,
+    /// Set if views of buffers are [only addresses](crate::Allocator::views_are_addresses).
+    pub buffer_views_are_addresses: bool,
+    /// Set if views of SVM are [only addresses](crate::Allocator::views_are_addresses).
+    pub svm_views_are_addresses: bool,
 }
 
 impl DeviceLimits {
@@ -116,6 +120,8 @@ impl DeviceLimits {
             svm: SvmSupport::default(),
             out_of_order_queues: false,
             failure_order: FailureOrder::default(),
+            buffer_views_are_addresses: false,
+            svm_views_are_addresses: false,
         }
     }
 

@@ -113,6 +113,10 @@ impl<B: SvmBackend> Allocator for SvmAllocator<B> {
         self.backend.release(memory, after)
     }
 
+    fn views_are_addresses(&self) -> bool {
+        self.backend.limits().svm_views_are_addresses
+    }
+
     fn is_deferred(&self) -> bool {
         false
     }

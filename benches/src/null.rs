@@ -28,6 +28,7 @@ impl NullBackend {
         let alignment = Align::new(512).unwrap_or(Align::ONE);
         let mut limits = DeviceLimits::new("null", CAPACITY as u64, CAPACITY, alignment);
         limits.out_of_order_queues = true;
+        limits.buffer_views_are_addresses = true;
         Self {
             limits: Arc::new(limits),
         }

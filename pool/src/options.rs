@@ -4,15 +4,18 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use binpool_allocators::{Allocator, Backend, GrowthPolicy, Queue, QueueOf, segments::Segments};
+use binpool_allocators::{
+    Allocator, Backend, GrowthPolicy, Queue, QueueOf, segments::Segments, spin_lock::Lock,
+};
 use crossbeam_utils::CachePadded;
 use parking_lot::Condvar;
 
 use crate::{
     Decay, HighWater, LeadingBits, MemoryPool, PoolError, ReusePolicy, ScrubPolicy, SizeClasses,
+    central::homes::ARENAS,
     classes::Classes,
     hooks::Hooks,
-    lock::{per_thread::PoolId, spin::Lock},
+    lock::per_thread::PoolId,
     order::{clock::Clock, queue_uses::join},
     scrubber::Scrubber,
     shared::{Shared, State},
@@ -396,7 +399,16 @@ impl PoolOptions {
             queue,
             failures,
             Arc::clone(&clock),
-            segments.then(|| Segments::new(join).with_growth(self.growth)),
+            segments.then(|| {
+                let segments = Segments::new(join)
+                    .with_arenas(ARENAS)
+                    .with_growth(self.growth);
+                if allocator.views_are_addresses() {
+                    segments.without_cached_views()
+                } else {
+                    segments
+                }
+            }),
             self.decay,
         );
         let shared = Shared {

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::{fmt, sync::Arc};
 
-use binpool_allocators::{Align, Allocator, FailureOrder, QueueId, QueueOf};
+use binpool_allocators::{Align, Allocator, FailureOrder, QueueId, QueueOf, spin_lock::Lock};
 use crossbeam_utils::CachePadded;
 use parking_lot::Condvar;
 
@@ -13,7 +13,7 @@ use crate::{
     classes::Classes,
     free,
     hooks::Hooks,
-    lock::{biased::Owner, per_thread::PoolId, spin::Lock},
+    lock::{biased::Owner, per_thread::PoolId},
     order::clock::Clock,
     scrubber::Scrubber,
     track::watch::TrackingFlag,
@@ -28,6 +28,7 @@ pub(crate) type HeldBlock<A> = block::HeldBlock<A, Share<A>>;
 pub(crate) type Bins<A> = free::bins::Bins<A, Share<A>>;
 pub(crate) type Cached<A> = free::thread_cache::Cached<A, Share<A>>;
 pub(crate) type CachedBlock<A> = free::thread_cache::CachedBlock<A, Share<A>>;
+pub(crate) type CarvedHere<A> = free::thread_cache::CarvedHere<A, Share<A>>;
 pub(crate) type ThreadCache<A> = free::thread_cache::ThreadCache<A, Share<A>>;
 /// The cache of the running thread, which that thread alone enters without a lock.
 pub(crate) type OwnCache<A> = Owner<ThreadCache<A>>;

@@ -3,7 +3,7 @@
 /// Implements the methods of [`Allocator`](crate::Allocator) that an adaptor passes on unchanged to its field `inner: A`.
 ///
 /// That is everything but `allocate` and `release`, or the named groups: `properties` (the backend; whether memory is
-/// deferred; how it is released, aligned and viewed; the largest block), `views` (creating and releasing them), `limits`
+/// deferred; how it is released and aligned; the largest block), `views` (creating and releasing them, and what they are), `limits`
 /// (the capacity and what is available of it). An adaptor that left a method out would get the trait's default, which
 /// describes the backend instead of the inner allocator.
 ///
@@ -83,6 +83,10 @@ macro_rules! forward_to_inner {
 
         fn release_view(&self, view: $crate::MemoryOf<Self>) {
             self.inner.release_view(view);
+        }
+
+        fn views_are_addresses(&self) -> bool {
+            self.inner.views_are_addresses()
         }
     };
     (limits) => {

@@ -4,16 +4,23 @@
 //! Nothing here calls the device. The types that are handed out say which calls have to follow, and in which order:
 //! [`Carved`] and [`Leaving`].
 
+mod arena;
+mod arenas;
 mod by_size;
 mod growth;
+mod placement;
 mod space;
 mod views;
 
 use std::{fmt, sync::Arc};
 
+use arena::{Arena, Search};
 use growth::Growth;
-pub use space::RangeKey;
-use space::{Idle, SegmentKey, Space, Taken};
+use placement::Placement;
+use space::{Idle, SegmentKey};
+
+pub use arena::RangeKey;
+pub use arenas::Arenas;
 
 use crate::{Allocator, Backend, GrowthPolicy, MemoryOf, Region, Result};
 
@@ -171,14 +178,15 @@ pub struct Leaving<M, U> {
 /// # segments.take(512, |()| true).unwrap();
 /// # segments.give(first.range, (), None);
 /// // A map with a character for each 512 bytes.
-/// let maps = segments.iter().map(|segment| {
+/// let mut maps = Vec::new();
+/// segments.each(|segment| {
 ///     let ranges = segment.ranges.iter().map(|(region, state)| match state {
 ///         RangeState::Free(_) => ".".repeat(region.bytes / 512),
 ///         RangeState::Taken(_) => "#".repeat(region.bytes / 512),
 ///     });
-///     format!("{} {}", segment.memory, ranges.collect::<String>())
+///     maps.push(format!("{} {}", segment.memory, ranges.collect::<String>()));
 /// });
-/// assert_eq!(maps.collect::<Vec<_>>(), ["segment ..#....."]);
+/// assert_eq!(maps, ["segment ..#....."]);
 /// ```
 #[derive(Debug)]
 pub struct SegmentState<'a, M, U> {
@@ -198,12 +206,14 @@ pub struct SegmentState<'a, M, U> {
 /// let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
 /// let carved = segments.add("segment", 4096, 1024).unwrap();
 /// let owners = HashMap::from([(carved.range, "weights")]);
-/// let segment = segments.iter().next().unwrap();
-/// let told = segment.ranges.iter().map(|(region, state)| match state {
-///     RangeState::Free(()) => (region.bytes, "free"),
-///     RangeState::Taken(range) => (region.bytes, owners[range]),
+/// let mut told = Vec::new();
+/// segments.each(|segment| {
+///     told.extend(segment.ranges.iter().map(|(region, state)| match state {
+///         RangeState::Free(()) => (region.bytes, "free"),
+///         RangeState::Taken(range) => (region.bytes, owners[range]),
+///     }));
 /// });
-/// assert_eq!(told.collect::<Vec<_>>(), [(1024, "weights"), (3072, "free")]);
+/// assert_eq!(told, [(1024, "weights"), (3072, "free")]);
 /// ```
 #[derive(Debug)]
 pub enum RangeState<'a, U> {
@@ -263,22 +273,55 @@ pub enum RangeState<'a, U> {
 /// ```
 #[derive(Debug)]
 pub struct Segments<M, U> {
-    space: Space<M, U>,
-    /// The segments by their keys in the space.
-    roots: Vec<Option<Arc<M>>>,
+    arenas: Arenas<M, U>,
     growth: Growth,
+    /// What the arenas know of the rules of growth.
+    placement: Placement,
+    /// Returns the combined uses of two free neighbours.
+    join: fn(&U, &U) -> Option<U>,
 }
 
-impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
-    /// Makes an empty set of segments. `join` returns the combined uses of two free neighbours, or `None` where they must stay
-    /// apart.
+impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
+    /// Makes an empty set of segments, in one arena. `join` returns the combined uses of two free neighbours, or `None` where they
+    /// must stay apart.
     #[must_use]
     pub fn new(join: fn(&U, &U) -> Option<U>) -> Self {
+        let growth = Growth::default();
+        let placement = growth.placement();
         Self {
-            space: Space::new(join),
-            roots: Vec::new(),
-            growth: Growth::default(),
+            arenas: Arenas::new(1, join, placement, true),
+            growth,
+            placement,
+            join,
         }
+    }
+
+    /// Divides the segments among so many arenas, up to 64, before the first segment is added.
+    ///
+    /// Each request names a home: the arena that is searched first, and that gets the new segments. So threads with different homes
+    /// seldom meet. All arenas grow by the same rules, and have as much together as one would.
+    ///
+    /// ```
+    /// use binpool_allocators::segments::Segments;
+    ///
+    /// let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(())).with_arenas(8);
+    /// let first = segments.add_near(3, "segment", 4096, 1024).unwrap();
+    /// // Another arena is searched, too, before a caller asks for a new segment.
+    /// let second = segments.take_near(5, 1024, |()| true).unwrap();
+    /// assert_eq!(second.region.offset, 1024);
+    /// # segments.give(first.range, (), None);
+    /// ```
+    #[must_use]
+    pub fn with_arenas(mut self, arenas: usize) -> Self {
+        let caches_views = self.arenas.caches_views();
+        self.arenas = Arenas::new(arenas, self.join, self.placement, caches_views);
+        self
+    }
+
+    /// The arenas, for threads that take and give ranges without this value. They are empty once this value is dropped.
+    #[must_use]
+    pub fn arenas(&self) -> Arenas<M, U> {
+        self.arenas.clone()
     }
 
     /// Sets what the segments save when they grow, before the first of them is added.
@@ -295,53 +338,93 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
     /// assert_eq!(size_of_next(GrowthPolicy::Dense), 2 << 20); // One.
     /// ```
     #[must_use]
-    pub fn with_growth(self, policy: GrowthPolicy) -> Self {
-        Self {
-            growth: Growth::new(policy),
-            ..self
+    pub fn with_growth(mut self, policy: GrowthPolicy) -> Self {
+        self.growth = Growth::new(policy);
+        self.tell_arenas();
+        self
+    }
+
+    /// Has the arenas follow the rules of growth as they are now.
+    fn tell_arenas(&mut self) {
+        let placement = self.growth.placement();
+        if self.placement != placement {
+            self.placement = placement;
+            self.arenas.all().for_each(|mut arena| arena.placement = placement);
         }
+    }
+
+    /// Drops the view of a range when that is given back, for views that [are only addresses](Allocator::views_are_addresses).
+    ///
+    /// ```
+    /// use binpool_allocators::segments::Segments;
+    ///
+    /// let segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
+    /// let mut segments = segments.without_cached_views();
+    /// let carved = segments.add("segment", 4096, 1024).unwrap();
+    /// segments.give(carved.range, (), Some("an address"));
+    /// let part = segments.take(256, |()| true).unwrap();
+    /// assert!(part.overlapping.is_empty() && !part.has_excess);
+    /// ```
+    #[must_use]
+    pub fn without_cached_views(mut self) -> Self {
+        self.arenas = Arenas::new(self.arenas.len(), self.join, self.placement, false);
+        self
     }
 
     /// The bytes of all segments.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.space.bytes()
+        self.each_arena().map(|arena| arena.bytes()).sum()
     }
 
     /// The bytes of all free ranges.
     #[must_use]
     pub fn free_bytes(&self) -> u64 {
-        self.space.free_bytes()
+        self.each_arena().map(|arena| arena.free_bytes()).sum()
     }
 
     /// The bytes of the idle segments, those without a taken range.
     #[must_use]
     pub fn idle_bytes(&self) -> u64 {
-        self.space.idle().map(|idle| idle.bytes as u64).sum()
+        let idle = |arena: &Arena<M, U>| arena.idle().map(|idle| idle.bytes as u64).sum::<u64>();
+        self.each_arena().map(|arena| idle(&arena)).sum()
     }
 
     /// The size of the largest free range, in bytes.
     #[must_use]
     pub fn largest_free(&self) -> usize {
-        self.space.largest_free()
+        let largest = self.each_arena().map(|arena| arena.largest_free());
+        largest.max().unwrap_or(0)
     }
 
-    /// The uses of the free ranges, with their sizes in bytes.
+    /// Locks the arenas that have had segments, one after the other.
+    fn each_arena(&self) -> impl Iterator<Item = impl std::ops::DerefMut<Target = Arena<M, U>>> {
+        self.arenas.occupied(0).map(|(_, arena)| arena)
+    }
+
+    /// Calls `visit` with the uses of each free range, and its size in bytes.
     ///
     /// ```
     /// use binpool_allocators::segments::Segments;
     ///
     /// // A range remembers how many commands may still use it.
     /// let mut segments: Segments<&str, u32> = Segments::new(|one, two| Some(one + two));
+    /// let uses = |segments: &Segments<&str, u32>| {
+    ///     let mut uses = Vec::new();
+    ///     segments.each_use(|commands, bytes| uses.push((*commands, bytes)));
+    ///     uses
+    /// };
     /// let carved = segments.add("segment", 4096, 1024).unwrap();
     /// let other = segments.take(3072, |commands| *commands == 0).unwrap();
     /// segments.give(carved.range, 5, None);
-    /// assert_eq!(segments.uses().collect::<Vec<_>>(), [(&5, 1024)]);
+    /// assert_eq!(uses(&segments), [(5, 1024)]);
     /// segments.give(other.range, 2, None); // The two neighbours are joined.
-    /// assert_eq!(segments.uses().collect::<Vec<_>>(), [(&7, 4096)]);
+    /// assert_eq!(uses(&segments), [(7, 4096)]);
     /// ```
-    pub fn uses(&self) -> impl Iterator<Item = (&U, usize)> {
-        self.space.uses()
+    pub fn each_use(&self, mut visit: impl FnMut(&U, usize)) {
+        for arena in self.each_arena() {
+            arena.uses().for_each(|(uses, bytes)| visit(uses, bytes));
+        }
     }
 
     /// The most bytes of free blocks that may be cached outside of their segments without harm.
@@ -356,14 +439,20 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
         self.growth.small_bytes()
     }
 
-    /// Takes a range of `bytes` bytes whose uses are `usable`.
+    /// Takes a range of `bytes` bytes whose uses are `usable`, from any arena.
     pub fn take(&mut self, bytes: usize, usable: impl Fn(&U) -> bool) -> Option<Carved<M, U>> {
-        let is_small = Some(self.growth.is_small(bytes));
-        let may_lie = self.growth.range_filter(bytes);
-        let taken = self.space.take(bytes, is_small, |uses, location| {
-            may_lie(location) && usable(uses)
-        })?;
-        self.carved(taken)
+        self.take_near(0, bytes, usable)
+    }
+
+    /// Takes a range as [`take`](Self::take) does, from the arena `home` if that has one.
+    pub fn take_near(
+        &mut self,
+        home: usize,
+        bytes: usize,
+        usable: impl Fn(&U) -> bool,
+    ) -> Option<Carved<M, U>> {
+        let mut arenas = self.arenas.occupied(home);
+        arenas.find_map(|(_, mut arena)| arena.take(bytes, Search::ByTheRules, &usable))
     }
 
     /// Takes a range as [`take`](Self::take) does, but regardless of the rules that keep ranges for other blocks.
@@ -383,33 +472,28 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
         bytes: usize,
         usable: impl Fn(&U) -> bool,
     ) -> Option<Carved<M, U>> {
-        let taken = self.space.take(bytes, None, |uses, _| usable(uses))?;
-        self.carved(taken)
+        let mut arenas = self.arenas.occupied(0);
+        arenas.find_map(|(_, mut arena)| arena.take(bytes, Search::Anywhere, &usable))
     }
 
     /// Adds a segment of `size` bytes, and takes the first `bytes` of it.
     pub fn add(&mut self, memory: M, size: usize, bytes: usize) -> Option<Carved<M, U>> {
-        let key = self.space.add(size, self.growth.is_small(bytes));
-        self.growth.accept(self.space.bytes());
-        if self.roots.len() <= key {
-            self.roots.resize_with(key + 1, || None);
-        }
-        self.roots[key] = Some(Arc::new(memory));
-        let taken = self.space.take_first(key, bytes)?;
-        self.carved(taken)
+        self.add_near(0, memory, size, bytes)
     }
 
-    fn carved(&self, taken: Taken<M, U>) -> Option<Carved<M, U>> {
-        let root = self.roots.get(taken.segment)?.as_ref()?;
-        Some(Carved {
-            range: taken.range,
-            region: taken.region,
-            segment: Arc::clone(root),
-            view: taken.view,
-            overlapping: taken.overlapping,
-            uses: taken.uses,
-            has_excess: taken.has_excess,
-        })
+    /// Adds a segment to the arena `home`, and takes the first `bytes` of its `size` bytes.
+    pub fn add_near(
+        &mut self,
+        home: usize,
+        memory: M,
+        size: usize,
+        bytes: usize,
+    ) -> Option<Carved<M, U>> {
+        let is_small = self.growth.is_small(bytes);
+        let carved = self.arenas.to_add(home).add(memory, size, bytes, is_small);
+        self.growth.accept(self.bytes());
+        self.tell_arenas();
+        carved
     }
 
     /// The segment that a taken range belongs to, and the position of the range in it.
@@ -420,25 +504,20 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
     /// # let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
     /// let first = segments.add("segment", 4096, 1024).unwrap();
     /// let second = segments.take(512, |()| true).unwrap();
-    /// assert_eq!(segments.place_of(second.range), Some((&"segment", Region::new(1024, 512))));
+    /// let (segment, region) = segments.place_of(second.range).unwrap();
+    /// assert_eq!((*segment, region), ("segment", Region::new(1024, 512)));
     /// # segments.give(first.range, (), None);
     /// ```
     #[must_use]
-    pub fn place_of(&self, range: RangeKey) -> Option<(&M, Region)> {
-        let (segment, region) = self.space.place_of(range)?;
-        let root = self.roots.get(segment)?.as_deref()?;
-        Some((root, region))
+    pub fn place_of(&self, range: RangeKey) -> Option<(Arc<M>, Region)> {
+        self.arenas.of(range).place_of(range)
     }
 
-    /// The states of all segments.
-    pub fn iter(&self) -> impl Iterator<Item = SegmentState<'_, M, U>> {
-        let roots = self.roots.iter().enumerate();
-        roots.filter_map(|(key, memory)| {
-            Some(SegmentState {
-                memory: memory.as_deref()?,
-                ranges: self.space.states_of(key).collect(),
-            })
-        })
+    /// Calls `visit` with the state of each segment.
+    pub fn each(&self, mut visit: impl FnMut(SegmentState<'_, M, U>)) {
+        for arena in self.each_arena() {
+            arena.segments().for_each(&mut visit);
+        }
     }
 
     /// Frees what a range has behind its first `bytes` bytes, which commands of `uses` may still use.
@@ -456,10 +535,10 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
     /// assert_eq!(segments.free_bytes(), 4096 - 256);
     /// ```
     pub fn shrink(&mut self, range: RangeKey, bytes: usize, uses: U) {
-        self.space.shrink(range, bytes, uses);
+        self.arenas.of(range).shrink(range, bytes, uses);
     }
 
-    /// Returns whether the view of a range may be cached when the range is given back. Otherwise it must be dropped before.
+    /// Returns whether the view of a range may be passed when the range is given back. Otherwise it must be dropped before.
     ///
     /// ```
     /// use binpool_allocators::segments::{RangeKey, Segments};
@@ -480,12 +559,12 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
     /// ```
     #[must_use]
     pub fn may_keep_view(&self, range: RangeKey) -> bool {
-        self.space.may_cache(range)
+        self.arenas.may_keep_view(range)
     }
 
-    /// Gives a range back, which commands of `uses` may still use, with its view, if that is to be cached.
+    /// Gives a range back, which commands of `uses` may still use, with its view, unless that was dropped before.
     pub fn give(&mut self, range: RangeKey, uses: U, view: Option<M>) {
-        self.space.give(range, uses, view);
+        self.arenas.give(range, uses, view);
     }
 
     /// Forgets the uses that `are_over`, and joins free neighbours that these kept apart.
@@ -504,7 +583,7 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
     /// assert_eq!(segments.largest_free(), 4096);
     /// ```
     pub fn settle(&mut self, are_over: impl Fn(&U) -> bool) {
-        self.space.settle(are_over);
+        self.each_arena().for_each(|mut arena| arena.settle(&are_over));
     }
 
     /// Returns the size of the segment to request for a block of `bytes` bytes, and the segments to release before. The user
@@ -519,6 +598,7 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
     ) -> (usize, Vec<Leaving<M, U>>) {
         let in_use = in_use.saturating_add(bytes as u64);
         self.growth.reach(in_use, capacity);
+        self.tell_arenas();
         let size = self.growth.segment_for(bytes, allocations);
         let most = self.growth.most();
         let before = self.bytes();
@@ -569,15 +649,14 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
             if excess == 0 {
                 return leaving;
             }
-            let idle = self.space.idle().map(|idle| (idle.bytes, idle.segment));
+            let idle = self.idle(|_, _| true).into_iter();
             let (enough, less): (Vec<_>, Vec<_>) =
-                idle.partition(|(bytes, _)| *bytes as u64 >= excess);
-            let next = enough.into_iter().min().or_else(|| less.into_iter().max());
-            let gone = next.and_then(|(bytes, key)| self.remove(key, bytes));
-            match gone {
-                Some(gone) => leaving.push(gone),
-                None => return leaving,
-            }
+                idle.partition(|idle| idle.bytes as u64 >= excess);
+            let Some(next) = enough.into_iter().min().or_else(|| less.into_iter().max()) else {
+                return leaving;
+            };
+            // A thread may have taken a range of it meanwhile. Then it is no longer idle in the next round.
+            leaving.extend(self.remove(next));
         }
     }
 
@@ -618,36 +697,50 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
     /// assert_eq!(segments.sweep(|()| true)[0].memory, "segment");
     /// ```
     pub fn sweep(&mut self, wanted: impl Fn(&U) -> bool) -> Vec<Leaving<M, U>> {
-        let now = self.space.sweep();
-        self.take_idle(u64::MAX, |space, idle| {
-            idle.since < now && space.uses_of(idle.segment).all(&wanted)
+        let now = self.arenas.all().map(|mut arena| arena.sweep()).max();
+        self.take_idle(u64::MAX, |arena, idle| {
+            Some(idle.since) < now && arena.uses_of(idle.segment).all(&wanted)
         })
     }
 
     fn take_idle(
         &mut self,
         enough: u64,
-        wanted: impl Fn(&Space<M, U>, Idle) -> bool,
+        wanted: impl Fn(&Arena<M, U>, Idle) -> bool,
     ) -> Vec<Leaving<M, U>> {
-        let idle = self.space.idle().filter(|idle| wanted(&self.space, *idle));
-        let mut idle: Vec<_> = idle.map(|idle| (idle.bytes, idle.segment)).collect();
+        let mut idle = self.idle(wanted);
         idle.sort_unstable_by(|one, two| two.cmp(one));
         let mut released = 0;
         let mut leaving = Vec::new();
-        for (bytes, key) in idle {
+        for segment in idle {
             if released >= enough {
                 break;
             }
-            released += bytes as u64;
-            leaving.extend(self.remove(key, bytes));
+            if let Some(gone) = self.remove(segment) {
+                released += gone.bytes as u64;
+                leaving.push(gone);
+            }
         }
         leaving
     }
 
-    fn remove(&mut self, key: SegmentKey, bytes: usize) -> Option<Leaving<M, U>> {
-        let (uses, views) = self.space.remove(key)?;
-        // A caller that makes a view of the segment has a range of it, so an idle one has no other reference.
-        let memory = self.roots.get_mut(key)?.take().and_then(Arc::into_inner)?;
+    /// The `wanted` segments without a taken range.
+    fn idle(&self, wanted: impl Fn(&Arena<M, U>, Idle) -> bool) -> Vec<IdleSegment> {
+        let mut found = Vec::new();
+        for (arena, locked) in self.arenas.occupied(0) {
+            let idle = locked.idle().filter(|idle| wanted(&locked, *idle));
+            found.extend(idle.map(|idle| IdleSegment {
+                bytes: idle.bytes,
+                key: idle.segment,
+                arena,
+            }));
+        }
+        found
+    }
+
+    /// Removes a segment, unless a thread has taken a range of it meanwhile.
+    fn remove(&mut self, IdleSegment { bytes, key, arena }: IdleSegment) -> Option<Leaving<M, U>> {
+        let (uses, views, memory) = self.arenas.numbered(arena).remove(key)?;
         Some(Leaving {
             views,
             memory,
@@ -655,6 +748,21 @@ impl<M: fmt::Debug, U: Clone + Default> Segments<M, U> {
             uses,
         })
     }
+}
+
+/// Drops all segments, also if threads still have the arenas.
+impl<M, U> Drop for Segments<M, U> {
+    fn drop(&mut self) {
+        self.arenas.clear(self.join);
+    }
+}
+
+/// A segment that was idle when its arena was looked at. Smaller ones come first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct IdleSegment {
+    bytes: usize,
+    key: SegmentKey,
+    arena: usize,
 }
 
 #[cfg(test)]

@@ -64,6 +64,11 @@ impl<V> Views<V> {
         (cached.region, cached.range)
     }
 
+    /// The offset of the first byte that the views of a chain show.
+    pub(super) fn start(&self, Chain(ends): Chain) -> Option<usize> {
+        ends.map(|(first, _)| self.cached[first].region.offset)
+    }
+
     /// The offset one past the last byte that the views of a chain show.
     pub(super) fn end(&self, Chain(ends): Chain) -> Option<usize> {
         ends.and_then(|(_, last)| self.cached[last].region.end())

@@ -98,7 +98,7 @@ mod tests {
         for (threads, each, with_small, bins) in rows {
             while keys.len() < threads {
                 let allowance = state.allowance();
-                keys.push(state.threads.add(ThreadCache::new(keys.len(), allowance, None)));
+                keys.push(state.threads.add(ThreadCache::new(keys.len(), allowance, None, None)));
             }
             let allowance = state.allowance();
             assert_eq!(allowance.bytes / MIB, each, "{threads} threads");

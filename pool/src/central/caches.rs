@@ -42,20 +42,31 @@ impl<A: Allocator, O> State<A, O> {
         }
     }
 
-    /// Moves the `wanted` blocks of a thread cache to the bins. Returns whether there were any.
+    /// Takes the `wanted` blocks out of a thread cache. Returns whether there were any.
     pub(crate) fn take_from(&mut self, cache: &mut ThreadCache<A, O>, wanted: Wanted) -> bool {
         let mut is_any = false;
         cache.take(wanted, |cached| {
             is_any = true;
-            self.adopt_into_bin(cached);
+            self.keep_cached(cached);
         });
+        self.end_spare_leases(cache);
         is_any
     }
 
-    /// Moves the `wanted` blocks of the depot to the bins.
+    /// Ends the spare leases of a thread cache, so that they keep no queue.
+    fn end_spare_leases(&mut self, cache: &mut ThreadCache<A, O>) {
+        for spares in cache.take_spare_leases() {
+            self.queues.stamp_at(spares.queue_key, spares.last_use);
+            if let Some(queue_state) = self.queues.get_mut(spares.queue_key) {
+                queue_state.active -= spares.shares.len();
+            }
+        }
+    }
+
+    /// Takes the `wanted` blocks out of the depot.
     pub(crate) fn take_from_depot(&mut self, wanted: Wanted) {
         for cached in self.depot.take_all(wanted) {
-            self.adopt_into_bin(cached);
+            self.keep_cached(cached);
         }
     }
 
@@ -78,12 +89,14 @@ impl<A: Allocator, O> State<A, O> {
     pub(crate) fn count_activity(&mut self, activity: Activity) {
         let Activity {
             hits,
+            carved,
             returns,
             block_bytes,
             bytes,
             peak_bytes,
         } = activity;
         self.counters.hits += hits;
+        self.counters.carved_hits += carved;
         self.reach_active(self.active_bytes + peak_bytes as i64);
         self.active_blocks += hits.cast_signed() - returns.cast_signed();
         self.active_bytes += bytes as i64;
@@ -150,7 +163,7 @@ mod tests {
                 small_bytes: 0,
                 bytes_in_depot: 0,
             };
-            ThreadCache::<Immediate>::new(0, allowance, None)
+            ThreadCache::<Immediate>::new(0, allowance, None, None)
         };
         let mut state = mock.shared.state.lock();
         let _keys = [(); 2].map(|()| state.threads.add(cache()));

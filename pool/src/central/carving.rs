@@ -68,8 +68,8 @@ pub(crate) struct CarvingTerms {
 }
 
 impl<A: Allocator, O> State<A, O> {
-    /// Returns the next step of a request that is at this stage, and moves the stage on. `drain` puts the wanted blocks of thread
-    /// caches into the bins.
+    /// Returns the next step of a request that is at this stage, and moves the stage on. `drain` takes the wanted blocks out of thread
+    /// caches, and returns whether there were any.
     ///
     /// Small blocks stay in the caches, since their ranges can serve only small requests, and such a request goes on to a further
     /// segment for small blocks: refilling the caches costs more than the few bytes that they may have.
@@ -77,7 +77,7 @@ impl<A: Allocator, O> State<A, O> {
         &mut self,
         stage: &mut CarvingStage,
         terms: CarvingTerms,
-        drain: impl FnOnce(&mut Self, Wanted),
+        drain: impl FnOnce(&mut Self, Wanted) -> bool,
     ) -> CarvingStep<A, O> {
         let CarvingTerms {
             queue_key, request, ..
@@ -90,15 +90,17 @@ impl<A: Allocator, O> State<A, O> {
         }
         if *stage == CarvingStage::Drain {
             let small_bytes = self.segments.as_ref().map_or(0, Segments::small_bytes);
-            if request.bytes > small_bytes {
-                drain(self, Wanted::LargerThan(small_bytes));
-            }
+            let has_drained =
+                request.bytes > small_bytes && drain(self, Wanted::LargerThan(small_bytes));
             let cached = self.take_cached();
+            *stage = if has_drained || !cached.is_empty() {
+                CarvingStage::TakeDrained
+            } else {
+                CarvingStage::Look
+            };
             if !cached.is_empty() {
-                *stage = CarvingStage::TakeDrained;
                 return CarvingStep::Return(cached);
             }
-            *stage = CarvingStage::Look;
         }
         if *stage == CarvingStage::TakeDrained {
             *stage = CarvingStage::Look;
@@ -152,6 +154,7 @@ mod tests {
                 asked: BYTES,
                 bin: mock.shared.classes.bin_number(BYTES),
                 bytes: BYTES,
+                home: 0,
             },
             wait: waits.then_some(HitKind::HostWait),
             drain_from: DrainFrom::Own,
@@ -163,7 +166,9 @@ mod tests {
         loop {
             let step = {
                 let mut state = mock.shared.state.lock();
-                state.next_carving_step(&mut stage, terms, |_, _| ())
+                state.next_carving_step(&mut stage, terms, |state, wanted| {
+                    mock.shared.drain_caches_of(state, DrainFrom::All, wanted)
+                })
             };
             names.push(match step {
                 CarvingStep::Retry => "retry",
@@ -196,20 +201,18 @@ mod tests {
     fn a_block_that_was_used_on_the_same_queue_is_had_without_a_look() {
         let mock = MockPool::of_segments();
         drop(mock.pool.allocate(BYTES).unwrap());
-        mock.shared.drain_caches();
-        assert_eq!(steps(&mock, false), ["return", "take"]);
+        assert_eq!(steps(&mock, false), ["take"]);
     }
 
     #[test]
     fn a_range_that_another_queue_uses_is_looked_at_and_waited_for_before_a_segment_is_made() {
         for (waits, expected) in [
-            (false, &["return", "look", "grow"][..]),
-            (true, &["return", "look", "wait", "grow"]),
+            (false, &["look", "grow"][..]),
+            (true, &["look", "wait", "grow"]),
         ] {
             let mock = MockPool::of_segments();
             let other = mock.another_queue();
             drop(mock.pool.allocate_on(&other, BYTES).unwrap());
-            mock.shared.drain_caches();
             assert_eq!(steps(&mock, waits), expected);
         }
     }

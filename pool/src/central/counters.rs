@@ -2,7 +2,12 @@
 
 use binpool_allocators::{Allocator, segments::Segments};
 
-use crate::{PoolStatistics, central::State, free::bins::Bins, order::hit_kind::HitKind};
+use crate::{
+    PoolStatistics,
+    central::State,
+    free::bins::Bins,
+    order::{hit_kind::HitKind, queue_uses::QueueUses},
+};
 
 impl<A: Allocator, O> State<A, O> {
     /// Counts a block as active.
@@ -73,11 +78,17 @@ impl<A: Allocator, O> State<A, O> {
     pub(crate) fn held_back_bytes(&self) -> u64 {
         let held = self.all_bins().flat_map(Bins::iter);
         let held = held.map(|held| (&held.uses, held.block.bytes));
-        let ranges = self.segments.iter().flat_map(Segments::uses);
-        held.chain(ranges)
-            .filter(|(uses, _)| !self.queues.are_over(uses))
-            .map(|(_, bytes)| bytes as u64)
-            .sum()
+        let mut sum = 0;
+        let mut add = |uses: &QueueUses, bytes: usize| {
+            if !self.queues.are_over(uses) {
+                sum += bytes as u64;
+            }
+        };
+        held.for_each(|(uses, bytes)| add(uses, bytes));
+        if let Some(segments) = &self.segments {
+            segments.each_use(add);
+        }
+        sum
     }
 
     /// The free bytes in bins, segments and the quarantine.

@@ -435,6 +435,7 @@ impl<'a> Real<'a> {
             asked: bytes,
             bin: 0,
             bytes,
+            home: 0,
         };
         let Some(carved) = state.take_range(key, request, RangeFilter::Free) else {
             state.leave(Some(key));
@@ -482,31 +483,36 @@ impl<'a> Real<'a> {
     /// neighbours are apart only if several queues used them.
     fn free_ranges(&self, table: &Table) -> Vec<FreeRange> {
         let segments = self.state.segments.as_ref().unwrap();
-        let segment = segments.iter().next().unwrap();
+        let mut ranges = Vec::new();
+        segments.each(|segment| {
+            ranges.extend(segment.ranges.iter().map(|(region, state)| match state {
+                RangeState::Free(uses) => (*region, Err(QueueUses::clone(uses))),
+                RangeState::Taken(range) => (*region, Ok(*range)),
+            }));
+        });
         let (mut end, mut in_use) = (0, 0);
         let mut free: Vec<FreeRange> = Vec::new();
-        for (region, range) in segment.ranges {
+        for (region, range) in ranges {
             let units = units_of(region);
             assert_eq!(units.start, end);
             end = units.end;
             match range {
-                RangeState::Taken(key) => {
+                Ok(key) => {
                     let live = table.live.iter().find(|live| live.range == key).unwrap();
                     assert_eq!(live.first..live.first + live.units, units);
                     in_use += 1;
                 }
-                RangeState::Free(uses) => {
+                Err(uses) => {
                     if let Some(before) = free.last()
                         && before.units.end == units.start
                     {
-                        let mut keys = before.uses.iter().chain(uses).map(|use_| use_.key);
+                        let mut keys = before.uses.iter().chain(&uses).map(|use_| use_.key);
                         let first = keys.next();
                         assert!(
                             keys.any(|key| Some(key) != first),
                             "{before:?} and {units:?} are apart"
                         );
                     }
-                    let uses = uses.clone();
                     free.push(FreeRange { units, uses });
                 }
             }

@@ -5,7 +5,7 @@ use binpool_allocators::Allocator;
 use crate::{
     block::HeldBlock,
     central::{State, queue_state::QueueState},
-    free::bins::Bins,
+    free::{bins::Bins, thread_cache::Cached},
     order::queue_uses::QueueUses,
     order::timestamps::{QueueUse, last_of},
 };
@@ -46,20 +46,45 @@ impl<A: Allocator, O> State<A, O> {
     /// Puts the range of a free block in its segment, or the block in a bin if it has none. Returns a block that has to give up its
     /// view first, and is in transit until then.
     pub(crate) fn put_in_segment(&mut self, held: HeldBlock<A, O>) -> Option<HeldBlock<A, O>> {
-        let Some(range) = held.block.range else {
+        if held.block.range.is_none() {
             self.put_in_bin(held);
             return None;
-        };
-        match &mut self.segments {
-            Some(segments) if segments.may_keep_view(range) => {
+        }
+        let held = self.put_in_segment_at_once(held)?;
+        self.transit.depart(1);
+        Some(held)
+    }
+
+    /// Puts the range of a free block in its segment. Returns the block if it has none, or if its view has to be released first.
+    fn put_in_segment_at_once(&mut self, held: HeldBlock<A, O>) -> Option<HeldBlock<A, O>> {
+        match (held.block.range, &mut self.segments) {
+            (Some(range), Some(segments)) if segments.may_keep_view(range) => {
                 self.changes += 1;
                 segments.give(range, held.uses, Some(held.block.memory));
                 None
             }
-            _ => {
-                self.transit.depart(1);
-                Some(held)
+            _ => Some(held),
+        }
+    }
+
+    /// Puts the blocks of bins that one queue used, or none, in their segments.
+    pub(crate) fn empty_bins(&mut self) {
+        if self.segments.is_none() {
+            return;
+        }
+        for held in self.take_bins(|held| held.uses.len() <= 1) {
+            if let Some(held) = self.put_in_segment_at_once(held) {
+                self.put_in_bin(held);
             }
+        }
+    }
+
+    /// Keeps a free block that was in a thread cache or in the depot: in its segment or, if it has none or would have to give up its
+    /// view first, in a bin.
+    pub(crate) fn keep_cached(&mut self, cached: Cached<A, O>) {
+        let held = self.adopt(cached);
+        if let Some(held) = self.put_in_segment_at_once(held) {
+            self.put_in_bin(held);
         }
     }
 

@@ -5,6 +5,7 @@ pub(crate) mod caches;
 pub(crate) mod carving;
 pub(crate) mod counters;
 pub(crate) mod find;
+pub(crate) mod homes;
 pub(crate) mod keep;
 pub(crate) mod queue_state;
 pub(crate) mod queue_states;
@@ -20,7 +21,7 @@ use binpool_allocators::{Allocator, EventOf, FailureOrder, MemoryOf, QueueOf, se
 use crate::{
     Decay, PoolStatistics,
     block::Block,
-    central::queue_states::QueueStates,
+    central::{homes::Homes, queue_states::QueueStates},
     decay::DecayClock,
     free::{
         bins::Bins, depot::Depot, fills::Fills, quarantine::Quarantine, thread_cache::ThreadCache,
@@ -49,6 +50,7 @@ pub(crate) struct State<A: Allocator, O> {
     pub(crate) queues: QueueStates<A, O>,
     /// The thread caches.
     pub(crate) threads: BiasedLocks<ThreadCache<A, O>>,
+    pub(crate) homes: Homes,
     /// The blocks that thread caches had too many of.
     pub(crate) depot: Arc<Depot<A, O>>,
     /// How many requests took [blocks of other threads](Self::caches_to_drain).
@@ -104,6 +106,7 @@ impl<A: Allocator, O> State<A, O> {
         Self {
             queues,
             threads: BiasedLocks::default(),
+            homes: Homes::default(),
             depot: Arc::default(),
             steals: 0,
             idle: Bins::default(),

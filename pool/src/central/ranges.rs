@@ -39,9 +39,9 @@ impl<A: Allocator, O> State<A, O> {
         let segments = self.segments.as_mut()?;
         let is_free = |uses: &QueueUses| uses.iter().all(|use_| queues.is_before(*use_, queue_key));
         let carved = match filter {
-            RangeFilter::Free => segments.take(request.bytes, is_free),
+            RangeFilter::Free => segments.take_near(request.home, request.bytes, is_free),
             RangeFilter::FreeAnywhere => segments.take_anywhere(request.bytes, is_free),
-            RangeFilter::Any => segments.take(request.bytes, |_| true),
+            RangeFilter::Any => segments.take_near(request.home, request.bytes, |_| true),
         }?;
         // The excess comes back in a moment, so a request that finds the device full can wait for it.
         self.transit.depart(usize::from(carved.has_excess));
@@ -90,7 +90,7 @@ impl<A: Allocator, O> State<A, O> {
         capacity: u64,
     ) -> (usize, Vec<Released<A>>) {
         let allocations = self.counters.hits + self.counters.misses;
-        let in_use = unsigned(self.in_use);
+        let in_use = self.bytes_in_use();
         let Some(segments) = &mut self.segments else {
             return (request.bytes, Vec::new());
         };
@@ -99,6 +99,18 @@ impl<A: Allocator, O> State<A, O> {
         let evicted: Vec<_> = evicted.into_iter().map(Released::from).collect();
         self.count_released(&evicted);
         (size, evicted)
+    }
+
+    /// The bytes that the program has in use, in whole blocks. With several threads, what these have cached counts as well: they
+    /// count hits by themselves, and tell the pool now and then.
+    fn bytes_in_use(&self) -> u64 {
+        match &self.segments {
+            Some(segments) if self.threads.len() > 1 => {
+                let taken = segments.bytes() - segments.free_bytes();
+                taken.saturating_sub(self.bytes_in_bins() + self.depot.bytes())
+            }
+            _ => unsigned(self.in_use),
+        }
     }
 
     /// Adds a segment of `size` bytes, and carves the first block from it.
@@ -111,7 +123,7 @@ impl<A: Allocator, O> State<A, O> {
         self.manage(size);
         self.changes += 1;
         let segments = self.segments.as_mut()?;
-        segments.add(memory, size, request.bytes)
+        segments.add_near(request.home, memory, size, request.bytes)
     }
 
     /// Returns which memory of the allocator a block lies in, and which bytes of it are the block.
@@ -148,6 +160,7 @@ mod tests {
             asked: bytes,
             bin,
             bytes,
+            home: 0,
         };
         let mut state = mock.shared.state.lock();
         let (free, changes) = (state.held_bytes(), state.changes);
@@ -190,6 +203,7 @@ mod tests {
                 asked: bytes,
                 bin,
                 bytes,
+                home: 0,
             };
             // Together with the request, as much as the first twenty segments have, plus room for one more.
             state.in_use = i64::try_from(20 * SEGMENT - bytes).unwrap();

@@ -1,6 +1,6 @@
 //! Which free memory is released to the allocator.
 
-use binpool_allocators::{Allocator, Queue, QueueOf, segments::Segments};
+use binpool_allocators::{Allocator, Queue, QueueOf};
 
 use crate::{
     HighWater,
@@ -114,20 +114,20 @@ impl<A: Allocator, O> State<A, O> {
     /// The uses that have not ended of free and of released memory, the latest of each queue.
     pub(crate) fn holding_back(&self) -> QueueUses {
         let held = self.all_bins().flat_map(Bins::iter);
-        let ranges = self.segments.iter().flat_map(Segments::uses);
-        let uses = held
-            .flat_map(|held| &held.uses)
-            .chain(ranges.flat_map(|(uses, _)| uses))
-            .copied();
+        let uses = held.flat_map(|held| &held.uses).copied();
         let draining = self.queues.iter().map(|(key, queue_state)| QueueUse {
             key,
             timestamp: queue_state.draining,
         });
         let mut found = QueueUses::new();
-        for use_ in draining.chain(uses) {
+        let mut add = |use_: QueueUse| {
             if !self.queues.is_over(use_) {
                 add_to(&mut found, use_);
             }
+        };
+        draining.chain(uses).for_each(&mut add);
+        if let Some(segments) = &self.segments {
+            segments.each_use(|uses, _| uses.iter().copied().for_each(&mut add));
         }
         found
     }

@@ -8,10 +8,10 @@ use crate::{
     PoolError, PooledBuffer,
     central::caches::DrainFrom,
     decay::DecayClock,
-    flow::{hit_block::HitBlock, reuse::Lookup},
+    flow::{hit_block::HitBlock, reuse::Lookup, thread_cache::Here},
     order::{hit_kind::HitKind, queue_uses::QueueUses, timestamps::QueueKey},
     request::Request,
-    shared::{Block, Shared, State},
+    shared::{Block, CarvedHere, Shared, State},
     track::caller::Caller,
 };
 
@@ -111,7 +111,12 @@ impl<A: Allocator> Shared<A> {
         let class_size = alignment.round_up(class_size).unwrap_or(class_size);
         let sizes = [class_size, rounded, asked];
         let bytes = sizes.into_iter().find(|size| *size <= largest);
-        Ok(bytes.map(|bytes| Request { asked, bin, bytes }))
+        Ok(bytes.map(|bytes| Request {
+            asked,
+            bin,
+            bytes,
+            home: 0,
+        }))
     }
 }
 
@@ -123,8 +128,14 @@ impl<A: Allocator> Shared<A> {
         request: Request,
     ) -> Result<PooledBuffer<A>, PoolError> {
         self.join();
-        if let Some(cached) = self.refill(queue.id(), request) {
-            return Ok(PooledBuffer::from_cached(cached, request.asked));
+        match self.take_here(queue.id(), request) {
+            Some(Here::Cached(cached)) => {
+                return Ok(PooledBuffer::from_cached(cached, request.asked));
+            }
+            Some(Here::Carved(request, carved)) => {
+                return self.hand_out_carved(queue, request, carved);
+            }
+            None => {}
         }
         let mut state = self.lock_and_sync();
         if state.has_viewed() {
@@ -133,18 +144,12 @@ impl<A: Allocator> Shared<A> {
         }
         let request = self.as_carved(&state, request);
         let queue_key = state.enter(queue);
+        self.add_spare_leases(&mut state, queue, queue_key);
         let is_sweep_due = state.clock.as_mut().is_some_and(DecayClock::allocation);
         let lookup = self.find_free(&mut state, queue_key, request);
-        // Hits that need no call to the device are counted under this lock.
-        match &lookup {
-            Lookup::Block(block, kind) => {
-                state.activate(request.asked, block.bytes, *kind);
-                self.prefill(&mut state, queue_key, request);
-            }
-            Lookup::Range(carved) if carved.is_ready() => {
-                state.activate(request.asked, request.bytes, HitKind::Carved);
-            }
-            Lookup::Range(_) | Lookup::Nothing { .. } => {}
+        if let Lookup::Block(block, kind) = &lookup {
+            state.activate(request.asked, block.bytes, *kind);
+            self.prefill(&mut state, queue_key, request);
         }
         drop(state);
         let entered = Entered {
@@ -164,24 +169,45 @@ impl<A: Allocator> Shared<A> {
         Ok(buffer)
     }
 
-    /// Returns the request as a range serves it. A small block has the size of the largest class in its slot of a thread cache,
-    /// so that it serves every later request of that slot.
+    /// Makes a block from a range that this thread took from its own arena.
+    fn hand_out_carved(
+        self: &Arc<Self>,
+        queue: &QueueOf<A>,
+        request: Request,
+        carved: CarvedHere<A>,
+    ) -> Result<PooledBuffer<A>, PoolError> {
+        let CarvedHere {
+            carved,
+            queue_key,
+            share,
+        } = carved;
+        let entered = Entered {
+            shared: self,
+            queue_key,
+        };
+        let block = self.complete(queue_key, request, Lookup::Range(carved))?;
+        let block = block.map(|mut block| {
+            block.share = Some(share);
+            (block, entered.keep())
+        });
+        Ok(PooledBuffer::new(self, queue, request.asked, block))
+    }
+
+    /// Returns the request as a range serves it.
     fn as_carved(&self, state: &State<A>, request: Request) -> Request {
-        let Some(segments) = &state.segments else {
-            return request;
-        };
-        let small_bytes = segments.small_bytes();
-        if request.bytes > small_bytes {
-            return request;
+        match &state.segments {
+            Some(segments) => Request {
+                home: self.home(),
+                ..request.widened_to(self.widened(request), segments.small_bytes())
+            },
+            None => request,
         }
+    }
+
+    /// Returns the bytes of the largest class in the request's slot of a thread cache.
+    pub(crate) fn widened(&self, request: Request) -> usize {
         let slot_size = self.classes.slot_size(request.bin);
-        let bytes = self.alignment.round_up(slot_size).unwrap_or(slot_size);
-        let bytes = if (request.bytes..=small_bytes).contains(&bytes) {
-            bytes
-        } else {
-            request.bytes
-        };
-        Request { bytes, ..request }
+        self.alignment.round_up(slot_size).unwrap_or(slot_size)
     }
 
     /// Turns the result of the lookup into a block, and counts it as active.
@@ -191,13 +217,10 @@ impl<A: Allocator> Shared<A> {
         request: Request,
         lookup: Lookup<A>,
     ) -> Result<Option<Box<Block<A>>>, PoolError> {
-        let (hit, is_counted) = match lookup {
+        let hit = match lookup {
+            // It was counted when it was found.
             Lookup::Block(block, _) => return Ok(Some(block)),
-            Lookup::Range(carved) => {
-                let is_counted = carved.is_ready();
-                let hit = self.view(queue_key, request, carved, HitKind::Carved, is_counted)?;
-                (hit, is_counted)
-            }
+            Lookup::Range(carved) => self.view(queue_key, request, carved, HitKind::Carved)?,
             Lookup::Nothing {
                 drain_from,
                 in_the_way,
@@ -210,16 +233,15 @@ impl<A: Allocator> Shared<A> {
                     &in_the_way,
                     has_idle_queues,
                 );
-                let hit = hit.inspect_err(|error| {
+                hit.inspect_err(|error| {
                     if error.is_out_of_memory() {
                         self.state.lock().count_out_of_memory();
                     }
-                });
-                (hit?, false)
+                })?
             }
         };
         let block = hit.hand_out().map(|(block, kind)| {
-            if !is_counted {
+            if kind != HitKind::Carved || !self.count_carved(request.asked, block.bytes) {
                 let mut state = self.state.lock();
                 state.activate(request.asked, block.bytes, kind);
             }

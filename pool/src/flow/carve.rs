@@ -45,7 +45,7 @@ impl<A: Allocator> Shared<A> {
             let step = {
                 let mut state = self.state.lock();
                 state.next_carving_step(&mut stage, terms, |state, wanted| {
-                    self.drain_caches_of(state, drain_from, wanted);
+                    self.drain_caches_of(state, drain_from, wanted)
                 })
             };
             match step {
@@ -60,11 +60,11 @@ impl<A: Allocator> Shared<A> {
                 }
                 CarvingStep::LookAt(uses) => self.check(&uses),
                 CarvingStep::Take(carved) => {
-                    return self.view(queue_key, request, carved, HitKind::Carved, false);
+                    return self.view(queue_key, request, carved, HitKind::Carved);
                 }
                 CarvingStep::WaitFor(carved, kind) => {
                     if let Some(carved) = self.wait_for_range(queue_key, carved, kind) {
-                        return self.view(queue_key, request, carved, kind, false);
+                        return self.view(queue_key, request, carved, kind);
                     }
                 }
                 CarvingStep::Grow { bytes, leaving } => {
@@ -121,7 +121,7 @@ impl<A: Allocator> Shared<A> {
         let Some(carved) = carved else {
             return Err(Error::unsupported("segments in a pool without them"));
         };
-        let hit = self.view(queue_key, request, carved, HitKind::Fresh, false)?;
+        let hit = self.view(queue_key, request, carved, HitKind::Fresh)?;
         tracing::debug!(asked = request.asked, bytes = size, "new segment");
         Ok(hit)
     }
@@ -149,18 +149,17 @@ impl<A: Allocator> Shared<A> {
             .lock()
             .take_range(queue_key, request, RangeFilter::FreeAnywhere);
         carved
-            .map(|carved| self.view(queue_key, request, carved, HitKind::Carved, false))
+            .map(|carved| self.view(queue_key, request, carved, HitKind::Carved))
             .transpose()
     }
 
-    /// Makes a block from a range that was taken. `is_counted` says that the block counts as active already.
+    /// Makes a block from a range that was taken.
     pub(crate) fn view(
         &self,
         queue_key: QueueKey,
         request: Request,
         carved: Carved<A>,
         kind: HitKind,
-        is_counted: bool,
     ) -> Result<HitBlock<'_, A>, Error> {
         let region = carved.region;
         let taken = TakenRange {
@@ -168,7 +167,6 @@ impl<A: Allocator> Shared<A> {
             queue_key,
             range: carved.range,
             has_excess: Cell::new(carved.has_excess),
-            counted: is_counted.then_some(request),
         };
         // Declared after `taken`, so that on failure its reference to the segment is dropped before the range is
         // returned.
@@ -299,8 +297,6 @@ struct TakenRange<'a, A: Allocator> {
     range: RangeKey,
     /// True while the part of the range that exceeds the block is not returned yet.
     has_excess: Cell<bool>,
-    /// The request, if its block counts as active already.
-    counted: Option<Request>,
 }
 
 impl<A: Allocator> TakenRange<'_, A> {
@@ -316,9 +312,6 @@ impl<A: Allocator> Drop for TakenRange<'_, A> {
     fn drop(&mut self) {
         let shared = self.shared;
         let mut state = shared.state.lock();
-        if let Some(Request { asked, bytes, .. }) = self.counted {
-            state.deactivate(asked, bytes);
-        }
         // Its former uses come before all later commands of this queue, so one timestamp of the queue stands for them.
         let uses = std::iter::once(state.queues.stamp(self.queue_key)).collect();
         if let Some(segments) = &mut state.segments {

@@ -48,13 +48,13 @@ impl<A: Allocator> Shared<A> {
         self.release_unless_holding();
     }
 
-    /// Moves the blocks of all thread caches to the bins.
+    /// Takes the blocks out of all thread caches.
     pub(crate) fn drain_caches(&self) {
         self.drain_caches_of(&mut self.state.lock(), DrainFrom::All, Wanted::All);
     }
 
-    /// Moves the `wanted` cached blocks to the bins: those of this thread or of all threads, and those of the depot. Returns
-    /// whether a thread had any.
+    /// Takes out the `wanted` cached blocks: those of this thread or of all threads, and those of the depot. Returns whether a thread
+    /// had any.
     pub(crate) fn drain_caches_of(
         &self,
         state: &mut State<A>,
@@ -83,13 +83,13 @@ impl<A: Allocator> Shared<A> {
         is_any
     }
 
-    /// Moves all cached blocks to the bins, and keeps the caches closed until the result is dropped.
+    /// Takes out all cached blocks, and keeps the caches closed until the result is dropped.
     pub(crate) fn drain_and_close_caches(&self) -> Closed<'_, A> {
         self.close(&mut self.state.lock());
         Closed { shared: self }
     }
 
-    /// Moves all cached blocks to the bins, and closes the caches until `threads.open` is called.
+    /// Takes out all cached blocks, and closes the caches until `threads.open` is called.
     pub(crate) fn close(&self, state: &mut State<A>) {
         self.visit_all(state, |state, cache| {
             state.take_from(cache, Wanted::All);
@@ -116,12 +116,17 @@ impl<A: Allocator> Shared<A> {
         state.threads = threads;
     }
 
-    /// Returns what `look` returns, which runs while all caches are empty and closed: every free block is in a bin or
-    /// in its segment.
+    /// Returns what `look` returns, which runs while all caches are empty and closed: every block that was in one is in a bin.
     pub(crate) fn inspect<R>(&self, look: impl FnOnce(&State<A>) -> R) -> R {
         let mut state = self.state.lock();
-        self.close(&mut state);
+        self.visit_all(&mut state, |state, cache| {
+            cache.take(Wanted::All, |cached| state.adopt_into_bin(cached));
+        });
+        for cached in state.depot.take_all(Wanted::All) {
+            state.adopt_into_bin(cached);
+        }
         let seen = look(&state);
+        state.empty_bins();
         state.threads.open();
         seen
     }
@@ -162,6 +167,7 @@ impl<A: Allocator> PerThread<ThreadCache<A>> for Shared<A> {
         if let Some(mut cache) = state.threads.remove(key) {
             state.count_activity(cache.take_activity());
             state.take_from(&mut cache, Wanted::All);
+            state.homes.end(cache.number);
         }
         drop(state);
         self.release_unless_holding();

@@ -2,17 +2,23 @@
 
 use std::sync::Arc;
 
-use binpool_allocators::{Allocator, QueueId, QueueOf};
+use binpool_allocators::{Allocator, Queue, QueueId, QueueOf, segments::Segments};
 
 use crate::{
     lock::per_thread as threads,
     order::timestamps::QueueKey,
     request::Request,
-    shared::{Cached, CachedBlock, HeldBlock, OwnCache, Shared, State, ThreadCache},
+    shared::{Cached, CachedBlock, CarvedHere, HeldBlock, OwnCache, Shared, State, ThreadCache},
 };
 
 /// The most blocks of a bin that a thread moves into its cache, besides the one that it asked for.
 const PREFILL_BLOCKS: usize = 15;
+
+/// What a thread has by itself for a request.
+pub(crate) enum Here<A: Allocator> {
+    Cached(CachedBlock<A>),
+    Carved(Request, CarvedHere<A>),
+}
 
 impl<A: Allocator> Shared<A> {
     /// Returns whether thread caches take blocks that were used on this queue only.
@@ -115,9 +121,45 @@ impl<A: Allocator> Shared<A> {
             let mut state = self.state.lock();
             let allowance = state.allowance();
             let event_buffer = state.watch.new_event_buffer();
-            let number = state.threads.len();
-            state.threads.add(ThreadCache::new(number, allowance, event_buffer))
+            let home = state.homes.join();
+            let arenas = state.segments.as_ref().map(Segments::arenas);
+            let cache = ThreadCache::new(home, allowance, arenas, event_buffer);
+            state.threads.add(cache)
         })
+    }
+
+    /// Counts a block that was carved among what this thread did. Returns false if the thread has no cache that it may enter.
+    pub(crate) fn count_carved(&self, asked: usize, bytes: usize) -> bool {
+        let counted = threads::with_own(self.id, |key: &OwnCache<A>| {
+            key.enter(|cache| cache.count_carved(asked, bytes))
+        });
+        counted.flatten().is_some()
+    }
+
+    /// The number of this thread's arena.
+    pub(crate) fn home(&self) -> usize {
+        let home = threads::with_own(self.id, |key: &OwnCache<A>| key.enter(|cache| cache.number));
+        home.flatten().unwrap_or(0)
+    }
+
+    /// Gives this thread spare leases of a queue that it carves a block for, so that it carves the next ones by itself.
+    pub(crate) fn add_spare_leases(
+        self: &Arc<Self>,
+        state: &mut State<A>,
+        queue: &QueueOf<A>,
+        queue_key: QueueKey,
+    ) {
+        if !self.may_cache(queue) {
+            return;
+        }
+        let added = threads::with_own(self.id, |key: &OwnCache<A>| {
+            key.enter(|cache| {
+                cache.add_spare_leases(queue.id(), queue_key, || Arc::clone(self))
+            })
+        });
+        if let Some(queue_state) = state.queues.get_mut(queue_key) {
+            queue_state.active += added.flatten().unwrap_or(0);
+        }
     }
 
     /// Moves more blocks of a bin into the cache of this thread, which just got one of them.
@@ -146,10 +188,10 @@ impl<A: Allocator> Shared<A> {
 
     /// Moves blocks from this thread's full cache to the depot or their segments. Returns whether it moved any.
     fn make_room(&self) -> bool {
-        let has_left_any = threads::with_own(self.id, |key: &OwnCache<A>| {
-            key.enter(|cache| cache.leave_magazine(&self.depot))
+        let has_moved_any = threads::with_own(self.id, |key: &OwnCache<A>| {
+            key.enter(|cache| cache.leave_magazine(&self.depot) || cache.return_surplus())
         });
-        if has_left_any.flatten() == Some(true) {
+        if has_moved_any.flatten() == Some(true) {
             return true;
         }
         let mut state = self.lock_and_sync();
@@ -174,17 +216,25 @@ impl<A: Allocator> Shared<A> {
         true
     }
 
-    /// Takes a magazine from the depot into this thread's cache, and returns one of its blocks.
-    pub(crate) fn refill(&self, queue: QueueId, request: Request) -> Option<CachedBlock<A>> {
+    /// Takes a magazine from the depot into this thread's cache, and returns one of its blocks, or else a range of the thread's
+    /// own arena.
+    pub(crate) fn take_here(&self, queue: QueueId, request: Request) -> Option<Here<A>> {
         let Request { asked, bin, .. } = request;
         let slot = self.classes.slot(bin);
         let bytes = self.alignment.round_up(asked)?;
+        let widened = self.widened(request);
         threads::with_own(self.id, |key: &OwnCache<A>| {
             key.enter(|cache| {
-                let has_any = cache.take_magazine(&self.depot, queue, slot);
-                has_any.then(|| cache.pop(queue, slot, bin, bytes, asked))
+                if cache.take_magazine(&self.depot, queue, slot) {
+                    let cached = cache.pop(queue, slot, bin, bytes, asked)?;
+                    return Some(Here::Cached(cached));
+                }
+                let small_bytes = cache.allowance.small_bytes;
+                let request = request.widened_to(widened, small_bytes);
+                let carved = cache.carve(queue, request)?;
+                Some(Here::Carved(request, carved))
             })
-        })???
+        })??
     }
 }
 

@@ -3,5 +3,4 @@
 pub(crate) mod barrier;
 pub(crate) mod biased;
 pub(crate) mod per_thread;
-pub(crate) mod spin;
 pub(crate) mod transit;

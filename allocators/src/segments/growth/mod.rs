@@ -2,7 +2,7 @@
 
 mod rules;
 
-use super::space::Location;
+use super::placement::Placement;
 use crate::GrowthPolicy;
 use rules::Rules;
 
@@ -30,10 +30,6 @@ const SMALL_SEGMENT_PARTS: usize = 16;
 
 /// The number of blocks of a small size that share a segment.
 const SMALL_BLOCKS: usize = 128;
-
-/// The most ranges of a segment that are taken at once: each is a view, and drivers keep the views of a block in a
-/// list that they walk (1.8 us with up to 30, 149 us with 10 000 on an H200).
-const MOST_TAKEN: usize = 256;
 
 /// A segment that is free as a whole, and larger than the next one would be, is broken up only for a block of at least this part of
 /// it where memory is tight.
@@ -98,18 +94,18 @@ impl Growth {
         self.general_size() / SMALL_PARTS
     }
 
-    /// Returns a filter for the free ranges that may serve a block of `bytes` bytes, in a segment for blocks of its kind.
-    pub(super) fn range_filter(&self, bytes: usize) -> impl Fn(Location) -> bool + use<> {
+    /// Returns which free ranges may serve which blocks, as things stand.
+    pub(super) fn placement(&self) -> Placement {
         let rules = self.rules();
-        let ((piece, of), parts) = if self.is_tight {
+        let (least_piece, parts) = if self.is_tight {
             (LEAST_PIECE_WHEN_TIGHT, 1)
         } else {
             (rules.least_piece, rules.whole_parts)
         };
-        let large = self.general_size() / parts;
-        let may_break_up = move |whole: usize| whole <= large || bytes / piece >= whole / of;
-        move |location: Location| {
-            location.taken < MOST_TAKEN && location.whole.is_none_or(may_break_up)
+        Placement {
+            small_bytes: self.small_bytes(),
+            large: self.general_size() / parts,
+            least_piece,
         }
     }
 

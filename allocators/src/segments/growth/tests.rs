@@ -1,6 +1,7 @@
 //! The rules of growth as tables of numbers.
 
-use super::{Growth, Location, MOST_TAKEN};
+use super::Growth;
+use crate::segments::{placement::MOST_TAKEN, space::Location};
 use crate::GrowthPolicy;
 
 const KIB: usize = 1 << 10;
@@ -142,22 +143,22 @@ fn a_small_block_does_not_break_up_a_large_idle_segment() {
         (of(GrowthPolicy::Dense, 96), 72 * MIB),
         (tight_after(96), 40 * MIB),
     ] {
-        assert!(!growth.range_filter(1)(whole(80)));
-        assert!(!growth.range_filter(least - 1)(whole(80)));
-        assert!(growth.range_filter(least)(whole(80)));
+        assert!(!growth.placement().range_filter(1)(whole(80)));
+        assert!(!growth.placement().range_filter(least - 1)(whole(80)));
+        assert!(growth.placement().range_filter(least)(whole(80)));
     }
     // A segment of the usual size serves every block.
-    assert!(after(100).range_filter(1)(whole(6)));
-    assert!(!after(100).range_filter(1)(whole(7)));
+    assert!(after(100).placement().range_filter(1)(whole(6)));
+    assert!(!after(100).placement().range_filter(1)(whole(7)));
     // With the densest policy, one of up to half of that.
-    assert!(of(GrowthPolicy::Dense, 100).range_filter(1)(whole(3)));
-    assert!(!of(GrowthPolicy::Dense, 100).range_filter(1)(whole(4)));
+    assert!(of(GrowthPolicy::Dense, 100).placement().range_filter(1)(whole(3)));
+    assert!(!of(GrowthPolicy::Dense, 100).placement().range_filter(1)(whole(4)));
     // So does one that is in use, up to a number of blocks.
     for (taken, may) in [(0, true), (MOST_TAKEN - 1, true), (MOST_TAKEN, false)] {
         let whole = None;
-        assert_eq!(after(100).range_filter(1)(Location { whole, taken }), may);
+        assert_eq!(after(100).placement().range_filter(1)(Location { whole, taken }), may);
         let whole = Some(2 * MIB);
-        assert_eq!(after(100).range_filter(1)(Location { whole, taken }), may);
+        assert_eq!(after(100).placement().range_filter(1)(Location { whole, taken }), may);
     }
 }
 

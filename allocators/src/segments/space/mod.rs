@@ -3,7 +3,6 @@
 use slab::Slab;
 
 use super::{
-    RangeState,
     by_size::BySize,
     views::{Chain, Views},
 };
@@ -12,40 +11,13 @@ use crate::Region;
 /// The key of a segment of a [`Space`].
 pub(super) type SegmentKey = usize;
 
-/// The key of a range of a segment, from when it is taken until it is given back.
-///
-/// The owner of a block must store it, since the block does not say which range it came from:
-///
-/// ```
-/// use std::collections::HashMap;
-///
-/// use binpool_allocators::{
-///     Allocator, ImmediateAllocator, Memory, MemoryId,
-///     segments::{RangeKey, Segments},
-/// };
-/// # use binpool_mock::MockDevice;
-///
-/// # let allocator = ImmediateAllocator::new(&MockDevice::new().backend())?;
-/// let mut lent: HashMap<MemoryId, RangeKey> = HashMap::new();
-/// let mut segments = Segments::new(|(), ()| Some(()));
-/// let carved = segments.add(allocator.allocate(4096)?, 4096, 1024).unwrap();
-/// let range = carved.range;
-/// let block = carved.into_view(&allocator, |range, bytes, ()| segments.shrink(range, bytes, ()))?;
-/// lent.insert(block.id(), range);
-///
-/// if let Some(range) = lent.remove(&block.id()) {
-///     segments.give(range, (), Some(block));
-/// }
-/// assert_eq!(segments.free_bytes(), 4096);
-/// # Ok::<(), binpool_allocators::Error>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct RangeKey(usize);
+/// The key of a range of a [`Space`], from when it is taken until it is given back.
+pub(super) type RangeNumber = usize;
 
 /// A range that has been taken.
 #[derive(Debug)]
 pub(super) struct Taken<V, U> {
-    pub(super) range: RangeKey,
+    pub(super) range: RangeNumber,
     pub(super) segment: SegmentKey,
     pub(super) region: Region,
     /// A cached view of exactly this region.
@@ -148,7 +120,7 @@ pub(super) struct Space<V, U> {
     sweeps: u64,
 }
 
-impl<V, U: Clone + Default> Space<V, U> {
+impl<V, U> Space<V, U> {
     pub(super) fn new(join: fn(&U, &U) -> Option<U>) -> Self {
         Self {
             segments: Slab::new(),
@@ -161,7 +133,9 @@ impl<V, U: Clone + Default> Space<V, U> {
             sweeps: 0,
         }
     }
+}
 
+impl<V, U: Clone + Default> Space<V, U> {
     /// The bytes of all segments.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
@@ -237,17 +211,14 @@ impl<V, U: Clone + Default> Space<V, U> {
         keys.map(|key| (key, &self.ranges[key]))
     }
 
-    /// The regions and states of the ranges of a segment.
+    /// The ranges of a segment, from its start to its end, with the uses of those that are free.
     pub(super) fn states_of(
         &self,
         segment: SegmentKey,
-    ) -> impl Iterator<Item = (Region, RangeState<'_, U>)> {
+    ) -> impl Iterator<Item = (RangeNumber, Region, Option<&U>)> {
         self.ranges_of(segment).map(|(key, range)| {
-            let state = match &range.free {
-                Some(free) => RangeState::Free(&free.uses),
-                None => RangeState::Taken(RangeKey(key)),
-            };
-            (range.region, state)
+            let uses = range.free.as_ref().map(|free| &free.uses);
+            (key, range.region, uses)
         })
     }
 
@@ -283,11 +254,13 @@ impl<V, U: Clone + Default> Space<V, U> {
     /// Takes `bytes` bytes of the smallest free range that is large enough and that `usable` accepts by its uses and location.
     ///
     /// They are the first bytes of that range, unless a view of exactly so many bytes is cached in a range that is hardly
-    /// larger. `is_small` restricts the search to segments for small blocks, or to the other segments.
+    /// larger. `is_small` restricts the search to segments for small blocks, or to the other segments. Returns `None` also if
+    /// cached views overlap these bytes, unless they `may_overlap`.
     pub(super) fn take(
         &mut self,
         bytes: usize,
         is_small: Option<bool>,
+        may_overlap: bool,
         usable: impl Fn(&U, Location) -> bool,
     ) -> Option<Taken<V, U>> {
         let suits = |key: usize| {
@@ -336,8 +309,16 @@ impl<V, U: Clone + Default> Space<V, U> {
         }
         match tightest {
             Some((_, view)) => self.seize_view(view),
-            None => self.seize(best, bytes),
+            None if may_overlap || !self.has_view_before(best, bytes) => self.seize(best, bytes),
+            None => None,
         }
+    }
+
+    /// Returns whether a cached view overlaps the first `bytes` bytes of a range.
+    fn has_view_before(&self, key: RangeNumber, bytes: usize) -> bool {
+        let range = &self.ranges[key];
+        let first = range.free.as_ref().and_then(|free| self.cached.start(free.views));
+        first.is_some_and(|start| start < range.region.offset + bytes)
     }
 
     /// Takes the first `bytes` bytes of a segment that has just been added.
@@ -399,7 +380,7 @@ impl<V, U: Clone + Default> Space<V, U> {
         home.taken += 1;
         home.cached -= overlapping.len() + usize::from(view.is_some());
         Taken {
-            range: RangeKey(range),
+            range,
             segment,
             region: Region::new(region.offset, bytes),
             uses,
@@ -410,13 +391,13 @@ impl<V, U: Clone + Default> Space<V, U> {
     }
 
     /// The segment of a taken range, and the position of the range in it.
-    pub(super) fn place_of(&self, RangeKey(key): RangeKey) -> Option<(SegmentKey, Region)> {
+    pub(super) fn place_of(&self, key: RangeNumber) -> Option<(SegmentKey, Region)> {
         let range = self.ranges.get(key)?;
         Some((range.segment, range.region))
     }
 
     /// Frees what a taken range has behind its first `bytes` bytes, which these commands may still use.
-    pub(super) fn shrink(&mut self, RangeKey(key): RangeKey, bytes: usize, uses: U) {
+    pub(super) fn shrink(&mut self, key: RangeNumber, bytes: usize, uses: U) {
         if self.ranges[key].region.bytes > bytes {
             let rest = self.split(key, bytes);
             self.release(rest, uses, Chain::default());
@@ -424,13 +405,13 @@ impl<V, U: Clone + Default> Space<V, U> {
     }
 
     /// Returns whether the view of a range may be cached when the range is given back.
-    pub(super) fn may_cache(&self, RangeKey(key): RangeKey) -> bool {
+    pub(super) fn may_cache(&self, key: RangeNumber) -> bool {
         let segment = &self.segments[self.ranges[key].segment];
         segment.taken + segment.cached <= MOST_VIEWS
     }
 
     /// Gives a range back, which these commands may still use, with a view to be cached.
-    pub(super) fn give(&mut self, RangeKey(key): RangeKey, uses: U, view: Option<V>) {
+    pub(super) fn give(&mut self, key: RangeNumber, uses: U, view: Option<V>) {
         let Range {
             segment, region, ..
         } = self.ranges[key];

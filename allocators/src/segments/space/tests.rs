@@ -38,7 +38,7 @@ fn settle_in(space: &mut Space<View, Queue>, taken: &mut Taken<View, Queue>) {
 }
 
 fn take(space: &mut Space<View, Queue>, bytes: usize) -> Taken<View, Queue> {
-    let mut taken = space.take(bytes, None, anywhere).unwrap();
+    let mut taken = space.take(bytes, None, true, anywhere).unwrap();
     settle_in(space, &mut taken);
     taken
 }
@@ -109,16 +109,16 @@ fn small_blocks_lie_apart_unless_any_place_will_do() {
         space.add(bytes, is_small);
     }
     assert_eq!(space.largest_free(), 200);
-    assert!(space.take(150, Some(false), anywhere).is_none());
-    let mut large = space.take(50, Some(false), anywhere).unwrap();
+    assert!(space.take(150, Some(false), true, anywhere).is_none());
+    let mut large = space.take(50, Some(false), true, anywhere).unwrap();
     settle_in(&mut space, &mut large);
     space.give(large.range, 0, Some(view(&large)));
     // Neither the smallest range that fits nor the cached view is for small blocks.
-    let small = space.take(50, Some(true), anywhere).unwrap();
+    let small = space.take(50, Some(true), true, anywhere).unwrap();
     assert_eq!((small.segment, small.view), (1, None));
-    let any = space.take(50, None, anywhere).unwrap();
+    let any = space.take(50, None, true, anywhere).unwrap();
     assert_eq!((any.segment, any.view), (0, Some(view(&large))));
-    assert!(space.take(150, None, anywhere).is_some());
+    assert!(space.take(150, None, true, anywhere).is_some());
 }
 
 #[test]
@@ -128,12 +128,12 @@ fn different_queues_keep_neighbours_apart_until_they_have_finished() {
     space.give(one.range, 1, None);
     space.give(two.range, 2, None);
     assert_eq!(space.largest_free(), 100);
-    assert!(space.take(100, None, |queue, _| *queue == 0).is_none());
+    assert!(space.take(100, None, true, |queue, _| *queue == 0).is_none());
     space.settle(|queue| *queue == 1);
     assert_eq!(space.largest_free(), 200, "one queue is left");
     space.settle(|_| true);
     let whole = |queue: &Queue, location: Location| *queue == 0 && location.whole == Some(200);
-    assert!(space.take(200, None, whole).is_some());
+    assert!(space.take(200, None, true, whole).is_some());
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn a_view_that_overlaps_goes_before_the_range_behind_it_is_free() {
     let mut space = with_segments([400]);
     let taken = take(&mut space, 300);
     space.give(taken.range, 0, Some(view(&taken)));
-    let mut part = space.take(100, None, anywhere).unwrap();
+    let mut part = space.take(100, None, true, anywhere).unwrap();
     assert_eq!(part.overlapping, [view(&taken)]);
     assert_eq!((space.free_bytes(), part.has_excess), (100, true));
     settle_in(&mut space, &mut part);
@@ -194,7 +194,7 @@ fn a_view_in_a_much_larger_range_is_left_alone() {
     let mut space = with_segments([1000, 120]);
     let [one, two] = [100, 700].map(|bytes| {
         space
-            .take(bytes, None, |_, location| {
+            .take(bytes, None, true, |_, location| {
                 location.taken > 0 || location.whole == Some(1000)
             })
             .unwrap()
@@ -347,7 +347,7 @@ proptest! {
             match step {
                 Step::Take(bytes) => {
                     let expected = map.has_a_run_of(bytes);
-                    let taken = space.take(bytes, None, |queue, _| *queue <= 1);
+                    let taken = space.take(bytes, None, true, |queue, _| *queue <= 1);
                     // Ranges of the other queue may hide free bytes at their edges until they have been settled.
                     prop_assert!(taken.is_none() || expected);
                     if map.0.iter().flatten().all(|byte| byte.is_none_or(|queue| queue <= 1)) {

@@ -1,11 +1,15 @@
 //! The cache of one thread: free blocks that it takes without a lock.
 
+mod carving;
+
 use binpool_allocators::{Allocator, QueueId};
 
 use crate::{
     block::Block, free::depot::Depot, order::timestamps::Timestamp,
     track::event_buffer::EventBuffer,
 };
+
+pub(crate) use carving::{CarvedHere, PoolArenas, SpareLeases};
 
 /// The most blocks in a slot of a thread cache. Fewer under `shuttle`, whose programs are short.
 const MAX_BLOCKS_PER_SLOT: usize = if cfg!(shuttle) { 4 } else { 64 };
@@ -48,6 +52,8 @@ impl<A: Allocator, O> Cached<A, O> {
 pub(crate) struct Activity {
     /// The number of blocks that were allocated.
     pub(crate) hits: u64,
+    /// How many of them were carved from segments, and did not come from the cache.
+    pub(crate) carved: u64,
     /// The number of blocks that were freed.
     pub(crate) returns: u64,
     /// Allocated bytes minus freed bytes, in whole blocks.
@@ -97,6 +103,7 @@ struct QueueCache<A: Allocator, O> {
     queue: QueueId,
     /// The blocks of each slot, oldest first.
     slots: Vec<Vec<Cached<A, O>>>,
+    spares: Option<SpareLeases<O>>,
 }
 
 /// The free blocks that one thread caches; the youngest is taken first.
@@ -121,11 +128,14 @@ pub(crate) struct ThreadCache<A: Allocator, O> {
     returns: u64,
     pub(crate) allowance: Allowance,
     hits: u64,
+    carved: u64,
     /// Allocated bytes minus freed bytes, as they were requested.
     active_bytes: isize,
     peak_bytes: isize,
-    /// The thread's number, by which it chooses a shelf of the [depot](crate::free::depot).
-    number: usize,
+    /// The thread's number, by which it chooses a shelf of the [depot](crate::free::depot), and an arena.
+    pub(crate) number: usize,
+    /// The arenas of the pool's segments, of which the one with the thread's number is its own; `None` without segments.
+    arenas: Option<PoolArenas<A>>,
     /// Where allocations and frees are recorded; `None` while the pool is not tracked.
     pub(crate) event_buffer: Option<Box<EventBuffer>>,
 }
@@ -134,10 +144,12 @@ impl<A: Allocator, O> ThreadCache<A, O> {
     pub(crate) fn new(
         number: usize,
         allowance: Allowance,
+        arenas: Option<PoolArenas<A>>,
         event_buffer: Option<Box<EventBuffer>>,
     ) -> Self {
         Self {
             number,
+            arenas,
             event_buffer,
             youngest: None,
             youngest_since: Timestamp::default(),
@@ -147,6 +159,7 @@ impl<A: Allocator, O> ThreadCache<A, O> {
             reported_bytes: 0,
             allowance,
             hits: 0,
+            carved: 0,
             returns: 0,
             active_bytes: 0,
             peak_bytes: 0,
@@ -210,9 +223,21 @@ impl<A: Allocator, O> ThreadCache<A, O> {
         Some(cached.cached_block)
     }
 
+    /// Counts an allocation of `bytes` bytes that did not come from the cache, but from a segment.
+    pub(crate) fn count_carved(&mut self, requested: usize, bytes: usize) {
+        self.reported_bytes = self.reported_bytes.wrapping_add(bytes);
+        self.carved += 1;
+        self.count_allocation(requested);
+    }
+
     #[inline]
     fn count_hit(&mut self, bytes: usize, requested: usize) {
         self.bytes -= bytes;
+        self.count_allocation(requested);
+    }
+
+    #[inline]
+    fn count_allocation(&mut self, requested: usize) {
         self.hits += 1;
         self.active_bytes += requested.cast_signed();
         if self.active_bytes > self.peak_bytes {
@@ -267,8 +292,7 @@ impl<A: Allocator, O> ThreadCache<A, O> {
     pub(crate) fn insert(&mut self, cached: Cached<A, O>) -> Result<(), Cached<A, O>> {
         let bytes = cached.bytes();
         self.add_older(cached)?;
-        self.bytes += bytes;
-        self.reported_bytes = self.reported_bytes.wrapping_add(bytes);
+        self.count_in(bytes);
         Ok(())
     }
 
@@ -309,9 +333,10 @@ impl<A: Allocator, O> ThreadCache<A, O> {
     fn add_slot(&mut self, queue: QueueId, slot: usize) -> Option<&mut Vec<Cached<A, O>>> {
         if !self.queues.iter().any(|it| it.queue == queue) {
             if self.queues.len() >= MAX_CACHED_QUEUES {
-                // Programs make queues and drop them. Those without cached blocks may be gone.
-                self.queues
-                    .retain(|it| it.slots.iter().any(|slot| !slot.is_empty()));
+                // Programs make queues and drop them. Those without cached blocks and leases may be gone.
+                self.queues.retain(|it| {
+                    it.slots.iter().any(|slot| !slot.is_empty()) || it.spares.is_some()
+                });
             }
             if self.queues.len() >= MAX_CACHED_QUEUES {
                 return None;
@@ -319,6 +344,7 @@ impl<A: Allocator, O> ThreadCache<A, O> {
             self.queues.push(QueueCache {
                 queue,
                 slots: Vec::new(),
+                spares: None,
             });
         }
         let cache = self.queues.iter_mut().find(|it| it.queue == queue)?;
@@ -393,6 +419,23 @@ impl<A: Allocator, O> ThreadCache<A, O> {
         (blocks.len() >= MAX_BLOCKS_PER_SLOT).then_some((queue, slot))
     }
 
+    /// Undoes [`take_half`](Self::take_half) for these blocks.
+    fn put_back_half(&mut self, queue: QueueId, slot: usize, half: Vec<Cached<A, O>>) {
+        let bytes = bytes_of(&half);
+        if let Some(blocks) = find(&mut self.queues, queue, slot) {
+            blocks.splice(..0, half);
+            self.older_bytes += bytes;
+            self.count_in(bytes);
+        }
+    }
+
+    /// Undoes [`take_youngest`](Self::take_youngest).
+    fn put_back_youngest(&mut self, youngest: Cached<A, O>) {
+        self.count_in(youngest.bytes());
+        self.youngest_since = youngest.since;
+        self.youngest = Some(youngest.cached_block);
+    }
+
     fn take_youngest(&mut self) -> Option<Cached<A, O>> {
         let cached_block = self.youngest.take()?;
         self.count_out(cached_block.block.bytes);
@@ -425,6 +468,11 @@ impl<A: Allocator, O> ThreadCache<A, O> {
         }
     }
 
+    fn count_in(&mut self, bytes: usize) {
+        self.bytes += bytes;
+        self.reported_bytes = self.reported_bytes.wrapping_add(bytes);
+    }
+
     fn count_out(&mut self, bytes: usize) {
         self.bytes -= bytes;
         self.reported_bytes = self.reported_bytes.wrapping_sub(bytes);
@@ -434,12 +482,13 @@ impl<A: Allocator, O> ThreadCache<A, O> {
     pub(crate) fn take_activity(&mut self) -> Activity {
         let activity = Activity {
             hits: self.hits,
+            carved: self.carved,
             returns: self.returns,
             block_bytes: self.reported_bytes.wrapping_sub(self.bytes).cast_signed(),
             bytes: self.active_bytes,
             peak_bytes: self.peak_bytes,
         };
-        (self.hits, self.returns) = (0, 0);
+        (self.hits, self.carved, self.returns) = (0, 0, 0);
         (self.active_bytes, self.peak_bytes) = (0, 0);
         self.reported_bytes = self.bytes;
         activity

@@ -19,7 +19,7 @@ fn with_room_for(bytes: usize) -> Cache {
         small_bytes: 0,
         bytes_in_depot: 0,
     };
-    ThreadCache::new(0, allowance, None)
+    ThreadCache::new(0, allowance, None, None)
 }
 
 fn push(cache: &mut Cache, cached_block: CachedBlock<Immediate>) -> bool {
@@ -196,7 +196,7 @@ fn a_block_serves_a_smaller_class_only_if_it_is_small() {
             small_bytes,
             bytes_in_depot: 0,
         };
-        let mut cache = ThreadCache::new(0, allowance, None);
+        let mut cache = ThreadCache::new(0, allowance, None, None);
         assert_eq!(push_many(&mock, &mut cache, 2, kept), 2);
         let found = pop(&mock, &mut cache, &mock.queue, requested);
         assert_eq!(

@@ -6,8 +6,8 @@ use std::{
 };
 
 use binpool_allocators::{
-    Allocator, Backend, Memory, Queue,
-    segments::{RangeKey, RangeState, Segments},
+    Allocator, Backend, Memory, MemoryOf, Queue,
+    segments::{RangeKey, RangeState, SegmentState},
 };
 
 use super::BlockState;
@@ -20,6 +20,7 @@ use super::SnapshotShortage;
 use super::VERSION;
 use crate::{
     MemoryPool, OutOfMemoryReport, ReusePolicy, ScrubPolicy,
+    order::queue_uses::QueueUses,
     shared::{Bins, Block, HeldBlock, Shared, State},
     track::{
         allocation_record::{AllocationRecord, Ownership},
@@ -148,27 +149,28 @@ impl<A: Allocator> State<A> {
                 );
             }
         }
-        let segments = self.segments.iter().flat_map(Segments::iter);
-        let segments = segments.map(|segment| SnapshotSegment {
-            memory: segment.memory.id().get(),
-            bytes: segment.memory.bytes() as u64,
-            ranges: segment
-                .ranges
-                .into_iter()
-                .map(|(region, state)| SnapshotBlock {
-                    offset: region.offset as u64,
-                    bytes: region.bytes as u64,
-                    ..match state {
-                        RangeState::Free(uses) if !self.queues.are_over(uses) => pending(),
-                        RangeState::Free(_) => SnapshotBlock::default(),
-                        RangeState::Taken(range) => {
-                            in_segments.remove(&range).unwrap_or_else(unknown)
-                        }
-                    }
-                })
-                .collect(),
-        });
-        (segments.collect(), blocks)
+        let mut segments = Vec::new();
+        let mut add = |segment: SegmentState<'_, MemoryOf<A>, QueueUses>| {
+            let ranges = segment.ranges.into_iter();
+            let ranges = ranges.map(|(region, state)| SnapshotBlock {
+                offset: region.offset as u64,
+                bytes: region.bytes as u64,
+                ..match state {
+                    RangeState::Free(uses) if !self.queues.are_over(uses) => pending(),
+                    RangeState::Free(_) => SnapshotBlock::default(),
+                    RangeState::Taken(range) => in_segments.remove(&range).unwrap_or_else(unknown),
+                }
+            });
+            segments.push(SnapshotSegment {
+                memory: segment.memory.id().get(),
+                bytes: segment.memory.bytes() as u64,
+                ranges: ranges.collect(),
+            });
+        };
+        if let Some(all) = &self.segments {
+            all.each(&mut add);
+        }
+        (segments, blocks)
     }
 
     /// Returns the blocks that are neither active nor free ranges.

@@ -1,4 +1,4 @@
-//! The pool's lock.
+//! A mutex whose waiting threads spin for a while before they sleep. For the pool and for arenas, whose locks are held for short.
 
 use std::hint::spin_loop;
 
@@ -10,22 +10,33 @@ use parking_lot::{Mutex, MutexGuard};
 /// Once is enough under `shuttle`, where no time passes.
 const LOOKS_BEFORE_SLEEP: u32 = if cfg!(shuttle) { 1 } else { 256 };
 
+/// The guard of a [`Lock`].
+pub type LockGuard<'a, T> = MutexGuard<'a, T>;
+
 /// A mutex whose waiting threads spin for a while before they sleep.
+///
+/// ```
+/// let lock = binpool_allocators::spin_lock::Lock::new(1);
+/// *lock.lock() += 1;
+/// assert_eq!(*lock.lock(), 2);
+/// ```
 #[derive(Debug)]
-pub(crate) struct Lock<T>(Mutex<T>);
+pub struct Lock<T>(Mutex<T>);
 
 impl<T> Lock<T> {
-    pub(crate) fn new(value: T) -> Self {
+    /// Makes a lock of this value.
+    pub fn new(value: T) -> Self {
         Self(Mutex::new(value))
     }
 
+    /// Waits until no other thread has the lock, and takes it.
     #[inline]
-    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+    pub fn lock(&self) -> LockGuard<'_, T> {
         self.0.try_lock().unwrap_or_else(|| self.lock_slowly())
     }
 
     #[cold]
-    fn lock_slowly(&self) -> MutexGuard<'_, T> {
+    fn lock_slowly(&self) -> LockGuard<'_, T> {
         for _ in 0..LOOKS_BEFORE_SLEEP {
             if !self.0.is_locked()
                 && let Some(guard) = self.0.try_lock()

@@ -1,0 +1,224 @@
+//! One arena: some of the segments, and the ranges of them.
+
+use std::sync::Arc;
+
+use super::{
+    Carved, RangeState, SegmentState,
+    placement::Placement,
+    space::{Idle, RangeNumber, SegmentKey, Space, Taken},
+};
+use crate::Region;
+
+/// The key of a range of a segment, from when it is taken until it is given back.
+///
+/// The owner of a block must store it, since the block does not say which range it came from:
+///
+/// ```
+/// use std::collections::HashMap;
+///
+/// use binpool_allocators::{
+///     Allocator, ImmediateAllocator, Memory, MemoryId,
+///     segments::{RangeKey, Segments},
+/// };
+/// # use binpool_mock::MockDevice;
+///
+/// # let allocator = ImmediateAllocator::new(&MockDevice::new().backend())?;
+/// let mut lent: HashMap<MemoryId, RangeKey> = HashMap::new();
+/// let mut segments = Segments::new(|(), ()| Some(()));
+/// let carved = segments.add(allocator.allocate(4096)?, 4096, 1024).unwrap();
+/// let range = carved.range;
+/// let block = carved.into_view(&allocator, |range, bytes, ()| segments.shrink(range, bytes, ()))?;
+/// lent.insert(block.id(), range);
+///
+/// if let Some(range) = lent.remove(&block.id()) {
+///     segments.give(range, (), Some(block));
+/// }
+/// assert_eq!(segments.free_bytes(), 4096);
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RangeKey {
+    /// The number of the arena.
+    pub(super) arena: u32,
+    /// The number of the range in the arena.
+    number: u32,
+}
+
+impl RangeKey {
+    /// Arenas have fewer ranges than 2^32: each is at least a byte of host memory, and a hundred in fact.
+    fn new(arena: u32, number: RangeNumber) -> Self {
+        let number = u32::try_from(number).unwrap_or(u32::MAX);
+        Self { arena, number }
+    }
+
+    fn number(self) -> RangeNumber {
+        self.number as RangeNumber
+    }
+}
+
+/// Which free ranges a request may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Search {
+    /// Those that the rules of growth allow, unless cached views overlap the block.
+    WithoutOverlap,
+    /// Those that the rules of growth allow.
+    ByTheRules,
+    /// All.
+    Anywhere,
+}
+
+/// Some of the segments, and the ranges of them.
+#[derive(Debug)]
+pub(super) struct Arena<M, U> {
+    number: u32,
+    space: Space<M, U>,
+    /// The segments by their keys in the space.
+    roots: Vec<Option<Arc<M>>>,
+    pub(super) placement: Placement,
+}
+
+impl<M, U> Arena<M, U> {
+    pub(super) fn new(number: u32, join: fn(&U, &U) -> Option<U>, placement: Placement) -> Self {
+        Self {
+            number,
+            space: Space::new(join),
+            roots: Vec::new(),
+            placement,
+        }
+    }
+}
+
+impl<M, U: Clone + Default> Arena<M, U> {
+    pub(super) fn bytes(&self) -> u64 {
+        self.space.bytes()
+    }
+
+    pub(super) fn free_bytes(&self) -> u64 {
+        self.space.free_bytes()
+    }
+
+    pub(super) fn largest_free(&self) -> usize {
+        self.space.largest_free()
+    }
+
+    /// The uses of the free ranges, with their sizes in bytes.
+    pub(super) fn uses(&self) -> impl Iterator<Item = (&U, usize)> {
+        self.space.uses()
+    }
+
+    /// The uses of the free ranges of a segment.
+    pub(super) fn uses_of(&self, segment: SegmentKey) -> impl Iterator<Item = &U> {
+        self.space.uses_of(segment)
+    }
+
+    /// The segments without a taken range.
+    pub(super) fn idle(&self) -> impl Iterator<Item = Idle> {
+        self.space.idle()
+    }
+
+    /// Begins another sweep period. Returns the number of the one that ends.
+    pub(super) fn sweep(&mut self) -> u64 {
+        self.space.sweep()
+    }
+
+    /// Forgets the uses that `are_over`, and joins free neighbours that these kept apart.
+    pub(super) fn settle(&mut self, are_over: impl Fn(&U) -> bool) {
+        self.space.settle(are_over);
+    }
+
+    /// The states of all segments.
+    pub(super) fn segments(&self) -> impl Iterator<Item = SegmentState<'_, M, U>> {
+        let roots = self.roots.iter().enumerate();
+        roots.filter_map(|(key, memory)| {
+            let ranges = self.space.states_of(key);
+            let ranges = ranges.map(|(number, region, uses)| {
+                let taken = || RangeState::Taken(RangeKey::new(self.number, number));
+                (region, uses.map_or_else(taken, RangeState::Free))
+            });
+            Some(SegmentState {
+                memory: memory.as_deref()?,
+                ranges: ranges.collect(),
+            })
+        })
+    }
+
+    /// Takes a range of `bytes` bytes whose uses are `usable`.
+    pub(super) fn take(
+        &mut self,
+        bytes: usize,
+        search: Search,
+        usable: impl Fn(&U) -> bool,
+    ) -> Option<Carved<M, U>> {
+        let taken = if search == Search::Anywhere {
+            self.space.take(bytes, None, true, |uses, _| usable(uses))
+        } else {
+            let is_small = Some(self.placement.is_small(bytes));
+            let may_lie = self.placement.range_filter(bytes);
+            let may_overlap = search == Search::ByTheRules;
+            self.space
+                .take(bytes, is_small, may_overlap, |uses, location| {
+                    may_lie(location) && usable(uses)
+                })
+        }?;
+        self.carved(taken)
+    }
+
+    /// Adds a segment of `size` bytes, and takes the first `bytes` of it.
+    pub(super) fn add(
+        &mut self,
+        memory: M,
+        size: usize,
+        bytes: usize,
+        is_small: bool,
+    ) -> Option<Carved<M, U>> {
+        let key = self.space.add(size, is_small);
+        if self.roots.len() <= key {
+            self.roots.resize_with(key + 1, || None);
+        }
+        self.roots[key] = Some(Arc::new(memory));
+        let taken = self.space.take_first(key, bytes)?;
+        self.carved(taken)
+    }
+
+    fn carved(&self, taken: Taken<M, U>) -> Option<Carved<M, U>> {
+        let root = self.roots.get(taken.segment)?.as_ref()?;
+        Some(Carved {
+            range: RangeKey::new(self.number, taken.range),
+            region: taken.region,
+            segment: Arc::clone(root),
+            view: taken.view,
+            overlapping: taken.overlapping,
+            uses: taken.uses,
+            has_excess: taken.has_excess,
+        })
+    }
+
+    /// The segment of a taken range, and the position of the range in it.
+    pub(super) fn place_of(&self, range: RangeKey) -> Option<(Arc<M>, Region)> {
+        let (segment, region) = self.space.place_of(range.number())?;
+        Some((Arc::clone(self.roots.get(segment)?.as_ref()?), region))
+    }
+
+    /// Frees what a range has behind its first `bytes` bytes, which commands of `uses` may still use.
+    pub(super) fn shrink(&mut self, range: RangeKey, bytes: usize, uses: U) {
+        self.space.shrink(range.number(), bytes, uses);
+    }
+
+    /// Returns whether the view of a range may be cached when the range is given back.
+    pub(super) fn may_keep_view(&self, range: RangeKey) -> bool {
+        self.space.may_cache(range.number())
+    }
+
+    /// Gives a range back, which commands of `uses` may still use, with a view to be cached.
+    pub(super) fn give(&mut self, range: RangeKey, uses: U, view: Option<M>) {
+        self.space.give(range.number(), uses, view);
+    }
+
+    /// Removes an idle segment. Returns the commands that may still use it, its cached views, and its memory.
+    pub(super) fn remove(&mut self, key: SegmentKey) -> Option<(Vec<U>, Vec<M>, M)> {
+        let (uses, views) = self.space.remove(key)?;
+        // A caller that makes a view of the segment has a range of it, so an idle one has no other reference.
+        let memory = self.roots.get_mut(key)?.take().and_then(Arc::into_inner)?;
+        Some((uses, views, memory))
+    }
+}

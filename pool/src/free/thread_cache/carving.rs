@@ -1,0 +1,158 @@
+//! How a thread carves blocks from its own arena of the segments, and returns them, without the pool's lock.
+
+use binpool_allocators::{
+    Allocator, MemoryOf, QueueId,
+    segments::{self, Arenas},
+};
+
+use super::{Cached, CachedBlock, MAX_BLOCKS_PER_SLOT, ThreadCache, find};
+use crate::{
+    order::queue_uses::QueueUses,
+    order::timestamps::{QueueKey, QueueUse, Timestamp},
+    request::Request,
+};
+
+/// The most spare leases of a queue. Fewer under `shuttle`, whose programs are short.
+const MAX_SPARE_LEASES: usize = if cfg!(shuttle) { 2 } else { 64 };
+
+/// The arenas of a pool's segments.
+pub(crate) type PoolArenas<A> = Arenas<MemoryOf<A>, QueueUses>;
+
+/// What blocks of a queue leave behind when they go back to their segments, for the next blocks that are carved for this queue.
+///
+/// A lease is a reference to the pool, and one count in
+/// [`QueueState::active`](crate::central::queue_state::QueueState::active). So a block that is carved changes neither of these two
+/// counters, which all threads share.
+#[derive(Debug)]
+pub(crate) struct SpareLeases<O> {
+    /// The key of the queue's state, which is valid while there are leases.
+    pub(crate) queue_key: QueueKey,
+    pub(crate) shares: Vec<O>,
+    /// The last use of a block that went back.
+    pub(crate) last_use: Timestamp,
+}
+
+/// A range that a thread took from its own arena, with the lease of its block.
+pub(crate) struct CarvedHere<A: Allocator, O> {
+    pub(crate) carved: segments::Carved<MemoryOf<A>, QueueUses>,
+    pub(crate) queue_key: QueueKey,
+    pub(crate) share: O,
+}
+
+impl<A: Allocator, O> ThreadCache<A, O> {
+    /// Takes a range of the thread's own arena for a block on this queue. Returns `None` if there is none that only commands of this
+    /// queue may still use, or no spare lease.
+    pub(crate) fn carve(&mut self, queue: QueueId, request: Request) -> Option<CarvedHere<A, O>> {
+        let arenas = self.arenas.as_ref()?;
+        let cache = self.queues.iter_mut().find(|it| it.queue == queue)?;
+        let spares = cache.spares.as_mut().filter(|it| !it.shares.is_empty())?;
+        let queue_key = spares.queue_key;
+        // A thread cache has blocks of queues in order only, which run the old commands first.
+        let is_free = |uses: &QueueUses| uses.iter().all(|use_| use_.key == queue_key);
+        let carved = arenas.take(self.number, request.bytes, is_free)?;
+        let share = spares.shares.pop()?;
+        Some(CarvedHere {
+            carved,
+            queue_key,
+            share,
+        })
+    }
+
+    /// Makes room for one more block: returns the older half of a full slot, or else the youngest block, to the arenas. Returns
+    /// false if it could not, and kept all blocks.
+    pub(crate) fn return_surplus(&mut self) -> bool {
+        let Some((queue, slot)) = self.full_slot() else {
+            let Some(youngest) = self.take_youngest() else {
+                return true;
+            };
+            return match self.return_to_arena(youngest) {
+                Ok(()) => true,
+                Err(kept) => {
+                    self.put_back_youngest(kept);
+                    false
+                }
+            };
+        };
+        let half = self.take_half(queue, slot);
+        let kept = half.into_iter().filter_map(|it| self.return_to_arena(it).err());
+        let kept: Vec<_> = kept.collect();
+        self.put_back_half(queue, slot, kept);
+        let blocks = find(&mut self.queues, queue, slot);
+        blocks.is_none_or(|blocks| blocks.len() < MAX_BLOCKS_PER_SLOT)
+    }
+
+    /// Returns the range of a free block to its arena, and keeps the lease. Returns the block if it has no range, if its view has to
+    /// be released first, or if there are enough leases.
+    fn return_to_arena(&mut self, cached: Cached<A, O>) -> Result<(), Cached<A, O>> {
+        let block = &cached.cached_block.block;
+        let (Some(arenas), Some(range), Some(queue), Some(key)) = (
+            &self.arenas,
+            block.range,
+            block.lease.queue,
+            block.lease.key,
+        ) else {
+            return Err(cached);
+        };
+        let cache = self.queues.iter_mut().find(|it| it.queue == queue);
+        let Some(cache) = cache.filter(|_| arenas.may_keep_view(range)) else {
+            return Err(cached);
+        };
+        let spares = cache.spares.get_or_insert_with(|| SpareLeases::none(key));
+        if spares.shares.len() >= MAX_SPARE_LEASES {
+            return Err(cached);
+        }
+        let CachedBlock { shared, block } = cached.cached_block;
+        let timestamp = cached.since;
+        spares.add(key, shared);
+        spares.last_use = spares.last_use.max(timestamp);
+        let uses = QueueUses::One(QueueUse { key, timestamp });
+        arenas.give(range, uses, Some(block.memory));
+        Ok(())
+    }
+
+    /// Adds spare leases of a queue that this thread has just got a block for, until there are a few. `new` makes one. Returns how
+    /// many it made.
+    pub(crate) fn add_spare_leases(
+        &mut self,
+        queue: QueueId,
+        queue_key: QueueKey,
+        new: impl Fn() -> O,
+    ) -> usize {
+        const ENOUGH: usize = MAX_SPARE_LEASES / 2;
+        if self.arenas.is_none() || self.add_slot(queue, 0).is_none() {
+            return 0;
+        }
+        let Some(cache) = self.queues.iter_mut().find(|it| it.queue == queue) else {
+            return 0;
+        };
+        let spares = cache
+            .spares
+            .get_or_insert_with(|| SpareLeases::none(queue_key));
+        let missing = ENOUGH.saturating_sub(spares.shares.len());
+        (0..missing).for_each(|_| spares.add(queue_key, new()));
+        missing
+    }
+
+    /// Takes all spare leases out.
+    pub(crate) fn take_spare_leases(&mut self) -> impl Iterator<Item = SpareLeases<O>> {
+        self.queues.iter_mut().filter_map(|it| it.spares.take())
+    }
+}
+
+impl<O> SpareLeases<O> {
+    fn none(queue_key: QueueKey) -> Self {
+        Self {
+            queue_key,
+            shares: Vec::new(),
+            last_use: Timestamp::default(),
+        }
+    }
+
+    fn add(&mut self, queue_key: QueueKey, share: O) {
+        // The queue's state may have gone, and come again, while there was no lease.
+        if self.shares.is_empty() {
+            self.queue_key = queue_key;
+        }
+        self.shares.push(share);
+    }
+}
