@@ -78,21 +78,17 @@ pub(super) struct Arena<M, U> {
 }
 
 impl<M, U> Arena<M, U> {
-    pub(super) fn new(number: u32, join: fn(&U, &U) -> Option<U>, placement: Placement) -> Self {
+    pub(super) fn new(number: u32, join: fn(&U, &U) -> Option<U>) -> Self {
         Self {
             number,
             space: Space::new(join),
             roots: Vec::new(),
-            placement,
+            placement: Placement::default(),
         }
     }
 }
 
 impl<M, U: Clone + Default> Arena<M, U> {
-    pub(super) fn bytes(&self) -> u64 {
-        self.space.bytes()
-    }
-
     pub(super) fn free_bytes(&self) -> u64 {
         self.space.free_bytes()
     }

@@ -13,7 +13,6 @@ use crossbeam_utils::CachePadded;
 use super::{
     Carved,
     arena::{Arena, RangeKey, Search},
-    placement::Placement,
 };
 use crate::spin_lock::{Lock, LockGuard};
 
@@ -66,7 +65,7 @@ impl<M, U> Arenas<M, U> {
     /// Drops what all arenas have.
     pub(super) fn clear(&self, join: fn(&U, &U) -> Option<U>) {
         for (number, arena) in (0..).zip(&self.0.all) {
-            let empty = Arena::new(number, join, Placement::default());
+            let empty = Arena::new(number, join);
             // Dropped without the lock: the end of a segment calls the device.
             let _cleared = std::mem::replace(&mut *arena.lock(), empty);
         }
@@ -74,15 +73,10 @@ impl<M, U> Arenas<M, U> {
 }
 
 impl<M, U: Clone + Default> Arenas<M, U> {
-    pub(super) fn new(
-        arenas: usize,
-        join: fn(&U, &U) -> Option<U>,
-        placement: Placement,
-        caches_views: bool,
-    ) -> Self {
+    pub(super) fn new(arenas: usize, join: fn(&U, &U) -> Option<U>, caches_views: bool) -> Self {
         let arenas = arenas.clamp(1, MOST_ARENAS);
         let all = (0..).take(arenas).map(|number| {
-            let arena = Arena::new(number, join, placement);
+            let arena = Arena::new(number, join);
             CachePadded::new(Lock::new(arena))
         });
         Self(Arc::new(Shared {

@@ -268,15 +268,17 @@ pub enum RangeState<'a, U> {
 /// assert_eq!((segments.largest_free(), segments.idle_bytes()), (8192, 8192));
 /// // The bytes of free blocks that may be cached outside of the segments.
 /// assert_eq!(segments.cacheable_bytes(), 2 << 20);
-/// // The most bytes of a small block.
-/// assert_eq!(segments.small_bytes(), 8 << 10);
+/// // The most bytes of a small block of the first arena.
+/// assert_eq!(segments.small_bytes(0), 8 << 10);
 /// ```
 #[derive(Debug)]
 pub struct Segments<M, U> {
     arenas: Arenas<M, U>,
     growth: Growth,
-    /// What the arenas know of the rules of growth.
-    placement: Placement,
+    /// The bytes of the segments of each arena.
+    bytes: Vec<u64>,
+    /// What each arena knows of the rules of growth.
+    placements: Vec<Placement>,
     /// Returns the combined uses of two free neighbours.
     join: fn(&U, &U) -> Option<U>,
 }
@@ -286,14 +288,14 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// must stay apart.
     #[must_use]
     pub fn new(join: fn(&U, &U) -> Option<U>) -> Self {
-        let growth = Growth::default();
-        let placement = growth.placement();
         Self {
-            arenas: Arenas::new(1, join, placement, true),
-            growth,
-            placement,
+            arenas: Arenas::new(1, join, true),
+            growth: Growth::default(),
+            bytes: vec![0],
+            placements: vec![Placement::default()],
             join,
         }
+        .with_growth(GrowthPolicy::default())
     }
 
     /// Divides the segments among so many arenas, up to 64, before the first segment is added.
@@ -313,8 +315,10 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// ```
     #[must_use]
     pub fn with_arenas(mut self, arenas: usize) -> Self {
-        let caches_views = self.arenas.caches_views();
-        self.arenas = Arenas::new(arenas, self.join, self.placement, caches_views);
+        self.arenas = Arenas::new(arenas, self.join, self.arenas.caches_views());
+        self.bytes = vec![0; self.arenas.len()];
+        self.placements = vec![Placement::default(); self.arenas.len()];
+        self.tell_arenas();
         self
     }
 
@@ -346,11 +350,19 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
 
     /// Has the arenas follow the rules of growth as they are now.
     fn tell_arenas(&mut self) {
-        let placement = self.growth.placement();
-        if self.placement != placement {
-            self.placement = placement;
-            self.arenas.all().for_each(|mut arena| arena.placement = placement);
+        for number in 0..self.arenas.len() {
+            let placement = self.growth_of(number).placement();
+            if self.placements[number] != placement {
+                self.placements[number] = placement;
+                self.arenas.numbered(number).placement = placement;
+            }
         }
+    }
+
+    /// The rules of growth for the arena `home`.
+    fn growth_of(&self, home: usize) -> Growth {
+        let bytes = self.bytes[home % self.bytes.len()];
+        self.growth.of_arena(bytes, self.bytes())
     }
 
     /// Drops the view of a range when that is given back, for views that [are only addresses](Allocator::views_are_addresses).
@@ -367,14 +379,16 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// ```
     #[must_use]
     pub fn without_cached_views(mut self) -> Self {
-        self.arenas = Arenas::new(self.arenas.len(), self.join, self.placement, false);
+        self.arenas = Arenas::new(self.arenas.len(), self.join, false);
+        self.placements.fill(Placement::default());
+        self.tell_arenas();
         self
     }
 
     /// The bytes of all segments.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.each_arena().map(|arena| arena.bytes()).sum()
+        self.bytes.iter().sum()
     }
 
     /// The bytes of all free ranges.
@@ -433,10 +447,10 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         self.growth.cacheable_bytes()
     }
 
-    /// The most bytes of a small block. Small blocks lie in segments of their own.
+    /// The most bytes of a small block of the arena `home`. Small blocks lie in segments of their own.
     #[must_use]
-    pub fn small_bytes(&self) -> usize {
-        self.growth.small_bytes()
+    pub fn small_bytes(&self, home: usize) -> usize {
+        self.growth_of(home).small_bytes()
     }
 
     /// Takes a range of `bytes` bytes whose uses are `usable`, from any arena.
@@ -489,11 +503,12 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         size: usize,
         bytes: usize,
     ) -> Option<Carved<M, U>> {
-        let is_small = self.growth.is_small(bytes);
-        let carved = self.arenas.to_add(home).add(memory, size, bytes, is_small);
+        let is_small = self.growth_of(home).is_small(bytes);
+        let arenas = self.bytes.len();
+        self.bytes[home % arenas] += size as u64;
         self.growth.accept(self.bytes());
         self.tell_arenas();
-        carved
+        self.arenas.to_add(home).add(memory, size, bytes, is_small)
     }
 
     /// The segment that a taken range belongs to, and the position of the range in it.
@@ -583,7 +598,8 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// assert_eq!(segments.largest_free(), 4096);
     /// ```
     pub fn settle(&mut self, are_over: impl Fn(&U) -> bool) {
-        self.each_arena().for_each(|mut arena| arena.settle(&are_over));
+        self.each_arena()
+            .for_each(|mut arena| arena.settle(&are_over));
     }
 
     /// Returns the size of the segment to request for a block of `bytes` bytes, and the segments to release before. The user
@@ -596,16 +612,28 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         allocations: u64,
         capacity: u64,
     ) -> (usize, Vec<Leaving<M, U>>) {
+        self.grow_near(0, bytes, in_use, alignment, allocations, capacity)
+    }
+
+    /// The same for a block of a thread whose arena is `home`.
+    pub fn grow_near(
+        &mut self,
+        home: usize,
+        bytes: usize,
+        in_use: u64,
+        alignment: usize,
+        allocations: u64,
+        capacity: u64,
+    ) -> (usize, Vec<Leaving<M, U>>) {
         let in_use = in_use.saturating_add(bytes as u64);
         self.growth.reach(in_use, capacity);
         self.tell_arenas();
-        let size = self.growth.segment_for(bytes, allocations);
+        let growth = self.growth_of(home);
+        let size = growth.segment_for(bytes, allocations);
         let most = self.growth.most();
         let before = self.bytes();
         let mut leaving = self.make_room(size as u64, most);
-        if !leaving.is_empty()
-            && self.growth.replaces_often(allocations)
-            && !self.growth.is_small(bytes)
+        if !leaving.is_empty() && self.growth.replaces_often(allocations) && !growth.is_small(bytes)
         {
             leaving.extend(self.take_idle(u64::MAX, |_, idle| !idle.is_small));
             let room = most.saturating_sub(self.bytes());
@@ -615,7 +643,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             return (size.max(merged - merged % alignment), leaving);
         }
         let size = if self.bytes() + size as u64 > most {
-            self.growth.least_segment_for(bytes, size, alignment)
+            growth.least_segment_for(bytes, size, alignment)
         } else {
             size
         };
@@ -741,6 +769,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// Removes a segment, unless a thread has taken a range of it meanwhile.
     fn remove(&mut self, IdleSegment { bytes, key, arena }: IdleSegment) -> Option<Leaving<M, U>> {
         let (uses, views, memory) = self.arenas.numbered(arena).remove(key)?;
+        self.bytes[arena] -= bytes as u64;
         Some(Leaving {
             views,
             memory,

@@ -18,8 +18,8 @@ const MIN_BYTES_PER_THREAD: u64 = 8 << 20;
 const CACHE_FACTOR_FOR_SMALL: u64 = 2;
 
 impl<A: Allocator, O> State<A, O> {
-    /// Returns how much each thread cache may keep.
-    pub(crate) fn allowance(&self) -> Allowance {
+    /// Returns how much the cache of a thread with this home may keep.
+    pub(crate) fn allowance(&self, home: usize) -> Allowance {
         let Some(segments) = &self.segments else {
             return Allowance {
                 bytes: usize::MAX,
@@ -35,7 +35,7 @@ impl<A: Allocator, O> State<A, O> {
         Allowance {
             bytes: within(cached / CACHE_DIVISOR / threads),
             bytes_for_small: within(cached.saturating_mul(CACHE_FACTOR_FOR_SMALL) / threads),
-            small_bytes: segments.small_bytes(),
+            small_bytes: segments.small_bytes(home),
             bytes_in_depot: self.most_in_bins().saturating_sub(self.bytes_in_bins()),
         }
     }
@@ -97,10 +97,14 @@ mod tests {
         let mut keys = Vec::new();
         for (threads, each, with_small, bins) in rows {
             while keys.len() < threads {
-                let allowance = state.allowance();
-                keys.push(state.threads.add(ThreadCache::new(keys.len(), allowance, None, None)));
+                let allowance = state.allowance(0);
+                keys.push(
+                    state
+                        .threads
+                        .add(ThreadCache::new(keys.len(), allowance, None, None)),
+                );
             }
-            let allowance = state.allowance();
+            let allowance = state.allowance(0);
             assert_eq!(allowance.bytes / MIB, each, "{threads} threads");
             assert_eq!(allowance.bytes_for_small / MIB, with_small);
             assert_eq!(
@@ -115,7 +119,7 @@ mod tests {
     fn without_segments_blocks_are_cached_without_a_limit() {
         let mock = MockPool::of_blocks();
         let state = mock.shared.state.lock();
-        let allowance = state.allowance();
+        let allowance = state.allowance(0);
         assert_eq!((allowance.bytes, allowance.small_bytes), (usize::MAX, 0));
         drop(state);
         assert!(mock.shared.state.lock().has_room_in_bins(usize::MAX));
@@ -129,14 +133,14 @@ mod tests {
         let mut state = mock.shared.state.lock();
         // With one thread, they have room for 8 MiB.
         assert_eq!(state.threads.len(), 1);
-        assert_eq!(state.allowance().bytes_in_depot, 8 << 20);
+        assert_eq!(state.allowance(0).bytes_in_depot, 8 << 20);
         assert!(state.has_room_in_bins(8 * MIB) && !state.has_room_in_bins(8 * MIB + 1));
         state.depot.leave(0, queue, 0, vec![one]);
         assert!(state.has_room_in_bins(5 * MIB) && !state.has_room_in_bins(5 * MIB + 1));
         state.adopt_into_bin(two);
         assert!(state.has_room_in_bins(2 * MIB) && !state.has_room_in_bins(2 * MIB + 1));
         // The depot has room for what the bins leave.
-        assert_eq!(state.allowance().bytes_in_depot, 5 << 20);
+        assert_eq!(state.allowance(0).bytes_in_depot, 5 << 20);
         drop(state);
         drop(three);
     }

@@ -1,6 +1,6 @@
 //! What a request does next that finds no free range of a segment.
 
-use binpool_allocators::{Allocator, segments::Segments};
+use binpool_allocators::Allocator;
 
 use crate::{
     block::{HeldBlock, Released},
@@ -89,7 +89,8 @@ impl<A: Allocator, O> State<A, O> {
             }
         }
         if *stage == CarvingStage::Drain {
-            let small_bytes = self.segments.as_ref().map_or(0, Segments::small_bytes);
+            let segments = self.segments.as_ref();
+            let small_bytes = segments.map_or(0, |segments| segments.small_bytes(request.home));
             let has_drained =
                 request.bytes > small_bytes && drain(self, Wanted::LargerThan(small_bytes));
             let cached = self.take_cached();

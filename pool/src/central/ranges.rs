@@ -94,8 +94,9 @@ impl<A: Allocator, O> State<A, O> {
         let Some(segments) = &mut self.segments else {
             return (request.bytes, Vec::new());
         };
+        let Request { home, bytes, .. } = request;
         let (size, evicted) =
-            segments.grow(request.bytes, in_use, alignment, allocations, capacity);
+            segments.grow_near(home, bytes, in_use, alignment, allocations, capacity);
         let evicted: Vec<_> = evicted.into_iter().map(Released::from).collect();
         self.count_released(&evicted);
         (size, evicted)

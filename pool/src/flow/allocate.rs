@@ -195,12 +195,13 @@ impl<A: Allocator> Shared<A> {
 
     /// Returns the request as a range serves it.
     fn as_carved(&self, state: &State<A>, request: Request) -> Request {
-        match &state.segments {
-            Some(segments) => Request {
-                home: self.home(),
-                ..request.widened_to(self.widened(request), segments.small_bytes())
-            },
-            None => request,
+        let Some(segments) = &state.segments else {
+            return request;
+        };
+        let home = self.home();
+        Request {
+            home,
+            ..request.widened_to(self.widened(request), segments.small_bytes(home))
         }
     }
 

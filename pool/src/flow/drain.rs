@@ -22,7 +22,7 @@ impl<A: Allocator> Shared<A> {
         let is_back = threads::with_own(self.id, |key: &OwnCache<A>| {
             let entered = key.enter(|cache| {
                 state.count_activity(cache.take_activity());
-                cache.allowance = state.allowance();
+                cache.allowance = state.allowance(cache.number);
             });
             entered.is_none() && state.threads.admit(key)
         });

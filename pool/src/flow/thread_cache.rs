@@ -119,9 +119,9 @@ impl<A: Allocator> Shared<A> {
         }
         threads::join(self.id, Arc::downgrade(self), || {
             let mut state = self.state.lock();
-            let allowance = state.allowance();
-            let event_buffer = state.watch.new_event_buffer();
             let home = state.homes.join();
+            let allowance = state.allowance(home);
+            let event_buffer = state.watch.new_event_buffer();
             let arenas = state.segments.as_ref().map(Segments::arenas);
             let cache = ThreadCache::new(home, allowance, arenas, event_buffer);
             state.threads.add(cache)
@@ -153,9 +153,7 @@ impl<A: Allocator> Shared<A> {
             return;
         }
         let added = threads::with_own(self.id, |key: &OwnCache<A>| {
-            key.enter(|cache| {
-                cache.add_spare_leases(queue.id(), queue_key, || Arc::clone(self))
-            })
+            key.enter(|cache| cache.add_spare_leases(queue.id(), queue_key, || Arc::clone(self)))
         });
         if let Some(queue_state) = state.queues.get_mut(queue_key) {
             queue_state.active += added.flatten().unwrap_or(0);

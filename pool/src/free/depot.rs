@@ -94,7 +94,12 @@ impl<A: Allocator, O> Depot<A, O> {
     }
 
     /// Takes the magazine that was added last for this queue and slot to the first shelf that has one.
-    pub(crate) fn take(&self, thread: usize, queue: QueueId, slot: usize) -> Option<Magazine<A, O>> {
+    pub(crate) fn take(
+        &self,
+        thread: usize,
+        queue: QueueId,
+        slot: usize,
+    ) -> Option<Magazine<A, O>> {
         self.shelves_for(thread).find_map(|shelf| {
             if shelf.blocks.load(Ordering::Relaxed) == 0 {
                 return None;

@@ -55,7 +55,7 @@ const UNCOUNTED_REPLACEMENTS: u64 = 12;
 const MERGED_PARTS: u64 = 4;
 
 /// The rules of growth, in bytes. They were found by simulation on recorded programs.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Growth {
     policy: GrowthPolicy,
     /// How many segments were made.
@@ -82,6 +82,19 @@ impl Growth {
     pub(super) fn reach(&mut self, in_use: u64, capacity: u64) {
         self.high_water = self.high_water.max(in_use);
         self.is_tight = capacity / TIGHT.1 < self.high_water / TIGHT.0;
+    }
+
+    /// Returns the rules for an arena that has `bytes` of the `all` bytes of segments: those of a program that had as large a part of
+    /// the high water. Its segments are smaller then, so that the arena has about as much as its threads use.
+    pub(super) fn of_arena(&self, bytes: u64, all: u64) -> Self {
+        let part = u128::from(self.high_water) * u128::from(bytes);
+        let high_water = part
+            .checked_div(u128::from(all))
+            .and_then(|part| u64::try_from(part).ok());
+        Self {
+            high_water: high_water.unwrap_or(self.high_water),
+            ..*self
+        }
     }
 
     /// Returns whether a block of this size goes to a segment for small blocks.

@@ -1,8 +1,8 @@
 //! The rules of growth as tables of numbers.
 
 use super::Growth;
-use crate::segments::{placement::MOST_TAKEN, space::Location};
 use crate::GrowthPolicy;
+use crate::segments::{placement::MOST_TAKEN, space::Location};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -151,14 +151,24 @@ fn a_small_block_does_not_break_up_a_large_idle_segment() {
     assert!(after(100).placement().range_filter(1)(whole(6)));
     assert!(!after(100).placement().range_filter(1)(whole(7)));
     // With the densest policy, one of up to half of that.
-    assert!(of(GrowthPolicy::Dense, 100).placement().range_filter(1)(whole(3)));
-    assert!(!of(GrowthPolicy::Dense, 100).placement().range_filter(1)(whole(4)));
+    assert!(of(GrowthPolicy::Dense, 100).placement().range_filter(1)(
+        whole(3)
+    ));
+    assert!(!of(GrowthPolicy::Dense, 100).placement().range_filter(1)(
+        whole(4)
+    ));
     // So does one that is in use, up to a number of blocks.
     for (taken, may) in [(0, true), (MOST_TAKEN - 1, true), (MOST_TAKEN, false)] {
         let whole = None;
-        assert_eq!(after(100).placement().range_filter(1)(Location { whole, taken }), may);
+        assert_eq!(
+            after(100).placement().range_filter(1)(Location { whole, taken }),
+            may
+        );
         let whole = Some(2 * MIB);
-        assert_eq!(after(100).placement().range_filter(1)(Location { whole, taken }), may);
+        assert_eq!(
+            after(100).placement().range_filter(1)(Location { whole, taken }),
+            may
+        );
     }
 }
 

@@ -317,7 +317,10 @@ impl<V, U: Clone + Default> Space<V, U> {
     /// Returns whether a cached view overlaps the first `bytes` bytes of a range.
     fn has_view_before(&self, key: RangeNumber, bytes: usize) -> bool {
         let range = &self.ranges[key];
-        let first = range.free.as_ref().and_then(|free| self.cached.start(free.views));
+        let first = range
+            .free
+            .as_ref()
+            .and_then(|free| self.cached.start(free.views));
         first.is_some_and(|start| start < range.region.offset + bytes)
     }
 

@@ -128,7 +128,11 @@ fn different_queues_keep_neighbours_apart_until_they_have_finished() {
     space.give(one.range, 1, None);
     space.give(two.range, 2, None);
     assert_eq!(space.largest_free(), 100);
-    assert!(space.take(100, None, true, |queue, _| *queue == 0).is_none());
+    assert!(
+        space
+            .take(100, None, true, |queue, _| *queue == 0)
+            .is_none()
+    );
     space.settle(|queue| *queue == 1);
     assert_eq!(space.largest_free(), 200, "one queue is left");
     space.settle(|_| true);

@@ -74,7 +74,9 @@ impl<A: Allocator, O> ThreadCache<A, O> {
             };
         };
         let half = self.take_half(queue, slot);
-        let kept = half.into_iter().filter_map(|it| self.return_to_arena(it).err());
+        let kept = half
+            .into_iter()
+            .filter_map(|it| self.return_to_arena(it).err());
         let kept: Vec<_> = kept.collect();
         self.put_back_half(queue, slot, kept);
         let blocks = find(&mut self.queues, queue, slot);

@@ -114,7 +114,10 @@ fn the_older_half_of_a_full_slot_goes_to_the_depot_as_far_as_that_has_room() {
     );
     assert!(!cache.leave_magazine(&depot), "the depot has no room");
     let surplus = cache.make_room();
-    assert_eq!((surplus.len(), cache.bytes()), (MAX_BLOCKS_PER_SLOT / 2, HALF + KIB));
+    assert_eq!(
+        (surplus.len(), cache.bytes()),
+        (MAX_BLOCKS_PER_SLOT / 2, HALF + KIB)
+    );
 
     // Another thread finds the magazine by the queue and the slot.
     let mut other = with_room_for(usize::MAX);
