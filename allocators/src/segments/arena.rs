@@ -97,6 +97,11 @@ impl<M, U: Clone + Default> Arena<M, U> {
         self.space.largest_free()
     }
 
+    /// Returns a size that no free range has more than, and that one has nearly.
+    pub(super) fn largest_bound(&self) -> usize {
+        self.space.largest_bound()
+    }
+
     /// The uses of the free ranges, with their sizes in bytes.
     pub(super) fn uses(&self) -> impl Iterator<Item = (&U, usize)> {
         self.space.uses()

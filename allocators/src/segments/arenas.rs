@@ -2,9 +2,10 @@
 
 use std::{
     fmt,
+    ops::{Deref, DerefMut},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -29,14 +30,21 @@ const MOST_ARENAS: usize = 64;
 /// use binpool_allocators::segments::Segments;
 ///
 /// let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(())).with_arenas(2);
-/// let first = segments.add_near(1, "segment", 4096, 1024).unwrap();
+/// let [zero, one] = ["zero", "one"].map(|name| {
+///     let home = usize::from(name == "one");
+///     segments.add_near(home, name, 4096, 1024).unwrap()
+/// });
 /// let arenas = segments.arenas();
-/// assert!(arenas.take(0, 1024, |()| true).is_none()); // The segment is in the other one.
-/// let second = arenas.take(1, 1024, |()| true).unwrap();
-/// assert_eq!(second.region.offset, 1024);
-/// arenas.give(second.range, (), Some("view"));
-/// assert_eq!(segments.free_bytes(), 3072);
-/// # segments.give(first.range, (), None);
+/// let part = arenas.take(1, 1024, |()| true).unwrap();
+/// assert_eq!(*part.segment, "one");
+/// drop(part.segment);
+/// arenas.give(part.range, (), Some("view"));
+/// // The first one has no such range.
+/// assert!(arenas.take(0, 4096, |()| true).is_none());
+/// # for range in [zero.range, one.range] {
+/// #     segments.give(range, (), None);
+/// # }
+/// assert_eq!(segments.free_bytes(), 8192);
 /// ```
 pub struct Arenas<M, U>(Arc<Shared<M, U>>);
 
@@ -46,7 +54,47 @@ struct Shared<M, U> {
     occupied: AtomicU64,
     /// Set if the views of free ranges are cached.
     caches_views: bool,
-    all: Box<[CachePadded<Lock<Arena<M, U>>>]>,
+    all: Box<[Cell<M, U>]>,
+}
+
+/// An arena, with what threads know of it that have not locked it.
+#[derive(Debug)]
+struct Cell<M, U> {
+    arena: CachePadded<Lock<Arena<M, U>>>,
+    /// No free range has more bytes than this, and one has nearly as many. On a cache line of its own, which a thread that only
+    /// looks keeps. Changed only under the lock.
+    largest: CachePadded<AtomicUsize>,
+}
+
+/// A locked arena.
+pub(super) struct Locked<'a, M, U: Clone + Default> {
+    arena: LockGuard<'a, Arena<M, U>>,
+    largest: &'a AtomicUsize,
+}
+
+impl<M, U: Clone + Default> Deref for Locked<'_, M, U> {
+    type Target = Arena<M, U>;
+
+    fn deref(&self) -> &Arena<M, U> {
+        &self.arena
+    }
+}
+
+impl<M, U: Clone + Default> DerefMut for Locked<'_, M, U> {
+    fn deref_mut(&mut self) -> &mut Arena<M, U> {
+        &mut self.arena
+    }
+}
+
+/// Tells other threads of the largest free range.
+impl<M, U: Clone + Default> Drop for Locked<'_, M, U> {
+    #[inline]
+    fn drop(&mut self) {
+        let largest = self.arena.largest_bound();
+        if self.largest.load(Ordering::Relaxed) != largest {
+            self.largest.store(largest, Ordering::Relaxed);
+        }
+    }
 }
 
 impl<M, U> Clone for Arenas<M, U> {
@@ -67,7 +115,7 @@ impl<M, U> Arenas<M, U> {
         for (number, arena) in (0..).zip(&self.0.all) {
             let empty = Arena::new(number, join);
             // Dropped without the lock: the end of a segment calls the device.
-            let _cleared = std::mem::replace(&mut *arena.lock(), empty);
+            let _cleared = std::mem::replace(&mut *arena.arena.lock(), empty);
         }
     }
 }
@@ -77,7 +125,10 @@ impl<M, U: Clone + Default> Arenas<M, U> {
         let arenas = arenas.clamp(1, MOST_ARENAS);
         let all = (0..).take(arenas).map(|number| {
             let arena = Arena::new(number, join);
-            CachePadded::new(Lock::new(arena))
+            Cell {
+                arena: CachePadded::new(Lock::new(arena)),
+                largest: CachePadded::default(),
+            }
         });
         Self(Arc::new(Shared {
             occupied: AtomicU64::new(0),
@@ -94,8 +145,8 @@ impl<M, U: Clone + Default> Arenas<M, U> {
         self.0.caches_views
     }
 
-    /// Takes a range of `bytes` bytes of the arena `home`, whose uses are `usable`. Returns `None` also if cached views have to be
-    /// released before.
+    /// Takes a range of `bytes` bytes whose uses are `usable`: from the arena `home` if that has one, or else from the next one that
+    /// has. Returns `None` also if cached views have to be released before.
     ///
     /// Numbers beyond the last arena go round.
     pub fn take(
@@ -104,8 +155,16 @@ impl<M, U: Clone + Default> Arenas<M, U> {
         bytes: usize,
         usable: impl Fn(&U) -> bool,
     ) -> Option<Carved<M, U>> {
-        let mut arena = self.0.all[home % self.0.all.len()].lock();
-        arena.take(bytes, Search::WithoutOverlap, usable)
+        self.with(home, bytes)
+            .find_map(|mut arena| arena.take(bytes, Search::WithoutOverlap, &usable))
+    }
+
+    /// Locks the arenas that may have a free range of `bytes` bytes, one after the other, from `home` on.
+    pub(super) fn with(&self, home: usize, bytes: usize) -> impl Iterator<Item = Locked<'_, M, U>> {
+        let all = &self.0.all;
+        let numbers = (0..all.len()).map(move |step| (home + step) % all.len());
+        let has = move |number: &usize| all[*number].largest.load(Ordering::Relaxed) >= bytes;
+        numbers.filter(has).map(|number| self.numbered(number))
     }
 
     /// Returns whether the view of a range may be passed when the range is given back. Otherwise it must be dropped before.
@@ -126,34 +185,33 @@ impl<M, U: Clone + Default> Arenas<M, U> {
     }
 
     /// Locks the arena of a range.
-    pub(super) fn of(&self, range: RangeKey) -> LockGuard<'_, Arena<M, U>> {
+    pub(super) fn of(&self, range: RangeKey) -> Locked<'_, M, U> {
         self.numbered(range.arena as usize)
     }
 
     /// Locks all arenas, one after the other.
-    pub(super) fn all(&self) -> impl Iterator<Item = LockGuard<'_, Arena<M, U>>> {
-        self.0.all.iter().map(|arena| arena.lock())
+    pub(super) fn all(&self) -> impl Iterator<Item = Locked<'_, M, U>> {
+        (0..self.len()).map(|number| self.numbered(number))
     }
 
     /// Locks the arena of this number.
-    pub(super) fn numbered(&self, number: usize) -> LockGuard<'_, Arena<M, U>> {
-        self.0.all[number].lock()
+    pub(super) fn numbered(&self, number: usize) -> Locked<'_, M, U> {
+        let Cell { arena, largest } = &self.0.all[number];
+        Locked {
+            arena: arena.lock(),
+            largest,
+        }
     }
 
-    /// Locks the arenas that have had a segment, one after the other, from `home` on. Returns their numbers, too.
-    pub(super) fn occupied(
-        &self,
-        home: usize,
-    ) -> impl Iterator<Item = (usize, LockGuard<'_, Arena<M, U>>)> {
-        let all = &self.0.all;
+    /// Locks the arenas that have had a segment, one after the other. Returns their numbers, too.
+    pub(super) fn occupied(&self) -> impl Iterator<Item = (usize, Locked<'_, M, U>)> {
         let occupied = self.0.occupied.load(Ordering::Relaxed);
-        let numbers = (0..all.len()).map(move |step| (home + step) % all.len());
-        let numbers = numbers.filter(move |number| occupied & (1 << number) != 0);
+        let numbers = (0..self.len()).filter(move |number| occupied & (1 << number) != 0);
         numbers.map(|number| (number, self.numbered(number)))
     }
 
     /// Locks the arena `home` to add a segment.
-    pub(super) fn to_add(&self, home: usize) -> LockGuard<'_, Arena<M, U>> {
+    pub(super) fn to_add(&self, home: usize) -> Locked<'_, M, U> {
         let number = home % self.0.all.len();
         self.0.occupied.fetch_or(1 << number, Ordering::Relaxed);
         self.numbered(number)

@@ -413,7 +413,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
 
     /// Locks the arenas that have had segments, one after the other.
     fn each_arena(&self) -> impl Iterator<Item = impl std::ops::DerefMut<Target = Arena<M, U>>> {
-        self.arenas.occupied(0).map(|(_, arena)| arena)
+        self.arenas.occupied().map(|(_, arena)| arena)
     }
 
     /// Calls `visit` with the uses of each free range, and its size in bytes.
@@ -465,8 +465,8 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         bytes: usize,
         usable: impl Fn(&U) -> bool,
     ) -> Option<Carved<M, U>> {
-        let mut arenas = self.arenas.occupied(home);
-        arenas.find_map(|(_, mut arena)| arena.take(bytes, Search::ByTheRules, &usable))
+        let mut arenas = self.arenas.with(home, bytes);
+        arenas.find_map(|mut arena| arena.take(bytes, Search::ByTheRules, &usable))
     }
 
     /// Takes a range as [`take`](Self::take) does, but regardless of the rules that keep ranges for other blocks.
@@ -486,8 +486,8 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         bytes: usize,
         usable: impl Fn(&U) -> bool,
     ) -> Option<Carved<M, U>> {
-        let mut arenas = self.arenas.occupied(0);
-        arenas.find_map(|(_, mut arena)| arena.take(bytes, Search::Anywhere, &usable))
+        let mut arenas = self.arenas.with(0, bytes);
+        arenas.find_map(|mut arena| arena.take(bytes, Search::Anywhere, &usable))
     }
 
     /// Adds a segment of `size` bytes, and takes the first `bytes` of it.
@@ -755,7 +755,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// The `wanted` segments without a taken range.
     fn idle(&self, wanted: impl Fn(&Arena<M, U>, Idle) -> bool) -> Vec<IdleSegment> {
         let mut found = Vec::new();
-        for (arena, locked) in self.arenas.occupied(0) {
+        for (arena, locked) in self.arenas.occupied() {
             let idle = locked.idle().filter(|idle| wanted(&locked, *idle));
             found.extend(idle.map(|idle| IdleSegment {
                 bytes: idle.bytes,

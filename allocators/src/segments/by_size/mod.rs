@@ -147,6 +147,11 @@ impl BySize {
         self.bins_from(0)
     }
 
+    /// Returns a size that no key has more than, and that some key has nearly: less than 1/32 is missing.
+    pub(super) fn largest_bound(&self) -> usize {
+        self.occupied.last().map_or(0, last_of)
+    }
+
     /// Returns the largest size.
     pub(super) fn largest(&self) -> Option<usize> {
         let bin = self.occupied.last()?;
@@ -176,6 +181,13 @@ fn bin_of(bytes: usize) -> usize {
     let shift = (bytes | BINS_PER_EXPONENT).ilog2() - LEADING_BITS;
     // A size that is not shifted still has its first bit, which counts as one exponent.
     shift as usize * BINS_PER_EXPONENT + (bytes >> shift)
+}
+
+/// The largest size of a bin.
+fn last_of(bin: usize) -> usize {
+    let shift = (bin / BINS_PER_EXPONENT).saturating_sub(1);
+    let least = (bin - shift * BINS_PER_EXPONENT) << shift;
+    least | ((1 << shift) - 1)
 }
 
 const WORD_BITS: usize = u64::BITS as usize;

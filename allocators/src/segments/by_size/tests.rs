@@ -84,6 +84,8 @@ proptest! {
                     }
                 }
             }
+            let (bound, largest) = (index.largest_bound(), index.largest().unwrap_or(0));
+            prop_assert!(bound >= largest && bound - largest <= bound / 32);
             prop_assert_eq!(index.largest(), model.last().map(|(bytes, _)| *bytes));
         }
         check(&index, &most);

@@ -115,7 +115,6 @@ pub(super) struct Space<V, U> {
     /// Returns the combined uses of two free neighbours; `None` where they must stay apart.
     join: fn(&U, &U) -> Option<U>,
     free_bytes: u64,
-    bytes: u64,
     /// How often [`sweep`](Self::sweep) was called.
     sweeps: u64,
 }
@@ -129,18 +128,12 @@ impl<V, U> Space<V, U> {
             free: Default::default(),
             join,
             free_bytes: 0,
-            bytes: 0,
             sweeps: 0,
         }
     }
 }
 
 impl<V, U: Clone + Default> Space<V, U> {
-    /// The bytes of all segments.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
     pub(super) fn free_bytes(&self) -> u64 {
         self.free_bytes
     }
@@ -152,6 +145,12 @@ impl<V, U: Clone + Default> Space<V, U> {
             .filter_map(BySize::largest)
             .max()
             .unwrap_or(0)
+    }
+
+    /// Returns a size that no free range has more than, and that one has nearly.
+    pub(super) fn largest_bound(&self) -> usize {
+        let [others, small] = &self.free;
+        others.largest_bound().max(small.largest_bound())
     }
 
     /// The commands that may still use free ranges, with the sizes of these ranges.
@@ -171,7 +170,6 @@ impl<V, U: Clone + Default> Space<V, U> {
             after: None,
             free: None,
         });
-        self.bytes += bytes as u64;
         self.segments.insert(Segment {
             bytes,
             first,
@@ -236,7 +234,6 @@ impl<V, U: Clone + Default> Space<V, U> {
         if segment.taken > 0 {
             return None;
         }
-        let bytes = segment.bytes as u64;
         let ranges: Vec<usize> = self.ranges_of(key).map(|(range, _)| range).collect();
         let (mut all_uses, mut all_views) = (Vec::new(), Vec::new());
         for range in ranges {
@@ -247,7 +244,6 @@ impl<V, U: Clone + Default> Space<V, U> {
             self.ranges.remove(range);
         }
         self.segments.remove(key);
-        self.bytes -= bytes;
         Some((all_uses, all_views))
     }
 
