@@ -97,9 +97,9 @@ impl<M, U: Clone + Default> Arena<M, U> {
         self.space.largest_free()
     }
 
-    /// Returns a size that no free range has more than, and that one has nearly.
-    pub(super) fn largest_bound(&self) -> usize {
-        self.space.largest_bound()
+    /// Returns the [bin](super::by_size::bin_of) of the largest free range.
+    pub(super) fn last_bin(&self) -> Option<usize> {
+        self.space.last_bin()
     }
 
     /// The uses of the free ranges, with their sizes in bytes.

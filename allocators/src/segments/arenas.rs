@@ -12,8 +12,9 @@ use std::{
 use crossbeam_utils::CachePadded;
 
 use super::{
-    Carved,
+    Ready,
     arena::{Arena, RangeKey, Search},
+    by_size::bin_of,
 };
 use crate::spin_lock::{Lock, LockGuard};
 
@@ -61,15 +62,15 @@ struct Shared<M, U> {
 #[derive(Debug)]
 struct Cell<M, U> {
     arena: CachePadded<Lock<Arena<M, U>>>,
-    /// No free range has more bytes than this, and one has nearly as many. On a cache line of its own, which a thread that only
-    /// looks keeps. Changed only under the lock.
-    largest: CachePadded<AtomicUsize>,
+    /// The number of [bins](bin_of) up to that of the largest free range. On a cache line of its own, which a thread that only looks
+    /// keeps. Changed only under the lock.
+    bins: CachePadded<AtomicUsize>,
 }
 
 /// A locked arena.
 pub(super) struct Locked<'a, M, U: Clone + Default> {
     arena: LockGuard<'a, Arena<M, U>>,
-    largest: &'a AtomicUsize,
+    bins: &'a AtomicUsize,
 }
 
 impl<M, U: Clone + Default> Deref for Locked<'_, M, U> {
@@ -90,9 +91,9 @@ impl<M, U: Clone + Default> DerefMut for Locked<'_, M, U> {
 impl<M, U: Clone + Default> Drop for Locked<'_, M, U> {
     #[inline]
     fn drop(&mut self) {
-        let largest = self.arena.largest_bound();
-        if self.largest.load(Ordering::Relaxed) != largest {
-            self.largest.store(largest, Ordering::Relaxed);
+        let bins = self.arena.last_bin().map_or(0, |last| last + 1);
+        if self.bins.load(Ordering::Relaxed) != bins {
+            self.bins.store(bins, Ordering::Relaxed);
         }
     }
 }
@@ -127,7 +128,7 @@ impl<M, U: Clone + Default> Arenas<M, U> {
             let arena = Arena::new(number, join);
             Cell {
                 arena: CachePadded::new(Lock::new(arena)),
-                largest: CachePadded::default(),
+                bins: CachePadded::default(),
             }
         });
         Self(Arc::new(Shared {
@@ -149,21 +150,24 @@ impl<M, U: Clone + Default> Arenas<M, U> {
     /// has. Returns `None` also if cached views have to be released before.
     ///
     /// Numbers beyond the last arena go round.
-    pub fn take(
-        &self,
-        home: usize,
-        bytes: usize,
-        usable: impl Fn(&U) -> bool,
-    ) -> Option<Carved<M, U>> {
-        self.with(home, bytes)
-            .find_map(|mut arena| arena.take(bytes, Search::WithoutOverlap, &usable))
+    pub fn take(&self, home: usize, bytes: usize, usable: impl Fn(&U) -> bool) -> Option<Ready<M>> {
+        let mut arenas = self.with(home, bytes);
+        let carved =
+            arenas.find_map(|mut arena| arena.take(bytes, Search::WithoutOverlap, &usable))?;
+        Some(Ready {
+            range: carved.range,
+            region: carved.region,
+            segment: carved.segment,
+            view: carved.view,
+        })
     }
 
     /// Locks the arenas that may have a free range of `bytes` bytes, one after the other, from `home` on.
     pub(super) fn with(&self, home: usize, bytes: usize) -> impl Iterator<Item = Locked<'_, M, U>> {
         let all = &self.0.all;
         let numbers = (0..all.len()).map(move |step| (home + step) % all.len());
-        let has = move |number: &usize| all[*number].largest.load(Ordering::Relaxed) >= bytes;
+        let bin = bin_of(bytes);
+        let has = move |number: &usize| all[*number].bins.load(Ordering::Relaxed) > bin;
         numbers.filter(has).map(|number| self.numbered(number))
     }
 
@@ -196,10 +200,10 @@ impl<M, U: Clone + Default> Arenas<M, U> {
 
     /// Locks the arena of this number.
     pub(super) fn numbered(&self, number: usize) -> Locked<'_, M, U> {
-        let Cell { arena, largest } = &self.0.all[number];
+        let Cell { arena, bins } = &self.0.all[number];
         Locked {
             arena: arena.lock(),
-            largest,
+            bins,
         }
     }
 

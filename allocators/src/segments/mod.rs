@@ -102,6 +102,20 @@ impl<M, U> Carved<M, U> {
     }
 }
 
+/// A range that was taken for a block, without any view that has to be released first: what a thread [takes](Arenas::take) from an
+/// arena.
+#[derive(Debug)]
+pub struct Ready<M> {
+    /// Names the range until it is given back.
+    pub range: RangeKey,
+    /// The position of the block in the segment.
+    pub region: Region,
+    /// The whole segment. Drop it before the range is given back.
+    pub segment: Arc<M>,
+    /// A cached view of exactly these bytes.
+    pub view: Option<M>,
+}
+
 /// Releases views through the allocator that made them.
 ///
 /// Call this before a range that was taken and is not used after all is given back:
@@ -295,7 +309,6 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             placements: vec![Placement::default()],
             join,
         }
-        .with_growth(GrowthPolicy::default())
     }
 
     /// Divides the segments among so many arenas, up to 64, before the first segment is added.
@@ -318,7 +331,6 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         self.arenas = Arenas::new(arenas, self.join, self.arenas.caches_views());
         self.bytes = vec![0; self.arenas.len()];
         self.placements = vec![Placement::default(); self.arenas.len()];
-        self.tell_arenas();
         self
     }
 
@@ -344,13 +356,15 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     #[must_use]
     pub fn with_growth(mut self, policy: GrowthPolicy) -> Self {
         self.growth = Growth::new(policy);
-        self.tell_arenas();
         self
     }
 
     /// Has the arenas follow the rules of growth as they are now.
     fn tell_arenas(&mut self) {
-        for number in 0..self.arenas.len() {
+        // An arena without segments has no range that could be placed.
+        let has_segments = |number: &usize| self.bytes[*number] > 0;
+        let numbers: Vec<_> = (0..self.arenas.len()).filter(has_segments).collect();
+        for number in numbers {
             let placement = self.growth_of(number).placement();
             if self.placements[number] != placement {
                 self.placements[number] = placement;
@@ -380,8 +394,6 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     #[must_use]
     pub fn without_cached_views(mut self) -> Self {
         self.arenas = Arenas::new(self.arenas.len(), self.join, false);
-        self.placements.fill(Placement::default());
-        self.tell_arenas();
         self
     }
 

@@ -20,6 +20,12 @@ struct CachedView<V> {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Chain(Option<(usize, usize)>);
 
+impl Chain {
+    pub(super) fn is_empty(self) -> bool {
+        self.0.is_none()
+    }
+}
+
 /// The cached views of all free ranges.
 ///
 /// # Invariants

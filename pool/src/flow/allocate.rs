@@ -11,7 +11,7 @@ use crate::{
     flow::{hit_block::HitBlock, reuse::Lookup, thread_cache::Here},
     order::{hit_kind::HitKind, queue_uses::QueueUses, timestamps::QueueKey},
     request::Request,
-    shared::{Block, CarvedHere, Shared, State},
+    shared::{Block, Shared, State},
     track::caller::Caller,
 };
 
@@ -133,7 +133,7 @@ impl<A: Allocator> Shared<A> {
                 return Ok(PooledBuffer::from_cached(cached, request.asked));
             }
             Some(Here::Carved(request, carved)) => {
-                return self.hand_out_carved(queue, request, carved);
+                return Ok(self.hand_out_carved(queue, request, carved)?);
             }
             None => {}
         }
@@ -167,30 +167,6 @@ impl<A: Allocator> Shared<A> {
             self.sweep();
         }
         Ok(buffer)
-    }
-
-    /// Makes a block from a range that this thread took from its own arena.
-    fn hand_out_carved(
-        self: &Arc<Self>,
-        queue: &QueueOf<A>,
-        request: Request,
-        carved: CarvedHere<A>,
-    ) -> Result<PooledBuffer<A>, PoolError> {
-        let CarvedHere {
-            carved,
-            queue_key,
-            share,
-        } = carved;
-        let entered = Entered {
-            shared: self,
-            queue_key,
-        };
-        let block = self.complete(queue_key, request, Lookup::Range(carved))?;
-        let block = block.map(|mut block| {
-            block.share = Some(share);
-            (block, entered.keep())
-        });
-        Ok(PooledBuffer::new(self, queue, request.asked, block))
     }
 
     /// Returns the request as a range serves it.

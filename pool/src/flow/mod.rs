@@ -3,6 +3,7 @@
 
 pub(crate) mod allocate;
 pub(crate) mod carve;
+mod carve_here;
 pub(crate) mod drain;
 pub(crate) mod fences;
 pub(crate) mod free;

@@ -100,6 +100,9 @@ impl<A: Allocator, O> Depot<A, O> {
         queue: QueueId,
         slot: usize,
     ) -> Option<Magazine<A, O>> {
+        if self.bytes() == 0 {
+            return None;
+        }
         self.shelves_for(thread).find_map(|shelf| {
             if shelf.blocks.load(Ordering::Relaxed) == 0 {
                 return None;

@@ -116,6 +116,25 @@ impl BySize {
         }
     }
 
+    /// Changes the size of a key that is there.
+    pub(super) fn resize(&mut self, key: usize, bytes: usize) {
+        let Entry {
+            bytes: old_bytes,
+            before,
+            after,
+        } = self.entries[key];
+        let size_of = |key: usize| self.entries.get(key).map(|entry| entry.bytes);
+        let stays = bin_of(old_bytes) == bin_of(bytes)
+            && size_of(before).is_none_or(|before| before <= bytes)
+            && size_of(after).is_none_or(|after| bytes <= after);
+        if stays {
+            self.entries[key].bytes = bytes;
+        } else {
+            self.remove(key);
+            self.insert(bytes, key);
+        }
+    }
+
     /// Returns a key of at least `bytes` bytes that `suits`, and its size: the smallest one, as far as B3 goes. It finds one if
     /// there is any.
     pub(super) fn first_from(
@@ -147,14 +166,14 @@ impl BySize {
         self.bins_from(0)
     }
 
-    /// Returns a size that no key has more than, and that some key has nearly: less than 1/32 is missing.
-    pub(super) fn largest_bound(&self) -> usize {
-        self.occupied.last().map_or(0, last_of)
+    /// Returns the bin of the largest size.
+    pub(super) fn last_bin(&self) -> Option<usize> {
+        self.occupied.last()
     }
 
     /// Returns the largest size.
     pub(super) fn largest(&self) -> Option<usize> {
-        let bin = self.occupied.last()?;
+        let bin = self.last_bin()?;
         self.of_bin(bin).map(|(bytes, _)| bytes).max()
     }
 
@@ -177,17 +196,11 @@ impl BySize {
     }
 }
 
-fn bin_of(bytes: usize) -> usize {
+/// The bin of a size. Larger sizes have the same or a later one.
+pub(super) fn bin_of(bytes: usize) -> usize {
     let shift = (bytes | BINS_PER_EXPONENT).ilog2() - LEADING_BITS;
     // A size that is not shifted still has its first bit, which counts as one exponent.
     shift as usize * BINS_PER_EXPONENT + (bytes >> shift)
-}
-
-/// The largest size of a bin.
-fn last_of(bin: usize) -> usize {
-    let shift = (bin / BINS_PER_EXPONENT).saturating_sub(1);
-    let least = (bin - shift * BINS_PER_EXPONENT) << shift;
-    least | ((1 << shift) - 1)
 }
 
 const WORD_BITS: usize = u64::BITS as usize;

@@ -87,12 +87,12 @@ impl Growth {
     /// Returns the rules for an arena that has `bytes` of the `all` bytes of segments: those of a program that had as large a part of
     /// the high water. Its segments are smaller then, so that the arena has about as much as its threads use.
     pub(super) fn of_arena(&self, bytes: u64, all: u64) -> Self {
-        let part = u128::from(self.high_water) * u128::from(bytes);
-        let high_water = part
-            .checked_div(u128::from(all))
-            .and_then(|part| u64::try_from(part).ok());
+        if bytes == all {
+            return *self;
+        }
+        let part = u128::from(self.high_water) * u128::from(bytes) / u128::from(all.max(1));
         Self {
-            high_water: high_water.unwrap_or(self.high_water),
+            high_water: u64::try_from(part).unwrap_or(u64::MAX),
             ..*self
         }
     }

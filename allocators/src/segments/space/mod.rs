@@ -147,10 +147,10 @@ impl<V, U: Clone + Default> Space<V, U> {
             .unwrap_or(0)
     }
 
-    /// Returns a size that no free range has more than, and that one has nearly.
-    pub(super) fn largest_bound(&self) -> usize {
+    /// Returns the [bin](super::by_size::bin_of) of the largest free range.
+    pub(super) fn last_bin(&self) -> Option<usize> {
         let [others, small] = &self.free;
-        others.largest_bound().max(small.largest_bound())
+        others.last_bin().max(small.last_bin())
     }
 
     /// The commands that may still use free ranges, with the sizes of these ranges.
@@ -350,6 +350,12 @@ impl<V, U: Clone + Default> Space<V, U> {
 
     /// Takes the first `bytes` bytes of a free range that has them, and all cached views that overlap these.
     fn seize(&mut self, range: usize, bytes: usize) -> Option<Taken<V, U>> {
+        let free = self.ranges[range].free.as_ref()?;
+        if free.views.is_empty() {
+            let uses = free.uses.clone();
+            let taken = self.cut(range, bytes);
+            return Some(self.hand_out(taken, bytes, uses, None, Vec::new()));
+        }
         let Free { uses, views } = self.set_taken(range)?;
         let region = self.ranges[range].region;
         let (inside, after) = self.cached.split(views, region.offset + bytes);
@@ -362,6 +368,41 @@ impl<V, U: Clone + Default> Space<V, U> {
             self.set_free(rest, uses.clone(), after);
         }
         Some(self.hand_out(range, bytes, uses, None, overlapping))
+    }
+
+    /// Makes the first `bytes` bytes of a free range without views a taken range, and returns that. The rest stays what it is, so
+    /// that its entry in the index mostly stays where it is.
+    fn cut(&mut self, key: usize, bytes: usize) -> usize {
+        let Range {
+            segment,
+            is_small,
+            region,
+            before,
+            ..
+        } = self.ranges[key];
+        let rest = region.bytes - bytes;
+        if rest == 0 {
+            self.set_taken(key);
+            return key;
+        }
+        let taken = self.ranges.insert(Range {
+            segment,
+            is_small,
+            region: Region::new(region.offset, bytes),
+            before,
+            after: Some(key),
+            free: None,
+        });
+        let range = &mut self.ranges[key];
+        range.region = Region::new(region.offset + bytes, rest);
+        range.before = Some(taken);
+        match before {
+            Some(before) => self.ranges[before].after = Some(taken),
+            None => self.segments[segment].first = taken,
+        }
+        self.free[usize::from(is_small)].resize(key, rest);
+        self.free_bytes -= bytes as u64;
+        taken
     }
 
     fn hand_out(
@@ -496,6 +537,19 @@ impl<V, U: Clone + Default> Space<V, U> {
     fn release(&mut self, mut key: usize, mut uses: U, mut views: Chain) {
         let join = self.join;
         let Range { before, after, .. } = self.ranges[key];
+        if views.is_empty() {
+            if let Some(before) = before
+                && self.grow_into_next(before, &uses)
+            {
+                return;
+            }
+            if let Some(after) = after
+                && self.grow_into_last(after, &uses)
+            {
+                return;
+            }
+            return self.set_free(key, uses, views);
+        }
         if let Some(before) = before
             && let Some(free) = self.take_to_join(before, |one| join(one, &uses))
         {
@@ -514,6 +568,78 @@ impl<V, U: Clone + Default> Space<V, U> {
             self.absorb(key, after);
         }
         self.set_free(key, uses, views);
+    }
+
+    /// Joins a free range with the one after it, which is taken and becomes free with these `uses`, and with the one after that, where
+    /// S3 requires it. Returns whether it did.
+    fn grow_into_next(&mut self, key: usize, uses: &U) -> bool {
+        let join = self.join;
+        let range = &mut self.ranges[key];
+        let (old_bytes, Some(next)) = (range.region.bytes, range.after) else {
+            return false;
+        };
+        let Some(free) = &mut range.free else {
+            return false;
+        };
+        let Some(joined) = join(&free.uses, uses) else {
+            return false;
+        };
+        free.uses = joined;
+        self.absorb(key, next);
+        let range = &self.ranges[key];
+        let is_small = range.is_small;
+        self.free_bytes += (range.region.bytes - old_bytes) as u64;
+        if let (Some(after), Some(free)) = (range.after, &range.free)
+            && let Some(other) = &self.ranges[after].free
+            && let Some(joined) = join(&free.uses, &other.uses)
+        {
+            let bytes = self.ranges[after].region.bytes as u64;
+            let views = self
+                .set_taken(after)
+                .map_or_else(Chain::default, |free| free.views);
+            self.free_bytes += bytes;
+            self.cached.move_to(views, key);
+            if let Some(free) = &mut self.ranges[key].free {
+                free.uses = joined;
+                free.views = self.cached.join(free.views, views);
+            }
+            self.absorb(key, after);
+        }
+        let bytes = self.ranges[key].region.bytes;
+        self.free[usize::from(is_small)].resize(key, bytes);
+        true
+    }
+
+    /// Joins a free range with the one before it, which is taken and becomes free with these `uses`, where S3 requires it. Returns
+    /// whether it did.
+    fn grow_into_last(&mut self, key: usize, uses: &U) -> bool {
+        let join = self.join;
+        let range = &mut self.ranges[key];
+        let (Some(last), Some(free)) = (range.before, &mut range.free) else {
+            return false;
+        };
+        let Some(joined) = join(uses, &free.uses) else {
+            return false;
+        };
+        free.uses = joined;
+        let Range {
+            segment,
+            is_small,
+            region: last_region,
+            before,
+            ..
+        } = self.ranges.remove(last);
+        let range = &mut self.ranges[key];
+        range.before = before;
+        range.region = Region::new(last_region.offset, last_region.bytes + range.region.bytes);
+        let bytes = range.region.bytes;
+        match before {
+            Some(before) => self.ranges[before].after = Some(key),
+            None => self.segments[segment].first = key,
+        }
+        self.free_bytes += last_region.bytes as u64;
+        self.free[usize::from(is_small)].resize(key, bytes);
+        true
     }
 
     /// Makes a range taken if it is free and `join` accepts its uses. Returns the combined uses, and its views.

@@ -2,7 +2,7 @@
 
 use binpool_allocators::{
     Allocator, MemoryOf, QueueId,
-    segments::{self, Arenas},
+    segments::{Arenas, Ready},
 };
 
 use super::{Cached, CachedBlock, MAX_BLOCKS_PER_SLOT, ThreadCache, find};
@@ -34,13 +34,13 @@ pub(crate) struct SpareLeases<O> {
 
 /// A range that a thread took from its own arena, with the lease of its block.
 pub(crate) struct CarvedHere<A: Allocator, O> {
-    pub(crate) carved: segments::Carved<MemoryOf<A>, QueueUses>,
+    pub(crate) ready: Ready<MemoryOf<A>>,
     pub(crate) queue_key: QueueKey,
     pub(crate) share: O,
 }
 
 impl<A: Allocator, O> ThreadCache<A, O> {
-    /// Takes a range of the thread's own arena for a block on this queue. Returns `None` if there is none that only commands of this
+    /// Takes a range of the thread's own arena for a block on this queue, and counts the block. Returns `None` if there is none that only commands of this
     /// queue may still use, or no spare lease.
     pub(crate) fn carve(&mut self, queue: QueueId, request: Request) -> Option<CarvedHere<A, O>> {
         let arenas = self.arenas.as_ref()?;
@@ -49,10 +49,11 @@ impl<A: Allocator, O> ThreadCache<A, O> {
         let queue_key = spares.queue_key;
         // A thread cache has blocks of queues in order only, which run the old commands first.
         let is_free = |uses: &QueueUses| uses.iter().all(|use_| use_.key == queue_key);
-        let carved = arenas.take(self.number, request.bytes, is_free)?;
+        let ready = arenas.take(self.number, request.bytes, is_free)?;
         let share = spares.shares.pop()?;
+        self.count_carved(request.asked, ready.region.bytes);
         Some(CarvedHere {
-            carved,
+            ready,
             queue_key,
             share,
         })
