@@ -1,8 +1,16 @@
 //! A block of device memory, and its lease to a user.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+#![expect(
+    unsafe_code,
+    reason = "a block that goes back to its segment leaves its host memory to the next one"
+)]
+
+use std::{
+    mem::MaybeUninit,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use binpool_allocators::{
@@ -41,6 +49,31 @@ pub(crate) struct Block<A: Allocator, O> {
     /// The record of its allocation; `None` if it was not allocated while the pool was tracked.
     pub(crate) record: Option<Arc<AllocationRecord>>,
     pub(crate) memory: MemoryOf<A>,
+}
+
+/// The host memory of a block that is no more, for the next block.
+#[derive(Debug)]
+pub(crate) struct Shell<A: Allocator, O>(Box<MaybeUninit<Block<A, O>>>);
+
+impl<A: Allocator, O> Shell<A, O> {
+    pub(crate) fn new() -> Self {
+        Self(Box::new_uninit())
+    }
+
+    /// Takes a block out of its host memory.
+    pub(crate) fn of(block: Box<Block<A, O>>) -> (Block<A, O>, Self) {
+        let shell = Box::into_raw(block);
+        // SAFETY: `into_raw` returns the address of a block, which nothing else refers to. It is read once: from here on the host
+        // memory counts as uninitialized.
+        let block = unsafe { shell.read() };
+        // SAFETY: the address is from `into_raw` of a box with the same layout, and no other box is made of it.
+        let shell = unsafe { Box::from_raw(shell.cast()) };
+        (block, Self(shell))
+    }
+
+    pub(crate) fn fill(self, block: Block<A, O>) -> Box<Block<A, O>> {
+        Box::write(self.0, block)
+    }
 }
 
 /// A free block, and its uses by former users.

@@ -12,6 +12,8 @@ use binpool_allocators::{
     Queue, QueueId, QueueOf, Region, contained::contained,
 };
 
+use tracing::{Level, level_filters::LevelFilter};
+
 use crate::{
     PooledRegion,
     block::Lease,
@@ -155,6 +157,15 @@ impl<A: Allocator> PooledBuffer<A> {
     }
 
     /// Makes a buffer of `size` bytes from a block of a thread cache.
+    /// Makes the buffer of a block that a thread cache had, and logs the hit.
+    #[inline]
+    pub(crate) fn of_hit(cached: CachedBlock<A>, size: usize) -> Self {
+        if LevelFilter::current() >= Level::TRACE {
+            log_hit(size, cached.block.bytes);
+        }
+        Self::from_cached(cached, size)
+    }
+
     #[inline]
     pub(crate) fn from_cached(cached: CachedBlock<A>, size: usize) -> Self {
         Self {
@@ -502,6 +513,14 @@ impl<A: Allocator> Drop for PooledBuffer<A> {
 }
 
 /// The path of `drop` for blocks that the thread cache did not take.
+/// Out of line, which keeps hits short, and contained, since a panic would lose the block.
+#[cold]
+fn log_hit(asked: usize, bytes: usize) {
+    contained("a subscriber", || {
+        tracing::trace!(asked, bytes, "allocated");
+    });
+}
+
 #[cold]
 fn free_uncached<A: Allocator>(uncached: CachedBlock<A>, asked: usize) {
     contained("giving a block back", || {

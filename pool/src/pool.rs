@@ -5,7 +5,6 @@ use std::{fmt, io, sync::Arc, time::Duration};
 use binpool_allocators::{
     Allocator, Backend, ImmediateAllocator, Queue, QueueId, QueueOf, contained::contained, words,
 };
-use tracing::{Level, level_filters::LevelFilter};
 
 use crate::{
     HookId, PoolError, PoolOptions, PoolStatistics, PooledBuffer, ReusePolicy, ScrubPolicy,
@@ -127,14 +126,6 @@ impl<A: Allocator> Drop for Handle<A> {
 /// # Ok::<(), binpool::PoolError>(())
 /// ```
 pub type ImmediatePool<B> = MemoryPool<ImmediateAllocator<B>>;
-
-/// Out of line, which keeps hits short, and contained, since a panic would lose the block.
-#[cold]
-fn log_hit(asked: usize, bytes: usize) {
-    contained("a subscriber", || {
-        tracing::trace!(asked, bytes, "allocated");
-    });
-}
 
 /// # What an array crate needs
 impl<A: Allocator> MemoryPool<A> {
@@ -473,9 +464,13 @@ impl<A: Allocator> MemoryPool<A> {
     pub fn would_fit(&self, bytes: usize) -> bool {
         self.handle.shared.return_unviewed();
         bytes == 0
-            || self.handle.shared.request(bytes).is_ok_and(|request| {
-                request.is_some_and(|it| self.handle.shared.would_fit(it.bytes))
-            })
+            || self
+                .handle
+                .shared
+                .request(self.handle.shared.size(bytes))
+                .is_ok_and(|request| {
+                    request.is_some_and(|it| self.handle.shared.would_fit(it.bytes))
+                })
     }
 
     /// Returns the bytes that a block for a request of `bytes` bytes takes of the device: the size of its class
@@ -663,10 +658,7 @@ impl<A: Allocator> MemoryPool<A> {
     ) -> Result<PooledBuffer<A>, PoolError> {
         let shared = &self.handle.shared;
         if let Some(cached) = shared.take_cached_block(queue_id, bytes) {
-            if LevelFilter::current() >= Level::TRACE {
-                log_hit(bytes, cached.block.bytes);
-            }
-            return Ok(PooledBuffer::from_cached(cached, bytes));
+            return Ok(PooledBuffer::of_hit(cached, bytes));
         }
         shared.serve(queue, bytes)
     }

@@ -1,5 +1,15 @@
 //! A request for a block.
 
+/// The size of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size {
+    /// The requested bytes.
+    pub(crate) asked: usize,
+    /// The same, rounded up to the alignment.
+    pub(crate) bytes: usize,
+    pub(crate) bin: usize,
+}
+
 /// A request for a block, in terms of the pool's size classes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {

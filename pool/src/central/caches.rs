@@ -58,7 +58,7 @@ impl<A: Allocator, O> State<A, O> {
         for spares in cache.take_spare_leases() {
             self.queues.stamp_at(spares.queue_key, spares.last_use);
             if let Some(queue_state) = self.queues.get_mut(spares.queue_key) {
-                queue_state.active -= spares.shares.len();
+                queue_state.active -= spares.all.len();
             }
         }
     }

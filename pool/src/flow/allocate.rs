@@ -10,7 +10,7 @@ use crate::{
     decay::DecayClock,
     flow::{hit_block::HitBlock, reuse::Lookup, thread_cache::Here},
     order::{hit_kind::HitKind, queue_uses::QueueUses, timestamps::QueueKey},
-    request::Request,
+    request::{Request, Size},
     shared::{Block, Shared, State},
     track::caller::Caller,
 };
@@ -71,7 +71,7 @@ impl<A: Allocator> Shared<A> {
             self.state.lock().count_empty();
             return Ok(PooledBuffer::new(self, queue, 0, None));
         }
-        let Some(request) = self.request(bytes)? else {
+        let Some(request) = self.request(self.size(bytes))? else {
             self.state.lock().count_out_of_memory();
             return Err(self.never_fits(bytes));
         };
@@ -90,17 +90,29 @@ impl<A: Allocator> Shared<A> {
         if bytes == 0 {
             return Ok(0);
         }
-        let request = self.request(bytes)?;
+        let request = self.request(self.size(bytes))?;
         request.map_or_else(|| Err(self.never_fits(bytes)), |request| Ok(request.bytes))
     }
 
-    /// Returns the bin and block size for a request of `asked` bytes; `None` if it is larger than the device's largest
+    /// Returns the size of a request for `asked` bytes. It may call the program's own size classes, so it runs outside the gate of a
+    /// thread cache.
+    #[inline]
+    pub(crate) fn size(&self, asked: usize) -> Size {
+        let bytes = self.alignment.round_up(asked).unwrap_or(asked);
+        let bin = self.classes.bin_number(bytes);
+        Size { asked, bytes, bin }
+    }
+
+    /// Returns the bin and block size for a request of this size; `None` if it is larger than the device's largest
     /// block. If only the size of its class is too large for the device, the block has the size of the request instead.
-    pub(crate) fn request(&self, asked: usize) -> Result<Option<Request>, PoolError> {
+    pub(crate) fn request(&self, size: Size) -> Result<Option<Request>, PoolError> {
+        let Size {
+            asked,
+            bytes: rounded,
+            bin,
+        } = size;
         let classes = &self.classes;
         let (alignment, largest) = (self.alignment, self.allocator.largest_block());
-        let rounded = alignment.round_up(asked).unwrap_or(asked);
-        let bin = classes.bin_number(rounded);
         let class_size = classes.alloc_size(bin);
         if class_size < rounded || bin >= classes.bin_count() {
             return Err(PoolError::SizeClassTooSmall {

@@ -7,6 +7,7 @@ use binpool_allocators::{Allocator, Error, Queue, QueueOf, segments::RangeKey};
 use crate::{
     PooledBuffer,
     block::Lease,
+    free::thread_cache::SpareLease,
     order::timestamps::QueueKey,
     request::Request,
     shared::{Block, CachedBlock, CarvedHere, Shared},
@@ -23,7 +24,7 @@ impl<A: Allocator> Shared<A> {
         let CarvedHere {
             ready,
             queue_key,
-            share,
+            lease,
         } = carved;
         let unfinished = Unfinished {
             shared: self,
@@ -38,7 +39,8 @@ impl<A: Allocator> Shared<A> {
             Some(view) => view,
             None => self.allocator.create_view(&segment, ready.region)?,
         };
-        let block = Box::new(Block {
+        let SpareLease { share, shell } = lease;
+        let block = shell.fill(Block {
             bytes: ready.region.bytes,
             above: self.classes.below(request.bin, self.alignment),
             bin: request.bin,

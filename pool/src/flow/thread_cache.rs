@@ -7,7 +7,7 @@ use binpool_allocators::{Allocator, Queue, QueueId, QueueOf, segments::Segments}
 use crate::{
     lock::per_thread as threads,
     order::timestamps::QueueKey,
-    request::Request,
+    request::{Request, Size},
     shared::{Cached, CachedBlock, CarvedHere, HeldBlock, OwnCache, Shared, State, ThreadCache},
 };
 
@@ -42,7 +42,10 @@ impl<A: Allocator> Shared<A> {
     /// instructions.
     #[inline(never)]
     fn take_cached_by_bin(&self, queue: QueueId, asked: usize) -> Option<CachedBlock<A>> {
-        self.take_by_bin(queue, asked, |_, _| ())
+        if asked == 0 {
+            return None;
+        }
+        self.take_by_bin(queue, self.size(asked), |_, _| ())
             .map(|((), cached)| cached)
     }
 
@@ -51,15 +54,9 @@ impl<A: Allocator> Shared<A> {
     pub(crate) fn take_by_bin<N>(
         &self,
         queue: QueueId,
-        asked: usize,
+        Size { asked, bytes, bin }: Size,
         note: impl FnOnce(&mut ThreadCache<A>, &CachedBlock<A>) -> N,
     ) -> Option<(N, CachedBlock<A>)> {
-        if asked == 0 {
-            return None;
-        }
-        // These may call the program's own size classes, so they run outside the gate.
-        let bytes = self.alignment.round_up(asked)?;
-        let bin = self.classes.bin_number(bytes);
         let slot = self.classes.slot(bin);
         threads::with_own(self.id, |key: &OwnCache<A>| {
             key.enter(|cache| {

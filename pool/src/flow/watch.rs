@@ -77,6 +77,9 @@ impl<A: Allocator> Shared<A> {
         asked: usize,
         caller: Caller,
     ) -> Option<CachedBlock<A>> {
+        if asked == 0 {
+            return None;
+        }
         let found = threads::with_own(self.id, |key: &OwnCache<A>| {
             key.enter(|cache| {
                 let cached = cache.pop_youngest(queue, asked)?;
@@ -85,7 +88,7 @@ impl<A: Allocator> Shared<A> {
         })?;
         let (tracked, mut cached) = match found? {
             Some(found) => found,
-            None => self.take_by_bin(queue, asked, |cache, cached| {
+            None => self.take_by_bin(queue, self.size(asked), |cache, cached| {
                 begin_block(cache, &cached.block, asked, caller)
             })?,
         };

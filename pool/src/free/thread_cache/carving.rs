@@ -7,6 +7,7 @@ use binpool_allocators::{
 
 use super::{Cached, CachedBlock, MAX_BLOCKS_PER_SLOT, ThreadCache, find};
 use crate::{
+    block::Shell,
     order::queue_uses::QueueUses,
     order::timestamps::{QueueKey, QueueUse, Timestamp},
     request::Request,
@@ -20,23 +21,30 @@ pub(crate) type PoolArenas<A> = Arenas<MemoryOf<A>, QueueUses>;
 
 /// What blocks of a queue leave behind when they go back to their segments, for the next blocks that are carved for this queue.
 ///
-/// A lease is a reference to the pool, and one count in
-/// [`QueueState::active`](crate::central::queue_state::QueueState::active). So a block that is carved changes neither of these two
-/// counters, which all threads share.
+/// Each stands for one count in [`QueueState::active`](crate::central::queue_state::QueueState::active), and has a reference to the
+/// pool. So a block that is carved changes neither of these two counters, which all threads share.
 #[derive(Debug)]
-pub(crate) struct SpareLeases<O> {
+pub(crate) struct SpareLeases<A: Allocator, O> {
     /// The key of the queue's state, which is valid while there are leases.
     pub(crate) queue_key: QueueKey,
-    pub(crate) shares: Vec<O>,
+    pub(crate) all: Vec<SpareLease<A, O>>,
     /// The last use of a block that went back.
     pub(crate) last_use: Timestamp,
+}
+
+/// What one block left behind.
+#[derive(Debug)]
+pub(crate) struct SpareLease<A: Allocator, O> {
+    /// The reference to the pool.
+    pub(crate) share: O,
+    pub(crate) shell: Shell<A, O>,
 }
 
 /// A range that a thread took from its own arena, with the lease of its block.
 pub(crate) struct CarvedHere<A: Allocator, O> {
     pub(crate) ready: Ready<MemoryOf<A>>,
     pub(crate) queue_key: QueueKey,
-    pub(crate) share: O,
+    pub(crate) lease: SpareLease<A, O>,
 }
 
 impl<A: Allocator, O> ThreadCache<A, O> {
@@ -45,17 +53,17 @@ impl<A: Allocator, O> ThreadCache<A, O> {
     pub(crate) fn carve(&mut self, queue: QueueId, request: Request) -> Option<CarvedHere<A, O>> {
         let arenas = self.arenas.as_ref()?;
         let cache = self.queues.iter_mut().find(|it| it.queue == queue)?;
-        let spares = cache.spares.as_mut().filter(|it| !it.shares.is_empty())?;
+        let spares = cache.spares.as_mut().filter(|it| !it.all.is_empty())?;
         let queue_key = spares.queue_key;
         // A thread cache has blocks of queues in order only, which run the old commands first.
         let is_free = |uses: &QueueUses| uses.iter().all(|use_| use_.key == queue_key);
         let ready = arenas.take(self.number, request.bytes, is_free)?;
-        let share = spares.shares.pop()?;
+        let lease = spares.all.pop()?;
         self.count_carved(request.asked, ready.region.bytes);
         Some(CarvedHere {
             ready,
             queue_key,
-            share,
+            lease,
         })
     }
 
@@ -101,12 +109,14 @@ impl<A: Allocator, O> ThreadCache<A, O> {
             return Err(cached);
         };
         let spares = cache.spares.get_or_insert_with(|| SpareLeases::none(key));
-        if spares.shares.len() >= MAX_SPARE_LEASES {
+        if spares.all.len() >= MAX_SPARE_LEASES {
             return Err(cached);
         }
         let CachedBlock { shared, block } = cached.cached_block;
         let timestamp = cached.since;
-        spares.add(key, shared);
+        let (block, shell) = Shell::of(block);
+        let share = shared;
+        spares.add(key, SpareLease { share, shell });
         spares.last_use = spares.last_use.max(timestamp);
         let uses = QueueUses::One(QueueUse { key, timestamp });
         arenas.give(range, uses, Some(block.memory));
@@ -121,7 +131,7 @@ impl<A: Allocator, O> ThreadCache<A, O> {
         queue_key: QueueKey,
         new: impl Fn() -> O,
     ) -> usize {
-        const ENOUGH: usize = MAX_SPARE_LEASES / 2;
+        const ENOUGH: usize = MAX_SPARE_LEASES / 8 + 1;
         if self.arenas.is_none() || self.add_slot(queue, 0).is_none() {
             return 0;
         }
@@ -131,31 +141,34 @@ impl<A: Allocator, O> ThreadCache<A, O> {
         let spares = cache
             .spares
             .get_or_insert_with(|| SpareLeases::none(queue_key));
-        let missing = ENOUGH.saturating_sub(spares.shares.len());
-        (0..missing).for_each(|_| spares.add(queue_key, new()));
+        let missing = ENOUGH.saturating_sub(spares.all.len());
+        for _ in 0..missing {
+            let (share, shell) = (new(), Shell::new());
+            spares.add(queue_key, SpareLease { share, shell });
+        }
         missing
     }
 
     /// Takes all spare leases out.
-    pub(crate) fn take_spare_leases(&mut self) -> impl Iterator<Item = SpareLeases<O>> {
+    pub(crate) fn take_spare_leases(&mut self) -> impl Iterator<Item = SpareLeases<A, O>> {
         self.queues.iter_mut().filter_map(|it| it.spares.take())
     }
 }
 
-impl<O> SpareLeases<O> {
+impl<A: Allocator, O> SpareLeases<A, O> {
     fn none(queue_key: QueueKey) -> Self {
         Self {
             queue_key,
-            shares: Vec::new(),
+            all: Vec::new(),
             last_use: Timestamp::default(),
         }
     }
 
-    fn add(&mut self, queue_key: QueueKey, share: O) {
+    fn add(&mut self, queue_key: QueueKey, lease: SpareLease<A, O>) {
         // The queue's state may have gone, and come again, while there was no lease.
-        if self.shares.is_empty() {
+        if self.all.is_empty() {
             self.queue_key = queue_key;
         }
-        self.shares.push(share);
+        self.all.push(lease);
     }
 }

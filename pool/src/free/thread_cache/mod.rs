@@ -9,7 +9,8 @@ use crate::{
     track::event_buffer::EventBuffer,
 };
 
-pub(crate) use carving::{CarvedHere, PoolArenas, SpareLeases};
+use carving::SpareLeases;
+pub(crate) use carving::{CarvedHere, PoolArenas, SpareLease};
 
 /// The most blocks in a slot of a thread cache. Fewer under `shuttle`, whose programs are short.
 const MAX_BLOCKS_PER_SLOT: usize = if cfg!(shuttle) { 4 } else { 64 };
@@ -103,7 +104,7 @@ struct QueueCache<A: Allocator, O> {
     queue: QueueId,
     /// The blocks of each slot, oldest first.
     slots: Vec<Vec<Cached<A, O>>>,
-    spares: Option<SpareLeases<O>>,
+    spares: Option<SpareLeases<A, O>>,
 }
 
 /// The free blocks that one thread caches; the youngest is taken first.
