@@ -144,7 +144,7 @@ impl<A: Allocator> Shared<A> {
             Some(Here::Cached(cached)) => {
                 return Ok(PooledBuffer::from_cached(cached, request.asked));
             }
-            Some(Here::Carved(request, carved)) => {
+            Some(Here::Carved(carved)) => {
                 return Ok(self.hand_out_carved(queue, request, carved)?);
             }
             None => {}

@@ -17,7 +17,7 @@ const PREFILL_BLOCKS: usize = 15;
 /// What a thread has by itself for a request.
 pub(crate) enum Here<A: Allocator> {
     Cached(CachedBlock<A>),
-    Carved(Request, CarvedHere<A>),
+    Carved(CarvedHere<A>),
 }
 
 impl<A: Allocator> Shared<A> {
@@ -94,12 +94,15 @@ impl<A: Allocator> Shared<A> {
         } else {
             cached
         };
-        let has_entered = threads::with_own(cached.shared.id, |key: &OwnCache<A>| {
-            key.enter(|_| ()).is_some()
+        let shared = &cached.shared;
+        let has_room = threads::with_own(shared.id, |key: &OwnCache<A>| {
+            key.enter(|cache| cache.make_room(&shared.depot))
         });
-        let may_stay = match has_entered {
-            Some(has_entered) => has_entered && cached.shared.make_room(),
-            None => cached.shared.join(),
+        let may_stay = match has_room {
+            Some(Some(has_room)) => has_room || shared.make_room_under_the_lock(),
+            // The cache is closed.
+            Some(None) => false,
+            None => shared.join(),
         };
         match may_stay {
             true if is_tracked => Self::cache_tracked(cached, asked),
@@ -181,17 +184,12 @@ impl<A: Allocator> Shared<A> {
         });
     }
 
-    /// Moves blocks from this thread's full cache to the depot or their segments. Returns whether it moved any.
-    fn make_room(&self) -> bool {
-        let has_moved_any = threads::with_own(self.id, |key: &OwnCache<A>| {
-            key.enter(|cache| cache.leave_magazine(&self.depot) || cache.return_surplus())
-        });
-        if has_moved_any.flatten() == Some(true) {
-            return true;
-        }
+    /// Moves blocks from this thread's full cache to bins or their segments. Returns whether it moved any.
+    #[cold]
+    fn make_room_under_the_lock(&self) -> bool {
         let mut state = self.lock_and_sync();
         let surplus = threads::with_own(self.id, |key: &OwnCache<A>| {
-            key.enter(ThreadCache::make_room)
+            key.enter(ThreadCache::take_surplus)
         });
         let surplus = surplus.flatten().unwrap_or_default();
         if surplus.is_empty() {
@@ -218,18 +216,19 @@ impl<A: Allocator> Shared<A> {
         let slot = self.classes.slot(bin);
         let bytes = self.alignment.round_up(asked)?;
         let widened = self.widened(request);
+        let mut found = None;
         threads::with_own(self.id, |key: &OwnCache<A>| {
             key.enter(|cache| {
                 if cache.take_magazine(&self.depot, queue, slot) {
-                    let cached = cache.pop(queue, slot, bin, bytes, asked)?;
-                    return Some(Here::Cached(cached));
+                    found = cache.pop(queue, slot, bin, bytes, asked).map(Here::Cached);
+                } else {
+                    let small_bytes = cache.allowance.small_bytes;
+                    let request = request.widened_to(widened, small_bytes);
+                    found = cache.carve(queue, request).map(Here::Carved);
                 }
-                let small_bytes = cache.allowance.small_bytes;
-                let request = request.widened_to(widened, small_bytes);
-                let carved = cache.carve(queue, request)?;
-                Some(Here::Carved(request, carved))
             })
-        })??
+        });
+        found
     }
 }
 

@@ -67,21 +67,22 @@ impl<A: Allocator, O> ThreadCache<A, O> {
         })
     }
 
-    /// Makes room for one more block: returns the older half of a full slot, or else the youngest block, to the arenas. Returns
-    /// false if it could not, and kept all blocks.
-    pub(crate) fn return_surplus(&mut self) -> bool {
-        let Some((queue, slot)) = self.full_slot() else {
-            let Some(youngest) = self.take_youngest() else {
-                return true;
-            };
-            return match self.return_to_arena(youngest) {
-                Ok(()) => true,
-                Err(kept) => {
-                    self.put_back_youngest(kept);
-                    false
-                }
-            };
+    /// Returns the youngest block to its arena. Returns whether it could.
+    pub(super) fn return_youngest(&mut self) -> bool {
+        let Some(youngest) = self.take_youngest() else {
+            return true;
         };
+        match self.return_to_arena(youngest) {
+            Ok(()) => true,
+            Err(kept) => {
+                self.put_back_youngest(kept);
+                false
+            }
+        }
+    }
+
+    /// Returns blocks of the older half of a full slot to their arenas. Returns whether there were any that it could.
+    pub(super) fn return_half(&mut self, queue: QueueId, slot: usize) -> bool {
         let half = self.take_half(queue, slot);
         let kept = half
             .into_iter()

@@ -355,11 +355,8 @@ impl<A: Allocator, O> ThreadCache<A, O> {
         cache.slots.get_mut(slot)
     }
 
-    /// Makes room for one more block if its slot is full: leaves the older half of the slot in the depot. Returns whether it did.
-    pub(crate) fn leave_magazine(&mut self, depot: &Depot<A, O>) -> bool {
-        let Some((queue, slot)) = self.full_slot() else {
-            return false;
-        };
+    /// Leaves the older half of a full slot in the depot. Returns whether there was room for it.
+    fn leave_magazine(&mut self, depot: &Depot<A, O>, queue: QueueId, slot: usize) -> bool {
         let Some(blocks) = find(&mut self.queues, queue, slot) else {
             return false;
         };
@@ -392,8 +389,19 @@ impl<A: Allocator, O> ThreadCache<A, O> {
         true
     }
 
+    /// Makes room for one more block: leaves blocks in the depot, or returns them to the arenas. Returns false if it could not, and kept
+    /// all blocks.
+    pub(crate) fn make_room(&mut self, depot: &Depot<A, O>) -> bool {
+        match self.full_slot() {
+            Some((queue, slot)) => {
+                self.leave_magazine(depot, queue, slot) || self.return_half(queue, slot)
+            }
+            None => self.return_youngest(),
+        }
+    }
+
     /// Makes room for one more block: takes out the older half of a full slot, or else the youngest block.
-    pub(crate) fn make_room(&mut self) -> Vec<Cached<A, O>> {
+    pub(crate) fn take_surplus(&mut self) -> Vec<Cached<A, O>> {
         match self.full_slot() {
             Some((queue, slot)) => self.take_half(queue, slot),
             None => self.take_youngest().into_iter().collect(),

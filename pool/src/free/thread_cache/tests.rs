@@ -105,15 +105,15 @@ fn the_older_half_of_a_full_slot_goes_to_the_depot_as_far_as_that_has_room() {
             .into_iter()
             .all(|cached_block| push(&mut cache, cached_block))
     );
-    assert!(cache.leave_magazine(&depot));
+    assert!(cache.make_room(&depot));
     assert_eq!((cache.bytes(), depot.bytes()), (HALF + KIB, HALF as u64));
-    assert!(!cache.leave_magazine(&depot), "the slot is no longer full");
+    assert!(!cache.make_room(&depot), "the slot is no longer full");
     assert_eq!(
         push_many(&mock, &mut cache, 100, KIB),
         MAX_BLOCKS_PER_SLOT / 2
     );
-    assert!(!cache.leave_magazine(&depot), "the depot has no room");
-    let surplus = cache.make_room();
+    assert!(!cache.make_room(&depot), "the depot has no room");
+    let surplus = cache.take_surplus();
     assert_eq!(
         (surplus.len(), cache.bytes()),
         (MAX_BLOCKS_PER_SLOT / 2, HALF + KIB)
@@ -146,9 +146,9 @@ fn blocks_of_a_magazine_that_a_cache_has_no_room_for_stay_in_the_depot() {
 fn the_youngest_block_leaves_if_its_slot_is_not_full() {
     let mock = MockPool::of_blocks();
     let mut cache = with_room_for(KIB);
-    assert!(cache.make_room().is_empty());
+    assert!(cache.take_surplus().is_empty());
     assert_eq!(push_many(&mock, &mut cache, 2, KIB), 2);
-    let youngest = cache.make_room();
+    let youngest = cache.take_surplus();
     assert_eq!((bytes_of(&youngest), cache.bytes()), (KIB, KIB));
     assert_eq!(push_many(&mock, &mut cache, 2, KIB), 1);
 }
