@@ -47,6 +47,10 @@ impl<V> Views<V> {
         }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.cached.is_empty()
+    }
+
     /// Caches the view of a range that has no other.
     pub(super) fn cache(&mut self, view: V, region: Region, range: usize) -> Chain {
         let key = self.cached.insert(CachedView {

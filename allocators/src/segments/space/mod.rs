@@ -282,6 +282,9 @@ impl<V, U: Clone + Default> Space<V, U> {
             },
         };
         let (size, best) = fit?;
+        if self.cached.is_empty() {
+            return self.seize(best, bytes);
+        }
         let mut most = size.saturating_mul(LOOSEST_VIEW_FIT);
         let mut tightest = None;
         for view in self.cached.of_size(bytes).take(MOST_VIEWS_TRIED) {
