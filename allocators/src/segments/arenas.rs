@@ -5,7 +5,7 @@ use std::{
     ops::{Deref, DerefMut},
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -55,6 +55,8 @@ struct Shared<M, U> {
     occupied: AtomicU64,
     /// Set if the views of free ranges are cached.
     caches_views: bool,
+    /// Set if a request searches other arenas than its home, which must not grow.
+    searches_others: AtomicBool,
     all: Box<[Cell<M, U>]>,
 }
 
@@ -134,6 +136,7 @@ impl<M, U: Clone + Default> Arenas<M, U> {
         Self(Arc::new(Shared {
             occupied: AtomicU64::new(0),
             caches_views,
+            searches_others: AtomicBool::new(true),
             all: all.collect(),
         }))
     }
@@ -151,7 +154,7 @@ impl<M, U: Clone + Default> Arenas<M, U> {
     ///
     /// Numbers beyond the last arena go round.
     pub fn take(&self, home: usize, bytes: usize, usable: impl Fn(&U) -> bool) -> Option<Ready<M>> {
-        let mut arenas = self.with(home, bytes);
+        let mut arenas = self.near(home, bytes);
         let carved =
             arenas.find_map(|mut arena| arena.take(bytes, Search::WithoutOverlap, &usable))?;
         Some(Ready {
@@ -162,10 +165,29 @@ impl<M, U: Clone + Default> Arenas<M, U> {
         })
     }
 
-    /// Locks the arenas that may have a free range of `bytes` bytes, one after the other, from `home` on.
-    pub(super) fn with(&self, home: usize, bytes: usize) -> impl Iterator<Item = Locked<'_, M, U>> {
+    /// Sets whether requests search other arenas than their home.
+    pub(super) fn set_searches_others(&self, searches_others: bool) {
+        self.0
+            .searches_others
+            .store(searches_others, Ordering::Relaxed);
+    }
+
+    /// Locks the arenas that may have a free range of `bytes` bytes for a request of this home, one after the other.
+    pub(super) fn near(&self, home: usize, bytes: usize) -> impl Iterator<Item = Locked<'_, M, U>> {
+        let searches_others = self.0.searches_others.load(Ordering::Relaxed);
+        let arenas = if searches_others { self.len() } else { 1 };
+        self.with(home, bytes, arenas)
+    }
+
+    /// Locks those of so many arenas, from `home` on, that may have a free range of `bytes` bytes, one after the other.
+    pub(super) fn with(
+        &self,
+        home: usize,
+        bytes: usize,
+        arenas: usize,
+    ) -> impl Iterator<Item = Locked<'_, M, U>> {
         let all = &self.0.all;
-        let numbers = (0..all.len()).map(move |step| (home + step) % all.len());
+        let numbers = (0..arenas).map(move |step| (home + step) % all.len());
         let bin = bin_of(bytes);
         let has = move |number: &usize| all[*number].bins.load(Ordering::Relaxed) > bin;
         numbers.filter(has).map(|number| self.numbered(number))

@@ -15,6 +15,7 @@ mod views;
 use std::{fmt, sync::Arc};
 
 use arena::{Arena, Search};
+use arenas::Locked;
 use growth::Growth;
 use placement::Placement;
 use space::{Idle, SegmentKey};
@@ -23,6 +24,9 @@ pub use arena::RangeKey;
 pub use arenas::Arenas;
 
 use crate::{Allocator, Backend, GrowthPolicy, MemoryOf, Region, Result};
+
+/// A request takes from any arena while one part in this of the segments is free.
+const FREE_PARTS_TO_TAKE: u64 = 4;
 
 /// The key of no range and no view.
 const NONE: usize = usize::MAX;
@@ -321,7 +325,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     ///
     /// let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(())).with_arenas(8);
     /// let first = segments.add_near(3, "segment", 4096, 1024).unwrap();
-    /// // Another arena is searched, too, before a caller asks for a new segment.
+    /// // Another arena is searched, too, where it has much that is free.
     /// let second = segments.take_near(5, 1024, |()| true).unwrap();
     /// assert_eq!(second.region.offset, 1024);
     /// # segments.give(first.range, (), None);
@@ -470,15 +474,30 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         self.take_near(0, bytes, usable)
     }
 
-    /// Takes a range as [`take`](Self::take) does, from the arena `home` if that has one.
+    /// Takes a range as [`take`](Self::take) does, from the arena `home` if that has one. Returns `None` also if that arena should
+    /// [grow](Self::grow_near) instead: as long as segments have not reached a limit, and less than a quarter of them is free.
     pub fn take_near(
         &mut self,
         home: usize,
         bytes: usize,
         usable: impl Fn(&U) -> bool,
     ) -> Option<Carved<M, U>> {
-        let mut arenas = self.arenas.with(home, bytes);
-        arenas.find_map(|mut arena| arena.take(bytes, Search::ByTheRules, &usable))
+        let take = |mut arena: Locked<'_, M, U>| arena.take(bytes, Search::ByTheRules, &usable);
+        let mut own = self.arenas.with(home, bytes, 1);
+        own.find_map(take).or_else(|| {
+            // Also what threads do from now on that find nothing in their own arenas.
+            self.arenas.set_searches_others(!self.arena_grows(home));
+            self.arenas.near(home, bytes).find_map(take)
+        })
+    }
+
+    /// Returns whether an arena grows before its requests take from others: where others have segments of which little is free, and
+    /// all have not reached their limit.
+    fn arena_grows(&self, home: usize) -> bool {
+        let own = self.bytes[home % self.bytes.len()];
+        own < self.bytes()
+            && self.bytes() < self.growth.most_of_arenas()
+            && self.free_bytes() < self.bytes() / FREE_PARTS_TO_TAKE
     }
 
     /// Takes a range as [`take`](Self::take) does, but regardless of the rules that keep ranges for other blocks.
@@ -498,7 +517,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         bytes: usize,
         usable: impl Fn(&U) -> bool,
     ) -> Option<Carved<M, U>> {
-        let mut arenas = self.arenas.with(0, bytes);
+        let mut arenas = self.arenas.with(0, bytes, self.arenas.len());
         arenas.find_map(|mut arena| arena.take(bytes, Search::Anywhere, &usable))
     }
 
@@ -642,7 +661,11 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         self.tell_arenas();
         let growth = self.growth_of(home);
         let size = growth.segment_for(bytes, allocations);
-        let most = self.growth.most();
+        let most = if self.arena_grows(home) {
+            self.growth.most_of_arenas()
+        } else {
+            self.growth.most()
+        };
         let before = self.bytes();
         let mut leaving = self.make_room(size as u64, most);
         if !leaving.is_empty() && self.growth.replaces_often(allocations) && !growth.is_small(bytes)

@@ -131,7 +131,16 @@ impl Growth {
     /// The most bytes that segments may have together while some of them are free: hardly more than the high water.
     pub(super) fn most(&self) -> u64 {
         let slack = self.high_water / self.rules().slack_parts;
-        let slack = slack.max(LEAST_SEGMENT as u64);
+        self.above_high_water(slack.max(LEAST_SEGMENT as u64))
+    }
+
+    /// The most bytes that segments may have together if each arena grows before it takes from another one.
+    pub(super) fn most_of_arenas(&self) -> u64 {
+        self.above_high_water(self.high_water / self.rules().arena_slack_parts)
+    }
+
+    /// The high water and `slack` bytes, but less than what was refused.
+    fn above_high_water(&self, slack: u64) -> u64 {
         let most = self.high_water.saturating_add(slack);
         self.refused.map_or(most, |refused| most.min(refused - 1))
     }

@@ -7,6 +7,9 @@ use crate::GrowthPolicy;
 pub(super) struct Rules {
     /// While some of them are free, segments may have more than the high water by one part in this of it.
     pub(super) slack_parts: u64,
+    /// While segments have less than the high water and one part in this of it, an arena grows before its threads take from another
+    /// one: taking from others makes threads wait for each other.
+    pub(super) arena_slack_parts: u64,
     /// A block of more than one part in this of a usual segment has a segment of its own.
     pub(super) own_parts: usize,
     /// The same, once segments have been made by more than one request in this: then half of a usual segment counts.
@@ -24,6 +27,7 @@ impl Rules {
         match policy {
             GrowthPolicy::FewestCalls => Self {
                 slack_parts: 20,
+                arena_slack_parts: 5,
                 own_parts: 2,
                 requests_per_own: u64::MAX,
                 least_piece: (3, 8),
@@ -32,6 +36,7 @@ impl Rules {
             },
             GrowthPolicy::Balanced => Self {
                 slack_parts: 33,
+                arena_slack_parts: 5,
                 own_parts: 4,
                 requests_per_own: 400,
                 least_piece: (3, 5),
@@ -40,6 +45,7 @@ impl Rules {
             },
             GrowthPolicy::Dense => Self {
                 slack_parts: 100,
+                arena_slack_parts: 100,
                 own_parts: 20,
                 requests_per_own: 20,
                 least_piece: (9, 10),
