@@ -43,13 +43,6 @@ impl<A: Allocator, O> State<A, O> {
         self.active_bytes -= signed(asked);
     }
 
-    /// Undoes the count of a block that was carved and could not be handed out.
-    pub(crate) fn uncount_carved(&mut self, asked: usize, block_bytes: usize) {
-        self.deactivate(asked, block_bytes);
-        self.counters.hits -= 1;
-        self.counters.carved_hits -= 1;
-    }
-
     /// Raises the peak of active bytes to `bytes`, if it is lower.
     pub(crate) fn reach_active(&mut self, bytes: i64) {
         let peak = &mut self.counters.peak_active_bytes;

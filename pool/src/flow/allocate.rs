@@ -230,10 +230,8 @@ impl<A: Allocator> Shared<A> {
             }
         };
         let block = hit.hand_out().map(|(block, kind)| {
-            if kind != HitKind::Carved || !self.count_carved(request.asked, block.bytes) {
-                let mut state = self.state.lock();
-                state.activate(request.asked, block.bytes, kind);
-            }
+            let mut state = self.state.lock();
+            state.activate(request.asked, block.bytes, kind);
             block
         });
         Ok(block)

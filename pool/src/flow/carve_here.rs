@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl<A: Allocator> Shared<A> {
-    /// Makes a block of a range that this thread took from its own arena, and that it has counted.
+    /// Makes a block of a range that this thread took from its own arena, and counts it.
     pub(crate) fn hand_out_carved(
         self: &Arc<Self>,
         queue: &QueueOf<A>,
@@ -30,21 +30,23 @@ impl<A: Allocator> Shared<A> {
             shared: self,
             queue_key,
             range: ready.range,
-            asked: request.asked,
-            bytes: ready.region.bytes,
         };
+        // These may call the program's own size classes, which may panic.
+        let above = self.classes.below(request.bin, self.alignment);
+        let slot = self.classes.slot(request.bin);
         // Declared after `unfinished`, so that on failure it is dropped before the range is returned.
         let segment = ready.segment;
         let memory = match ready.view {
             Some(view) => view,
             None => self.allocator.create_view(&segment, ready.region)?,
         };
+        self.count_carved(request.asked, ready.region.bytes);
         let SpareLease { share, shell } = lease;
         let block = shell.fill(Block {
             bytes: ready.region.bytes,
-            above: self.classes.below(request.bin, self.alignment),
+            above,
             bin: request.bin,
-            slot: self.classes.slot(request.bin),
+            slot,
             share: None,
             lease: Lease::on(queue.id(), Some(queue_key), true),
             range: Some(unfinished.finish()),
@@ -57,13 +59,11 @@ impl<A: Allocator> Shared<A> {
     }
 }
 
-/// A block whose view is not made yet. If the allocator fails or panics, the range is free again, and the block is not counted.
+/// A block whose view is not made yet. If the allocator fails or panics, the range is free again.
 struct Unfinished<'a, A: Allocator> {
     shared: &'a Shared<A>,
     queue_key: QueueKey,
     range: RangeKey,
-    asked: usize,
-    bytes: usize,
 }
 
 impl<A: Allocator> Unfinished<'_, A> {
@@ -78,8 +78,7 @@ impl<A: Allocator> Unfinished<'_, A> {
 impl<A: Allocator> Drop for Unfinished<'_, A> {
     fn drop(&mut self) {
         let shared = self.shared;
-        let mut state = shared.lock_and_sync();
-        state.uncount_carved(self.asked, self.bytes);
+        let mut state = shared.state.lock();
         // Its former uses come before all later commands of this queue, so one timestamp of the queue stands for them.
         let uses = std::iter::once(state.queues.stamp(self.queue_key)).collect();
         if let Some(segments) = &mut state.segments {

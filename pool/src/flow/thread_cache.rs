@@ -6,7 +6,7 @@ use binpool_allocators::{Allocator, Queue, QueueId, QueueOf, segments::Segments}
 
 use crate::{
     lock::per_thread as threads,
-    order::timestamps::QueueKey,
+    order::{hit_kind::HitKind, timestamps::QueueKey},
     request::{Request, Size},
     shared::{Cached, CachedBlock, CarvedHere, HeldBlock, OwnCache, Shared, State, ThreadCache},
 };
@@ -128,12 +128,15 @@ impl<A: Allocator> Shared<A> {
         })
     }
 
-    /// Counts a block that was carved among what this thread did. Returns false if the thread has no cache that it may enter.
-    pub(crate) fn count_carved(&self, asked: usize, bytes: usize) -> bool {
+    /// Counts a block that was carved.
+    pub(crate) fn count_carved(&self, asked: usize, bytes: usize) {
         let counted = threads::with_own(self.id, |key: &OwnCache<A>| {
             key.enter(|cache| cache.count_carved(asked, bytes))
         });
-        counted.flatten().is_some()
+        if counted.flatten().is_none() {
+            let mut state = self.state.lock();
+            state.activate(asked, bytes, HitKind::Carved);
+        }
     }
 
     /// The number of this thread's arena.

@@ -48,7 +48,7 @@ pub(crate) struct CarvedHere<A: Allocator, O> {
 }
 
 impl<A: Allocator, O> ThreadCache<A, O> {
-    /// Takes a range of the thread's own arena for a block on this queue, and counts the block. Returns `None` if there is none that only commands of this
+    /// Takes a range of the thread's own arena for a block on this queue. Returns `None` if there is none that only commands of this
     /// queue may still use, or no spare lease.
     pub(crate) fn carve(&mut self, queue: QueueId, request: Request) -> Option<CarvedHere<A, O>> {
         let arenas = self.arenas.as_ref()?;
@@ -59,7 +59,6 @@ impl<A: Allocator, O> ThreadCache<A, O> {
         let is_free = |uses: &QueueUses| uses.iter().all(|use_| use_.key == queue_key);
         let ready = arenas.take(self.number, request.bytes, is_free)?;
         let lease = spares.all.pop()?;
-        self.count_carved(request.asked, ready.region.bytes);
         Some(CarvedHere {
             ready,
             queue_key,

@@ -50,6 +50,29 @@ fn a_pool_that_holds_nothing_keeps_no_segment_where_a_view_fails() {
 }
 
 #[test]
+fn a_block_whose_view_fails_is_in_no_peak() {
+    let setting = Setting {
+        source: Immediate,
+        segments: true,
+        reuse: SameQueue,
+        threshold: None,
+        completion: AtOnce,
+        failures: Failures {
+            order: Kept,
+            spread: false,
+        },
+        watched: false,
+    };
+    let operations = [
+        Fail(CreateSubRegion, 3, OutOfMemory),
+        Allocate(Bytes(1), Queue(0), Thread(0)),
+        Allocate(Bytes(1), Queue(0), Thread(0)),
+        Allocate(Bytes(1), Queue(0), Thread(0)),
+    ];
+    run(setting, &operations);
+}
+
+#[test]
 fn what_ended_before_a_command_that_never_ends_serves_a_request() {
     let setting = Setting {
         source: Svm,
