@@ -1,10 +1,37 @@
 //! Identities of the objects that live on a device.
 
 use std::{
+    cell::Cell,
     fmt,
     num::NonZeroU64,
+    ops::Range,
     sync::atomic::{AtomicU64, Ordering},
 };
+
+/// How many numbers a thread takes at once: threads that count with one counter wait for each other.
+const BATCH: u64 = 64;
+
+/// Returns the next of the numbers that a thread has, or takes others from the counter of all threads.
+fn next_of(own: &Cell<Range<u64>>, all: &AtomicU64) -> NonZeroU64 {
+    let mut numbers = own.take();
+    let next = numbers.next().unwrap_or_else(|| {
+        let first = take(all, BATCH);
+        numbers = first + 1..first + BATCH;
+        first
+    });
+    own.set(numbers);
+    not_zero(next)
+}
+
+/// Takes so many numbers, and returns the first.
+fn take(all: &AtomicU64, count: u64) -> u64 {
+    // 2^64 identities do not run out: at one a nanosecond they last 584 years.
+    all.fetch_add(count, Ordering::Relaxed)
+}
+
+fn not_zero(number: u64) -> NonZeroU64 {
+    NonZeroU64::new(number).unwrap_or(NonZeroU64::MAX)
+}
 
 macro_rules! identity {
     ($(#[$doc:meta])* $name:ident) => {
@@ -17,8 +44,11 @@ macro_rules! identity {
             #[must_use]
             pub fn fresh() -> Self {
                 static NEXT: AtomicU64 = AtomicU64::new(1);
-                // 2^64 identities do not run out: at one a nanosecond they last 584 years.
-                Self(NonZeroU64::new(NEXT.fetch_add(1, Ordering::Relaxed)).unwrap_or(NonZeroU64::MAX))
+                thread_local! {
+                    static OWN: Cell<Range<u64>> = const { Cell::new(0..0) };
+                }
+                let own = OWN.try_with(|own| next_of(own, &NEXT));
+                Self(own.unwrap_or_else(|_| not_zero(take(&NEXT, 1))))
             }
 
             /// The identity as a number, for logs and maps.
@@ -109,4 +139,27 @@ identity! {
     /// # Ok::<(), binpool_allocators::Error>(())
     /// ```
     EventId
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::HashSet, thread};
+
+    use super::*;
+
+    #[test]
+    fn no_two_threads_have_the_same_identity_and_each_counts_upwards() {
+        let threads = (0..4).map(|_| {
+            thread::spawn(|| {
+                let ids = (0..3 * BATCH).map(|_| MemoryId::fresh());
+                ids.collect::<Vec<_>>()
+            })
+        });
+        let threads: Vec<_> = threads.collect();
+        let all = threads.into_iter().map(|it| it.join().unwrap());
+        let all: Vec<_> = all.collect();
+        assert!(all.iter().all(|ids| ids.is_sorted()));
+        let different: HashSet<_> = all.iter().flatten().collect();
+        assert_eq!(different.len() as u64, 4 * 3 * BATCH);
+    }
 }

@@ -7,7 +7,7 @@ use shuttle::sync::mpsc::channel;
 
 use crate::{
     program::Program,
-    world::{Marked, World, join},
+    world::{BYTES, Marked, World, join},
 };
 
 pub(crate) const PROGRAMS: &[Program] = &[
@@ -19,6 +19,11 @@ pub(crate) const PROGRAMS: &[Program] = &[
         drop_what_others_allocate,
     ),
     Program::new("hands-in-a-circle", 3, in_a_circle),
+    Program::new("arenas-beside-each-other", 3, beside_each_other),
+    Program::new("arenas-whose-blocks-others-drop", 3, blocks_that_go_home),
+    Program::new("arenas-that-others-take-from", 3, taken_from),
+    Program::new("arenas-of-threads-that-end", 4, arenas_of_threads_that_end),
+    Program::new("arenas-that-outlive-the-pool", 3, arenas_that_outlive),
     Program::new("hands-that-overflow-into-the-depot", 3, overflow),
     Program::new("hands-of-threads-that-end", 4, threads_that_end),
     Program::new("hands-that-end-while-others-look", 3, end_while_others_look),
@@ -77,6 +82,100 @@ fn drop_what_others_allocate() {
     world.pool.trim_to(0);
     join([producer, consumer]);
     world.end(4);
+}
+
+/// More than a thread caches besides the block that came back last, so that each further one goes back to its arena.
+const LARGE: usize = 9 << 20;
+
+fn world_of_large(blocks: usize) -> World {
+    World::of_segments(blocks * LARGE / BYTES)
+}
+
+/// Two threads carve from arenas of their own, and return to them. A third one looks at the counters, and at every block.
+fn beside_each_other() {
+    let world = world_of_large(64);
+    let others = [(); 2].map(|()| {
+        world.spawn(|world| {
+            let blocks =
+                [LARGE, LARGE + BYTES, LARGE].map(|bytes| world.try_allocate(bytes).unwrap());
+            blocks.into_iter().for_each(Marked::check);
+            world.try_allocate(LARGE).unwrap().check();
+        })
+    });
+    let statistics = world.pool.statistics();
+    assert!(statistics.held_bytes <= statistics.managed_bytes);
+    assert!(statistics.active_blocks <= 6);
+    let _removed = world.pool.trim_to(0);
+    join(others);
+    world.end(8);
+}
+
+/// One thread carves, another one drops: the ranges go home to the first one's arena, which has them again.
+fn blocks_that_go_home() {
+    let world = world_of_large(64);
+    let (send, receive) = channel::<Marked>();
+    let carving = world.spawn(move |world| {
+        for _ in 0..4 {
+            send.send(world.try_allocate(LARGE).unwrap()).unwrap();
+        }
+    });
+    let dropping = world.spawn(move |_| receive.into_iter().for_each(Marked::check));
+    world.try_allocate(LARGE).unwrap().check();
+    join([carving, dropping]);
+    world.end(5);
+}
+
+/// A device with room for what the threads need together: each finds in the other's arena what that has returned.
+fn taken_from() {
+    let world = world_of_large(4);
+    let others = [(); 2].map(|()| {
+        world.spawn(|world| {
+            for _ in 0..2 {
+                let blocks = [(); 2].map(|()| world.try_allocate(LARGE).unwrap());
+                blocks.into_iter().for_each(Marked::check);
+            }
+        })
+    });
+    join(others);
+    let all = [(); 4].map(|()| world.try_allocate(LARGE).unwrap());
+    all.into_iter().for_each(Marked::check);
+    world.end(12);
+}
+
+/// Threads end, and those that begin have the arenas that these had.
+fn arenas_of_threads_that_end() {
+    let world = world_of_large(64);
+    let ending = world.spawn(|world| {
+        let blocks = [(); 3].map(|()| world.try_allocate(LARGE).unwrap());
+        blocks.into_iter().for_each(Marked::check);
+    });
+    let others = [(); 2].map(|()| {
+        world.spawn(|world| {
+            let blocks = [(); 2].map(|()| world.try_allocate(LARGE).unwrap());
+            blocks.into_iter().for_each(Marked::check);
+        })
+    });
+    join([ending]);
+    let after = world.spawn(|world| world.try_allocate(LARGE).unwrap().check());
+    join(others);
+    join([after]);
+    world.end(8);
+}
+
+/// A thread has its arena, and a block, for longer than the program has the pool.
+fn arenas_that_outlive() {
+    let world = world_of_large(64);
+    let (send, receive) = channel::<Marked>();
+    let other = world.spawn(move |world| {
+        let blocks = [(); 3].map(|()| world.try_allocate(LARGE).unwrap());
+        blocks.into_iter().for_each(Marked::check);
+        send.send(world.try_allocate(LARGE).unwrap()).unwrap();
+    });
+    let dropping = shuttle::thread::spawn(move || receive.into_iter().for_each(Marked::check));
+    world.try_allocate(LARGE).unwrap().check();
+    join([other]);
+    join([dropping]);
+    world.end_of_pool();
 }
 
 /// Each thread drops what its neighbour allocates.
