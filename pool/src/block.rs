@@ -71,6 +71,10 @@ impl<A: Allocator, O> Shell<A, O> {
         (block, Self(shell))
     }
 
+    #[expect(
+        clippy::unnecessary_box_returns,
+        reason = "the box is what this is for"
+    )]
     pub(crate) fn fill(self, block: Block<A, O>) -> Box<Block<A, O>> {
         Box::write(self.0, block)
     }

@@ -1,7 +1,8 @@
 //! Arenas that threads share: each has a lock of its own.
 
 use std::{
-    fmt,
+    fmt, iter,
+    num::NonZeroU64,
     ops::{Deref, DerefMut},
     sync::{
         Arc,
@@ -174,23 +175,30 @@ impl<M, U: Clone + Default> Arenas<M, U> {
 
     /// Locks the arenas that may have a free range of `bytes` bytes for a request of this home, one after the other.
     pub(super) fn near(&self, home: usize, bytes: usize) -> impl Iterator<Item = Locked<'_, M, U>> {
-        let searches_others = self.0.searches_others.load(Ordering::Relaxed);
-        let arenas = if searches_others { self.len() } else { 1 };
-        self.with(home, bytes, arenas)
+        let alone = if self.0.searches_others.load(Ordering::Relaxed) {
+            u64::MAX
+        } else {
+            1 << (home % self.len())
+        };
+        self.with(home, bytes, alone)
     }
 
-    /// Locks those of so many arenas, from `home` on, that may have a free range of `bytes` bytes, one after the other.
+    /// Locks those of these arenas that may have a free range of `bytes` bytes, one after the other, from `home` on. They are given by
+    /// a bit each.
     pub(super) fn with(
         &self,
         home: usize,
         bytes: usize,
-        arenas: usize,
+        arenas: u64,
     ) -> impl Iterator<Item = Locked<'_, M, U>> {
-        let all = &self.0.all;
-        let numbers = (0..arenas).map(move |step| (home + step) % all.len());
         let bin = bin_of(bytes);
-        let has = move |number: &usize| all[*number].bins.load(Ordering::Relaxed) > bin;
+        let has = move |number: &usize| self.0.all[*number].bins.load(Ordering::Relaxed) > bin;
+        let numbers = numbers(self.occupied_bits() & arenas, home % self.len());
         numbers.filter(has).map(|number| self.numbered(number))
+    }
+
+    fn occupied_bits(&self) -> u64 {
+        self.0.occupied.load(Ordering::Relaxed)
     }
 
     /// Returns whether the view of a range may be passed when the range is given back. Otherwise it must be dropped before.
@@ -229,11 +237,14 @@ impl<M, U: Clone + Default> Arenas<M, U> {
         }
     }
 
-    /// Locks the arenas that have had a segment, one after the other. Returns their numbers, too.
-    pub(super) fn occupied(&self) -> impl Iterator<Item = (usize, Locked<'_, M, U>)> {
-        let occupied = self.0.occupied.load(Ordering::Relaxed);
-        let numbers = (0..self.len()).filter(move |number| occupied & (1 << number) != 0);
-        numbers.map(|number| (number, self.numbered(number)))
+    /// The numbers of the arenas that have had a segment.
+    pub(super) fn occupied(&self) -> impl Iterator<Item = usize> + use<M, U> {
+        numbers(self.occupied_bits(), 0)
+    }
+
+    /// Locks the arenas that have had a segment, one after the other.
+    pub(super) fn each(&self) -> impl Iterator<Item = Locked<'_, M, U>> {
+        self.occupied().map(|number| self.numbered(number))
     }
 
     /// Locks the arena `home` to add a segment.
@@ -241,5 +252,30 @@ impl<M, U: Clone + Default> Arenas<M, U> {
         let number = home % self.0.all.len();
         self.0.occupied.fetch_or(1 << number, Ordering::Relaxed);
         self.numbered(number)
+    }
+}
+
+/// The numbers of the bits that are set, from `first` on and round.
+fn numbers(bits: u64, first: usize) -> impl Iterator<Item = usize> {
+    let mut left = bits.rotate_right(u32::try_from(first).unwrap_or(0));
+    iter::from_fn(move || {
+        let step = NonZeroU64::new(left)?.trailing_zeros();
+        left &= left - 1;
+        Some((first + step as usize) % MOST_ARENAS)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arenas_are_searched_from_the_home_on_and_round() {
+        let of = |bits, first| numbers(bits, first).collect::<Vec<_>>();
+        assert_eq!(of(0, 5), []);
+        assert_eq!(of(0b1_0011, 0), [0, 1, 4]);
+        assert_eq!(of(0b1_0011, 1), [1, 4, 0]);
+        assert_eq!(of(0b1_0011, 2), [4, 0, 1]);
+        assert_eq!(of(1 << 63 | 1, 63), [63, 0]);
     }
 }

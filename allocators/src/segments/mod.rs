@@ -366,9 +366,10 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// Has the arenas follow the rules of growth as they are now.
     fn tell_arenas(&mut self) {
         // An arena without segments has no range that could be placed.
-        let has_segments = |number: &usize| self.bytes[*number] > 0;
-        let numbers: Vec<_> = (0..self.arenas.len()).filter(has_segments).collect();
-        for number in numbers {
+        for number in self.arenas.occupied() {
+            if self.bytes[number] == 0 {
+                continue;
+            }
             let placement = self.growth_of(number).placement();
             if self.placements[number] != placement {
                 self.placements[number] = placement;
@@ -429,7 +430,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
 
     /// Locks the arenas that have had segments, one after the other.
     fn each_arena(&self) -> impl Iterator<Item = impl std::ops::DerefMut<Target = Arena<M, U>>> {
-        self.arenas.occupied().map(|(_, arena)| arena)
+        self.arenas.each()
     }
 
     /// Calls `visit` with the uses of each free range, and its size in bytes.
@@ -483,7 +484,9 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         usable: impl Fn(&U) -> bool,
     ) -> Option<Carved<M, U>> {
         let take = |mut arena: Locked<'_, M, U>| arena.take(bytes, Search::ByTheRules, &usable);
-        let mut own = self.arenas.with(home, bytes, 1);
+        let mut own = self
+            .arenas
+            .with(home, bytes, 1 << (home % self.bytes.len()));
         own.find_map(take).or_else(|| {
             // Also what threads do from now on that find nothing in their own arenas.
             self.arenas.set_searches_others(!self.arena_grows(home));
@@ -517,7 +520,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         bytes: usize,
         usable: impl Fn(&U) -> bool,
     ) -> Option<Carved<M, U>> {
-        let mut arenas = self.arenas.with(0, bytes, self.arenas.len());
+        let mut arenas = self.arenas.with(0, bytes, u64::MAX);
         arenas.find_map(|mut arena| arena.take(bytes, Search::Anywhere, &usable))
     }
 
@@ -537,9 +540,10 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         let is_small = self.growth_of(home).is_small(bytes);
         let arenas = self.bytes.len();
         self.bytes[home % arenas] += size as u64;
+        let carved = self.arenas.to_add(home).add(memory, size, bytes, is_small);
         self.growth.accept(self.bytes());
         self.tell_arenas();
-        self.arenas.to_add(home).add(memory, size, bytes, is_small)
+        carved
     }
 
     /// The segment that a taken range belongs to, and the position of the range in it.
@@ -790,7 +794,8 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// The `wanted` segments without a taken range.
     fn idle(&self, wanted: impl Fn(&Arena<M, U>, Idle) -> bool) -> Vec<IdleSegment> {
         let mut found = Vec::new();
-        for (arena, locked) in self.arenas.occupied() {
+        for arena in self.arenas.occupied() {
+            let locked = self.arenas.numbered(arena);
             let idle = locked.idle().filter(|idle| wanted(&locked, *idle));
             found.extend(idle.map(|idle| IdleSegment {
                 bytes: idle.bytes,

@@ -6,7 +6,7 @@ use binpool_allocators::{Allocator, Error, Queue, QueueOf, segments::RangeKey};
 
 use crate::{
     PooledBuffer,
-    block::Lease,
+    block::{Lease, Shell},
     free::thread_cache::SpareLease,
     order::timestamps::QueueKey,
     request::Request,
@@ -42,7 +42,7 @@ impl<A: Allocator> Shared<A> {
         };
         self.count_carved(request.asked, ready.region.bytes);
         let SpareLease { share, shell } = lease;
-        let block = shell.fill(Block {
+        let block = shell.unwrap_or_else(Shell::new).fill(Block {
             bytes: ready.region.bytes,
             above,
             bin: request.bin,

@@ -20,6 +20,8 @@ const REMEMBERED: usize = 256;
 /// Blocks of one queue and slot that are passed on together.
 type Magazine<A, O> = Vec<Cached<A, O>>;
 
+type Magazines<A, O> = Vec<Magazine<A, O>>;
+
 /// Blocks that a thread cache had too many of, for the next thread whose cache has none.
 ///
 /// They move in magazines, because if one thread allocates and another one drops, single blocks would keep both waiting for a
@@ -42,7 +44,7 @@ struct Shelf<A: Allocator, O> {
     /// The number of blocks, which tells a thread that there are none before it takes the lock. Changed only under the lock.
     blocks: AtomicU64,
     /// By queue and [slot](crate::classes::Classes::slot), oldest first.
-    magazines: Mutex<HashMap<(QueueId, usize), Vec<Magazine<A, O>>>>,
+    magazines: Mutex<HashMap<(QueueId, usize), Magazines<A, O>>>,
 }
 
 impl<A: Allocator, O> Default for Shelf<A, O> {

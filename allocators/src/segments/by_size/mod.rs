@@ -125,7 +125,7 @@ impl BySize {
         } = self.entries[key];
         let size_of = |key: usize| self.entries.get(key).map(|entry| entry.bytes);
         let stays = bin_of(old_bytes) == bin_of(bytes)
-            && size_of(before).is_none_or(|before| before <= bytes)
+            && size_of(before).is_none_or(|before| before < bytes)
             && size_of(after).is_none_or(|after| bytes <= after);
         if stays {
             self.entries[key].bytes = bytes;

@@ -37,7 +37,8 @@ pub(crate) struct SpareLeases<A: Allocator, O> {
 pub(crate) struct SpareLease<A: Allocator, O> {
     /// The reference to the pool.
     pub(crate) share: O,
-    pub(crate) shell: Shell<A, O>,
+    /// `None` if there was no block.
+    pub(crate) shell: Option<Shell<A, O>>,
 }
 
 /// A range that a thread took from its own arena, with the lease of its block.
@@ -115,8 +116,11 @@ impl<A: Allocator, O> ThreadCache<A, O> {
         let CachedBlock { shared, block } = cached.cached_block;
         let timestamp = cached.since;
         let (block, shell) = Shell::of(block);
-        let share = shared;
-        spares.add(key, SpareLease { share, shell });
+        let lease = SpareLease {
+            share: shared,
+            shell: Some(shell),
+        };
+        spares.add(key, lease);
         spares.last_use = spares.last_use.max(timestamp);
         let uses = QueueUses::One(QueueUse { key, timestamp });
         arenas.give(range, uses, Some(block.memory));
@@ -131,7 +135,7 @@ impl<A: Allocator, O> ThreadCache<A, O> {
         queue_key: QueueKey,
         new: impl Fn() -> O,
     ) -> usize {
-        const ENOUGH: usize = MAX_SPARE_LEASES / 8 + 1;
+        const ENOUGH: usize = MAX_SPARE_LEASES / 16 + 1;
         if self.arenas.is_none() || self.add_slot(queue, 0).is_none() {
             return 0;
         }
@@ -143,8 +147,11 @@ impl<A: Allocator, O> ThreadCache<A, O> {
             .get_or_insert_with(|| SpareLeases::none(queue_key));
         let missing = ENOUGH.saturating_sub(spares.all.len());
         for _ in 0..missing {
-            let (share, shell) = (new(), Shell::new());
-            spares.add(queue_key, SpareLease { share, shell });
+            let lease = SpareLease {
+                share: new(),
+                shell: None,
+            };
+            spares.add(queue_key, lease);
         }
         missing
     }
