@@ -26,9 +26,9 @@ pub(crate) type Block<A> = block::Block<A, Share<A>>;
 pub(crate) type Depot<A> = free::depot::Depot<A, Share<A>>;
 pub(crate) type HeldBlock<A> = block::HeldBlock<A, Share<A>>;
 pub(crate) type Bins<A> = free::bins::Bins<A, Share<A>>;
-pub(crate) type Cached<A> = free::thread_cache::Cached<A, Share<A>>;
-pub(crate) type CachedBlock<A> = free::thread_cache::CachedBlock<A, Share<A>>;
-pub(crate) type CarvedHere<A> = free::thread_cache::CarvedHere<A, Share<A>>;
+pub(crate) type Cached<A> = free::cached::Cached<A, Share<A>>;
+pub(crate) type CachedBlock<A> = free::cached::CachedBlock<A, Share<A>>;
+pub(crate) type CarvedHere<A> = free::spare_leases::CarvedHere<A, Share<A>>;
 pub(crate) type ThreadCache<A> = free::thread_cache::ThreadCache<A, Share<A>>;
 /// The cache of the running thread, which that thread alone enters without a lock.
 pub(crate) type OwnCache<A> = Owner<ThreadCache<A>>;

@@ -5,7 +5,10 @@ use binpool_allocators::{Allocator, Queue};
 use crate::{
     block::{HeldBlock, Lease},
     central::State,
-    free::thread_cache::{Activity, Cached, CachedBlock, ThreadCache, Wanted},
+    free::{
+        cached::{Cached, CachedBlock, Wanted},
+        thread_cache::{Activity, ThreadCache},
+    },
     order::timestamps::{QueueKey, last_of},
     request::Request,
 };

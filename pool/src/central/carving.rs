@@ -9,7 +9,7 @@ use crate::{
         caches::DrainFrom,
         ranges::{Carved, RangeFilter},
     },
-    free::thread_cache::Wanted,
+    free::cached::Wanted,
     order::{hit_kind::HitKind, queue_uses::QueueUses, timestamps::QueueKey},
     request::Request,
 };

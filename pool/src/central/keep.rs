@@ -5,7 +5,7 @@ use binpool_allocators::Allocator;
 use crate::{
     block::HeldBlock,
     central::{State, queue_state::QueueState},
-    free::{bins::Bins, thread_cache::Cached},
+    free::{bins::Bins, cached::Cached},
     order::queue_uses::QueueUses,
     order::timestamps::{QueueUse, last_of},
 };

@@ -15,7 +15,7 @@ use crate::{
         ranges::{Carved, RangeFilter},
     },
     flow::hit_block::HitBlock,
-    free::thread_cache::Wanted,
+    free::cached::Wanted,
     order::{
         fence::wait_for_event, hit_kind::HitKind, queue_uses::QueueUses, timestamps::QueueKey,
     },

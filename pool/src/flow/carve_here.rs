@@ -7,7 +7,7 @@ use binpool_allocators::{Allocator, Error, Queue, QueueOf, segments::RangeKey};
 use crate::{
     PooledBuffer,
     block::{Lease, Shell},
-    free::thread_cache::SpareLease,
+    free::spare_leases::SpareLease,
     order::timestamps::QueueKey,
     request::Request,
     shared::{Block, CachedBlock, CarvedHere, Shared},

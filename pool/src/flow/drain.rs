@@ -10,7 +10,7 @@ use parking_lot::MutexGuard;
 use crate::{
     PoolStatistics,
     central::caches::DrainFrom,
-    free::thread_cache::Wanted,
+    free::cached::Wanted,
     lock::{per_thread as threads, per_thread::PerThread},
     shared::{OwnCache, Shared, State, ThreadCache},
 };

@@ -10,7 +10,7 @@ use crate::{
         ranges::{Carved, RangeFilter},
     },
     flow::hit_block::HitBlock,
-    free::thread_cache::Wanted,
+    free::cached::Wanted,
     order::{hit_kind::HitKind, queue_uses::QueueUses, timestamps::QueueKey},
     request::Request,
     shared::{Block, QueueState, Shared, State},

@@ -7,7 +7,7 @@ use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 
 use crate::{
-    free::thread_cache::{Cached, Wanted, bytes_of},
+    free::cached::{Cached, Wanted, bytes_of},
     sync::{AtomicU64, Ordering},
 };
 

@@ -2,7 +2,7 @@
 
 use binpool_allocators::{Allocator, EventOf};
 
-use crate::free::thread_cache::CachedBlock;
+use crate::free::cached::CachedBlock;
 
 /// A freed block that the pool keeps as active, instead of its user, until its views are gone.
 #[derive(Debug)]

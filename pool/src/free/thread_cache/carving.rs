@@ -1,52 +1,20 @@
 //! How a thread carves blocks from its own arena of the segments, and returns them, without the pool's lock.
 
-use binpool_allocators::{
-    Allocator, MemoryOf, QueueId,
-    segments::{Arenas, Ready},
-};
+use binpool_allocators::{Allocator, QueueId};
 
-use super::{Cached, CachedBlock, MAX_BLOCKS_PER_SLOT, ThreadCache, find};
+use super::{MAX_BLOCKS_PER_SLOT, ThreadCache, find};
 use crate::{
     block::Shell,
-    order::queue_uses::QueueUses,
-    order::timestamps::{QueueKey, QueueUse, Timestamp},
+    free::{
+        cached::{Cached, CachedBlock},
+        spare_leases::{CarvedHere, MAX_SPARE_LEASES, SpareLease, SpareLeases},
+    },
+    order::{
+        queue_uses::QueueUses,
+        timestamps::{QueueKey, QueueUse},
+    },
     request::Request,
 };
-
-/// The most spare leases of a queue. Fewer under `shuttle`, whose programs are short.
-const MAX_SPARE_LEASES: usize = if cfg!(shuttle) { 2 } else { 64 };
-
-/// The arenas of a pool's segments.
-pub(crate) type PoolArenas<A> = Arenas<MemoryOf<A>, QueueUses>;
-
-/// What blocks of a queue leave behind when they go back to their segments, for the next blocks that are carved for this queue.
-///
-/// Each stands for one count in [`QueueState::active`](crate::central::queue_state::QueueState::active), and has a reference to the
-/// pool. So a block that is carved changes neither of these two counters, which all threads share.
-#[derive(Debug)]
-pub(crate) struct SpareLeases<A: Allocator, O> {
-    /// The key of the queue's state, which is valid while there are leases.
-    pub(crate) queue_key: QueueKey,
-    pub(crate) all: Vec<SpareLease<A, O>>,
-    /// The last use of a block that went back.
-    pub(crate) last_use: Timestamp,
-}
-
-/// What one block left behind.
-#[derive(Debug)]
-pub(crate) struct SpareLease<A: Allocator, O> {
-    /// The reference to the pool.
-    pub(crate) share: O,
-    /// `None` if there was no block.
-    pub(crate) shell: Option<Shell<A, O>>,
-}
-
-/// A range that a thread took from its own arena, with the lease of its block.
-pub(crate) struct CarvedHere<A: Allocator, O> {
-    pub(crate) ready: Ready<MemoryOf<A>>,
-    pub(crate) queue_key: QueueKey,
-    pub(crate) lease: SpareLease<A, O>,
-}
 
 impl<A: Allocator, O> ThreadCache<A, O> {
     /// Takes a range of the thread's own arena for a block on this queue. Returns `None` if there is none that only commands of this
@@ -159,23 +127,5 @@ impl<A: Allocator, O> ThreadCache<A, O> {
     /// Takes all spare leases out.
     pub(crate) fn take_spare_leases(&mut self) -> impl Iterator<Item = SpareLeases<A, O>> {
         self.queues.iter_mut().filter_map(|it| it.spares.take())
-    }
-}
-
-impl<A: Allocator, O> SpareLeases<A, O> {
-    fn none(queue_key: QueueKey) -> Self {
-        Self {
-            queue_key,
-            all: Vec::new(),
-            last_use: Timestamp::default(),
-        }
-    }
-
-    fn add(&mut self, queue_key: QueueKey, lease: SpareLease<A, O>) {
-        // The queue's state may have gone, and come again, while there was no lease.
-        if self.all.is_empty() {
-            self.queue_key = queue_key;
-        }
-        self.all.push(lease);
     }
 }

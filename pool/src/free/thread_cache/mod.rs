@@ -5,12 +5,14 @@ mod carving;
 use binpool_allocators::{Allocator, QueueId};
 
 use crate::{
-    block::Block, free::depot::Depot, order::timestamps::Timestamp,
+    free::{
+        cached::{Cached, CachedBlock, Wanted, bytes_of},
+        depot::Depot,
+        spare_leases::{PoolArenas, SpareLeases},
+    },
+    order::timestamps::Timestamp,
     track::event_buffer::EventBuffer,
 };
-
-use carving::SpareLeases;
-pub(crate) use carving::{CarvedHere, PoolArenas, SpareLease};
 
 /// The most blocks in a slot of a thread cache. Fewer under `shuttle`, whose programs are short.
 const MAX_BLOCKS_PER_SLOT: usize = if cfg!(shuttle) { 4 } else { 64 };
@@ -20,33 +22,6 @@ const MAX_BLOCKS_SEARCHED: usize = 4;
 
 /// The most queues that a thread cache has blocks of.
 const MAX_CACHED_QUEUES: usize = 8;
-
-/// A free block that only its own in-order queue used, ready for the next user on that queue.
-///
-/// It keeps what its next user needs: its reference to the pool, and its count in
-/// [`QueueState::active`](crate::central::queue_state::QueueState::active). So a hit changes neither of these two counters, which
-/// all threads share.
-#[derive(Debug)]
-pub(crate) struct CachedBlock<A: Allocator, O> {
-    pub(crate) shared: O,
-    /// The block, whose [lease](Block::lease) is already the next user's.
-    pub(crate) block: Box<Block<A, O>>,
-}
-
-/// A cached block, and when it came back.
-#[derive(Debug)]
-pub(crate) struct Cached<A: Allocator, O> {
-    pub(crate) cached_block: CachedBlock<A, O>,
-    /// The moment at which it came back. It is not in the block, because a thread that drops blocks of another thread would then
-    /// write to a cache line of that thread.
-    pub(crate) since: Timestamp,
-}
-
-impl<A: Allocator, O> Cached<A, O> {
-    pub(crate) fn bytes(&self) -> usize {
-        self.cached_block.block.bytes
-    }
-}
 
 /// What a thread has done since it last reported to the pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,26 +51,6 @@ pub(crate) struct Allowance {
     pub(crate) small_bytes: usize,
     /// The most bytes in the depot, which all threads share.
     pub(crate) bytes_in_depot: u64,
-}
-
-/// Which blocks are taken out of the caches of threads and the depot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
-    All,
-    /// Those of one slot.
-    Slot(usize),
-    /// Those with more bytes than this.
-    LargerThan(usize),
-}
-
-impl Wanted {
-    pub(crate) fn has<A: Allocator, O>(self, block: &Block<A, O>) -> bool {
-        match self {
-            Self::All => true,
-            Self::Slot(slot) => block.slot == slot,
-            Self::LargerThan(bytes) => block.bytes > bytes,
-        }
-    }
 }
 
 /// The free blocks of one queue.
@@ -502,11 +457,6 @@ impl<A: Allocator, O> ThreadCache<A, O> {
         self.reported_bytes = self.bytes;
         activity
     }
-}
-
-/// The bytes of some blocks.
-pub(crate) fn bytes_of<A: Allocator, O>(cached: &[Cached<A, O>]) -> usize {
-    cached.iter().map(Cached::bytes).sum()
 }
 
 #[inline]

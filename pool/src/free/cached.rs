@@ -1,0 +1,57 @@
+//! Free blocks in the caches of threads and in the depot.
+
+use binpool_allocators::Allocator;
+
+use crate::{block::Block, order::timestamps::Timestamp};
+
+/// A free block that only its own in-order queue used, ready for the next user on that queue.
+///
+/// It keeps what its next user needs: its reference to the pool, and its count in
+/// [`QueueState::active`](crate::central::queue_state::QueueState::active). So a hit changes neither of these two counters, which
+/// all threads share.
+#[derive(Debug)]
+pub(crate) struct CachedBlock<A: Allocator, O> {
+    pub(crate) shared: O,
+    /// The block, whose [lease](Block::lease) is already the next user's.
+    pub(crate) block: Box<Block<A, O>>,
+}
+
+/// A cached block, and when it came back.
+#[derive(Debug)]
+pub(crate) struct Cached<A: Allocator, O> {
+    pub(crate) cached_block: CachedBlock<A, O>,
+    /// The moment at which it came back. It is not in the block, because a thread that drops blocks of another thread would then
+    /// write to a cache line of that thread.
+    pub(crate) since: Timestamp,
+}
+
+impl<A: Allocator, O> Cached<A, O> {
+    pub(crate) fn bytes(&self) -> usize {
+        self.cached_block.block.bytes
+    }
+}
+
+/// Which blocks are taken out of the caches of threads and the depot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    All,
+    /// Those of one slot.
+    Slot(usize),
+    /// Those with more bytes than this.
+    LargerThan(usize),
+}
+
+impl Wanted {
+    pub(crate) fn has<A: Allocator, O>(self, block: &Block<A, O>) -> bool {
+        match self {
+            Self::All => true,
+            Self::Slot(slot) => block.slot == slot,
+            Self::LargerThan(bytes) => block.bytes > bytes,
+        }
+    }
+}
+
+/// The bytes of some blocks.
+pub(crate) fn bytes_of<A: Allocator, O>(cached: &[Cached<A, O>]) -> usize {
+    cached.iter().map(Cached::bytes).sum()
+}
