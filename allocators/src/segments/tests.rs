@@ -236,3 +236,51 @@ fn small_blocks_never_merge_segments() {
     segments.add_idle("12", 12 * MIB);
     assert_eq!(segments.growth(1000, 1), (128 * 1000, vec!["8"]));
 }
+
+#[test]
+fn an_arena_grows_where_little_of_the_others_is_free_and_takes_from_them_where_much_is() {
+    let mut segments = after(100).with_arenas(2);
+    let first = segments.add_near(0, "zero", 100 * MIB, 80 * MIB).unwrap();
+    // Together they may have 120 MiB before one takes from the other.
+    assert!(segments.take_near(1, 10 * MIB, |_| true).is_none());
+    assert!(segments.take_near(0, 10 * MIB, |_| true).is_some());
+    segments.give(first.range, 0, None);
+    let taken = segments.take_near(1, 40 * MIB, |_| true).unwrap();
+    assert_eq!(*taken.segment, "zero");
+    // The same for a thread that has only the arenas.
+    let arenas = segments.arenas();
+    assert!(arenas.take(1, 10 * MIB, |_| true).is_some());
+    let own = segments.add_near(1, "one", 20 * MIB, 20 * MIB).unwrap();
+    assert_eq!(*own.segment, "one");
+    let most = segments.take_near(1, 20 * MIB, |_| true).unwrap();
+    assert_eq!(*most.segment, "zero", "the limit is reached");
+}
+
+#[test]
+fn an_arena_grows_like_a_program_of_its_part_of_the_segments() {
+    let mut segments = after(1000).with_arenas(3);
+    segments.add_near(0, "zero", 750 * MIB, 750 * MIB).unwrap();
+    segments.add_near(1, "one", 250 * MIB, 250 * MIB).unwrap();
+    let small = [0, 1, 2].map(|home| segments.small_bytes(home));
+    let programs = [after(750), after(250), self::segments()];
+    let as_a_program = programs.map(|segments| segments.small_bytes(0));
+    assert_eq!(small, as_a_program);
+}
+
+#[test]
+fn the_segments_of_all_arenas_count_and_go_together() {
+    let mut segments = after(1).with_arenas(2);
+    let [one, two] = [0, 1].map(|home| {
+        let name = ["zero", "one"][home];
+        segments.add_near(home, name, 10 * MIB, MIB).unwrap().range
+    });
+    assert_eq!(segments.bytes(), 20 * MIB as u64);
+    assert_eq!(segments.free_bytes(), 18 * MIB as u64);
+    segments.give(one, 1, None);
+    segments.give(two, 2, None);
+    assert_eq!(segments.idle_bytes(), 20 * MIB as u64);
+    segments.settle(|queue| *queue == 2);
+    assert_eq!(names(&segments.release(1, |queue| *queue == 0)), ["one"]);
+    assert_eq!(names(&segments.release(u64::MAX, |_| true)), ["zero"]);
+    assert_eq!((segments.bytes(), segments.free_bytes()), (0, 0));
+}

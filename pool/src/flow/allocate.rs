@@ -164,10 +164,7 @@ impl<A: Allocator> Shared<A> {
             self.prefill(&mut state, queue_key, request);
         }
         drop(state);
-        let entered = Entered {
-            shared: self,
-            queue_key,
-        };
+        let entered = Entered::new(self, queue_key);
         let is_found = !matches!(lookup, Lookup::Nothing { .. });
         if is_sweep_due && !is_found {
             self.sweep();
@@ -267,14 +264,18 @@ impl<A: Allocator> Shared<A> {
 
 /// Keeps the state of the request's queue in the pool. [Leaves](crate::central::State::leave) the queue again if the
 /// request fails or panics.
-struct Entered<'a, A: Allocator> {
+pub(super) struct Entered<'a, A: Allocator> {
     shared: &'a Shared<A>,
     queue_key: QueueKey,
 }
 
-impl<A: Allocator> Entered<'_, A> {
+impl<'a, A: Allocator> Entered<'a, A> {
+    pub(super) fn new(shared: &'a Shared<A>, queue_key: QueueKey) -> Self {
+        Self { shared, queue_key }
+    }
+
     /// Leaves the entry to the block that is handed out, and returns its key.
-    fn keep(self) -> QueueKey {
+    pub(super) fn keep(self) -> QueueKey {
         let queue_key = self.queue_key;
         std::mem::forget(self);
         queue_key

@@ -162,12 +162,7 @@ impl<A: Allocator> Shared<A> {
         kind: HitKind,
     ) -> Result<HitBlock<'_, A>, Error> {
         let region = carved.region;
-        let taken = TakenRange {
-            shared: self,
-            queue_key,
-            range: carved.range,
-            has_excess: Cell::new(carved.has_excess),
-        };
+        let taken = TakenRange::new(self, queue_key, carved.range, carved.has_excess);
         // Declared after `taken`, so that on failure its reference to the segment is dropped before the range is
         // returned.
         let mut carved = carved;
@@ -291,7 +286,7 @@ impl<A: Allocator> Drop for Growth<'_, A> {
 }
 
 /// A range that was taken for a block that is not made yet. It is free again if the allocator fails or panics.
-struct TakenRange<'a, A: Allocator> {
+pub(super) struct TakenRange<'a, A: Allocator> {
     shared: &'a Shared<A>,
     queue_key: QueueKey,
     range: RangeKey,
@@ -299,9 +294,23 @@ struct TakenRange<'a, A: Allocator> {
     has_excess: Cell<bool>,
 }
 
-impl<A: Allocator> TakenRange<'_, A> {
+impl<'a, A: Allocator> TakenRange<'a, A> {
+    pub(super) fn new(
+        shared: &'a Shared<A>,
+        queue_key: QueueKey,
+        range: RangeKey,
+        has_excess: bool,
+    ) -> Self {
+        Self {
+            shared,
+            queue_key,
+            range,
+            has_excess: Cell::new(has_excess),
+        }
+    }
+
     /// Leaves the range to the block that was made from it.
-    fn keep(self) -> RangeKey {
+    pub(super) fn keep(self) -> RangeKey {
         let range = self.range;
         std::mem::forget(self);
         range

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use binpool_allocators::{Allocator, Error, Queue, QueueOf, segments::RangeKey};
+use binpool_allocators::{Allocator, Error, Queue, QueueOf};
 
 use crate::{
     PooledBuffer,
     block::{Lease, Shell},
+    flow::{allocate::Entered, carve::TakenRange},
     free::spare_leases::SpareLease,
-    order::timestamps::QueueKey,
     request::Request,
     shared::{Block, CachedBlock, CarvedHere, Shared},
 };
@@ -26,15 +26,12 @@ impl<A: Allocator> Shared<A> {
             queue_key,
             lease,
         } = carved;
-        let unfinished = Unfinished {
-            shared: self,
-            queue_key,
-            range: ready.range,
-        };
+        let entered = Entered::new(self, queue_key);
+        let taken = TakenRange::new(self, queue_key, ready.range, false);
         // These may call the program's own size classes, which may panic.
         let above = self.classes.below(request.bin, self.alignment);
         let slot = self.classes.slot(request.bin);
-        // Declared after `unfinished`, so that on failure it is dropped before the range is returned.
+        // Declared after `taken`, so that on failure it is dropped before the range is returned.
         let segment = ready.segment;
         let memory = match ready.view {
             Some(view) => view,
@@ -48,44 +45,13 @@ impl<A: Allocator> Shared<A> {
             bin: request.bin,
             slot,
             share: None,
-            lease: Lease::on(queue.id(), Some(queue_key), true),
-            range: Some(unfinished.finish()),
+            lease: Lease::on(queue.id(), Some(entered.keep()), true),
+            range: Some(taken.keep()),
             record: None,
             memory,
         });
         let shared = share;
         let cached = CachedBlock { shared, block };
         Ok(PooledBuffer::from_cached(cached, request.asked))
-    }
-}
-
-/// A block whose view is not made yet. If the allocator fails or panics, the range is free again.
-struct Unfinished<'a, A: Allocator> {
-    shared: &'a Shared<A>,
-    queue_key: QueueKey,
-    range: RangeKey,
-}
-
-impl<A: Allocator> Unfinished<'_, A> {
-    /// Leaves the range to the block that was made.
-    fn finish(self) -> RangeKey {
-        let range = self.range;
-        std::mem::forget(self);
-        range
-    }
-}
-
-impl<A: Allocator> Drop for Unfinished<'_, A> {
-    fn drop(&mut self) {
-        let shared = self.shared;
-        let mut state = shared.state.lock();
-        // Its former uses come before all later commands of this queue, so one timestamp of the queue stands for them.
-        let uses = std::iter::once(state.queues.stamp(self.queue_key)).collect();
-        if let Some(segments) = &mut state.segments {
-            segments.give(self.range, uses, None);
-        }
-        state.leave(Some(self.queue_key));
-        drop(state);
-        shared.release_unless_holding();
     }
 }

@@ -239,10 +239,10 @@ impl<A: Allocator> Shared<A> {
 mod tests {
     use std::thread;
 
-    use crate::{
-        mock_pool::{Immediate, MockPool},
-        shared::Shared,
-    };
+    use binpool_mock::MockQueue;
+
+    use super::*;
+    use crate::mock_pool::{Immediate, MockPool};
 
     fn hold(mock: &MockPool, blocks: usize) {
         let blocks = (0..blocks).map(|_| mock.pool.allocate(1000).unwrap());
@@ -288,5 +288,63 @@ mod tests {
             });
         });
         assert_eq!(mock.pool.held_blocks(), 66);
+    }
+
+    /// More than a cache may have besides the block that came back last.
+    const LARGE: usize = 9 << 20;
+
+    fn carves_by_itself(mock: &MockPool, queue: &MockQueue, bytes: usize) -> bool {
+        let size = mock.shared.size(bytes);
+        let request = mock.shared.request(size).unwrap().unwrap();
+        let here = mock.shared.take_here(queue.id(), request);
+        let carves = matches!(here, Some(Here::Carved(_)));
+        if let Some(Here::Carved(carved)) = here {
+            drop(mock.shared.hand_out_carved(queue, request, carved).unwrap());
+        }
+        carves
+    }
+
+    #[test]
+    fn a_thread_carves_from_its_arena_and_returns_to_it_by_itself() {
+        let mock = MockPool::of_segments();
+        let queue = mock.queue.clone();
+        let active = || {
+            let state = mock.shared.state.lock();
+            state
+                .queues
+                .find(queue.id())
+                .map_or(0, |key| state.queues.get(key).unwrap().active)
+        };
+        let before = active();
+        let blocks = [(); 4].map(|()| mock.pool.allocate(LARGE).unwrap());
+        let leases = active() - before;
+        drop(blocks);
+        // All but the youngest are back in the arena, and have left their leases.
+        assert_eq!(active() - before, leases);
+        assert_eq!(mock.shared.state.lock().held_bytes(), 3 * LARGE as u64);
+        assert!(carves_by_itself(&mock, &queue, LARGE));
+        let statistics = mock.pool.statistics();
+        assert_eq!((statistics.misses, statistics.hits), (4, 1));
+        assert_eq!((statistics.active_blocks, statistics.active_bytes), (0, 0));
+        // Another queue has no lease yet, and what this one used is not its.
+        let other = mock.another_queue();
+        assert!(!carves_by_itself(&mock, &other, LARGE));
+        drop(mock.pool.allocate_on(&other, LARGE).unwrap());
+        assert!(!carves_by_itself(&mock, &other, LARGE));
+        // What looks at everything takes the leases.
+        mock.shared.drain_caches();
+        assert!(!carves_by_itself(&mock, &queue, LARGE));
+        assert_eq!(active(), 0);
+    }
+
+    #[test]
+    fn no_thread_carves_by_itself_while_the_caches_are_closed() {
+        let mock = MockPool::of_segments();
+        let queue = mock.queue.clone();
+        drop([(); 2].map(|()| mock.pool.allocate(LARGE).unwrap()));
+        assert!(carves_by_itself(&mock, &queue, LARGE));
+        let closed = mock.shared.drain_and_close_caches();
+        assert!(!carves_by_itself(&mock, &queue, LARGE));
+        drop(closed);
     }
 }
