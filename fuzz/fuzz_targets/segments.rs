@@ -338,7 +338,8 @@ impl Checked {
         assert_eq!(self.segments.bytes(), there.map(sizes).sum::<u64>());
         let free: usize = self.runs().sum();
         assert_eq!(self.segments.free_bytes(), free as u64);
-        let uses: usize = self.segments.uses().map(|(_, bytes)| bytes).sum();
+        let mut uses = 0;
+        self.segments.each_use(|_, bytes| uses += bytes);
         assert_eq!(uses, free);
         let idle = (0..self.map.len()).filter(|key| self.map[*key].is_some() && self.is_idle(*key));
         let idle: u64 = idle
