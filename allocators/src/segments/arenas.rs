@@ -40,6 +40,7 @@ const MOST_ARENAS: usize = 64;
 /// let part = arenas.take(1, 1024, |()| true).unwrap();
 /// assert_eq!(*part.segment, "one");
 /// drop(part.segment);
+/// assert!(arenas.may_keep_view(part.range));
 /// arenas.give(part.range, (), Some("view"));
 /// // The first one has no such range.
 /// assert!(arenas.take(0, 4096, |()| true).is_none());

@@ -108,6 +108,19 @@ impl<M, U> Carved<M, U> {
 
 /// A range that was taken for a block, without any view that has to be released first: what a thread [takes](Arenas::take) from an
 /// arena.
+///
+/// ```
+/// use binpool_allocators::segments::{Ready, Segments};
+///
+/// let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
+/// let first = segments.add("segment", 4096, 1024).unwrap();
+/// segments.give(first.range, (), Some("view of 1024 bytes"));
+/// let arenas = segments.arenas();
+/// // The view overlaps these bytes, so it would have to be released first.
+/// assert!(arenas.take(0, 512, |()| true).is_none());
+/// let ready: Ready<&str> = arenas.take(0, 1024, |()| true).unwrap();
+/// assert_eq!((ready.region.bytes, ready.view), (1024, Some("view of 1024 bytes")));
+/// ```
 #[derive(Debug)]
 pub struct Ready<M> {
     /// Names the range until it is given back.
@@ -339,6 +352,18 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     }
 
     /// The arenas, for threads that take and give ranges without this value. They are empty once this value is dropped.
+    ///
+    /// ```
+    /// use binpool_allocators::segments::Segments;
+    ///
+    /// let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
+    /// let range = segments.add("segment", 4096, 1024).unwrap().range;
+    /// let arenas = segments.arenas();
+    /// arenas.give(range, (), None);
+    /// assert_eq!(segments.free_bytes(), 4096);
+    /// drop(segments);
+    /// assert!(arenas.take(0, 1024, |()| true).is_none());
+    /// ```
     #[must_use]
     pub fn arenas(&self) -> Arenas<M, U> {
         self.arenas.clone()
@@ -564,6 +589,17 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     }
 
     /// Calls `visit` with the state of each segment.
+    ///
+    /// ```
+    /// use binpool_allocators::segments::Segments;
+    ///
+    /// let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(())).with_arenas(2);
+    /// segments.add_near(0, "zero", 4096, 1024).unwrap();
+    /// segments.add_near(1, "one", 4096, 4096).unwrap();
+    /// let mut ranges = Vec::new();
+    /// segments.each(|segment| ranges.push((*segment.memory, segment.ranges.len())));
+    /// assert_eq!(ranges, [("zero", 2), ("one", 1)]);
+    /// ```
     pub fn each(&self, mut visit: impl FnMut(SegmentState<'_, M, U>)) {
         for arena in self.each_arena() {
             arena.segments().for_each(&mut visit);
@@ -650,7 +686,16 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         self.grow_near(0, bytes, in_use, alignment, allocations, capacity)
     }
 
-    /// The same for a block of a thread whose arena is `home`.
+    /// The same for a block of a thread whose arena is `home`: the segment is as large as the arena's part of all segments asks for.
+    ///
+    /// ```
+    /// use binpool_allocators::segments::Segments;
+    ///
+    /// let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(())).with_arenas(2);
+    /// segments.add_near(0, "large", 1 << 30, 1 << 30).unwrap();
+    /// let mut size = |home| segments.grow_near(home, 1 << 20, 1 << 30, 256, 0, 1 << 40).0;
+    /// assert!(size(0) > size(1));
+    /// ```
     pub fn grow_near(
         &mut self,
         home: usize,
