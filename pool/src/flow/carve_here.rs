@@ -28,12 +28,12 @@ impl<A: Allocator> Shared<A> {
         } = carved;
         let entered = Entered::new(self, queue_key);
         let taken = TakenRange::new(self, queue_key, ready.range, false);
+        // Declared after `taken`, so that on failure both are dropped before the range is returned.
+        let (segment, view) = (ready.segment, ready.view);
         // These may call the program's own size classes, which may panic.
         let above = self.classes.below(request.bin, self.alignment);
         let slot = self.classes.slot(request.bin);
-        // Declared after `taken`, so that on failure it is dropped before the range is returned.
-        let segment = ready.segment;
-        let memory = match ready.view {
+        let memory = match view {
             Some(view) => view,
             None => self.allocator.create_view(&segment, ready.region)?,
         };
