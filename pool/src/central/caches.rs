@@ -57,7 +57,7 @@ impl<A: Allocator, O> State<A, O> {
     }
 
     /// Ends the spare leases of a thread cache, so that they keep no queue.
-    fn end_spare_leases(&mut self, cache: &mut ThreadCache<A, O>) {
+    pub(crate) fn end_spare_leases(&mut self, cache: &mut ThreadCache<A, O>) {
         for spares in cache.take_spare_leases() {
             self.queues.stamp_at(spares.queue_key, spares.last_use);
             if let Some(queue_state) = self.queues.get_mut(spares.queue_key) {

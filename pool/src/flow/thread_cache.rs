@@ -156,7 +156,13 @@ impl<A: Allocator> Shared<A> {
             return;
         }
         let added = threads::with_own(self.id, |key: &OwnCache<A>| {
-            key.enter(|cache| cache.add_spare_leases(queue.id(), queue_key, || Arc::clone(self)))
+            key.enter(|cache| {
+                // Leases of queues that the program has dropped must not take the places of those that it uses.
+                if !cache.has_place_for(queue.id()) {
+                    state.end_spare_leases(cache);
+                }
+                cache.add_spare_leases(queue.id(), queue_key, || Arc::clone(self))
+            })
         });
         if let Some(queue_state) = state.queues.get_mut(queue_key) {
             queue_state.active += added.flatten().unwrap_or(0);
@@ -335,6 +341,30 @@ mod tests {
         mock.shared.drain_caches();
         assert!(!carves_by_itself(&mock, &queue, LARGE));
         assert_eq!(active(), 0);
+    }
+
+    #[test]
+    fn a_thread_carves_by_itself_for_each_queue_however_many_there_were() {
+        let mock = MockPool::of_segments();
+        // Enough ranges that any queue may have: no request goes to the device, and none drains the cache.
+        drop(
+            (0..50)
+                .map(|_| mock.pool.allocate(LARGE).unwrap())
+                .collect::<Vec<_>>(),
+        );
+        mock.shared.drain_caches();
+        mock.shared
+            .state
+            .lock()
+            .segments
+            .as_mut()
+            .unwrap()
+            .settle(|_| true);
+        for number in 0..20 {
+            let queue = mock.another_queue();
+            drop([(); 2].map(|()| mock.pool.allocate_on(&queue, LARGE).unwrap()));
+            assert!(carves_by_itself(&mock, &queue, LARGE), "queue {number}");
+        }
     }
 
     #[test]

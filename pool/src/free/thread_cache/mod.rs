@@ -284,6 +284,11 @@ impl<A: Allocator, O> ThreadCache<A, O> {
         Ok(())
     }
 
+    /// Returns whether the cache has this queue, or has fewer queues than it may have.
+    pub(crate) fn has_place_for(&self, queue: QueueId) -> bool {
+        self.queues.len() < MAX_CACHED_QUEUES || self.queues.iter().any(|it| it.queue == queue)
+    }
+
     /// Makes the slot of this number for a queue. Returns `None` if the cache has blocks of too many queues.
     #[cold]
     fn add_slot(&mut self, queue: QueueId, slot: usize) -> Option<&mut Vec<Cached<A, O>>> {
