@@ -436,26 +436,21 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// The bytes of all free ranges.
     #[must_use]
     pub fn free_bytes(&self) -> u64 {
-        self.each_arena().map(|arena| arena.free_bytes()).sum()
+        self.arenas.each().map(|arena| arena.free_bytes()).sum()
     }
 
     /// The bytes of the idle segments, those without a taken range.
     #[must_use]
     pub fn idle_bytes(&self) -> u64 {
         let idle = |arena: &Arena<M, U>| arena.idle().map(|idle| idle.bytes as u64).sum::<u64>();
-        self.each_arena().map(|arena| idle(&arena)).sum()
+        self.arenas.each().map(|arena| idle(&arena)).sum()
     }
 
     /// The size of the largest free range, in bytes.
     #[must_use]
     pub fn largest_free(&self) -> usize {
-        let largest = self.each_arena().map(|arena| arena.largest_free());
+        let largest = self.arenas.each().map(|arena| arena.largest_free());
         largest.max().unwrap_or(0)
-    }
-
-    /// Locks the arenas that have had segments, one after the other.
-    fn each_arena(&self) -> impl Iterator<Item = impl std::ops::DerefMut<Target = Arena<M, U>>> {
-        self.arenas.each()
     }
 
     /// Calls `visit` with the uses of each free range, and its size in bytes.
@@ -478,7 +473,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// assert_eq!(uses(&segments), [(7, 4096)]);
     /// ```
     pub fn each_use(&self, mut visit: impl FnMut(&U, usize)) {
-        for arena in self.each_arena() {
+        for arena in self.arenas.each() {
             arena.uses().for_each(|(uses, bytes)| visit(uses, bytes));
         }
     }
@@ -601,7 +596,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// assert_eq!(ranges, [("zero", 2), ("one", 1)]);
     /// ```
     pub fn each(&self, mut visit: impl FnMut(SegmentState<'_, M, U>)) {
-        for arena in self.each_arena() {
+        for arena in self.arenas.each() {
             arena.segments().for_each(&mut visit);
         }
     }
@@ -669,7 +664,8 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// assert_eq!(segments.largest_free(), 4096);
     /// ```
     pub fn settle(&mut self, are_over: impl Fn(&U) -> bool) {
-        self.each_arena()
+        self.arenas
+            .each()
             .for_each(|mut arena| arena.settle(&are_over));
     }
 
