@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::{Align, Backend, On, Region, Result};
+use crate::{Align, Backend, Error, On, Region, Result};
 
 /// The memory that an allocator hands out.
 pub type MemoryOf<A> = <<A as Allocator>::Backend as Backend>::Memory;
@@ -137,6 +137,60 @@ pub trait Allocator: fmt::Debug + Send + Sync + 'static {
         false
     }
 
+    /// The bytes of a page, if this allocator allocates pages of [virtual memory](crate::VirtualMemory): blocks without addresses,
+    /// whose sizes are multiples of it. `None` for all other allocators.
+    ///
+    /// ```
+    /// use binpool_allocators::{Allocator, ImmediateAllocator, VirtualMemoryAllocator};
+    /// # use binpool_mock::MockDevice;
+    ///
+    /// let backend = MockDevice::builder().virtual_memory(true).build().backend();
+    /// assert_eq!(VirtualMemoryAllocator::new(&backend).page_bytes(), Some(2 << 20));
+    /// assert_eq!(ImmediateAllocator::new(&backend)?.page_bytes(), None);
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
+    fn page_bytes(&self) -> Option<usize> {
+        None
+    }
+
+    /// Reserves `bytes` bytes of addresses for pages of this allocator.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`VirtualMemory::reserve`](crate::VirtualMemory::reserve); [`Unsupported`](crate::Error::Unsupported) where there are no
+    /// [pages](Self::page_bytes).
+    fn reserve(&self, bytes: usize) -> Result<MemoryOf<Self>> {
+        let _ = bytes;
+        Err(no_pages())
+    }
+
+    /// Maps pages of this allocator to addresses that it has reserved.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`VirtualMemory::map`](crate::VirtualMemory::map); [`Unsupported`](crate::Error::Unsupported) where there are no
+    /// [pages](Self::page_bytes).
+    fn map(
+        &self,
+        reservation: &MemoryOf<Self>,
+        offset: usize,
+        pages: &MemoryOf<Self>,
+    ) -> Result<()> {
+        let _ = (reservation, offset, pages);
+        Err(no_pages())
+    }
+
+    /// Unmaps the pages at `region`. The commands that use these addresses have to have ended.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`VirtualMemory::unmap`](crate::VirtualMemory::unmap); [`Unsupported`](crate::Error::Unsupported) where there are no
+    /// [pages](Self::page_bytes).
+    fn unmap(&self, reservation: &MemoryOf<Self>, region: Region) -> Result<()> {
+        let _ = (reservation, region);
+        Err(no_pages())
+    }
+
     /// Returns whether an out-of-memory failure may show only after [`allocate`](Self::allocate) has returned.
     fn is_deferred(&self) -> bool;
 
@@ -192,6 +246,10 @@ pub trait Allocator: fmt::Debug + Send + Sync + 'static {
     }
 }
 
+fn no_pages() -> Error {
+    Error::unsupported("pages by this allocator: a `VirtualMemoryAllocator` has them")
+}
+
 macro_rules! forward_allocator {
     ($pointer:ident) => {
         impl<A: Allocator + ?Sized> Allocator for $pointer<A> {
@@ -223,6 +281,27 @@ macro_rules! forward_allocator {
 
             fn views_are_addresses(&self) -> bool {
                 (**self).views_are_addresses()
+            }
+
+            fn page_bytes(&self) -> Option<usize> {
+                (**self).page_bytes()
+            }
+
+            fn reserve(&self, bytes: usize) -> Result<MemoryOf<Self>> {
+                (**self).reserve(bytes)
+            }
+
+            fn map(
+                &self,
+                reservation: &MemoryOf<Self>,
+                offset: usize,
+                pages: &MemoryOf<Self>,
+            ) -> Result<()> {
+                (**self).map(reservation, offset, pages)
+            }
+
+            fn unmap(&self, reservation: &MemoryOf<Self>, region: Region) -> Result<()> {
+                (**self).unmap(reservation, region)
             }
 
             fn is_deferred(&self) -> bool {

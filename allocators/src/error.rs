@@ -542,6 +542,22 @@ pub enum InvalidRequest {
         /// The length in bytes.
         bytes: usize,
     },
+    /// Pages were to be mapped where others are.
+    #[error("pages of {} at offset {offset}: others are mapped there; unmap these first", words::bytes(*.bytes as u64))]
+    AlreadyMapped {
+        /// Where the pages were to be mapped, from the start of the reservation on.
+        offset: usize,
+        /// Their size in bytes.
+        bytes: usize,
+    },
+    /// Nothing is mapped at a part of the region, or it cuts pages in two.
+    #[error("{} from offset {offset} on: not all of it is mapped, as whole pages", words::bytes(*.bytes as u64))]
+    NotMapped {
+        /// Where the region starts in the reservation.
+        offset: usize,
+        /// Its length in bytes.
+        bytes: usize,
+    },
     /// Flags that contradict each other.
     #[error("{flags:?} contradict each other")]
     ContradictoryFlags {

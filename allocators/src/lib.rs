@@ -80,6 +80,8 @@ mod svm_allocator;
 mod sync;
 mod transfers;
 mod view_count;
+mod virtual_memory;
+mod virtual_memory_allocator;
 #[doc(hidden)]
 pub mod words;
 
@@ -108,6 +110,8 @@ pub use svm::{SvmBackend, SvmGrain};
 pub use svm_allocator::SvmAllocator;
 pub use transfers::Transfers;
 pub use view_count::{CountedView, ViewCount};
+pub use virtual_memory::VirtualMemory;
+pub use virtual_memory_allocator::VirtualMemoryAllocator;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

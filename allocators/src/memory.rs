@@ -32,6 +32,8 @@ pub enum MemoryKind {
     Buffer,
     /// Shared virtual memory: a pointer that host and device both understand.
     Svm(SvmGrain),
+    /// Pages of [virtual memory](crate::VirtualMemory), which have no address before they are mapped.
+    Pages,
 }
 
 /// A block of memory of one backend: a whole buffer, a whole SVM allocation, or a region of either.

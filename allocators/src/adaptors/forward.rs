@@ -3,7 +3,7 @@
 /// Implements the methods of [`Allocator`](crate::Allocator) that an adaptor passes on unchanged to its field `inner: A`.
 ///
 /// That is everything but `allocate` and `release`, or the named groups: `properties` (the backend; whether memory is
-/// deferred; how it is released and aligned; the largest block), `views` (creating and releasing them, and what they are), `limits`
+/// deferred; how it is released and aligned; the largest block), `views` (creating and releasing them, and what they are; pages), `limits`
 /// (the capacity and what is available of it). An adaptor that left a method out would get the trait's default, which
 /// describes the backend instead of the inner allocator.
 ///
@@ -87,6 +87,31 @@ macro_rules! forward_to_inner {
 
         fn views_are_addresses(&self) -> bool {
             self.inner.views_are_addresses()
+        }
+
+        fn page_bytes(&self) -> Option<usize> {
+            self.inner.page_bytes()
+        }
+
+        fn reserve(&self, bytes: usize) -> $crate::Result<$crate::MemoryOf<Self>> {
+            self.inner.reserve(bytes)
+        }
+
+        fn map(
+            &self,
+            reservation: &$crate::MemoryOf<Self>,
+            offset: usize,
+            pages: &$crate::MemoryOf<Self>,
+        ) -> $crate::Result<()> {
+            self.inner.map(reservation, offset, pages)
+        }
+
+        fn unmap(
+            &self,
+            reservation: &$crate::MemoryOf<Self>,
+            region: $crate::Region,
+        ) -> $crate::Result<()> {
+            self.inner.unmap(reservation, region)
         }
     };
     (limits) => {

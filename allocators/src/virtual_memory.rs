@@ -1,0 +1,78 @@
+//! Virtual memory: addresses that are reserved apart from the memory behind them.
+
+use crate::{Backend, Region, Result};
+
+/// A backend whose programs reserve addresses, and map memory to them and away again.
+///
+/// Both are values of [`Memory`](Backend::Memory). A *reservation* is addresses without memory: views of it are made as of any
+/// block, and commands may use what is mapped. *Pages* are memory without addresses, of the kind
+/// [`MemoryKind::Pages`](crate::MemoryKind::Pages): no command takes them before they are mapped, and they have no views.
+/// [`VirtualMemoryAllocator`](crate::VirtualMemoryAllocator) makes an allocator of it, and a pool over that moves free pages to where
+/// they are wanted.
+///
+/// The calls are those of CUDA's virtual memory management (CUDA Driver API, section 6.14) and of `VkSparseMemoryBind`.
+///
+/// ```
+/// use binpool_allocators::{Backend, Memory, MemoryKind, QueueOrder, Region, Transfers, VirtualMemory};
+/// use binpool_mock::MockDevice;
+///
+/// let backend = MockDevice::builder().virtual_memory(true).build().backend();
+/// let page = backend.page_bytes();
+/// let reservation = backend.reserve(16 * page)?;
+/// let pages = backend.create_pages(2 * page)?;
+/// assert_eq!((pages.bytes(), pages.kind()), (2 * page, MemoryKind::Pages));
+/// backend.map(&reservation, 3 * page, &pages)?;
+/// let view = backend.create_sub_region(&reservation, Region::new(4 * page, 256))?;
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// backend.write(&queue, &view, 0, &[7; 256], &[])?;
+/// // The pages keep their contents wherever they are mapped.
+/// backend.unmap(&reservation, Region::new(3 * page, 2 * page))?;
+/// backend.map(&reservation, 0, &pages)?;
+/// # let moved = backend.create_sub_region(&reservation, Region::new(page, 256))?;
+/// # let mut byte = [0];
+/// backend.read(&queue, &moved, 0, &mut byte, &[])?;
+/// assert_eq!(byte, [7]);
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
+pub trait VirtualMemory: Backend {
+    /// The granularity in bytes, a power of two: reservations, pages and the places where they are mapped are multiples of it.
+    fn page_bytes(&self) -> usize;
+
+    /// Reserves `bytes` bytes of addresses, rounded up to whole pages. No memory is behind them.
+    ///
+    /// What is mapped when the reservation and all views of it are dropped is unmapped, after every command that was enqueued before
+    /// has ended.
+    ///
+    /// # Errors
+    ///
+    /// [`ZeroSize`](crate::InvalidRequest::ZeroSize), [`TooLarge`](crate::InvalidRequest::TooLarge), or a failure of the runtime.
+    fn reserve(&self, bytes: usize) -> Result<Self::Memory>;
+
+    /// Creates `bytes` bytes of memory, rounded up to whole pages. Dropping it frees it, or, while it is mapped, its last `unmap`.
+    ///
+    /// # Errors
+    ///
+    /// [`ZeroSize`](crate::InvalidRequest::ZeroSize), [`TooLarge`](crate::InvalidRequest::TooLarge), or
+    /// [`OutOfMemory`](crate::Error::OutOfMemory).
+    fn create_pages(&self, bytes: usize) -> Result<Self::Memory>;
+
+    /// Maps `pages`, from `offset` of the reservation on, so that commands may use them there. All or nothing: where the runtime
+    /// fails, nothing is mapped.
+    ///
+    /// # Errors
+    ///
+    /// [`ForeignObject`](crate::InvalidRequest::ForeignObject), [`Misaligned`](crate::InvalidRequest::Misaligned),
+    /// [`OutOfBounds`](crate::InvalidRequest::OutOfBounds), [`AlreadyMapped`](crate::InvalidRequest::AlreadyMapped), or a failure of
+    /// the runtime.
+    fn map(&self, reservation: &Self::Memory, offset: usize, pages: &Self::Memory) -> Result<()>;
+
+    /// Unmaps all pages that are mapped at `region`, which begins and ends where pages do. The caller makes sure that the commands
+    /// which use these addresses have ended: the call waits for none, and a command that runs on fails, with its device where that is
+    /// what the runtime does.
+    ///
+    /// # Errors
+    ///
+    /// [`NotMapped`](crate::InvalidRequest::NotMapped) where the region cuts pages in two or nothing is mapped at a part of it,
+    /// and then nothing changes; [`ForeignObject`](crate::InvalidRequest::ForeignObject), or a failure of the runtime.
+    fn unmap(&self, reservation: &Self::Memory, region: Region) -> Result<()>;
+}
