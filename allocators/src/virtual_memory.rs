@@ -4,8 +4,8 @@ use crate::{Backend, Region, Result};
 
 /// A backend whose programs reserve addresses, and map memory to them and away again.
 ///
-/// Both are values of [`Memory`](Backend::Memory). A *reservation* is addresses without memory: views of it are made as of any
-/// block, and commands may use what is mapped. *Pages* are memory without addresses, of the kind
+/// Both are values of [`Memory`](Backend::Memory). A *reservation* is addresses without memory: views of it, made as of any
+/// block, are only addresses, and commands may use what is mapped. *Pages* are memory without addresses, of the kind
 /// [`MemoryKind::Pages`](crate::MemoryKind::Pages): no command takes them before they are mapped, and they have no views.
 /// [`VirtualMemoryAllocator`](crate::VirtualMemoryAllocator) makes an allocator of it, and a pool over that moves free pages to where
 /// they are wanted.

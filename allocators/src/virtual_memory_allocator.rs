@@ -56,7 +56,7 @@ impl<B: VirtualMemory> Allocator for VirtualMemoryAllocator<B> {
     }
 
     fn views_are_addresses(&self) -> bool {
-        self.backend.limits().buffer_views_are_addresses
+        true
     }
 
     fn is_deferred(&self) -> bool {

@@ -15,7 +15,7 @@ use std::{
 
 use binpool_allocators::{
     Allocator, MemoryOf, QueueId, QueueOf,
-    segments::{Leaving, RangeKey},
+    segments::{Leaving, Place, RangeKey},
 };
 use parking_lot::Mutex;
 
@@ -107,6 +107,8 @@ pub(crate) struct Released<A: Allocator> {
     pub(crate) memory: MemoryOf<A>,
     pub(crate) bytes: usize,
     pub(crate) uses: QueueUses,
+    /// Where pages are mapped. They are unmapped first.
+    pub(crate) place: Option<Place<MemoryOf<A>>>,
 }
 
 impl<A: Allocator, O> From<HeldBlock<A, O>> for Released<A> {
@@ -116,6 +118,7 @@ impl<A: Allocator, O> From<HeldBlock<A, O>> for Released<A> {
             bytes: block.bytes,
             memory: block.memory,
             uses,
+            place: None,
         }
     }
 }
@@ -127,6 +130,7 @@ impl<A: Allocator> From<Leaving<MemoryOf<A>, QueueUses>> for Released<A> {
             memory,
             bytes,
             uses,
+            place,
         } = leaving;
         Self {
             views,
@@ -135,6 +139,7 @@ impl<A: Allocator> From<Leaving<MemoryOf<A>, QueueUses>> for Released<A> {
             uses: uses
                 .iter()
                 .fold(QueueUses::new(), |all, uses| together(&all, uses)),
+            place,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use binpool_allocators::{
-    Allocator, Backend, GrowthPolicy, Queue, QueueOf, segments::Segments, spin_lock::Lock,
+    Allocator, Backend, Error, GrowthPolicy, Queue, QueueOf, segments::Segments, spin_lock::Lock,
 };
 use crossbeam_utils::CachePadded;
 use parking_lot::Condvar;
@@ -352,7 +352,8 @@ impl PoolOptions {
     ///
     /// # Errors
     ///
-    /// [`PoolError::LeadingBits`] for more leading bits than permitted,
+    /// [`PoolError::LeadingBits`] for more leading bits than permitted, [`Unsupported`](crate::Error::Unsupported) for a pool of
+    /// [pages](Allocator::page_bytes) without segments or that scrubs on free,
     /// [`ForeignObject`](crate::InvalidRequest::ForeignObject) for a queue of another backend, and an error of the
     /// backend if a pool that [scrubs on free](ScrubPolicy::OnFree) gets no queue of its own.
     pub fn build<A: Allocator>(
@@ -379,6 +380,15 @@ impl PoolOptions {
                  cannot free anything; use an `ImmediateAllocator`"
             );
         }
+        let page_bytes = allocator.page_bytes();
+        if page_bytes.is_some() && self.bins_only {
+            let refused = "a pool without segments over pages: pages have no addresses of their own";
+            return Err(Error::unsupported(refused).into());
+        }
+        if page_bytes.is_some() && self.scrub == ScrubPolicy::OnFree {
+            let refused = "scrubbing on free by a pool of pages: scrub on hand-out instead";
+            return Err(Error::unsupported(refused).into());
+        }
         let scrubber = Scrubber::new(self.scrub, allocator.backend())?;
         let clock = Arc::<Clock>::default();
         let alignment = if segments {
@@ -403,7 +413,9 @@ impl PoolOptions {
                 let segments = Segments::new(join)
                     .with_arenas(ARENAS)
                     .with_growth(self.growth);
-                if allocator.views_are_addresses() {
+                if page_bytes.is_some() {
+                    segments.with_pages()
+                } else if allocator.views_are_addresses() {
                     segments.without_cached_views()
                 } else {
                     segments
@@ -421,6 +433,7 @@ impl PoolOptions {
             classes,
             policy: self.policy,
             has_segments: segments,
+            page_bytes,
             release_threshold: self.release_threshold.unwrap_or(u64::MAX),
             high_water: self.high_water,
             scrubber,

@@ -106,8 +106,12 @@ pub struct PoolStatistics {
     pub empty_allocations: u64,
     /// Allocations that failed for lack of memory.
     pub out_of_memory: u64,
-    /// Held blocks, or free segments, that were released to the allocator.
+    /// Held blocks, or free segments or pages, that were released to the allocator.
     pub released_blocks: u64,
+    /// Calls that mapped pages; 0 unless the allocator is a [`VirtualMemoryAllocator`](crate::VirtualMemoryAllocator).
+    pub maps: u64,
+    /// Calls that unmapped pages.
+    pub unmaps: u64,
 }
 
 impl PoolStatistics {

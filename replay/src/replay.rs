@@ -63,6 +63,12 @@ pub struct Outcome {
     pub views: u64,
     /// The part of [`allocator_time`](Self::allocator_time) that views took.
     pub view_time: Duration,
+    /// Calls that mapped pages of virtual memory.
+    pub maps: u64,
+    /// Calls that unmapped some.
+    pub unmaps: u64,
+    /// The part of [`allocator_time`](Self::allocator_time) that mapping and unmapping took.
+    pub remap_time: Duration,
 }
 
 /// Why a replay stopped.
@@ -292,6 +298,9 @@ impl<B: Backend> Run<'_, B> {
             allocator_time: device.time,
             views: device.views,
             view_time: device.view_time,
+            maps: device.maps,
+            unmaps: device.unmaps,
+            remap_time: device.map_time,
         })
     }
 

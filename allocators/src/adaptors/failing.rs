@@ -145,6 +145,7 @@ impl<A> Failing<A> {
 
 impl<A: Allocator> Allocator for Failing<A> {
     forward_to_inner!(properties);
+    forward_to_inner!(pages);
     forward_to_inner!(limits);
 
     fn create_view(&self, block: &MemoryOf<Self>, region: Region) -> Result<MemoryOf<Self>> {

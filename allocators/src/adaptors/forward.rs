@@ -3,7 +3,8 @@
 /// Implements the methods of [`Allocator`](crate::Allocator) that an adaptor passes on unchanged to its field `inner: A`.
 ///
 /// That is everything but `allocate` and `release`, or the named groups: `properties` (the backend; whether memory is
-/// deferred; how it is released and aligned; the largest block), `views` (creating and releasing them, and what they are; pages), `limits`
+/// deferred; how it is released and aligned; the largest block), `views` (creating and releasing them, and what they are), `pages` (their size,
+/// and where they are mapped), `limits`
 /// (the capacity and what is available of it). An adaptor that left a method out would get the trait's default, which
 /// describes the backend instead of the inner allocator.
 ///
@@ -47,6 +48,7 @@ macro_rules! forward_to_inner {
     () => {
         $crate::forward_to_inner!(properties);
         $crate::forward_to_inner!(views);
+        $crate::forward_to_inner!(pages);
         $crate::forward_to_inner!(limits);
     };
     (properties) => {
@@ -88,7 +90,8 @@ macro_rules! forward_to_inner {
         fn views_are_addresses(&self) -> bool {
             self.inner.views_are_addresses()
         }
-
+    };
+    (pages) => {
         fn page_bytes(&self) -> Option<usize> {
             self.inner.page_bytes()
         }

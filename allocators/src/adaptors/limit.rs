@@ -95,6 +95,7 @@ impl<A> Limit<A> {
 impl<A: Allocator> Allocator for Limit<A> {
     forward_to_inner!(properties);
     forward_to_inner!(views);
+    forward_to_inner!(pages);
 
     fn allocate(&self, bytes: usize) -> Result<MemoryOf<Self>> {
         let largest = self.inner.largest_block();

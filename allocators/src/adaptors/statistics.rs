@@ -53,12 +53,23 @@ pub struct AllocatorStatistics {
     pub time: Duration,
     /// The part of it that creating and releasing views took.
     pub view_time: Duration,
+    /// Calls that mapped pages.
+    pub maps: u64,
+    /// Calls that unmapped pages.
+    pub unmaps: u64,
+    /// The part of [`time`](Self::time) that mapping and unmapping took.
+    pub map_time: Duration,
 }
 
 impl AllocatorStatistics {
     fn add_view_time(&mut self, time: Duration) {
         self.time = self.time.saturating_add(time);
         self.view_time = self.view_time.saturating_add(time);
+    }
+
+    fn add_map_time(&mut self, time: Duration) {
+        self.time = self.time.saturating_add(time);
+        self.map_time = self.map_time.saturating_add(time);
     }
 }
 
@@ -180,5 +191,38 @@ impl<A: Allocator> Allocator for Statistics<A> {
         self.inner.release_view(view);
         let time = start.elapsed();
         self.reading.lock().add_view_time(time);
+    }
+
+    fn page_bytes(&self) -> Option<usize> {
+        self.inner.page_bytes()
+    }
+
+    fn reserve(&self, bytes: usize) -> Result<MemoryOf<Self>> {
+        self.inner.reserve(bytes)
+    }
+
+    fn map(
+        &self,
+        reservation: &MemoryOf<Self>,
+        offset: usize,
+        pages: &MemoryOf<Self>,
+    ) -> Result<()> {
+        let start = Instant::now();
+        let result = self.inner.map(reservation, offset, pages);
+        let time = start.elapsed();
+        let mut reading = self.reading.lock();
+        reading.add_map_time(time);
+        reading.maps += u64::from(result.is_ok());
+        result
+    }
+
+    fn unmap(&self, reservation: &MemoryOf<Self>, region: Region) -> Result<()> {
+        let start = Instant::now();
+        let result = self.inner.unmap(reservation, region);
+        let time = start.elapsed();
+        let mut reading = self.reading.lock();
+        reading.add_map_time(time);
+        reading.unmaps += u64::from(result.is_ok());
+        result
     }
 }

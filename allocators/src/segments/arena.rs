@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{
     Carved, RangeState, SegmentState,
+    pages::Reservation,
     placement::Placement,
     space::{Idle, RangeNumber, SegmentKey, Space, Taken},
 };
@@ -51,7 +52,7 @@ impl RangeKey {
         Self { arena, number }
     }
 
-    fn number(self) -> RangeNumber {
+    pub(super) fn number(self) -> RangeNumber {
         self.number as RangeNumber
     }
 }
@@ -70,10 +71,12 @@ pub(super) enum Search {
 /// Some of the segments, and the ranges of them.
 #[derive(Debug)]
 pub(super) struct Arena<M, U> {
-    number: u32,
-    space: Space<M, U>,
+    pub(super) number: u32,
+    pub(super) space: Space<M, U>,
     /// The segments by their keys in the space.
     roots: Vec<Option<Arc<M>>>,
+    /// For other blocks and for small ones, if pages are mapped to them.
+    pub(super) reservations: [Option<Reservation<M>>; 2],
     pub(super) placement: Placement,
 }
 
@@ -83,6 +86,7 @@ impl<M, U> Arena<M, U> {
             number,
             space: Space::new(join),
             roots: Vec::new(),
+            reservations: [None, None],
             placement: Placement::default(),
         }
     }
@@ -127,19 +131,30 @@ impl<M, U: Clone + Default> Arena<M, U> {
         self.space.settle(are_over);
     }
 
-    /// The states of all segments.
+    /// The states of all segments, and of all parts of reservations that are mapped without a gap.
     pub(super) fn segments(&self) -> impl Iterator<Item = SegmentState<'_, M, U>> {
         let roots = self.roots.iter().enumerate();
-        roots.filter_map(|(key, memory)| {
-            let ranges = self.space.states_of(key);
-            let ranges = ranges.map(|(number, region, uses)| {
-                let taken = || RangeState::Taken(RangeKey::new(self.number, number));
-                (region, uses.map_or_else(taken, RangeState::Free))
-            });
-            Some(SegmentState {
-                memory: memory.as_deref()?,
-                ranges: ranges.collect(),
-            })
+        roots.flat_map(|(key, memory)| {
+            let mut parts: Vec<SegmentState<'_, M, U>> = Vec::new();
+            let (mut start, mut end) = (0, None);
+            let ranges = memory.iter().flat_map(|_| self.space.states_of(key));
+            for (number, region, uses) in ranges {
+                if end != Some(region.offset) {
+                    start = region.offset;
+                    parts.extend(memory.as_deref().map(|memory| SegmentState {
+                        memory,
+                        ranges: Vec::new(),
+                    }));
+                }
+                end = Some(region.offset + region.bytes);
+                let taken = || RangeState::Taken(self.key_of(number));
+                let state = uses.map_or_else(taken, RangeState::Free);
+                let region = Region::new(region.offset - start, region.bytes);
+                if let Some(part) = parts.last_mut() {
+                    part.ranges.push((region, state));
+                }
+            }
+            parts
         })
     }
 
@@ -173,12 +188,25 @@ impl<M, U: Clone + Default> Arena<M, U> {
         is_small: bool,
     ) -> Option<Carved<M, U>> {
         let key = self.space.add(size, is_small);
+        self.set_root(key, memory);
+        let taken = self.space.take_first(key, bytes)?;
+        self.carved(taken)
+    }
+
+    pub(super) fn set_root(&mut self, key: SegmentKey, memory: M) {
         if self.roots.len() <= key {
             self.roots.resize_with(key + 1, || None);
         }
         self.roots[key] = Some(Arc::new(memory));
-        let taken = self.space.take_first(key, bytes)?;
-        self.carved(taken)
+    }
+
+    /// The memory of a segment.
+    pub(super) fn root(&self, key: SegmentKey) -> Option<Arc<M>> {
+        self.roots.get(key)?.clone()
+    }
+
+    pub(super) fn key_of(&self, range: RangeNumber) -> RangeKey {
+        RangeKey::new(self.number, range)
     }
 
     fn carved(&self, taken: Taken<M, U>) -> Option<Carved<M, U>> {

@@ -8,20 +8,25 @@ mod arena;
 mod arenas;
 mod by_size;
 mod growth;
+mod mapping;
+mod pages;
 mod placement;
 mod space;
 mod views;
 
-use std::{fmt, sync::Arc};
+use std::{collections::HashSet, fmt, sync::Arc};
 
 use arena::{Arena, Search};
 use arenas::Locked;
 use growth::Growth;
+use pages::{Pages, PagesKey};
 use placement::Placement;
 use space::{Idle, SegmentKey};
 
 pub use arena::RangeKey;
 pub use arenas::Arenas;
+pub use mapping::{Done, Mapping, PageTerms, Plan};
+pub use pages::Place;
 
 use crate::{Allocator, Backend, GrowthPolicy, MemoryOf, Region, Result};
 
@@ -197,6 +202,9 @@ pub struct Leaving<M, U> {
     pub bytes: usize,
     /// The uses of its ranges.
     pub uses: Vec<U>,
+    /// Where it is mapped, if it is pages: these are to be [unmapped](Place::unmap) first, and the place
+    /// [forgotten](Segments::forget).
+    pub place: Option<Place<M>>,
 }
 
 /// The state of a segment.
@@ -221,7 +229,7 @@ pub struct Leaving<M, U> {
 /// ```
 #[derive(Debug)]
 pub struct SegmentState<'a, M, U> {
-    /// All of it.
+    /// All of it. Several states have the same reservation: one for each part of it that pages are mapped to without a gap.
     pub memory: &'a M,
     /// Its ranges, from the first byte to the last.
     pub ranges: Vec<(Region, RangeState<'a, U>)>,
@@ -310,6 +318,11 @@ pub struct Segments<M, U> {
     bytes: Vec<u64>,
     /// What each arena knows of the rules of growth.
     placements: Vec<Placement>,
+    /// Pages that are mapped nowhere, since a call failed.
+    spare: Vec<Pages<M>>,
+    /// The pages that were free at the last sweep.
+    free_at_sweep: HashSet<PagesKey>,
+    has_pages: bool,
     /// Returns the combined uses of two free neighbours.
     join: fn(&U, &U) -> Option<U>,
 }
@@ -324,6 +337,9 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             growth: Growth::default(),
             bytes: vec![0],
             placements: vec![Placement::default()],
+            spare: Vec::new(),
+            free_at_sweep: HashSet::new(),
+            has_pages: false,
             join,
         }
     }
@@ -427,23 +443,44 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         self
     }
 
+    /// Has pages mapped to reservations instead of segments. Views are only addresses then, and none is cached.
+    #[must_use]
+    pub fn with_pages(mut self) -> Self {
+        self.has_pages = true;
+        self.without_cached_views()
+    }
+
+    /// Returns whether pages are mapped to reservations. Then only those leave whose commands have ended.
+    #[must_use]
+    pub fn has_pages(&self) -> bool {
+        self.has_pages
+    }
+
     /// The bytes of all segments.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.bytes.iter().sum()
+        self.bytes.iter().sum::<u64>() + self.spare_bytes()
     }
 
     /// The bytes of all free ranges.
     #[must_use]
     pub fn free_bytes(&self) -> u64 {
-        self.arenas.each().map(|arena| arena.free_bytes()).sum()
+        let free: u64 = self.arenas.each().map(|arena| arena.free_bytes()).sum();
+        free + self.spare_bytes()
     }
 
-    /// The bytes of the idle segments, those without a taken range.
+    fn spare_bytes(&self) -> u64 {
+        self.spare.iter().map(|pages| pages.bytes as u64).sum()
+    }
+
+    /// The bytes of the idle segments, those without a taken range, and of the pages that are free as a whole.
     #[must_use]
     pub fn idle_bytes(&self) -> u64 {
         let idle = |arena: &Arena<M, U>| arena.idle().map(|idle| idle.bytes as u64).sum::<u64>();
-        self.arenas.each().map(|arena| idle(&arena)).sum()
+        let idle: u64 = self.arenas.each().map(|arena| idle(&arena)).sum();
+        let pages = self.free_pages(&|_| true);
+        let pages: u64 = pages.iter().map(|pages| pages.bytes as u64).sum();
+        idle + pages + self.spare_bytes()
     }
 
     /// The size of the largest free range, in bytes.
@@ -785,12 +822,15 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// assert_eq!(leaving.iter().map(|leaving| leaving.memory).collect::<Vec<_>>(), ["two"]);
     /// ```
     pub fn release(&mut self, enough: u64, wanted: impl Fn(&U) -> bool) -> Vec<Leaving<M, U>> {
-        self.take_idle(enough, |space, idle| {
+        let mut leaving = self.take_idle(enough, |space, idle| {
             space.uses_of(idle.segment).all(&wanted)
-        })
+        });
+        leaving.extend(self.release_pages(enough, |_| true, wanted));
+        leaving
     }
 
-    /// Removes the segments that have been idle since the last call of this, and all of whose uses are `wanted`.
+    /// Removes the segments that have been idle since the last call of this, and all of whose uses are `wanted`. Pages are removed that
+    /// were free then and are free now.
     ///
     /// ```
     /// use binpool_allocators::segments::Segments;
@@ -806,9 +846,11 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// ```
     pub fn sweep(&mut self, wanted: impl Fn(&U) -> bool) -> Vec<Leaving<M, U>> {
         let now = self.arenas.all().map(|mut arena| arena.sweep()).max();
-        self.take_idle(u64::MAX, |arena, idle| {
+        let mut leaving = self.take_idle(u64::MAX, |arena, idle| {
             Some(idle.since) < now && arena.uses_of(idle.segment).all(&wanted)
-        })
+        });
+        leaving.extend(self.sweep_pages(wanted));
+        leaving
     }
 
     fn take_idle(
@@ -856,6 +898,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             memory,
             bytes,
             uses,
+            place: None,
         })
     }
 }

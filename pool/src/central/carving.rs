@@ -1,6 +1,6 @@
 //! What a request does next that finds no free range of a segment.
 
-use binpool_allocators::Allocator;
+use binpool_allocators::{Allocator, segments::PageTerms};
 
 use crate::{
     block::{HeldBlock, Released},
@@ -29,7 +29,7 @@ pub(crate) enum CarvingStage {
     TakeEnded,
     /// A range is taken with a wait for its commands.
     Wait,
-    /// The allocator is asked for a segment.
+    /// The allocator is asked for a segment, or for pages.
     Grow,
 }
 
@@ -51,6 +51,8 @@ pub(crate) enum CarvingStep<A: Allocator, O> {
         bytes: usize,
         leaving: Vec<Released<A>>,
     },
+    /// Maps pages of this size or more.
+    Map(PageTerms),
 }
 
 /// What stays the same while a request is carved.
@@ -65,6 +67,8 @@ pub(crate) struct CarvingTerms {
     pub(crate) alignment: usize,
     /// The most bytes that the allocator gives in all.
     pub(crate) capacity: u64,
+    /// The bytes of a page, if the allocator gives pages.
+    pub(crate) page_bytes: Option<usize>,
 }
 
 impl<A: Allocator, O> State<A, O> {
@@ -134,8 +138,14 @@ impl<A: Allocator, O> State<A, O> {
                 return CarvingStep::WaitFor(carved, kind);
             }
         }
-        let (bytes, leaving) = self.grow(request, terms.alignment, terms.capacity);
         self.transit.depart(1);
+        if let Some(page_bytes) = terms.page_bytes {
+            return CarvingStep::Map(PageTerms {
+                page_bytes,
+                capacity: terms.capacity,
+            });
+        }
+        let (bytes, leaving) = self.grow(request, terms.alignment, terms.capacity);
         CarvingStep::Grow { bytes, leaving }
     }
 }
@@ -161,6 +171,7 @@ mod tests {
             drain_from: DrainFrom::Own,
             alignment: 256,
             capacity: 1 << 32,
+            page_bytes: None,
         };
         let mut stage = CarvingStage::Retry;
         let mut names = Vec::new();
@@ -183,6 +194,7 @@ mod tests {
                 CarvingStep::Take(_) => "take",
                 CarvingStep::WaitFor(..) => "wait",
                 CarvingStep::Grow { .. } => "grow",
+                CarvingStep::Map(_) => "map",
             });
             if matches!(names.last(), Some(&("take" | "grow"))) {
                 return names;

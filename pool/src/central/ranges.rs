@@ -1,8 +1,8 @@
 //! Ranges of segments, under the pool's lock.
 
 use binpool_allocators::{
-    Allocator, Memory, MemoryId, MemoryOf, Region,
-    segments::{self, RangeKey},
+    Allocator, Error, Memory, MemoryId, MemoryOf, Region,
+    segments::{self, Done, Mapping, PageTerms, Place, RangeKey},
 };
 
 use crate::{
@@ -100,6 +100,61 @@ impl<A: Allocator, O> State<A, O> {
         let evicted: Vec<_> = evicted.into_iter().map(Released::from).collect();
         self.count_released(&evicted);
         (size, evicted)
+    }
+
+    /// Returns what a request does that finds no range of the mapped pages. Pages move whose commands are known to have ended.
+    pub(crate) fn plan_pages(
+        &mut self,
+        queue_key: QueueKey,
+        request: Request,
+        terms: PageTerms,
+    ) -> Option<Mapping<MemoryOf<A>, QueueUses>> {
+        let in_use = self.bytes_in_use();
+        let queues = &self.queues;
+        Some(self.segments.as_mut()?.plan(
+            request.home,
+            request.bytes,
+            in_use,
+            terms,
+            |uses| uses.iter().all(|use_| queues.is_before(*use_, queue_key)),
+            |uses| queues.are_over(uses),
+        ))
+    }
+
+    /// Adds addresses for the pages of a request. Returns them if they are not needed.
+    pub(crate) fn add_reservation(
+        &mut self,
+        request: Request,
+        memory: MemoryOf<A>,
+        bytes: usize,
+        is_small: bool,
+    ) -> Option<MemoryOf<A>> {
+        let segments = self.segments.as_mut()?;
+        segments.add_reservation(request.home, memory, bytes, is_small)
+    }
+
+    /// Records what became of a plan, and counts it.
+    ///
+    /// # Errors
+    ///
+    /// That of the call that failed.
+    pub(crate) fn finish_pages(
+        &mut self,
+        done: Done<MemoryOf<A>, QueueUses>,
+    ) -> Result<Option<Carved<A>>, Error> {
+        self.counters.maps += done.maps;
+        self.counters.unmaps += done.unmaps;
+        self.manage(usize::try_from(done.created_bytes).unwrap_or(usize::MAX));
+        self.changes += 1;
+        self.segments.as_mut().map(|segments| segments.finish(done)).transpose()
+    }
+
+    /// Records that pages were unmapped that leave the pool.
+    pub(crate) fn forget_place(&mut self, place: &Place<MemoryOf<A>>) {
+        self.counters.unmaps += 1;
+        if let Some(segments) = &mut self.segments {
+            segments.forget(place);
+        }
     }
 
     /// The bytes that the program has in use, in whole blocks. With several threads, what these have cached counts as well: they

@@ -15,8 +15,11 @@ use crate::{
 impl<A: Allocator, O> State<A, O> {
     /// Takes out every free block, or every segment without blocks, to be released.
     pub(crate) fn release_all(&mut self) -> Vec<Released<A>> {
-        if self.segments.is_some() {
-            return self.release_segments(u64::MAX, |_, _| true);
+        if let Some(segments) = &self.segments {
+            let has_pages = segments.has_pages();
+            return self.release_segments(u64::MAX, |queues, uses| {
+                !has_pages || queues.are_over(uses)
+            });
         }
         let released: Vec<_> = self
             .take_bins(|_| true)

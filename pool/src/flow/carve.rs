@@ -3,7 +3,8 @@
 use std::cell::Cell;
 
 use binpool_allocators::{
-    Allocator, Error, EventOf, MemoryOf, contained::contained, segments::RangeKey,
+    Allocator, Error, EventOf, MemoryOf, contained::contained,
+    segments::{Mapping, PageTerms, Place, RangeKey},
 };
 
 use crate::{
@@ -39,6 +40,7 @@ impl<A: Allocator> Shared<A> {
             drain_from,
             alignment: self.alignment.bytes(),
             capacity: self.allocator.capacity_bytes(),
+            page_bytes: self.page_bytes,
         };
         let mut stage = CarvingStage::Retry;
         loop {
@@ -71,6 +73,10 @@ impl<A: Allocator> Shared<A> {
                     let growth = Growth { shared: self };
                     self.release_each(leaving);
                     return self.carve_from_a_new_segment(queue_key, request, bytes, growth);
+                }
+                CarvingStep::Map(terms) => {
+                    let growth = Growth { shared: self };
+                    return self.carve_from_mapped_pages(queue_key, request, terms, growth);
                 }
             }
         }
@@ -124,6 +130,53 @@ impl<A: Allocator> Shared<A> {
         let hit = self.view(queue_key, request, carved, HitKind::Fresh)?;
         tracing::debug!(asked = request.asked, bytes = size, "new segment");
         Ok(hit)
+    }
+
+    /// Returns a block for which pages were mapped.
+    fn carve_from_mapped_pages(
+        &self,
+        queue_key: QueueKey,
+        request: Request,
+        terms: PageTerms,
+        growth: Growth<'_, A>,
+    ) -> Result<HitBlock<'_, A>, Error> {
+        let plan = loop {
+            let mapping = self.state.lock().plan_pages(queue_key, request, terms);
+            match mapping {
+                Some(Mapping::Map(plan)) => break plan,
+                Some(Mapping::Reserve { bytes, is_small }) => {
+                    let memory = guarded("Allocator::reserve", || self.allocator.reserve(bytes))?;
+                    let mut state = self.state.lock();
+                    let unused = state.add_reservation(request, memory, bytes, is_small);
+                    drop(state);
+                    drop(unused);
+                }
+                Some(Mapping::NoAddresses) | None => {
+                    return Err(Error::unsupported("a block beyond the addresses of its pool"));
+                }
+            }
+        };
+        let done = plan.carry_out(&self.allocator);
+        let carved = {
+            let mut state = self.state.lock();
+            let carved = state.finish_pages(done);
+            growth.end(&mut state);
+            carved
+        }?;
+        let Some(carved) = carved else {
+            return Err(Error::unsupported("segments in a pool without them"));
+        };
+        let hit = self.view(queue_key, request, carved, HitKind::Fresh)?;
+        tracing::debug!(asked = request.asked, "mapped pages");
+        Ok(hit)
+    }
+
+    /// Unmaps pages that leave the pool. Where that fails, their addresses stay out of use.
+    pub(crate) fn unmap(&self, place: &Place<MemoryOf<A>>) {
+        match guarded("Allocator::unmap", || place.unmap(&self.allocator)) {
+            Ok(()) => self.state.lock().forget_place(place),
+            Err(error) => tracing::error!(%error, "pages could not be unmapped"),
+        }
     }
 
     fn allocate_segment(&self, size: usize) -> Result<MemoryOf<A>, Error> {

@@ -73,8 +73,12 @@ impl<A: Allocator> Shared<A> {
             memory,
             bytes,
             uses,
+            place,
         } = released;
         self.release_views(views);
+        if let Some(place) = place {
+            self.unmap(&place);
+        }
         if let Err(error) = self.release(memory, &uses, &[]) {
             tracing::error!(%error, bytes, "a held block could not be released cleanly");
         }
@@ -101,8 +105,21 @@ impl<A: Allocator> Shared<A> {
     }
 
     /// Releases every held block, including those that commands still use. Returns the released bytes.
+    /// Waits for the commands that use free memory, since only pages that no command uses may be unmapped. Failures are logged.
+    fn wait_for_pages(&self) {
+        let holding_back = self.state.lock().holding_back();
+        for use_ in &holding_back {
+            if let Err(error) = guarded("a wait", || self.wait_for(*use_)) {
+                tracing::warn!(%error, "pages stay mapped, since the commands that use them cannot be waited for");
+            }
+        }
+    }
+
     pub(crate) fn release_all(&self) -> u64 {
         self.flush();
+        if self.page_bytes.is_some() {
+            self.wait_for_pages();
+        }
         let released = self.state.lock().release_all();
         self.release_each(released)
     }

@@ -42,6 +42,15 @@ const LEAST_OWN: usize = 1 << 20;
 /// The segments that may be made before their number counts.
 const UNCOUNTED_SEGMENTS: u64 = 64;
 
+/// Pages may be mapped beyond the high water by one part in this of it, before free ones are moved instead.
+const MAPPED_SLACK_PARTS: u64 = 20;
+
+/// New pages are one part in this of the high water. A call for pages costs the same whatever their size, up to 128 MiB.
+const CHUNK_PARTS: u64 = 256;
+
+/// The most bytes of new pages.
+const MOST_CHUNK: usize = 128 << 20;
+
 /// Memory is tight if the high water is more than this part of the capacity.
 const TIGHT: (u64, u64) = (5, 6);
 
@@ -132,6 +141,17 @@ impl Growth {
     pub(super) fn most(&self) -> u64 {
         let slack = self.high_water / self.rules().slack_parts;
         self.above_high_water(slack.max(LEAST_SEGMENT as u64))
+    }
+
+    /// The most bytes of pages that are mapped while some of them are free and can be moved.
+    pub(super) fn most_mapped(&self) -> u64 {
+        self.high_water.saturating_add(self.high_water / MAPPED_SLACK_PARTS)
+    }
+
+    /// The size of new pages, a power of two of at least `page` bytes.
+    pub(super) fn chunk(&self, page: usize) -> usize {
+        let part = usize::try_from(self.high_water / CHUNK_PARTS).unwrap_or(usize::MAX);
+        part.checked_ilog2().map_or(page, |bits| (1 << bits).clamp(page, MOST_CHUNK.max(page)))
     }
 
     /// The most bytes that segments may have together if each arena grows before it takes from another one.

@@ -1,5 +1,7 @@
 //! Free and taken ranges of segments: best fit, and the joining of free neighbours.
 
+mod holes;
+
 use slab::Slab;
 
 use super::{
@@ -47,6 +49,8 @@ struct Range<U> {
     segment: SegmentKey,
     /// Whether the segment is for small blocks.
     is_small: bool,
+    /// Set if nothing is mapped there. A hole is neither free nor taken.
+    is_hole: bool,
     region: Region,
     before: Option<usize>,
     after: Option<usize>,
@@ -64,6 +68,8 @@ struct Free<U> {
 #[derive(Debug)]
 struct Segment {
     bytes: usize,
+    /// Set if it is addresses, to which pages are mapped.
+    is_reservation: bool,
     first: usize,
     /// The number of taken ranges.
     taken: usize,
@@ -76,7 +82,7 @@ struct Segment {
 }
 
 /// The location of a free range, by which the rules of growth decide.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Location {
     /// The size of the segment, if the range is all of it.
     pub(super) whole: Option<usize>,
@@ -165,6 +171,7 @@ impl<V, U: Clone + Default> Space<V, U> {
         let first = self.ranges.insert(Range {
             segment,
             is_small,
+            is_hole: false,
             region: Region::first(bytes),
             before: None,
             after: None,
@@ -172,6 +179,7 @@ impl<V, U: Clone + Default> Space<V, U> {
         });
         self.segments.insert(Segment {
             bytes,
+            is_reservation: false,
             first,
             taken: 0,
             cached: 0,
@@ -187,7 +195,7 @@ impl<V, U: Clone + Default> Space<V, U> {
         let idle = self
             .segments
             .iter()
-            .filter(|(_, segment)| segment.taken == 0);
+            .filter(|(_, segment)| segment.taken == 0 && !segment.is_reservation);
         idle.map(|(key, segment)| Idle {
             segment: key,
             bytes: segment.bytes,
@@ -214,7 +222,8 @@ impl<V, U: Clone + Default> Space<V, U> {
         &self,
         segment: SegmentKey,
     ) -> impl Iterator<Item = (RangeNumber, Region, Option<&U>)> {
-        self.ranges_of(segment).map(|(key, range)| {
+        let mapped = self.ranges_of(segment).filter(|(_, range)| !range.is_hole);
+        mapped.map(|(key, range)| {
             let uses = range.free.as_ref().map(|free| &free.uses);
             (key, range.region, uses)
         })
@@ -266,9 +275,14 @@ impl<V, U: Clone + Default> Space<V, U> {
             }
             let segment = &self.segments[range.segment];
             let size = range.region.bytes;
-            let location = Location {
-                whole: (segment.bytes == size).then_some(size),
-                taken: segment.taken,
+            let location = if segment.is_reservation {
+                // Its blocks are addresses, and pages can be moved out of it, so no rule keeps ranges for other blocks.
+                Location::default()
+            } else {
+                Location {
+                    whole: (segment.bytes == size).then_some(size),
+                    taken: segment.taken,
+                }
             };
             let free = range.free.as_ref();
             free.is_some_and(|free| usable(&free.uses, location))
@@ -391,6 +405,7 @@ impl<V, U: Clone + Default> Space<V, U> {
         let taken = self.ranges.insert(Range {
             segment,
             is_small,
+            is_hole: false,
             region: Region::new(region.offset, bytes),
             before,
             after: Some(key),
@@ -524,6 +539,7 @@ impl<V, U: Clone + Default> Space<V, U> {
         let rest = self.ranges.insert(Range {
             segment,
             is_small,
+            is_hole: false,
             region: Region::new(region.offset + bytes, region.bytes - bytes),
             before: Some(key),
             after,

@@ -1,0 +1,449 @@
+//! Reservations that grow in place: which pages are mapped for a block, and where they come from.
+//!
+//! PyTorch's expandable segments grow in place, too, one for each stream, and unmap pages where memory has run out. Here pages move
+//! as soon as more would have to be taken from the device than the program needs, and only those whose commands have ended.
+
+use std::{fmt, sync::Arc};
+
+use super::{
+    Carved, Leaving, Segments,
+    pages::{FreePages, Incomplete, Pages, Place},
+};
+use crate::{Allocator, Backend, Error, Region, Result};
+
+/// The addresses of a reservation are so many times the capacity: more than its blocks need, however they lie.
+const ADDRESSES_PER_BYTE: u64 = 4;
+
+/// What a request does that finds no free range of the mapped pages.
+#[derive(Debug)]
+pub enum Mapping<M, U> {
+    /// It reserves so many bytes of addresses, [adds](Segments::add_reservation) them, and asks again.
+    Reserve {
+        /// The bytes.
+        bytes: usize,
+        /// Set if the addresses are for small blocks.
+        is_small: bool,
+    },
+    /// It [carries out](Plan::carry_out) this plan.
+    Map(Plan<M, U>),
+    /// The reservation has no addresses left.
+    NoAddresses,
+}
+
+/// What limits the pages.
+///
+/// ```
+/// use binpool_allocators::segments::PageTerms;
+///
+/// let terms = PageTerms { page_bytes: 2 << 20, capacity: 1 << 30 };
+/// assert_eq!(terms.capacity / terms.page_bytes as u64, 512); // The most pages.
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct PageTerms {
+    /// The least size of pages in bytes. All sizes are multiples of it.
+    pub page_bytes: usize,
+    /// The most bytes that the allocator gives in all.
+    pub capacity: u64,
+}
+
+/// The pages that are mapped for a block. It has to be [carried out](Self::carry_out), and what became of it
+/// [recorded](Segments::finish).
+#[derive(Debug)]
+pub struct Plan<M, U> {
+    incomplete: Incomplete<M, U>,
+    bytes: usize,
+    is_small: bool,
+    /// The most bytes of new pages.
+    chunk: usize,
+    /// Pages that are mapped nowhere.
+    spare: Vec<Pages<M>>,
+    /// Pages that move, and where they are.
+    moved: Vec<(Place<M>, M)>,
+}
+
+/// What became of a [`Plan`]: which pages are mapped where.
+#[derive(Debug)]
+pub struct Done<M, U> {
+    incomplete: Incomplete<M, U>,
+    bytes: usize,
+    is_small: bool,
+    /// The pages that are mapped to what was missing, with their offsets: for all of it, or none.
+    mapped: Vec<(usize, Pages<M>)>,
+    /// Where pages were that are there no longer.
+    left: Vec<Place<M>>,
+    /// Pages that are where they were.
+    stayed: Vec<(Place<M>, M)>,
+    /// Pages that are mapped nowhere.
+    spare: Vec<Pages<M>>,
+    /// The bytes of pages that were created.
+    pub created_bytes: u64,
+    /// How often pages were mapped.
+    pub maps: u64,
+    /// How often pages were unmapped.
+    pub unmaps: u64,
+    /// Set if pages could not be unmapped, so that the addresses stay out of use.
+    is_stuck: bool,
+    failure: Option<Error>,
+}
+
+impl<M, U> Plan<M, U> {
+    /// Unmaps the pages that move, maps them and the spare ones to what is missing, and creates the rest. Where a call fails,
+    /// everything is mapped as it was before, as far as the device lets it; pages that cannot be mapped again are kept for the next
+    /// plan.
+    ///
+    /// No lock may be held, since this calls the device.
+    pub fn carry_out<A>(self, allocator: &A) -> Done<M, U>
+    where
+        A: Allocator<Backend: Backend<Memory = M>>,
+    {
+        let Region { offset, bytes } = self.incomplete.missing;
+        let mut done = Done {
+            incomplete: self.incomplete,
+            bytes: self.bytes,
+            is_small: self.is_small,
+            mapped: Vec::new(),
+            left: Vec::new(),
+            stayed: Vec::new(),
+            spare: Vec::new(),
+            created_bytes: 0,
+            maps: 0,
+            unmaps: 0,
+            is_stuck: false,
+            failure: None,
+        };
+        // Where the pages in `mapped` were before.
+        let mut origins: Vec<Option<Place<M>>> = Vec::new();
+        let (mut next, end) = (offset, offset + bytes);
+        for pages in self.spare {
+            if done.failure.is_none() && done.map(allocator, next, &pages.memory) {
+                origins.push(None);
+                let at = next;
+                next += pages.bytes;
+                done.mapped.push((at, pages));
+            } else {
+                done.spare.push(pages);
+            }
+        }
+        for (place, memory) in self.moved {
+            if done.failure.is_some() || !done.unmap(allocator, &place) {
+                done.stayed.push((place, memory));
+                continue;
+            }
+            let bytes = place.region.bytes;
+            let pages = Pages { bytes, memory };
+            if done.map(allocator, next, &pages.memory) {
+                origins.push(Some(place));
+                let at = next;
+                next += bytes;
+                done.mapped.push((at, pages));
+            } else {
+                done.put_back(allocator, Some(place), pages);
+            }
+        }
+        while done.failure.is_none() && next < end {
+            let bytes = (end - next).min(self.chunk);
+            match allocator.allocate(bytes) {
+                Ok(memory) => {
+                    let pages = Pages { bytes, memory };
+                    done.created_bytes += bytes as u64;
+                    if done.map(allocator, next, &pages.memory) {
+                        origins.push(None);
+                        let at = next;
+                        next += bytes;
+                        done.mapped.push((at, pages));
+                    } else {
+                        done.spare.push(pages);
+                    }
+                }
+                Err(error) => done.failure = Some(error),
+            }
+        }
+        if done.failure.is_some() {
+            done.undo(allocator, origins);
+        } else {
+            done.left.extend(origins.into_iter().flatten());
+        }
+        done
+    }
+}
+
+impl<M, U> Done<M, U> {
+    /// Maps pages to the range. Returns whether that succeeded.
+    fn map<A>(&mut self, allocator: &A, offset: usize, pages: &M) -> bool
+    where
+        A: Allocator<Backend: Backend<Memory = M>>,
+    {
+        let result = allocator.map(&self.incomplete.reservation, offset, pages);
+        self.maps += u64::from(result.is_ok());
+        self.keep_failure(result)
+    }
+
+    fn unmap<A>(&mut self, allocator: &A, place: &Place<M>) -> bool
+    where
+        A: Allocator<Backend: Backend<Memory = M>>,
+    {
+        let result = place.unmap(allocator);
+        self.unmaps += u64::from(result.is_ok());
+        self.keep_failure(result)
+    }
+
+    /// Keeps the first failure. Returns whether this is none.
+    fn keep_failure(&mut self, result: Result<()>) -> bool {
+        result
+            .map_err(|error| {
+                tracing::debug!(%error, "pages are mapped as they were");
+                self.failure.get_or_insert(error);
+            })
+            .is_ok()
+    }
+
+    /// Unmaps what was mapped, and maps each where it was.
+    fn undo<A>(&mut self, allocator: &A, origins: Vec<Option<Place<M>>>)
+    where
+        A: Allocator<Backend: Backend<Memory = M>>,
+    {
+        let mapped = std::mem::take(&mut self.mapped);
+        for ((at, pages), origin) in mapped.into_iter().zip(origins) {
+            let place = Place {
+                range: self.incomplete.range,
+                is_small: self.is_small,
+                reservation: Arc::clone(&self.incomplete.reservation),
+                region: Region::new(at, pages.bytes),
+            };
+            if self.unmap(allocator, &place) {
+                self.put_back(allocator, origin, pages);
+            } else {
+                self.is_stuck = true;
+                self.left.extend(origin);
+                self.spare.push(pages);
+            }
+        }
+    }
+
+    /// Maps pages to where they were, or makes them spare ones.
+    fn put_back<A>(&mut self, allocator: &A, origin: Option<Place<M>>, pages: Pages<M>)
+    where
+        A: Allocator<Backend: Backend<Memory = M>>,
+    {
+        if let Some(place) = origin {
+            let result = allocator.map(&place.reservation, place.region.offset, &pages.memory);
+            if let Err(error) = result {
+                tracing::warn!(%error, bytes = pages.bytes, "pages could not be mapped again; they are kept");
+                self.left.push(place);
+            } else {
+                self.maps += 1;
+                self.stayed.push((place, pages.memory));
+                return;
+            }
+        }
+        self.spare.push(pages);
+    }
+}
+
+impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
+    /// Returns what a request of the arena `home` for `bytes` bytes does that finds no free range: the user has `in_use` bytes, the
+    /// request may have the ranges whose uses are `usable`, and pages of ranges whose uses are `over` may move.
+    pub fn plan(
+        &mut self,
+        home: usize,
+        bytes: usize,
+        in_use: u64,
+        terms: PageTerms,
+        usable: impl Fn(&U) -> bool,
+        over: impl Fn(&U) -> bool,
+    ) -> Mapping<M, U> {
+        let PageTerms {
+            page_bytes,
+            capacity,
+        } = terms;
+        self.growth.reach(in_use.saturating_add(bytes as u64), capacity);
+        self.tell_arenas();
+        let is_small = self.growth_of(home).is_small(bytes);
+        let chunk = if is_small {
+            page_bytes
+        } else {
+            self.growth.chunk(page_bytes)
+        };
+        let mut own = self.arenas.to_add(home);
+        if !own.has_reservation(is_small) {
+            let addresses = capacity.saturating_mul(ADDRESSES_PER_BYTE);
+            let most = usize::MAX / 2;
+            let bytes = usize::try_from(addresses).map_or(most, |addresses| addresses.min(most));
+            let bytes = bytes.next_multiple_of(page_bytes);
+            return Mapping::Reserve { bytes, is_small };
+        }
+        let taken = own.take_incomplete(bytes, is_small, page_bytes, chunk, usable);
+        drop(own);
+        let Some(incomplete) = taken else {
+            return Mapping::NoAddresses;
+        };
+        let mut rest = incomplete.missing.bytes;
+        let spare: Vec<_> = self
+            .spare
+            .extract_if(.., |pages| {
+                let fits = pages.bytes <= rest;
+                rest -= if fits { pages.bytes } else { 0 };
+                fits
+            })
+            .collect();
+        let room = self.growth.most_mapped().min(capacity);
+        let used: u64 = spare.iter().map(|pages| pages.bytes as u64).sum();
+        // The spare ones are no longer among the pages of this value.
+        let may_create = room.saturating_sub(self.bytes() + used);
+        let moved = self.take_pages_to_move(&mut rest, may_create, over);
+        Mapping::Map(Plan {
+            incomplete,
+            bytes,
+            is_small,
+            chunk,
+            spare,
+            moved,
+        })
+    }
+
+    /// Takes free pages until at most `may_create` of the `rest` bytes are left, which it lowers.
+    fn take_pages_to_move(
+        &mut self,
+        rest: &mut usize,
+        may_create: u64,
+        over: impl Fn(&U) -> bool,
+    ) -> Vec<(Place<M>, M)> {
+        let mut moved = Vec::new();
+        if *rest as u64 <= may_create {
+            return moved;
+        }
+        for free in self.free_pages(&over) {
+            if *rest as u64 <= may_create {
+                break;
+            }
+            if free.bytes <= *rest
+                && let Some(taken) = self.take_pages(free, &over)
+            {
+                *rest -= free.bytes;
+                moved.push(taken);
+            }
+        }
+        moved
+    }
+
+    /// The pages that lie in free ranges whose uses are `over`, those of small ranges first.
+    pub(super) fn free_pages(&self, over: &impl Fn(&U) -> bool) -> Vec<FreePages> {
+        let mut free: Vec<_> = self.arenas.each().flat_map(|arena| arena.free_pages(over)).collect();
+        free.sort_unstable();
+        free
+    }
+
+    fn take_pages(&mut self, free: FreePages, over: &impl Fn(&U) -> bool) -> Option<(Place<M>, M)> {
+        let taken = self.arenas.numbered(free.arena).take_pages(free, over)?;
+        self.bytes[free.arena] -= free.bytes as u64;
+        Some(taken)
+    }
+
+    /// Adds a reservation of `bytes` bytes to the arena `home`. Returns it if the arena has one meanwhile.
+    pub fn add_reservation(&mut self, home: usize, memory: M, bytes: usize, is_small: bool) -> Option<M> {
+        let mut arena = self.arenas.to_add(home);
+        if arena.has_reservation(is_small) {
+            return Some(memory);
+        }
+        arena.add_reservation(memory, bytes, is_small);
+        None
+    }
+
+    /// Records what became of a plan. Returns the range of the block, unless a call failed.
+    ///
+    /// # Errors
+    ///
+    /// That of the first call that failed.
+    pub fn finish(&mut self, done: Done<M, U>) -> Result<Carved<M, U>> {
+        let Incomplete {
+            range,
+            reservation,
+            region,
+            missing,
+            uses,
+        } = done.incomplete;
+        for place in done.left {
+            self.forget(&place);
+        }
+        for (place, memory) in done.stayed {
+            let bytes = place.region.bytes;
+            self.bytes[place.range.arena as usize] += bytes as u64;
+            let mut arena = self.arenas.of(place.range);
+            arena.add_pages(place.is_small, place.region.offset, Pages { bytes, memory });
+            arena.give(place.range, U::default(), None);
+        }
+        self.spare.extend(done.spare);
+        let mut arena = self.arenas.of(range);
+        if let Some(error) = done.failure {
+            // Addresses to which something is mapped that should not be are left out of use.
+            if !done.is_stuck {
+                arena.give_incomplete(range, missing, &uses);
+            }
+            return Err(error);
+        }
+        for (at, pages) in done.mapped {
+            self.bytes[range.arena as usize] += pages.bytes as u64;
+            arena.add_pages(done.is_small, at, pages);
+        }
+        arena.shrink(range, done.bytes, uses.clone());
+        drop(arena);
+        self.tell_arenas();
+        Ok(Carved {
+            range,
+            region: Region::new(region.offset, done.bytes),
+            segment: reservation,
+            view: None,
+            overlapping: Vec::new(),
+            uses,
+            has_excess: false,
+        })
+    }
+
+    /// Removes spare pages, and free pages that are `eligible` and whose uses are `wanted`, until they have `enough` bytes together.
+    pub(super) fn release_pages(
+        &mut self,
+        enough: u64,
+        eligible: impl Fn(&FreePages) -> bool,
+        wanted: impl Fn(&U) -> bool,
+    ) -> Vec<Leaving<M, U>> {
+        let spare = std::mem::take(&mut self.spare).into_iter();
+        let mut leaving: Vec<_> = spare.map(|pages| leaving(pages.memory, pages.bytes, None)).collect();
+        let mut released: u64 = leaving.iter().map(|pages| pages.bytes as u64).sum();
+        for free in self.free_pages(&wanted) {
+            if released >= enough {
+                break;
+            }
+            if eligible(&free)
+                && let Some((place, memory)) = self.take_pages(free, &wanted)
+            {
+                released += free.bytes as u64;
+                leaving.push(self::leaving(memory, free.bytes, Some(place)));
+            }
+        }
+        leaving
+    }
+
+    /// Removes the pages that were free at the last call of this, and are now.
+    pub(super) fn sweep_pages(&mut self, wanted: impl Fn(&U) -> bool) -> Vec<Leaving<M, U>> {
+        let before = std::mem::take(&mut self.free_at_sweep);
+        let leaving = self.release_pages(u64::MAX, |free| before.contains(&free.key()), wanted);
+        let free = self.free_pages(&|_| true);
+        self.free_at_sweep = free.iter().map(FreePages::key).collect();
+        leaving
+    }
+
+    /// Records that nothing is mapped at a place any more.
+    pub fn forget(&mut self, place: &Place<M>) {
+        self.arenas.of(place.range).make_hole(place.range);
+    }
+}
+
+fn leaving<M, U>(memory: M, bytes: usize, place: Option<Place<M>>) -> Leaving<M, U> {
+    Leaving {
+        views: Vec::new(),
+        memory,
+        bytes,
+        uses: Vec::new(),
+        place,
+    }
+}

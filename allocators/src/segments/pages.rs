@@ -1,0 +1,176 @@
+//! The pages that are mapped to the reservations of an arena.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{
+    arena::{Arena, RangeKey},
+    space::{RangeNumber, SegmentKey},
+};
+use crate::{Allocator, Backend, Region, Result};
+
+/// A reservation of an arena, and the pages that are mapped to it.
+#[derive(Debug)]
+pub(super) struct Reservation<M> {
+    pub(super) segment: SegmentKey,
+    /// By the offset at which they are mapped.
+    pages: BTreeMap<usize, Pages<M>>,
+}
+
+/// Pages, which are mapped and moved as a whole.
+#[derive(Debug)]
+pub(super) struct Pages<M> {
+    pub(super) bytes: usize,
+    pub(super) memory: M,
+}
+
+/// Pages of a free range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct FreePages {
+    /// The size of the free range. Pages of small ones are moved first, since those of large ones serve more requests where they
+    /// are.
+    range_bytes: usize,
+    pub(super) arena: usize,
+    pub(super) is_small: bool,
+    pub(super) offset: usize,
+    pub(super) bytes: usize,
+    range: RangeNumber,
+}
+
+/// The arena, whether the reservation is for small blocks, and the offset there.
+pub(super) type PagesKey = (usize, bool, usize);
+
+impl FreePages {
+    pub(super) fn key(&self) -> PagesKey {
+        (self.arena, self.is_small, self.offset)
+    }
+}
+
+/// Where pages are mapped that leave. Nobody else has these bytes.
+#[derive(Debug)]
+pub struct Place<M> {
+    pub(super) range: RangeKey,
+    pub(super) is_small: bool,
+    pub(super) reservation: Arc<M>,
+    pub(super) region: Region,
+}
+
+impl<M> Place<M> {
+    /// Unmaps the pages.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Allocator::unmap`]. The place must not be [forgotten](super::Segments::forget) then.
+    pub fn unmap<A>(&self, allocator: &A) -> Result<()>
+    where
+        A: Allocator<Backend: Backend<Memory = M>>,
+    {
+        allocator.unmap(&self.reservation, self.region)
+    }
+}
+
+/// A range that was taken for a block, a part of which has to be mapped first.
+#[derive(Debug)]
+pub(super) struct Incomplete<M, U> {
+    pub(super) range: RangeKey,
+    pub(super) reservation: Arc<M>,
+    pub(super) region: Region,
+    pub(super) missing: Region,
+    pub(super) uses: U,
+}
+
+impl<M, U: Clone + Default> Arena<M, U> {
+    /// Adds a reservation of `bytes` bytes.
+    pub(super) fn add_reservation(&mut self, memory: M, bytes: usize, is_small: bool) {
+        let segment = self.space.add_reservation(bytes, is_small);
+        self.set_root(segment, memory);
+        self.reservations[usize::from(is_small)] = Some(Reservation {
+            segment,
+            pages: BTreeMap::new(),
+        });
+    }
+
+    pub(super) fn has_reservation(&self, is_small: bool) -> bool {
+        self.reservations[usize::from(is_small)].is_some()
+    }
+
+    /// Takes a range of at least `bytes` bytes, a part of which has to be mapped. See [`Space::take_incomplete`](super::space::Space).
+    pub(super) fn take_incomplete(
+        &mut self,
+        bytes: usize,
+        is_small: bool,
+        page: usize,
+        chunk: usize,
+        usable: impl Fn(&U) -> bool,
+    ) -> Option<Incomplete<M, U>> {
+        let segment = self.reservations[usize::from(is_small)].as_ref()?.segment;
+        let reservation = self.root(segment)?;
+        let taken = self.space.take_incomplete(segment, bytes, page, chunk, usable)?;
+        Some(Incomplete {
+            range: self.key_of(taken.range),
+            reservation,
+            region: taken.region,
+            missing: taken.missing,
+            uses: taken.uses,
+        })
+    }
+
+    /// Gives back a range of which `missing` was not mapped.
+    pub(super) fn give_incomplete(&mut self, range: RangeKey, missing: Region, uses: &U) {
+        self.space.give_incomplete(range.number(), missing, uses);
+    }
+
+    /// Records that pages are mapped to a taken range.
+    pub(super) fn add_pages(&mut self, is_small: bool, offset: usize, pages: Pages<M>) {
+        if let Some(reservation) = &mut self.reservations[usize::from(is_small)] {
+            reservation.pages.insert(offset, pages);
+        }
+    }
+
+    /// The pages that lie in free ranges whose uses are `over`.
+    pub(super) fn free_pages(&self, over: &impl Fn(&U) -> bool) -> Vec<FreePages> {
+        let mut found = Vec::new();
+        for (is_small, reservation) in [false, true].into_iter().zip(&self.reservations) {
+            let Some(reservation) = reservation else { continue };
+            for (range, region) in self.space.free_ranges_of(reservation.segment, over) {
+                let end = region.offset + region.bytes;
+                let inside = reservation.pages.range(region.offset..end);
+                let inside = inside.filter(|(offset, pages)| *offset + pages.bytes <= end);
+                found.extend(inside.map(|(offset, pages)| FreePages {
+                    range_bytes: region.bytes,
+                    arena: self.number as usize,
+                    is_small,
+                    offset: *offset,
+                    bytes: pages.bytes,
+                    range,
+                }));
+            }
+        }
+        found
+    }
+
+    /// Takes the range of pages, and the pages, unless a thread has taken some of their bytes meanwhile.
+    pub(super) fn take_pages(
+        &mut self,
+        free: FreePages,
+        over: &impl Fn(&U) -> bool,
+    ) -> Option<(Place<M>, M)> {
+        let index = usize::from(free.is_small);
+        let segment = self.reservations[index].as_ref()?.segment;
+        let reservation = self.root(segment)?;
+        let region = Region::new(free.offset, free.bytes);
+        let range = self.space.take_region(segment, free.range, region, over)?;
+        let pages = self.reservations[index].as_mut()?.pages.remove(&free.offset)?;
+        let place = Place {
+            range: self.key_of(range),
+            is_small: free.is_small,
+            reservation,
+            region,
+        };
+        Some((place, pages.memory))
+    }
+
+    /// Records that nothing is mapped at a taken range any more.
+    pub(super) fn make_hole(&mut self, range: RangeKey) {
+        self.space.make_hole(range.number());
+    }
+}

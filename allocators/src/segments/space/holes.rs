@@ -1,0 +1,257 @@
+//! Ranges of a reservation that nothing is mapped to: holes.
+
+use super::{Range, RangeNumber, Segment, SegmentKey, Space};
+use crate::{
+    Region,
+    segments::views::Chain,
+};
+
+/// A range that was taken for a block, a part of which has to be mapped first.
+#[derive(Debug)]
+pub(in crate::segments) struct Incomplete<U> {
+    pub(in crate::segments) range: RangeNumber,
+    /// The whole range: at least the bytes of the block.
+    pub(in crate::segments) region: Region,
+    /// What has to be mapped of it.
+    pub(in crate::segments) missing: Region,
+    /// The former uses of what is mapped of it.
+    pub(in crate::segments) uses: U,
+}
+
+/// The hole that a block gets, with the free neighbours that become part of it.
+#[derive(Clone, Copy)]
+struct Choice {
+    hole: usize,
+    /// The bytes to be mapped.
+    missing: usize,
+    takes_before: bool,
+    takes_after: bool,
+}
+
+impl<V, U: Clone + Default> Space<V, U> {
+    /// Adds a reservation of `bytes` bytes, for small blocks or for other blocks. All of it is one hole.
+    pub(in crate::segments) fn add_reservation(&mut self, bytes: usize, is_small: bool) -> SegmentKey {
+        let segment = self.segments.vacant_key();
+        let first = self.ranges.insert(Range {
+            segment,
+            is_small,
+            is_hole: true,
+            region: Region::first(bytes),
+            before: None,
+            after: None,
+            free: None,
+        });
+        self.segments.insert(Segment {
+            bytes,
+            is_reservation: true,
+            first,
+            taken: 0,
+            cached: 0,
+            is_small,
+            idle_since: self.sweeps,
+        })
+    }
+
+    /// Takes a range of at least `bytes` bytes of a reservation: of a hole, with the free neighbours of the hole whose uses are
+    /// `usable`. It is the range of which the least has to be mapped. That is a multiple of `chunk`, or of `page` where a hole has
+    /// no more.
+    pub(in crate::segments) fn take_incomplete(
+        &mut self,
+        reservation: SegmentKey,
+        bytes: usize,
+        page: usize,
+        chunk: usize,
+        usable: impl Fn(&U) -> bool,
+    ) -> Option<Incomplete<U>> {
+        let free_bytes = |key: Option<usize>| {
+            let range = &self.ranges[key?];
+            let free = range.free.as_ref()?;
+            usable(&free.uses).then_some(range.region.bytes)
+        };
+        let mut best: Option<Choice> = None;
+        for (hole, range) in self.ranges_of(reservation) {
+            if !range.is_hole {
+                continue;
+            }
+            let room = range.region.bytes;
+            let (before, after) = (free_bytes(range.before), free_bytes(range.after));
+            for (takes_before, takes_after) in [(true, false), (false, true), (false, false), (true, true)] {
+                let (Some(before), Some(after)) = (
+                    if takes_before { before } else { Some(0) },
+                    if takes_after { after } else { Some(0) },
+                ) else {
+                    continue;
+                };
+                let missing = if takes_before && takes_after {
+                    if before + room + after < bytes || !self.may_join_around(range) {
+                        continue;
+                    }
+                    room
+                } else {
+                    let needed = bytes.saturating_sub(before + after).max(1);
+                    let rounded = [chunk, page].map(|step| needed.checked_next_multiple_of(step));
+                    let Some(missing) = rounded.into_iter().flatten().find(|missing| *missing <= room) else {
+                        continue;
+                    };
+                    missing
+                };
+                if best.is_none_or(|best| missing < best.missing) {
+                    best = Some(Choice {
+                        hole,
+                        missing,
+                        takes_before,
+                        takes_after,
+                    });
+                }
+            }
+        }
+        Some(self.take_choice(best?))
+    }
+
+    /// Returns whether the uses of the free ranges around a hole can be joined.
+    fn may_join_around(&self, hole: &Range<U>) -> bool {
+        let uses = |key: Option<usize>| Some(&self.ranges[key?].free.as_ref()?.uses);
+        match (uses(hole.before), uses(hole.after)) {
+            (Some(one), Some(two)) => (self.join)(one, two).is_some(),
+            _ => false,
+        }
+    }
+
+    fn take_choice(&mut self, choice: Choice) -> Incomplete<U> {
+        let Choice {
+            hole,
+            missing,
+            takes_before,
+            takes_after,
+        } = choice;
+        let room = self.ranges[hole].region.bytes;
+        let mut key = hole;
+        if missing < room {
+            if takes_after {
+                // The end of the hole.
+                key = self.split(hole, room - missing);
+            } else {
+                let rest = self.split(hole, missing);
+                self.ranges[rest].is_hole = true;
+            }
+        }
+        self.ranges[key].is_hole = false;
+        let missing = self.ranges[key].region;
+        let mut uses = None;
+        let Range { before, after, .. } = self.ranges[key];
+        if takes_after && let Some(after) = after {
+            uses = self.set_taken(after).map(|free| free.uses);
+            self.absorb(key, after);
+        }
+        if takes_before && let Some(before) = before {
+            let others = self.set_taken(before).map(|free| free.uses);
+            uses = match (others, uses) {
+                (Some(one), Some(two)) => (self.join)(&one, &two),
+                (one, two) => one.or(two),
+            };
+            self.absorb(before, key);
+            key = before;
+        }
+        let Range { segment, region, .. } = self.ranges[key];
+        self.segments[segment].taken += 1;
+        Incomplete {
+            range: key,
+            region,
+            missing,
+            uses: uses.unwrap_or_default(),
+        }
+    }
+
+    /// Makes `missing` of a taken range a hole again, and frees the rest, which commands of `uses` may still use.
+    pub(in crate::segments) fn give_incomplete(&mut self, key: RangeNumber, missing: Region, uses: &U) {
+        let Range { segment, region, .. } = self.ranges[key];
+        let home = &mut self.segments[segment];
+        home.taken -= 1;
+        let mut hole = key;
+        if missing.offset > region.offset {
+            hole = self.split(key, missing.offset - region.offset);
+            self.release(key, uses.clone(), Chain::default());
+        }
+        if self.ranges[hole].region.bytes > missing.bytes {
+            let rest = self.split(hole, missing.bytes);
+            self.release(rest, uses.clone(), Chain::default());
+        }
+        self.set_hole(hole);
+    }
+
+    /// Takes a region of a free range of a reservation: of `likely`, or of another one. Returns the range that was taken, or `None`
+    /// where the region is not in a free range whose uses are `over`.
+    pub(in crate::segments) fn take_region(
+        &mut self,
+        reservation: SegmentKey,
+        likely: RangeNumber,
+        region: Region,
+        over: impl Fn(&U) -> bool,
+    ) -> Option<RangeNumber> {
+        let has = |range: &Range<U>| {
+            let free = range.free.as_ref();
+            range.segment == reservation
+                && contains(range.region, region)
+                && free.is_some_and(|free| over(&free.uses))
+        };
+        let key = if self.ranges.get(likely).is_some_and(has) {
+            likely
+        } else {
+            let mut ranges = self.ranges_of(reservation);
+            ranges.find_map(|(key, range)| has(range).then_some(key))?
+        };
+        let all = self.ranges[key].region;
+        let free = self.set_taken(key)?;
+        let mut taken = key;
+        if region.offset > all.offset {
+            taken = self.split(key, region.offset - all.offset);
+            self.set_free(key, free.uses.clone(), Chain::default());
+        }
+        if self.ranges[taken].region.bytes > region.bytes {
+            let rest = self.split(taken, region.bytes);
+            self.set_free(rest, free.uses, Chain::default());
+        }
+        self.segments[reservation].taken += 1;
+        Some(taken)
+    }
+
+    /// Makes a taken range a hole, since its pages were unmapped.
+    pub(in crate::segments) fn make_hole(&mut self, key: RangeNumber) {
+        let segment = self.ranges[key].segment;
+        self.segments[segment].taken -= 1;
+        self.set_hole(key);
+    }
+
+    /// The free ranges of a reservation whose uses are `over`.
+    pub(in crate::segments) fn free_ranges_of(
+        &self,
+        reservation: SegmentKey,
+        over: impl Fn(&U) -> bool,
+    ) -> impl Iterator<Item = (RangeNumber, Region)> {
+        self.ranges_of(reservation).filter_map(move |(key, range)| {
+            let free = range.free.as_ref()?;
+            over(&free.uses).then_some((key, range.region))
+        })
+    }
+
+    /// Makes a taken range a hole, and joins it with the holes next to it.
+    fn set_hole(&mut self, mut key: usize) {
+        self.ranges[key].is_hole = true;
+        let Range { before, after, .. } = self.ranges[key];
+        if let Some(before) = before
+            && self.ranges[before].is_hole
+        {
+            self.absorb(before, key);
+            key = before;
+        }
+        if let Some(after) = after
+            && self.ranges[after].is_hole
+        {
+            self.absorb(key, after);
+        }
+    }
+}
+
+fn contains(all: Region, part: Region) -> bool {
+    all.offset <= part.offset && part.offset + part.bytes <= all.offset + all.bytes
+}
