@@ -10,5 +10,6 @@
 mod adaptors;
 #[cfg(feature = "conformance")]
 mod broken_backends;
+mod pages;
 mod segment_allocator;
 mod vocabulary;

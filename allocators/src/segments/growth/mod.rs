@@ -42,9 +42,6 @@ const LEAST_OWN: usize = 1 << 20;
 /// The segments that may be made before their number counts.
 const UNCOUNTED_SEGMENTS: u64 = 64;
 
-/// Pages may be mapped beyond the high water by one part in this of it, before free ones are moved instead.
-const MAPPED_SLACK_PARTS: u64 = 20;
-
 /// New pages are one part in this of the high water. A call for pages costs the same whatever their size, up to 128 MiB.
 const CHUNK_PARTS: u64 = 256;
 
@@ -145,7 +142,8 @@ impl Growth {
 
     /// The most bytes of pages that are mapped while some of them are free and can be moved.
     pub(super) fn most_mapped(&self) -> u64 {
-        self.high_water.saturating_add(self.high_water / MAPPED_SLACK_PARTS)
+        let slack = self.high_water / self.rules().slack_parts;
+        self.high_water.saturating_add(slack)
     }
 
     /// The size of new pages, a power of two of at least `page` bytes.
