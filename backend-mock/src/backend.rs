@@ -49,6 +49,11 @@ impl MockBackend {
     /// A region of a block, as an operand of a command.
     pub(crate) fn part(&self, memory: &MockMemory, region: Region) -> Result<Operand> {
         self.check_memory(memory)?;
+        if memory.kind() == MemoryKind::Pages {
+            return Err(Error::unsupported(
+                "a command or a view of pages: map them, and use the reservation",
+            ));
+        }
         region.check_within(memory.bytes())?;
         Ok(memory.part(region))
     }

@@ -36,6 +36,7 @@ pub struct MockDeviceBuilder {
     failures_spread: bool,
     host_waits: HostWait,
     commit_at_create: bool,
+    virtual_memory: bool,
     log_calls: bool,
     detect_races: bool,
 }
@@ -61,6 +62,7 @@ impl Default for MockDeviceBuilder {
             failures_spread: Failures::default().spread,
             host_waits: HostWait::default(),
             commit_at_create: false,
+            virtual_memory: false,
             log_calls: false,
             detect_races: true,
         }
@@ -151,6 +153,28 @@ impl MockDeviceBuilder {
     /// ```
     pub fn out_of_order_queues(mut self, available: bool) -> Self {
         self.limits.out_of_order_queues = available;
+        self
+    }
+
+    /// Sets whether the device has [virtual memory](binpool_allocators::VirtualMemory). Default: no.
+    ///
+    /// ```
+    /// use binpool_allocators::VirtualMemory;
+    /// use binpool_mock::MockDevice;
+    ///
+    /// let device = MockDevice::builder().virtual_memory(true).build();
+    /// let backend = device.backend();
+    /// let reservation = backend.reserve(1 << 40)?; // Addresses take nothing of the device.
+    /// assert_eq!(device.statistics().committed_bytes, 0);
+    /// backend.map(&reservation, 0, &backend.create_pages(2 << 20)?)?;
+    /// assert_eq!(device.statistics().committed_bytes, 2 << 20);
+    /// drop(reservation);
+    /// assert_eq!(device.statistics().committed_bytes, 0);
+    /// assert!(MockDevice::new().backend().reserve(1 << 40).is_err());
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
+    pub fn virtual_memory(mut self, available: bool) -> Self {
+        self.virtual_memory = available;
         self
     }
 
@@ -307,6 +331,7 @@ impl MockDeviceBuilder {
         MockDevice {
             shared: Arc::new(Shared::new(Config {
                 limits,
+                virtual_memory: self.virtual_memory,
                 costs: self.costs,
                 completion: self.completion,
                 failures_spread: self.failures_spread,

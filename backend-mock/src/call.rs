@@ -57,6 +57,14 @@ call_kinds! {
     CreateSubRegion = "create_sub_region",
     /// [`SvmBackend::allocate_svm`](binpool_allocators::SvmBackend::allocate_svm).
     AllocateSvm = "allocate_svm",
+    /// [`VirtualMemory::reserve`](binpool_allocators::VirtualMemory::reserve).
+    Reserve = "reserve",
+    /// [`VirtualMemory::create_pages`](binpool_allocators::VirtualMemory::create_pages).
+    CreatePages = "create_pages",
+    /// [`VirtualMemory::map`](binpool_allocators::VirtualMemory::map).
+    Map = "map",
+    /// [`VirtualMemory::unmap`](binpool_allocators::VirtualMemory::unmap).
+    Unmap = "unmap",
     /// [`Backend::commit`](binpool_allocators::Backend::commit).
     Commit = "commit",
     /// [`Backend::release`](binpool_allocators::Backend::release), also when a block is dropped, and

@@ -106,6 +106,7 @@ mod sync;
 mod table;
 mod turnstile;
 mod violation;
+mod virtual_memory;
 mod work;
 
 pub use backend::MockBackend;

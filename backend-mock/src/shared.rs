@@ -19,6 +19,7 @@ pub(crate) struct Shared {
     /// A number that is unique among the devices of the process.
     pub(crate) number: u64,
     pub(crate) limits: DeviceLimits,
+    pub(crate) has_virtual_memory: bool,
     completion: Completion,
     state: Mutex<State>,
     /// Signals that an event has ended.
@@ -31,6 +32,7 @@ impl Shared {
         Self {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             limits: config.limits.clone(),
+            has_virtual_memory: config.virtual_memory,
             completion: config.completion,
             state: Mutex::new(State::new(config)),
             changed: Condvar::new(),

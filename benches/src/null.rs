@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use binpool::{
     Align, Backend, DeviceLimits, Event, EventId, EventStatus, Memory, MemoryFlags, MemoryId,
-    MemoryKind, Outcome, PendingRead, Queue, QueueId, QueueOrder, Region, Result, Transfers, VirtualMemory,
+    MemoryKind, Outcome, PendingRead, Queue, QueueId, QueueOrder, Region, Result, Transfers,
+    VirtualMemory,
 };
 
 /// 1 TiB, so that no request runs out.

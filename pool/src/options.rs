@@ -382,7 +382,8 @@ impl PoolOptions {
         }
         let page_bytes = allocator.page_bytes();
         if page_bytes.is_some() && self.bins_only {
-            let refused = "a pool without segments over pages: pages have no addresses of their own";
+            let refused =
+                "a pool without segments over pages: pages have no addresses of their own";
             return Err(Error::unsupported(refused).into());
         }
         if page_bytes.is_some() && self.scrub == ScrubPolicy::OnFree {

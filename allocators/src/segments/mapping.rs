@@ -256,7 +256,8 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             page_bytes,
             capacity,
         } = terms;
-        self.growth.reach(in_use.saturating_add(bytes as u64), capacity);
+        self.growth
+            .reach(in_use.saturating_add(bytes as u64), capacity);
         self.tell_arenas();
         let is_small = self.growth_of(home).is_small(bytes);
         let chunk = if is_small {
@@ -328,7 +329,11 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
 
     /// The pages that lie in free ranges whose uses are `over`, those of small ranges first.
     pub(super) fn free_pages(&self, over: &impl Fn(&U) -> bool) -> Vec<FreePages> {
-        let mut free: Vec<_> = self.arenas.each().flat_map(|arena| arena.free_pages(over)).collect();
+        let mut free: Vec<_> = self
+            .arenas
+            .each()
+            .flat_map(|arena| arena.free_pages(over))
+            .collect();
         free.sort_unstable();
         free
     }
@@ -340,7 +345,13 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     }
 
     /// Adds a reservation of `bytes` bytes to the arena `home`. Returns it if the arena has one meanwhile.
-    pub fn add_reservation(&mut self, home: usize, memory: M, bytes: usize, is_small: bool) -> Option<M> {
+    pub fn add_reservation(
+        &mut self,
+        home: usize,
+        memory: M,
+        bytes: usize,
+        is_small: bool,
+    ) -> Option<M> {
         let mut arena = self.arenas.to_add(home);
         if arena.has_reservation(is_small) {
             return Some(memory);
@@ -407,7 +418,9 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         wanted: impl Fn(&U) -> bool,
     ) -> Vec<Leaving<M, U>> {
         let spare = std::mem::take(&mut self.spare).into_iter();
-        let mut leaving: Vec<_> = spare.map(|pages| leaving(pages.memory, pages.bytes, None)).collect();
+        let mut leaving: Vec<_> = spare
+            .map(|pages| leaving(pages.memory, pages.bytes, None))
+            .collect();
         let mut released: u64 = leaving.iter().map(|pages| pages.bytes as u64).sum();
         for free in self.free_pages(&wanted) {
             if released >= enough {

@@ -104,7 +104,9 @@ impl<M, U: Clone + Default> Arena<M, U> {
     ) -> Option<Incomplete<M, U>> {
         let segment = self.reservations[usize::from(is_small)].as_ref()?.segment;
         let reservation = self.root(segment)?;
-        let taken = self.space.take_incomplete(segment, bytes, page, chunk, usable)?;
+        let taken = self
+            .space
+            .take_incomplete(segment, bytes, page, chunk, usable)?;
         Some(Incomplete {
             range: self.key_of(taken.range),
             reservation,
@@ -130,7 +132,9 @@ impl<M, U: Clone + Default> Arena<M, U> {
     pub(super) fn free_pages(&self, over: &impl Fn(&U) -> bool) -> Vec<FreePages> {
         let mut found = Vec::new();
         for (is_small, reservation) in [false, true].into_iter().zip(&self.reservations) {
-            let Some(reservation) = reservation else { continue };
+            let Some(reservation) = reservation else {
+                continue;
+            };
             for (range, region) in self.space.free_ranges_of(reservation.segment, over) {
                 let end = region.offset + region.bytes;
                 let inside = reservation.pages.range(region.offset..end);
@@ -159,7 +163,10 @@ impl<M, U: Clone + Default> Arena<M, U> {
         let reservation = self.root(segment)?;
         let region = Region::new(free.offset, free.bytes);
         let range = self.space.take_region(segment, free.range, region, over)?;
-        let pages = self.reservations[index].as_mut()?.pages.remove(&free.offset)?;
+        let pages = self.reservations[index]
+            .as_mut()?
+            .pages
+            .remove(&free.offset)?;
         let place = Place {
             range: self.key_of(range),
             is_small: free.is_small,

@@ -108,8 +108,14 @@ impl Allocator for PaperPages {
 
     fn release(&self, memory: MockMemory, _: &[MockEvent]) -> Result<()> {
         let mut paper = self.paper.lock().unwrap();
-        let is_mapped = paper.mapped.values().any(|(_, pages)| *pages == memory.id());
-        assert!(!is_mapped || !paper.failing.is_empty(), "mapped pages are released");
+        let is_mapped = paper
+            .mapped
+            .values()
+            .any(|(_, pages)| *pages == memory.id());
+        assert!(
+            !is_mapped || !paper.failing.is_empty(),
+            "mapped pages are released"
+        );
         paper.pages.remove(&memory.id()).unwrap();
         Ok(())
     }
@@ -143,8 +149,14 @@ impl Allocator for PaperPages {
     fn unmap(&self, reservation: &MockMemory, region: Region) -> Result<()> {
         let mut paper = self.paper.lock().unwrap();
         paper.call()?;
-        let gone = paper.mapped.remove(&(reservation.id().get(), region.offset));
-        assert_eq!(gone.map(|(bytes, _)| bytes), Some(region.bytes), "{region:?} is unmapped");
+        let gone = paper
+            .mapped
+            .remove(&(reservation.id().get(), region.offset));
+        assert_eq!(
+            gone.map(|(bytes, _)| bytes),
+            Some(region.bytes),
+            "{region:?} is unmapped"
+        );
         Ok(())
     }
 }
@@ -191,7 +203,11 @@ impl World {
             self.keep(carved);
             return true;
         }
-        let in_use = self.blocks.iter().map(|block| block.region.bytes as u64).sum();
+        let in_use = self
+            .blocks
+            .iter()
+            .map(|block| block.region.bytes as u64)
+            .sum();
         loop {
             let terms = self.terms();
             let over = |uses: &Queue| *uses == 0;
@@ -269,7 +285,10 @@ impl World {
     fn check(&self) {
         let paper = self.allocator.paper.lock().unwrap();
         for used in self.blocks.iter().chain(&self.pending) {
-            assert!(paper.covers(used.reservation, used.region), "{used:?} is not mapped");
+            assert!(
+                paper.covers(used.reservation, used.region),
+                "{used:?} is not mapped"
+            );
         }
         for (number, one) in self.blocks.iter().enumerate() {
             for two in &self.blocks[..number] {
@@ -279,7 +298,11 @@ impl World {
                 assert!(apart, "{one:?} and {two:?} overlap");
             }
         }
-        let in_blocks: u64 = self.blocks.iter().map(|block| block.region.bytes as u64).sum();
+        let in_blocks: u64 = self
+            .blocks
+            .iter()
+            .map(|block| block.region.bytes as u64)
+            .sum();
         if paper.failing.is_empty() {
             // Nothing was lost.
             assert_eq!(self.segments.bytes(), paper.bytes());
@@ -287,7 +310,10 @@ impl World {
         }
         let mut in_states = 0;
         self.segments.each(|part| {
-            let taken = part.ranges.iter().filter(|(_, state)| matches!(state, RangeState::Taken(_)));
+            let taken = part
+                .ranges
+                .iter()
+                .filter(|(_, state)| matches!(state, RangeState::Taken(_)));
             in_states += taken.map(|(region, _)| region.bytes as u64).sum::<u64>();
         });
         assert!(in_states >= in_blocks);
@@ -297,12 +323,26 @@ impl World {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Take { home: usize, bytes: usize, queue: Queue },
-    Give { block: usize, queue: Queue },
-    Settle { queue: Queue },
-    Release { pages: u64, sweeps: bool },
+    Take {
+        home: usize,
+        bytes: usize,
+        queue: Queue,
+    },
+    Give {
+        block: usize,
+        queue: Queue,
+    },
+    Settle {
+        queue: Queue,
+    },
+    Release {
+        pages: u64,
+        sweeps: bool,
+    },
     /// The calls with these numbers from now on fail.
-    Fail { calls: Vec<usize> },
+    Fail {
+        calls: Vec<usize>,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {

@@ -175,6 +175,18 @@ pub struct CostModel {
     pub allocate_svm: CostTable,
     /// Freeing SVM, by its bytes.
     pub free_svm: CostTable,
+    /// Creating pages of virtual memory, by their bytes.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub create_pages: CostTable,
+    /// Mapping pages and giving access to them, by their bytes.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub map: CostTable,
+    /// Unmapping pages, by their bytes.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub unmap: CostTable,
+    /// Releasing pages, by their bytes.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub release_pages: CostTable,
     /// Enqueueing a kernel, a fill, a copy, a read or a write, whatever its size.
     pub enqueue: f64,
     /// Enqueueing a marker.

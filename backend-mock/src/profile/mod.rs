@@ -112,6 +112,19 @@ impl DeviceProfile {
                     (64 * MIB, 8230.0),
                     (512 * MIB, 67_700.0),
                 ]),
+                create_pages: CostTable::new(&[
+                    (2 * MIB, 15.0),
+                    (128 * MIB, 15.0),
+                    (512 * MIB, 31.0),
+                    (4 * GIB, 2631.0),
+                ]),
+                map: CostTable::new(&[(2 * MIB, 36.0), (128 * MIB, 36.0), (512 * MIB, 63.0)]),
+                unmap: CostTable::new(&[(2 * MIB, 21.0), (128 * MIB, 21.0), (512 * MIB, 29.0)]),
+                release_pages: CostTable::new(&[
+                    (2 * MIB, 12.0),
+                    (64 * MIB, 43.0),
+                    (512 * MIB, 259.0),
+                ]),
                 enqueue: 10.5,
                 marker: 3.4,
                 barrier: 2.0,
@@ -184,6 +197,7 @@ impl DeviceProfile {
                 create_queue: object,
                 user_event: object,
                 bytes_per_second: None,
+                ..CostModel::default()
             },
         }
     }

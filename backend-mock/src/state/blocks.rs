@@ -5,7 +5,7 @@ use std::{borrow::Cow, ptr::NonNull, sync::Arc};
 use binpool_allocators::{Align, MemoryFlags, MemoryId, MemoryKind, Region, Result, SvmGrain};
 use smallvec::SmallVec;
 
-use super::{BlockKey, ObjectKey, QueueKey, State, Touches, refuse};
+use super::{BlockKey, ObjectKey, QueueKey, State, Touches, refuse, virtual_memory::Mappings};
 use crate::{CallKind, MockError, Violation, storage::Storage};
 
 /// A whole buffer, or a whole allocation of SVM.
@@ -27,6 +27,19 @@ pub(crate) struct Block {
     /// The queue that frees are ordered on.
     pub(crate) queue: Option<QueueKey>,
     pub(crate) touches: Touches,
+    /// What is mapped to it, if it is a reservation.
+    pub(crate) mappings: Option<Mappings>,
+}
+
+impl Block {
+    /// Its bytes of the device: none for a reservation.
+    pub(crate) fn created_bytes(&self) -> u64 {
+        if self.mappings.is_some() {
+            0
+        } else {
+            self.bytes as u64
+        }
+    }
 }
 
 /// An object that the host holds: a block, or a view of one.
@@ -118,7 +131,7 @@ impl State {
         Ok((object, id))
     }
 
-    fn new_block(&self, bytes: usize, kind: MemoryKind, flags: MemoryFlags) -> Block {
+    pub(super) fn new_block(&self, bytes: usize, kind: MemoryKind, flags: MemoryFlags) -> Block {
         Block {
             id: MemoryId::fresh(),
             bytes,
@@ -131,11 +144,13 @@ impl State {
             created_by_call: self.call_number(),
             queue: None,
             touches: Touches::default(),
+            mappings: None,
         }
     }
 
-    fn insert_block(&mut self, block: Block) -> (ObjectKey, MemoryId) {
+    pub(super) fn insert_block(&mut self, block: Block) -> (ObjectKey, MemoryId) {
         let (id, bytes, created_by_call) = (block.id, block.bytes, block.created_by_call);
+        let created_bytes = block.created_bytes();
         let block = self.blocks.insert(block);
         let object = self.objects.insert(Object {
             id,
@@ -146,7 +161,7 @@ impl State {
         });
         let statistics = &mut self.statistics;
         statistics.live_blocks = self.blocks.len();
-        statistics.created_bytes += bytes as u64;
+        statistics.created_bytes += created_bytes;
         statistics.peak_created_bytes = statistics.peak_created_bytes.max(statistics.created_bytes);
         (object, id)
     }
@@ -175,7 +190,7 @@ impl State {
     }
 
     /// Commits `bytes` bytes of the device, or none.
-    fn reserve(&mut self, bytes: u64, kind: CallKind) -> Result<()> {
+    pub(super) fn reserve(&mut self, bytes: u64, kind: CallKind) -> Result<()> {
         let free = self.free_bytes();
         if bytes > free {
             let requested = bytes;
@@ -199,6 +214,7 @@ impl State {
         for key in keys {
             if let Some(block) = self.blocks.get(key)
                 && !block.committed
+                && block.mappings.is_none()
                 && !fresh.iter().any(|(seen, _)| *seen == key)
             {
                 fresh.push((key, block.bytes as u64));

@@ -19,6 +19,7 @@ mod races;
 mod release;
 mod run;
 mod submit;
+mod virtual_memory;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -61,6 +62,7 @@ pub(crate) struct Config {
     pub(crate) failures_spread: bool,
     pub(crate) host_waits: HostWait,
     pub(crate) commit_at_create: bool,
+    pub(crate) virtual_memory: bool,
     pub(crate) log_calls: bool,
     pub(crate) detect_races: bool,
 }

@@ -36,11 +36,14 @@ impl State {
         };
         let (siblings, bytes, committed, kind) =
             (block.views, block.bytes as u64, block.committed, block.kind);
+        let is_reservation = block.mappings.is_some();
         block.views -= u64::from(object.is_view);
         let queue = block.queue;
         self.charge(|costs| match (object.is_view, kind) {
             (true, _) => costs.release_sub_region.micros_at(siblings),
             (false, MemoryKind::Svm(_)) => costs.free_svm.micros_at(bytes),
+            (false, MemoryKind::Pages) => costs.release_pages.micros_at(bytes),
+            (false, _) if is_reservation => 0.0,
             (false, _) if committed => costs.release_committed.micros_at(bytes),
             (false, _) => costs.release_deferred.micros_at(bytes),
         });
@@ -70,12 +73,15 @@ impl State {
     }
 
     fn free(&mut self, key: BlockKey) -> Option<Block> {
-        let block = self.blocks.remove(key)?;
+        let mut block = self.blocks.remove(key)?;
         let statistics = &mut self.statistics;
         statistics.live_blocks = self.blocks.len();
-        statistics.created_bytes -= block.bytes as u64;
+        statistics.created_bytes -= block.created_bytes();
         if block.committed {
             statistics.committed_bytes -= block.bytes as u64;
+        }
+        if let Some(mappings) = block.mappings.take() {
+            self.drop_mappings(mappings);
         }
         if let (MemoryKind::Svm(_), Some(storage)) = (block.kind, &block.storage) {
             let address = storage.address().addr().get();

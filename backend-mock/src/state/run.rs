@@ -135,6 +135,7 @@ impl State {
         let mut spans = Spans::new();
         for access in accesses {
             let alignment = self.config.limits.alignment;
+            self.check_mapped(command, access.block, access.memory, access.region)?;
             let Some(block) = self.blocks.get_mut(access.block) else {
                 return Err(self.used_after_free(command, access.memory, access.region.bytes));
             };
@@ -157,7 +158,12 @@ impl State {
     }
 
     /// Reports that a command is about to use memory whose address was freed by hand.
-    fn used_after_free(&mut self, id: CommandId, memory: MemoryId, bytes: usize) -> MockError {
+    pub(super) fn used_after_free(
+        &mut self,
+        id: CommandId,
+        memory: MemoryId,
+        bytes: usize,
+    ) -> MockError {
         if let Some(command) = self.commands.get(&id) {
             let violation = Violation::UseAfterFree {
                 memory,

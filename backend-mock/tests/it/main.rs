@@ -26,3 +26,4 @@ mod profiles;
 mod races;
 mod svm;
 mod user_events;
+mod virtual_memory;

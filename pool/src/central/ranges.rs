@@ -146,7 +146,10 @@ impl<A: Allocator, O> State<A, O> {
         self.counters.unmaps += done.unmaps;
         self.manage(usize::try_from(done.created_bytes).unwrap_or(usize::MAX));
         self.changes += 1;
-        self.segments.as_mut().map(|segments| segments.finish(done)).transpose()
+        self.segments
+            .as_mut()
+            .map(|segments| segments.finish(done))
+            .transpose()
     }
 
     /// Records that pages were unmapped that leave the pool.

@@ -17,9 +17,8 @@ impl<A: Allocator, O> State<A, O> {
     pub(crate) fn release_all(&mut self) -> Vec<Released<A>> {
         if let Some(segments) = &self.segments {
             let has_pages = segments.has_pages();
-            return self.release_segments(u64::MAX, |queues, uses| {
-                !has_pages || queues.are_over(uses)
-            });
+            return self
+                .release_segments(u64::MAX, |queues, uses| !has_pages || queues.are_over(uses));
         }
         let released: Vec<_> = self
             .take_bins(|_| true)

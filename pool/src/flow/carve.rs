@@ -3,7 +3,8 @@
 use std::cell::Cell;
 
 use binpool_allocators::{
-    Allocator, Error, EventOf, MemoryOf, contained::contained,
+    Allocator, Error, EventOf, MemoryOf,
+    contained::contained,
     segments::{Mapping, PageTerms, Place, RangeKey},
 };
 
@@ -152,7 +153,9 @@ impl<A: Allocator> Shared<A> {
                     drop(unused);
                 }
                 Some(Mapping::NoAddresses) | None => {
-                    return Err(Error::unsupported("a block beyond the addresses of its pool"));
+                    return Err(Error::unsupported(
+                        "a block beyond the addresses of its pool",
+                    ));
                 }
             }
         };

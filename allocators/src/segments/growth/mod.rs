@@ -149,7 +149,8 @@ impl Growth {
     /// The size of new pages, a power of two of at least `page` bytes.
     pub(super) fn chunk(&self, page: usize) -> usize {
         let part = usize::try_from(self.high_water / CHUNK_PARTS).unwrap_or(usize::MAX);
-        part.checked_ilog2().map_or(page, |bits| (1 << bits).clamp(page, MOST_CHUNK.max(page)))
+        part.checked_ilog2()
+            .map_or(page, |bits| (1 << bits).clamp(page, MOST_CHUNK.max(page)))
     }
 
     /// The most bytes that segments may have together if each arena grows before it takes from another one.

@@ -1,10 +1,7 @@
 //! Ranges of a reservation that nothing is mapped to: holes.
 
 use super::{Range, RangeNumber, Segment, SegmentKey, Space};
-use crate::{
-    Region,
-    segments::views::Chain,
-};
+use crate::{Region, segments::views::Chain};
 
 /// A range that was taken for a block, a part of which has to be mapped first.
 #[derive(Debug)]
@@ -30,7 +27,11 @@ struct Choice {
 
 impl<V, U: Clone + Default> Space<V, U> {
     /// Adds a reservation of `bytes` bytes, for small blocks or for other blocks. All of it is one hole.
-    pub(in crate::segments) fn add_reservation(&mut self, bytes: usize, is_small: bool) -> SegmentKey {
+    pub(in crate::segments) fn add_reservation(
+        &mut self,
+        bytes: usize,
+        is_small: bool,
+    ) -> SegmentKey {
         let segment = self.segments.vacant_key();
         let first = self.ranges.insert(Range {
             segment,
@@ -75,7 +76,9 @@ impl<V, U: Clone + Default> Space<V, U> {
             }
             let room = range.region.bytes;
             let (before, after) = (free_bytes(range.before), free_bytes(range.after));
-            for (takes_before, takes_after) in [(true, false), (false, true), (false, false), (true, true)] {
+            for (takes_before, takes_after) in
+                [(true, false), (false, true), (false, false), (true, true)]
+            {
                 let (Some(before), Some(after)) = (
                     if takes_before { before } else { Some(0) },
                     if takes_after { after } else { Some(0) },
@@ -90,7 +93,11 @@ impl<V, U: Clone + Default> Space<V, U> {
                 } else {
                     let needed = bytes.saturating_sub(before + after).max(1);
                     let rounded = [chunk, page].map(|step| needed.checked_next_multiple_of(step));
-                    let Some(missing) = rounded.into_iter().flatten().find(|missing| *missing <= room) else {
+                    let Some(missing) = rounded
+                        .into_iter()
+                        .flatten()
+                        .find(|missing| *missing <= room)
+                    else {
                         continue;
                     };
                     missing
@@ -152,7 +159,9 @@ impl<V, U: Clone + Default> Space<V, U> {
             self.absorb(before, key);
             key = before;
         }
-        let Range { segment, region, .. } = self.ranges[key];
+        let Range {
+            segment, region, ..
+        } = self.ranges[key];
         self.segments[segment].taken += 1;
         Incomplete {
             range: key,
@@ -163,8 +172,15 @@ impl<V, U: Clone + Default> Space<V, U> {
     }
 
     /// Makes `missing` of a taken range a hole again, and frees the rest, which commands of `uses` may still use.
-    pub(in crate::segments) fn give_incomplete(&mut self, key: RangeNumber, missing: Region, uses: &U) {
-        let Range { segment, region, .. } = self.ranges[key];
+    pub(in crate::segments) fn give_incomplete(
+        &mut self,
+        key: RangeNumber,
+        missing: Region,
+        uses: &U,
+    ) {
+        let Range {
+            segment, region, ..
+        } = self.ranges[key];
         let home = &mut self.segments[segment];
         home.taken -= 1;
         let mut hole = key;

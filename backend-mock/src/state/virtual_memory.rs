@@ -1,0 +1,220 @@
+//! Virtual memory: reservations, pages, and what is mapped where.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use binpool_allocators::{
+    Error, InvalidRequest, MemoryFlags, MemoryId, MemoryKind, Region, Result,
+};
+use smallvec::smallvec;
+
+use super::{Block, BlockKey, ObjectKey, Operand, State};
+use crate::{
+    CallKind, CommandId, MockError, Violation,
+    storage::{Claim, Span, Storage},
+};
+
+/// What is mapped to a reservation: sizes and pages, by offset.
+#[derive(Debug, Default)]
+pub(crate) struct Mappings(BTreeMap<usize, (usize, BlockKey)>);
+
+impl Mappings {
+    /// Returns whether nothing is mapped to these bytes.
+    fn is_empty_at(&self, region: Region) -> bool {
+        let end = region.offset + region.bytes;
+        let before = self.0.range(..end).next_back();
+        before.is_none_or(|(start, (bytes, _))| start + bytes <= region.offset)
+    }
+
+    /// Returns whether pages are mapped to all of these bytes.
+    pub(super) fn cover(&self, region: Region) -> bool {
+        let end = region.offset + region.bytes;
+        let mut at = region.offset;
+        while at < end {
+            match self.0.range(..=at).next_back() {
+                Some((start, (bytes, _))) if start + bytes > at => at = start + bytes,
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    /// The pages of a region, which have to lie inside it as a whole, with their regions.
+    fn inside(&self, region: Region) -> Option<Vec<(Region, BlockKey)>> {
+        let end = region.offset + region.bytes;
+        let inside = self.0.range(region.offset..end);
+        let inside: Vec<_> = inside
+            .map(|(start, (bytes, pages))| (Region::new(*start, *bytes), *pages))
+            .collect();
+        let starts = inside.first()?.0.offset;
+        let last = inside.last()?.0;
+        let is_whole = starts == region.offset && last.offset + last.bytes == end;
+        (is_whole && self.cover(region)).then_some(inside)
+    }
+}
+
+impl State {
+    /// Makes a reservation, which takes nothing of the device.
+    pub(crate) fn reserve_addresses(&mut self, bytes: usize) -> (ObjectKey, MemoryId) {
+        let block = self.new_block(bytes, MemoryKind::Buffer, MemoryFlags::empty());
+        self.insert_block(Block {
+            mappings: Some(Mappings::default()),
+            ..block
+        })
+    }
+
+    pub(crate) fn create_pages(&mut self, bytes: usize) -> Result<(ObjectKey, MemoryId)> {
+        self.reserve(bytes as u64, CallKind::CreatePages)?;
+        self.charge(|costs| costs.create_pages.micros_at(bytes as u64));
+        let block = self.new_block(bytes, MemoryKind::Pages, MemoryFlags::empty());
+        Ok(self.insert_block(Block {
+            committed: true,
+            ..block
+        }))
+    }
+
+    /// Maps pages from `at` on, an operand without bytes in a reservation.
+    pub(crate) fn map_pages(&mut self, at: Operand, pages: Operand) -> Result<()> {
+        let kind = CallKind::Map;
+        let reservation = self.find(at, kind, kind.name())?;
+        let pages = self.find(pages, kind, kind.name())?;
+        let bytes = self.blocks.get(pages).map_or(0, |block| block.bytes);
+        let offset = at.region.offset;
+        let region = Region::new(offset, bytes);
+        let Some(block) = self.blocks.get_mut(reservation) else {
+            return Ok(());
+        };
+        region.check_within(block.bytes)?;
+        let Some(mappings) = &mut block.mappings else {
+            return Err(Error::unsupported(
+                "mapping pages to memory that is no reservation",
+            ));
+        };
+        if !mappings.is_empty_at(region) {
+            return Err(InvalidRequest::AlreadyMapped { offset, bytes }.into());
+        }
+        mappings.0.insert(offset, (bytes, pages));
+        if let Some(block) = self.blocks.get_mut(pages) {
+            block.references += 1;
+        }
+        self.move_contents((pages, Region::first(bytes)), (reservation, region));
+        self.charge(|costs| costs.map.micros_at(bytes as u64));
+        Ok(())
+    }
+
+    /// Unmaps the pages of a region. Reports commands that use it and have not ended.
+    pub(crate) fn unmap_pages(&mut self, part: Operand) -> Result<()> {
+        let kind = CallKind::Unmap;
+        let reservation = self.find(part, kind, kind.name())?;
+        let Region { offset, bytes } = part.region;
+        let mappings = self
+            .blocks
+            .get(reservation)
+            .and_then(|block| block.mappings.as_ref());
+        let Some(inside) = mappings.and_then(|mappings| mappings.inside(part.region)) else {
+            return Err(InvalidRequest::NotMapped { offset, bytes }.into());
+        };
+        self.report_users(reservation, part);
+        for (region, pages) in inside {
+            self.move_contents((reservation, region), (pages, Region::first(region.bytes)));
+            let block = self.blocks.get_mut(reservation);
+            if let Some(mappings) = block.and_then(|block| block.mappings.as_mut()) {
+                mappings.0.remove(&region.offset);
+            }
+            self.charge(|costs| costs.unmap.micros_at(region.bytes as u64));
+            self.drop_block_reference(pages);
+        }
+        Ok(())
+    }
+
+    /// Unmaps what is mapped to a reservation that is gone.
+    pub(super) fn drop_mappings(&mut self, mappings: Mappings) {
+        for (_, pages) in mappings.0.into_values() {
+            self.drop_block_reference(pages);
+        }
+    }
+
+    fn report_users(&mut self, reservation: BlockKey, part: Operand) {
+        let overlaps = |region: Region| {
+            region.offset < part.region.offset + part.region.bytes
+                && part.region.offset < region.offset + region.bytes
+        };
+        let users: Vec<_> = self
+            .commands
+            .values()
+            .filter(|command| {
+                let mut accesses = command.reads.iter().chain(&command.writes);
+                accesses.any(|access| access.block == reservation && overlaps(access.region))
+            })
+            .map(|command| (command.id, command.name.clone()))
+            .collect();
+        for (command, name) in users {
+            self.report(Violation::FreedInUse {
+                memory: part.id,
+                bytes: part.region.bytes,
+                command,
+                name,
+            });
+        }
+    }
+
+    /// Returns an error, and reports it, if a command is about to use bytes of a reservation that nothing is mapped to.
+    pub(super) fn check_mapped(
+        &mut self,
+        command: CommandId,
+        block: BlockKey,
+        memory: MemoryId,
+        region: Region,
+    ) -> Result<(), MockError> {
+        let mappings = self
+            .blocks
+            .get(block)
+            .and_then(|block| block.mappings.as_ref());
+        if mappings.is_none_or(|mappings| mappings.cover(region)) {
+            return Ok(());
+        }
+        Err(self.used_after_free(command, memory, region.bytes))
+    }
+
+    /// Copies the bytes of pages from where they were to where they are. What was never touched needs no copy.
+    fn move_contents(
+        &mut self,
+        (from, source): (BlockKey, Region),
+        (to, target): (BlockKey, Region),
+    ) {
+        let storage =
+            |state: &Self, key| Some(Arc::clone(state.blocks.get(key)?.storage.as_ref()?));
+        let alignment = self.config.limits.alignment;
+        let written = storage(self, to);
+        let (from, to_storage) = match (storage(self, from), written) {
+            // Neither was touched, so both are zeros.
+            (None, None) => return,
+            (from, Some(to)) => (from, to),
+            (Some(from), None) => {
+                let Some(block) = self.blocks.get_mut(to) else {
+                    return;
+                };
+                let Some(fresh) = Storage::zeroed(block.bytes, alignment).map(Arc::new) else {
+                    return;
+                };
+                block.storage = Some(Arc::clone(&fresh));
+                (Some(from), fresh)
+            }
+        };
+        let writes = smallvec![Span {
+            storage: to_storage,
+            region: target
+        }];
+        let reads = from.map(|storage| Span {
+            storage,
+            region: source,
+        });
+        // A kernel that still runs has the claim. It is reported, and what it writes is lost.
+        if let Ok(claim) = Claim::new(reads.into_iter().collect(), writes) {
+            claim.touch(|reads, writes| match (reads.first(), writes.first_mut()) {
+                (Some(read), Some(write)) => write.copy_from_slice(read),
+                (None, Some(write)) => write.fill(0),
+                _ => {}
+            });
+        }
+    }
+}

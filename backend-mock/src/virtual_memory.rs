@@ -1,0 +1,100 @@
+//! Virtual memory of the mock device.
+
+use binpool_allocators::{
+    Align, Backend, Error, InvalidRequest, Memory, MemoryKind, Region, Result, VirtualMemory,
+};
+
+use crate::{CallKind, MockBackend, MockMemory};
+
+/// The size of a page of an NVIDIA device.
+const PAGE: usize = 2 << 20;
+
+/// The device has it if [`virtual_memory`](crate::MockDeviceBuilder::virtual_memory) is set. The contents of pages move with them.
+/// A command that uses addresses to which nothing is mapped is a
+/// [`UseAfterFree`](crate::Violation::UseAfterFree), and an [`unmap`](Self::unmap) of addresses that a command uses which has not
+/// ended is a [`FreedInUse`](crate::Violation::FreedInUse).
+impl VirtualMemory for MockBackend {
+    fn page_bytes(&self) -> usize {
+        PAGE
+    }
+
+    fn reserve(&self, bytes: usize) -> Result<MockMemory> {
+        let bytes = self.whole_pages(bytes)?;
+        let object = self.shared.with(|state| {
+            state.call(CallKind::Reserve, bytes, |state| {
+                Ok(state.reserve_addresses(bytes))
+            })
+        })?;
+        Ok(self.new_memory(object, Region::first(bytes), MemoryKind::Buffer, None))
+    }
+
+    fn create_pages(&self, bytes: usize) -> Result<MockMemory> {
+        let bytes = self.whole_pages(bytes)?;
+        self.limits().check_block(bytes)?;
+        let object = self.shared.with(|state| {
+            state.call(CallKind::CreatePages, bytes, |state| {
+                state.create_pages(bytes)
+            })
+        })?;
+        Ok(self.new_memory(object, Region::first(bytes), MemoryKind::Pages, None))
+    }
+
+    fn map(&self, reservation: &MockMemory, offset: usize, pages: &MockMemory) -> Result<()> {
+        let at = self.part(reservation, Region::new(offset, 0))?;
+        check_pages(at.region.offset, 0)?;
+        self.check_memory(pages)?;
+        if pages.kind() != MemoryKind::Pages {
+            return Err(Error::unsupported("mapping memory that is not pages"));
+        }
+        let pages = pages.operand();
+        self.shared.with(|state| {
+            state.call(CallKind::Map, pages.region.bytes, |state| {
+                state.map_pages(at, pages)
+            })
+        })
+    }
+
+    fn unmap(&self, reservation: &MockMemory, region: Region) -> Result<()> {
+        let part = self.part(reservation, region)?;
+        check_pages(part.region.offset, part.region.bytes)?;
+        self.shared.with(|state| {
+            state.call(CallKind::Unmap, region.bytes, |state| {
+                state.unmap_pages(part)
+            })
+        })
+    }
+}
+
+impl MockBackend {
+    /// Rounds a size up to whole pages.
+    fn whole_pages(&self, bytes: usize) -> Result<usize> {
+        if !self.shared.has_virtual_memory {
+            let name = &self.limits().device_name;
+            return Err(Error::unsupported(format!(
+                "virtual memory on {name}: `MockDeviceBuilder::virtual_memory` turns it on"
+            )));
+        }
+        if bytes == 0 {
+            return Err(InvalidRequest::ZeroSize.into());
+        }
+        let largest = usize::MAX / 2;
+        let whole = bytes
+            .checked_next_multiple_of(PAGE)
+            .filter(|whole| *whole <= largest);
+        whole.ok_or_else(|| {
+            let requested = bytes;
+            InvalidRequest::TooLarge { requested, largest }.into()
+        })
+    }
+}
+
+/// Checks that a region begins and ends where pages do.
+fn check_pages(offset: usize, bytes: usize) -> Result<()> {
+    let alignment = Align::new(PAGE).unwrap_or(Align::ONE);
+    for offset in [offset, offset.saturating_add(bytes)] {
+        if !alignment.divides(offset) {
+            return Err(InvalidRequest::Misaligned { offset, alignment }.into());
+        }
+    }
+    Ok(())
+}
