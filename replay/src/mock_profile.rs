@@ -1,10 +1,10 @@
 //! The profile of the mock device of a replay.
 
-use std::{fs, io, path::Path, str::FromStr, sync::Arc};
+use std::{fs, io, path::Path, str::FromStr, sync::Arc, time::Duration};
 
-use binpool_mock::{CostModel, DeviceProfile, MockDevice};
+use binpool_mock::{CostModel, CostTable, DeviceProfile, MockDevice};
 
-use crate::shown;
+use crate::{replay_report::ratio, shown};
 
 /// The device whose limits and costs the mock device has.
 ///
@@ -83,11 +83,20 @@ impl Profile {
         }
     }
 
+    /// Returns the time of so many calls that map pages and that unmap some. It does not depend on their size up to 128 MiB, and pools
+    /// take no larger ones.
+    pub(crate) fn remap_time(&self, maps: u64, unmaps: u64) -> Duration {
+        let costs = self.device().costs;
+        let of = |table: &CostTable, calls| ratio(calls, 1) * table.micros_at(1);
+        let micros = of(&costs.map, maps) + of(&costs.unmap, unmaps);
+        Duration::from_secs_f64(micros / 1e6)
+    }
+
     /// Makes a mock device with this profile and so many bytes of memory; `None` for the profile's own capacity.
     pub(crate) fn mock(&self, capacity_bytes: Option<u64>) -> MockDevice {
         let profile = self.device();
         let largest = profile.limits.largest_block_bytes;
-        let mut builder = MockDevice::builder().profile(profile);
+        let mut builder = MockDevice::builder().profile(profile).virtual_memory(true);
         if let Some(capacity) = capacity_bytes {
             builder = builder
                 .capacity_bytes(capacity)

@@ -3,8 +3,8 @@
 use std::{fmt, time::Duration};
 
 use binpool::{
-    Allocator, Backend, DeferredAllocator, ImmediateAllocator, PoolOptions, SvmAllocator,
-    SvmBackend, SvmGrain,
+    Allocator, Backend, DeferredAllocator, Error, ImmediateAllocator, PoolOptions, SvmAllocator,
+    SvmBackend, SvmGrain, VirtualMemoryAllocator,
 };
 use binpool_mock::MockBackend;
 use binpool_opencl::{DeviceSelector, OpenClBackend, OpenClError};
@@ -40,6 +40,9 @@ pub enum AllocatorChoice {
     Svm,
     /// Fine-grained shared virtual memory.
     SvmFine,
+    /// Pages that are mapped where they are wanted (`--virtual-memory`). The mock has them; OpenCL has not.
+    #[value(skip)]
+    Pages,
 }
 
 impl fmt::Display for AllocatorChoice {
@@ -49,6 +52,7 @@ impl fmt::Display for AllocatorChoice {
             Self::Deferred => "deferred",
             Self::Svm => "svm",
             Self::SvmFine => "svm-fine",
+            Self::Pages => "virtual-memory",
         })
     }
 }
@@ -167,8 +171,16 @@ impl Device {
                     backend: &backend,
                     kernels,
                 };
-                let (outcome, after) =
-                    on.replay(trace, settings, &manner, progress, || device.device_time())?;
+                let clock = || device.device_time();
+                let (outcome, after) = if settings.allocator == AllocatorChoice::Pages {
+                    let pages = VirtualMemoryAllocator::new(&backend);
+                    let mut outcome = on.with(trace, pages, settings, &manner, progress)?;
+                    // The mock's own time is not the device's.
+                    outcome.remap_time = profile.remap_time(outcome.maps, outcome.unmaps);
+                    (outcome, clock())
+                } else {
+                    on.replay(trace, settings, &manner, progress, clock)?
+                };
                 Ok(Measured {
                     outcome,
                     device_time: after.saturating_sub(before),
@@ -254,6 +266,12 @@ impl<B: SvmBackend> On<'_, B> {
             }
             AllocatorChoice::SvmFine => {
                 self.with(trace, svm(SvmGrain::Fine)?, settings, manner, progress)
+            }
+            AllocatorChoice::Pages => {
+                let device = &backend.limits().device_name;
+                return Err(Failure::setup(Error::unsupported(format!(
+                    "virtual memory on {device}: OpenCL has none, replay on the mock"
+                ))));
             }
         }?;
         Ok((outcome, clock()))

@@ -66,10 +66,31 @@ struct Object<'a> {
     device_time_us: f64,
     /// The part of the host's time that views took.
     view_time_us: f64,
+    #[serde(flatten)]
+    pages: Option<Pages>,
     #[serde(skip_serializing_if = "Option::is_none")]
     need_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     need_over_live: Option<f64>,
+}
+
+/// What an object has of pages of virtual memory.
+#[derive(Serialize)]
+struct Pages {
+    maps: u64,
+    unmaps: u64,
+    /// The device's time for mapping and unmapping.
+    remap_time_us: f64,
+}
+
+impl Pages {
+    fn of(row: &Row) -> Self {
+        Self {
+            maps: row.outcome.maps,
+            unmaps: row.outcome.unmaps,
+            remap_time_us: row.outcome.remap_time.as_secs_f64() * 1e6,
+        }
+    }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
@@ -104,6 +125,7 @@ pub fn json(header: &Header, rows: &[Row]) -> serde_json::Result<String> {
             ns_per_pair: row.ns_per_pair,
             device_time_us: row.device_time_us,
             view_time_us: row.outcome.view_time.as_secs_f64() * 1e6,
+            pages: (header.allocator == AllocatorChoice::Pages).then(|| Pages::of(row)),
             need_bytes: row.need_bytes,
             need_over_live: row.need_bytes.map(|need| ratio(need, row.peak_live_bytes)),
         })

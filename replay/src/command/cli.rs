@@ -229,6 +229,9 @@ pub(crate) struct Replay {
     /// The way of getting memory.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) allocator: AllocatorChoice,
+    /// Map pages to where they are wanted, instead of taking segments from the device.
+    #[arg(long, conflicts_with_all = ["allocator", "no_pool", "no_segments"])]
+    pub(crate) virtual_memory: bool,
     /// Get every block from the device and give it back, for comparison.
     #[arg(long, conflicts_with_all = ["leading_bits", "no_segments", "growth"])]
     pub(crate) no_pool: bool,
@@ -428,6 +431,15 @@ impl Replay {
             (_, true) => Touch::Kernels,
             (true, false) => Touch::Fill,
             (false, false) => Touch::Nothing,
+        }
+    }
+
+    /// The way of getting memory.
+    pub(crate) fn allocator(&self) -> AllocatorChoice {
+        if self.virtual_memory {
+            AllocatorChoice::Pages
+        } else {
+            self.allocator
         }
     }
 

@@ -32,7 +32,7 @@ pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
         }
     };
     let settings = Settings {
-        allocator: options.allocator,
+        allocator: options.allocator(),
         pool: options.pool(),
         capacity_bytes: options.capacity.map(|size| size.as_u64()),
         touch: options.touched_by(),
@@ -57,7 +57,7 @@ pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
     let header = Header {
         backend: device.backend_name(),
         device: device.name(),
-        allocator: options.allocator,
+        allocator: options.allocator(),
         pool: !options.no_pool,
         capacity_bytes: settings.capacity_bytes,
         scale: options.scale,

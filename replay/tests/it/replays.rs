@@ -55,6 +55,9 @@ fn outcome() -> Outcome {
         allocator_time: Duration::from_micros(7),
         views: 5,
         view_time: Duration::from_nanos(6500),
+        maps: 0,
+        unmaps: 0,
+        remap_time: Duration::ZERO,
     }
 }
 

@@ -205,6 +205,9 @@ fn trial_of(candidates: u64) -> Trial {
                 allocator_time: Duration::ZERO,
                 views: 0,
                 view_time: Duration::ZERO,
+                maps: 0,
+                unmaps: 0,
+                remap_time: Duration::ZERO,
             },
             device_time: Duration::from_millis(candidates - index),
         })

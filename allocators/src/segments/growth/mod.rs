@@ -42,10 +42,7 @@ const LEAST_OWN: usize = 1 << 20;
 /// The segments that may be made before their number counts.
 const UNCOUNTED_SEGMENTS: u64 = 64;
 
-/// New pages are one part in this of the high water. A call for pages costs the same whatever their size, up to 128 MiB.
-const CHUNK_PARTS: u64 = 256;
-
-/// The most bytes of new pages.
+/// The most bytes of new pages. Up to here a call for pages costs the same whatever their size.
 const MOST_CHUNK: usize = 128 << 20;
 
 /// Memory is tight if the high water is more than this part of the capacity.
@@ -148,7 +145,7 @@ impl Growth {
 
     /// The size of new pages, a power of two of at least `page` bytes.
     pub(super) fn chunk(&self, page: usize) -> usize {
-        let part = usize::try_from(self.high_water / CHUNK_PARTS).unwrap_or(usize::MAX);
+        let part = usize::try_from(self.high_water / self.rules().chunk_parts).unwrap_or(usize::MAX);
         part.checked_ilog2()
             .map_or(page, |bits| (1 << bits).clamp(page, MOST_CHUNK.max(page)))
     }

@@ -18,6 +18,8 @@ pub(super) struct Rules {
     pub(super) least_piece: (usize, usize),
     /// A segment is large if it has more than one part in this of a usual one.
     pub(super) whole_parts: usize,
+    /// New pages of virtual memory are one part in this of the high water.
+    pub(super) chunk_parts: u64,
     /// Whether idle segments are merged where they often replace one another.
     pub(super) merges: bool,
 }
@@ -32,6 +34,7 @@ impl Rules {
                 requests_per_own: u64::MAX,
                 least_piece: (3, 8),
                 whole_parts: 1,
+                chunk_parts: 64,
                 merges: true,
             },
             GrowthPolicy::Balanced => Self {
@@ -41,6 +44,7 @@ impl Rules {
                 requests_per_own: 400,
                 least_piece: (3, 5),
                 whole_parts: 1,
+                chunk_parts: 256,
                 merges: false,
             },
             GrowthPolicy::Dense => Self {
@@ -50,6 +54,7 @@ impl Rules {
                 requests_per_own: 20,
                 least_piece: (9, 10),
                 whole_parts: 2,
+                chunk_parts: 512,
                 merges: false,
             },
         }
