@@ -219,12 +219,16 @@ impl<A: Allocator> Shared<A> {
     }
 
     /// Takes a magazine from the depot into this thread's cache, and returns one of its blocks, or else a range of the thread's
-    /// own arena.
-    pub(crate) fn take_here(&self, queue: QueueId, request: Request) -> Option<Here<A>> {
+    /// own arena. [`widened`](Self::widened) returns the `widened` bytes.
+    pub(crate) fn take_here(
+        &self,
+        queue: QueueId,
+        request: Request,
+        widened: usize,
+    ) -> Option<Here<A>> {
         let Request { asked, bin, .. } = request;
         let slot = self.classes.slot(bin);
         let bytes = self.alignment.round_up(asked)?;
-        let widened = self.widened(request);
         let mut found = None;
         threads::with_own(self.id, |key: &OwnCache<A>| {
             key.enter(|cache| {
@@ -302,7 +306,8 @@ mod tests {
     fn carves_by_itself(mock: &MockPool, queue: &MockQueue, bytes: usize) -> bool {
         let size = mock.shared.size(bytes);
         let request = mock.shared.request(size).unwrap().unwrap();
-        let here = mock.shared.take_here(queue.id(), request);
+        let widened = mock.shared.widened(request);
+        let here = mock.shared.take_here(queue.id(), request, widened);
         let carves = matches!(here, Some(Here::Carved(_)));
         if let Some(Here::Carved(carved)) = here {
             drop(mock.shared.hand_out_carved(queue, request, carved).unwrap());
