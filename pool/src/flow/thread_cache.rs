@@ -152,7 +152,7 @@ impl<A: Allocator> Shared<A> {
         queue: &QueueOf<A>,
         queue_key: QueueKey,
     ) {
-        if !self.may_cache(queue) {
+        if !self.has_segments || !self.may_cache(queue) {
             return;
         }
         let added = threads::with_own(self.id, |key: &OwnCache<A>| {
@@ -229,11 +229,13 @@ impl<A: Allocator> Shared<A> {
         let Request { asked, bin, .. } = request;
         let slot = self.classes.slot(bin);
         let bytes = self.alignment.round_up(asked)?;
+        let size = Size { asked, bytes, bin };
         let mut found = None;
         threads::with_own(self.id, |key: &OwnCache<A>| {
             key.enter(|cache| {
                 if cache.take_magazine(&self.depot, queue, slot) {
-                    found = cache.pop(queue, slot, bin, bytes, asked).map(Here::Cached);
+                    let cached = pop_from_magazine(cache, queue, slot, size);
+                    found = cached.map(Here::Cached);
                 } else {
                     let small_bytes = cache.allowance.small_bytes;
                     let request = request.widened_to(widened, small_bytes);
@@ -243,6 +245,17 @@ impl<A: Allocator> Shared<A> {
         });
         found
     }
+}
+
+/// Takes a block of a magazine that was just taken from the depot. Out of line, since most requests find no magazine.
+#[cold]
+fn pop_from_magazine<A: Allocator>(
+    cache: &mut ThreadCache<A>,
+    queue: QueueId,
+    slot: usize,
+    Size { asked, bytes, bin }: Size,
+) -> Option<CachedBlock<A>> {
+    cache.pop(queue, slot, bin, bytes, asked)
 }
 
 #[cfg(test)]
