@@ -140,7 +140,8 @@ impl<A: Allocator> Shared<A> {
         request: Request,
     ) -> Result<PooledBuffer<A>, PoolError> {
         self.join();
-        match self.take_here(queue.id(), request) {
+        let widened = self.widened(request);
+        match self.take_here(queue.id(), request, widened) {
             Some(Here::Cached(cached)) => {
                 return Ok(PooledBuffer::from_cached(cached, request.asked));
             }
@@ -154,7 +155,7 @@ impl<A: Allocator> Shared<A> {
             self.return_unviewed_from(state);
             state = self.state.lock();
         }
-        let request = self.as_carved(&state, request);
+        let request = self.as_carved(&state, request, widened);
         let queue_key = state.enter(queue);
         self.add_spare_leases(&mut state, queue, queue_key);
         let is_sweep_due = state.clock.as_mut().is_some_and(DecayClock::allocation);
@@ -178,15 +179,15 @@ impl<A: Allocator> Shared<A> {
         Ok(buffer)
     }
 
-    /// Returns the request as a range serves it.
-    fn as_carved(&self, state: &State<A>, request: Request) -> Request {
+    /// Returns the request as a range serves it, with the bytes that [`widened`](Self::widened) returns for it.
+    fn as_carved(&self, state: &State<A>, request: Request, widened: usize) -> Request {
         let Some(segments) = &state.segments else {
             return request;
         };
         let home = self.home();
         Request {
             home,
-            ..request.widened_to(self.widened(request), segments.small_bytes(home))
+            ..request.widened_to(widened, segments.small_bytes(home))
         }
     }
 

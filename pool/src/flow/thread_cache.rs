@@ -152,7 +152,7 @@ impl<A: Allocator> Shared<A> {
         queue: &QueueOf<A>,
         queue_key: QueueKey,
     ) {
-        if !self.may_cache(queue) {
+        if !self.has_segments || !self.may_cache(queue) {
             return;
         }
         let added = threads::with_own(self.id, |key: &OwnCache<A>| {
@@ -219,17 +219,23 @@ impl<A: Allocator> Shared<A> {
     }
 
     /// Takes a magazine from the depot into this thread's cache, and returns one of its blocks, or else a range of the thread's
-    /// own arena.
-    pub(crate) fn take_here(&self, queue: QueueId, request: Request) -> Option<Here<A>> {
+    /// own arena. [`widened`](Self::widened) returns the `widened` bytes.
+    pub(crate) fn take_here(
+        &self,
+        queue: QueueId,
+        request: Request,
+        widened: usize,
+    ) -> Option<Here<A>> {
         let Request { asked, bin, .. } = request;
         let slot = self.classes.slot(bin);
         let bytes = self.alignment.round_up(asked)?;
-        let widened = self.widened(request);
+        let size = Size { asked, bytes, bin };
         let mut found = None;
         threads::with_own(self.id, |key: &OwnCache<A>| {
             key.enter(|cache| {
                 if cache.take_magazine(&self.depot, queue, slot) {
-                    found = cache.pop(queue, slot, bin, bytes, asked).map(Here::Cached);
+                    let cached = pop_from_magazine(cache, queue, slot, size);
+                    found = cached.map(Here::Cached);
                 } else {
                     let small_bytes = cache.allowance.small_bytes;
                     let request = request.widened_to(widened, small_bytes);
@@ -239,6 +245,17 @@ impl<A: Allocator> Shared<A> {
         });
         found
     }
+}
+
+/// Takes a block of a magazine that was just taken from the depot. Out of line, since most requests find no magazine.
+#[cold]
+fn pop_from_magazine<A: Allocator>(
+    cache: &mut ThreadCache<A>,
+    queue: QueueId,
+    slot: usize,
+    Size { asked, bytes, bin }: Size,
+) -> Option<CachedBlock<A>> {
+    cache.pop(queue, slot, bin, bytes, asked)
 }
 
 #[cfg(test)]
@@ -302,7 +319,8 @@ mod tests {
     fn carves_by_itself(mock: &MockPool, queue: &MockQueue, bytes: usize) -> bool {
         let size = mock.shared.size(bytes);
         let request = mock.shared.request(size).unwrap().unwrap();
-        let here = mock.shared.take_here(queue.id(), request);
+        let widened = mock.shared.widened(request);
+        let here = mock.shared.take_here(queue.id(), request, widened);
         let carves = matches!(here, Some(Here::Carved(_)));
         if let Some(Here::Carved(carved)) = here {
             drop(mock.shared.hand_out_carved(queue, request, carved).unwrap());

@@ -150,7 +150,11 @@ impl<A: Allocator, O> ThreadCache<A, O> {
 
     /// Takes a block for a request of `requested` bytes: one of this bin with at least `bytes` bytes, or one that is at most
     /// [small](Allowance::small_bytes).
-    #[inline]
+    #[expect(
+        clippy::inline_always,
+        reason = "it is short, and a call would save many registers"
+    )]
+    #[inline(always)]
     pub(crate) fn pop(
         &mut self,
         queue: QueueId,
@@ -253,7 +257,11 @@ impl<A: Allocator, O> ThreadCache<A, O> {
     }
 
     /// Puts a block in its slot. Returns it if there is no room.
-    #[inline]
+    #[expect(
+        clippy::inline_always,
+        reason = "it is short, and a call would save many registers"
+    )]
+    #[inline(always)]
     fn add_older(&mut self, cached: Cached<A, O>) -> Result<(), Cached<A, O>> {
         let block = &cached.cached_block.block;
         let Some(queue) = block.lease.queue else {
