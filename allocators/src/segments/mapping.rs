@@ -15,6 +15,46 @@ use crate::{Allocator, Backend, Error, Region, Result};
 const ADDRESSES_PER_BYTE: u64 = 4;
 
 /// What a request does that finds no free range of the mapped pages.
+///
+/// ```
+/// use binpool_allocators::{
+///     Allocator, VirtualMemoryAllocator,
+///     segments::{Carved, Done, Mapping, PageTerms, Plan, Segments},
+/// };
+/// use binpool_mock::{MockDevice, MockMemory};
+///
+/// let backend = MockDevice::builder().virtual_memory(true).build().backend();
+/// let allocator = VirtualMemoryAllocator::new(&backend);
+/// let mut segments: Segments<MockMemory, ()> = Segments::new(|(), ()| Some(())).with_pages();
+/// assert!(segments.has_pages());
+/// let terms = PageTerms { page_bytes: 2 << 20, capacity: 1 << 30 };
+/// let carved: Carved<MockMemory, ()> = loop {
+///     match segments.plan(0, 3 << 20, 0, terms, |()| true, |()| true) {
+///         Mapping::Reserve { bytes, is_small } => {
+///             let addresses = allocator.reserve(bytes)?;
+///             assert!(segments.add_reservation(0, addresses, bytes, is_small).is_none());
+///         }
+///         Mapping::Map(plan) => {
+///             let plan: Plan<MockMemory, ()> = plan;
+///             let done: Done<MockMemory, ()> = plan.carry_out(&allocator);
+///             break segments.finish(done)?;
+///         }
+///         Mapping::NoAddresses => unreachable!(),
+///     }
+/// };
+/// assert_eq!((carved.region.bytes, segments.bytes()), (3 << 20, 4 << 20));
+/// segments.give(carved.range, (), None);
+/// // Pages are unmapped before they are released.
+/// for pages in segments.release(u64::MAX, |()| true) {
+///     if let Some(place) = pages.place {
+///         place.unmap(&allocator)?;
+///         segments.forget(&place);
+///     }
+///     allocator.release(pages.memory, &[])?;
+/// }
+/// assert_eq!(segments.bytes(), 0);
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 #[derive(Debug)]
 pub enum Mapping<M, U> {
     /// It reserves so many bytes of addresses, [adds](Segments::add_reservation) them, and asks again.

@@ -1,11 +1,12 @@
 //! Virtual memory: pages keep their contents where they are mapped, and what is not allowed is refused and changes nothing.
 
 use binpool_allocators::{
-    Backend, Error, Event, InvalidRequest, MemoryFlags, Memory, Outcome, QueueOrder, Region, Transfers,
-    VirtualMemory,
+    Backend, Error, Event, InvalidRequest, Memory, MemoryFlags, Outcome, QueueOrder, Region,
+    Transfers, VirtualMemory,
 };
 use binpool_mock::{
-    CallKind, Completion, Fault, MockBackend, MockDevice, MockMemory, MockQueue, Persistence, Violation,
+    CallKind, Completion, Fault, MockBackend, MockDevice, MockMemory, MockQueue, Persistence,
+    Violation,
 };
 
 const PAGE: usize = 2 << 20;
@@ -51,7 +52,9 @@ fn pages_keep_their_contents_wherever_they_are_mapped() {
     assert_eq!(byte(&backend, &queue, &two, 6 * PAGE - 1), 1);
     assert_eq!(byte(&backend, &queue, &one, 0), 2);
     // Fresh pages are zeros, although other bytes were at these addresses before.
-    backend.map(&one, PAGE, &backend.create_pages(PAGE).unwrap()).unwrap();
+    backend
+        .map(&one, PAGE, &backend.create_pages(PAGE).unwrap())
+        .unwrap();
     assert_eq!(byte(&backend, &queue, &one, PAGE), 0);
     assert!(device.violations().is_empty());
 }
@@ -65,16 +68,27 @@ fn only_pages_take_of_the_device() {
     assert_eq!(committed(), 0);
     let pages = backend.create_pages(60 * PAGE).unwrap();
     assert_eq!(committed(), 60 * PAGE as u64);
-    assert!(backend.create_pages(5 * PAGE).unwrap_err().is_out_of_memory());
+    assert!(
+        backend
+            .create_pages(5 * PAGE)
+            .unwrap_err()
+            .is_out_of_memory()
+    );
     // Mapped pages stay until they are unmapped.
     backend.map(&reservation, 0, &pages).unwrap();
     drop(pages);
     assert_eq!(committed(), 60 * PAGE as u64);
-    backend.unmap(&reservation, Region::first(60 * PAGE)).unwrap();
+    backend
+        .unmap(&reservation, Region::first(60 * PAGE))
+        .unwrap();
     assert_eq!(committed(), 0);
-    backend.map(&reservation, 0, &backend.create_pages(PAGE).unwrap()).unwrap();
+    backend
+        .map(&reservation, 0, &backend.create_pages(PAGE).unwrap())
+        .unwrap();
     // A view keeps the reservation, and the end of both unmaps what is left.
-    let view = backend.create_sub_region(&reservation, Region::first(256)).unwrap();
+    let view = backend
+        .create_sub_region(&reservation, Region::first(256))
+        .unwrap();
     drop(reservation);
     assert_eq!(committed(), PAGE as u64);
     drop(view);
@@ -91,16 +105,33 @@ fn what_is_refused_changes_nothing() {
     backend.map(&reservation, PAGE, &two).unwrap();
     let map = |offset, pages| refusal(backend.map(&reservation, offset, pages));
     let unmap = |offset, bytes| refusal(backend.unmap(&reservation, Region::new(offset, bytes)));
-    let overlapping = InvalidRequest::AlreadyMapped { offset: 2 * PAGE, bytes: PAGE };
+    let overlapping = InvalidRequest::AlreadyMapped {
+        offset: 2 * PAGE,
+        bytes: PAGE,
+    };
     assert_eq!(map(2 * PAGE, &one), overlapping);
     assert!(matches!(map(256, &one), InvalidRequest::Misaligned { .. }));
-    assert!(matches!(map(4 * PAGE, &one), InvalidRequest::OutOfBounds { .. }));
+    assert!(matches!(
+        map(4 * PAGE, &one),
+        InvalidRequest::OutOfBounds { .. }
+    ));
     // Half of the pages, and more than they are.
-    for (offset, bytes) in [(PAGE, PAGE), (0, 3 * PAGE), (PAGE, 3 * PAGE), (3 * PAGE, PAGE)] {
-        assert_eq!(unmap(offset, bytes), InvalidRequest::NotMapped { offset, bytes });
+    for (offset, bytes) in [
+        (PAGE, PAGE),
+        (0, 3 * PAGE),
+        (PAGE, 3 * PAGE),
+        (3 * PAGE, PAGE),
+    ] {
+        assert_eq!(
+            unmap(offset, bytes),
+            InvalidRequest::NotMapped { offset, bytes }
+        );
     }
     let other = self::device().backend();
-    assert!(matches!(refusal(other.map(&reservation, 0, &one)), InvalidRequest::ForeignObject { .. }));
+    assert!(matches!(
+        refusal(other.map(&reservation, 0, &one)),
+        InvalidRequest::ForeignObject { .. }
+    ));
     assert_eq!(refusal(backend.reserve(0)), InvalidRequest::ZeroSize);
     assert_eq!(refusal(backend.create_pages(0)), InvalidRequest::ZeroSize);
     // Pages have no addresses, and other memory is no pages.
@@ -110,7 +141,9 @@ fn what_is_refused_changes_nothing() {
     assert!(backend.map(&reservation, 0, &buffer).is_err());
     assert!(backend.map(&buffer, 0, &one).is_err());
     backend.map(&reservation, 0, &one).unwrap();
-    backend.unmap(&reservation, Region::first(3 * PAGE)).unwrap();
+    backend
+        .unmap(&reservation, Region::first(3 * PAGE))
+        .unwrap();
     assert_eq!(one.bytes(), PAGE);
     assert!(device.violations().is_empty());
 }
@@ -121,11 +154,22 @@ fn a_command_on_addresses_without_memory_is_reported_and_fails() {
     let backend = device.backend();
     let queue = queue(&backend);
     let reservation = backend.reserve(4 * PAGE).unwrap();
-    backend.map(&reservation, 0, &backend.create_pages(PAGE).unwrap()).unwrap();
+    backend
+        .map(&reservation, 0, &backend.create_pages(PAGE).unwrap())
+        .unwrap();
     let filled = backend.enqueue_fill(&queue, &reservation, Region::first(PAGE + 1), &[1], &[]);
     assert!(filled.unwrap().wait().is_err());
     let violations = device.violations();
-    assert!(matches!(violations[..], [Violation::UseAfterFree { call: CallKind::Fill, .. }]), "{violations:?}");
+    assert!(
+        matches!(
+            violations[..],
+            [Violation::UseAfterFree {
+                call: CallKind::Fill,
+                ..
+            }]
+        ),
+        "{violations:?}"
+    );
 }
 
 #[test]
@@ -138,18 +182,37 @@ fn pages_that_a_command_will_use_are_not_to_be_unmapped() {
     let queue = queue(&backend);
     let reservation = backend.reserve(4 * PAGE).unwrap();
     for page in 0..2 {
-        backend.map(&reservation, page * PAGE, &backend.create_pages(PAGE).unwrap()).unwrap();
+        backend
+            .map(
+                &reservation,
+                page * PAGE,
+                &backend.create_pages(PAGE).unwrap(),
+            )
+            .unwrap();
     }
     let gate = backend.create_user_event().unwrap();
     backend
-        .enqueue_fill(&queue, &reservation, Region::first(PAGE), &[1], std::slice::from_ref(&gate))
+        .enqueue_fill(
+            &queue,
+            &reservation,
+            Region::first(PAGE),
+            &[1],
+            std::slice::from_ref(&gate),
+        )
         .unwrap();
-    backend.unmap(&reservation, Region::new(PAGE, PAGE)).unwrap();
+    backend
+        .unmap(&reservation, Region::new(PAGE, PAGE))
+        .unwrap();
     assert!(device.violations().is_empty(), "no command uses those");
     backend.unmap(&reservation, Region::first(PAGE)).unwrap();
     let violations = device.violations();
-    assert!(matches!(violations[..], [Violation::FreedInUse { .. }]), "{violations:?}");
-    backend.resolve_user_event(&gate, Outcome::Complete).unwrap();
+    assert!(
+        matches!(violations[..], [Violation::FreedInUse { .. }]),
+        "{violations:?}"
+    );
+    backend
+        .resolve_user_event(&gate, Outcome::Complete)
+        .unwrap();
 }
 
 #[test]
@@ -159,7 +222,12 @@ fn each_call_can_fail_and_has_no_effect_then() {
     let reservation = backend.reserve(4 * PAGE).unwrap();
     let pages = backend.create_pages(PAGE).unwrap();
     let region = Region::first(PAGE);
-    for kind in [CallKind::Reserve, CallKind::CreatePages, CallKind::Map, CallKind::Unmap] {
+    for kind in [
+        CallKind::Reserve,
+        CallKind::CreatePages,
+        CallKind::Map,
+        CallKind::Unmap,
+    ] {
         device.fail_nth(kind, 1, Fault::Backend(-5), Persistence::Once);
         let call = || match kind {
             CallKind::Reserve => backend.reserve(PAGE).map(drop),

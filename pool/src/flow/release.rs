@@ -113,6 +113,8 @@ impl<A: Allocator> Shared<A> {
                 tracing::warn!(%error, "pages stay mapped, since the commands that use them cannot be waited for");
             }
         }
+        // Ranges that those commands kept apart become one, so that pages across them are free as a whole.
+        self.state.lock().settle();
     }
 
     pub(crate) fn release_all(&self) -> u64 {

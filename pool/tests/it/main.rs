@@ -23,6 +23,7 @@ mod live_blocks;
 #[cfg(feature = "snapshot")]
 mod model;
 mod out_of_memory;
+mod pages;
 mod panics;
 mod policies;
 mod queue_programs;

@@ -145,7 +145,8 @@ impl Growth {
 
     /// The size of new pages, a power of two of at least `page` bytes.
     pub(super) fn chunk(&self, page: usize) -> usize {
-        let part = usize::try_from(self.high_water / self.rules().chunk_parts).unwrap_or(usize::MAX);
+        let part =
+            usize::try_from(self.high_water / self.rules().chunk_parts).unwrap_or(usize::MAX);
         part.checked_ilog2()
             .map_or(page, |bits| (1 << bits).clamp(page, MOST_CHUNK.max(page)))
     }

@@ -1,0 +1,155 @@
+//! Pools of pages: blocks lie in mapped pages whatever fails, and pages move only once their commands have ended.
+
+use binpool::{
+    Backend, MemoryPool, PoolOptions, QueueOrder, ScrubPolicy, VirtualMemoryAllocator,
+    adaptors::{Budget, Limit},
+    random::Random,
+};
+use binpool_mock::{
+    CallKind, Completion, Fault, MockBackend, MockDevice, MockDeviceBuilder, MockQueue, Persistence,
+};
+
+use crate::common::MIB;
+
+type Pages = Limit<VirtualMemoryAllocator<MockBackend>>;
+
+struct Rig {
+    device: MockDevice,
+    budget: Budget,
+    pool: MemoryPool<Pages>,
+    queues: [MockQueue; 2],
+}
+
+fn rig(builder: MockDeviceBuilder) -> Rig {
+    let device = builder.virtual_memory(true).build();
+    let backend = device.backend();
+    let budget = Budget::new(u64::MAX);
+    let allocator = Limit::shared(VirtualMemoryAllocator::new(&backend), &budget);
+    let queues = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
+    let pool = PoolOptions::new().build(allocator, &queues[0]).unwrap();
+    Rig {
+        device,
+        budget,
+        pool,
+        queues,
+    }
+}
+
+/// Allocates, fills, checks and frees blocks on two queues. Returns how many requests failed.
+fn program(rig: &Rig, steps: usize, random: &mut Random) -> usize {
+    let mut blocks = Vec::new();
+    let mut failed = 0;
+    for step in 0..steps {
+        if blocks.len() > 12 || (random.below(3) == 0 && !blocks.is_empty()) {
+            let (block, mark, queue): (binpool::PooledBuffer<Pages>, u8, &MockQueue) =
+                blocks.swap_remove(random.below(blocks.len()));
+            let mut bytes = [0_u8; 2];
+            let last = block.size() - 1;
+            let is_read = block.read(queue, 0, &mut bytes[..1]).is_ok()
+                && block.read(queue, last, &mut bytes[1..]).is_ok();
+            assert!(
+                !is_read || bytes == [mark; 2],
+                "step {step}: {bytes:?} for {mark}"
+            );
+            continue;
+        }
+        let queue = &rig.queues[random.below(2)];
+        let most = [4096, 3 * MIB, 9 * MIB][random.below(3)];
+        let bytes = 1 + random.below(most);
+        let Ok(block) = rig.pool.allocate_on(queue, bytes) else {
+            failed += 1;
+            continue;
+        };
+        let mark = u8::try_from(step % 251).unwrap() + 1;
+        if block.enqueue_fill(queue, 0..bytes, &[mark]).is_ok() {
+            blocks.push((block, mark, queue));
+        }
+    }
+    failed
+}
+
+fn check_end(rig: Rig) {
+    assert_eq!(rig.device.violations(), []);
+    assert_eq!(rig.pool.statistics().active_blocks, 0);
+    let Rig {
+        device,
+        budget,
+        pool,
+        queues,
+    } = rig;
+    drop(pool);
+    assert_eq!(
+        (budget.used_bytes(), device.statistics().committed_bytes),
+        (0, 0)
+    );
+    drop(queues);
+    assert!(device.leaks().is_empty());
+    assert_eq!(device.violations(), []);
+}
+
+#[test]
+fn blocks_of_two_queues_keep_their_bytes_while_pages_move() {
+    for seed in 0..20 {
+        let builder = MockDevice::builder().completion(Completion::Seeded(seed));
+        let rig = rig(builder.capacity_bytes(96 * MIB as u64));
+        program(&rig, 400, &mut Random::new(seed));
+        let statistics = rig.pool.statistics();
+        assert!(
+            statistics.maps > statistics.unmaps && statistics.unmaps > 0,
+            "{statistics:?}"
+        );
+        check_end(rig);
+    }
+}
+
+#[test]
+fn a_failed_call_loses_nothing() {
+    for kind in [
+        CallKind::Reserve,
+        CallKind::CreatePages,
+        CallKind::Map,
+        CallKind::Unmap,
+    ] {
+        for nth in 1..12 {
+            let rig = rig(MockDevice::builder().capacity_bytes(48 * MIB as u64));
+            rig.device
+                .fail_nth(kind, nth, Fault::Backend(-5), Persistence::Once);
+            program(&rig, 150, &mut Random::new(nth));
+            let violations = rig.device.violations();
+            assert_eq!(violations, [], "{kind} {nth}");
+            assert_eq!(rig.pool.statistics().active_blocks, 0);
+            // The program goes on.
+            rig.pool.allocate(4 * MIB).unwrap();
+        }
+    }
+}
+
+#[test]
+fn the_pool_holds_hardly_more_than_was_in_use() {
+    let rig = rig(MockDevice::builder().capacity_bytes(8 << 30));
+    let small: Vec<_> = (0..64)
+        .map(|_| rig.pool.allocate(8 * MIB).unwrap())
+        .collect();
+    drop(small);
+    let large: Vec<_> = (0..5)
+        .map(|_| rig.pool.allocate(100 * MIB).unwrap())
+        .collect();
+    let statistics = rig.pool.statistics();
+    assert!(statistics.managed_bytes <= 528 << 20, "{statistics:?}");
+    drop(large);
+    assert_eq!(rig.pool.free_held(), statistics.managed_bytes);
+    check_end(rig);
+}
+
+#[test]
+fn what_pages_cannot_do_is_refused() {
+    let backend = MockDevice::builder().virtual_memory(true).build().backend();
+    let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+    for options in [
+        PoolOptions::new().segments(false),
+        PoolOptions::new().scrub(ScrubPolicy::OnFree),
+    ] {
+        let pool = options.build(VirtualMemoryAllocator::new(&backend), &queue);
+        assert!(pool.unwrap_err().to_string().contains("pages"));
+    }
+}
