@@ -155,6 +155,18 @@ pub trait Allocator: fmt::Debug + Send + Sync + 'static {
 
     /// Reserves `bytes` bytes of addresses for pages of this allocator.
     ///
+    /// ```
+    /// use binpool_allocators::{Allocator, Region, VirtualMemoryAllocator};
+    /// # use binpool_mock::MockDevice;
+    ///
+    /// # let backend = MockDevice::builder().virtual_memory(true).build().backend();
+    /// let allocator = VirtualMemoryAllocator::new(&backend);
+    /// let (addresses, pages) = (allocator.reserve(1 << 40)?, allocator.allocate(2 << 20)?);
+    /// allocator.map(&addresses, 64 << 20, &pages)?;
+    /// allocator.unmap(&addresses, Region::new(64 << 20, 2 << 20))?;
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Those of [`VirtualMemory::reserve`](crate::VirtualMemory::reserve); [`Unsupported`](crate::Error::Unsupported) where there are no

@@ -16,45 +16,7 @@ const ADDRESSES_PER_BYTE: u64 = 4;
 
 /// What a request does that finds no free range of the mapped pages.
 ///
-/// ```
-/// use binpool_allocators::{
-///     Allocator, VirtualMemoryAllocator,
-///     segments::{Carved, Done, Mapping, PageTerms, Plan, Segments},
-/// };
-/// use binpool_mock::{MockDevice, MockMemory};
-///
-/// let backend = MockDevice::builder().virtual_memory(true).build().backend();
-/// let allocator = VirtualMemoryAllocator::new(&backend);
-/// let mut segments: Segments<MockMemory, ()> = Segments::new(|(), ()| Some(())).with_pages();
-/// assert!(segments.has_pages());
-/// let terms = PageTerms { page_bytes: 2 << 20, capacity: 1 << 30 };
-/// let carved: Carved<MockMemory, ()> = loop {
-///     match segments.plan(0, 3 << 20, 0, terms, |()| true, |()| true) {
-///         Mapping::Reserve { bytes, is_small } => {
-///             let addresses = allocator.reserve(bytes)?;
-///             assert!(segments.add_reservation(0, addresses, bytes, is_small).is_none());
-///         }
-///         Mapping::Map(plan) => {
-///             let plan: Plan<MockMemory, ()> = plan;
-///             let done: Done<MockMemory, ()> = plan.carry_out(&allocator);
-///             break segments.finish(done)?;
-///         }
-///         Mapping::NoAddresses => unreachable!(),
-///     }
-/// };
-/// assert_eq!((carved.region.bytes, segments.bytes()), (3 << 20, 4 << 20));
-/// segments.give(carved.range, (), None);
-/// // Pages are unmapped before they are released.
-/// for pages in segments.release(u64::MAX, |()| true) {
-///     if let Some(place) = pages.place {
-///         place.unmap(&allocator)?;
-///         segments.forget(&place);
-///     }
-///     allocator.release(pages.memory, &[])?;
-/// }
-/// assert_eq!(segments.bytes(), 0);
-/// # Ok::<(), binpool_allocators::Error>(())
-/// ```
+#[doc = include_str!("mapping.md")]
 #[derive(Debug)]
 pub enum Mapping<M, U> {
     /// It reserves so many bytes of addresses, [adds](Segments::add_reservation) them, and asks again.
@@ -88,6 +50,8 @@ pub struct PageTerms {
 
 /// The pages that are mapped for a block. It has to be [carried out](Self::carry_out), and what became of it
 /// [recorded](Segments::finish).
+///
+#[doc = include_str!("mapping.md")]
 #[derive(Debug)]
 pub struct Plan<M, U> {
     incomplete: Incomplete<M, U>,
@@ -102,6 +66,8 @@ pub struct Plan<M, U> {
 }
 
 /// What became of a [`Plan`]: which pages are mapped where.
+///
+#[doc = include_str!("mapping.md")]
 #[derive(Debug)]
 pub struct Done<M, U> {
     incomplete: Incomplete<M, U>,
@@ -283,6 +249,8 @@ impl<M, U> Done<M, U> {
 impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// Returns what a request of the arena `home` for `bytes` bytes does that finds no free range: the user has `in_use` bytes, the
     /// request may have the ranges whose uses are `usable`, and pages of ranges whose uses are `over` may move.
+    ///
+    #[doc = include_str!("mapping.md")]
     pub fn plan(
         &mut self,
         home: usize,

@@ -46,6 +46,8 @@ impl FreePages {
 }
 
 /// Where pages are mapped that leave. Nobody else has these bytes.
+///
+#[doc = include_str!("mapping.md")]
 #[derive(Debug)]
 pub struct Place<M> {
     pub(super) range: RangeKey,
