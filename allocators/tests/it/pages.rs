@@ -17,6 +17,10 @@ const PAGE: usize = 2 << 20;
 /// The number of the queue that may still use a range; 0 for none.
 type Queue = u8;
 
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "segments join uses of any size"
+)]
 fn join(one: &Queue, two: &Queue) -> Option<Queue> {
     (one == two || *two == 0)
         .then_some(*one)
@@ -200,7 +204,7 @@ impl World {
     fn take(&mut self, home: usize, bytes: usize, queue: Queue) -> bool {
         let usable = |uses: &Queue| *uses == 0 || *uses == queue;
         if let Some(carved) = self.segments.take_near(home, bytes, usable) {
-            self.keep(carved);
+            self.keep(&carved);
             return true;
         }
         let in_use = self
@@ -222,7 +226,7 @@ impl World {
                     let carved = self.segments.finish(done);
                     let is_there = carved.is_ok();
                     if let Ok(carved) = carved {
-                        self.keep(carved);
+                        self.keep(&carved);
                     }
                     return is_there;
                 }
@@ -231,7 +235,7 @@ impl World {
         }
     }
 
-    fn keep(&mut self, carved: Carved<MockMemory, Queue>) {
+    fn keep(&mut self, carved: &Carved<MockMemory, Queue>) {
         let reservation = carved.segment.id().get();
         let region = carved.region;
         // What it takes over is no longer pending by itself.
