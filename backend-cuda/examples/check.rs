@@ -1,0 +1,260 @@
+//! Checks the backend on the real device 0: every promise of the traits, and what a stand-in for the driver cannot show. Prints a table, and
+//! fails where a promise is broken.
+//!
+//!     cargo run -p binpool-cuda --example check
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a check fails by panicking"
+)]
+
+use std::{panic::catch_unwind, process::ExitCode, thread, time::Instant};
+
+use binpool::{MemoryPool, random::Random};
+use binpool_allocators::{
+    Allocator, Backend, Event, ImmediateAllocator, Memory, MemoryFlags, QueueOrder, Region,
+    Transfers, VirtualMemory, VirtualMemoryAllocator,
+    conformance::{AllocatorFixture, Fixture, allocator_checks, backend_checks, pending_checks},
+};
+use binpool_cuda::{CudaBackend, CudaDevice, CudaQueue, DriverPoolAllocator};
+
+fn open() -> CudaBackend {
+    CudaDevice::open(0).unwrap()
+}
+
+fn queue(backend: &CudaBackend) -> CudaQueue {
+    backend.create_queue(QueueOrder::InOrder).unwrap()
+}
+
+/// A device that others use too, so that no capacity is enforced.
+struct Cuda;
+
+impl Fixture for Cuda {
+    type Backend = CudaBackend;
+
+    fn backend(&self) -> CudaBackend {
+        open()
+    }
+}
+
+struct Immediate;
+
+impl AllocatorFixture for Immediate {
+    type Allocator = ImmediateAllocator<CudaBackend>;
+
+    fn allocator(&self) -> Self::Allocator {
+        ImmediateAllocator::new(&open()).unwrap()
+    }
+}
+
+struct OfDriver;
+
+impl AllocatorFixture for OfDriver {
+    type Allocator = DriverPoolAllocator;
+
+    fn allocator(&self) -> Self::Allocator {
+        DriverPoolAllocator::new(&open()).unwrap()
+    }
+}
+
+/// The checks of one part, and how they went.
+struct Table {
+    failed: usize,
+}
+
+impl Table {
+    fn run(&mut self, part: &str, name: &str, check: impl FnOnce() + std::panic::UnwindSafe) {
+        let start = Instant::now();
+        let passed = catch_unwind(check).is_ok();
+        self.failed += usize::from(!passed);
+        let outcome = if passed { "passed" } else { "FAILED" };
+        let milliseconds = start.elapsed().as_millis();
+        println!("| {part:<11} | {name:<75} | {outcome} | {milliseconds:>6} ms |");
+    }
+}
+
+/// Pages move, and keep their bytes.
+fn pages_move() {
+    let backend = open();
+    let (page, queue) = (backend.page_bytes(), queue(&backend));
+    let reservation = backend.reserve(64 * page).unwrap();
+    let pages = backend.create_pages(16 * page).unwrap();
+    for round in 0..10_u8 {
+        let at = usize::from(round) * page;
+        backend.map(&reservation, at, &pages).unwrap();
+        let mut seen = [0];
+        if round > 0 {
+            backend
+                .read(&queue, &reservation, at + 16 * page - 1, &mut seen, &[])
+                .unwrap();
+            assert_eq!(seen, [round - 1]);
+        }
+        let all = Region::new(at, 16 * page);
+        let fill = backend.enqueue_fill(&queue, &reservation, all, &[round], &[]);
+        fill.unwrap().wait().unwrap();
+        backend.unmap(&reservation, all).unwrap();
+    }
+    let refused = backend.write(&queue, &reservation, 0, &[1], &[]);
+    assert!(refused.is_err() && !backend.is_lost());
+}
+
+/// Other threads enqueue while pages are mapped, and the reservation is dropped with pages in it.
+fn pages_move_while_threads_enqueue() {
+    let backend = open();
+    let page = backend.page_bytes();
+    let reservation = backend.reserve(8 * page).unwrap();
+    thread::scope(|scope| {
+        for part in 0..4_u8 {
+            let (backend, reservation) = (&backend, &reservation);
+            scope.spawn(move || {
+                let queue = queue(backend);
+                let pages = backend.create_pages(page).unwrap();
+                for round in 0..50 {
+                    let at = (usize::from(part) * 2 + round % 2) * page;
+                    backend.map(reservation, at, &pages).unwrap();
+                    let mut seen = [0; 2];
+                    backend
+                        .write(&queue, reservation, at, &[part; 2], &[])
+                        .unwrap();
+                    backend
+                        .read(&queue, reservation, at, &mut seen, &[])
+                        .unwrap();
+                    assert_eq!(seen, [part; 2]);
+                    if round < 49 {
+                        backend.unmap(reservation, Region::new(at, page)).unwrap();
+                    }
+                }
+            });
+        }
+    });
+}
+
+fn kinds_of_memory() {
+    let backend = open();
+    let queue = queue(&backend);
+    let blocks = [
+        backend.create_buffer(1 << 20, MemoryFlags::empty()),
+        backend.create_buffer(1 << 20, MemoryFlags::HOST_RESIDENT),
+        backend.create_managed(1 << 20),
+    ];
+    for block in blocks {
+        let block = block.unwrap();
+        for pattern in [&[1_u8, 2][..], &[1, 2, 3, 4], &[1, 2, 3, 4, 5, 6, 7, 8]] {
+            let all = Region::first(block.bytes());
+            let fill = backend.enqueue_fill(&queue, &block, all, pattern, &[]);
+            drop(fill.unwrap());
+            let mut bytes = vec![0; block.bytes()];
+            backend.read(&queue, &block, 0, &mut bytes, &[]).unwrap();
+            assert_eq!(bytes, pattern.repeat(block.bytes() / pattern.len()));
+        }
+    }
+}
+
+fn default_streams() {
+    let backend = open();
+    for queue in [
+        backend.legacy_default_queue(),
+        backend.per_thread_default_queue(),
+    ] {
+        let block = backend.create_buffer(4096, MemoryFlags::empty()).unwrap();
+        backend.write(&queue, &block, 0, &[3; 4096], &[]).unwrap();
+        let read = backend.enqueue_read(&queue, &block, Region::new(100, 4), &[]);
+        assert_eq!(read.unwrap().wait().unwrap(), [3; 4]);
+    }
+}
+
+/// More than there is is out of memory, and the device goes on.
+fn too_much_is_out_of_memory() {
+    let backend = open();
+    let largest = backend.limits().largest_block_bytes;
+    for refused in [
+        backend.create_buffer(largest, MemoryFlags::empty()),
+        backend.create_pages(largest / backend.page_bytes() * backend.page_bytes()),
+    ] {
+        assert!(refused.unwrap_err().is_out_of_memory());
+    }
+    let memory = backend.device_memory().unwrap();
+    assert!(memory.free_bytes < memory.total_bytes && !backend.is_lost());
+    drop(backend.create_buffer(4096, MemoryFlags::empty()).unwrap());
+}
+
+/// A pool with blocks on two streams, from several threads.
+fn pool<A: Allocator<Backend = CudaBackend>>(allocator: A, backend: &CudaBackend) {
+    let queues = [(); 2].map(|()| queue(backend));
+    let pool = MemoryPool::new(allocator, &queues[0]).unwrap();
+    thread::scope(|scope| {
+        for seed in 0..4 {
+            let (pool, queues) = (&pool, &queues);
+            scope.spawn(move || {
+                let mut random = Random::new(seed);
+                for step in 0..500_usize {
+                    let queue = &queues[random.below(2)];
+                    let bytes = 1 + random.below(8 << 20);
+                    let block = pool.allocate_on(queue, bytes).unwrap();
+                    let mark = u8::try_from(step % 256).unwrap();
+                    block.enqueue_fill(queue, 0..bytes, &[mark]).unwrap();
+                    let mut last = [0];
+                    block.read(queue, bytes - 1, &mut last).unwrap();
+                    assert_eq!(last, [mark]);
+                }
+            });
+        }
+    });
+    assert!(!backend.is_lost());
+}
+
+fn main() -> ExitCode {
+    match CudaDevice::all().as_deref() {
+        Ok([device, ..]) => println!("{}, {} MiB\n", device.name(), device.total_bytes() >> 20),
+        Ok([]) => {
+            eprintln!("there is no CUDA device");
+            return ExitCode::FAILURE;
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::FAILURE;
+        }
+    }
+    let mut table = Table { failed: 0 };
+    for check in backend_checks() {
+        table.run("backend", check.name, || (check.run)(&Cuda));
+    }
+    for check in pending_checks() {
+        table.run("user events", check.name, || (check.run)(&Cuda));
+    }
+    for check in allocator_checks() {
+        table.run("immediate", check.name, || (check.run)(&Immediate));
+    }
+    for check in allocator_checks() {
+        table.run("driver pool", check.name, || (check.run)(&OfDriver));
+    }
+    table.run("memory", "kinds_of_memory", kinds_of_memory);
+    table.run(
+        "memory",
+        "too_much_is_out_of_memory",
+        too_much_is_out_of_memory,
+    );
+    table.run("streams", "default_streams", default_streams);
+    table.run("pages", "pages_move", pages_move);
+    table.run(
+        "pages",
+        "pages_move_while_threads_enqueue",
+        pages_move_while_threads_enqueue,
+    );
+    table.run("pool", "of buffers", || {
+        let backend = open();
+        pool(ImmediateAllocator::new(&backend).unwrap(), &backend);
+    });
+    table.run("pool", "of pages", || {
+        let backend = open();
+        pool(VirtualMemoryAllocator::new(&backend), &backend);
+    });
+    table.run("pool", "of the driver's pool", || {
+        let backend = open();
+        pool(DriverPoolAllocator::new(&backend).unwrap(), &backend);
+    });
+    println!("\n{} failed", table.failed);
+    ExitCode::from(u8::from(table.failed > 0))
+}

@@ -1,0 +1,140 @@
+//! Devices.
+
+use std::{fmt, sync::Arc};
+
+use binpool_allocators::{Align, DeviceLimits, Error, FailureOrder, Result};
+
+use crate::{
+    backend::CudaBackend,
+    graveyard::Graveyard,
+    queue::Queues,
+    shared::Shared,
+    sys::{self, Context, CudaLibrary, DeviceFacts},
+};
+
+/// Blocks start on multiples of it, as those of `cuMemAlloc` do at least.
+const ALIGNMENT: usize = 256;
+
+/// A device of the CUDA driver.
+///
+/// ```no_run
+/// use binpool_cuda::CudaDevice;
+///
+/// for device in CudaDevice::all()? {
+///     println!("{}: {}, {} MiB", device.ordinal(), device.name(), device.total_bytes() >> 20);
+/// }
+/// let backend = CudaDevice::open(0)?;
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct CudaDevice {
+    library: CudaLibrary,
+    ordinal: u32,
+    facts: DeviceFacts,
+}
+
+impl CudaDevice {
+    /// Lists the devices.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`CudaLibrary::load`], or a failure of the driver.
+    pub fn all() -> Result<Vec<Self>> {
+        Self::all_of(&CudaLibrary::load()?)
+    }
+
+    /// Opens the device of a number, counted from 0.
+    ///
+    /// Backends of two calls share no objects, although their memory lies in one context: open a device once, and clone the backend.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`CudaLibrary::load`], or a failure of the driver.
+    pub fn open(ordinal: u32) -> Result<CudaBackend> {
+        Self::of(&CudaLibrary::load()?, ordinal)?.backend()
+    }
+
+    /// Lists the devices of a library.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the driver.
+    pub fn all_of(library: &CudaLibrary) -> Result<Vec<Self>> {
+        let count = sys::count(library.driver())?;
+        let count = u32::try_from(count).unwrap_or(0);
+        (0..count)
+            .map(|ordinal| Self::of(library, ordinal))
+            .collect()
+    }
+
+    /// Returns the device of a number in a library.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the driver.
+    pub fn of(library: &CudaLibrary, ordinal: u32) -> Result<Self> {
+        let number = i32::try_from(ordinal).unwrap_or(i32::MAX);
+        Ok(Self {
+            library: library.clone(),
+            ordinal,
+            facts: sys::facts(library.driver(), number)?,
+        })
+    }
+
+    /// The number, counted from 0.
+    #[must_use]
+    pub fn ordinal(&self) -> u32 {
+        self.ordinal
+    }
+
+    /// The name, for display.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.facts.name
+    }
+
+    /// The size of its memory in bytes.
+    #[must_use]
+    pub fn total_bytes(&self) -> usize {
+        self.facts.total_bytes
+    }
+
+    /// Opens the device: retains its primary context, until everything on the backend is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](Error::Unsupported) without unified addressing, which all devices of 64-bit systems have; a failure of the driver.
+    pub fn backend(&self) -> Result<CudaBackend> {
+        let facts = self.facts.clone();
+        if !facts.unified_addressing {
+            return Err(Error::unsupported(format!(
+                "{}, which has no unified addressing: use its OpenCL",
+                facts.name
+            )));
+        }
+        let driver = self.library.driver();
+        let context = Arc::new(Context::retain(driver, facts.device)?);
+        let alignment = Align::new(ALIGNMENT).unwrap_or(Align::ONE);
+        let bytes = facts.total_bytes;
+        let mut limits = DeviceLimits::new(facts.name.clone(), bytes as u64, bytes, alignment);
+        limits.failure_order = FailureOrder::Kept;
+        limits.buffer_views_are_addresses = true;
+        Ok(CudaBackend::new(Shared {
+            page_bytes: sys::page_bytes(driver, &facts)?,
+            graveyard: Graveyard::new(&context),
+            queues: Queues::default(),
+            context,
+            facts,
+            limits,
+        }))
+    }
+}
+
+impl fmt::Debug for CudaDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CudaDevice")
+            .field("ordinal", &self.ordinal)
+            .field("name", &self.facts.name)
+            .finish_non_exhaustive()
+    }
+}

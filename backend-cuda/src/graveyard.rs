@@ -1,0 +1,118 @@
+//! What is to be freed once the commands that use it have ended.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Weak},
+};
+
+use parking_lot::Mutex;
+
+use crate::sys::{Context, Gate, Mark};
+
+/// Each command looks at so many graves, which is more than it makes.
+const LOOKS: usize = 4;
+
+/// Something that ends.
+pub(crate) enum End {
+    Mark(Arc<Mark>),
+    /// Resolved, or dropped by the program.
+    Gate(Weak<Gate>),
+}
+
+impl End {
+    pub(crate) fn has_come(&self) -> bool {
+        match self {
+            // A context that is lost runs no commands.
+            Self::Mark(mark) => mark.has_ended().unwrap_or_else(|error| error.is_sticky()),
+            Self::Gate(gate) => gate.upgrade().is_none_or(|gate| gate.is_open()),
+        }
+    }
+}
+
+struct Grave {
+    after: Vec<End>,
+    /// Set if its drop waits for the device.
+    waits: bool,
+    /// Dropped in the end.
+    held: Box<dyn Send>,
+}
+
+/// Values that are dropped once commands have ended. Nobody waits for that: each call of the backend looks whether it is so.
+pub(crate) struct Graveyard {
+    context: Arc<Context>,
+    graves: Mutex<VecDeque<Grave>>,
+}
+
+impl Graveyard {
+    pub(crate) fn new(context: &Arc<Context>) -> Self {
+        Self {
+            context: Arc::clone(context),
+            graves: Mutex::new(VecDeque::new()),
+        }
+    }
+
+    /// Drops `held` after all of `after`, and, if its drop waits for the device, not while the device may wait for the host.
+    pub(crate) fn bury(&self, held: impl Send + 'static, after: Vec<End>, waits: bool) {
+        let mut grave = Grave {
+            after,
+            waits,
+            held: Box::new(held),
+        };
+        if !self.may_go(&mut grave) {
+            self.graves.lock().push_back(grave);
+        }
+    }
+
+    /// Looks at some graves, in turn.
+    pub(crate) fn reap_some(&self) {
+        self.reap(LOOKS);
+    }
+
+    /// Looks at all graves.
+    pub(crate) fn reap_all(&self) {
+        let all = self.graves.lock().len();
+        self.reap(all);
+    }
+
+    fn reap(&self, looks: usize) {
+        for _ in 0..looks {
+            let Some(mut grave) = self.graves.lock().pop_front() else {
+                return;
+            };
+            if self.may_go(&mut grave) {
+                // The driver is called here, outside the lock.
+                drop(grave.held);
+            } else {
+                self.graves.lock().push_back(grave);
+            }
+        }
+    }
+
+    fn may_go(&self, grave: &mut Grave) -> bool {
+        grave.after.retain(|end| !end.has_come());
+        grave.after.is_empty() && !(grave.waits && self.context.has_unresolved())
+    }
+}
+
+impl Drop for Graveyard {
+    fn drop(&mut self) {
+        self.reap_all();
+        let graves = std::mem::take(&mut *self.graves.lock());
+        if graves.is_empty() {
+            return;
+        }
+        let ended = !self.context.has_unresolved() && {
+            // A context that cannot be waited for is lost, and runs no commands.
+            let result = self.context.synchronize();
+            result.is_ok() || self.context.is_lost()
+        };
+        if !ended {
+            let blocks = graves.len();
+            tracing::warn!(
+                blocks,
+                "memory is lost: its commands wait for a user event that outlives the backend"
+            );
+            std::mem::forget(graves);
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Queues, which are streams.
+
+use std::{
+    ffi::c_void,
+    fmt,
+    hash::{Hash, Hasher},
+    sync::{Arc, Weak},
+    thread::{self, ThreadId},
+};
+
+use binpool_allocators::{Error, Queue, QueueId, QueueOrder, Result};
+use parking_lot::Mutex;
+
+use crate::sys::{Context, CudaResult, Handle, PER_THREAD, Stream};
+
+/// A CUDA stream. Clones are the same queue; any thread may use them, but for the per-thread default stream.
+///
+/// However often one stream is wrapped, the values are equal while one of them lives.
+///
+/// ```no_run
+/// use binpool_allocators::{Backend, Queue, QueueOrder};
+/// use binpool_cuda::CudaDevice;
+///
+/// let backend = CudaDevice::open(0)?;
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// // SAFETY: the stream lives as long as `queue`.
+/// let wrapped = unsafe { backend.wrap_raw_stream(queue.cu_stream()) }?;
+/// assert_eq!(wrapped, queue);
+/// // CUDA's streams are in-order; the error says to use several of them.
+/// assert!(backend.create_queue(QueueOrder::OutOfOrder).is_err());
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct CudaQueue {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    id: QueueId,
+    stream: Stream,
+    /// The thread that the per-thread default stream belongs to.
+    thread: Option<ThreadId>,
+    /// The number of commands. Held while one is enqueued, so that its parts stay together and marks are in the order of their numbers.
+    commands: Mutex<u64>,
+}
+
+impl CudaQueue {
+    fn new(stream: Stream, thread: Option<ThreadId>) -> Self {
+        let inner = Inner {
+            id: QueueId::fresh(),
+            stream,
+            thread,
+            commands: Mutex::new(0),
+        };
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+
+    /// The `CUstream`, to enqueue kernels with, or to give to another library. It is valid while this value or a clone lives.
+    #[must_use]
+    pub fn cu_stream(&self) -> *mut c_void {
+        std::ptr::without_provenance_mut(self.inner.stream.raw())
+    }
+
+    pub(crate) fn stream(&self) -> &Stream {
+        &self.inner.stream
+    }
+
+    pub(crate) fn commands(&self) -> &Mutex<u64> {
+        &self.inner.commands
+    }
+
+    /// Checks that the calling thread may use the queue.
+    pub(crate) fn check_thread(&self) -> Result<()> {
+        match self.inner.thread {
+            Some(owner) if owner != thread::current().id() => Err(Error::unsupported(
+                "the per-thread default stream of another thread: its handle means another stream here; use a queue of \
+                 `create_queue` for both threads",
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The queues of a backend that live.
+#[derive(Default)]
+pub(crate) struct Queues {
+    living: Mutex<Vec<Weak<Inner>>>,
+}
+
+impl Queues {
+    /// Makes a queue with a stream of its own.
+    pub(crate) fn create(&self, context: &Arc<Context>) -> CudaResult<CudaQueue> {
+        let queue = CudaQueue::new(Stream::create(context)?, None);
+        Self::insert(&mut self.living.lock(), &queue);
+        Ok(queue)
+    }
+
+    /// Returns the queue of a stream that is there already.
+    pub(crate) fn adopt(&self, context: &Arc<Context>, raw: Handle) -> CudaQueue {
+        let thread = (raw == PER_THREAD).then(|| thread::current().id());
+        let mut living = self.living.lock();
+        let known = living.iter().filter_map(Weak::upgrade);
+        // Those that are not the one may be the last of their queue, and are dropped outside the lock.
+        let mut known: Vec<_> = known.collect();
+        let found = known
+            .iter()
+            .position(|inner| inner.stream.raw() == raw && inner.thread == thread);
+        let queue = match found {
+            Some(at) => CudaQueue {
+                inner: known.swap_remove(at),
+            },
+            None => CudaQueue::new(Stream::adopt(context, raw), thread),
+        };
+        if found.is_none() {
+            Self::insert(&mut living, &queue);
+        }
+        drop(living);
+        queue
+    }
+
+    fn insert(living: &mut Vec<Weak<Inner>>, queue: &CudaQueue) {
+        living.retain(|inner| inner.strong_count() > 0);
+        living.push(Arc::downgrade(&queue.inner));
+    }
+}
+
+impl Queue for CudaQueue {
+    fn id(&self) -> QueueId {
+        self.inner.id
+    }
+
+    fn order(&self) -> QueueOrder {
+        QueueOrder::InOrder
+    }
+
+    /// Does nothing: streams submit commands when they are enqueued.
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn finish(&self) -> Result<()> {
+        self.check_thread()?;
+        Ok(self.inner.stream.synchronize()?)
+    }
+}
+
+impl PartialEq for CudaQueue {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+}
+
+impl Eq for CudaQueue {}
+
+impl Hash for CudaQueue {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.inner.id.hash(state);
+    }
+}
+
+impl fmt::Debug for CudaQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CudaQueue")
+            .field("id", &self.inner.id)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,65 @@
+//! What the clones of a backend, its memory and its queues share.
+
+use std::sync::Arc;
+
+use binpool_allocators::{DeviceLimits, Error, InvalidRequest, ObjectKind, Result, Scope};
+
+use crate::{
+    event::CudaEvent,
+    graveyard::Graveyard,
+    queue::{CudaQueue, Queues},
+    sys::{Context, CudaResult, DeviceFacts},
+};
+
+pub(crate) struct Shared {
+    pub(crate) context: Arc<Context>,
+    pub(crate) facts: DeviceFacts,
+    pub(crate) limits: DeviceLimits,
+    /// A power of two.
+    pub(crate) page_bytes: usize,
+    pub(crate) graveyard: Graveyard,
+    pub(crate) queues: Queues,
+}
+
+impl Shared {
+    /// Allocates memory. Where there is none, what commands have left is freed, and it is tried once more.
+    pub(crate) fn allocate<T>(
+        &self,
+        bytes: usize,
+        scope: Scope,
+        allocate: impl Fn() -> CudaResult<T>,
+    ) -> Result<T> {
+        self.graveyard.reap_some();
+        let first = allocate().map_err(|error| error.shortage(bytes, scope));
+        match first {
+            Err(error) if error.is_out_of_memory() => {
+                self.graveyard.reap_all();
+                allocate().map_err(|error| error.shortage(bytes, scope))
+            }
+            first => first,
+        }
+    }
+
+    pub(crate) fn check_queue(&self, queue: &CudaQueue) -> Result<()> {
+        self.check(queue.stream().context(), ObjectKind::Queue)
+    }
+
+    pub(crate) fn check_events(&self, events: &[CudaEvent]) -> Result<()> {
+        events
+            .iter()
+            .try_for_each(|event| self.check(event.context(), ObjectKind::Event))
+    }
+
+    fn check(&self, context: &Arc<Context>, kind: ObjectKind) -> Result<()> {
+        if Arc::ptr_eq(context, &self.context) {
+            return Ok(());
+        }
+        Err(InvalidRequest::ForeignObject { kind }.into())
+    }
+
+    /// The error where the device lacks something.
+    pub(crate) fn lacks(&self, what: &str) -> Error {
+        let name = &self.limits.device_name;
+        Error::unsupported(format!("{what} on {name}: use `create_buffer`"))
+    }
+}

@@ -1,0 +1,78 @@
+//! The way of every command to its stream.
+
+use std::sync::Arc;
+
+use binpool_allocators::{Queue, Result};
+
+use crate::{
+    backend::CudaBackend,
+    event::CudaEvent,
+    graveyard::End,
+    memory::CudaMemory,
+    queue::CudaQueue,
+    sys::{CudaResult, Mark, Staging, Stream},
+};
+
+impl CudaBackend {
+    /// Checks the objects of a command.
+    pub(crate) fn check_command(
+        &self,
+        queue: &CudaQueue,
+        memory: &[&CudaMemory],
+        wait_for: &[CudaEvent],
+    ) -> Result<()> {
+        self.shared.check_queue(queue)?;
+        queue.check_thread()?;
+        for memory in memory {
+            memory.check_belongs(&self.shared)?;
+        }
+        self.shared.check_events(wait_for)
+    }
+
+    /// Enqueues a command whose objects are checked: `work`, behind `wait_for`. What `work` uses is kept until it has ended.
+    pub(crate) fn submit(
+        &self,
+        queue: &CudaQueue,
+        memory: &[&CudaMemory],
+        wait_for: &[CudaEvent],
+        work: impl FnOnce(&Stream) -> CudaResult<Option<Arc<Staging>>>,
+    ) -> Result<CudaEvent> {
+        self.shared.graveyard.reap_some();
+        let mark = Arc::new(Mark::new(&self.shared.context)?);
+        let stream = queue.stream();
+        let mut commands = queue.commands().lock();
+        hold_back(stream, wait_for)?;
+        let staging = work(stream)?;
+        stream.record(&mark).inspect_err(|_| stream.settle())?;
+        *commands += 1;
+        let number = *commands;
+        drop(commands);
+        for memory in memory {
+            memory.root().note_use(queue.id(), number, &mark);
+        }
+        if let Some(staging) = staging {
+            let after = vec![End::Mark(Arc::clone(&mark))];
+            self.shared.graveyard.bury(staging, after, false);
+        }
+        Ok(CudaEvent::of_command(mark))
+    }
+
+    /// Runs a command of the host, whose objects are checked, behind `wait_for`: `work` waits until it has ended.
+    pub(crate) fn run(
+        &self,
+        queue: &CudaQueue,
+        wait_for: &[CudaEvent],
+        work: impl FnOnce(&Stream, &Mark) -> CudaResult<()>,
+    ) -> Result<()> {
+        self.shared.graveyard.reap_some();
+        let mark = Mark::new(&self.shared.context)?;
+        hold_back(queue.stream(), wait_for)?;
+        Ok(work(queue.stream(), &mark)?)
+    }
+}
+
+fn hold_back(stream: &Stream, wait_for: &[CudaEvent]) -> CudaResult<()> {
+    wait_for
+        .iter()
+        .try_for_each(|event| event.hold_back(stream))
+}

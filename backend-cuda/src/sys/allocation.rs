@@ -1,0 +1,169 @@
+//! Memory that the driver has allocated.
+
+use std::sync::Arc;
+
+use super::{
+    context::Context,
+    driver::{Address, Handle, PoolProperties},
+    staging::allocate_host,
+    status::CudaResult,
+    stream::Stream,
+};
+
+/// Every stream and the host may use managed memory.
+const ATTACH_GLOBAL: u32 = 1;
+const RELEASE_THRESHOLD: i32 = 4;
+
+/// How memory was allocated, and so how it is freed.
+enum Source {
+    Device,
+    Host,
+    Managed,
+    Pool(Arc<DriverPool>),
+}
+
+/// Memory of the driver, freed when this value is dropped.
+///
+/// # Invariants
+///
+/// I1: `address` is that of an allocation from `source` that nothing else frees.
+pub(crate) struct Allocation {
+    context: Arc<Context>,
+    address: Address,
+    source: Source,
+}
+
+impl Allocation {
+    pub(crate) fn device(context: &Arc<Context>, bytes: usize) -> CudaResult<Self> {
+        let driver = context.enter()?;
+        let mut address = 0;
+        // SAFETY: `address` is a place for the result.
+        context.seen(unsafe { driver.allocate(&raw mut address, bytes) })?;
+        Ok(Self::own(context, address, Source::Device))
+    }
+
+    /// Pinned memory of the host.
+    pub(crate) fn host(context: &Arc<Context>, bytes: usize) -> CudaResult<Self> {
+        let address = allocate_host(context, bytes)? as Address;
+        Ok(Self::own(context, address, Source::Host))
+    }
+
+    /// Memory that the driver moves between host and device.
+    pub(crate) fn managed(context: &Arc<Context>, bytes: usize) -> CudaResult<Self> {
+        let driver = context.enter()?;
+        let mut address = 0;
+        // SAFETY: `address` is a place for the result.
+        let result = unsafe { driver.allocate_managed(&raw mut address, bytes, ATTACH_GLOBAL) };
+        context.seen(result)?;
+        Ok(Self::own(context, address, Source::Managed))
+    }
+
+    /// Memory of a pool of the driver. It is there when this returns.
+    pub(crate) fn pooled(pool: &Arc<DriverPool>, bytes: usize) -> CudaResult<Self> {
+        let context = &pool.context;
+        let driver = context.enter()?;
+        let (mut address, stream) = (0, pool.stream.raw());
+        // SAFETY: `address` is a place for the result; pool and stream live.
+        let result = unsafe { driver.pool_allocate(&raw mut address, bytes, pool.raw, stream) };
+        context.seen(result)?;
+        let allocation = Self::own(context, address, Source::Pool(Arc::clone(pool)));
+        // Nothing but allocations and frees is on this stream, and none of them waits.
+        pool.stream.synchronize()?;
+        Ok(allocation)
+    }
+
+    fn own(context: &Arc<Context>, address: Address, source: Source) -> Self {
+        Self {
+            context: Arc::clone(context),
+            address,
+            source,
+        }
+    }
+
+    pub(crate) fn address(&self) -> Address {
+        self.address
+    }
+
+    /// Returns whether freeing it waits for all commands of the device.
+    pub(crate) fn waits(&self) -> bool {
+        !matches!(self.source, Source::Pool(_))
+    }
+
+    fn free(&self) -> CudaResult<()> {
+        let driver = self.context.enter()?;
+        let address = self.address;
+        // For all of these: nothing else frees it (I1), and no command uses it any more, which the graveyard sees to.
+        let result = match &self.source {
+            // SAFETY: See above.
+            Source::Device | Source::Managed => unsafe { driver.free(address) },
+            // SAFETY: See above.
+            Source::Host => unsafe { driver.free_host(usize::try_from(address).unwrap_or(0)) },
+            // SAFETY: See above.
+            Source::Pool(pool) => unsafe { driver.pool_free(address, pool.stream.raw()) },
+        };
+        self.context.seen(result)
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        if let Err(error) = self.free() {
+            tracing::error!(%error, address = self.address, "memory was not freed");
+        }
+    }
+}
+
+/// A memory pool of the driver (`CUmemoryPool`).
+///
+/// # Invariants
+///
+/// I1: `raw` is a pool of `context` that nothing else destroys.
+pub(crate) struct DriverPool {
+    context: Arc<Context>,
+    stream: Stream,
+    raw: Handle,
+}
+
+impl DriverPool {
+    pub(crate) fn create(context: &Arc<Context>) -> CudaResult<Self> {
+        let stream = Stream::create(context)?;
+        let driver = context.enter()?;
+        let (mut raw, properties) = (0, PoolProperties::on(context.device()));
+        // SAFETY: `raw` is a place for the result, and `properties` lives until the call returns.
+        let result = unsafe { driver.pool_create(&raw mut raw, &raw const properties) };
+        context.seen(result)?;
+        Ok(Self {
+            context: Arc::clone(context),
+            stream,
+            raw,
+        })
+    }
+
+    /// Sets how many free bytes it keeps.
+    pub(crate) fn set_release_threshold(&self, bytes: u64) -> CudaResult<()> {
+        let driver = self.context.enter()?;
+        // SAFETY: `bytes` lives until the call returns; the pool lives (I1).
+        let result = unsafe { driver.pool_set(self.raw, RELEASE_THRESHOLD, &raw const bytes) };
+        self.context.seen(result)
+    }
+
+    /// Gives free memory back to the device, but keeps so many bytes.
+    pub(crate) fn trim_to(&self, bytes: usize) -> CudaResult<()> {
+        let driver = self.context.enter()?;
+        // SAFETY: It takes no pointers; the pool lives (I1).
+        let result = unsafe { driver.pool_trim(self.raw, bytes) };
+        self.context.seen(result)
+    }
+}
+
+impl Drop for DriverPool {
+    fn drop(&mut self) {
+        let destroyed = self.context.enter().and_then(|driver| {
+            // SAFETY: It takes no pointers; nothing else destroys the pool (I1). Its memory keeps it.
+            self.context.seen(unsafe { driver.pool_destroy(self.raw) })
+        });
+        if let Err(error) = destroyed {
+            tracing::error!(%error, "a pool of the driver was not destroyed");
+        }
+    }
+}

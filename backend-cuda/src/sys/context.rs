@@ -1,0 +1,186 @@
+//! The primary context of a device.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+use parking_lot::Mutex;
+
+use super::{
+    driver::{Driver, Handle},
+    slot::Slot,
+    status::CudaResult,
+};
+
+/// So many events are kept to be used again. Each costs the driver less than 1 KiB.
+const IDLE_EVENTS: usize = 4096;
+
+/// So many bytes of staging memory are kept to be used again.
+const IDLE_STAGING: usize = 64 << 20;
+
+/// A primary context, which is retained, and objects of it that are used again.
+///
+/// # Invariants
+///
+/// I1: `raw` is the primary context of `device`, retained until this value is dropped. Every object of it in this crate keeps a
+/// reference to this value.
+pub(crate) struct Context {
+    driver: Arc<Driver>,
+    device: i32,
+    raw: Handle,
+    is_lost: AtomicBool,
+    /// The user events that are not resolved. While there are any, no call may be made that waits for the device.
+    unresolved: AtomicUsize,
+    events: Mutex<Vec<Handle>>,
+    /// Pinned memory: size and address.
+    staging: Mutex<Vec<(usize, usize)>>,
+    slots: Mutex<Vec<Slot>>,
+    /// The addresses of the memory of slots.
+    slot_pages: Mutex<Vec<usize>>,
+}
+
+impl Context {
+    /// Retains the primary context of a device.
+    pub(crate) fn retain(driver: &Arc<Driver>, device: i32) -> CudaResult<Self> {
+        let mut raw = 0;
+        // SAFETY: `raw` is a place for the result.
+        unsafe { driver.context_retain(&raw mut raw, device) }?;
+        Ok(Self {
+            driver: Arc::clone(driver),
+            device,
+            raw,
+            is_lost: AtomicBool::new(false),
+            unresolved: AtomicUsize::new(0),
+            events: Mutex::new(Vec::new()),
+            staging: Mutex::new(Vec::new()),
+            slots: Mutex::new(Vec::new()),
+            slot_pages: Mutex::new(Vec::new()),
+        })
+    }
+
+    pub(crate) fn device(&self) -> i32 {
+        self.device
+    }
+
+    pub(crate) fn raw(&self) -> Handle {
+        self.raw
+    }
+
+    /// Returns the driver, with this context current on the calling thread.
+    pub(super) fn enter(&self) -> CudaResult<&Driver> {
+        // SAFETY: It takes no pointers; the context is retained (I1).
+        self.seen(unsafe { self.driver.context_set(self.raw) })?;
+        Ok(&self.driver)
+    }
+
+    /// Passes on the result of a call, and notes that the context is lost where it says so.
+    pub(super) fn seen<T>(&self, result: CudaResult<T>) -> CudaResult<T> {
+        if result.as_ref().is_err_and(super::CudaError::is_sticky) {
+            self.is_lost.store(true, Ordering::Relaxed);
+        }
+        result
+    }
+
+    /// Returns whether a call has answered that the context is lost.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::Relaxed)
+    }
+
+    /// Waits for all commands of the context.
+    pub(crate) fn synchronize(&self) -> CudaResult<()> {
+        let driver = self.enter()?;
+        // SAFETY: It takes no pointers.
+        self.seen(unsafe { driver.context_wait() })
+    }
+
+    /// Returns the free and all bytes of the device.
+    pub(crate) fn memory_info(&self) -> CudaResult<(usize, usize)> {
+        let driver = self.enter()?;
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: Both are places for the results.
+        self.seen(unsafe { driver.memory_info(&raw mut free, &raw mut total) })?;
+        Ok((free, total))
+    }
+
+    pub(super) fn count_unresolved(&self) {
+        self.unresolved.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(super) fn count_resolved(&self) {
+        self.unresolved.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Returns whether the device may wait for the host, so that waiting for the device could last for ever.
+    pub(crate) fn has_unresolved(&self) -> bool {
+        self.unresolved.load(Ordering::Acquire) > 0
+    }
+
+    pub(super) fn idle_event(&self) -> Option<Handle> {
+        self.events.lock().pop()
+    }
+
+    /// Returns whether the event is kept.
+    pub(super) fn keep_event(&self, event: Handle) -> bool {
+        let mut events = self.events.lock();
+        let keep = events.len() < IDLE_EVENTS;
+        if keep {
+            events.push(event);
+        }
+        keep
+    }
+
+    /// Returns the address of idle staging memory of so many bytes.
+    pub(super) fn idle_staging(&self, bytes: usize) -> Option<usize> {
+        let mut staging = self.staging.lock();
+        let at = staging.iter().position(|(size, _)| *size == bytes)?;
+        Some(staging.swap_remove(at).1)
+    }
+
+    /// Returns whether the staging memory is kept. It is where freeing it might wait for ever.
+    pub(super) fn keep_staging(&self, bytes: usize, address: usize) -> bool {
+        let mut staging = self.staging.lock();
+        let idle: usize = staging.iter().map(|(bytes, _)| bytes).sum();
+        let keep = idle.saturating_add(bytes) <= IDLE_STAGING || self.has_unresolved();
+        if keep {
+            staging.push((bytes, address));
+        }
+        keep
+    }
+
+    pub(super) fn slots(&self) -> &Mutex<Vec<Slot>> {
+        &self.slots
+    }
+
+    pub(super) fn slot_pages(&self) -> &Mutex<Vec<usize>> {
+        &self.slot_pages
+    }
+
+    fn free_all(&mut self) -> CudaResult<()> {
+        let driver = self.enter()?;
+        for event in self.events.lock().drain(..) {
+            // SAFETY: It takes no pointers.
+            unsafe { driver.event_destroy(event) }?;
+        }
+        let pages = std::mem::take(&mut *self.slot_pages.lock());
+        let staging = std::mem::take(&mut *self.staging.lock());
+        for address in staging.into_iter().map(|(_, address)| address).chain(pages) {
+            // SAFETY: Nothing uses this memory: commands and slots keep a reference to this context. The driver itself waits for
+            // streams that compare with a slot.
+            unsafe { driver.free_host(address) }?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        if let Err(error) = self.free_all() {
+            tracing::debug!(%error, "objects of a context were left to the driver");
+        }
+        // SAFETY: It takes no pointers; this value is the last that uses the context (I1).
+        if let Err(error) = unsafe { self.driver.context_release(self.device) } {
+            tracing::error!(%error, "a context was not released");
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! The driver's library, and its calls.
+
+use std::{
+    ffi::{OsStr, c_char},
+    sync::{Arc, OnceLock},
+};
+
+use binpool_allocators::Error;
+use libloading::Library;
+
+use super::status::{CudaError, CudaResult, SUCCESS};
+
+/// A handle of the driver (`CUcontext`, `CUstream`, `CUevent`, ...): a number that only the driver looks behind.
+pub(crate) type Handle = usize;
+/// The address of a byte on the device, or, with unified addressing, on the host.
+pub(crate) type Address = u64;
+
+/// `CUmemLocation`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(super) struct Location {
+    kind: i32,
+    device: i32,
+}
+
+impl Location {
+    pub(super) const fn of_device(device: i32) -> Self {
+        Self { kind: 1, device }
+    }
+}
+
+/// `CUmemAllocationProp`: pages in the memory of a device, which no other process shares.
+#[repr(C)]
+pub(super) struct PageProperties {
+    kind: i32,
+    shared_handles: i32,
+    location: Location,
+    security: usize,
+    flags: [u8; 8],
+}
+
+impl PageProperties {
+    pub(super) const fn on(device: i32) -> Self {
+        Self {
+            kind: 1,
+            shared_handles: 0,
+            location: Location::of_device(device),
+            security: 0,
+            flags: [0; 8],
+        }
+    }
+}
+
+/// `CUmemAccessDesc`.
+#[repr(C)]
+pub(super) struct Access {
+    location: Location,
+    rights: i32,
+}
+
+impl Access {
+    pub(super) const fn read_and_write(device: i32) -> Self {
+        Self {
+            location: Location::of_device(device),
+            rights: 3,
+        }
+    }
+}
+
+/// `CUmemPoolProps`.
+#[repr(C)]
+pub(super) struct PoolProperties {
+    kind: i32,
+    shared_handles: i32,
+    location: Location,
+    security: usize,
+    most_bytes: usize,
+    reserved: [u8; 56],
+}
+
+impl PoolProperties {
+    pub(super) const fn on(device: i32) -> Self {
+        Self {
+            kind: 1,
+            shared_handles: 0,
+            location: Location::of_device(device),
+            security: 0,
+            most_bytes: 0,
+            reserved: [0; 56],
+        }
+    }
+}
+
+/// Defines the table of the driver's calls, with a method for each that returns its error.
+macro_rules! calls {
+    ($($name:ident: $symbol:literal as $call:literal ($($argument:ident: $type:ty),*);)*) => {
+        /// The calls of a library that was loaded.
+        ///
+        /// # Invariants
+        ///
+        /// I1: Each function is the symbol of its name in `library`, which stays loaded as long as this value lives.
+        pub(crate) struct Driver {
+            $($name: unsafe extern "system" fn($($type),*) -> i32,)*
+            /// Keeps the functions loaded.
+            _library: Library,
+        }
+
+        impl Driver {
+            /// Finds the calls in `library`.
+            ///
+            /// # Safety
+            ///
+            /// The functions of the library have the signatures of the CUDA driver's.
+            unsafe fn find(library: Library) -> Result<Self, libloading::Error> {
+                Ok(Self {
+                    // SAFETY: The signature is right, as the caller promises, and the function outlives the symbol by I1.
+                    $($name: *unsafe { library.get($symbol.as_bytes()) }?,)*
+                    _library: library,
+                })
+            }
+
+            $(
+                /// # Safety
+                ///
+                /// Pointers are good for what the driver's call does with them, until it returns, or, where it enqueues a
+                /// command, until the command has ended.
+                #[allow(clippy::too_many_arguments, reason = "those of the driver")]
+                pub(super) unsafe fn $name(&self, $($argument: $type),*) -> CudaResult<()> {
+                    // SAFETY: The function is loaded (I1), and the pointers are good, as the caller promises.
+                    let code = unsafe { (self.$name)($($argument),*) };
+                    if code == SUCCESS { Ok(()) } else { Err(CudaError::new($call, code)) }
+                }
+            )*
+        }
+    };
+}
+
+calls! {
+    init: "cuInit" as "cuInit" (flags: u32);
+    device_count: "cuDeviceGetCount" as "cuDeviceGetCount" (count: *mut i32);
+    device_get: "cuDeviceGet" as "cuDeviceGet" (device: *mut i32, ordinal: i32);
+    device_name: "cuDeviceGetName" as "cuDeviceGetName" (name: *mut c_char, length: i32, device: i32);
+    device_bytes: "cuDeviceTotalMem_v2" as "cuDeviceTotalMem" (bytes: *mut usize, device: i32);
+    device_attribute: "cuDeviceGetAttribute" as "cuDeviceGetAttribute" (value: *mut i32, attribute: i32, device: i32);
+    context_retain: "cuDevicePrimaryCtxRetain" as "cuDevicePrimaryCtxRetain" (context: *mut Handle, device: i32);
+    context_release: "cuDevicePrimaryCtxRelease_v2" as "cuDevicePrimaryCtxRelease" (device: i32);
+    context_set: "cuCtxSetCurrent" as "cuCtxSetCurrent" (context: Handle);
+    context_wait: "cuCtxSynchronize" as "cuCtxSynchronize" ();
+    memory_info: "cuMemGetInfo_v2" as "cuMemGetInfo" (free: *mut usize, total: *mut usize);
+    allocate: "cuMemAlloc_v2" as "cuMemAlloc" (address: *mut Address, bytes: usize);
+    free: "cuMemFree_v2" as "cuMemFree" (address: Address);
+    allocate_host: "cuMemHostAlloc" as "cuMemHostAlloc" (address: *mut usize, bytes: usize, flags: u32);
+    free_host: "cuMemFreeHost" as "cuMemFreeHost" (address: usize);
+    allocate_managed: "cuMemAllocManaged" as "cuMemAllocManaged" (address: *mut Address, bytes: usize, flags: u32);
+    pool_create: "cuMemPoolCreate" as "cuMemPoolCreate" (pool: *mut Handle, properties: *const PoolProperties);
+    pool_destroy: "cuMemPoolDestroy" as "cuMemPoolDestroy" (pool: Handle);
+    pool_set: "cuMemPoolSetAttribute" as "cuMemPoolSetAttribute" (pool: Handle, attribute: i32, value: *const u64);
+    pool_trim: "cuMemPoolTrimTo" as "cuMemPoolTrimTo" (pool: Handle, bytes: usize);
+    pool_allocate: "cuMemAllocFromPoolAsync" as "cuMemAllocFromPoolAsync"
+        (address: *mut Address, bytes: usize, pool: Handle, stream: Handle);
+    pool_free: "cuMemFreeAsync" as "cuMemFreeAsync" (address: Address, stream: Handle);
+    copy: "cuMemcpyAsync" as "cuMemcpyAsync" (to: Address, from: Address, bytes: usize, stream: Handle);
+    set_bytes: "cuMemsetD8Async" as "cuMemsetD8Async" (to: Address, value: u8, count: usize, stream: Handle);
+    set_pairs: "cuMemsetD16Async" as "cuMemsetD16Async" (to: Address, value: u16, count: usize, stream: Handle);
+    set_words: "cuMemsetD32Async" as "cuMemsetD32Async" (to: Address, value: u32, count: usize, stream: Handle);
+    stream_create: "cuStreamCreate" as "cuStreamCreate" (stream: *mut Handle, flags: u32);
+    stream_destroy: "cuStreamDestroy_v2" as "cuStreamDestroy" (stream: Handle);
+    stream_wait: "cuStreamSynchronize" as "cuStreamSynchronize" (stream: Handle);
+    stream_wait_event: "cuStreamWaitEvent" as "cuStreamWaitEvent" (stream: Handle, event: Handle, flags: u32);
+    stream_wait_value: "cuStreamWaitValue32_v2" as "cuStreamWaitValue32"
+        (stream: Handle, address: Address, value: u32, flags: u32);
+    event_create: "cuEventCreate" as "cuEventCreate" (event: *mut Handle, flags: u32);
+    event_destroy: "cuEventDestroy_v2" as "cuEventDestroy" (event: Handle);
+    event_record: "cuEventRecord" as "cuEventRecord" (event: Handle, stream: Handle);
+    event_query: "cuEventQuery" as "cuEventQuery" (event: Handle);
+    event_wait: "cuEventSynchronize" as "cuEventSynchronize" (event: Handle);
+    granularity: "cuMemGetAllocationGranularity" as "cuMemGetAllocationGranularity"
+        (bytes: *mut usize, properties: *const PageProperties, option: i32);
+    reserve: "cuMemAddressReserve" as "cuMemAddressReserve"
+        (address: *mut Address, bytes: usize, alignment: usize, wanted: Address, flags: u64);
+    free_addresses: "cuMemAddressFree" as "cuMemAddressFree" (address: Address, bytes: usize);
+    pages_create: "cuMemCreate" as "cuMemCreate"
+        (pages: *mut u64, bytes: usize, properties: *const PageProperties, flags: u64);
+    pages_release: "cuMemRelease" as "cuMemRelease" (pages: u64);
+    map: "cuMemMap" as "cuMemMap" (address: Address, bytes: usize, offset: usize, pages: u64, flags: u64);
+    unmap: "cuMemUnmap" as "cuMemUnmap" (address: Address, bytes: usize);
+    set_access: "cuMemSetAccess" as "cuMemSetAccess" (address: Address, bytes: usize, access: *const Access, count: usize);
+}
+
+/// The names under which the driver's library is installed.
+const NAMES: &[&str] = if cfg!(windows) {
+    &["nvcuda.dll"]
+} else {
+    &["libcuda.so.1", "libcuda.so"]
+};
+
+/// The CUDA driver's library, loaded and initialized. Clones are the same library.
+///
+/// [`CudaDevice`](crate::CudaDevice) loads the installed one itself; a program names another to run over a stand-in:
+///
+/// ```
+/// use binpool_cuda::CudaLibrary;
+///
+/// // SAFETY: there is no such file.
+/// let missing = unsafe { CudaLibrary::open("/no/such/libcuda.so") };
+/// let text = missing.unwrap_err().to_string();
+/// assert!(text.contains("/no/such/libcuda.so") && text.contains("install"), "{text}");
+/// ```
+#[derive(Clone)]
+pub struct CudaLibrary {
+    driver: Arc<Driver>,
+}
+
+impl std::fmt::Debug for CudaLibrary {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CudaLibrary").finish_non_exhaustive()
+    }
+}
+
+impl CudaLibrary {
+    /// Loads the library that is installed, once for the process.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](Error::Unsupported) where there is none, or where its version lacks a call; a failure of `cuInit`.
+    pub fn load() -> Result<Self, Error> {
+        static LOADED: OnceLock<CudaLibrary> = OnceLock::new();
+        if let Some(library) = LOADED.get() {
+            return Ok(library.clone());
+        }
+        let mut first = None;
+        for name in NAMES {
+            // SAFETY: The library of this name is NVIDIA's.
+            match unsafe { Library::new(name) } {
+                Ok(library) => {
+                    // SAFETY: The library of this name is NVIDIA's.
+                    let loaded = unsafe { Self::over(library, name) }?;
+                    return Ok(LOADED.get_or_init(|| loaded).clone());
+                }
+                Err(error) => first = first.or(Some(error)),
+            }
+        }
+        let why = first.map_or_else(String::new, |error| format!(" ({error})"));
+        Err(Error::unsupported(format!(
+            "CUDA, since there is no {} here{why}: install NVIDIA's driver, or use another backend",
+            NAMES[0]
+        )))
+    }
+
+    /// Loads the library at `path`: another version of the driver, or a stand-in for it.
+    ///
+    /// # Safety
+    ///
+    /// Its functions have the signatures and the behaviour of the CUDA driver's, and loading it does no harm.
+    ///
+    /// # Errors
+    ///
+    /// As for [`load`](Self::load).
+    pub unsafe fn open(path: impl AsRef<OsStr>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let shown = path.to_string_lossy();
+        // SAFETY: Loading it does no harm, as the caller promises.
+        let library = unsafe { Library::new(path) }.map_err(|error| {
+            Error::unsupported(format!(
+                "CUDA by {shown}, which cannot be loaded ({error}): name the libcuda of an installed driver"
+            ))
+        })?;
+        // SAFETY: It is a CUDA driver, as the caller promises.
+        unsafe { Self::over(library, &shown) }
+    }
+
+    /// # Safety
+    ///
+    /// The functions of the library have the signatures of the CUDA driver's.
+    unsafe fn over(library: Library, name: &str) -> Result<Self, Error> {
+        // SAFETY: The signatures are right, as the caller promises.
+        let driver = unsafe { Driver::find(library) }.map_err(|error| {
+            Error::unsupported(format!(
+                "CUDA by {name}, which lacks a call ({error}): update the driver to version 11.7 or later"
+            ))
+        })?;
+        // SAFETY: It takes no pointers.
+        unsafe { driver.init(0) }?;
+        Ok(Self {
+            driver: Arc::new(driver),
+        })
+    }
+
+    pub(crate) fn driver(&self) -> &Arc<Driver> {
+        &self.driver
+    }
+}

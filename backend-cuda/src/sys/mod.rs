@@ -1,0 +1,33 @@
+//! The calls of the CUDA driver. All unsafe code of the crate is here.
+//!
+//! The types own what the driver has made, and undo it when they are dropped. All may be used from any thread: each call first makes its
+//! context current on the calling thread.
+
+#![allow(unsafe_code, reason = "this is where it is")]
+
+mod allocation;
+mod context;
+mod device;
+mod driver;
+mod gate;
+mod mark;
+mod pages;
+mod reservation;
+mod slot;
+mod staging;
+mod status;
+mod stream;
+
+pub(crate) use allocation::{Allocation, DriverPool};
+pub(crate) use context::Context;
+pub(crate) use device::{DeviceFacts, count, facts, page_bytes};
+pub use driver::CudaLibrary;
+pub(crate) use driver::{Address, Handle};
+pub(crate) use gate::Gate;
+pub(crate) use mark::Mark;
+pub(crate) use pages::Pages;
+pub(crate) use reservation::Reservation;
+pub(crate) use staging::Staging;
+pub use status::CudaError;
+pub(crate) use status::CudaResult;
+pub(crate) use stream::{LEGACY, PER_THREAD, Stream};

@@ -1,0 +1,52 @@
+//! Pages: memory without addresses.
+
+use std::sync::Arc;
+
+use super::{context::Context, driver::PageProperties, status::CudaResult};
+
+/// Memory that can be mapped, released when this value is dropped.
+///
+/// # Invariants
+///
+/// I1: `raw` is a handle of `cuMemCreate` that nothing else releases. While it is mapped, the reservation has a reference.
+pub(crate) struct Pages {
+    context: Arc<Context>,
+    raw: u64,
+    bytes: usize,
+}
+
+impl Pages {
+    /// Allocates `bytes` bytes, a multiple of a page.
+    pub(crate) fn create(context: &Arc<Context>, bytes: usize) -> CudaResult<Self> {
+        let driver = context.enter()?;
+        let (mut raw, properties) = (0, PageProperties::on(context.device()));
+        // SAFETY: `raw` is a place for the result, and `properties` lives until the call returns.
+        let result = unsafe { driver.pages_create(&raw mut raw, bytes, &raw const properties, 0) };
+        context.seen(result)?;
+        Ok(Self {
+            context: Arc::clone(context),
+            raw,
+            bytes,
+        })
+    }
+
+    pub(super) fn raw(&self) -> u64 {
+        self.raw
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        let released = self.context.enter().and_then(|driver| {
+            // SAFETY: It takes no pointers; nothing else releases it, and it is mapped nowhere (I1).
+            self.context.seen(unsafe { driver.pages_release(self.raw) })
+        });
+        if let Err(error) = released {
+            tracing::error!(%error, bytes = self.bytes, "pages were not released");
+        }
+    }
+}

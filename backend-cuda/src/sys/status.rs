@@ -1,0 +1,233 @@
+//! The error codes of the driver.
+
+use binpool_allocators::{Error, OutOfMemory, Scope};
+
+/// The result of one call of the driver.
+pub(crate) type CudaResult<T> = Result<T, CudaError>;
+
+pub(crate) const SUCCESS: i32 = 0;
+pub(crate) const OUT_OF_MEMORY: i32 = 2;
+pub(crate) const NOT_READY: i32 = 600;
+const NOT_SUPPORTED: i32 = 801;
+
+/// A call of the CUDA driver that failed: the source of the [`Error`]s of this crate.
+///
+/// ```
+/// use std::error::Error as _;
+///
+/// use binpool_allocators::Error;
+/// use binpool_cuda::CudaError;
+///
+/// /// Returns whether the program has to start anew, since its context is gone.
+/// fn is_fatal(error: &Error) -> bool {
+///     let source = error.source().and_then(|source| source.downcast_ref::<CudaError>());
+///     source.is_some_and(CudaError::is_sticky)
+/// }
+///
+/// assert!(!is_fatal(&Error::unsupported("something else")));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{call} answers {} ({code}){}", self.name(), self.advice())]
+pub struct CudaError {
+    call: &'static str,
+    code: i32,
+}
+
+/// The codes that programs meet: number, name, and what to do next.
+const CODES: &[(i32, &str, &str)] = &[
+    (
+        1,
+        "INVALID_VALUE",
+        ": an argument is wrong, or the object belongs to another context",
+    ),
+    (
+        OUT_OF_MEMORY,
+        "OUT_OF_MEMORY",
+        ": free memory, or see what else uses the device with nvidia-smi",
+    ),
+    (
+        3,
+        "NOT_INITIALIZED",
+        ": the driver could not start; see the kernel's log",
+    ),
+    (
+        4,
+        "DEINITIALIZED",
+        ": the process is ending; drop what is on the device before `main` returns",
+    ),
+    (
+        100,
+        "NO_DEVICE",
+        ": there is no device, or CUDA_VISIBLE_DEVICES hides all",
+    ),
+    (
+        101,
+        "INVALID_DEVICE",
+        ": see `CudaDevice::all` for those there are",
+    ),
+    (
+        201,
+        "INVALID_CONTEXT",
+        ": the context was destroyed by another part of the program",
+    ),
+    (
+        214,
+        "ECC_UNCORRECTABLE",
+        ": the device's memory is damaged; reset the device",
+    ),
+    (
+        220,
+        "NVLINK_UNCORRECTABLE",
+        ": a link between devices failed; restart the program",
+    ),
+    (400, "INVALID_HANDLE", ": the object is gone already"),
+    (
+        NOT_READY,
+        "NOT_READY",
+        ": the device was busy each time; try again",
+    ),
+    (
+        700,
+        "ILLEGAL_ADDRESS",
+        ": a kernel or copy used memory that it may not; run it under compute-sanitizer, and \
+         restart the program",
+    ),
+    (
+        702,
+        "LAUNCH_TIMEOUT",
+        ": a kernel ran too long on a device with a display; restart the program",
+    ),
+    (
+        709,
+        "CONTEXT_IS_DESTROYED",
+        ": another part of the program reset the device; open it again",
+    ),
+    (
+        710,
+        "ASSERT",
+        ": an assertion in a kernel failed; its message is on standard error",
+    ),
+    (714, "HARDWARE_STACK_ERROR", ": restart the program"),
+    (
+        715,
+        "ILLEGAL_INSTRUCTION",
+        ": the kernel was built for another device; restart the program",
+    ),
+    (
+        716,
+        "MISALIGNED_ADDRESS",
+        ": a kernel used an address that is not aligned for its type; run it under \
+         compute-sanitizer, and restart the program",
+    ),
+    (
+        717,
+        "INVALID_ADDRESS_SPACE",
+        ": run the kernel under compute-sanitizer, and restart the program",
+    ),
+    (
+        718,
+        "INVALID_PC",
+        ": run the kernel under compute-sanitizer, and restart the program",
+    ),
+    (
+        719,
+        "LAUNCH_FAILED",
+        ": a kernel failed; run it under compute-sanitizer, and restart the program",
+    ),
+    (
+        NOT_SUPPORTED,
+        "NOT_SUPPORTED",
+        ": this device or driver does not have it",
+    ),
+    (
+        999,
+        "UNKNOWN",
+        ": restart the program, and see the kernel's log",
+    ),
+];
+
+impl CudaError {
+    pub(crate) const fn new(call: &'static str, code: i32) -> Self {
+        Self { call, code }
+    }
+
+    /// The driver's function.
+    #[must_use]
+    pub const fn call(&self) -> &'static str {
+        self.call
+    }
+
+    /// The `CUresult`.
+    #[must_use]
+    pub const fn code(&self) -> i32 {
+        self.code
+    }
+
+    /// The name of the code without `CUDA_ERROR_`, or `"another error"`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.known().map_or("another error", |(_, name, _)| name)
+    }
+
+    /// Returns whether the context is lost: every later call in it fails, and only a new process gets another. Such an error is
+    /// an [`Error::DeviceLost`].
+    #[must_use]
+    pub const fn is_sticky(&self) -> bool {
+        matches!(self.code, 4 | 214 | 220 | 700 | 702 | 709 | 710 | 714..=719)
+    }
+
+    fn known(&self) -> Option<&'static (i32, &'static str, &'static str)> {
+        CODES.iter().find(|(code, ..)| *code == self.code)
+    }
+
+    fn advice(&self) -> &'static str {
+        self.known().map_or("", |(.., advice)| advice)
+    }
+
+    /// The error of a call that was to take `bytes` bytes of the memory of `scope`.
+    pub(crate) fn shortage(self, bytes: usize, scope: Scope) -> Error {
+        if self.code == OUT_OF_MEMORY {
+            OutOfMemory::new(bytes, scope).with_source(self).into()
+        } else {
+            self.into()
+        }
+    }
+}
+
+impl From<CudaError> for Error {
+    fn from(error: CudaError) -> Self {
+        let operation = error.call;
+        if error.is_sticky() {
+            let source = Some(error.into());
+            return Self::DeviceLost { operation, source };
+        }
+        match error.code {
+            OUT_OF_MEMORY => Self::device_out_of_memory(0, error),
+            NOT_SUPPORTED => Self::unsupported(error.to_string()),
+            code => Self::backend(operation, Some(code), error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_sorted_by_what_can_be_done() {
+        let error = |code| Error::from(CudaError::new("cuCall", code));
+        assert!(error(OUT_OF_MEMORY).is_out_of_memory());
+        assert!(matches!(error(700), Error::DeviceLost { .. }));
+        assert!(matches!(error(801), Error::Unsupported { .. }));
+        assert!(matches!(error(1), Error::Backend(_)));
+        let text = CudaError::new("cuMemAlloc", 2).to_string();
+        assert!(
+            text.starts_with("cuMemAlloc answers OUT_OF_MEMORY (2): free memory"),
+            "{text}"
+        );
+        assert_eq!(
+            CudaError::new("cuCall", 12345).to_string(),
+            "cuCall answers another error (12345)"
+        );
+    }
+}

@@ -1,0 +1,56 @@
+//! What a test says to the stand-in.
+
+use std::{
+    ffi::{CStr, c_char},
+    sync::atomic::Ordering,
+};
+
+use crate::{Code, device::device};
+
+fn name(call: *const c_char) -> String {
+    // SAFETY: The test passes a string that ends with a zero.
+    let call = unsafe { CStr::from_ptr(call) };
+    call.to_string_lossy().into_owned()
+}
+
+macro_rules! controls {
+    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty $body:block)*) => {
+        $(
+            $(#[$doc])*
+            // SAFETY: Nothing else has a name that begins like this.
+            #[unsafe(no_mangle)]
+            extern "system" fn $name($($argument: $type),*) -> $result $body
+        )*
+    };
+}
+
+controls! {
+    /// Sets the bytes of a device.
+    fn stand_in_capacity(ordinal: i32, bytes: usize) -> () {
+        if let Ok(device) = device(ordinal) {
+            device.capacity.store(bytes, Ordering::SeqCst);
+        }
+    }
+
+    /// Makes calls fail: so many, after so many others.
+    fn stand_in_fail(ordinal: i32, call: *const c_char, before: u64, times: u64, code: Code) -> () {
+        if let Ok(device) = device(ordinal) {
+            device.faults.lock().plan(name(call), before, times, code);
+        }
+    }
+
+    /// Returns how often a call was made.
+    fn stand_in_calls(ordinal: i32, call: *const c_char) -> u64 {
+        device(ordinal).map_or(0, |device| device.faults.lock().count(&name(call)))
+    }
+
+    /// Returns the bytes that are allocated.
+    fn stand_in_used(ordinal: i32) -> usize {
+        device(ordinal).map_or(0, |device| device.memory.lock().used())
+    }
+
+    /// Returns the number of objects that were made and not destroyed.
+    fn stand_in_objects(ordinal: i32) -> usize {
+        device(ordinal).map_or(0, |device| device.objects())
+    }
+}

@@ -1,0 +1,56 @@
+//! Events.
+
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::device::Device;
+
+/// A thread that waits looks so often whether the device is lost.
+pub(crate) const LOOK: Duration = Duration::from_millis(1);
+
+#[derive(Default)]
+pub(crate) struct Event {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// How often it was recorded.
+    recorded: u64,
+    /// The last record that has ended.
+    ended: u64,
+}
+
+impl Event {
+    /// Returns the number of a new record.
+    pub(crate) fn record(&self) -> u64 {
+        let mut state = self.state.lock();
+        state.recorded += 1;
+        state.recorded
+    }
+
+    pub(crate) fn last(&self) -> u64 {
+        self.state.lock().recorded
+    }
+
+    pub(crate) fn end(&self, record: u64) {
+        let mut state = self.state.lock();
+        state.ended = state.ended.max(record);
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        let state = self.state.lock();
+        state.ended >= state.recorded
+    }
+
+    /// Waits for a record, or until the device is lost.
+    pub(crate) fn wait(&self, record: u64, device: &Device) {
+        let mut state = self.state.lock();
+        while state.ended < record && !device.is_lost() {
+            self.changed.wait_for(&mut state, LOOK);
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! A stand-in for libcuda, for tests without a GPU: the calls that `binpool-cuda` makes, in host memory.
+//!
+//! Each stream is a thread, which runs its commands some time after they were enqueued. Addresses of the device are no addresses of the host: each
+//! command looks up what is there, and an address without memory, or without access, is the error `ILLEGAL_ADDRESS` of this and every
+//! later call. `cuMemFree`, `cuMemFreeHost` and `cuCtxSynchronize` wait for all commands of the device, as the driver does.
+//!
+//! The devices number 0 to 65535 are all there, and know nothing of each other; `cuDeviceGetCount` speaks of two. A test takes one for itself, and
+//! arranges its capacity and its faults by the functions that begin with `stand_in_`.
+
+mod calls;
+mod control;
+mod device;
+mod event;
+mod faults;
+mod memory;
+mod stream;
+
+/// `CUresult`.
+type Code = i32;
+
+const INVALID_VALUE: Code = 1;
+const OUT_OF_MEMORY: Code = 2;
+const INVALID_DEVICE: Code = 101;
+const INVALID_CONTEXT: Code = 201;
+const INVALID_HANDLE: Code = 400;
+const NOT_READY: Code = 600;
+const ILLEGAL_ADDRESS: Code = 700;

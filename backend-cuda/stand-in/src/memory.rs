@@ -1,0 +1,225 @@
+//! The memory of a device, and the addresses it is at.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+};
+
+use parking_lot::Mutex;
+
+use crate::{Code, ILLEGAL_ADDRESS, INVALID_VALUE, OUT_OF_MEMORY};
+
+/// Addresses of devices begin here, where the host has none.
+const FIRST: u64 = 1 << 60;
+pub(crate) const PAGE: usize = 2 << 20;
+
+/// Bytes of the device, which count until the last reference is dropped.
+pub(crate) struct Bytes {
+    content: Mutex<Vec<u8>>,
+    length: usize,
+    used: Arc<AtomicUsize>,
+}
+
+impl Drop for Bytes {
+    fn drop(&mut self) {
+        self.used.fetch_sub(self.length, Ordering::SeqCst);
+    }
+}
+
+struct Mapped {
+    bytes: Arc<Bytes>,
+    is_accessible: bool,
+}
+
+/// The memory of one device.
+#[derive(Default)]
+pub(crate) struct Memory {
+    used: Arc<AtomicUsize>,
+    /// What is at which address.
+    mapped: BTreeMap<u64, Mapped>,
+    /// Addresses that were reserved, with their lengths.
+    reserved: BTreeMap<u64, usize>,
+    /// Handles of pages that were not released.
+    pages: BTreeMap<u64, Arc<Bytes>>,
+}
+
+pub(crate) fn is_of_device(address: u64) -> bool {
+    address >= FIRST
+}
+
+/// Returns addresses that nothing else ever has.
+fn fresh(bytes: usize) -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(FIRST);
+    // Something unmapped lies between any two.
+    let step = bytes.next_multiple_of(PAGE) + PAGE;
+    NEXT.fetch_add(step as u64, Ordering::SeqCst)
+}
+
+impl Memory {
+    pub(crate) fn used(&self) -> usize {
+        self.used.load(Ordering::SeqCst)
+    }
+
+    /// The number of blocks, handles of pages, and reservations.
+    pub(crate) fn objects(&self) -> usize {
+        self.mapped.len() + self.reserved.len() + self.pages.len()
+    }
+
+    fn take(&self, length: usize, capacity: usize) -> Result<Arc<Bytes>, Code> {
+        if length == 0 {
+            return Err(INVALID_VALUE);
+        }
+        if length > capacity.saturating_sub(self.used()) {
+            return Err(OUT_OF_MEMORY);
+        }
+        self.used.fetch_add(length, Ordering::SeqCst);
+        Ok(Arc::new(Bytes {
+            content: Mutex::new(vec![0; length]),
+            length,
+            used: Arc::clone(&self.used),
+        }))
+    }
+
+    pub(crate) fn allocate(&mut self, length: usize, capacity: usize) -> Result<u64, Code> {
+        let bytes = self.take(length, capacity)?;
+        let address = fresh(length);
+        let is_accessible = true;
+        self.mapped.insert(
+            address,
+            Mapped {
+                bytes,
+                is_accessible,
+            },
+        );
+        Ok(address)
+    }
+
+    pub(crate) fn free(&mut self, address: u64) -> Result<(), Code> {
+        self.mapped.remove(&address).map(drop).ok_or(INVALID_VALUE)
+    }
+
+    pub(crate) fn reserve(&mut self, length: usize) -> Result<u64, Code> {
+        if length == 0 || !length.is_multiple_of(PAGE) {
+            return Err(INVALID_VALUE);
+        }
+        let address = fresh(length);
+        self.reserved.insert(address, length);
+        Ok(address)
+    }
+
+    pub(crate) fn free_addresses(&mut self, address: u64, length: usize) -> Result<(), Code> {
+        let is_empty = self.mapped_in(address, length).next().is_none();
+        if self.reserved.get(&address) != Some(&length) || !is_empty {
+            return Err(INVALID_VALUE);
+        }
+        self.reserved.remove(&address);
+        Ok(())
+    }
+
+    pub(crate) fn create_pages(&mut self, length: usize, capacity: usize) -> Result<u64, Code> {
+        if !length.is_multiple_of(PAGE) {
+            return Err(INVALID_VALUE);
+        }
+        let bytes = self.take(length, capacity)?;
+        let handle = fresh(0);
+        self.pages.insert(handle, bytes);
+        Ok(handle)
+    }
+
+    pub(crate) fn release_pages(&mut self, handle: u64) -> Result<(), Code> {
+        self.pages.remove(&handle).map(drop).ok_or(INVALID_VALUE)
+    }
+
+    /// What is mapped at some of these addresses.
+    fn mapped_in(&self, address: u64, length: usize) -> impl Iterator<Item = (u64, &Mapped)> {
+        let all = self.mapped.range(..address + length as u64).rev();
+        let all = all.map(|(start, mapped)| (*start, mapped));
+        all.take_while(move |(start, mapped)| start + mapped.bytes.length as u64 > address)
+    }
+
+    pub(crate) fn map(&mut self, address: u64, length: usize, pages: u64) -> Result<(), Code> {
+        let bytes = Arc::clone(self.pages.get(&pages).ok_or(INVALID_VALUE)?);
+        let (start, reserved) = self
+            .reserved
+            .range(..=address)
+            .next_back()
+            .ok_or(INVALID_VALUE)?;
+        let is_inside = address + length as u64 <= start + *reserved as u64;
+        let is_free = self.mapped_in(address, length).next().is_none();
+        let is_whole = bytes.length == length && address.is_multiple_of(PAGE as u64);
+        if !(is_inside && is_free && is_whole) {
+            return Err(INVALID_VALUE);
+        }
+        let is_accessible = false;
+        self.mapped.insert(
+            address,
+            Mapped {
+                bytes,
+                is_accessible,
+            },
+        );
+        Ok(())
+    }
+
+    /// Returns the places of what is mapped at all of these addresses, as whole pages.
+    fn whole(&self, address: u64, length: usize) -> Result<Vec<u64>, Code> {
+        let mut places: Vec<_> = self
+            .mapped_in(address, length)
+            .map(|(start, _)| start)
+            .collect();
+        places.reverse();
+        let total: usize = places
+            .iter()
+            .filter_map(|at| Some(self.mapped.get(at)?.bytes.length))
+            .sum();
+        if places.first() != Some(&address) || total != length {
+            return Err(INVALID_VALUE);
+        }
+        Ok(places)
+    }
+
+    pub(crate) fn unmap(&mut self, address: u64, length: usize) -> Result<(), Code> {
+        for place in self.whole(address, length)? {
+            self.mapped.remove(&place);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn allow(&mut self, address: u64, length: usize) -> Result<(), Code> {
+        for place in self.whole(address, length)? {
+            if let Some(mapped) = self.mapped.get_mut(&place) {
+                mapped.is_accessible = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `each` with the memory at these addresses, one part after another.
+    pub(crate) fn visit(
+        &self,
+        address: u64,
+        length: usize,
+        mut each: impl FnMut(&mut [u8]),
+    ) -> Result<(), Code> {
+        let (mut at, end) = (address, address + length as u64);
+        while at < end {
+            let (start, mapped) = self
+                .mapped
+                .range(..=at)
+                .next_back()
+                .ok_or(ILLEGAL_ADDRESS)?;
+            let offset = usize::try_from(at - start).map_err(|_| ILLEGAL_ADDRESS)?;
+            if offset >= mapped.bytes.length || !mapped.is_accessible {
+                return Err(ILLEGAL_ADDRESS);
+            }
+            let left = usize::try_from(end - at).map_err(|_| ILLEGAL_ADDRESS)?;
+            let part = left.min(mapped.bytes.length - offset);
+            each(&mut mapped.bytes.content.lock()[offset..offset + part]);
+            at += part as u64;
+        }
+        Ok(())
+    }
+}

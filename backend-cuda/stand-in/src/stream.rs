@@ -1,0 +1,84 @@
+//! Streams: threads that run commands in order.
+
+use std::{
+    sync::{
+        Arc,
+        mpsc::{Sender, channel},
+    },
+    thread,
+    time::Duration,
+};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::{Code, device::Device, event::LOOK};
+
+/// Each command runs so long after the one before has ended.
+const LATE: Duration = Duration::from_micros(20);
+
+/// What a stream does.
+pub(crate) type Command = Box<dyn FnOnce(&Device) + Send>;
+
+pub(crate) struct Stream {
+    commands: Mutex<Sender<Command>>,
+    progress: Arc<Progress>,
+}
+
+#[derive(Default)]
+pub(crate) struct Progress {
+    counts: Mutex<Counts>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Counts {
+    enqueued: u64,
+    ended: u64,
+}
+
+impl Stream {
+    pub(crate) fn start(device: &Arc<Device>) -> Self {
+        let (sender, receiver) = channel::<Command>();
+        let progress = Arc::<Progress>::default();
+        let (of_thread, device) = (Arc::clone(&progress), Arc::clone(device));
+        // It ends when the stream is destroyed and its commands have ended.
+        thread::spawn(move || {
+            for command in receiver {
+                thread::sleep(LATE);
+                command(&device);
+                of_thread.counts.lock().ended += 1;
+                of_thread.changed.notify_all();
+            }
+        });
+        Self {
+            commands: Mutex::new(sender),
+            progress,
+        }
+    }
+
+    pub(crate) fn enqueue(
+        &self,
+        command: impl FnOnce(&Device) + Send + 'static,
+    ) -> Result<(), Code> {
+        let commands = self.commands.lock();
+        self.progress.counts.lock().enqueued += 1;
+        commands
+            .send(Box::new(command))
+            .map_err(|_| crate::INVALID_HANDLE)
+    }
+
+    pub(crate) fn progress(&self) -> &Arc<Progress> {
+        &self.progress
+    }
+}
+
+impl Progress {
+    /// Waits for everything that was enqueued before, or until the device is lost.
+    pub(crate) fn wait(&self, device: &Device) {
+        let mut counts = self.counts.lock();
+        let last = counts.enqueued;
+        while counts.ended < last && !device.is_lost() {
+            self.changed.wait_for(&mut counts, LOOK);
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The backend keeps every promise of the traits, but for user events that fail, which CUDA does not have.
+
+use binpool_allocators::{
+    ImmediateAllocator, allocator_conformance, backend_conformance,
+    conformance::{AllocatorFixture, Fixture},
+    pending_conformance,
+};
+use binpool_cuda::{CudaBackend, DriverPoolAllocator};
+
+use crate::common::Device;
+
+const CAPACITY: usize = 1 << 24;
+
+struct Cuda;
+
+impl Fixture for Cuda {
+    type Backend = CudaBackend;
+
+    fn backend(&self) -> CudaBackend {
+        Device::new(CAPACITY).backend()
+    }
+
+    fn enforced_capacity(&self) -> Option<u64> {
+        Some(CAPACITY as u64)
+    }
+}
+
+mod backend {
+    use super::*;
+
+    backend_conformance!(Cuda);
+    pending_conformance!(Cuda);
+}
+
+struct Immediate;
+
+impl AllocatorFixture for Immediate {
+    type Allocator = ImmediateAllocator<CudaBackend>;
+
+    fn allocator(&self) -> Self::Allocator {
+        ImmediateAllocator::new(&Device::new(CAPACITY).backend()).unwrap()
+    }
+
+    fn enforced_capacity(&self) -> Option<u64> {
+        Some(CAPACITY as u64)
+    }
+}
+
+mod immediate {
+    use super::*;
+
+    allocator_conformance!(Immediate);
+}
+
+struct OfDriver;
+
+impl AllocatorFixture for OfDriver {
+    type Allocator = DriverPoolAllocator;
+
+    fn allocator(&self) -> Self::Allocator {
+        DriverPoolAllocator::new(&Device::new(CAPACITY).backend()).unwrap()
+    }
+
+    fn enforced_capacity(&self) -> Option<u64> {
+        Some(CAPACITY as u64)
+    }
+}
+
+mod driver_pool {
+    use super::*;
+
+    allocator_conformance!(OfDriver);
+}

@@ -1,0 +1,91 @@
+//! Calls of the driver that fail.
+
+use std::{error::Error as _, slice::from_ref};
+
+use binpool_allocators::{
+    Allocator, Backend, Error, Event, EventStatus, ImmediateAllocator, MemoryFlags, Queue, Region,
+    Transfers, VirtualMemory,
+};
+use binpool_cuda::CudaError;
+
+use crate::common::{Device, PAGE, bytes, queue};
+
+#[test]
+fn a_call_that_fails_has_no_effect_and_names_its_function() {
+    let device = Device::new(1 << 24);
+    let backend = device.backend();
+    let queue = queue(&backend);
+    let block = backend.create_buffer(64, MemoryFlags::empty()).unwrap();
+    backend.write(&queue, &block, 0, &[1; 64], &[]).unwrap();
+    for call in ["cuEventRecord", "cuMemsetD8Async"] {
+        device.fail(call, 0, 1, 999);
+        let fill = || backend.enqueue_fill(&queue, &block, Region::first(64), &[1], &[]);
+        let Err(Error::Backend(failure)) = fill() else {
+            panic!("{call}");
+        };
+        assert_eq!((failure.operation, failure.code), (call, Some(999)));
+        fill().unwrap().wait().unwrap();
+    }
+    device.fail("cuMemcpyAsync", 0, 1, 1);
+    backend.write(&queue, &block, 0, &[2; 64], &[]).unwrap_err();
+    assert_eq!(bytes(&backend, &queue, &block), [1; 64]);
+    assert!(!backend.is_lost());
+}
+
+#[test]
+fn memory_that_runs_out_is_out_of_memory() {
+    let device = Device::new(1 << 24);
+    let backend = device.backend();
+    let allocator = ImmediateAllocator::new(&backend).unwrap();
+    for (call, allocate) in [
+        ("cuMemAlloc", MemoryFlags::empty()),
+        ("cuMemHostAlloc", MemoryFlags::HOST_RESIDENT),
+    ] {
+        device.fail(call, 0, 2, 2);
+        let error = backend.create_buffer(64, allocate).unwrap_err();
+        assert!(error.is_out_of_memory(), "{error:?}");
+    }
+    // Where memory that has ended is waiting to be freed, the second attempt finds it.
+    device.fail("cuMemAlloc", 0, 1, 2);
+    allocator.allocate(64).unwrap();
+}
+
+#[test]
+fn an_illegal_address_loses_the_device_and_nobody_waits_for_ever() {
+    let device = Device::new(1 << 24);
+    let backend = device.backend();
+    let [one, two] = [(); 2].map(|()| queue(&backend));
+    let reservation = backend.reserve(2 * PAGE).unwrap();
+    let pages = backend.create_pages(PAGE).unwrap();
+    backend.map(&reservation, 0, &pages).unwrap();
+    let block = backend.create_buffer(64, MemoryFlags::empty()).unwrap();
+    let gate = backend.create_user_event().unwrap();
+    let behind = backend.enqueue_marker(&two, from_ref(&gate)).unwrap();
+    // What a program may not do: unmap under a command.
+    let held = backend.enqueue_marker(&one, from_ref(&gate)).unwrap();
+    let fill = backend
+        .enqueue_fill(&one, &reservation, Region::first(64), &[1], &[held])
+        .unwrap();
+    backend.unmap(&reservation, Region::first(PAGE)).unwrap();
+    drop(gate);
+    let Err(error @ Error::DeviceLost { .. }) = fill.wait() else {
+        panic!("the fill ran");
+    };
+    let source = error
+        .source()
+        .and_then(|source| source.downcast_ref::<CudaError>());
+    assert!(
+        source.is_some_and(|source| source.is_sticky() && source.code() == 700),
+        "{error:?}"
+    );
+    assert!(source.unwrap().to_string().contains("compute-sanitizer"));
+    assert_eq!(fill.status().unwrap(), EventStatus::Failed);
+    assert!(backend.is_lost());
+    assert!(behind.status().unwrap().has_ended());
+    assert!(one.finish().is_err());
+    assert!(matches!(
+        backend.write(&two, &block, 0, &[1], &[]),
+        Err(Error::DeviceLost { .. })
+    ));
+    drop((fill, behind, block, reservation, pages, one, two, backend));
+}

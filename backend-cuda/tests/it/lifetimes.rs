@@ -1,0 +1,125 @@
+//! What is freed when, and that everything is.
+
+use std::slice::from_ref;
+
+use binpool_allocators::{Backend, Event, Memory, MemoryFlags, Outcome, Queue, Region, Transfers};
+
+use crate::common::{Device, bytes, queue};
+
+const SIZE: usize = 1 << 16;
+
+#[test]
+fn everything_is_destroyed_in_the_end() {
+    let device = Device::new(1 << 24);
+    let backend = device.backend();
+    let queue = queue(&backend);
+    for flags in [MemoryFlags::empty(), MemoryFlags::HOST_RESIDENT] {
+        let block = backend.create_buffer(SIZE, flags).unwrap();
+        let all = Region::first(SIZE - 1);
+        backend
+            .enqueue_fill(&queue, &block, all, &[1, 2, 3], &[])
+            .unwrap();
+        backend
+            .enqueue_write(&queue, &block, 0, [9; 100].into(), &[])
+            .unwrap();
+        let read = backend
+            .enqueue_read(&queue, &block, Region::new(99, 4), &[])
+            .unwrap();
+        assert_eq!(read.wait().unwrap(), [9, 2, 3, 1]);
+    }
+    let managed = backend.create_managed(SIZE).unwrap();
+    backend
+        .write(&queue, &managed, 0, &vec![5; SIZE], &[])
+        .unwrap();
+    assert_eq!(bytes(&backend, &queue, &managed), vec![5; SIZE]);
+    assert!(device.objects() > 0);
+    drop((queue, managed, backend));
+    assert_eq!((device.objects(), device.used()), (0, 0));
+}
+
+#[test]
+fn no_call_waits_for_the_device_while_it_waits_for_the_host() {
+    let device = Device::new(1 << 24);
+    let backend = device.backend();
+    let [one, two] = [(); 2].map(|()| queue(&backend));
+    let [used, idle] = [(); 2].map(|()| backend.create_buffer(SIZE, MemoryFlags::empty()).unwrap());
+    let gate = backend.create_user_event().unwrap();
+    let fill = backend
+        .enqueue_fill(&one, &used, Region::first(SIZE), &[1], from_ref(&gate))
+        .unwrap();
+    drop((used, idle)); // `cuMemFree` would wait for ever.
+    two.finish().unwrap();
+    assert_eq!(device.used(), 2 * SIZE);
+    backend
+        .resolve_user_event(&gate, Outcome::Complete)
+        .unwrap();
+    fill.wait().unwrap();
+    let block = backend.create_buffer(SIZE, MemoryFlags::empty()).unwrap();
+    assert_eq!((block.bytes(), device.used()), (SIZE, SIZE));
+}
+
+#[test]
+fn a_user_event_that_is_dropped_holds_nothing_back() {
+    let device = Device::new(1 << 24);
+    let backend = device.backend();
+    let queue = queue(&backend);
+    let block = backend.create_buffer(SIZE, MemoryFlags::empty()).unwrap();
+    let gate = backend.create_user_event().unwrap();
+    let marker = backend.enqueue_marker(&queue, from_ref(&gate)).unwrap();
+    backend.release(block, from_ref(&gate)).unwrap();
+    drop(gate);
+    marker.wait().unwrap();
+    backend.enqueue_marker(&queue, &[]).unwrap().wait().unwrap();
+    assert_eq!(device.used(), 0);
+    // The word is used again, and a new event of it is not resolved.
+    let next = backend.create_user_event().unwrap();
+    let behind = backend.enqueue_marker(&queue, from_ref(&next)).unwrap();
+    assert!(!behind.has_ended());
+    drop(next);
+    behind.wait().unwrap();
+}
+
+#[test]
+fn a_failed_user_event_is_refused_and_stays_pending() {
+    let backend = Device::new(1 << 24).backend();
+    let gate = backend.create_user_event().unwrap();
+    assert!(backend.resolve_user_event(&gate, Outcome::Failed).is_err());
+    assert!(!gate.has_ended());
+    backend
+        .resolve_user_event(&gate, Outcome::Complete)
+        .unwrap();
+    assert!(gate.has_ended());
+}
+
+#[test]
+fn events_and_pinned_memory_are_used_again() {
+    let device = Device::new(1 << 24);
+    let backend = device.backend();
+    let queue = queue(&backend);
+    let block = backend.create_buffer(SIZE, MemoryFlags::empty()).unwrap();
+    for _ in 0..100 {
+        let write = backend.enqueue_write(&queue, &block, 0, vec![1; SIZE].into(), &[]);
+        write.unwrap().wait().unwrap();
+    }
+    assert!(
+        device.calls("cuEventCreate") < 10,
+        "{}",
+        device.calls("cuEventCreate")
+    );
+    assert!(
+        device.calls("cuMemHostAlloc") < 10,
+        "{}",
+        device.calls("cuMemHostAlloc")
+    );
+}
+
+#[test]
+fn device_memory_tells_what_is_free() {
+    let backend = Device::new(1 << 24).backend();
+    let _block = backend.create_buffer(SIZE, MemoryFlags::empty()).unwrap();
+    let memory = backend.device_memory().unwrap();
+    assert_eq!(
+        (memory.free_bytes, memory.total_bytes),
+        ((1 << 24) - SIZE, 1 << 24)
+    );
+}

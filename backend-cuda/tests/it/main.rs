@@ -1,0 +1,19 @@
+//! Tests over the stand-in for the driver. `examples/check.rs` runs the conformance suite on a real device.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+mod conformance;
+mod driver_pool;
+mod failures;
+mod lifetimes;
+mod loading;
+mod pool;
+mod queues;
+mod virtual_memory;
