@@ -51,6 +51,26 @@ pub struct DeviceMemory {
 /// assert_eq!(bytes, [2, 3]);
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
+///
+/// Streams of other libraries are queues, too:
+///
+/// ```no_run
+/// # use binpool_allocators::Backend;
+/// # use binpool_cuda::CudaDevice;
+/// # let backend = CudaDevice::open(0)?;
+/// # let stream_of_another_library = backend.legacy_default_queue().cu_stream();
+/// let legacy = backend.legacy_default_queue();
+/// let own = backend.per_thread_default_queue();
+/// // SAFETY: it is a stream of this context, and lives as long as the queue.
+/// let theirs = unsafe { backend.wrap_raw_stream(stream_of_another_library) }?;
+/// for queue in [legacy, own, theirs] {
+///     backend.enqueue_marker(&queue, &[])?;
+/// }
+/// let free = backend.device_memory()?.free_bytes; // Of the whole device.
+/// let context = backend.cu_context(); // For the driver's own calls.
+/// assert!(!backend.is_lost(), "a kernel has ended the context: start the process anew");
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct CudaBackend {
     pub(crate) shared: Arc<Shared>,

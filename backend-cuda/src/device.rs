@@ -26,6 +26,18 @@ const ALIGNMENT: usize = 256;
 /// let backend = CudaDevice::open(0)?;
 /// # Ok::<(), binpool_allocators::Error>(())
 /// ```
+///
+/// The same over a library that the program names:
+///
+/// ```no_run
+/// use binpool_cuda::{CudaDevice, CudaLibrary};
+///
+/// // SAFETY: it is a driver.
+/// let library = unsafe { CudaLibrary::open("/opt/driver/libcuda.so.1") }?;
+/// assert!(!CudaDevice::all_of(&library)?.is_empty());
+/// let backend = CudaDevice::of(&library, 0)?.backend()?;
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct CudaDevice {
     library: CudaLibrary,

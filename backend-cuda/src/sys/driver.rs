@@ -205,6 +205,11 @@ const NAMES: &[&str] = if cfg!(windows) {
 /// let missing = unsafe { CudaLibrary::open("/no/such/libcuda.so") };
 /// let text = missing.unwrap_err().to_string();
 /// assert!(text.contains("/no/such/libcuda.so") && text.contains("install"), "{text}");
+///
+/// match CudaLibrary::load() {
+///     Ok(library) => println!("{library:?}"),
+///     Err(error) => println!("{error}"), // What to install.
+/// }
 /// ```
 #[derive(Clone)]
 pub struct CudaLibrary {

@@ -21,6 +21,9 @@ const NOT_SUPPORTED: i32 = 801;
 /// /// Returns whether the program has to start anew, since its context is gone.
 /// fn is_fatal(error: &Error) -> bool {
 ///     let source = error.source().and_then(|source| source.downcast_ref::<CudaError>());
+///     if let Some(source) = source {
+///         eprintln!("{} answers {}, which is {}", source.call(), source.code(), source.name());
+///     }
 ///     source.is_some_and(CudaError::is_sticky)
 /// }
 ///

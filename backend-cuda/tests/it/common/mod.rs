@@ -21,7 +21,13 @@ pub(crate) const PAGE: usize = 2 << 20;
 fn build() -> PathBuf {
     let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("stand-in");
     let output = Command::new(env!("CARGO"))
-        .args(["build", "--locked", "--quiet", "--package", "binpool-cuda-stand-in"])
+        .args([
+            "build",
+            "--locked",
+            "--quiet",
+            "--package",
+            "binpool-cuda-stand-in",
+        ])
         .args(["--message-format", "json", "--target-dir"])
         .arg(target)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
