@@ -17,6 +17,8 @@ pub(crate) enum End {
     Mark(Arc<Mark>),
     /// Resolved, or dropped by the program.
     Gate(Weak<Gate>),
+    /// A command whose event could not be recorded: everything on the device.
+    Everything(Arc<Context>),
 }
 
 impl End {
@@ -25,8 +27,15 @@ impl End {
             // A context that is lost runs no commands.
             Self::Mark(mark) => mark.has_ended().unwrap_or_else(|error| error.is_sticky()),
             Self::Gate(gate) => gate.upgrade().is_none_or(|gate| gate.is_open()),
+            Self::Everything(context) => has_all_ended(context),
         }
     }
+}
+
+/// Waits for everything on the device, unless the device may wait for the host.
+fn has_all_ended(context: &Context) -> bool {
+    // A context that cannot be waited for is lost, and runs no commands.
+    !context.has_unresolved() && (context.synchronize().is_ok() || context.is_lost())
 }
 
 struct Grave {
@@ -101,12 +110,7 @@ impl Drop for Graveyard {
         if graves.is_empty() {
             return;
         }
-        let ended = !self.context.has_unresolved() && {
-            // A context that cannot be waited for is lost, and runs no commands.
-            let result = self.context.synchronize();
-            result.is_ok() || self.context.is_lost()
-        };
-        if !ended {
+        if !has_all_ended(&self.context) {
             let blocks = graves.len();
             tracing::warn!(
                 blocks,

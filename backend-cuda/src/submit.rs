@@ -42,8 +42,11 @@ impl CudaBackend {
         let stream = queue.stream();
         let mut commands = queue.commands().lock();
         hold_back(stream, wait_for)?;
-        let staging = work(stream)?;
-        stream.record(&mark).inspect_err(|_| stream.settle())?;
+        let staging = work(stream).inspect_err(|_| self.abandon(memory, None))?;
+        if let Err(error) = stream.record(&mark) {
+            self.abandon(memory, staging);
+            return Err(error.into());
+        }
         *commands += 1;
         let number = *commands;
         drop(commands);
@@ -55,6 +58,22 @@ impl CudaBackend {
             self.shared.graveyard.bury(staging, after, false);
         }
         Ok(CudaEvent::of_command(mark))
+    }
+
+    /// Sees to it that a command of which no event tells the end, since a call has failed, ends before what it uses is freed.
+    fn abandon(&self, memory: &[&CudaMemory], staging: Option<Arc<Staging>>) {
+        let everything = || End::Everything(Arc::clone(&self.shared.context));
+        if everything().has_come() {
+            return;
+        }
+        for memory in memory {
+            memory.root().free_after(std::iter::once(everything()));
+        }
+        if let Some(staging) = staging {
+            self.shared
+                .graveyard
+                .bury(staging, vec![everything()], false);
+        }
     }
 
     /// Runs a command of the host, whose objects are checked, behind `wait_for`: `work` waits until it has ended.

@@ -137,9 +137,9 @@ impl Stream {
         ended.inspect_err(|_| self.settle())
     }
 
-    /// Waits, after a call has failed, until nothing that was enqueued uses memory any more. Where this fails too, the context is
+    /// Waits, after a call has failed, until nothing that was enqueued uses the host's bytes any more. Where this fails too, the context is
     /// lost, and runs no commands.
-    pub(crate) fn settle(&self) {
+    fn settle(&self) {
         if let Err(error) = self.synchronize() {
             tracing::error!(%error, "a stream cannot be waited for");
         }
@@ -171,8 +171,7 @@ impl Stream {
         let mut done = first;
         while done < bytes {
             let more = done.min(bytes - done);
-            self.copy(to + done as Address, to, more)
-                .inspect_err(|_| self.settle())?;
+            self.copy(to + done as Address, to, more)?;
             done += more;
         }
         Ok(())

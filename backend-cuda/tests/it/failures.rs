@@ -3,10 +3,10 @@
 use std::{error::Error as _, slice::from_ref};
 
 use binpool_allocators::{
-    Allocator, Backend, Error, Event, EventStatus, ImmediateAllocator, MemoryFlags, Queue, Region,
-    Transfers, VirtualMemory,
+    Allocator, Backend, Error, Event, EventStatus, ImmediateAllocator, MemoryFlags, Queue,
+    QueueOrder, Region, Transfers, VirtualMemory,
 };
-use binpool_cuda::CudaError;
+use binpool_cuda::{CudaBackend, CudaError, CudaQueue, DriverPoolAllocator};
 
 use crate::common::{Device, PAGE, bytes, queue};
 
@@ -88,4 +88,87 @@ fn an_illegal_address_loses_the_device_and_nobody_waits_for_ever() {
         Err(Error::DeviceLost { .. })
     ));
     drop((fill, behind, block, reservation, pages, one, two, backend));
+}
+
+/// Uses all kinds of calls, and goes on where one fails.
+fn program(backend: &CudaBackend) -> Result<(), Error> {
+    let [one, two] = [queue_of(backend)?, queue_of(backend)?];
+    let allocator = DriverPoolAllocator::new(backend)?;
+    for flags in [MemoryFlags::empty(), MemoryFlags::HOST_RESIDENT] {
+        let block = backend.create_buffer(256, flags)?;
+        let all = Region::first(255);
+        let gate = backend.create_user_event()?;
+        let fill = backend.enqueue_fill(&one, &block, all, &[1, 2, 3], from_ref(&gate))?;
+        let write = backend.enqueue_write(&two, &block, 0, [7; 9].into(), &[fill])?;
+        drop(gate);
+        let read = backend.enqueue_read(&one, &block, all, &[write])?.wait()?;
+        assert_eq!(read[..12], [7, 7, 7, 7, 7, 7, 7, 7, 7, 1, 2, 3]);
+        let pooled = allocator.allocate(256)?;
+        backend.enqueue_copy(&one, &block, all, &pooled, 0, &[])?;
+        let mut seen = [0; 3];
+        backend.read(&one, &pooled, 8, &mut seen, &[])?;
+        assert_eq!(seen, [7, 1, 2]);
+    }
+    let reservation = backend.reserve(4 * PAGE)?;
+    backend.map(&reservation, PAGE, &backend.create_pages(PAGE)?)?;
+    backend.write(&one, &reservation, PAGE, &[1; 100], &[])?;
+    backend.unmap(&reservation, Region::new(PAGE, PAGE))?;
+    backend.map(&reservation, 0, &backend.create_pages(PAGE)?)
+}
+
+fn queue_of(backend: &CudaBackend) -> Result<CudaQueue, Error> {
+    backend.create_queue(QueueOrder::InOrder)
+}
+
+/// Where the driver refuses to take something back, that is lost; nothing else is.
+#[test]
+fn whichever_call_fails_nothing_panics_hangs_or_is_lost() {
+    const CALLS: [(&str, bool); 24] = [
+        ("cuMemAlloc", true),
+        ("cuMemHostAlloc", true),
+        ("cuMemPoolCreate", true),
+        ("cuMemPoolSetAttribute", true),
+        ("cuMemAllocFromPoolAsync", true),
+        ("cuMemcpyAsync", true),
+        ("cuMemsetD8Async", true),
+        ("cuStreamCreate", true),
+        ("cuStreamSynchronize", true),
+        ("cuStreamWaitEvent", true),
+        ("cuStreamWaitValue32", true),
+        ("cuEventCreate", true),
+        ("cuEventRecord", true),
+        ("cuEventQuery", true),
+        ("cuEventSynchronize", true),
+        ("cuMemAddressReserve", true),
+        ("cuMemCreate", true),
+        ("cuMemMap", true),
+        ("cuMemSetAccess", true),
+        ("cuMemUnmap", false),
+        ("cuMemFree", false),
+        ("cuMemRelease", false),
+        ("cuStreamDestroy", false),
+        ("cuEventDestroy", false),
+    ];
+    for (call, loses_nothing) in CALLS {
+        let mut nth = 0;
+        loop {
+            let device = Device::new(1 << 25);
+            device.fail(call, nth, 1, 999);
+            let backend = device.backend();
+            let result = program(&backend);
+            program(&backend).unwrap_or_else(|error| {
+                // The fault lies ahead still.
+                assert!(result.is_ok(), "{call} {nth}: {error:?}");
+            });
+            let is_over = device.calls(call) <= nth;
+            drop(backend);
+            if loses_nothing {
+                assert_eq!((device.objects(), device.used()), (0, 0), "{call} {nth}");
+            }
+            if is_over {
+                break;
+            }
+            nth += 1;
+        }
+    }
 }
