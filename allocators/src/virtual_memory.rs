@@ -56,14 +56,14 @@ pub trait VirtualMemory: Backend {
     /// [`OutOfMemory`](crate::Error::OutOfMemory).
     fn create_pages(&self, bytes: usize) -> Result<Self::Memory>;
 
-    /// Maps `pages`, from `offset` of the reservation on, so that commands may use them there. All or nothing: where the runtime
+    /// Maps `pages`, which are mapped nowhere, from `offset` of the reservation on, so that commands may use them there. All or nothing: where the runtime
     /// fails, nothing is mapped.
     ///
     /// # Errors
     ///
     /// [`ForeignObject`](crate::InvalidRequest::ForeignObject), [`Misaligned`](crate::InvalidRequest::Misaligned),
-    /// [`OutOfBounds`](crate::InvalidRequest::OutOfBounds), [`AlreadyMapped`](crate::InvalidRequest::AlreadyMapped), or a failure of
-    /// the runtime.
+    /// [`OutOfBounds`](crate::InvalidRequest::OutOfBounds), [`AlreadyMapped`](crate::InvalidRequest::AlreadyMapped),
+    /// [`Unsupported`](crate::Error::Unsupported) for pages that are mapped already, or a failure of the runtime.
     fn map(&self, reservation: &Self::Memory, offset: usize, pages: &Self::Memory) -> Result<()>;
 
     /// Unmaps all pages that are mapped at `region`, which begins and ends where pages do. The caller makes sure that the commands

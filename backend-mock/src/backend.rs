@@ -194,9 +194,8 @@ impl Backend for MockBackend {
 
     fn commit(&self, queue: &MockQueue, memory: &MockMemory) -> Result<()> {
         self.check_queue(queue)?;
-        self.check_memory(memory)?;
         self.submit_and_wait(Submission {
-            writes: smallvec![memory.operand()],
+            writes: smallvec![self.part(memory, Region::first(memory.bytes()))?],
             ..Submission::new(CallKind::Commit, queue.key(), &[])
         })
     }

@@ -87,8 +87,8 @@ pub struct Done<M, U> {
     pub maps: u64,
     /// How often pages were unmapped.
     pub unmaps: u64,
-    /// Set if pages could not be unmapped, so that the addresses stay out of use.
-    is_stuck: bool,
+    /// Pages that could not be unmapped. They and the addresses stay out of use.
+    stuck: Vec<Pages<M>>,
     failure: Option<Error>,
 }
 
@@ -114,7 +114,7 @@ impl<M, U> Plan<M, U> {
             created_bytes: 0,
             maps: 0,
             unmaps: 0,
-            is_stuck: false,
+            stuck: Vec::new(),
             failure: None,
         };
         // Where the pages in `mapped` were before.
@@ -219,9 +219,8 @@ impl<M, U> Done<M, U> {
             if self.unmap(allocator, &place) {
                 self.put_back(allocator, origin, pages);
             } else {
-                self.is_stuck = true;
                 self.left.extend(origin);
-                self.spare.push(pages);
+                self.stuck.push(pages);
             }
         }
     }
@@ -392,10 +391,11 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             arena.give(place.range, U::default(), None);
         }
         self.spare.extend(done.spare);
+        let is_stuck = !done.stuck.is_empty();
+        self.stuck.extend(done.stuck);
         let mut arena = self.arenas.of(range);
         if let Some(error) = done.failure {
-            // Addresses to which something is mapped that should not be are left out of use.
-            if !done.is_stuck {
+            if !is_stuck {
                 arena.give_incomplete(range, missing, &uses);
             }
             return Err(error);

@@ -320,6 +320,8 @@ pub struct Segments<M, U> {
     placements: Vec<Placement>,
     /// Pages that are mapped nowhere, since a call failed.
     spare: Vec<Pages<M>>,
+    /// Pages that could not be unmapped, and are kept until the reservations are dropped.
+    stuck: Vec<Pages<M>>,
     /// The pages that were free at the last sweep.
     free_at_sweep: HashSet<PagesKey>,
     has_pages: bool,
@@ -338,6 +340,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             bytes: vec![0],
             placements: vec![Placement::default()],
             spare: Vec::new(),
+            stuck: Vec::new(),
             free_at_sweep: HashSet::new(),
             has_pages: false,
             join,
@@ -459,7 +462,8 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// The bytes of all segments.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.bytes.iter().sum::<u64>() + self.spare_bytes()
+        let stuck = self.stuck.iter().map(|pages| pages.bytes as u64);
+        self.bytes.iter().sum::<u64>() + self.spare_bytes() + stuck.sum::<u64>()
     }
 
     /// The bytes of all free ranges.

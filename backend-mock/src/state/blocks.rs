@@ -29,6 +29,8 @@ pub(crate) struct Block {
     pub(crate) touches: Touches,
     /// What is mapped to it, if it is a reservation.
     pub(crate) mappings: Option<Mappings>,
+    /// Set while these are pages that are mapped.
+    pub(crate) is_mapped: bool,
 }
 
 impl Block {
@@ -145,6 +147,7 @@ impl State {
             queue: None,
             touches: Touches::default(),
             mappings: None,
+            is_mapped: false,
         }
     }
 

@@ -73,15 +73,13 @@ impl State {
     }
 
     fn free(&mut self, key: BlockKey) -> Option<Block> {
-        let mut block = self.blocks.remove(key)?;
+        self.unmap_all(key);
+        let block = self.blocks.remove(key)?;
         let statistics = &mut self.statistics;
         statistics.live_blocks = self.blocks.len();
         statistics.created_bytes -= block.created_bytes();
         if block.committed {
             statistics.committed_bytes -= block.bytes as u64;
-        }
-        if let Some(mappings) = block.mappings.take() {
-            self.drop_mappings(mappings);
         }
         if let (MemoryKind::Svm(_), Some(storage)) = (block.kind, &block.storage) {
             let address = storage.address().addr().get();

@@ -7,7 +7,7 @@ use binpool_allocators::{
 };
 use smallvec::smallvec;
 
-use super::{Block, BlockKey, ObjectKey, Operand, State};
+use super::{Block, BlockKey, ObjectKey, Operand, State, refuse};
 use crate::{
     CallKind, CommandId, MockError, Violation,
     storage::{Claim, Span, Storage},
@@ -77,14 +77,17 @@ impl State {
         let kind = CallKind::Map;
         let reservation = self.find(at, kind, kind.name())?;
         let pages = self.find(pages, kind, kind.name())?;
-        let bytes = self.blocks.get(pages).map_or(0, |block| block.bytes);
+        let (bytes, is_mapped) = self
+            .blocks
+            .get(pages)
+            .map_or((0, false), |block| (block.bytes, block.is_mapped));
         let offset = at.region.offset;
         let region = Region::new(offset, bytes);
-        let Some(block) = self.blocks.get_mut(reservation) else {
+        let Some(block) = self.blocks.get(reservation) else {
             return Ok(());
         };
         region.check_within(block.bytes)?;
-        let Some(mappings) = &mut block.mappings else {
+        let Some(mappings) = &block.mappings else {
             return Err(Error::unsupported(
                 "mapping pages to memory that is no reservation",
             ));
@@ -92,11 +95,23 @@ impl State {
         if !mappings.is_empty_at(region) {
             return Err(InvalidRequest::AlreadyMapped { offset, bytes }.into());
         }
-        mappings.0.insert(offset, (bytes, pages));
+        if is_mapped {
+            return Err(Error::unsupported(
+                "mapping pages at two places: unmap them first",
+            ));
+        }
+        let moved = self.move_contents((pages, Region::first(bytes)), (reservation, region));
+        if let Err(error) = moved {
+            return refuse(kind, error);
+        }
         if let Some(block) = self.blocks.get_mut(pages) {
             block.references += 1;
+            block.is_mapped = true;
         }
-        self.move_contents((pages, Region::first(bytes)), (reservation, region));
+        let block = self.blocks.get_mut(reservation);
+        if let Some(mappings) = block.and_then(|block| block.mappings.as_mut()) {
+            mappings.0.insert(offset, (bytes, pages));
+        }
         self.charge(|costs| costs.map.micros_at(bytes as u64));
         Ok(())
     }
@@ -113,24 +128,52 @@ impl State {
         let Some(inside) = mappings.and_then(|mappings| mappings.inside(part.region)) else {
             return Err(InvalidRequest::NotMapped { offset, bytes }.into());
         };
+        // All contents are kept before the first pages are unmapped, so that a failure changes nothing.
+        for (region, pages) in &inside {
+            let from = (reservation, *region);
+            if let Err(error) = self.move_contents(from, (*pages, Region::first(region.bytes))) {
+                return refuse(kind, error);
+            }
+        }
         self.report_users(reservation, part);
         for (region, pages) in inside {
-            self.move_contents((reservation, region), (pages, Region::first(region.bytes)));
             let block = self.blocks.get_mut(reservation);
             if let Some(mappings) = block.and_then(|block| block.mappings.as_mut()) {
                 mappings.0.remove(&region.offset);
             }
             self.charge(|costs| costs.unmap.micros_at(region.bytes as u64));
-            self.drop_block_reference(pages);
+            self.let_go(pages);
         }
         Ok(())
     }
 
-    /// Unmaps what is mapped to a reservation that is gone.
-    pub(super) fn drop_mappings(&mut self, mappings: Mappings) {
-        for (_, pages) in mappings.0.into_values() {
-            self.drop_block_reference(pages);
+    /// Unmaps what is mapped to a reservation that is about to be freed. Pages that the program still has keep their contents.
+    pub(super) fn unmap_all(&mut self, reservation: BlockKey) {
+        let block = self.blocks.get_mut(reservation);
+        let mappings = block.and_then(|block| block.mappings.as_mut());
+        let Some(mappings) = mappings.map(std::mem::take) else {
+            return;
+        };
+        for (offset, (bytes, pages)) in mappings.0 {
+            let is_held = self
+                .blocks
+                .get(pages)
+                .is_some_and(|block| block.references > 1);
+            if is_held {
+                let from = (reservation, Region::new(offset, bytes));
+                // Without room on the host for them, the contents are lost: nobody is there to be told.
+                let _moved = self.move_contents(from, (pages, Region::first(bytes)));
+            }
+            self.let_go(pages);
         }
+    }
+
+    /// Drops the reference that the mapping of pages had.
+    fn let_go(&mut self, pages: BlockKey) {
+        if let Some(block) = self.blocks.get_mut(pages) {
+            block.is_mapped = false;
+        }
+        self.drop_block_reference(pages);
     }
 
     fn report_users(&mut self, reservation: BlockKey, part: Operand) {
@@ -180,22 +223,21 @@ impl State {
         &mut self,
         (from, source): (BlockKey, Region),
         (to, target): (BlockKey, Region),
-    ) {
+    ) -> Result<(), MockError> {
         let storage =
             |state: &Self, key| Some(Arc::clone(state.blocks.get(key)?.storage.as_ref()?));
         let alignment = self.config.limits.alignment;
-        let written = storage(self, to);
-        let (from, to_storage) = match (storage(self, from), written) {
+        let (from, to_storage) = match (storage(self, from), storage(self, to)) {
             // Neither was touched, so both are zeros.
-            (None, None) => return,
+            (None, None) => return Ok(()),
             (from, Some(to)) => (from, to),
             (Some(from), None) => {
                 let Some(block) = self.blocks.get_mut(to) else {
-                    return;
+                    return Ok(());
                 };
-                let Some(fresh) = Storage::zeroed(block.bytes, alignment).map(Arc::new) else {
-                    return;
-                };
+                let (memory, bytes) = (block.id, block.bytes);
+                let fresh = Storage::zeroed(bytes, alignment).map(Arc::new);
+                let fresh = fresh.ok_or(MockError::OutOfHostMemory { memory, bytes })?;
                 block.storage = Some(Arc::clone(&fresh));
                 (Some(from), fresh)
             }
@@ -216,5 +258,6 @@ impl State {
                 _ => {}
             });
         }
+        Ok(())
     }
 }

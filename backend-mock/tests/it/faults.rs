@@ -1,8 +1,8 @@
 //! Calls that fail because a test says so.
 
 use binpool_allocators::{
-    Backend, Error, Event, MemoryFlags, Outcome, Queue, QueueOrder, Region, Result, SvmBackend,
-    SvmGrain, Transfers,
+    Backend, Error, Event, Memory, MemoryFlags, Outcome, Queue, QueueOrder, Region, Result,
+    SvmBackend, SvmGrain, Transfers, VirtualMemory,
 };
 use binpool_mock::{CallKind, Completion, Fault, MockError, Persistence};
 
@@ -50,6 +50,15 @@ fn every_call(rig: &Rig) -> Vec<Result<()>> {
                 .map(drop),
         );
     }
+    let reservation = backend.reserve(1);
+    let pages = backend.create_pages(1);
+    if let (Ok(reservation), Ok(pages)) = (&reservation, &pages) {
+        note(backend.map(reservation, 0, pages));
+        let all = Region::first(pages.bytes());
+        note(backend.unmap(reservation, all));
+    }
+    note(reservation.map(drop));
+    note(pages.map(drop));
     note(backend.enqueue_marker(queue, &[]).map(drop));
     note(backend.enqueue_barrier(queue, &[]).map(drop));
     if let Ok(user) = &user {

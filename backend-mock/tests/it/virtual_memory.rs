@@ -242,6 +242,51 @@ fn each_call_can_fail_and_has_no_effect_then() {
 }
 
 #[test]
+fn pages_that_outlive_their_reservation_keep_their_contents() {
+    let backend = device().backend();
+    let queue = queue(&backend);
+    let pages = backend.create_pages(PAGE).unwrap();
+    let first = backend.reserve(PAGE).unwrap();
+    backend.map(&first, 0, &pages).unwrap();
+    backend.write(&queue, &first, 5, &[7], &[]).unwrap();
+    drop(first);
+    let second = backend.reserve(PAGE).unwrap();
+    backend.map(&second, 0, &pages).unwrap();
+    assert_eq!(byte(&backend, &queue, &second, 5), 7);
+}
+
+#[test]
+fn pages_are_mapped_at_one_place_at_a_time() {
+    let backend = device().backend();
+    let pages = backend.create_pages(PAGE).unwrap();
+    let reservation = backend.reserve(4 * PAGE).unwrap();
+    backend.map(&reservation, 0, &pages).unwrap();
+    let error = backend.map(&reservation, PAGE, &pages).unwrap_err();
+    assert!(error.to_string().contains("two places"), "{error}");
+    backend.unmap(&reservation, Region::first(PAGE)).unwrap();
+    backend.map(&reservation, PAGE, &pages).unwrap();
+}
+
+#[test]
+fn pages_are_not_committed_by_a_command() {
+    let backend = device().backend();
+    let pages = backend.create_pages(PAGE).unwrap();
+    assert!(backend.commit(&queue(&backend), &pages).is_err());
+}
+
+#[test]
+fn an_unmap_that_cuts_pages_says_so_wherever_it_starts() {
+    let backend = device().backend();
+    let reservation = backend.reserve(4 * PAGE).unwrap();
+    let pages = backend.create_pages(PAGE).unwrap();
+    backend.map(&reservation, 0, &pages).unwrap();
+    for (offset, bytes) in [(256, PAGE), (0, 256), (0, 0)] {
+        let cut = refusal(backend.unmap(&reservation, Region::new(offset, bytes)));
+        assert_eq!(cut, InvalidRequest::NotMapped { offset, bytes });
+    }
+}
+
+#[test]
 fn a_device_without_it_says_so() {
     let error = MockDevice::new().backend().reserve(PAGE).unwrap_err();
     assert!(error.to_string().contains("virtual memory"), "{error}");

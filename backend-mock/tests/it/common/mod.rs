@@ -26,7 +26,7 @@ impl Rig {
     }
 
     pub(crate) fn on(builder: MockDeviceBuilder) -> Self {
-        let device = builder.build();
+        let device = builder.virtual_memory(true).build();
         let backend = device.backend();
         let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
         Self {
