@@ -223,7 +223,8 @@ impl Backend for CudaBackend {
     /// Calls nothing: the driver commits memory when it allocates it.
     fn commit(&self, queue: &CudaQueue, memory: &CudaMemory) -> Result<()> {
         self.shared.check_queue(queue)?;
-        memory.check_belongs(&self.shared)
+        memory.check_belongs(&self.shared)?;
+        memory.address().map(drop)
     }
 
     /// A failure to free the block is only logged.

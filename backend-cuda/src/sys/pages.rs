@@ -1,6 +1,9 @@
 //! Pages: memory without addresses.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use super::{context::Context, driver::PageProperties, status::CudaResult};
 
@@ -13,6 +16,7 @@ pub(crate) struct Pages {
     context: Arc<Context>,
     raw: u64,
     bytes: usize,
+    is_mapped: AtomicBool,
 }
 
 impl Pages {
@@ -27,11 +31,22 @@ impl Pages {
             context: Arc::clone(context),
             raw,
             bytes,
+            is_mapped: AtomicBool::new(false),
         })
     }
 
     pub(super) fn raw(&self) -> u64 {
         self.raw
+    }
+
+    /// Claims the pages for one place. Returns whether they were free.
+    pub(super) fn claim(&self) -> bool {
+        !self.is_mapped.swap(true, Ordering::AcqRel)
+    }
+
+    /// Ends the claim, once they are unmapped.
+    pub(super) fn let_go(&self) {
+        self.is_mapped.store(false, Ordering::Release);
     }
 
     pub(crate) fn bytes(&self) -> usize {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, thread, time::Duration};
 
-use binpool_allocators::{InvalidRequest, Region, Result};
+use binpool_allocators::{Error, InvalidRequest, Region, Result};
 use parking_lot::Mutex;
 
 use super::{
@@ -65,6 +65,11 @@ impl Reservation {
                 let bytes = pages.bytes();
                 return Err(InvalidRequest::AlreadyMapped { offset, bytes }.into());
             }
+            if !pages.claim() {
+                return Err(Error::unsupported(
+                    "mapping pages at two places: unmap them first",
+                ));
+            }
             let pages = Arc::clone(pages);
             let is_changing = true;
             mapped.insert(offset, Entry { pages, is_changing });
@@ -73,6 +78,7 @@ impl Reservation {
         let mut mapped = self.mapped.lock();
         if matches!(result, Err(Failed { left: false, .. })) {
             mapped.remove(&offset);
+            pages.let_go();
         } else if let Some(entry) = mapped.get_mut(&offset) {
             // Where it could not be unmapped again, it counts as mapped.
             entry.is_changing = false;
@@ -128,7 +134,7 @@ impl Reservation {
         let mut mapped = self.mapped.lock();
         for offset in offsets {
             if result.is_ok() {
-                gone.push(mapped.remove(&offset));
+                gone.extend(mapped.remove(&offset).inspect(|entry| entry.pages.let_go()));
             } else if let Some(entry) = mapped.get_mut(&offset) {
                 entry.is_changing = false;
             }
@@ -197,6 +203,7 @@ impl Reservation {
         }
         for (offset, entry) in mapped {
             self.unmap_now(offset, entry.pages.bytes())?;
+            entry.pages.let_go();
         }
         let driver = self.context.enter()?;
         // SAFETY: It takes no pointers; nothing else has these addresses (I1), and nothing is mapped there any more.

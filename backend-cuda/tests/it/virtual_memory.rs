@@ -140,6 +140,7 @@ fn what_is_refused_changes_nothing() {
     assert!(backend.create_sub_region(&one, Region::first(256)).is_err());
     assert!(one.cu_device_ptr().is_err());
     assert!(backend.write(&queue, &one, 0, &[1], &[]).is_err());
+    assert!(backend.commit(&queue, &one).is_err());
     let buffer = backend.create_buffer(PAGE, MemoryFlags::empty()).unwrap();
     assert!(backend.map(&reservation, 0, &buffer).is_err());
     assert!(backend.map(&buffer, 0, &one).is_err());
@@ -296,4 +297,21 @@ fn threads_map_and_unmap_parts_of_one_reservation() {
             });
         }
     });
+}
+
+#[test]
+fn pages_are_mapped_at_one_place_and_outlive_the_reservation() {
+    let backend = device().backend();
+    let queue = queue(&backend);
+    let [one, two] = [(); 2].map(|()| backend.reserve(4 * PAGE).unwrap());
+    let pages = backend.create_pages(PAGE).unwrap();
+    backend.map(&one, 0, &pages).unwrap();
+    for (reservation, offset) in [(&one, PAGE), (&two, 0)] {
+        let again = backend.map(reservation, offset, &pages);
+        assert!(matches!(again, Err(Error::Unsupported { .. })), "{again:?}");
+    }
+    backend.write(&queue, &one, 9, &[4], &[]).unwrap();
+    drop(one);
+    backend.map(&two, PAGE, &pages).unwrap();
+    assert_eq!(byte(&backend, &queue, &two, PAGE + 9), 4);
 }
