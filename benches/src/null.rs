@@ -5,7 +5,6 @@ use std::sync::Arc;
 use binpool::{
     Align, Backend, DeviceLimits, Event, EventId, EventStatus, Memory, MemoryFlags, MemoryId,
     MemoryKind, Outcome, PendingRead, Queue, QueueId, QueueOrder, Region, Result, Transfers,
-    VirtualMemory,
 };
 
 /// 1 TiB, so that no request runs out.
@@ -186,28 +185,6 @@ impl Backend for NullBackend {
     }
 
     fn resolve_user_event(&self, _: &NullEvent, _: Outcome) -> Result<()> {
-        Ok(())
-    }
-}
-
-impl VirtualMemory for NullBackend {
-    fn page_bytes(&self) -> usize {
-        2 << 20
-    }
-
-    fn reserve(&self, bytes: usize) -> Result<NullMemory> {
-        Ok(NullMemory::new(bytes))
-    }
-
-    fn create_pages(&self, bytes: usize) -> Result<NullMemory> {
-        Ok(NullMemory::new(bytes))
-    }
-
-    fn map(&self, _: &NullMemory, _: usize, _: &NullMemory) -> Result<()> {
-        Ok(())
-    }
-
-    fn unmap(&self, _: &NullMemory, _: Region) -> Result<()> {
         Ok(())
     }
 }

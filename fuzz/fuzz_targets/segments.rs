@@ -294,8 +294,10 @@ impl Checked {
             memory,
             bytes,
             uses,
+            place,
         } in leaving
         {
+            assert!(place.is_none(), "no pages are mapped here");
             assert!(self.is_idle(memory.segment), "{memory:?} is in use");
             assert!(uses.iter().all(&wanted));
             assert_eq!(bytes, memory.region.bytes);

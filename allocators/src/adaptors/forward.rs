@@ -3,10 +3,9 @@
 /// Implements the methods of [`Allocator`](crate::Allocator) that an adaptor passes on unchanged to its field `inner: A`.
 ///
 /// That is everything but `allocate` and `release`, or the named groups: `properties` (the backend; whether memory is
-/// deferred; how it is released and aligned; the largest block), `views` (creating and releasing them, and what they are), `pages` (their size,
-/// and where they are mapped), `limits`
-/// (the capacity and what is available of it). An adaptor that left a method out would get the trait's default, which
-/// describes the backend instead of the inner allocator.
+/// deferred; how it is released and aligned; the largest block), `views` (creating and releasing them, and what they are),
+/// `pages` (their size, and where they are mapped), `limits` (the capacity and what is available of it). An adaptor that left a
+/// method out would get the trait's default, which describes the backend instead of the inner allocator.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};

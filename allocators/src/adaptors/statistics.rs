@@ -141,14 +141,19 @@ impl<A> Statistics<A> {
     }
 }
 
+/// Makes a call. Returns its result, and the time that it took.
+fn timed<T>(call: impl FnOnce() -> T) -> (T, Duration) {
+    let start = Instant::now();
+    let result = call();
+    (result, start.elapsed())
+}
+
 impl<A: Allocator> Allocator for Statistics<A> {
     forward_to_inner!(properties);
     forward_to_inner!(limits);
 
     fn allocate(&self, bytes: usize) -> Result<MemoryOf<Self>> {
-        let start = Instant::now();
-        let memory = self.inner.allocate(bytes);
-        let time = start.elapsed();
+        let (memory, time) = timed(|| self.inner.allocate(bytes));
         let given = memory.as_ref().ok().map(Memory::bytes);
         let mut reading = self.reading.lock();
         reading.time = reading.time.saturating_add(time);
@@ -165,9 +170,7 @@ impl<A: Allocator> Allocator for Statistics<A> {
 
     fn release(&self, memory: MemoryOf<Self>, after: &[EventOf<Self>]) -> Result<()> {
         let bytes = memory.bytes();
-        let start = Instant::now();
-        let result = self.inner.release(memory, after);
-        let time = start.elapsed();
+        let (result, time) = timed(|| self.inner.release(memory, after));
         let mut reading = self.reading.lock();
         reading.time = reading.time.saturating_add(time);
         reading.releases += 1;
@@ -177,9 +180,7 @@ impl<A: Allocator> Allocator for Statistics<A> {
     }
 
     fn create_view(&self, block: &MemoryOf<Self>, region: Region) -> Result<MemoryOf<Self>> {
-        let start = Instant::now();
-        let view = self.inner.create_view(block, region);
-        let time = start.elapsed();
+        let (view, time) = timed(|| self.inner.create_view(block, region));
         let mut reading = self.reading.lock();
         reading.add_view_time(time);
         reading.views += u64::from(view.is_ok());
@@ -187,9 +188,7 @@ impl<A: Allocator> Allocator for Statistics<A> {
     }
 
     fn release_view(&self, view: MemoryOf<Self>) {
-        let start = Instant::now();
-        self.inner.release_view(view);
-        let time = start.elapsed();
+        let ((), time) = timed(|| self.inner.release_view(view));
         self.reading.lock().add_view_time(time);
     }
 
@@ -207,9 +206,7 @@ impl<A: Allocator> Allocator for Statistics<A> {
         offset: usize,
         pages: &MemoryOf<Self>,
     ) -> Result<()> {
-        let start = Instant::now();
-        let result = self.inner.map(reservation, offset, pages);
-        let time = start.elapsed();
+        let (result, time) = timed(|| self.inner.map(reservation, offset, pages));
         let mut reading = self.reading.lock();
         reading.add_map_time(time);
         reading.maps += u64::from(result.is_ok());
@@ -217,9 +214,7 @@ impl<A: Allocator> Allocator for Statistics<A> {
     }
 
     fn unmap(&self, reservation: &MemoryOf<Self>, region: Region) -> Result<()> {
-        let start = Instant::now();
-        let result = self.inner.unmap(reservation, region);
-        let time = start.elapsed();
+        let (result, time) = timed(|| self.inner.unmap(reservation, region));
         let mut reading = self.reading.lock();
         reading.add_map_time(time);
         reading.unmaps += u64::from(result.is_ok());

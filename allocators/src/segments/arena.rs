@@ -134,17 +134,17 @@ impl<M, U: Clone + Default> Arena<M, U> {
     /// The states of all segments, and of all parts of reservations that are mapped without a gap.
     pub(super) fn segments(&self) -> impl Iterator<Item = SegmentState<'_, M, U>> {
         let roots = self.roots.iter().enumerate();
+        let roots = roots.filter_map(|(key, memory)| Some((key, memory.as_deref()?)));
         roots.flat_map(|(key, memory)| {
             let mut parts: Vec<SegmentState<'_, M, U>> = Vec::new();
             let (mut start, mut end) = (0, None);
-            let ranges = memory.iter().flat_map(|_| self.space.states_of(key));
-            for (number, region, uses) in ranges {
+            for (number, region, uses) in self.space.states_of(key) {
                 if end != Some(region.offset) {
                     start = region.offset;
-                    parts.extend(memory.as_deref().map(|memory| SegmentState {
+                    parts.push(SegmentState {
                         memory,
                         ranges: Vec::new(),
-                    }));
+                    });
                 }
                 end = Some(region.offset + region.bytes);
                 let taken = || RangeState::Taken(self.key_of(number));

@@ -55,8 +55,6 @@ pub struct PageTerms {
 #[derive(Debug)]
 pub struct Plan<M, U> {
     incomplete: Incomplete<M, U>,
-    bytes: usize,
-    is_small: bool,
     /// The most bytes of new pages.
     chunk: usize,
     /// Pages that are mapped nowhere.
@@ -71,11 +69,9 @@ pub struct Plan<M, U> {
 #[derive(Debug)]
 pub struct Done<M, U> {
     incomplete: Incomplete<M, U>,
-    bytes: usize,
-    is_small: bool,
-    /// The pages that are mapped to what was missing, with their offsets: for all of it, or none.
-    mapped: Vec<(usize, Pages<M>)>,
-    /// Where pages were that are there no longer.
+    /// The pages that are mapped to what was missing: to all of it, or none.
+    mapped: Vec<Mapped<M>>,
+    /// Where pages were that are neither there nor in `mapped`.
     left: Vec<Place<M>>,
     /// Pages that are where they were.
     stayed: Vec<(Place<M>, M)>,
@@ -92,6 +88,15 @@ pub struct Done<M, U> {
     failure: Option<Error>,
 }
 
+/// Pages that are mapped to what was missing.
+#[derive(Debug)]
+struct Mapped<M> {
+    offset: usize,
+    pages: Pages<M>,
+    /// Where they were before; `None` for spare and new ones.
+    origin: Option<Place<M>>,
+}
+
 impl<M, U> Plan<M, U> {
     /// Unmaps the pages that move, maps them and the spare ones to what is missing, and creates the rest. Where a call fails,
     /// everything is mapped as it was before, as far as the device lets it; pages that cannot be mapped again are kept for the next
@@ -102,11 +107,8 @@ impl<M, U> Plan<M, U> {
     where
         A: Allocator<Backend: Backend<Memory = M>>,
     {
-        let Region { offset, bytes } = self.incomplete.missing;
         let mut done = Done {
             incomplete: self.incomplete,
-            bytes: self.bytes,
-            is_small: self.is_small,
             mapped: Vec::new(),
             left: Vec::new(),
             stayed: Vec::new(),
@@ -117,71 +119,70 @@ impl<M, U> Plan<M, U> {
             stuck: Vec::new(),
             failure: None,
         };
-        // Where the pages in `mapped` were before.
-        let mut origins: Vec<Option<Place<M>>> = Vec::new();
-        let (mut next, end) = (offset, offset + bytes);
         for pages in self.spare {
-            if done.failure.is_none() && done.map(allocator, next, &pages.memory) {
-                origins.push(None);
-                let at = next;
-                next += pages.bytes;
-                done.mapped.push((at, pages));
+            if done.failure.is_none() {
+                done.map(allocator, pages, None);
             } else {
                 done.spare.push(pages);
             }
         }
         for (place, memory) in self.moved {
-            if done.failure.is_some() || !done.unmap(allocator, &place) {
-                done.stayed.push((place, memory));
-                continue;
-            }
-            let bytes = place.region.bytes;
-            let pages = Pages { bytes, memory };
-            if done.map(allocator, next, &pages.memory) {
-                origins.push(Some(place));
-                let at = next;
-                next += bytes;
-                done.mapped.push((at, pages));
+            if done.failure.is_none() && done.unmap(allocator, &place) {
+                let bytes = place.region.bytes;
+                done.map(allocator, Pages { bytes, memory }, Some(place));
             } else {
-                done.put_back(allocator, Some(place), pages);
+                done.stayed.push((place, memory));
             }
         }
-        while done.failure.is_none() && next < end {
-            let bytes = (end - next).min(self.chunk);
+        while done.failure.is_none() && done.missing_bytes() > 0 {
+            let bytes = done.missing_bytes().min(self.chunk);
             match allocator.allocate(bytes) {
                 Ok(memory) => {
-                    let pages = Pages { bytes, memory };
                     done.created_bytes += bytes as u64;
-                    if done.map(allocator, next, &pages.memory) {
-                        origins.push(None);
-                        let at = next;
-                        next += bytes;
-                        done.mapped.push((at, pages));
-                    } else {
-                        done.spare.push(pages);
-                    }
+                    done.map(allocator, Pages { bytes, memory }, None);
                 }
                 Err(error) => done.failure = Some(error),
             }
         }
         if done.failure.is_some() {
-            done.undo(allocator, origins);
-        } else {
-            done.left.extend(origins.into_iter().flatten());
+            done.undo(allocator);
         }
         done
     }
 }
 
 impl<M, U> Done<M, U> {
-    /// Maps pages to the range. Returns whether that succeeded.
-    fn map<A>(&mut self, allocator: &A, offset: usize, pages: &M) -> bool
+    /// Where the next pages are mapped.
+    fn next(&self) -> usize {
+        let last = self.mapped.last();
+        last.map_or(self.incomplete.missing.offset, |last| {
+            last.offset + last.pages.bytes
+        })
+    }
+
+    /// The bytes to which nothing is mapped yet.
+    fn missing_bytes(&self) -> usize {
+        let Region { offset, bytes } = self.incomplete.missing;
+        offset + bytes - self.next()
+    }
+
+    /// Maps pages behind those that are mapped already. Where that fails, they are put back.
+    fn map<A>(&mut self, allocator: &A, pages: Pages<M>, origin: Option<Place<M>>)
     where
         A: Allocator<Backend: Backend<Memory = M>>,
     {
-        let result = allocator.map(&self.incomplete.reservation, offset, pages);
-        self.maps += u64::from(result.is_ok());
-        self.keep_failure(result)
+        let offset = self.next();
+        let result = allocator.map(&self.incomplete.reservation, offset, &pages.memory);
+        if self.keep_failure(result) {
+            self.maps += 1;
+            self.mapped.push(Mapped {
+                offset,
+                pages,
+                origin,
+            });
+        } else {
+            self.put_back(allocator, origin, pages);
+        }
     }
 
     fn unmap<A>(&mut self, allocator: &A, place: &Place<M>) -> bool
@@ -204,17 +205,21 @@ impl<M, U> Done<M, U> {
     }
 
     /// Unmaps what was mapped, and maps each where it was.
-    fn undo<A>(&mut self, allocator: &A, origins: Vec<Option<Place<M>>>)
+    fn undo<A>(&mut self, allocator: &A)
     where
         A: Allocator<Backend: Backend<Memory = M>>,
     {
-        let mapped = std::mem::take(&mut self.mapped);
-        for ((at, pages), origin) in mapped.into_iter().zip(origins) {
+        for mapped in std::mem::take(&mut self.mapped) {
+            let Mapped {
+                offset,
+                pages,
+                origin,
+            } = mapped;
             let place = Place {
                 range: self.incomplete.range,
-                is_small: self.is_small,
+                is_small: self.incomplete.is_small,
                 reservation: Arc::clone(&self.incomplete.reservation),
-                region: Region::new(at, pages.bytes),
+                region: Region::new(offset, pages.bytes),
             };
             if self.unmap(allocator, &place) {
                 self.put_back(allocator, origin, pages);
@@ -301,8 +306,6 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         let moved = self.take_pages_to_move(&mut rest, may_create, over);
         Mapping::Map(Plan {
             incomplete,
-            bytes,
-            is_small,
             chunk,
             spare,
             moved,
@@ -375,6 +378,8 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     pub fn finish(&mut self, done: Done<M, U>) -> Result<Carved<M, U>> {
         let Incomplete {
             range,
+            bytes,
+            is_small,
             reservation,
             region,
             missing,
@@ -400,16 +405,22 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             }
             return Err(error);
         }
-        for (at, pages) in done.mapped {
-            self.bytes[range.arena as usize] += pages.bytes as u64;
-            arena.add_pages(done.is_small, at, pages);
+        let mut left = Vec::new();
+        for mapped in done.mapped {
+            self.bytes[range.arena as usize] += mapped.pages.bytes as u64;
+            arena.add_pages(is_small, mapped.offset, mapped.pages);
+            left.extend(mapped.origin);
         }
-        arena.shrink(range, done.bytes, uses.clone());
+        arena.shrink(range, bytes, uses.clone());
         drop(arena);
+        // After the arena is unlocked, since a place may lie in it.
+        for place in &left {
+            self.forget(place);
+        }
         self.tell_arenas();
         Ok(Carved {
             range,
-            region: Region::new(region.offset, done.bytes),
+            region: Region::new(region.offset, bytes),
             segment: reservation,
             view: None,
             overlapping: Vec::new(),

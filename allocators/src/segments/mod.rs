@@ -462,8 +462,12 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// The bytes of all segments.
     #[must_use]
     pub fn bytes(&self) -> u64 {
+        let in_arenas = self.bytes.iter().sum();
+        if !self.has_pages {
+            return in_arenas;
+        }
         let stuck = self.stuck.iter().map(|pages| pages.bytes as u64);
-        self.bytes.iter().sum::<u64>() + self.spare_bytes() + stuck.sum::<u64>()
+        in_arenas + self.spare_bytes() + stuck.sum::<u64>()
     }
 
     /// The bytes of all free ranges.
@@ -482,6 +486,9 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     pub fn idle_bytes(&self) -> u64 {
         let idle = |arena: &Arena<M, U>| arena.idle().map(|idle| idle.bytes as u64).sum::<u64>();
         let idle: u64 = self.arenas.each().map(|arena| idle(&arena)).sum();
+        if !self.has_pages {
+            return idle;
+        }
         let pages = self.free_pages(&|_| true);
         let pages: u64 = pages.iter().map(|pages| pages.bytes as u64).sum();
         idle + pages + self.spare_bytes()
@@ -829,7 +836,9 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         let mut leaving = self.take_idle(enough, |space, idle| {
             space.uses_of(idle.segment).all(&wanted)
         });
-        leaving.extend(self.release_pages(enough, |_| true, wanted));
+        if self.has_pages {
+            leaving.extend(self.release_pages(enough, |_| true, wanted));
+        }
         leaving
     }
 
@@ -853,7 +862,9 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         let mut leaving = self.take_idle(u64::MAX, |arena, idle| {
             Some(idle.since) < now && arena.uses_of(idle.segment).all(&wanted)
         });
-        leaving.extend(self.sweep_pages(wanted));
+        if self.has_pages {
+            leaving.extend(self.sweep_pages(wanted));
+        }
         leaving
     }
 

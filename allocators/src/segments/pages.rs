@@ -74,6 +74,9 @@ impl<M> Place<M> {
 #[derive(Debug)]
 pub(super) struct Incomplete<M, U> {
     pub(super) range: RangeKey,
+    /// The bytes of the block, at most those of the range.
+    pub(super) bytes: usize,
+    pub(super) is_small: bool,
     pub(super) reservation: Arc<M>,
     pub(super) region: Region,
     pub(super) missing: Region,
@@ -111,6 +114,8 @@ impl<M, U: Clone + Default> Arena<M, U> {
             .take_incomplete(segment, bytes, page, chunk, usable)?;
         Some(Incomplete {
             range: self.key_of(taken.range),
+            bytes,
+            is_small,
             reservation,
             region: taken.region,
             missing: taken.missing,

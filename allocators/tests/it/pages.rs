@@ -142,8 +142,9 @@ impl Allocator for PaperPages {
         let bytes = paper.pages[&pages.id()];
         assert!(offset.is_multiple_of(PAGE) && offset + bytes <= reservation.bytes());
         let key = reservation.id().get();
+        let region = Region::new(offset, bytes);
         let overlaps = paper.mapped.iter().any(|(&(owner, start), &(size, _))| {
-            owner == key && start < offset + bytes && offset < start + size
+            owner == key && Region::new(start, size).overlaps(region)
         });
         assert!(!overlaps, "pages are mapped over others");
         paper.mapped.insert((key, offset), (bytes, pages.id()));
@@ -240,11 +241,7 @@ impl World {
         let region = carved.region;
         // What it takes over is no longer pending by itself.
         self.pending.retain(|pending| {
-            let end = region.offset + region.bytes;
-            let inside = pending.reservation == reservation
-                && pending.region.offset < end
-                && region.offset < pending.region.offset + pending.region.bytes;
-            !inside
+            pending.reservation != reservation || !pending.region.overlaps(region)
         });
         self.blocks.push(Used {
             range: carved.range,
@@ -296,9 +293,7 @@ impl World {
         }
         for (number, one) in self.blocks.iter().enumerate() {
             for two in &self.blocks[..number] {
-                let apart = one.reservation != two.reservation
-                    || one.region.offset + one.region.bytes <= two.region.offset
-                    || two.region.offset + two.region.bytes <= one.region.offset;
+                let apart = one.reservation != two.reservation || !one.region.overlaps(two.region);
                 assert!(apart, "{one:?} and {two:?} overlap");
             }
         }

@@ -1,9 +1,9 @@
 //! Releasing memory.
 
-use binpool_allocators::{MemoryKind, Result};
+use binpool_allocators::{MemoryId, MemoryKind, Result};
 use smallvec::SmallVec;
 
-use super::{Block, BlockKey, EventKey, Operand, State, refuse};
+use super::{Access, Block, BlockKey, EventKey, Operand, State, refuse};
 use crate::{CallKind, MockError, Violation};
 
 impl State {
@@ -107,26 +107,30 @@ impl State {
         };
         let bytes = block.bytes as u64;
         self.charge(|costs| costs.free_svm.micros_at(bytes));
+        self.report_users(block.id, block.bytes, |access| access.block == key);
+        Ok(())
+    }
+
+    /// Reports each command that has not ended and that has an access that `uses` memory which is gone now.
+    pub(super) fn report_users(
+        &mut self,
+        memory: MemoryId,
+        bytes: usize,
+        uses: impl Fn(&Access) -> bool,
+    ) {
         let users: Vec<_> = self
             .commands
             .values()
-            .filter(|command| {
-                command
-                    .reads
-                    .iter()
-                    .chain(&command.writes)
-                    .any(|access| access.block == key)
-            })
+            .filter(|command| command.reads.iter().chain(&command.writes).any(&uses))
             .map(|command| (command.id, command.name.clone()))
             .collect();
         for (command, name) in users {
             self.report(Violation::FreedInUse {
-                memory: block.id,
-                bytes: block.bytes,
+                memory,
+                bytes,
                 command,
                 name,
             });
         }
-        Ok(())
     }
 }

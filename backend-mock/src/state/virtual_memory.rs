@@ -9,7 +9,7 @@ use smallvec::smallvec;
 
 use super::{Block, BlockKey, ObjectKey, Operand, State, refuse};
 use crate::{
-    CallKind, CommandId, MockError, Violation,
+    CallKind, CommandId, MockError,
     storage::{Claim, Span, Storage},
 };
 
@@ -135,7 +135,9 @@ impl State {
                 return refuse(kind, error);
             }
         }
-        self.report_users(reservation, part);
+        self.report_users(part.id, bytes, |access| {
+            access.block == reservation && access.region.overlaps(part.region)
+        });
         for (region, pages) in inside {
             let block = self.blocks.get_mut(reservation);
             if let Some(mappings) = block.and_then(|block| block.mappings.as_mut()) {
@@ -174,30 +176,6 @@ impl State {
             block.is_mapped = false;
         }
         self.drop_block_reference(pages);
-    }
-
-    fn report_users(&mut self, reservation: BlockKey, part: Operand) {
-        let overlaps = |region: Region| {
-            region.offset < part.region.offset + part.region.bytes
-                && part.region.offset < region.offset + region.bytes
-        };
-        let users: Vec<_> = self
-            .commands
-            .values()
-            .filter(|command| {
-                let mut accesses = command.reads.iter().chain(&command.writes);
-                accesses.any(|access| access.block == reservation && overlaps(access.region))
-            })
-            .map(|command| (command.id, command.name.clone()))
-            .collect();
-        for (command, name) in users {
-            self.report(Violation::FreedInUse {
-                memory: part.id,
-                bytes: part.region.bytes,
-                command,
-                name,
-            });
-        }
     }
 
     /// Returns an error, and reports it, if a command is about to use bytes of a reservation that nothing is mapped to.

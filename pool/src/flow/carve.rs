@@ -125,12 +125,22 @@ impl<A: Allocator> Shared<A> {
             growth.end(&mut state);
             carved
         };
+        let hit = self.view_new(queue_key, request, carved)?;
+        tracing::debug!(asked = request.asked, bytes = size, "new segment");
+        Ok(hit)
+    }
+
+    /// Makes the first block of memory that was just added.
+    fn view_new(
+        &self,
+        queue_key: QueueKey,
+        request: Request,
+        carved: Option<Carved<A>>,
+    ) -> Result<HitBlock<'_, A>, Error> {
         let Some(carved) = carved else {
             return Err(Error::unsupported("segments in a pool without them"));
         };
-        let hit = self.view(queue_key, request, carved, HitKind::Fresh)?;
-        tracing::debug!(asked = request.asked, bytes = size, "new segment");
-        Ok(hit)
+        self.view(queue_key, request, carved, HitKind::Fresh)
     }
 
     /// Returns a block for which pages were mapped.
@@ -166,10 +176,7 @@ impl<A: Allocator> Shared<A> {
             growth.end(&mut state);
             carved
         }?;
-        let Some(carved) = carved else {
-            return Err(Error::unsupported("segments in a pool without them"));
-        };
-        let hit = self.view(queue_key, request, carved, HitKind::Fresh)?;
+        let hit = self.view_new(queue_key, request, carved)?;
         tracing::debug!(asked = request.asked, "mapped pages");
         Ok(hit)
     }

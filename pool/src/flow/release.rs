@@ -104,7 +104,6 @@ impl<A: Allocator> Shared<A> {
         bytes
     }
 
-    /// Releases every held block, including those that commands still use. Returns the released bytes.
     /// Waits for the commands that use free memory, since only pages that no command uses may be unmapped. Failures are logged.
     fn wait_for_pages(&self) {
         let holding_back = self.state.lock().holding_back();
@@ -117,6 +116,8 @@ impl<A: Allocator> Shared<A> {
         self.state.lock().settle();
     }
 
+    /// Releases every held block, including those that commands still use, except pages: these wait until no command uses them.
+    /// Returns the released bytes.
     pub(crate) fn release_all(&self) -> u64 {
         self.flush();
         if self.page_bytes.is_some() {

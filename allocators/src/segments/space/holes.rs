@@ -1,6 +1,6 @@
 //! Ranges of a reservation that nothing is mapped to: holes.
 
-use super::{Range, RangeNumber, Segment, SegmentKey, Space};
+use super::{Range, RangeNumber, SegmentKey, Space};
 use crate::{Region, segments::views::Chain};
 
 /// A range that was taken for a block, a part of which has to be mapped first.
@@ -32,25 +32,7 @@ impl<V, U: Clone + Default> Space<V, U> {
         bytes: usize,
         is_small: bool,
     ) -> SegmentKey {
-        let segment = self.segments.vacant_key();
-        let first = self.ranges.insert(Range {
-            segment,
-            is_small,
-            is_hole: true,
-            region: Region::first(bytes),
-            before: None,
-            after: None,
-            free: None,
-        });
-        self.segments.insert(Segment {
-            bytes,
-            is_reservation: true,
-            first,
-            taken: 0,
-            cached: 0,
-            is_small,
-            idle_since: self.sweeps,
-        })
+        self.add_one_range(bytes, is_small, true)
     }
 
     /// Takes a range of at least `bytes` bytes of a reservation: of a hole, with the free neighbours of the hole whose uses are
@@ -76,38 +58,26 @@ impl<V, U: Clone + Default> Space<V, U> {
             }
             let room = range.region.bytes;
             let (before, after) = (free_bytes(range.before), free_bytes(range.after));
-            for (takes_before, takes_after) in
-                [(true, false), (false, true), (false, false), (true, true)]
-            {
-                let (Some(before), Some(after)) = (
-                    if takes_before { before } else { Some(0) },
-                    if takes_after { after } else { Some(0) },
-                ) else {
-                    continue;
-                };
-                let missing = if takes_before && takes_after {
-                    if before + room + after < bytes || !self.may_join_around(range) {
-                        continue;
-                    }
-                    room
+            for (before, after) in [(before, None), (None, after), (None, None), (before, after)] {
+                let missing = if let (Some(before), Some(after)) = (before, after) {
+                    // Both become one range only with all of the hole between them.
+                    let is_enough = before + room + after >= bytes && self.may_join_around(range);
+                    is_enough.then_some(room)
                 } else {
-                    let needed = bytes.saturating_sub(before + after).max(1);
+                    let mapped = before.or(after).unwrap_or(0);
+                    let needed = bytes.saturating_sub(mapped).max(1);
                     let rounded = [chunk, page].map(|step| needed.checked_next_multiple_of(step));
-                    let Some(missing) = rounded
-                        .into_iter()
-                        .flatten()
-                        .find(|missing| *missing <= room)
-                    else {
-                        continue;
-                    };
-                    missing
+                    let mut rounded = rounded.into_iter().flatten();
+                    rounded.find(|missing| *missing <= room)
                 };
-                if best.is_none_or(|best| missing < best.missing) {
+                if let Some(missing) = missing
+                    && best.is_none_or(|best| missing < best.missing)
+                {
                     best = Some(Choice {
                         hole,
                         missing,
-                        takes_before,
-                        takes_after,
+                        takes_before: before.is_some(),
+                        takes_after: after.is_some(),
                     });
                 }
             }

@@ -167,11 +167,19 @@ impl<V, U: Clone + Default> Space<V, U> {
 
     /// Adds a segment for small blocks or for other blocks, all of it free.
     pub(super) fn add(&mut self, bytes: usize, is_small: bool) -> SegmentKey {
+        let segment = self.add_one_range(bytes, is_small, false);
+        let first = self.segments[segment].first;
+        self.set_free(first, U::default(), Chain::default());
+        segment
+    }
+
+    /// Adds a segment of one range that is not free: of a reservation it is a hole.
+    fn add_one_range(&mut self, bytes: usize, is_small: bool, is_reservation: bool) -> SegmentKey {
         let segment = self.segments.vacant_key();
         let first = self.ranges.insert(Range {
             segment,
             is_small,
-            is_hole: false,
+            is_hole: is_reservation,
             region: Region::first(bytes),
             before: None,
             after: None,
@@ -179,15 +187,13 @@ impl<V, U: Clone + Default> Space<V, U> {
         });
         self.segments.insert(Segment {
             bytes,
-            is_reservation: false,
+            is_reservation,
             first,
             taken: 0,
             cached: 0,
             is_small,
             idle_since: self.sweeps,
-        });
-        self.set_free(first, U::default(), Chain::default());
-        segment
+        })
     }
 
     /// The segments without a taken range.
