@@ -3,7 +3,7 @@
 //! PyTorch's expandable segments grow in place, too, one for each stream, and unmap pages where memory has run out. Here pages move
 //! as soon as more would have to be taken from the device than the program needs, and only those whose commands have ended.
 
-use std::{fmt, sync::Arc};
+use std::{cmp::Reverse, fmt, sync::Arc};
 
 use super::{
     Carved, Leaving, Segments,
@@ -55,8 +55,8 @@ pub struct PageTerms {
 #[derive(Debug)]
 pub struct Plan<M, U> {
     incomplete: Incomplete<M, U>,
-    /// The most bytes of new pages.
-    chunk: usize,
+    /// The most bytes of each of the new pages.
+    new_pages: usize,
     /// Pages that are mapped nowhere.
     spare: Vec<Pages<M>>,
     /// Pages that move, and where they are.
@@ -135,7 +135,7 @@ impl<M, U> Plan<M, U> {
             }
         }
         while done.failure.is_none() && done.missing_bytes() > 0 {
-            let bytes = done.missing_bytes().min(self.chunk);
+            let bytes = done.missing_bytes().min(self.new_pages);
             match allocator.allocate(bytes) {
                 Ok(memory) => {
                     done.created_bytes += bytes as u64;
@@ -291,6 +291,11 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             return Mapping::NoAddresses;
         };
         let mut rest = incomplete.missing.bytes;
+        let new_pages = if is_small {
+            page_bytes
+        } else {
+            self.growth.new_pages(rest, chunk)
+        };
         let spare: Vec<_> = self
             .spare
             .extract_if(.., |pages| {
@@ -306,7 +311,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         let moved = self.take_pages_to_move(&mut rest, may_create, over);
         Mapping::Map(Plan {
             incomplete,
-            chunk,
+            new_pages,
             spare,
             moved,
         })
@@ -337,14 +342,15 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         moved
     }
 
-    /// The pages that lie in free ranges whose uses are `over`, those of small ranges first.
+    /// The pages that lie in free ranges whose uses are `over`: the largest first, since fewer calls move them, and of these the ones
+    /// in small ranges, since large ranges serve more requests where they are.
     pub(super) fn free_pages(&self, over: &impl Fn(&U) -> bool) -> Vec<FreePages> {
         let mut free: Vec<_> = self
             .arenas
             .each()
             .flat_map(|arena| arena.free_pages(over))
             .collect();
-        free.sort_unstable();
+        free.sort_unstable_by_key(|free| (Reverse(free.bytes), free.range_bytes, free.key()));
         free
     }
 

@@ -24,11 +24,10 @@ pub(super) struct Pages<M> {
 }
 
 /// Pages of a free range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct FreePages {
-    /// The size of the free range. Pages of small ones are moved first, since those of large ones serve more requests where they
-    /// are.
-    range_bytes: usize,
+    /// The size of the free range.
+    pub(super) range_bytes: usize,
     pub(super) arena: usize,
     pub(super) is_small: bool,
     pub(super) offset: usize,
