@@ -9,7 +9,7 @@ use super::{
     Carved, Leaving, Segments,
     pages::{FreePages, Incomplete, Pages, Place},
 };
-use crate::{Allocator, Backend, Error, Region, Result};
+use crate::{Allocator, Backend, Error, Region, Result, contained::guarded};
 
 /// The addresses of a reservation are so many times the capacity: more than its blocks need, however they lie.
 const ADDRESSES_PER_BYTE: u64 = 4;
@@ -28,24 +28,8 @@ pub enum Mapping<M, U> {
     },
     /// It [carries out](Plan::carry_out) this plan.
     Map(Plan<M, U>),
-    /// The reservation has no addresses left.
+    /// The reservation has no addresses left, or there are none, since these segments are not of pages.
     NoAddresses,
-}
-
-/// What limits the pages.
-///
-/// ```
-/// use binpool_allocators::segments::PageTerms;
-///
-/// let terms = PageTerms { page_bytes: 2 << 20, capacity: 1 << 30 };
-/// assert_eq!(terms.capacity / terms.page_bytes as u64, 512); // The most pages.
-/// ```
-#[derive(Clone, Copy, Debug)]
-pub struct PageTerms {
-    /// The least size of pages in bytes. All sizes are multiples of it.
-    pub page_bytes: usize,
-    /// The most bytes that the allocator gives in all.
-    pub capacity: u64,
 }
 
 /// The pages that are mapped for a block. It has to be [carried out](Self::carry_out), and what became of it
@@ -136,7 +120,7 @@ impl<M, U> Plan<M, U> {
         }
         while done.failure.is_none() && done.missing_bytes() > 0 {
             let bytes = done.missing_bytes().min(self.new_pages);
-            match allocator.allocate(bytes) {
+            match guarded("Allocator::allocate", || allocator.allocate(bytes)) {
                 Ok(memory) => {
                     done.created_bytes += bytes as u64;
                     done.map(allocator, Pages { bytes, memory }, None);
@@ -172,7 +156,8 @@ impl<M, U> Done<M, U> {
         A: Allocator<Backend: Backend<Memory = M>>,
     {
         let offset = self.next();
-        let result = allocator.map(&self.incomplete.reservation, offset, &pages.memory);
+        let map = || allocator.map(&self.incomplete.reservation, offset, &pages.memory);
+        let result = guarded("Allocator::map", map);
         if self.keep_failure(result) {
             self.maps += 1;
             self.mapped.push(Mapped {
@@ -236,7 +221,8 @@ impl<M, U> Done<M, U> {
         A: Allocator<Backend: Backend<Memory = M>>,
     {
         if let Some(place) = origin {
-            let result = allocator.map(&place.reservation, place.region.offset, &pages.memory);
+            let map = || allocator.map(&place.reservation, place.region.offset, &pages.memory);
+            let result = guarded("Allocator::map", map);
             if let Err(error) = result {
                 tracing::warn!(%error, bytes = pages.bytes, "pages could not be mapped again; they are kept");
                 self.left.push(place);
@@ -252,7 +238,8 @@ impl<M, U> Done<M, U> {
 
 impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// Returns what a request of the arena `home` for `bytes` bytes does that finds no free range: the user has `in_use` bytes, the
-    /// request may have the ranges whose uses are `usable`, and pages of ranges whose uses are `over` may move.
+    /// request may have the ranges whose uses are `usable`, and pages of ranges whose uses are `over` may move. The allocator gives
+    /// at most `capacity` bytes in all.
     ///
     #[doc = include_str!("mapping.md")]
     pub fn plan(
@@ -260,14 +247,13 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         home: usize,
         bytes: usize,
         in_use: u64,
-        terms: PageTerms,
+        capacity: u64,
         usable: impl Fn(&U) -> bool,
         over: impl Fn(&U) -> bool,
     ) -> Mapping<M, U> {
-        let PageTerms {
-            page_bytes,
-            capacity,
-        } = terms;
+        let Some(page_bytes) = self.page_bytes else {
+            return Mapping::NoAddresses;
+        };
         self.growth
             .reach(in_use.saturating_add(bytes as u64), capacity);
         self.tell_arenas();

@@ -7,7 +7,7 @@ use std::{
 
 use binpool_allocators::{
     Allocator, Backend, Error, Memory, MemoryFlags, MemoryId, Region, Result,
-    segments::{Carved, Mapping, PageTerms, RangeKey, RangeState, Segments},
+    segments::{Carved, Mapping, RangeKey, RangeState, Segments},
 };
 use binpool_mock::{MockBackend, MockDevice, MockEvent, MockMemory};
 use proptest::prelude::*;
@@ -188,16 +188,9 @@ impl World {
     fn new(capacity: u64) -> Self {
         Self {
             allocator: PaperPages::new(capacity),
-            segments: Segments::new(join).with_arenas(3).with_pages(),
+            segments: Segments::new(join).with_arenas(3).with_pages(PAGE),
             blocks: Vec::new(),
             pending: Vec::new(),
-        }
-    }
-
-    fn terms(&self) -> PageTerms {
-        PageTerms {
-            page_bytes: PAGE,
-            capacity: self.allocator.capacity,
         }
     }
 
@@ -214,9 +207,12 @@ impl World {
             .map(|block| block.region.bytes as u64)
             .sum();
         loop {
-            let terms = self.terms();
+            let capacity = self.allocator.capacity;
             let over = |uses: &Queue| *uses == 0;
-            match self.segments.plan(home, bytes, in_use, terms, usable, over) {
+            match self
+                .segments
+                .plan(home, bytes, in_use, capacity, usable, over)
+            {
                 Mapping::Reserve { bytes, is_small } => {
                     let memory = self.allocator.reserve(bytes).unwrap();
                     let unused = self.segments.add_reservation(home, memory, bytes, is_small);
