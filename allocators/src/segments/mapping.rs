@@ -268,7 +268,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             let addresses = capacity.saturating_mul(ADDRESSES_PER_BYTE);
             let most = usize::MAX / 2;
             let bytes = usize::try_from(addresses).map_or(most, |addresses| addresses.min(most));
-            let bytes = bytes.next_multiple_of(page_bytes);
+            let bytes = bytes.max(1).next_multiple_of(page_bytes);
             return Mapping::Reserve { bytes, is_small };
         }
         let taken = own.take_incomplete(bytes, is_small, page_bytes, chunk, usable);
