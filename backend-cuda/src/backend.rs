@@ -36,7 +36,7 @@ pub struct DeviceMemory {
 /// A CUDA device with its primary context. Clones are the same backend; any thread may use them.
 ///
 /// The context is the one that the runtime API, cudarc and PyTorch use: streams and pointers of these work here, and the other way round.
-/// Each call makes it current on the calling thread, and leaves it so.
+/// A call makes it current on the calling thread while it runs, and then the one that was current before.
 ///
 /// ```no_run
 /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Transfers};

@@ -8,6 +8,7 @@ use std::sync::{
 use parking_lot::Mutex;
 
 use super::{
+    current::Current,
     driver::{Driver, Handle},
     slot::Slot,
     status::CudaResult,
@@ -67,11 +68,10 @@ impl Context {
         self.raw
     }
 
-    /// Returns the driver, with this context current on the calling thread.
-    pub(super) fn enter(&self) -> CudaResult<&Driver> {
-        // SAFETY: It takes no pointers; the context is retained (I1).
-        self.seen(unsafe { self.driver.context_set(self.raw) })?;
-        Ok(&self.driver)
+    /// Returns the driver, with this context current on the calling thread as long as the value lives.
+    pub(super) fn enter(&self) -> CudaResult<Current<'_>> {
+        // It is retained (I1).
+        self.seen(Current::set(&self.driver, self.raw))
     }
 
     /// Passes on the result of a call, and notes that the context is lost where it says so.

@@ -144,6 +144,7 @@ calls! {
     device_attribute: "cuDeviceGetAttribute" as "cuDeviceGetAttribute" (value: *mut i32, attribute: i32, device: i32);
     context_retain: "cuDevicePrimaryCtxRetain" as "cuDevicePrimaryCtxRetain" (context: *mut Handle, device: i32);
     context_release: "cuDevicePrimaryCtxRelease_v2" as "cuDevicePrimaryCtxRelease" (device: i32);
+    context_get: "cuCtxGetCurrent" as "cuCtxGetCurrent" (context: *mut Handle);
     context_set: "cuCtxSetCurrent" as "cuCtxSetCurrent" (context: Handle);
     context_wait: "cuCtxSynchronize" as "cuCtxSynchronize" ();
     memory_info: "cuMemGetInfo_v2" as "cuMemGetInfo" (free: *mut usize, total: *mut usize);

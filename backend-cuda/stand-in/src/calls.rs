@@ -11,7 +11,7 @@ use std::{
 
 use crate::{
     Code, ILLEGAL_ADDRESS, INVALID_VALUE, NOT_READY,
-    device::{Device, context_of, device, enter, make_current},
+    device::{Device, context_of, current, device, device_of, enter, make_current},
     memory::{PAGE, is_of_device},
 };
 
@@ -133,10 +133,13 @@ calls! {
         device(number)?.release();
         Ok(())
     }
-    fn cuCtxSetCurrent(context: usize) {
-        make_current(context);
-        Ok(())
+    fn cuCtxGetCurrent(context: *mut usize) {
+        if current() != 0 {
+            device_of(current())?.faults.lock().call("cuCtxGetCurrent")?;
+        }
+        put(context, current())
     }
+    fn cuCtxSetCurrent(context: usize) { make_current(context) }
     fn cuCtxSynchronize() { enter("cuCtxSynchronize")?.synchronize() }
     fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) {
         let device = enter("cuMemGetInfo")?;

@@ -82,17 +82,29 @@ pub(crate) fn context_of(ordinal: i32) -> usize {
     FIRST_CONTEXT + usize::try_from(ordinal).unwrap_or(0)
 }
 
-pub(crate) fn make_current(context: usize) {
+/// The context of the calling thread, or 0.
+pub(crate) fn current() -> usize {
+    CURRENT.get()
+}
+
+/// Makes a context current, or none for 0.
+pub(crate) fn make_current(context: usize) -> Result<(), Code> {
+    if context != 0 {
+        device_of(context)?.faults.lock().call("cuCtxSetCurrent")?;
+    }
     CURRENT.set(context);
+    Ok(())
+}
+
+/// Returns the device of a context.
+pub(crate) fn device_of(context: usize) -> Result<Arc<Device>, Code> {
+    let number = context.checked_sub(FIRST_CONTEXT).ok_or(INVALID_CONTEXT)?;
+    device(i32::try_from(number).map_err(|_| INVALID_CONTEXT)?)
 }
 
 /// Begins a call: returns the current device, unless it is lost or the call is to fail.
 pub(crate) fn enter(call: &str) -> Result<Arc<Device>, Code> {
-    let number = CURRENT
-        .get()
-        .checked_sub(FIRST_CONTEXT)
-        .ok_or(INVALID_CONTEXT)?;
-    let device = device(i32::try_from(number).map_err(|_| INVALID_CONTEXT)?)?;
+    let device = device_of(current())?;
     device.check()?;
     device.faults.lock().call(call)?;
     Ok(device)

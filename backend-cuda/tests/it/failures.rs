@@ -123,7 +123,7 @@ fn queue_of(backend: &CudaBackend) -> Result<CudaQueue, Error> {
 /// Where the driver refuses to take something back, that is lost; nothing else is.
 #[test]
 fn whichever_call_fails_nothing_panics_hangs_or_is_lost() {
-    const CALLS: [(&str, bool); 24] = [
+    const CALLS: [(&str, bool); 26] = [
         ("cuMemAlloc", true),
         ("cuMemHostAlloc", true),
         ("cuMemPoolCreate", true),
@@ -146,6 +146,8 @@ fn whichever_call_fails_nothing_panics_hangs_or_is_lost() {
         ("cuMemUnmap", false),
         ("cuMemFree", false),
         ("cuMemRelease", false),
+        ("cuCtxGetCurrent", false),
+        ("cuCtxSetCurrent", false),
         ("cuStreamDestroy", false),
         ("cuEventDestroy", false),
     ];

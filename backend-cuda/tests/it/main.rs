@@ -10,6 +10,7 @@
 mod common;
 
 mod conformance;
+mod current;
 mod driver_pool;
 mod failures;
 mod lifetimes;

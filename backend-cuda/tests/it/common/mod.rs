@@ -2,7 +2,7 @@
 
 use std::{
     env::consts::DLL_SUFFIX,
-    ffi::CString,
+    ffi::{CString, c_void},
     path::PathBuf,
     process::Command,
     sync::{
@@ -113,6 +113,18 @@ impl Device {
         calls.unwrap()(self.ordinal, call.as_ptr())
     }
 
+    /// Makes the device's context the current one of the calling thread, as a program does that uses it by itself.
+    pub(crate) fn make_current(&self) {
+        let context = self.backend().cu_context();
+        // SAFETY: The signature is right.
+        let set = unsafe {
+            stand_in()
+                .controls
+                .get::<extern "system" fn(*mut c_void) -> i32>(b"cuCtxSetCurrent")
+        };
+        assert_eq!(set.unwrap()(context), 0);
+    }
+
     fn number(&self, name: &[u8]) -> usize {
         // SAFETY: The signature is right.
         let number = unsafe {
@@ -132,6 +144,19 @@ impl Device {
     pub(crate) fn objects(&self) -> usize {
         self.number(b"stand_in_objects")
     }
+}
+
+/// The context that is current on the calling thread.
+pub(crate) fn current_context() -> *mut c_void {
+    let mut context = std::ptr::null_mut();
+    // SAFETY: The signature is right.
+    let get = unsafe {
+        stand_in()
+            .controls
+            .get::<extern "system" fn(&mut *mut c_void) -> i32>(b"cuCtxGetCurrent")
+    };
+    assert_eq!(get.unwrap()(&mut context), 0);
+    context
 }
 
 pub(crate) fn queue(backend: &CudaBackend) -> CudaQueue {
