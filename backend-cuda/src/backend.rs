@@ -77,10 +77,8 @@ pub struct CudaBackend {
 }
 
 impl CudaBackend {
-    pub(crate) fn new(shared: Shared) -> Self {
-        Self {
-            shared: Arc::new(shared),
-        }
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
     }
 
     /// Returns how much memory the device has, and has free.

@@ -1,9 +1,6 @@
 //! The driver's library, and its calls.
 
-use std::{
-    ffi::{OsStr, c_char},
-    sync::{Arc, OnceLock},
-};
+use std::ffi::{OsStr, c_char};
 
 use binpool_allocators::Error;
 use libloading::Library;
@@ -195,54 +192,15 @@ const NAMES: &[&str] = if cfg!(windows) {
     &["libcuda.so.1", "libcuda.so"]
 };
 
-/// The CUDA driver's library, loaded and initialized. Clones are the same library.
-///
-/// [`CudaDevice`](crate::CudaDevice) loads the installed one itself; a program names another to run over a stand-in:
-///
-/// ```
-/// use binpool_cuda::CudaLibrary;
-///
-/// // SAFETY: there is no such file.
-/// let missing = unsafe { CudaLibrary::open("/no/such/libcuda.so") };
-/// let text = missing.unwrap_err().to_string();
-/// assert!(text.contains("/no/such/libcuda.so") && text.contains("install"), "{text}");
-///
-/// match CudaLibrary::load() {
-///     Ok(library) => println!("{library:?}"),
-///     Err(error) => println!("{error}"), // What to install.
-/// }
-/// ```
-#[derive(Clone)]
-pub struct CudaLibrary {
-    driver: Arc<Driver>,
-}
-
-impl std::fmt::Debug for CudaLibrary {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CudaLibrary").finish_non_exhaustive()
-    }
-}
-
-impl CudaLibrary {
-    /// Loads the library that is installed, once for the process.
-    ///
-    /// # Errors
-    ///
-    /// [`Unsupported`](Error::Unsupported) where there is none, or where its version lacks a call; a failure of `cuInit`.
-    pub fn load() -> Result<Self, Error> {
-        static LOADED: OnceLock<CudaLibrary> = OnceLock::new();
-        if let Some(library) = LOADED.get() {
-            return Ok(library.clone());
-        }
+impl Driver {
+    /// Loads the library that is installed.
+    pub(crate) fn installed() -> Result<Self, Error> {
         let mut first = None;
         for name in NAMES {
             // SAFETY: The library of this name is NVIDIA's.
             match unsafe { Library::new(name) } {
-                Ok(library) => {
-                    // SAFETY: The library of this name is NVIDIA's.
-                    let loaded = unsafe { Self::over(library, name) }?;
-                    return Ok(LOADED.get_or_init(|| loaded).clone());
-                }
+                // SAFETY: The library of this name is NVIDIA's.
+                Ok(library) => return unsafe { Self::over(library, name) },
                 Err(error) => first = first.or(Some(error)),
             }
         }
@@ -253,17 +211,12 @@ impl CudaLibrary {
         )))
     }
 
-    /// Loads the library at `path`: another version of the driver, or a stand-in for it.
+    /// Loads the library at `path`.
     ///
     /// # Safety
     ///
     /// Its functions have the signatures and the behaviour of the CUDA driver's, and loading it does no harm.
-    ///
-    /// # Errors
-    ///
-    /// As for [`load`](Self::load).
-    pub unsafe fn open(path: impl AsRef<OsStr>) -> Result<Self, Error> {
-        let path = path.as_ref();
+    pub(crate) unsafe fn open(path: &OsStr) -> Result<Self, Error> {
         let shown = path.to_string_lossy();
         // SAFETY: Loading it does no harm, as the caller promises.
         let library = unsafe { Library::new(path) }.map_err(|error| {
@@ -280,19 +233,13 @@ impl CudaLibrary {
     /// The functions of the library have the signatures of the CUDA driver's.
     unsafe fn over(library: Library, name: &str) -> Result<Self, Error> {
         // SAFETY: The signatures are right, as the caller promises.
-        let driver = unsafe { Driver::find(library) }.map_err(|error| {
+        let driver = unsafe { Self::find(library) }.map_err(|error| {
             Error::unsupported(format!(
                 "CUDA by {name}, which lacks a call ({error}): update the driver to version 11.7 or later"
             ))
         })?;
         // SAFETY: It takes no pointers.
         unsafe { driver.init(0) }?;
-        Ok(Self {
-            driver: Arc::new(driver),
-        })
-    }
-
-    pub(crate) fn driver(&self) -> &Arc<Driver> {
-        &self.driver
+        Ok(driver)
     }
 }

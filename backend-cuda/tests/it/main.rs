@@ -11,6 +11,7 @@ mod common;
 
 mod conformance;
 mod current;
+mod devices;
 mod driver_pool;
 mod failures;
 mod lifetimes;

@@ -46,6 +46,7 @@ fn build() -> PathBuf {
 }
 
 struct StandIn {
+    path: PathBuf,
     library: CudaLibrary,
     controls: Library,
 }
@@ -57,13 +58,23 @@ fn stand_in() -> &'static StandIn {
         // SAFETY: The stand-in has the driver's signatures, and does nothing when it is loaded.
         let library = unsafe { CudaLibrary::open(&path) }.unwrap();
         // SAFETY: As above.
-        let controls = unsafe { Library::new(path) }.unwrap();
-        StandIn { library, controls }
+        let controls = unsafe { Library::new(&path) }.unwrap();
+        StandIn {
+            path,
+            library,
+            controls,
+        }
     })
 }
 
 pub(crate) fn library() -> &'static CudaLibrary {
     &stand_in().library
+}
+
+/// The stand-in, loaded as a library of its own.
+pub(crate) fn another_library() -> CudaLibrary {
+    // SAFETY: The stand-in has the driver's signatures, and does nothing when it is loaded.
+    unsafe { CudaLibrary::open(&stand_in().path) }.unwrap()
 }
 
 /// A device that no other test has.
@@ -88,11 +99,12 @@ impl Device {
     }
 
     pub(crate) fn backend(&self) -> CudaBackend {
+        self.backend_of(library())
+    }
+
+    pub(crate) fn backend_of(&self, library: &CudaLibrary) -> CudaBackend {
         let ordinal = self.ordinal.try_into().unwrap();
-        CudaDevice::of(library(), ordinal)
-            .unwrap()
-            .backend()
-            .unwrap()
+        CudaDevice::of(library, ordinal).unwrap().backend().unwrap()
     }
 
     /// Makes `times` calls fail, after `before` others.
