@@ -237,7 +237,7 @@ impl Backend for CudaBackend {
 
     fn enqueue_marker(&self, queue: &CudaQueue, wait_for: &[CudaEvent]) -> Result<CudaEvent> {
         self.check_command(queue, &[], wait_for)?;
-        self.submit(queue, &[], wait_for, |_| Ok(None))
+        self.submit(queue, &[], wait_for, |_, _| Ok(()))
     }
 
     /// A marker: every command of a stream waits for those before.
@@ -258,14 +258,14 @@ impl Backend for CudaBackend {
         InvalidRequest::check_pattern(region, pattern)?;
         let is_one_byte = pattern.iter().all(|byte| *byte == pattern[0]);
         let pattern = if is_one_byte { &pattern[..1] } else { pattern };
-        self.submit(queue, &[memory], wait_for, |stream| {
+        self.submit(queue, &[memory], wait_for, |stream, held| {
             if region.bytes == 0 || stream.fill(to, region.bytes, pattern)? {
-                return Ok(None);
+                return Ok(());
             }
-            let staging = Arc::new(Staging::of(&self.shared.context, pattern)?);
-            stream.copy_in(to, &staging, pattern.len())?;
-            stream.repeat(to, pattern.len(), region.bytes)?;
-            Ok(Some(staging))
+            let staging = Staging::of(&self.shared.context, pattern)?;
+            let staging = held.staging.insert(Arc::new(staging));
+            stream.copy_in(to, staging, pattern.len())?;
+            stream.repeat(to, pattern.len(), region.bytes)
         })
     }
 

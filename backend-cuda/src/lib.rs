@@ -43,6 +43,7 @@ mod event;
 mod graveyard;
 mod library;
 mod memory;
+mod peers;
 mod queue;
 mod root;
 mod shared;

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use binpool_allocators::{HostUse, InvalidRequest, Memory, PendingRead, Region, Result, Transfers};
+use binpool_allocators::{
+    HostUse, InvalidRequest, Memory, ObjectKind, PendingRead, Region, Result, Transfers,
+};
 
 use crate::{
     backend::CudaBackend, event::CudaEvent, memory::CudaMemory, queue::CudaQueue, sys::Staging,
@@ -21,7 +23,7 @@ impl Transfers for CudaBackend {
         self.check_command(queue, &[memory], wait_for)?;
         memory.root().flags().check_host(HostUse::Write)?;
         let to = memory.region(Region::new(offset, data.len()))?;
-        self.run(queue, wait_for, |stream, mark| {
+        self.run(queue, memory, wait_for, |stream, mark| {
             if data.is_empty() {
                 stream.record(mark)?;
                 return mark.wait();
@@ -41,7 +43,7 @@ impl Transfers for CudaBackend {
         self.check_command(queue, &[memory], wait_for)?;
         memory.root().flags().check_host(HostUse::Read)?;
         let from = memory.region(Region::new(offset, data.len()))?;
-        self.run(queue, wait_for, |stream, mark| {
+        self.run(queue, memory, wait_for, |stream, mark| {
             if data.is_empty() {
                 stream.record(mark)?;
                 return mark.wait();
@@ -62,12 +64,11 @@ impl Transfers for CudaBackend {
         memory.root().flags().check_host(HostUse::Write)?;
         let to = memory.region(Region::new(offset, data.len()))?;
         if data.is_empty() {
-            return self.submit(queue, &[memory], wait_for, |_| Ok(None));
+            return self.submit(queue, &[memory], wait_for, |_, _| Ok(()));
         }
         let staging = Arc::new(self.staging(data.len(), |context| Staging::of(context, &data))?);
-        self.submit(queue, &[memory], wait_for, |stream| {
-            stream.copy_in(to, &staging, data.len())?;
-            Ok(Some(staging))
+        self.submit(queue, &[memory], wait_for, |stream, held| {
+            stream.copy_in(to, held.staging.insert(staging), data.len())
         })
     }
 
@@ -82,19 +83,19 @@ impl Transfers for CudaBackend {
         memory.root().flags().check_host(HostUse::Read)?;
         let from = memory.region(region)?;
         if region.bytes == 0 {
-            let event = self.submit(queue, &[memory], wait_for, |_| Ok(None))?;
+            let event = self.submit(queue, &[memory], wait_for, |_, _| Ok(()))?;
             return Ok(PendingRead::new(event, Vec::new));
         }
         let bytes = region.bytes;
         let staging = Arc::new(self.staging(bytes, |context| Staging::new(context, bytes))?);
         let result = Arc::clone(&staging);
-        let event = self.submit(queue, &[memory], wait_for, |stream| {
-            stream.copy_out(&staging, from, bytes)?;
-            Ok(Some(staging))
+        let event = self.submit(queue, &[memory], wait_for, |stream, held| {
+            stream.copy_out(held.staging.insert(staging), from, bytes)
         })?;
         Ok(PendingRead::new(event, move || result.to_vec(bytes)))
     }
 
+    /// Copies between devices of one driver, too: either memory may be of another device, and the queue of either.
     fn enqueue_copy(
         &self,
         queue: &CudaQueue,
@@ -104,19 +105,30 @@ impl Transfers for CudaBackend {
         to: usize,
         wait_for: &[CudaEvent],
     ) -> Result<CudaEvent> {
-        self.check_command(queue, &[source, destination], wait_for)?;
+        self.check_command(queue, &[], wait_for)?;
+        for memory in [source, destination] {
+            self.shared
+                .check(&memory.root().shared().context, ObjectKind::Memory)?;
+        }
         let target = Region::new(to, from.bytes);
         let (first, second) = (source.region(from)?, destination.region(target)?);
         if source.id() == destination.id() && from.overlaps(target) {
             let (from, bytes) = (from.offset, from.bytes);
             return Err(InvalidRequest::OverlappingCopy { from, to, bytes }.into());
         }
-        self.submit(queue, &[source, destination], wait_for, |stream| {
-            if from.bytes > 0 {
-                stream.copy(second, first, from.bytes)?;
-            }
-            Ok(None)
-        })
+        let [ours, theirs] = [source, destination].map(|memory| memory.root().device_context());
+        self.submit(
+            queue,
+            &[source, destination],
+            wait_for,
+            |stream, _| match (ours, theirs) {
+                _ if from.bytes == 0 => Ok(()),
+                (Some(ours), Some(theirs)) if !ours.is_same(theirs) => {
+                    stream.copy_across((theirs, second), (ours, first), from.bytes)
+                }
+                _ => stream.copy(second, first, from.bytes),
+            },
+        )
     }
 }
 

@@ -1,6 +1,9 @@
 //! The driver's library, and its calls.
 
-use std::ffi::{OsStr, c_char};
+use std::{
+    ffi::{OsStr, c_char},
+    sync::atomic::AtomicUsize,
+};
 
 use binpool_allocators::Error;
 use libloading::Library;
@@ -98,6 +101,8 @@ macro_rules! calls {
         /// I1: Each function is the symbol of its name in `library`, which stays loaded as long as this value lives.
         pub(crate) struct Driver {
             $($name: unsafe extern "system" fn($($type),*) -> i32,)*
+            /// The user events that streams wait for and that are not resolved. While there are any, no call may be made that waits for a device.
+            unresolved: AtomicUsize,
             /// Keeps the functions loaded.
             _library: Library,
         }
@@ -112,8 +117,13 @@ macro_rules! calls {
                 Ok(Self {
                     // SAFETY: The signature is right, as the caller promises, and the function outlives the symbol by I1.
                     $($name: *unsafe { library.get($symbol.as_bytes()) }?,)*
+                    unresolved: AtomicUsize::new(0),
                     _library: library,
                 })
+            }
+
+            pub(super) fn unresolved(&self) -> &AtomicUsize {
+                &self.unresolved
             }
 
             $(
@@ -144,6 +154,8 @@ calls! {
     context_get: "cuCtxGetCurrent" as "cuCtxGetCurrent" (context: *mut Handle);
     context_set: "cuCtxSetCurrent" as "cuCtxSetCurrent" (context: Handle);
     context_wait: "cuCtxSynchronize" as "cuCtxSynchronize" ();
+    peer_can: "cuDeviceCanAccessPeer" as "cuDeviceCanAccessPeer" (can: *mut i32, device: i32, peer: i32);
+    peer_enable: "cuCtxEnablePeerAccess" as "cuCtxEnablePeerAccess" (context: Handle, flags: u32);
     memory_info: "cuMemGetInfo_v2" as "cuMemGetInfo" (free: *mut usize, total: *mut usize);
     allocate: "cuMemAlloc_v2" as "cuMemAlloc" (address: *mut Address, bytes: usize);
     free: "cuMemFree_v2" as "cuMemFree" (address: Address);
@@ -153,11 +165,14 @@ calls! {
     pool_create: "cuMemPoolCreate" as "cuMemPoolCreate" (pool: *mut Handle, properties: *const PoolProperties);
     pool_destroy: "cuMemPoolDestroy" as "cuMemPoolDestroy" (pool: Handle);
     pool_set: "cuMemPoolSetAttribute" as "cuMemPoolSetAttribute" (pool: Handle, attribute: i32, value: *const u64);
+    pool_access: "cuMemPoolSetAccess" as "cuMemPoolSetAccess" (pool: Handle, access: *const Access, count: usize);
     pool_trim: "cuMemPoolTrimTo" as "cuMemPoolTrimTo" (pool: Handle, bytes: usize);
     pool_allocate: "cuMemAllocFromPoolAsync" as "cuMemAllocFromPoolAsync"
         (address: *mut Address, bytes: usize, pool: Handle, stream: Handle);
     pool_free: "cuMemFreeAsync" as "cuMemFreeAsync" (address: Address, stream: Handle);
     copy: "cuMemcpyAsync" as "cuMemcpyAsync" (to: Address, from: Address, bytes: usize, stream: Handle);
+    copy_across: "cuMemcpyPeerAsync" as "cuMemcpyPeerAsync"
+        (to: Address, there: Handle, from: Address, here: Handle, bytes: usize, stream: Handle);
     set_bytes: "cuMemsetD8Async" as "cuMemsetD8Async" (to: Address, value: u8, count: usize, stream: Handle);
     set_pairs: "cuMemsetD16Async" as "cuMemsetD16Async" (to: Address, value: u16, count: usize, stream: Handle);
     set_words: "cuMemsetD32Async" as "cuMemsetD32Async" (to: Address, value: u32, count: usize, stream: Handle);

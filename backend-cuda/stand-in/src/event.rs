@@ -46,10 +46,10 @@ impl Event {
         state.ended >= state.recorded
     }
 
-    /// Waits for a record, or until the device is lost.
-    pub(crate) fn wait(&self, record: u64, device: &Device) {
+    /// Waits for a record, or until one of the devices is lost.
+    pub(crate) fn wait(&self, record: u64, devices: [&Device; 2]) {
         let mut state = self.state.lock();
-        while state.ended < record && !device.is_lost() {
+        while state.ended < record && !devices.iter().any(|device| device.is_lost()) {
             self.changed.wait_for(&mut state, LOOK);
         }
     }

@@ -39,7 +39,7 @@ fn program(backend: &CudaBackend) {
 
 #[test]
 fn a_thread_keeps_the_context_that_it_has_made_current() {
-    let [device, other] = [(); 2].map(|()| Device::new(1 << 24));
+    let [device, other] = Device::pair(1 << 24);
     let theirs = other.backend();
     other.make_current();
     let backend = device.backend();

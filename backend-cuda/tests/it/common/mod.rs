@@ -77,17 +77,28 @@ pub(crate) fn another_library() -> CudaLibrary {
     unsafe { CudaLibrary::open(&stand_in().path) }.unwrap()
 }
 
-/// A device that no other test has.
+/// A device that no other test has, of a library of its own: user events hold back what is freed on all devices of a library.
 pub(crate) struct Device {
     ordinal: i32,
+    library: CudaLibrary,
 }
 
 impl Device {
     /// A device of so many bytes.
     pub(crate) fn new(capacity: usize) -> Self {
+        Self::of(another_library(), capacity)
+    }
+
+    /// Two devices of one library.
+    pub(crate) fn pair(capacity: usize) -> [Self; 2] {
+        let library = another_library();
+        [(); 2].map(|()| Self::of(library.clone(), capacity))
+    }
+
+    fn of(library: CudaLibrary, capacity: usize) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(2);
         let ordinal = NEXT.fetch_add(1, Ordering::Relaxed).try_into().unwrap();
-        let device = Self { ordinal };
+        let device = Self { ordinal, library };
         // SAFETY: The signature is right.
         let set = unsafe {
             stand_in()
@@ -99,7 +110,29 @@ impl Device {
     }
 
     pub(crate) fn backend(&self) -> CudaBackend {
-        self.backend_of(library())
+        self.backend_of(&self.library)
+    }
+
+    /// Sets whether it and others may use each other's memory.
+    pub(crate) fn can_peer(&self, can: bool) {
+        // SAFETY: The signature is right.
+        let set = unsafe {
+            stand_in()
+                .controls
+                .get::<extern "system" fn(i32, bool)>(b"stand_in_can_peer")
+        };
+        set.unwrap()(self.ordinal, can);
+    }
+
+    /// Returns whether a kernel of the device may use memory at an address, of whatever device.
+    pub(crate) fn can_use(&self, address: u64) -> bool {
+        // SAFETY: The signature is right.
+        let can = unsafe {
+            stand_in()
+                .controls
+                .get::<extern "system" fn(i32, u64) -> bool>(b"stand_in_can_use")
+        };
+        can.unwrap()(self.ordinal, address)
     }
 
     pub(crate) fn backend_of(&self, library: &CudaLibrary) -> CudaBackend {
