@@ -8,6 +8,8 @@
 )]
 
 mod common;
+#[path = "../../examples/check/elsewhere.rs"]
+mod elsewhere;
 
 mod conformance;
 mod current;
