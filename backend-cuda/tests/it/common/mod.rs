@@ -91,8 +91,14 @@ impl Device {
 
     /// Two devices of one library.
     pub(crate) fn pair(capacity: usize) -> [Self; 2] {
-        let library = another_library();
-        [(); 2].map(|()| Self::of(library.clone(), capacity))
+        let one = Self::new(capacity);
+        let two = one.beside(capacity);
+        [one, two]
+    }
+
+    /// Another device of the same library.
+    pub(crate) fn beside(&self, capacity: usize) -> Self {
+        Self::of(self.library.clone(), capacity)
     }
 
     fn of(library: CudaLibrary, capacity: usize) -> Self {
