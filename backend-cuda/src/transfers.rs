@@ -106,7 +106,8 @@ impl Transfers for CudaBackend {
         wait_for: &[CudaEvent],
     ) -> Result<CudaEvent> {
         self.check_command(queue, &[], wait_for)?;
-        for memory in [source, destination] {
+        let both = [source, destination];
+        for memory in both {
             self.shared
                 .check(&memory.root().shared().context, ObjectKind::Memory)?;
         }
@@ -116,19 +117,14 @@ impl Transfers for CudaBackend {
             let (from, bytes) = (from.offset, from.bytes);
             return Err(InvalidRequest::OverlappingCopy { from, to, bytes }.into());
         }
-        let [ours, theirs] = [source, destination].map(|memory| memory.root().device_context());
-        self.submit(
-            queue,
-            &[source, destination],
-            wait_for,
-            |stream, _| match (ours, theirs) {
-                _ if from.bytes == 0 => Ok(()),
-                (Some(ours), Some(theirs)) if !ours.is_same(theirs) => {
-                    stream.copy_across((theirs, second), (ours, first), from.bytes)
-                }
-                _ => stream.copy(second, first, from.bytes),
-            },
-        )
+        let [here, there] = both.map(|memory| memory.root().device_context());
+        self.submit(queue, &both, wait_for, |stream, _| match (here, there) {
+            _ if from.bytes == 0 => Ok(()),
+            (Some(here), Some(there)) if !here.is_same(there) => {
+                stream.copy_across((there, second), (here, first), from.bytes)
+            }
+            _ => stream.copy(second, first, from.bytes),
+        })
     }
 }
 

@@ -224,6 +224,45 @@ fn a_command_without_an_event_ends_on_its_own_device_before_memory_is_freed() {
 }
 
 #[test]
+fn a_command_without_an_event_ends_on_the_device_of_its_memory_before_that_is_freed() {
+    const BYTES: usize = 3 << 20;
+
+    let (devices, [here, there], [_, queue]) = pair();
+    let memory = here.create_buffer(BYTES, MemoryFlags::empty()).unwrap();
+    let gate = there.create_user_event().unwrap();
+    // Many copies, on a stream of the memory's device.
+    devices[0].fail("cuEventRecord", 0, 1, 999);
+    here.enqueue_fill(
+        &queue,
+        &memory,
+        Region::first(BYTES),
+        &[1, 2, 3],
+        from_ref(&gate),
+    )
+    .unwrap_err();
+    drop(memory);
+    drop(gate);
+    drop(block(&here));
+    here.device_memory().unwrap();
+    let fill = here.enqueue_fill(&queue, &block(&here), Region::first(SIZE), &[1], &[]);
+    fill.unwrap().wait().unwrap();
+    assert!(!here.is_lost() && !there.is_lost());
+}
+
+#[test]
+fn commands_on_memory_of_another_device_share_one_more_stream() {
+    let (devices, [here, _], [_, queue]) = pair();
+    let memory = block(&here);
+    let before = devices[0].calls("cuStreamCreate");
+    for _ in 0..3 {
+        here.write(&queue, &memory, 0, &[1], &[]).unwrap();
+        here.enqueue_fill(&queue, &memory, Region::first(SIZE), &[1], &[])
+            .unwrap();
+    }
+    assert_eq!(devices[0].calls("cuStreamCreate"), before + 1);
+}
+
+#[test]
 fn an_event_keeps_its_device_until_the_commands_that_wait_for_it_have_ended() {
     let (devices, [here, there], [own, queue]) = pair();
     let gate = there.create_user_event().unwrap();
