@@ -228,7 +228,9 @@ fn a_command_without_an_event_ends_on_the_device_of_its_memory_before_that_is_fr
     const BYTES: usize = 3 << 20;
 
     let (devices, [here, there], [_, queue]) = pair();
-    let memory = here.create_buffer(BYTES, MemoryFlags::empty()).unwrap();
+    // Freeing it waits for nothing.
+    let pool = DriverPoolAllocator::new(&here).unwrap();
+    let memory = pool.allocate(BYTES).unwrap();
     let gate = there.create_user_event().unwrap();
     // Many copies, on a stream of the memory's device.
     devices[0].fail("cuEventRecord", 0, 1, 999);
