@@ -124,7 +124,7 @@ fn copies(devices: &[Device; 2], backends: &[CudaBackend; 2], queues: &[&CudaQue
                     )
                     .unwrap();
                 let seen = there
-                    .enqueue_read(&queues[1], destination, Region::new(95, 4001), &[copy])
+                    .enqueue_read(queues[1], destination, Region::new(95, 4001), &[copy])
                     .unwrap();
                 assert_eq!(seen.wait().unwrap()[1..], vec![mark; 4000]);
                 // And back, by the other backend.
