@@ -33,7 +33,8 @@ pub struct DeviceMemory {
     pub total_bytes: usize,
 }
 
-/// A CUDA device with its primary context. Clones are the same backend; any thread may use them.
+/// A CUDA device with its primary context. Clones are the same backend, and so is what opening the device again returns; any thread may use
+/// them.
 ///
 /// The context is the one that the runtime API, cudarc and PyTorch use: streams and pointers of these work here, and the other way round.
 /// A call makes it current on the calling thread while it runs, and then the one that was current before.

@@ -15,7 +15,8 @@ use crate::sys::{Context, CudaResult, Handle, PER_THREAD, Stream};
 
 /// A CUDA stream. Clones are the same queue; any thread may use them, but for the per-thread default stream.
 ///
-/// However often one stream is wrapped, the values are equal while one of them lives.
+/// However often a backend wraps one stream, the values are equal while one of them lives. Backends of other devices of the
+/// [library](crate::CudaLibrary) take the queue, too.
 ///
 /// ```no_run
 /// use binpool_allocators::{Backend, Queue, QueueOrder};
