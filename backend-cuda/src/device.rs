@@ -112,7 +112,8 @@ impl CudaDevice {
         self.facts.total_bytes
     }
 
-    /// Opens the device: retains its primary context, until everything on the backend is dropped. Where a backend of this device lives
+    /// Opens the device: retains its primary context, until everything on the backend is dropped, and the
+    /// queues of other devices that used its memory. Where a backend of this device lives
     /// that was opened by the same [library](CudaLibrary), this returns a clone of it.
     ///
     /// # Errors

@@ -114,24 +114,15 @@ impl CudaBackend {
     pub(crate) fn run(
         &self,
         queue: &CudaQueue,
-        memory: &CudaMemory,
         wait_for: &[CudaEvent],
         work: impl FnOnce(&Stream, &Mark) -> CudaResult<()>,
     ) -> Result<()> {
         self.shared.graveyard.reap_some();
         let stream = queue.stream();
-        let side = side_stream(stream, &mut queue.commands().lock(), &[memory])?;
-        let runs_on = side.as_deref().unwrap_or(stream);
-        let mark = Mark::new(runs_on.context())?;
-        let held = Held::of(stream, wait_for);
-        let ended = hold_back(stream, wait_for).and_then(|()| {
-            if side.is_some() {
-                follow(runs_on, stream)?;
-            }
-            work(runs_on, &mark)
-        });
+        let mark = Mark::new(stream.context())?;
+        let ended = hold_back(stream, wait_for).and_then(|()| work(stream, &mark));
         if let Err(error) = ended {
-            self.abandon(&[], held, stream, side.as_deref());
+            self.abandon(&[], Held::of(stream, wait_for), stream, None);
             return Err(error.into());
         }
         Ok(())

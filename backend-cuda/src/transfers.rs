@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use binpool_allocators::{
-    HostUse, InvalidRequest, Memory, ObjectKind, PendingRead, Region, Result, Transfers,
+    Event, HostUse, InvalidRequest, Memory, ObjectKind, PendingRead, Region, Result, Transfers,
 };
 
 use crate::{
     backend::CudaBackend, event::CudaEvent, memory::CudaMemory, queue::CudaQueue, sys::Staging,
 };
 
-/// Enqueued transfers pass through pinned memory, which the backend keeps. Those that block copy from and to the host's bytes.
+/// Enqueued transfers pass through pinned memory, which the backend keeps, and so do those between the host and memory of another device
+/// than the queue's. Others that block copy from and to the host's bytes.
 impl Transfers for CudaBackend {
     fn write(
         &self,
@@ -20,10 +21,14 @@ impl Transfers for CudaBackend {
         data: &[u8],
         wait_for: &[CudaEvent],
     ) -> Result<()> {
+        if is_far(queue, memory) {
+            let write = self.enqueue_write(queue, memory, offset, data.into(), wait_for)?;
+            return write.wait();
+        }
         self.check_command(queue, &[memory], wait_for)?;
         memory.root().flags().check_host(HostUse::Write)?;
         let to = memory.region(Region::new(offset, data.len()))?;
-        self.run(queue, memory, wait_for, |stream, mark| {
+        self.run(queue, wait_for, |stream, mark| {
             if data.is_empty() {
                 stream.record(mark)?;
                 return mark.wait();
@@ -40,10 +45,16 @@ impl Transfers for CudaBackend {
         data: &mut [u8],
         wait_for: &[CudaEvent],
     ) -> Result<()> {
+        if is_far(queue, memory) {
+            let region = Region::new(offset, data.len());
+            let read = self.enqueue_read(queue, memory, region, wait_for)?;
+            data.copy_from_slice(&read.wait()?);
+            return Ok(());
+        }
         self.check_command(queue, &[memory], wait_for)?;
         memory.root().flags().check_host(HostUse::Read)?;
         let from = memory.region(Region::new(offset, data.len()))?;
-        self.run(queue, memory, wait_for, |stream, mark| {
+        self.run(queue, wait_for, |stream, mark| {
             if data.is_empty() {
                 stream.record(mark)?;
                 return mark.wait();
@@ -126,6 +137,13 @@ impl Transfers for CudaBackend {
             _ => stream.copy(second, first, from.bytes),
         })
     }
+}
+
+/// Returns whether the memory is of another device than the queue. It is not copied from and to the host's bytes: such a call may last until
+/// the copy on the other stream has ended, and only then could it tell the queue to wait for that.
+fn is_far(queue: &CudaQueue, memory: &CudaMemory) -> bool {
+    let context = memory.root().device_context();
+    context.is_some_and(|context| !context.is_same(queue.stream().context()))
 }
 
 impl CudaBackend {

@@ -281,6 +281,25 @@ fn an_event_keeps_its_device_until_the_commands_that_wait_for_it_have_ended() {
 }
 
 #[test]
+fn an_event_keeps_its_device_for_a_transfer_that_fails_behind_it() {
+    let (devices, [here, there], [own, queue]) = pair();
+    let memory = block(&there);
+    let gate = there.create_user_event().unwrap();
+    there.enqueue_marker(&queue, from_ref(&gate)).unwrap();
+    let event = here.enqueue_marker(&own, &[]).unwrap();
+    event.wait().unwrap();
+    devices[1].fail("cuMemcpyAsync", 0, 1, 999);
+    // The queue has been told to wait.
+    there.write(&queue, &memory, 0, &[1], &[event]).unwrap_err();
+    drop((here, own));
+    assert!(devices[0].objects() > 0);
+    drop(gate);
+    queue.finish().unwrap();
+    there.enqueue_marker(&queue, &[]).unwrap();
+    assert_eq!(devices[0].objects(), 0);
+}
+
+#[test]
 fn a_device_that_waits_for_the_host_by_another_frees_nothing() {
     let (devices, [here, there], [one, two]) = pair();
     let memory = block(&there);
