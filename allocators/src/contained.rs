@@ -9,6 +9,8 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
+use crate::{Error, Result};
+
 /// Returns what `call` returns, or `None` where it panics. The panic is logged as one of `what`.
 ///
 /// ```
@@ -31,6 +33,24 @@ pub fn contained<R>(what: impl fmt::Display, call: impl FnOnce() -> R) -> Option
         discard(panic);
     }
     None
+}
+
+/// Returns the result of `call`. If it panics, returns a failure of `operation`, so the memory goes where any failure sends it.
+///
+/// ```
+/// use binpool_allocators::contained::guarded;
+///
+/// assert_eq!(guarded("Allocator::map", || Ok(5)).unwrap(), 5);
+/// let error = guarded("Allocator::map", || -> Result<u8, _> { panic!("on purpose") }).unwrap_err();
+/// assert!(error.to_string().contains("Allocator::map"));
+/// ```
+///
+/// # Errors
+///
+/// That of `call`, or [`Backend`](crate::Error::Backend) where it panics.
+pub fn guarded<R>(operation: &'static str, call: impl FnOnce() -> Result<R>) -> Result<R> {
+    contained(operation, call)
+        .unwrap_or_else(|| Err(Error::backend(operation, None, "the call panicked")))
 }
 
 /// Drops the payload of a panic. The payload is a value of the program's, so its `drop` may panic as well; the payload of

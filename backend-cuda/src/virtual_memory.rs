@@ -56,8 +56,12 @@ impl VirtualMemory for CudaBackend {
             Error::unsupported("mapping memory that is not pages: make it with `create_pages`")
         })?;
         let part = Region::new(offset, pages.bytes());
-        let (reservation, region) = self.part(reservation, part)?;
-        reservation.map(region.offset, pages)
+        let (reservation, Region { offset, .. }) = self.part(reservation, part)?;
+        let alignment = Align::new(self.shared.page_bytes).unwrap_or(Align::ONE);
+        if !alignment.divides(offset) {
+            return Err(InvalidRequest::Misaligned { offset, alignment }.into());
+        }
+        reservation.map(offset, pages)
     }
 
     fn unmap(&self, reservation: &CudaMemory, region: Region) -> Result<()> {
@@ -95,13 +99,6 @@ impl CudaBackend {
             Error::unsupported("maps to memory that is no reservation: make one with `reserve`")
         })?;
         region.check_within(memory.bytes())?;
-        let part = memory.in_root(region);
-        let alignment = Align::new(self.shared.page_bytes).unwrap_or(Align::ONE);
-        for offset in [part.offset, part.offset + part.bytes] {
-            if !alignment.divides(offset) {
-                return Err(InvalidRequest::Misaligned { offset, alignment }.into());
-            }
-        }
-        Ok((reservation, part))
+        Ok((reservation, memory.in_root(region)))
     }
 }

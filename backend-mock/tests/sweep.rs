@@ -13,6 +13,7 @@ use binpool_allocators::{
         AllocatorFixture, Check, Fixture, allocator_checks, backend_checks, failure_checks,
         pending_checks, svm_checks,
         sweep::{Tally, sweep_checks},
+        virtual_memory_checks,
     },
 };
 use binpool_mock::{Completion, MockBackend, MockDevice, MockDeviceBuilder, SweptDevices};
@@ -20,7 +21,9 @@ use binpool_mock::{Completion, MockBackend, MockDevice, MockDeviceBuilder, Swept
 const CAPACITY: u64 = 1 << 24;
 
 fn builder() -> MockDeviceBuilder {
-    MockDevice::builder().capacity_bytes(CAPACITY)
+    MockDevice::builder()
+        .capacity_bytes(CAPACITY)
+        .virtual_memory(true)
 }
 
 /// Backends of the devices of a run.
@@ -84,10 +87,24 @@ fn every_check_of_shared_virtual_memory() {
 }
 
 #[test]
+fn every_check_of_virtual_memory() {
+    swept(
+        virtual_memory_checks(),
+        || SweptDevices::new(builder()),
+        Mock,
+    );
+}
+
+#[test]
 fn every_check_where_commands_run_late() {
     let seeded = || builder().completion(Completion::Seeded(7));
     swept(all_of_a_backend(), || SweptDevices::new(seeded()), Mock);
     swept(svm_checks(), || SweptDevices::new(seeded()), Mock);
+    swept(
+        virtual_memory_checks(),
+        || SweptDevices::new(seeded()),
+        Mock,
+    );
 }
 
 /// The checks with objects of another backend, of which that one fails.
@@ -96,6 +113,7 @@ fn every_check_with_the_other_device_failing() {
     let fresh = || SweptDevices::with_another_failing(builder(), 1);
     swept(all_of_a_backend(), fresh, Mock);
     swept(svm_checks(), fresh, Mock);
+    swept(virtual_memory_checks(), fresh, Mock);
 }
 
 /// Sweeps the checks of an allocator. A check in which not even the allocator could be made ends there.

@@ -2,10 +2,11 @@
 
 use binpool_allocators::{
     Allocator, Backend, Error, EventOf, InvalidRequest, Queue, QueueOf, QueueOrder,
+    contained::guarded,
 };
 use smallvec::SmallVec;
 
-use crate::{PooledBuffer, block::Lease, calls::guarded, order::fence::wait_for_event};
+use crate::{PooledBuffer, block::Lease, order::fence::wait_for_event};
 
 /// Moving from queue to queue: `PyOpenCL`'s `bind_to_queue`, `unbind_from_queue` and `enqueue_release` of shared
 /// virtual memory, for every pooled block.

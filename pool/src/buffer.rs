@@ -9,7 +9,8 @@ use std::{fmt, mem::ManuallyDrop, ops::RangeBounds, sync::Arc};
 
 use binpool_allocators::{
     Allocator, AsMemory, Backend, Error, IntoRegion, InvalidRequest, Memory, MemoryId, MemoryOf,
-    Queue, QueueId, QueueOf, Region, contained::contained,
+    Queue, QueueId, QueueOf, Region,
+    contained::{contained, guarded},
 };
 
 use tracing::{Level, level_filters::LevelFilter};
@@ -17,7 +18,6 @@ use tracing::{Level, level_filters::LevelFilter};
 use crate::{
     PooledRegion,
     block::Lease,
-    calls::guarded,
     order::timestamps::QueueKey,
     shared::{Block, CachedBlock, Shared},
 };

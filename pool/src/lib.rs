@@ -92,7 +92,6 @@ mod pool;
 
 mod binding;
 mod block;
-mod calls;
 mod central;
 mod classes;
 mod decay;

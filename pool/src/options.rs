@@ -414,8 +414,8 @@ impl PoolOptions {
                 let segments = Segments::new(join)
                     .with_arenas(ARENAS)
                     .with_growth(self.growth);
-                if page_bytes.is_some() {
-                    segments.with_pages()
+                if let Some(page_bytes) = page_bytes {
+                    segments.with_pages(page_bytes)
                 } else if allocator.views_are_addresses() {
                     segments.without_cached_views()
                 } else {
@@ -434,7 +434,6 @@ impl PoolOptions {
             classes,
             policy: self.policy,
             has_segments: segments,
-            page_bytes,
             release_threshold: self.release_threshold.unwrap_or(u64::MAX),
             high_water: self.high_water,
             scrubber,

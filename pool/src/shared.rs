@@ -58,8 +58,6 @@ pub(crate) struct Shared<A: Allocator> {
     pub(crate) policy: ReusePolicy,
     /// Set if blocks are carved from segments.
     pub(crate) has_segments: bool,
-    /// The bytes of a page, if the allocator gives pages that are mapped to reservations.
-    pub(crate) page_bytes: Option<usize>,
     /// Above this many managed bytes, free memory is released as soon as no command uses it.
     pub(crate) release_threshold: u64,
     /// How much a pool without segments manages.

@@ -12,7 +12,7 @@
 //!     type Backend = MockBackend;
 //!
 //!     fn backend(&self) -> MockBackend {
-//!         MockDevice::builder().capacity_bytes(1 << 24).build().backend()
+//!         MockDevice::builder().capacity_bytes(1 << 24).virtual_memory(true).build().backend()
 //!     }
 //!
 //!     fn enforced_capacity(&self) -> Option<u64> {
@@ -27,13 +27,15 @@
 //!     binpool_allocators::failure_conformance!(super::Mock);
 //!     // Where it has shared virtual memory:
 //!     binpool_allocators::svm_conformance!(super::Mock);
+//!     // Where it has virtual memory:
+//!     binpool_allocators::virtual_memory_conformance!(super::Mock);
 //! }
 //! # use binpool_allocators::conformance::{backend_checks, run_all};
 //! # assert!(run_all(&backend_checks(), &Mock).passed());
 //! ```
 //!
-//! [`backend_checks`], [`pending_checks`], [`failure_checks`], [`svm_checks`] and [`allocator_checks`] return the same checks as
-//! values, and [`run_all`] runs them in a program without a test runner. A check panics where the promise is broken, and says
+//! [`backend_checks`], [`pending_checks`], [`failure_checks`], [`svm_checks`], [`virtual_memory_checks`] and [`allocator_checks`]
+//! return the same checks as values, and [`run_all`] runs them in a program without a test runner. A check panics where the promise is broken, and says
 //! which one. A pool needs no user events: a runtime whose host cannot resolve an event is checked without them.
 //!
 //! [`sweep`] runs each of them repeatedly, and makes each call of the backend fail once.
@@ -68,6 +70,7 @@ pub mod svm_lifetimes;
 pub mod sweep;
 pub mod threads;
 pub mod transfers;
+pub mod virtual_memory;
 
 mod bench;
 mod report;
@@ -76,7 +79,7 @@ use std::fmt;
 
 pub use report::{Failure, Report, run_all};
 
-use crate::{Allocator, SvmBackend, Transfers};
+use crate::{Allocator, SvmBackend, Transfers, VirtualMemory};
 
 /// A way to make the backend under test.
 pub trait Fixture {
@@ -89,7 +92,7 @@ pub trait Fixture {
 
     /// The capacity in bytes, where the device refuses to commit more; `None`, the default, where its behaviour is
     /// unknown. Keep it small, since the checks fill it, and let half of it fit in one
-    /// block.
+    /// block. With virtual memory, it holds 8 pages or more.
     fn enforced_capacity(&self) -> Option<u64> {
         None
     }
@@ -341,6 +344,30 @@ suite! {
     svm_binding::a_release_without_a_queue_is_on_the_bound_one,
     svm::foreign_svm_is_refused,
     svm::svm_runs_out_with_an_error,
+}
+
+suite! {
+    $
+    /// The promises of [`VirtualMemory`]. One check needs user events.
+    fn virtual_memory_checks<F: Fixture where F::Backend: VirtualMemory>;
+    /// Expands to a `#[test]` for each promise of `VirtualMemory`, given a `Fixture`.
+    macro virtual_memory_conformance;
+    virtual_memory::pages_keep_their_contents_wherever_they_are_mapped,
+    virtual_memory::reservations_and_pages_are_whole_pages,
+    virtual_memory::impossible_sizes_of_pages_are_refused,
+    virtual_memory::a_map_over_other_pages_is_refused,
+    virtual_memory::a_map_off_a_page_or_beyond_the_end_is_refused,
+    virtual_memory::pages_are_mapped_at_one_place_at_a_time,
+    virtual_memory::an_unmap_that_cuts_pages_or_finds_none_is_refused,
+    virtual_memory::pages_have_no_addresses_of_their_own,
+    virtual_memory::only_pages_are_mapped_and_only_to_reservations,
+    virtual_memory::pages_outlive_their_reservation,
+    virtual_memory::mapped_pages_may_be_dropped,
+    virtual_memory::a_view_of_a_reservation_is_a_window_that_keeps_it,
+    virtual_memory::foreign_pages_and_reservations_are_refused,
+    virtual_memory::only_pages_take_of_the_device,
+    virtual_memory::threads_share_a_reservation,
+    virtual_memory::a_reservation_may_be_dropped_while_a_command_uses_it,
 }
 
 suite! {

@@ -3,13 +3,13 @@
 //! PyTorch's expandable segments grow in place, too, one for each stream, and unmap pages where memory has run out. Here pages move
 //! as soon as more would have to be taken from the device than the program needs, and only those whose commands have ended.
 
-use std::{fmt, sync::Arc};
+use std::{cmp::Reverse, fmt, sync::Arc};
 
 use super::{
     Carved, Leaving, Segments,
     pages::{FreePages, Incomplete, Pages, Place},
 };
-use crate::{Allocator, Backend, Error, Region, Result};
+use crate::{Allocator, Backend, Error, Region, Result, contained::guarded};
 
 /// The addresses of a reservation are so many times the capacity: more than its blocks need, however they lie.
 const ADDRESSES_PER_BYTE: u64 = 4;
@@ -28,24 +28,8 @@ pub enum Mapping<M, U> {
     },
     /// It [carries out](Plan::carry_out) this plan.
     Map(Plan<M, U>),
-    /// The reservation has no addresses left.
+    /// The reservation has no addresses left, or there are none, since these segments are not of pages.
     NoAddresses,
-}
-
-/// What limits the pages.
-///
-/// ```
-/// use binpool_allocators::segments::PageTerms;
-///
-/// let terms = PageTerms { page_bytes: 2 << 20, capacity: 1 << 30 };
-/// assert_eq!(terms.capacity / terms.page_bytes as u64, 512); // The most pages.
-/// ```
-#[derive(Clone, Copy, Debug)]
-pub struct PageTerms {
-    /// The least size of pages in bytes. All sizes are multiples of it.
-    pub page_bytes: usize,
-    /// The most bytes that the allocator gives in all.
-    pub capacity: u64,
 }
 
 /// The pages that are mapped for a block. It has to be [carried out](Self::carry_out), and what became of it
@@ -55,8 +39,8 @@ pub struct PageTerms {
 #[derive(Debug)]
 pub struct Plan<M, U> {
     incomplete: Incomplete<M, U>,
-    /// The most bytes of new pages.
-    chunk: usize,
+    /// The most bytes of each of the new pages.
+    new_pages: usize,
     /// Pages that are mapped nowhere.
     spare: Vec<Pages<M>>,
     /// Pages that move, and where they are.
@@ -135,8 +119,8 @@ impl<M, U> Plan<M, U> {
             }
         }
         while done.failure.is_none() && done.missing_bytes() > 0 {
-            let bytes = done.missing_bytes().min(self.chunk);
-            match allocator.allocate(bytes) {
+            let bytes = done.missing_bytes().min(self.new_pages);
+            match guarded("Allocator::allocate", || allocator.allocate(bytes)) {
                 Ok(memory) => {
                     done.created_bytes += bytes as u64;
                     done.map(allocator, Pages { bytes, memory }, None);
@@ -172,7 +156,8 @@ impl<M, U> Done<M, U> {
         A: Allocator<Backend: Backend<Memory = M>>,
     {
         let offset = self.next();
-        let result = allocator.map(&self.incomplete.reservation, offset, &pages.memory);
+        let map = || allocator.map(&self.incomplete.reservation, offset, &pages.memory);
+        let result = guarded("Allocator::map", map);
         if self.keep_failure(result) {
             self.maps += 1;
             self.mapped.push(Mapped {
@@ -236,7 +221,8 @@ impl<M, U> Done<M, U> {
         A: Allocator<Backend: Backend<Memory = M>>,
     {
         if let Some(place) = origin {
-            let result = allocator.map(&place.reservation, place.region.offset, &pages.memory);
+            let map = || allocator.map(&place.reservation, place.region.offset, &pages.memory);
+            let result = guarded("Allocator::map", map);
             if let Err(error) = result {
                 tracing::warn!(%error, bytes = pages.bytes, "pages could not be mapped again; they are kept");
                 self.left.push(place);
@@ -252,7 +238,8 @@ impl<M, U> Done<M, U> {
 
 impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// Returns what a request of the arena `home` for `bytes` bytes does that finds no free range: the user has `in_use` bytes, the
-    /// request may have the ranges whose uses are `usable`, and pages of ranges whose uses are `over` may move.
+    /// request may have the ranges whose uses are `usable`, and pages of ranges whose uses are `over` may move. The allocator gives
+    /// at most `capacity` bytes in all.
     ///
     #[doc = include_str!("mapping.md")]
     pub fn plan(
@@ -260,14 +247,13 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         home: usize,
         bytes: usize,
         in_use: u64,
-        terms: PageTerms,
+        capacity: u64,
         usable: impl Fn(&U) -> bool,
         over: impl Fn(&U) -> bool,
     ) -> Mapping<M, U> {
-        let PageTerms {
-            page_bytes,
-            capacity,
-        } = terms;
+        let Some(page_bytes) = self.page_bytes else {
+            return Mapping::NoAddresses;
+        };
         self.growth
             .reach(in_use.saturating_add(bytes as u64), capacity);
         self.tell_arenas();
@@ -282,7 +268,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             let addresses = capacity.saturating_mul(ADDRESSES_PER_BYTE);
             let most = usize::MAX / 2;
             let bytes = usize::try_from(addresses).map_or(most, |addresses| addresses.min(most));
-            let bytes = bytes.next_multiple_of(page_bytes);
+            let bytes = bytes.max(1).next_multiple_of(page_bytes);
             return Mapping::Reserve { bytes, is_small };
         }
         let taken = own.take_incomplete(bytes, is_small, page_bytes, chunk, usable);
@@ -291,6 +277,11 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             return Mapping::NoAddresses;
         };
         let mut rest = incomplete.missing.bytes;
+        let new_pages = if is_small {
+            page_bytes
+        } else {
+            self.growth.new_pages(rest, chunk)
+        };
         let spare: Vec<_> = self
             .spare
             .extract_if(.., |pages| {
@@ -306,7 +297,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         let moved = self.take_pages_to_move(&mut rest, may_create, over);
         Mapping::Map(Plan {
             incomplete,
-            chunk,
+            new_pages,
             spare,
             moved,
         })
@@ -337,14 +328,15 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         moved
     }
 
-    /// The pages that lie in free ranges whose uses are `over`, those of small ranges first.
+    /// The pages that lie in free ranges whose uses are `over`: the largest first, since fewer calls move them, and of these the ones
+    /// in small ranges, since large ranges serve more requests where they are.
     pub(super) fn free_pages(&self, over: &impl Fn(&U) -> bool) -> Vec<FreePages> {
         let mut free: Vec<_> = self
             .arenas
             .each()
             .flat_map(|arena| arena.free_pages(over))
             .collect();
-        free.sort_unstable();
+        free.sort_unstable_by_key(|free| (Reverse(free.bytes), free.range_bytes, free.key()));
         free
     }
 

@@ -25,7 +25,7 @@ use space::{Idle, SegmentKey};
 
 pub use arena::RangeKey;
 pub use arenas::Arenas;
-pub use mapping::{Done, Mapping, PageTerms, Plan};
+pub use mapping::{Done, Mapping, Plan};
 pub use pages::Place;
 
 use crate::{Allocator, Backend, GrowthPolicy, MemoryOf, Region, Result};
@@ -324,7 +324,8 @@ pub struct Segments<M, U> {
     stuck: Vec<Pages<M>>,
     /// The pages that were free at the last sweep.
     free_at_sweep: HashSet<PagesKey>,
-    has_pages: bool,
+    /// The size of a page of virtual memory in bytes, where pages are mapped to reservations.
+    page_bytes: Option<usize>,
     /// Returns the combined uses of two free neighbours.
     join: fn(&U, &U) -> Option<U>,
 }
@@ -342,7 +343,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             spare: Vec::new(),
             stuck: Vec::new(),
             free_at_sweep: HashSet::new(),
-            has_pages: false,
+            page_bytes: None,
             join,
         }
     }
@@ -446,24 +447,25 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         self
     }
 
-    /// Has pages mapped to reservations instead of segments. Views are only addresses then, and none is cached.
+    /// Has pages mapped to reservations instead of segments: their sizes are multiples of `page_bytes` bytes. Views are only addresses
+    /// then, and none is cached.
     #[must_use]
-    pub fn with_pages(mut self) -> Self {
-        self.has_pages = true;
+    pub fn with_pages(mut self, page_bytes: usize) -> Self {
+        self.page_bytes = Some(page_bytes);
         self.without_cached_views()
     }
 
     /// Returns whether pages are mapped to reservations. Then only those leave whose commands have ended.
     #[must_use]
     pub fn has_pages(&self) -> bool {
-        self.has_pages
+        self.page_bytes.is_some()
     }
 
     /// The bytes of all segments.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let in_arenas = self.bytes.iter().sum();
-        if !self.has_pages {
+        if !self.has_pages() {
             return in_arenas;
         }
         let stuck = self.stuck.iter().map(|pages| pages.bytes as u64);
@@ -486,7 +488,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     pub fn idle_bytes(&self) -> u64 {
         let idle = |arena: &Arena<M, U>| arena.idle().map(|idle| idle.bytes as u64).sum::<u64>();
         let idle: u64 = self.arenas.each().map(|arena| idle(&arena)).sum();
-        if !self.has_pages {
+        if !self.has_pages() {
             return idle;
         }
         let pages = self.free_pages(&|_| true);
@@ -836,7 +838,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         let mut leaving = self.take_idle(enough, |space, idle| {
             space.uses_of(idle.segment).all(&wanted)
         });
-        if self.has_pages {
+        if self.has_pages() {
             leaving.extend(self.release_pages(enough, |_| true, wanted));
         }
         leaving
@@ -862,7 +864,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         let mut leaving = self.take_idle(u64::MAX, |arena, idle| {
             Some(idle.since) < now && arena.uses_of(idle.segment).all(&wanted)
         });
-        if self.has_pages {
+        if self.has_pages() {
             leaving.extend(self.sweep_pages(wanted));
         }
         leaving

@@ -6,7 +6,7 @@ use super::{
     arena::{Arena, RangeKey},
     space::{RangeNumber, SegmentKey},
 };
-use crate::{Allocator, Backend, Region, Result};
+use crate::{Allocator, Backend, Region, Result, contained::guarded};
 
 /// A reservation of an arena, and the pages that are mapped to it.
 #[derive(Debug)]
@@ -24,11 +24,10 @@ pub(super) struct Pages<M> {
 }
 
 /// Pages of a free range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct FreePages {
-    /// The size of the free range. Pages of small ones are moved first, since those of large ones serve more requests where they
-    /// are.
-    range_bytes: usize,
+    /// The size of the free range.
+    pub(super) range_bytes: usize,
     pub(super) arena: usize,
     pub(super) is_small: bool,
     pub(super) offset: usize,
@@ -61,12 +60,14 @@ impl<M> Place<M> {
     ///
     /// # Errors
     ///
-    /// Those of [`Allocator::unmap`]. The place must not be [forgotten](super::Segments::forget) then.
+    /// Those of [`Allocator::unmap`], also for a panic. The place must not be [forgotten](super::Segments::forget) then.
     pub fn unmap<A>(&self, allocator: &A) -> Result<()>
     where
         A: Allocator<Backend: Backend<Memory = M>>,
     {
-        allocator.unmap(&self.reservation, self.region)
+        guarded("Allocator::unmap", || {
+            allocator.unmap(&self.reservation, self.region)
+        })
     }
 }
 

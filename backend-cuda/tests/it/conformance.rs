@@ -3,7 +3,7 @@
 use binpool_allocators::{
     ImmediateAllocator, allocator_conformance, backend_conformance,
     conformance::{AllocatorFixture, Fixture},
-    pending_conformance,
+    pending_conformance, virtual_memory_conformance,
 };
 use binpool_cuda::{CudaBackend, DriverPoolAllocator};
 
@@ -30,6 +30,7 @@ mod backend {
 
     backend_conformance!(Cuda);
     pending_conformance!(Cuda);
+    virtual_memory_conformance!(Cuda);
 }
 
 /// Memory of one device, and queues of another that may not use it.

@@ -1,12 +1,10 @@
-//! Pages keep their contents where they are mapped, and what is not allowed is refused and changes nothing.
+//! Virtual memory of CUDA beside what every backend does with it: what the driver refuses, and what takes of the device.
 
-use std::{fmt::Debug, slice::from_ref, thread};
+use std::{fmt::Debug, slice::from_ref};
 
 use binpool_allocators::{
-    Backend, Error, Event, InvalidRequest, Memory, MemoryFlags, MemoryKind, Region, Result,
-    Transfers, VirtualMemory,
+    Backend, Error, Event, InvalidRequest, Region, Result, Transfers, VirtualMemory,
 };
-use binpool_cuda::{CudaBackend, CudaMemory, CudaQueue};
 
 use crate::common::{Device, PAGE, queue};
 
@@ -19,33 +17,6 @@ fn refusal<T: Debug>(result: Result<T>) -> InvalidRequest {
         Err(Error::InvalidRequest(refusal)) => refusal,
         other => panic!("{other:?}"),
     }
-}
-
-fn byte(backend: &CudaBackend, queue: &CudaQueue, memory: &CudaMemory, at: usize) -> u8 {
-    let mut byte = [0];
-    backend.read(queue, memory, at, &mut byte, &[]).unwrap();
-    byte[0]
-}
-
-#[test]
-fn pages_keep_their_contents_wherever_they_are_mapped() {
-    let backend = device().backend();
-    assert_eq!(backend.page_bytes(), PAGE);
-    let queue = queue(&backend);
-    let [one, two] = [(); 2].map(|()| backend.reserve(8 * PAGE).unwrap());
-    let [a, b] = [(); 2].map(|()| backend.create_pages(PAGE - 1).unwrap());
-    assert_eq!(
-        (a.bytes(), a.kind(), one.kind()),
-        (PAGE, MemoryKind::Pages, MemoryKind::Buffer)
-    );
-    backend.map(&one, 0, &a).unwrap();
-    backend.map(&one, PAGE, &b).unwrap();
-    backend.write(&queue, &one, PAGE - 1, &[1, 2], &[]).unwrap();
-    backend.unmap(&one, Region::first(2 * PAGE)).unwrap();
-    backend.map(&two, 5 * PAGE, &a).unwrap();
-    backend.map(&one, 0, &b).unwrap();
-    assert_eq!(byte(&backend, &queue, &two, 6 * PAGE - 1), 1);
-    assert_eq!(byte(&backend, &queue, &one, 0), 2);
 }
 
 #[test]
@@ -82,72 +53,6 @@ fn only_pages_take_of_the_device() {
     assert_eq!(device.used(), 0);
     drop(backend);
     assert_eq!(device.objects(), 0);
-}
-
-#[test]
-fn what_is_refused_changes_nothing() {
-    let backend = device().backend();
-    let queue = queue(&backend);
-    let reservation = backend.reserve(4 * PAGE).unwrap();
-    let [two, one] = [2, 1].map(|pages| backend.create_pages(pages * PAGE).unwrap());
-    backend.map(&reservation, PAGE, &two).unwrap();
-    let map = |offset, pages| refusal(backend.map(&reservation, offset, pages));
-    let unmap = |offset, bytes| refusal(backend.unmap(&reservation, Region::new(offset, bytes)));
-    let (offset, bytes) = (2 * PAGE, PAGE);
-    assert_eq!(
-        map(offset, &one),
-        InvalidRequest::AlreadyMapped { offset, bytes }
-    );
-    let (offset, bytes) = (0, 2 * PAGE);
-    assert_eq!(
-        map(offset, &two),
-        InvalidRequest::AlreadyMapped { offset, bytes }
-    );
-    assert!(matches!(map(256, &one), InvalidRequest::Misaligned { .. }));
-    assert!(matches!(
-        map(4 * PAGE, &one),
-        InvalidRequest::OutOfBounds { .. }
-    ));
-    for (offset, bytes) in [
-        (PAGE, PAGE),
-        (0, 3 * PAGE),
-        (PAGE, 3 * PAGE),
-        (3 * PAGE, PAGE),
-    ] {
-        assert_eq!(
-            unmap(offset, bytes),
-            InvalidRequest::NotMapped { offset, bytes }
-        );
-    }
-    let other = device().backend();
-    assert!(matches!(
-        refusal(other.map(&reservation, 0, &one)),
-        InvalidRequest::ForeignObject { .. }
-    ));
-    assert_eq!(refusal(backend.reserve(0)), InvalidRequest::ZeroSize);
-    assert_eq!(refusal(backend.create_pages(0)), InvalidRequest::ZeroSize);
-    for bytes in [usize::MAX, usize::MAX / 2] {
-        assert!(matches!(
-            refusal(backend.reserve(bytes)),
-            InvalidRequest::TooLarge { .. }
-        ));
-        assert!(matches!(
-            refusal(backend.create_pages(bytes)),
-            InvalidRequest::TooLarge { .. }
-        ));
-    }
-    // Pages have no addresses, and other memory is no pages.
-    assert!(backend.create_sub_region(&one, Region::first(256)).is_err());
-    assert!(one.cu_device_ptr().is_err());
-    assert!(backend.write(&queue, &one, 0, &[1], &[]).is_err());
-    assert!(backend.commit(&queue, &one).is_err());
-    let buffer = backend.create_buffer(PAGE, MemoryFlags::empty()).unwrap();
-    assert!(backend.map(&reservation, 0, &buffer).is_err());
-    assert!(backend.map(&buffer, 0, &one).is_err());
-    backend.map(&reservation, 0, &one).unwrap();
-    backend
-        .unmap(&reservation, Region::first(3 * PAGE))
-        .unwrap();
 }
 
 #[test]
@@ -268,50 +173,4 @@ fn a_reservation_is_dropped_behind_the_commands_that_use_it() {
     fill.wait().unwrap();
     backend.enqueue_marker(&queue, &[]).unwrap().wait().unwrap();
     assert_eq!((device.used(), backend.is_lost()), (0, false));
-}
-
-#[test]
-fn threads_map_and_unmap_parts_of_one_reservation() {
-    const ROUNDS: usize = 50;
-
-    let backend = device().backend();
-    let reservation = backend.reserve(8 * PAGE).unwrap();
-    thread::scope(|scope| {
-        for part in 0..4_u8 {
-            let (backend, reservation) = (&backend, &reservation);
-            scope.spawn(move || {
-                let queue = queue(backend);
-                let offset = usize::from(part) * 2 * PAGE;
-                let pages = backend.create_pages(PAGE).unwrap();
-                for round in 0..ROUNDS {
-                    let at = offset + (round % 2) * PAGE;
-                    backend.map(reservation, at, &pages).unwrap();
-                    if round > 0 {
-                        assert_eq!(byte(backend, &queue, reservation, at + 9), part);
-                    }
-                    backend
-                        .write(&queue, reservation, at, &[part; 10], &[])
-                        .unwrap();
-                    backend.unmap(reservation, Region::new(at, PAGE)).unwrap();
-                }
-            });
-        }
-    });
-}
-
-#[test]
-fn pages_are_mapped_at_one_place_and_outlive_the_reservation() {
-    let backend = device().backend();
-    let queue = queue(&backend);
-    let [one, two] = [(); 2].map(|()| backend.reserve(4 * PAGE).unwrap());
-    let pages = backend.create_pages(PAGE).unwrap();
-    backend.map(&one, 0, &pages).unwrap();
-    for (reservation, offset) in [(&one, PAGE), (&two, 0)] {
-        let again = backend.map(reservation, offset, &pages);
-        assert!(matches!(again, Err(Error::Unsupported { .. })), "{again:?}");
-    }
-    backend.write(&queue, &one, 9, &[4], &[]).unwrap();
-    drop(one);
-    backend.map(&two, PAGE, &pages).unwrap();
-    assert_eq!(byte(&backend, &queue, &two, PAGE + 9), 4);
 }

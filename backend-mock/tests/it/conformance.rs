@@ -5,9 +5,9 @@ use binpool_allocators::{
     allocator_conformance, backend_conformance,
     conformance::{
         AllocatorFixture, Fixture, backend_checks, failure_checks, pending_checks, run_all,
-        svm_checks,
+        svm_checks, virtual_memory_checks,
     },
-    failure_conformance, pending_conformance, svm_conformance,
+    failure_conformance, pending_conformance, svm_conformance, virtual_memory_conformance,
 };
 use binpool_mock::{Completion, Failures, HostWait, MockBackend, MockDevice, MockDeviceBuilder};
 
@@ -17,6 +17,7 @@ fn builder() -> MockDeviceBuilder {
     // The checks with threads wait for each other's commands.
     MockDevice::builder()
         .capacity_bytes(CAPACITY)
+        .virtual_memory(true)
         .host_waits(HostWait::Block)
 }
 
@@ -42,6 +43,7 @@ mod at_once {
     pending_conformance!(Mock(builder));
     failure_conformance!(Mock(builder));
     svm_conformance!(Mock(builder));
+    virtual_memory_conformance!(Mock(builder));
 }
 
 mod seeded {
@@ -53,6 +55,7 @@ mod seeded {
     pending_conformance!(MOCK);
     failure_conformance!(MOCK);
     svm_conformance!(MOCK);
+    virtual_memory_conformance!(MOCK);
 }
 
 mod seeded_otherwise {
@@ -244,6 +247,7 @@ fn promises_are_kept_under_every_seed() {
             pending_checks(),
             failure_checks(),
             svm_checks(),
+            virtual_memory_checks(),
         ];
         let checks: Vec<_> = each.into_iter().flatten().collect();
         let report = run_all(&checks, &Seeded(seed));

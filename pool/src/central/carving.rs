@@ -1,6 +1,6 @@
 //! What a request does next that finds no free range of a segment.
 
-use binpool_allocators::{Allocator, segments::PageTerms};
+use binpool_allocators::{Allocator, segments::Segments};
 
 use crate::{
     block::{HeldBlock, Released},
@@ -51,8 +51,8 @@ pub(crate) enum CarvingStep<A: Allocator, O> {
         bytes: usize,
         leaving: Vec<Released<A>>,
     },
-    /// Maps pages of this size or more.
-    Map(PageTerms),
+    /// Maps pages.
+    Map,
 }
 
 /// What stays the same while a request is carved.
@@ -67,8 +67,6 @@ pub(crate) struct CarvingTerms {
     pub(crate) alignment: usize,
     /// The most bytes that the allocator gives in all.
     pub(crate) capacity: u64,
-    /// The bytes of a page, if the allocator gives pages.
-    pub(crate) page_bytes: Option<usize>,
 }
 
 impl<A: Allocator, O> State<A, O> {
@@ -139,11 +137,8 @@ impl<A: Allocator, O> State<A, O> {
             }
         }
         self.transit.depart(1);
-        if let Some(page_bytes) = terms.page_bytes {
-            return CarvingStep::Map(PageTerms {
-                page_bytes,
-                capacity: terms.capacity,
-            });
+        if self.segments.as_ref().is_some_and(Segments::has_pages) {
+            return CarvingStep::Map;
         }
         let (bytes, leaving) = self.grow(request, terms.alignment, terms.capacity);
         CarvingStep::Grow { bytes, leaving }
@@ -171,7 +166,6 @@ mod tests {
             drain_from: DrainFrom::Own,
             alignment: 256,
             capacity: 1 << 32,
-            page_bytes: None,
         };
         let mut stage = CarvingStage::Retry;
         let mut names = Vec::new();
@@ -194,7 +188,7 @@ mod tests {
                 CarvingStep::Take(_) => "take",
                 CarvingStep::WaitFor(..) => "wait",
                 CarvingStep::Grow { .. } => "grow",
-                CarvingStep::Map(_) => "map",
+                CarvingStep::Map => "map",
             });
             if matches!(names.last(), Some(&("take" | "grow"))) {
                 return names;

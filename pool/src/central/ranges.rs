@@ -2,7 +2,7 @@
 
 use binpool_allocators::{
     Allocator, Error, Memory, MemoryId, MemoryOf, Region,
-    segments::{self, Done, Mapping, PageTerms, Place, RangeKey},
+    segments::{self, Done, Mapping, Place, RangeKey},
 };
 
 use crate::{
@@ -107,7 +107,7 @@ impl<A: Allocator, O> State<A, O> {
         &mut self,
         queue_key: QueueKey,
         request: Request,
-        terms: PageTerms,
+        capacity: u64,
     ) -> Option<Mapping<MemoryOf<A>, QueueUses>> {
         let in_use = self.bytes_in_use();
         let queues = &self.queues;
@@ -115,7 +115,7 @@ impl<A: Allocator, O> State<A, O> {
             request.home,
             request.bytes,
             in_use,
-            terms,
+            capacity,
             |uses| uses.iter().all(|use_| queues.is_before(*use_, queue_key)),
             |uses| queues.are_over(uses),
         ))

@@ -3,14 +3,13 @@
 use std::cell::Cell;
 
 use binpool_allocators::{
-    Allocator, Error, EventOf, MemoryOf,
-    contained::contained,
-    segments::{Mapping, PageTerms, Place, RangeKey},
+    Allocator, Error, EventOf, MemoryOf, OutOfMemory, Scope,
+    contained::{contained, guarded},
+    segments::{Mapping, Place, RangeKey},
 };
 
 use crate::{
     block::Lease,
-    calls::guarded,
     central::{
         caches::DrainFrom,
         carving::{CarvingStage, CarvingStep, CarvingTerms},
@@ -41,7 +40,6 @@ impl<A: Allocator> Shared<A> {
             drain_from,
             alignment: self.alignment.bytes(),
             capacity: self.allocator.capacity_bytes(),
-            page_bytes: self.page_bytes,
         };
         let mut stage = CarvingStage::Retry;
         loop {
@@ -75,9 +73,14 @@ impl<A: Allocator> Shared<A> {
                     self.release_each(leaving);
                     return self.carve_from_a_new_segment(queue_key, request, bytes, growth);
                 }
-                CarvingStep::Map(terms) => {
+                CarvingStep::Map => {
                     let growth = Growth { shared: self };
-                    return self.carve_from_mapped_pages(queue_key, request, terms, growth);
+                    return self.carve_from_mapped_pages(
+                        queue_key,
+                        request,
+                        terms.capacity,
+                        growth,
+                    );
                 }
             }
         }
@@ -148,11 +151,11 @@ impl<A: Allocator> Shared<A> {
         &self,
         queue_key: QueueKey,
         request: Request,
-        terms: PageTerms,
+        capacity: u64,
         growth: Growth<'_, A>,
     ) -> Result<HitBlock<'_, A>, Error> {
         let plan = loop {
-            let mapping = self.state.lock().plan_pages(queue_key, request, terms);
+            let mapping = self.state.lock().plan_pages(queue_key, request, capacity);
             match mapping {
                 Some(Mapping::Map(plan)) => break plan,
                 Some(Mapping::Reserve { bytes, is_small }) => {
@@ -163,9 +166,8 @@ impl<A: Allocator> Shared<A> {
                     drop(unused);
                 }
                 Some(Mapping::NoAddresses) | None => {
-                    return Err(Error::unsupported(
-                        "a block beyond the addresses of its pool",
-                    ));
+                    let shortage = OutOfMemory::new(request.bytes, Scope::Device);
+                    return Err(shortage.into());
                 }
             }
         };
@@ -183,7 +185,7 @@ impl<A: Allocator> Shared<A> {
 
     /// Unmaps pages that leave the pool. Where that fails, their addresses stay out of use.
     pub(crate) fn unmap(&self, place: &Place<MemoryOf<A>>) {
-        match guarded("Allocator::unmap", || place.unmap(&self.allocator)) {
+        match place.unmap(&self.allocator) {
             Ok(()) => self.state.lock().forget_place(place),
             Err(error) => tracing::error!(%error, "pages could not be unmapped"),
         }

@@ -1,11 +1,14 @@
 //! Releasing memory to the allocator.
 
-use binpool_allocators::{Allocator, Error, EventOf, MemoryOf, contained::contained};
+use binpool_allocators::{
+    Allocator, Error, EventOf, MemoryOf,
+    contained::{contained, guarded},
+    segments::Segments,
+};
 use smallvec::SmallVec;
 
 use crate::{
     block::Released,
-    calls::guarded,
     order::{fence::Fences, queue_uses::QueueUses},
     scrubber::Scrubber,
     shared::Shared,
@@ -120,7 +123,11 @@ impl<A: Allocator> Shared<A> {
     /// Returns the released bytes.
     pub(crate) fn release_all(&self) -> u64 {
         self.flush();
-        if self.page_bytes.is_some() {
+        let has_pages = {
+            let state = self.state.lock();
+            state.segments.as_ref().is_some_and(Segments::has_pages)
+        };
+        if has_pages {
             self.wait_for_pages();
         }
         let released = self.state.lock().release_all();

@@ -1,10 +1,9 @@
 //! Which free block a queue gets, and which commands have to end before.
 
-use binpool_allocators::{Allocator, Backend, Error, EventOf, Queue, QueueOf};
+use binpool_allocators::{Allocator, Backend, Error, EventOf, Queue, QueueOf, contained::guarded};
 use smallvec::SmallVec;
 
 use crate::{
-    calls::guarded,
     central::{
         caches::DrainFrom,
         ranges::{Carved, RangeFilter},

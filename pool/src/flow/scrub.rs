@@ -14,12 +14,12 @@ use std::collections::HashSet;
 
 use binpool_allocators::{
     Allocator, Backend, Error, Event, EventOf, EventStatus, FailureOrder, Memory, MemoryOf, Queue,
-    QueueOf, QueueOrder, Region, contained::contained,
+    QueueOf, QueueOrder, Region,
+    contained::{contained, guarded},
 };
 
 use crate::{
     PooledBuffer,
-    calls::guarded,
     order::{fence::wait_for_event, queue_uses::QueueUses},
     scrubber::Scrubber,
     shared::{Bins, Block, HeldBlock, Shared},

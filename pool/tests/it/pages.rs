@@ -1,12 +1,16 @@
 //! Pools of pages: blocks lie in mapped pages whatever fails, and pages move only once their commands have ended.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use binpool::{
-    Backend, MemoryPool, PoolOptions, QueueOrder, ScrubPolicy, VirtualMemoryAllocator,
+    Allocator, Backend, Error, MemoryPool, PoolOptions, QueueOrder, Region, ScrubPolicy,
+    VirtualMemoryAllocator,
     adaptors::{Budget, Limit},
     random::Random,
 };
 use binpool_mock::{
-    CallKind, Completion, Fault, MockBackend, MockDevice, MockDeviceBuilder, MockQueue, Persistence,
+    CallKind, Completion, Fault, MockBackend, MockDevice, MockDeviceBuilder, MockEvent, MockMemory,
+    MockQueue, Persistence,
 };
 
 use crate::common::MIB;
@@ -122,6 +126,117 @@ fn a_failed_call_loses_nothing() {
             drop(rig.pool.allocate(4 * MIB).unwrap());
         }
     }
+}
+
+/// Panics at one call for pages.
+#[derive(Debug)]
+struct Fragile {
+    inner: VirtualMemoryAllocator<MockBackend>,
+    calls: AtomicUsize,
+    panics_at: usize,
+}
+
+impl Fragile {
+    fn call(&self) {
+        let number = self.calls.fetch_add(1, Ordering::Relaxed);
+        assert!(number != self.panics_at, "on purpose");
+    }
+}
+
+impl Allocator for Fragile {
+    type Backend = MockBackend;
+
+    fn backend(&self) -> &MockBackend {
+        self.inner.backend()
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<MockMemory, Error> {
+        self.call();
+        self.inner.allocate(bytes)
+    }
+
+    fn release(&self, memory: MockMemory, after: &[MockEvent]) -> Result<(), Error> {
+        self.inner.release(memory, after)
+    }
+
+    fn is_deferred(&self) -> bool {
+        false
+    }
+
+    fn views_are_addresses(&self) -> bool {
+        true
+    }
+
+    fn page_bytes(&self) -> Option<usize> {
+        self.inner.page_bytes()
+    }
+
+    fn reserve(&self, bytes: usize) -> Result<MockMemory, Error> {
+        self.call();
+        self.inner.reserve(bytes)
+    }
+
+    fn map(
+        &self,
+        reservation: &MockMemory,
+        offset: usize,
+        pages: &MockMemory,
+    ) -> Result<(), Error> {
+        self.call();
+        self.inner.map(reservation, offset, pages)
+    }
+
+    fn unmap(&self, reservation: &MockMemory, region: Region) -> Result<(), Error> {
+        self.call();
+        self.inner.unmap(reservation, region)
+    }
+}
+
+#[test]
+fn a_call_that_panics_loses_nothing() {
+    let mut calls = 0;
+    for panics_at in 0.. {
+        let builder = MockDevice::builder().virtual_memory(true);
+        let device = builder.capacity_bytes(64 * MIB as u64).build();
+        let backend = device.backend();
+        let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+        let allocator = Fragile {
+            inner: VirtualMemoryAllocator::new(&backend),
+            calls: AtomicUsize::new(0),
+            panics_at,
+        };
+        let pool = MemoryPool::new(allocator, &queue).unwrap();
+        let small: Vec<_> = (0..24).map(|_| pool.allocate(2 * MIB)).collect();
+        drop(small);
+        // Most of the pages move, and then all of them leave.
+        drop(pool.allocate(48 * MIB));
+        pool.free_held();
+        drop(pool.allocate(8 * MIB));
+        pool.free_held();
+        let made = pool.allocator().calls.load(Ordering::Relaxed);
+        let is_lost = pool.statistics().managed_bytes;
+        assert!(
+            is_lost <= 2 * MIB as u64,
+            "call {panics_at} lost {is_lost} bytes"
+        );
+        drop(pool);
+        assert_eq!(device.statistics().committed_bytes, 0, "call {panics_at}");
+        calls = calls.max(made);
+        if panics_at >= made {
+            break;
+        }
+    }
+    assert!(calls > 60, "{calls}");
+}
+
+#[test]
+fn a_block_beyond_all_addresses_is_one_that_the_device_has_no_room_for() {
+    let rig = rig(MockDevice::builder()
+        .capacity_bytes(16 * MIB as u64)
+        .largest_block_bytes(usize::MAX));
+    let error = rig.pool.allocate(100 * MIB).unwrap_err();
+    assert!(error.is_out_of_memory(), "{error}");
+    check_end(rig);
 }
 
 #[test]

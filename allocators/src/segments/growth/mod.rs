@@ -143,12 +143,16 @@ impl Growth {
         self.high_water.saturating_add(slack)
     }
 
-    /// The size of new pages, a power of two of at least `page` bytes.
+    /// What is mapped for a block that is not small is a multiple of this, and not of `page` bytes only: a power of two.
     pub(super) fn chunk(&self, page: usize) -> usize {
-        let part =
-            usize::try_from(self.high_water / self.rules().chunk_parts).unwrap_or(usize::MAX);
-        part.checked_ilog2()
-            .map_or(page, |bits| (1 << bits).clamp(page, MOST_CHUNK.max(page)))
+        let part = self.high_water / self.rules().chunk_parts;
+        page_size(usize::try_from(part).unwrap_or(usize::MAX), page)
+    }
+
+    /// The most bytes of each of the new pages where `missing` bytes are mapped, a power of two of at least `least` bytes. A large
+    /// block gets larger pages: a call to map them costs as much for small ones.
+    pub(super) fn new_pages(&self, missing: usize, least: usize) -> usize {
+        page_size(missing / self.rules().block_parts, least)
     }
 
     /// The most bytes that segments may have together if each arena grows before it takes from another one.
@@ -231,6 +235,12 @@ impl Growth {
             .unwrap_or(part)
             .max(LEAST_SEGMENT)
     }
+}
+
+/// The power of two below `bytes`, within the sizes that pages may have.
+fn page_size(bytes: usize, least: usize) -> usize {
+    let size = bytes.checked_ilog2().map_or(least, |bits| 1 << bits);
+    size.clamp(least, MOST_CHUNK.max(least))
 }
 
 #[cfg(test)]

@@ -20,6 +20,8 @@ pub(super) struct Rules {
     pub(super) whole_parts: usize,
     /// New pages of virtual memory are one part in this of the high water.
     pub(super) chunk_parts: u64,
+    /// New pages for a large block are one part in this of what is mapped for it, if that is more.
+    pub(super) block_parts: usize,
     /// Whether idle segments are merged where they often replace one another.
     pub(super) merges: bool,
 }
@@ -35,6 +37,7 @@ impl Rules {
                 least_piece: (3, 8),
                 whole_parts: 1,
                 chunk_parts: 64,
+                block_parts: 4,
                 merges: true,
             },
             GrowthPolicy::Balanced => Self {
@@ -45,6 +48,7 @@ impl Rules {
                 least_piece: (3, 5),
                 whole_parts: 1,
                 chunk_parts: 256,
+                block_parts: 16,
                 merges: false,
             },
             GrowthPolicy::Dense => Self {
@@ -55,6 +59,7 @@ impl Rules {
                 least_piece: (9, 10),
                 whole_parts: 2,
                 chunk_parts: 512,
+                block_parts: 32,
                 merges: false,
             },
         }

@@ -11,7 +11,7 @@ use std::{
 
 use binpool_allocators::{
     Backend, DeviceLimits, Error, Event, FailureOrder, InvalidRequest, Memory, MemoryFlags,
-    MemoryKind, OutOfMemory, Outcome, QueueOrder, Region, Result, SvmBackend,
+    MemoryKind, OutOfMemory, Outcome, QueueOrder, Region, Result, SvmBackend, VirtualMemory,
 };
 use binpool_mock::{MockBackend, MockDevice, MockEvent, MockMemory, MockQueue};
 
@@ -131,6 +131,11 @@ impl Broken {
                 let address = self.mock.svm_address(&memory);
                 let _freed_below = memory.into_handle();
                 address.map_or(Ok(()), |address| self.mock.free_svm_address(address))
+            }
+            Defect::ReservationsAreUnmappedAtOnce => {
+                let page = self.mock.page_bytes();
+                let _unmapped = self.mock.unmap(&memory, Region::first(page));
+                self.mock.release(memory, after)
             }
             _ => self.mock.release(memory, after),
         }

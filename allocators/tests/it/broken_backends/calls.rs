@@ -6,8 +6,8 @@ use std::{
 };
 
 use binpool_allocators::{
-    Backend, DeviceLimits, Error, InvalidRequest, Memory, MemoryFlags, Outcome, PendingRead, Queue,
-    QueueOrder, Region, Result, Transfers,
+    Backend, DeviceLimits, Error, InvalidRequest, Memory, MemoryFlags, MemoryKind, Outcome,
+    PendingRead, Queue, QueueOrder, Region, Result, Transfers,
 };
 
 use crate::broken_backends::{
@@ -101,6 +101,9 @@ impl Backend for Broken {
         };
         if refuses {
             return Err(self.failure());
+        }
+        if self.has(Defect::PagesCanBeCommitted) && memory.kind() == MemoryKind::Pages {
+            return Ok(());
         }
         let result = self.mock.commit(self.queue(queue), self.memory(memory));
         let counts = result.is_err() || self.has(Defect::CommitMayNotBeRepeated);

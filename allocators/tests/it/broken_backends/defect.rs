@@ -122,4 +122,14 @@ defects! {
     SvmIsBoundToAnyQueue => what_cannot_be_bound_is_refused,
     ReleasesNeedNoQueue => a_release_without_a_queue_is_on_the_bound_one,
     SvmAddressesAreRounded => live_blocks_of_svm_do_not_overlap,
+    // Virtual memory.
+    PagesLoseTheirContents => pages_keep_their_contents_wherever_they_are_mapped,
+    PagesAreBuffers => reservations_and_pages_are_whole_pages,
+    MapsMayOverlap => a_map_over_other_pages_is_refused,
+    PlacesOfPagesAreRounded => a_map_off_a_page_or_beyond_the_end_is_refused,
+    PagesAreMappedTwice => pages_are_mapped_at_one_place_at_a_time,
+    UnmapsAreClipped => an_unmap_that_cuts_pages_or_finds_none_is_refused,
+    PagesCanBeCommitted => pages_have_no_addresses_of_their_own,
+    BuffersAreMapped => only_pages_are_mapped_and_only_to_reservations,
+    ReservationsAreUnmappedAtOnce => a_reservation_may_be_dropped_while_a_command_uses_it,
 }

@@ -7,6 +7,7 @@ mod calls;
 mod defect;
 mod objects;
 mod svm;
+mod virtual_memory;
 
 use std::{collections::BTreeSet, fmt::Debug};
 
@@ -14,6 +15,7 @@ use binpool_allocators::{
     FailureOrder, SvmSupport,
     conformance::{
         Check, Fixture, backend_checks, failure_checks, pending_checks, run_all, svm_checks,
+        virtual_memory_checks,
     },
 };
 use binpool_mock::{Completion, Failures, MockDevice};
@@ -21,7 +23,7 @@ use binpool_mock::{Completion, Failures, MockDevice};
 use backend::Broken;
 use defect::Defect;
 
-const CAPACITY: u64 = 1 << 20;
+const CAPACITY: u64 = 1 << 24;
 
 impl Fixture for Defect {
     type Backend = Broken;
@@ -29,7 +31,8 @@ impl Fixture for Defect {
     fn backend(&self) -> Broken {
         let mut builder = MockDevice::builder()
             .capacity_bytes(CAPACITY)
-            .completion(Completion::Seeded(5));
+            .completion(Completion::Seeded(5))
+            .virtual_memory(true);
         if *self == Self::GrainsAreNotLookedAt {
             builder = builder.svm(SvmSupport {
                 coarse: true,
@@ -58,6 +61,7 @@ fn checks() -> Vec<Check<Defect>> {
         pending_checks(),
         failure_checks(),
         svm_checks(),
+        virtual_memory_checks(),
     ];
     each.into_iter().flatten().collect()
 }

@@ -85,7 +85,10 @@ impl Memory for BrokenMemory {
     }
 
     fn kind(&self) -> MemoryKind {
-        self.inner().kind()
+        match self.inner().kind() {
+            MemoryKind::Pages if self.home.has(Defect::PagesAreBuffers) => MemoryKind::Buffer,
+            kind => kind,
+        }
     }
 
     fn has_views(&self) -> bool {

@@ -1,0 +1,172 @@
+//! Segments of pages: every block lies in mapped pages, whatever fails, and pages that commands may use stay where they are.
+
+mod world;
+
+use binpool_allocators::Region;
+use proptest::prelude::*;
+
+use world::{PAGE, Queue, World};
+
+#[derive(Clone, Debug)]
+enum Step {
+    Take {
+        home: usize,
+        bytes: usize,
+        queue: Queue,
+    },
+    Give {
+        block: usize,
+        queue: Queue,
+    },
+    Settle {
+        queue: Queue,
+    },
+    Release {
+        pages: u64,
+        sweeps: bool,
+    },
+    /// The calls with these numbers from now on fail.
+    Fail {
+        calls: Vec<usize>,
+    },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let bytes = prop_oneof![
+        3 => 1..=64 * PAGE,
+        2 => 1..=2 * PAGE,
+        1 => 256..=64_usize << 10,
+    ];
+    prop_oneof![
+        6 => (0..3_usize, bytes, 1..3_u8)
+            .prop_map(|(home, bytes, queue)| Step::Take { home, bytes: bytes.next_multiple_of(256), queue }),
+        5 => (any::<usize>(), 0..3_u8).prop_map(|(block, queue)| Step::Give { block, queue }),
+        1 => (1..3_u8).prop_map(|queue| Step::Settle { queue }),
+        1 => (0..100_u64, any::<bool>()).prop_map(|(pages, sweeps)| Step::Release { pages, sweeps }),
+    ]
+}
+
+fn play(world: &mut World, steps: Vec<Step>) {
+    for step in steps {
+        match step {
+            Step::Take { home, bytes, queue } => drop(world.take(home, bytes, queue)),
+            Step::Give { block, queue } => world.give(block, queue),
+            Step::Settle { queue } => world.settle(queue),
+            Step::Release { pages, sweeps } => world.release(pages * PAGE as u64, sweeps),
+            Step::Fail { calls } => world.fail(calls),
+        }
+        world.check();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Against what is on paper: blocks are apart and mapped, pages in use stay, and all bytes are accounted for.
+    #[test]
+    fn blocks_lie_apart_in_mapped_pages(
+        steps in prop::collection::vec(step(), 1..120),
+        capacity in 40..400_u64,
+    ) {
+        play(&mut World::new(capacity * PAGE as u64), steps);
+    }
+
+    /// The same where calls fail. What was mapped before a failed call is mapped after it.
+    #[test]
+    fn a_failed_call_leaves_blocks_where_they_are(
+        steps in prop::collection::vec(
+            prop_oneof![
+                4 => step(),
+                1 => prop::collection::vec(1..30_usize, 1..4).prop_map(|calls| Step::Fail { calls }),
+            ],
+            1..120,
+        ),
+        capacity in 40..400_u64,
+    ) {
+        play(&mut World::new(capacity * PAGE as u64), steps);
+    }
+}
+
+#[test]
+fn a_map_that_fails_leaves_everything_as_it_was() {
+    let mut world = World::new(100 * PAGE as u64);
+    assert!(world.take(0, 90 * PAGE, 1));
+    assert!(world.take(0, 8 * PAGE, 1));
+    world.give(0, 0);
+    // It is free, but lies apart from where 95 pages are wanted, so pages have to move. Each call of that fails in turn.
+    let before = world.places();
+    for failing in 1.. {
+        world.fail([failing]);
+        let succeeded = world.take(0, 92 * PAGE, 1);
+        world.check();
+        world.fail([]);
+        if succeeded {
+            assert!(failing > 2, "no call failed");
+            break;
+        }
+        assert_eq!(world.places(), before, "after call {failing}");
+    }
+    assert_eq!(world.segments.bytes(), 100 * PAGE as u64);
+    world.check();
+}
+
+#[test]
+fn where_the_device_has_no_memory_there_is_no_block() {
+    assert!(!World::new(0).take(0, PAGE, 1));
+}
+
+#[test]
+fn pages_that_commands_may_use_do_not_move() {
+    let mut world = World::new(16 * PAGE as u64);
+    assert!(world.take(0, 8 * PAGE, 1));
+    assert!(world.take(0, 8 * PAGE, 1));
+    world.give(0, 1);
+    // Queue 2 may not have them, and they may not be unmapped.
+    assert!(!world.take(0, 8 * PAGE, 2));
+    world.settle(1);
+    assert!(world.take(0, 8 * PAGE, 2));
+    world.check();
+}
+
+#[test]
+fn free_pages_move_before_more_is_taken_than_the_program_needs() {
+    let mut world = World::new(1 << 40);
+    // Blocks with gaps between them, half of which are free afterwards.
+    for _ in 0..64 {
+        assert!(world.take(0, 16 * PAGE, 1));
+    }
+    for number in 0..32 {
+        world.give(number, 0);
+    }
+    // No gap has room for a block twice as large.
+    for _ in 0..16 {
+        assert!(world.take(0, 32 * PAGE, 1));
+    }
+    world.check();
+    let high_water = 64 * 16 * PAGE as u64;
+    assert!(world.segments.bytes() <= high_water + high_water / 33 + PAGE as u64);
+}
+
+#[test]
+fn a_block_grows_out_of_the_free_range_before_a_hole() {
+    let mut world = World::new(1 << 40);
+    assert!(world.take(0, 10 * PAGE, 1));
+    world.give(0, 0);
+    assert!(world.take(0, 12 * PAGE, 1));
+    // Two pages were mapped behind the ten.
+    assert_eq!(world.blocks[0].region, Region::first(12 * PAGE));
+    assert_eq!(world.segments.bytes(), 12 * PAGE as u64);
+}
+
+#[test]
+fn a_sweep_releases_pages_that_were_free_at_the_last_one() {
+    let mut world = World::new(1 << 40);
+    assert!(world.take(0, 10 * PAGE, 1));
+    world.give(0, 0);
+    assert_eq!(world.segments.idle_bytes(), 10 * PAGE as u64);
+    world.release(0, true);
+    assert_eq!(world.segments.bytes(), 10 * PAGE as u64);
+    world.release(0, true);
+    assert_eq!(world.segments.bytes(), 0);
+    world.check();
+}
