@@ -34,7 +34,8 @@ impl Shared {
         match first {
             Err(error) if error.is_out_of_memory() => {
                 self.graveyard.reap_all();
-                allocate().map_err(|error| error.shortage(bytes, scope))
+                let second = allocate().map_err(|error| error.shortage(bytes, scope));
+                second.inspect_err(|_| self.graveyard.warn_of_unresolved())
             }
             first => first,
         }
@@ -50,8 +51,9 @@ impl Shared {
             .try_for_each(|event| self.check(event.context(), ObjectKind::Event))
     }
 
-    fn check(&self, context: &Arc<Context>, kind: ObjectKind) -> Result<()> {
-        if Arc::ptr_eq(context, &self.context) {
+    /// Checks that an object is of this device, or of another one of the same driver.
+    pub(crate) fn check(&self, context: &Context, kind: ObjectKind) -> Result<()> {
+        if context.has_driver_of(&self.context) {
             return Ok(());
         }
         Err(InvalidRequest::ForeignObject { kind }.into())

@@ -123,7 +123,7 @@ fn queue_of(backend: &CudaBackend) -> Result<CudaQueue, Error> {
 /// Where the driver refuses to take something back, that is lost; nothing else is.
 #[test]
 fn whichever_call_fails_nothing_panics_hangs_or_is_lost() {
-    const CALLS: [(&str, bool); 24] = [
+    const CALLS: [(&str, bool); 26] = [
         ("cuMemAlloc", true),
         ("cuMemHostAlloc", true),
         ("cuMemPoolCreate", true),
@@ -146,29 +146,90 @@ fn whichever_call_fails_nothing_panics_hangs_or_is_lost() {
         ("cuMemUnmap", false),
         ("cuMemFree", false),
         ("cuMemRelease", false),
+        ("cuCtxGetCurrent", false),
+        ("cuCtxSetCurrent", false),
         ("cuStreamDestroy", false),
         ("cuEventDestroy", false),
     ];
     for (call, loses_nothing) in CALLS {
-        let mut nth = 0;
-        loop {
-            let device = Device::new(1 << 25);
-            device.fail(call, nth, 1, 999);
-            let backend = device.backend();
-            let result = program(&backend);
-            program(&backend).unwrap_or_else(|error| {
-                // The fault lies ahead still.
-                assert!(result.is_ok(), "{call} {nth}: {error:?}");
-            });
-            let is_over = device.calls(call) <= nth;
-            drop(backend);
-            if loses_nothing {
+        sweep(call, 0, loses_nothing, |backends| program(&backends[0]));
+    }
+}
+
+/// Copies between devices, and uses memory of one on a queue of the other.
+fn program_of_two([here, there]: &[CudaBackend; 2]) -> Result<(), Error> {
+    let [one, two] = [queue_of(here)?, queue_of(there)?];
+    here.enable_peer_access(there)?;
+    let reservation = there.reserve(PAGE)?;
+    there.map(&reservation, 0, &there.create_pages(PAGE)?)?;
+    let pooled = DriverPoolAllocator::new(there)?.allocate(256)?;
+    let block = here.create_buffer(256, MemoryFlags::empty())?;
+    let all = Region::first(256);
+    let gate = here.create_user_event()?;
+    let fill = here.enqueue_fill(&two, &block, all, &[1, 2], from_ref(&gate))?;
+    let copy = here.enqueue_copy(&one, &block, all, &reservation, 0, &[fill])?;
+    let copy = there.enqueue_copy(&two, &reservation, all, &pooled, 0, &[copy])?;
+    drop(gate);
+    let mut seen = [0; 3];
+    there.read(&one, &pooled, 0, &mut seen, &[copy])?;
+    assert_eq!(seen, [1, 2, 1]);
+    Ok(())
+}
+
+#[test]
+fn whichever_call_fails_between_devices_nothing_panics_hangs_or_is_lost() {
+    const CALLS: [(&str, bool); 18] = [
+        ("cuMemcpyPeerAsync", true),
+        ("cuDeviceCanAccessPeer", true),
+        ("cuCtxEnablePeerAccess", true),
+        ("cuMemPoolSetAccess", true),
+        ("cuMemPoolCreate", true),
+        ("cuMemcpyAsync", true),
+        ("cuMemsetD16Async", true),
+        ("cuStreamCreate", true),
+        ("cuStreamSynchronize", true),
+        ("cuStreamWaitEvent", true),
+        ("cuStreamWaitValue32", true),
+        ("cuEventCreate", true),
+        ("cuEventRecord", true),
+        ("cuEventQuery", true),
+        ("cuEventSynchronize", true),
+        ("cuMemSetAccess", true),
+        ("cuCtxSetCurrent", false),
+        ("cuStreamDestroy", false),
+    ];
+    for (call, loses_nothing) in CALLS {
+        for device in [0, 1] {
+            sweep(call, device, loses_nothing, program_of_two);
+        }
+    }
+}
+
+/// Runs a program again and again, and lets another call of a name fail each time, on one of two devices.
+fn sweep(
+    call: &str,
+    failing: usize,
+    loses_nothing: bool,
+    program: impl Fn(&[CudaBackend; 2]) -> Result<(), Error>,
+) {
+    for nth in 0.. {
+        let devices = Device::pair(1 << 25);
+        devices[failing].fail(call, nth, 1, 999);
+        let backends = [&devices[0], &devices[1]].map(Device::backend);
+        let result = program(&backends);
+        program(&backends).unwrap_or_else(|error| {
+            // The fault lies ahead still.
+            assert!(result.is_ok(), "{call} {nth}: {error:?}");
+        });
+        let is_over = devices[failing].calls(call) <= nth;
+        drop(backends);
+        if loses_nothing {
+            for device in &devices {
                 assert_eq!((device.objects(), device.used()), (0, 0), "{call} {nth}");
             }
-            if is_over {
-                break;
-            }
-            nth += 1;
+        }
+        if is_over {
+            break;
         }
     }
 }

@@ -8,8 +8,12 @@
 )]
 
 mod common;
+#[path = "../../examples/check/elsewhere.rs"]
+mod elsewhere;
 
 mod conformance;
+mod current;
+mod devices;
 mod driver_pool;
 mod failures;
 mod lifetimes;
