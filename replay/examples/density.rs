@@ -1,4 +1,4 @@
-//! Holds the density of a pool with segments against recorded figures, or records them: see `scripts/density`, which runs this.
+//! Holds the density of pools, with segments and with pages of virtual memory, against recorded figures, or records them: see `scripts/density`, which runs this.
 //!
 //! A figure is the most memory that the pool reserves over the most that the program has live, on each recorded program and on
 //! copies of it whose sizes are multiplied by 0.7 to 1.4. The rules of the pool are judged by the copies: the sizes of the
@@ -18,10 +18,17 @@ const COPIES: u64 = 16;
 
 /// The head of the file.
 const HEAD: &str = "\
-# The memory that a pool with segments reserves at most over what the program has live at most, on the mock device: on a program
-# itself, and the mean and the worst of 16 copies with other sizes, with each `GrowthPolicy`. Written by `scripts/density --record`.
+# The memory that a pool reserves at most over what the program has live at most, on the mock device, with segments and with pages of
+# virtual memory: on a program itself, and the mean and the worst of 16 copies with other sizes, with each `GrowthPolicy`. Written by
+# `scripts/density --record`.
 
 ";
+
+/// What pools carve blocks from.
+const SOURCES: [(&str, AllocatorChoice); 2] = [
+    ("segments", AllocatorChoice::Immediate),
+    ("pages", AllocatorChoice::Pages),
+];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -72,8 +79,8 @@ fn check_all(file: &str, traces: &[String]) -> Result<bool, Box<dyn Error>> {
         let [own, mean, worst] = now;
         println!("{name:40} {own:6.3}  {mean:14.3}  {worst:10.3}  {mark}");
     }
-    for policy in GrowthPolicy::ALL {
-        let prefix = format!("{policy:?}/");
+    for (policy, (source, _)) in settings() {
+        let prefix = format!("{policy:?}/{source}/");
         let of_policy: Vec<_> = measured
             .iter()
             .filter(|(name, _)| name.starts_with(&prefix))
@@ -116,16 +123,21 @@ fn measured(files: &[String]) -> Result<BTreeMap<String, [f64; 3]>, Box<dyn Erro
             .collect();
         let name = Path::new(file).file_name().unwrap_or_default();
         let name = name.to_string_lossy().replace(".trace.gz", "");
-        for policy in GrowthPolicy::ALL {
-            let copies = copies.iter().map(|copy| density(copy, policy));
+        for (policy, (source, allocator)) in settings() {
+            let copies = copies.iter().map(|copy| density(copy, policy, allocator));
             let copies: Vec<f64> = copies.collect::<Result<_, _>>()?;
             let mean = copies.iter().sum::<f64>() / COPIES as f64;
             let worst = copies.iter().copied().fold(0.0, f64::max);
-            let figure = [density(&trace, policy)?, mean, worst];
-            figures.insert(format!("{policy:?}/{name}"), figure);
+            let figure = [density(&trace, policy, allocator)?, mean, worst];
+            figures.insert(format!("{policy:?}/{source}/{name}"), figure);
         }
     }
     Ok(figures)
+}
+
+fn settings() -> impl Iterator<Item = (GrowthPolicy, (&'static str, AllocatorChoice))> {
+    let policies = GrowthPolicy::ALL.into_iter();
+    policies.flat_map(|policy| SOURCES.map(|source| (policy, source)))
 }
 
 /// Returns the program with every size multiplied by a factor from 0.7 to 1.4, the same one for equal sizes.
@@ -138,11 +150,15 @@ fn changed(trace: Trace, seed: u64) -> Trace {
     })
 }
 
-/// Returns what a pool with segments reserves at most over what the program has live at most.
+/// Returns what a pool reserves at most over what the program has live at most.
 #[expect(clippy::cast_precision_loss, reason = "a ratio of three digits")]
-fn density(trace: &Trace, policy: GrowthPolicy) -> Result<f64, Box<dyn Error>> {
+fn density(
+    trace: &Trace,
+    policy: GrowthPolicy,
+    allocator: AllocatorChoice,
+) -> Result<f64, Box<dyn Error>> {
     let settings = Settings {
-        allocator: AllocatorChoice::Immediate,
+        allocator,
         pool: Some(PoolOptions::new().growth(policy)),
         capacity_bytes: None,
         touch: Touch::Nothing,
