@@ -59,7 +59,7 @@ pub use touch::Touch;
 pub use trace::error::{ImportProblem, Problem, TraceError};
 pub use trace::name::shown;
 pub use trace::{Event, Shortage, Trace};
-pub use tune::candidates::{Candidate, candidates};
+pub use tune::candidates::{Candidate, candidates, page_candidates};
 pub use tune::report::TuneReport;
 pub use tune::trade_off::{Cost, best, pareto_front};
 pub use tune::{Comparison, Trial, tune};

@@ -317,6 +317,9 @@ pub(crate) struct Tune {
     /// The way of getting memory.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) allocator: AllocatorChoice,
+    /// Try pools of pages of virtual memory, too: they are for devices that have it, as CUDA's have.
+    #[arg(long)]
+    pub(crate) virtual_memory: bool,
     /// The most memory that may be taken from the device, such as 12GiB. Default: all of it.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) capacity: Option<ByteSize>,

@@ -3,8 +3,8 @@
 use std::error::Error;
 
 use binpool_replay::{
-    AllocatorChoice, Candidate, Device, Settings, Touch, Trace, Trial, TuneReport, candidates, svg,
-    text_plot, tune,
+    AllocatorChoice, Candidate, Device, Settings, Touch, Trace, Trial, TuneReport, candidates,
+    page_candidates, svg, text_plot, tune,
 };
 
 use crate::command::{
@@ -27,7 +27,10 @@ pub(crate) fn tune_all(options: &Tune) -> Result<bool, Box<dyn Error>> {
         );
     }
     let device = Device::Mock(options.profile.clone());
-    let candidates = candidates();
+    let mut candidates = candidates();
+    if options.virtual_memory {
+        candidates.extend(page_candidates());
+    }
     let mut trials = Vec::new();
     for path in &options.traces {
         let trial = open_trace(path, None)

@@ -2,6 +2,8 @@
 
 use binpool::{GrowthPolicy, PoolOptions};
 
+use crate::AllocatorChoice;
+
 /// A setting to try.
 #[derive(Clone, Debug)]
 pub struct Candidate {
@@ -9,6 +11,8 @@ pub struct Candidate {
     pub name: &'static str,
     /// The pool's settings; `None` for no pool, the baseline.
     pub pool: Option<PoolOptions>,
+    /// The allocator below it; `None` for that of the whole trial.
+    pub allocator: Option<AllocatorChoice>,
     /// The Rust expression that makes [`pool`](Self::pool), to paste into a program.
     pub code: Option<&'static str>,
 }
@@ -19,6 +23,7 @@ macro_rules! pool {
         Candidate {
             name: $name,
             pool: Some($options),
+            allocator: None,
             code: Some(stringify!($options)),
         }
     };
@@ -38,6 +43,7 @@ pub fn candidates() -> Vec<Candidate> {
         Candidate {
             name: "no pool",
             pool: None,
+            allocator: None,
             code: None,
         },
         pool!("bins 0", PoolOptions::new().segments(false).leading_bits(0)),
@@ -76,4 +82,30 @@ pub fn candidates() -> Vec<Candidate> {
             PoolOptions::new().growth(GrowthPolicy::Dense)
         ),
     ]
+}
+
+/// Pools of pages of virtual memory, over a `VirtualMemoryAllocator`: candidates of `binpool tune --virtual-memory` besides the
+/// [others](candidates).
+///
+/// ```
+/// let names = binpool_replay::page_candidates().map(|candidate| candidate.name);
+/// assert_eq!(names, ["pages", "pages fewest-calls", "pages dense"]);
+/// ```
+#[must_use]
+pub fn page_candidates() -> [Candidate; 3] {
+    let candidates = [
+        pool!("pages", PoolOptions::new()),
+        pool!(
+            "pages fewest-calls",
+            PoolOptions::new().growth(GrowthPolicy::FewestCalls)
+        ),
+        pool!(
+            "pages dense",
+            PoolOptions::new().growth(GrowthPolicy::Dense)
+        ),
+    ];
+    candidates.map(|candidate| Candidate {
+        allocator: Some(AllocatorChoice::Pages),
+        ..candidate
+    })
 }

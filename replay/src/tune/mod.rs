@@ -85,6 +85,7 @@ pub fn tune(
             };
             let settings = Settings {
                 pool: candidate.pool.clone(),
+                allocator: candidate.allocator.unwrap_or(settings.allocator),
                 ..settings.clone()
             };
             done.push((index, device.replay(trace, &settings, &|_| {})));

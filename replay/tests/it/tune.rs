@@ -59,12 +59,18 @@ fn the_figures_are_those_of_a_replay_with_the_settings_of_the_name() {
         &["--profile", "pocl", "--scale", "3"],
         &["--capacity", "4MB"],
     ] {
-        let report = json(&[&["tune"], common, &[path]].concat());
+        let report = json(&[&["tune", "--virtual-memory"], common, &[path]].concat());
         let candidates = of_first_trace(&report);
-        assert_eq!(candidates.len(), binpool_replay::candidates().len());
+        let all = binpool_replay::candidates().into_iter();
+        let all = all.chain(binpool_replay::page_candidates());
+        let names = candidates
+            .iter()
+            .map(|candidate| candidate["name"].as_str().unwrap());
+        assert!(names.eq(all.map(|candidate| candidate.name)));
         for candidate in candidates {
             let name = candidate["name"].as_str().unwrap();
-            let settings = match name.split_once(' ').unwrap() {
+            let settings = match name.split_once(' ').unwrap_or((name, "balanced")) {
+                ("pages", growth) => vec!["--virtual-memory", "--growth", growth],
                 ("no", "pool") => vec!["--no-pool"],
                 ("bins", bits) => vec!["--no-segments", "--leading-bits", bits],
                 ("segments", bits) => vec!["--leading-bits", bits],
