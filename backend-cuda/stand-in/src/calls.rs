@@ -3,15 +3,19 @@
 #![allow(non_snake_case, reason = "the driver's names")]
 
 use std::{
-    ffi::c_char,
-    sync::atomic::{AtomicU32, Ordering},
+    ffi::{CStr, c_char, c_void},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
     thread,
     time::Duration,
 };
 
 use crate::{
     Code, ILLEGAL_ADDRESS, INVALID_VALUE, NOT_READY,
-    device::{Device, context_of, device, enter, make_current},
+    device::{Device, context_of, current, device, enter, make_current},
+    kernels::{self, Launch},
     memory::{PAGE, is_of_device},
 };
 
@@ -28,12 +32,20 @@ fn put<T>(place: *mut T, value: T) -> Result<(), Code> {
     Ok(())
 }
 
+/// Refuses null pointers, as the driver does when a command is enqueued.
+fn check(addresses: &[u64], bytes: usize) -> Result<(), Code> {
+    if bytes > 0 && addresses.contains(&0) {
+        return Err(INVALID_VALUE);
+    }
+    Ok(())
+}
+
 fn host(address: u64) -> Result<*mut u8, Code> {
     let address = usize::try_from(address).map_err(|_| ILLEGAL_ADDRESS)?;
     Ok(std::ptr::with_exposed_provenance_mut(address))
 }
 
-fn read(device: &Device, address: u64, count: usize) -> Result<Vec<u8>, Code> {
+pub(crate) fn read(device: &Device, address: u64, count: usize) -> Result<Vec<u8>, Code> {
     let mut bytes = Vec::with_capacity(count);
     if is_of_device(address) {
         let memory = device.memory.lock();
@@ -46,7 +58,7 @@ fn read(device: &Device, address: u64, count: usize) -> Result<Vec<u8>, Code> {
     Ok(bytes)
 }
 
-fn write(device: &Device, address: u64, bytes: &[u8]) -> Result<(), Code> {
+pub(crate) fn write(device: &Device, address: u64, bytes: &[u8]) -> Result<(), Code> {
     if is_of_device(address) {
         let mut rest = bytes;
         let memory = device.memory.lock();
@@ -73,9 +85,30 @@ fn run(device: &Device, command: impl FnOnce(&Device) -> Result<(), Code>) {
 }
 
 /// Enqueues a command that writes `bytes` to an address.
-fn set(call: &str, to: u64, stream: usize, bytes: Vec<u8>) -> Result<(), Code> {
-    let stream = enter(call)?.stream(stream)?;
-    stream.enqueue(move |device| run(device, |device| write(device, to, &bytes)))
+fn set(device: &Arc<Device>, to: u64, stream: usize, bytes: Vec<u8>) -> Result<(), Code> {
+    check(&[to], bytes.len())?;
+    device
+        .stream(stream)?
+        .enqueue(move |device| run(device, |device| write(device, to, &bytes)))
+}
+
+/// Enqueues a copy.
+fn copy(device: &Arc<Device>, to: u64, from: u64, bytes: usize, stream: usize) -> Result<(), Code> {
+    check(&[to, from], bytes)?;
+    device.stream(stream)?.enqueue(move |device| {
+        run(device, |device| {
+            write(device, to, &read(device, from, bytes)?)
+        });
+    })
+}
+
+fn text(text: *const c_char) -> Result<String, Code> {
+    if text.is_null() {
+        return Err(INVALID_VALUE);
+    }
+    // SAFETY: The program passes a string that ends with a zero.
+    let text = unsafe { CStr::from_ptr(text) };
+    Ok(text.to_string_lossy().into_owned())
 }
 
 /// Returns once the word is at least `value`, counted round, or the device is lost.
@@ -137,6 +170,7 @@ calls! {
         make_current(context);
         Ok(())
     }
+    fn cuCtxGetCurrent(context: *mut usize) { put(context, current()) }
     fn cuCtxSynchronize() { enter("cuCtxSynchronize")?.synchronize() }
     fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) {
         let device = enter("cuMemGetInfo")?;
@@ -178,6 +212,11 @@ calls! {
         device.stream(stream)?;
         put(address, device.allocate(bytes)?)
     }
+    fn cuMemAllocAsync(address: *mut u64, bytes: usize, stream: usize) {
+        let device = enter("cuMemAllocAsync")?;
+        device.stream(stream)?;
+        put(address, device.allocate(bytes)?)
+    }
     fn cuMemFreeAsync(address: u64, stream: usize) {
         let device = enter("cuMemFreeAsync")?;
         // At once, so that a command which still uses it is found out.
@@ -186,19 +225,33 @@ calls! {
     }
 
     fn cuMemcpyAsync(to: u64, from: u64, bytes: usize, stream: usize) {
-        let stream = enter("cuMemcpyAsync")?.stream(stream)?;
-        stream.enqueue(move |device| {
-            run(device, |device| write(device, to, &read(device, from, bytes)?));
-        })
+        copy(&enter("cuMemcpyAsync")?, to, from, bytes, stream)
+    }
+    fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: usize) {
+        copy(&enter("cuMemcpyDtoDAsync")?, to, from, bytes, stream)
+    }
+    fn cuMemcpyHtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: usize) {
+        // The host's bytes are read before the call returns, as the driver does where they are not pinned.
+        let device = enter("cuMemcpyHtoDAsync")?;
+        check(&[from], bytes)?;
+        let bytes = read(&device, from, bytes)?;
+        set(&device, to, stream, bytes)
+    }
+    fn cuMemcpyDtoHAsync_v2(to: u64, from: u64, bytes: usize, stream: usize) {
+        let device = enter("cuMemcpyDtoHAsync")?;
+        copy(&device, to, from, bytes, stream)?;
+        // As above.
+        device.stream(stream)?.progress().wait(&device);
+        device.check()
     }
     fn cuMemsetD8Async(to: u64, value: u8, count: usize, stream: usize) {
-        set("cuMemsetD8Async", to, stream, vec![value; count])
+        set(&enter("cuMemsetD8Async")?, to, stream, vec![value; count])
     }
     fn cuMemsetD16Async(to: u64, value: u16, count: usize, stream: usize) {
-        set("cuMemsetD16Async", to, stream, value.to_ne_bytes().repeat(count))
+        set(&enter("cuMemsetD16Async")?, to, stream, value.to_ne_bytes().repeat(count))
     }
     fn cuMemsetD32Async(to: u64, value: u32, count: usize, stream: usize) {
-        set("cuMemsetD32Async", to, stream, value.to_ne_bytes().repeat(count))
+        set(&enter("cuMemsetD32Async")?, to, stream, value.to_ne_bytes().repeat(count))
     }
 
     fn cuStreamCreate(stream: *mut usize, _flags: u32) {
@@ -241,6 +294,25 @@ calls! {
         event.wait(event.last(), &device);
         device.check()
     }
+
+    fn cuModuleLoadData(module: *mut usize, image: *const c_char) {
+        put(module, enter("cuModuleLoadData")?.create_module(text(image)?)?)
+    }
+    fn cuModuleUnload(module: usize) { enter("cuModuleUnload")?.destroy_module(module) }
+    fn cuModuleGetFunction(function: *mut usize, module: usize, name: *const c_char) {
+        let device = enter("cuModuleGetFunction")?;
+        put(function, kernels::find(&device.module(module)?, &text(name)?)?)
+    }
+    fn cuLaunchKernel(
+        function: usize, blocks: u32, _y: u32, _z: u32, threads: u32, _ty: u32, _tz: u32, _shared: u32, stream: usize,
+        arguments: *const *const c_void, _extra: usize
+    ) {
+        let stream = enter("cuLaunchKernel")?.stream(stream)?;
+        let launch = Launch::new(function, blocks, threads, arguments)?;
+        stream.enqueue(move |device| run(device, |device| launch.run(device)))
+    }
+    fn cuGetErrorName(_code: Code, name: *mut *const c_char) { put(name, c"an error of the stand-in".as_ptr()) }
+    fn cuGetErrorString(_code: Code, text: *mut *const c_char) { put(text, c"see its code".as_ptr()) }
 
     fn cuMemGetAllocationGranularity(bytes: *mut usize, _properties: usize, _option: i32) {
         put(bytes, PAGE)

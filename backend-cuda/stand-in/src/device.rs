@@ -13,7 +13,7 @@ use std::{
 use parking_lot::Mutex;
 
 use crate::{
-    Code, INVALID_CONTEXT, INVALID_DEVICE, INVALID_HANDLE,
+    Code, INVALID_CONTEXT, INVALID_DEVICE, INVALID_HANDLE, INVALID_PTX,
     event::Event,
     faults::Faults,
     memory::Memory,
@@ -45,6 +45,8 @@ struct Objects {
     /// Pinned memory of the host, by its address.
     host: BTreeMap<usize, Box<[u64]>>,
     pools: HashSet<usize>,
+    /// Modules, with their texts.
+    modules: HashMap<usize, String>,
 }
 
 /// Returns a handle that no other object has.
@@ -84,6 +86,10 @@ pub(crate) fn context_of(ordinal: i32) -> usize {
 
 pub(crate) fn make_current(context: usize) {
     CURRENT.set(context);
+}
+
+pub(crate) fn current() -> usize {
+    CURRENT.get()
 }
 
 /// Begins a call: returns the current device, unless it is lost or the call is to fail.
@@ -128,7 +134,10 @@ impl Device {
     pub(crate) fn objects(&self) -> usize {
         let objects = self.objects.lock();
         let own = objects.streams.len() + objects.events.len() + objects.host.len();
-        own + objects.pools.len() + objects.retained + self.memory.lock().objects()
+        own + objects.pools.len()
+            + objects.modules.len()
+            + objects.retained
+            + self.memory.lock().objects()
     }
 
     fn start(self: &Arc<Self>) -> Arc<Stream> {
@@ -212,6 +221,25 @@ impl Device {
     pub(crate) fn destroy_pool(&self, handle: usize) -> Result<(), Code> {
         let gone = self.objects.lock().pools.remove(&handle);
         gone.then_some(()).ok_or(INVALID_HANDLE)
+    }
+
+    pub(crate) fn create_module(&self, text: String) -> Result<usize, Code> {
+        if !text.trim_start().starts_with(".version") {
+            return Err(INVALID_PTX);
+        }
+        let handle = fresh();
+        self.objects.lock().modules.insert(handle, text);
+        Ok(handle)
+    }
+
+    pub(crate) fn destroy_module(&self, handle: usize) -> Result<(), Code> {
+        let gone = self.objects.lock().modules.remove(&handle);
+        gone.map(drop).ok_or(INVALID_HANDLE)
+    }
+
+    pub(crate) fn module(&self, handle: usize) -> Result<String, Code> {
+        let objects = self.objects.lock();
+        objects.modules.get(&handle).cloned().ok_or(INVALID_HANDLE)
     }
 
     pub(crate) fn allocate(&self, bytes: usize) -> Result<u64, Code> {
