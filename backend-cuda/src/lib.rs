@@ -37,11 +37,17 @@
 #![deny(unsafe_code)]
 
 mod backend;
+#[cfg(feature = "cudarc")]
+mod cudarc_slice;
+#[cfg(feature = "cudarc")]
+mod cudarc_stream;
 mod device;
 mod driver_pool;
 mod event;
 mod graveyard;
+mod kernel;
 mod memory;
+mod module;
 mod queue;
 mod root;
 mod shared;
@@ -51,9 +57,15 @@ mod transfers;
 mod virtual_memory;
 
 pub use backend::{CudaBackend, DeviceMemory};
+#[cfg(feature = "cudarc")]
+pub use cudarc_slice::PooledCudaSlice;
+#[cfg(feature = "cudarc")]
+pub use cudarc_stream::PooledStream;
 pub use device::CudaDevice;
 pub use driver_pool::DriverPoolAllocator;
 pub use event::CudaEvent;
+pub use kernel::{Argument, CudaKernel, Grid};
 pub use memory::CudaMemory;
+pub use module::CudaModule;
 pub use queue::CudaQueue;
 pub use sys::{CudaError, CudaLibrary};

@@ -47,6 +47,9 @@ fn host(address: u64) -> Result<*mut u8, Code> {
 
 pub(crate) fn read(device: &Device, address: u64, count: usize) -> Result<Vec<u8>, Code> {
     let mut bytes = Vec::with_capacity(count);
+    if count == 0 {
+        return Ok(bytes);
+    }
     if is_of_device(address) {
         let memory = device.memory.lock();
         memory.visit(address, count, |part| bytes.extend_from_slice(part))?;

@@ -10,8 +10,11 @@
 mod common;
 
 mod conformance;
+#[cfg(all(feature = "cudarc", target_os = "linux"))]
+mod cudarc;
 mod driver_pool;
 mod failures;
+mod kernels;
 mod lifetimes;
 mod loading;
 mod pool;

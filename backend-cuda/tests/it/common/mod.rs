@@ -18,7 +18,7 @@ use libloading::Library;
 pub(crate) const PAGE: usize = 2 << 20;
 
 /// Builds the stand-in, and returns where it is.
-fn build() -> PathBuf {
+pub(crate) fn build() -> PathBuf {
     let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("stand-in");
     let output = Command::new(env!("CARGO"))
         .args([
@@ -87,8 +87,12 @@ impl Device {
         device
     }
 
+    pub(crate) fn ordinal(&self) -> u32 {
+        self.ordinal.try_into().unwrap()
+    }
+
     pub(crate) fn backend(&self) -> CudaBackend {
-        let ordinal = self.ordinal.try_into().unwrap();
+        let ordinal = self.ordinal();
         CudaDevice::of(library(), ordinal)
             .unwrap()
             .backend()
