@@ -1,10 +1,9 @@
 //! The stand-in for the driver, and devices of it.
 
+mod stand_in;
+
 use std::{
-    env::consts::DLL_SUFFIX,
     ffi::CString,
-    path::PathBuf,
-    process::Command,
     sync::{
         OnceLock,
         atomic::{AtomicU32, Ordering},
@@ -15,35 +14,9 @@ use binpool_allocators::{Backend, Memory, QueueOrder, Transfers};
 use binpool_cuda::{CudaBackend, CudaDevice, CudaLibrary, CudaMemory, CudaQueue};
 use libloading::Library;
 
-pub(crate) const PAGE: usize = 2 << 20;
+pub(crate) use stand_in::build;
 
-/// Builds the stand-in, and returns where it is.
-pub(crate) fn build() -> PathBuf {
-    let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("stand-in");
-    let output = Command::new(env!("CARGO"))
-        .args([
-            "build",
-            "--locked",
-            "--quiet",
-            "--package",
-            "binpool-cuda-stand-in",
-        ])
-        .args(["--message-format", "json", "--target-dir"])
-        .arg(target)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let messages = String::from_utf8(output.stdout).unwrap();
-    let built = messages
-        .split('"')
-        .find(|text| text.contains("binpool_cuda_stand_in") && text.ends_with(DLL_SUFFIX));
-    PathBuf::from(built.unwrap().replace(r"\\", r"\"))
-}
+pub(crate) const PAGE: usize = 2 << 20;
 
 struct StandIn {
     library: CudaLibrary,
