@@ -14,7 +14,7 @@ use crate::{
 
 /// Kernels that the driver has compiled for the device. Clones are the same module; any thread may use them.
 ///
-/// It is unloaded after its last clone and its last [`CudaKernel`], once their launches have ended.
+/// It is unloaded with its last clone and its last [`CudaKernel`]: that drop waits for the device, since launches may still run.
 ///
 /// ```no_run
 /// use binpool_cuda::{CudaDevice, CudaModule};

@@ -69,6 +69,11 @@ const CODES: &[(i32, &str, &str)] = &[
         ": see `CudaDevice::all` for those there are",
     ),
     (
+        200,
+        "INVALID_IMAGE",
+        ": it is no PTX, which begins with `.version`",
+    ),
+    (
         201,
         "INVALID_CONTEXT",
         ": the context was destroyed by another part of the program",

@@ -6,7 +6,9 @@ use binpool_allocators::{
     Allocator, Backend, Error, Event, EventStatus, ImmediateAllocator, MemoryFlags, Queue,
     QueueOrder, Region, Transfers, VirtualMemory,
 };
-use binpool_cuda::{CudaBackend, CudaError, CudaQueue, DriverPoolAllocator};
+use binpool_cuda::{
+    Argument, CudaBackend, CudaError, CudaModule, CudaQueue, DriverPoolAllocator, Grid,
+};
 
 use crate::common::{Device, PAGE, bytes, queue};
 
@@ -109,11 +111,32 @@ fn program(backend: &CudaBackend) -> Result<(), Error> {
         backend.read(&one, &pooled, 8, &mut seen, &[])?;
         assert_eq!(seen, [7, 1, 2]);
     }
+    add(backend, &one)?;
     let reservation = backend.reserve(4 * PAGE)?;
     backend.map(&reservation, PAGE, &backend.create_pages(PAGE)?)?;
     backend.write(&one, &reservation, PAGE, &[1; 100], &[])?;
     backend.unmap(&reservation, Region::new(PAGE, PAGE))?;
     backend.map(&reservation, 0, &backend.create_pages(PAGE)?)
+}
+
+/// Launches a kernel that adds a block to itself.
+fn add(backend: &CudaBackend, queue: &CudaQueue) -> Result<(), Error> {
+    let block = backend.create_buffer(256, MemoryFlags::empty())?;
+    backend.enqueue_fill(queue, &block, Region::first(256), &1_f32.to_ne_bytes(), &[])?;
+    let text = ".version 6.4\n.visible .entry add_to(";
+    let kernel = CudaModule::load_ptx(backend, text)?.kernel("add_to")?;
+    let arguments = [&block, &block].map(Argument::Memory);
+    let arguments = [arguments[0], arguments[1], Argument::U64(64)];
+    // SAFETY: These are the parameters of the kernel.
+    unsafe { kernel.launch(queue, Grid::of_threads(64, 64), &arguments, &[]) }?;
+    drop(kernel);
+    assert_eq!(
+        backend
+            .enqueue_read(queue, &block, Region::first(4), &[])?
+            .wait()?,
+        2_f32.to_ne_bytes()
+    );
+    Ok(())
 }
 
 fn queue_of(backend: &CudaBackend) -> Result<CudaQueue, Error> {
@@ -123,7 +146,7 @@ fn queue_of(backend: &CudaBackend) -> Result<CudaQueue, Error> {
 /// Where the driver refuses to take something back, that is lost; nothing else is.
 #[test]
 fn whichever_call_fails_nothing_panics_hangs_or_is_lost() {
-    const CALLS: [(&str, bool); 24] = [
+    const CALLS: [(&str, bool); 28] = [
         ("cuMemAlloc", true),
         ("cuMemHostAlloc", true),
         ("cuMemPoolCreate", true),
@@ -143,6 +166,10 @@ fn whichever_call_fails_nothing_panics_hangs_or_is_lost() {
         ("cuMemCreate", true),
         ("cuMemMap", true),
         ("cuMemSetAccess", true),
+        ("cuModuleLoadData", true),
+        ("cuModuleGetFunction", true),
+        ("cuLaunchKernel", true),
+        ("cuModuleUnload", false),
         ("cuMemUnmap", false),
         ("cuMemFree", false),
         ("cuMemRelease", false),
