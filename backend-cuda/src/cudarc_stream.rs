@@ -70,7 +70,8 @@ impl CudaBackend {
 /// let mut copy = pooled.alloc_zeros::<f32>(numbers.len())?;
 /// stream.memcpy_dtod(&numbers, &mut copy)?; // Any call of cudarc.
 /// drop(numbers); // Back in the pool, for what is enqueued on `stream` from now on.
-/// assert_eq!(stream.clone_dtoh(&copy)?, [1.0, 2.0, 3.0]);
+/// assert_eq!(pooled.stream().clone_dtoh(&copy)?, [1.0, 2.0, 3.0]);
+/// println!("{}", pooled.pool().statistics());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct PooledStream<A: Allocator> {

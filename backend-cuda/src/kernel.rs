@@ -47,6 +47,17 @@ impl Grid {
 }
 
 /// An argument of a kernel.
+///
+/// ```no_run
+/// # use binpool_allocators::{Backend, MemoryFlags};
+/// # use binpool_cuda::CudaDevice;
+/// use binpool_cuda::Argument;
+///
+/// # let block = CudaDevice::open(0)?.create_buffer(4000, MemoryFlags::empty())?;
+/// // void scale(float *numbers, unsigned count, float factor)
+/// let arguments = [Argument::Memory(&block), Argument::U32(1000), Argument::F32(0.5)];
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Argument<'a> {
