@@ -29,6 +29,11 @@
 //! A block is freed once the commands that were enqueued with it through this crate have ended. `cuMemFree` waits for all others, too, and is
 //! not called while a user event is unresolved, since that wait might never end.
 //!
+//! # Kernels, and other libraries
+//!
+//! [`CudaModule`] loads PTX, and a [`CudaKernel`] is launched on memory of this crate. With the feature `cudarc`, a `PooledStream` gives pooled
+//! memory to cudarc: its `PooledCudaSlice` goes into copies, fills, launches and cuBLAS, as a `CudaSlice` does.
+//!
 //! # Errors
 //!
 //! Where memory runs out, the error is `OutOfMemory`. Where a kernel has ended the context, it is `DeviceLost`

@@ -3,7 +3,7 @@
 use std::{error::Error as _, slice::from_ref};
 
 use binpool_allocators::{
-    Allocator, Backend, Error, InvalidRequest, MemoryFlags, Outcome, Region, Transfers,
+    Allocator, Backend, Error, InvalidRequest, MemoryFlags, Outcome, Queue, Region, Transfers,
 };
 use binpool_cuda::{
     Argument, CudaBackend, CudaError, CudaKernel, CudaMemory, CudaModule, CudaQueue,
@@ -60,6 +60,7 @@ fn what_a_launch_uses_is_freed_and_unloaded_after_it() {
         filled(&backend, &queue, memory, value)
     };
     let (sum, operand, kernel) = (block(1.0), block(2.0), add_to(&backend));
+    queue.finish().unwrap();
     let gate = backend.create_user_event().unwrap();
     backend.enqueue_marker(&queue, from_ref(&gate)).unwrap();
     launch(&kernel, &queue, [&sum, &operand]).unwrap();
