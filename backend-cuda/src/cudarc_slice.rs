@@ -32,8 +32,8 @@ pub(crate) fn failed(call: &'static str, error: DriverError) -> Error {
 /// comes after what the slice's own stream has been given until the slice was allocated, and so after the former users of its memory.
 ///
 /// When it is dropped, its stream is made to wait for the last uses on other streams, and the memory goes back to the pool for what is
-/// enqueued on its stream from then on: dropping it right after a launch is fine, and nobody waits on the host. For this cudarc records
-/// events. A program that turns these off (`CudaContext::disable_event_tracking`) orders its streams itself.
+/// enqueued on its stream from then on: dropping it right after a launch is fine, and nobody waits on the host, unless the context keeps an
+/// error (`CudaContext::check_err`). For this cudarc records events. A program that turns these off (`CudaContext::disable_event_tracking`) orders its streams itself.
 ///
 /// ```no_run
 /// # use binpool::{ImmediateAllocator, MemoryPool};
@@ -147,19 +147,18 @@ impl<T, A: Allocator> PooledCudaSlice<T, A> {
 impl<T, A: Allocator> Drop for PooledCudaSlice<T, A> {
     fn drop(&mut self) {
         let context = Arc::clone(self.slice.context());
-        // An error that the context has kept would be taken for that of the first wait, which would not be enqueued.
-        let earlier = context.check_err();
         // SAFETY: This runs once, and nothing uses the field afterwards.
         let slice = unsafe { ManuallyDrop::take(&mut self.slice) };
-        // Makes its stream wait for the uses on others.
+        // Makes its stream wait for the uses on others, unless the context keeps an error: of a use, which is not recorded then, of these
+        // waits, or of something else, for which they are left out.
         slice.leak();
-        let waits = context.check_err();
-        if let Err(error) = waits {
-            tracing::error!(%error, bytes = self.block.size(), "a stream cannot wait for the uses of a slice: the host waits");
+        if let Err(error) = context.check_err() {
+            let bytes = self.block.size();
+            tracing::error!(%error, bytes, "a stream may not wait for the uses of a slice: the host waits");
             // Where this fails, too, the context is lost, and runs no commands.
             context.record_err(context.synchronize());
+            context.record_err(Err::<(), _>(error));
         }
-        context.record_err(earlier);
     }
 }
 

@@ -116,6 +116,7 @@ impl Setup {
         drop(stream);
         before_the_drop();
         drop(operand);
+        let _kept = self.context.check_err();
         let next = self.slice(5.0);
         assert_eq!(next.device_ptr(&self.home).0, address);
         self.context.synchronize().unwrap();
@@ -162,7 +163,7 @@ fn uses_on_a_stream_that_is_gone_count() {
 
 #[test]
 #[ignore = "run by `over_the_stand_in`"]
-fn an_error_that_cudarc_has_kept_skips_no_wait_and_is_kept() {
+fn where_cudarc_has_kept_an_error_the_host_waits_and_the_error_stays() {
     let setup = Setup::new();
     let error = DriverError(CUresult::CUDA_ERROR_ASSERT);
     let context = &setup.context;
