@@ -16,7 +16,8 @@ use crate::{
 /// # Objects and their backend
 ///
 /// Memory, queues and events belong to the backend that made them. A method that is passed an object of
-/// another backend returns [`ForeignObject`](crate::InvalidRequest::ForeignObject) and does nothing.
+/// another backend returns [`ForeignObject`](crate::InvalidRequest::ForeignObject) and does nothing. Backends of several devices may take
+/// each other's queues and events as their own, and copy to each other's memory, as CUDA's do.
 ///
 /// # Deferred memory
 ///
@@ -121,7 +122,7 @@ pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
     /// [`Unsupported`](crate::Error::Unsupported) where the device has no out-of-order queues.
     fn create_queue(&self, order: QueueOrder) -> Result<Self::Queue>;
 
-    /// Checks that `queue` belongs to this backend, without a call to the device.
+    /// Checks that `queue` belongs to this backend, or to another whose queues it takes, without a call to the device.
     ///
     /// ```
     /// use binpool_allocators::{Backend, Error, InvalidRequest, ObjectKind, QueueOrder};

@@ -33,10 +33,11 @@ pub struct DeviceMemory {
     pub total_bytes: usize,
 }
 
-/// A CUDA device with its primary context. Clones are the same backend; any thread may use them.
+/// A CUDA device with its primary context. Clones are the same backend, and so is what opening the device again returns; any thread may use
+/// them.
 ///
 /// The context is the one that the runtime API, cudarc and PyTorch use: streams and pointers of these work here, and the other way round.
-/// Each call makes it current on the calling thread, and leaves it so.
+/// A call makes it current on the calling thread while it runs, and then the one that was current before.
 ///
 /// ```no_run
 /// use binpool_allocators::{Backend, MemoryFlags, QueueOrder, Transfers};
@@ -77,10 +78,8 @@ pub struct CudaBackend {
 }
 
 impl CudaBackend {
-    pub(crate) fn new(shared: Shared) -> Self {
-        Self {
-            shared: Arc::new(shared),
-        }
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
     }
 
     /// Returns how much memory the device has, and has free.
@@ -239,7 +238,7 @@ impl Backend for CudaBackend {
 
     fn enqueue_marker(&self, queue: &CudaQueue, wait_for: &[CudaEvent]) -> Result<CudaEvent> {
         self.check_command(queue, &[], wait_for)?;
-        self.submit(queue, &[], wait_for, |_| Ok(None))
+        self.submit(queue, &[], wait_for, |_, _| Ok(()))
     }
 
     /// A marker: every command of a stream waits for those before.
@@ -260,14 +259,14 @@ impl Backend for CudaBackend {
         InvalidRequest::check_pattern(region, pattern)?;
         let is_one_byte = pattern.iter().all(|byte| *byte == pattern[0]);
         let pattern = if is_one_byte { &pattern[..1] } else { pattern };
-        self.submit(queue, &[memory], wait_for, |stream| {
+        self.submit(queue, &[memory], wait_for, |stream, held| {
             if region.bytes == 0 || stream.fill(to, region.bytes, pattern)? {
-                return Ok(None);
+                return Ok(());
             }
-            let staging = Arc::new(Staging::of(&self.shared.context, pattern)?);
-            stream.copy_in(to, &staging, pattern.len())?;
-            stream.repeat(to, pattern.len(), region.bytes)?;
-            Ok(Some(staging))
+            let staging = Staging::of(&self.shared.context, pattern)?;
+            let staging = held.staging.insert(Arc::new(staging));
+            stream.copy_in(to, staging, pattern.len())?;
+            stream.repeat(to, pattern.len(), region.bytes)
         })
     }
 

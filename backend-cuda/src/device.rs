@@ -7,9 +7,10 @@ use binpool_allocators::{Align, DeviceLimits, Error, FailureOrder, Result};
 use crate::{
     backend::CudaBackend,
     graveyard::Graveyard,
+    library::CudaLibrary,
     queue::Queues,
     shared::Shared,
-    sys::{self, Context, CudaLibrary, DeviceFacts},
+    sys::{self, Context, DeviceFacts},
 };
 
 /// Blocks start on multiples of it, as those of `cuMemAlloc` do at least.
@@ -57,7 +58,7 @@ impl CudaDevice {
 
     /// Opens the device of a number, counted from 0.
     ///
-    /// Backends of two calls share no objects, although their memory lies in one context: open a device once, and clone the backend.
+    /// Where it is open already, the result is a clone of that [backend](Self::backend).
     ///
     /// # Errors
     ///
@@ -111,34 +112,41 @@ impl CudaDevice {
         self.facts.total_bytes
     }
 
-    /// Opens the device: retains its primary context, until everything on the backend is dropped.
+    /// Opens the device: retains its primary context, until everything on the backend is dropped, and the
+    /// queues of other devices that used its memory. Where a backend of this device lives
+    /// that was opened by the same [library](CudaLibrary), this returns a clone of it.
     ///
     /// # Errors
     ///
     /// [`Unsupported`](Error::Unsupported) without unified addressing, which all devices of 64-bit systems have; a failure of the driver.
     pub fn backend(&self) -> Result<CudaBackend> {
-        let facts = self.facts.clone();
+        let facts = &self.facts;
         if !facts.unified_addressing {
             return Err(Error::unsupported(format!(
                 "{}, which has no unified addressing: use its OpenCL",
                 facts.name
             )));
         }
-        let driver = self.library.driver();
+        let shared = self.library.backend(facts.device, || self.open_anew())?;
+        Ok(CudaBackend::new(shared))
+    }
+
+    fn open_anew(&self) -> Result<Shared> {
+        let (driver, facts) = (self.library.driver(), self.facts.clone());
         let context = Arc::new(Context::retain(driver, facts.device)?);
         let alignment = Align::new(ALIGNMENT).unwrap_or(Align::ONE);
         let bytes = facts.total_bytes;
         let mut limits = DeviceLimits::new(facts.name.clone(), bytes as u64, bytes, alignment);
         limits.failure_order = FailureOrder::Kept;
         limits.buffer_views_are_addresses = true;
-        Ok(CudaBackend::new(Shared {
+        Ok(Shared {
             page_bytes: sys::page_bytes(driver, &facts)?,
             graveyard: Graveyard::new(&context),
             queues: Queues::default(),
             context,
             facts,
             limits,
-        }))
+        })
     }
 }
 

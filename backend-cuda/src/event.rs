@@ -16,8 +16,11 @@ use crate::{
 /// The event of a command, or a user event. Clones are the same event; any thread may use them.
 ///
 /// Behind it is a `CUevent` without timing, which is used again when the last clone is dropped. A user event is a word in pinned memory
-/// that streams compare with (`cuStreamWaitValue32`); dropping it resolves it. An event has
+/// that streams compare with (`cuStreamWaitValue32`); dropping it resolves it. While a stream waits for one, no memory of any device is freed
+/// by calls that wait for the device, `cuMemFree` among them: resolve it soon, and do not `forget` it. An event has
 /// [failed](EventStatus::Failed) where the context is lost.
+///
+/// Queues of all devices of a driver may wait for it.
 ///
 /// ```no_run
 /// use binpool_allocators::{Backend, Event, EventStatus, Outcome, QueueOrder};
@@ -93,7 +96,6 @@ impl CudaEvent {
     pub(crate) fn hold_back(&self, stream: &Stream) -> CudaResult<()> {
         match &self.kind {
             Kind::Mark(mark) => stream.wait_for_mark(mark),
-            Kind::Gate(gate) if gate.is_open() => Ok(()),
             Kind::Gate(gate) => stream.wait_for_gate(gate),
         }
     }

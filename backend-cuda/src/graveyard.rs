@@ -2,7 +2,10 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Weak},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use parking_lot::Mutex;
@@ -30,6 +33,14 @@ impl End {
             Self::Everything(context) => has_all_ended(context),
         }
     }
+
+    /// Waits, while no device waits for the host. Returns whether it has come.
+    fn wait(&self) -> bool {
+        match self {
+            Self::Mark(mark) => mark.wait().is_ok() || has_all_ended(mark.context()),
+            Self::Gate(_) | Self::Everything(_) => self.has_come(),
+        }
+    }
 }
 
 /// Waits for everything on the device, unless the device may wait for the host.
@@ -50,6 +61,7 @@ struct Grave {
 pub(crate) struct Graveyard {
     context: Arc<Context>,
     graves: Mutex<VecDeque<Grave>>,
+    has_warned: AtomicBool,
 }
 
 impl Graveyard {
@@ -57,6 +69,7 @@ impl Graveyard {
         Self {
             context: Arc::clone(context),
             graves: Mutex::new(VecDeque::new()),
+            has_warned: AtomicBool::new(false),
         }
     }
 
@@ -81,6 +94,20 @@ impl Graveyard {
     pub(crate) fn reap_all(&self) {
         let all = self.graves.lock().len();
         self.reap(all);
+    }
+
+    /// Says once, where memory has run out, that there would be some but for a user event.
+    pub(crate) fn warn_of_unresolved(&self) {
+        let blocks = self.graves.lock().len();
+        if blocks == 0 || !self.context.has_unresolved() {
+            return;
+        }
+        if !self.has_warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                blocks,
+                "memory ran out while blocks cannot be freed, since streams wait for a user event: resolve or drop it"
+            );
+        }
     }
 
     fn reap(&self, looks: usize) {
@@ -110,11 +137,12 @@ impl Drop for Graveyard {
         if graves.is_empty() {
             return;
         }
-        if !has_all_ended(&self.context) {
+        let ends = graves.iter().flat_map(|grave| &grave.after);
+        if self.context.has_unresolved() || !ends.into_iter().all(End::wait) {
             let blocks = graves.len();
             tracing::warn!(
                 blocks,
-                "memory is lost: its commands wait for a user event that outlives the backend"
+                "memory is lost: a user event outlives the backend, and its commands may wait for that"
             );
             std::mem::forget(graves);
         }

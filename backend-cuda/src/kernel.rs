@@ -114,8 +114,11 @@ impl CudaKernel {
         }
     }
 
-    /// Enqueues the kernel behind `wait_for`. Its memory is not freed before it has ended; the program puts it in order with other
-    /// streams.
+    /// Enqueues the kernel behind `wait_for`, on a queue of its module's device. Its memory is not freed before it has ended; the program puts
+    /// it in order with other streams.
+    ///
+    /// Memory may be of another device, after [`enable_peer_access`](CudaBackend::enable_peer_access), which says what has to be mapped or made
+    /// after it.
     ///
     /// # Safety
     ///
@@ -124,7 +127,8 @@ impl CudaKernel {
     ///
     /// # Errors
     ///
-    /// [`ForeignObject`](binpool_allocators::InvalidRequest::ForeignObject) for objects of another backend; a grid that the device does
+    /// [`ForeignObject`](binpool_allocators::InvalidRequest::ForeignObject) for a queue of another device, or objects of another library;
+    /// [`Unsupported`](binpool_allocators::Error::Unsupported) for memory of another device without peer access; a grid that the device does
     /// not have; a failure of the driver. The kernel does not run then.
     pub unsafe fn launch(
         &self,
@@ -141,14 +145,17 @@ impl CudaKernel {
             _ => None,
         });
         let memory: Vec<_> = memory.collect();
-        backend.check_command(queue, &memory, wait_for)?;
+        backend.shared.check_own_queue(queue)?;
+        backend.check_command_of_devices(queue, &memory, wait_for)?;
+        for memory in &memory {
+            backend.check_reach(memory)?;
+        }
         let bytes = arguments.iter().map(|argument| argument.bytes());
         let bytes = bytes.collect::<Result<Vec<_>>>()?;
         let shape = [grid.blocks, grid.threads];
-        backend.submit(queue, &memory, wait_for, |stream| {
+        backend.submit_here(queue, &memory, wait_for, |stream, _| {
             // SAFETY: The module is unloaded after the launches of its kernels; the caller promises the rest.
-            unsafe { stream.launch(self.function, shape, grid.shared_bytes, &bytes) }?;
-            Ok(None)
+            unsafe { stream.launch(self.function, shape, grid.shared_bytes, &bytes) }
         })
     }
 }

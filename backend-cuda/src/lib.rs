@@ -26,8 +26,15 @@
 //! | pages and reservations | `create_pages`, `reserve`, `VirtualMemoryAllocator` |
 //! | a pool of the driver | [`DriverPoolAllocator`] |
 //!
-//! A block is freed once the commands that were enqueued with it through this crate have ended. `cuMemFree` waits for all others, too, and is
-//! not called while a user event is unresolved, since that wait might never end.
+//! A block is freed once the commands that were enqueued with it through this crate have ended. `cuMemFree` waits for all others of its
+//! device, too, and is not called while a stream of any device waits for a user event, since that wait might never end.
+//!
+//! # Several devices
+//!
+//! Backends of devices of one [library](CudaLibrary) take each other's queues and events, and `enqueue_copy` takes memory of two devices. A
+//! command that uses memory of other devices only runs on a stream of theirs, between an event of its queue and one that its queue waits for;
+//! so it works whether or not the devices can use each other's memory. [`CudaBackend::enable_peer_access`] makes copies direct, and lets
+//! kernels, which run on the device of their module, use memory of another.
 //!
 //! # Kernels, and other libraries
 //!
@@ -51,8 +58,10 @@ mod driver_pool;
 mod event;
 mod graveyard;
 mod kernel;
+mod library;
 mod memory;
 mod module;
+mod peers;
 mod queue;
 mod root;
 mod shared;
@@ -70,7 +79,8 @@ pub use device::CudaDevice;
 pub use driver_pool::DriverPoolAllocator;
 pub use event::CudaEvent;
 pub use kernel::{Argument, CudaKernel, Grid};
+pub use library::CudaLibrary;
 pub use memory::CudaMemory;
 pub use module::CudaModule;
 pub use queue::CudaQueue;
-pub use sys::{CudaError, CudaLibrary};
+pub use sys::CudaError;

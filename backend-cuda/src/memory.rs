@@ -75,8 +75,8 @@ impl CudaMemory {
     /// The address of the first byte, a `CUdeviceptr`, for kernels and other libraries.
     ///
     /// It is valid while this value or a view of it lives. The program orders what it enqueues with it itself: behind the commands before
-    /// by a stream or an event, and before the drop, since a block that lies in a pool of the driver is freed without a wait for such
-    /// commands.
+    /// by a stream or an event, and before the drop, since a block that lies in a pool of the driver, or that a kernel of another device uses, is freed
+    /// without a wait for such commands.
     ///
     /// # Errors
     ///

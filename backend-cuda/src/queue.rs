@@ -15,7 +15,8 @@ use crate::sys::{Context, CudaResult, Handle, PER_THREAD, Stream};
 
 /// A CUDA stream. Clones are the same queue; any thread may use them, but for the per-thread default stream.
 ///
-/// However often one stream is wrapped, the values are equal while one of them lives.
+/// However often a backend wraps one stream, the values are equal while one of them lives. Backends of other devices of the
+/// [library](crate::CudaLibrary) take the queue, too.
 ///
 /// ```no_run
 /// use binpool_allocators::{Backend, Queue, QueueOrder};
@@ -43,8 +44,29 @@ struct Inner {
     owner: std::sync::OnceLock<Arc<cudarc::driver::CudaStream>>,
     /// The thread that the per-thread default stream belongs to.
     thread: Option<ThreadId>,
-    /// The number of commands. Held while one is enqueued, so that its parts stay together and marks are in the order of their numbers.
-    commands: Mutex<u64>,
+    /// Held while a command is enqueued, so that its parts stay together and marks are in the order of their numbers.
+    commands: Mutex<Commands>,
+}
+
+/// The commands of a queue.
+#[derive(Default)]
+pub(crate) struct Commands {
+    pub(crate) count: u64,
+    /// Streams of other devices, for commands that use memory there.
+    side_streams: Vec<Arc<Stream>>,
+}
+
+impl Commands {
+    /// Returns the queue's stream in the context of another device.
+    pub(crate) fn side_stream(&mut self, context: &Arc<Context>) -> CudaResult<Arc<Stream>> {
+        let mut known = self.side_streams.iter();
+        if let Some(stream) = known.find(|stream| stream.context().is_same(context)) {
+            return Ok(Arc::clone(stream));
+        }
+        let stream = Arc::new(Stream::create(context)?);
+        self.side_streams.push(Arc::clone(&stream));
+        Ok(stream)
+    }
 }
 
 impl CudaQueue {
@@ -55,7 +77,7 @@ impl CudaQueue {
             #[cfg(feature = "cudarc")]
             owner: std::sync::OnceLock::new(),
             thread,
-            commands: Mutex::new(0),
+            commands: Mutex::default(),
         };
         Self {
             inner: Arc::new(inner),
@@ -79,7 +101,7 @@ impl CudaQueue {
         &self.inner.stream
     }
 
-    pub(crate) fn commands(&self) -> &Mutex<u64> {
+    pub(crate) fn commands(&self) -> &Mutex<Commands> {
         &self.inner.commands
     }
 

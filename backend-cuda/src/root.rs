@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use crate::{
     graveyard::End,
     shared::Shared,
-    sys::{Address, Allocation, Mark, Pages, Reservation},
+    sys::{Address, Allocation, Context, Mark, Pages, Reservation},
 };
 
 /// Uses of so many queues are kept before those that have ended are looked for.
@@ -69,6 +69,15 @@ impl Root {
             Body::Reservation(reservation) => Some(reservation.address()),
             Body::Pages(_) => None,
         }
+    }
+
+    /// The context of the device whose memory it is; none for memory of the host, and for managed memory, which all devices use.
+    pub(crate) fn device_context(&self) -> Option<&Arc<Context>> {
+        let is_of_device = match self.body.as_ref()? {
+            Body::Block(allocation) => allocation.is_of_device(),
+            Body::Reservation(_) | Body::Pages(_) => true,
+        };
+        is_of_device.then_some(&self.shared.context)
     }
 
     pub(crate) fn reservation(&self) -> Option<&Reservation> {

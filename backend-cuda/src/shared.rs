@@ -34,7 +34,8 @@ impl Shared {
         match first {
             Err(error) if error.is_out_of_memory() => {
                 self.graveyard.reap_all();
-                allocate().map_err(|error| error.shortage(bytes, scope))
+                let second = allocate().map_err(|error| error.shortage(bytes, scope));
+                second.inspect_err(|_| self.graveyard.warn_of_unresolved())
             }
             first => first,
         }
@@ -44,14 +45,24 @@ impl Shared {
         self.check(queue.stream().context(), ObjectKind::Queue)
     }
 
+    /// Checks that a queue is of this device itself.
+    pub(crate) fn check_own_queue(&self, queue: &CudaQueue) -> Result<()> {
+        if queue.stream().context().is_same(&self.context) {
+            return Ok(());
+        }
+        let kind = ObjectKind::Queue;
+        Err(InvalidRequest::ForeignObject { kind }.into())
+    }
+
     pub(crate) fn check_events(&self, events: &[CudaEvent]) -> Result<()> {
         events
             .iter()
             .try_for_each(|event| self.check(event.context(), ObjectKind::Event))
     }
 
-    fn check(&self, context: &Arc<Context>, kind: ObjectKind) -> Result<()> {
-        if Arc::ptr_eq(context, &self.context) {
+    /// Checks that an object is of this device, or of another one of the same driver.
+    pub(crate) fn check(&self, context: &Context, kind: ObjectKind) -> Result<()> {
+        if context.has_driver_of(&self.context) {
             return Ok(());
         }
         Err(InvalidRequest::ForeignObject { kind }.into())

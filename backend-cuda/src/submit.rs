@@ -2,20 +2,55 @@
 
 use std::sync::Arc;
 
-use binpool_allocators::{Queue, Result};
+use binpool_allocators::{ObjectKind, Queue, Result};
 
 use crate::{
     backend::CudaBackend,
     event::CudaEvent,
     graveyard::End,
     memory::CudaMemory,
-    queue::CudaQueue,
-    sys::{CudaResult, Mark, Staging, Stream},
+    queue::{Commands, CudaQueue},
+    sys::{Context, CudaResult, Mark, Staging, Stream},
 };
 
+/// What a command uses besides memory. It is kept until the command has ended.
+pub(crate) struct Held {
+    pub(crate) staging: Option<Arc<Staging>>,
+    /// Those of the events that it waits for, where they are not the queue's.
+    contexts: Vec<Arc<Context>>,
+}
+
+impl Held {
+    fn of(stream: &Stream, wait_for: &[CudaEvent]) -> Self {
+        let contexts = wait_for.iter().map(CudaEvent::context);
+        let others = contexts.filter(|context| !context.is_same(stream.context()));
+        Self {
+            staging: None,
+            contexts: others.map(Arc::clone).collect(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.staging.is_none() && self.contexts.is_empty()
+    }
+}
+
 impl CudaBackend {
-    /// Checks the objects of a command.
+    /// Checks the objects of a command on memory of this device.
     pub(crate) fn check_command(
+        &self,
+        queue: &CudaQueue,
+        memory: &[&CudaMemory],
+        wait_for: &[CudaEvent],
+    ) -> Result<()> {
+        for memory in memory {
+            memory.check_belongs(&self.shared)?;
+        }
+        self.check_command_of_devices(queue, memory, wait_for)
+    }
+
+    /// Checks the objects of a command on memory of all devices of the driver.
+    pub(crate) fn check_command_of_devices(
         &self,
         queue: &CudaQueue,
         memory: &[&CudaMemory],
@@ -24,55 +59,92 @@ impl CudaBackend {
         self.shared.check_queue(queue)?;
         queue.check_thread()?;
         for memory in memory {
-            memory.check_belongs(&self.shared)?;
+            let context = &memory.root().shared().context;
+            self.shared.check(context, ObjectKind::Memory)?;
         }
         self.shared.check_events(wait_for)
     }
 
-    /// Enqueues a command whose objects are checked: `work`, behind `wait_for`. What `work` uses is kept until it has ended.
+    /// Enqueues a command whose objects are checked: `work`, behind `wait_for`, on the queue or on a side stream of the memory's device. What
+    /// `work` uses is kept until it has ended.
     pub(crate) fn submit(
         &self,
         queue: &CudaQueue,
         memory: &[&CudaMemory],
         wait_for: &[CudaEvent],
-        work: impl FnOnce(&Stream) -> CudaResult<Option<Arc<Staging>>>,
+        work: impl FnOnce(&Stream, &mut Held) -> CudaResult<()>,
+    ) -> Result<CudaEvent> {
+        self.enqueue(queue, memory, memory, wait_for, work)
+    }
+
+    /// Enqueues a command as [`submit`](Self::submit) does, but always on the queue itself.
+    pub(crate) fn submit_here(
+        &self,
+        queue: &CudaQueue,
+        memory: &[&CudaMemory],
+        wait_for: &[CudaEvent],
+        work: impl FnOnce(&Stream, &mut Held) -> CudaResult<()>,
+    ) -> Result<CudaEvent> {
+        self.enqueue(queue, memory, &[], wait_for, work)
+    }
+
+    /// Enqueues a command that uses `memory`, where that of `beside` is.
+    fn enqueue(
+        &self,
+        queue: &CudaQueue,
+        memory: &[&CudaMemory],
+        beside: &[&CudaMemory],
+        wait_for: &[CudaEvent],
+        work: impl FnOnce(&Stream, &mut Held) -> CudaResult<()>,
     ) -> Result<CudaEvent> {
         self.shared.graveyard.reap_some();
-        let mark = Arc::new(Mark::new(&self.shared.context)?);
         let stream = queue.stream();
+        let mark = Arc::new(Mark::new(stream.context())?);
+        let mut held = Held::of(stream, wait_for);
         let mut commands = queue.commands().lock();
-        hold_back(stream, wait_for)?;
-        let staging = work(stream).inspect_err(|_| self.abandon(memory, None))?;
-        if let Err(error) = stream.record(&mark) {
-            self.abandon(memory, staging);
+        let side = side_stream(stream, &mut commands, beside)?;
+        let enqueued = hold_back(stream, wait_for)
+            .and_then(|()| match &side {
+                None => work(stream, &mut held),
+                Some(side) => {
+                    follow(side, stream)?;
+                    work(side, &mut held)?;
+                    follow(stream, side)
+                }
+            })
+            .and_then(|()| stream.record(&mark));
+        if let Err(error) = enqueued {
+            self.abandon(memory, held, stream, side.as_deref());
             return Err(error.into());
         }
-        *commands += 1;
-        let number = *commands;
+        commands.count += 1;
+        let number = commands.count;
         drop(commands);
         for memory in memory {
             memory.root().note_use(queue.id(), number, &mark);
         }
-        if let Some(staging) = staging {
+        if !held.is_empty() {
             let after = vec![End::Mark(Arc::clone(&mark))];
-            self.shared.graveyard.bury(staging, after, false);
+            self.shared.graveyard.bury(held, after, false);
         }
         Ok(CudaEvent::of_command(mark))
     }
 
     /// Sees to it that a command of which no event tells the end, since a call has failed, ends before what it uses is freed.
-    fn abandon(&self, memory: &[&CudaMemory], staging: Option<Arc<Staging>>) {
-        let everything = || End::Everything(Arc::clone(&self.shared.context));
-        if everything().has_come() {
+    fn abandon(&self, memory: &[&CudaMemory], held: Held, stream: &Stream, side: Option<&Stream>) {
+        let everything = || {
+            let streams = std::iter::once(stream).chain(side);
+            streams.map(|stream| End::Everything(Arc::clone(stream.context())))
+        };
+        if everything().all(|end| end.has_come()) {
             return;
         }
         for memory in memory {
-            memory.root().free_after(std::iter::once(everything()));
+            memory.root().free_after(everything());
         }
-        if let Some(staging) = staging {
-            self.shared
-                .graveyard
-                .bury(staging, vec![everything()], false);
+        if !held.is_empty() {
+            let after = everything().collect();
+            self.shared.graveyard.bury(held, after, false);
         }
     }
 
@@ -84,10 +156,41 @@ impl CudaBackend {
         work: impl FnOnce(&Stream, &Mark) -> CudaResult<()>,
     ) -> Result<()> {
         self.shared.graveyard.reap_some();
-        let mark = Mark::new(&self.shared.context)?;
-        hold_back(queue.stream(), wait_for)?;
-        Ok(work(queue.stream(), &mark)?)
+        let stream = queue.stream();
+        let mark = Mark::new(stream.context())?;
+        let ended = hold_back(stream, wait_for).and_then(|()| work(stream, &mark));
+        if let Err(error) = ended {
+            self.abandon(&[], Held::of(stream, wait_for), stream, None);
+            return Err(error.into());
+        }
+        Ok(())
     }
+}
+
+/// Returns the stream of another device that a command runs on: where it uses memory of other devices only, which the queue's device may
+/// be unable to use.
+fn side_stream(
+    stream: &Stream,
+    commands: &mut Commands,
+    memory: &[&CudaMemory],
+) -> CudaResult<Option<Arc<Stream>>> {
+    let mut other = None;
+    for memory in memory {
+        match memory.root().device_context() {
+            Some(context) if context.is_same(stream.context()) => return Ok(None),
+            context => other = other.or(context),
+        }
+    }
+    other
+        .map(|context| commands.side_stream(context))
+        .transpose()
+}
+
+/// Lets later commands of a stream wait for everything that was enqueued on another so far.
+fn follow(later: &Stream, earlier: &Stream) -> CudaResult<()> {
+    let mark = Mark::new(earlier.context())?;
+    earlier.record(&mark)?;
+    later.wait_for_mark(&mark)
 }
 
 fn hold_back(stream: &Stream, wait_for: &[CudaEvent]) -> CudaResult<()> {

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use binpool_allocators::{HostUse, InvalidRequest, Memory, PendingRead, Region, Result, Transfers};
+use binpool_allocators::{
+    Event, HostUse, InvalidRequest, Memory, PendingRead, Region, Result, Transfers,
+};
 
 use crate::{
     backend::CudaBackend, event::CudaEvent, memory::CudaMemory, queue::CudaQueue, sys::Staging,
 };
 
-/// Enqueued transfers pass through pinned memory, which the backend keeps. Those that block copy from and to the host's bytes.
+/// Enqueued transfers pass through pinned memory, which the backend keeps, and so do those between the host and memory of another device
+/// than the queue's. Others that block copy from and to the host's bytes.
 impl Transfers for CudaBackend {
     fn write(
         &self,
@@ -18,6 +21,10 @@ impl Transfers for CudaBackend {
         data: &[u8],
         wait_for: &[CudaEvent],
     ) -> Result<()> {
+        if is_far(queue, memory) {
+            let write = self.enqueue_write(queue, memory, offset, data.into(), wait_for)?;
+            return write.wait();
+        }
         self.check_command(queue, &[memory], wait_for)?;
         memory.root().flags().check_host(HostUse::Write)?;
         let to = memory.region(Region::new(offset, data.len()))?;
@@ -38,6 +45,12 @@ impl Transfers for CudaBackend {
         data: &mut [u8],
         wait_for: &[CudaEvent],
     ) -> Result<()> {
+        if is_far(queue, memory) {
+            let region = Region::new(offset, data.len());
+            let read = self.enqueue_read(queue, memory, region, wait_for)?;
+            data.copy_from_slice(&read.wait()?);
+            return Ok(());
+        }
         self.check_command(queue, &[memory], wait_for)?;
         memory.root().flags().check_host(HostUse::Read)?;
         let from = memory.region(Region::new(offset, data.len()))?;
@@ -62,12 +75,11 @@ impl Transfers for CudaBackend {
         memory.root().flags().check_host(HostUse::Write)?;
         let to = memory.region(Region::new(offset, data.len()))?;
         if data.is_empty() {
-            return self.submit(queue, &[memory], wait_for, |_| Ok(None));
+            return self.submit(queue, &[memory], wait_for, |_, _| Ok(()));
         }
         let staging = Arc::new(self.staging(data.len(), |context| Staging::of(context, &data))?);
-        self.submit(queue, &[memory], wait_for, |stream| {
-            stream.copy_in(to, &staging, data.len())?;
-            Ok(Some(staging))
+        self.submit(queue, &[memory], wait_for, |stream, held| {
+            stream.copy_in(to, held.staging.insert(staging), data.len())
         })
     }
 
@@ -82,19 +94,19 @@ impl Transfers for CudaBackend {
         memory.root().flags().check_host(HostUse::Read)?;
         let from = memory.region(region)?;
         if region.bytes == 0 {
-            let event = self.submit(queue, &[memory], wait_for, |_| Ok(None))?;
+            let event = self.submit(queue, &[memory], wait_for, |_, _| Ok(()))?;
             return Ok(PendingRead::new(event, Vec::new));
         }
         let bytes = region.bytes;
         let staging = Arc::new(self.staging(bytes, |context| Staging::new(context, bytes))?);
         let result = Arc::clone(&staging);
-        let event = self.submit(queue, &[memory], wait_for, |stream| {
-            stream.copy_out(&staging, from, bytes)?;
-            Ok(Some(staging))
+        let event = self.submit(queue, &[memory], wait_for, |stream, held| {
+            stream.copy_out(held.staging.insert(staging), from, bytes)
         })?;
         Ok(PendingRead::new(event, move || result.to_vec(bytes)))
     }
 
+    /// Copies between devices of one driver, too: either memory may be of another device, and the queue of either.
     fn enqueue_copy(
         &self,
         queue: &CudaQueue,
@@ -104,20 +116,30 @@ impl Transfers for CudaBackend {
         to: usize,
         wait_for: &[CudaEvent],
     ) -> Result<CudaEvent> {
-        self.check_command(queue, &[source, destination], wait_for)?;
+        let both = [source, destination];
+        self.check_command_of_devices(queue, &both, wait_for)?;
         let target = Region::new(to, from.bytes);
         let (first, second) = (source.region(from)?, destination.region(target)?);
         if source.id() == destination.id() && from.overlaps(target) {
             let (from, bytes) = (from.offset, from.bytes);
             return Err(InvalidRequest::OverlappingCopy { from, to, bytes }.into());
         }
-        self.submit(queue, &[source, destination], wait_for, |stream| {
-            if from.bytes > 0 {
-                stream.copy(second, first, from.bytes)?;
+        let [here, there] = both.map(|memory| memory.root().device_context());
+        self.submit(queue, &both, wait_for, |stream, _| match (here, there) {
+            _ if from.bytes == 0 => Ok(()),
+            (Some(here), Some(there)) if !here.is_same(there) => {
+                stream.copy_across((there, second), (here, first), from.bytes)
             }
-            Ok(None)
+            _ => stream.copy(second, first, from.bytes),
         })
     }
+}
+
+/// Returns whether the memory is of another device than the queue. It is not copied from and to the host's bytes: such a call may last until
+/// the copy on the other stream has ended, and only then could it tell the queue to wait for that.
+fn is_far(queue: &CudaQueue, memory: &CudaMemory) -> bool {
+    let context = memory.root().device_context();
+    context.is_some_and(|context| !context.is_same(queue.stream().context()))
 }
 
 impl CudaBackend {

@@ -103,6 +103,7 @@ pub mod guide;
 mod high_water;
 mod hooks;
 mod inspect;
+mod kept_addresses;
 mod live_group;
 mod lock;
 #[cfg(test)]
@@ -142,6 +143,7 @@ pub use inspect::snapshot::{
     BlockState, Snapshot, SnapshotBlock, SnapshotError, SnapshotSegment, SnapshotSettings,
     SnapshotShortage,
 };
+pub use kept_addresses::KeptAddresses;
 pub use live_group::LiveGroup;
 pub use options::PoolOptions;
 pub use place::Place;

@@ -9,7 +9,7 @@ use super::{
     Carved, Leaving, Segments,
     pages::{FreePages, Incomplete, Pages, Place},
 };
-use crate::{Allocator, Backend, Error, Region, Result, contained::guarded};
+use crate::{Allocator, Backend, Error, MemoryOf, Region, Result, contained::guarded};
 
 /// The addresses of a reservation are so many times the capacity: more than its blocks need, however they lie.
 const ADDRESSES_PER_BYTE: u64 = 4;
@@ -82,9 +82,9 @@ struct Mapped<M> {
 }
 
 impl<M, U> Plan<M, U> {
-    /// Unmaps the pages that move, maps them and the spare ones to what is missing, and creates the rest. Where a call fails,
-    /// everything is mapped as it was before, as far as the device lets it; pages that cannot be mapped again are kept for the next
-    /// plan.
+    /// Creates the pages that are missing, unmaps those that move, and maps both and the spare ones. Where a call fails, everything is
+    /// mapped as it was before, as far as the device lets it; pages that cannot be mapped again, and those that were created before a
+    /// map failed, are kept for the next plan.
     ///
     /// No lock may be held, since this calls the device.
     pub fn carry_out<A>(self, allocator: &A) -> Done<M, U>
@@ -103,13 +103,20 @@ impl<M, U> Plan<M, U> {
             stuck: Vec::new(),
             failure: None,
         };
-        for pages in self.spare {
-            if done.failure.is_none() {
-                done.map(allocator, pages, None);
-            } else {
-                done.spare.push(pages);
+        let others = self.spare.iter().map(|pages| pages.bytes);
+        let others = others.chain(self.moved.iter().map(|(place, _)| place.region.bytes));
+        let missing = done.missing_bytes().saturating_sub(others.sum());
+        let created = match create(allocator, missing, self.new_pages) {
+            Ok(created) => created,
+            Err(error) => {
+                done.failure = Some(error);
+                done.spare = self.spare;
+                done.stayed = self.moved;
+                return done;
             }
-        }
+        };
+        done.created_bytes = created.iter().map(|pages| pages.bytes as u64).sum();
+        done.map_each(allocator, self.spare);
         for (place, memory) in self.moved {
             if done.failure.is_none() && done.unmap(allocator, &place) {
                 let bytes = place.region.bytes;
@@ -118,21 +125,40 @@ impl<M, U> Plan<M, U> {
                 done.stayed.push((place, memory));
             }
         }
-        while done.failure.is_none() && done.missing_bytes() > 0 {
-            let bytes = done.missing_bytes().min(self.new_pages);
-            match guarded("Allocator::allocate", || allocator.allocate(bytes)) {
-                Ok(memory) => {
-                    done.created_bytes += bytes as u64;
-                    done.map(allocator, Pages { bytes, memory }, None);
-                }
-                Err(error) => done.failure = Some(error),
-            }
-        }
+        done.map_each(allocator, created);
         if done.failure.is_some() {
             done.undo(allocator);
         }
         done
     }
+}
+
+/// Creates pages of `bytes` bytes together, each of at most `most` bytes. Where that fails, those that were made are released.
+fn create<A>(allocator: &A, mut bytes: usize, most: usize) -> Result<Vec<Pages<MemoryOf<A>>>>
+where
+    A: Allocator,
+{
+    let mut created = Vec::new();
+    while bytes > 0 {
+        let size = bytes.min(most);
+        match guarded("Allocator::allocate", || allocator.allocate(size)) {
+            Ok(memory) => created.push(Pages {
+                bytes: size,
+                memory,
+            }),
+            Err(error) => {
+                for Pages { memory, .. } in created {
+                    let released = guarded("Allocator::release", || allocator.release(memory, &[]));
+                    if let Err(error) = released {
+                        tracing::warn!(%error, "pages that were not needed could not be released");
+                    }
+                }
+                return Err(error);
+            }
+        }
+        bytes -= size;
+    }
+    Ok(created)
 }
 
 impl<M, U> Done<M, U> {
@@ -148,6 +174,20 @@ impl<M, U> Done<M, U> {
     fn missing_bytes(&self) -> usize {
         let Region { offset, bytes } = self.incomplete.missing;
         offset + bytes - self.next()
+    }
+
+    /// Maps pages that are mapped nowhere; once a call has failed, they become spare ones.
+    fn map_each<A>(&mut self, allocator: &A, pages: Vec<Pages<M>>)
+    where
+        A: Allocator<Backend: Backend<Memory = M>>,
+    {
+        for pages in pages {
+            if self.failure.is_none() {
+                self.map(allocator, pages, None);
+            } else {
+                self.spare.push(pages);
+            }
+        }
     }
 
     /// Maps pages behind those that are mapped already. Where that fails, they are put back.
@@ -311,7 +351,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         over: impl Fn(&U) -> bool,
     ) -> Vec<(Place<M>, M)> {
         let mut moved = Vec::new();
-        if *rest as u64 <= may_create {
+        if *rest as u64 <= may_create || self.is_kept {
             return moved;
         }
         for free in self.free_pages(&over) {
@@ -428,6 +468,9 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         eligible: impl Fn(&FreePages) -> bool,
         wanted: impl Fn(&U) -> bool,
     ) -> Vec<Leaving<M, U>> {
+        if self.is_kept {
+            return Vec::new();
+        }
         let spare = std::mem::take(&mut self.spare).into_iter();
         let mut leaving: Vec<_> = spare
             .map(|pages| leaving(pages.memory, pages.bytes, None))

@@ -326,6 +326,8 @@ pub struct Segments<M, U> {
     free_at_sweep: HashSet<PagesKey>,
     /// The size of a page of virtual memory in bytes, where pages are mapped to reservations.
     page_bytes: Option<usize>,
+    /// Set while nothing may leave or move.
+    is_kept: bool,
     /// Returns the combined uses of two free neighbours.
     join: fn(&U, &U) -> Option<U>,
 }
@@ -344,6 +346,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             stuck: Vec::new(),
             free_at_sweep: HashSet::new(),
             page_bytes: None,
+            is_kept: false,
             join,
         }
     }
@@ -459,6 +462,23 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     #[must_use]
     pub fn has_pages(&self) -> bool {
         self.page_bytes.is_some()
+    }
+
+    /// Sets whether all memory stays where it is: then no segments and no pages leave, and no pages move.
+    ///
+    /// ```
+    /// use binpool_allocators::segments::Segments;
+    ///
+    /// let mut segments: Segments<&str, ()> = Segments::new(|(), ()| Some(()));
+    /// let range = segments.add("segment", 4096, 4096).unwrap().range;
+    /// segments.give(range, (), None);
+    /// segments.keep_addresses(true);
+    /// assert!(segments.release(u64::MAX, |()| true).is_empty());
+    /// segments.keep_addresses(false);
+    /// assert_eq!(segments.release(u64::MAX, |()| true).len(), 1);
+    /// ```
+    pub fn keep_addresses(&mut self, is_kept: bool) {
+        self.is_kept = is_kept;
     }
 
     /// The bytes of all segments.
@@ -804,7 +824,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         let mut leaving = Vec::new();
         loop {
             let excess = (self.bytes() + size).saturating_sub(most);
-            if excess == 0 {
+            if excess == 0 || self.is_kept {
                 return leaving;
             }
             let idle = self.idle(|_, _| true).into_iter();
@@ -875,7 +895,11 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         enough: u64,
         wanted: impl Fn(&Arena<M, U>, Idle) -> bool,
     ) -> Vec<Leaving<M, U>> {
-        let mut idle = self.idle(wanted);
+        let mut idle = if self.is_kept {
+            Vec::new()
+        } else {
+            self.idle(wanted)
+        };
         idle.sort_unstable_by(|one, two| two.cmp(one));
         let mut released = 0;
         let mut leaving = Vec::new();

@@ -84,6 +84,11 @@ impl Allocation {
         self.address
     }
 
+    /// Returns whether it is memory of one device, rather than of the host or of all devices.
+    pub(crate) fn is_of_device(&self) -> bool {
+        matches!(self.source, Source::Device | Source::Pool(_))
+    }
+
     /// Returns whether freeing it waits for all commands of the device.
     pub(crate) fn waits(&self) -> bool {
         !matches!(self.source, Source::Pool(_))
@@ -132,11 +137,27 @@ impl DriverPool {
         // SAFETY: `raw` is a place for the result, and `properties` lives until the call returns.
         let result = unsafe { driver.pool_create(&raw mut raw, &raw const properties) };
         context.seen(result)?;
-        Ok(Self {
+        let pool = Self {
             context: Arc::clone(context),
             stream,
             raw,
-        })
+        };
+        pool.allow_peers()?;
+        Ok(pool)
+    }
+
+    /// Lets the device's peers use its memory.
+    fn allow_peers(&self) -> CudaResult<()> {
+        // A device may use its own pools in any case.
+        let access = self.context.access();
+        let peers = access.get(1..).unwrap_or_default();
+        if peers.is_empty() {
+            return Ok(());
+        }
+        let driver = self.context.enter()?;
+        // SAFETY: `peers` lives until the call returns; the pool lives (I1).
+        let result = unsafe { driver.pool_access(self.raw, peers.as_ptr(), peers.len()) };
+        self.context.seen(result)
     }
 
     /// Sets how many free bytes it keeps.

@@ -2,15 +2,16 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+    atomic::{AtomicBool, Ordering},
 };
 
 use parking_lot::Mutex;
 
 use super::{
-    driver::{Driver, Handle},
+    current::Current,
+    driver::{Access, Driver, Handle},
     slot::Slot,
-    status::CudaResult,
+    status::{CudaResult, PEER_ACCESS_ALREADY_ENABLED},
 };
 
 /// So many events are kept to be used again. Each costs the driver less than 1 KiB.
@@ -30,8 +31,8 @@ pub(crate) struct Context {
     device: i32,
     raw: Handle,
     is_lost: AtomicBool,
-    /// The user events that are not resolved. While there are any, no call may be made that waits for the device.
-    unresolved: AtomicUsize,
+    /// The devices that may use this one's memory, `CUdevice`.
+    peers: Mutex<Vec<i32>>,
     events: Mutex<Vec<Handle>>,
     /// Pinned memory: size and address.
     staging: Mutex<Vec<(usize, usize)>>,
@@ -51,7 +52,7 @@ impl Context {
             device,
             raw,
             is_lost: AtomicBool::new(false),
-            unresolved: AtomicUsize::new(0),
+            peers: Mutex::new(Vec::new()),
             events: Mutex::new(Vec::new()),
             staging: Mutex::new(Vec::new()),
             slots: Mutex::new(Vec::new()),
@@ -67,11 +68,20 @@ impl Context {
         self.raw
     }
 
-    /// Returns the driver, with this context current on the calling thread.
-    pub(super) fn enter(&self) -> CudaResult<&Driver> {
-        // SAFETY: It takes no pointers; the context is retained (I1).
-        self.seen(unsafe { self.driver.context_set(self.raw) })?;
-        Ok(&self.driver)
+    /// Returns whether both are the same context of the driver.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.raw == other.raw && self.has_driver_of(other)
+    }
+
+    /// Returns whether objects of both contexts can be used together.
+    pub(crate) fn has_driver_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.driver, &other.driver)
+    }
+
+    /// Returns the driver, with this context current on the calling thread as long as the value lives.
+    pub(super) fn enter(&self) -> CudaResult<Current<'_>> {
+        // It is retained (I1).
+        self.seen(Current::set(&self.driver, self.raw))
     }
 
     /// Passes on the result of a call, and notes that the context is lost where it says so.
@@ -103,17 +113,51 @@ impl Context {
         Ok((free, total))
     }
 
+    /// Lets commands of this context use memory of `other`, a context of another device. Returns whether the devices can do that.
+    pub(crate) fn enable_peer_access(&self, other: &Self) -> CudaResult<bool> {
+        let driver = self.enter()?;
+        let mut can = 0;
+        // SAFETY: `can` is a place for the result.
+        self.seen(unsafe { driver.peer_can(&raw mut can, self.device, other.device) })?;
+        if can == 0 {
+            return Ok(false);
+        }
+        // SAFETY: It takes no pointers; the other context is retained (I1).
+        match unsafe { driver.peer_enable(other.raw, 0) } {
+            Err(error) if error.code() == PEER_ACCESS_ALREADY_ENABLED => {}
+            result => self.seen(result)?,
+        }
+        let mut peers = other.peers.lock();
+        if !peers.contains(&self.device) {
+            peers.push(self.device);
+        }
+        Ok(true)
+    }
+
+    /// Returns whether the device of `other` may use this one's memory.
+    pub(crate) fn has_peer(&self, other: &Self) -> bool {
+        self.peers.lock().contains(&other.device)
+    }
+
+    /// The rights to new memory of this device: its own, and those of its peers.
+    pub(super) fn access(&self) -> Vec<Access> {
+        let peers = self.peers.lock();
+        let devices = std::iter::once(self.device).chain(peers.iter().copied());
+        devices.map(Access::read_and_write).collect()
+    }
+
     pub(super) fn count_unresolved(&self) {
-        self.unresolved.fetch_add(1, Ordering::AcqRel);
+        self.driver.unresolved().fetch_add(1, Ordering::AcqRel);
     }
 
     pub(super) fn count_resolved(&self) {
-        self.unresolved.fetch_sub(1, Ordering::AcqRel);
+        self.driver.unresolved().fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Returns whether the device may wait for the host, so that waiting for the device could last for ever.
+    /// Returns whether a device may wait for the host, so that waiting for it could last for ever. It may do so over an event of another
+    /// device, so this counts those of all devices.
     pub(crate) fn has_unresolved(&self) -> bool {
-        self.unresolved.load(Ordering::Acquire) > 0
+        self.driver.unresolved().load(Ordering::Acquire) > 0
     }
 
     pub(super) fn idle_event(&self) -> Option<Handle> {

@@ -2,7 +2,7 @@
 
 use std::{
     ffi::{OsStr, c_char, c_void},
-    sync::{Arc, OnceLock},
+    sync::atomic::AtomicUsize,
 };
 
 use binpool_allocators::Error;
@@ -101,6 +101,8 @@ macro_rules! calls {
         /// I1: Each function is the symbol of its name in `library`, which stays loaded as long as this value lives.
         pub(crate) struct Driver {
             $($name: unsafe extern "system" fn($($type),*) -> i32,)*
+            /// The user events that streams wait for and that are not resolved. While there are any, no call may be made that waits for a device.
+            unresolved: AtomicUsize,
             /// Keeps the functions loaded.
             _library: Library,
         }
@@ -115,8 +117,13 @@ macro_rules! calls {
                 Ok(Self {
                     // SAFETY: The signature is right, as the caller promises, and the function outlives the symbol by I1.
                     $($name: *unsafe { library.get($symbol.as_bytes()) }?,)*
+                    unresolved: AtomicUsize::new(0),
                     _library: library,
                 })
+            }
+
+            pub(super) fn unresolved(&self) -> &AtomicUsize {
+                &self.unresolved
             }
 
             $(
@@ -144,8 +151,11 @@ calls! {
     device_attribute: "cuDeviceGetAttribute" as "cuDeviceGetAttribute" (value: *mut i32, attribute: i32, device: i32);
     context_retain: "cuDevicePrimaryCtxRetain" as "cuDevicePrimaryCtxRetain" (context: *mut Handle, device: i32);
     context_release: "cuDevicePrimaryCtxRelease_v2" as "cuDevicePrimaryCtxRelease" (device: i32);
+    context_get: "cuCtxGetCurrent" as "cuCtxGetCurrent" (context: *mut Handle);
     context_set: "cuCtxSetCurrent" as "cuCtxSetCurrent" (context: Handle);
     context_wait: "cuCtxSynchronize" as "cuCtxSynchronize" ();
+    peer_can: "cuDeviceCanAccessPeer" as "cuDeviceCanAccessPeer" (can: *mut i32, device: i32, peer: i32);
+    peer_enable: "cuCtxEnablePeerAccess" as "cuCtxEnablePeerAccess" (context: Handle, flags: u32);
     memory_info: "cuMemGetInfo_v2" as "cuMemGetInfo" (free: *mut usize, total: *mut usize);
     allocate: "cuMemAlloc_v2" as "cuMemAlloc" (address: *mut Address, bytes: usize);
     free: "cuMemFree_v2" as "cuMemFree" (address: Address);
@@ -155,11 +165,14 @@ calls! {
     pool_create: "cuMemPoolCreate" as "cuMemPoolCreate" (pool: *mut Handle, properties: *const PoolProperties);
     pool_destroy: "cuMemPoolDestroy" as "cuMemPoolDestroy" (pool: Handle);
     pool_set: "cuMemPoolSetAttribute" as "cuMemPoolSetAttribute" (pool: Handle, attribute: i32, value: *const u64);
+    pool_access: "cuMemPoolSetAccess" as "cuMemPoolSetAccess" (pool: Handle, access: *const Access, count: usize);
     pool_trim: "cuMemPoolTrimTo" as "cuMemPoolTrimTo" (pool: Handle, bytes: usize);
     pool_allocate: "cuMemAllocFromPoolAsync" as "cuMemAllocFromPoolAsync"
         (address: *mut Address, bytes: usize, pool: Handle, stream: Handle);
     pool_free: "cuMemFreeAsync" as "cuMemFreeAsync" (address: Address, stream: Handle);
     copy: "cuMemcpyAsync" as "cuMemcpyAsync" (to: Address, from: Address, bytes: usize, stream: Handle);
+    copy_across: "cuMemcpyPeerAsync" as "cuMemcpyPeerAsync"
+        (to: Address, there: Handle, from: Address, here: Handle, bytes: usize, stream: Handle);
     set_bytes: "cuMemsetD8Async" as "cuMemsetD8Async" (to: Address, value: u8, count: usize, stream: Handle);
     set_pairs: "cuMemsetD16Async" as "cuMemsetD16Async" (to: Address, value: u16, count: usize, stream: Handle);
     set_words: "cuMemsetD32Async" as "cuMemsetD32Async" (to: Address, value: u32, count: usize, stream: Handle);
@@ -200,54 +213,15 @@ const NAMES: &[&str] = if cfg!(windows) {
     &["libcuda.so.1", "libcuda.so"]
 };
 
-/// The CUDA driver's library, loaded and initialized. Clones are the same library.
-///
-/// [`CudaDevice`](crate::CudaDevice) loads the installed one itself; a program names another to run over a stand-in:
-///
-/// ```
-/// use binpool_cuda::CudaLibrary;
-///
-/// // SAFETY: there is no such file.
-/// let missing = unsafe { CudaLibrary::open("/no/such/libcuda.so") };
-/// let text = missing.unwrap_err().to_string();
-/// assert!(text.contains("/no/such/libcuda.so") && text.contains("install"), "{text}");
-///
-/// match CudaLibrary::load() {
-///     Ok(library) => println!("{library:?}"),
-///     Err(error) => println!("{error}"), // What to install.
-/// }
-/// ```
-#[derive(Clone)]
-pub struct CudaLibrary {
-    driver: Arc<Driver>,
-}
-
-impl std::fmt::Debug for CudaLibrary {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CudaLibrary").finish_non_exhaustive()
-    }
-}
-
-impl CudaLibrary {
-    /// Loads the library that is installed, once for the process.
-    ///
-    /// # Errors
-    ///
-    /// [`Unsupported`](Error::Unsupported) where there is none, or where its version lacks a call; a failure of `cuInit`.
-    pub fn load() -> Result<Self, Error> {
-        static LOADED: OnceLock<CudaLibrary> = OnceLock::new();
-        if let Some(library) = LOADED.get() {
-            return Ok(library.clone());
-        }
+impl Driver {
+    /// Loads the library that is installed.
+    pub(crate) fn installed() -> Result<Self, Error> {
         let mut first = None;
         for name in NAMES {
             // SAFETY: The library of this name is NVIDIA's.
             match unsafe { Library::new(name) } {
-                Ok(library) => {
-                    // SAFETY: The library of this name is NVIDIA's.
-                    let loaded = unsafe { Self::over(library, name) }?;
-                    return Ok(LOADED.get_or_init(|| loaded).clone());
-                }
+                // SAFETY: The library of this name is NVIDIA's.
+                Ok(library) => return unsafe { Self::over(library, name) },
                 Err(error) => first = first.or(Some(error)),
             }
         }
@@ -258,17 +232,12 @@ impl CudaLibrary {
         )))
     }
 
-    /// Loads the library at `path`: another version of the driver, or a stand-in for it.
+    /// Loads the library at `path`.
     ///
     /// # Safety
     ///
     /// Its functions have the signatures and the behaviour of the CUDA driver's, and loading it does no harm.
-    ///
-    /// # Errors
-    ///
-    /// As for [`load`](Self::load).
-    pub unsafe fn open(path: impl AsRef<OsStr>) -> Result<Self, Error> {
-        let path = path.as_ref();
+    pub(crate) unsafe fn open(path: &OsStr) -> Result<Self, Error> {
         let shown = path.to_string_lossy();
         // SAFETY: Loading it does no harm, as the caller promises.
         let library = unsafe { Library::new(path) }.map_err(|error| {
@@ -285,19 +254,13 @@ impl CudaLibrary {
     /// The functions of the library have the signatures of the CUDA driver's.
     unsafe fn over(library: Library, name: &str) -> Result<Self, Error> {
         // SAFETY: The signatures are right, as the caller promises.
-        let driver = unsafe { Driver::find(library) }.map_err(|error| {
+        let driver = unsafe { Self::find(library) }.map_err(|error| {
             Error::unsupported(format!(
                 "CUDA by {name}, which lacks a call ({error}): update the driver to version 11.7 or later"
             ))
         })?;
         // SAFETY: It takes no pointers.
         unsafe { driver.init(0) }?;
-        Ok(Self {
-            driver: Arc::new(driver),
-        })
-    }
-
-    pub(crate) fn driver(&self) -> &Arc<Driver> {
-        &self.driver
+        Ok(driver)
     }
 }

@@ -21,8 +21,17 @@ pub(crate) struct Gate {
     context: Arc<Context>,
     slot: Slot,
     target: u32,
-    is_open: Mutex<bool>,
+    state: Mutex<State>,
     opened: Condvar,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// No stream waits for it.
+    Closed,
+    /// Counted among the unresolved ones.
+    HoldsStreams,
+    Open,
 }
 
 impl Gate {
@@ -32,12 +41,11 @@ impl Gate {
             Some(slot) => slot,
             None => Self::more_slots(context)?,
         };
-        context.count_unresolved();
         Ok(Self {
             context: Arc::clone(context),
             slot,
             target: slot.value().wrapping_add(1),
-            is_open: Mutex::new(false),
+            state: Mutex::new(State::Closed),
             opened: Condvar::new(),
         })
     }
@@ -57,32 +65,41 @@ impl Gate {
         &self.context
     }
 
-    /// Where a stream finds the word, and the value that it waits for.
-    pub(super) fn word(&self) -> (Address, u32) {
-        (self.slot.address(), self.target)
+    /// Where a stream that is about to wait finds the word, and the value that it waits for; `None` if the gate is open.
+    pub(super) fn word_to_wait_for(&self) -> Option<(Address, u32)> {
+        let mut state = self.state.lock();
+        match *state {
+            State::Open => return None,
+            State::Closed => self.context.count_unresolved(),
+            State::HoldsStreams => {}
+        }
+        *state = State::HoldsStreams;
+        Some((self.slot.address(), self.target))
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        *self.is_open.lock()
+        *self.state.lock() == State::Open
     }
 
     /// Returns whether it was closed until now.
     pub(crate) fn open(&self) -> bool {
-        let mut is_open = self.is_open.lock();
-        if *is_open {
+        let mut state = self.state.lock();
+        let before = std::mem::replace(&mut *state, State::Open);
+        if before == State::Open {
             return false;
         }
-        *is_open = true;
         self.slot.store(self.target);
-        self.context.count_resolved();
+        if before == State::HoldsStreams {
+            self.context.count_resolved();
+        }
         self.opened.notify_all();
         true
     }
 
     pub(crate) fn wait(&self) {
-        let mut is_open = self.is_open.lock();
-        while !*is_open {
-            self.opened.wait(&mut is_open);
+        let mut state = self.state.lock();
+        while *state != State::Open {
+            self.opened.wait(&mut state);
         }
     }
 }

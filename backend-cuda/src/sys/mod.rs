@@ -1,12 +1,13 @@
 //! The calls of the CUDA driver. All unsafe code of the crate is here.
 //!
-//! The types own what the driver has made, and undo it when they are dropped. All may be used from any thread: each call first makes its
-//! context current on the calling thread.
+//! The types own what the driver has made, and undo it when they are dropped. All may be used from any thread: each call makes its context
+//! current on the calling thread, and then the one that was so before.
 
 #![allow(unsafe_code, reason = "this is where it is")]
 
 mod allocation;
 mod context;
+mod current;
 mod device;
 mod driver;
 mod gate;
@@ -22,8 +23,7 @@ mod stream;
 pub(crate) use allocation::{Allocation, DriverPool};
 pub(crate) use context::Context;
 pub(crate) use device::{DeviceFacts, count, facts, page_bytes};
-pub use driver::CudaLibrary;
-pub(crate) use driver::{Address, Handle};
+pub(crate) use driver::{Address, Driver, Handle};
 pub(crate) use gate::Gate;
 pub(crate) use mark::Mark;
 pub(crate) use module::Module;

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::{
     context::Context,
-    driver::{Access, Address},
+    driver::Address,
     pages::Pages,
     status::{CudaError, CudaResult, NOT_READY},
 };
@@ -104,14 +104,15 @@ impl Reservation {
         })
     }
 
-    /// Lets the device use addresses that were just mapped.
+    /// Lets the device and its peers use addresses that were just mapped.
     fn allow(&self, address: Address, bytes: usize) -> CudaResult<()> {
         let driver = self.context.enter()?;
-        let access = Access::read_and_write(self.context.device());
+        let access = self.context.access();
         let mut attempts = 0;
         loop {
             // SAFETY: `access` lives until the call returns.
-            let result = unsafe { driver.set_access(address, bytes, &raw const access, 1) };
+            let result =
+                unsafe { driver.set_access(address, bytes, access.as_ptr(), access.len()) };
             attempts += 1;
             match result {
                 Err(error) if error.code() == NOT_READY && attempts < ATTEMPTS => {

@@ -8,6 +8,7 @@ pub(crate) type CudaResult<T> = Result<T, CudaError>;
 pub(crate) const SUCCESS: i32 = 0;
 pub(crate) const OUT_OF_MEMORY: i32 = 2;
 pub(crate) const NOT_READY: i32 = 600;
+pub(crate) const PEER_ACCESS_ALREADY_ENABLED: i32 = 704;
 const NOT_SUPPORTED: i32 = 801;
 
 /// A call of the CUDA driver that failed: the source of the [`Error`]s of this crate.
@@ -139,6 +140,11 @@ const CODES: &[(i32, &str, &str)] = &[
         710,
         "ASSERT",
         ": an assertion in a kernel failed; its message is on standard error",
+    ),
+    (
+        711,
+        "TOO_MANY_PEERS",
+        ": a device has as many peers as it can have; copies work without peer access",
     ),
     (714, "HARDWARE_STACK_ERROR", ": restart the program"),
     (

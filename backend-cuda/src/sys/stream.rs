@@ -86,11 +86,13 @@ impl Stream {
         self.context.seen(result)
     }
 
-    /// Lets later commands wait for a gate.
+    /// Lets later commands wait for a gate, unless it is open.
     pub(crate) fn wait_for_gate(&self, gate: &Gate) -> CudaResult<()> {
+        let Some((address, value)) = gate.word_to_wait_for() else {
+            return Ok(());
+        };
         let driver = self.context.enter()?;
-        let (address, value) = gate.word();
-        // SAFETY: The word lives as long as the context.
+        // SAFETY: The word lives as long as the gate's context, which the command keeps where it is another one than the stream's.
         let result = unsafe { driver.stream_wait_value(self.raw, address, value, AT_LEAST) };
         self.context.seen(result)
     }
@@ -100,6 +102,21 @@ impl Stream {
         let driver = self.context.enter()?;
         // SAFETY: The owners of the memory keep it until the command has ended.
         let result = unsafe { driver.copy(to, from, bytes, self.raw) };
+        self.context.seen(result)
+    }
+
+    /// Enqueues a copy from memory of one device to that of another. The driver takes the way through the host where the devices cannot
+    /// use each other's memory, and for pages, too, which `cuMemcpyAsync` does not.
+    pub(crate) fn copy_across(
+        &self,
+        (there, to): (&Context, Address),
+        (here, from): (&Context, Address),
+        bytes: usize,
+    ) -> CudaResult<()> {
+        let driver = self.context.enter()?;
+        let (there, here) = (there.raw(), here.raw());
+        // SAFETY: The owners of the memory keep it, and so its contexts, until the command has ended.
+        let result = unsafe { driver.copy_across(to, there, from, here, bytes, self.raw) };
         self.context.seen(result)
     }
 

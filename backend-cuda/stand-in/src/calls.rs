@@ -14,13 +14,18 @@ use std::{
 
 use crate::{
     Code, ILLEGAL_ADDRESS, INVALID_VALUE, NOT_READY,
-    device::{Device, context_of, current, device, enter, make_current},
+    device::{
+        Device, check_host, context_of, current, device, device_of, device_of_handle, enter,
+        make_current,
+    },
     kernels::{self, Launch},
-    memory::{PAGE, is_of_device},
+    memory::{Memory, PAGE, Users, is_of_device},
 };
 
 /// The attributes that devices have: unified addressing, managed memory, virtual memory, memory pools.
 const ATTRIBUTES: [i32; 4] = [41, 83, 102, 115];
+/// Pinned for all contexts.
+const PORTABLE: u32 = 1;
 
 /// Stores a result.
 fn put<T>(place: *mut T, value: T) -> Result<(), Code> {
@@ -40,8 +45,10 @@ fn check(addresses: &[u64], bytes: usize) -> Result<(), Code> {
     Ok(())
 }
 
-fn host(address: u64) -> Result<*mut u8, Code> {
+/// Returns a pointer to memory of the host that a command of the device uses.
+fn host(device: &Device, address: u64) -> Result<*mut u8, Code> {
     let address = usize::try_from(address).map_err(|_| ILLEGAL_ADDRESS)?;
+    check_host(address, device)?;
     Ok(std::ptr::with_exposed_provenance_mut(address))
 }
 
@@ -51,11 +58,10 @@ pub(crate) fn read(device: &Device, address: u64, count: usize) -> Result<Vec<u8
         return Ok(bytes);
     }
     if is_of_device(address) {
-        let memory = device.memory.lock();
-        memory.visit(address, count, |part| bytes.extend_from_slice(part))?;
+        device.visit(address, count, |part| bytes.extend_from_slice(part))?;
         return Ok(bytes);
     }
-    let start = host(address)?;
+    let start = host(device, address)?;
     // SAFETY: The program keeps its bytes until the command has ended.
     bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(start, count) });
     Ok(bytes)
@@ -64,17 +70,46 @@ pub(crate) fn read(device: &Device, address: u64, count: usize) -> Result<Vec<u8
 pub(crate) fn write(device: &Device, address: u64, bytes: &[u8]) -> Result<(), Code> {
     if is_of_device(address) {
         let mut rest = bytes;
-        let memory = device.memory.lock();
-        return memory.visit(address, bytes.len(), |part| {
+        return device.visit(address, bytes.len(), |part| {
             let (now, later) = rest.split_at(part.len());
             part.copy_from_slice(now);
             rest = later;
         });
     }
-    let start = host(address)?;
+    let start = host(device, address)?;
     // SAFETY: The program keeps its bytes until the command has ended.
     unsafe { start.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     Ok(())
+}
+
+/// `CUmemAccessDesc`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Access {
+    location_kind: i32,
+    device: i32,
+    rights: i32,
+}
+
+/// The devices that get the right to read and write.
+fn devices_of(access: *const Access, count: usize) -> Result<Vec<i32>, Code> {
+    if access.is_null() {
+        return Err(INVALID_VALUE);
+    }
+    // SAFETY: The program passes so many of them.
+    let access = unsafe { std::slice::from_raw_parts(access, count) };
+    let is_good = |access: &Access| access.location_kind == 1 && access.rights == 3;
+    let devices = access
+        .iter()
+        .map(|access| is_good(access).then_some(access.device));
+    devices.collect::<Option<_>>().ok_or(INVALID_VALUE)
+}
+
+/// Returns the device at whose address a copy reads or writes, whose context the program names.
+fn peer(context: usize, address: u64) -> Result<Arc<Device>, Code> {
+    let device = device_of(context)?;
+    let is_its = is_of_device(address) && Memory::owner(address) == device.ordinal;
+    is_its.then_some(device).ok_or(INVALID_VALUE)
 }
 
 /// Runs a command, unless the device is lost. One that fails loses it.
@@ -116,7 +151,7 @@ fn text(text: *const c_char) -> Result<String, Code> {
 
 /// Returns once the word is at least `value`, counted round, or the device is lost.
 fn wait_for_word(device: &Device, address: u64, value: u32) -> Result<(), Code> {
-    let word = host(address)?.cast();
+    let word = host(device, address)?.cast();
     // SAFETY: The program keeps the word, which is aligned, until the command has ended.
     let word = unsafe { AtomicU32::from_ptr(word) };
     while word.load(Ordering::Acquire).wrapping_sub(value) > u32::MAX / 2 && !device.is_lost() {
@@ -169,11 +204,20 @@ calls! {
         device(number)?.release();
         Ok(())
     }
-    fn cuCtxSetCurrent(context: usize) {
-        make_current(context);
-        Ok(())
+    fn cuCtxGetCurrent(context: *mut usize) {
+        if current() != 0 {
+            device_of(current())?.faults.lock().call("cuCtxGetCurrent")?;
+        }
+        put(context, current())
     }
-    fn cuCtxGetCurrent(context: *mut usize) { put(context, current()) }
+    fn cuCtxSetCurrent(context: usize) { make_current(context) }
+    fn cuDeviceCanAccessPeer(can: *mut i32, number: i32, peer: i32) {
+        device(number)?.faults.lock().call("cuDeviceCanAccessPeer")?;
+        put(can, i32::from(device(number)?.can_use_memory_of(&*device(peer)?)))
+    }
+    fn cuCtxEnablePeerAccess(context: usize, _flags: u32) {
+        enter("cuCtxEnablePeerAccess")?.enable_peer(&*device_of(context)?)
+    }
     fn cuCtxSynchronize() { enter("cuCtxSynchronize")?.synchronize() }
     fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) {
         let device = enter("cuMemGetInfo")?;
@@ -184,15 +228,15 @@ calls! {
     }
 
     fn cuMemAlloc_v2(address: *mut u64, bytes: usize) {
-        put(address, enter("cuMemAlloc")?.allocate(bytes)?)
+        put(address, enter("cuMemAlloc")?.allocate(bytes, Users::Peers)?)
     }
     fn cuMemFree_v2(address: u64) {
         let device = enter("cuMemFree")?;
         device.synchronize()?;
         device.memory.lock().free(address)
     }
-    fn cuMemHostAlloc(address: *mut usize, bytes: usize, _flags: u32) {
-        put(address, enter("cuMemHostAlloc")?.allocate_host(bytes))
+    fn cuMemHostAlloc(address: *mut usize, bytes: usize, flags: u32) {
+        put(address, enter("cuMemHostAlloc")?.allocate_host(bytes, flags & PORTABLE != 0))
     }
     fn cuMemFreeHost(address: usize) {
         let device = enter("cuMemFreeHost")?;
@@ -200,7 +244,7 @@ calls! {
         device.free_host(address)
     }
     fn cuMemAllocManaged(address: *mut u64, bytes: usize, _flags: u32) {
-        put(address, enter("cuMemAllocManaged")?.allocate(bytes)?)
+        put(address, enter("cuMemAllocManaged")?.allocate(bytes, Users::All)?)
     }
     fn cuMemPoolCreate(pool: *mut usize, _properties: usize) {
         put(pool, enter("cuMemPoolCreate")?.create_pool())
@@ -209,16 +253,20 @@ calls! {
     fn cuMemPoolSetAttribute(_pool: usize, _attribute: i32, _value: usize) {
         enter("cuMemPoolSetAttribute").map(drop)
     }
+    fn cuMemPoolSetAccess(pool: usize, access: *const Access, count: usize) {
+        enter("cuMemPoolSetAccess")?.open_pool(pool, &devices_of(access, count)?)
+    }
     fn cuMemPoolTrimTo(_pool: usize, _bytes: usize) { enter("cuMemPoolTrimTo").map(drop) }
-    fn cuMemAllocFromPoolAsync(address: *mut u64, bytes: usize, _pool: usize, stream: usize) {
+    fn cuMemAllocFromPoolAsync(address: *mut u64, bytes: usize, pool: usize, stream: usize) {
         let device = enter("cuMemAllocFromPoolAsync")?;
         device.stream(stream)?;
-        put(address, device.allocate(bytes)?)
+        let users = device.users_of_pool(pool)?;
+        put(address, device.allocate(bytes, users)?)
     }
     fn cuMemAllocAsync(address: *mut u64, bytes: usize, stream: usize) {
         let device = enter("cuMemAllocAsync")?;
         device.stream(stream)?;
-        put(address, device.allocate(bytes)?)
+        put(address, device.allocate(bytes, Users::Some(vec![device.ordinal]))?)
     }
     fn cuMemFreeAsync(address: u64, stream: usize) {
         let device = enter("cuMemFreeAsync")?;
@@ -247,6 +295,13 @@ calls! {
         device.stream(stream)?.progress().wait(&device);
         device.check()
     }
+    fn cuMemcpyPeerAsync(to: u64, there: usize, from: u64, here: usize, bytes: usize, stream: usize) {
+        let stream = enter("cuMemcpyPeerAsync")?.stream(stream)?;
+        let (there, here) = (peer(there, to)?, peer(here, from)?);
+        stream.enqueue(move |device| {
+            run(device, |_| write(&there, to, &read(&here, from, bytes)?));
+        })
+    }
     fn cuMemsetD8Async(to: u64, value: u8, count: usize, stream: usize) {
         set(&enter("cuMemsetD8Async")?, to, stream, vec![value; count])
     }
@@ -267,10 +322,11 @@ calls! {
         device.check()
     }
     fn cuStreamWaitEvent(stream: usize, event: usize, _flags: u32) {
-        let device = enter("cuStreamWaitEvent")?;
-        let event = device.event(event)?;
+        let stream = enter("cuStreamWaitEvent")?.stream(stream)?;
+        let owner = device_of_handle(event)?;
+        let event = owner.event(event)?;
         let last = event.last();
-        device.stream(stream)?.enqueue(move |device| event.wait(last, device))
+        stream.enqueue(move |device| event.wait(last, [device, &*owner]))
     }
     fn cuStreamWaitValue32_v2(stream: usize, address: u64, value: u32, _flags: u32) {
         let stream = enter("cuStreamWaitValue32")?.stream(stream)?;
@@ -294,7 +350,7 @@ calls! {
     fn cuEventSynchronize(event: usize) {
         let device = enter("cuEventSynchronize")?;
         let event = device.event(event)?;
-        event.wait(event.last(), &device);
+        event.wait(event.last(), [&*device; 2]);
         device.check()
     }
 
@@ -304,14 +360,15 @@ calls! {
     fn cuModuleUnload(module: usize) { enter("cuModuleUnload")?.destroy_module(module) }
     fn cuModuleGetFunction(function: *mut usize, module: usize, name: *const c_char) {
         let device = enter("cuModuleGetFunction")?;
-        put(function, kernels::find(&device.module(module)?, &text(name)?)?)
+        put(function, device.function(kernels::find(&device.module(module)?, &text(name)?)?))
     }
     fn cuLaunchKernel(
         function: usize, blocks: u32, _y: u32, _z: u32, threads: u32, _ty: u32, _tz: u32, _shared: u32, stream: usize,
         arguments: *const *const c_void, _extra: usize
     ) {
-        let stream = enter("cuLaunchKernel")?.stream(stream)?;
-        let launch = Launch::new(function, blocks, threads, arguments)?;
+        let device = enter("cuLaunchKernel")?;
+        let stream = device.stream(stream)?;
+        let launch = Launch::new(device.kernel(function)?, blocks, threads, arguments)?;
         stream.enqueue(move |device| run(device, |device| launch.run(device)))
     }
     fn cuGetErrorName(_code: Code, name: *mut *const c_char) { put(name, c"an error of the stand-in".as_ptr()) }
@@ -347,8 +404,9 @@ calls! {
         let device = enter("cuMemUnmap")?;
         device.memory.lock().unmap(address, bytes)
     }
-    fn cuMemSetAccess(address: u64, bytes: usize, _access: usize, _count: usize) {
+    fn cuMemSetAccess(address: u64, bytes: usize, access: *const Access, count: usize) {
         let device = enter("cuMemSetAccess")?;
-        device.memory.lock().allow(address, bytes)
+        let devices = devices_of(access, count)?;
+        device.memory.lock().allow(address, bytes, &devices)
     }
 }

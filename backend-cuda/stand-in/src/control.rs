@@ -49,6 +49,18 @@ controls! {
         device(ordinal).map_or(0, |device| device.memory.lock().used())
     }
 
+    /// Sets whether a device and others may use each other's memory.
+    fn stand_in_can_peer(ordinal: i32, can: bool) -> () {
+        if let Ok(device) = device(ordinal) {
+            device.can_peer.store(can, Ordering::SeqCst);
+        }
+    }
+
+    /// Returns whether a kernel of a device may use a byte of memory, of whatever device.
+    fn stand_in_can_use(ordinal: i32, address: u64) -> bool {
+        device(ordinal).is_ok_and(|device| device.visit(address, 1, |_| {}).is_ok())
+    }
+
     /// Returns the number of objects that were made and not destroyed.
     fn stand_in_objects(ordinal: i32) -> usize {
         device(ordinal).map_or(0, |device| device.objects())

@@ -5,7 +5,7 @@ use std::{
     collections::{BTreeMap, HashMap, HashSet},
     sync::{
         Arc, LazyLock,
-        atomic::{AtomicI32, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering},
     },
     thread::{self, ThreadId},
 };
@@ -13,10 +13,11 @@ use std::{
 use parking_lot::Mutex;
 
 use crate::{
-    Code, INVALID_CONTEXT, INVALID_DEVICE, INVALID_HANDLE, INVALID_PTX,
+    Code, ILLEGAL_ADDRESS, INVALID_CONTEXT, INVALID_DEVICE, INVALID_HANDLE, INVALID_PTX,
+    INVALID_VALUE, PEER_ACCESS_ALREADY_ENABLED, PEER_ACCESS_UNSUPPORTED,
     event::Event,
     faults::Faults,
-    memory::Memory,
+    memory::{Memory, Users},
     stream::{Progress, Stream},
 };
 
@@ -27,6 +28,11 @@ const LEGACY: usize = 1;
 const PER_THREAD: usize = 2;
 
 pub(crate) struct Device {
+    pub(crate) ordinal: i32,
+    /// Whether it and other devices may use each other's memory.
+    pub(crate) can_peer: AtomicBool,
+    /// The devices whose memory it may use.
+    peers: Mutex<HashSet<i32>>,
     pub(crate) capacity: AtomicUsize,
     pub(crate) memory: Mutex<Memory>,
     pub(crate) faults: Mutex<Faults>,
@@ -44,15 +50,24 @@ struct Objects {
     events: HashMap<usize, Arc<Event>>,
     /// Pinned memory of the host, by its address.
     host: BTreeMap<usize, Box<[u64]>>,
-    pools: HashSet<usize>,
+    /// The devices that may use the memory of each pool.
+    pools: HashMap<usize, Vec<i32>>,
     /// Modules, with their texts.
     modules: HashMap<usize, String>,
 }
 
+/// The number of the device is in the bits of a handle from here on.
+const ORDINAL: u32 = 40;
+
+/// Returns the handle of a number on a device.
+fn handle(ordinal: i32, number: usize) -> usize {
+    (usize::try_from(ordinal).unwrap_or(0) << ORDINAL) + number
+}
+
 /// Returns a handle that no other object has.
-fn fresh() -> usize {
+fn fresh(ordinal: i32) -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(1 << 30);
-    NEXT.fetch_add(1, Ordering::SeqCst)
+    handle(ordinal, NEXT.fetch_add(1, Ordering::SeqCst))
 }
 
 static DEVICES: LazyLock<Mutex<HashMap<i32, Arc<Device>>>> = LazyLock::new(Mutex::default);
@@ -69,8 +84,11 @@ pub(crate) fn device(ordinal: i32) -> Result<Arc<Device>, Code> {
     let mut devices = DEVICES.lock();
     let device = devices.entry(ordinal).or_insert_with(|| {
         Arc::new(Device {
+            ordinal,
+            can_peer: AtomicBool::new(true),
+            peers: Mutex::default(),
             capacity: AtomicUsize::new(1 << 30),
-            memory: Mutex::default(),
+            memory: Mutex::new(Memory::of(ordinal)),
             faults: Mutex::default(),
             lost: AtomicI32::new(0),
             objects: Mutex::default(),
@@ -80,25 +98,55 @@ pub(crate) fn device(ordinal: i32) -> Result<Arc<Device>, Code> {
     Ok(Arc::clone(device))
 }
 
+/// Returns the device whose object a handle is.
+pub(crate) fn device_of_handle(handle: usize) -> Result<Arc<Device>, Code> {
+    device(i32::try_from(handle >> ORDINAL).map_err(|_| INVALID_HANDLE)?)
+}
+
+/// Pinned memory that only one device may use: size and device, by the address.
+static NOT_PORTABLE: Mutex<BTreeMap<usize, (usize, i32)>> = Mutex::new(BTreeMap::new());
+
+/// Checks that a device may use memory of the host.
+pub(crate) fn check_host(address: usize, device: &Device) -> Result<(), Code> {
+    let pinned = NOT_PORTABLE.lock();
+    let found = pinned.range(..=address).next_back();
+    let is_foreign = found.is_some_and(|(start, (bytes, ordinal))| {
+        address < start + bytes && *ordinal != device.ordinal
+    });
+    if is_foreign {
+        Err(ILLEGAL_ADDRESS)
+    } else {
+        Ok(())
+    }
+}
+
 pub(crate) fn context_of(ordinal: i32) -> usize {
     FIRST_CONTEXT + usize::try_from(ordinal).unwrap_or(0)
 }
 
-pub(crate) fn make_current(context: usize) {
-    CURRENT.set(context);
-}
-
+/// The context of the calling thread, or 0.
 pub(crate) fn current() -> usize {
     CURRENT.get()
 }
 
+/// Makes a context current, or none for 0.
+pub(crate) fn make_current(context: usize) -> Result<(), Code> {
+    if context != 0 {
+        device_of(context)?.faults.lock().call("cuCtxSetCurrent")?;
+    }
+    CURRENT.set(context);
+    Ok(())
+}
+
+/// Returns the device of a context.
+pub(crate) fn device_of(context: usize) -> Result<Arc<Device>, Code> {
+    let number = context.checked_sub(FIRST_CONTEXT).ok_or(INVALID_CONTEXT)?;
+    device(i32::try_from(number).map_err(|_| INVALID_CONTEXT)?)
+}
+
 /// Begins a call: returns the current device, unless it is lost or the call is to fail.
 pub(crate) fn enter(call: &str) -> Result<Arc<Device>, Code> {
-    let number = CURRENT
-        .get()
-        .checked_sub(FIRST_CONTEXT)
-        .ok_or(INVALID_CONTEXT)?;
-    let device = device(i32::try_from(number).map_err(|_| INVALID_CONTEXT)?)?;
+    let device = device_of(current())?;
     device.check()?;
     device.faults.lock().call(call)?;
     Ok(device)
@@ -147,7 +195,7 @@ impl Device {
     }
 
     pub(crate) fn create_stream(self: &Arc<Self>) -> usize {
-        let handle = fresh();
+        let handle = fresh(self.ordinal);
         let stream = self.start();
         self.objects.lock().streams.insert(handle, stream);
         handle
@@ -181,7 +229,7 @@ impl Device {
     }
 
     pub(crate) fn create_event(&self) -> usize {
-        let handle = fresh();
+        let handle = fresh(self.ordinal);
         self.objects.lock().events.insert(handle, Arc::default());
         handle
     }
@@ -191,6 +239,7 @@ impl Device {
         gone.map(drop).ok_or(INVALID_HANDLE)
     }
 
+    /// Returns an event of this device.
     pub(crate) fn event(&self, handle: usize) -> Result<Arc<Event>, Code> {
         let objects = self.objects.lock();
         objects
@@ -200,34 +249,39 @@ impl Device {
             .ok_or(INVALID_HANDLE)
     }
 
-    pub(crate) fn allocate_host(&self, bytes: usize) -> usize {
+    pub(crate) fn allocate_host(&self, bytes: usize, is_portable: bool) -> usize {
         let mut memory = vec![0_u64; bytes.div_ceil(8)].into_boxed_slice();
         let address = memory.as_mut_ptr().expose_provenance();
+        if !is_portable {
+            NOT_PORTABLE.lock().insert(address, (bytes, self.ordinal));
+        }
         self.objects.lock().host.insert(address, memory);
         address
     }
 
     pub(crate) fn free_host(&self, address: usize) -> Result<(), Code> {
         let gone = self.objects.lock().host.remove(&address);
-        gone.map(drop).ok_or(crate::INVALID_VALUE)
+        NOT_PORTABLE.lock().remove(&address);
+        gone.map(drop).ok_or(INVALID_VALUE)
     }
 
     pub(crate) fn create_pool(&self) -> usize {
-        let handle = fresh();
-        self.objects.lock().pools.insert(handle);
+        let handle = fresh(self.ordinal);
+        let users = vec![self.ordinal];
+        self.objects.lock().pools.insert(handle, users);
         handle
     }
 
     pub(crate) fn destroy_pool(&self, handle: usize) -> Result<(), Code> {
         let gone = self.objects.lock().pools.remove(&handle);
-        gone.then_some(()).ok_or(INVALID_HANDLE)
+        gone.map(drop).ok_or(INVALID_HANDLE)
     }
 
     pub(crate) fn create_module(&self, text: String) -> Result<usize, Code> {
         if !text.trim_start().starts_with(".version") {
             return Err(INVALID_PTX);
         }
-        let handle = fresh();
+        let handle = fresh(self.ordinal);
         self.objects.lock().modules.insert(handle, text);
         Ok(handle)
     }
@@ -242,8 +296,63 @@ impl Device {
         objects.modules.get(&handle).cloned().ok_or(INVALID_HANDLE)
     }
 
-    pub(crate) fn allocate(&self, bytes: usize) -> Result<u64, Code> {
+    /// Returns the handle of a kernel that was loaded on this device.
+    pub(crate) fn function(&self, kernel: usize) -> usize {
+        handle(self.ordinal, kernel)
+    }
+
+    /// Returns the kernel of a handle, which was loaded on this device.
+    pub(crate) fn kernel(&self, function: usize) -> Result<usize, Code> {
+        let kernel = function.checked_sub(handle(self.ordinal, 0));
+        kernel
+            .filter(|kernel| *kernel < 1 << ORDINAL)
+            .ok_or(INVALID_HANDLE)
+    }
+
+    /// Lets other devices use the memory of a pool.
+    pub(crate) fn open_pool(&self, handle: usize, devices: &[i32]) -> Result<(), Code> {
+        let mut objects = self.objects.lock();
+        let users = objects.pools.get_mut(&handle).ok_or(INVALID_HANDLE)?;
+        users.extend(devices);
+        Ok(())
+    }
+
+    /// The devices that may use the memory of a pool.
+    pub(crate) fn users_of_pool(&self, handle: usize) -> Result<Users, Code> {
+        let objects = self.objects.lock();
+        let users = objects.pools.get(&handle).ok_or(INVALID_HANDLE)?;
+        Ok(Users::Some(users.clone()))
+    }
+
+    pub(crate) fn allocate(&self, bytes: usize, users: Users) -> Result<u64, Code> {
         let capacity = self.capacity.load(Ordering::SeqCst);
-        self.memory.lock().allocate(bytes, capacity)
+        self.memory.lock().allocate(bytes, capacity, users)
+    }
+
+    pub(crate) fn can_use_memory_of(&self, other: &Self) -> bool {
+        let can = [self, other].map(|device| device.can_peer.load(Ordering::SeqCst));
+        can == [true; 2] && self.ordinal != other.ordinal
+    }
+
+    /// Lets this device use the memory of another.
+    pub(crate) fn enable_peer(&self, other: &Self) -> Result<(), Code> {
+        if !self.can_use_memory_of(other) {
+            return Err(PEER_ACCESS_UNSUPPORTED);
+        }
+        let is_new = self.peers.lock().insert(other.ordinal);
+        is_new.then_some(()).ok_or(PEER_ACCESS_ALREADY_ENABLED)
+    }
+
+    /// Calls `each` with the memory at these addresses, of whatever device, as commands of this device see it.
+    pub(crate) fn visit(
+        &self,
+        address: u64,
+        length: usize,
+        each: impl FnMut(&mut [u8]),
+    ) -> Result<(), Code> {
+        let owner = device(Memory::owner(address))?;
+        let is_peer = self.peers.lock().contains(&owner.ordinal);
+        let memory = owner.memory.lock();
+        memory.visit(address, length, self.ordinal, is_peer, each)
     }
 }

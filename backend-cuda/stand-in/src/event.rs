@@ -1,6 +1,6 @@
 //! Events.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -19,8 +19,8 @@ pub(crate) struct Event {
 struct State {
     /// How often it was recorded.
     recorded: u64,
-    /// The last record that has ended.
-    ended: u64,
+    /// The records that have not ended, each of which a stream may wait for.
+    pending: HashSet<u64>,
 }
 
 impl Event {
@@ -28,7 +28,9 @@ impl Event {
     pub(crate) fn record(&self) -> u64 {
         let mut state = self.state.lock();
         state.recorded += 1;
-        state.recorded
+        let record = state.recorded;
+        state.pending.insert(record);
+        record
     }
 
     pub(crate) fn last(&self) -> u64 {
@@ -37,19 +39,19 @@ impl Event {
 
     pub(crate) fn end(&self, record: u64) {
         let mut state = self.state.lock();
-        state.ended = state.ended.max(record);
+        state.pending.remove(&record);
         self.changed.notify_all();
     }
 
     pub(crate) fn has_ended(&self) -> bool {
         let state = self.state.lock();
-        state.ended >= state.recorded
+        !state.pending.contains(&state.recorded)
     }
 
-    /// Waits for a record, or until the device is lost.
-    pub(crate) fn wait(&self, record: u64, device: &Device) {
+    /// Waits for a record, or until one of the devices is lost.
+    pub(crate) fn wait(&self, record: u64, devices: [&Device; 2]) {
         let mut state = self.state.lock();
-        while state.ended < record && !device.is_lost() {
+        while state.pending.contains(&record) && !devices.iter().any(|device| device.is_lost()) {
             self.changed.wait_for(&mut state, LOOK);
         }
     }

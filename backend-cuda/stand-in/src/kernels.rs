@@ -11,7 +11,7 @@ use crate::{
 /// What a kernel does with its arguments, each 8 bytes.
 type Body = fn(&Device, &Launch) -> Result<(), Code>;
 
-/// Name, number of arguments, body. The handle of a function is its place here, counted from 1.
+/// Name, number of arguments, body. The number of a kernel is its place here, counted from 1.
 const KERNELS: [(&str, usize, Body); 7] = [
     ("array_add", 7, |device, launch| {
         launch.pairs(device, |left, right| left + right)
@@ -42,7 +42,7 @@ const KERNELS: [(&str, usize, Body); 7] = [
     }),
 ];
 
-/// Returns the handle of the kernel of a name in a module.
+/// Returns the number of the kernel of a name in a module.
 pub(crate) fn find(module: &str, name: &str) -> Result<usize, Code> {
     let place = KERNELS.iter().position(|(known, ..)| *known == name);
     let is_there = module.contains(&format!(".entry {name}("));
@@ -62,12 +62,12 @@ pub(crate) struct Launch {
 
 impl Launch {
     pub(crate) fn new(
-        function: usize,
+        kernel: usize,
         blocks: u32,
         threads: u32,
         arguments: *const *const c_void,
     ) -> Result<Self, Code> {
-        let kernel = function.checked_sub(1).and_then(|place| KERNELS.get(place));
+        let kernel = kernel.checked_sub(1).and_then(|place| KERNELS.get(place));
         let (_, count, body) = *kernel.ok_or(INVALID_VALUE)?;
         let mut values = [0; 7];
         for (place, value) in values.iter_mut().take(count).enumerate() {

@@ -7,8 +7,11 @@
 //! Code for a device is not run: a kernel is found by its name, where the stand-in has one of that name and the module says `.entry` of it
 //! (`kernels`).
 //!
-//! The devices number 0 to 65535 are all there, and know nothing of each other; `cuDeviceGetCount` speaks of two. A test takes one for itself, and
-//! arranges its capacity and its faults by the functions that begin with `stand_in_`.
+//! The devices number 0 to 65535 are all there; `cuDeviceGetCount` speaks of two. A test takes some for itself, and arranges their capacity,
+//! their faults and whether they may use each other's memory by the functions that begin with `stand_in_`.
+//!
+//! An object is used in its own context, which has to be current, or the call fails. Streams wait for events of other devices, too. A device
+//! uses memory of another where peer access is enabled, or the rights to the pages say so; `cuMemcpyPeerAsync` copies in any case.
 
 mod calls;
 mod control;
@@ -26,8 +29,10 @@ const INVALID_VALUE: Code = 1;
 const OUT_OF_MEMORY: Code = 2;
 const INVALID_DEVICE: Code = 101;
 const INVALID_CONTEXT: Code = 201;
+const PEER_ACCESS_UNSUPPORTED: Code = 217;
 const INVALID_PTX: Code = 218;
 const INVALID_HANDLE: Code = 400;
 const NOT_FOUND: Code = 500;
 const NOT_READY: Code = 600;
+const PEER_ACCESS_ALREADY_ENABLED: Code = 704;
 const ILLEGAL_ADDRESS: Code = 700;

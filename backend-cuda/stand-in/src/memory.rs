@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
 };
 
@@ -14,6 +14,8 @@ use crate::{Code, ILLEGAL_ADDRESS, INVALID_VALUE, OUT_OF_MEMORY};
 
 /// Addresses of devices begin here, where the host has none.
 const FIRST: u64 = 1 << 60;
+/// Each device has so many bits of addresses.
+const ADDRESSES: u32 = 44;
 pub(crate) const PAGE: usize = 2 << 20;
 
 /// Bytes of the device, which count until the last reference is dropped.
@@ -29,14 +31,25 @@ impl Drop for Bytes {
     }
 }
 
+/// The devices that may use memory.
+#[derive(Clone)]
+pub(crate) enum Users {
+    All,
+    /// Its own device, and those that have enabled peer access to that.
+    Peers,
+    Some(Vec<i32>),
+}
+
 struct Mapped {
     bytes: Arc<Bytes>,
-    is_accessible: bool,
+    users: Users,
 }
 
 /// The memory of one device.
-#[derive(Default)]
 pub(crate) struct Memory {
+    ordinal: i32,
+    /// The next addresses that nothing has had.
+    next: u64,
     used: Arc<AtomicUsize>,
     /// What is at which address.
     mapped: BTreeMap<u64, Mapped>,
@@ -50,15 +63,33 @@ pub(crate) fn is_of_device(address: u64) -> bool {
     address >= FIRST
 }
 
-/// Returns addresses that nothing else ever has.
-fn fresh(bytes: usize) -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(FIRST);
-    // Something unmapped lies between any two.
-    let step = bytes.next_multiple_of(PAGE) + PAGE;
-    NEXT.fetch_add(step as u64, Ordering::SeqCst)
-}
-
 impl Memory {
+    /// The memory of a device.
+    pub(crate) fn of(ordinal: i32) -> Self {
+        Self {
+            ordinal,
+            next: FIRST + (u64::try_from(ordinal).unwrap_or(0) << ADDRESSES),
+            used: Arc::default(),
+            mapped: BTreeMap::new(),
+            reserved: BTreeMap::new(),
+            pages: BTreeMap::new(),
+        }
+    }
+
+    /// The number of the device that an address belongs to.
+    pub(crate) fn owner(address: u64) -> i32 {
+        i32::try_from((address - FIRST) >> ADDRESSES).unwrap_or(i32::MAX)
+    }
+
+    /// Returns addresses that nothing else ever has.
+    fn fresh(&mut self, bytes: usize) -> u64 {
+        // Something unmapped lies between any two.
+        let step = bytes.next_multiple_of(PAGE) + PAGE;
+        let address = self.next;
+        self.next += step as u64;
+        address
+    }
+
     pub(crate) fn used(&self) -> usize {
         self.used.load(Ordering::SeqCst)
     }
@@ -83,17 +114,15 @@ impl Memory {
         }))
     }
 
-    pub(crate) fn allocate(&mut self, length: usize, capacity: usize) -> Result<u64, Code> {
+    pub(crate) fn allocate(
+        &mut self,
+        length: usize,
+        capacity: usize,
+        users: Users,
+    ) -> Result<u64, Code> {
         let bytes = self.take(length, capacity)?;
-        let address = fresh(length);
-        let is_accessible = true;
-        self.mapped.insert(
-            address,
-            Mapped {
-                bytes,
-                is_accessible,
-            },
-        );
+        let address = self.fresh(length);
+        self.mapped.insert(address, Mapped { bytes, users });
         Ok(address)
     }
 
@@ -105,7 +134,7 @@ impl Memory {
         if length == 0 || !length.is_multiple_of(PAGE) {
             return Err(INVALID_VALUE);
         }
-        let address = fresh(length);
+        let address = self.fresh(length);
         self.reserved.insert(address, length);
         Ok(address)
     }
@@ -124,7 +153,7 @@ impl Memory {
             return Err(INVALID_VALUE);
         }
         let bytes = self.take(length, capacity)?;
-        let handle = fresh(0);
+        let handle = self.fresh(0);
         self.pages.insert(handle, bytes);
         Ok(handle)
     }
@@ -153,14 +182,8 @@ impl Memory {
         if !(is_inside && is_free && is_whole) {
             return Err(INVALID_VALUE);
         }
-        let is_accessible = false;
-        self.mapped.insert(
-            address,
-            Mapped {
-                bytes,
-                is_accessible,
-            },
-        );
+        let users = Users::Some(Vec::new());
+        self.mapped.insert(address, Mapped { bytes, users });
         Ok(())
     }
 
@@ -188,20 +211,28 @@ impl Memory {
         Ok(())
     }
 
-    pub(crate) fn allow(&mut self, address: u64, length: usize) -> Result<(), Code> {
+    pub(crate) fn allow(
+        &mut self,
+        address: u64,
+        length: usize,
+        devices: &[i32],
+    ) -> Result<(), Code> {
         for place in self.whole(address, length)? {
             if let Some(mapped) = self.mapped.get_mut(&place) {
-                mapped.is_accessible = true;
+                mapped.users = Users::Some(devices.to_vec());
             }
         }
         Ok(())
     }
 
-    /// Calls `each` with the memory at these addresses, one part after another.
+    /// Calls `each` with the memory at these addresses, one part after another, as commands of the device `user` see it. `is_peer` is set
+    /// if that has enabled peer access.
     pub(crate) fn visit(
         &self,
         address: u64,
         length: usize,
+        user: i32,
+        is_peer: bool,
         mut each: impl FnMut(&mut [u8]),
     ) -> Result<(), Code> {
         let (mut at, end) = (address, address + length as u64);
@@ -212,7 +243,12 @@ impl Memory {
                 .next_back()
                 .ok_or(ILLEGAL_ADDRESS)?;
             let offset = usize::try_from(at - start).map_err(|_| ILLEGAL_ADDRESS)?;
-            if offset >= mapped.bytes.length || !mapped.is_accessible {
+            let may_use = match &mapped.users {
+                Users::All => true,
+                Users::Peers => is_peer || user == self.ordinal,
+                Users::Some(users) => users.contains(&user),
+            };
+            if offset >= mapped.bytes.length || !may_use {
                 return Err(ILLEGAL_ADDRESS);
             }
             let left = usize::try_from(end - at).map_err(|_| ILLEGAL_ADDRESS)?;

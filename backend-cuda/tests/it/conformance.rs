@@ -7,7 +7,7 @@ use binpool_allocators::{
 };
 use binpool_cuda::{CudaBackend, DriverPoolAllocator};
 
-use crate::common::Device;
+use crate::{common::Device, elsewhere::Elsewhere};
 
 const CAPACITY: usize = 1 << 24;
 
@@ -31,6 +31,29 @@ mod backend {
     backend_conformance!(Cuda);
     pending_conformance!(Cuda);
     virtual_memory_conformance!(Cuda);
+}
+
+/// Memory of one device, and queues of another that may not use it.
+struct OnAnotherDevice;
+
+impl Fixture for OnAnotherDevice {
+    type Backend = Elsewhere;
+
+    fn backend(&self) -> Elsewhere {
+        let [memory, queues] = Device::pair(CAPACITY).map(|device| device.backend());
+        Elsewhere { memory, queues }
+    }
+
+    fn enforced_capacity(&self) -> Option<u64> {
+        Some(CAPACITY as u64)
+    }
+}
+
+mod on_another_device {
+    use super::*;
+
+    backend_conformance!(OnAnotherDevice);
+    pending_conformance!(OnAnotherDevice);
 }
 
 struct Immediate;

@@ -111,7 +111,7 @@ fn program(backend: &CudaBackend) -> Result<(), Error> {
         backend.read(&one, &pooled, 8, &mut seen, &[])?;
         assert_eq!(seen, [7, 1, 2]);
     }
-    add(backend, &one)?;
+    add([backend, backend], &one)?;
     let reservation = backend.reserve(4 * PAGE)?;
     backend.map(&reservation, PAGE, &backend.create_pages(PAGE)?)?;
     backend.write(&one, &reservation, PAGE, &[1; 100], &[])?;
@@ -119,19 +119,19 @@ fn program(backend: &CudaBackend) -> Result<(), Error> {
     backend.map(&reservation, 0, &backend.create_pages(PAGE)?)
 }
 
-/// Launches a kernel that adds a block to itself.
-fn add(backend: &CudaBackend, queue: &CudaQueue) -> Result<(), Error> {
-    let block = backend.create_buffer(256, MemoryFlags::empty())?;
-    backend.enqueue_fill(queue, &block, Region::first(256), &1_f32.to_ne_bytes(), &[])?;
+/// Launches a kernel of a device that adds a block of another to itself.
+fn add([device, other]: [&CudaBackend; 2], queue: &CudaQueue) -> Result<(), Error> {
+    let block = other.create_buffer(256, MemoryFlags::empty())?;
+    other.enqueue_fill(queue, &block, Region::first(256), &1_f32.to_ne_bytes(), &[])?;
     let text = ".version 6.4\n.visible .entry add_to(";
-    let kernel = CudaModule::load_ptx(backend, text)?.kernel("add_to")?;
+    let kernel = CudaModule::load_ptx(device, text)?.kernel("add_to")?;
     let arguments = [&block, &block].map(Argument::Memory);
     let arguments = [arguments[0], arguments[1], Argument::U64(64)];
     // SAFETY: These are the parameters of the kernel.
     unsafe { kernel.launch(queue, Grid::of_threads(64, 64), &arguments, &[]) }?;
     drop(kernel);
     assert_eq!(
-        backend
+        other
             .enqueue_read(queue, &block, Region::first(4), &[])?
             .wait()?,
         2_f32.to_ne_bytes()
@@ -146,7 +146,7 @@ fn queue_of(backend: &CudaBackend) -> Result<CudaQueue, Error> {
 /// Where the driver refuses to take something back, that is lost; nothing else is.
 #[test]
 fn whichever_call_fails_nothing_panics_hangs_or_is_lost() {
-    const CALLS: [(&str, bool); 28] = [
+    const CALLS: [(&str, bool); 30] = [
         ("cuMemAlloc", true),
         ("cuMemHostAlloc", true),
         ("cuMemPoolCreate", true),
@@ -173,29 +173,91 @@ fn whichever_call_fails_nothing_panics_hangs_or_is_lost() {
         ("cuMemUnmap", false),
         ("cuMemFree", false),
         ("cuMemRelease", false),
+        ("cuCtxGetCurrent", false),
+        ("cuCtxSetCurrent", false),
         ("cuStreamDestroy", false),
         ("cuEventDestroy", false),
     ];
     for (call, loses_nothing) in CALLS {
-        let mut nth = 0;
-        loop {
-            let device = Device::new(1 << 25);
-            device.fail(call, nth, 1, 999);
-            let backend = device.backend();
-            let result = program(&backend);
-            program(&backend).unwrap_or_else(|error| {
-                // The fault lies ahead still.
-                assert!(result.is_ok(), "{call} {nth}: {error:?}");
-            });
-            let is_over = device.calls(call) <= nth;
-            drop(backend);
-            if loses_nothing {
+        sweep(call, 0, loses_nothing, |backends| program(&backends[0]));
+    }
+}
+
+/// Copies between devices, and uses memory of one on a queue of the other.
+fn program_of_two([here, there]: &[CudaBackend; 2]) -> Result<(), Error> {
+    let [one, two] = [queue_of(here)?, queue_of(there)?];
+    here.enable_peer_access(there)?;
+    let reservation = there.reserve(PAGE)?;
+    there.map(&reservation, 0, &there.create_pages(PAGE)?)?;
+    let pooled = DriverPoolAllocator::new(there)?.allocate(256)?;
+    let block = here.create_buffer(256, MemoryFlags::empty())?;
+    let all = Region::first(256);
+    let gate = here.create_user_event()?;
+    let fill = here.enqueue_fill(&two, &block, all, &[1, 2], from_ref(&gate))?;
+    let copy = here.enqueue_copy(&one, &block, all, &reservation, 0, &[fill])?;
+    let copy = there.enqueue_copy(&two, &reservation, all, &pooled, 0, &[copy])?;
+    drop(gate);
+    let mut seen = [0; 3];
+    there.read(&one, &pooled, 0, &mut seen, &[copy])?;
+    assert_eq!(seen, [1, 2, 1]);
+    add([here, there], &one)
+}
+
+#[test]
+fn whichever_call_fails_between_devices_nothing_panics_hangs_or_is_lost() {
+    const CALLS: [(&str, bool); 19] = [
+        ("cuMemcpyPeerAsync", true),
+        ("cuDeviceCanAccessPeer", true),
+        ("cuCtxEnablePeerAccess", true),
+        ("cuMemPoolSetAccess", true),
+        ("cuMemPoolCreate", true),
+        ("cuMemcpyAsync", true),
+        ("cuMemsetD16Async", true),
+        ("cuStreamCreate", true),
+        ("cuStreamSynchronize", true),
+        ("cuStreamWaitEvent", true),
+        ("cuStreamWaitValue32", true),
+        ("cuEventCreate", true),
+        ("cuEventRecord", true),
+        ("cuEventQuery", true),
+        ("cuEventSynchronize", true),
+        ("cuMemSetAccess", true),
+        ("cuLaunchKernel", true),
+        ("cuCtxSetCurrent", false),
+        ("cuStreamDestroy", false),
+    ];
+    for (call, loses_nothing) in CALLS {
+        for device in [0, 1] {
+            sweep(call, device, loses_nothing, program_of_two);
+        }
+    }
+}
+
+/// Runs a program again and again, and lets another call of a name fail each time, on one of two devices.
+fn sweep(
+    call: &str,
+    failing: usize,
+    loses_nothing: bool,
+    program: impl Fn(&[CudaBackend; 2]) -> Result<(), Error>,
+) {
+    for nth in 0.. {
+        let devices = Device::pair(1 << 25);
+        devices[failing].fail(call, nth, 1, 999);
+        let backends = [&devices[0], &devices[1]].map(Device::backend);
+        let result = program(&backends);
+        program(&backends).unwrap_or_else(|error| {
+            // The fault lies ahead still.
+            assert!(result.is_ok(), "{call} {nth}: {error:?}");
+        });
+        let is_over = devices[failing].calls(call) <= nth;
+        drop(backends);
+        if loses_nothing {
+            for device in &devices {
                 assert_eq!((device.objects(), device.used()), (0, 0), "{call} {nth}");
             }
-            if is_over {
-                break;
-            }
-            nth += 1;
+        }
+        if is_over {
+            break;
         }
     }
 }

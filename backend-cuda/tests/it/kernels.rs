@@ -3,7 +3,8 @@
 use std::{error::Error as _, slice::from_ref};
 
 use binpool_allocators::{
-    Allocator, Backend, Error, InvalidRequest, MemoryFlags, Outcome, Queue, Region, Transfers,
+    Allocator, Backend, Error, InvalidRequest, MemoryFlags, ObjectKind, Outcome, Queue, Region,
+    Transfers,
 };
 use binpool_cuda::{
     Argument, CudaBackend, CudaError, CudaKernel, CudaMemory, CudaModule, CudaQueue,
@@ -101,6 +102,49 @@ fn a_launch_waits_for_its_events() {
         bytes(&backend, &two, &sum),
         2.0_f32.to_ne_bytes().repeat(256)
     );
+}
+
+#[test]
+fn a_kernel_runs_on_its_own_device_with_memory_of_another_after_peer_access() {
+    let devices = Device::pair(1 << 24);
+    let [here, there] = [&devices[0], &devices[1]].map(Device::backend);
+    let [own, theirs] = [&here, &there].map(queue);
+    let kernel = add_to(&here);
+    let [sum, operand] = [1.0, 2.0].map(|value| {
+        let memory = there.create_buffer(BYTES, MemoryFlags::empty()).unwrap();
+        filled(&there, &theirs, memory, value)
+    });
+    theirs.finish().unwrap();
+    let refused = launch(&kernel, &own, [&sum, &operand]).unwrap_err();
+    assert!(
+        matches!(&refused, Error::Unsupported { what } if what.contains("enable_peer_access")),
+        "{refused:?}"
+    );
+    here.enable_peer_access(&there).unwrap();
+    let kind = ObjectKind::Queue;
+    let foreign = InvalidRequest::ForeignObject { kind };
+    let refused = launch(&kernel, &theirs, [&sum, &operand]);
+    assert!(
+        matches!(&refused, Err(Error::InvalidRequest(refusal)) if *refusal == foreign),
+        "{refused:?}"
+    );
+    let streams = devices[1].calls("cuStreamCreate");
+    let gate = here.create_user_event().unwrap();
+    here.enqueue_marker(&own, from_ref(&gate)).unwrap();
+    launch(&kernel, &own, [&sum, &operand]).unwrap();
+    drop(operand);
+    assert_eq!(devices[1].used(), 2 * BYTES);
+    drop(gate);
+    own.finish().unwrap();
+    assert_eq!(
+        bytes(&there, &theirs, &sum),
+        3.0_f32.to_ne_bytes().repeat(256)
+    );
+    assert_eq!(devices[1].used(), BYTES);
+    let launches = [&devices[0], &devices[1]].map(|device| device.calls("cuLaunchKernel"));
+    assert_eq!(launches, [1, 0]);
+    assert_eq!(devices[1].calls("cuStreamCreate"), streams);
+    assert!(!here.is_lost() && !there.is_lost());
 }
 
 #[test]

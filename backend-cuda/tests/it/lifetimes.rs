@@ -1,8 +1,19 @@
 //! What is freed when, and that everything is.
 
-use std::slice::from_ref;
+use std::{
+    slice::from_ref,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use binpool_allocators::{Backend, Event, Memory, MemoryFlags, Outcome, Queue, Region, Transfers};
+
+use tracing::{
+    Level, Metadata, Subscriber,
+    span::{Attributes, Id, Record},
+};
 
 use crate::common::{Device, bytes, queue};
 
@@ -77,6 +88,70 @@ fn a_user_event_that_is_dropped_holds_nothing_back() {
     assert!(!behind.has_ended());
     drop(next);
     behind.wait().unwrap();
+}
+
+#[test]
+fn a_user_event_that_no_stream_waits_for_holds_nothing_back() {
+    let device = Device::new(1 << 24);
+    let backend = device.backend();
+    let queue = queue(&backend);
+    std::mem::forget(backend.create_user_event().unwrap());
+    let open = backend.create_user_event().unwrap();
+    backend
+        .resolve_user_event(&open, Outcome::Complete)
+        .unwrap();
+    let marker = backend.enqueue_marker(&queue, &[open]).unwrap();
+    drop(backend.create_buffer(SIZE, MemoryFlags::empty()).unwrap());
+    assert_eq!(device.used(), 0);
+    marker.wait().unwrap();
+}
+
+#[test]
+fn memory_that_a_user_event_keeps_is_named_once_where_it_is_missing() {
+    let device = Device::new(SIZE);
+    let backend = device.backend();
+    let queue = queue(&backend);
+    let block = || backend.create_buffer(SIZE, MemoryFlags::empty());
+    let gate = backend.create_user_event().unwrap();
+    let first = block().unwrap();
+    let warnings = count_warnings(|| assert!(block().unwrap_err().is_out_of_memory()));
+    assert_eq!(warnings, 0);
+    let warnings = count_warnings(|| {
+        let marker = backend.enqueue_marker(&queue, from_ref(&gate)).unwrap();
+        drop(first);
+        for _ in 0..3 {
+            assert!(block().unwrap_err().is_out_of_memory());
+        }
+        drop(gate);
+        marker.wait().unwrap();
+        block().unwrap();
+    });
+    assert_eq!(warnings, 1);
+}
+
+/// Counts what is logged on this thread.
+fn count_warnings(program: impl FnOnce()) -> usize {
+    struct Counter(AtomicUsize);
+
+    impl Subscriber for Counter {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            *metadata.level() <= Level::WARN
+        }
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+        fn event(&self, _: &tracing::Event<'_>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+        fn enter(&self, _: &Id) {}
+        fn exit(&self, _: &Id) {}
+    }
+
+    let counter = Arc::new(Counter(AtomicUsize::new(0)));
+    tracing::subscriber::with_default(Arc::clone(&counter), program);
+    counter.0.load(Ordering::Relaxed)
 }
 
 #[test]

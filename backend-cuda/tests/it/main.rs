@@ -8,10 +8,14 @@
 )]
 
 mod common;
+#[path = "../../examples/check/elsewhere.rs"]
+mod elsewhere;
 
 mod conformance;
 #[cfg(all(feature = "cudarc", target_os = "linux"))]
 mod cudarc;
+mod current;
+mod devices;
 mod driver_pool;
 mod failures;
 mod kernels;

@@ -101,6 +101,7 @@ impl<A: Allocator, O> State<A, O> {
     /// The bytes that can be released: free blocks or, with segments, segments without blocks.
     pub(crate) fn releasable_bytes(&self) -> u64 {
         match &self.segments {
+            _ if self.keeps_addresses() => 0,
             Some(segments) => segments.idle_bytes(),
             None => self.held_bytes(),
         }

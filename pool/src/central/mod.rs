@@ -72,6 +72,8 @@ pub(crate) struct State<A: Allocator, O> {
     pub(crate) viewed: Option<Vec<Viewed<A, O>>>,
     /// Set while freed blocks are cached. Unset for good once the last handle of the pool is gone.
     pub(crate) holding: bool,
+    /// How many [values](crate::KeptAddresses) keep all memory where it is.
+    kept_by: usize,
     pub(crate) transit: Transit,
     /// Decides when a sweep is due; `None` without decay.
     pub(crate) clock: Option<DecayClock>,
@@ -117,6 +119,7 @@ impl<A: Allocator, O> State<A, O> {
             quarantine: Quarantine::default(),
             viewed: Some(Vec::new()),
             holding: true,
+            kept_by: 0,
             clock: decay.map(DecayClock::new),
             counters: PoolStatistics::default(),
             sweeps: 0,

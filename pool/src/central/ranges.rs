@@ -145,11 +145,10 @@ impl<A: Allocator, O> State<A, O> {
         self.counters.maps += done.maps;
         self.counters.unmaps += done.unmaps;
         self.manage(usize::try_from(done.created_bytes).unwrap_or(usize::MAX));
+        let segments = self.segments.as_mut();
+        let carved = segments.map(|segments| segments.finish(done)).transpose()?;
         self.changes += 1;
-        self.segments
-            .as_mut()
-            .map(|segments| segments.finish(done))
-            .transpose()
+        Ok(carved)
     }
 
     /// Records that pages were unmapped that leave the pool.

@@ -13,12 +13,38 @@ use crate::{
 };
 
 impl<A: Allocator, O> State<A, O> {
+    /// Keeps all memory where it is, until [it is stopped](Self::stop_keeping_addresses) as often.
+    pub(crate) fn keep_addresses(&mut self) {
+        self.kept_by += 1;
+        self.tell_segments();
+    }
+
+    pub(crate) fn stop_keeping_addresses(&mut self) {
+        self.kept_by -= 1;
+        self.tell_segments();
+    }
+
+    fn tell_segments(&mut self) {
+        let is_kept = self.keeps_addresses();
+        if let Some(segments) = &mut self.segments {
+            segments.keep_addresses(is_kept);
+        }
+    }
+
+    /// Returns whether no memory may leave the pool.
+    pub(crate) fn keeps_addresses(&self) -> bool {
+        self.kept_by > 0
+    }
+
     /// Takes out every free block, or every segment without blocks, to be released.
     pub(crate) fn release_all(&mut self) -> Vec<Released<A>> {
         if let Some(segments) = &self.segments {
             let has_pages = segments.has_pages();
             return self
                 .release_segments(u64::MAX, |queues, uses| !has_pages || queues.are_over(uses));
+        }
+        if self.keeps_addresses() {
+            return Vec::new();
         }
         let released: Vec<_> = self
             .take_bins(|_| true)
@@ -55,7 +81,8 @@ impl<A: Allocator, O> State<A, O> {
     ) -> Vec<Released<A>> {
         let mut released = Vec::new();
         let mut bytes = 0;
-        while bytes < enough
+        while !self.keeps_addresses()
+            && bytes < enough
             && let Some(held) = pop(&mut self.idle, enough - bytes)
         {
             bytes += held.block.bytes as u64;
@@ -82,7 +109,8 @@ impl<A: Allocator, O> State<A, O> {
             let released = segments.sweep(|uses| queues.are_over(uses));
             released.into_iter().map(Released::from).collect()
         } else {
-            let released = self.idle.take_all(|held| held.since != sweeps);
+            let is_kept = self.kept_by > 0;
+            let released = self.idle.take_all(|held| !is_kept && held.since != sweeps);
             released.into_iter().map(Released::from).collect()
         };
         self.count_released(&released);

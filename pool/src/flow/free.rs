@@ -23,7 +23,7 @@ impl<A: Allocator> Shared<A> {
     pub(crate) fn free_block(&self, mut block: Box<Block<A>>, asked: usize) -> Result<(), Error> {
         let (queue_key, others) = (block.lease.key, block.lease.take_others());
         let mut state = self.lock_and_sync();
-        if !state.holding {
+        if !state.holding && !state.keeps_addresses() {
             return self.release_after(state, block, asked, &others, &[]);
         }
         let uses = state.take_back(&block, asked, &others);

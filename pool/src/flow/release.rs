@@ -125,6 +125,9 @@ impl<A: Allocator> Shared<A> {
         self.flush();
         let has_pages = {
             let state = self.state.lock();
+            if state.keeps_addresses() {
+                return 0;
+            }
             state.segments.as_ref().is_some_and(Segments::has_pages)
         };
         if has_pages {

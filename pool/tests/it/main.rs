@@ -17,6 +17,7 @@ mod failures;
 mod guarantee;
 mod high_water;
 mod in_transit;
+mod kept_addresses;
 mod lifecycle;
 mod limits;
 mod live_blocks;

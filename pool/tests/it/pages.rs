@@ -240,6 +240,20 @@ fn a_block_beyond_all_addresses_is_one_that_the_device_has_no_room_for() {
 }
 
 #[test]
+fn a_request_that_fits_nowhere_maps_nothing() {
+    let rig = rig(MockDevice::builder().capacity_bytes(64 * MIB as u64));
+    let _half = rig.pool.allocate(32 * MIB).unwrap();
+    let maps = rig.pool.statistics().maps;
+    assert!(rig.pool.allocate(60 * MIB).is_err());
+    let statistics = rig.pool.statistics();
+    assert_eq!((statistics.maps, statistics.unmaps), (maps, 0));
+    assert_eq!(statistics.managed_bytes, 32 * MIB as u64);
+    // A few attempts, each for what the device has left.
+    let created = rig.device.call_count(CallKind::CreatePages);
+    assert!(created < 300, "{created}");
+}
+
+#[test]
 fn the_pool_holds_hardly_more_than_was_in_use() {
     let rig = rig(MockDevice::builder().capacity_bytes(8 << 30));
     let small: Vec<_> = (0..64)

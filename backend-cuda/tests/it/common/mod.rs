@@ -3,7 +3,8 @@
 mod stand_in;
 
 use std::{
-    ffi::CString,
+    ffi::{CString, c_void},
+    path::PathBuf,
     sync::{
         OnceLock,
         atomic::{AtomicU32, Ordering},
@@ -19,6 +20,7 @@ pub(crate) use stand_in::build;
 pub(crate) const PAGE: usize = 2 << 20;
 
 struct StandIn {
+    path: PathBuf,
     library: CudaLibrary,
     controls: Library,
 }
@@ -30,8 +32,12 @@ fn stand_in() -> &'static StandIn {
         // SAFETY: The stand-in has the driver's signatures, and does nothing when it is loaded.
         let library = unsafe { CudaLibrary::open(&path) }.unwrap();
         // SAFETY: As above.
-        let controls = unsafe { Library::new(path) }.unwrap();
-        StandIn { library, controls }
+        let controls = unsafe { Library::new(&path) }.unwrap();
+        StandIn {
+            path,
+            library,
+            controls,
+        }
     })
 }
 
@@ -39,17 +45,40 @@ pub(crate) fn library() -> &'static CudaLibrary {
     &stand_in().library
 }
 
-/// A device that no other test has.
+/// The stand-in, loaded as a library of its own.
+pub(crate) fn another_library() -> CudaLibrary {
+    // SAFETY: The stand-in has the driver's signatures, and does nothing when it is loaded.
+    unsafe { CudaLibrary::open(&stand_in().path) }.unwrap()
+}
+
+/// A device that no other test has, of a library of its own: user events hold back what is freed on all devices of a library.
 pub(crate) struct Device {
     ordinal: i32,
+    library: CudaLibrary,
 }
 
 impl Device {
     /// A device of so many bytes.
     pub(crate) fn new(capacity: usize) -> Self {
+        Self::of(another_library(), capacity)
+    }
+
+    /// Two devices of one library.
+    pub(crate) fn pair(capacity: usize) -> [Self; 2] {
+        let one = Self::new(capacity);
+        let two = one.beside(capacity);
+        [one, two]
+    }
+
+    /// Another device of the same library.
+    pub(crate) fn beside(&self, capacity: usize) -> Self {
+        Self::of(self.library.clone(), capacity)
+    }
+
+    fn of(library: CudaLibrary, capacity: usize) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(2);
         let ordinal = NEXT.fetch_add(1, Ordering::Relaxed).try_into().unwrap();
-        let device = Self { ordinal };
+        let device = Self { ordinal, library };
         // SAFETY: The signature is right.
         let set = unsafe {
             stand_in()
@@ -65,11 +94,34 @@ impl Device {
     }
 
     pub(crate) fn backend(&self) -> CudaBackend {
-        let ordinal = self.ordinal();
-        CudaDevice::of(library(), ordinal)
-            .unwrap()
-            .backend()
-            .unwrap()
+        self.backend_of(&self.library)
+    }
+
+    /// Sets whether it and others may use each other's memory.
+    pub(crate) fn can_peer(&self, can: bool) {
+        // SAFETY: The signature is right.
+        let set = unsafe {
+            stand_in()
+                .controls
+                .get::<extern "system" fn(i32, bool)>(b"stand_in_can_peer")
+        };
+        set.unwrap()(self.ordinal, can);
+    }
+
+    /// Returns whether a kernel of the device may use memory at an address, of whatever device.
+    pub(crate) fn can_use(&self, address: u64) -> bool {
+        // SAFETY: The signature is right.
+        let can = unsafe {
+            stand_in()
+                .controls
+                .get::<extern "system" fn(i32, u64) -> bool>(b"stand_in_can_use")
+        };
+        can.unwrap()(self.ordinal, address)
+    }
+
+    pub(crate) fn backend_of(&self, library: &CudaLibrary) -> CudaBackend {
+        let device = CudaDevice::of(library, self.ordinal());
+        device.unwrap().backend().unwrap()
     }
 
     /// Makes `times` calls fail, after `before` others.
@@ -88,6 +140,18 @@ impl Device {
         // SAFETY: The signature is right.
         let calls = unsafe { stand_in().controls.get::<Calls>(b"stand_in_calls") };
         calls.unwrap()(self.ordinal, call.as_ptr())
+    }
+
+    /// Makes the device's context the current one of the calling thread, as a program does that uses it by itself.
+    pub(crate) fn make_current(&self) {
+        let context = self.backend().cu_context();
+        // SAFETY: The signature is right.
+        let set = unsafe {
+            stand_in()
+                .controls
+                .get::<extern "system" fn(*mut c_void) -> i32>(b"cuCtxSetCurrent")
+        };
+        assert_eq!(set.unwrap()(context), 0);
     }
 
     fn number(&self, name: &[u8]) -> usize {
@@ -109,6 +173,19 @@ impl Device {
     pub(crate) fn objects(&self) -> usize {
         self.number(b"stand_in_objects")
     }
+}
+
+/// The context that is current on the calling thread.
+pub(crate) fn current_context() -> *mut c_void {
+    let mut context = std::ptr::null_mut();
+    // SAFETY: The signature is right.
+    let get = unsafe {
+        stand_in()
+            .controls
+            .get::<extern "system" fn(&mut *mut c_void) -> i32>(b"cuCtxGetCurrent")
+    };
+    assert_eq!(get.unwrap()(&mut context), 0);
+    context
 }
 
 pub(crate) fn queue(backend: &CudaBackend) -> CudaQueue {

@@ -1,5 +1,5 @@
-//! Checks the backend on the real device 0: every promise of the traits, and what a stand-in for the driver cannot show. Prints a table, and
-//! fails where a promise is broken.
+//! Checks the backend on the real device 0: every promise of the traits, and what a stand-in for the driver cannot show. Where there is a
+//! device 1, checks both together. Prints a table, and fails where a promise is broken.
 //!
 //!     cargo run -p binpool-cuda --example check
 
@@ -10,6 +10,9 @@
     reason = "a check fails by panicking"
 )]
 
+mod elsewhere;
+mod peers;
+
 use std::{panic::catch_unwind, process::ExitCode, thread, time::Instant};
 
 use binpool::{MemoryPool, random::Random};
@@ -18,10 +21,29 @@ use binpool_allocators::{
     Transfers, VirtualMemory, VirtualMemoryAllocator,
     conformance::{AllocatorFixture, Fixture, allocator_checks, backend_checks, pending_checks},
 };
-use binpool_cuda::{CudaBackend, CudaDevice, CudaQueue, DriverPoolAllocator};
+use binpool_cuda::{CudaBackend, CudaDevice, CudaLibrary, CudaQueue, DriverPoolAllocator};
+
+use crate::elsewhere::Elsewhere;
+
+const DRIVER: &str = if cfg!(windows) {
+    "nvcuda.dll"
+} else {
+    "libcuda.so.1"
+};
+
+/// The driver, as a library whose objects are foreign to all others.
+#[allow(unsafe_code, reason = "the library is the driver")]
+fn library() -> CudaLibrary {
+    // SAFETY: The library of this name is NVIDIA's.
+    unsafe { CudaLibrary::open(DRIVER) }.unwrap()
+}
 
 fn open() -> CudaBackend {
-    CudaDevice::open(0).unwrap()
+    open_of(&library(), 0)
+}
+
+fn open_of(library: &CudaLibrary, ordinal: u32) -> CudaBackend {
+    CudaDevice::of(library, ordinal).unwrap().backend().unwrap()
 }
 
 fn queue(backend: &CudaBackend) -> CudaQueue {
@@ -36,6 +58,19 @@ impl Fixture for Cuda {
 
     fn backend(&self) -> CudaBackend {
         open()
+    }
+}
+
+/// Memory of device 0 on queues of device 1.
+struct OnAnotherDevice;
+
+impl Fixture for OnAnotherDevice {
+    type Backend = Elsewhere;
+
+    fn backend(&self) -> Elsewhere {
+        let library = library();
+        let [memory, queues] = [0, 1].map(|ordinal| open_of(&library, ordinal));
+        Elsewhere { memory, queues }
     }
 }
 
@@ -205,9 +240,30 @@ fn pool<A: Allocator<Backend = CudaBackend>>(allocator: A, backend: &CudaBackend
     assert!(!backend.is_lost());
 }
 
+fn two_devices(table: &mut Table) {
+    for check in backend_checks() {
+        table.run("far queues", check.name, || (check.run)(&OnAnotherDevice));
+    }
+    for check in pending_checks() {
+        table.run("far queues", check.name, || (check.run)(&OnAnotherDevice));
+    }
+    // Peer access lasts as long as the contexts.
+    let _kept = [0, 1].map(|ordinal| CudaDevice::open(ordinal).unwrap());
+    table.run("two devices", "copies, no peers", peers::copies);
+    table.run("two devices", "speed, no peers", peers::speed);
+    table.run("two devices", "pools, no peers", peers::pools);
+    table.run("two devices", "peer_access", peers::peer_access);
+    table.run("two devices", "copies, peers", peers::copies);
+    table.run("two devices", "speed, peers", peers::speed);
+    table.run("two devices", "pools, peers", peers::pools);
+}
+
 fn main() -> ExitCode {
-    match CudaDevice::all().as_deref() {
-        Ok([device, ..]) => println!("{}, {} MiB\n", device.name(), device.total_bytes() >> 20),
+    let has_two = match CudaDevice::all().as_deref() {
+        Ok([device, others @ ..]) => {
+            println!("{}, {} MiB\n", device.name(), device.total_bytes() >> 20);
+            !others.is_empty()
+        }
         Ok([]) => {
             eprintln!("there is no CUDA device");
             return ExitCode::FAILURE;
@@ -216,7 +272,7 @@ fn main() -> ExitCode {
             eprintln!("{error}");
             return ExitCode::FAILURE;
         }
-    }
+    };
     let mut table = Table { failed: 0 };
     for check in backend_checks() {
         table.run("backend", check.name, || (check.run)(&Cuda));
@@ -255,6 +311,9 @@ fn main() -> ExitCode {
         let backend = open();
         pool(DriverPoolAllocator::new(&backend).unwrap(), &backend);
     });
+    if has_two {
+        two_devices(&mut table);
+    }
     println!("\n{} failed", table.failed);
     ExitCode::from(u8::from(table.failed > 0))
 }

@@ -1,0 +1,60 @@
+//! Devices that use each other's memory.
+
+use binpool_allocators::{Error, ObjectKind, Result};
+
+use crate::{backend::CudaBackend, memory::CudaMemory};
+
+impl CudaBackend {
+    /// Lets this device use memory of `other`, a device of the same driver: kernels of this device may read and write it, and copies
+    /// go from device to device. Returns whether the devices can do that; where they cannot, copies go through the host.
+    ///
+    /// It is about one direction. Memory of `other` from `create_buffer` can be used at once; pages can if they are mapped after this
+    /// call, and blocks of a [`DriverPoolAllocator`](crate::DriverPoolAllocator) if it is made after this call. Access stays enabled as
+    /// long as the contexts live.
+    ///
+    /// Freeing memory waits for launches of a [`CudaKernel`](crate::CudaKernel), and for other kernels of its own device only: where the program
+    /// itself launches a kernel of another device, it says so, by an event in [`release`](binpool_allocators::Backend::release), or by the
+    /// stream in `memory_on` of a pool's block.
+    ///
+    /// ```no_run
+    /// use binpool::{ImmediateAllocator, MemoryPool};
+    /// use binpool_allocators::{Backend, QueueOrder};
+    /// use binpool_cuda::CudaDevice;
+    ///
+    /// let [one, two] = [CudaDevice::open(0)?, CudaDevice::open(1)?];
+    /// if !(one.enable_peer_access(&two)? && two.enable_peer_access(&one)?) {
+    ///     println!("copies go through the host");
+    /// }
+    /// let stream = one.create_queue(QueueOrder::InOrder)?;
+    /// let here = MemoryPool::new(ImmediateAllocator::new(&one)?, &stream)?;
+    /// let there = MemoryPool::new(ImmediateAllocator::new(&two)?, &two.create_queue(QueueOrder::InOrder)?)?;
+    /// let (from, to) = (here.allocate(4096)?, there.allocate(4096)?);
+    /// from.enqueue_copy_to(&stream, &to)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ForeignObject`](binpool_allocators::InvalidRequest::ForeignObject) for a device of another [library](crate::CudaLibrary), or a
+    /// failure of the driver.
+    pub fn enable_peer_access(&self, other: &Self) -> Result<bool> {
+        let (context, peer) = (&self.shared.context, &other.shared.context);
+        self.shared.check(peer, ObjectKind::Memory)?;
+        Ok(context.is_same(peer) || context.enable_peer_access(peer)?)
+    }
+
+    /// Checks that kernels of this device may use memory, of whatever device.
+    pub(crate) fn check_reach(&self, memory: &CudaMemory) -> Result<()> {
+        let context = &self.shared.context;
+        match memory.root().device_context() {
+            Some(owner) if !owner.is_same(context) && !owner.has_peer(context) => {
+                let (here, there) = (context.device(), owner.device());
+                Err(Error::unsupported(format!(
+                    "a kernel of device {here} on memory of device {there} without peer access: call `enable_peer_access` of the \
+                     backend of device {here} with the other, or copy the memory"
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! Memory that stays where it is, for as long as something outside the pool knows its addresses.
+
+use binpool_allocators::Allocator;
+
+use crate::MemoryPool;
+
+/// While this lives, no memory leaves the pool, and no pages of it move: every address that the pool has handed out stays the
+/// address of the same memory. Made by [`MemoryPool::keep_addresses`].
+#[derive(Debug)]
+#[must_use = "memory may go back to the device when this is dropped"]
+pub struct KeptAddresses<A: Allocator> {
+    /// Keeps the pool, whose last handle would give its memory back.
+    pool: MemoryPool<A>,
+}
+
+impl<A: Allocator> KeptAddresses<A> {
+    pub(crate) fn new(pool: MemoryPool<A>) -> Self {
+        pool.handle().state.lock().keep_addresses();
+        Self { pool }
+    }
+}
+
+impl<A: Allocator> Drop for KeptAddresses<A> {
+    fn drop(&mut self) {
+        let shared = self.pool.handle();
+        shared.state.lock().stop_keeping_addresses();
+        shared.release_unless_holding();
+    }
+}
