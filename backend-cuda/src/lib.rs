@@ -52,7 +52,7 @@ mod virtual_memory;
 
 pub use backend::{CudaBackend, DeviceMemory};
 pub use device::CudaDevice;
-pub use driver_pool::DriverPoolAllocator;
+pub use driver_pool::{DriverPoolAllocator, DriverPoolPeaks};
 pub use event::CudaEvent;
 pub use memory::CudaMemory;
 pub use queue::CudaQueue;

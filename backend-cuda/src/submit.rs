@@ -25,6 +25,7 @@ impl CudaBackend {
         queue.check_thread()?;
         for memory in memory {
             memory.check_belongs(&self.shared)?;
+            memory.check_queue(queue)?;
         }
         self.shared.check_events(wait_for)
     }

@@ -38,6 +38,7 @@ struct Mapped {
 #[derive(Default)]
 pub(crate) struct Memory {
     used: Arc<AtomicUsize>,
+    most_used: usize,
     /// What is at which address.
     mapped: BTreeMap<u64, Mapped>,
     /// Addresses that were reserved, with their lengths.
@@ -63,19 +64,25 @@ impl Memory {
         self.used.load(Ordering::SeqCst)
     }
 
+    /// The most bytes that were allocated at once.
+    pub(crate) fn most_used(&self) -> usize {
+        self.most_used
+    }
+
     /// The number of blocks, handles of pages, and reservations.
     pub(crate) fn objects(&self) -> usize {
         self.mapped.len() + self.reserved.len() + self.pages.len()
     }
 
-    fn take(&self, length: usize, capacity: usize) -> Result<Arc<Bytes>, Code> {
+    fn take(&mut self, length: usize, capacity: usize) -> Result<Arc<Bytes>, Code> {
         if length == 0 {
             return Err(INVALID_VALUE);
         }
         if length > capacity.saturating_sub(self.used()) {
             return Err(OUT_OF_MEMORY);
         }
-        self.used.fetch_add(length, Ordering::SeqCst);
+        let before = self.used.fetch_add(length, Ordering::SeqCst);
+        self.most_used = self.most_used.max(before + length);
         Ok(Arc::new(Bytes {
             content: Mutex::new(vec![0; length]),
             length,

@@ -2,7 +2,7 @@
 
 use std::slice::from_ref;
 
-use binpool_allocators::{Allocator, Backend, Event, Region};
+use binpool_allocators::{Allocator, Backend, Event, Queue, Region};
 use binpool_cuda::DriverPoolAllocator;
 
 use crate::common::{Device, queue};
@@ -31,4 +31,49 @@ fn a_block_goes_back_to_the_driver_behind_its_commands() {
     assert_eq!((device.used(), backend.is_lost()), (0, false));
     drop((allocator, queue, fill, backend));
     assert_eq!(device.objects(), 0);
+}
+
+#[test]
+fn memory_in_the_order_of_a_queue_is_freed_behind_its_commands_and_is_for_that_queue_alone() {
+    let device = Device::new(1 << 24);
+    let backend = device.backend();
+    let [one, two] = [(); 2].map(|()| queue(&backend));
+    let allocator = DriverPoolAllocator::new(&backend).unwrap();
+    let block = allocator.allocate_on(&one, 4096).unwrap();
+    let gate = backend.create_user_event().unwrap();
+    let all = Region::first(4096);
+    let fill = backend
+        .enqueue_fill(&one, &block, all, &[1], from_ref(&gate))
+        .unwrap();
+    let elsewhere = backend.enqueue_fill(&two, &block, all, &[1], &[]);
+    let error = elsewhere.unwrap_err().to_string();
+    assert!(error.contains("another queue"), "{error}");
+    // The call does not wait for the fill; the driver does.
+    drop(block);
+    assert_eq!((device.used(), device.calls("cuMemFreeAsync")), (4096, 1));
+    drop(gate);
+    one.finish().unwrap();
+    assert_eq!((device.used(), backend.is_lost()), (0, false));
+    let peaks = allocator.peaks().unwrap();
+    assert_eq!((peaks.reserved_bytes, peaks.used_bytes), (4096, 4096));
+    let per_thread = backend.per_thread_default_queue();
+    let error = allocator.allocate_on(&per_thread, 64).unwrap_err();
+    assert!(error.to_string().contains("per-thread"), "{error}");
+    drop((allocator, one, two, fill, per_thread, backend));
+    assert_eq!(device.objects(), 0);
+}
+
+#[test]
+fn the_drivers_bare_calls_are_timed_without_anything_besides() {
+    let device = Device::new(1 << 24);
+    let backend = device.backend();
+    let queue = queue(&backend);
+    let allocator = DriverPoolAllocator::new(&backend).unwrap();
+    allocator.time_pairs(&queue, 4096, 10).unwrap();
+    for call in ["cuMemAllocFromPoolAsync", "cuMemFreeAsync"] {
+        assert_eq!(device.calls(call), 10, "{call}");
+    }
+    assert_eq!((device.used(), device.calls("cuEventRecord")), (0, 0));
+    let error = allocator.time_pairs(&queue, 1 << 25, 1).unwrap_err();
+    assert!(!error.to_string().is_empty());
 }

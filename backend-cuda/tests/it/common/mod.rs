@@ -1,10 +1,9 @@
-//! The stand-in for the driver, and devices of it.
+//! Devices of the stand-in for the driver.
+
+mod stand_in_build;
 
 use std::{
-    env::consts::DLL_SUFFIX,
     ffi::CString,
-    path::PathBuf,
-    process::Command,
     sync::{
         OnceLock,
         atomic::{AtomicU32, Ordering},
@@ -17,34 +16,6 @@ use libloading::Library;
 
 pub(crate) const PAGE: usize = 2 << 20;
 
-/// Builds the stand-in, and returns where it is.
-fn build() -> PathBuf {
-    let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("stand-in");
-    let output = Command::new(env!("CARGO"))
-        .args([
-            "build",
-            "--locked",
-            "--quiet",
-            "--package",
-            "binpool-cuda-stand-in",
-        ])
-        .args(["--message-format", "json", "--target-dir"])
-        .arg(target)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let messages = String::from_utf8(output.stdout).unwrap();
-    let built = messages
-        .split('"')
-        .find(|text| text.contains("binpool_cuda_stand_in") && text.ends_with(DLL_SUFFIX));
-    PathBuf::from(built.unwrap().replace(r"\\", r"\"))
-}
-
 struct StandIn {
     library: CudaLibrary,
     controls: Library,
@@ -53,7 +24,7 @@ struct StandIn {
 fn stand_in() -> &'static StandIn {
     static LOADED: OnceLock<StandIn> = OnceLock::new();
     LOADED.get_or_init(|| {
-        let path = build();
+        let path = stand_in_build::build();
         // SAFETY: The stand-in has the driver's signatures, and does nothing when it is loaded.
         let library = unsafe { CudaLibrary::open(&path) }.unwrap();
         // SAFETY: As above.
