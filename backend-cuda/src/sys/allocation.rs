@@ -24,8 +24,12 @@ enum Source {
     Device,
     Host,
     Managed,
-    /// With the stream that it is freed on.
-    Pool(Arc<DriverPool>, Handle),
+    Pool {
+        /// Keeps the pool.
+        _pool: Arc<DriverPool>,
+        /// It is freed there.
+        stream: Handle,
+    },
 }
 
 /// Memory of the driver, freed when this value is dropped.
@@ -86,8 +90,8 @@ impl Allocation {
         // SAFETY: `address` is a place for the result; pool and stream live.
         let result = unsafe { driver.pool_allocate(&raw mut address, bytes, pool.raw, stream) };
         context.seen(result)?;
-        let source = Source::Pool(Arc::clone(pool), stream);
-        Ok(Self::own(context, address, source))
+        let _pool = Arc::clone(pool);
+        Ok(Self::own(context, address, Source::Pool { _pool, stream }))
     }
 
     fn own(context: &Arc<Context>, address: Address, source: Source) -> Self {
@@ -104,7 +108,7 @@ impl Allocation {
 
     /// Returns whether freeing it waits for all commands of the device.
     pub(crate) fn waits(&self) -> bool {
-        !matches!(self.source, Source::Pool(..))
+        !matches!(self.source, Source::Pool { .. })
     }
 
     fn free(&self) -> CudaResult<()> {
@@ -118,7 +122,7 @@ impl Allocation {
             // SAFETY: See above.
             Source::Host => unsafe { driver.free_host(usize::try_from(address).unwrap_or(0)) },
             // SAFETY: See above; the stream lives (I2).
-            Source::Pool(_, stream) => unsafe { driver.pool_free(address, *stream) },
+            Source::Pool { stream, .. } => unsafe { driver.pool_free(address, *stream) },
         };
         self.context.seen(result)
     }
