@@ -39,6 +39,17 @@ fn ends(memory: &CudaMemory) -> Option<[Region; 2]> {
     Some([0, last].map(|word| Region::new(word * WORD, WORD)))
 }
 
+/// Returns how many blocks had other ends than their numbers.
+fn wrong_numbers(found: &[u8], numbers: &[u32]) -> u32 {
+    let mut wrong = 0;
+    for (ends, number) in found.chunks_exact(ENDS).zip(numbers) {
+        let number = number.to_ne_bytes();
+        let is_right = ends.chunks_exact(WORD).all(|word| word == number);
+        wrong += u32::from(!is_right);
+    }
+    wrong
+}
+
 impl Commands<CudaBackend> for CudaCommands {
     fn begin(&self, block: &InUse<'_, CudaBackend>) -> Result<(), Error> {
         let InUse { queue, memory, .. } = block;
@@ -85,12 +96,27 @@ impl Commands<CudaBackend> for CudaCommands {
         let mut found = vec![0; BLOCKS * ENDS];
         for (part, numbers) in log.parts.iter().zip(log.numbers.chunks(BLOCKS)) {
             backend.read(queue, part, 0, &mut found, &[])?;
-            for (ends, number) in found.chunks_exact(ENDS).zip(numbers) {
-                let number = number.to_ne_bytes();
-                let is_right = ends.chunks_exact(WORD).all(|word| word == number);
-                wrong += u32::from(!is_right);
-            }
+            wrong += wrong_numbers(&found, numbers);
         }
         Ok(wrong)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the commands find on a device, the tests of the command show.
+    #[test]
+    fn a_block_with_another_number_at_either_end_is_counted() {
+        let found = |words: &[u32]| -> Vec<u8> {
+            let bytes = words.iter().flat_map(|word| word.to_ne_bytes());
+            bytes.collect()
+        };
+        assert_eq!(wrong_numbers(&found(&[7, 7, 8, 8, 0, 0]), &[7, 8]), 0);
+        assert_eq!(
+            wrong_numbers(&found(&[7, 7, 8, 9, 9, 9, 3, 9]), &[7, 8, 9, 9]),
+            2
+        );
     }
 }

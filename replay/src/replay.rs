@@ -149,13 +149,9 @@ pub fn replay<A: Allocator + Clone>(
     manner: &Manner,
     progress: impl Fn(usize),
 ) -> Result<Outcome, Failure> {
-    let commands = manner.touch.then_some(&fill as NewCommands<'_, _>);
+    let fill: NewCommands<'_, A::Backend> = &|_| Ok(Box::new(Fill));
+    let commands = manner.touch.then_some(fill);
     replay_with(trace, allocator, manner, commands, &progress)
-}
-
-/// Makes the commands that fill each block.
-pub(crate) fn fill<B: Backend>(_queues: usize) -> Result<Box<dyn Commands<B>>, Error> {
-    Ok(Box::new(Fill))
 }
 
 /// Makes the commands that are enqueued on each block, for so many queues.

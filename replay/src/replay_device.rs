@@ -16,9 +16,10 @@ use crate::{
     cuda_devices::open_cuda,
     mock_kernels::MockKernels,
     opencl_kernels::OpenClKernels,
-    replay::{NewCommands, fill, replay_with},
+    replay::{NewCommands, replay_with},
     smallest_capacity,
     stream_ordered::replay_in_stream_order,
+    touch::Fill,
 };
 use binpool::words::bytes;
 
@@ -369,7 +370,7 @@ impl<B: Backend> On<'_, B> {
     fn commands(&self, touch: Touch) -> Option<NewCommands<'_, B>> {
         match touch {
             Touch::Nothing => None,
-            Touch::Fill => Some(&fill),
+            Touch::Fill => Some(&|_| Ok(Box::new(Fill))),
             Touch::Kernels => Some(self.kernels),
         }
     }

@@ -90,8 +90,11 @@ impl Allocation {
         // SAFETY: `address` is a place for the result; pool and stream live.
         let result = unsafe { driver.pool_allocate(&raw mut address, bytes, pool.raw, stream) };
         context.seen(result)?;
-        let _pool = Arc::clone(pool);
-        Ok(Self::own(context, address, Source::Pool { _pool, stream }))
+        let source = Source::Pool {
+            _pool: Arc::clone(pool),
+            stream,
+        };
+        Ok(Self::own(context, address, source))
     }
 
     fn own(context: &Arc<Context>, address: Address, source: Source) -> Self {
@@ -199,8 +202,8 @@ impl DriverPool {
             let result = unsafe { driver.pool_allocate(&raw mut address, bytes, self.raw, stream) };
             self.context.seen(result)?;
             // SAFETY: It was allocated just now, and nothing uses it.
-            self.context
-                .seen(unsafe { driver.pool_free(address, stream) })?;
+            let result = unsafe { driver.pool_free(address, stream) };
+            self.context.seen(result)?;
         }
         Ok(start.elapsed())
     }
