@@ -140,6 +140,14 @@ impl DriverPoolAllocator {
 
     /// Returns the most bytes that the driver's pool had, since it was made.
     ///
+    /// ```no_run
+    /// use binpool_cuda::{CudaDevice, DriverPoolAllocator};
+    ///
+    /// let allocator = DriverPoolAllocator::new(&CudaDevice::open(0)?)?;
+    /// println!("{} MiB of the device", allocator.peaks()?.reserved_bytes >> 20);
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// A failure of the driver.

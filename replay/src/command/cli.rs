@@ -219,6 +219,8 @@ Examples:
   binpool replay replay/traces/*.trace.gz
   binpool replay --no-pool --profile pocl replay/traces/eager_arrays.trace.gz
   binpool replay --device nvidia --need TRACE
+  binpool replay --backend cuda --virtual-memory TRACE
+  binpool replay --backend cuda --no-pool --allocator stream-ordered TRACE
   binpool replay --backend opencl --scale 64 --capacity 1GiB TRACE")]
 pub(crate) struct Replay {
     /// The traces, or other tools' recordings; `-` is standard input.
