@@ -76,7 +76,7 @@ pub use cudarc_slice::PooledCudaSlice;
 #[cfg(feature = "cudarc")]
 pub use cudarc_stream::PooledStream;
 pub use device::CudaDevice;
-pub use driver_pool::DriverPoolAllocator;
+pub use driver_pool::{DriverPoolAllocator, DriverPoolPeaks};
 pub use event::CudaEvent;
 pub use kernel::{Argument, CudaKernel, Grid};
 pub use library::CudaLibrary;

@@ -61,6 +61,7 @@ impl CudaBackend {
         for memory in memory {
             let context = &memory.root().shared().context;
             self.shared.check(context, ObjectKind::Memory)?;
+            memory.check_queue(queue)?;
         }
         self.shared.check_events(wait_for)
     }

@@ -165,6 +165,7 @@ calls! {
     pool_create: "cuMemPoolCreate" as "cuMemPoolCreate" (pool: *mut Handle, properties: *const PoolProperties);
     pool_destroy: "cuMemPoolDestroy" as "cuMemPoolDestroy" (pool: Handle);
     pool_set: "cuMemPoolSetAttribute" as "cuMemPoolSetAttribute" (pool: Handle, attribute: i32, value: *const u64);
+    pool_get: "cuMemPoolGetAttribute" as "cuMemPoolGetAttribute" (pool: Handle, attribute: i32, value: *mut u64);
     pool_access: "cuMemPoolSetAccess" as "cuMemPoolSetAccess" (pool: Handle, access: *const Access, count: usize);
     pool_trim: "cuMemPoolTrimTo" as "cuMemPoolTrimTo" (pool: Handle, bytes: usize);
     pool_allocate: "cuMemAllocFromPoolAsync" as "cuMemAllocFromPoolAsync"

@@ -27,6 +27,10 @@ const ATTRIBUTES: [i32; 4] = [41, 83, 102, 115];
 /// Pinned for all contexts.
 const PORTABLE: u32 = 1;
 
+/// A pool has what all of the device has.
+const POOL_RESERVED_HIGH: i32 = 6;
+const POOL_USED_HIGH: i32 = 8;
+
 /// Stores a result.
 fn put<T>(place: *mut T, value: T) -> Result<(), Code> {
     if place.is_null() {
@@ -253,6 +257,14 @@ calls! {
     fn cuMemPoolSetAttribute(_pool: usize, _attribute: i32, _value: usize) {
         enter("cuMemPoolSetAttribute").map(drop)
     }
+    fn cuMemPoolGetAttribute(_pool: usize, attribute: i32, value: *mut u64) {
+        let device = enter("cuMemPoolGetAttribute")?;
+        let memory = device.memory.lock();
+        match attribute {
+            POOL_RESERVED_HIGH | POOL_USED_HIGH => put(value, memory.most_used() as u64),
+            _ => Err(INVALID_VALUE),
+        }
+    }
     fn cuMemPoolSetAccess(pool: usize, access: *const Access, count: usize) {
         enter("cuMemPoolSetAccess")?.open_pool(pool, &devices_of(access, count)?)
     }
@@ -270,8 +282,11 @@ calls! {
     }
     fn cuMemFreeAsync(address: u64, stream: usize) {
         let device = enter("cuMemFreeAsync")?;
-        // At once, so that a command which still uses it is found out.
-        device.stream(stream)?;
+        let stream = device.stream(stream)?;
+        if !stream.progress().is_idle() {
+            return stream.enqueue(move |device| run(device, |device| device.memory.lock().free(address)));
+        }
+        // At once, so that a command of another stream which still uses it is found out.
         device.memory.lock().free(address)
     }
 

@@ -111,6 +111,10 @@ fn program(backend: &CudaBackend) -> Result<(), Error> {
         backend.read(&one, &pooled, 8, &mut seen, &[])?;
         assert_eq!(seen, [7, 1, 2]);
     }
+    let ordered = allocator.allocate_on(&one, 256)?;
+    backend.enqueue_fill(&one, &ordered, Region::first(256), &[1], &[])?;
+    drop(ordered);
+    allocator.peaks()?;
     add([backend, backend], &one)?;
     let reservation = backend.reserve(4 * PAGE)?;
     backend.map(&reservation, PAGE, &backend.create_pages(PAGE)?)?;
@@ -146,11 +150,12 @@ fn queue_of(backend: &CudaBackend) -> Result<CudaQueue, Error> {
 /// Where the driver refuses to take something back, that is lost; nothing else is.
 #[test]
 fn whichever_call_fails_nothing_panics_hangs_or_is_lost() {
-    const CALLS: [(&str, bool); 30] = [
+    const CALLS: [(&str, bool); 32] = [
         ("cuMemAlloc", true),
         ("cuMemHostAlloc", true),
         ("cuMemPoolCreate", true),
         ("cuMemPoolSetAttribute", true),
+        ("cuMemPoolGetAttribute", true),
         ("cuMemAllocFromPoolAsync", true),
         ("cuMemcpyAsync", true),
         ("cuMemsetD8Async", true),
@@ -172,6 +177,7 @@ fn whichever_call_fails_nothing_panics_hangs_or_is_lost() {
         ("cuModuleUnload", false),
         ("cuMemUnmap", false),
         ("cuMemFree", false),
+        ("cuMemFreeAsync", false),
         ("cuMemRelease", false),
         ("cuCtxGetCurrent", false),
         ("cuCtxSetCurrent", false),

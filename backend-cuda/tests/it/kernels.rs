@@ -180,6 +180,10 @@ fn what_cannot_be_loaded_or_launched_is_an_error() {
             Err(Error::InvalidRequest(InvalidRequest::ForeignObject { .. }))
         ));
     }
+    let allocator = DriverPoolAllocator::new(&backend).unwrap();
+    let ordered = allocator.allocate_on(&queue(&backend), BYTES).unwrap();
+    let refused = launch(&kernel, &own, [&block, &ordered]);
+    assert!(matches!(refused, Err(Error::Unsupported { .. })));
     assert_eq!(device.calls("cuLaunchKernel"), 0);
     device.fail("cuLaunchKernel", 0, 1, 701);
     let error = launch(&kernel, &own, [&block, &block]).unwrap_err();

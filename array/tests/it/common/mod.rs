@@ -1,8 +1,8 @@
 //! What the tests share. `BINPOOL_TEST_DEVICE` says on which OpenCL device they run (default `any`), and `BINPOOL_TEST_CUDA` on which
 //! CUDA device, by its number: without it, on the stand-in for the driver.
 
-#[path = "../../../../backend-cuda/tests/it/common/stand_in.rs"]
-mod stand_in;
+#[path = "../../../../backend-cuda/tests/it/common/stand_in_build.rs"]
+mod stand_in_build;
 
 use std::{
     env,
@@ -41,7 +41,8 @@ pub(crate) fn open_cuda() -> (CudaBackend, CudaKernels) {
         return binpool_array::open_cuda(ordinal.parse().unwrap()).unwrap();
     }
     // SAFETY: The stand-in has the driver's signatures, and does nothing when it is loaded.
-    let library = LIBRARY.get_or_init(|| unsafe { CudaLibrary::open(stand_in::build()) }.unwrap());
+    let library =
+        LIBRARY.get_or_init(|| unsafe { CudaLibrary::open(stand_in_build::build()) }.unwrap());
     let device = CudaDevice::of(library, NEXT.fetch_add(1, Ordering::Relaxed)).unwrap();
     let backend = device.backend().unwrap();
     let kernels = CudaKernels::new(&backend).unwrap();

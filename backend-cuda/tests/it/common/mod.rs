@@ -1,6 +1,6 @@
-//! The stand-in for the driver, and devices of it.
+//! Devices of the stand-in for the driver.
 
-mod stand_in;
+mod stand_in_build;
 
 use std::{
     ffi::{CString, c_void},
@@ -15,7 +15,7 @@ use binpool_allocators::{Backend, Memory, QueueOrder, Transfers};
 use binpool_cuda::{CudaBackend, CudaDevice, CudaLibrary, CudaMemory, CudaQueue};
 use libloading::Library;
 
-pub(crate) use stand_in::build;
+pub(crate) use stand_in_build::build;
 
 pub(crate) const PAGE: usize = 2 << 20;
 

@@ -1,4 +1,4 @@
-//! The library of the stand-in. The tests of the array crate have this file, too.
+//! Building the stand-in for the driver. The tests of the array crate and of the command `binpool` have this file, too.
 
 use std::{env::consts::DLL_SUFFIX, path::PathBuf, process::Command};
 
