@@ -1,9 +1,10 @@
 //! `&a * &b + &c` over and over, with and without the pool; then parts of an array, a host map and reductions; on the
-//! mock device or on an OpenCL device:
+//! mock device, an OpenCL device or a CUDA device:
 //!
 //! ```text
 //! cargo run --release -p binpool-array --example expression            # the mock device
 //! cargo run --release -p binpool-array --example expression -- opencl  # the first OpenCL device, or `opencl gpu`
+//! cargo run --release -p binpool-array --example expression -- cuda    # the first CUDA device, or `cuda 1`
 //! ```
 
 use std::{
@@ -13,7 +14,9 @@ use std::{
 };
 
 use binpool::{Allocator, Backend, ImmediateAllocator, MemoryPool, Queue, QueueOrder, Transfers};
-use binpool_array::{Array, ArrayError, Context, HostMaps, Kernels, MockKernels, open_opencl};
+use binpool_array::{
+    Array, ArrayError, Context, HostMaps, Kernels, MockKernels, open_cuda, open_opencl,
+};
 use binpool_mock::{DeviceProfile, MockDevice};
 
 const ELEMENTS: usize = 1 << 20;
@@ -124,6 +127,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             let queue = backend.create_queue(QueueOrder::InOrder)?;
             compare(&backend, &queue, kernels, || None)
         }
-        Some(other) => Err(format!("no backend {other:?}: use `mock` or `opencl`").into()),
+        Some("cuda") => {
+            let ordinal = arguments.next().unwrap_or_else(|| "0".into());
+            let (backend, kernels) = open_cuda(ordinal.parse()?)?;
+            let queue = backend.create_queue(QueueOrder::InOrder)?;
+            compare(&backend, &queue, kernels, || None)
+        }
+        Some(other) => Err(format!("no backend {other:?}: use `mock`, `opencl` or `cuda`").into()),
     }
 }

@@ -105,3 +105,39 @@ impl<B: Transfers> fmt::Debug for CopiedMapMut<'_, B> {
             .finish_non_exhaustive()
     }
 }
+
+/// Gives a backend maps that are copies.
+macro_rules! copied_maps {
+    ($backend:ty) => {
+        impl crate::HostMaps for $backend {
+            type Map<'m> = Vec<f32>;
+            type MapMut<'m> = crate::CopiedMapMut<'m, Self>;
+
+            fn map_elements(
+                &self,
+                queue: &Self::Queue,
+                memory: &impl binpool::AsMemory<Self>,
+                region: binpool::Region,
+            ) -> Result<Vec<f32>, binpool::Error> {
+                let memory = memory.memory_on(queue);
+                let memory = memory.ok_or(binpool::InvalidRequest::ZeroSize)?;
+                crate::copied_map::read_elements(self, queue, memory, region)
+            }
+
+            fn map_elements_mut<'m>(
+                &self,
+                queue: &Self::Queue,
+                memory: &'m impl binpool::AsMemory<Self>,
+                region: binpool::Region,
+            ) -> Result<crate::CopiedMapMut<'m, Self>, binpool::Error> {
+                crate::CopiedMapMut::new(self, queue, memory, region)
+            }
+
+            fn unmap(map: crate::CopiedMapMut<'_, Self>) -> Result<(), binpool::Error> {
+                map.write_back()
+            }
+        }
+    };
+}
+
+pub(crate) use copied_maps;

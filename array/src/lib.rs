@@ -30,7 +30,7 @@
 //! |---|---|---|
 //! | [`Slice`] | some of the elements, where they are | an operand; read, copied, reduced, mapped |
 //! | [`SliceMut`] | the same, to write them | written by the host or with other arrays, mapped |
-//! | [`HostMap`], [`HostMapMut`] | elements as slices of the host | OpenCL: the runtime's maps; the mock: copies |
+//! | [`HostMap`], [`HostMapMut`] | elements as slices of the host | OpenCL: the runtime's maps; CUDA and the mock: copies |
 //! | [`Reduction`] | sum, minimum, maximum | as an array of one element, or as a number of the host |
 //!
 //! ```
@@ -57,6 +57,7 @@
 mod array;
 mod context;
 mod copied_map;
+mod cuda;
 mod error;
 mod kernels;
 mod map;
@@ -70,6 +71,7 @@ mod slice_mut;
 pub use array::Array;
 pub use context::Context;
 pub use copied_map::CopiedMapMut;
+pub use cuda::{CudaKernels, open_cuda};
 pub use error::ArrayError;
 pub use kernels::{BinaryOperation, Kernels};
 pub use map::{HostMap, HostMapMut, HostMaps};

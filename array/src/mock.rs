@@ -1,11 +1,9 @@
 //! Kernels of the mock device: closures on the host. Its maps are copies.
 
-use binpool::{AsMemory, Error, InvalidRequest, Region};
+use binpool::{AsMemory, Error};
 use binpool_mock::{MockBackend, MockQueue};
 
-use crate::{
-    BinaryOperation, CopiedMapMut, HostMaps, Kernels, Reduction, copied_map::read_elements,
-};
+use crate::{BinaryOperation, Kernels, Reduction, copied_map::copied_maps};
 
 /// The kernels of the mock device.
 #[derive(Clone, Copy, Debug, Default)]
@@ -87,30 +85,4 @@ impl Kernels<MockBackend> for MockKernels {
     }
 }
 
-impl HostMaps for MockBackend {
-    type Map<'m> = Vec<f32>;
-    type MapMut<'m> = CopiedMapMut<'m, Self>;
-
-    fn map_elements(
-        &self,
-        queue: &MockQueue,
-        memory: &impl AsMemory<Self>,
-        region: Region,
-    ) -> Result<Vec<f32>, Error> {
-        let memory = memory.memory_on(queue).ok_or(InvalidRequest::ZeroSize)?;
-        read_elements(self, queue, memory, region)
-    }
-
-    fn map_elements_mut<'m>(
-        &self,
-        queue: &MockQueue,
-        memory: &'m impl AsMemory<Self>,
-        region: Region,
-    ) -> Result<CopiedMapMut<'m, Self>, Error> {
-        CopiedMapMut::new(self, queue, memory, region)
-    }
-
-    fn unmap(map: CopiedMapMut<'_, Self>) -> Result<(), Error> {
-        map.write_back()
-    }
-}
+copied_maps!(MockBackend);

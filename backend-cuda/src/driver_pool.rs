@@ -1,16 +1,37 @@
 //! The allocator over a memory pool of the driver.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
-use binpool_allocators::{Allocator, MemoryFlags, Result, Scope};
+use binpool_allocators::{Allocator, Error, MemoryFlags, Result, Scope};
 
 use crate::{
     backend::CudaBackend,
     event::CudaEvent,
     memory::CudaMemory,
+    queue::CudaQueue,
     root::Body,
-    sys::{Allocation, DriverPool},
+    sys::{Allocation, DriverPool, PER_THREAD},
 };
+
+/// What a pool of the driver had at most, in bytes.
+///
+/// ```no_run
+/// use binpool_allocators::Allocator;
+/// use binpool_cuda::{CudaDevice, DriverPoolAllocator};
+///
+/// let allocator = DriverPoolAllocator::new(&CudaDevice::open(0)?)?;
+/// allocator.release(allocator.allocate(4096)?, &[])?;
+/// let peaks = allocator.peaks()?;
+/// assert!(peaks.used_bytes >= 4096 && peaks.reserved_bytes >= peaks.used_bytes);
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DriverPoolPeaks {
+    /// What it had of the device.
+    pub reserved_bytes: u64,
+    /// What was allocated from it.
+    pub used_bytes: u64,
+}
 
 /// Allocates from a memory pool of the driver (`cuMemAllocFromPoolAsync`, `cuMemFreeAsync`).
 ///
@@ -40,7 +61,7 @@ impl DriverPoolAllocator {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](binpool_allocators::Error::Unsupported) on a device without memory pools, or a failure of the driver.
+    /// [`Unsupported`](Error::Unsupported) on a device without memory pools, or a failure of the driver.
     pub fn new(backend: &CudaBackend) -> Result<Self> {
         if !backend.shared.facts.memory_pools {
             return Err(backend.shared.lacks("memory pools of the driver"));
@@ -50,6 +71,92 @@ impl DriverPoolAllocator {
         Ok(Self {
             backend: backend.clone(),
             pool: Arc::new(pool),
+        })
+    }
+
+    /// Allocates memory for the commands of one queue, without a wait (`cuMemAllocFromPoolAsync` on its stream): it is there for commands
+    /// that are enqueued on the queue from now on. When it is dropped or released, it is freed behind the commands that were enqueued on the
+    /// queue before (`cuMemFreeAsync`), and behind the events of the release.
+    ///
+    /// ```no_run
+    /// use binpool_allocators::{Backend, QueueOrder, Region};
+    /// use binpool_cuda::{CudaDevice, DriverPoolAllocator};
+    ///
+    /// let backend = CudaDevice::open(0)?;
+    /// let allocator = DriverPoolAllocator::new(&backend)?;
+    /// let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let block = allocator.allocate_on(&queue, 4096)?;
+    /// backend.enqueue_fill(&queue, &block, Region::first(4096), &[1], &[])?;
+    /// drop(block); // Behind the fill.
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`allocate`](Allocator::allocate); [`ForeignObject`](binpool_allocators::InvalidRequest::ForeignObject) for a queue of another
+    /// device; [`Unsupported`](Error::Unsupported) for the per-thread default stream, which is another stream where another thread drops the
+    /// memory. A command of another queue on it, of whatever device, is [`Unsupported`](Error::Unsupported), too.
+    pub fn allocate_on(&self, queue: &CudaQueue, bytes: usize) -> Result<CudaMemory> {
+        self.check_queue(queue)?;
+        let shared = &self.backend.shared;
+        shared.limits.check_block(bytes)?;
+        let allocate = || Allocation::ordered(&self.pool, queue.stream(), bytes);
+        let block = shared.allocate(bytes, Scope::Device, allocate)?;
+        let body = Body::Ordered(block, queue.clone());
+        Ok(CudaMemory::whole(shared, body, bytes, MemoryFlags::empty()))
+    }
+
+    fn check_queue(&self, queue: &CudaQueue) -> Result<()> {
+        self.backend.shared.check_own_queue(queue)?;
+        if queue.stream().raw() == PER_THREAD {
+            return Err(Error::unsupported(
+                "memory in the order of a per-thread default stream: use a queue of `create_queue`",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Returns how long `pairs` pairs of `cuMemAllocFromPoolAsync` and `cuMemFreeAsync` on the stream of `queue` take, and nothing besides.
+    ///
+    /// ```no_run
+    /// use binpool_allocators::{Backend, QueueOrder};
+    /// use binpool_cuda::{CudaDevice, DriverPoolAllocator};
+    ///
+    /// let backend = CudaDevice::open(0)?;
+    /// let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let took = DriverPoolAllocator::new(&backend)?.time_pairs(&queue, 4096, 1000)?;
+    /// println!("{} ns a pair", took.as_nanos() / 1000);
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`allocate_on`](Self::allocate_on).
+    pub fn time_pairs(&self, queue: &CudaQueue, bytes: usize, pairs: u64) -> Result<Duration> {
+        self.check_queue(queue)?;
+        self.backend.shared.limits.check_block(bytes)?;
+        let timed = self.pool.time_pairs(queue.stream(), bytes, pairs);
+        timed.map_err(|error| error.shortage(bytes, Scope::Device))
+    }
+
+    /// Returns the most bytes that the driver's pool had, since it was made.
+    ///
+    /// ```no_run
+    /// use binpool_cuda::{CudaDevice, DriverPoolAllocator};
+    ///
+    /// let allocator = DriverPoolAllocator::new(&CudaDevice::open(0)?)?;
+    /// println!("{} MiB of the device", allocator.peaks()?.reserved_bytes >> 20);
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A failure of the driver.
+    pub fn peaks(&self) -> Result<DriverPoolPeaks> {
+        let (reserved_bytes, used_bytes) = self.pool.peaks()?;
+        Ok(DriverPoolPeaks {
+            reserved_bytes,
+            used_bytes,
         })
     }
 

@@ -34,7 +34,12 @@
 //! Backends of devices of one [library](CudaLibrary) take each other's queues and events, and `enqueue_copy` takes memory of two devices. A
 //! command that uses memory of other devices only runs on a stream of theirs, between an event of its queue and one that its queue waits for;
 //! so it works whether or not the devices can use each other's memory. [`CudaBackend::enable_peer_access`] makes copies direct, and lets
-//! kernels use memory of another device.
+//! kernels, which run on the device of their module, use memory of another.
+//!
+//! # Kernels, and other libraries
+//!
+//! [`CudaModule`] loads PTX, and a [`CudaKernel`] is launched on memory of this crate. With the feature `cudarc`, a `PooledStream` gives pooled
+//! memory to cudarc: its `PooledCudaSlice` goes into copies, fills, launches and cuBLAS, as a `CudaSlice` does.
 //!
 //! # Errors
 //!
@@ -44,12 +49,18 @@
 #![deny(unsafe_code)]
 
 mod backend;
+#[cfg(feature = "cudarc")]
+mod cudarc_slice;
+#[cfg(feature = "cudarc")]
+mod cudarc_stream;
 mod device;
 mod driver_pool;
 mod event;
 mod graveyard;
+mod kernel;
 mod library;
 mod memory;
+mod module;
 mod peers;
 mod queue;
 mod root;
@@ -60,10 +71,16 @@ mod transfers;
 mod virtual_memory;
 
 pub use backend::{CudaBackend, DeviceMemory};
+#[cfg(feature = "cudarc")]
+pub use cudarc_slice::PooledCudaSlice;
+#[cfg(feature = "cudarc")]
+pub use cudarc_stream::PooledStream;
 pub use device::CudaDevice;
-pub use driver_pool::DriverPoolAllocator;
+pub use driver_pool::{DriverPoolAllocator, DriverPoolPeaks};
 pub use event::CudaEvent;
+pub use kernel::{Argument, CudaKernel, Grid};
 pub use library::CudaLibrary;
 pub use memory::CudaMemory;
+pub use module::CudaModule;
 pub use queue::CudaQueue;
 pub use sys::CudaError;

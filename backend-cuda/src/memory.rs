@@ -8,6 +8,7 @@ use binpool_allocators::{
 };
 
 use crate::{
+    queue::CudaQueue,
     root::{Body, Root},
     shared::Shared,
     sys::Address,
@@ -111,6 +112,16 @@ impl CudaMemory {
 
     pub(crate) fn root(&self) -> &Arc<Root> {
         &self.root
+    }
+
+    /// Checks that commands of `queue` may use it.
+    pub(crate) fn check_queue(&self, queue: &CudaQueue) -> Result<()> {
+        match self.root.queue() {
+            Some(own) if own != queue => Err(Error::unsupported(
+                "memory of `allocate_on` on another queue than its own: use `allocate`, whose memory is for all queues",
+            )),
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn check_belongs(&self, shared: &Arc<Shared>) -> Result<()> {

@@ -1,8 +1,8 @@
 //! Devices that use each other's memory.
 
-use binpool_allocators::{ObjectKind, Result};
+use binpool_allocators::{Error, ObjectKind, Result};
 
-use crate::backend::CudaBackend;
+use crate::{backend::CudaBackend, memory::CudaMemory};
 
 impl CudaBackend {
     /// Lets this device use memory of `other`, a device of the same driver: kernels of this device may read and write it, and copies
@@ -12,8 +12,9 @@ impl CudaBackend {
     /// call, and blocks of a [`DriverPoolAllocator`](crate::DriverPoolAllocator) if it is made after this call. Access stays enabled as
     /// long as the contexts live.
     ///
-    /// Freeing memory waits for kernels of its own device only: where the program launches a kernel of another device, it says so, by an
-    /// event in [`release`](binpool_allocators::Backend::release), or by the stream in `memory_on` of a pool's block.
+    /// Freeing memory waits for launches of a [`CudaKernel`](crate::CudaKernel), and for other kernels of its own device only: where the program
+    /// itself launches a kernel of another device, it says so, by an event in [`release`](binpool_allocators::Backend::release), or by the
+    /// stream in `memory_on` of a pool's block.
     ///
     /// ```no_run
     /// use binpool::{ImmediateAllocator, MemoryPool};
@@ -40,5 +41,20 @@ impl CudaBackend {
         let (context, peer) = (&self.shared.context, &other.shared.context);
         self.shared.check(peer, ObjectKind::Memory)?;
         Ok(context.is_same(peer) || context.enable_peer_access(peer)?)
+    }
+
+    /// Checks that kernels of this device may use memory, of whatever device.
+    pub(crate) fn check_reach(&self, memory: &CudaMemory) -> Result<()> {
+        let context = &self.shared.context;
+        match memory.root().device_context() {
+            Some(owner) if !owner.is_same(context) && !owner.has_peer(context) => {
+                let (here, there) = (context.device(), owner.device());
+                Err(Error::unsupported(format!(
+                    "a kernel of device {here} on memory of device {there} without peer access: call `enable_peer_access` of the \
+                     backend of device {here} with the other, or copy the memory"
+                )))
+            }
+            _ => Ok(()),
+        }
     }
 }

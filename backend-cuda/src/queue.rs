@@ -39,6 +39,9 @@ pub struct CudaQueue {
 struct Inner {
     id: QueueId,
     stream: Stream,
+    /// What keeps a stream of cudarc alive. After `stream`, which it outlives.
+    #[cfg(feature = "cudarc")]
+    owner: std::sync::OnceLock<Arc<cudarc::driver::CudaStream>>,
     /// The thread that the per-thread default stream belongs to.
     thread: Option<ThreadId>,
     /// Held while a command is enqueued, so that its parts stay together and marks are in the order of their numbers.
@@ -71,6 +74,8 @@ impl CudaQueue {
         let inner = Inner {
             id: QueueId::fresh(),
             stream,
+            #[cfg(feature = "cudarc")]
+            owner: std::sync::OnceLock::new(),
             thread,
             commands: Mutex::default(),
         };
@@ -83,6 +88,13 @@ impl CudaQueue {
     #[must_use]
     pub fn cu_stream(&self) -> *mut c_void {
         std::ptr::without_provenance_mut(self.inner.stream.raw())
+    }
+
+    /// Keeps the stream of this queue alive as long as the queue.
+    #[cfg(feature = "cudarc")]
+    pub(crate) fn keep(&self, stream: &Arc<cudarc::driver::CudaStream>) {
+        // One that is kept already is the same stream of the driver.
+        self.inner.owner.get_or_init(|| Arc::clone(stream));
     }
 
     pub(crate) fn stream(&self) -> &Stream {

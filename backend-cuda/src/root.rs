@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 
 use crate::{
     graveyard::End,
+    queue::CudaQueue,
     shared::Shared,
     sys::{Address, Allocation, Context, Mark, Pages, Reservation},
 };
@@ -16,6 +17,8 @@ const USES: usize = 16;
 
 pub(crate) enum Body {
     Block(Allocation),
+    /// Allocated and freed in the order of a queue.
+    Ordered(Allocation, CudaQueue),
     Reservation(Reservation),
     Pages(Arc<Pages>),
 }
@@ -65,7 +68,7 @@ impl Root {
     /// The address of the first byte, except for pages.
     pub(crate) fn address(&self) -> Option<Address> {
         match self.body.as_ref()? {
-            Body::Block(allocation) => Some(allocation.address()),
+            Body::Block(allocation) | Body::Ordered(allocation, _) => Some(allocation.address()),
             Body::Reservation(reservation) => Some(reservation.address()),
             Body::Pages(_) => None,
         }
@@ -74,7 +77,7 @@ impl Root {
     /// The context of the device whose memory it is; none for memory of the host, and for managed memory, which all devices use.
     pub(crate) fn device_context(&self) -> Option<&Arc<Context>> {
         let is_of_device = match self.body.as_ref()? {
-            Body::Block(allocation) => allocation.is_of_device(),
+            Body::Block(allocation) | Body::Ordered(allocation, _) => allocation.is_of_device(),
             Body::Reservation(_) | Body::Pages(_) => true,
         };
         is_of_device.then_some(&self.shared.context)
@@ -83,14 +86,22 @@ impl Root {
     pub(crate) fn reservation(&self) -> Option<&Reservation> {
         match self.body.as_ref()? {
             Body::Reservation(reservation) => Some(reservation),
-            Body::Block(_) | Body::Pages(_) => None,
+            Body::Block(_) | Body::Ordered(..) | Body::Pages(_) => None,
+        }
+    }
+
+    /// The only queue whose commands may use the block, where there is one.
+    pub(crate) fn queue(&self) -> Option<&CudaQueue> {
+        match self.body.as_ref()? {
+            Body::Ordered(_, queue) => Some(queue),
+            Body::Block(_) | Body::Reservation(_) | Body::Pages(_) => None,
         }
     }
 
     pub(crate) fn pages(&self) -> Option<&Arc<Pages>> {
         match self.body.as_ref()? {
             Body::Pages(pages) => Some(pages),
-            Body::Block(_) | Body::Reservation(_) => None,
+            Body::Block(_) | Body::Ordered(..) | Body::Reservation(_) => None,
         }
     }
 
@@ -127,12 +138,16 @@ impl Drop for Root {
             return;
         };
         let uses = self.uses.get_mut();
+        if matches!(body, Body::Ordered(..)) {
+            // It is freed behind them.
+            uses.commands.clear();
+        }
         let commands = uses.commands.drain(..).map(|last| End::Mark(last.mark));
         let after = commands.chain(uses.others.drain(..)).collect();
         let waits = match &body {
             Body::Block(allocation) => allocation.waits(),
             Body::Reservation(_) => true,
-            Body::Pages(_) => false,
+            Body::Ordered(..) | Body::Pages(_) => false,
         };
         self.shared.graveyard.bury(body, after, waits);
     }

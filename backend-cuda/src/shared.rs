@@ -45,6 +45,15 @@ impl Shared {
         self.check(queue.stream().context(), ObjectKind::Queue)
     }
 
+    /// Checks that a queue is of this device itself.
+    pub(crate) fn check_own_queue(&self, queue: &CudaQueue) -> Result<()> {
+        if queue.stream().context().is_same(&self.context) {
+            return Ok(());
+        }
+        let kind = ObjectKind::Queue;
+        Err(InvalidRequest::ForeignObject { kind }.into())
+    }
+
     pub(crate) fn check_events(&self, events: &[CudaEvent]) -> Result<()> {
         events
             .iter()

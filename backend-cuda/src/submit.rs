@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use binpool_allocators::{Queue, Result};
+use binpool_allocators::{ObjectKind, Queue, Result};
 
 use crate::{
     backend::CudaBackend,
@@ -36,8 +36,21 @@ impl Held {
 }
 
 impl CudaBackend {
-    /// Checks the objects of a command.
+    /// Checks the objects of a command on memory of this device.
     pub(crate) fn check_command(
+        &self,
+        queue: &CudaQueue,
+        memory: &[&CudaMemory],
+        wait_for: &[CudaEvent],
+    ) -> Result<()> {
+        for memory in memory {
+            memory.check_belongs(&self.shared)?;
+        }
+        self.check_command_of_devices(queue, memory, wait_for)
+    }
+
+    /// Checks the objects of a command on memory of all devices of the driver.
+    pub(crate) fn check_command_of_devices(
         &self,
         queue: &CudaQueue,
         memory: &[&CudaMemory],
@@ -46,16 +59,42 @@ impl CudaBackend {
         self.shared.check_queue(queue)?;
         queue.check_thread()?;
         for memory in memory {
-            memory.check_belongs(&self.shared)?;
+            let context = &memory.root().shared().context;
+            self.shared.check(context, ObjectKind::Memory)?;
+            memory.check_queue(queue)?;
         }
         self.shared.check_events(wait_for)
     }
 
-    /// Enqueues a command whose objects are checked: `work`, behind `wait_for`. What `work` uses is kept until it has ended.
+    /// Enqueues a command whose objects are checked: `work`, behind `wait_for`, on the queue or on a side stream of the memory's device. What
+    /// `work` uses is kept until it has ended.
     pub(crate) fn submit(
         &self,
         queue: &CudaQueue,
         memory: &[&CudaMemory],
+        wait_for: &[CudaEvent],
+        work: impl FnOnce(&Stream, &mut Held) -> CudaResult<()>,
+    ) -> Result<CudaEvent> {
+        self.enqueue(queue, memory, memory, wait_for, work)
+    }
+
+    /// Enqueues a command as [`submit`](Self::submit) does, but always on the queue itself.
+    pub(crate) fn submit_here(
+        &self,
+        queue: &CudaQueue,
+        memory: &[&CudaMemory],
+        wait_for: &[CudaEvent],
+        work: impl FnOnce(&Stream, &mut Held) -> CudaResult<()>,
+    ) -> Result<CudaEvent> {
+        self.enqueue(queue, memory, &[], wait_for, work)
+    }
+
+    /// Enqueues a command that uses `memory`, where that of `beside` is.
+    fn enqueue(
+        &self,
+        queue: &CudaQueue,
+        memory: &[&CudaMemory],
+        beside: &[&CudaMemory],
         wait_for: &[CudaEvent],
         work: impl FnOnce(&Stream, &mut Held) -> CudaResult<()>,
     ) -> Result<CudaEvent> {
@@ -64,7 +103,7 @@ impl CudaBackend {
         let mark = Arc::new(Mark::new(stream.context())?);
         let mut held = Held::of(stream, wait_for);
         let mut commands = queue.commands().lock();
-        let side = side_stream(stream, &mut commands, memory)?;
+        let side = side_stream(stream, &mut commands, beside)?;
         let enqueued = hold_back(stream, wait_for)
             .and_then(|()| match &side {
                 None => work(stream, &mut held),

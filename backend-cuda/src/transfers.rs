@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use binpool_allocators::{
-    Event, HostUse, InvalidRequest, Memory, ObjectKind, PendingRead, Region, Result, Transfers,
+    Event, HostUse, InvalidRequest, Memory, PendingRead, Region, Result, Transfers,
 };
 
 use crate::{
@@ -116,12 +116,8 @@ impl Transfers for CudaBackend {
         to: usize,
         wait_for: &[CudaEvent],
     ) -> Result<CudaEvent> {
-        self.check_command(queue, &[], wait_for)?;
         let both = [source, destination];
-        for memory in both {
-            self.shared
-                .check(&memory.root().shared().context, ObjectKind::Memory)?;
-        }
+        self.check_command_of_devices(queue, &both, wait_for)?;
         let target = Region::new(to, from.bytes);
         let (first, second) = (source.region(from)?, destination.region(target)?);
         if source.id() == destination.id() && from.overlaps(target) {

@@ -13,6 +13,8 @@
 mod bench;
 mod block_source;
 mod capacity_search;
+mod cuda_commands;
+mod cuda_devices;
 mod devices;
 mod import;
 mod import_report;
@@ -29,13 +31,14 @@ mod plots;
 mod replay;
 mod replay_device;
 mod replay_report;
+mod stream_ordered;
 mod touch;
 mod trace;
 mod tune;
 pub mod view;
 
 #[cfg(feature = "bench")]
-pub use bench::device_pairs::{DevicePair, LeftOut, device_pairs};
+pub use bench::device_pairs::{DevicePair, LeftOut, cuda_pairs, device_pairs};
 #[cfg(feature = "bench")]
 pub use bench::device_pairs_report::{device_json, device_table};
 #[cfg(feature = "bench")]
@@ -45,8 +48,9 @@ pub use bench::tail_report::{TailRow, tail_json, tail_table};
 #[cfg(feature = "bench")]
 pub use bench::workload_report::{BenchRow, bench_json, bench_table};
 pub use capacity_search::smallest_capacity;
-pub use devices::call_costs::{COST_STEPS, CostEffort, device_costs};
-pub use devices::device_report::{DeviceEntry, devices_json, devices_text};
+pub use cuda_devices::{open_cuda, select_cuda};
+pub use devices::call_costs::{COST_STEPS, CostEffort, device_costs, device_costs_with_pages};
+pub use devices::device_report::{CudaEntry, DeviceEntry, devices_json, devices_text};
 pub use import::content::Content;
 pub use import_report::{import_json, import_summary};
 pub use mock_profile::{Profile, ProfileError};

@@ -149,12 +149,8 @@ pub fn replay<A: Allocator + Clone>(
     manner: &Manner,
     progress: impl Fn(usize),
 ) -> Result<Outcome, Failure> {
-    let fill = |_| {
-        let commands: Box<dyn Commands<A::Backend>> = Box::new(Fill);
-        Ok(commands)
-    };
-    let commands: Option<NewCommands<'_, A::Backend>> =
-        if manner.touch { Some(&fill) } else { None };
+    let fill: NewCommands<'_, A::Backend> = &|_| Ok(Box::new(Fill));
+    let commands = manner.touch.then_some(fill);
     replay_with(trace, allocator, manner, commands, &progress)
 }
 
@@ -169,28 +165,15 @@ pub(crate) fn replay_with<A: Allocator + Clone>(
     commands: Option<NewCommands<'_, A::Backend>>,
     progress: &dyn Fn(usize),
 ) -> Result<Outcome, Failure> {
-    let streams = trace.streams();
-    let stream_of_block = queues_of_blocks(trace, &streams);
-    let parts = Parts::of(trace, &stream_of_block, streams.len(), manner.threads);
-    let queues =
-        queues_of(streams.len() * parts.copies, allocator.backend()).map_err(Failure::setup)?;
-    let commands = commands.map(|new| new(queues.len())).transpose();
-    let commands = commands.map_err(Failure::setup)?;
+    let run = Run::new(trace, allocator.backend(), manner.threads, commands)?;
     // Below the limit: a request that the limit refuses is not a call to the device.
     let counted = Statistics::new(allocator);
     let reading = || counted.reading();
     let limited = Limit::new(counted.clone(), manner.limit_bytes);
-    let run = Run {
-        trace,
-        queues: &queues,
-        stream_of_block,
-        parts,
-        commands: commands.as_deref(),
-        has_failed: AtomicBool::new(false),
-    };
     match &manner.pool {
         Some(options) => {
-            let home = queues
+            let home = run
+                .queues
                 .first()
                 .ok_or_else(|| Failure::setup("the trace has no streams"))?;
             let pool = options
@@ -227,13 +210,13 @@ pub(crate) fn queues_of_blocks(trace: &Trace, streams: &[u32]) -> Vec<usize> {
 }
 
 /// A replay in progress.
-struct Run<'a, B: Backend> {
+pub(crate) struct Run<'a, B: Backend> {
     trace: &'a Trace,
-    queues: &'a [B::Queue],
+    queues: Vec<B::Queue>,
     /// The index of each block's stream among those of the trace.
     stream_of_block: Vec<usize>,
     parts: Parts,
-    commands: Option<&'a dyn Commands<B>>,
+    commands: Option<Box<dyn Commands<B>>>,
     /// Set once a thread has failed.
     has_failed: AtomicBool,
 }
@@ -244,8 +227,31 @@ pub(crate) const STRIDE: usize = 4096;
 /// The blocks that a part has at its end.
 type Left<S> = Vec<Option<<S as Source>::Block>>;
 
-impl<B: Backend> Run<'_, B> {
-    fn with<S>(
+impl<'a, B: Backend> Run<'a, B> {
+    /// Prepares the replay of a trace on so many threads: its queues, and the commands on them.
+    pub(crate) fn new(
+        trace: &'a Trace,
+        backend: &B,
+        threads: usize,
+        commands: Option<NewCommands<'_, B>>,
+    ) -> Result<Self, Failure> {
+        let streams = trace.streams();
+        let stream_of_block = queues_of_blocks(trace, &streams);
+        let parts = Parts::of(trace, &stream_of_block, streams.len(), threads);
+        let queues = queues_of(streams.len() * parts.copies, backend).map_err(Failure::setup)?;
+        let commands = commands.map(|new| new(queues.len())).transpose();
+        Ok(Self {
+            trace,
+            queues,
+            stream_of_block,
+            parts,
+            commands: commands.map_err(Failure::setup)?,
+            has_failed: AtomicBool::new(false),
+        })
+    }
+
+    /// Replays the trace with blocks from `source`. `reading` says what it took from the device.
+    pub(crate) fn with<S>(
         &self,
         source: &S,
         reading: impl Fn() -> AllocatorStatistics,
@@ -270,7 +276,7 @@ impl<B: Backend> Run<'_, B> {
         let mut overwritten = 0;
         for (number, queue) in self.queues.iter().enumerate() {
             queue.finish().map_err(at_end)?;
-            if let Some(commands) = self.commands {
+            if let Some(commands) = &self.commands {
                 let backend = source.allocator().backend();
                 let wrong = commands.wrong_blocks(backend, queue, number);
                 overwritten += u64::from(wrong.map_err(at_end)?);
@@ -435,7 +441,7 @@ impl<B: Backend> Run<'_, B> {
             };
             Failure::at(self.trace, index, out_of_memory, error)
         })?;
-        if let Some(commands) = self.commands {
+        if let Some(commands) = &self.commands {
             self.command(source, part, number, &block, |block| commands.begin(block))
                 .map_err(|error| Failure::at(self.trace, index, error.is_out_of_memory(), error))?;
         }
@@ -446,7 +452,7 @@ impl<B: Backend> Run<'_, B> {
     where
         S: Source<Allocator: Allocator<Backend = B>>,
     {
-        if let Some(commands) = self.commands {
+        if let Some(commands) = &self.commands {
             self.command(source, part, number, &block, |block| commands.end(block))?;
         }
         source.free(block)
@@ -563,7 +569,7 @@ mod tests {
         let backend = MockDevice::new().backend();
         let run = Run::<MockBackend> {
             trace: &trace,
-            queues: &queues_of(1, &backend).unwrap(),
+            queues: queues_of(1, &backend).unwrap(),
             stream_of_block: vec![0],
             parts: Parts::of(&trace, &[0], 1, 1),
             commands: None,

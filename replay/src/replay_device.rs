@@ -3,19 +3,23 @@
 use std::{fmt, time::Duration};
 
 use binpool::{
-    Allocator, Backend, DeferredAllocator, Error, ImmediateAllocator, PoolOptions, SvmAllocator,
-    SvmBackend, SvmGrain, VirtualMemoryAllocator,
+    Allocator, Backend, DeferredAllocator, DeviceLimits, Error, ImmediateAllocator, PoolOptions,
+    SvmAllocator, SvmBackend, SvmGrain, VirtualMemoryAllocator,
 };
+use binpool_cuda::{CudaBackend, DriverPoolAllocator};
 use binpool_mock::MockBackend;
 use binpool_opencl::{DeviceSelector, OpenClBackend, OpenClError};
 
 use crate::{
     Failure, Manner, Outcome, Profile, Touch, Trace,
+    cuda_commands::CudaCommands,
+    cuda_devices::open_cuda,
     mock_kernels::MockKernels,
     opencl_kernels::OpenClKernels,
-    replay,
     replay::{NewCommands, replay_with},
     smallest_capacity,
+    stream_ordered::replay_in_stream_order,
+    touch::Fill,
 };
 use binpool::words::bytes;
 
@@ -26,6 +30,8 @@ pub enum Device {
     Mock(Profile),
     /// An OpenCL device.
     OpenCl(OpenClBackend),
+    /// A CUDA device.
+    Cuda(CudaBackend),
 }
 
 /// The allocator that a replay uses.
@@ -40,7 +46,12 @@ pub enum AllocatorChoice {
     Svm,
     /// Fine-grained shared virtual memory.
     SvmFine,
-    /// Pages that are mapped where they are wanted (`--virtual-memory`). The mock has them; OpenCL has not.
+    /// A memory pool of CUDA's driver. Each allocation waits until the memory is there for every queue.
+    DriverPool,
+    /// A memory pool of CUDA's driver as programs use it by themselves, to compare with: every block is allocated and freed on its own
+    /// stream (cuMemAllocFromPoolAsync, cuMemFreeAsync), and the driver keeps what is free (with `--no-pool` alone).
+    StreamOrdered,
+    /// Pages that are mapped where they are wanted (`--virtual-memory`). The mock and CUDA have them; OpenCL has not.
     #[value(skip)]
     Pages,
 }
@@ -52,6 +63,8 @@ impl fmt::Display for AllocatorChoice {
             Self::Deferred => "deferred",
             Self::Svm => "svm",
             Self::SvmFine => "svm-fine",
+            Self::DriverPool => "driver-pool",
+            Self::StreamOrdered => "stream-ordered",
             Self::Pages => "virtual-memory",
         })
     }
@@ -91,12 +104,22 @@ impl Device {
         OpenClBackend::open(selector).map(Self::OpenCl)
     }
 
-    /// `mock` or `opencl`.
+    /// Opens a CUDA device.
+    ///
+    /// # Errors
+    ///
+    /// The device does not exist, or there is no driver.
+    pub fn cuda(selector: &DeviceSelector) -> Result<Self, Error> {
+        open_cuda(selector).map(Self::Cuda)
+    }
+
+    /// `mock`, `opencl` or `cuda`.
     #[must_use]
     pub fn backend_name(&self) -> &'static str {
         match self {
             Self::Mock(_) => "mock",
             Self::OpenCl(_) => "opencl",
+            Self::Cuda(_) => "cuda",
         }
     }
 
@@ -106,6 +129,7 @@ impl Device {
         match self {
             Self::Mock(profile) => profile.device().limits.device_name,
             Self::OpenCl(backend) => backend.limits().device_name.clone(),
+            Self::Cuda(backend) => backend.limits().device_name.clone(),
         }
     }
 
@@ -113,14 +137,9 @@ impl Device {
     #[must_use]
     pub fn too_small_for(&self, trace: &Trace, capacity_bytes: Option<u64>) -> Option<String> {
         let (all, largest) = match self {
-            Self::Mock(profile) => {
-                let limits = profile.device().limits;
-                (limits.capacity_bytes, limits.largest_block_bytes)
-            }
-            Self::OpenCl(backend) => {
-                let limits = backend.limits();
-                (limits.capacity_bytes, limits.largest_block_bytes)
-            }
+            Self::Mock(profile) => most_of(&profile.device().limits),
+            Self::OpenCl(backend) => most_of(backend.limits()),
+            Self::Cuda(backend) => most_of(backend.limits()),
         };
         let capacity = capacity_bytes.unwrap_or(all);
         let (peak, block) = (trace.peak_live_bytes(), trace.largest_block_bytes());
@@ -199,6 +218,18 @@ impl Device {
                     device_time: outcome.allocator_time,
                 })
             }
+            Self::Cuda(backend) => {
+                // The driver enforces its own capacity.
+                manner.limit_bytes = settings.capacity_bytes.unwrap_or(u64::MAX);
+                let kernels: NewCommands<'_, CudaBackend> =
+                    &|queues| Ok(Box::new(CudaCommands::new(queues)));
+                let on = On { backend, kernels };
+                let outcome = on.replay_on_cuda(trace, settings, &manner, progress)?;
+                Ok(Measured {
+                    outcome,
+                    device_time: outcome.allocator_time,
+                })
+            }
         }
     }
 
@@ -234,6 +265,11 @@ impl Device {
     }
 }
 
+/// The capacity and the largest block of a device, in bytes.
+fn most_of(limits: &DeviceLimits) -> (u64, usize) {
+    (limits.capacity_bytes, limits.largest_block_bytes)
+}
+
 /// A backend to replay on, and the kernels for it.
 struct On<'a, B: Backend> {
     backend: &'a B,
@@ -267,16 +303,58 @@ impl<B: SvmBackend> On<'_, B> {
             AllocatorChoice::SvmFine => {
                 self.with(trace, svm(SvmGrain::Fine)?, settings, manner, progress)
             }
-            AllocatorChoice::Pages => {
-                let device = &backend.limits().device_name;
-                return Err(Failure::setup(Error::unsupported(format!(
-                    "virtual memory on {device}: OpenCL has none, replay on the mock"
-                ))));
+            AllocatorChoice::Pages => Err(self.lacks(
+                "virtual memory",
+                "OpenCL has none, replay on the mock or on CUDA",
+            )),
+            AllocatorChoice::DriverPool | AllocatorChoice::StreamOrdered => {
+                Err(self.lacks("the pool of CUDA's driver", "replay with `--backend cuda`"))
             }
         }?;
         Ok((outcome, clock()))
     }
+}
 
+impl On<'_, CudaBackend> {
+    /// Replays with the chosen allocator.
+    fn replay_on_cuda(
+        &self,
+        trace: &Trace,
+        settings: &Settings,
+        manner: &Manner,
+        progress: &dyn Fn(usize),
+    ) -> Result<Outcome, Failure> {
+        let backend = self.backend;
+        match settings.allocator {
+            AllocatorChoice::Immediate => {
+                let allocator = ImmediateAllocator::new(backend).map_err(Failure::setup)?;
+                self.with(trace, allocator, settings, manner, progress)
+            }
+            AllocatorChoice::Pages => {
+                let allocator = VirtualMemoryAllocator::new(backend);
+                self.with(trace, allocator, settings, manner, progress)
+            }
+            AllocatorChoice::DriverPool => {
+                let allocator = DriverPoolAllocator::new(backend).map_err(Failure::setup)?;
+                self.with(trace, allocator, settings, manner, progress)
+            }
+            AllocatorChoice::StreamOrdered => {
+                let commands = self.commands(settings.touch);
+                replay_in_stream_order(trace, backend, settings.threads, commands, progress)
+            }
+            AllocatorChoice::Deferred => Err(self.lacks(
+                "deferred memory",
+                "CUDA commits memory when it allocates it, use `--allocator immediate`",
+            )),
+            AllocatorChoice::Svm | AllocatorChoice::SvmFine => Err(self.lacks(
+                "OpenCL's shared virtual memory",
+                "use `--backend opencl`, or `--allocator immediate`",
+            )),
+        }
+    }
+}
+
+impl<B: Backend> On<'_, B> {
     fn with<A: Allocator<Backend = B> + Clone>(
         &self,
         trace: &Trace,
@@ -285,10 +363,21 @@ impl<B: SvmBackend> On<'_, B> {
         manner: &Manner,
         progress: &dyn Fn(usize),
     ) -> Result<Outcome, Failure> {
-        if settings.touch == Touch::Kernels {
-            replay_with(trace, allocator, manner, Some(self.kernels), progress)
-        } else {
-            replay(trace, allocator, manner, progress)
+        let commands = self.commands(settings.touch);
+        replay_with(trace, allocator, manner, commands, progress)
+    }
+
+    fn commands(&self, touch: Touch) -> Option<NewCommands<'_, B>> {
+        match touch {
+            Touch::Nothing => None,
+            Touch::Fill => Some(&|_| Ok(Box::new(Fill))),
+            Touch::Kernels => Some(self.kernels),
         }
+    }
+
+    /// The failure where the device lacks something.
+    fn lacks(&self, what: &str, instead: &str) -> Failure {
+        let device = &self.backend.limits().device_name;
+        Failure::setup(Error::unsupported(format!("{what} on {device}: {instead}")))
     }
 }

@@ -8,7 +8,7 @@ use crate::{AllocatorChoice, Outcome, Touch, markdown_table::markdown};
 /// The data that all rows of a report share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// `mock` or `opencl`.
+    /// `mock`, `opencl` or `cuda`.
     pub backend: &'static str,
     /// The device's name.
     pub device: String,

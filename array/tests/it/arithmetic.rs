@@ -11,7 +11,9 @@ use binpool_mock::{CallKind, Completion, MockDevice};
 
 use crate::common::{PAIRS, run_youngest_first, two_queues};
 
-fn check<A: Allocator<Backend: Transfers>, K: Kernels<A::Backend>>(context: &Context<A, K>) {
+pub(crate) fn check<A: Allocator<Backend: Transfers>, K: Kernels<A::Backend>>(
+    context: &Context<A, K>,
+) {
     #[expect(clippy::cast_precision_loss, reason = "small integers")]
     let numbers = |factor: usize| -> Vec<f32> { (0..1000).map(|i| (i * factor) as f32).collect() };
     let (a, b, c) = (numbers(1), numbers(2), numbers(3));
@@ -49,7 +51,11 @@ fn check_allocators<B: SvmBackend + Transfers, K: Kernels<B>>(backend: &B, kerne
 }
 
 /// Arrays of several queues in one expression, dropped while their commands are pending: every sum is right.
-fn check_queues<B: Transfers, K: Kernels<B>>(backend: &B, kernels: &K, policy: ReusePolicy) {
+pub(crate) fn check_queues<B: Transfers, K: Kernels<B>>(
+    backend: &B,
+    kernels: &K,
+    policy: ReusePolicy,
+) {
     let mut orders = vec![QueueOrder::InOrder; 2];
     if backend.limits().out_of_order_queues {
         orders.push(QueueOrder::OutOfOrder);

@@ -9,6 +9,7 @@
 
 mod arithmetic;
 mod common;
+mod cuda;
 mod maps;
 mod programs;
 mod reductions;

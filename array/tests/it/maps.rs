@@ -10,7 +10,7 @@ use crate::common::{
     Check, PAIRS, contexts, numbered, open_opencl, refusal, run_youngest_first, two_queues,
 };
 
-struct Maps;
+pub(crate) struct Maps;
 
 impl Check for Maps {
     fn check<A: Allocator, K: Kernels<A::Backend>>(&self, context: &Context<A, K>)
@@ -49,7 +49,7 @@ fn a_map_shows_the_elements_and_changes_them() {
     Maps.on_opencl();
 }
 
-struct EmptyMaps;
+pub(crate) struct EmptyMaps;
 
 impl Check for EmptyMaps {
     fn check<A: Allocator, K: Kernels<A::Backend>>(&self, context: &Context<A, K>)

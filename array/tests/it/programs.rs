@@ -5,14 +5,11 @@
 use std::ops::Range;
 
 use binpool::{Allocator, ImmediateAllocator, PoolOptions, ReusePolicy};
-use binpool_array::{
-    Array, BinaryOperation, Context, HostMaps, Kernels, MockKernels, OpenClKernels, Reduction,
-};
+use binpool_array::{Array, BinaryOperation, Context, HostMaps, Kernels, MockKernels, Reduction};
 use binpool_mock::{Completion, MockDevice};
-use binpool_opencl::OpenClBackend;
 use proptest::{prelude::*, sample::Index};
 
-use crate::common::contexts;
+use crate::common::{contexts, open_opencl};
 
 /// The longest array: several steps of a reduction.
 const LONGEST: usize = 3000;
@@ -288,10 +285,8 @@ proptest! {
     }
 }
 
-#[test]
-fn programs_on_opencl() {
-    let opened: (OpenClBackend, OpenClKernels) = crate::common::open_opencl();
-    let (backend, kernels) = &opened;
+/// Runs programs of any steps, under any policy.
+pub(crate) fn programs<B: HostMaps, K: Kernels<B> + Clone>((backend, kernels): &(B, K)) {
     let config = ProptestConfig::with_cases(64);
     let programs = (
         prop::collection::vec(any_step(), 1..60),
@@ -301,4 +296,9 @@ fn programs_on_opencl() {
         let allocator = ImmediateAllocator::new(backend).unwrap();
         run(&contexts(allocator, PoolOptions::new().reuse(policy), kernels), &steps)?;
     });
+}
+
+#[test]
+fn programs_on_opencl() {
+    programs(&open_opencl());
 }

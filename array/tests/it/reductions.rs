@@ -24,7 +24,7 @@ fn reduced(reduction: Reduction, elements: &[f32]) -> f32 {
     }
 }
 
-struct AnyLength;
+pub(crate) struct AnyLength;
 
 impl Check for AnyLength {
     fn check<A: Allocator, K: Kernels<A::Backend>>(&self, context: &Context<A, K>)
@@ -62,7 +62,7 @@ fn any_number_of_elements_is_reduced() {
     AnyLength.on_opencl();
 }
 
-struct Nothing;
+pub(crate) struct Nothing;
 
 impl Check for Nothing {
     fn check<A: Allocator, K: Kernels<A::Backend>>(&self, context: &Context<A, K>)
@@ -99,7 +99,7 @@ fn nothing_sums_up_to_zero_and_has_no_extremes() {
     Nothing.on_opencl();
 }
 
-struct Specials;
+pub(crate) struct Specials;
 
 impl Check for Specials {
     fn check<A: Allocator, K: Kernels<A::Backend>>(&self, context: &Context<A, K>)
@@ -127,7 +127,7 @@ fn what_is_no_number_is_no_extreme_where_there_is_a_number() {
     Specials.on_opencl();
 }
 
-struct RoundedSums;
+pub(crate) struct RoundedSums;
 
 impl Check for RoundedSums {
     fn check<A: Allocator, K: Kernels<A::Backend>>(&self, context: &Context<A, K>)
@@ -154,7 +154,7 @@ fn a_sum_is_the_same_each_time_and_close() {
 }
 
 /// One after another, ones add up to 2^24 and no further.
-struct ManyOnes;
+pub(crate) struct ManyOnes;
 
 impl Check for ManyOnes {
     fn check<A: Allocator, K: Kernels<A::Backend>>(&self, context: &Context<A, K>)

@@ -10,7 +10,7 @@ use binpool_mock::MockDevice;
 
 use crate::common::{Check, PAIRS, numbered, refusal, run_youngest_first, two_queues};
 
-struct AnyPart;
+pub(crate) struct AnyPart;
 
 impl Check for AnyPart {
     fn check<A: Allocator, K: Kernels<A::Backend>>(&self, context: &Context<A, K>)
@@ -49,7 +49,7 @@ fn any_part_of_an_array_is_an_operand() {
     AnyPart.on_opencl();
 }
 
-struct WritesOfParts;
+pub(crate) struct WritesOfParts;
 
 impl Check for WritesOfParts {
     fn check<A: Allocator, K: Kernels<A::Backend>>(&self, context: &Context<A, K>)

@@ -20,7 +20,7 @@ use crate::common::contexts;
 const LENGTHS: [usize; 4] = [1, 1000, 1024, 20_000];
 
 /// A number from the environment.
-fn setting(name: &str, default: u64) -> u64 {
+pub(crate) fn setting(name: &str, default: u64) -> u64 {
     let setting = env::var(name).ok();
     setting.map_or(default, |number| number.parse().expect("a number"))
 }
@@ -105,7 +105,7 @@ fn stress_thread<A: Allocator<Backend: Transfers>, K: Kernels<A::Backend>>(
     }
 }
 
-fn stress<A: Allocator<Backend: Transfers>, K: Kernels<A::Backend>>(
+pub(crate) fn stress<A: Allocator<Backend: Transfers>, K: Kernels<A::Backend>>(
     allocator: impl Fn() -> A,
     kernels: &K,
     threads: u64,

@@ -1,6 +1,9 @@
 //! Memory that the driver has allocated.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use super::{
     context::Context,
@@ -13,13 +16,20 @@ use super::{
 /// Every stream and the host may use managed memory.
 const ATTACH_GLOBAL: u32 = 1;
 const RELEASE_THRESHOLD: i32 = 4;
+const RESERVED_HIGH: i32 = 6;
+const USED_HIGH: i32 = 8;
 
 /// How memory was allocated, and so how it is freed.
 enum Source {
     Device,
     Host,
     Managed,
-    Pool(Arc<DriverPool>),
+    Pool {
+        /// Keeps the pool.
+        _pool: Arc<DriverPool>,
+        /// It is freed there.
+        stream: Handle,
+    },
 }
 
 /// Memory of the driver, freed when this value is dropped.
@@ -27,6 +37,7 @@ enum Source {
 /// # Invariants
 ///
 /// I1: `address` is that of an allocation from `source` that nothing else frees.
+/// I2: The stream of a pool's memory lives as long as this value.
 pub(crate) struct Allocation {
     context: Arc<Context>,
     address: Address,
@@ -60,16 +71,30 @@ impl Allocation {
 
     /// Memory of a pool of the driver. It is there when this returns.
     pub(crate) fn pooled(pool: &Arc<DriverPool>, bytes: usize) -> CudaResult<Self> {
-        let context = &pool.context;
-        let driver = context.enter()?;
-        let (mut address, stream) = (0, pool.stream.raw());
-        // SAFETY: `address` is a place for the result; pool and stream live.
-        let result = unsafe { driver.pool_allocate(&raw mut address, bytes, pool.raw, stream) };
-        context.seen(result)?;
-        let allocation = Self::own(context, address, Source::Pool(Arc::clone(pool)));
+        let allocation = Self::ordered(pool, &pool.stream, bytes)?;
         // Nothing but allocations and frees is on this stream, and none of them waits.
         pool.stream.synchronize()?;
         Ok(allocation)
+    }
+
+    /// Memory of a pool of the driver. It is there for what is enqueued on the stream from now on, and freed behind what is enqueued there
+    /// when this value is dropped, before which the caller keeps the stream.
+    pub(crate) fn ordered(
+        pool: &Arc<DriverPool>,
+        stream: &Stream,
+        bytes: usize,
+    ) -> CudaResult<Self> {
+        let context = &pool.context;
+        let driver = context.enter()?;
+        let (mut address, stream) = (0, stream.raw());
+        // SAFETY: `address` is a place for the result; pool and stream live.
+        let result = unsafe { driver.pool_allocate(&raw mut address, bytes, pool.raw, stream) };
+        context.seen(result)?;
+        let source = Source::Pool {
+            _pool: Arc::clone(pool),
+            stream,
+        };
+        Ok(Self::own(context, address, source))
     }
 
     fn own(context: &Arc<Context>, address: Address, source: Source) -> Self {
@@ -86,25 +111,26 @@ impl Allocation {
 
     /// Returns whether it is memory of one device, rather than of the host or of all devices.
     pub(crate) fn is_of_device(&self) -> bool {
-        matches!(self.source, Source::Device | Source::Pool(_))
+        matches!(self.source, Source::Device | Source::Pool { .. })
     }
 
     /// Returns whether freeing it waits for all commands of the device.
     pub(crate) fn waits(&self) -> bool {
-        !matches!(self.source, Source::Pool(_))
+        !matches!(self.source, Source::Pool { .. })
     }
 
     fn free(&self) -> CudaResult<()> {
         let driver = self.context.enter()?;
         let address = self.address;
-        // For all of these: nothing else frees it (I1), and no command uses it any more, which the graveyard sees to.
+        // For all of these: nothing else frees it (I1), and no command uses it any more, which the graveyard sees to, or none but those
+        // that are before on its stream.
         let result = match &self.source {
             // SAFETY: See above.
             Source::Device | Source::Managed => unsafe { driver.free(address) },
             // SAFETY: See above.
             Source::Host => unsafe { driver.free_host(usize::try_from(address).unwrap_or(0)) },
-            // SAFETY: See above.
-            Source::Pool(pool) => unsafe { driver.pool_free(address, pool.stream.raw()) },
+            // SAFETY: See above; the stream lives (I2).
+            Source::Pool { stream, .. } => unsafe { driver.pool_free(address, *stream) },
         };
         self.context.seen(result)
     }
@@ -166,6 +192,41 @@ impl DriverPool {
         // SAFETY: `bytes` lives until the call returns; the pool lives (I1).
         let result = unsafe { driver.pool_set(self.raw, RELEASE_THRESHOLD, &raw const bytes) };
         self.context.seen(result)
+    }
+
+    /// Returns the most bytes that it had of the device, and the most that were allocated from it.
+    pub(crate) fn peaks(&self) -> CudaResult<(u64, u64)> {
+        Ok((self.attribute(RESERVED_HIGH)?, self.attribute(USED_HIGH)?))
+    }
+
+    fn attribute(&self, attribute: i32) -> CudaResult<u64> {
+        let driver = self.context.enter()?;
+        let mut value = 0;
+        // SAFETY: `value` is a place for the result; the pool lives (I1).
+        let result = unsafe { driver.pool_get(self.raw, attribute, &raw mut value) };
+        self.context.seen(result)?;
+        Ok(value)
+    }
+
+    /// Returns how long the bare calls take that allocate on a stream and free there, `pairs` times.
+    pub(crate) fn time_pairs(
+        &self,
+        stream: &Stream,
+        bytes: usize,
+        pairs: u64,
+    ) -> CudaResult<Duration> {
+        let (driver, stream) = (self.context.enter()?, stream.raw());
+        let start = Instant::now();
+        for _ in 0..pairs {
+            let mut address = 0;
+            // SAFETY: `address` is a place for the result; pool (I1) and stream live.
+            let result = unsafe { driver.pool_allocate(&raw mut address, bytes, self.raw, stream) };
+            self.context.seen(result)?;
+            // SAFETY: It was allocated just now, and nothing uses it.
+            let result = unsafe { driver.pool_free(address, stream) };
+            self.context.seen(result)?;
+        }
+        Ok(start.elapsed())
     }
 
     /// Gives free memory back to the device, but keeps so many bytes.

@@ -134,6 +134,11 @@ impl Context {
         Ok(true)
     }
 
+    /// Returns whether the device of `other` may use this one's memory.
+    pub(crate) fn has_peer(&self, other: &Self) -> bool {
+        self.peers.lock().contains(&other.device)
+    }
+
     /// The rights to new memory of this device: its own, and those of its peers.
     pub(super) fn access(&self) -> Vec<Access> {
         let peers = self.peers.lock();

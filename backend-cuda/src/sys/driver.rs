@@ -1,7 +1,7 @@
 //! The driver's library, and its calls.
 
 use std::{
-    ffi::{OsStr, c_char},
+    ffi::{OsStr, c_char, c_void},
     sync::atomic::AtomicUsize,
 };
 
@@ -165,6 +165,7 @@ calls! {
     pool_create: "cuMemPoolCreate" as "cuMemPoolCreate" (pool: *mut Handle, properties: *const PoolProperties);
     pool_destroy: "cuMemPoolDestroy" as "cuMemPoolDestroy" (pool: Handle);
     pool_set: "cuMemPoolSetAttribute" as "cuMemPoolSetAttribute" (pool: Handle, attribute: i32, value: *const u64);
+    pool_get: "cuMemPoolGetAttribute" as "cuMemPoolGetAttribute" (pool: Handle, attribute: i32, value: *mut u64);
     pool_access: "cuMemPoolSetAccess" as "cuMemPoolSetAccess" (pool: Handle, access: *const Access, count: usize);
     pool_trim: "cuMemPoolTrimTo" as "cuMemPoolTrimTo" (pool: Handle, bytes: usize);
     pool_allocate: "cuMemAllocFromPoolAsync" as "cuMemAllocFromPoolAsync"
@@ -187,6 +188,12 @@ calls! {
     event_record: "cuEventRecord" as "cuEventRecord" (event: Handle, stream: Handle);
     event_query: "cuEventQuery" as "cuEventQuery" (event: Handle);
     event_wait: "cuEventSynchronize" as "cuEventSynchronize" (event: Handle);
+    module_load: "cuModuleLoadData" as "cuModuleLoadData" (module: *mut Handle, image: *const c_char);
+    module_unload: "cuModuleUnload" as "cuModuleUnload" (module: Handle);
+    module_function: "cuModuleGetFunction" as "cuModuleGetFunction" (function: *mut Handle, module: Handle, name: *const c_char);
+    launch: "cuLaunchKernel" as "cuLaunchKernel"
+        (function: Handle, blocks_x: u32, blocks_y: u32, blocks_z: u32, threads_x: u32, threads_y: u32, threads_z: u32,
+        shared_bytes: u32, stream: Handle, arguments: *const *const c_void, extra: usize);
     granularity: "cuMemGetAllocationGranularity" as "cuMemGetAllocationGranularity"
         (bytes: *mut usize, properties: *const PageProperties, option: i32);
     reserve: "cuMemAddressReserve" as "cuMemAddressReserve"

@@ -70,9 +70,19 @@ const CODES: &[(i32, &str, &str)] = &[
         ": see `CudaDevice::all` for those there are",
     ),
     (
+        200,
+        "INVALID_IMAGE",
+        ": it is no PTX, which begins with `.version`",
+    ),
+    (
         201,
         "INVALID_CONTEXT",
         ": the context was destroyed by another part of the program",
+    ),
+    (
+        209,
+        "NO_BINARY_FOR_GPU",
+        ": the code is for other devices; load PTX, or build it for this one",
     ),
     (
         214,
@@ -80,11 +90,26 @@ const CODES: &[(i32, &str, &str)] = &[
         ": the device's memory is damaged; reset the device",
     ),
     (
+        218,
+        "INVALID_PTX",
+        ": the text has a mistake; ptxas says where",
+    ),
+    (
         220,
         "NVLINK_UNCORRECTABLE",
         ": a link between devices failed; restart the program",
     ),
+    (
+        222,
+        "UNSUPPORTED_PTX_VERSION",
+        ": update the driver, or build the PTX for an older one",
+    ),
     (400, "INVALID_HANDLE", ": the object is gone already"),
+    (
+        500,
+        "NOT_FOUND",
+        ": the module has no kernel of this name; C++ changes names unless they are `extern \"C\"`",
+    ),
     (
         NOT_READY,
         "NOT_READY",
@@ -95,6 +120,11 @@ const CODES: &[(i32, &str, &str)] = &[
         "ILLEGAL_ADDRESS",
         ": a kernel or copy used memory that it may not; run it under compute-sanitizer, and \
          restart the program",
+    ),
+    (
+        701,
+        "LAUNCH_OUT_OF_RESOURCES",
+        ": a block has too many threads or too much shared memory for this device",
     ),
     (
         702,

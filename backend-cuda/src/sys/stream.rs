@@ -3,7 +3,7 @@
 //! Commands name bytes of the device by their addresses. The memory behind these lives until the command has ended: its owner keeps
 //! the last mark of each queue that uses it ([`crate::memory`]), and frees nothing before.
 
-use std::sync::Arc;
+use std::{ffi::c_void, sync::Arc};
 
 use super::{
     context::Context,
@@ -181,6 +181,43 @@ impl Stream {
             _ => return Ok(false),
         };
         self.context.seen(result).map(|()| true)
+    }
+
+    /// Enqueues a kernel: so many blocks of so many threads in each dimension.
+    ///
+    /// # Safety
+    ///
+    /// `function` is loaded, and stays so until the command has ended. It has parameters of these bytes, and does with them what it may.
+    pub(crate) unsafe fn launch(
+        &self,
+        function: Handle,
+        [blocks, threads]: [[u32; 3]; 2],
+        shared_bytes: u32,
+        arguments: &[[u8; 8]],
+    ) -> CudaResult<()> {
+        let driver = self.context.enter()?;
+        let places: Vec<*const c_void> = arguments
+            .iter()
+            .map(|bytes| bytes.as_ptr().cast())
+            .collect();
+        let ([x, y, z], [across, down, deep]) = (blocks, threads);
+        // SAFETY: The driver copies the arguments before it returns; the caller promises the rest.
+        let result = unsafe {
+            driver.launch(
+                function,
+                x,
+                y,
+                z,
+                across,
+                down,
+                deep,
+                shared_bytes,
+                self.raw,
+                places.as_ptr(),
+                0,
+            )
+        };
+        self.context.seen(result)
     }
 
     /// Enqueues copies that repeat the first `first` bytes over all `bytes` bytes. Each doubles what is there.

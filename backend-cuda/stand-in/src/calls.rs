@@ -3,7 +3,7 @@
 #![allow(non_snake_case, reason = "the driver's names")]
 
 use std::{
-    ffi::c_char,
+    ffi::{CStr, c_char, c_void},
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -18,6 +18,7 @@ use crate::{
         Device, check_host, context_of, current, device, device_of, device_of_handle, enter,
         make_current,
     },
+    kernels::{self, Launch},
     memory::{Memory, PAGE, Users, is_of_device},
 };
 
@@ -25,6 +26,10 @@ use crate::{
 const ATTRIBUTES: [i32; 4] = [41, 83, 102, 115];
 /// Pinned for all contexts.
 const PORTABLE: u32 = 1;
+
+/// A pool has what all of the device has.
+const POOL_RESERVED_HIGH: i32 = 6;
+const POOL_USED_HIGH: i32 = 8;
 
 /// Stores a result.
 fn put<T>(place: *mut T, value: T) -> Result<(), Code> {
@@ -36,6 +41,14 @@ fn put<T>(place: *mut T, value: T) -> Result<(), Code> {
     Ok(())
 }
 
+/// Refuses null pointers, as the driver does when a command is enqueued.
+fn check(addresses: &[u64], bytes: usize) -> Result<(), Code> {
+    if bytes > 0 && addresses.contains(&0) {
+        return Err(INVALID_VALUE);
+    }
+    Ok(())
+}
+
 /// Returns a pointer to memory of the host that a command of the device uses.
 fn host(device: &Device, address: u64) -> Result<*mut u8, Code> {
     let address = usize::try_from(address).map_err(|_| ILLEGAL_ADDRESS)?;
@@ -43,8 +56,11 @@ fn host(device: &Device, address: u64) -> Result<*mut u8, Code> {
     Ok(std::ptr::with_exposed_provenance_mut(address))
 }
 
-fn read(device: &Device, address: u64, count: usize) -> Result<Vec<u8>, Code> {
+pub(crate) fn read(device: &Device, address: u64, count: usize) -> Result<Vec<u8>, Code> {
     let mut bytes = Vec::with_capacity(count);
+    if count == 0 {
+        return Ok(bytes);
+    }
     if is_of_device(address) {
         device.visit(address, count, |part| bytes.extend_from_slice(part))?;
         return Ok(bytes);
@@ -55,7 +71,7 @@ fn read(device: &Device, address: u64, count: usize) -> Result<Vec<u8>, Code> {
     Ok(bytes)
 }
 
-fn write(device: &Device, address: u64, bytes: &[u8]) -> Result<(), Code> {
+pub(crate) fn write(device: &Device, address: u64, bytes: &[u8]) -> Result<(), Code> {
     if is_of_device(address) {
         let mut rest = bytes;
         return device.visit(address, bytes.len(), |part| {
@@ -111,9 +127,30 @@ fn run(device: &Device, command: impl FnOnce(&Device) -> Result<(), Code>) {
 }
 
 /// Enqueues a command that writes `bytes` to an address.
-fn set(call: &str, to: u64, stream: usize, bytes: Vec<u8>) -> Result<(), Code> {
-    let stream = enter(call)?.stream(stream)?;
-    stream.enqueue(move |device| run(device, |device| write(device, to, &bytes)))
+fn set(device: &Arc<Device>, to: u64, stream: usize, bytes: Vec<u8>) -> Result<(), Code> {
+    check(&[to], bytes.len())?;
+    device
+        .stream(stream)?
+        .enqueue(move |device| run(device, |device| write(device, to, &bytes)))
+}
+
+/// Enqueues a copy.
+fn copy(device: &Arc<Device>, to: u64, from: u64, bytes: usize, stream: usize) -> Result<(), Code> {
+    check(&[to, from], bytes)?;
+    device.stream(stream)?.enqueue(move |device| {
+        run(device, |device| {
+            write(device, to, &read(device, from, bytes)?)
+        });
+    })
+}
+
+fn text(text: *const c_char) -> Result<String, Code> {
+    if text.is_null() {
+        return Err(INVALID_VALUE);
+    }
+    // SAFETY: The program passes a string that ends with a zero.
+    let text = unsafe { CStr::from_ptr(text) };
+    Ok(text.to_string_lossy().into_owned())
 }
 
 /// Returns once the word is at least `value`, counted round, or the device is lost.
@@ -220,6 +257,14 @@ calls! {
     fn cuMemPoolSetAttribute(_pool: usize, _attribute: i32, _value: usize) {
         enter("cuMemPoolSetAttribute").map(drop)
     }
+    fn cuMemPoolGetAttribute(_pool: usize, attribute: i32, value: *mut u64) {
+        let device = enter("cuMemPoolGetAttribute")?;
+        let memory = device.memory.lock();
+        match attribute {
+            POOL_RESERVED_HIGH | POOL_USED_HIGH => put(value, memory.most_used() as u64),
+            _ => Err(INVALID_VALUE),
+        }
+    }
     fn cuMemPoolSetAccess(pool: usize, access: *const Access, count: usize) {
         enter("cuMemPoolSetAccess")?.open_pool(pool, &devices_of(access, count)?)
     }
@@ -230,18 +275,40 @@ calls! {
         let users = device.users_of_pool(pool)?;
         put(address, device.allocate(bytes, users)?)
     }
+    fn cuMemAllocAsync(address: *mut u64, bytes: usize, stream: usize) {
+        let device = enter("cuMemAllocAsync")?;
+        device.stream(stream)?;
+        put(address, device.allocate(bytes, Users::Some(vec![device.ordinal]))?)
+    }
     fn cuMemFreeAsync(address: u64, stream: usize) {
         let device = enter("cuMemFreeAsync")?;
-        // At once, so that a command which still uses it is found out.
-        device.stream(stream)?;
+        let stream = device.stream(stream)?;
+        if !stream.progress().is_idle() {
+            return stream.enqueue(move |device| run(device, |device| device.memory.lock().free(address)));
+        }
+        // At once, so that a command of another stream which still uses it is found out.
         device.memory.lock().free(address)
     }
 
     fn cuMemcpyAsync(to: u64, from: u64, bytes: usize, stream: usize) {
-        let stream = enter("cuMemcpyAsync")?.stream(stream)?;
-        stream.enqueue(move |device| {
-            run(device, |device| write(device, to, &read(device, from, bytes)?));
-        })
+        copy(&enter("cuMemcpyAsync")?, to, from, bytes, stream)
+    }
+    fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: usize) {
+        copy(&enter("cuMemcpyDtoDAsync")?, to, from, bytes, stream)
+    }
+    fn cuMemcpyHtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: usize) {
+        // The host's bytes are read before the call returns, as the driver does where they are not pinned.
+        let device = enter("cuMemcpyHtoDAsync")?;
+        check(&[from], bytes)?;
+        let bytes = read(&device, from, bytes)?;
+        set(&device, to, stream, bytes)
+    }
+    fn cuMemcpyDtoHAsync_v2(to: u64, from: u64, bytes: usize, stream: usize) {
+        let device = enter("cuMemcpyDtoHAsync")?;
+        copy(&device, to, from, bytes, stream)?;
+        // As above.
+        device.stream(stream)?.progress().wait(&device);
+        device.check()
     }
     fn cuMemcpyPeerAsync(to: u64, there: usize, from: u64, here: usize, bytes: usize, stream: usize) {
         let stream = enter("cuMemcpyPeerAsync")?.stream(stream)?;
@@ -251,13 +318,13 @@ calls! {
         })
     }
     fn cuMemsetD8Async(to: u64, value: u8, count: usize, stream: usize) {
-        set("cuMemsetD8Async", to, stream, vec![value; count])
+        set(&enter("cuMemsetD8Async")?, to, stream, vec![value; count])
     }
     fn cuMemsetD16Async(to: u64, value: u16, count: usize, stream: usize) {
-        set("cuMemsetD16Async", to, stream, value.to_ne_bytes().repeat(count))
+        set(&enter("cuMemsetD16Async")?, to, stream, value.to_ne_bytes().repeat(count))
     }
     fn cuMemsetD32Async(to: u64, value: u32, count: usize, stream: usize) {
-        set("cuMemsetD32Async", to, stream, value.to_ne_bytes().repeat(count))
+        set(&enter("cuMemsetD32Async")?, to, stream, value.to_ne_bytes().repeat(count))
     }
 
     fn cuStreamCreate(stream: *mut usize, _flags: u32) {
@@ -301,6 +368,26 @@ calls! {
         event.wait(event.last(), [&*device; 2]);
         device.check()
     }
+
+    fn cuModuleLoadData(module: *mut usize, image: *const c_char) {
+        put(module, enter("cuModuleLoadData")?.create_module(text(image)?)?)
+    }
+    fn cuModuleUnload(module: usize) { enter("cuModuleUnload")?.destroy_module(module) }
+    fn cuModuleGetFunction(function: *mut usize, module: usize, name: *const c_char) {
+        let device = enter("cuModuleGetFunction")?;
+        put(function, device.function(kernels::find(&device.module(module)?, &text(name)?)?))
+    }
+    fn cuLaunchKernel(
+        function: usize, blocks: u32, _y: u32, _z: u32, threads: u32, _ty: u32, _tz: u32, _shared: u32, stream: usize,
+        arguments: *const *const c_void, _extra: usize
+    ) {
+        let device = enter("cuLaunchKernel")?;
+        let stream = device.stream(stream)?;
+        let launch = Launch::new(device.kernel(function)?, blocks, threads, arguments)?;
+        stream.enqueue(move |device| run(device, |device| launch.run(device)))
+    }
+    fn cuGetErrorName(_code: Code, name: *mut *const c_char) { put(name, c"an error of the stand-in".as_ptr()) }
+    fn cuGetErrorString(_code: Code, text: *mut *const c_char) { put(text, c"see its code".as_ptr()) }
 
     fn cuMemGetAllocationGranularity(bytes: *mut usize, _properties: usize, _option: i32) {
         put(bytes, PAGE)

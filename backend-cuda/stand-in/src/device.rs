@@ -13,8 +13,8 @@ use std::{
 use parking_lot::Mutex;
 
 use crate::{
-    Code, ILLEGAL_ADDRESS, INVALID_CONTEXT, INVALID_DEVICE, INVALID_HANDLE, INVALID_VALUE,
-    PEER_ACCESS_ALREADY_ENABLED, PEER_ACCESS_UNSUPPORTED,
+    Code, ILLEGAL_ADDRESS, INVALID_CONTEXT, INVALID_DEVICE, INVALID_HANDLE, INVALID_PTX,
+    INVALID_VALUE, PEER_ACCESS_ALREADY_ENABLED, PEER_ACCESS_UNSUPPORTED,
     event::Event,
     faults::Faults,
     memory::{Memory, Users},
@@ -52,16 +52,22 @@ struct Objects {
     host: BTreeMap<usize, Box<[u64]>>,
     /// The devices that may use the memory of each pool.
     pools: HashMap<usize, Vec<i32>>,
+    /// Modules, with their texts.
+    modules: HashMap<usize, String>,
 }
 
 /// The number of the device is in the bits of a handle from here on.
 const ORDINAL: u32 = 40;
 
+/// Returns the handle of a number on a device.
+fn handle(ordinal: i32, number: usize) -> usize {
+    (usize::try_from(ordinal).unwrap_or(0) << ORDINAL) + number
+}
+
 /// Returns a handle that no other object has.
 fn fresh(ordinal: i32) -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(1 << 30);
-    let ordinal = usize::try_from(ordinal).unwrap_or(0);
-    (ordinal << ORDINAL) + NEXT.fetch_add(1, Ordering::SeqCst)
+    handle(ordinal, NEXT.fetch_add(1, Ordering::SeqCst))
 }
 
 static DEVICES: LazyLock<Mutex<HashMap<i32, Arc<Device>>>> = LazyLock::new(Mutex::default);
@@ -176,7 +182,10 @@ impl Device {
     pub(crate) fn objects(&self) -> usize {
         let objects = self.objects.lock();
         let own = objects.streams.len() + objects.events.len() + objects.host.len();
-        own + objects.pools.len() + objects.retained + self.memory.lock().objects()
+        own + objects.pools.len()
+            + objects.modules.len()
+            + objects.retained
+            + self.memory.lock().objects()
     }
 
     fn start(self: &Arc<Self>) -> Arc<Stream> {
@@ -266,6 +275,38 @@ impl Device {
     pub(crate) fn destroy_pool(&self, handle: usize) -> Result<(), Code> {
         let gone = self.objects.lock().pools.remove(&handle);
         gone.map(drop).ok_or(INVALID_HANDLE)
+    }
+
+    pub(crate) fn create_module(&self, text: String) -> Result<usize, Code> {
+        if !text.trim_start().starts_with(".version") {
+            return Err(INVALID_PTX);
+        }
+        let handle = fresh(self.ordinal);
+        self.objects.lock().modules.insert(handle, text);
+        Ok(handle)
+    }
+
+    pub(crate) fn destroy_module(&self, handle: usize) -> Result<(), Code> {
+        let gone = self.objects.lock().modules.remove(&handle);
+        gone.map(drop).ok_or(INVALID_HANDLE)
+    }
+
+    pub(crate) fn module(&self, handle: usize) -> Result<String, Code> {
+        let objects = self.objects.lock();
+        objects.modules.get(&handle).cloned().ok_or(INVALID_HANDLE)
+    }
+
+    /// Returns the handle of a kernel that was loaded on this device.
+    pub(crate) fn function(&self, kernel: usize) -> usize {
+        handle(self.ordinal, kernel)
+    }
+
+    /// Returns the kernel of a handle, which was loaded on this device.
+    pub(crate) fn kernel(&self, function: usize) -> Result<usize, Code> {
+        let kernel = function.checked_sub(handle(self.ordinal, 0));
+        kernel
+            .filter(|kernel| *kernel < 1 << ORDINAL)
+            .ok_or(INVALID_HANDLE)
     }
 
     /// Lets other devices use the memory of a pool.

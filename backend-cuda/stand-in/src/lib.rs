@@ -1,8 +1,11 @@
-//! A stand-in for libcuda, for tests without a GPU: the calls that `binpool-cuda` makes, in host memory.
+//! A stand-in for libcuda, for tests without a GPU: the calls that `binpool-cuda`, and cudarc in its tests, make, in host memory.
 //!
 //! Each stream is a thread, which runs its commands some time after they were enqueued. Addresses of the device are no addresses of the host: each
 //! command looks up what is there, and an address without memory, or without access, is the error `ILLEGAL_ADDRESS` of this and every
 //! later call. `cuMemFree`, `cuMemFreeHost` and `cuCtxSynchronize` wait for all commands of the device, as the driver does.
+//!
+//! Code for a device is not run: a kernel is found by its name, where the stand-in has one of that name and the module says `.entry` of it
+//! (`kernels`).
 //!
 //! The devices number 0 to 65535 are all there; `cuDeviceGetCount` speaks of two. A test takes some for itself, and arranges their capacity,
 //! their faults and whether they may use each other's memory by the functions that begin with `stand_in_`.
@@ -15,6 +18,7 @@ mod control;
 mod device;
 mod event;
 mod faults;
+mod kernels;
 mod memory;
 mod stream;
 
@@ -26,7 +30,9 @@ const OUT_OF_MEMORY: Code = 2;
 const INVALID_DEVICE: Code = 101;
 const INVALID_CONTEXT: Code = 201;
 const PEER_ACCESS_UNSUPPORTED: Code = 217;
+const INVALID_PTX: Code = 218;
 const INVALID_HANDLE: Code = 400;
+const NOT_FOUND: Code = 500;
 const NOT_READY: Code = 600;
 const PEER_ACCESS_ALREADY_ENABLED: Code = 704;
 const ILLEGAL_ADDRESS: Code = 700;

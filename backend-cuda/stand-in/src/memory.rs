@@ -51,6 +51,7 @@ pub(crate) struct Memory {
     /// The next addresses that nothing has had.
     next: u64,
     used: Arc<AtomicUsize>,
+    most_used: usize,
     /// What is at which address.
     mapped: BTreeMap<u64, Mapped>,
     /// Addresses that were reserved, with their lengths.
@@ -70,6 +71,7 @@ impl Memory {
             ordinal,
             next: FIRST + (u64::try_from(ordinal).unwrap_or(0) << ADDRESSES),
             used: Arc::default(),
+            most_used: 0,
             mapped: BTreeMap::new(),
             reserved: BTreeMap::new(),
             pages: BTreeMap::new(),
@@ -94,19 +96,25 @@ impl Memory {
         self.used.load(Ordering::SeqCst)
     }
 
+    /// The most bytes that were allocated at once.
+    pub(crate) fn most_used(&self) -> usize {
+        self.most_used
+    }
+
     /// The number of blocks, handles of pages, and reservations.
     pub(crate) fn objects(&self) -> usize {
         self.mapped.len() + self.reserved.len() + self.pages.len()
     }
 
-    fn take(&self, length: usize, capacity: usize) -> Result<Arc<Bytes>, Code> {
+    fn take(&mut self, length: usize, capacity: usize) -> Result<Arc<Bytes>, Code> {
         if length == 0 {
             return Err(INVALID_VALUE);
         }
         if length > capacity.saturating_sub(self.used()) {
             return Err(OUT_OF_MEMORY);
         }
-        self.used.fetch_add(length, Ordering::SeqCst);
+        let before = self.used.fetch_add(length, Ordering::SeqCst);
+        self.most_used = self.most_used.max(before + length);
         Ok(Arc::new(Bytes {
             content: Mutex::new(vec![0; length]),
             length,

@@ -73,6 +73,12 @@ impl Stream {
 }
 
 impl Progress {
+    /// Returns whether everything that was enqueued has ended.
+    pub(crate) fn is_idle(&self) -> bool {
+        let counts = self.counts.lock();
+        counts.ended == counts.enqueued
+    }
+
     /// Waits for everything that was enqueued before, or until the device is lost.
     pub(crate) fn wait(&self, device: &Device) {
         let mut counts = self.counts.lock();

@@ -2,10 +2,13 @@
 
 use std::slice::from_ref;
 
-use binpool_allocators::{Allocator, Backend, Event, Region};
+use binpool_allocators::{
+    Allocator, Backend, Error, Event, InvalidRequest, MemoryFlags, ObjectKind, Queue, Region,
+    Transfers,
+};
 use binpool_cuda::DriverPoolAllocator;
 
-use crate::common::{Device, queue};
+use crate::common::{Device, bytes, queue};
 
 #[test]
 fn a_block_goes_back_to_the_driver_behind_its_commands() {
@@ -31,4 +34,108 @@ fn a_block_goes_back_to_the_driver_behind_its_commands() {
     assert_eq!((device.used(), backend.is_lost()), (0, false));
     drop((allocator, queue, fill, backend));
     assert_eq!(device.objects(), 0);
+}
+
+#[test]
+fn memory_in_the_order_of_a_queue_is_freed_behind_its_commands_and_is_for_that_queue_alone() {
+    let device = Device::new(1 << 24);
+    let backend = device.backend();
+    let [one, two] = [(); 2].map(|()| queue(&backend));
+    let allocator = DriverPoolAllocator::new(&backend).unwrap();
+    let block = allocator.allocate_on(&one, 4096).unwrap();
+    let gate = backend.create_user_event().unwrap();
+    let all = Region::first(4096);
+    let fill = backend
+        .enqueue_fill(&one, &block, all, &[1], from_ref(&gate))
+        .unwrap();
+    let elsewhere = backend.enqueue_fill(&two, &block, all, &[1], &[]);
+    let error = elsewhere.unwrap_err().to_string();
+    assert!(error.contains("another queue"), "{error}");
+    // The call does not wait for the fill; the driver does.
+    drop(block);
+    assert_eq!((device.used(), device.calls("cuMemFreeAsync")), (4096, 1));
+    drop(gate);
+    one.finish().unwrap();
+    assert_eq!((device.used(), backend.is_lost()), (0, false));
+    let peaks = allocator.peaks().unwrap();
+    assert_eq!((peaks.reserved_bytes, peaks.used_bytes), (4096, 4096));
+    let per_thread = backend.per_thread_default_queue();
+    let error = allocator.allocate_on(&per_thread, 64).unwrap_err();
+    assert!(error.to_string().contains("per-thread"), "{error}");
+    drop((allocator, one, two, fill, per_thread, backend));
+    assert_eq!(device.objects(), 0);
+}
+
+/// Not on a side stream, since it is freed behind the commands of its queue's stream alone.
+#[test]
+fn memory_in_the_order_of_a_queue_is_for_no_queue_of_another_device() {
+    let devices = Device::pair(1 << 24);
+    let [here, there] = [&devices[0], &devices[1]].map(Device::backend);
+    let [own, theirs] = [&here, &there].map(queue);
+    here.enable_peer_access(&there).unwrap();
+    there.enable_peer_access(&here).unwrap();
+    let allocator = DriverPoolAllocator::new(&here).unwrap();
+    let kind = ObjectKind::Queue;
+    let foreign = InvalidRequest::ForeignObject { kind };
+    let refused = [
+        allocator.allocate_on(&theirs, 4096).map(drop),
+        allocator.time_pairs(&theirs, 4096, 1).map(drop),
+    ];
+    for refused in refused {
+        assert!(
+            matches!(&refused, Err(Error::InvalidRequest(refusal)) if *refusal == foreign),
+            "{refused:?}"
+        );
+    }
+    let block = allocator.allocate_on(&own, 4096).unwrap();
+    let far = there.create_buffer(4096, MemoryFlags::empty()).unwrap();
+    let all = Region::first(4096);
+    let streams = devices[0].calls("cuStreamCreate");
+    // On its own queue, copies go to and from another device.
+    here.enqueue_fill(&own, &block, all, &[7], &[]).unwrap();
+    for backend in [&here, &there] {
+        backend
+            .enqueue_copy(&own, &block, all, &far, 0, &[])
+            .unwrap();
+        backend
+            .enqueue_copy(&own, &far, all, &block, 0, &[])
+            .unwrap();
+    }
+    let refused = [
+        here.enqueue_fill(&theirs, &block, all, &[1], &[]).map(drop),
+        here.write(&theirs, &block, 0, &[1], &[]),
+        here.read(&theirs, &block, 0, &mut [0], &[]),
+        here.enqueue_copy(&theirs, &block, all, &far, 0, &[])
+            .map(drop),
+        there
+            .enqueue_copy(&theirs, &far, all, &block, 0, &[])
+            .map(drop),
+    ];
+    for refused in refused {
+        assert!(
+            matches!(&refused, Err(Error::Unsupported { what }) if what.contains("another queue")),
+            "{refused:?}"
+        );
+    }
+    drop(block); // Behind the copies.
+    own.finish().unwrap();
+    assert_eq!(bytes(&there, &theirs, &far), vec![7; 4096]);
+    assert_eq!(devices[0].calls("cuStreamCreate"), streams);
+    assert_eq!(devices[0].used(), 0);
+    assert!(!here.is_lost() && !there.is_lost());
+}
+
+#[test]
+fn the_drivers_bare_calls_are_timed_without_anything_besides() {
+    let device = Device::new(1 << 24);
+    let backend = device.backend();
+    let queue = queue(&backend);
+    let allocator = DriverPoolAllocator::new(&backend).unwrap();
+    allocator.time_pairs(&queue, 4096, 10).unwrap();
+    for call in ["cuMemAllocFromPoolAsync", "cuMemFreeAsync"] {
+        assert_eq!(device.calls(call), 10, "{call}");
+    }
+    assert_eq!((device.used(), device.calls("cuEventRecord")), (0, 0));
+    let error = allocator.time_pairs(&queue, 1 << 25, 1).unwrap_err();
+    assert!(!error.to_string().is_empty());
 }

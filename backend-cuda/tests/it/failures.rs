@@ -6,7 +6,9 @@ use binpool_allocators::{
     Allocator, Backend, Error, Event, EventStatus, ImmediateAllocator, MemoryFlags, Queue,
     QueueOrder, Region, Transfers, VirtualMemory,
 };
-use binpool_cuda::{CudaBackend, CudaError, CudaQueue, DriverPoolAllocator};
+use binpool_cuda::{
+    Argument, CudaBackend, CudaError, CudaModule, CudaQueue, DriverPoolAllocator, Grid,
+};
 
 use crate::common::{Device, PAGE, bytes, queue};
 
@@ -109,11 +111,36 @@ fn program(backend: &CudaBackend) -> Result<(), Error> {
         backend.read(&one, &pooled, 8, &mut seen, &[])?;
         assert_eq!(seen, [7, 1, 2]);
     }
+    let ordered = allocator.allocate_on(&one, 256)?;
+    backend.enqueue_fill(&one, &ordered, Region::first(256), &[1], &[])?;
+    drop(ordered);
+    allocator.peaks()?;
+    add([backend, backend], &one)?;
     let reservation = backend.reserve(4 * PAGE)?;
     backend.map(&reservation, PAGE, &backend.create_pages(PAGE)?)?;
     backend.write(&one, &reservation, PAGE, &[1; 100], &[])?;
     backend.unmap(&reservation, Region::new(PAGE, PAGE))?;
     backend.map(&reservation, 0, &backend.create_pages(PAGE)?)
+}
+
+/// Launches a kernel of a device that adds a block of another to itself.
+fn add([device, other]: [&CudaBackend; 2], queue: &CudaQueue) -> Result<(), Error> {
+    let block = other.create_buffer(256, MemoryFlags::empty())?;
+    other.enqueue_fill(queue, &block, Region::first(256), &1_f32.to_ne_bytes(), &[])?;
+    let text = ".version 6.4\n.visible .entry add_to(";
+    let kernel = CudaModule::load_ptx(device, text)?.kernel("add_to")?;
+    let arguments = [&block, &block].map(Argument::Memory);
+    let arguments = [arguments[0], arguments[1], Argument::U64(64)];
+    // SAFETY: These are the parameters of the kernel.
+    unsafe { kernel.launch(queue, Grid::of_threads(64, 64), &arguments, &[]) }?;
+    drop(kernel);
+    assert_eq!(
+        other
+            .enqueue_read(queue, &block, Region::first(4), &[])?
+            .wait()?,
+        2_f32.to_ne_bytes()
+    );
+    Ok(())
 }
 
 fn queue_of(backend: &CudaBackend) -> Result<CudaQueue, Error> {
@@ -123,11 +150,12 @@ fn queue_of(backend: &CudaBackend) -> Result<CudaQueue, Error> {
 /// Where the driver refuses to take something back, that is lost; nothing else is.
 #[test]
 fn whichever_call_fails_nothing_panics_hangs_or_is_lost() {
-    const CALLS: [(&str, bool); 26] = [
+    const CALLS: [(&str, bool); 32] = [
         ("cuMemAlloc", true),
         ("cuMemHostAlloc", true),
         ("cuMemPoolCreate", true),
         ("cuMemPoolSetAttribute", true),
+        ("cuMemPoolGetAttribute", true),
         ("cuMemAllocFromPoolAsync", true),
         ("cuMemcpyAsync", true),
         ("cuMemsetD8Async", true),
@@ -143,8 +171,13 @@ fn whichever_call_fails_nothing_panics_hangs_or_is_lost() {
         ("cuMemCreate", true),
         ("cuMemMap", true),
         ("cuMemSetAccess", true),
+        ("cuModuleLoadData", true),
+        ("cuModuleGetFunction", true),
+        ("cuLaunchKernel", true),
+        ("cuModuleUnload", false),
         ("cuMemUnmap", false),
         ("cuMemFree", false),
+        ("cuMemFreeAsync", false),
         ("cuMemRelease", false),
         ("cuCtxGetCurrent", false),
         ("cuCtxSetCurrent", false),
@@ -173,12 +206,12 @@ fn program_of_two([here, there]: &[CudaBackend; 2]) -> Result<(), Error> {
     let mut seen = [0; 3];
     there.read(&one, &pooled, 0, &mut seen, &[copy])?;
     assert_eq!(seen, [1, 2, 1]);
-    Ok(())
+    add([here, there], &one)
 }
 
 #[test]
 fn whichever_call_fails_between_devices_nothing_panics_hangs_or_is_lost() {
-    const CALLS: [(&str, bool); 18] = [
+    const CALLS: [(&str, bool); 19] = [
         ("cuMemcpyPeerAsync", true),
         ("cuDeviceCanAccessPeer", true),
         ("cuCtxEnablePeerAccess", true),
@@ -195,6 +228,7 @@ fn whichever_call_fails_between_devices_nothing_panics_hangs_or_is_lost() {
         ("cuEventQuery", true),
         ("cuEventSynchronize", true),
         ("cuMemSetAccess", true),
+        ("cuLaunchKernel", true),
         ("cuCtxSetCurrent", false),
         ("cuStreamDestroy", false),
     ];

@@ -12,10 +12,13 @@ mod common;
 mod elsewhere;
 
 mod conformance;
+#[cfg(all(feature = "cudarc", target_os = "linux"))]
+mod cudarc;
 mod current;
 mod devices;
 mod driver_pool;
 mod failures;
+mod kernels;
 mod lifetimes;
 mod loading;
 mod pool;

@@ -14,16 +14,16 @@ use clap::{
 use serde::{Deserialize, de::DeserializeOwned};
 
 use crate::command::{
-    cli::at_least_one,
-    device_bench::bench_device,
+    cli::{DeviceBackend, at_least_one},
+    device_bench::{bench_cuda, bench_opencl},
     output::{print, print_report, report},
     own_process::measured,
     progress_bar::bar,
     whole_file::write_file,
 };
 
-/// Measure what the pool costs the host, over a device that costs nothing, beside its peers; or on an OpenCL device,
-/// beside the device's own calls (`--device`).
+/// Measure what the pool costs the host, over a device that costs nothing, beside its peers; or on an OpenCL or CUDA device,
+/// beside the device's own calls (`--device`, `--backend cuda`).
 ///
 /// The workloads, the same for every subject on every machine:
 ///
@@ -59,7 +59,19 @@ use crate::command::{
 ///
 /// - svm-pool, svm: the same for coarse-grained shared virtual memory, where the device has it.
 ///
-/// No command uses the blocks. `median / pool` is the median over that of the pool of the same memory. Of up to 15 samples
+/// With `--backend cuda`, the same is done on 1, 4 and 16 threads, or as `--threads` says, each with a stream of its own. The subjects are
+/// then:
+///
+/// - pool: as above. It holds a block for each stream already.
+///
+/// - virtual-memory-pool: a pool of pages that are mapped where they are wanted.
+///
+/// - stream-ordered: cuMemAllocFromPoolAsync and cuMemFreeAsync on the thread's stream, the bare calls. The driver's pool keeps what is free.
+///
+/// - immediate: cuMemAlloc and cuMemFree.
+///
+/// No command uses the blocks. `median / pool` is the median over that of the pool of the same memory, or, on CUDA, over that
+/// of `pool`. Of up to 15 samples
 /// of at least 20 ms each, within a second or so, but at least 5. A size that the device has no memory for, or not in one
 /// piece, is left out and named on standard error.
 #[derive(Args, Debug)]
@@ -72,7 +84,8 @@ Examples:
   binpool bench --workload hot,mixed --threads 1,2,4,8 --plot threads.svg
   binpool bench --tail --threads 4
   binpool bench --workload hot --subject binpool,malloc --json
-  binpool bench --device nvidia")]
+  binpool bench --device nvidia
+  binpool bench --backend cuda --threads 1,16")]
 pub(crate) struct Bench {
     /// What to measure, several with commas between them. Default: all.
     #[arg(long, value_name = "WORKLOAD", value_delimiter = ',', value_parser = workload())]
@@ -81,18 +94,21 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "SUBJECT", value_delimiter = ',', value_parser = subject())]
     pub(crate) subject: Vec<SubjectChoice>,
     /// How many threads share the subject, each with blocks of its own; in cross-thread, each with a consumer of its own.
-    /// Several with commas between them.
-    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1", value_parser = thread_count)]
+    /// Several with commas between them. Default: 1; with `--backend cuda`, 1,4,16.
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = thread_count)]
     pub(crate) threads: Vec<usize>,
     /// Measure how long single allocations and frees of the mixed workload take instead, while another thread keeps
     /// reclaiming memory from the pool: median, 99.9 %, and the longest. The clock's own time is in each of them;
     /// the subject `clock` is that alone.
     #[arg(long, conflicts_with_all = ["workload", "plot"])]
     pub(crate) tail: bool,
-    /// Measure what a pooled pair costs on this OpenCL device instead, beside the device's own calls: a number, a part of
-    /// its name, or gpu, cpu, accelerator, any.
-    #[arg(long, conflicts_with_all = ["workload", "subject", "threads", "tail", "plot"])]
+    /// Measure what a pooled pair costs on this device instead, beside the device's own calls: a number, a part of its name, or gpu, cpu,
+    /// accelerator, any.
+    #[arg(long, conflicts_with_all = ["workload", "subject", "tail", "plot"])]
     pub(crate) device: Option<DeviceSelector>,
+    /// Whose device. Default: opencl with `--device`; with cuda alone, any of its devices.
+    #[arg(long, value_enum, conflicts_with_all = ["workload", "subject", "tail", "plot"])]
+    pub(crate) backend: Option<DeviceBackend>,
     /// Write a plot as SVG too: million pairs a second over threads, a chart a workload.
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) plot: Option<PathBuf>,
@@ -105,6 +121,29 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
+    /// Whose device is measured, if one is.
+    fn backend(&self) -> Option<DeviceBackend> {
+        let named = self.device.as_ref().map(|_| DeviceBackend::Opencl);
+        self.backend.or(named)
+    }
+
+    /// What two options contradict each other, if any do.
+    pub(crate) fn contradiction(&self) -> Option<&'static str> {
+        let has_threads = !self.threads.is_empty();
+        (has_threads && self.backend() == Some(DeviceBackend::Opencl)).then_some(
+            "`--threads` cannot be used with an OpenCL device: leave it out, or use `--backend cuda`",
+        )
+    }
+
+    /// The numbers of threads.
+    pub(crate) fn threads(&self) -> &[usize] {
+        match &self.threads[..] {
+            [] if self.backend() == Some(DeviceBackend::Cuda) => &[1, 4, 16],
+            [] => &[1],
+            threads => threads,
+        }
+    }
+
     /// How much is measured for a figure.
     pub(crate) fn effort(&self) -> Effort {
         if self.quick {
@@ -138,12 +177,12 @@ const TAIL_PAIRS: u64 = 500_000;
 
 /// Runs the requested measurements and prints the report. Returns whether all succeeded.
 pub(crate) fn bench_all(options: &Bench) -> Result<bool, Box<dyn Error>> {
-    if let Some(selector) = &options.device {
-        bench_device(options, selector)
-    } else if options.tail {
-        measure_tails(options)
-    } else {
-        measure_workloads(options)
+    let selector = options.device.as_ref().unwrap_or(&DeviceSelector::Any);
+    match options.backend() {
+        Some(DeviceBackend::Opencl) => bench_opencl(options, selector),
+        Some(DeviceBackend::Cuda) => bench_cuda(options, selector),
+        None if options.tail => measure_tails(options),
+        None => measure_workloads(options),
     }
 }
 
@@ -237,7 +276,7 @@ fn runs(options: &Bench) -> Vec<Run> {
     let mut runs = Vec::new();
     for workload in workloads {
         let threads = if workload.is_for_threads() {
-            &options.threads[..]
+            options.threads()
         } else {
             &[1]
         };
@@ -266,10 +305,10 @@ fn chosen<'a>(
 fn measure_tails(options: &Bench) -> Result<bool, Box<dyn Error>> {
     let pairs = if options.quick { 100 } else { TAIL_PAIRS };
     let subjects: Vec<_> = chosen(options, Workload::Mixed.subjects()).collect();
-    let bar = bar(options.threads.len() * (subjects.len() + 1), "tail");
+    let bar = bar(options.threads().len() * (subjects.len() + 1), "tail");
     let mut rows = Vec::new();
     let mut has_failed = false;
-    for threads in &options.threads {
+    for threads in options.threads() {
         rows.push(TailRow {
             subject: "clock",
             tail: clock(*threads, pairs),
@@ -277,7 +316,7 @@ fn measure_tails(options: &Bench) -> Result<bool, Box<dyn Error>> {
         bar.inc(1);
         for subject in &subjects {
             bar.set_message(format!("tail, {subject}"));
-            let tail = match (subjects.len(), options.threads.len()) {
+            let tail = match (subjects.len(), options.threads().len()) {
                 (1, 1) => tail(*subject, *threads, pairs).map_err(Into::into),
                 _ => tail_apart(options, *subject, *threads),
             };

@@ -64,12 +64,15 @@ impl Cli {
     /// Reads the command line.
     pub(crate) fn read() -> Result<Self, clap::Error> {
         let cli = Self::try_parse()?;
-        match &cli.command {
-            Command::Replay(replay) => match replay.contradiction() {
-                Some(text) => Err(Self::command().error(ErrorKind::ArgumentConflict, text)),
-                None => Ok(cli),
-            },
-            _ => Ok(cli),
+        let contradiction = match &cli.command {
+            Command::Replay(replay) => replay.contradiction(),
+            #[cfg(feature = "bench")]
+            Command::Bench(bench) => bench.contradiction(),
+            _ => None,
+        };
+        match contradiction {
+            Some(text) => Err(Self::command().error(ErrorKind::ArgumentConflict, text)),
+            None => Ok(cli),
         }
     }
 }
@@ -103,20 +106,22 @@ pub(crate) struct ManPages {
     pub(crate) output: Option<PathBuf>,
 }
 
-/// Show the OpenCL devices of this machine: their limits, the features that they lack, and the memory that suits a pool there.
+/// Show the devices of this machine, OpenCL's and CUDA's: their limits, and of OpenCL's the features that they lack, and the memory that
+/// suits a pool there.
 ///
 /// With `--measure`, the costs of a device's slow calls are measured, too: creating, committing and releasing buffers of
-/// 4 KiB to 4 GiB; views of a buffer that has up to 1000 of them; shared virtual memory; enqueueing a fill, markers and
+/// 4 KiB to 4 GiB; views of a buffer that has up to 1000 of them; shared virtual memory, or on CUDA pages of virtual memory; enqueueing a fill, markers and
 /// barriers; waits, flushes and queries. That takes some seconds, and up to an eighth of the device's memory at a time. `-o`
 /// writes them as a profile for the simulated device: `replay` and `tune` predict times on this device with
 /// `--profile FILE.json`, on any machine.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Exit status: 0 when there is such a device and it answered; 1 when there is no OpenCL library, platform or such device, which \
-says what to install, or a call of the device failed; 2 for a wrong command line.
+Exit status: 0 when there is such a device and it answered; 1 when there is no OpenCL library, platform or such device, and no CUDA \
+driver, which says what to install, or a call of the device failed; 2 for a wrong command line.
 
 Examples:
   binpool devices
+  binpool devices --backend cuda --measure -o gpu.json
   binpool devices nvidia --json
   binpool devices gpu --measure -o gpu.json
   binpool tune --profile gpu.json TRACE")]
@@ -124,6 +129,9 @@ pub(crate) struct Devices {
     /// Which device: a number, a part of its name, or gpu, cpu, accelerator, any. Default: all; with `--measure`, any.
     #[arg(value_name = "DEVICE")]
     pub(crate) device: Option<DeviceSelector>,
+    /// Whose devices. Default: all; where one device is named or measured, opencl.
+    #[arg(long, value_enum)]
+    pub(crate) backend: Option<DeviceBackend>,
     /// Measure what the calls of the device cost.
     #[arg(long)]
     pub(crate) measure: bool,
@@ -211,6 +219,8 @@ Examples:
   binpool replay replay/traces/*.trace.gz
   binpool replay --no-pool --profile pocl replay/traces/eager_arrays.trace.gz
   binpool replay --device nvidia --need TRACE
+  binpool replay --backend cuda --virtual-memory TRACE
+  binpool replay --backend cuda --no-pool --allocator stream-ordered TRACE
   binpool replay --backend opencl --scale 64 --capacity 1GiB TRACE")]
 pub(crate) struct Replay {
     /// The traces, or other tools' recordings; `-` is standard input.
@@ -219,7 +229,8 @@ pub(crate) struct Replay {
     /// Where the memory comes from. Default: mock, or opencl where `--device` names one of its devices.
     #[arg(long, value_enum)]
     pub(crate) backend: Option<BackendChoice>,
-    /// The OpenCL device: a number, a part of its name, or gpu, cpu, accelerator, any. Default: any.
+    /// The OpenCL device, or with `--backend cuda` the CUDA device: a number, a part of its name, or gpu, cpu, accelerator, any.
+    /// Default: any.
     #[arg(long)]
     pub(crate) device: Option<DeviceSelector>,
     /// The device whose costs and limits the mock has: h200, pocl, none (the H200's limits, no costs), or a file that
@@ -270,7 +281,8 @@ pub(crate) struct Replay {
     /// `--need` or `--no-pool`: use `--scale` where that is too much.
     #[arg(long)]
     pub(crate) touch: bool,
-    /// Run kernels on each block: one that writes a number, and one before it is freed that checks it.
+    /// Run kernels on each block: one that writes a number, and one before it is freed that checks it. On CUDA, fills of its first and
+    /// last word, and copies of both, which are checked at the end.
     #[arg(long, conflicts_with = "touch")]
     pub(crate) kernels: bool,
     /// Replay on so many threads, over one pool: they are dealt the streams of the trace, or each has a copy of the trace
@@ -344,6 +356,17 @@ pub(crate) enum BackendChoice {
     Mock,
     /// An OpenCL device of this machine.
     Opencl,
+    /// A CUDA device of this machine.
+    Cuda,
+}
+
+/// What has devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DeviceBackend {
+    /// OpenCL.
+    Opencl,
+    /// NVIDIA's driver.
+    Cuda,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -421,9 +444,19 @@ impl Replay {
             BackendChoice::Mock if self.device.is_some() => Some(
                 "`--device` names an OpenCL device, and `--backend mock` has none: leave one of them out",
             ),
-            BackendChoice::Opencl if self.profile.is_some() => Some(
-                "`--profile` is for the mock: leave out `--backend opencl` and `--device`, or the profile",
+            BackendChoice::Opencl | BackendChoice::Cuda if self.profile.is_some() => Some(
+                "`--profile` is for the mock: leave out `--backend` and `--device`, or the profile",
             ),
+            _ if self.allocator == AllocatorChoice::StreamOrdered && !self.no_pool => Some(
+                "`--allocator stream-ordered` is the driver's pool by itself, to compare with: add `--no-pool`",
+            ),
+            _ if self.allocator == AllocatorChoice::StreamOrdered
+                && (self.need || self.capacity.is_some()) =>
+            {
+                Some(
+                    "`--allocator stream-ordered` takes from the driver what the driver has: leave out `--need` and `--capacity`",
+                )
+            }
             _ => None,
         }
     }

@@ -30,6 +30,9 @@ pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
         BackendChoice::Opencl => {
             Device::opencl(options.device.as_ref().unwrap_or(&DeviceSelector::Any))?
         }
+        BackendChoice::Cuda => {
+            Device::cuda(options.device.as_ref().unwrap_or(&DeviceSelector::Any))?
+        }
     };
     let settings = Settings {
         allocator: options.allocator(),

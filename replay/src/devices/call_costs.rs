@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use binpool::{
     Backend, Event, MemoryFlags, Outcome, Queue, QueueOrder, Region, Result, SvmBackend, SvmGrain,
+    VirtualMemory,
 };
 use binpool_mock::{CostModel, CostTable, DeviceProfile};
 
@@ -27,6 +28,9 @@ const BATCH_BYTES: usize = 1 << 30;
 
 /// The numbers of views that a block has when the cost of one is measured.
 const VIEWS: [usize; 4] = [1, 30, 300, 1000];
+
+/// The sizes of pages of virtual memory that are measured, in bytes, as far as the device has them.
+const PAGES: [usize; 6] = [2 << 20, 16 << 20, 64 << 20, 128 << 20, 512 << 20, 4 << 30];
 
 /// How much is measured for a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,40 +73,44 @@ pub fn device_costs<B: SvmBackend>(
     clock: &dyn Fn() -> Duration,
     progress: &dyn Fn(),
 ) -> Result<DeviceProfile> {
-    let bench = Bench {
-        backend,
-        queue: backend.create_queue(QueueOrder::InOrder)?,
-        effort,
-        clock,
-        own: 0.0,
-    };
-    let [own] = bench.medians(|| Ok([bench.time(|| Ok(()))?.0]))?;
-    let bench = Bench { own, ..bench };
-    let mut costs = CostModel::default();
-    bench.commands(&mut costs)?;
-    progress();
-    let sizes = bench.sizes();
-    [
-        costs.create_buffer,
-        costs.release_deferred,
-        costs.commit,
-        costs.release_committed,
-    ] = bench.tables(&sizes, progress, |size| bench.buffers(size))?;
-    [costs.create_sub_region, costs.release_sub_region] = bench.views()?;
-    progress();
+    let bench = Bench::start(backend, effort, clock)?;
+    let mut costs = bench.buffers_and_commands(progress)?;
     if SvmGrain::Coarse.is_in(backend.limits().svm) {
-        let svm_sizes: Vec<_> = sizes
-            .into_iter()
-            .filter(|size| *size <= LARGEST_SVM)
-            .collect();
+        let mut sizes = bench.sizes(&SIZES);
+        sizes.retain(|size| *size <= LARGEST_SVM);
         [costs.allocate_svm, costs.free_svm] =
-            bench.tables(&svm_sizes, progress, |size| bench.svm(size))?;
+            bench.tables(&sizes, progress, |size| bench.svm(size))?;
     }
     Ok(DeviceProfile::new(backend.limits().clone(), costs))
 }
 
-/// The most steps that [`device_costs`] takes.
-pub const COST_STEPS: usize = 2 + SIZES.len() + SIZES.len() - 1; // Shared virtual memory has a size less.
+/// Measures the costs as [`device_costs`] does, of a device with virtual memory: instead of shared virtual memory, creating, mapping,
+/// unmapping and releasing pages, from 2 MiB to 4 GiB at a time.
+///
+/// # Errors
+///
+/// A failure of the device, other than that it is out of memory.
+pub fn device_costs_with_pages<B: VirtualMemory>(
+    backend: &B,
+    effort: CostEffort,
+    clock: &dyn Fn() -> Duration,
+    progress: &dyn Fn(),
+) -> Result<DeviceProfile> {
+    let bench = Bench::start(backend, effort, clock)?;
+    let mut costs = bench.buffers_and_commands(progress)?;
+    let mut sizes = bench.sizes(&PAGES);
+    sizes.retain(|size| size.is_multiple_of(backend.page_bytes()));
+    [
+        costs.create_pages,
+        costs.map,
+        costs.unmap,
+        costs.release_pages,
+    ] = bench.tables(&sizes, progress, |size| bench.pages(size))?;
+    Ok(DeviceProfile::new(backend.limits().clone(), costs))
+}
+
+/// The most steps that [`device_costs`] and [`device_costs_with_pages`] take.
+pub const COST_STEPS: usize = 2 + SIZES.len() + SIZES.len() - 1; // Shared virtual memory has a size less, and so have pages.
 
 struct Bench<'a, B: Backend> {
     backend: &'a B,
@@ -113,14 +121,43 @@ struct Bench<'a, B: Backend> {
     own: f64,
 }
 
-impl<B: SvmBackend> Bench<'_, B> {
-    /// The sizes that the device has ample room for.
-    fn sizes(&self) -> Vec<usize> {
+impl<'a, B: Backend> Bench<'a, B> {
+    /// Measures what reading the clock costs.
+    fn start(backend: &'a B, effort: CostEffort, clock: &'a dyn Fn() -> Duration) -> Result<Self> {
+        let bench = Self {
+            backend,
+            queue: backend.create_queue(QueueOrder::InOrder)?,
+            effort,
+            clock,
+            own: 0.0,
+        };
+        let [own] = bench.medians(|| Ok([bench.time(|| Ok(()))?.0]))?;
+        Ok(Self { own, ..bench })
+    }
+
+    /// Measures what every device has.
+    fn buffers_and_commands(&self, progress: &dyn Fn()) -> Result<CostModel> {
+        let mut costs = CostModel::default();
+        self.commands(&mut costs)?;
+        progress();
+        [
+            costs.create_buffer,
+            costs.release_deferred,
+            costs.commit,
+            costs.release_committed,
+        ] = self.tables(&self.sizes(&SIZES), progress, |size| self.buffers(size))?;
+        [costs.create_sub_region, costs.release_sub_region] = self.views()?;
+        progress();
+        Ok(costs)
+    }
+
+    /// Those of `sizes` that the device has ample room for.
+    fn sizes(&self, sizes: &[usize]) -> Vec<usize> {
         let limits = self.backend.limits();
         let has_room = |size: &usize| {
             *size <= limits.largest_block_bytes && *size as u64 <= limits.capacity_bytes / 8
         };
-        SIZES.into_iter().filter(has_room).collect()
+        sizes.iter().copied().filter(has_room).collect()
     }
 
     /// The tables of the results of `measure` by size, up to the first size that there is no memory for.
@@ -245,19 +282,6 @@ impl<B: SvmBackend> Bench<'_, B> {
         Ok(tables_of(&points))
     }
 
-    /// Measures coarse-grained shared virtual memory of one size.
-    fn svm(&self, size: usize) -> Result<[f64; 2]> {
-        let allocate = || {
-            self.backend
-                .allocate_svm(size, None, SvmGrain::Coarse, None)
-        };
-        self.medians(|| {
-            let (allocated, memory) = self.time(allocate)?;
-            let (freed, ()) = self.time(|| self.backend.release(memory, &[]))?;
-            Ok([allocated, freed])
-        })
-    }
-
     /// Performs `step`. Returns the microseconds that it took, and its result.
     fn time<T>(&self, step: impl FnOnce() -> Result<T>) -> Result<(f64, T)> {
         let before = (self.clock)();
@@ -286,6 +310,39 @@ impl<B: SvmBackend> Bench<'_, B> {
             figures.sort_by(f64::total_cmp);
             figures[figures.len() / 2]
         }))
+    }
+}
+
+impl<B: SvmBackend> Bench<'_, B> {
+    /// Measures coarse-grained shared virtual memory of one size.
+    fn svm(&self, size: usize) -> Result<[f64; 2]> {
+        let allocate = || {
+            self.backend
+                .allocate_svm(size, None, SvmGrain::Coarse, None)
+        };
+        self.medians(|| {
+            let (allocated, memory) = self.time(allocate)?;
+            let (freed, ()) = self.time(|| self.backend.release(memory, &[]))?;
+            Ok([allocated, freed])
+        })
+    }
+}
+
+impl<B: VirtualMemory> Bench<'_, B> {
+    /// Measures pages of one size.
+    fn pages(&self, size: usize) -> Result<[f64; 4]> {
+        let backend = self.backend;
+        let reservation = backend.reserve(size)?;
+        let measured = self.medians(|| {
+            let (created, pages) = self.time(|| backend.create_pages(size))?;
+            let (mapped, ()) = self.time(|| backend.map(&reservation, 0, &pages))?;
+            let all = Region::first(size);
+            let (unmapped, ()) = self.time(|| backend.unmap(&reservation, all))?;
+            let (released, ()) = self.time(|| backend.release(pages, &[]))?;
+            Ok([created, mapped, unmapped, released])
+        })?;
+        backend.release(reservation, &[])?;
+        Ok(measured)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use binpool_cuda::CudaDevice;
 use binpool_mock::{CostTable, DeviceProfile};
 use binpool_opencl::{Characterization, DeviceInfo, DeviceSelector, OpenClBackend, OpenClError};
 use serde::Serialize;
@@ -49,6 +50,15 @@ impl DeviceEntry {
     }
 }
 
+/// The report's data about a CUDA device.
+#[derive(Clone, Debug)]
+pub struct CudaEntry {
+    /// The device.
+    pub device: CudaDevice,
+    /// Its limits and costs, where they were measured.
+    pub profile: Option<DeviceProfile>,
+}
+
 /// The features that a device lacks, a sentence each.
 fn missing(device: &Characterization) -> Vec<String> {
     let limits = &device.limits;
@@ -94,6 +104,7 @@ fn missing(device: &Characterization) -> Vec<String> {
 /// One object of the JSON report.
 #[derive(Serialize)]
 struct Object<'a> {
+    backend: &'static str,
     index: usize,
     name: &'a str,
     platform: &'a str,
@@ -131,59 +142,96 @@ struct Svm {
     largest_alignment_bytes: usize,
 }
 
-/// Returns the devices as a JSON array with an object for each.
+/// One object of the JSON report, of a CUDA device.
+#[derive(Serialize)]
+struct CudaObject<'a> {
+    backend: &'static str,
+    index: u32,
+    name: &'a str,
+    capacity_bytes: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    profile: Option<&'a DeviceProfile>,
+}
+
+/// Returns the devices as a JSON array with an object for each, CUDA's last.
 ///
 /// # Errors
 ///
 /// None that can happen: every value has a JSON form.
-pub fn devices_json(entries: &[DeviceEntry]) -> serde_json::Result<String> {
+pub fn devices_json(entries: &[DeviceEntry], cuda: &[CudaEntry]) -> serde_json::Result<String> {
     let version = |(major, minor): (u32, u32)| format!("{major}.{minor}");
-    let objects: Vec<_> = entries
-        .iter()
-        .map(|entry| {
-            let (device, limits) = (&entry.device, &entry.device.limits);
-            Object {
-                index: entry.index,
-                name: &limits.device_name,
-                platform: &device.platform,
-                kind: device.kind.to_string(),
-                driver: &device.driver,
-                version: version(device.version),
-                c_version: version(device.c_version),
-                capacity_bytes: limits.capacity_bytes,
-                largest_block_bytes: limits.largest_block_bytes,
-                alignment_bytes: limits.alignment.bytes(),
-                cache_bytes: device.cache_bytes,
-                cache_line_bytes: device.cache_line_bytes,
-                compute_units: device.compute_units,
-                work_group_size: device.work_group_size,
-                local_memory_bytes: device.local_memory_bytes,
-                unified_memory: device.unified_memory,
-                svm: Svm {
-                    coarse: limits.svm.coarse,
-                    fine: limits.svm.fine,
-                    atomics: limits.svm.atomics,
-                    system: limits.svm.system,
-                    largest_alignment_bytes: limits.largest_svm_alignment.bytes(),
-                },
-                out_of_order_queues: limits.out_of_order_queues,
-                images: device.images.images,
-                doubles: device.doubles,
-                halves: device.halves,
-                extensions: &device.extensions,
-                for_a_pool: &entry.for_a_pool,
-                missing: &entry.missing,
-                profile: entry.profile.as_ref(),
-            }
-        })
-        .collect();
-    serde_json::to_string_pretty(&objects)
+    let objects = entries.iter().map(|entry| {
+        let (device, limits) = (&entry.device, &entry.device.limits);
+        Object {
+            backend: "opencl",
+            index: entry.index,
+            name: &limits.device_name,
+            platform: &device.platform,
+            kind: device.kind.to_string(),
+            driver: &device.driver,
+            version: version(device.version),
+            c_version: version(device.c_version),
+            capacity_bytes: limits.capacity_bytes,
+            largest_block_bytes: limits.largest_block_bytes,
+            alignment_bytes: limits.alignment.bytes(),
+            cache_bytes: device.cache_bytes,
+            cache_line_bytes: device.cache_line_bytes,
+            compute_units: device.compute_units,
+            work_group_size: device.work_group_size,
+            local_memory_bytes: device.local_memory_bytes,
+            unified_memory: device.unified_memory,
+            svm: Svm {
+                coarse: limits.svm.coarse,
+                fine: limits.svm.fine,
+                atomics: limits.svm.atomics,
+                system: limits.svm.system,
+                largest_alignment_bytes: limits.largest_svm_alignment.bytes(),
+            },
+            out_of_order_queues: limits.out_of_order_queues,
+            images: device.images.images,
+            doubles: device.doubles,
+            halves: device.halves,
+            extensions: &device.extensions,
+            for_a_pool: &entry.for_a_pool,
+            missing: &entry.missing,
+            profile: entry.profile.as_ref(),
+        }
+    });
+    let of_cuda = cuda.iter().map(|entry| CudaObject {
+        backend: "cuda",
+        index: entry.device.ordinal(),
+        name: entry.device.name(),
+        capacity_bytes: entry.device.total_bytes(),
+        profile: entry.profile.as_ref(),
+    });
+    let objects = objects.map(serde_json::to_value);
+    let all: Vec<_> = objects
+        .chain(of_cuda.map(serde_json::to_value))
+        .collect::<Result<_, _>>()?;
+    serde_json::to_string_pretty(&all)
 }
 
-/// Returns the devices as text.
+/// Returns the devices as text, CUDA's last.
 #[must_use]
-pub fn devices_text(entries: &[DeviceEntry]) -> String {
-    entries.iter().map(text).collect::<Vec<_>>().join("\n")
+pub fn devices_text(entries: &[DeviceEntry], cuda: &[CudaEntry]) -> String {
+    let texts = entries.iter().map(text).chain(cuda.iter().map(cuda_text));
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+fn cuda_text(entry: &CudaEntry) -> String {
+    let device = &entry.device;
+    let mut text = format!(
+        "[{}] {} (CUDA)\n   {:<24}{}\n",
+        device.ordinal(),
+        device.name(),
+        "memory",
+        bytes(device.total_bytes() as u64)
+    );
+    if let Some(profile) = &entry.profile {
+        text.push('\n');
+        text.push_str(&costs(profile));
+    }
+    text
 }
 
 fn text(entry: &DeviceEntry) -> String {
@@ -220,6 +268,16 @@ fn costs(profile: &DeviceProfile) -> String {
         ("SVM allocate", &costs.allocate_svm),
         ("SVM free", &costs.free_svm),
     ];
+    let by_pages = [
+        ("create", &costs.create_pages),
+        ("map, with access", &costs.map),
+        ("unmap", &costs.unmap),
+        ("release", &costs.release_pages),
+    ];
+    let of_pages = match costs.create_pages.points() {
+        [] => String::new(),
+        _ => points_table("us for pages of", &by_pages, bytes) + "\n\n",
+    };
     let by_views = [
         ("create", &costs.create_sub_region),
         ("release", &costs.release_sub_region),
@@ -239,7 +297,7 @@ fn costs(profile: &DeviceProfile) -> String {
         single.add_row([call.to_owned(), micros_text(micros)]);
     }
     format!(
-        "{}\n\n{}\n\n{single}\n",
+        "{}\n\n{of_pages}{}\n\n{single}\n",
         points_table("us for blocks of", &by_size, bytes),
         points_table(
             "us for a view of a block with",

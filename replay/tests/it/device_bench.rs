@@ -54,7 +54,11 @@ fn json_has_an_object_for_each_subject_of_each_size_that_the_device_has_memory_f
         .collect();
     assert_eq!(found, expected);
     for object in &objects {
-        assert_eq!(object.as_object().unwrap().len(), 6);
+        assert_eq!(object.as_object().unwrap().len(), 8);
+        assert_eq!(
+            (&object["backend"], &object["threads"]),
+            (&"opencl".into(), &1.into())
+        );
         assert_eq!(object["device"], limits.device_name);
         let figure = |key: &str| object[key].as_f64().unwrap();
         assert!(figure("ns_per_pair_min") > 0.0);
@@ -78,9 +82,11 @@ fn without_json_there_is_a_table() {
 #[test]
 fn the_table_has_microseconds_and_the_ratio() {
     let table = device_table(
+        "opencl",
         "a device",
         &[DevicePair {
             size_bytes: 64 << 20,
+            threads: 4,
             subject: "immediate",
             ns_per_pair_min: 1234.5,
             ns_per_pair_median: 300e6,
@@ -91,7 +97,14 @@ fn the_table_has_microseconds_and_the_ratio() {
     let cells: Vec<&str> = row.map(str::trim).collect();
     assert_eq!(
         cells,
-        ["64.0 MiB", "immediate", "1.234", "300000.000", "5000.0"]
+        [
+            "64.0 MiB",
+            "4",
+            "immediate",
+            "5000.0",
+            "300000.000",
+            "1.234"
+        ]
     );
 }
 

@@ -4,7 +4,7 @@ use std::{cell::Cell, time::Duration};
 
 use binpool::{Align, DeviceLimits, SvmSupport};
 use binpool_mock::{CostModel, CostTable, DeviceProfile, MockDevice};
-use binpool_replay::{COST_STEPS, CostEffort, device_costs};
+use binpool_replay::{COST_STEPS, CostEffort, device_costs, device_costs_with_pages};
 
 const EFFORT: CostEffort = CostEffort {
     samples: 3,
@@ -157,4 +157,34 @@ fn sizes_that_there_is_no_memory_for_are_left_out() {
     assert_eq!(sizes, [4 << 10, 64 << 10, 1 << 20]);
     assert_eq!(taken.len(), 16);
     assert_eq!(device.live_events(), 0);
+}
+
+#[test]
+fn what_is_measured_of_pages_is_what_they_cost() {
+    let mut real = costs();
+    let by_size = |factor: f64| CostTable::new(&[(2 << 20, factor), (64 << 20, 3.0 * factor)]);
+    real.create_pages = by_size(2.0);
+    real.map = by_size(5.0);
+    real.unmap = by_size(7.0);
+    real.release_pages = by_size(11.0);
+    let builder = MockDevice::builder().profile(DeviceProfile::new(limits(), real.clone()));
+    let device = builder.virtual_memory(true).build();
+    let clock = || device.device_time();
+    let profile = device_costs_with_pages(&device.backend(), EFFORT, &clock, &|| {}).unwrap();
+    assert_eq!(device.violations(), []);
+    assert!(device.leaks().is_empty());
+    let found = profile.costs;
+    assert_eq!(found.allocate_svm, CostTable::default());
+    for (found, real, what) in [
+        (&found.create_pages, &real.create_pages, "create_pages"),
+        (&found.map, &real.map, "map"),
+        (&found.unmap, &real.unmap, "unmap"),
+        (&found.release_pages, &real.release_pages, "release_pages"),
+        (&found.commit, &real.commit, "commit"),
+    ] {
+        for size in [2 << 20, 16 << 20, 64 << 20] {
+            let what = format!("{what} {size}");
+            assert_about(found.micros_at(size), real.micros_at(size), &what);
+        }
+    }
 }

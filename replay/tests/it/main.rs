@@ -6,6 +6,8 @@ mod bench;
 mod browser;
 mod command;
 mod common;
+#[cfg(target_os = "linux")]
+mod cuda;
 mod device_bench;
 mod device_costs;
 mod devices;

@@ -1,12 +1,25 @@
-//! What the tests share. `BINPOOL_TEST_DEVICE` says on which OpenCL device they run (default `any`).
+//! What the tests share. `BINPOOL_TEST_DEVICE` says on which OpenCL device they run (default `any`), and `BINPOOL_TEST_CUDA` on which
+//! CUDA device, by its number: without it, on the stand-in for the driver.
 
-use std::env;
+#[path = "../../../../backend-cuda/tests/it/common/stand_in_build.rs"]
+mod stand_in_build;
+
+use std::{
+    env,
+    sync::{
+        OnceLock,
+        atomic::{AtomicU32, Ordering},
+    },
+};
 
 use binpool::{
     Allocator, Backend, DeferredAllocator, Error, ImmediateAllocator, InvalidRequest, MemoryPool,
     PoolOptions, QueueOrder, SvmAllocator, SvmBackend, SvmGrain, Transfers,
 };
-use binpool_array::{ArrayError, Context, HostMaps, Kernels, MockKernels, OpenClKernels};
+use binpool_array::{
+    ArrayError, Context, CudaKernels, HostMaps, Kernels, MockKernels, OpenClKernels,
+};
+use binpool_cuda::{CudaBackend, CudaDevice, CudaLibrary, DriverPoolAllocator};
 use binpool_mock::{Completion, MockBackend, MockDevice};
 use binpool_opencl::OpenClBackend;
 
@@ -18,6 +31,22 @@ pub(crate) type MockContext = Context<ImmediateAllocator<MockBackend>, MockKerne
 pub(crate) fn open_opencl() -> (OpenClBackend, OpenClKernels) {
     let device = env::var("BINPOOL_TEST_DEVICE").unwrap_or_default();
     binpool_array::open_opencl(&device.parse().unwrap()).unwrap()
+}
+
+/// The CUDA device under test.
+pub(crate) fn open_cuda() -> (CudaBackend, CudaKernels) {
+    static LIBRARY: OnceLock<CudaLibrary> = OnceLock::new();
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    if let Ok(ordinal) = env::var("BINPOOL_TEST_CUDA") {
+        return binpool_array::open_cuda(ordinal.parse().unwrap()).unwrap();
+    }
+    // SAFETY: The stand-in has the driver's signatures, and does nothing when it is loaded.
+    let library =
+        LIBRARY.get_or_init(|| unsafe { CudaLibrary::open(stand_in_build::build()) }.unwrap());
+    let device = CudaDevice::of(library, NEXT.fetch_add(1, Ordering::Relaxed)).unwrap();
+    let backend = device.backend().unwrap();
+    let kernels = CudaKernels::new(&backend).unwrap();
+    (backend, kernels)
 }
 
 /// Contexts over one pool, each with a queue of its own: two in order, and one out of order where the device has that.
@@ -64,6 +93,19 @@ pub(crate) trait Check {
     fn on_opencl(&self) {
         let (backend, kernels) = open_opencl();
         self.with_allocators(&backend, &kernels);
+    }
+
+    /// Checks it on the CUDA device.
+    fn on_cuda(&self) {
+        let (backend, kernels) = open_cuda();
+        let allocator = ImmediateAllocator::new(&backend).unwrap();
+        for context in contexts(allocator, PoolOptions::new(), &kernels) {
+            self.check(&context);
+        }
+        let allocator = DriverPoolAllocator::new(&backend).unwrap();
+        for context in contexts(allocator, PoolOptions::new().segments(false), &kernels) {
+            self.check(&context);
+        }
     }
 
     /// Checks it with buffers and with shared virtual memory, on queues of both orders.

@@ -1,10 +1,10 @@
-//! The stand-in for the driver, and devices of it.
+//! Devices of the stand-in for the driver.
+
+mod stand_in_build;
 
 use std::{
-    env::consts::DLL_SUFFIX,
     ffi::{CString, c_void},
     path::PathBuf,
-    process::Command,
     sync::{
         OnceLock,
         atomic::{AtomicU32, Ordering},
@@ -15,35 +15,9 @@ use binpool_allocators::{Backend, Memory, QueueOrder, Transfers};
 use binpool_cuda::{CudaBackend, CudaDevice, CudaLibrary, CudaMemory, CudaQueue};
 use libloading::Library;
 
-pub(crate) const PAGE: usize = 2 << 20;
+pub(crate) use stand_in_build::build;
 
-/// Builds the stand-in, and returns where it is.
-fn build() -> PathBuf {
-    let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("stand-in");
-    let output = Command::new(env!("CARGO"))
-        .args([
-            "build",
-            "--locked",
-            "--quiet",
-            "--package",
-            "binpool-cuda-stand-in",
-        ])
-        .args(["--message-format", "json", "--target-dir"])
-        .arg(target)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let messages = String::from_utf8(output.stdout).unwrap();
-    let built = messages
-        .split('"')
-        .find(|text| text.contains("binpool_cuda_stand_in") && text.ends_with(DLL_SUFFIX));
-    PathBuf::from(built.unwrap().replace(r"\\", r"\"))
-}
+pub(crate) const PAGE: usize = 2 << 20;
 
 struct StandIn {
     path: PathBuf,
@@ -115,6 +89,10 @@ impl Device {
         device
     }
 
+    pub(crate) fn ordinal(&self) -> u32 {
+        self.ordinal.try_into().unwrap()
+    }
+
     pub(crate) fn backend(&self) -> CudaBackend {
         self.backend_of(&self.library)
     }
@@ -142,8 +120,8 @@ impl Device {
     }
 
     pub(crate) fn backend_of(&self, library: &CudaLibrary) -> CudaBackend {
-        let ordinal = self.ordinal.try_into().unwrap();
-        CudaDevice::of(library, ordinal).unwrap().backend().unwrap()
+        let device = CudaDevice::of(library, self.ordinal());
+        device.unwrap().backend().unwrap()
     }
 
     /// Makes `times` calls fail, after `before` others.

@@ -1,0 +1,222 @@
+//! Slices of cudarc in pooled memory.
+
+#![expect(
+    unsafe_code,
+    reason = "cudarc's trait of arguments is unsafe, as is a slice at an address"
+)]
+
+use std::{fmt, mem::ManuallyDrop, sync::Arc};
+
+use binpool::PooledBuffer;
+use binpool_allocators::{Allocator, Error, Result, contained::contained};
+use cudarc::driver::{
+    CudaSlice, CudaStream, CudaViewMut, DevicePtr, DevicePtrMut, DeviceSlice, DriverError,
+    LaunchArgs, PushKernelArg, SyncOnDrop,
+    sys::{CUdeviceptr, CUresult},
+};
+
+use crate::{backend::CudaBackend, queue::CudaQueue, sys::CudaError};
+
+/// The error of a call of cudarc.
+pub(crate) fn failed(call: &'static str, error: DriverError) -> Error {
+    CudaError::new(call, error.0 as i32).into()
+}
+
+/// A typed slice of pooled memory that goes into the calls of cudarc: copies, fills, launches, cuBLAS and what else takes a `DevicePtr`. It
+/// is for pooled memory what `CudaSlice` is for the driver's, made by [`PooledStream`](crate::PooledStream).
+///
+/// # Streams
+///
+/// The slice belongs to a stream. It may be used on all others of the same `CudaContext` value, and the order is that of `CudaSlice`: a
+/// command that reads it comes after the last write, and one that writes it after all reads and writes before. A first use on another stream
+/// comes after what the slice's own stream has been given until the slice was allocated, and so after the former users of its memory.
+///
+/// When it is dropped, its stream is made to wait for the last uses on other streams, and the memory goes back to the pool for what is
+/// enqueued on its stream from then on: dropping it right after a launch is fine, and nobody waits on the host, unless the context keeps an
+/// error (`CudaContext::check_err`). For this cudarc records events. A program that turns these off (`CudaContext::disable_event_tracking`) orders its streams itself.
+///
+/// ```no_run
+/// # use binpool::{ImmediateAllocator, MemoryPool};
+/// # use binpool_cuda::{CudaDevice, PooledStream};
+/// # use cudarc::{driver::{CudaContext, LaunchConfig, PushKernelArg}, nvrtc::Ptx};
+/// # let backend = CudaDevice::open(0)?;
+/// # let context = CudaContext::new(0)?;
+/// # let stream = context.new_stream()?;
+/// # let queue = backend.wrap_cudarc_stream(&stream)?;
+/// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+/// # let pooled = PooledStream::new(&pool, &stream)?;
+/// let kernel = context.load_module(Ptx::from_file("scale.ptx"))?.load_function("scale")?;
+/// let other = context.new_stream()?;
+/// let length = 1000_u32;
+/// let mut slice = pooled.alloc_zeros::<f32>(1000)?;
+/// assert!(!slice.is_empty() && slice.len() == 1000);
+/// let mut launch = other.launch_builder(&kernel); // After the zeros.
+/// // SAFETY: the kernel has these parameters, and writes so many elements.
+/// unsafe { launch.arg(&mut slice).arg(&length).launch(LaunchConfig::for_num_elems(length)) }?;
+/// stream.memset_zeros(&mut slice.as_view_mut().slice_mut(..10))?; // After the launch.
+/// let first = stream.clone_dtoh(&slice.as_slice().slice(..10))?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Other contexts
+///
+/// Where a stream of another context value is passed, copies and fills get a null address, which the driver refuses, and the next call of
+/// that context is the error `CUDA_ERROR_INVALID_CONTEXT`. The caller of a launch, which is unsafe, sees to it, as does who uses views.
+pub struct PooledCudaSlice<T, A: Allocator> {
+    /// Leaked in the end, so that cudarc never frees the memory.
+    slice: ManuallyDrop<CudaSlice<T>>,
+    /// After `slice`, which uses its memory.
+    block: PooledBuffer<A>,
+    /// Lets cudarc record the uses of `slice` as long as that lives.
+    _recorded: Arc<CudaStream>,
+}
+
+impl<T, A: Allocator<Backend = CudaBackend>> PooledCudaSlice<T, A> {
+    /// Makes a slice of `length` elements of a block that was allocated for the queue of `stream`, and is large enough.
+    pub(crate) fn new(
+        block: PooledBuffer<A>,
+        queue: &CudaQueue,
+        stream: &Arc<CudaStream>,
+        recorded: Arc<CudaStream>,
+        length: usize,
+    ) -> Result<Self> {
+        let memory = block.memory_on(queue);
+        let address = memory.map_or(Ok(0), crate::CudaMemory::cu_device_ptr)?;
+        let context = stream.context();
+        // What went wrong before, of which the next call would panic.
+        context
+            .check_err()
+            .map_err(|error| failed("an earlier call of cudarc", error))?;
+        // SAFETY: The block has the memory at this address, and lives as long as the slice.
+        let slice = contained("a slice", || unsafe {
+            stream.upgrade_device_ptr(address, length)
+        });
+        let slice = slice.ok_or_else(|| {
+            let reason = "cudarc could not make the events of a slice";
+            Error::backend("cuEventCreate", None, reason)
+        })?;
+        let mut slice = Self {
+            slice: ManuallyDrop::new(slice),
+            block,
+            _recorded: recorded,
+        };
+        // Other streams come after the former users of the memory, whose commands are before this on the slice's stream.
+        drop(slice.slice.device_ptr_mut(stream));
+        let written = context.check_err();
+        written.map_err(|error| failed("cuEventRecord", error))?;
+        Ok(slice)
+    }
+}
+
+impl<T, A: Allocator> PooledCudaSlice<T, A> {
+    /// The number of elements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.slice.len()
+    }
+
+    /// Returns whether there are no elements.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.slice.is_empty()
+    }
+
+    /// The slice as cudarc's own, for functions that take a `&CudaSlice`, and for views of parts.
+    #[must_use]
+    pub fn as_slice(&self) -> &CudaSlice<T> {
+        &self.slice
+    }
+
+    /// The slice as a view of cudarc that is written.
+    #[must_use]
+    pub fn as_view_mut(&mut self) -> CudaViewMut<'_, T> {
+        self.slice.as_view_mut()
+    }
+
+    /// Returns whether the uses on `stream` are recorded; if not, its context has the error.
+    fn may_be_used_on(&self, stream: &CudaStream) -> bool {
+        let is_known = Arc::ptr_eq(stream.context(), self.slice.context());
+        if !is_known {
+            let error = DriverError(CUresult::CUDA_ERROR_INVALID_CONTEXT);
+            stream.context().record_err(Err::<(), _>(error));
+        }
+        is_known
+    }
+}
+
+impl<T, A: Allocator> Drop for PooledCudaSlice<T, A> {
+    fn drop(&mut self) {
+        let context = Arc::clone(self.slice.context());
+        // SAFETY: This runs once, and nothing uses the field afterwards.
+        let slice = unsafe { ManuallyDrop::take(&mut self.slice) };
+        // Makes its stream wait for the uses on others, unless the context keeps an error: of a use, which is not recorded then, of these
+        // waits, or of something else, for which they are left out.
+        slice.leak();
+        if let Err(error) = context.check_err() {
+            let bytes = self.block.size();
+            tracing::error!(%error, bytes, "a stream may not wait for the uses of a slice: the host waits");
+            // Where this fails, too, the context is lost, and runs no commands.
+            context.record_err(context.synchronize());
+            context.record_err(Err::<(), _>(error));
+        }
+    }
+}
+
+impl<T, A: Allocator> DeviceSlice<T> for PooledCudaSlice<T, A> {
+    fn len(&self) -> usize {
+        self.slice.len()
+    }
+
+    fn stream(&self) -> &Arc<CudaStream> {
+        self.slice.stream()
+    }
+}
+
+impl<T, A: Allocator> DevicePtr<T> for PooledCudaSlice<T, A> {
+    fn device_ptr<'a>(&'a self, stream: &'a CudaStream) -> (CUdeviceptr, SyncOnDrop<'a>) {
+        if self.may_be_used_on(stream) {
+            self.slice.device_ptr(stream)
+        } else {
+            (0, SyncOnDrop::Record(None))
+        }
+    }
+}
+
+impl<T, A: Allocator> DevicePtrMut<T> for PooledCudaSlice<T, A> {
+    fn device_ptr_mut<'a>(&'a mut self, stream: &'a CudaStream) -> (CUdeviceptr, SyncOnDrop<'a>) {
+        if self.may_be_used_on(stream) {
+            self.slice.device_ptr_mut(stream)
+        } else {
+            (0, SyncOnDrop::Record(None))
+        }
+    }
+}
+
+// SAFETY: The argument is that of cudarc's own slice, which is borrowed as long as this.
+unsafe impl<'a, 'b: 'a, T, A: Allocator> PushKernelArg<&'b PooledCudaSlice<T, A>>
+    for LaunchArgs<'a>
+{
+    #[inline]
+    fn arg(&mut self, argument: &'b PooledCudaSlice<T, A>) -> &mut Self {
+        self.arg(&*argument.slice)
+    }
+}
+
+// SAFETY: As above.
+unsafe impl<'a, 'b: 'a, T, A: Allocator> PushKernelArg<&'b mut PooledCudaSlice<T, A>>
+    for LaunchArgs<'a>
+{
+    #[inline]
+    fn arg(&mut self, argument: &'b mut PooledCudaSlice<T, A>) -> &mut Self {
+        self.arg(&mut *argument.slice)
+    }
+}
+
+impl<T, A: Allocator> fmt::Debug for PooledCudaSlice<T, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PooledCudaSlice")
+            .field("elements", &self.slice.len())
+            .field("block", &self.block)
+            .finish_non_exhaustive()
+    }
+}

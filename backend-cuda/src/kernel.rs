@@ -1,0 +1,167 @@
+//! Kernels, and their launches.
+
+#![expect(
+    unsafe_code,
+    reason = "the caller of a launch promises what the kernel touches"
+)]
+
+use std::{fmt, sync::Arc};
+
+use binpool_allocators::Result;
+
+use crate::{
+    backend::CudaBackend, event::CudaEvent, memory::CudaMemory, module::Loaded, queue::CudaQueue,
+    sys::Handle,
+};
+
+/// How many threads a launch has.
+///
+/// ```
+/// use binpool_cuda::Grid;
+///
+/// let grid = Grid::of_threads(1000, 256);
+/// assert_eq!((grid.blocks, grid.threads), ([4, 1, 1], [256, 1, 1]));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    /// The blocks in each dimension.
+    pub blocks: [u32; 3],
+    /// The threads of a block in each dimension.
+    pub threads: [u32; 3],
+    /// The bytes of shared memory that each block has, beyond what the kernel itself names.
+    pub shared_bytes: u32,
+}
+
+impl Grid {
+    /// Blocks of `block` threads in one dimension, so many that there are at least `threads`. A kernel checks the number of a thread, since
+    /// the last block may have more.
+    #[must_use]
+    pub const fn of_threads(threads: u32, block: u32) -> Self {
+        let block = if block == 0 { 1 } else { block };
+        Self {
+            blocks: [threads.div_ceil(block), 1, 1],
+            threads: [block, 1, 1],
+            shared_bytes: 0,
+        }
+    }
+}
+
+/// An argument of a kernel.
+///
+/// ```no_run
+/// # use binpool_allocators::{Backend, MemoryFlags};
+/// # use binpool_cuda::CudaDevice;
+/// use binpool_cuda::Argument;
+///
+/// # let block = CudaDevice::open(0)?.create_buffer(4000, MemoryFlags::empty())?;
+/// // void scale(float *numbers, unsigned count, float factor)
+/// let arguments = [Argument::Memory(&block), Argument::U32(1000), Argument::F32(0.5)];
+/// # Ok::<(), binpool_allocators::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Argument<'a> {
+    /// The address of the first byte, for a pointer.
+    Memory(&'a CudaMemory),
+    /// A number of 32 bits.
+    U32(u32),
+    /// A number of 64 bits.
+    U64(u64),
+    /// A floating-point number of 32 bits.
+    F32(f32),
+}
+
+impl Argument<'_> {
+    /// The bytes of the parameter, the first ones of these.
+    fn bytes(self) -> Result<[u8; 8]> {
+        let short = |[a, b, c, d]: [u8; 4]| [a, b, c, d, 0, 0, 0, 0];
+        Ok(match self {
+            Self::Memory(memory) => memory.cu_device_ptr()?.to_ne_bytes(),
+            Self::U32(number) => short(number.to_ne_bytes()),
+            Self::U64(number) => number.to_ne_bytes(),
+            Self::F32(number) => short(number.to_ne_bytes()),
+        })
+    }
+}
+
+/// A kernel of a [`CudaModule`](crate::CudaModule). Clones are the same kernel; any thread may use them.
+///
+/// ```no_run
+/// use binpool_allocators::{Backend, MemoryFlags, QueueOrder};
+/// use binpool_cuda::{Argument, CudaDevice, CudaModule, Grid};
+///
+/// let backend = CudaDevice::open(0)?;
+/// let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// let block = backend.create_buffer(4 * 1000, MemoryFlags::empty())?;
+/// let module = CudaModule::load_ptx(&backend, &std::fs::read_to_string("kernels.ptx")?)?;
+/// let scale = module.kernel("scale")?;
+/// let arguments = [Argument::Memory(&block), Argument::U32(1000), Argument::F32(0.5)];
+/// // SAFETY: these are its parameters; it multiplies so many numbers of the block.
+/// let launch = unsafe { scale.launch(&queue, Grid::of_threads(1000, 256), &arguments, &[]) }?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct CudaKernel {
+    loaded: Arc<Loaded>,
+    function: Handle,
+}
+
+impl CudaKernel {
+    pub(crate) fn new(loaded: &Arc<Loaded>, function: Handle) -> Self {
+        Self {
+            loaded: Arc::clone(loaded),
+            function,
+        }
+    }
+
+    /// Enqueues the kernel behind `wait_for`, on a queue of its module's device. Its memory is not freed before it has ended; the program puts
+    /// it in order with other streams.
+    ///
+    /// Memory may be of another device, after [`enable_peer_access`](CudaBackend::enable_peer_access), which says what has to be mapped or made
+    /// after it.
+    ///
+    /// # Safety
+    ///
+    /// The arguments are the parameters of the kernel, in number and size. It touches no bytes but those of its memory arguments, and
+    /// those not at the same time as a command of another stream, unless both read.
+    ///
+    /// # Errors
+    ///
+    /// [`ForeignObject`](binpool_allocators::InvalidRequest::ForeignObject) for a queue of another device, or objects of another library;
+    /// [`Unsupported`](binpool_allocators::Error::Unsupported) for memory of another device without peer access; a grid that the device does
+    /// not have; a failure of the driver. The kernel does not run then.
+    pub unsafe fn launch(
+        &self,
+        queue: &CudaQueue,
+        grid: Grid,
+        arguments: &[Argument<'_>],
+        wait_for: &[CudaEvent],
+    ) -> Result<CudaEvent> {
+        let backend = CudaBackend {
+            shared: Arc::clone(&self.loaded.shared),
+        };
+        let memory = arguments.iter().filter_map(|argument| match argument {
+            Argument::Memory(memory) => Some(*memory),
+            _ => None,
+        });
+        let memory: Vec<_> = memory.collect();
+        backend.shared.check_own_queue(queue)?;
+        backend.check_command_of_devices(queue, &memory, wait_for)?;
+        for memory in &memory {
+            backend.check_reach(memory)?;
+        }
+        let bytes = arguments.iter().map(|argument| argument.bytes());
+        let bytes = bytes.collect::<Result<Vec<_>>>()?;
+        let shape = [grid.blocks, grid.threads];
+        backend.submit_here(queue, &memory, wait_for, |stream, _| {
+            // SAFETY: The module is unloaded after the launches of its kernels; the caller promises the rest.
+            unsafe { stream.launch(self.function, shape, grid.shared_bytes, &bytes) }
+        })
+    }
+}
+
+impl fmt::Debug for CudaKernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CudaKernel").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,86 @@
+//! Modules, which have kernels.
+
+use std::{ffi::CString, fmt, sync::Arc};
+
+use binpool_allocators::{Error, Result};
+
+use crate::{
+    backend::CudaBackend,
+    graveyard::End,
+    kernel::CudaKernel,
+    shared::Shared,
+    sys::{CudaError, Module},
+};
+
+/// Kernels that the driver has compiled for the device. Clones are the same module; any thread may use them.
+///
+/// It is unloaded with its last clone and its last [`CudaKernel`]: that drop waits for the device, since launches may still run.
+///
+/// ```no_run
+/// use binpool_cuda::{CudaDevice, CudaModule};
+///
+/// let backend = CudaDevice::open(0)?;
+/// let module = CudaModule::load_ptx(&backend, &std::fs::read_to_string("kernels.ptx")?)?;
+/// let kernel = module.kernel("scale")?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct CudaModule {
+    loaded: Arc<Loaded>,
+}
+
+pub(crate) struct Loaded {
+    pub(crate) shared: Arc<Shared>,
+    /// Taken when this value is dropped.
+    module: Option<Module>,
+}
+
+impl CudaModule {
+    /// Loads a text of PTX.
+    ///
+    /// # Errors
+    ///
+    /// A text that is no PTX, or for other devices or newer drivers: a [`CudaError`] says which. A failure of the driver.
+    pub fn load_ptx(backend: &CudaBackend, text: &str) -> Result<Self> {
+        let no_text = || Error::from(CudaError::new("cuModuleLoadData", 218));
+        // The driver would take it for a binary, and read on behind its end.
+        if text.starts_with('\u{7f}') {
+            return Err(no_text());
+        }
+        let text = CString::new(text).map_err(|_| no_text())?;
+        let module = Module::of_ptx(&backend.shared.context, &text)?;
+        let loaded = Loaded {
+            shared: Arc::clone(&backend.shared),
+            module: Some(module),
+        };
+        Ok(Self {
+            loaded: Arc::new(loaded),
+        })
+    }
+
+    /// Returns the kernel of a name, which is its `.entry` in PTX.
+    ///
+    /// # Errors
+    ///
+    /// A module without that kernel, or a failure of the driver.
+    pub fn kernel(&self, name: &str) -> Result<CudaKernel> {
+        let not_found = || CudaError::new("cuModuleGetFunction", 500);
+        let module = self.loaded.module.as_ref().ok_or_else(not_found)?;
+        let name = CString::new(name).map_err(|_| not_found())?;
+        let function = module.function(&name)?;
+        Ok(CudaKernel::new(&self.loaded, function))
+    }
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        let after = vec![End::Everything(Arc::clone(&self.shared.context))];
+        self.shared.graveyard.bury(self.module.take(), after, true);
+    }
+}
+
+impl fmt::Debug for CudaModule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CudaModule").finish_non_exhaustive()
+    }
+}

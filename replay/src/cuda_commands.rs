@@ -1,0 +1,122 @@
+//! The kernels of a replay, on CUDA: commands that do the same.
+
+use std::mem::size_of;
+
+use binpool::{Backend, Error, Memory, MemoryFlags, Region, Transfers};
+use binpool_cuda::{CudaBackend, CudaMemory, CudaQueue};
+use parking_lot::Mutex;
+
+use crate::touch::{Commands, InUse};
+
+const WORD: usize = size_of::<u32>();
+/// What is copied of a block: its first and its last word.
+const ENDS: usize = 2 * WORD;
+/// The blocks of a part of a log.
+const BLOCKS: usize = 1 << 14;
+
+/// Fills write the number of a block into its first and its last word, and copies note both in a log before the block is freed, which is
+/// looked through at the end.
+pub(crate) struct CudaCommands(Vec<Mutex<Log>>);
+
+/// What blocks of one queue had in the end.
+#[derive(Default)]
+struct Log {
+    parts: Vec<CudaMemory>,
+    /// The numbers that they should have had.
+    numbers: Vec<u32>,
+}
+
+impl CudaCommands {
+    /// Prepares the commands on so many queues.
+    pub(crate) fn new(queues: usize) -> Self {
+        Self((0..queues).map(|_| Mutex::default()).collect())
+    }
+}
+
+/// The first and the last word of a block; `None` where it has none.
+fn ends(memory: &CudaMemory) -> Option<[Region; 2]> {
+    let last = (memory.bytes() / WORD).checked_sub(1)?;
+    Some([0, last].map(|word| Region::new(word * WORD, WORD)))
+}
+
+/// Returns how many blocks had other ends than their numbers.
+fn wrong_numbers(found: &[u8], numbers: &[u32]) -> u32 {
+    let mut wrong = 0;
+    for (ends, number) in found.chunks_exact(ENDS).zip(numbers) {
+        let number = number.to_ne_bytes();
+        let is_right = ends.chunks_exact(WORD).all(|word| word == number);
+        wrong += u32::from(!is_right);
+    }
+    wrong
+}
+
+impl Commands<CudaBackend> for CudaCommands {
+    fn begin(&self, block: &InUse<'_, CudaBackend>) -> Result<(), Error> {
+        let InUse { queue, memory, .. } = block;
+        let number = block.number.to_ne_bytes();
+        for end in ends(memory).into_iter().flatten() {
+            block
+                .backend
+                .enqueue_fill(queue, memory, end, &number, &[])?;
+        }
+        Ok(())
+    }
+
+    fn end(&self, block: &InUse<'_, CudaBackend>) -> Result<(), Error> {
+        let InUse { queue, memory, .. } = block;
+        let Some(ends) = ends(memory) else {
+            return Ok(());
+        };
+        let mut log = self.0[block.queue_number].lock();
+        let place = log.numbers.len() % BLOCKS * ENDS;
+        if place == 0 {
+            let flags = MemoryFlags::empty();
+            let part = block.backend.create_buffer(BLOCKS * ENDS, flags)?;
+            log.parts.push(part);
+        }
+        log.numbers.push(block.number);
+        let Some(part) = log.parts.last() else {
+            return Ok(());
+        };
+        for (end, to) in ends.into_iter().zip([place, place + WORD]) {
+            let backend = block.backend;
+            backend.enqueue_copy(queue, memory, end, part, to, &[])?;
+        }
+        Ok(())
+    }
+
+    fn wrong_blocks(
+        &self,
+        backend: &CudaBackend,
+        queue: &CudaQueue,
+        queue_number: usize,
+    ) -> Result<u32, Error> {
+        let log = self.0[queue_number].lock();
+        let mut wrong = 0;
+        let mut found = vec![0; BLOCKS * ENDS];
+        for (part, numbers) in log.parts.iter().zip(log.numbers.chunks(BLOCKS)) {
+            backend.read(queue, part, 0, &mut found, &[])?;
+            wrong += wrong_numbers(&found, numbers);
+        }
+        Ok(wrong)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the commands find on a device, the tests of the command show.
+    #[test]
+    fn a_block_with_another_number_at_either_end_is_counted() {
+        let found = |words: &[u32]| -> Vec<u8> {
+            let bytes = words.iter().flat_map(|word| word.to_ne_bytes());
+            bytes.collect()
+        };
+        assert_eq!(wrong_numbers(&found(&[7, 7, 8, 8, 0, 0]), &[7, 8]), 0);
+        assert_eq!(
+            wrong_numbers(&found(&[7, 7, 8, 9, 9, 9, 3, 9]), &[7, 8, 9, 9]),
+            2
+        );
+    }
+}
