@@ -6,6 +6,25 @@ use crate::MemoryPool;
 
 /// While this lives, no memory leaves the pool, and no pages of it move: every address that the pool has handed out stays the
 /// address of the same memory. Made by [`MemoryPool::keep_addresses`].
+///
+/// ```
+/// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+/// # use binpool_mock::MockDevice;
+/// # let backend = MockDevice::new().backend();
+/// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+/// use binpool::KeptAddresses;
+///
+/// struct Graph {
+///     // Dropped before the memory may go.
+///     // executable: ...
+///     _addresses: KeptAddresses<ImmediateAllocator<binpool_mock::MockBackend>>,
+/// }
+///
+/// let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+/// let graph = Graph { _addresses: pool.keep_addresses() };
+/// # drop(graph);
+/// # Ok::<(), binpool::PoolError>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "memory may go back to the device when this is dropped"]
 pub struct KeptAddresses<A: Allocator> {
