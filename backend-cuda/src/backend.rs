@@ -230,7 +230,9 @@ impl Backend for CudaBackend {
     fn release(&self, memory: CudaMemory, after: &[CudaEvent]) -> Result<()> {
         memory.check_belongs(&self.shared)?;
         self.shared.check_events(after)?;
-        memory.root().free_after(after.iter().map(CudaEvent::end));
+        memory
+            .root()
+            .free_after(after.iter().filter_map(CudaEvent::end));
         drop(memory);
         self.shared.graveyard.reap_some();
         Ok(())

@@ -3,6 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use binpool_allocators::{Align, DeviceLimits, Error, FailureOrder, Result};
+use parking_lot::Mutex;
 
 use crate::{
     backend::CudaBackend,
@@ -143,6 +144,7 @@ impl CudaDevice {
             page_bytes: sys::page_bytes(driver, &facts)?,
             graveyard: Graveyard::new(&context),
             queues: Queues::default(),
+            captured: Mutex::default(),
             context,
             facts,
             limits,

@@ -95,7 +95,7 @@ impl DriverPoolAllocator {
     ///
     /// Those of [`allocate`](Allocator::allocate); [`ForeignObject`](binpool_allocators::InvalidRequest::ForeignObject) for a queue of another
     /// device; [`Unsupported`](Error::Unsupported) for the per-thread default stream, which is another stream where another thread drops the
-    /// memory. A command of another queue on it, of whatever device, is [`Unsupported`](Error::Unsupported), too.
+    /// memory, and while the stream is captured into a graph. A command of another queue on it, of whatever device, is [`Unsupported`](Error::Unsupported), too.
     pub fn allocate_on(&self, queue: &CudaQueue, bytes: usize) -> Result<CudaMemory> {
         self.check_queue(queue)?;
         let shared = &self.backend.shared;
@@ -113,7 +113,7 @@ impl DriverPoolAllocator {
                 "memory in the order of a per-thread default stream: use a queue of `create_queue`",
             ));
         }
-        Ok(())
+        queue.check_not_captured("memory in the order of a queue")
     }
 
     /// Returns how long `pairs` pairs of `cuMemAllocFromPoolAsync` and `cuMemFreeAsync` on the stream of `queue` take, and nothing besides.

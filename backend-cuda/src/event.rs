@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use binpool_allocators::{Event, EventId, EventStatus, InvalidRequest, Result};
+use binpool_allocators::{Error, Event, EventId, EventStatus, InvalidRequest, QueueId, Result};
 
 use crate::{
     graveyard::End,
@@ -21,6 +21,9 @@ use crate::{
 /// [failed](EventStatus::Failed) where the context is lost.
 ///
 /// Queues of all devices of a driver may wait for it.
+///
+/// The event of a command that is captured into a CUDA graph counts as ended, since the command runs when the graph is launched, and only there:
+/// who needs to know waits for the launch. Commands of other queues may not wait for such an event.
 ///
 /// ```no_run
 /// use binpool_allocators::{Backend, Event, EventStatus, Outcome, QueueOrder};
@@ -45,6 +48,8 @@ pub struct CudaEvent {
 enum Kind {
     Mark(Arc<Mark>),
     Gate(Arc<Gate>),
+    /// Of a command of this queue that is in a graph.
+    Captured(QueueId, Arc<Context>),
 }
 
 impl CudaEvent {
@@ -52,6 +57,13 @@ impl CudaEvent {
         Self {
             id: EventId::fresh(),
             kind: Kind::Mark(mark),
+        }
+    }
+
+    pub(crate) fn of_captured(queue: QueueId, context: &Arc<Context>) -> Self {
+        Self {
+            id: EventId::fresh(),
+            kind: Kind::Captured(queue, Arc::clone(context)),
         }
     }
 
@@ -66,6 +78,7 @@ impl CudaEvent {
         match &self.kind {
             Kind::Mark(mark) => mark.context(),
             Kind::Gate(gate) => gate.context(),
+            Kind::Captured(_, context) => context,
         }
     }
 
@@ -88,8 +101,31 @@ impl CudaEvent {
     fn gate(&self) -> Result<&Gate> {
         match &self.kind {
             Kind::Gate(gate) => Ok(gate),
-            Kind::Mark(_) => Err(InvalidRequest::NotAUserEvent.into()),
+            Kind::Mark(_) | Kind::Captured(..) => Err(InvalidRequest::NotAUserEvent.into()),
         }
+    }
+
+    /// Checks that commands of a queue may wait for this event. They come after captured commands of the same queue in any case.
+    pub(crate) fn check_wait(&self, queue: QueueId) -> Result<()> {
+        match self.kind {
+            Kind::Captured(own, _) if own != queue => Err(Error::unsupported(
+                "waiting on another queue for a command that is captured into a graph: order the streams of a capture by events of the \
+                 driver, or wait for the launch of the graph",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that captured commands of a queue need not wait for this event: they cannot wait for what is not in the graph.
+    pub(crate) fn check_captured_wait(&self, queue: QueueId) -> Result<()> {
+        self.check_wait(queue)?;
+        if self.has_ended() {
+            return Ok(());
+        }
+        Err(Error::unsupported(
+            "a captured command that waits for one before the capture, or for a user event: wait for it, on the host, before the capture \
+             begins",
+        ))
     }
 
     /// Lets later commands of a stream wait for this event.
@@ -97,13 +133,16 @@ impl CudaEvent {
         match &self.kind {
             Kind::Mark(mark) => stream.wait_for_mark(mark),
             Kind::Gate(gate) => stream.wait_for_gate(gate),
+            Kind::Captured(..) => Ok(()),
         }
     }
 
-    pub(crate) fn end(&self) -> End {
+    /// What is to come before something is freed, if it has not come already.
+    pub(crate) fn end(&self) -> Option<End> {
         match &self.kind {
-            Kind::Mark(mark) => End::Mark(Arc::clone(mark)),
-            Kind::Gate(gate) => End::Gate(Arc::downgrade(gate)),
+            Kind::Mark(mark) => Some(End::Mark(Arc::clone(mark))),
+            Kind::Gate(gate) => Some(End::Gate(Arc::downgrade(gate))),
+            Kind::Captured(..) => None,
         }
     }
 }
@@ -117,6 +156,7 @@ impl Event for CudaEvent {
         let has_ended = match &self.kind {
             Kind::Gate(gate) => Ok(gate.is_open()),
             Kind::Mark(mark) => mark.has_ended(),
+            Kind::Captured(..) => Ok(true),
         };
         match has_ended {
             Ok(false) => Ok(EventStatus::Pending),
@@ -130,6 +170,7 @@ impl Event for CudaEvent {
         match &self.kind {
             Kind::Gate(gate) => gate.wait(),
             Kind::Mark(mark) => mark.wait()?,
+            Kind::Captured(..) => {}
         }
         Ok(())
     }

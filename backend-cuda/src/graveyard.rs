@@ -43,10 +43,12 @@ impl End {
     }
 }
 
-/// Waits for everything on the device, unless the device may wait for the host.
+/// Waits for everything on the device, unless the device may wait for the host, or a stream is captured.
 fn has_all_ended(context: &Context) -> bool {
     // A context that cannot be waited for is lost, and runs no commands.
-    !context.has_unresolved() && (context.synchronize().is_ok() || context.is_lost())
+    !context.has_unresolved()
+        && !context.has_capture()
+        && (context.synchronize().is_ok() || context.is_lost())
 }
 
 struct Grave {
@@ -57,7 +59,8 @@ struct Grave {
     held: Box<dyn Send>,
 }
 
-/// Values that are dropped once commands have ended. Nobody waits for that: each call of the backend looks whether it is so.
+/// Values that are dropped once commands have ended. Nobody waits for that: each call of the backend looks whether it is so. Nothing is dropped
+/// while a stream is captured into a graph, since the driver would end the capture.
 pub(crate) struct Graveyard {
     context: Arc<Context>,
     graves: Mutex<VecDeque<Grave>>,
@@ -126,7 +129,9 @@ impl Graveyard {
 
     fn may_go(&self, grave: &mut Grave) -> bool {
         grave.after.retain(|end| !end.has_come());
-        grave.after.is_empty() && !(grave.waits && self.context.has_unresolved())
+        grave.after.is_empty()
+            && !(grave.waits && self.context.has_unresolved())
+            && !self.context.has_capture()
     }
 }
 
@@ -138,11 +143,12 @@ impl Drop for Graveyard {
             return;
         }
         let ends = graves.iter().flat_map(|grave| &grave.after);
-        if self.context.has_unresolved() || !ends.into_iter().all(End::wait) {
+        let may_not_wait = self.context.has_unresolved() || self.context.has_capture();
+        if may_not_wait || !ends.into_iter().all(End::wait) {
             let blocks = graves.len();
             tracing::warn!(
                 blocks,
-                "memory is lost: a user event outlives the backend, and its commands may wait for that"
+                "memory is lost: the backend is dropped before a user event that its commands may wait for, or while a stream is captured"
             );
             std::mem::forget(graves);
         }

@@ -105,6 +105,16 @@ impl CudaQueue {
         &self.inner.commands
     }
 
+    /// Checks that commands run, rather than go into a graph. `what` is what would be in vain.
+    pub(crate) fn check_not_captured(&self, what: &str) -> Result<()> {
+        if !self.stream().is_capturing()? {
+            return Ok(());
+        }
+        Err(Error::unsupported(format!(
+            "{what} while its stream is captured into a graph: do that before the capture, or after a launch of the graph"
+        )))
+    }
+
     /// Checks that the calling thread may use the queue.
     pub(crate) fn check_thread(&self) -> Result<()> {
         match self.inner.thread {
@@ -174,8 +184,10 @@ impl Queue for CudaQueue {
         Ok(())
     }
 
+    /// [`Unsupported`](Error::Unsupported) while the stream is captured into a graph.
     fn finish(&self) -> Result<()> {
         self.check_thread()?;
+        self.check_not_captured("waiting for a queue")?;
         Ok(self.inner.stream.synchronize()?)
     }
 }

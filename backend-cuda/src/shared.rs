@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use binpool_allocators::{DeviceLimits, Error, InvalidRequest, ObjectKind, Result, Scope};
+use parking_lot::Mutex;
 
 use crate::{
     event::CudaEvent,
     graveyard::Graveyard,
     queue::{CudaQueue, Queues},
-    sys::{Context, CudaResult, DeviceFacts},
+    sys::{Context, CudaResult, DeviceFacts, Staging},
 };
 
 pub(crate) struct Shared {
@@ -19,6 +20,8 @@ pub(crate) struct Shared {
     pub(crate) page_bytes: usize,
     pub(crate) graveyard: Graveyard,
     pub(crate) queues: Queues,
+    /// Pinned memory that graphs copy from, each time they are launched.
+    pub(crate) captured: Mutex<Vec<Arc<Staging>>>,
 }
 
 impl Shared {

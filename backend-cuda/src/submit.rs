@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use binpool_allocators::{ObjectKind, Queue, Result};
+use binpool_allocators::{Error, ObjectKind, Queue, Result};
 
 use crate::{
     backend::CudaBackend,
@@ -98,8 +98,12 @@ impl CudaBackend {
         wait_for: &[CudaEvent],
         work: impl FnOnce(&Stream, &mut Held) -> CudaResult<()>,
     ) -> Result<CudaEvent> {
-        self.shared.graveyard.reap_some();
         let stream = queue.stream();
+        if stream.is_capturing()? {
+            return self.capture(queue, beside, wait_for, work);
+        }
+        check_waits(queue, wait_for)?;
+        self.shared.graveyard.reap_some();
         let mark = Arc::new(Mark::new(stream.context())?);
         let mut held = Held::of(stream, wait_for);
         let mut commands = queue.commands().lock();
@@ -131,6 +135,34 @@ impl CudaBackend {
         Ok(CudaEvent::of_command(mark))
     }
 
+    /// Lets `work` enqueue a command on a stream that is captured: it goes into a graph, and runs at each launch. No event tells when, so the
+    /// program keeps what the graph uses; graves are left alone, since the driver lets nobody ask for events in a capture.
+    fn capture(
+        &self,
+        queue: &CudaQueue,
+        beside: &[&CudaMemory],
+        wait_for: &[CudaEvent],
+        work: impl FnOnce(&Stream, &mut Held) -> CudaResult<()>,
+    ) -> Result<CudaEvent> {
+        let stream = queue.stream();
+        if device_elsewhere(stream, beside).is_some() {
+            return Err(Error::unsupported(
+                "a captured command on memory of another device only: capture it on a queue of that device",
+            ));
+        }
+        wait_for
+            .iter()
+            .try_for_each(|event| event.check_captured_wait(queue.id()))?;
+        let mut held = Held::of(stream, &[]);
+        let commands = queue.commands().lock();
+        let captured = work(stream, &mut held);
+        drop(commands);
+        // Even if a call has failed: the graph may have a copy.
+        self.shared.captured.lock().extend(held.staging);
+        captured?;
+        Ok(CudaEvent::of_captured(queue.id(), stream.context()))
+    }
+
     /// Sees to it that a command of which no event tells the end, since a call has failed, ends before what it uses is freed.
     fn abandon(&self, memory: &[&CudaMemory], held: Held, stream: &Stream, side: Option<&Stream>) {
         let everything = || {
@@ -156,6 +188,8 @@ impl CudaBackend {
         wait_for: &[CudaEvent],
         work: impl FnOnce(&Stream, &Mark) -> CudaResult<()>,
     ) -> Result<()> {
+        queue.check_not_captured("a blocking transfer by a queue")?;
+        check_waits(queue, wait_for)?;
         self.shared.graveyard.reap_some();
         let stream = queue.stream();
         let mark = Mark::new(stream.context())?;
@@ -168,23 +202,33 @@ impl CudaBackend {
     }
 }
 
-/// Returns the stream of another device that a command runs on: where it uses memory of other devices only, which the queue's device may
-/// be unable to use.
+/// Returns the stream of another device that a command runs on.
 fn side_stream(
     stream: &Stream,
     commands: &mut Commands,
     memory: &[&CudaMemory],
 ) -> CudaResult<Option<Arc<Stream>>> {
+    device_elsewhere(stream, memory)
+        .map(|context| commands.side_stream(context))
+        .transpose()
+}
+
+/// Returns another device, where a command uses memory of other devices only, which the stream's device may be unable to use.
+fn device_elsewhere<'a>(stream: &Stream, memory: &[&'a CudaMemory]) -> Option<&'a Arc<Context>> {
     let mut other = None;
     for memory in memory {
         match memory.root().device_context() {
-            Some(context) if context.is_same(stream.context()) => return Ok(None),
+            Some(context) if context.is_same(stream.context()) => return None,
             context => other = other.or(context),
         }
     }
     other
-        .map(|context| commands.side_stream(context))
-        .transpose()
+}
+
+fn check_waits(queue: &CudaQueue, wait_for: &[CudaEvent]) -> Result<()> {
+    wait_for
+        .iter()
+        .try_for_each(|event| event.check_wait(queue.id()))
 }
 
 /// Lets later commands of a stream wait for everything that was enqueued on another so far.

@@ -12,6 +12,9 @@ use crate::{
 
 /// Enqueued transfers pass through pinned memory, which the backend keeps, and so do those between the host and memory of another device
 /// than the queue's. Others that block copy from and to the host's bytes.
+///
+/// While the stream of the queue is captured into a graph, reads and writes that block are [`Unsupported`](binpool_allocators::Error::Unsupported);
+/// the bytes of an enqueued write are kept as long as the backend, since each launch of the graph copies them.
 impl Transfers for CudaBackend {
     fn write(
         &self,
@@ -93,6 +96,7 @@ impl Transfers for CudaBackend {
         self.check_command(queue, &[memory], wait_for)?;
         memory.root().flags().check_host(HostUse::Read)?;
         let from = memory.region(region)?;
+        queue.check_not_captured("a read by a queue")?;
         if region.bytes == 0 {
             let event = self.submit(queue, &[memory], wait_for, |_, _| Ok(()))?;
             return Ok(PendingRead::new(event, Vec::new));

@@ -160,6 +160,21 @@ impl Context {
         self.driver.unresolved().load(Ordering::Acquire) > 0
     }
 
+    /// Notes a stream of this context, which lives until [`forget_stream`](Self::forget_stream).
+    pub(super) fn note_stream(&self, stream: Handle) {
+        self.driver.streams().add(self.raw, stream);
+    }
+
+    pub(super) fn forget_stream(&self, stream: Handle) {
+        self.driver.streams().remove(self.raw, stream);
+    }
+
+    /// Returns whether a stream of any device may be captured: its thread may then ask for no events, wait for no device and free nothing,
+    /// and other threads may be forbidden to, too.
+    pub(crate) fn has_capture(&self) -> bool {
+        self.driver.streams().has_capture(&self.driver)
+    }
+
     pub(super) fn idle_event(&self) -> Option<Handle> {
         self.events.lock().pop()
     }

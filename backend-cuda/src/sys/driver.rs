@@ -8,7 +8,10 @@ use std::{
 use binpool_allocators::Error;
 use libloading::Library;
 
-use super::status::{CudaError, CudaResult, SUCCESS};
+use super::{
+    status::{CudaError, CudaResult, SUCCESS},
+    streams::Streams,
+};
 
 /// A handle of the driver (`CUcontext`, `CUstream`, `CUevent`, ...): a number that only the driver looks behind.
 pub(crate) type Handle = usize;
@@ -103,6 +106,7 @@ macro_rules! calls {
             $($name: unsafe extern "system" fn($($type),*) -> i32,)*
             /// The user events that streams wait for and that are not resolved. While there are any, no call may be made that waits for a device.
             unresolved: AtomicUsize,
+            streams: Streams,
             /// Keeps the functions loaded.
             _library: Library,
         }
@@ -118,12 +122,17 @@ macro_rules! calls {
                     // SAFETY: The signature is right, as the caller promises, and the function outlives the symbol by I1.
                     $($name: *unsafe { library.get($symbol.as_bytes()) }?,)*
                     unresolved: AtomicUsize::new(0),
+                    streams: Streams::default(),
                     _library: library,
                 })
             }
 
             pub(super) fn unresolved(&self) -> &AtomicUsize {
                 &self.unresolved
+            }
+
+            pub(super) fn streams(&self) -> &Streams {
+                &self.streams
             }
 
             $(
@@ -183,6 +192,7 @@ calls! {
     stream_wait_event: "cuStreamWaitEvent" as "cuStreamWaitEvent" (stream: Handle, event: Handle, flags: u32);
     stream_wait_value: "cuStreamWaitValue32_v2" as "cuStreamWaitValue32"
         (stream: Handle, address: Address, value: u32, flags: u32);
+    stream_is_capturing: "cuStreamIsCapturing" as "cuStreamIsCapturing" (stream: Handle, status: *mut i32);
     event_create: "cuEventCreate" as "cuEventCreate" (event: *mut Handle, flags: u32);
     event_destroy: "cuEventDestroy_v2" as "cuEventDestroy" (event: Handle);
     event_record: "cuEventRecord" as "cuEventRecord" (event: Handle, stream: Handle);

@@ -56,10 +56,14 @@ impl Mark {
         &self.context
     }
 
-    /// Returns whether the command has ended. Where the context is lost, it has, and that is the error.
+    /// Returns whether the command is known to have ended: the driver is not asked while a stream is captured, since that would end the
+    /// capture. Where the context is lost, it has, and that is the error.
     pub(crate) fn has_ended(&self) -> CudaResult<bool> {
         if self.has_ended.load(Ordering::Acquire) {
             return Ok(true);
+        }
+        if self.context.has_capture() {
+            return Ok(false);
         }
         let driver = self.context.enter()?;
         // SAFETY: It takes no pointers; the event lives (I1).

@@ -19,6 +19,7 @@ mod slot;
 mod staging;
 mod status;
 mod stream;
+mod streams;
 
 pub(crate) use allocation::{Allocation, DriverPool};
 pub(crate) use context::Context;

@@ -179,6 +179,46 @@ const CODES: &[(i32, &str, &str)] = &[
         ": this device or driver does not have it",
     ),
     (
+        900,
+        "STREAM_CAPTURE_UNSUPPORTED",
+        ": not while a stream is captured. Allocate before the capture: run the work once, so that the pool has the memory",
+    ),
+    (
+        901,
+        "STREAM_CAPTURE_INVALIDATED",
+        ": a call before this one has spoilt the capture; end it, and look for the first error",
+    ),
+    (
+        902,
+        "STREAM_CAPTURE_MERGE",
+        ": an event would join two captures; capture their work one after the other",
+    ),
+    (
+        903,
+        "STREAM_CAPTURE_UNMATCHED",
+        ": the stream joined a capture that began on another; end it there",
+    ),
+    (
+        904,
+        "STREAM_CAPTURE_UNJOINED",
+        ": a stream that joined the capture has work that the first stream does not wait for",
+    ),
+    (
+        905,
+        "STREAM_CAPTURE_ISOLATION",
+        ": a captured command would wait for one before the capture; wait for that before the capture begins",
+    ),
+    (
+        906,
+        "STREAM_CAPTURE_IMPLICIT",
+        ": the legacy default stream would wait for a captured stream; use a queue of `create_queue`",
+    ),
+    (
+        907,
+        "CAPTURED_EVENT",
+        ": an event of a captured command is for the graph only; wait for what launches the graph",
+    ),
+    (
         999,
         "UNKNOWN",
         ": restart the program, and see the kernel's log",
@@ -262,6 +302,11 @@ mod tests {
         let text = CudaError::new("cuMemAlloc", 2).to_string();
         assert!(
             text.starts_with("cuMemAlloc answers OUT_OF_MEMORY (2): free memory"),
+            "{text}"
+        );
+        let text = CudaError::new("cuMemAlloc", 900).to_string();
+        assert!(
+            text.contains("STREAM_CAPTURE_UNSUPPORTED (900)") && text.contains("run the work once"),
             "{text}"
         );
         assert_eq!(

@@ -12,6 +12,7 @@ use super::{
     mark::Mark,
     staging::Staging,
     status::CudaResult,
+    streams::is_captured,
 };
 
 /// Streams that do not wait for the legacy default stream.
@@ -39,19 +40,20 @@ impl Stream {
         let mut raw = 0;
         // SAFETY: `raw` is a place for the result.
         context.seen(unsafe { driver.stream_create(&raw mut raw, NON_BLOCKING) })?;
-        Ok(Self {
-            context: Arc::clone(context),
-            raw,
-            is_ours: true,
-        })
+        Ok(Self::new(context, raw, true))
     }
 
     /// A default stream, or a stream of the program, which outlives this value (I1).
     pub(crate) fn adopt(context: &Arc<Context>, raw: Handle) -> Self {
+        Self::new(context, raw, false)
+    }
+
+    fn new(context: &Arc<Context>, raw: Handle, is_ours: bool) -> Self {
+        context.note_stream(raw);
         Self {
             context: Arc::clone(context),
             raw,
-            is_ours: false,
+            is_ours,
         }
     }
 
@@ -61,6 +63,12 @@ impl Stream {
 
     pub(crate) fn context(&self) -> &Arc<Context> {
         &self.context
+    }
+
+    /// Returns whether commands go into a graph instead of running (`cuStreamBeginCapture`).
+    pub(crate) fn is_capturing(&self) -> CudaResult<bool> {
+        let driver = self.context.enter()?;
+        self.context.seen(is_captured(&driver, self.raw))
     }
 
     /// Waits until all commands have ended.
@@ -234,6 +242,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
+        self.context.forget_stream(self.raw);
         if !self.is_ours {
             return;
         }

@@ -13,10 +13,11 @@ use std::{
 };
 
 use crate::{
-    Code, ILLEGAL_ADDRESS, INVALID_VALUE, NOT_READY,
+    CAPTURE_ISOLATION, CAPTURE_UNSUPPORTED, Code, ILLEGAL_ADDRESS, INVALID_VALUE, NOT_READY,
+    capture,
     device::{
         Device, check_host, context_of, current, device, device_of, device_of_handle, enter,
-        make_current,
+        enter_unless_captured, make_current,
     },
     kernels::{self, Launch},
     memory::{Memory, PAGE, Users, is_of_device},
@@ -222,7 +223,7 @@ calls! {
     fn cuCtxEnablePeerAccess(context: usize, _flags: u32) {
         enter("cuCtxEnablePeerAccess")?.enable_peer(&*device_of(context)?)
     }
-    fn cuCtxSynchronize() { enter("cuCtxSynchronize")?.synchronize() }
+    fn cuCtxSynchronize() { enter_unless_captured("cuCtxSynchronize")?.synchronize() }
     fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) {
         let device = enter("cuMemGetInfo")?;
         let capacity = device.capacity.load(Ordering::SeqCst);
@@ -232,23 +233,23 @@ calls! {
     }
 
     fn cuMemAlloc_v2(address: *mut u64, bytes: usize) {
-        put(address, enter("cuMemAlloc")?.allocate(bytes, Users::Peers)?)
+        put(address, enter_unless_captured("cuMemAlloc")?.allocate(bytes, Users::Peers)?)
     }
     fn cuMemFree_v2(address: u64) {
-        let device = enter("cuMemFree")?;
+        let device = enter_unless_captured("cuMemFree")?;
         device.synchronize()?;
         device.memory.lock().free(address)
     }
     fn cuMemHostAlloc(address: *mut usize, bytes: usize, flags: u32) {
-        put(address, enter("cuMemHostAlloc")?.allocate_host(bytes, flags & PORTABLE != 0))
+        put(address, enter_unless_captured("cuMemHostAlloc")?.allocate_host(bytes, flags & PORTABLE != 0))
     }
     fn cuMemFreeHost(address: usize) {
-        let device = enter("cuMemFreeHost")?;
+        let device = enter_unless_captured("cuMemFreeHost")?;
         device.synchronize()?;
         device.free_host(address)
     }
     fn cuMemAllocManaged(address: *mut u64, bytes: usize, _flags: u32) {
-        put(address, enter("cuMemAllocManaged")?.allocate(bytes, Users::All)?)
+        put(address, enter_unless_captured("cuMemAllocManaged")?.allocate(bytes, Users::All)?)
     }
     fn cuMemPoolCreate(pool: *mut usize, _properties: usize) {
         put(pool, enter("cuMemPoolCreate")?.create_pool())
@@ -332,21 +333,58 @@ calls! {
     }
     fn cuStreamDestroy_v2(stream: usize) { enter("cuStreamDestroy")?.destroy_stream(stream) }
     fn cuStreamSynchronize(stream: usize) {
-        let device = enter("cuStreamSynchronize")?;
+        let device = enter_unless_captured("cuStreamSynchronize")?;
+        if capture::status(stream) != 0 {
+            return Err(capture::spoil(stream, CAPTURE_UNSUPPORTED));
+        }
         device.stream(stream)?.progress().wait(&device);
         device.check()
     }
     fn cuStreamWaitEvent(stream: usize, event: usize, _flags: u32) {
-        let stream = enter("cuStreamWaitEvent")?.stream(stream)?;
+        let target = enter("cuStreamWaitEvent")?.stream(stream)?;
         let owner = device_of_handle(event)?;
         let event = owner.event(event)?;
         let last = event.last();
-        stream.enqueue(move |device| event.wait(last, [device, &*owner]))
+        match event.captured() {
+            Some(captured) if captured == stream => return Ok(()),
+            Some(captured) => return Err(capture::spoil(captured, CAPTURE_UNSUPPORTED)),
+            None if last == 0 => return Ok(()),
+            None if capture::status(stream) != 0 => return Err(capture::spoil(stream, CAPTURE_ISOLATION)),
+            None => {}
+        }
+        target.enqueue(move |device| event.wait(last, [device, &*owner]))
     }
     fn cuStreamWaitValue32_v2(stream: usize, address: u64, value: u32, _flags: u32) {
         let stream = enter("cuStreamWaitValue32")?.stream(stream)?;
         stream.enqueue(move |device| run(device, |device| wait_for_word(device, address, value)))
     }
+
+    fn cuStreamBeginCapture_v2(stream: usize, mode: u32) {
+        let device = enter("cuStreamBeginCapture")?;
+        device.stream(stream)?;
+        capture::begin(&device, stream, mode)
+    }
+    fn cuStreamIsCapturing(stream: usize, status: *mut i32) {
+        let device = enter("cuStreamIsCapturing")?;
+        device.stream(stream)?;
+        put(status, capture::status(stream))
+    }
+    fn cuStreamEndCapture(stream: usize, graph: *mut usize) {
+        let device = enter("cuStreamEndCapture")?;
+        put(graph, 0)?;
+        put(graph, device.create_graph(Arc::new(capture::end(stream)?)))
+    }
+    fn cuGraphInstantiateWithFlags(executable: *mut usize, graph: usize, _flags: u64) {
+        let device = enter("cuGraphInstantiateWithFlags")?;
+        put(executable, device.create_graph(device.graph(graph)?))
+    }
+    fn cuGraphLaunch(executable: usize, stream: usize) {
+        let device = enter("cuGraphLaunch")?;
+        let (graph, stream) = (device.graph(executable)?, device.stream(stream)?);
+        graph.iter().try_for_each(|command| stream.run(Arc::clone(command)))
+    }
+    fn cuGraphExecDestroy(executable: usize) { enter("cuGraphExecDestroy")?.destroy_graph(executable) }
+    fn cuGraphDestroy(graph: usize) { enter("cuGraphDestroy")?.destroy_graph(graph) }
 
     fn cuEventCreate(event: *mut usize, _flags: u32) {
         put(event, enter("cuEventCreate")?.create_event())
@@ -354,17 +392,23 @@ calls! {
     fn cuEventDestroy_v2(event: usize) { enter("cuEventDestroy")?.destroy_event(event) }
     fn cuEventRecord(event: usize, stream: usize) {
         let device = enter("cuEventRecord")?;
-        let (event, stream) = (device.event(event)?, device.stream(stream)?);
+        let (event, target) = (device.event(event)?, device.stream(stream)?);
+        if capture::status(stream) != 0 {
+            event.capture(stream);
+            return Ok(());
+        }
         let record = event.record();
-        stream.enqueue(move |_| event.end(record))
+        target.enqueue(move |_| event.end(record))
     }
     fn cuEventQuery(event: usize) {
-        let has_ended = enter("cuEventQuery")?.event(event)?.has_ended();
-        has_ended.then_some(()).ok_or(NOT_READY)
+        let event = enter_unless_captured("cuEventQuery")?.event(event)?;
+        event.check_host()?;
+        event.has_ended().then_some(()).ok_or(NOT_READY)
     }
     fn cuEventSynchronize(event: usize) {
-        let device = enter("cuEventSynchronize")?;
+        let device = enter_unless_captured("cuEventSynchronize")?;
         let event = device.event(event)?;
+        event.check_host()?;
         event.wait(event.last(), [&*device; 2]);
         device.check()
     }
@@ -372,7 +416,7 @@ calls! {
     fn cuModuleLoadData(module: *mut usize, image: *const c_char) {
         put(module, enter("cuModuleLoadData")?.create_module(text(image)?)?)
     }
-    fn cuModuleUnload(module: usize) { enter("cuModuleUnload")?.destroy_module(module) }
+    fn cuModuleUnload(module: usize) { enter_unless_captured("cuModuleUnload")?.destroy_module(module) }
     fn cuModuleGetFunction(function: *mut usize, module: usize, name: *const c_char) {
         let device = enter("cuModuleGetFunction")?;
         put(function, device.function(kernels::find(&device.module(module)?, &text(name)?)?))
@@ -393,34 +437,34 @@ calls! {
         put(bytes, PAGE)
     }
     fn cuMemAddressReserve(address: *mut u64, bytes: usize, _alignment: usize, _wanted: u64, _flags: u64) {
-        let device = enter("cuMemAddressReserve")?;
+        let device = enter_unless_captured("cuMemAddressReserve")?;
         let reserved = device.memory.lock().reserve(bytes)?;
         put(address, reserved)
     }
     fn cuMemAddressFree(address: u64, bytes: usize) {
-        let device = enter("cuMemAddressFree")?;
+        let device = enter_unless_captured("cuMemAddressFree")?;
         device.memory.lock().free_addresses(address, bytes)
     }
     fn cuMemCreate(pages: *mut u64, bytes: usize, _properties: usize, _flags: u64) {
-        let device = enter("cuMemCreate")?;
+        let device = enter_unless_captured("cuMemCreate")?;
         let capacity = device.capacity.load(Ordering::SeqCst);
         let created = device.memory.lock().create_pages(bytes, capacity)?;
         put(pages, created)
     }
     fn cuMemRelease(pages: u64) {
-        let device = enter("cuMemRelease")?;
+        let device = enter_unless_captured("cuMemRelease")?;
         device.memory.lock().release_pages(pages)
     }
     fn cuMemMap(address: u64, bytes: usize, _offset: usize, pages: u64, _flags: u64) {
-        let device = enter("cuMemMap")?;
+        let device = enter_unless_captured("cuMemMap")?;
         device.memory.lock().map(address, bytes, pages)
     }
     fn cuMemUnmap(address: u64, bytes: usize) {
-        let device = enter("cuMemUnmap")?;
+        let device = enter_unless_captured("cuMemUnmap")?;
         device.memory.lock().unmap(address, bytes)
     }
     fn cuMemSetAccess(address: u64, bytes: usize, access: *const Access, count: usize) {
-        let device = enter("cuMemSetAccess")?;
+        let device = enter_unless_captured("cuMemSetAccess")?;
         let devices = devices_of(access, count)?;
         device.memory.lock().allow(address, bytes, &devices)
     }

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use crate::{
     Code, ILLEGAL_ADDRESS, INVALID_CONTEXT, INVALID_DEVICE, INVALID_HANDLE, INVALID_PTX,
     INVALID_VALUE, PEER_ACCESS_ALREADY_ENABLED, PEER_ACCESS_UNSUPPORTED,
+    capture::{self, Graph},
     event::Event,
     faults::Faults,
     memory::{Memory, Users},
@@ -25,7 +26,7 @@ const MOST_DEVICES: i32 = 1 << 16;
 /// The handle of the context of device 0.
 const FIRST_CONTEXT: usize = 1 << 20;
 const LEGACY: usize = 1;
-const PER_THREAD: usize = 2;
+pub(crate) const PER_THREAD: usize = 2;
 
 pub(crate) struct Device {
     pub(crate) ordinal: i32,
@@ -52,6 +53,8 @@ struct Objects {
     host: BTreeMap<usize, Box<[u64]>>,
     /// The devices that may use the memory of each pool.
     pools: HashMap<usize, Vec<i32>>,
+    /// Graphs, and those that can be launched.
+    graphs: HashMap<usize, Graph>,
     /// Modules, with their texts.
     modules: HashMap<usize, String>,
 }
@@ -152,6 +155,13 @@ pub(crate) fn enter(call: &str) -> Result<Arc<Device>, Code> {
     Ok(device)
 }
 
+/// Begins a call that is not safe in a capture.
+pub(crate) fn enter_unless_captured(call: &str) -> Result<Arc<Device>, Code> {
+    let device = enter(call)?;
+    capture::check_safe(&device)?;
+    Ok(device)
+}
+
 impl Device {
     pub(crate) fn check(&self) -> Result<(), Code> {
         match self.lost.load(Ordering::SeqCst) {
@@ -184,19 +194,20 @@ impl Device {
         let own = objects.streams.len() + objects.events.len() + objects.host.len();
         own + objects.pools.len()
             + objects.modules.len()
+            + objects.graphs.len()
             + objects.retained
             + self.memory.lock().objects()
     }
 
-    fn start(self: &Arc<Self>) -> Arc<Stream> {
-        let stream = Arc::new(Stream::start(self));
+    fn start(self: &Arc<Self>, handle: usize) -> Arc<Stream> {
+        let stream = Arc::new(Stream::start(self, handle));
         self.running.lock().push(Arc::clone(stream.progress()));
         stream
     }
 
     pub(crate) fn create_stream(self: &Arc<Self>) -> usize {
         let handle = fresh(self.ordinal);
-        let stream = self.start();
+        let stream = self.start(handle);
         self.objects.lock().streams.insert(handle, stream);
         handle
     }
@@ -212,7 +223,7 @@ impl Device {
             0 | LEGACY | PER_THREAD => {
                 let thread = (handle == PER_THREAD).then(|| thread::current().id());
                 let stream = objects.defaults.entry((handle.max(LEGACY), thread));
-                stream.or_insert_with(|| self.start())
+                stream.or_insert_with(|| self.start(handle))
             }
             _ => objects.streams.get_mut(&handle).ok_or(INVALID_HANDLE)?,
         };
@@ -221,11 +232,28 @@ impl Device {
 
     /// Waits for all commands.
     pub(crate) fn synchronize(&self) -> Result<(), Code> {
+        capture::check_wait_for_device(self)?;
         let running = self.running.lock().clone();
         for progress in running {
             progress.wait(self);
         }
         self.check()
+    }
+
+    pub(crate) fn create_graph(&self, graph: Graph) -> usize {
+        let handle = fresh(self.ordinal);
+        self.objects.lock().graphs.insert(handle, graph);
+        handle
+    }
+
+    pub(crate) fn graph(&self, handle: usize) -> Result<Graph, Code> {
+        let objects = self.objects.lock();
+        objects.graphs.get(&handle).cloned().ok_or(INVALID_HANDLE)
+    }
+
+    pub(crate) fn destroy_graph(&self, handle: usize) -> Result<(), Code> {
+        let gone = self.objects.lock().graphs.remove(&handle);
+        gone.map(drop).ok_or(INVALID_HANDLE)
     }
 
     pub(crate) fn create_event(&self) -> usize {

@@ -4,7 +4,7 @@ use std::{collections::HashSet, time::Duration};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::device::Device;
+use crate::{CAPTURED_EVENT, Code, capture, device::Device};
 
 /// A thread that waits looks so often whether the device is lost.
 pub(crate) const LOOK: Duration = Duration::from_millis(1);
@@ -21,6 +21,8 @@ struct State {
     recorded: u64,
     /// The records that have not ended, each of which a stream may wait for.
     pending: HashSet<u64>,
+    /// The stream whose capture has the last record.
+    captured: Option<usize>,
 }
 
 impl Event {
@@ -28,9 +30,28 @@ impl Event {
     pub(crate) fn record(&self) -> u64 {
         let mut state = self.state.lock();
         state.recorded += 1;
+        state.captured = None;
         let record = state.recorded;
         state.pending.insert(record);
         record
+    }
+
+    /// Records it in a capture of a stream.
+    pub(crate) fn capture(&self, stream: usize) {
+        self.state.lock().captured = Some(stream);
+    }
+
+    /// The stream whose capture has the last record.
+    pub(crate) fn captured(&self) -> Option<usize> {
+        self.state.lock().captured
+    }
+
+    /// Checks that the host may ask for it; if not, that spoils the capture.
+    pub(crate) fn check_host(&self) -> Result<(), Code> {
+        match self.captured() {
+            Some(stream) => Err(capture::spoil(stream, CAPTURED_EVENT)),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn last(&self) -> u64 {

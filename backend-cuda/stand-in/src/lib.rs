@@ -10,10 +10,14 @@
 //! The devices number 0 to 65535 are all there; `cuDeviceGetCount` speaks of two. A test takes some for itself, and arranges their capacity,
 //! their faults and whether they may use each other's memory by the functions that begin with `stand_in_`.
 //!
+//! A stream can be captured into a graph, alone: a wait on another stream for an event of a capture is an error here. Calls that the driver
+//! may forbid during a capture are forbidden, and spoil it.
+//!
 //! An object is used in its own context, which has to be current, or the call fails. Streams wait for events of other devices, too. A device
 //! uses memory of another where peer access is enabled, or the rights to the pages say so; `cuMemcpyPeerAsync` copies in any case.
 
 mod calls;
+mod capture;
 mod control;
 mod device;
 mod event;
@@ -36,3 +40,8 @@ const NOT_FOUND: Code = 500;
 const NOT_READY: Code = 600;
 const PEER_ACCESS_ALREADY_ENABLED: Code = 704;
 const ILLEGAL_ADDRESS: Code = 700;
+const CAPTURE_UNSUPPORTED: Code = 900;
+const CAPTURE_INVALIDATED: Code = 901;
+const CAPTURE_UNMATCHED: Code = 903;
+const CAPTURE_ISOLATION: Code = 905;
+const CAPTURED_EVENT: Code = 907;

@@ -11,15 +11,16 @@ use std::{
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::{Code, device::Device, event::LOOK};
+use crate::{Code, capture, device::Device, event::LOOK};
 
 /// Each command runs so long after the one before has ended.
 const LATE: Duration = Duration::from_micros(20);
 
 /// What a stream does.
-pub(crate) type Command = Box<dyn FnOnce(&Device) + Send>;
+pub(crate) type Command = Arc<dyn Fn(&Device) + Send + Sync>;
 
 pub(crate) struct Stream {
+    handle: usize,
     commands: Mutex<Sender<Command>>,
     progress: Arc<Progress>,
 }
@@ -37,7 +38,7 @@ struct Counts {
 }
 
 impl Stream {
-    pub(crate) fn start(device: &Arc<Device>) -> Self {
+    pub(crate) fn start(device: &Arc<Device>, handle: usize) -> Self {
         let (sender, receiver) = channel::<Command>();
         let progress = Arc::<Progress>::default();
         let (of_thread, device) = (Arc::clone(&progress), Arc::clone(device));
@@ -51,6 +52,7 @@ impl Stream {
             }
         });
         Self {
+            handle,
             commands: Mutex::new(sender),
             progress,
         }
@@ -58,13 +60,19 @@ impl Stream {
 
     pub(crate) fn enqueue(
         &self,
-        command: impl FnOnce(&Device) + Send + 'static,
+        command: impl Fn(&Device) + Send + Sync + 'static,
     ) -> Result<(), Code> {
+        match capture::take(self.handle, Arc::new(command))? {
+            Some(command) => self.run(command),
+            None => Ok(()),
+        }
+    }
+
+    /// Enqueues a command that is not captured.
+    pub(crate) fn run(&self, command: Command) -> Result<(), Code> {
         let commands = self.commands.lock();
         self.progress.counts.lock().enqueued += 1;
-        commands
-            .send(Box::new(command))
-            .map_err(|_| crate::INVALID_HANDLE)
+        commands.send(command).map_err(|_| crate::INVALID_HANDLE)
     }
 
     pub(crate) fn progress(&self) -> &Arc<Progress> {
