@@ -111,7 +111,7 @@ impl CudaQueue {
             return Ok(());
         }
         Err(Error::unsupported(format!(
-            "{what} while its stream is captured into a graph: do that before the capture, or after a launch of the graph"
+            "{what} while the stream of its queue is captured into a graph: do that before the capture, or after a launch of the graph"
         )))
     }
 

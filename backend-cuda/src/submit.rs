@@ -188,7 +188,6 @@ impl CudaBackend {
         wait_for: &[CudaEvent],
         work: impl FnOnce(&Stream, &Mark) -> CudaResult<()>,
     ) -> Result<()> {
-        queue.check_not_captured("a blocking transfer by a queue")?;
         check_waits(queue, wait_for)?;
         self.shared.graveyard.reap_some();
         let stream = queue.stream();

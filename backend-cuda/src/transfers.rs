@@ -24,6 +24,7 @@ impl Transfers for CudaBackend {
         data: &[u8],
         wait_for: &[CudaEvent],
     ) -> Result<()> {
+        queue.check_not_captured("a write that blocks")?;
         if is_far(queue, memory) {
             let write = self.enqueue_write(queue, memory, offset, data.into(), wait_for)?;
             return write.wait();
@@ -48,6 +49,7 @@ impl Transfers for CudaBackend {
         data: &mut [u8],
         wait_for: &[CudaEvent],
     ) -> Result<()> {
+        queue.check_not_captured("a read")?;
         if is_far(queue, memory) {
             let region = Region::new(offset, data.len());
             let read = self.enqueue_read(queue, memory, region, wait_for)?;
@@ -77,6 +79,9 @@ impl Transfers for CudaBackend {
         self.check_command(queue, &[memory], wait_for)?;
         memory.root().flags().check_host(HostUse::Write)?;
         let to = memory.region(Region::new(offset, data.len()))?;
+        if is_far(queue, memory) {
+            queue.check_not_captured("a write to memory of another device")?;
+        }
         if data.is_empty() {
             return self.submit(queue, &[memory], wait_for, |_, _| Ok(()));
         }
@@ -96,7 +101,7 @@ impl Transfers for CudaBackend {
         self.check_command(queue, &[memory], wait_for)?;
         memory.root().flags().check_host(HostUse::Read)?;
         let from = memory.region(region)?;
-        queue.check_not_captured("a read by a queue")?;
+        queue.check_not_captured("a read")?;
         if region.bytes == 0 {
             let event = self.submit(queue, &[memory], wait_for, |_, _| Ok(()))?;
             return Ok(PendingRead::new(event, Vec::new));

@@ -10,6 +10,7 @@ pub(crate) const OUT_OF_MEMORY: i32 = 2;
 pub(crate) const NOT_READY: i32 = 600;
 pub(crate) const PEER_ACCESS_ALREADY_ENABLED: i32 = 704;
 const NOT_SUPPORTED: i32 = 801;
+const STREAM_CAPTURE_UNSUPPORTED: i32 = 900;
 
 /// A call of the CUDA driver that failed: the source of the [`Error`]s of this crate.
 ///
@@ -179,7 +180,7 @@ const CODES: &[(i32, &str, &str)] = &[
         ": this device or driver does not have it",
     ),
     (
-        900,
+        STREAM_CAPTURE_UNSUPPORTED,
         "STREAM_CAPTURE_UNSUPPORTED",
         ": not while a stream is captured. Allocate before the capture: run the work once, so that the pool has the memory",
     ),
@@ -282,7 +283,7 @@ impl From<CudaError> for Error {
         }
         match error.code {
             OUT_OF_MEMORY => Self::device_out_of_memory(0, error),
-            NOT_SUPPORTED => Self::unsupported(error.to_string()),
+            NOT_SUPPORTED | STREAM_CAPTURE_UNSUPPORTED => Self::unsupported(error.to_string()),
             code => Self::backend(operation, Some(code), error),
         }
     }
@@ -298,6 +299,7 @@ mod tests {
         assert!(error(OUT_OF_MEMORY).is_out_of_memory());
         assert!(matches!(error(700), Error::DeviceLost { .. }));
         assert!(matches!(error(801), Error::Unsupported { .. }));
+        assert!(matches!(error(900), Error::Unsupported { .. }));
         assert!(matches!(error(1), Error::Backend(_)));
         let text = CudaError::new("cuMemAlloc", 2).to_string();
         assert!(

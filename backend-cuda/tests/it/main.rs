@@ -18,6 +18,7 @@ mod current;
 mod devices;
 mod driver_pool;
 mod failures;
+mod graphs;
 mod kernels;
 mod lifetimes;
 mod loading;
