@@ -12,39 +12,7 @@ use cudarc::{
 };
 
 /// Adds an operand to a result, element by element.
-const ADD_TO: &str = "
-.version 6.4
-.target sm_52
-.address_size 64
-
-.visible .entry add_to(.param .u64 result, .param .u64 operand, .param .u64 count)
-{
-    .reg .pred %is_outside;
-    .reg .b32 %block, %size, %thread;
-    .reg .b64 %i, %count, %offset, %result, %operand;
-    .reg .f32 %one, %other;
-
-    mov.u32 %block, %ctaid.x;
-    mov.u32 %size, %ntid.x;
-    mov.u32 %thread, %tid.x;
-    cvt.u64.u32 %i, %thread;
-    mad.wide.u32 %i, %block, %size, %i;
-    ld.param.u64 %count, [count];
-    setp.ge.u64 %is_outside, %i, %count;
-    @%is_outside ret;
-
-    shl.b64 %offset, %i, 2;
-    ld.param.u64 %result, [result];
-    add.u64 %result, %result, %offset;
-    ld.param.u64 %operand, [operand];
-    add.u64 %operand, %operand, %offset;
-    ld.global.f32 %one, [%result];
-    ld.global.f32 %other, [%operand];
-    add.rn.f32 %one, %one, %other;
-    st.global.f32 [%result], %one;
-    ret;
-}
-";
+const ADD_TO: &str = include_str!("add_to.ptx");
 
 const LENGTH: usize = 1 << 20;
 const ROUNDS: usize = 100;

@@ -10,7 +10,7 @@ use binpool_cuda::{CudaBackend, PooledCudaSlice, PooledStream};
 use cudarc::{
     driver::{
         CudaContext, CudaFunction, CudaStream, DevicePtr, DriverError, LaunchConfig, PushKernelArg,
-        sys::CUresult,
+        sys::{CUgraphInstantiate_flags, CUresult, CUstreamCaptureMode},
     },
     nvrtc::Ptx,
 };
@@ -262,6 +262,50 @@ fn events_that_cannot_be_made_are_an_error_and_the_block_goes_back() {
     assert!(setup.pooled.alloc_zeros::<f32>(LENGTH).is_err());
     assert_eq!(setup.pool.statistics().active_blocks, 0);
     setup.check(&setup.slice(1.0), 1.0);
+}
+
+#[test]
+#[ignore = "run by `over_the_stand_in`"]
+fn a_graph_of_pooled_slices_is_launched_with_other_input() {
+    let setup = Setup::new();
+    let Setup { pooled, home, .. } = &setup;
+    // SAFETY: All commands are of one stream.
+    unsafe { setup.context.disable_event_tracking() };
+    let mut input = home.alloc_zeros(LENGTH).unwrap();
+    let mut output = home.alloc_zeros(LENGTH).unwrap();
+    let mut step = || {
+        let copy = |source: &Slice| {
+            let mut copy = pooled.alloc_zeros(LENGTH).unwrap();
+            home.memcpy_dtod(source, &mut copy).unwrap();
+            copy
+        };
+        let mut first = pooled.alloc_zeros(LENGTH).unwrap();
+        home.memcpy_dtod(&input, &mut first).unwrap();
+        let mut second = copy(&first);
+        setup.add(home, &mut second, &first);
+        drop(first);
+        let mut third = copy(&second);
+        setup.add(home, &mut third, &second);
+        home.memcpy_dtod(&third, &mut output).unwrap();
+    };
+    step(); // The pool has the memory afterwards.
+    home.synchronize().unwrap();
+    let kept = setup.pool.keep_addresses();
+    let allocations = setup.device.calls("cuMemAlloc");
+    let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+    home.begin_capture(mode).unwrap();
+    step();
+    let graph = home.end_capture(CUgraphInstantiate_flags(0));
+    let graph = graph.unwrap().unwrap();
+    assert_eq!(setup.device.calls("cuMemAlloc"), allocations);
+    for value in [1.0, 2.0, 5.0] {
+        home.memcpy_htod(&[value; LENGTH], &mut input).unwrap();
+        assert_eq!(setup.pool.free_held(), 0);
+        graph.launch().unwrap();
+        assert_eq!(home.clone_dtoh(&output).unwrap(), [4.0 * value; LENGTH]);
+    }
+    drop(graph);
+    drop(kept);
 }
 
 #[test]
