@@ -123,7 +123,7 @@ impl CudaKernel {
     /// # Safety
     ///
     /// The arguments are the parameters of the kernel, in number and size. It touches no bytes but those of its memory arguments, and
-    /// those not at the same time as a command of another stream, unless both read.
+    /// those not at the same time as a command of another stream, unless both read. Where the stream is captured, memory and kernel live as long as the graph.
     ///
     /// # Errors
     ///

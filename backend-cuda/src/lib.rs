@@ -41,6 +41,12 @@
 //! [`CudaModule`] loads PTX, and a [`CudaKernel`] is launched on memory of this crate. With the feature `cudarc`, a `PooledStream` gives pooled
 //! memory to cudarc: its `PooledCudaSlice` goes into copies, fills, launches and cuBLAS, as a `CudaSlice` does.
 //!
+//! # Graphs
+//!
+//! Commands on a stream that is captured (`cuStreamBeginCapture`) become part of the CUDA graph. Their events count as ended, and nothing that they
+//! use is kept for the graph: memory, kernels and the backend have to outlive it, and a pool keeps the memory of blocks that were
+//! dropped meanwhile by `MemoryPool::keep_addresses`. Reads, and what else waits for the queue, are refused. Nothing is freed during a capture.
+//!
 //! # Errors
 //!
 //! Where memory runs out, the error is `OutOfMemory`. Where a kernel has ended the context, it is `DeviceLost`

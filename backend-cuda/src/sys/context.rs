@@ -12,6 +12,7 @@ use super::{
     driver::{Access, Driver, Handle},
     slot::Slot,
     status::{CudaResult, PEER_ACCESS_ALREADY_ENABLED},
+    streams,
 };
 
 /// So many events are kept to be used again. Each costs the driver less than 1 KiB.
@@ -162,17 +163,17 @@ impl Context {
 
     /// Notes a stream of this context, which lives until [`forget_stream`](Self::forget_stream).
     pub(super) fn note_stream(&self, stream: Handle) {
-        self.driver.streams().add(self.raw, stream);
+        streams::note(&self.driver, self.raw, stream);
     }
 
     pub(super) fn forget_stream(&self, stream: Handle) {
-        self.driver.streams().remove(self.raw, stream);
+        streams::forget(&self.driver, self.raw, stream);
     }
 
     /// Returns whether a stream of any device may be captured: its thread may then ask for no events, wait for no device and free nothing,
     /// and other threads may be forbidden to, too.
     pub(crate) fn has_capture(&self) -> bool {
-        self.driver.streams().has_capture(&self.driver)
+        streams::has_capture(&self.driver)
     }
 
     pub(super) fn idle_event(&self) -> Option<Handle> {

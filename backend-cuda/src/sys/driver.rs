@@ -7,11 +7,9 @@ use std::{
 
 use binpool_allocators::Error;
 use libloading::Library;
+use parking_lot::RwLock;
 
-use super::{
-    status::{CudaError, CudaResult, SUCCESS},
-    streams::Streams,
-};
+use super::status::{CudaError, CudaResult, SUCCESS};
 
 /// A handle of the driver (`CUcontext`, `CUstream`, `CUevent`, ...): a number that only the driver looks behind.
 pub(crate) type Handle = usize;
@@ -106,7 +104,8 @@ macro_rules! calls {
             $($name: unsafe extern "system" fn($($type),*) -> i32,)*
             /// The user events that streams wait for and that are not resolved. While there are any, no call may be made that waits for a device.
             unresolved: AtomicUsize,
-            streams: Streams,
+            /// The streams of this crate, each with its context before it ([`super::streams`]).
+            streams: RwLock<Vec<(Handle, Handle)>>,
             /// Keeps the functions loaded.
             _library: Library,
         }
@@ -122,7 +121,7 @@ macro_rules! calls {
                     // SAFETY: The signature is right, as the caller promises, and the function outlives the symbol by I1.
                     $($name: *unsafe { library.get($symbol.as_bytes()) }?,)*
                     unresolved: AtomicUsize::new(0),
-                    streams: Streams::default(),
+                    streams: RwLock::default(),
                     _library: library,
                 })
             }
@@ -131,7 +130,7 @@ macro_rules! calls {
                 &self.unresolved
             }
 
-            pub(super) fn streams(&self) -> &Streams {
+            pub(super) fn streams(&self) -> &RwLock<Vec<(Handle, Handle)>> {
                 &self.streams
             }
 

@@ -446,7 +446,7 @@ calls! {
         device.memory.lock().free_addresses(address, bytes)
     }
     fn cuMemCreate(pages: *mut u64, bytes: usize, _properties: usize, _flags: u64) {
-        let device = enter_unless_captured("cuMemCreate")?;
+        let device = enter("cuMemCreate")?;
         let capacity = device.capacity.load(Ordering::SeqCst);
         let created = device.memory.lock().create_pages(bytes, capacity)?;
         put(pages, created)

@@ -34,8 +34,8 @@ fn add(kernel: &CudaKernel, queue: &CudaQueue, result: &CudaMemory, operand: &Cu
     unsafe { kernel.launch(queue, Grid::of_threads(256, 128), &arguments, &[]) }.unwrap();
 }
 
-fn block(backend: &CudaBackend, bytes: usize) -> CudaMemory {
-    backend.create_buffer(bytes, MemoryFlags::empty()).unwrap()
+fn block(backend: &CudaBackend) -> CudaMemory {
+    backend.create_buffer(BYTES, MemoryFlags::empty()).unwrap()
 }
 
 fn floats(value: f32) -> Vec<u8> {
@@ -50,11 +50,11 @@ fn step<A: Allocator<Backend = CudaBackend>>(
     [input, output]: [&CudaMemory; 2],
 ) {
     let all = Region::first(BYTES);
-    output_zeros(pool.backend(), queue, output);
+    let backend = pool.backend();
     let temporary = || pool.allocate(BYTES).unwrap();
+    backend.enqueue_fill(queue, output, all, &[0], &[]).unwrap();
     let first = temporary();
     let memory = first.memory_on(queue).unwrap();
-    let backend = pool.backend();
     backend
         .enqueue_copy(queue, input, all, memory, 0, &[])
         .unwrap();
@@ -69,11 +69,6 @@ fn step<A: Allocator<Backend = CudaBackend>>(
     add(kernel, queue, output, memory);
 }
 
-fn output_zeros(backend: &CudaBackend, queue: &CudaQueue, output: &CudaMemory) {
-    let all = Region::first(BYTES);
-    backend.enqueue_fill(queue, output, all, &[0], &[]).unwrap();
-}
-
 fn graphs_of_temporaries<A: Allocator<Backend = CudaBackend>>(
     device: &Device,
     allocator: impl Fn(&CudaBackend) -> A,
@@ -83,7 +78,7 @@ fn graphs_of_temporaries<A: Allocator<Backend = CudaBackend>>(
     let pool = MemoryPool::new(allocator(&backend), &queue).unwrap();
     let others = MemoryPool::new(allocator(&backend), &queue).unwrap();
     let kernel = add_to(&backend);
-    let [input, output] = [(); 2].map(|()| block(&backend, BYTES));
+    let [input, output] = [(); 2].map(|()| block(&backend));
     step(&pool, &queue, &kernel, [&input, &output]); // The pool has the memory afterwards.
     queue.finish().unwrap();
 
@@ -142,7 +137,7 @@ fn without_kept_addresses_the_memory_of_a_graph_leaves_the_pool() {
     let queue = queue(&backend);
     let pool = MemoryPool::new(VirtualMemoryAllocator::new(&backend), &queue).unwrap();
     let kernel = add_to(&backend);
-    let [input, output] = [(); 2].map(|()| block(&backend, BYTES));
+    let [input, output] = [(); 2].map(|()| block(&backend));
     step(&pool, &queue, &kernel, [&input, &output]);
     queue.finish().unwrap();
     let ((), graph) = device.capture(&queue, || step(&pool, &queue, &kernel, [&input, &output]));
@@ -155,7 +150,7 @@ fn without_kept_addresses_the_memory_of_a_graph_leaves_the_pool() {
 fn with_a_grave(device: &Device) -> (CudaBackend, [CudaQueue; 2], [CudaMemory; 2]) {
     let backend = device.backend();
     let queues = [(); 2].map(|()| queue(&backend));
-    let [one, two, dropped] = [(); 3].map(|()| block(&backend, BYTES));
+    let [one, two, dropped] = [(); 3].map(|()| block(&backend));
     let gate = backend.create_user_event().unwrap();
     let all = Region::first(BYTES);
     let fill = backend.enqueue_fill(&queues[0], &dropped, all, &[1], from_ref(&gate));
@@ -202,7 +197,7 @@ fn the_event_of_a_captured_command_has_ended_and_is_for_its_queue_only() {
     let device = Device::new(1 << 24);
     let backend = device.backend();
     let [captured, other] = [(); 2].map(|()| queue(&backend));
-    let memory = block(&backend, BYTES);
+    let memory = block(&backend);
     let all = Region::first(BYTES);
     let (event, graph) = device.capture(&captured, || {
         let event = backend
@@ -265,7 +260,7 @@ fn what_waits_for_a_queue_is_refused_while_it_is_captured() {
     let device = Device::new(1 << 24);
     let backend = device.backend();
     let captured = queue(&backend);
-    let memory = block(&backend, BYTES);
+    let memory = block(&backend);
     let allocator = DriverPoolAllocator::new(&backend).unwrap();
     let ordered = allocator.allocate_on(&captured, BYTES).unwrap();
     captured.finish().unwrap();
@@ -303,7 +298,7 @@ fn a_command_on_memory_of_another_device_only_is_refused_in_a_capture() {
     let devices = Device::pair(1 << 24);
     let [here, there] = [&devices[0], &devices[1]].map(Device::backend);
     let captured = queue(&here);
-    let far = block(&there, BYTES);
+    let far = block(&there);
     let ((), graph) = devices[0].capture(&captured, || {
         let refused = there.enqueue_fill(&captured, &far, Region::first(BYTES), &[1], &[]);
         assert!(
@@ -330,7 +325,7 @@ fn each_launch_writes_the_bytes_that_were_captured() {
     let device = Device::new(1 << 24);
     let backend = device.backend();
     let queue = queue(&backend);
-    let memory = block(&backend, BYTES);
+    let memory = block(&backend);
     let write = |byte: u8| {
         let data = [byte; 5].into();
         backend
@@ -377,7 +372,7 @@ fn memory_that_is_missing_in_a_capture_is_an_error_that_says_to_run_the_work_bef
     let (error, graph) = device.capture(&queue, || pool.allocate(BYTES).unwrap_err());
     assert!(error.to_string().contains("run the work once"), "{error}");
     assert_eq!(graph.err(), Some(INVALIDATED));
-    pool.allocate(BYTES).unwrap();
+    drop(pool.allocate(BYTES).unwrap());
 }
 
 #[test]
@@ -406,7 +401,7 @@ fn whichever_call_fails_in_a_capture_the_next_one_works() {
             let backend = device.backend();
             let queue = queue(&backend);
             let kernel = add_to(&backend);
-            let [memory, operand] = [(); 2].map(|()| block(&backend, BYTES));
+            let [memory, operand] = [(); 2].map(|()| block(&backend));
             let work = || {
                 let all = Region::first(BYTES);
                 let fill = backend.enqueue_fill(&queue, &memory, all, &[0], &[]);

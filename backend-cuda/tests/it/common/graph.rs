@@ -10,6 +10,7 @@ const THREAD_LOCAL: u32 = 1;
 /// `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED`.
 pub(crate) const INVALIDATED: i32 = 901;
 
+type Instantiate = extern "system" fn(*mut usize, usize, u64) -> i32;
 type OfStream = extern "system" fn(*mut c_void, *mut usize) -> i32;
 
 macro_rules! call {
@@ -22,7 +23,8 @@ macro_rules! call {
 
 /// A graph that can be launched.
 pub(crate) struct Graph {
-    backend: CudaBackend,
+    /// Keeps its context, which `capture` has made current.
+    _backend: CudaBackend,
     executable: usize,
 }
 
@@ -50,7 +52,6 @@ impl Device {
             0 => {}
             code => return Err(code),
         }
-        type Instantiate = extern "system" fn(*mut usize, usize, u64) -> i32;
         let instantiate = call!(b"cuGraphInstantiateWithFlags": Instantiate);
         assert_eq!(instantiate(&raw mut executable, graph, 0), 0);
         assert_eq!(
@@ -58,7 +59,7 @@ impl Device {
             0
         );
         Ok(Graph {
-            backend: self.backend(),
+            _backend: self.backend(),
             executable,
         })
     }
@@ -73,7 +74,6 @@ impl Graph {
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        let _ = self.backend.is_lost(); // Its context lives until here, and is current.
         let destroy = call!(b"cuGraphExecDestroy": extern "system" fn(usize) -> i32);
         destroy(self.executable);
     }
