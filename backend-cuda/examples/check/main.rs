@@ -17,8 +17,8 @@ use std::{panic::catch_unwind, process::ExitCode, thread, time::Instant};
 
 use binpool::{MemoryPool, random::Random};
 use binpool_allocators::{
-    Allocator, Backend, Event, ImmediateAllocator, Memory, MemoryFlags, QueueOrder, Region,
-    Transfers, VirtualMemory, VirtualMemoryAllocator,
+    Allocator, Backend, ImmediateAllocator, Memory, MemoryFlags, QueueOrder, Region, Transfers,
+    VirtualMemory, VirtualMemoryAllocator,
     conformance::{
         AllocatorFixture, Fixture, allocator_checks, backend_checks, pending_checks,
         virtual_memory_checks,
