@@ -15,7 +15,11 @@ use cudarc::driver::{
     sys::{CUdeviceptr, CUresult},
 };
 
-use crate::{backend::CudaBackend, queue::CudaQueue, sys::CudaError};
+use crate::{
+    backend::CudaBackend,
+    queue::CudaQueue,
+    sys::{Context, CudaError},
+};
 
 /// The error of a call of cudarc.
 pub(crate) fn failed(call: &'static str, error: DriverError) -> Error {
@@ -69,6 +73,8 @@ pub struct PooledCudaSlice<T, A: Allocator> {
     block: PooledBuffer<A>,
     /// Lets cudarc record the uses of `slice` as long as that lives.
     _recorded: Arc<CudaStream>,
+    /// The context of `slice`.
+    device: Arc<Context>,
 }
 
 impl<T, A: Allocator<Backend = CudaBackend>> PooledCudaSlice<T, A> {
@@ -99,6 +105,7 @@ impl<T, A: Allocator<Backend = CudaBackend>> PooledCudaSlice<T, A> {
             slice: ManuallyDrop::new(slice),
             block,
             _recorded: recorded,
+            device: Arc::clone(queue.stream().context()),
         };
         // Other streams come after the former users of the memory, whose commands are before this on the slice's stream.
         drop(slice.slice.device_ptr_mut(stream));
@@ -155,8 +162,11 @@ impl<T, A: Allocator> Drop for PooledCudaSlice<T, A> {
         if let Err(error) = context.check_err() {
             let bytes = self.block.size();
             tracing::error!(%error, bytes, "a stream may not wait for the uses of a slice: the host waits");
-            // Where this fails, too, the context is lost, and runs no commands.
-            context.record_err(context.synchronize());
+            // Not by cudarc, whose call would not wait where another thread has left an error meanwhile. Where this fails, too, the context is
+            // lost, and runs no commands.
+            if let Err(error) = self.device.synchronize() {
+                tracing::error!(%error, "a device cannot be waited for");
+            }
             context.record_err(Err::<(), _>(error));
         }
     }
