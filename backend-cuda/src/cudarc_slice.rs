@@ -35,6 +35,10 @@ pub(crate) fn failed(call: &'static str, error: DriverError) -> Error {
 /// command that reads it comes after the last write, and one that writes it after all reads and writes before. A first use on another stream
 /// comes after what the slice's own stream has been given until the slice was allocated, and so after the former users of its memory.
 ///
+/// cudarc keeps one event for the reads, that of the last. A copy from the slice comes after the reads before, and stands for them. A launch that
+/// reads it, and a read through [`as_slice`](Self::as_slice), do not, nor do reads by two threads at once: where these are on several streams,
+/// let one wait for the others (`CudaStream::join`), and read last there.
+///
 /// When it is dropped, its stream is made to wait for the last uses on other streams, and the memory goes back to the pool for what is
 /// enqueued on its stream from then on: dropping it right after a launch is fine, and nobody waits on the host, unless the context keeps an
 /// error (`CudaContext::check_err`). For this cudarc records events. A program that turns these off (`CudaContext::disable_event_tracking`) orders its streams itself.
@@ -184,11 +188,17 @@ impl<T, A: Allocator> DeviceSlice<T> for PooledCudaSlice<T, A> {
 
 impl<T, A: Allocator> DevicePtr<T> for PooledCudaSlice<T, A> {
     fn device_ptr<'a>(&'a self, stream: &'a CudaStream) -> (CUdeviceptr, SyncOnDrop<'a>) {
-        if self.may_be_used_on(stream) {
-            self.slice.device_ptr(stream)
-        } else {
-            (0, SyncOnDrop::Record(None))
+        if !self.may_be_used_on(stream) {
+            return (0, SyncOnDrop::Record(None));
         }
+        let (address, recorded) = self.slice.device_ptr(stream);
+        if let SyncOnDrop::Record(Some((read, _))) = &recorded
+            && stream.context().is_managing_stream_synchronization()
+        {
+            // cudarc keeps the last read only, so that one comes after the reads on other streams.
+            stream.context().record_err(stream.wait(read));
+        }
+        (address, recorded)
     }
 }
 

@@ -222,6 +222,30 @@ fn uses_on_two_streams_are_in_order() {
 
 #[test]
 #[ignore = "run by `over_the_stand_in`"]
+fn copies_on_two_streams_both_count_as_reads() {
+    let setup = Setup::new();
+    let Setup { home, other, .. } = &setup;
+    for is_dropped in [false, true] {
+        let [mut first, mut second] = [0, 1].map(|_| setup.slice(0.0));
+        let mut operand = setup.slice(2.0);
+        setup.context.synchronize().unwrap();
+        setup.busy(other);
+        other.memcpy_dtod(&operand, &mut first).unwrap();
+        home.memcpy_dtod(&operand, &mut second).unwrap();
+        if is_dropped {
+            drop(operand);
+            operand = setup.slice(5.0);
+        } else {
+            home.memcpy_htod(&[5.0; LENGTH], &mut operand).unwrap();
+        }
+        for (slice, value) in [(&first, 2.0), (&second, 2.0), (&operand, 5.0)] {
+            setup.check(slice, value);
+        }
+    }
+}
+
+#[test]
+#[ignore = "run by `over_the_stand_in`"]
 fn the_host_waits_where_another_error_comes_meanwhile() {
     let setup = Setup::new();
     let error = DriverError(CUresult::CUDA_ERROR_ASSERT);
