@@ -15,7 +15,7 @@ use cudarc::{
     nvrtc::Ptx,
 };
 
-use crate::common::{Device, build, bytes};
+use crate::common::{Device, build, bytes, logged};
 
 /// Runs the ignored tests of this file where the stand-in is the driver.
 #[test]
@@ -218,6 +218,49 @@ fn uses_on_two_streams_are_in_order() {
     home.memcpy_htod(&[4.0; LENGTH], &mut operand).unwrap();
     setup.add(other, &mut sum, &operand); // After the copy.
     setup.check(&sum, 9.0);
+}
+
+#[test]
+#[ignore = "run by `over_the_stand_in`"]
+fn copies_on_two_streams_both_count_as_reads() {
+    let setup = Setup::new();
+    let Setup { home, other, .. } = &setup;
+    for is_dropped in [false, true] {
+        let [mut first, mut second] = [0, 1].map(|_| setup.slice(0.0));
+        let mut operand = setup.slice(2.0);
+        setup.context.synchronize().unwrap();
+        setup.busy(other);
+        other.memcpy_dtod(&operand, &mut first).unwrap();
+        home.memcpy_dtod(&operand, &mut second).unwrap();
+        if is_dropped {
+            drop(operand);
+            operand = setup.slice(5.0);
+        } else {
+            home.memcpy_htod(&[5.0; LENGTH], &mut operand).unwrap();
+        }
+        for (slice, value) in [(&first, 2.0), (&second, 2.0), (&operand, 5.0)] {
+            setup.check(slice, value);
+        }
+    }
+}
+
+#[test]
+#[ignore = "run by `over_the_stand_in`"]
+fn the_host_waits_where_another_error_comes_meanwhile() {
+    let setup = Setup::new();
+    let error = DriverError(CUresult::CUDA_ERROR_ASSERT);
+    let (mut sum, operand) = (setup.slice(1.0), setup.slice(2.0));
+    setup.busy(&setup.other);
+    setup.add(&setup.other, &mut sum, &operand);
+    setup.context.record_err(Err::<(), _>(error));
+    // As another thread does between the calls of the drop: it logs before it waits.
+    let context = Arc::clone(&setup.context);
+    let another = move || context.record_err(Err::<(), _>(error));
+    logged(another, || drop(operand));
+    assert_eq!(setup.context.check_err(), Err(error));
+    let _next = setup.slice(5.0);
+    setup.context.synchronize().unwrap();
+    setup.check(&sum, 3.0);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Devices of the stand-in for the driver.
 
+mod logged;
 mod stand_in_build;
 
 use std::{
@@ -15,6 +16,7 @@ use binpool_allocators::{Backend, Memory, QueueOrder, Transfers};
 use binpool_cuda::{CudaBackend, CudaDevice, CudaLibrary, CudaMemory, CudaQueue};
 use libloading::Library;
 
+pub(crate) use logged::logged;
 pub(crate) use stand_in_build::build;
 
 pub(crate) const PAGE: usize = 2 << 20;
