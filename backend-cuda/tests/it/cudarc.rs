@@ -9,8 +9,8 @@ use binpool_allocators::{Backend, Error, InvalidRequest, MemoryFlags, ObjectKind
 use binpool_cuda::{CudaBackend, PooledCudaSlice, PooledStream};
 use cudarc::{
     driver::{
-        CudaContext, CudaFunction, CudaStream, DevicePtr, DriverError, LaunchConfig, PushKernelArg,
-        sys::CUresult,
+        CudaContext, CudaFunction, CudaStream, DevicePtr, DeviceRepr, DriverError, LaunchConfig,
+        PushKernelArg, ValidAsZeroBits, sys::CUresult,
     },
     nvrtc::Ptx,
 };
@@ -143,6 +143,29 @@ fn slices_go_into_copies_fills_and_launches() {
     let empty = pooled.alloc_zeros::<f32>(0).unwrap();
     assert!(empty.is_empty() && home.clone_dtoh(&empty).unwrap().is_empty());
     assert!(pooled.alloc_zeros::<f32>(usize::MAX).is_err());
+}
+
+/// Its elements are aligned to more than blocks are.
+#[derive(Clone, Copy)]
+#[repr(align(512))]
+struct Wide(#[expect(dead_code, reason = "it has a size")] [u8; 512]);
+
+// SAFETY: It consists of bytes.
+unsafe impl DeviceRepr for Wide {}
+
+// SAFETY: Any bytes are one, zeros too.
+unsafe impl ValidAsZeroBits for Wide {}
+
+#[test]
+#[ignore = "run by `over_the_stand_in`"]
+fn elements_that_a_block_cannot_align_are_refused() {
+    let refused = Setup::new().pooled.alloc_zeros::<Wide>(1).map(drop);
+    assert!(
+        refused
+            .unwrap_err()
+            .to_string()
+            .contains("aligned to 512 bytes")
+    );
 }
 
 #[test]
