@@ -15,7 +15,11 @@ use cudarc::driver::{
     sys::{CUdeviceptr, CUresult},
 };
 
-use crate::{backend::CudaBackend, queue::CudaQueue, sys::CudaError};
+use crate::{
+    backend::CudaBackend,
+    queue::CudaQueue,
+    sys::{Context, CudaError},
+};
 
 /// The error of a call of cudarc.
 pub(crate) fn failed(call: &'static str, error: DriverError) -> Error {
@@ -30,6 +34,10 @@ pub(crate) fn failed(call: &'static str, error: DriverError) -> Error {
 /// The slice belongs to a stream. It may be used on all others of the same `CudaContext` value, and the order is that of `CudaSlice`: a
 /// command that reads it comes after the last write, and one that writes it after all reads and writes before. A first use on another stream
 /// comes after what the slice's own stream has been given until the slice was allocated, and so after the former users of its memory.
+///
+/// cudarc keeps one event for the reads, that of the last. A copy from the slice comes after the reads before, and stands for them. A launch that
+/// reads it, and a read through [`as_slice`](Self::as_slice), do not, nor do reads by two threads at once: where these are on several streams,
+/// let one wait for the others (`CudaStream::join`), and read last there.
 ///
 /// When it is dropped, its stream is made to wait for the last uses on other streams, and the memory goes back to the pool for what is
 /// enqueued on its stream from then on: dropping it right after a launch is fine, and nobody waits on the host, unless the context keeps an
@@ -69,6 +77,8 @@ pub struct PooledCudaSlice<T, A: Allocator> {
     block: PooledBuffer<A>,
     /// Lets cudarc record the uses of `slice` as long as that lives.
     _recorded: Arc<CudaStream>,
+    /// The context of `slice`.
+    device: Arc<Context>,
 }
 
 impl<T, A: Allocator<Backend = CudaBackend>> PooledCudaSlice<T, A> {
@@ -99,6 +109,7 @@ impl<T, A: Allocator<Backend = CudaBackend>> PooledCudaSlice<T, A> {
             slice: ManuallyDrop::new(slice),
             block,
             _recorded: recorded,
+            device: Arc::clone(queue.stream().context()),
         };
         // Other streams come after the former users of the memory, whose commands are before this on the slice's stream.
         drop(slice.slice.device_ptr_mut(stream));
@@ -155,8 +166,11 @@ impl<T, A: Allocator> Drop for PooledCudaSlice<T, A> {
         if let Err(error) = context.check_err() {
             let bytes = self.block.size();
             tracing::error!(%error, bytes, "a stream may not wait for the uses of a slice: the host waits");
-            // Where this fails, too, the context is lost, and runs no commands.
-            context.record_err(context.synchronize());
+            // Not by cudarc, whose call would not wait where another thread has left an error meanwhile. Where this fails, too, the context is
+            // lost, and runs no commands.
+            if let Err(error) = self.device.synchronize() {
+                tracing::error!(%error, "a device cannot be waited for");
+            }
             context.record_err(Err::<(), _>(error));
         }
     }
@@ -174,11 +188,17 @@ impl<T, A: Allocator> DeviceSlice<T> for PooledCudaSlice<T, A> {
 
 impl<T, A: Allocator> DevicePtr<T> for PooledCudaSlice<T, A> {
     fn device_ptr<'a>(&'a self, stream: &'a CudaStream) -> (CUdeviceptr, SyncOnDrop<'a>) {
-        if self.may_be_used_on(stream) {
-            self.slice.device_ptr(stream)
-        } else {
-            (0, SyncOnDrop::Record(None))
+        if !self.may_be_used_on(stream) {
+            return (0, SyncOnDrop::Record(None));
         }
+        let (address, recorded) = self.slice.device_ptr(stream);
+        if let SyncOnDrop::Record(Some((read, _))) = &recorded
+            && stream.context().is_managing_stream_synchronization()
+        {
+            // cudarc keeps the last read only, so that one comes after the reads on other streams.
+            stream.context().record_err(stream.wait(read));
+        }
+        (address, recorded)
     }
 }
 

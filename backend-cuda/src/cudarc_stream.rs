@@ -14,6 +14,7 @@ use cudarc::driver::{CudaStream, DeviceRepr, HostSlice, ValidAsZeroBits};
 use crate::{
     backend::CudaBackend,
     cudarc_slice::{PooledCudaSlice, failed},
+    device::ALIGNMENT,
     queue::CudaQueue,
     sys::PER_THREAD,
 };
@@ -128,11 +129,19 @@ impl<A: Allocator<Backend = CudaBackend>> PooledStream<A> {
     ///
     /// # Errors
     ///
-    /// Those of [`MemoryPool::allocate_on`], and a failure of the driver.
+    /// Those of [`MemoryPool::allocate_on`], [`Unsupported`](Error::Unsupported) for elements that are aligned to more than 256 bytes, and a
+    /// failure of the driver.
     pub unsafe fn alloc<T: DeviceRepr>(
         &self,
         length: usize,
     ) -> Result<PooledCudaSlice<T, A>, PoolError> {
+        if align_of::<T>() > ALIGNMENT {
+            return Err(Error::unsupported(format!(
+                "elements that are aligned to {} bytes: blocks are aligned to {ALIGNMENT}",
+                align_of::<T>()
+            ))
+            .into());
+        }
         // A length that overflows asks for more than any device has, and is refused by the pool.
         let bytes = length.saturating_mul(size_of::<T>());
         let block = self.pool.allocate_on(&self.queue, bytes)?;

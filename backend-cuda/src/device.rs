@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Blocks start on multiples of it, as those of `cuMemAlloc` do at least.
-const ALIGNMENT: usize = 256;
+pub(crate) const ALIGNMENT: usize = 256;
 
 /// A device of the CUDA driver.
 ///

@@ -4,13 +4,13 @@
 //! it is first needed: programs start without it, and get an error that says what to install.
 //!
 //! ```no_run
-//! use binpool::{ImmediateAllocator, MemoryPool};
+//! use binpool::{MemoryPool, VirtualMemoryAllocator};
 //! use binpool_allocators::{Backend, QueueOrder};
 //! use binpool_cuda::CudaDevice;
 //!
 //! let backend = CudaDevice::open(0)?;
 //! let stream = backend.create_queue(QueueOrder::InOrder)?;
-//! let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &stream)?;
+//! let pool = MemoryPool::new(VirtualMemoryAllocator::new(&backend), &stream)?;
 //! let block = pool.allocate(4096)?;
 //! block.enqueue_fill(&stream, .., &[1])?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())

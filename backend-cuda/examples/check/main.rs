@@ -17,9 +17,12 @@ use std::{panic::catch_unwind, process::ExitCode, thread, time::Instant};
 
 use binpool::{MemoryPool, random::Random};
 use binpool_allocators::{
-    Allocator, Backend, Event, ImmediateAllocator, Memory, MemoryFlags, QueueOrder, Region,
-    Transfers, VirtualMemory, VirtualMemoryAllocator,
-    conformance::{AllocatorFixture, Fixture, allocator_checks, backend_checks, pending_checks},
+    Allocator, Backend, ImmediateAllocator, Memory, MemoryFlags, QueueOrder, Region, Transfers,
+    VirtualMemory, VirtualMemoryAllocator,
+    conformance::{
+        AllocatorFixture, Fixture, allocator_checks, backend_checks, pending_checks,
+        virtual_memory_checks,
+    },
 };
 use binpool_cuda::{CudaBackend, CudaDevice, CudaLibrary, CudaQueue, DriverPoolAllocator};
 
@@ -108,31 +111,6 @@ impl Table {
         let milliseconds = start.elapsed().as_millis();
         println!("| {part:<11} | {name:<75} | {outcome} | {milliseconds:>6} ms |");
     }
-}
-
-/// Pages move, and keep their bytes.
-fn pages_move() {
-    let backend = open();
-    let (page, queue) = (backend.page_bytes(), queue(&backend));
-    let reservation = backend.reserve(64 * page).unwrap();
-    let pages = backend.create_pages(16 * page).unwrap();
-    for round in 0..10_u8 {
-        let at = usize::from(round) * page;
-        backend.map(&reservation, at, &pages).unwrap();
-        let mut seen = [0];
-        if round > 0 {
-            backend
-                .read(&queue, &reservation, at + 16 * page - 1, &mut seen, &[])
-                .unwrap();
-            assert_eq!(seen, [round - 1]);
-        }
-        let all = Region::new(at, 16 * page);
-        let fill = backend.enqueue_fill(&queue, &reservation, all, &[round], &[]);
-        fill.unwrap().wait().unwrap();
-        backend.unmap(&reservation, all).unwrap();
-    }
-    let refused = backend.write(&queue, &reservation, 0, &[1], &[]);
-    assert!(refused.is_err() && !backend.is_lost());
 }
 
 /// Other threads enqueue while pages are mapped, and the reservation is dropped with pages in it.
@@ -280,6 +258,9 @@ fn main() -> ExitCode {
     for check in pending_checks() {
         table.run("user events", check.name, || (check.run)(&Cuda));
     }
+    for check in virtual_memory_checks() {
+        table.run("pages", check.name, || (check.run)(&Cuda));
+    }
     for check in allocator_checks() {
         table.run("immediate", check.name, || (check.run)(&Immediate));
     }
@@ -293,7 +274,6 @@ fn main() -> ExitCode {
         too_much_is_out_of_memory,
     );
     table.run("streams", "default_streams", default_streams);
-    table.run("pages", "pages_move", pages_move);
     table.run(
         "pages",
         "pages_move_while_threads_enqueue",

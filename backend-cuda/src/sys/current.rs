@@ -2,6 +2,8 @@
 
 use std::{marker::PhantomData, ops::Deref};
 
+use binpool_allocators::contained::contained;
+
 use super::{
     driver::{Driver, Handle},
     status::CudaResult,
@@ -51,7 +53,10 @@ impl Drop for Current<'_> {
         };
         // SAFETY: It takes no pointers; the program keeps the context that it has made current.
         if let Err(error) = unsafe { self.driver.context_set(before) } {
-            tracing::error!(%error, "the calling thread has another context than before");
+            // A subscriber that panics here would unwind through a call that has enqueued a command.
+            contained("a subscriber", || {
+                tracing::error!(%error, "the calling thread has another context than before");
+            });
         }
     }
 }

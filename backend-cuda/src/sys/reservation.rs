@@ -202,10 +202,15 @@ impl Reservation {
         if !mapped.is_empty() {
             self.context.synchronize()?;
         }
+        // Where one cannot be unmapped, the others are, and the addresses stay reserved.
+        let mut unmapped = Ok(());
         for (offset, entry) in mapped {
-            self.unmap_now(offset, entry.pages.bytes())?;
-            entry.pages.let_go();
+            match self.unmap_now(offset, entry.pages.bytes()) {
+                Ok(()) => entry.pages.let_go(),
+                Err(error) => unmapped = Err(error),
+            }
         }
+        unmapped?;
         let driver = self.context.enter()?;
         // SAFETY: It takes no pointers; nothing else has these addresses (I1), and nothing is mapped there any more.
         let result = unsafe { driver.free_addresses(self.address, self.bytes) };

@@ -9,13 +9,14 @@ use binpool_allocators::{Backend, Error, InvalidRequest, MemoryFlags, ObjectKind
 use binpool_cuda::{CudaBackend, PooledCudaSlice, PooledStream};
 use cudarc::{
     driver::{
-        CudaContext, CudaFunction, CudaStream, DevicePtr, DriverError, LaunchConfig, PushKernelArg,
+        CudaContext, CudaFunction, CudaStream, DevicePtr, DeviceRepr, DriverError, LaunchConfig,
+        PushKernelArg, ValidAsZeroBits,
         sys::{CUgraphInstantiate_flags, CUresult, CUstreamCaptureMode},
     },
     nvrtc::Ptx,
 };
 
-use crate::common::{Device, build, bytes};
+use crate::common::{Device, build, bytes, logged};
 
 /// Runs the ignored tests of this file where the stand-in is the driver.
 #[test]
@@ -145,6 +146,29 @@ fn slices_go_into_copies_fills_and_launches() {
     assert!(pooled.alloc_zeros::<f32>(usize::MAX).is_err());
 }
 
+/// Its elements are aligned to more than blocks are.
+#[derive(Clone, Copy)]
+#[repr(align(512))]
+struct Wide(#[expect(dead_code, reason = "it has a size")] [u8; 512]);
+
+// SAFETY: It consists of bytes.
+unsafe impl DeviceRepr for Wide {}
+
+// SAFETY: Any bytes are one, zeros too.
+unsafe impl ValidAsZeroBits for Wide {}
+
+#[test]
+#[ignore = "run by `over_the_stand_in`"]
+fn elements_that_a_block_cannot_align_are_refused() {
+    let refused = Setup::new().pooled.alloc_zeros::<Wide>(1).map(drop);
+    assert!(
+        refused
+            .unwrap_err()
+            .to_string()
+            .contains("aligned to 512 bytes")
+    );
+}
+
 #[test]
 #[ignore = "run by `over_the_stand_in`"]
 fn a_slice_may_be_dropped_right_after_a_launch_on_another_stream() {
@@ -218,6 +242,49 @@ fn uses_on_two_streams_are_in_order() {
     home.memcpy_htod(&[4.0; LENGTH], &mut operand).unwrap();
     setup.add(other, &mut sum, &operand); // After the copy.
     setup.check(&sum, 9.0);
+}
+
+#[test]
+#[ignore = "run by `over_the_stand_in`"]
+fn copies_on_two_streams_both_count_as_reads() {
+    let setup = Setup::new();
+    let Setup { home, other, .. } = &setup;
+    for is_dropped in [false, true] {
+        let [mut first, mut second] = [0, 1].map(|_| setup.slice(0.0));
+        let mut operand = setup.slice(2.0);
+        setup.context.synchronize().unwrap();
+        setup.busy(other);
+        other.memcpy_dtod(&operand, &mut first).unwrap();
+        home.memcpy_dtod(&operand, &mut second).unwrap();
+        if is_dropped {
+            drop(operand);
+            operand = setup.slice(5.0);
+        } else {
+            home.memcpy_htod(&[5.0; LENGTH], &mut operand).unwrap();
+        }
+        for (slice, value) in [(&first, 2.0), (&second, 2.0), (&operand, 5.0)] {
+            setup.check(slice, value);
+        }
+    }
+}
+
+#[test]
+#[ignore = "run by `over_the_stand_in`"]
+fn the_host_waits_where_another_error_comes_meanwhile() {
+    let setup = Setup::new();
+    let error = DriverError(CUresult::CUDA_ERROR_ASSERT);
+    let (mut sum, operand) = (setup.slice(1.0), setup.slice(2.0));
+    setup.busy(&setup.other);
+    setup.add(&setup.other, &mut sum, &operand);
+    setup.context.record_err(Err::<(), _>(error));
+    // As another thread does between the calls of the drop: it logs before it waits.
+    let context = Arc::clone(&setup.context);
+    let another = move || context.record_err(Err::<(), _>(error));
+    logged(another, || drop(operand));
+    assert_eq!(setup.context.check_err(), Err(error));
+    let _next = setup.slice(5.0);
+    setup.context.synchronize().unwrap();
+    setup.check(&sum, 3.0);
 }
 
 #[test]

@@ -10,12 +10,7 @@ use std::{
 
 use binpool_allocators::{Backend, Event, Memory, MemoryFlags, Outcome, Queue, Region, Transfers};
 
-use tracing::{
-    Level, Metadata, Subscriber,
-    span::{Attributes, Id, Record},
-};
-
-use crate::common::{Device, bytes, queue};
+use crate::common::{Device, bytes, logged, queue};
 
 const SIZE: usize = 1 << 16;
 
@@ -131,27 +126,13 @@ fn memory_that_a_user_event_keeps_is_named_once_where_it_is_missing() {
 
 /// Counts what is logged on this thread.
 fn count_warnings(program: impl FnOnce()) -> usize {
-    struct Counter(AtomicUsize);
-
-    impl Subscriber for Counter {
-        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-            *metadata.level() <= Level::WARN
-        }
-        fn new_span(&self, _: &Attributes<'_>) -> Id {
-            Id::from_u64(1)
-        }
-        fn record(&self, _: &Id, _: &Record<'_>) {}
-        fn record_follows_from(&self, _: &Id, _: &Id) {}
-        fn event(&self, _: &tracing::Event<'_>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-        fn enter(&self, _: &Id) {}
-        fn exit(&self, _: &Id) {}
-    }
-
-    let counter = Arc::new(Counter(AtomicUsize::new(0)));
-    tracing::subscriber::with_default(Arc::clone(&counter), program);
-    counter.0.load(Ordering::Relaxed)
+    let count = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&count);
+    let add = move || {
+        counter.fetch_add(1, Ordering::Relaxed);
+    };
+    logged(add, program);
+    count.load(Ordering::Relaxed)
 }
 
 #[test]

@@ -174,3 +174,17 @@ fn a_reservation_is_dropped_behind_the_commands_that_use_it() {
     backend.enqueue_marker(&queue, &[]).unwrap().wait().unwrap();
     assert_eq!((device.used(), backend.is_lost()), (0, false));
 }
+
+#[test]
+fn pages_that_cannot_be_unmapped_keep_no_others_from_it_when_the_reservation_ends() {
+    let device = device();
+    let backend = device.backend();
+    let [one, two] = [(); 2].map(|()| backend.reserve(2 * PAGE).unwrap());
+    let [a, b] = [(); 2].map(|()| backend.create_pages(PAGE).unwrap());
+    backend.map(&one, 0, &a).unwrap();
+    backend.map(&one, PAGE, &b).unwrap();
+    device.fail("cuMemUnmap", 0, 1, 999);
+    drop(one);
+    assert!(backend.map(&two, 0, &a).is_err());
+    backend.map(&two, 0, &b).unwrap();
+}

@@ -219,7 +219,7 @@ Examples:
   binpool replay replay/traces/*.trace.gz
   binpool replay --no-pool --profile pocl replay/traces/eager_arrays.trace.gz
   binpool replay --device nvidia --need TRACE
-  binpool replay --backend cuda --virtual-memory TRACE
+  binpool replay --backend cuda TRACE
   binpool replay --backend cuda --no-pool --allocator stream-ordered TRACE
   binpool replay --backend opencl --scale 64 --capacity 1GiB TRACE")]
 pub(crate) struct Replay {
@@ -237,10 +237,10 @@ pub(crate) struct Replay {
     /// `binpool devices --measure -o FILE.json` wrote. Default: h200.
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) profile: Option<Profile>,
-    /// The way of getting memory.
-    #[arg(long, value_enum, default_value_t)]
-    pub(crate) allocator: AllocatorChoice,
-    /// Map pages to where they are wanted, instead of taking segments from the device.
+    /// The way of getting memory. Default: immediate; for a pool on CUDA, pages of virtual memory.
+    #[arg(long, value_enum)]
+    pub(crate) allocator: Option<AllocatorChoice>,
+    /// Map pages to where they are wanted, instead of taking segments from the device: on CUDA the default.
     #[arg(long, conflicts_with_all = ["allocator", "no_pool", "no_segments"])]
     pub(crate) virtual_memory: bool,
     /// Get every block from the device and give it back, for comparison.
@@ -447,10 +447,10 @@ impl Replay {
             BackendChoice::Opencl | BackendChoice::Cuda if self.profile.is_some() => Some(
                 "`--profile` is for the mock: leave out `--backend` and `--device`, or the profile",
             ),
-            _ if self.allocator == AllocatorChoice::StreamOrdered && !self.no_pool => Some(
+            _ if self.allocator() == AllocatorChoice::StreamOrdered && !self.no_pool => Some(
                 "`--allocator stream-ordered` is the driver's pool by itself, to compare with: add `--no-pool`",
             ),
-            _ if self.allocator == AllocatorChoice::StreamOrdered
+            _ if self.allocator() == AllocatorChoice::StreamOrdered
                 && (self.need || self.capacity.is_some()) =>
             {
                 Some(
@@ -472,10 +472,12 @@ impl Replay {
 
     /// The way of getting memory.
     pub(crate) fn allocator(&self) -> AllocatorChoice {
-        if self.virtual_memory {
-            AllocatorChoice::Pages
-        } else {
-            self.allocator
+        let carves = !self.no_pool && !self.no_segments;
+        match self.allocator {
+            Some(allocator) => allocator,
+            None if self.virtual_memory => AllocatorChoice::Pages,
+            None if self.backend() == BackendChoice::Cuda && carves => AllocatorChoice::Pages,
+            None => AllocatorChoice::Immediate,
         }
     }
 

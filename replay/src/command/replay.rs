@@ -17,7 +17,7 @@ const DISPENSABLE: [&str; 3] = ["allocations", "peak reserved", "device allocati
 /// Replays all traces and prints the report. Returns whether all succeeded.
 pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
     if options.need
-        && options.allocator == AllocatorChoice::Deferred
+        && options.allocator() == AllocatorChoice::Deferred
         && !options.touch
         && !options.kernels
     {

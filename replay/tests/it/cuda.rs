@@ -56,11 +56,11 @@ fn a_replay_on_cuda_has_the_figures_of_one_on_a_mock_device_with_the_same_limits
     profile.limits.buffer_views_are_addresses = true;
     fs::write(&file, serde_json::to_string(&profile).unwrap()).unwrap();
     for more in [
-        &[][..],
+        &["--allocator", "immediate"][..],
         &["--virtual-memory"],
         &["--no-segments"],
         &["--no-pool"],
-        &["--growth", "dense"],
+        &["--allocator", "immediate", "--growth", "dense"],
     ] {
         let on_mock = ["replay", "--json", "--scale", "256"];
         let on_mock = [&on_mock[..], &["--profile", file.to_str().unwrap()], more].concat();
@@ -86,12 +86,25 @@ fn a_replay_on_cuda_has_the_figures_of_one_on_a_mock_device_with_the_same_limits
     }
 }
 
+#[test]
+fn a_pool_on_cuda_maps_pages_unless_it_is_told_otherwise() {
+    for (more, allocator) in [
+        (&[][..], "virtual-memory"),
+        (&["--growth", "dense"], "virtual-memory"),
+        (&["--no-segments"], "immediate"),
+        (&["--no-pool"], "immediate"),
+        (&["--allocator", "driver-pool"], "driver-pool"),
+    ] {
+        assert_eq!(replay(TRACE, more)["allocator"], allocator, "{more:?}");
+    }
+}
+
 /// A replay fails where a block is overwritten while it is in use, or a command runs where nothing is mapped.
 #[test]
 fn commands_on_each_block_find_their_numbers_with_every_allocator() {
     for more in [
         &["--kernels"][..],
-        &["--kernels", "--virtual-memory"],
+        &["--kernels", "--allocator", "immediate"],
         &["--kernels", "--no-segments"],
         &["--kernels", "--no-pool"],
         &["--kernels", "--allocator", "driver-pool"],

@@ -1,6 +1,7 @@
 //! Devices of the stand-in for the driver.
 
 mod graph;
+mod logged;
 mod stand_in_build;
 
 use std::{
@@ -17,6 +18,7 @@ use binpool_cuda::{CudaBackend, CudaDevice, CudaLibrary, CudaMemory, CudaQueue};
 use libloading::Library;
 
 pub(crate) use graph::INVALIDATED;
+pub(crate) use logged::logged;
 pub(crate) use stand_in_build::build;
 
 pub(crate) const PAGE: usize = 2 << 20;
