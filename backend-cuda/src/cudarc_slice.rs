@@ -40,7 +40,7 @@ pub(crate) fn failed(call: &'static str, error: DriverError) -> Error {
 /// let one wait for the others (`CudaStream::join`), and read last there.
 ///
 /// When it is dropped, its stream is made to wait for the last uses on other streams, and the memory goes back to the pool for what is
-/// enqueued on its stream from then on: dropping it right after a launch is fine, and nobody waits on the host, unless the context keeps an
+/// enqueued on its stream from then on: dropping it right after a launch is fine, and the host does not wait, unless the context keeps an
 /// error (`CudaContext::check_err`). For this cudarc records events. A program that turns these off (`CudaContext::disable_event_tracking`) orders its streams itself.
 ///
 /// ```no_run

@@ -59,7 +59,7 @@ struct Grave {
     held: Box<dyn Send>,
 }
 
-/// Values that are dropped once commands have ended. Nobody waits for that: each call of the backend looks whether it is so. Nothing is dropped
+/// Values that are dropped once commands have ended. No thread waits for that: each call of the backend looks whether it is so. Nothing is dropped
 /// while a stream is captured into a graph, since the driver would end the capture.
 pub(crate) struct Graveyard {
     context: Arc<Context>,

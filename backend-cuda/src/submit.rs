@@ -119,6 +119,8 @@ impl CudaBackend {
             })
             .and_then(|()| stream.record(&mark));
         if let Err(error) = enqueued {
+            // What follows may wait for the device, and so for a thread that enqueues on this queue.
+            drop(commands);
             self.abandon(memory, held, stream, side.as_deref());
             return Err(error.into());
         }
@@ -136,7 +138,7 @@ impl CudaBackend {
     }
 
     /// Lets `work` enqueue a command on a stream that is captured: it goes into a graph, and runs at each launch. No event tells when, so the
-    /// program keeps what the graph uses; graves are left alone, since the driver lets nobody ask for events in a capture.
+    /// program keeps what the graph uses; graves are left alone, since the driver refuses questions about events in a capture.
     fn capture(
         &self,
         queue: &CudaQueue,
