@@ -22,7 +22,7 @@ const APART: Duration = Duration::from_micros(100);
 ///
 /// I1: `address` is that of `bytes` bytes of reserved addresses that nothing else has.
 /// I2: The pages of each entry of `mapped` without `is_changing` are mapped at its offset, and nothing is mapped where no entry is.
-/// Entries do not overlap. Whoever set `is_changing` changes what is mapped there, and nobody else.
+/// Entries do not overlap. Only the thread that set `is_changing` changes what is mapped there.
 pub(crate) struct Reservation {
     context: Arc<Context>,
     address: Address,
@@ -141,7 +141,7 @@ impl Reservation {
             }
         }
         drop(mapped);
-        // Pages that nobody else has are released here, outside the lock.
+        // Pages that only the reservation had are released here, outside the lock.
         drop(gone);
         Ok(result?)
     }

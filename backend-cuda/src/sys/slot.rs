@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::driver::Address;
 
-/// A word whose value only grows. So streams that wait for a former value go on, whoever has the slot now.
+/// A word whose value only grows. So streams that wait for a former value go on, whichever user event has the slot now.
 ///
 /// # Invariants
 ///

@@ -30,7 +30,7 @@ pub(crate) const PER_THREAD: usize = 2;
 
 pub(crate) struct Device {
     pub(crate) ordinal: i32,
-    /// Whether it and other devices may use each other's memory.
+    /// Set if it and other devices may use each other's memory.
     pub(crate) can_peer: AtomicBool,
     /// The devices whose memory it may use.
     peers: Mutex<HashSet<i32>>,
