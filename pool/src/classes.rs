@@ -48,6 +48,12 @@ impl Classes {
         classes
     }
 
+    /// Returns whether no function here calls the program's code.
+    #[inline]
+    pub(crate) fn are_known(&self) -> bool {
+        matches!(self.scheme, Scheme::LeadingBits(_))
+    }
+
     pub(crate) fn bin_count(&self) -> usize {
         match &self.scheme {
             Scheme::LeadingBits(classes) => classes.bin_count(),

@@ -688,9 +688,13 @@ impl<A: Allocator> MemoryPool<A> {
         bytes: usize,
     ) -> Result<PooledBuffer<A>, PoolError> {
         let shared = &self.handle.shared;
-        if let Some(cached) = shared.take_cached_block(queue_id, bytes) {
+        let mut failure = None;
+        if let Some(cached) = shared.take_here(queue_id, bytes, &mut failure) {
             return Ok(PooledBuffer::of_hit(cached, bytes));
         }
-        shared.serve(queue, bytes)
+        match failure {
+            Some(error) => Err(error.into()),
+            None => shared.serve(queue, bytes),
+        }
     }
 }

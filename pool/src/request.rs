@@ -8,6 +8,8 @@ pub(crate) struct Size {
     /// The same, rounded up to the alignment.
     pub(crate) bytes: usize,
     pub(crate) bin: usize,
+    /// The slot of the bin in a thread cache.
+    pub(crate) slot: usize,
 }
 
 /// A request for a block, in terms of the pool's size classes.
@@ -22,17 +24,16 @@ pub(crate) struct Request {
     pub(crate) home: usize,
 }
 
-impl Request {
-    /// Returns the request as a range serves it: a small block, of up to `small_bytes` bytes, has `widened` bytes, so that it serves
-    /// every later request of its slot of a thread cache.
-    pub(crate) fn widened_to(self, widened: usize, small_bytes: usize) -> Self {
-        if (self.bytes..=small_bytes).contains(&widened) {
-            Self {
-                bytes: widened,
-                ..self
-            }
-        } else {
-            self
-        }
+/// Returns the bytes to carve for a block whose class has `bytes` bytes. A small block, of up to `small_bytes` bytes, gets the `widened`
+/// bytes of the largest class in its slot of a thread cache, so that it serves every later request of the slot.
+pub(crate) fn to_carve(bytes: usize, small_bytes: usize, widened: impl FnOnce() -> usize) -> usize {
+    if bytes > small_bytes {
+        return bytes;
+    }
+    let widened = widened();
+    if (bytes..=small_bytes).contains(&widened) {
+        widened
+    } else {
+        bytes
     }
 }

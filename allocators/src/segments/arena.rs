@@ -101,9 +101,9 @@ impl<M, U: Clone + Default> Arena<M, U> {
         self.space.largest_free()
     }
 
-    /// Returns the [bin](super::by_size::bin_of) of the largest free range.
-    pub(super) fn last_bin(&self) -> Option<usize> {
-        self.space.last_bin()
+    /// Returns the number of [bins](super::by_size::bin_of) up to that of the largest free range.
+    pub(super) fn bins(&self) -> usize {
+        self.space.bins()
     }
 
     /// The uses of the free ranges, with their sizes in bytes.

@@ -95,7 +95,7 @@ impl<M, U: Clone + Default> DerefMut for Locked<'_, M, U> {
 impl<M, U: Clone + Default> Drop for Locked<'_, M, U> {
     #[inline]
     fn drop(&mut self) {
-        let bins = self.arena.last_bin().map_or(0, |last| last + 1);
+        let bins = self.arena.bins();
         if self.bins.load(Ordering::Relaxed) != bins {
             self.bins.store(bins, Ordering::Relaxed);
         }
@@ -156,15 +156,35 @@ impl<M, U: Clone + Default> Arenas<M, U> {
     ///
     /// Numbers beyond the last arena go round.
     pub fn take(&self, home: usize, bytes: usize, usable: impl Fn(&U) -> bool) -> Option<Ready<M>> {
-        let mut arenas = self.near(home, bytes);
-        let carved =
-            arenas.find_map(|mut arena| arena.take(bytes, Search::WithoutOverlap, &usable))?;
-        Some(Ready {
-            range: carved.range,
-            region: carved.region,
-            segment: carved.segment,
-            view: carved.view,
-        })
+        let take = |mut arena: Locked<'_, M, U>| {
+            let carved = arena.take(bytes, Search::WithoutOverlap, &usable)?;
+            Some(Ready {
+                range: carved.range,
+                region: carved.region,
+                segment: carved.segment,
+                view: carved.view,
+            })
+        };
+        let home = self.number_of(home);
+        if self.0.all[home].bins.load(Ordering::Relaxed) > bin_of(bytes)
+            && let Some(ready) = take(self.numbered(home))
+        {
+            return Some(ready);
+        }
+        if !self.0.searches_others.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.with(home, bytes, !(1 << home)).find_map(take)
+    }
+
+    /// The number of the arena `home`. Numbers beyond the last arena go round.
+    fn number_of(&self, home: usize) -> usize {
+        // Compared first, since a division takes longer than all else here.
+        if home < self.len() {
+            home
+        } else {
+            home % self.len()
+        }
     }
 
     /// Sets whether requests search other arenas than their home.
@@ -179,7 +199,7 @@ impl<M, U: Clone + Default> Arenas<M, U> {
         let alone = if self.0.searches_others.load(Ordering::Relaxed) {
             u64::MAX
         } else {
-            1 << (home % self.len())
+            1 << self.number_of(home)
         };
         self.with(home, bytes, alone)
     }
@@ -194,7 +214,7 @@ impl<M, U: Clone + Default> Arenas<M, U> {
     ) -> impl Iterator<Item = Locked<'_, M, U>> {
         let bin = bin_of(bytes);
         let has = move |number: &usize| self.0.all[*number].bins.load(Ordering::Relaxed) > bin;
-        let numbers = numbers(self.occupied_bits() & arenas, home % self.len());
+        let numbers = numbers(self.occupied_bits() & arenas, self.number_of(home));
         numbers.filter(has).map(|number| self.numbered(number))
     }
 
@@ -250,7 +270,7 @@ impl<M, U: Clone + Default> Arenas<M, U> {
 
     /// Locks the arena `home` to add a segment.
     pub(super) fn to_add(&self, home: usize) -> Locked<'_, M, U> {
-        let number = home % self.0.all.len();
+        let number = self.number_of(home);
         self.0.occupied.fetch_or(1 << number, Ordering::Relaxed);
         self.numbered(number)
     }

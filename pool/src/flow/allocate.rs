@@ -8,15 +8,15 @@ use crate::{
     PoolError, PooledBuffer,
     central::caches::DrainFrom,
     decay::DecayClock,
-    flow::{hit_block::HitBlock, reuse::Lookup, thread_cache::Here},
+    flow::{hit_block::HitBlock, reuse::Lookup},
     order::{hit_kind::HitKind, queue_uses::QueueUses, timestamps::QueueKey},
-    request::{Request, Size},
+    request::{Request, Size, to_carve},
     shared::{Block, Shared, State},
     track::caller::Caller,
 };
 
 impl<A: Allocator> Shared<A> {
-    /// Returns a block if this thread's cache has none, or if the pool tracks its blocks.
+    /// Returns a block for a request that this thread cannot serve by itself, or that the pool tracks.
     #[cold]
     #[track_caller]
     pub(crate) fn serve(
@@ -71,11 +71,12 @@ impl<A: Allocator> Shared<A> {
             self.state.lock().count_empty();
             return Ok(PooledBuffer::new(self, queue, 0, None));
         }
-        let Some(request) = self.request(self.size(bytes))? else {
+        let size = self.size(bytes);
+        let Some(request) = self.request(size)? else {
             self.state.lock().count_out_of_memory();
             return Err(self.never_fits(bytes));
         };
-        let mut block = self.allocate(queue, request)?;
+        let mut block = self.allocate(queue, size, request)?;
         tracing::trace!(asked = bytes, bytes = block.class_size(), "allocated");
         if self.scrubber.is_on_hand_out() {
             block.scrub_for(queue)?;
@@ -100,7 +101,13 @@ impl<A: Allocator> Shared<A> {
     pub(crate) fn size(&self, asked: usize) -> Size {
         let bytes = self.alignment.round_up(asked).unwrap_or(asked);
         let bin = self.classes.bin_number(bytes);
-        Size { asked, bytes, bin }
+        let slot = self.classes.slot(bin);
+        Size {
+            asked,
+            bytes,
+            bin,
+            slot,
+        }
     }
 
     /// Returns the bin and block size for a request of this size; `None` if it is larger than the device's largest
@@ -110,6 +117,7 @@ impl<A: Allocator> Shared<A> {
             asked,
             bytes: rounded,
             bin,
+            ..
         } = size;
         let classes = &self.classes;
         let (alignment, largest) = (self.alignment, self.allocator.largest_block());
@@ -137,18 +145,22 @@ impl<A: Allocator> Shared<A> {
     pub(crate) fn allocate(
         self: &Arc<Self>,
         queue: &QueueOf<A>,
+        size: Size,
         request: Request,
     ) -> Result<PooledBuffer<A>, PoolError> {
-        self.join();
-        let widened = self.widened(request);
-        match self.take_here(queue.id(), request, widened) {
-            Some(Here::Cached(cached)) => {
+        let has_joined = self.join();
+        // Computed here, since the program's own size classes may use the pool.
+        let widened = self.widened(request.bin);
+        if has_joined || !self.looks_beyond_the_cache() {
+            let (bytes, mut failure) = (request.bytes, None);
+            let here =
+                self.take_beyond_the_cache(queue.id(), size, bytes, || widened, &mut failure);
+            if let Some(cached) = here {
                 return Ok(PooledBuffer::from_cached(cached, request.asked));
             }
-            Some(Here::Carved(carved)) => {
-                return Ok(self.hand_out_carved(queue, request, carved)?);
+            if let Some(error) = failure {
+                return Err(error.into());
             }
-            None => {}
         }
         let mut state = self.lock_and_sync();
         if state.has_viewed() {
@@ -179,7 +191,7 @@ impl<A: Allocator> Shared<A> {
         Ok(buffer)
     }
 
-    /// Returns the request as a range serves it, with the bytes that [`widened`](Self::widened) returns for it.
+    /// Returns the request as a range of this thread's arena serves it, with the bytes that [`widened`](Self::widened) returns for it.
     fn as_carved(&self, state: &State<A>, request: Request, widened: usize) -> Request {
         let Some(segments) = &state.segments else {
             return request;
@@ -187,13 +199,14 @@ impl<A: Allocator> Shared<A> {
         let home = self.home();
         Request {
             home,
-            ..request.widened_to(widened, segments.small_bytes(home))
+            bytes: to_carve(request.bytes, segments.small_bytes(home), || widened),
+            ..request
         }
     }
 
-    /// Returns the bytes of the largest class in the request's slot of a thread cache.
-    pub(crate) fn widened(&self, request: Request) -> usize {
-        let slot_size = self.classes.slot_size(request.bin);
+    /// Returns the bytes of the largest class in the slot of this bin in a thread cache.
+    pub(crate) fn widened(&self, bin: usize) -> usize {
+        let slot_size = self.classes.slot_size(bin);
         self.alignment.round_up(slot_size).unwrap_or(slot_size)
     }
 

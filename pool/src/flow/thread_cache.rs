@@ -2,23 +2,17 @@
 
 use std::sync::Arc;
 
-use binpool_allocators::{Allocator, Queue, QueueId, QueueOf, segments::Segments};
+use binpool_allocators::{Allocator, Error, Queue, QueueId, QueueOf, segments::Segments};
 
 use crate::{
     lock::per_thread as threads,
     order::{hit_kind::HitKind, timestamps::QueueKey},
-    request::{Request, Size},
-    shared::{Cached, CachedBlock, CarvedHere, HeldBlock, OwnCache, Shared, State, ThreadCache},
+    request::{Request, Size, to_carve},
+    shared::{Cached, CachedBlock, HeldBlock, OwnCache, Shared, State, ThreadCache},
 };
 
 /// The most blocks of a bin that a thread moves into its cache, besides the one that it asked for.
 const PREFILL_BLOCKS: usize = 15;
-
-/// What a thread has by itself for a request.
-pub(crate) enum Here<A: Allocator> {
-    Cached(CachedBlock<A>),
-    Carved(CarvedHere<A>),
-}
 
 impl<A: Allocator> Shared<A> {
     /// Returns whether thread caches take blocks that were used on this queue only.
@@ -26,27 +20,63 @@ impl<A: Allocator> Shared<A> {
         self.has_thread_caches && self.is_ordered(queue)
     }
 
-    /// Returns a block from this thread's cache for a request of `asked` bytes on this queue.
+    /// Returns what this thread has by itself for a request of `asked` bytes on this queue: a block of its cache, a block of a magazine,
+    /// or a range of its own arena. Returns `None` also while the pool tracks its blocks, and with a `failure` if the allocator could
+    /// make no view of the range.
     #[inline]
-    pub(crate) fn take_cached_block(&self, queue: QueueId, asked: usize) -> Option<CachedBlock<A>> {
+    pub(crate) fn take_here(
+        &self,
+        queue: QueueId,
+        asked: usize,
+        failure: &mut Option<Error>,
+    ) -> Option<CachedBlock<A>> {
         let youngest = threads::with_own(self.id, |key: &OwnCache<A>| {
             key.enter_untracked((), |cache, ()| cache.pop_youngest(queue, asked))
         })?;
         // A thread whose cache cannot be entered has no block there.
         youngest
             .ok()?
-            .or_else(|| self.take_cached_by_bin(queue, asked))
+            .or_else(|| self.take_older(queue, asked, failure))
     }
 
-    /// Looks through the slots. Out of line: inlined, it makes the path above save more registers than that has
+    /// Looks beyond the youngest block. Out of line: inlined, it makes the path above save more registers than that has
     /// instructions.
     #[inline(never)]
-    fn take_cached_by_bin(&self, queue: QueueId, asked: usize) -> Option<CachedBlock<A>> {
+    fn take_older(
+        &self,
+        queue: QueueId,
+        asked: usize,
+        failure: &mut Option<Error>,
+    ) -> Option<CachedBlock<A>> {
         if asked == 0 {
             return None;
         }
-        self.take_by_bin(queue, self.size(asked), |_, _| ())
-            .map(|((), cached)| cached)
+        let size = self.size(asked);
+        if let Some(((), cached)) = self.take_by_bin(queue, size, |_, _| ()) {
+            return Some(cached);
+        }
+        self.take_carved(queue, size, failure)
+    }
+
+    /// Returns a block of a magazine, or of a range of this thread's own arena.
+    #[inline(never)]
+    fn take_carved(
+        &self,
+        queue: QueueId,
+        size: Size,
+        failure: &mut Option<Error>,
+    ) -> Option<CachedBlock<A>> {
+        // The program's own size classes may use the pool, and break its rules.
+        if !self.classes.are_known() {
+            return None;
+        }
+        let bytes = self.alignment.round_up(self.classes.alloc_size(size.bin))?;
+        self.take_beyond_the_cache(queue, size, bytes, || self.widened(size.bin), failure)
+    }
+
+    /// Returns whether [`take_here`](Self::take_here) looks beyond the thread's cache.
+    pub(crate) fn looks_beyond_the_cache(&self) -> bool {
+        self.classes.are_known() && !self.tracking.is_on()
     }
 
     /// Returns a block of the request's bin from this thread's cache, and the result of `note`, which runs in the gate.
@@ -54,13 +84,12 @@ impl<A: Allocator> Shared<A> {
     pub(crate) fn take_by_bin<N>(
         &self,
         queue: QueueId,
-        Size { asked, bytes, bin }: Size,
+        size: Size,
         note: impl FnOnce(&mut ThreadCache<A>, &CachedBlock<A>) -> N,
     ) -> Option<(N, CachedBlock<A>)> {
-        let slot = self.classes.slot(bin);
         threads::with_own(self.id, |key: &OwnCache<A>| {
             key.enter(|cache| {
-                let cached = cache.pop(queue, slot, bin, bytes, asked)?;
+                let cached = cache.pop(queue, size)?;
                 Some((note(cache, &cached), cached))
             })
         })??
@@ -218,44 +247,39 @@ impl<A: Allocator> Shared<A> {
         true
     }
 
-    /// Takes a magazine from the depot into this thread's cache, and returns one of its blocks, or else a range of the thread's
-    /// own arena. [`widened`](Self::widened) returns the `widened` bytes.
-    pub(crate) fn take_here(
+    /// Returns a block of a magazine or of a range of the thread's own arena, as [`take_here`](Self::take_here) does. A block of the
+    /// request's class has `bytes` bytes, and the largest one of its slot `widened`.
+    #[inline]
+    pub(crate) fn take_beyond_the_cache(
         &self,
         queue: QueueId,
-        request: Request,
-        widened: usize,
-    ) -> Option<Here<A>> {
-        let Request { asked, bin, .. } = request;
-        let slot = self.classes.slot(bin);
-        let bytes = self.alignment.round_up(asked)?;
-        let size = Size { asked, bytes, bin };
-        let mut found = None;
-        threads::with_own(self.id, |key: &OwnCache<A>| {
+        size: Size,
+        bytes: usize,
+        widened: impl FnOnce() -> usize,
+        failure: &mut Option<Error>,
+    ) -> Option<CachedBlock<A>> {
+        let mut carved = None;
+        let cached = threads::with_own(self.id, |key: &OwnCache<A>| {
             key.enter(|cache| {
-                if cache.take_magazine(&self.depot, queue, slot) {
-                    let cached = pop_from_magazine(cache, queue, slot, size);
-                    found = cached.map(Here::Cached);
-                } else {
-                    let small_bytes = cache.allowance.small_bytes;
-                    let request = request.widened_to(widened, small_bytes);
-                    found = cache.carve(queue, request).map(Here::Carved);
+                if cache.take_magazine(&self.depot, queue, size.slot) {
+                    return cache.pop_from_magazine(queue, size);
                 }
+                let bytes = to_carve(bytes, cache.allowance.small_bytes, widened);
+                carved = cache.carve(queue, size, bytes);
+                None
             })
         });
-        found
+        if let Some(Some(Some(cached))) = cached {
+            return Some(cached);
+        }
+        match self.hand_out_carved(queue, carved?) {
+            Ok(cached) => Some(cached),
+            Err(error) => {
+                *failure = Some(error);
+                None
+            }
+        }
     }
-}
-
-/// Takes a block of a magazine that was just taken from the depot. Out of line, since most requests find no magazine.
-#[cold]
-fn pop_from_magazine<A: Allocator>(
-    cache: &mut ThreadCache<A>,
-    queue: QueueId,
-    slot: usize,
-    Size { asked, bytes, bin }: Size,
-) -> Option<CachedBlock<A>> {
-    cache.pop(queue, slot, bin, bytes, asked)
 }
 
 #[cfg(test)]
@@ -265,7 +289,10 @@ mod tests {
     use binpool_mock::MockQueue;
 
     use super::*;
-    use crate::mock_pool::{Immediate, MockPool};
+    use crate::{
+        PooledBuffer,
+        mock_pool::{Immediate, MockPool},
+    };
 
     fn hold(mock: &MockPool, blocks: usize) {
         let blocks = (0..blocks).map(|_| mock.pool.allocate(1000).unwrap());
@@ -317,14 +344,10 @@ mod tests {
     const LARGE: usize = 9 << 20;
 
     fn carves_by_itself(mock: &MockPool, queue: &MockQueue, bytes: usize) -> bool {
-        let size = mock.shared.size(bytes);
-        let request = mock.shared.request(size).unwrap().unwrap();
-        let widened = mock.shared.widened(request);
-        let here = mock.shared.take_here(queue.id(), request, widened);
-        let carves = matches!(here, Some(Here::Carved(_)));
-        if let Some(Here::Carved(carved)) = here {
-            drop(mock.shared.hand_out_carved(queue, request, carved).unwrap());
-        }
+        let (size, mut failure) = (mock.shared.size(bytes), None);
+        let carved = mock.shared.take_carved(queue.id(), size, &mut failure);
+        let carves = carved.is_some();
+        drop(carved.map(|carved| PooledBuffer::from_cached(carved, bytes)));
         carves
     }
 

@@ -166,14 +166,14 @@ impl BySize {
         self.bins_from(0)
     }
 
-    /// Returns the bin of the largest size.
-    pub(super) fn last_bin(&self) -> Option<usize> {
-        self.occupied.last()
+    /// Returns the number of bins up to that of the largest size.
+    pub(super) fn bins(&self) -> usize {
+        self.occupied.bins
     }
 
     /// Returns the largest size.
     pub(super) fn largest(&self) -> Option<usize> {
-        let bin = self.last_bin()?;
+        let bin = self.bins().checked_sub(1)?;
         self.of_bin(bin).map(|(bytes, _)| bytes).max()
     }
 
@@ -213,6 +213,8 @@ struct Occupied {
     words: [u64; WORDS],
     /// The words that are not zero.
     any: u64,
+    /// The number of bins up to the last occupied one. Kept, since each change of an arena asks for it.
+    bins: usize,
 }
 
 impl Occupied {
@@ -220,6 +222,7 @@ impl Occupied {
         let word = bin / WORD_BITS;
         self.words[word] |= 1 << (bin % WORD_BITS);
         self.any |= 1 << word;
+        self.bins = self.bins.max(bin + 1);
     }
 
     fn unmark(&mut self, bin: usize) {
@@ -227,6 +230,9 @@ impl Occupied {
         self.words[word] &= !(1 << (bin % WORD_BITS));
         if self.words[word] == 0 {
             self.any &= !(1 << word);
+        }
+        if bin + 1 == self.bins {
+            self.bins = self.last().map_or(0, |last| last + 1);
         }
     }
 

@@ -153,10 +153,10 @@ impl<V, U: Clone + Default> Space<V, U> {
             .unwrap_or(0)
     }
 
-    /// Returns the [bin](super::by_size::bin_of) of the largest free range.
-    pub(super) fn last_bin(&self) -> Option<usize> {
+    /// Returns the number of [bins](super::by_size::bin_of) up to that of the largest free range.
+    pub(super) fn bins(&self) -> usize {
         let [others, small] = &self.free;
-        others.last_bin().max(small.last_bin())
+        others.bins().max(small.bins())
     }
 
     /// The commands that may still use free ranges, with the sizes of these ranges.

@@ -13,40 +13,42 @@ use crate::{
         queue_uses::QueueUses,
         timestamps::{QueueKey, QueueUse},
     },
-    request::Request,
+    request::Size,
 };
 
 impl<A: Allocator, O> ThreadCache<A, O> {
-    /// Takes a range of the thread's own arena for a block on this queue. Returns `None` if there is none that only commands of this
-    /// queue may still use, or no spare lease.
-    pub(crate) fn carve(&mut self, queue: QueueId, request: Request) -> Option<CarvedHere<A, O>> {
+    /// Takes a block of a magazine that was just taken from the depot. Out of line, since most requests find no magazine.
+    #[cold]
+    pub(crate) fn pop_from_magazine(
+        &mut self,
+        queue: QueueId,
+        size: Size,
+    ) -> Option<CachedBlock<A, O>> {
+        self.pop(queue, size)
+    }
+
+    /// Takes a range of `bytes` bytes of the thread's own arena for a block on this queue. Returns `None` if there is none that only
+    /// commands of this queue may still use, or no spare lease.
+    pub(crate) fn carve(
+        &mut self,
+        queue: QueueId,
+        size: Size,
+        bytes: usize,
+    ) -> Option<CarvedHere<A, O>> {
         let arenas = self.arenas.as_ref()?;
         let cache = self.queues.iter_mut().find(|it| it.queue == queue)?;
         let spares = cache.spares.as_mut().filter(|it| !it.all.is_empty())?;
         let queue_key = spares.queue_key;
         // A thread cache has blocks of queues in order only, which run the old commands first.
         let is_free = |uses: &QueueUses| uses.iter().all(|use_| use_.key == queue_key);
-        let ready = arenas.take(self.number, request.bytes, is_free)?;
+        let ready = arenas.take(self.number, bytes, is_free)?;
         let lease = spares.all.pop()?;
         Some(CarvedHere {
+            size,
             ready,
             queue_key,
             lease,
         })
-    }
-
-    /// Returns the youngest block to its arena. Returns whether it could.
-    pub(super) fn return_youngest(&mut self) -> bool {
-        let Some(youngest) = self.take_youngest() else {
-            return true;
-        };
-        match self.return_to_arena(youngest) {
-            Ok(()) => true,
-            Err(kept) => {
-                self.put_back_youngest(kept);
-                false
-            }
-        }
     }
 
     /// Returns blocks of the older half of a full slot to their arenas. Returns whether there were any that it could.
@@ -63,7 +65,7 @@ impl<A: Allocator, O> ThreadCache<A, O> {
 
     /// Returns the range of a free block to its arena, and keeps the lease. Returns the block if it has no range, if its view has to
     /// be released first, or if there are enough leases.
-    fn return_to_arena(&mut self, cached: Cached<A, O>) -> Result<(), Cached<A, O>> {
+    pub(super) fn return_to_arena(&mut self, cached: Cached<A, O>) -> Result<(), Cached<A, O>> {
         let block = &cached.cached_block.block;
         let (Some(arenas), Some(range), Some(queue), Some(key)) = (
             &self.arenas,

@@ -11,6 +11,7 @@ use crate::{
         spare_leases::{PoolArenas, SpareLeases},
     },
     order::timestamps::Timestamp,
+    request::Size,
     track::event_buffer::EventBuffer,
 };
 
@@ -96,6 +97,22 @@ pub(crate) struct ThreadCache<A: Allocator, O> {
     pub(crate) event_buffer: Option<Box<EventBuffer>>,
 }
 
+/// A block for which a thread cache has no room.
+enum NoRoom<A: Allocator, O> {
+    /// Its slot is full, or the cache has blocks of too many queues.
+    InSlot(Cached<A, O>),
+    /// The cache would have more bytes than it may.
+    ForBytes(Cached<A, O>),
+}
+
+impl<A: Allocator, O> NoRoom<A, O> {
+    fn into_block(self) -> Cached<A, O> {
+        match self {
+            Self::InSlot(cached) | Self::ForBytes(cached) => cached,
+        }
+    }
+}
+
 impl<A: Allocator, O> ThreadCache<A, O> {
     pub(crate) fn new(
         number: usize,
@@ -148,21 +165,20 @@ impl<A: Allocator, O> ThreadCache<A, O> {
         Some(cached_block)
     }
 
-    /// Takes a block for a request of `requested` bytes: one of this bin with at least `bytes` bytes, or one that is at most
+    /// Takes a block for a request: one of its bin with at least its bytes, or one that is at most
     /// [small](Allowance::small_bytes).
     #[expect(
         clippy::inline_always,
         reason = "it is short, and a call would save many registers"
     )]
     #[inline(always)]
-    pub(crate) fn pop(
-        &mut self,
-        queue: QueueId,
-        slot: usize,
-        bin: usize,
-        bytes: usize,
-        requested: usize,
-    ) -> Option<CachedBlock<A, O>> {
+    pub(crate) fn pop(&mut self, queue: QueueId, size: Size) -> Option<CachedBlock<A, O>> {
+        let Size {
+            asked,
+            bytes,
+            bin,
+            slot,
+        } = size;
         let small_bytes = self.allowance.small_bytes;
         let fits = |cached: &Cached<A, O>| {
             let block = &cached.cached_block.block;
@@ -179,7 +195,7 @@ impl<A: Allocator, O> ThreadCache<A, O> {
             }
         };
         self.older_bytes -= cached.bytes();
-        self.count_hit(cached.bytes(), requested);
+        self.count_hit(cached.bytes(), asked);
         Some(cached.cached_block)
     }
 
@@ -226,7 +242,8 @@ impl<A: Allocator, O> ThreadCache<A, O> {
         Ok(())
     }
 
-    /// Moves the youngest block to its slot, and makes this one the youngest. Returns this one if there is no room.
+    /// Moves the youngest block to its slot, or to its arena if the cache has no room for its bytes, and makes this one the youngest.
+    /// Returns this one if the youngest stays.
     #[inline(never)]
     fn replace_youngest(
         &mut self,
@@ -239,33 +256,41 @@ impl<A: Allocator, O> ThreadCache<A, O> {
             cached_block: former,
             since: self.youngest_since,
         };
-        match self.add_older(former) {
-            Ok(()) => Ok(()),
-            Err(former) => self
-                .youngest
-                .replace(former.cached_block)
-                .map_or(Ok(()), Err),
-        }
+        let left = match self.add_older(former) {
+            Ok(()) => return Ok(()),
+            Err(NoRoom::InSlot(former)) => former,
+            Err(NoRoom::ForBytes(former)) => {
+                let bytes = former.bytes();
+                match self.return_to_arena(former) {
+                    Ok(()) => {
+                        self.count_out(bytes);
+                        return Ok(());
+                    }
+                    Err(former) => former,
+                }
+            }
+        };
+        self.youngest.replace(left.cached_block).map_or(Ok(()), Err)
     }
 
     /// Caches a block that was in a bin or in the depot. Returns it if there is no room.
     pub(crate) fn insert(&mut self, cached: Cached<A, O>) -> Result<(), Cached<A, O>> {
         let bytes = cached.bytes();
-        self.add_older(cached)?;
+        self.add_older(cached).map_err(NoRoom::into_block)?;
         self.count_in(bytes);
         Ok(())
     }
 
-    /// Puts a block in its slot. Returns it if there is no room.
+    /// Puts a block in its slot.
     #[expect(
         clippy::inline_always,
         reason = "it is short, and a call would save many registers"
     )]
     #[inline(always)]
-    fn add_older(&mut self, cached: Cached<A, O>) -> Result<(), Cached<A, O>> {
+    fn add_older(&mut self, cached: Cached<A, O>) -> Result<(), NoRoom<A, O>> {
         let block = &cached.cached_block.block;
         let Some(queue) = block.lease.queue else {
-            return Err(cached);
+            return Err(NoRoom::InSlot(cached));
         };
         let older_bytes = self.older_bytes.saturating_add(block.bytes);
         let most = if block.bytes <= self.allowance.small_bytes {
@@ -274,18 +299,18 @@ impl<A: Allocator, O> ThreadCache<A, O> {
             self.allowance.bytes
         };
         if older_bytes > most {
-            return Err(cached);
+            return Err(NoRoom::ForBytes(cached));
         }
         let slot = block.slot;
         let blocks = match find(&mut self.queues, queue, slot) {
             Some(blocks) => blocks,
             None => match self.add_slot(queue, slot) {
                 Some(blocks) => blocks,
-                None => return Err(cached),
+                None => return Err(NoRoom::InSlot(cached)),
             },
         };
         if blocks.len() >= MAX_BLOCKS_PER_SLOT {
-            return Err(cached);
+            return Err(NoRoom::InSlot(cached));
         }
         blocks.push(cached);
         self.older_bytes = older_bytes;
@@ -357,15 +382,12 @@ impl<A: Allocator, O> ThreadCache<A, O> {
         true
     }
 
-    /// Makes room for one more block: leaves blocks in the depot, or returns them to the arenas. Returns false if it could not, and kept
-    /// all blocks.
+    /// Makes room for one more block, if the slot of the youngest is full: leaves blocks in the depot, or returns them to the arenas.
+    /// Returns false if it could not, and kept all blocks.
     pub(crate) fn make_room(&mut self, depot: &Depot<A, O>) -> bool {
-        match self.full_slot() {
-            Some((queue, slot)) => {
-                self.leave_magazine(depot, queue, slot) || self.return_half(queue, slot)
-            }
-            None => self.return_youngest(),
-        }
+        self.full_slot().is_some_and(|(queue, slot)| {
+            self.leave_magazine(depot, queue, slot) || self.return_half(queue, slot)
+        })
     }
 
     /// Makes room for one more block: takes out the older half of a full slot, or else the youngest block.
@@ -404,13 +426,6 @@ impl<A: Allocator, O> ThreadCache<A, O> {
             self.older_bytes += bytes;
             self.count_in(bytes);
         }
-    }
-
-    /// Undoes [`take_youngest`](Self::take_youngest).
-    fn put_back_youngest(&mut self, youngest: Cached<A, O>) {
-        self.count_in(youngest.bytes());
-        self.youngest_since = youngest.since;
-        self.youngest = Some(youngest.cached_block);
     }
 
     fn take_youngest(&mut self) -> Option<Cached<A, O>> {

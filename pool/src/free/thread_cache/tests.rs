@@ -39,9 +39,7 @@ fn push_many(mock: &MockPool, cache: &mut Cache, count: usize, bytes: usize) -> 
 
 /// Takes a block of this class on this queue, but not the youngest. Returns its size.
 fn pop(mock: &MockPool, cache: &mut Cache, queue: &MockQueue, bytes: usize) -> Option<usize> {
-    let bin = mock.shared.classes.bin_number(bytes);
-    let slot = mock.shared.classes.slot(bin);
-    let cached_block = cache.pop(queue.id(), slot, bin, bytes, bytes)?;
+    let cached_block = cache.pop(queue.id(), mock.shared.size(bytes))?;
     Some(cached_block.block.bytes)
 }
 
