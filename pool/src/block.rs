@@ -7,6 +7,7 @@
 
 use std::{
     mem::MaybeUninit,
+    ptr,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -60,15 +61,28 @@ impl<A: Allocator, O> Shell<A, O> {
         Self(Box::new_uninit())
     }
 
-    /// Takes a block out of its host memory.
-    pub(crate) fn of(block: Box<Block<A, O>>) -> (Block<A, O>, Self) {
-        let shell = Box::into_raw(block);
-        // SAFETY: `into_raw` returns the address of a block, which nothing else refers to. It is read once: from here on the host
-        // memory counts as uninitialized.
-        let block = unsafe { shell.read() };
+    /// Takes the device memory of a block out of its host memory. All else of the block is dropped where it is, since moving it
+    /// takes longer.
+    pub(crate) fn of(mut block: Box<Block<A, O>>) -> (MemoryOf<A>, Self) {
+        let Block {
+            share,
+            lease,
+            record,
+            bytes: _,
+            above: _,
+            bin: _,
+            slot: _,
+            range: _,
+            memory: _,
+        } = &mut *block;
+        (*share, *record) = (None, None);
+        drop(lease.take_others());
+        // SAFETY: the memory of the block is valid, and is read once: the next line ends the block without dropping it, and no
+        // line between could panic. From here on the host memory counts as uninitialized.
+        let memory = unsafe { ptr::read(&raw const block.memory) };
         // SAFETY: the address is from `into_raw` of a box with the same layout, and no other box is made of it.
-        let shell = unsafe { Box::from_raw(shell.cast()) };
-        (block, Self(shell))
+        let shell = unsafe { Box::from_raw(Box::into_raw(block).cast()) };
+        (memory, Self(shell))
     }
 
     #[expect(

@@ -113,6 +113,17 @@ impl LeadingBits {
     pub const fn bits(self) -> u32 {
         self.bits
     }
+
+    /// The size of the class before that of this bin, or 0.
+    pub(crate) fn below(self, bin: usize) -> usize {
+        let exponent = bin >> self.bits;
+        if exponent <= 1 {
+            return bin;
+        }
+        let leading = (bin & ((1 << self.bits) - 1)) | (1 << self.bits);
+        let shift = u32::try_from(exponent - 1).unwrap_or(u32::MAX);
+        leading.checked_shl(shift).unwrap_or(usize::MAX)
+    }
 }
 
 impl Default for LeadingBits {
@@ -216,6 +227,10 @@ mod tests {
             for bin in 0..classes.bin_count() {
                 let size = classes.alloc_size(bin);
                 assert_eq!(classes.bin_number(size), bin, "{bits} bits, size {size}");
+                let below = bin
+                    .checked_sub(1)
+                    .map_or(0, |last| classes.alloc_size(last));
+                assert_eq!(classes.below(bin), below, "{bits} bits, bin {bin}");
             }
         }
     }

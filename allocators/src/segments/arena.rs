@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    Carved, RangeState, SegmentState,
+    Carved, RangeState, Ready, SegmentState,
     pages::Reservation,
     placement::Placement,
     space::{Idle, RangeNumber, SegmentKey, Space, Taken},
@@ -55,17 +55,6 @@ impl RangeKey {
     pub(super) fn number(self) -> RangeNumber {
         self.number as RangeNumber
     }
-}
-
-/// Which free ranges a request may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Search {
-    /// Those that the rules of growth allow, unless cached views overlap the block.
-    WithoutOverlap,
-    /// Those that the rules of growth allow.
-    ByTheRules,
-    /// All.
-    Anywhere,
 }
 
 /// Some of the segments, and the ranges of them.
@@ -158,24 +147,46 @@ impl<M, U: Clone + Default> Arena<M, U> {
         })
     }
 
-    /// Takes a range of `bytes` bytes whose uses are `usable`.
+    /// Takes a range of `bytes` bytes whose uses are `usable`, by the rules of growth.
     pub(super) fn take(
         &mut self,
         bytes: usize,
-        search: Search,
         usable: impl Fn(&U) -> bool,
     ) -> Option<Carved<M, U>> {
-        let taken = if search == Search::Anywhere {
-            self.space.take(bytes, None, true, |uses, _| usable(uses))
-        } else {
-            let is_small = Some(self.placement.is_small(bytes));
-            let may_lie = self.placement.range_filter(bytes);
-            let may_overlap = search == Search::ByTheRules;
-            self.space
-                .take(bytes, is_small, may_overlap, |uses, location| {
-                    may_lie(location) && usable(uses)
-                })
-        }?;
+        let is_small = Some(self.placement.is_small(bytes));
+        let may_lie = self.placement.range_filter(bytes);
+        let suits = |uses: &U, location| may_lie(location) && usable(uses);
+        let taken = self.space.take(bytes, is_small, true, suits)?;
+        self.carved(taken)
+    }
+
+    /// Takes a range as [`take`](Self::take) does, unless cached views overlap the block.
+    pub(super) fn take_ready(
+        &mut self,
+        bytes: usize,
+        usable: impl Fn(&U) -> bool,
+    ) -> Option<Ready<M>> {
+        let is_small = self.placement.is_small(bytes);
+        let may_lie = self.placement.range_filter(bytes);
+        let suits = |uses: &U, location| may_lie(location) && usable(uses);
+        let taken = self.space.take_ready(bytes, is_small, suits)?;
+        let root = self.roots.get(taken.segment)?.as_ref()?;
+        Some(Ready {
+            range: self.key_of(taken.range),
+            region: taken.region,
+            segment: Arc::clone(root),
+            view: taken.view,
+        })
+    }
+
+    /// Takes a range of `bytes` bytes whose uses are `usable`, also against the rules of growth.
+    pub(super) fn take_anywhere(
+        &mut self,
+        bytes: usize,
+        usable: impl Fn(&U) -> bool,
+    ) -> Option<Carved<M, U>> {
+        let suits = |uses: &U, _| usable(uses);
+        let taken = self.space.take(bytes, None, true, suits)?;
         self.carved(taken)
     }
 

@@ -14,7 +14,7 @@ use crossbeam_utils::CachePadded;
 
 use super::{
     Ready,
-    arena::{Arena, RangeKey, Search},
+    arena::{Arena, RangeKey},
     by_size::bin_of,
 };
 use crate::spin_lock::{Lock, LockGuard};
@@ -156,25 +156,28 @@ impl<M, U: Clone + Default> Arenas<M, U> {
     ///
     /// Numbers beyond the last arena go round.
     pub fn take(&self, home: usize, bytes: usize, usable: impl Fn(&U) -> bool) -> Option<Ready<M>> {
-        let take = |mut arena: Locked<'_, M, U>| {
-            let carved = arena.take(bytes, Search::WithoutOverlap, &usable)?;
-            Some(Ready {
-                range: carved.range,
-                region: carved.region,
-                segment: carved.segment,
-                view: carved.view,
-            })
-        };
         let home = self.number_of(home);
         if self.0.all[home].bins.load(Ordering::Relaxed) > bin_of(bytes)
-            && let Some(ready) = take(self.numbered(home))
+            && let Some(ready) = self.numbered(home).take_ready(bytes, &usable)
         {
             return Some(ready);
         }
+        self.take_from_others(home, bytes, usable)
+    }
+
+    /// Takes a range from another arena than `home`, if requests search others.
+    #[cold]
+    fn take_from_others(
+        &self,
+        home: usize,
+        bytes: usize,
+        usable: impl Fn(&U) -> bool,
+    ) -> Option<Ready<M>> {
         if !self.0.searches_others.load(Ordering::Relaxed) {
             return None;
         }
-        self.with(home, bytes, !(1 << home)).find_map(take)
+        let mut others = self.with(home, bytes, !(1 << home));
+        others.find_map(|mut arena| arena.take_ready(bytes, &usable))
     }
 
     /// The number of the arena `home`. Numbers beyond the last arena go round.

@@ -16,7 +16,7 @@ mod views;
 
 use std::{collections::HashSet, fmt, sync::Arc};
 
-use arena::{Arena, Search};
+use arena::Arena;
 use arenas::Locked;
 use growth::Growth;
 use pages::{Pages, PagesKey};
@@ -573,7 +573,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         bytes: usize,
         usable: impl Fn(&U) -> bool,
     ) -> Option<Carved<M, U>> {
-        let take = |mut arena: Locked<'_, M, U>| arena.take(bytes, Search::ByTheRules, &usable);
+        let take = |mut arena: Locked<'_, M, U>| arena.take(bytes, &usable);
         let mut own = self
             .arenas
             .with(home, bytes, 1 << (home % self.bytes.len()));
@@ -611,7 +611,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         usable: impl Fn(&U) -> bool,
     ) -> Option<Carved<M, U>> {
         let mut arenas = self.arenas.with(0, bytes, u64::MAX);
-        arenas.find_map(|mut arena| arena.take(bytes, Search::Anywhere, &usable))
+        arenas.find_map(|mut arena| arena.take_anywhere(bytes, &usable))
     }
 
     /// Adds a segment of `size` bytes, and takes the first `bytes` of it.

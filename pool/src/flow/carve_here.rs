@@ -6,6 +6,7 @@ use crate::{
     block::{Lease, Shell},
     flow::{allocate::Entered, carve::TakenRange},
     free::spare_leases::SpareLease,
+    request::Size,
     shared::{Block, CachedBlock, CarvedHere, Shared},
 };
 
@@ -15,10 +16,10 @@ impl<A: Allocator> Shared<A> {
     pub(crate) fn hand_out_carved(
         &self,
         queue: QueueId,
+        size: Size,
         carved: CarvedHere<A>,
     ) -> Result<CachedBlock<A>, Error> {
         let CarvedHere {
-            size,
             ready,
             queue_key,
             lease,

@@ -261,18 +261,19 @@ impl<A: Allocator> Shared<A> {
         let mut carved = None;
         let cached = threads::with_own(self.id, |key: &OwnCache<A>| {
             key.enter(|cache| {
-                if cache.take_magazine(&self.depot, queue, size.slot) {
+                // Looked at first, since most requests find no magazine.
+                if self.depot.bytes() > 0 && cache.take_magazine(&self.depot, queue, size.slot) {
                     return cache.pop_from_magazine(queue, size);
                 }
                 let bytes = to_carve(bytes, cache.allowance.small_bytes, widened);
-                carved = cache.carve(queue, size, bytes);
+                carved = cache.carve(queue, bytes);
                 None
             })
         });
         if let Some(Some(Some(cached))) = cached {
             return Some(cached);
         }
-        match self.hand_out_carved(queue, carved?) {
+        match self.hand_out_carved(queue, size, carved?) {
             Ok(cached) => Some(cached),
             Err(error) => {
                 *failure = Some(error);

@@ -11,7 +11,6 @@ use crate::{
         queue_uses::QueueUses,
         timestamps::{QueueKey, Timestamp},
     },
-    request::Size,
 };
 
 /// The most spare leases of a queue. Fewer under `shuttle`, whose programs are short.
@@ -44,7 +43,6 @@ pub(crate) struct SpareLease<A: Allocator, O> {
 
 /// A range that a thread took from its own arena, with the lease of its block.
 pub(crate) struct CarvedHere<A: Allocator, O> {
-    pub(crate) size: Size,
     pub(crate) ready: Ready<MemoryOf<A>>,
     pub(crate) queue_key: QueueKey,
     pub(crate) lease: SpareLease<A, O>,

@@ -56,7 +56,11 @@ pub(super) struct BySize {
 impl BySize {
     /// Adds a key that is not there yet.
     pub(super) fn insert(&mut self, bytes: usize, key: usize) {
-        let bin = bin_of(bytes);
+        self.link(bin_of(bytes), bytes, key);
+    }
+
+    /// Adds a key of this bin.
+    fn link(&mut self, bin: usize, bytes: usize, key: usize) {
         if key >= self.entries.len() || bin >= self.bins.len() {
             self.make_room(bin, key);
         }
@@ -97,11 +101,12 @@ impl BySize {
 
     /// Removes a key that is there.
     pub(super) fn remove(&mut self, key: usize) {
-        let Entry {
-            bytes,
-            before,
-            after,
-        } = self.entries[key];
+        let entry = self.entries[key];
+        self.unlink(bin_of(entry.bytes), entry);
+    }
+
+    /// Removes the key of this entry from its bin.
+    fn unlink(&mut self, bin: usize, Entry { before, after, .. }: Entry) {
         if let Some(after) = self.entries.get_mut(after) {
             after.before = before;
         }
@@ -109,7 +114,6 @@ impl BySize {
             before.after = after;
             return;
         }
-        let bin = bin_of(bytes);
         self.bins[bin] = after;
         if after == NONE {
             self.occupied.unmark(bin);
@@ -118,20 +122,17 @@ impl BySize {
 
     /// Changes the size of a key that is there.
     pub(super) fn resize(&mut self, key: usize, bytes: usize) {
-        let Entry {
-            bytes: old_bytes,
-            before,
-            after,
-        } = self.entries[key];
+        let entry = self.entries[key];
+        let (old_bin, bin) = (bin_of(entry.bytes), bin_of(bytes));
         let size_of = |key: usize| self.entries.get(key).map(|entry| entry.bytes);
-        let stays = bin_of(old_bytes) == bin_of(bytes)
-            && size_of(before).is_none_or(|before| before < bytes)
-            && size_of(after).is_none_or(|after| bytes <= after);
+        let stays = old_bin == bin
+            && size_of(entry.before).is_none_or(|before| before < bytes)
+            && size_of(entry.after).is_none_or(|after| bytes <= after);
         if stays {
             self.entries[key].bytes = bytes;
         } else {
-            self.remove(key);
-            self.insert(bytes, key);
+            self.unlink(old_bin, entry);
+            self.link(bin, bytes, key);
         }
     }
 

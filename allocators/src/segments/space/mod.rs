@@ -32,6 +32,35 @@ pub(super) struct Taken<V, U> {
     pub(super) has_excess: bool,
 }
 
+/// A range that has been taken, and that no cached view overlaps.
+#[derive(Debug)]
+pub(super) struct TakenReady<V> {
+    pub(super) range: RangeNumber,
+    pub(super) segment: SegmentKey,
+    pub(super) region: Region,
+    /// A cached view of exactly this region.
+    pub(super) view: Option<V>,
+}
+
+impl<V, U> From<Taken<V, U>> for TakenReady<V> {
+    fn from(taken: Taken<V, U>) -> Self {
+        Self {
+            range: taken.range,
+            segment: taken.segment,
+            region: taken.region,
+            view: taken.view,
+        }
+    }
+}
+
+/// What a request takes.
+enum Choice {
+    /// The first bytes of a free range.
+    StartOf(RangeNumber),
+    /// What a cached view shows.
+    View(usize),
+}
+
 /// A segment without a taken range.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Idle {
@@ -274,6 +303,52 @@ impl<V, U: Clone + Default> Space<V, U> {
         may_overlap: bool,
         usable: impl Fn(&U, Location) -> bool,
     ) -> Option<Taken<V, U>> {
+        match self.choose(bytes, is_small, may_overlap, usable)? {
+            Choice::StartOf(range) => self.seize(range, bytes),
+            Choice::View(view) => self.seize_view(view),
+        }
+    }
+
+    /// Takes `bytes` bytes as [`take`](Self::take) does, of a segment for small blocks or of another one, unless cached views overlap
+    /// them.
+    pub(super) fn take_ready(
+        &mut self,
+        bytes: usize,
+        is_small: bool,
+        usable: impl Fn(&U, Location) -> bool,
+    ) -> Option<TakenReady<V>> {
+        let range = match self.choose(bytes, Some(is_small), false, usable)? {
+            Choice::StartOf(range) if self.has_no_view(range) => range,
+            Choice::StartOf(range) => return self.seize(range, bytes).map(TakenReady::from),
+            Choice::View(view) => return self.seize_view(view).map(TakenReady::from),
+        };
+        let range = self.cut(range, bytes);
+        let Range {
+            segment, region, ..
+        } = self.ranges[range];
+        self.segments[segment].taken += 1;
+        Some(TakenReady {
+            range,
+            segment,
+            region,
+            view: None,
+        })
+    }
+
+    fn has_no_view(&self, range: RangeNumber) -> bool {
+        let free = self.ranges[range].free.as_ref();
+        free.is_some_and(|free| free.views.is_empty())
+    }
+
+    /// Chooses what [`take`](Self::take) takes.
+    #[inline]
+    fn choose(
+        &self,
+        bytes: usize,
+        is_small: Option<bool>,
+        may_overlap: bool,
+        usable: impl Fn(&U, Location) -> bool,
+    ) -> Option<Choice> {
         let suits = |key: usize| {
             let range = &self.ranges[key];
             if is_small.is_some_and(|is_small| is_small != range.is_small) {
@@ -303,7 +378,7 @@ impl<V, U: Clone + Default> Space<V, U> {
         };
         let (size, best) = fit?;
         if self.cached.is_empty() {
-            return self.seize(best, bytes);
+            return Some(Choice::StartOf(best));
         }
         let mut most = size.saturating_mul(LOOSEST_VIEW_FIT);
         let mut tightest = None;
@@ -327,8 +402,10 @@ impl<V, U: Clone + Default> Space<V, U> {
             }
         }
         match tightest {
-            Some((_, view)) => self.seize_view(view),
-            None if may_overlap || !self.has_view_before(best, bytes) => self.seize(best, bytes),
+            Some((_, view)) => Some(Choice::View(view)),
+            None if may_overlap || !self.has_view_before(best, bytes) => {
+                Some(Choice::StartOf(best))
+            }
             None => None,
         }
     }

@@ -29,12 +29,7 @@ impl<A: Allocator, O> ThreadCache<A, O> {
 
     /// Takes a range of `bytes` bytes of the thread's own arena for a block on this queue. Returns `None` if there is none that only
     /// commands of this queue may still use, or no spare lease.
-    pub(crate) fn carve(
-        &mut self,
-        queue: QueueId,
-        size: Size,
-        bytes: usize,
-    ) -> Option<CarvedHere<A, O>> {
+    pub(crate) fn carve(&mut self, queue: QueueId, bytes: usize) -> Option<CarvedHere<A, O>> {
         let arenas = self.arenas.as_ref()?;
         let cache = self.queues.iter_mut().find(|it| it.queue == queue)?;
         let spares = cache.spares.as_mut().filter(|it| !it.all.is_empty())?;
@@ -44,7 +39,6 @@ impl<A: Allocator, O> ThreadCache<A, O> {
         let ready = arenas.take(self.number, bytes, is_free)?;
         let lease = spares.all.pop()?;
         Some(CarvedHere {
-            size,
             ready,
             queue_key,
             lease,
@@ -85,7 +79,7 @@ impl<A: Allocator, O> ThreadCache<A, O> {
         }
         let CachedBlock { shared, block } = cached.cached_block;
         let timestamp = cached.since;
-        let (block, shell) = Shell::of(block);
+        let (memory, shell) = Shell::of(block);
         let lease = SpareLease {
             share: shared,
             shell: Some(shell),
@@ -93,7 +87,7 @@ impl<A: Allocator, O> ThreadCache<A, O> {
         spares.add(key, lease);
         spares.last_use = spares.last_use.max(timestamp);
         let uses = QueueUses::One(QueueUse { key, timestamp });
-        arenas.give(range, uses, Some(block.memory));
+        arenas.give(range, uses, Some(memory));
         Ok(())
     }
 

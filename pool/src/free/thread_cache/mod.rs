@@ -256,21 +256,30 @@ impl<A: Allocator, O> ThreadCache<A, O> {
             cached_block: former,
             since: self.youngest_since,
         };
-        let left = match self.add_older(former) {
-            Ok(()) => return Ok(()),
-            Err(NoRoom::InSlot(former)) => former,
-            Err(NoRoom::ForBytes(former)) => {
-                let bytes = former.bytes();
-                match self.return_to_arena(former) {
-                    Ok(()) => {
-                        self.count_out(bytes);
-                        return Ok(());
-                    }
-                    Err(former) => former,
-                }
+        match self.add_older(former) {
+            Ok(()) => Ok(()),
+            Err(NoRoom::InSlot(former)) => self.keep_youngest(former),
+            Err(NoRoom::ForBytes(former)) => self.return_youngest(former),
+        }
+    }
+
+    /// Returns the block that was the youngest to its arena. Out of line, since most blocks have room.
+    #[inline(never)]
+    fn return_youngest(&mut self, former: Cached<A, O>) -> Result<(), CachedBlock<A, O>> {
+        let bytes = former.bytes();
+        match self.return_to_arena(former) {
+            Ok(()) => {
+                self.count_out(bytes);
+                Ok(())
             }
-        };
-        self.youngest.replace(left.cached_block).map_or(Ok(()), Err)
+            Err(former) => self.keep_youngest(former),
+        }
+    }
+
+    /// Makes a block the youngest again. Returns the one that took its place.
+    fn keep_youngest(&mut self, former: Cached<A, O>) -> Result<(), CachedBlock<A, O>> {
+        let replaced = self.youngest.replace(former.cached_block);
+        replaced.map_or(Ok(()), Err)
     }
 
     /// Caches a block that was in a bin or in the depot. Returns it if there is no room.
