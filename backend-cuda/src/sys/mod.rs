@@ -14,6 +14,7 @@ mod gate;
 mod mark;
 mod module;
 mod pages;
+mod relaxed;
 mod reservation;
 mod slot;
 mod staging;

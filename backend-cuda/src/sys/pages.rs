@@ -22,7 +22,7 @@ pub(crate) struct Pages {
 impl Pages {
     /// Allocates `bytes` bytes, a multiple of a page.
     pub(crate) fn create(context: &Arc<Context>, bytes: usize) -> CudaResult<Self> {
-        let driver = context.enter()?;
+        let driver = context.enter_relaxed()?;
         let (mut raw, properties) = (0, PageProperties::on(context.device()));
         // SAFETY: `raw` is a place for the result, and `properties` lives until the call returns.
         let result = unsafe { driver.pages_create(&raw mut raw, bytes, &raw const properties, 0) };
@@ -56,7 +56,7 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        let released = self.context.enter().and_then(|driver| {
+        let released = self.context.enter_relaxed().and_then(|driver| {
             // SAFETY: It takes no pointers; nothing else releases it, and it is mapped nowhere (I1).
             self.context.seen(unsafe { driver.pages_release(self.raw) })
         });

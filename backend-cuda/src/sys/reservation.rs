@@ -37,7 +37,7 @@ struct Entry {
 
 impl Reservation {
     pub(crate) fn new(context: &Arc<Context>, bytes: usize) -> CudaResult<Self> {
-        let driver = context.enter()?;
+        let driver = context.enter_relaxed()?;
         let mut address = 0;
         // SAFETY: `address` is a place for the result.
         context.seen(unsafe { driver.reserve(&raw mut address, bytes, 0, 0, 0) })?;
@@ -90,7 +90,7 @@ impl Reservation {
     fn map_now(&self, offset: usize, pages: &Pages) -> std::result::Result<(), Failed> {
         let (address, bytes) = (self.address + offset as Address, pages.bytes());
         let nothing = |error| Failed { error, left: false };
-        let driver = self.context.enter().map_err(nothing)?;
+        let driver = self.context.enter_relaxed().map_err(nothing)?;
         // SAFETY: The addresses are reserved (I1) and nothing is mapped there (I2).
         let result = unsafe { driver.map(address, bytes, 0, pages.raw(), 0) };
         self.context.seen(result).map_err(nothing)?;
@@ -106,7 +106,7 @@ impl Reservation {
 
     /// Lets the device and its peers use addresses that were just mapped.
     fn allow(&self, address: Address, bytes: usize) -> CudaResult<()> {
-        let driver = self.context.enter()?;
+        let driver = self.context.enter_relaxed()?;
         let access = self.context.access();
         let mut attempts = 0;
         loop {
@@ -171,7 +171,7 @@ impl Reservation {
     }
 
     fn unmap_now(&self, offset: usize, bytes: usize) -> CudaResult<()> {
-        let driver = self.context.enter()?;
+        let driver = self.context.enter_relaxed()?;
         let address = self.address + offset as Address;
         // SAFETY: It takes no pointers; these addresses are ours (I1), and the program has waited for the commands that use them.
         let result = unsafe { driver.unmap(address, bytes) };
@@ -211,7 +211,7 @@ impl Reservation {
             }
         }
         unmapped?;
-        let driver = self.context.enter()?;
+        let driver = self.context.enter_relaxed()?;
         // SAFETY: It takes no pointers; nothing else has these addresses (I1), and nothing is mapped there any more.
         let result = unsafe { driver.free_addresses(self.address, self.bytes) };
         self.context.seen(result)
