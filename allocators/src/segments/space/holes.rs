@@ -141,28 +141,31 @@ impl<V, U: Clone + Default> Space<V, U> {
         }
     }
 
-    /// Makes `missing` of a taken range a hole again, and frees the rest, which commands of `uses` may still use.
+    /// Makes regions of a taken range holes again, which are in order, and frees the rest, which commands of `uses` may still use.
     pub(in crate::segments) fn give_incomplete(
         &mut self,
         key: RangeNumber,
-        missing: Region,
+        holes: &[Region],
         uses: &U,
     ) {
-        let Range {
-            segment, region, ..
-        } = self.ranges[key];
-        let home = &mut self.segments[segment];
-        home.taken -= 1;
-        let mut hole = key;
-        if missing.offset > region.offset {
-            hole = self.split(key, missing.offset - region.offset);
-            self.release(key, uses.clone(), Chain::default());
+        let segment = self.ranges[key].segment;
+        self.segments[segment].taken -= 1;
+        let mut rest = Some(key);
+        for hole in holes {
+            let Some(mut key) = rest else { return };
+            let Range { region, .. } = self.ranges[key];
+            if hole.offset > region.offset {
+                let free = key;
+                key = self.split(free, hole.offset - region.offset);
+                self.release(free, uses.clone(), Chain::default());
+            }
+            let has_more = self.ranges[key].region.bytes > hole.bytes;
+            rest = has_more.then(|| self.split(key, hole.bytes));
+            self.set_hole(key);
         }
-        if self.ranges[hole].region.bytes > missing.bytes {
-            let rest = self.split(hole, missing.bytes);
+        if let Some(rest) = rest {
             self.release(rest, uses.clone(), Chain::default());
         }
-        self.set_hole(hole);
     }
 
     /// Takes a region of a free range of a reservation: of `likely`, or of another one. Returns the range that was taken, or `None`
