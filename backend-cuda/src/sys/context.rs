@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 
 use super::{
     current::Current,
-    driver::{Access, Driver, Handle},
+    driver::{Access, Address, Driver, Handle},
+    pages::Pages,
     relaxed::Relaxed,
     slot::Slot,
     status::{CudaResult, PEER_ACCESS_ALREADY_ENABLED},
@@ -41,6 +42,8 @@ pub(crate) struct Context {
     slots: Mutex<Vec<Slot>>,
     /// The addresses of the memory of slots.
     slot_pages: Mutex<Vec<usize>>,
+    /// Pages that a failed map has left at an address, until their reservation ends.
+    left: Mutex<Vec<(Address, Arc<Pages>)>>,
 }
 
 impl Context {
@@ -59,6 +62,7 @@ impl Context {
             staging: Mutex::new(Vec::new()),
             slots: Mutex::new(Vec::new()),
             slot_pages: Mutex::new(Vec::new()),
+            left: Mutex::new(Vec::new()),
         })
     }
 
@@ -216,6 +220,10 @@ impl Context {
 
     pub(super) fn slots(&self) -> &Mutex<Vec<Slot>> {
         &self.slots
+    }
+
+    pub(super) fn left(&self) -> &Mutex<Vec<(Address, Arc<Pages>)>> {
+        &self.left
     }
 
     pub(super) fn slot_pages(&self) -> &Mutex<Vec<usize>> {

@@ -21,8 +21,9 @@ const APART: Duration = Duration::from_micros(100);
 /// # Invariants
 ///
 /// I1: `address` is that of `bytes` bytes of reserved addresses that nothing else has.
-/// I2: The pages of each entry of `mapped` without `is_changing` are mapped at its offset, and nothing is mapped where no entry is.
-/// Entries do not overlap. Only the thread that set `is_changing` changes what is mapped there.
+/// I2: The pages of each entry of `mapped` without `is_changing` are mapped at its offset, and nothing is mapped where no entry is, but for
+/// what failed maps have left (`Context::left`). Entries and those do not overlap. Only the thread that set `is_changing` changes what is
+/// mapped there.
 pub(crate) struct Reservation {
     context: Arc<Context>,
     address: Address,
@@ -57,6 +58,7 @@ impl Reservation {
     pub(crate) fn map(&self, offset: usize, pages: &Arc<Pages>) -> Result<()> {
         let region = Region::new(offset, pages.bytes());
         region.check_within(self.bytes)?;
+        let unmapped = unmap_left(&self.context, |_| true);
         {
             let mut mapped = self.mapped.lock();
             let end = offset + pages.bytes();
@@ -64,6 +66,10 @@ impl Reservation {
             if before.is_some_and(|(start, entry)| start + entry.pages.bytes() > offset) {
                 let bytes = pages.bytes();
                 return Err(InvalidRequest::AlreadyMapped { offset, bytes }.into());
+            }
+            if self.is_left(region, pages) {
+                // Unless it was left just now, that is what keeps it from being mapped.
+                unmapped?;
             }
             if !pages.claim() {
                 return Err(Error::unsupported(
@@ -76,15 +82,38 @@ impl Reservation {
         }
         let result = self.map_now(offset, pages);
         let mut mapped = self.mapped.lock();
-        if matches!(result, Err(Failed { left: false, .. })) {
-            mapped.remove(&offset);
-            pages.let_go();
-        } else if let Some(entry) = mapped.get_mut(&offset) {
-            // Where it could not be unmapped again, it counts as mapped.
-            entry.is_changing = false;
+        match &result {
+            Ok(()) => {
+                if let Some(entry) = mapped.get_mut(&offset) {
+                    entry.is_changing = false;
+                }
+            }
+            Err(failed) => {
+                if failed.left {
+                    let address = self.address + offset as Address;
+                    self.context
+                        .left()
+                        .lock()
+                        .push((address, Arc::clone(pages)));
+                } else {
+                    pages.let_go();
+                }
+                mapped.remove(&offset);
+            }
         }
         drop(mapped);
         result.map_err(|failed| failed.error.into())
+    }
+
+    /// Returns whether a failed map has left something in a region, or these pages anywhere.
+    fn is_left(&self, region: Region, pages: &Arc<Pages>) -> bool {
+        let start = self.address + region.offset as Address;
+        let end = start + region.bytes as Address;
+        let left = self.context.left().lock();
+        left.iter().any(|(address, left)| {
+            let is_there = *address < end && address + left.bytes() as Address > start;
+            is_there || Arc::ptr_eq(left, pages)
+        })
     }
 
     fn map_now(&self, offset: usize, pages: &Pages) -> std::result::Result<(), Failed> {
@@ -97,7 +126,7 @@ impl Reservation {
         self.allow(address, bytes).map_err(|error| {
             let undone = self.unmap_now(offset, bytes);
             let left = undone.inspect_err(|error| {
-                tracing::error!(%error, bytes, "pages that cannot be used stay mapped");
+                tracing::warn!(%error, bytes, "pages that cannot be used stay mapped, until the next map unmaps them");
             });
             let left = left.is_err();
             Failed { error, left }
@@ -171,20 +200,18 @@ impl Reservation {
     }
 
     fn unmap_now(&self, offset: usize, bytes: usize) -> CudaResult<()> {
-        let driver = self.context.enter_relaxed()?;
-        let address = self.address + offset as Address;
-        // SAFETY: It takes no pointers; these addresses are ours (I1), and the program has waited for the commands that use them.
-        let result = unsafe { driver.unmap(address, bytes) };
-        self.context.seen(result)
+        unmap_at(&self.context, self.address + offset as Address, bytes)
     }
 
-    /// Checks that memory is mapped at all of `region`: a command elsewhere would end the context.
+    /// Checks that memory is mapped at all of `region`, and that no thread is just mapping or unmapping it: a command elsewhere would end
+    /// the context. That it stays mapped until the command has ended is up to the program.
     pub(crate) fn check_mapped(&self, region: Region) -> Result<()> {
         let mapped = self.mapped.lock();
         let end = region.offset.saturating_add(region.bytes);
         let mut at = region.offset;
         while at < end {
             let entry = mapped.range(..=at).next_back();
+            let entry = entry.filter(|(_, entry)| !entry.is_changing);
             let next = entry.map(|(start, entry)| start + entry.pages.bytes());
             match next {
                 Some(next) if next > at => at = next,
@@ -203,7 +230,14 @@ impl Reservation {
             self.context.synchronize()?;
         }
         // Where one cannot be unmapped, the others are, and the addresses stay reserved.
-        let mut unmapped = Ok(());
+        let ours = self.address..self.address + self.bytes as Address;
+        let mut unmapped = unmap_left(&self.context, |address| ours.contains(&address));
+        let mut left = self.context.left().lock();
+        let lost: Vec<_> = left
+            .extract_if(.., |(address, _)| ours.contains(address))
+            .collect();
+        drop(left);
+        drop(lost);
         for (offset, entry) in mapped {
             match self.unmap_now(offset, entry.pages.bytes()) {
                 Ok(()) => entry.pages.let_go(),
@@ -216,6 +250,32 @@ impl Reservation {
         let result = unsafe { driver.free_addresses(self.address, self.bytes) };
         self.context.seen(result)
     }
+}
+
+/// Unmaps what failed maps have left at the `wanted` addresses.
+fn unmap_left(context: &Context, wanted: impl Fn(Address) -> bool) -> CudaResult<()> {
+    let mut result = Ok(());
+    context.left().lock().retain(|(address, pages)| {
+        if !wanted(*address) {
+            return true;
+        }
+        let unmapped = unmap_at(context, *address, pages.bytes());
+        if unmapped.is_ok() {
+            pages.let_go();
+            return false;
+        }
+        result = unmapped;
+        true
+    });
+    result
+}
+
+/// Unmaps addresses of a reservation that lives, which no other thread maps or unmaps, and no command uses.
+fn unmap_at(context: &Context, address: Address, bytes: usize) -> CudaResult<()> {
+    let driver = context.enter_relaxed()?;
+    // SAFETY: It takes no pointers; the addresses are of a reservation, and the program has waited for the commands that use them.
+    let result = unsafe { driver.unmap(address, bytes) };
+    context.seen(result)
 }
 
 /// A map that failed.
