@@ -372,10 +372,11 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// The pages that lie in free ranges whose uses are `over`: the largest first, since fewer calls move them, and of these the ones
     /// in small ranges, since large ranges serve more requests where they are.
     pub(super) fn free_pages(&self, over: &impl Fn(&U) -> bool) -> Vec<FreePages> {
+        let page_bytes = self.page_bytes.unwrap_or(1);
         let mut free: Vec<_> = self
             .arenas
             .each()
-            .flat_map(|arena| arena.free_pages(over))
+            .flat_map(|arena| arena.free_pages(page_bytes, over))
             .collect();
         free.sort_unstable_by_key(|free| (Reverse(free.bytes), free.range_bytes, free.key()));
         free
@@ -422,7 +423,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             self.forget(&place);
         }
         for (place, memory) in done.stayed {
-            self.keep(place, memory);
+            self.keep(&place, memory);
         }
         self.spare.extend(done.spare);
         let mut arena = self.arenas.of(range);
@@ -522,13 +523,13 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// for pages in segments.release(u64::MAX, |()| true) {
     ///     let Some(place) = pages.place else { continue };
     ///     if place.unmap(&allocator).is_err() {
-    ///         segments.keep(place, pages.memory);
+    ///         segments.keep(&place, pages.memory);
     ///     }
     /// }
     /// assert_eq!(segments.free_bytes(), page_bytes as u64); // The next release tries again.
     /// # Ok::<(), binpool_allocators::Error>(())
     /// ```
-    pub fn keep(&mut self, place: Place<M>, memory: M) {
+    pub fn keep(&mut self, place: &Place<M>, memory: M) {
         let bytes = place.region.bytes;
         self.bytes[place.range.arena as usize] += bytes as u64;
         let mut arena = self.arenas.of(place.range);

@@ -137,14 +137,21 @@ impl<M, U: Clone + Default> Arena<M, U> {
         }
     }
 
-    /// The pages that lie in free ranges whose uses are `over`.
-    pub(super) fn free_pages(&self, over: &impl Fn(&U) -> bool) -> Vec<FreePages> {
+    /// The pages that lie in free ranges whose uses are `over`. Each has at least `page_bytes` bytes.
+    pub(super) fn free_pages(
+        &self,
+        page_bytes: usize,
+        over: &impl Fn(&U) -> bool,
+    ) -> Vec<FreePages> {
         let mut found = Vec::new();
         for (is_small, reservation) in [false, true].into_iter().zip(&self.reservations) {
             let Some(reservation) = reservation else {
                 continue;
             };
-            for (range, region) in self.space.free_ranges_of(reservation.segment, over) {
+            let free = self
+                .space
+                .free_ranges_of(reservation.segment, page_bytes, over);
+            for (range, region) in free {
                 let end = region.offset + region.bytes;
                 let inside = reservation.pages.range(region.offset..end);
                 let inside = inside.filter(|(offset, pages)| *offset + pages.bytes <= end);

@@ -162,7 +162,7 @@ impl<A: Allocator, O> State<A, O> {
     /// Takes back pages that were to leave the pool. Returns them where the last handle is gone.
     pub(crate) fn keep_pages(
         &mut self,
-        place: Place<MemoryOf<A>>,
+        place: &Place<MemoryOf<A>>,
         memory: MemoryOf<A>,
     ) -> Option<MemoryOf<A>> {
         let has_handle = self.viewed.is_some();

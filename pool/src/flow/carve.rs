@@ -187,11 +187,11 @@ impl<A: Allocator> Shared<A> {
     /// shortage tries again. Once the last handle is gone, they leave all the same, and are unmapped with their reservation.
     pub(crate) fn unmap(
         &self,
-        place: Place<MemoryOf<A>>,
+        place: &Place<MemoryOf<A>>,
         memory: MemoryOf<A>,
     ) -> Option<MemoryOf<A>> {
         match place.unmap(&self.allocator) {
-            Ok(()) => self.state.lock().forget_place(&place),
+            Ok(()) => self.state.lock().forget_place(place),
             Err(error) => {
                 let unused = self.state.lock().keep_pages(place, memory);
                 tracing::warn!(%error, "pages could not be unmapped");

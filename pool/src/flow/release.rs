@@ -83,7 +83,7 @@ impl<A: Allocator> Shared<A> {
         } = released;
         self.release_views(views);
         if let Some(place) = place {
-            match self.unmap(place, memory) {
+            match self.unmap(&place, memory) {
                 Some(unmapped) => memory = unmapped,
                 None => return false,
             }

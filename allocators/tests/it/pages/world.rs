@@ -268,7 +268,7 @@ impl World {
         for pages in leaving {
             match pages.place {
                 Some(place) if place.unmap(&self.allocator).is_err() => {
-                    self.segments.keep(place, pages.memory);
+                    self.segments.keep(&place, pages.memory);
                     continue;
                 }
                 Some(place) => self.segments.forget(&place),
