@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 
 use super::{
     current::Current,
-    driver::{Access, Address, Driver, Handle},
-    pages::Pages,
+    driver::{Access, Driver, Handle},
+    left::Left,
     relaxed::Relaxed,
     slot::Slot,
     status::{CudaResult, PEER_ACCESS_ALREADY_ENABLED},
@@ -42,8 +42,8 @@ pub(crate) struct Context {
     slots: Mutex<Vec<Slot>>,
     /// The addresses of the memory of slots.
     slot_pages: Mutex<Vec<usize>>,
-    /// Pages that a failed map has left at an address, until their reservation ends.
-    left: Mutex<Vec<(Address, Arc<Pages>)>>,
+    /// What failed maps have left, until their reservation ends.
+    left: Mutex<Vec<Left>>,
 }
 
 impl Context {
@@ -222,7 +222,7 @@ impl Context {
         &self.slots
     }
 
-    pub(super) fn left(&self) -> &Mutex<Vec<(Address, Arc<Pages>)>> {
+    pub(super) fn left(&self) -> &Mutex<Vec<Left>> {
         &self.left
     }
 

@@ -11,6 +11,7 @@ mod current;
 mod device;
 mod driver;
 mod gate;
+mod left;
 mod mark;
 mod module;
 mod pages;

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use super::{
     context::Context,
     driver::Address,
+    left::Left,
     pages::Pages,
     status::{CudaError, CudaResult, NOT_READY},
 };
@@ -63,15 +64,17 @@ impl Reservation {
             let mut mapped = self.mapped.lock();
             let end = offset + pages.bytes();
             let before = mapped.range(..end).next_back();
-            if before.is_some_and(|(start, entry)| start + entry.pages.bytes() > offset) {
+            let is_left = self.is_left(region, pages);
+            if is_left {
+                // It cannot be unmapped, unless another thread has left it just now.
+                unmapped?;
+            }
+            if is_left || before.is_some_and(|(start, entry)| start + entry.pages.bytes() > offset)
+            {
                 let bytes = pages.bytes();
                 return Err(InvalidRequest::AlreadyMapped { offset, bytes }.into());
             }
-            if self.is_left(region, pages) {
-                // Unless it was left just now, that is what keeps it from being mapped.
-                unmapped?;
-            }
-            if !pages.claim() {
+            if !pages.claim().take() {
                 return Err(Error::unsupported(
                     "mapping pages at two places: unmap them first",
                 ));
@@ -90,13 +93,13 @@ impl Reservation {
             }
             Err(failed) => {
                 if failed.left {
-                    let address = self.address + offset as Address;
-                    self.context
-                        .left()
-                        .lock()
-                        .push((address, Arc::clone(pages)));
+                    self.context.left().lock().push(Left {
+                        address: self.address + offset as Address,
+                        bytes: pages.bytes(),
+                        claim: pages.claim().clone(),
+                    });
                 } else {
-                    pages.let_go();
+                    pages.claim().let_go();
                 }
                 mapped.remove(&offset);
             }
@@ -105,15 +108,12 @@ impl Reservation {
         result.map_err(|failed| failed.error.into())
     }
 
-    /// Returns whether a failed map has left something in a region, or these pages anywhere.
-    fn is_left(&self, region: Region, pages: &Arc<Pages>) -> bool {
+    /// Returns whether what a failed map has left is in the way of pages.
+    fn is_left(&self, region: Region, pages: &Pages) -> bool {
         let start = self.address + region.offset as Address;
-        let end = start + region.bytes as Address;
         let left = self.context.left().lock();
-        left.iter().any(|(address, left)| {
-            let is_there = *address < end && address + left.bytes() as Address > start;
-            is_there || Arc::ptr_eq(left, pages)
-        })
+        left.iter()
+            .any(|left| left.is_in_the_way(pages.claim(), start, region.bytes))
     }
 
     fn map_now(&self, offset: usize, pages: &Pages) -> std::result::Result<(), Failed> {
@@ -164,7 +164,11 @@ impl Reservation {
         let mut mapped = self.mapped.lock();
         for offset in offsets {
             if result.is_ok() {
-                gone.extend(mapped.remove(&offset).inspect(|entry| entry.pages.let_go()));
+                gone.extend(
+                    mapped
+                        .remove(&offset)
+                        .inspect(|entry| entry.pages.claim().let_go()),
+                );
             } else if let Some(entry) = mapped.get_mut(&offset) {
                 entry.is_changing = false;
             }
@@ -232,15 +236,13 @@ impl Reservation {
         // Where one cannot be unmapped, the others are, and the addresses stay reserved.
         let ours = self.address..self.address + self.bytes as Address;
         let mut unmapped = unmap_left(&self.context, |address| ours.contains(&address));
-        let mut left = self.context.left().lock();
-        let lost: Vec<_> = left
-            .extract_if(.., |(address, _)| ours.contains(address))
-            .collect();
-        drop(left);
-        drop(lost);
+        self.context
+            .left()
+            .lock()
+            .retain(|left| !ours.contains(&left.address));
         for (offset, entry) in mapped {
             match self.unmap_now(offset, entry.pages.bytes()) {
-                Ok(()) => entry.pages.let_go(),
+                Ok(()) => entry.pages.claim().let_go(),
                 Err(error) => unmapped = Err(error),
             }
         }
@@ -255,13 +257,13 @@ impl Reservation {
 /// Unmaps what failed maps have left at the `wanted` addresses.
 fn unmap_left(context: &Context, wanted: impl Fn(Address) -> bool) -> CudaResult<()> {
     let mut result = Ok(());
-    context.left().lock().retain(|(address, pages)| {
-        if !wanted(*address) {
+    context.left().lock().retain(|left| {
+        if !wanted(left.address) {
             return true;
         }
-        let unmapped = unmap_at(context, *address, pages.bytes());
+        let unmapped = unmap_at(context, left.address, left.bytes);
         if unmapped.is_ok() {
-            pages.let_go();
+            left.claim.let_go();
             return false;
         }
         result = unmapped;
