@@ -77,7 +77,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         pooled: PooledStream::new(&for_graph, &stream)?,
         stream: Arc::clone(&stream),
     };
-    step.enqueue(&input, &mut output)?; // The pool has the memory afterwards: the driver allocates none during a capture.
+    step.enqueue(&input, &mut output)?; // The pool has the memory afterwards, so that the capture allocates none.
     stream.synchronize()?;
     let kept = for_graph.keep_addresses();
     stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)?;

@@ -43,7 +43,7 @@ impl End {
     }
 }
 
-/// Waits for everything on the device, unless the device may wait for the host, or a stream is captured.
+/// Waits for everything on the device, unless the device may wait for the host, or a stream is captured, whose commands do not run.
 fn has_all_ended(context: &Context) -> bool {
     // A context that cannot be waited for is lost, and runs no commands.
     !context.has_unresolved()
@@ -51,16 +51,30 @@ fn has_all_ended(context: &Context) -> bool {
         && (context.synchronize().is_ok() || context.is_lost())
 }
 
+/// When a value may be dropped, besides its commands having ended.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Conditions {
+    /// Not while the device may wait for the host, since the drop waits for the device.
+    pub(crate) nothing_unresolved: bool,
+    /// Not while a stream is captured, since the drop would spoil the capture, or be a part of the graph.
+    pub(crate) no_capture: bool,
+}
+
+impl Conditions {
+    fn forbid_it(self, context: &Context) -> bool {
+        (self.nothing_unresolved && context.has_unresolved())
+            || (self.no_capture && context.has_capture())
+    }
+}
+
 struct Grave {
     after: Vec<End>,
-    /// Set if its drop waits for the device.
-    waits: bool,
+    when: Conditions,
     /// Dropped in the end.
     held: Box<dyn Send>,
 }
 
-/// Values that are dropped once commands have ended. No thread waits for that: each call of the backend looks whether it is so. Nothing is dropped
-/// while a stream is captured into a graph, since the driver would end the capture.
+/// Values that are dropped once commands have ended. No thread waits for that: each call of the backend looks whether it is so.
 pub(crate) struct Graveyard {
     context: Arc<Context>,
     graves: Mutex<VecDeque<Grave>>,
@@ -76,11 +90,11 @@ impl Graveyard {
         }
     }
 
-    /// Drops `held` after all of `after`, and, if its drop waits for the device, not while the device may wait for the host.
-    pub(crate) fn bury(&self, held: impl Send + 'static, after: Vec<End>, waits: bool) {
+    /// Drops `held` after all of `after`.
+    pub(crate) fn bury(&self, held: impl Send + 'static, after: Vec<End>, when: Conditions) {
         let mut grave = Grave {
             after,
-            waits,
+            when,
             held: Box::new(held),
         };
         if !self.may_go(&mut grave) {
@@ -129,9 +143,7 @@ impl Graveyard {
 
     fn may_go(&self, grave: &mut Grave) -> bool {
         grave.after.retain(|end| !end.has_come());
-        grave.after.is_empty()
-            && !(grave.waits && self.context.has_unresolved())
-            && !self.context.has_capture()
+        grave.after.is_empty() && !grave.when.forbid_it(&self.context)
     }
 }
 
@@ -142,9 +154,14 @@ impl Drop for Graveyard {
         if graves.is_empty() {
             return;
         }
-        let ends = graves.iter().flat_map(|grave| &grave.after);
-        let may_not_wait = self.context.has_unresolved() || self.context.has_capture();
-        if may_not_wait || !ends.into_iter().all(End::wait) {
+        let may_wait = !self.context.has_unresolved();
+        let mut ends = graves.iter().flat_map(|grave| &grave.after);
+        let have_come = may_wait && ends.all(End::wait);
+        if !have_come
+            || graves
+                .iter()
+                .any(|grave| grave.when.forbid_it(&self.context))
+        {
             let blocks = graves.len();
             tracing::warn!(
                 blocks,

@@ -45,7 +45,8 @@
 //!
 //! Commands on a stream that is captured (`cuStreamBeginCapture`) become part of the CUDA graph. Their events count as ended, and nothing that they
 //! use is kept for the graph: memory, kernels and the backend have to outlive it, and a pool keeps the memory of blocks that were
-//! dropped meanwhile by `MemoryPool::keep_addresses`. Reads, and what else waits for the queue, are refused. Nothing is freed during a capture.
+//! dropped meanwhile by `MemoryPool::keep_addresses`. Reads, and what else waits for the queue, are refused. Other
+//! queues and memory are used, allocated and freed meanwhile as ever, in whatever mode the capture is.
 //!
 //! # Errors
 //!

@@ -6,7 +6,7 @@ use binpool_allocators::{Error, Result};
 
 use crate::{
     backend::CudaBackend,
-    graveyard::End,
+    graveyard::{Conditions, End},
     kernel::CudaKernel,
     shared::Shared,
     sys::{CudaError, Module},
@@ -75,7 +75,11 @@ impl CudaModule {
 impl Drop for Loaded {
     fn drop(&mut self) {
         let after = vec![End::Everything(Arc::clone(&self.shared.context))];
-        self.shared.graveyard.bury(self.module.take(), after, true);
+        let when = Conditions {
+            nothing_unresolved: true,
+            no_capture: false,
+        };
+        self.shared.graveyard.bury(self.module.take(), after, when);
     }
 }
 

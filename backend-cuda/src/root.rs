@@ -6,7 +6,7 @@ use binpool_allocators::{MemoryFlags, QueueId};
 use parking_lot::Mutex;
 
 use crate::{
-    graveyard::End,
+    graveyard::{Conditions, End},
     queue::CudaQueue,
     shared::Shared,
     sys::{Address, Allocation, Context, Mark, Pages, Reservation},
@@ -144,11 +144,15 @@ impl Drop for Root {
         }
         let commands = uses.commands.drain(..).map(|last| End::Mark(last.mark));
         let after = commands.chain(uses.others.drain(..)).collect();
-        let waits = match &body {
-            Body::Block(allocation) => allocation.waits(),
-            Body::Reservation(_) => true,
-            Body::Ordered(..) | Body::Pages(_) => false,
+        let when = Conditions {
+            nothing_unresolved: match &body {
+                Body::Block(allocation) => allocation.waits(),
+                Body::Reservation(_) => true,
+                Body::Ordered(..) | Body::Pages(_) => false,
+            },
+            // The first waits for its context, the second is freed by a command of its queue.
+            no_capture: matches!(body, Body::Reservation(_) | Body::Ordered(..)),
         };
-        self.shared.graveyard.bury(body, after, waits);
+        self.shared.graveyard.bury(body, after, when);
     }
 }

@@ -7,7 +7,7 @@ use binpool_allocators::{Error, ObjectKind, Queue, Result};
 use crate::{
     backend::CudaBackend,
     event::CudaEvent,
-    graveyard::End,
+    graveyard::{Conditions, End},
     memory::CudaMemory,
     queue::{Commands, CudaQueue},
     sys::{Context, CudaResult, Mark, Staging, Stream},
@@ -132,13 +132,15 @@ impl CudaBackend {
         }
         if !held.is_empty() {
             let after = vec![End::Mark(Arc::clone(&mark))];
-            self.shared.graveyard.bury(held, after, false);
+            self.shared
+                .graveyard
+                .bury(held, after, Conditions::default());
         }
         Ok(CudaEvent::of_command(mark))
     }
 
     /// Lets `work` enqueue a command on a stream that is captured: it goes into a graph, and runs at each launch. No event tells when, so the
-    /// program keeps what the graph uses; graves are left alone, since the driver refuses questions about events in a capture.
+    /// program keeps what the graph uses.
     fn capture(
         &self,
         queue: &CudaQueue,
@@ -179,7 +181,9 @@ impl CudaBackend {
         }
         if !held.is_empty() {
             let after = everything().collect();
-            self.shared.graveyard.bury(held, after, false);
+            self.shared
+                .graveyard
+                .bury(held, after, Conditions::default());
         }
     }
 

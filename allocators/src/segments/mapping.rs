@@ -53,7 +53,7 @@ pub struct Plan<M, U> {
 #[derive(Debug)]
 pub struct Done<M, U> {
     incomplete: Incomplete<M, U>,
-    /// The pages that are mapped to what was missing: to all of it, or none.
+    /// The pages that are mapped to what was missing, in order: to all of it or, after a failure, those that could not be unmapped again.
     mapped: Vec<Mapped<M>>,
     /// Where pages were that are neither there nor in `mapped`.
     left: Vec<Place<M>>,
@@ -67,8 +67,6 @@ pub struct Done<M, U> {
     pub maps: u64,
     /// How often pages were unmapped.
     pub unmaps: u64,
-    /// Pages that could not be unmapped. They and the addresses stay out of use.
-    stuck: Vec<Pages<M>>,
     failure: Option<Error>,
 }
 
@@ -84,7 +82,7 @@ struct Mapped<M> {
 impl<M, U> Plan<M, U> {
     /// Creates the pages that are missing, unmaps those that move, and maps both and the spare ones. Where a call fails, everything is
     /// mapped as it was before, as far as the device lets it; pages that cannot be mapped again, and those that were created before a
-    /// map failed, are kept for the next plan.
+    /// map failed, are kept for the next plan, and pages that cannot be unmapped are free where they are.
     ///
     /// No lock may be held, since this calls the device.
     pub fn carry_out<A>(self, allocator: &A) -> Done<M, U>
@@ -100,7 +98,6 @@ impl<M, U> Plan<M, U> {
             created_bytes: 0,
             maps: 0,
             unmaps: 0,
-            stuck: Vec::new(),
             failure: None,
         };
         let others = self.spare.iter().map(|pages| pages.bytes);
@@ -229,7 +226,7 @@ impl<M, U> Done<M, U> {
             .is_ok()
     }
 
-    /// Unmaps what was mapped, and maps each where it was.
+    /// Unmaps what was mapped, and maps each where it was. What cannot be unmapped stays.
     fn undo<A>(&mut self, allocator: &A)
     where
         A: Allocator<Backend: Backend<Memory = M>>,
@@ -250,7 +247,11 @@ impl<M, U> Done<M, U> {
                 self.put_back(allocator, origin, pages);
             } else {
                 self.left.extend(origin);
-                self.stuck.push(pages);
+                self.mapped.push(Mapped {
+                    offset,
+                    pages,
+                    origin: None,
+                });
             }
         }
     }
@@ -371,10 +372,11 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     /// The pages that lie in free ranges whose uses are `over`: the largest first, since fewer calls move them, and of these the ones
     /// in small ranges, since large ranges serve more requests where they are.
     pub(super) fn free_pages(&self, over: &impl Fn(&U) -> bool) -> Vec<FreePages> {
+        let page_bytes = self.page_bytes.unwrap_or(1);
         let mut free: Vec<_> = self
             .arenas
             .each()
-            .flat_map(|arena| arena.free_pages(over))
+            .flat_map(|arena| arena.free_pages(page_bytes, over))
             .collect();
         free.sort_unstable_by_key(|free| (Reverse(free.bytes), free.range_bytes, free.key()));
         free
@@ -421,27 +423,29 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             self.forget(&place);
         }
         for (place, memory) in done.stayed {
-            let bytes = place.region.bytes;
-            self.bytes[place.range.arena as usize] += bytes as u64;
-            let mut arena = self.arenas.of(place.range);
-            arena.add_pages(place.is_small, place.region.offset, Pages { bytes, memory });
-            arena.give(place.range, U::default(), None);
+            self.keep(&place, memory);
         }
         self.spare.extend(done.spare);
-        let is_stuck = !done.stuck.is_empty();
-        self.stuck.extend(done.stuck);
         let mut arena = self.arenas.of(range);
-        if let Some(error) = done.failure {
-            if !is_stuck {
-                arena.give_incomplete(range, missing, &uses);
-            }
-            return Err(error);
+        let (mut left, mut holes) = (Vec::new(), Vec::new());
+        let mut end = missing.offset;
+        for Mapped {
+            offset,
+            pages,
+            origin,
+        } in done.mapped
+        {
+            self.bytes[range.arena as usize] += pages.bytes as u64;
+            holes.push(Region::new(end, offset - end));
+            end = offset + pages.bytes;
+            arena.add_pages(is_small, offset, pages);
+            left.extend(origin);
         }
-        let mut left = Vec::new();
-        for mapped in done.mapped {
-            self.bytes[range.arena as usize] += mapped.pages.bytes as u64;
-            arena.add_pages(is_small, mapped.offset, mapped.pages);
-            left.extend(mapped.origin);
+        if let Some(error) = done.failure {
+            holes.push(Region::new(end, missing.offset + missing.bytes - end));
+            holes.retain(|hole| hole.bytes > 0);
+            arena.give_incomplete(range, &holes, &uses);
+            return Err(error);
         }
         arena.shrink(range, bytes, uses.clone());
         drop(arena);
@@ -497,6 +501,40 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         let free = self.free_pages(&|_| true);
         self.free_at_sweep = free.iter().map(FreePages::key).collect();
         leaving
+    }
+
+    /// Takes back pages that were to leave or to move, and that could not be unmapped: they are free where they are.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Allocator, VirtualMemory, VirtualMemoryAllocator, segments::{Mapping, Segments}};
+    /// # use binpool_mock::{CallKind, Fault, MockDevice, Persistence};
+    /// # let device = MockDevice::builder().virtual_memory(true).build();
+    /// # let allocator = VirtualMemoryAllocator::new(&device.backend());
+    /// # let page_bytes = device.backend().page_bytes();
+    /// let mut segments = Segments::new(|(), ()| Some(())).with_pages(page_bytes);
+    /// # segments.plan(0, page_bytes, 0, 1 << 30, |()| true, |()| true);
+    /// # let addresses = allocator.reserve(16 * page_bytes)?;
+    /// # segments.add_reservation(0, addresses, 16 * page_bytes, false);
+    /// # let Mapping::Map(plan) = segments.plan(0, page_bytes, 0, 1 << 30, |()| true, |()| true) else { unreachable!() };
+    /// # let done = plan.carry_out(&allocator);
+    /// # let carved = segments.finish(done)?;
+    /// # segments.give(carved.range, (), None);
+    /// # device.fail_nth(CallKind::Unmap, 1, Fault::Backend(-5), Persistence::Once);
+    /// for pages in segments.release(u64::MAX, |()| true) {
+    ///     let Some(place) = pages.place else { continue };
+    ///     if place.unmap(&allocator).is_err() {
+    ///         segments.keep(&place, pages.memory);
+    ///     }
+    /// }
+    /// assert_eq!(segments.free_bytes(), page_bytes as u64); // The next release tries again.
+    /// # Ok::<(), binpool_allocators::Error>(())
+    /// ```
+    pub fn keep(&mut self, place: &Place<M>, memory: M) {
+        let bytes = place.region.bytes;
+        self.bytes[place.range.arena as usize] += bytes as u64;
+        let mut arena = self.arenas.of(place.range);
+        arena.add_pages(place.is_small, place.region.offset, Pages { bytes, memory });
+        arena.give(place.range, U::default(), None);
     }
 
     /// Records that nothing is mapped at a place any more.

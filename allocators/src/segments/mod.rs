@@ -203,7 +203,7 @@ pub struct Leaving<M, U> {
     /// The uses of its ranges.
     pub uses: Vec<U>,
     /// Where it is mapped, if it is pages: these are to be [unmapped](Place::unmap) first, and the place
-    /// [forgotten](Segments::forget).
+    /// [forgotten](Segments::forget), or, where that fails, the pages [kept](Segments::keep).
     pub place: Option<Place<M>>,
 }
 
@@ -320,8 +320,6 @@ pub struct Segments<M, U> {
     placements: Vec<Placement>,
     /// Pages that are mapped nowhere, since a call failed.
     spare: Vec<Pages<M>>,
-    /// Pages that could not be unmapped, and are kept until the reservations are dropped.
-    stuck: Vec<Pages<M>>,
     /// The pages that were free at the last sweep.
     free_at_sweep: HashSet<PagesKey>,
     /// The size of a page of virtual memory in bytes, where pages are mapped to reservations.
@@ -343,7 +341,6 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             bytes: vec![0],
             placements: vec![Placement::default()],
             spare: Vec::new(),
-            stuck: Vec::new(),
             free_at_sweep: HashSet::new(),
             page_bytes: None,
             is_kept: false,
@@ -488,8 +485,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         if !self.has_pages() {
             return in_arenas;
         }
-        let stuck = self.stuck.iter().map(|pages| pages.bytes as u64);
-        in_arenas + self.spare_bytes() + stuck.sum::<u64>()
+        in_arenas + self.spare_bytes()
     }
 
     /// The bytes of all free ranges.

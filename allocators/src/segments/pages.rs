@@ -60,7 +60,8 @@ impl<M> Place<M> {
     ///
     /// # Errors
     ///
-    /// Those of [`Allocator::unmap`], also for a panic. The place must not be [forgotten](super::Segments::forget) then.
+    /// Those of [`Allocator::unmap`], also for a panic. The pages are to be [kept](super::Segments::keep) then, and the place must not
+    /// be [forgotten](super::Segments::forget).
     pub fn unmap<A>(&self, allocator: &A) -> Result<()>
     where
         A: Allocator<Backend: Backend<Memory = M>>,
@@ -124,9 +125,9 @@ impl<M, U: Clone + Default> Arena<M, U> {
         })
     }
 
-    /// Gives back a range of which `missing` was not mapped.
-    pub(super) fn give_incomplete(&mut self, range: RangeKey, missing: Region, uses: &U) {
-        self.space.give_incomplete(range.number(), missing, uses);
+    /// Gives back a range, to some regions of which nothing is mapped. These are in order.
+    pub(super) fn give_incomplete(&mut self, range: RangeKey, holes: &[Region], uses: &U) {
+        self.space.give_incomplete(range.number(), holes, uses);
     }
 
     /// Records that pages are mapped to a taken range.
@@ -136,14 +137,21 @@ impl<M, U: Clone + Default> Arena<M, U> {
         }
     }
 
-    /// The pages that lie in free ranges whose uses are `over`.
-    pub(super) fn free_pages(&self, over: &impl Fn(&U) -> bool) -> Vec<FreePages> {
+    /// The pages that lie in free ranges whose uses are `over`. Each has at least `page_bytes` bytes.
+    pub(super) fn free_pages(
+        &self,
+        page_bytes: usize,
+        over: &impl Fn(&U) -> bool,
+    ) -> Vec<FreePages> {
         let mut found = Vec::new();
         for (is_small, reservation) in [false, true].into_iter().zip(&self.reservations) {
             let Some(reservation) = reservation else {
                 continue;
             };
-            for (range, region) in self.space.free_ranges_of(reservation.segment, over) {
+            let free = self
+                .space
+                .free_ranges_of(reservation.segment, page_bytes, over);
+            for (range, region) in free {
                 let end = region.offset + region.bytes;
                 let inside = reservation.pages.range(region.offset..end);
                 let inside = inside.filter(|(offset, pages)| *offset + pages.bytes <= end);

@@ -10,6 +10,7 @@
     reason = "a check fails by panicking"
 )]
 
+mod captures;
 mod elsewhere;
 mod peers;
 
@@ -279,6 +280,16 @@ fn main() -> ExitCode {
         "pages_move_while_threads_enqueue",
         pages_move_while_threads_enqueue,
     );
+    table.run("captures", "events", captures::events);
+    table.run("captures", "blocks", captures::blocks);
+    table.run("captures", "pages", captures::pages);
+    table.run(
+        "captures",
+        "pool_of_the_driver",
+        captures::pool_of_the_driver,
+    );
+    table.run("captures", "modules", captures::modules);
+    table.run("captures", "costs", captures::costs);
     table.run("pool", "of buffers", || {
         let backend = open();
         pool(ImmediateAllocator::new(&backend).unwrap(), &backend);

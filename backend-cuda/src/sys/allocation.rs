@@ -46,7 +46,7 @@ pub(crate) struct Allocation {
 
 impl Allocation {
     pub(crate) fn device(context: &Arc<Context>, bytes: usize) -> CudaResult<Self> {
-        let driver = context.enter()?;
+        let driver = context.enter_relaxed()?;
         let mut address = 0;
         // SAFETY: `address` is a place for the result.
         context.seen(unsafe { driver.allocate(&raw mut address, bytes) })?;
@@ -61,7 +61,7 @@ impl Allocation {
 
     /// Memory that the driver moves between host and device.
     pub(crate) fn managed(context: &Arc<Context>, bytes: usize) -> CudaResult<Self> {
-        let driver = context.enter()?;
+        let driver = context.enter_relaxed()?;
         let mut address = 0;
         // SAFETY: `address` is a place for the result.
         let result = unsafe { driver.allocate_managed(&raw mut address, bytes, ATTACH_GLOBAL) };
@@ -85,7 +85,7 @@ impl Allocation {
         bytes: usize,
     ) -> CudaResult<Self> {
         let context = &pool.context;
-        let driver = context.enter()?;
+        let driver = context.enter_relaxed()?;
         let (mut address, stream) = (0, stream.raw());
         // SAFETY: `address` is a place for the result; pool and stream live.
         let result = unsafe { driver.pool_allocate(&raw mut address, bytes, pool.raw, stream) };
@@ -120,7 +120,7 @@ impl Allocation {
     }
 
     fn free(&self) -> CudaResult<()> {
-        let driver = self.context.enter()?;
+        let driver = self.context.enter_relaxed()?;
         let address = self.address;
         // For all of these: nothing else frees it (I1), and no command uses it any more, which the graveyard sees to, or none but those
         // that are before on its stream.
@@ -158,7 +158,7 @@ pub(crate) struct DriverPool {
 impl DriverPool {
     pub(crate) fn create(context: &Arc<Context>) -> CudaResult<Self> {
         let stream = Stream::create(context)?;
-        let driver = context.enter()?;
+        let driver = context.enter_relaxed()?;
         let (mut raw, properties) = (0, PoolProperties::on(context.device()));
         // SAFETY: `raw` is a place for the result, and `properties` lives until the call returns.
         let result = unsafe { driver.pool_create(&raw mut raw, &raw const properties) };
@@ -180,7 +180,7 @@ impl DriverPool {
         if peers.is_empty() {
             return Ok(());
         }
-        let driver = self.context.enter()?;
+        let driver = self.context.enter_relaxed()?;
         // SAFETY: `peers` lives until the call returns; the pool lives (I1).
         let result = unsafe { driver.pool_access(self.raw, peers.as_ptr(), peers.len()) };
         self.context.seen(result)
@@ -188,7 +188,7 @@ impl DriverPool {
 
     /// Sets how many free bytes it keeps.
     pub(crate) fn set_release_threshold(&self, bytes: u64) -> CudaResult<()> {
-        let driver = self.context.enter()?;
+        let driver = self.context.enter_relaxed()?;
         // SAFETY: `bytes` lives until the call returns; the pool lives (I1).
         let result = unsafe { driver.pool_set(self.raw, RELEASE_THRESHOLD, &raw const bytes) };
         self.context.seen(result)
@@ -200,7 +200,7 @@ impl DriverPool {
     }
 
     fn attribute(&self, attribute: i32) -> CudaResult<u64> {
-        let driver = self.context.enter()?;
+        let driver = self.context.enter_relaxed()?;
         let mut value = 0;
         // SAFETY: `value` is a place for the result; the pool lives (I1).
         let result = unsafe { driver.pool_get(self.raw, attribute, &raw mut value) };
@@ -215,7 +215,7 @@ impl DriverPool {
         bytes: usize,
         pairs: u64,
     ) -> CudaResult<Duration> {
-        let (driver, stream) = (self.context.enter()?, stream.raw());
+        let (driver, stream) = (self.context.enter_relaxed()?, stream.raw());
         let start = Instant::now();
         for _ in 0..pairs {
             let mut address = 0;
@@ -231,7 +231,7 @@ impl DriverPool {
 
     /// Gives free memory back to the device, but keeps so many bytes.
     pub(crate) fn trim_to(&self, bytes: usize) -> CudaResult<()> {
-        let driver = self.context.enter()?;
+        let driver = self.context.enter_relaxed()?;
         // SAFETY: It takes no pointers; the pool lives (I1).
         let result = unsafe { driver.pool_trim(self.raw, bytes) };
         self.context.seen(result)
@@ -240,7 +240,7 @@ impl DriverPool {
 
 impl Drop for DriverPool {
     fn drop(&mut self) {
-        let destroyed = self.context.enter().and_then(|driver| {
+        let destroyed = self.context.enter_relaxed().and_then(|driver| {
             // SAFETY: It takes no pointers; nothing else destroys the pool (I1). Its memory keeps it.
             self.context.seen(unsafe { driver.pool_destroy(self.raw) })
         });

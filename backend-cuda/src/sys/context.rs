@@ -10,6 +10,8 @@ use parking_lot::Mutex;
 use super::{
     current::Current,
     driver::{Access, Driver, Handle},
+    left::Left,
+    relaxed::Relaxed,
     slot::Slot,
     status::{CudaResult, PEER_ACCESS_ALREADY_ENABLED},
     streams,
@@ -40,6 +42,8 @@ pub(crate) struct Context {
     slots: Mutex<Vec<Slot>>,
     /// The addresses of the memory of slots.
     slot_pages: Mutex<Vec<usize>>,
+    /// What failed maps have left, until their reservation ends.
+    left: Mutex<Vec<Left>>,
 }
 
 impl Context {
@@ -58,6 +62,7 @@ impl Context {
             staging: Mutex::new(Vec::new()),
             slots: Mutex::new(Vec::new()),
             slot_pages: Mutex::new(Vec::new()),
+            left: Mutex::new(Vec::new()),
         })
     }
 
@@ -85,6 +90,12 @@ impl Context {
         self.seen(Current::set(&self.driver, self.raw))
     }
 
+    /// Returns the driver as [`enter`](Self::enter) does, for calls that it would refuse while a stream is captured. They do not use a
+    /// stream or an event of a capture.
+    pub(super) fn enter_relaxed(&self) -> CudaResult<Relaxed<'_>> {
+        self.seen(self.enter().and_then(Relaxed::set))
+    }
+
     /// Passes on the result of a call, and notes that the context is lost where it says so.
     pub(super) fn seen<T>(&self, result: CudaResult<T>) -> CudaResult<T> {
         if result.as_ref().is_err_and(super::CudaError::is_sticky) {
@@ -98,9 +109,9 @@ impl Context {
         self.is_lost.load(Ordering::Relaxed)
     }
 
-    /// Waits for all commands of the context.
+    /// Waits for all commands of the context, of which no stream is captured.
     pub(crate) fn synchronize(&self) -> CudaResult<()> {
-        let driver = self.enter()?;
+        let driver = self.enter_relaxed()?;
         // SAFETY: It takes no pointers.
         self.seen(unsafe { driver.context_wait() })
     }
@@ -170,8 +181,7 @@ impl Context {
         streams::forget(&self.driver, self.raw, stream);
     }
 
-    /// Returns whether a stream of any device may be captured: its thread may then ask for no events, wait for no device and free nothing,
-    /// and other threads may be forbidden to, too.
+    /// Returns whether a stream of any device may be captured. A context cannot be waited for then, since its captured commands do not run.
     pub(crate) fn has_capture(&self) -> bool {
         streams::has_capture(&self.driver)
     }
@@ -212,12 +222,16 @@ impl Context {
         &self.slots
     }
 
+    pub(super) fn left(&self) -> &Mutex<Vec<Left>> {
+        &self.left
+    }
+
     pub(super) fn slot_pages(&self) -> &Mutex<Vec<usize>> {
         &self.slot_pages
     }
 
     fn free_all(&mut self) -> CudaResult<()> {
-        let driver = self.enter()?;
+        let driver = self.enter_relaxed()?;
         for event in self.events.lock().drain(..) {
             // SAFETY: It takes no pointers.
             unsafe { driver.event_destroy(event) }?;

@@ -192,6 +192,7 @@ calls! {
     stream_wait_value: "cuStreamWaitValue32_v2" as "cuStreamWaitValue32"
         (stream: Handle, address: Address, value: u32, flags: u32);
     stream_is_capturing: "cuStreamIsCapturing" as "cuStreamIsCapturing" (stream: Handle, status: *mut i32);
+    exchange_capture_mode: "cuThreadExchangeStreamCaptureMode" as "cuThreadExchangeStreamCaptureMode" (mode: *mut u32);
     event_create: "cuEventCreate" as "cuEventCreate" (event: *mut Handle, flags: u32);
     event_destroy: "cuEventDestroy_v2" as "cuEventDestroy" (event: Handle);
     event_record: "cuEventRecord" as "cuEventRecord" (event: Handle, stream: Handle);

@@ -14,7 +14,7 @@ use super::{
 /// Events without timing, which is what makes them cheap.
 const NO_TIMING: u32 = 2;
 
-/// An event, which a stream records once behind a command.
+/// An event, which a stream records once behind a command that is not captured.
 ///
 /// Its event is used again when this value is dropped: a stream that waits for it waits for what was recorded when it was told to.
 ///
@@ -56,16 +56,12 @@ impl Mark {
         &self.context
     }
 
-    /// Returns whether the command is known to have ended: the driver is not asked while a stream is captured, since that would end the
-    /// capture. Where the context is lost, it has, and that is the error.
+    /// Returns whether the command is known to have ended. Where the context is lost, it has, and that is the error.
     pub(crate) fn has_ended(&self) -> CudaResult<bool> {
         if self.has_ended.load(Ordering::Acquire) {
             return Ok(true);
         }
-        if self.context.has_capture() {
-            return Ok(false);
-        }
-        let driver = self.context.enter()?;
+        let driver = self.context.enter_relaxed()?;
         // SAFETY: It takes no pointers; the event lives (I1).
         match unsafe { driver.event_query(self.raw) } {
             Err(error) if error.code() == NOT_READY => Ok(false),
@@ -78,7 +74,7 @@ impl Mark {
         if self.has_ended.load(Ordering::Acquire) {
             return Ok(());
         }
-        let driver = self.context.enter()?;
+        let driver = self.context.enter_relaxed()?;
         // SAFETY: It takes no pointers; the event lives (I1).
         self.note(unsafe { driver.event_wait(self.raw) })
     }

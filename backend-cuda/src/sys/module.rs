@@ -17,7 +17,7 @@ pub(crate) struct Module {
 impl Module {
     /// Loads PTX, which the driver compiles for the device.
     pub(crate) fn of_ptx(context: &Arc<Context>, text: &CStr) -> CudaResult<Self> {
-        let driver = context.enter()?;
+        let driver = context.enter_relaxed()?;
         let mut raw = 0;
         // SAFETY: `raw` is a place for the result, and the text ends with a zero.
         context.seen(unsafe { driver.module_load(&raw mut raw, text.as_ptr()) })?;
@@ -29,7 +29,7 @@ impl Module {
 
     /// Returns the `CUfunction` of a name, which lives as long as this value.
     pub(crate) fn function(&self, name: &CStr) -> CudaResult<Handle> {
-        let driver = self.context.enter()?;
+        let driver = self.context.enter_relaxed()?;
         let mut function = 0;
         // SAFETY: `function` is a place for the result, the module lives (I1), and the name ends with a zero.
         let result = unsafe { driver.module_function(&raw mut function, self.raw, name.as_ptr()) };
@@ -40,7 +40,7 @@ impl Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        let unloaded = self.context.enter().and_then(|driver| {
+        let unloaded = self.context.enter_relaxed().and_then(|driver| {
             // SAFETY: It takes no pointers; nothing else unloads the module (I1). Its kernels have ended, which the graveyard sees to.
             self.context.seen(unsafe { driver.module_unload(self.raw) })
         });

@@ -1,28 +1,26 @@
 //! Pages: memory without addresses.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::Arc;
 
-use super::{context::Context, driver::PageProperties, status::CudaResult};
+use super::{context::Context, driver::PageProperties, left::Claim, status::CudaResult};
 
 /// Memory that can be mapped, released when this value is dropped.
 ///
 /// # Invariants
 ///
-/// I1: `raw` is a handle of `cuMemCreate` that nothing else releases. While it is mapped, the reservation has a reference.
+/// I1: `raw` is a handle of `cuMemCreate` that nothing else releases. While it is mapped, the reservation has a reference, unless a failed
+/// map has left it there.
 pub(crate) struct Pages {
     context: Arc<Context>,
     raw: u64,
     bytes: usize,
-    is_mapped: AtomicBool,
+    claim: Claim,
 }
 
 impl Pages {
     /// Allocates `bytes` bytes, a multiple of a page.
     pub(crate) fn create(context: &Arc<Context>, bytes: usize) -> CudaResult<Self> {
-        let driver = context.enter()?;
+        let driver = context.enter_relaxed()?;
         let (mut raw, properties) = (0, PageProperties::on(context.device()));
         // SAFETY: `raw` is a place for the result, and `properties` lives until the call returns.
         let result = unsafe { driver.pages_create(&raw mut raw, bytes, &raw const properties, 0) };
@@ -31,7 +29,7 @@ impl Pages {
             context: Arc::clone(context),
             raw,
             bytes,
-            is_mapped: AtomicBool::new(false),
+            claim: Claim::default(),
         })
     }
 
@@ -39,14 +37,8 @@ impl Pages {
         self.raw
     }
 
-    /// Claims the pages for one place. Returns whether they were free.
-    pub(super) fn claim(&self) -> bool {
-        !self.is_mapped.swap(true, Ordering::AcqRel)
-    }
-
-    /// Ends the claim, once they are unmapped.
-    pub(super) fn let_go(&self) {
-        self.is_mapped.store(false, Ordering::Release);
+    pub(super) fn claim(&self) -> &Claim {
+        &self.claim
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -56,8 +48,8 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        let released = self.context.enter().and_then(|driver| {
-            // SAFETY: It takes no pointers; nothing else releases it, and it is mapped nowhere (I1).
+        let released = self.context.enter_relaxed().and_then(|driver| {
+            // SAFETY: It takes no pointers; nothing else releases it (I1). Where it is mapped, the driver keeps the memory.
             self.context.seen(unsafe { driver.pages_release(self.raw) })
         });
         if let Err(error) = released {

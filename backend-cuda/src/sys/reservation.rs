@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use super::{
     context::Context,
     driver::Address,
+    left::Left,
     pages::Pages,
     status::{CudaError, CudaResult, NOT_READY},
 };
@@ -21,8 +22,9 @@ const APART: Duration = Duration::from_micros(100);
 /// # Invariants
 ///
 /// I1: `address` is that of `bytes` bytes of reserved addresses that nothing else has.
-/// I2: The pages of each entry of `mapped` without `is_changing` are mapped at its offset, and nothing is mapped where no entry is.
-/// Entries do not overlap. Only the thread that set `is_changing` changes what is mapped there.
+/// I2: The pages of each entry of `mapped` without `is_changing` are mapped at its offset, and nothing is mapped where no entry is, but for
+/// what failed maps have left (`Context::left`). Entries and those do not overlap. Only the thread that set `is_changing` changes what is
+/// mapped there.
 pub(crate) struct Reservation {
     context: Arc<Context>,
     address: Address,
@@ -37,7 +39,7 @@ struct Entry {
 
 impl Reservation {
     pub(crate) fn new(context: &Arc<Context>, bytes: usize) -> CudaResult<Self> {
-        let driver = context.enter()?;
+        let driver = context.enter_relaxed()?;
         let mut address = 0;
         // SAFETY: `address` is a place for the result.
         context.seen(unsafe { driver.reserve(&raw mut address, bytes, 0, 0, 0) })?;
@@ -57,15 +59,22 @@ impl Reservation {
     pub(crate) fn map(&self, offset: usize, pages: &Arc<Pages>) -> Result<()> {
         let region = Region::new(offset, pages.bytes());
         region.check_within(self.bytes)?;
+        let unmapped = unmap_left(&self.context, |_| true);
         {
             let mut mapped = self.mapped.lock();
             let end = offset + pages.bytes();
             let before = mapped.range(..end).next_back();
-            if before.is_some_and(|(start, entry)| start + entry.pages.bytes() > offset) {
+            let is_left = self.is_left(region, pages);
+            if is_left {
+                // It cannot be unmapped, unless another thread has left it just now.
+                unmapped?;
+            }
+            if is_left || before.is_some_and(|(start, entry)| start + entry.pages.bytes() > offset)
+            {
                 let bytes = pages.bytes();
                 return Err(InvalidRequest::AlreadyMapped { offset, bytes }.into());
             }
-            if !pages.claim() {
+            if !pages.claim().take() {
                 return Err(Error::unsupported(
                     "mapping pages at two places: unmap them first",
                 ));
@@ -76,28 +85,48 @@ impl Reservation {
         }
         let result = self.map_now(offset, pages);
         let mut mapped = self.mapped.lock();
-        if matches!(result, Err(Failed { left: false, .. })) {
-            mapped.remove(&offset);
-            pages.let_go();
-        } else if let Some(entry) = mapped.get_mut(&offset) {
-            // Where it could not be unmapped again, it counts as mapped.
-            entry.is_changing = false;
+        match &result {
+            Ok(()) => {
+                if let Some(entry) = mapped.get_mut(&offset) {
+                    entry.is_changing = false;
+                }
+            }
+            Err(failed) => {
+                if failed.left {
+                    self.context.left().lock().push(Left {
+                        address: self.address + offset as Address,
+                        bytes: pages.bytes(),
+                        claim: pages.claim().clone(),
+                    });
+                } else {
+                    pages.claim().let_go();
+                }
+                mapped.remove(&offset);
+            }
         }
         drop(mapped);
         result.map_err(|failed| failed.error.into())
     }
 
+    /// Returns whether what a failed map has left is in the way of pages.
+    fn is_left(&self, region: Region, pages: &Pages) -> bool {
+        let start = self.address + region.offset as Address;
+        let left = self.context.left().lock();
+        left.iter()
+            .any(|left| left.is_in_the_way(pages.claim(), start, region.bytes))
+    }
+
     fn map_now(&self, offset: usize, pages: &Pages) -> std::result::Result<(), Failed> {
         let (address, bytes) = (self.address + offset as Address, pages.bytes());
         let nothing = |error| Failed { error, left: false };
-        let driver = self.context.enter().map_err(nothing)?;
+        let driver = self.context.enter_relaxed().map_err(nothing)?;
         // SAFETY: The addresses are reserved (I1) and nothing is mapped there (I2).
         let result = unsafe { driver.map(address, bytes, 0, pages.raw(), 0) };
         self.context.seen(result).map_err(nothing)?;
         self.allow(address, bytes).map_err(|error| {
             let undone = self.unmap_now(offset, bytes);
             let left = undone.inspect_err(|error| {
-                tracing::error!(%error, bytes, "pages that cannot be used stay mapped");
+                tracing::warn!(%error, bytes, "pages that cannot be used stay mapped, until the next map unmaps them");
             });
             let left = left.is_err();
             Failed { error, left }
@@ -106,7 +135,7 @@ impl Reservation {
 
     /// Lets the device and its peers use addresses that were just mapped.
     fn allow(&self, address: Address, bytes: usize) -> CudaResult<()> {
-        let driver = self.context.enter()?;
+        let driver = self.context.enter_relaxed()?;
         let access = self.context.access();
         let mut attempts = 0;
         loop {
@@ -135,7 +164,11 @@ impl Reservation {
         let mut mapped = self.mapped.lock();
         for offset in offsets {
             if result.is_ok() {
-                gone.extend(mapped.remove(&offset).inspect(|entry| entry.pages.let_go()));
+                gone.extend(
+                    mapped
+                        .remove(&offset)
+                        .inspect(|entry| entry.pages.claim().let_go()),
+                );
             } else if let Some(entry) = mapped.get_mut(&offset) {
                 entry.is_changing = false;
             }
@@ -171,20 +204,18 @@ impl Reservation {
     }
 
     fn unmap_now(&self, offset: usize, bytes: usize) -> CudaResult<()> {
-        let driver = self.context.enter()?;
-        let address = self.address + offset as Address;
-        // SAFETY: It takes no pointers; these addresses are ours (I1), and the program has waited for the commands that use them.
-        let result = unsafe { driver.unmap(address, bytes) };
-        self.context.seen(result)
+        unmap_at(&self.context, self.address + offset as Address, bytes)
     }
 
-    /// Checks that memory is mapped at all of `region`: a command elsewhere would end the context.
+    /// Checks that memory is mapped at all of `region`, and that no thread is just mapping or unmapping it: a command elsewhere would end
+    /// the context. That it stays mapped until the command has ended is up to the program.
     pub(crate) fn check_mapped(&self, region: Region) -> Result<()> {
         let mapped = self.mapped.lock();
         let end = region.offset.saturating_add(region.bytes);
         let mut at = region.offset;
         while at < end {
             let entry = mapped.range(..=at).next_back();
+            let entry = entry.filter(|(_, entry)| !entry.is_changing);
             let next = entry.map(|(start, entry)| start + entry.pages.bytes());
             match next {
                 Some(next) if next > at => at = next,
@@ -203,19 +234,50 @@ impl Reservation {
             self.context.synchronize()?;
         }
         // Where one cannot be unmapped, the others are, and the addresses stay reserved.
-        let mut unmapped = Ok(());
+        let ours = self.address..self.address + self.bytes as Address;
+        let mut unmapped = unmap_left(&self.context, |address| ours.contains(&address));
+        self.context
+            .left()
+            .lock()
+            .retain(|left| !ours.contains(&left.address));
         for (offset, entry) in mapped {
             match self.unmap_now(offset, entry.pages.bytes()) {
-                Ok(()) => entry.pages.let_go(),
+                Ok(()) => entry.pages.claim().let_go(),
                 Err(error) => unmapped = Err(error),
             }
         }
         unmapped?;
-        let driver = self.context.enter()?;
+        let driver = self.context.enter_relaxed()?;
         // SAFETY: It takes no pointers; nothing else has these addresses (I1), and nothing is mapped there any more.
         let result = unsafe { driver.free_addresses(self.address, self.bytes) };
         self.context.seen(result)
     }
+}
+
+/// Unmaps what failed maps have left at the `wanted` addresses.
+fn unmap_left(context: &Context, wanted: impl Fn(Address) -> bool) -> CudaResult<()> {
+    let mut result = Ok(());
+    context.left().lock().retain(|left| {
+        if !wanted(left.address) {
+            return true;
+        }
+        let unmapped = unmap_at(context, left.address, left.bytes);
+        if unmapped.is_ok() {
+            left.claim.let_go();
+            return false;
+        }
+        result = unmapped;
+        true
+    });
+    result
+}
+
+/// Unmaps addresses of a reservation that lives, which no other thread maps or unmaps, and no command uses.
+fn unmap_at(context: &Context, address: Address, bytes: usize) -> CudaResult<()> {
+    let driver = context.enter_relaxed()?;
+    // SAFETY: It takes no pointers; the addresses are of a reservation, and the program has waited for the commands that use them.
+    let result = unsafe { driver.unmap(address, bytes) };
+    context.seen(result)
 }
 
 /// A map that failed.

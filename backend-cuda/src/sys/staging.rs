@@ -11,7 +11,7 @@ const LEAST: usize = 4096;
 
 /// Allocates pinned memory and returns its address, which is the same on the device.
 pub(super) fn allocate_host(context: &Context, bytes: usize) -> CudaResult<usize> {
-    let driver = context.enter()?;
+    let driver = context.enter_relaxed()?;
     let mut address = 0;
     // SAFETY: `address` is a place for the result.
     context.seen(unsafe { driver.allocate_host(&raw mut address, bytes, PORTABLE_AND_MAPPED) })?;
@@ -82,7 +82,7 @@ impl Drop for Staging {
         if self.context.keep_staging(self.bytes, self.address) {
             return;
         }
-        let freed = self.context.enter().and_then(|driver| {
+        let freed = self.context.enter_relaxed().and_then(|driver| {
             // SAFETY: Nothing else has this memory (I1), and no command uses it (I2).
             unsafe { driver.free_host(self.address) }
         });

@@ -182,7 +182,7 @@ const CODES: &[(i32, &str, &str)] = &[
     (
         STREAM_CAPTURE_UNSUPPORTED,
         "STREAM_CAPTURE_UNSUPPORTED",
-        ": not while a stream is captured. Allocate before the capture: run the work once, so that the pool has the memory",
+        ": not while a stream is captured; do it before the capture, or after a launch of the graph",
     ),
     (
         901,
@@ -308,7 +308,8 @@ mod tests {
         );
         let text = CudaError::new("cuMemAlloc", 900).to_string();
         assert!(
-            text.contains("STREAM_CAPTURE_UNSUPPORTED (900)") && text.contains("run the work once"),
+            text.contains("STREAM_CAPTURE_UNSUPPORTED (900)")
+                && text.contains("before the capture"),
             "{text}"
         );
         assert_eq!(

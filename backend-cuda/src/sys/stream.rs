@@ -71,9 +71,9 @@ impl Stream {
         self.context.seen(is_captured(&driver, self.raw))
     }
 
-    /// Waits until all commands have ended.
+    /// Waits until all commands have ended. The stream is not captured.
     pub(crate) fn synchronize(&self) -> CudaResult<()> {
-        let driver = self.context.enter()?;
+        let driver = self.context.enter_relaxed()?;
         // SAFETY: It takes no pointers; the stream lives (I1).
         self.context.seen(unsafe { driver.stream_wait(self.raw) })
     }

@@ -223,7 +223,11 @@ calls! {
     fn cuCtxEnablePeerAccess(context: usize, _flags: u32) {
         enter("cuCtxEnablePeerAccess")?.enable_peer(&*device_of(context)?)
     }
-    fn cuCtxSynchronize() { enter_unless_captured("cuCtxSynchronize")?.synchronize() }
+    fn cuCtxSynchronize() {
+        let device = enter_unless_captured("cuCtxSynchronize")?;
+        capture::check_wait_for_device(&device)?;
+        device.synchronize()
+    }
     fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) {
         let device = enter("cuMemGetInfo")?;
         let capacity = device.capacity.load(Ordering::SeqCst);
@@ -256,10 +260,10 @@ calls! {
     }
     fn cuMemPoolDestroy(pool: usize) { enter("cuMemPoolDestroy")?.destroy_pool(pool) }
     fn cuMemPoolSetAttribute(_pool: usize, _attribute: i32, _value: usize) {
-        enter("cuMemPoolSetAttribute").map(drop)
+        enter_unless_captured("cuMemPoolSetAttribute").map(drop)
     }
     fn cuMemPoolGetAttribute(_pool: usize, attribute: i32, value: *mut u64) {
-        let device = enter("cuMemPoolGetAttribute")?;
+        let device = enter_unless_captured("cuMemPoolGetAttribute")?;
         let memory = device.memory.lock();
         match attribute {
             POOL_RESERVED_HIGH | POOL_USED_HIGH => put(value, memory.most_used() as u64),
@@ -269,7 +273,7 @@ calls! {
     fn cuMemPoolSetAccess(pool: usize, access: *const Access, count: usize) {
         enter("cuMemPoolSetAccess")?.open_pool(pool, &devices_of(access, count)?)
     }
-    fn cuMemPoolTrimTo(_pool: usize, _bytes: usize) { enter("cuMemPoolTrimTo").map(drop) }
+    fn cuMemPoolTrimTo(_pool: usize, _bytes: usize) { enter_unless_captured("cuMemPoolTrimTo").map(drop) }
     fn cuMemAllocFromPoolAsync(address: *mut u64, bytes: usize, pool: usize, stream: usize) {
         let device = enter("cuMemAllocFromPoolAsync")?;
         device.stream(stream)?;
@@ -368,6 +372,16 @@ calls! {
         let device = enter("cuStreamIsCapturing")?;
         device.stream(stream)?;
         put(status, capture::status(stream))
+    }
+    fn cuThreadExchangeStreamCaptureMode(mode: *mut u32) {
+        if current() != 0 {
+            device_of(current())?.faults.lock().call("cuThreadExchangeStreamCaptureMode")?;
+        }
+        if mode.is_null() {
+            return Err(INVALID_VALUE);
+        }
+        // SAFETY: The program passes a mode, and a place for the one before.
+        put(mode, capture::exchange_mode(unsafe { mode.read() })?)
     }
     fn cuStreamEndCapture(stream: usize, graph: *mut usize) {
         let device = enter("cuStreamEndCapture")?;

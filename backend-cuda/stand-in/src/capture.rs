@@ -1,6 +1,7 @@
 //! Streams that are captured, and the graphs that come of it.
 
 use std::{
+    cell::Cell,
     sync::{Arc, LazyLock},
     thread::{self, ThreadId},
 };
@@ -13,9 +14,23 @@ use crate::{
     stream::Command,
 };
 
-/// `CU_STREAM_CAPTURE_MODE_GLOBAL` and `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`.
+/// `CU_STREAM_CAPTURE_MODE_GLOBAL`, `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL` and `CU_STREAM_CAPTURE_MODE_RELAXED`.
 const GLOBAL: u32 = 0;
 const THREAD_LOCAL: u32 = 1;
+const RELAXED: u32 = 2;
+
+thread_local! {
+    /// Which captures forbid the calling thread something.
+    static MODE: Cell<u32> = const { Cell::new(GLOBAL) };
+}
+
+/// Sets the mode of the calling thread, and returns that before.
+pub(crate) fn exchange_mode(mode: u32) -> Result<u32, Code> {
+    if mode > RELAXED {
+        return Err(INVALID_VALUE);
+    }
+    Ok(MODE.replace(mode))
+}
 
 /// A stream that is captured: its commands are kept here instead of being run.
 struct Capture {
@@ -28,12 +43,13 @@ struct Capture {
 }
 
 impl Capture {
-    /// Returns whether it forbids the calling thread what is not safe in a capture. One of global mode forbids it to all threads that use its
-    /// device: those of tests have devices of their own.
+    /// Returns whether it forbids the calling thread what is not safe in a capture. One of global mode forbids it to all threads of global mode that
+    /// use its device: those of tests have devices of their own.
     fn forbids(&self, device: &Device) -> bool {
-        let is_ours = self.thread == thread::current().id();
-        match self.mode {
-            GLOBAL => is_ours || self.ordinal == device.ordinal,
+        let is_ours = self.thread == thread::current().id() && self.mode != RELAXED;
+        let is_for_all = self.mode == GLOBAL && self.ordinal == device.ordinal;
+        match MODE.get() {
+            GLOBAL => is_ours || is_for_all,
             THREAD_LOCAL => is_ours,
             _ => false,
         }
@@ -110,7 +126,7 @@ pub(crate) fn check_safe(device: &Device) -> Result<(), Code> {
     Ok(())
 }
 
-/// Refuses a wait for the device while one of its streams is captured, which spoils the capture.
+/// Refuses a wait for the device while one of its streams is captured, which spoils the capture, in whatever mode.
 pub(crate) fn check_wait_for_device(device: &Device) -> Result<(), Code> {
     if spoil_those(|capture| capture.ordinal == device.ordinal) {
         return Err(CAPTURE_UNSUPPORTED);

@@ -230,9 +230,8 @@ impl Device {
         Ok(Arc::clone(stream))
     }
 
-    /// Waits for all commands.
+    /// Waits for all commands, but for those that are captured.
     pub(crate) fn synchronize(&self) -> Result<(), Code> {
-        capture::check_wait_for_device(self)?;
         let running = self.running.lock().clone();
         for progress in running {
             progress.wait(self);

@@ -11,7 +11,8 @@
 //! their faults and whether they may use each other's memory by the functions that begin with `stand_in_`.
 //!
 //! A stream can be captured into a graph, alone: a wait on another stream for an event of a capture is an error here. Calls that the driver
-//! may forbid during a capture are forbidden, and spoil it. (Driver 580 forbids those that ask, wait, free or allocate, but for `cuMemCreate`.)
+//! may forbid during a capture are forbidden, and spoil it, unless the calling thread is in the relaxed mode. (Driver 580 forbids those that
+//! ask, wait, free or allocate, but for `cuMemCreate`.) A wait for a captured stream, its device or its events is forbidden in any mode.
 //!
 //! An object is used in its own context, which has to be current, or the call fails. Streams wait for events of other devices, too. A device
 //! uses memory of another where peer access is enabled, or the rights to the pages say so; `cuMemcpyPeerAsync` copies in any case.

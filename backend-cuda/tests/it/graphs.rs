@@ -1,16 +1,16 @@
 //! Streams that are captured into a graph: what the commands of this crate do then, and the memory of a pool.
 
-use std::slice::from_ref;
+use std::{slice::from_ref, thread};
 
 use binpool::{ImmediateAllocator, MemoryPool, VirtualMemoryAllocator};
 use binpool_allocators::{
-    Allocator, Backend, Error, Event, MemoryFlags, Outcome, Queue, Region, Transfers,
+    Allocator, Backend, Error, Event, MemoryFlags, Outcome, Queue, Region, Transfers, VirtualMemory,
 };
 use binpool_cuda::{
     Argument, CudaBackend, CudaKernel, CudaMemory, CudaModule, CudaQueue, DriverPoolAllocator, Grid,
 };
 
-use crate::common::{Device, INVALIDATED, PAGE, bytes, queue};
+use crate::common::{Device, PAGE, bytes, queue};
 
 const COUNT: usize = 256;
 const BYTES: usize = 4 * COUNT;
@@ -163,33 +163,71 @@ fn with_a_grave(device: &Device) -> (CudaBackend, [CudaQueue; 2], [CudaMemory; 2
     (backend, queues, [one, two])
 }
 
+/// Uses a queue and memory of its own, as a program does that knows of no capture.
+fn works_beside(backend: &CudaBackend, queue: &CudaQueue) {
+    for flags in [MemoryFlags::empty(), MemoryFlags::HOST_RESIDENT] {
+        let block = backend.create_buffer(BYTES, flags).unwrap();
+        let all = Region::first(BYTES);
+        let fill = backend.enqueue_fill(queue, &block, all, &[7], &[]).unwrap();
+        fill.wait().unwrap();
+        assert!(fill.has_ended());
+        assert_eq!(bytes(backend, queue, &block), [7; BYTES]);
+    }
+    let [reservation, pages] = [backend.reserve(PAGE), backend.create_pages(PAGE)];
+    let (reservation, pages) = (reservation.unwrap(), pages.unwrap());
+    backend.map(&reservation, 0, &pages).unwrap();
+    backend.write(queue, &reservation, 0, &[7], &[]).unwrap();
+    queue.finish().unwrap();
+    backend.unmap(&reservation, Region::first(PAGE)).unwrap();
+    let pool = DriverPoolAllocator::new(backend).unwrap();
+    drop(pool.allocate(BYTES).unwrap());
+    pool.trim_to(0).unwrap();
+    pool.peaks().unwrap();
+    backend.create_managed(BYTES).unwrap();
+}
+
 #[test]
-fn nothing_is_asked_or_freed_during_a_capture_but_later() {
-    let device = Device::new(1 << 24);
+fn other_queues_and_memory_are_used_and_freed_during_a_capture() {
+    let device = Device::new(256 * PAGE);
     let (backend, [captured, other], [kept, dropped]) = with_a_grave(&device);
     let ((), graph) = device.capture(&captured, || {
         let all = Region::first(BYTES);
         backend
             .enqueue_fill(&captured, &kept, all, &[3], &[])
             .unwrap();
-        // Commands of other queues run, and leave graves alone.
-        let beside = backend.enqueue_marker(&other, &[]).unwrap();
-        assert!(!beside.has_ended());
+        works_beside(&backend, &other);
+        thread::scope(|scope| {
+            scope.spawn(|| works_beside(&backend, &other));
+        });
         backend.release(dropped, &[]).unwrap();
-        drop(add_to(&backend)); // Its unload waits for the device.
+        for _ in 0..4 {
+            backend.enqueue_marker(&other, &[]).unwrap();
+        }
+        assert_eq!(device.used(), BYTES);
     });
     let graph = graph.ok().unwrap();
-    assert_eq!(
-        device.calls("cuMemFree") + device.calls("cuModuleUnload"),
-        0
-    );
-    for _ in 0..4 {
-        backend.enqueue_marker(&other, &[]).unwrap().wait().unwrap();
-    }
-    assert_eq!((device.used(), device.calls("cuModuleUnload")), (BYTES, 1));
     assert_eq!(bytes(&backend, &captured, &kept), [0; BYTES]);
     graph.launch(&captured);
     assert_eq!(bytes(&backend, &captured, &kept), [3; BYTES]);
+}
+
+/// A module may only be unloaded, and mapped addresses only be freed, after a wait for the device, on which captured commands do not run.
+#[test]
+fn what_waits_for_the_whole_device_is_freed_after_a_capture() {
+    let device = Device::new(256 * PAGE);
+    let backend = device.backend();
+    let [captured, other] = [(); 2].map(|()| queue(&backend));
+    let ((), graph) = device.capture(&captured, || {
+        let [reservation, pages] = [backend.reserve(PAGE), backend.create_pages(PAGE)];
+        let (reservation, pages) = (reservation.unwrap(), pages.unwrap());
+        backend.map(&reservation, 0, &pages).unwrap();
+        drop((reservation, pages, add_to(&backend)));
+        backend.enqueue_marker(&other, &[]).unwrap().wait().unwrap();
+        assert_eq!((device.used(), device.calls("cuModuleUnload")), (PAGE, 0));
+    });
+    assert!(graph.is_ok());
+    backend.enqueue_marker(&other, &[]).unwrap();
+    assert_eq!((device.used(), device.calls("cuModuleUnload")), (0, 1));
 }
 
 #[test]
@@ -364,26 +402,63 @@ fn each_launch_writes_the_bytes_that_were_captured() {
 }
 
 #[test]
-fn memory_that_is_missing_in_a_capture_is_an_error_that_says_to_run_the_work_before() {
-    let device = Device::new(1 << 24);
+fn memory_that_is_missing_in_a_capture_is_allocated() {
+    let device = Device::new(256 * PAGE);
     let backend = device.backend();
     let queue = queue(&backend);
-    let pool = MemoryPool::new(ImmediateAllocator::new(&backend).unwrap(), &queue).unwrap();
-    let (error, graph) = device.capture(&queue, || pool.allocate(BYTES).unwrap_err());
-    assert!(error.to_string().contains("run the work once"), "{error}");
-    assert_eq!(graph.err(), Some(INVALIDATED));
-    drop(pool.allocate(BYTES).unwrap());
+    let kernel = add_to(&backend);
+    let [input, output] = [(); 2].map(|()| block(&backend));
+    backend.write(&queue, &input, 0, &floats(2.0), &[]).unwrap();
+    let buffers = MemoryPool::new(ImmediateAllocator::new(&backend).unwrap(), &queue).unwrap();
+    let pages = MemoryPool::new(VirtualMemoryAllocator::new(&backend), &queue).unwrap();
+    let kept = (buffers.keep_addresses(), pages.keep_addresses());
+    let of_buffers = || step(&buffers, &queue, &kernel, [&input, &output]);
+    let of_pages = || step(&pages, &queue, &kernel, [&input, &output]);
+    let graphs = [
+        device.capture(&queue, of_buffers).1,
+        device.capture(&queue, of_pages).1,
+    ];
+    for graph in graphs {
+        graph.ok().unwrap().launch(&queue);
+        assert_eq!(bytes(&backend, &queue, &output), floats(6.0));
+        backend
+            .write(&queue, &output, 0, &floats(0.0), &[])
+            .unwrap();
+    }
+    drop(kept);
 }
 
 #[test]
 fn a_backend_that_is_dropped_in_a_capture_leaves_the_capture_whole() {
-    let device = Device::new(1 << 24);
-    let (backend, [captured, other], blocks) = with_a_grave(&device);
-    device.make_current();
-    device.begin_capture(&captured);
-    drop((blocks, other, backend));
-    assert_eq!(device.calls("cuMemFree"), 0);
-    assert!(device.end_capture(&captured).is_ok());
+    for has_pages in [false, true] {
+        let device = Device::new(256 * PAGE);
+        let (backend, [captured, other], blocks) = with_a_grave(&device);
+        let reservation = has_pages.then(|| {
+            let reservation = backend.reserve(PAGE).unwrap();
+            let pages = backend.create_pages(PAGE).unwrap();
+            backend.map(&reservation, 0, &pages).unwrap();
+            reservation
+        });
+        device.make_current();
+        device.begin_capture(&captured);
+        drop((reservation, blocks, other, backend));
+        // Only what cannot be freed is lost.
+        let lost = if has_pages { PAGE } else { 0 };
+        assert_eq!(device.used(), lost);
+        assert!(device.end_capture(&captured).is_ok());
+    }
+}
+
+#[test]
+fn a_thread_keeps_the_mode_that_it_has_chosen() {
+    let device = Device::new(256 * PAGE);
+    let backend = device.backend();
+    let queue = queue(&backend);
+    for mode in [2, 1, 0] {
+        device.exchange_capture_mode(mode);
+        works_beside(&backend, &queue);
+        assert_eq!(device.exchange_capture_mode(mode), mode);
+    }
 }
 
 /// Whichever call fails during a capture and around it, nothing panics or hangs, and the next capture works.
@@ -395,6 +470,7 @@ fn whichever_call_fails_in_a_capture_the_next_one_works() {
         "cuMemcpyAsync",
         "cuLaunchKernel",
         "cuCtxGetCurrent",
+        "cuThreadExchangeStreamCaptureMode",
     ] {
         for nth in 0.. {
             let device = Device::new(1 << 24);

@@ -1,6 +1,11 @@
 //! Virtual memory of CUDA beside what every backend does with it: what the driver refuses, and what takes of the device.
 
-use std::{fmt::Debug, slice::from_ref};
+use std::{
+    fmt::Debug,
+    slice::from_ref,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
 
 use binpool_allocators::{
     Backend, Error, Event, InvalidRequest, Region, Result, Transfers, VirtualMemory,
@@ -111,20 +116,71 @@ fn each_call_can_fail_and_has_no_effect_then() {
 }
 
 #[test]
-fn pages_that_cannot_be_unmapped_after_a_failure_count_as_mapped() {
+fn pages_that_a_failed_map_has_left_are_unmapped_by_the_next_one() {
     let device = device();
     let backend = device.backend();
-    let reservation = backend.reserve(4 * PAGE).unwrap();
-    let pages = backend.create_pages(PAGE).unwrap();
-    device.fail("cuMemSetAccess", 0, 1, 999);
-    device.fail("cuMemUnmap", 0, 1, 999);
-    assert!(backend.map(&reservation, 0, &pages).is_err());
+    let [one, two] = [(); 2].map(|()| backend.reserve(4 * PAGE).unwrap());
+    let [pages, others, third] = [(); 3].map(|()| backend.create_pages(PAGE).unwrap());
+    let left = |unmaps| {
+        device.fail("cuMemSetAccess", 0, 1, 999);
+        device.fail("cuMemUnmap", 0, unmaps, 999);
+        assert!(backend.map(&one, 0, &pages).is_err());
+    };
+    // The same pages elsewhere, others there, and both where they were.
+    left(1);
+    backend.map(&two, 0, &pages).unwrap();
+    backend.map(&one, 0, &others).unwrap();
+    for reservation in [&one, &two] {
+        backend.unmap(reservation, Region::first(PAGE)).unwrap();
+    }
+    left(1);
+    backend.map(&one, 0, &pages).unwrap();
+    backend.unmap(&one, Region::first(PAGE)).unwrap();
+    // As long as they cannot be unmapped, neither they nor their addresses serve, but others do.
+    left(4);
     assert!(matches!(
-        refusal(backend.map(&reservation, 0, &pages)),
-        InvalidRequest::AlreadyMapped { .. }
+        backend.map(&two, 0, &pages),
+        Err(Error::Backend(_))
     ));
-    backend.unmap(&reservation, Region::first(PAGE)).unwrap();
-    backend.map(&reservation, 0, &pages).unwrap();
+    assert!(matches!(
+        backend.map(&one, 0, &others),
+        Err(Error::Backend(_))
+    ));
+    backend.map(&two, PAGE, &others).unwrap();
+    let fill = backend.enqueue_fill(&queue(&backend), &one, Region::first(PAGE), &[1], &[]);
+    assert!(matches!(refusal(fill), InvalidRequest::NotMapped { .. }));
+    backend.map(&one, 0, &third).unwrap();
+    backend.unmap(&one, Region::first(PAGE)).unwrap();
+    left(1);
+    drop((one, two, pages, others, third));
+    assert_eq!(device.used(), 0);
+    drop(backend);
+    assert_eq!(device.objects(), 0);
+}
+
+#[test]
+fn no_command_uses_addresses_that_are_just_being_mapped() {
+    const NOT_READY: i32 = 600;
+
+    let device = device();
+    let backend = device.backend();
+    let reservation = backend.reserve(PAGE).unwrap();
+    let pages = backend.create_pages(PAGE).unwrap();
+    device.fail("cuMemSetAccess", 0, 10_000, NOT_READY); // The map fails in the end.
+    let queue = queue(&backend);
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            assert!(backend.map(&reservation, 0, &pages).is_err());
+            is_over.store(true, Ordering::Release);
+        });
+        while !is_over.load(Ordering::Acquire) {
+            let all = Region::first(PAGE);
+            let fill = backend.enqueue_fill(&queue, &reservation, all, &[1], &[]);
+            assert!(matches!(refusal(fill), InvalidRequest::NotMapped { .. }));
+        }
+    });
+    assert!(!backend.is_lost());
 }
 
 #[test]

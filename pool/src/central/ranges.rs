@@ -159,6 +159,23 @@ impl<A: Allocator, O> State<A, O> {
         }
     }
 
+    /// Takes back pages that were to leave the pool. Returns them where the last handle is gone.
+    pub(crate) fn keep_pages(
+        &mut self,
+        place: &Place<MemoryOf<A>>,
+        memory: MemoryOf<A>,
+    ) -> Option<MemoryOf<A>> {
+        let has_handle = self.viewed.is_some();
+        let Some(segments) = self.segments.as_mut().filter(|_| has_handle) else {
+            return Some(memory);
+        };
+        let bytes = memory.bytes();
+        segments.keep(place, memory);
+        self.counters.released_blocks -= 1;
+        self.manage(bytes);
+        None
+    }
+
     /// The bytes that the program has in use, in whole blocks. With several threads, what these have cached counts as well: they
     /// count hits by themselves, and tell the pool now and then.
     fn bytes_in_use(&self) -> u64 {

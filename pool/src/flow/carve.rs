@@ -183,12 +183,22 @@ impl<A: Allocator> Shared<A> {
         Ok(hit)
     }
 
-    /// Unmaps pages that leave the pool. Where that fails, their addresses stay out of use.
-    pub(crate) fn unmap(&self, place: &Place<MemoryOf<A>>) {
+    /// Unmaps pages that leave the pool, and returns them. Where that fails, they are free in the pool as before, and the next trim or
+    /// shortage tries again. Once the last handle is gone, they leave all the same, and are unmapped with their reservation.
+    pub(crate) fn unmap(
+        &self,
+        place: &Place<MemoryOf<A>>,
+        memory: MemoryOf<A>,
+    ) -> Option<MemoryOf<A>> {
         match place.unmap(&self.allocator) {
             Ok(()) => self.state.lock().forget_place(place),
-            Err(error) => tracing::error!(%error, "pages could not be unmapped"),
+            Err(error) => {
+                let unused = self.state.lock().keep_pages(place, memory);
+                tracing::warn!(%error, "pages could not be unmapped");
+                return unused;
+            }
         }
+        Some(memory)
     }
 
     fn allocate_segment(&self, size: usize) -> Result<MemoryOf<A>, Error> {

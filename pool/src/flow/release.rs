@@ -61,30 +61,37 @@ impl<A: Allocator> Shared<A> {
     /// Releases blocks and segments that have left the pool's counters. The allocator frees them after the commands
     /// that use them. Returns the released bytes.
     pub(crate) fn release_each(&self, released: Vec<Released<A>>) -> u64 {
-        let bytes = released.iter().map(|released| released.bytes as u64).sum();
+        let mut sum = 0;
         for released in released {
+            let bytes = released.bytes as u64;
             // A panic while one is released must not lose the rest.
-            contained("giving memory back", || self.release_one(released));
+            let has_left = contained("giving memory back", || self.release_one(released));
+            sum += if has_left.unwrap_or(true) { bytes } else { 0 };
             self.arrive();
         }
-        bytes
+        sum
     }
 
-    fn release_one(&self, released: Released<A>) {
+    /// Returns whether the memory has left the pool.
+    fn release_one(&self, released: Released<A>) -> bool {
         let Released {
             views,
-            memory,
+            mut memory,
             bytes,
             uses,
             place,
         } = released;
         self.release_views(views);
         if let Some(place) = place {
-            self.unmap(&place);
+            match self.unmap(&place, memory) {
+                Some(unmapped) => memory = unmapped,
+                None => return false,
+            }
         }
         if let Err(error) = self.release(memory, &uses, &[]) {
             tracing::error!(%error, bytes, "a held block could not be released cleanly");
         }
+        true
     }
 
     /// Releases all free memory if the pool holds none, as no later call may do so. Does not panic: destructors call

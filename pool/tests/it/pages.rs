@@ -229,6 +229,57 @@ fn a_call_that_panics_loses_nothing() {
     assert!(calls > 60, "{calls}");
 }
 
+/// Pages that cannot be unmapped when they are to leave are still the pool's, serve requests, and leave later.
+#[test]
+fn pages_that_cannot_be_unmapped_stay_in_the_pool_until_they_can() {
+    let rig = rig(MockDevice::builder().capacity_bytes(64 * MIB as u64));
+    let counts = |rig: &Rig| {
+        let committed = rig.device.statistics().committed_bytes;
+        let statistics = rig.pool.statistics();
+        assert_eq!(statistics.managed_bytes, committed);
+        assert_eq!(rig.budget.used_bytes(), committed);
+        assert_eq!(statistics.held_bytes + statistics.active_bytes, committed);
+        committed
+    };
+    let free = rig.pool.allocate(40 * MIB).unwrap();
+    let _used = rig.pool.allocate(8 * MIB).unwrap();
+    drop(free);
+    let all = counts(&rig);
+    let fail_unmap = |persistence| {
+        let fault = Fault::Backend(-5);
+        rig.device.fail_nth(CallKind::Unmap, 1, fault, persistence);
+    };
+    fail_unmap(Persistence::Once);
+    let released = rig.pool.free_held();
+    assert!(released < 40 * MIB as u64);
+    assert_eq!(counts(&rig), all - released);
+    drop(rig.pool.allocate(40 * MIB).unwrap());
+    assert_eq!(counts(&rig), all);
+    // Nothing can be unmapped: the same pages serve, and a request for which they would have to move fails.
+    fail_unmap(Persistence::Forever);
+    let left = rig.pool.statistics().released_blocks;
+    assert_eq!((rig.pool.free_held(), rig.pool.trim_to(0)), (0, 0));
+    assert_eq!(rig.pool.sweep() + rig.pool.sweep(), 0);
+    drop(rig.pool.allocate(40 * MIB).unwrap());
+    assert!(rig.pool.allocate(48 * MIB).is_err());
+    assert_eq!(rig.pool.statistics().released_blocks, left);
+    counts(&rig);
+    rig.device.clear_faults();
+    drop(rig.pool.allocate(48 * MIB).unwrap());
+    rig.pool.free_held();
+    assert_eq!(counts(&rig), 8 * MIB as u64);
+}
+
+#[test]
+fn pages_that_can_never_be_unmapped_leave_with_the_pool() {
+    let rig = rig(MockDevice::builder().capacity_bytes(64 * MIB as u64));
+    drop(rig.pool.allocate(40 * MIB).unwrap());
+    rig.device
+        .fail_nth(CallKind::Unmap, 1, Fault::Backend(-5), Persistence::Forever);
+    assert_eq!(rig.pool.free_held(), 0);
+    check_end(rig);
+}
+
 #[test]
 fn a_block_beyond_all_addresses_is_one_that_the_device_has_no_room_for() {
     let rig = rig(MockDevice::builder()

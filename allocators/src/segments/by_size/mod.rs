@@ -167,6 +167,12 @@ impl BySize {
         self.bins_from(0)
     }
 
+    /// The sizes and keys of at least `bytes` bytes.
+    pub(super) fn at_least(&self, bytes: usize) -> impl Iterator<Item = (usize, usize)> {
+        let all = self.bins_from(bin_of(bytes));
+        all.filter(move |(size, _)| *size >= bytes)
+    }
+
     /// Returns the number of bins up to that of the largest size.
     pub(super) fn bins(&self) -> usize {
         self.occupied.bins

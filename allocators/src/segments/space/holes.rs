@@ -19,6 +19,7 @@ pub(in crate::segments) struct Incomplete<U> {
 #[derive(Clone, Copy)]
 struct Choice {
     hole: usize,
+    offset: usize,
     /// The bytes to be mapped.
     missing: usize,
     takes_before: bool,
@@ -52,11 +53,15 @@ impl<V, U: Clone + Default> Space<V, U> {
             usable(&free.uses).then_some(range.region.bytes)
         };
         let mut best: Option<Choice> = None;
-        for (hole, range) in self.ranges_of(reservation) {
-            if !range.is_hole {
-                continue;
-            }
-            let room = range.region.bytes;
+        let holes = self
+            .holes
+            .range((reservation, 0)..=(reservation, usize::MAX));
+        for (_, hole) in holes.copied() {
+            let range = &self.ranges[hole];
+            let Region {
+                offset,
+                bytes: room,
+            } = range.region;
             let (before, after) = (free_bytes(range.before), free_bytes(range.after));
             for (before, after) in [(before, None), (None, after), (None, None), (before, after)] {
                 let missing = if let (Some(before), Some(after)) = (before, after) {
@@ -70,11 +75,13 @@ impl<V, U: Clone + Default> Space<V, U> {
                     let mut rounded = rounded.into_iter().flatten();
                     rounded.find(|missing| *missing <= room)
                 };
+                // Of two holes the first in the reservation.
                 if let Some(missing) = missing
-                    && best.is_none_or(|best| missing < best.missing)
+                    && best.is_none_or(|best| (missing, offset) < (best.missing, best.offset))
                 {
                     best = Some(Choice {
                         hole,
+                        offset,
                         missing,
                         takes_before: before.is_some(),
                         takes_after: after.is_some(),
@@ -100,6 +107,7 @@ impl<V, U: Clone + Default> Space<V, U> {
             missing,
             takes_before,
             takes_after,
+            ..
         } = choice;
         let room = self.ranges[hole].region.bytes;
         let mut key = hole;
@@ -109,10 +117,10 @@ impl<V, U: Clone + Default> Space<V, U> {
                 key = self.split(hole, room - missing);
             } else {
                 let rest = self.split(hole, missing);
-                self.ranges[rest].is_hole = true;
+                self.set_is_hole(rest, true);
             }
         }
-        self.ranges[key].is_hole = false;
+        self.set_is_hole(key, false);
         let missing = self.ranges[key].region;
         let mut uses = None;
         let Range { before, after, .. } = self.ranges[key];
@@ -141,51 +149,57 @@ impl<V, U: Clone + Default> Space<V, U> {
         }
     }
 
-    /// Makes `missing` of a taken range a hole again, and frees the rest, which commands of `uses` may still use.
+    /// Makes regions of a taken range holes again, which are in order, and frees the rest, which commands of `uses` may still use.
     pub(in crate::segments) fn give_incomplete(
         &mut self,
         key: RangeNumber,
-        missing: Region,
+        holes: &[Region],
         uses: &U,
     ) {
-        let Range {
-            segment, region, ..
-        } = self.ranges[key];
-        let home = &mut self.segments[segment];
-        home.taken -= 1;
-        let mut hole = key;
-        if missing.offset > region.offset {
-            hole = self.split(key, missing.offset - region.offset);
-            self.release(key, uses.clone(), Chain::default());
+        let segment = self.ranges[key].segment;
+        self.segments[segment].taken -= 1;
+        let mut rest = Some(key);
+        for hole in holes {
+            let Some(mut key) = rest else { return };
+            let Range { region, .. } = self.ranges[key];
+            if hole.offset > region.offset {
+                let free = key;
+                key = self.split(free, hole.offset - region.offset);
+                self.release(free, uses.clone(), Chain::default());
+            }
+            let has_more = self.ranges[key].region.bytes > hole.bytes;
+            rest = has_more.then(|| self.split(key, hole.bytes));
+            self.set_hole(key);
         }
-        if self.ranges[hole].region.bytes > missing.bytes {
-            let rest = self.split(hole, missing.bytes);
+        if let Some(rest) = rest {
             self.release(rest, uses.clone(), Chain::default());
         }
-        self.set_hole(hole);
     }
 
-    /// Takes a region of a free range of a reservation: of `likely`, or of another one. Returns the range that was taken, or `None`
-    /// where the region is not in a free range whose uses are `over`.
+    /// Takes a region of a free range of a reservation: of `first`, or of what it was split into since. Returns the range that was taken,
+    /// or `None` where the region is not in a free range any more whose uses are `over`.
     pub(in crate::segments) fn take_region(
         &mut self,
         reservation: SegmentKey,
-        likely: RangeNumber,
+        first: RangeNumber,
         region: Region,
         over: impl Fn(&U) -> bool,
     ) -> Option<RangeNumber> {
-        let has = |range: &Range<U>| {
-            let free = range.free.as_ref();
-            range.segment == reservation
-                && contains(range.region, region)
-                && free.is_some_and(|free| over(&free.uses))
-        };
-        let key = if self.ranges.get(likely).is_some_and(has) {
-            likely
-        } else {
-            let mut ranges = self.ranges_of(reservation);
-            ranges.find_map(|(key, range)| has(range).then_some(key))?
-        };
+        let known = self.ranges.get(first)?;
+        if known.segment != reservation {
+            return None;
+        }
+        // The parts lie behind the first one, which has kept the key.
+        let mut parts = std::iter::successors(Some(first), |key| self.ranges[*key].after);
+        let key = parts.find(|key| {
+            let Region { offset, bytes } = self.ranges[*key].region;
+            offset + bytes > region.offset
+        })?;
+        let range = &self.ranges[key];
+        let is_over = range.free.as_ref().is_some_and(|free| over(&free.uses));
+        if !is_over || !contains(range.region, region) {
+            return None;
+        }
         let all = self.ranges[key].region;
         let free = self.set_taken(key)?;
         let mut taken = key;
@@ -208,21 +222,25 @@ impl<V, U: Clone + Default> Space<V, U> {
         self.set_hole(key);
     }
 
-    /// The free ranges of a reservation whose uses are `over`.
+    /// The free ranges of a reservation that have at least `least` bytes, and whose uses are `over`.
     pub(in crate::segments) fn free_ranges_of(
         &self,
         reservation: SegmentKey,
+        least: usize,
         over: impl Fn(&U) -> bool,
     ) -> impl Iterator<Item = (RangeNumber, Region)> {
-        self.ranges_of(reservation).filter_map(move |(key, range)| {
+        let is_small = self.segments[reservation].is_small;
+        let free = self.free[usize::from(is_small)].at_least(least);
+        free.filter_map(move |(_, key)| {
+            let range = &self.ranges[key];
             let free = range.free.as_ref()?;
-            over(&free.uses).then_some((key, range.region))
+            let is_one = range.segment == reservation && over(&free.uses);
+            is_one.then_some((key, range.region))
         })
     }
 
     /// Makes a taken range a hole, and joins it with the holes next to it.
     fn set_hole(&mut self, mut key: usize) {
-        self.ranges[key].is_hole = true;
         let Range { before, after, .. } = self.ranges[key];
         if let Some(before) = before
             && self.ranges[before].is_hole
@@ -233,7 +251,20 @@ impl<V, U: Clone + Default> Space<V, U> {
         if let Some(after) = after
             && self.ranges[after].is_hole
         {
+            self.set_is_hole(after, false);
             self.absorb(key, after);
+        }
+        self.set_is_hole(key, true);
+    }
+
+    fn set_is_hole(&mut self, key: RangeNumber, is_hole: bool) {
+        let range = &mut self.ranges[key];
+        range.is_hole = is_hole;
+        let entry = (range.segment, key);
+        if is_hole {
+            self.holes.insert(entry);
+        } else {
+            self.holes.remove(&entry);
         }
     }
 }

@@ -2,6 +2,8 @@
 
 mod holes;
 
+use std::collections::BTreeSet;
+
 use slab::Slab;
 
 use super::{
@@ -139,6 +141,7 @@ const LOOSEST_VIEW_FIT: usize = 2;
 /// - S2: `free` has the size and the key of each free range, those of segments for small blocks apart, and nothing else.
 /// - S3: two free neighbours stay apart only if `join` returns `None` for them.
 /// - S4: a cached view lies in the free range that it names, and is in the chain of that range.
+/// - S5: `holes` has the holes, each behind the key of its segment, and nothing else.
 #[derive(Debug)]
 pub(super) struct Space<V, U> {
     segments: Slab<Segment>,
@@ -147,6 +150,7 @@ pub(super) struct Space<V, U> {
     /// The free ranges in segments for other blocks, and those in segments for small ones: a search for a small block skips
     /// the pieces between large ones.
     free: [BySize; 2],
+    holes: BTreeSet<(SegmentKey, RangeNumber)>,
     /// Returns the combined uses of two free neighbours; `None` where they must stay apart.
     join: fn(&U, &U) -> Option<U>,
     free_bytes: u64,
@@ -161,6 +165,7 @@ impl<V, U> Space<V, U> {
             ranges: Slab::new(),
             cached: Views::new(),
             free: Default::default(),
+            holes: BTreeSet::new(),
             join,
             free_bytes: 0,
             sweeps: 0,
@@ -214,6 +219,9 @@ impl<V, U: Clone + Default> Space<V, U> {
             after: None,
             free: None,
         });
+        if is_reservation {
+            self.holes.insert((segment, first));
+        }
         self.segments.insert(Segment {
             bytes,
             is_reservation,

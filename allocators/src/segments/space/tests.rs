@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failing test panics")]
 
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 
 use super::{BySize, Location, Space, Taken};
@@ -51,9 +53,9 @@ fn with_segments<const N: usize>(segments: [usize; N]) -> Space<View, Queue> {
     space
 }
 
-/// Checks the promises about ranges (S1 to S3) and the counts, given the ranges in use and the cached views.
+/// Checks the promises about ranges (S1 to S3, S5) and the counts, given the ranges in use and the cached views.
 fn check(space: &Space<View, Queue>, live: &[View], cached: &[View]) {
-    let mut free = Vec::new();
+    let (mut free, mut holes) = (Vec::new(), BTreeSet::new());
     for (key, segment) in &space.segments {
         let (mut end, mut before, mut apart_from) = (0, None, None);
         for (name, range) in space.ranges_of(key) {
@@ -66,6 +68,7 @@ fn check(space: &Space<View, Queue>, live: &[View], cached: &[View]) {
                 .and_then(|(one, two)| (space.join)(&one, &two));
             assert_eq!(join, None, "neighbours that could be one: {range:?}");
             free.extend(uses.map(|_| (range.region.bytes, name)));
+            holes.extend(range.is_hole.then_some((key, name)));
             (end, before, apart_from) = (end + range.region.bytes, Some(name), uses);
         }
         assert_eq!(end, segment.bytes);
@@ -80,7 +83,7 @@ fn check(space: &Space<View, Queue>, live: &[View], cached: &[View]) {
     free.sort_unstable();
     let mut known: Vec<_> = space.free.iter().flat_map(BySize::iter).collect();
     known.sort_unstable();
-    assert_eq!(known, free);
+    assert_eq!((known, &space.holes), (free, &holes));
 }
 
 #[test]
@@ -408,4 +411,45 @@ proptest! {
         prop_assert_eq!(left, cached);
         prop_assert_eq!((space.free_bytes(), space.largest_free()), (0, 0));
     }
+}
+
+#[test]
+fn holes_are_known_wherever_ranges_are_cut_and_joined() {
+    const PAGE: usize = 10;
+
+    let mut space = space();
+    let reservation = space.add_reservation(100 * PAGE, false);
+    let take = |space: &mut Space<View, Queue>, pages| {
+        let taken = space.take_incomplete(reservation, pages * PAGE, PAGE, PAGE, |_| true);
+        taken.unwrap()
+    };
+    let first = take(&mut space, 10);
+    let second = take(&mut space, 10);
+    let third = take(&mut space, 10);
+    let live = |count| vec![(reservation, Region::first(1)); count];
+    check(&space, &live(3), &[]);
+    // Two holes with what is mapped between them, and then one.
+    let at = second.region.offset;
+    let holes = [
+        Region::new(at, 2 * PAGE),
+        Region::new(at + 5 * PAGE, 5 * PAGE),
+    ];
+    space.give_incomplete(second.range, &holes, &0);
+    check(&space, &live(2), &[]);
+    assert_eq!(
+        (space.holes.len(), space.free_bytes()),
+        (3, 3 * PAGE as u64)
+    );
+    let free = space.free_ranges_of(reservation, PAGE, |_| true).next();
+    let (range, region) = free.unwrap();
+    let mapped = space.take_region(reservation, range, region, |_| true);
+    check(&space, &live(3), &[]);
+    space.make_hole(mapped.unwrap());
+    check(&space, &live(2), &[]);
+    assert_eq!(space.holes.len(), 2);
+    for range in [first.range, third.range] {
+        space.make_hole(range);
+    }
+    check(&space, &[], &[]);
+    assert_eq!(space.holes.len(), 1);
 }

@@ -110,6 +110,34 @@ fn a_map_that_fails_leaves_everything_as_it_was() {
     world.check();
 }
 
+/// Plans fail at two calls each: at one, and at one that would make it as it was. Nothing is lost, and the memory serves again.
+#[test]
+fn what_cannot_be_undone_stays_in_use() {
+    for first in 1..20 {
+        for second in first + 1..first + 8 {
+            let mut world = World::new(100 * PAGE as u64);
+            for bytes in [10, 80, 10] {
+                assert!(world.take(0, bytes * PAGE, 1));
+            }
+            world.give(2, 0);
+            world.give(0, 0);
+            world.fail([first, second]);
+            world.take(0, 20 * PAGE, 1);
+            world.check();
+            world.release(u64::MAX, false);
+            world.check();
+            world.fail([]);
+            assert!(world.take(0, 18 * PAGE, 1), "{first} {second}");
+            world.check();
+            while !world.blocks.is_empty() {
+                world.give(0, 0);
+            }
+            world.release(u64::MAX, false);
+            assert_eq!(world.segments.bytes(), 0, "{first} {second}");
+        }
+    }
+}
+
 #[test]
 fn where_the_device_has_no_memory_there_is_no_block() {
     assert!(!World::new(0).take(0, PAGE, 1));

@@ -6,9 +6,8 @@ use binpool_cuda::{CudaBackend, CudaQueue};
 
 use super::{Device, stand_in};
 
-const THREAD_LOCAL: u32 = 1;
-/// `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED`.
-pub(crate) const INVALIDATED: i32 = 901;
+/// `CU_STREAM_CAPTURE_MODE_GLOBAL`, which forbids all threads something.
+const GLOBAL: u32 = 0;
 
 type Instantiate = extern "system" fn(*mut usize, usize, u64) -> i32;
 type OfStream = extern "system" fn(*mut c_void, *mut usize) -> i32;
@@ -29,7 +28,7 @@ pub(crate) struct Graph {
 }
 
 impl Device {
-    /// Captures what `work` enqueues on a queue, in the mode that forbids only the calling thread something.
+    /// Captures what `work` enqueues on a queue, in the mode that forbids most.
     pub(crate) fn capture<T>(
         &self,
         queue: &CudaQueue,
@@ -40,10 +39,19 @@ impl Device {
         (result, self.end_capture(queue))
     }
 
+    /// Sets the mode of the calling thread, and returns that before.
+    pub(crate) fn exchange_capture_mode(&self, mut mode: u32) -> u32 {
+        self.make_current();
+        let exchange =
+            call!(b"cuThreadExchangeStreamCaptureMode": extern "system" fn(*mut u32) -> i32);
+        assert_eq!(exchange(&raw mut mode), 0);
+        mode
+    }
+
     pub(crate) fn begin_capture(&self, queue: &CudaQueue) {
         self.make_current();
         let begin = call!(b"cuStreamBeginCapture_v2": extern "system" fn(*mut c_void, u32) -> i32);
-        assert_eq!(begin(queue.cu_stream(), THREAD_LOCAL), 0);
+        assert_eq!(begin(queue.cu_stream(), GLOBAL), 0);
     }
 
     pub(crate) fn end_capture(&self, queue: &CudaQueue) -> Result<Graph, i32> {

@@ -17,7 +17,6 @@ use binpool_allocators::{Backend, Memory, QueueOrder, Transfers};
 use binpool_cuda::{CudaBackend, CudaDevice, CudaLibrary, CudaMemory, CudaQueue};
 use libloading::Library;
 
-pub(crate) use graph::INVALIDATED;
 pub(crate) use logged::logged;
 pub(crate) use stand_in_build::build;
 
