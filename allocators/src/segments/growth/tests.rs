@@ -86,7 +86,7 @@ fn a_segment_holds_many_small_blocks_or_some_others_or_one_that_is_large() {
         (of(GrowthPolicy::FewestCalls, 100), 3 * MIB + 1, 3 * MIB + 1),
         (of(GrowthPolicy::Dense, 100), MIB, 6 * MIB),
         (of(GrowthPolicy::Dense, 100), MIB + 1, MIB + 1),
-        // With the densest policy, of up to 16 blocks, and those of up to 6 KiB are small.
+        // With the densest policy, of up to 16 blocks.
         (of(GrowthPolicy::Dense, 600), 1536 * KIB, 24 * MIB),
         (of(GrowthPolicy::Dense, 100), 6 * KIB, 96 * KIB),
         (of(GrowthPolicy::Dense, 600), 1536 * KIB + 1, 1536 * KIB + 1),
@@ -94,12 +94,7 @@ fn a_segment_holds_many_small_blocks_or_some_others_or_one_that_is_large() {
     for (growth, block, segment) in cases {
         assert_eq!(growth.segment_for(block, 0), segment, "{block}, {growth:?}");
     }
-    let dense = of(GrowthPolicy::Dense, 100);
-    for (growth, most) in [
-        (after(0), 8 * KIB),
-        (after(100), 24 * KIB),
-        (dense, 6 * KIB),
-    ] {
+    for (growth, most) in [(after(0), 8 * KIB), (after(100), 24 * KIB)] {
         assert!(growth.is_small(most) && !growth.is_small(most + 1));
     }
 }
