@@ -18,10 +18,6 @@ const PARTS_WHEN_TIGHT: u64 = 48;
 /// The size of a segment where others leave no room for a usual one: about one part in this of the high water.
 const LEAST_PARTS: u64 = 32;
 
-/// Blocks of up to one part in this of a segment are small, and lie in segments of their own: a small block that lives
-/// long would otherwise keep its neighbours from being joined to one large range.
-const SMALL_PARTS: usize = 256;
-
 /// A segment for small blocks is one part in this of another segment.
 const SMALL_SEGMENT_PARTS: usize = 16;
 
@@ -101,7 +97,7 @@ impl Growth {
 
     /// The most bytes of a small block.
     pub(super) fn small_bytes(&self) -> usize {
-        self.general_size() / SMALL_PARTS
+        self.general_size() / self.rules().small_parts
     }
 
     /// Returns which free ranges may serve which blocks, as things stand.

@@ -10,6 +10,9 @@ pub(super) struct Rules {
     /// While segments have less than the high water and one part in this of it, an arena grows before its threads take from another
     /// one: taking from others makes threads wait for each other.
     pub(super) arena_slack_parts: u64,
+    /// Blocks of up to one part in this of a usual segment are small, and lie in segments of their own: a small block that lives
+    /// long would otherwise keep its neighbours from being joined to one large range.
+    pub(super) small_parts: usize,
     /// The most blocks of one size that a segment is made for: the last of many to be freed keeps the segment from being released.
     pub(super) most_blocks: usize,
     /// The free blocks that may be cached outside of their segments: one part in this of the high water.
@@ -41,6 +44,7 @@ impl Rules {
             GrowthPolicy::FewestCalls => Self {
                 slack_parts: 20,
                 arena_slack_parts: 5,
+                small_parts: 256,
                 most_blocks: 128,
                 cached_parts: 256,
                 own_parts: 2,
@@ -56,6 +60,7 @@ impl Rules {
             GrowthPolicy::Balanced => Self {
                 slack_parts: 33,
                 arena_slack_parts: 5,
+                small_parts: 256,
                 most_blocks: 128,
                 cached_parts: 256,
                 own_parts: 4,
@@ -71,6 +76,7 @@ impl Rules {
             GrowthPolicy::Dense => Self {
                 slack_parts: 100,
                 arena_slack_parts: 100,
+                small_parts: 512,
                 most_blocks: 16,
                 cached_parts: 1024,
                 own_parts: 20,

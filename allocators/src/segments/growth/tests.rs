@@ -94,7 +94,12 @@ fn a_segment_holds_many_small_blocks_or_some_others_or_one_that_is_large() {
     for (growth, block, segment) in cases {
         assert_eq!(growth.segment_for(block, 0), segment, "{block}, {growth:?}");
     }
-    for (growth, most) in [(after(0), 8 * KIB), (after(100), 24 * KIB)] {
+    let dense = of(GrowthPolicy::Dense, 100);
+    for (growth, most) in [
+        (after(0), 8 * KIB),
+        (after(100), 24 * KIB),
+        (dense, 12 * KIB),
+    ] {
         assert!(growth.is_small(most) && !growth.is_small(most + 1));
     }
 }
