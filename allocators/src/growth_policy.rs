@@ -3,7 +3,7 @@
 /// What segments save when they grow: calls to the device, or memory.
 ///
 /// Memory is saved by segments of the sizes that blocks have, and by releasing idle ones sooner; both cost calls. What a pool
-/// reserves at most, over what is live at most, is 1.11 with the fewest calls, 1.06 by default and 1.04 with the densest segments,
+/// reserves at most, over what is live at most, is 1.10 with the fewest calls, 1.06 by default and 1.03 with the densest segments,
 /// on average over copies of five recorded programs with other sizes (`scripts/density`).
 ///
 /// ```

@@ -789,7 +789,7 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
             return (size.max(merged - merged % alignment), leaving);
         }
         let size = if self.bytes() + size as u64 > most {
-            growth.least_segment_for(bytes, size, alignment)
+            growth.least_segment_for(bytes, size)
         } else {
             size
         };

@@ -15,21 +15,11 @@ const PARTS: u64 = 20;
 /// A segment is one part in this of the high water where memory is tight, so that little is wasted.
 const PARTS_WHEN_TIGHT: u64 = 48;
 
-/// The least size of a segment where others leave no room for a usual one: one part in this of the high water.
+/// The size of a segment where others leave no room for a usual one: about one part in this of the high water.
 const LEAST_PARTS: u64 = 32;
-
-/// The free blocks that may be cached outside of their segments: one part in this of the high water.
-const CACHED_PARTS: u64 = 256;
-
-/// Blocks of up to one part in this of a segment are small, and lie in segments of their own: a small block that lives
-/// long would otherwise keep its neighbours from being joined to one large range.
-const SMALL_PARTS: usize = 256;
 
 /// A segment for small blocks is one part in this of another segment.
 const SMALL_SEGMENT_PARTS: usize = 16;
-
-/// The number of blocks of a small size that share a segment.
-const SMALL_BLOCKS: usize = 128;
 
 /// A segment that is free as a whole, and larger than the next one would be, is broken up only for a block of at least this part of
 /// it where memory is tight.
@@ -39,7 +29,7 @@ const LEAST_PIECE_WHEN_TIGHT: (usize, usize) = (1, 2);
 /// just begun would get each of its blocks from the device.
 const LEAST_OWN: usize = 1 << 20;
 
-/// The segments that may be made before their number counts.
+/// The segments that may be made, or may replace others, before their number counts.
 const UNCOUNTED_SEGMENTS: u64 = 64;
 
 /// The most bytes of new pages. Up to here a call for pages costs the same whatever their size.
@@ -107,7 +97,7 @@ impl Growth {
 
     /// The most bytes of a small block.
     pub(super) fn small_bytes(&self) -> usize {
-        self.general_size() / SMALL_PARTS
+        self.general_size() / self.rules().small_parts
     }
 
     /// Returns which free ranges may serve which blocks, as things stand.
@@ -127,7 +117,7 @@ impl Growth {
 
     /// The most bytes of free blocks that may be cached outside of their segments.
     pub(super) fn cacheable_bytes(&self) -> u64 {
-        let part = self.high_water / CACHED_PARTS;
+        let part = self.high_water / self.rules().cached_parts;
         part.max(LEAST_SEGMENT as u64)
     }
 
@@ -188,20 +178,31 @@ impl Growth {
         };
         let rules = self.rules();
         let few = UNCOUNTED_SEGMENTS + allocations / rules.requests_per_own;
-        let own_parts = if self.made <= few { rules.own_parts } else { 2 };
+        let counted = if rules.counts_replacements {
+            self.replacements
+        } else {
+            self.made
+        };
+        let own_parts = if counted <= few { rules.own_parts } else { 2 };
         let most_shared = (usual / own_parts).max(LEAST_OWN.min(usual / 2));
         if bytes > most_shared {
             return bytes;
         }
-        let blocks = (usual / bytes.max(1)).min(SMALL_BLOCKS);
+        let blocks = (usual / bytes.max(1)).min(rules.most_blocks);
         bytes.saturating_mul(blocks)
     }
 
-    /// Returns the least size of the segment for a block of `bytes` bytes, for when there is no room for one of `usual` bytes.
-    pub(super) fn least_segment_for(&self, bytes: usize, usual: usize, alignment: usize) -> usize {
+    /// Returns the size of the segment for a block of `bytes` bytes where there is no room for one of `usual` bytes: a whole number of
+    /// such blocks, too.
+    pub(super) fn least_segment_for(&self, bytes: usize, usual: usize) -> usize {
         let least = usize::try_from(self.high_water / LEAST_PARTS).unwrap_or(usize::MAX);
-        let least = least - least % alignment;
-        usual.min(least).max(bytes)
+        let rounded_up = if self.rules().rounds_down {
+            0
+        } else {
+            bytes / 2
+        };
+        let blocks = least.saturating_add(rounded_up) / bytes.max(1);
+        usual.min(bytes.saturating_mul(blocks)).max(bytes)
     }
 
     /// Records that segments were released to make room for another one. Returns whether that has happened so often, in so

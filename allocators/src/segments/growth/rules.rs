@@ -10,10 +10,22 @@ pub(super) struct Rules {
     /// While segments have less than the high water and one part in this of it, an arena grows before its threads take from another
     /// one: taking from others makes threads wait for each other.
     pub(super) arena_slack_parts: u64,
+    /// Blocks of up to one part in this of a usual segment are small, and lie in segments of their own: a small block that lives
+    /// long would otherwise keep its neighbours from being joined to one large range.
+    pub(super) small_parts: usize,
+    /// The most blocks of one size that a segment is made for: the last of many to be freed keeps the segment from being released.
+    pub(super) most_blocks: usize,
+    /// The free blocks that may be cached outside of their segments: one part in this of the high water.
+    pub(super) cached_parts: u64,
     /// A block of more than one part in this of a usual segment has a segment of its own.
     pub(super) own_parts: usize,
     /// The same, once segments have been made by more than one request in this: then half of a usual segment counts.
     pub(super) requests_per_own: u64,
+    /// Whether segments count for that only where others were released to make room for them: a program needs some to grow.
+    pub(super) counts_replacements: bool,
+    /// Whether a segment has at most [`LEAST_PARTS`](super::LEAST_PARTS) of the high water where there is little room, and not the next
+    /// number of blocks, which may be more.
+    pub(super) rounds_down: bool,
     /// A large segment that is free as a whole is broken up only for a block of at least this part of it.
     pub(super) least_piece: (usize, usize),
     /// A segment is large if it has more than one part in this of a usual one.
@@ -32,8 +44,13 @@ impl Rules {
             GrowthPolicy::FewestCalls => Self {
                 slack_parts: 20,
                 arena_slack_parts: 5,
+                small_parts: 256,
+                most_blocks: 128,
+                cached_parts: 256,
                 own_parts: 2,
                 requests_per_own: u64::MAX,
+                counts_replacements: false,
+                rounds_down: false,
                 least_piece: (3, 8),
                 whole_parts: 1,
                 chunk_parts: 64,
@@ -43,8 +60,13 @@ impl Rules {
             GrowthPolicy::Balanced => Self {
                 slack_parts: 33,
                 arena_slack_parts: 5,
+                small_parts: 256,
+                most_blocks: 128,
+                cached_parts: 256,
                 own_parts: 4,
                 requests_per_own: 400,
+                counts_replacements: false,
+                rounds_down: false,
                 least_piece: (3, 5),
                 whole_parts: 1,
                 chunk_parts: 256,
@@ -54,8 +76,13 @@ impl Rules {
             GrowthPolicy::Dense => Self {
                 slack_parts: 100,
                 arena_slack_parts: 100,
+                small_parts: 512,
+                most_blocks: 16,
+                cached_parts: 1024,
                 own_parts: 20,
                 requests_per_own: 20,
+                counts_replacements: true,
+                rounds_down: true,
                 least_piece: (9, 10),
                 whole_parts: 2,
                 chunk_parts: 512,

@@ -86,13 +86,20 @@ fn a_segment_holds_many_small_blocks_or_some_others_or_one_that_is_large() {
         (of(GrowthPolicy::FewestCalls, 100), 3 * MIB + 1, 3 * MIB + 1),
         (of(GrowthPolicy::Dense, 100), MIB, 6 * MIB),
         (of(GrowthPolicy::Dense, 100), MIB + 1, MIB + 1),
-        (of(GrowthPolicy::Dense, 600), 1536 * KIB, 30 * MIB),
+        // With the densest policy, of up to 16 blocks.
+        (of(GrowthPolicy::Dense, 600), 1536 * KIB, 24 * MIB),
+        (of(GrowthPolicy::Dense, 100), 6 * KIB, 96 * KIB),
         (of(GrowthPolicy::Dense, 600), 1536 * KIB + 1, 1536 * KIB + 1),
     ];
     for (growth, block, segment) in cases {
         assert_eq!(growth.segment_for(block, 0), segment, "{block}, {growth:?}");
     }
-    for (growth, most) in [(after(0), 8 * KIB), (after(100), 24 * KIB)] {
+    let dense = of(GrowthPolicy::Dense, 100);
+    for (growth, most) in [
+        (after(0), 8 * KIB),
+        (after(100), 24 * KIB),
+        (dense, 12 * KIB),
+    ] {
         assert!(growth.is_small(most) && !growth.is_small(most + 1));
     }
 }
@@ -115,18 +122,48 @@ fn few_requests_make_a_segment_of_less_than_half_the_usual_for_one_block() {
 }
 
 #[test]
-fn where_there_is_little_room_a_segment_is_smaller_but_holds_its_block() {
-    // One part in 32 of the high water: 3.125 MiB.
+fn with_the_densest_policy_only_segments_that_replaced_others_count() {
+    for (replacements, requests, is_own) in [
+        (64, 0, true),
+        (65, 19, false),
+        (65, 20, true),
+        (66, 20, false),
+    ] {
+        let mut growth = of(GrowthPolicy::Dense, 100);
+        (0..1000).for_each(|_| growth.accept(0));
+        for _ in 0..replacements {
+            growth.replaces_often(requests);
+        }
+        let own = growth.segment_for(2 * MIB, requests) == 2 * MIB;
+        assert_eq!(own, is_own, "{replacements} of {requests} requests");
+    }
+}
+
+#[test]
+fn where_there_is_little_room_a_segment_is_smaller_but_holds_whole_blocks() {
+    // About one part in 32 of the high water: 3.125 MiB, or at most that with the densest policy.
     let cases = [
-        (MIB, 1, 3200 * KIB),
-        (MIB, MIB, 3 * MIB),
-        (5 * MIB, MIB, 5 * MIB),
-        (KIB, MIB, 128 * KIB),
+        (1, 128, 16),
+        (KIB, 128 * KIB, 16 * KIB),
+        (100 * KIB, 3200 * KIB, 1600 * KIB),
+        (800 * KIB, 3200 * KIB, 3200 * KIB),
+        (MIB, 3 * MIB, 3 * MIB),
+        (1200 * KIB, 3600 * KIB, 1200 * KIB),
+        (1300 * KIB, 2600 * KIB, 1300 * KIB),
+        (5 * MIB, 5 * MIB, 5 * MIB),
+        (usize::MAX, usize::MAX, usize::MAX),
     ];
-    for (block, alignment, least) in cases {
-        let growth = after(100);
-        let usual = growth.segment_for(block, 0);
-        assert_eq!(growth.least_segment_for(block, usual, alignment), least);
+    for (block, balanced, dense) in cases {
+        for (policy, least) in [
+            (GrowthPolicy::FewestCalls, balanced),
+            (GrowthPolicy::Balanced, balanced),
+            (GrowthPolicy::Dense, dense),
+        ] {
+            let growth = of(policy, 100);
+            let usual = growth.segment_for(block, 0);
+            let found = growth.least_segment_for(block, usual);
+            assert_eq!(found, least, "{block}, {growth:?}");
+        }
     }
 }
 
@@ -174,8 +211,14 @@ fn a_small_block_does_not_break_up_a_large_idle_segment() {
 
 #[test]
 fn cacheable_bytes_and_merged_segments_are_parts_of_the_high_water() {
-    for (in_use, cached, merged) in [(0, 2, 0), (512, 2, 128), (1024, 4, 256)] {
-        let growth = after(in_use);
+    for (policy, in_use, cached, merged) in [
+        (GrowthPolicy::Balanced, 0, 2, 0),
+        (GrowthPolicy::Balanced, 512, 2, 128),
+        (GrowthPolicy::Balanced, 1024, 4, 256),
+        (GrowthPolicy::Dense, 1024, 2, 256),
+        (GrowthPolicy::Dense, 4096, 4, 1024),
+    ] {
+        let growth = of(policy, in_use);
         let found = (growth.cacheable_bytes(), growth.most_merged());
         assert_eq!(found, (bytes(cached), bytes(merged)), "{in_use} MiB");
     }
