@@ -156,8 +156,7 @@ impl<A: Allocator> PooledBuffer<A> {
         }
     }
 
-    /// Makes a buffer of `size` bytes from a block of a thread cache.
-    /// Makes the buffer of a block that a thread cache had, and logs the hit.
+    /// Makes the buffer of a block that this thread had by itself, and logs that.
     #[inline]
     pub(crate) fn of_hit(cached: CachedBlock<A>, size: usize) -> Self {
         if LevelFilter::current() >= Level::TRACE {
@@ -166,6 +165,7 @@ impl<A: Allocator> PooledBuffer<A> {
         Self::from_cached(cached, size)
     }
 
+    /// Makes a buffer of `size` bytes.
     #[inline]
     pub(crate) fn from_cached(cached: CachedBlock<A>, size: usize) -> Self {
         Self {
@@ -512,8 +512,7 @@ impl<A: Allocator> Drop for PooledBuffer<A> {
     }
 }
 
-/// The path of `drop` for blocks that the thread cache did not take.
-/// Out of line, which keeps hits short, and contained, since a panic would lose the block.
+/// Out of line, which keeps hits short.
 #[cold]
 fn log_hit(asked: usize, bytes: usize) {
     contained("a subscriber", || {
@@ -521,6 +520,7 @@ fn log_hit(asked: usize, bytes: usize) {
     });
 }
 
+/// The path of `drop` for blocks that the thread cache did not take. Contained, since a panic would lose the block.
 #[cold]
 fn free_uncached<A: Allocator>(uncached: CachedBlock<A>, asked: usize) {
     contained("giving a block back", || {
