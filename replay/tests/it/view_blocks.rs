@@ -129,6 +129,34 @@ fn each_block_is_where_those_allocated_before_it_end() {
 }
 
 #[test]
+fn a_block_moves_down_when_one_below_it_ends_and_small_ones_are_one_area_on_top() {
+    // Every third block has its group's colour without a shade.
+    let mut text = String::from(
+        "g 0 low\ng 1 high\na 0 4194304 0 0 0\na 1 512 0 0 0\na 2 512 0 0 0\na 3 4194304 0 0 1\n",
+    );
+    for block in 4..260 {
+        writeln!(text, "a {block} 8192 0 0 0").unwrap();
+    }
+    text += "f 0\n";
+    let (_, page, _) = page_of(&text, &[]);
+    let there = page.run(
+        "mode=blocks&clock=events&reserved=hidden&range=242~262",
+        "const c = chart(); const x = moment => Math.round(66 + (moment - 242 + 0.5) / 20 * (c.clientWidth - 80));
+         const high = (4194304 * 2 + 1024 + 256 * 8192) * 1.06; const y = mib => Math.round(14 + (c.clientHeight - 42) * (1 - mib * 1048576 / high));
+         const names = { low: colorOf('low'), high: colorOf('high'), small: '197,203,212,255', ground: '0,0,0,0' };
+         const at = (moment, mib) => Object.keys(names).filter(name => isColored(c, x(moment), y(mib), names[name]));
+         return [[0.5, 3.5], [4.5, 7.5], [8.5, 9.5]].map(places => places.map(mib => [at(259, mib), at(261, mib)]));",
+    );
+    let [low, high, small, none] = ["low", "high", "small", "ground"].map(|name| json!([name]));
+    let expected = json!([
+        [[low, high], [low, high]],
+        [[high, small], [high, none]],
+        [[small, none], [small, none]],
+    ]);
+    assert_eq!(there, expected);
+}
+
+#[test]
 fn a_click_on_a_block_pins_it_with_its_whole_name_as_text() {
     let name = format!("outer/{}/model.py:12 forward", "long".repeat(60));
     let text = format!(
