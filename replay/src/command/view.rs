@@ -33,9 +33,10 @@ use crate::command::{
 /// where each block lies. The page is one file, which needs no network and no server: open it from the disk,
 /// or send it.
 ///
-/// The page of a trace shows what was active over time, stacked by group, size or stream, and what was reserved for it; and
-/// the segments with all blocks in their places, at any moment. Press ? in the page for its keys. Where memory runs out,
-/// the page says why: `--capacity` asks whether a smaller device is enough.
+/// The page of a trace shows the bytes in use over time, stacked by group, size or stream, or block by block, and the reserved
+/// bytes above them; the segments with all blocks in their places, at any moment; and a list of all events. Press ? in the page
+/// for its keys and its filter. Where memory runs out, the page says why, and which blocks would have to end:
+/// `--capacity` tries a smaller device.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Exit status: 0 when the page was written, also where the replay ran out of memory, which the page then explains; \

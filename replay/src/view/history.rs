@@ -4,7 +4,7 @@ use binpool::OutOfMemoryReport;
 
 use crate::{
     Shortage,
-    view::{FreeMemory, grouping::Grouping},
+    view::{FreeMemory, Neighbour, grouping::Grouping, neighbours::Stretch},
 };
 
 /// A program's memory, from its first event to its last.
@@ -130,6 +130,36 @@ impl History {
             }
         }
         free
+    }
+
+    /// The segments at the last moment, with their blocks.
+    pub(crate) fn stretches(&self) -> Vec<Stretch> {
+        let moment = self.last_moment();
+        let stretch = |(segment, of): (usize, &Segment)| Stretch {
+            segment,
+            from: 0,
+            // One that was given back has no room for anything.
+            to: if of.is_there(moment) { of.bytes } else { 0 },
+            blocks: Vec::new(),
+        };
+        let mut stretches: Vec<Stretch> = self.segments.iter().enumerate().map(stretch).collect();
+        // The first of the groupings is by group.
+        let [groups, ..] = &self.groupings;
+        for (block, life) in self.blocks.iter().enumerate() {
+            if let Some(segment) = life.segment.filter(|_| life.is_there(moment)) {
+                let group = groups.numbers.get(block).copied().unwrap_or(u32::MAX);
+                stretches[segment].blocks.push(Neighbour {
+                    block: Some(block),
+                    offset: life.offset,
+                    bytes: life.class_bytes,
+                    group: groups.names.get(group as usize).cloned(),
+                });
+            }
+        }
+        for stretch in &mut stretches {
+            stretch.blocks.sort_unstable_by_key(|block| block.offset);
+        }
+        stretches
     }
 
     /// The bytes that the allocator has given, at each moment.

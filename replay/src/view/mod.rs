@@ -11,6 +11,7 @@
 mod free_memory;
 mod grouping;
 mod history;
+mod neighbours;
 mod numbers;
 mod out_of_memory;
 mod page;
@@ -24,7 +25,9 @@ mod timeline;
 pub use free_memory::FreeMemory;
 pub use grouping::By;
 pub use history::{FailedRequest, History, Life, Segment};
+pub use neighbours::{Neighbour, Neighbours};
 pub use numbers::{At, GroupRow, Numbers, ShortageRow};
-pub use out_of_memory::OutOfMemory;
+pub use out_of_memory::{LargestGroup, OutOfMemory};
+pub use page::page_of;
 pub use record::record;
 pub use snapshot_numbers::{SnapshotNumbers, SnapshotRow};

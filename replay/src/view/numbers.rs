@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 
-use crate::view::{By, FreeMemory, History, OutOfMemory, grouping::Grouping};
+use crate::view::{
+    By, FreeMemory, History, LargestGroup, Neighbours, OutOfMemory, grouping::Grouping,
+};
 
 /// The figures of a history, which its page shows. Sizes are in bytes, times in nanoseconds since the recording began.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -114,6 +116,13 @@ impl History {
                 .group
                 .and_then(|group| self.groups.get(group as usize).cloned()),
         });
+        let failed = self.out_of_memory.as_ref().map(|failed| {
+            let rows = groups.iter();
+            let holds_most =
+                LargestGroup::of(rows.map(|row| (&row.name, row.end_bytes, row.end_blocks)));
+            let cheapest = Neighbours::cheapest(self.stretches(), failed.report.class_bytes as u64);
+            OutOfMemory::of_replay(failed, holds_most, cheapest)
+        });
         Numbers {
             file: self.name.clone(),
             device: self.device.clone(),
@@ -124,11 +133,11 @@ impl History {
             peak_active: at(first_peak(&active)),
             peak_reserved: at(first_peak(&reserved)),
             at_end: at(self.last_moment()),
+            out_of_memory: failed,
             groups,
             sizes,
             streams,
             shortages: shortages.collect(),
-            out_of_memory: self.out_of_memory.as_ref().map(OutOfMemory::of_replay),
         }
     }
 

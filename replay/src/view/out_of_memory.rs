@@ -1,9 +1,9 @@
 //! The cause of an out-of-memory failure, as data.
 
-use binpool::{PoolStatistics, SnapshotSettings, SnapshotShortage};
+use binpool::{Snapshot, SnapshotShortage};
 use serde::Serialize;
 
-use crate::view::FailedRequest;
+use crate::view::{FailedRequest, Neighbours};
 
 /// The cause of an out-of-memory failure in a replay or a snapshot. Sizes are in bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -39,10 +39,43 @@ pub struct OutOfMemory {
     pub group: Option<String>,
     /// The stream of the request.
     pub stream: Option<u32>,
+    /// The group that holds the most; `None` where no block is known.
+    pub holds_most: Option<LargestGroup>,
+    /// The blocks with the fewest bytes whose end would have made room in a segment; `None` where no segment is large enough.
+    pub cheapest: Option<Neighbours>,
+}
+
+/// The group that holds the most memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct LargestGroup {
+    /// Its name.
+    pub name: String,
+    /// The bytes that it has in use.
+    pub bytes: u64,
+    /// The number of its blocks that are in use.
+    pub blocks: u64,
+}
+
+impl LargestGroup {
+    /// Returns the first of the groups with the most bytes; each is a name, its bytes and its blocks.
+    pub(crate) fn of<'a>(groups: impl IntoIterator<Item = (&'a String, u64, u64)>) -> Option<Self> {
+        let groups = groups.into_iter().filter(|(_, bytes, _)| *bytes > 0);
+        let largest = groups.reduce(|most, group| if group.1 > most.1 { group } else { most });
+        largest.map(|(name, bytes, blocks)| Self {
+            name: name.clone(),
+            bytes,
+            blocks,
+        })
+    }
 }
 
 impl OutOfMemory {
-    pub(crate) fn of_replay(failed: &FailedRequest) -> Self {
+    pub(crate) fn of_replay(
+        failed: &FailedRequest,
+        holds_most: Option<LargestGroup>,
+        cheapest: Option<Neighbours>,
+    ) -> Self {
         let report = &failed.report;
         Self {
             event: Some(failed.event.clone()),
@@ -60,14 +93,22 @@ impl OutOfMemory {
             advice: report.verdict.advice().into(),
             group: failed.group.clone(),
             stream: Some(failed.stream),
+            holds_most,
+            cheapest,
         }
     }
 
     pub(crate) fn of_snapshot(
         shortage: &SnapshotShortage,
-        settings: &SnapshotSettings,
-        statistics: &PoolStatistics,
+        snapshot: &Snapshot,
+        holds_most: Option<LargestGroup>,
+        cheapest: Option<Neighbours>,
     ) -> Self {
+        let Snapshot {
+            settings,
+            statistics,
+            ..
+        } = snapshot;
         Self {
             event: None,
             requested_bytes: shortage.requested_bytes,
@@ -84,6 +125,8 @@ impl OutOfMemory {
             advice: shortage.advice.clone(),
             group: shortage.tag.clone().or_else(|| shortage.call_site.clone()),
             stream: None,
+            holds_most,
+            cheapest,
         }
     }
 }

@@ -6,14 +6,14 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use flate2::{Compression, write::ZlibEncoder};
 use serde::Serialize;
 
-/// The data of a page: an object, and columns of numbers.
+/// The data of a page: an object, and tables with columns of numbers.
 ///
 /// Packed, it is compressed (zlib) and then text (Base64): the length of the object's JSON as four bytes, the lowest first;
-/// that JSON; then, for each of the columns that it names, its numbers one by one, seven bits a byte, the lowest first, the
+/// that JSON; then, for each of the columns of each of the tables that it names, its numbers one by one, seven bits a byte, the lowest first, the
 /// eighth bit set in all but the last byte of each number.
 #[derive(Debug)]
 pub(crate) struct PageData {
-    heads: Vec<Head>,
+    tables: Vec<Vec<Head>>,
     numbers: Vec<u8>,
 }
 
@@ -27,24 +27,32 @@ struct Head {
 struct Packed<'a, T> {
     #[serde(flatten)]
     about: &'a T,
-    columns: &'a [Head],
+    tables: &'a [Vec<Head>],
 }
 
 impl PageData {
     pub(crate) const fn new() -> Self {
         Self {
-            heads: Vec::new(),
+            tables: Vec::new(),
             numbers: Vec::new(),
         }
     }
 
+    /// Begins a table. The columns that follow are its own.
+    pub(crate) fn begin_table(&mut self) {
+        self.tables.push(Vec::new());
+    }
+
+    /// Adds a column to the last table.
     pub(crate) fn push(&mut self, name: &'static str, numbers: impl IntoIterator<Item = u64>) {
         let mut count = 0;
         for number in numbers {
             self.push_number(number);
             count += 1;
         }
-        self.heads.push(Head { name, count });
+        if let Some(table) = self.tables.last_mut() {
+            table.push(Head { name, count });
+        }
     }
 
     /// Adds a column of numbers that never fall, stored as differences.
@@ -73,14 +81,14 @@ impl PageData {
         }
     }
 
-    /// Returns `about` and the columns as text without characters that have a meaning in HTML.
+    /// Returns `about` and the tables as text without characters that have a meaning in HTML.
     ///
     /// # Errors
     ///
     /// None that can happen: all values have a JSON form, and writing to memory succeeds.
     pub(crate) fn pack(&self, about: &impl Serialize) -> io::Result<String> {
-        let columns = &self.heads;
-        let json = serde_json::to_vec(&Packed { about, columns })?;
+        let tables = &self.tables;
+        let json = serde_json::to_vec(&Packed { about, tables })?;
         let length = u32::try_from(json.len()).map_err(io::Error::other)?;
         let mut packed = ZlibEncoder::new(Vec::new(), Compression::default());
         packed.write_all(&length.to_le_bytes())?;
@@ -102,10 +110,12 @@ mod tests {
 
     #[test]
     fn a_page_is_told_what_its_reader_expects() {
-        let mut columns = PageData::new();
-        columns.push("plain", [0, 127, 128, 300]);
-        columns.push_rising("rising", [5, 5, 7]);
-        let text = columns.pack(&json!({"name": "</script>"})).unwrap();
+        let mut data = PageData::new();
+        data.begin_table();
+        data.push("plain", [0, 127, 128, 300]);
+        data.begin_table();
+        data.push_rising("rising", [5, 5, 7]);
+        let text = data.pack(&json!({"name": "</script>"})).unwrap();
         assert!(!text.contains(['<', '>', '&']));
         let mut bytes = Vec::new();
         let packed = BASE64_STANDARD.decode(text).unwrap();
@@ -114,7 +124,10 @@ mod tests {
         let (json, numbers) = rest.split_at(u32::from_le_bytes(*length) as usize);
         let about: serde_json::Value = serde_json::from_slice(json).unwrap();
         assert_eq!(about["name"], "</script>");
-        assert_eq!(about["columns"][1], json!({"name": "rising", "count": 3}));
+        assert_eq!(
+            about["tables"],
+            json!([[{"name": "plain", "count": 4}], [{"name": "rising", "count": 3}]])
+        );
         assert_eq!(numbers, [0, 127, 128, 1, 172, 2, 5, 0, 2]);
     }
 }

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use binpool::{BlockState, Snapshot, SnapshotBlock};
 use serde::Serialize;
 
-use crate::view::{FreeMemory, OutOfMemory};
+use crate::view::{
+    FreeMemory, LargestGroup, Neighbour, Neighbours, OutOfMemory, neighbours::Stretch,
+};
 
 /// The figures of a snapshot, which its page shows. Sizes are in bytes, times in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -67,9 +69,10 @@ impl SnapshotNumbers {
             ..
         } = snapshot;
         let free = free_memory(snapshot);
+        let active = || all_blocks(snapshot).filter(|block| block.state == BlockState::Active);
+        let tags = rows(active(), |block| block.tag.as_deref().unwrap_or("(no tag)"));
         let segments = snapshot.segments.iter().map(|segment| segment.bytes);
         let sizes = segments.chain(snapshot.blocks.iter().map(|block| block.bytes));
-        let active = || all_blocks(snapshot).filter(|block| block.state == BlockState::Active);
         Self {
             file: file.to_owned(),
             device: settings.device.clone(),
@@ -82,14 +85,16 @@ impl SnapshotNumbers {
             free,
             scattered: free.scattered(),
             states: rows(all_blocks(snapshot), |block| state_name(block.state)),
-            tags: rows(active(), |block| block.tag.as_deref().unwrap_or("(no tag)")),
             call_sites: rows(active(), |block| {
                 block.call_site.as_deref().unwrap_or("(not known)")
             }),
-            out_of_memory: snapshot
-                .out_of_memory
-                .as_ref()
-                .map(|shortage| OutOfMemory::of_snapshot(shortage, settings, statistics)),
+            out_of_memory: snapshot.out_of_memory.as_ref().map(|shortage| {
+                let holds_most =
+                    LargestGroup::of(tags.iter().map(|row| (&row.name, row.bytes, row.blocks)));
+                let cheapest = Neighbours::cheapest(stretches(snapshot), shortage.class_bytes);
+                OutOfMemory::of_snapshot(shortage, snapshot, holds_most, cheapest)
+            }),
+            tags,
         }
     }
 }
@@ -101,6 +106,36 @@ fn all_blocks(snapshot: &Snapshot) -> impl Iterator<Item = &SnapshotBlock> {
 
 fn is_in_use(block: &SnapshotBlock) -> bool {
     matches!(block.state, BlockState::Active | BlockState::Withheld)
+}
+
+/// The parts of the segments between blocks that the program cannot end.
+fn stretches(snapshot: &Snapshot) -> Vec<Stretch> {
+    let mut stretches = Vec::new();
+    for (index, segment) in snapshot.segments.iter().enumerate() {
+        let stretch = |from| Stretch {
+            segment: index,
+            from,
+            to: segment.bytes,
+            blocks: Vec::new(),
+        };
+        let mut open = stretch(0);
+        for range in segment.ranges.iter().filter(|range| is_in_use(range)) {
+            if range.state == BlockState::Active {
+                open.blocks.push(Neighbour {
+                    block: None,
+                    offset: range.offset,
+                    bytes: range.bytes,
+                    group: range.tag.clone().or_else(|| range.call_site.clone()),
+                });
+                continue;
+            }
+            open.to = range.offset;
+            let next = stretch(range.offset.saturating_add(range.bytes));
+            stretches.push(std::mem::replace(&mut open, next));
+        }
+        stretches.push(open);
+    }
+    stretches
 }
 
 fn free_memory(snapshot: &Snapshot) -> FreeMemory {

@@ -20,5 +20,7 @@ mod replays;
 mod trace;
 mod tune;
 mod view;
+mod view_blocks;
 mod view_drawing;
+mod view_filter;
 mod view_page;

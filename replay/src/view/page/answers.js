@@ -54,13 +54,13 @@ function ranOutAnswer(program, pin) {
       element("p", {}, element("a", { href: "#", onclick: event => {
         event.preventDefault();
         document.getElementById("shortage").scrollIntoView({ behavior: calm() ? "auto" : "smooth" });
-      } }, "How it came to that")), recorded);
+      } }, "What happened, and what to do")), recorded);
   }
   const room = capacity - peak.reserved_bytes;
-  return answer("ran-out", "Why did I run out?", recorded ? "bad" : "good", recorded ? "You did" : "You did not",
-    recorded ? "when this was recorded; not in this replay" : "in this replay", bar,
-    element("p", {}, `At the most ${bytesText(peak.reserved_bytes)} of ${bytesText(capacity)} were reserved: ${bytesText(room)} to spare.`),
-    recorded ?? element("p", { class: "quiet" }, "Is a smaller device enough? ", element("code", {}, "binpool view --capacity"), " tells."));
+  const most = element("p", {}, `At most ${bytesText(peak.reserved_bytes)} of ${bytesText(capacity)} were reserved: ${bytesText(room)} to spare.`);
+  if (recorded) return answer("ran-out", "Why did I run out?", "bad", "You did", "when this was recorded; not in this replay", bar, most, recorded);
+  return answer("ran-out", "How close was I to running out?", "good", bytesText(room), "to spare: memory did not run out", bar, most,
+    element("p", { class: "quiet" }, "To try a smaller device: ", element("code", {}, "binpool view --capacity 4GiB")));
 }
 
 function leakedAnswer(program, pin) {
@@ -75,10 +75,10 @@ function leakedAnswer(program, pin) {
       element("li", {}, swatch("held"), element("span", { class: "name" }, "held by the pool: cached, not leaked"),
         element("span", { class: "number" }, bytesText(end.held_bytes)))),
     element("p", { class: "quiet" },
-      "The pool gives what is held to the next requests, and a trim returns it to the device. ",
-      end.active_blocks === 0 ? "Every block was freed: nothing is leaked." : ["What is in use was not freed: ",
+      "The pool uses held memory for later requests, and a trim returns it to the device. ",
+      end.active_blocks === 0 ? "Every block was freed: nothing is leaked." : ["Blocks in use were not freed: ",
         element("button", { type: "button", class: "link", onclick: () => pin(program.moments) }, "see the end"), "."],
-      rounding > 0 ? ` Rounding up to size classes takes ${bytesText(rounding)} of it more.` : ""));
+      rounding > 0 ? ` Rounding their sizes up to size classes adds ${bytesText(rounding)}.` : ""));
 }
 
 function calm() {

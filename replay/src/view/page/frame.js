@@ -13,17 +13,18 @@ function followTheme(state, redraw) {
     redraw();
   };
   state.on("theme", apply);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", apply);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", apply, { signal: state.signal });
 }
 
-function head(state, title, facts, help) {
+/** `menu` is an element beside the buttons, or null. */
+function head(state, title, facts, help, menu = null) {
   document.title = `${title} – binpool view`;
   const toggle = () => state.set("theme", theme() === "dark" ? "light" : "dark");
   return element("header", { class: "head" },
     element("div", {},
       element("h1", {}, element("span", { class: "brand" }, "binpool view"), element("span", { id: "title" }, title)),
       element("p", { class: "quiet" }, facts.filter(Boolean).join(" · "))),
-    element("div", { class: "head-buttons" },
+    element("div", { class: "head-buttons" }, menu,
       element("button", { type: "button", class: "button", id: "theme", onclick: toggle, title: "Light or dark (t)" },
         element("span", { "aria-hidden": "true" }, "◐"), " Theme"),
       element("button", { type: "button", class: "button", id: "help-button", onclick: () => help.showModal(), title: "Keys (?)" },
@@ -43,16 +44,16 @@ function helpDialog(keys, words) {
 }
 
 const WORDS = [
-  ["in use", "In the program's hands (active), as it was asked for."],
-  ["held", "Free, kept by the pool for the next request: cached, not leaked. A trim gives it back to the device."],
-  ["reserved", "What the pool has from the device: what is in use, what is held, and what rounding up to size classes takes."],
-  ["leaked", "In use at the end, and not meant to be. Weights and caches of the program are in use at the end too: the table of " +
-    "groups tells them apart."],
-  ["fragmented", "Free in many pieces. A request that fits into no piece fails, however much is free in all."],
+  ["in use", "The program has these blocks. Their sizes are those that it asked for."],
+  ["held", "The pool keeps this memory for later requests. It is cached, not leaked. A trim returns it to the device."],
+  ["reserved", "All memory that the pool has from the device: the blocks in use, what rounding their sizes up adds, and what is held."],
+  ["leaked", "In use at the end, although the program does not need it. Weights and caches are in use at the end too: the table of " +
+    "groups lists both."],
+  ["fragmented", "Free memory in many pieces. A request fails if it fits into none of them, however much is free in all."],
 ];
 
 /** Calls the action of each key, unless the user is writing somewhere. */
-function listenToKeys(actions) {
+function listenToKeys(state, actions) {
   document.addEventListener("keydown", event => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
     if (event.target instanceof Element && event.target.closest("input, textarea, select, dialog")) return;
@@ -60,7 +61,7 @@ function listenToKeys(actions) {
     if (!action) return;
     event.preventDefault();
     action();
-  });
+  }, { signal: state.signal });
 }
 
 /** Reports that the first picture is drawn, for tests and for measurements. */

@@ -1,9 +1,13 @@
 // The meanings of the colours, and the bytes of each at a moment.
 
 class Legend {
-  /** `focus(series)` is called with the series under the pointer; null for none. `toggle()` shows or hides the reserved bytes. */
-  constructor(focus, toggle) {
+  /**
+   * `focus(series)` is called with the series under the pointer; null for none. `isolate(series)` is called with one that is
+   * clicked. `toggle()` shows or hides the reserved bytes.
+   */
+  constructor(focus, isolate, toggle) {
     this.focus = focus;
+    this.isolate = isolate;
     this.toggle = toggle;
     this.title = element("p", { class: "legend-title", id: "legend-moment" });
     this.list = element("ul", { class: "legend" });
@@ -11,7 +15,7 @@ class Legend {
   }
 
   /** A line for each series that is not empty, the topmost first, as in the picture. */
-  build(program) {
+  build(program, isolated) {
     const shown = program.series.map((_, series) => series);
     if (program.others > 0) shown.push(SERIES);
     this.values = [];
@@ -19,7 +23,8 @@ class Legend {
       const value = element("span", { class: "number" });
       this.values[series] = value;
       return element("li", {}, element("button", {
-        type: "button", title: program.seriesName(series),
+        type: "button", title: `${program.seriesName(series)}\nClick: show only this; again: show all.`,
+        "aria-pressed": isolated === null ? null : String(isolated === series), onclick: () => this.isolate(series),
         onpointerenter: () => this.focus(series), onpointerleave: () => this.focus(null),
         onfocus: () => this.focus(series), onblur: () => this.focus(null),
       }, swatch(series), element("span", { class: "name" }, program.shortName(series)), value));

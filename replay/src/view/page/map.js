@@ -10,6 +10,8 @@ class SegmentMap {
     this.map = { segments: [], free: {} };
     this.bars = [];
     this.marked = null;
+    /** Ranges with a frame around them, as { name, offset, bytes } with the name of the segment. */
+    this.frames = [];
     this.canvas = element("canvas", {
       class: "map", tabindex: 0, role: "application", "aria-roledescription": "map", "aria-label": "The segments",
     });
@@ -22,7 +24,7 @@ class SegmentMap {
     this.canvas.addEventListener("blur", () => this.leave());
     this.canvas.addEventListener("click", event => {
       const found = this.at(event);
-      if (found) this.pick?.(found.bar.segment);
+      if (found) this.pick?.(found.bar.segment, found.bar.segment.ranges[found.place]);
     });
     this.canvas.addEventListener("keydown", event => this.press(event));
   }
@@ -79,8 +81,10 @@ class SegmentMap {
       for (const range of segment.ranges) {
         const x = snapped(left + range.offset * scale);
         const w = snapped(left + (range.offset + range.bytes) * scale) - x;
+        pen.globalAlpha = range.faded ? 0.15 : 1;
         pen.fillStyle = fill(range);
         pen.fillRect(x, top, Math.max(w, 0.5), this.tall);
+        pen.globalAlpha = 1;
         if (w > 4) {
           pen.fillStyle = panel;
           pen.fillRect(x + w - 1, top, 1, this.tall);
@@ -91,6 +95,11 @@ class SegmentMap {
         pen.lineWidth = 1;
         const [x, end] = [snapped(left), snapped(left + wide)];
         pen.strokeRect(x + 0.5, top + 0.5, end - x - 1, this.tall - 1);
+      }
+      pen.strokeStyle = ink("danger");
+      pen.lineWidth = 3;
+      for (const { offset, bytes } of this.frames.filter(({ name }) => name === segment.name)) {
+        pen.strokeRect(left + offset * scale + 1.5, top + 1.5, Math.max(1, bytes * scale - 3), this.tall - 3);
       }
     }
   }
@@ -148,7 +157,8 @@ class SegmentMap {
   press(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || this.bars.length === 0) return;
     if (event.key === "Enter" && this.marked) {
-      this.pick?.(this.marked.bar.segment);
+      const { bar, place } = this.marked;
+      this.pick?.(bar.segment, bar.segment.ranges[place]);
     } else {
       const next = this.next(event.key);
       if (!next) return;
@@ -194,7 +204,8 @@ class SegmentMap {
 
 /** The map, and above it one segment as wide as there is room, once a click has picked it. */
 class MapWithLens {
-  constructor(describe) {
+  /** `pickRange(range)` is called with each range that is clicked. */
+  constructor(describe, pickRange = () => {}) {
     this.map = new SegmentMap(describe);
     this.lens = new SegmentMap(describe, 40);
     this.title = element("p", { class: "lens-title" });
@@ -202,7 +213,11 @@ class MapWithLens {
       element("button", { type: "button", class: "button small", onclick: () => this.pick(null) }, "Close"));
     this.frame = element("div", { class: "lens", hidden: true }, this.head, this.lens.stage);
     this.element = element("div", {}, this.frame, this.map.stage);
-    this.map.pick = segment => this.pick(segment.name === this.picked ? null : segment.name);
+    this.map.pick = (segment, range) => {
+      this.pick(segment.name === this.picked ? null : segment.name);
+      pickRange(range);
+    };
+    this.lens.pick = (_, range) => pickRange(range);
   }
 
   /** Segments keep their names: the one that was picked stays so as long as it is there. */
@@ -211,7 +226,9 @@ class MapWithLens {
     this.showLens();
   }
 
-  show(map) {
+  /** `frames` are ranges with a frame around them, as { name, offset, bytes } with the name of the segment. */
+  show(map, frames = []) {
+    this.map.frames = this.lens.frames = frames;
     this.map.show(map);
     this.showLens();
   }

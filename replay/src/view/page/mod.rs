@@ -13,13 +13,17 @@ const SHELL: &str = include_str!("shell.html");
 
 /// The scripts in their order. They share one scope, and each uses only names that earlier ones define.
 const STYLE: &str = include_str!("style.css");
-const SCRIPTS: [&str; 17] = [
+const SCRIPTS: [&str; 24] = [
     include_str!("data.js"),
     include_str!("format.js"),
     include_str!("dom.js"),
     include_str!("palette.js"),
+    include_str!("peaks.js"),
+    include_str!("blocks_in_use.js"),
     include_str!("program.js"),
+    include_str!("filter.js"),
     include_str!("state.js"),
+    include_str!("block_picture.js"),
     include_str!("timeline.js"),
     include_str!("map.js"),
     include_str!("table.js"),
@@ -28,25 +32,35 @@ const SCRIPTS: [&str; 17] = [
     include_str!("frame.js"),
     include_str!("legend.js"),
     include_str!("block_list.js"),
+    include_str!("block_panel.js"),
+    include_str!("event_list.js"),
+    include_str!("filter_bar.js"),
     include_str!("trace_page.js"),
     include_str!("snapshot_page.js"),
     include_str!("main.js"),
 ];
 
-/// The data of the page of a trace beside its columns.
+/// The data of the page of histories beside their tables.
 #[derive(Serialize)]
-struct OfTrace<'a> {
+struct OfHistories<'a> {
     kind: &'static str,
-    numbers: &'a Numbers,
     /// The property that the blocks are grouped by at first.
     by: &'static str,
-    groupings: Vec<OfGrouping<'a>>,
+    /// In the order of the tables.
+    histories: Vec<OfHistory<'a>>,
 }
 
 #[derive(Serialize)]
-struct OfGrouping<'a> {
+struct OfHistory<'a> {
+    name: &'a str,
+    numbers: Numbers,
+    groupings: [OfGrouping; 3],
+}
+
+#[derive(Serialize)]
+struct OfGrouping {
     name: &'static str,
-    rows: &'a [GroupRow],
+    rows: Vec<GroupRow>,
     /// The indices of the rows that have a colour of their own.
     series: Vec<usize>,
 }
@@ -59,6 +73,36 @@ struct OfSnapshot<'a> {
     snapshot: &'a Snapshot,
 }
 
+/// Returns the page that shows these histories, each with its name, as HTML: a menu on it chooses one of several. `by` is the
+/// property that blocks are grouped by at first.
+///
+/// # Errors
+///
+/// None that can happen: all values have a JSON form, and writing to memory succeeds.
+pub fn page_of(histories: &[(&str, &History)], by: By) -> io::Result<String> {
+    let mut tables = PageData::new();
+    let histories = histories.iter().map(|(name, history)| {
+        history.push_table(&mut tables);
+        let numbers = history.numbers();
+        let groupings = By::ALL.map(|by| OfGrouping {
+            name: by.name(),
+            rows: numbers.by(by).to_vec(),
+            series: series(numbers.by(by)),
+        });
+        OfHistory {
+            name,
+            numbers,
+            groupings,
+        }
+    });
+    let about = OfHistories {
+        kind: "histories",
+        by: by.name(),
+        histories: histories.collect(),
+    };
+    Ok(page(&tables.pack(&about)?))
+}
+
 impl History {
     /// Returns the page that shows the history, as HTML. `by` is the property that its blocks are grouped by at first.
     ///
@@ -66,25 +110,14 @@ impl History {
     ///
     /// None that can happen: all values have a JSON form, and writing to memory succeeds.
     pub fn page(&self, by: By) -> io::Result<String> {
-        let numbers = self.numbers();
-        let groupings = By::ALL.map(|by| OfGrouping {
-            name: by.name(),
-            rows: numbers.by(by),
-            series: series(numbers.by(by)),
-        });
-        let about = OfTrace {
-            kind: "trace",
-            numbers: &numbers,
-            by: by.name(),
-            groupings: groupings.into(),
-        };
-        Ok(page(&self.columns().pack(&about)?))
+        page_of(&[(&self.name, self)], by)
     }
 
-    /// The columns of the page. An optional index is stored as one more than the index, and 0 for none.
-    fn columns(&self) -> PageData {
+    /// Adds the table of its events, blocks and segments. An optional index is stored as one more than the index, and 0 for
+    /// none.
+    fn push_table(&self, columns: &mut PageData) {
         let optional = |number: Option<usize>| number.map_or(0, |number| number as u64 + 1);
-        let mut columns = PageData::new();
+        columns.begin_table();
         let mut next = 0;
         // A free is stored as the number of blocks since the allocation of its block, which is small.
         let frees = self.frees.iter().map(|free| {
@@ -112,7 +145,6 @@ impl History {
             segments().map(|segment| segment.from as u64),
         );
         columns.push("segment_to", segments().map(|segment| optional(segment.to)));
-        columns
     }
 }
 

@@ -1,14 +1,13 @@
-// Colours that can be told apart with colour blindness, too: six hues (Paul Tol's "bright", lighter on dark), and the same with
-// stripes. Without any hue, the stripes, the order in the stack, and the names are left.
+// Colours that can be told apart with colour blindness, too: six hues (Paul Tol's "bright", lighter on dark), each plain, with
+// rising stripes, and with falling ones. Without any hue, the stripes, the order in the stack, and the names are left.
 
 const HUES = {
   light: ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377"],
   dark: ["#5b93c9", "#f0788a", "#3fa34d", "#d6c755", "#73d2f0", "#c65aa0"],
 };
-const GREYS = {
-  light: { other: "#a7adb5", stripe: "rgba(255,255,255,.55)" },
-  dark: { other: "#7d8590", stripe: "rgba(0,0,0,.45)" },
-};
+const OTHERS = { light: "#a7adb5", dark: "#7d8590" };
+const PATTERNS = ["plain", "rising", "falling"];
+const COLORS = HUES.light.length * PATTERNS.length;
 
 /** The number of series with a colour of their own. One more is grey, for all others. */
 const SERIES = 11;
@@ -22,17 +21,56 @@ function ink(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
 
-/** The colour of a series, and whether it has stripes. */
+/** The place of each series' colour among all colours. */
+let colorPlaces = [];
+
+/** A number that a name always has, on every page. */
+function hashOf(name) {
+  let hash = 0x811c9dc5;
+  for (const byte of new TextEncoder().encode(name)) hash = Math.imul(hash ^ byte, 0x01000193) >>> 0;
+  return (hash ^ (hash >>> 15)) >>> 0;
+}
+
+/**
+ * Gives the series with these names, from the bottom of the stack to its top, their colours. A name has the same colour on every
+ * page, unless another name of the page has it, or a neighbour in the stack has its hue: then the one that is later in the
+ * alphabet gets the next colour that is free.
+ */
+function assignColors(names) {
+  const hues = HUES.light.length;
+  const order = names.map((_, series) => series).sort((one, other) => (names[one] < names[other] ? -1 : 1));
+  colorPlaces = new Array(names.length).fill(null);
+  for (const series of order) {
+    const first = hashOf(names[series]) % COLORS;
+    const places = Array.from({ length: COLORS }, (_, step) => (first + step) % COLORS).filter(place => !colorPlaces.includes(place));
+    const beside = [colorPlaces[series - 1], colorPlaces[series + 1]].filter(place => place != null).map(place => place % hues);
+    colorPlaces[series] = places.find(place => !beside.includes(place % hues)) ?? places[0];
+  }
+}
+
+/** The colour of a series, and its pattern. */
 function colorOf(series) {
+  if (series >= SERIES) return { color: OTHERS[theme()], pattern: "plain" };
   const hues = HUES[theme()];
-  if (series >= SERIES) return { color: GREYS[theme()].other, striped: false };
-  return { color: hues[series % hues.length], striped: series >= hues.length };
+  const place = colorPlaces[series] ?? 0;
+  return { color: hues[place % hues.length], pattern: PATTERNS[Math.floor(place / hues.length)] };
+}
+
+/** The colour of the lines of a pattern. */
+function patternLine(color) {
+  const [ground, part] = theme() === "dark" ? [0, 0.35] : [255, 0.4];
+  return `#${channels(color).map(value => Math.round(value + (ground - value) * part).toString(16).padStart(2, "0")).join("")}`;
+}
+
+/** The red, green and blue of "#rrggbb". */
+function channels(color) {
+  return [1, 3, 5].map(place => Number.parseInt(color.slice(place, place + 2), 16));
 }
 
 /** The fill style of a series. */
 function fillOf(context, series) {
-  const { color, striped } = colorOf(series);
-  return striped ? stripes(context, color, GREYS[theme()].stripe, 7, 2.2) : color;
+  const { color, pattern } = colorOf(series);
+  return pattern === "plain" ? color : stripes(context, color, patternLine(color), 8, 1.8, pattern === "falling");
 }
 
 /** A pattern of slanting lines on a ground. */
@@ -78,9 +116,11 @@ function swatch(series) {
     box.classList.add(`swatch-${series}`);
     return box;
   }
-  const { color, striped } = colorOf(series);
-  box.style.background = striped
-    ? `repeating-linear-gradient(-45deg, ${color} 0 3px, color-mix(in srgb, ${color} 45%, ${ink("panel")}) 3px 5px)`
-    : color;
+  const { color, pattern } = colorOf(series);
+  const slant = pattern === "rising" ? -45 : 45;
+  box.dataset.color = color;
+  box.style.background = pattern === "plain"
+    ? color
+    : `repeating-linear-gradient(${slant}deg, ${color} 0 3px, ${patternLine(color)} 3px 5px)`;
   return box;
 }

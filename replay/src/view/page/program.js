@@ -15,6 +15,7 @@ class Program {
   constructor({ numbers, columns, groupings }) {
     this.numbers = numbers;
     this.groupings = groupings;
+    this.rowsOf = Object.fromEntries(groupings.map(({ name, rows }) => [name, rows]));
     this.columns = columns;
     this.moments = numbers.events;
     this.asked = columns.asked;
@@ -26,7 +27,57 @@ class Program {
     this.readEvents(columns.frees, blocks);
     this.times = columns.times.length > 0 ? risen(columns.times) : null;
     this.readSegments(columns);
+    this.reservedPeaks = new Peaks(this.reserved);
     this.scratch = new Float64Array(SERIES + 1);
+    this.lastSubject = {};
+    this.showOnly(null);
+  }
+
+  /** Lets the picture show only the blocks with a 1 in `mask`, or all where that is null. */
+  showOnly(mask) {
+    this.mask = mask;
+    this.inUse = new BlocksInUse(this, mask);
+    /** The bytes in use of the blocks that are shown, at each moment. */
+    this.shown = this.active;
+    if (mask) {
+      this.shown = new Float64Array(this.moments + 1);
+      let now = 0;
+      for (let event = 0; event < this.block.length; event++) {
+        const block = this.block[event];
+        if (block >= 0) now += mask[block] * this.asked[block];
+        else now -= mask[~block] * this.asked[~block];
+        this.shown[event + 1] = now;
+      }
+      this.shown.fill(now, this.block.length + 1);
+    }
+    this.shownPeaks = new Peaks(this.shown);
+    if (this.by) this.sumSeries();
+  }
+
+  /** What a filter is told of a block, in an object that the next call writes over. */
+  subject(block, moment) {
+    const subject = this.lastSubject;
+    const [from, to] = [this.from[block] + 1, Math.min(this.to[block] + 1, this.moments)];
+    const span = (from, to) => [to - from, this.times ? this.place(to, "time") - this.place(from, "time") : null];
+    subject.name = this.nameOf(block);
+    subject.bytes = this.asked[block];
+    subject.stream = this.streamOf(block);
+    subject.life = span(from, to);
+    subject.age = from <= moment && moment <= this.to[block] ? span(from, moment) : null;
+    return subject;
+  }
+
+  /** The name of a block's group, in full. */
+  nameOf(block) {
+    return this.rowOf("group", block).name;
+  }
+
+  streamOf(block) {
+    return Number(this.rowOf("stream", block).name.replace("stream ", ""));
+  }
+
+  rowOf(grouping, block) {
+    return this.rowsOf[grouping][this.columns[grouping][block]];
   }
 
   /** Which block each event allocates (its number), or frees (its complement), and what is active after each. */
@@ -78,6 +129,12 @@ class Program {
     this.series.forEach((number, series) => (this.seriesOf[number] = series));
     this.others = this.rows.length - this.series.length;
     this.folder = sharedFolder(series.map(number => rows[number].name));
+    assignColors(series.map(number => rows[number].name));
+    this.sumSeries();
+  }
+
+  /** Sums up what is in use of each series, after every so many events. */
+  sumSeries() {
     const marks = Math.floor(this.moments / STRIDE) + 1;
     this.marks = new Float64Array(marks * (SERIES + 1));
     const now = new Float64Array(SERIES + 1);
@@ -89,9 +146,10 @@ class Program {
   }
 
   apply(event, now) {
-    const block = this.block[event];
-    if (block >= 0) now[this.seriesOf[this.numberOf[block]]] += this.asked[block];
-    else now[this.seriesOf[this.numberOf[~block]]] -= this.asked[~block];
+    const isFree = this.block[event] < 0;
+    const block = isFree ? ~this.block[event] : this.block[event];
+    if (this.mask && !this.mask[block]) return;
+    now[this.seriesOf[this.numberOf[block]]] += isFree ? -this.asked[block] : this.asked[block];
   }
 
   /** The bytes of each series at a moment. The next call may write over them. */
@@ -117,7 +175,7 @@ class Program {
   /** The position of a moment's beginning on the axis of `clock`. */
   place(moment, clock) {
     if (clock !== "time") return moment;
-    return this.times[Math.max(0, Math.min(moment, this.times.length) - 1)];
+    return moment === 0 ? this.ends(clock)[0] : this.times[Math.min(moment, this.times.length) - 1];
   }
 
   /** The moment at a position on the axis. */
@@ -132,10 +190,11 @@ class Program {
     return Math.min(low, this.moments);
   }
 
-  /** The whole axis: a bit more than the last moment, so that it is seen. */
+  /** The whole axis: a bit more than the last moment, so that it is seen. Times begin at 0, unless little would be left of the picture. */
   ends(clock) {
     if (clock !== "time") return [0, this.moments + 1];
-    const [first, last] = [this.times[0], this.times[this.times.length - 1]];
+    const last = this.times[this.times.length - 1];
+    const first = this.times[0] < last / 10 ? 0 : this.times[0];
     return [first, last + Math.max(1, (last - first) * 0.004)];
   }
 
@@ -166,7 +225,7 @@ class Program {
       groups[this.numberOf[block]] += this.asked[block];
       segments.get(this.segment[block] - 1)?.ranges.push({
         offset: this.offset[block], bytes: this.bytes[block], state: "active",
-        series: this.seriesOf[this.numberOf[block]], block,
+        series: this.seriesOf[this.numberOf[block]], block, faded: Boolean(this.mask) && !this.mask[block],
       });
     }
     const reserved = this.reserved[moment];
@@ -176,20 +235,20 @@ class Program {
 
   /** A block's life, for display. */
   lifeOf(block, moment) {
-    const group = name => this.groupings.find(grouping => grouping.name === name).rows[this.columns[name][block]].name;
     const [from, to] = [this.from[block] + 1, this.to[block]];
     const freed = to === NEVER ? "never" : this.momentText(to + 1, "events");
-    const events = counted(moment - from, "event");
-    const age = this.times ? `${timeText(this.place(moment, "time") - this.place(from, "time"))}, ${events}` : events;
+    const span = ([events, time]) => (time === null ? counted(events, "event") : `${timeText(time)}, ${counted(events, "event")}`);
+    const { age, life } = this.subject(block, moment);
     return [
       ["asked", bytesInFull(this.asked[block])],
       ["class", bytesInFull(this.bytes[block])],
-      ["group", group("group")],
-      ["stream", group("stream").replace("stream ", "")],
+      ["group", this.nameOf(block)],
+      ["stream", String(this.streamOf(block))],
       ["allocated", this.momentText(from, "events")],
       ["freed", freed],
-      ["age", age],
-    ];
+      age ? ["age", span(age)] : null,
+      ["lifetime", to === NEVER ? `${span(life)}, to the end` : span(life)],
+    ].filter(Boolean);
   }
 }
 

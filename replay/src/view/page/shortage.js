@@ -1,5 +1,7 @@
 // The cause of an out-of-memory failure.
 
+const MOST_LISTED = 50;
+
 const REMEDIES = {
   never_fits: "No device memory can be freed that would help: the block itself is too large.",
   limited: "A limit that the program set is reached, not the device's.",
@@ -29,32 +31,63 @@ function capacityBars(failed, parts) {
     row("largest free block", wide(failed.largest_held_bytes, "held"), bytesText(failed.largest_held_bytes)));
 }
 
+/** The blocks whose end would have made room, and who holds the most. `pick(block)` is called with a block that is clicked. */
+function roomLists(failed, segmentName, pick) {
+  const { cheapest, holds_most: most } = failed;
+  const line = ({ block, offset, bytes, group }) => {
+    const name = group ?? "(no group)";
+    return element("li", {},
+      block === null ? element("span", { class: "name" }, name)
+        : element("button", { type: "button", class: "link name", title: name, onclick: () => pick(block) }, name),
+      element("span", { class: "quiet number" }, `from byte ${countText(offset)} on`), element("span", { class: "number" }, bytesText(bytes)));
+  };
+  const room = cheapest === null
+    ? element("p", { id: "room" }, `No segment is large enough for a block of ${bytesText(failed.class_bytes)}, whatever ends.`)
+    : element("p", { id: "room" }, `The fewest bytes: ${counted(cheapest.blocks.length, "block")} of ${bytesText(cheapest.bytes)} `,
+      cheapest.blocks.length === 1 ? "" : "together, next to each other ", `in ${segmentName(cheapest.segment)}. `,
+      `Then ${bytesText(cheapest.room_bytes)} are free there in one piece: the red frame on the map.`);
+  return element("div", { class: "columns" },
+    element("div", {}, element("h3", {}, "Which blocks would have to end"), room,
+      element("ul", { class: "top", id: "room-blocks" }, (cheapest?.blocks ?? []).slice(0, MOST_LISTED).map(line)),
+      cheapest && cheapest.blocks.length > MOST_LISTED
+        ? element("p", { class: "quiet" }, `and ${countText(cheapest.blocks.length - MOST_LISTED)} more`) : null),
+    element("div", {}, element("h3", {}, "Who holds the most"), element("p", { id: "holds-most" }, most === null ? "No blocks are known."
+      : `${most.name}: ${bytesText(most.bytes)} in ${counted(most.blocks, "block")}.`)));
+}
+
+/** The frame on the map around the blocks that would have to end. */
+function roomFrames(failed, segmentName) {
+  const { cheapest } = failed;
+  return cheapest ? [{ name: segmentName(cheapest.segment), offset: cheapest.offset, bytes: cheapest.room_bytes }] : [];
+}
+
 /** `parts` are the contents of the memory, the largest first: [bytes, series or state, name]. */
-function shortagePanel(failed, parts, where) {
+function shortagePanel(failed, parts, where, rooms) {
   const asked = failed.class_bytes === failed.requested_bytes
     ? bytesText(failed.requested_bytes)
     : `${bytesText(failed.requested_bytes)} (a block of ${bytesText(failed.class_bytes)})`;
   const names = parts.filter(([bytes]) => bytes > 0).map(([bytes, series, name]) => element("li", {},
     swatch(series), element("span", { class: "name" }, name), element("span", { class: "number" }, bytesText(bytes))));
   const made = panel("shortage", "Out of memory", element("span", { class: "badge" }, failed.verdict.replaceAll("_", " ")),
-    element("p", { class: "verdict" }, element("strong", { id: "verdict" }, `${asked} cannot be had: ${failed.reason}.`),
+    element("p", { class: "verdict" }, element("strong", { id: "verdict" }, `${asked} could not be allocated: ${failed.reason}.`),
       ` ${REMEDIES[failed.verdict] ?? ""}`),
     where ? element("p", { class: "quiet where" }, where) : null,
     capacityBars(failed, parts),
     element("div", { class: "columns" },
-      element("div", {}, element("h3", {}, "What the memory was full of"), element("ul", { class: "top", id: "shortage-parts" }, names)),
-      element("div", {}, element("h3", {}, "What the pool knew"), figures([
+      element("div", {}, element("h3", {}, "What filled the memory"), element("ul", { class: "top", id: "shortage-parts" }, names)),
+      element("div", {}, element("h3", {}, "The numbers of the pool"), figures([
         ["asked for", bytesInFull(failed.requested_bytes), "shortage-requested"],
         failed.group ? ["for", failed.group, "shortage-group"] : null,
         failed.stream != null ? ["stream", String(failed.stream), "shortage-stream"] : null,
         ["in use", bytesInFull(failed.active_bytes), "shortage-active"],
         ["free in the pool", bytesInFull(failed.held_bytes), "shortage-held"],
-        ["in one piece at most", bytesInFull(failed.largest_held_bytes), "shortage-largest"],
-        ["pending commands use", bytesInFull(failed.pending_bytes), "shortage-pending"],
+        ["largest free piece", bytesInFull(failed.largest_held_bytes), "shortage-largest"],
+        ["free, but commands may use it", bytesInFull(failed.pending_bytes), "shortage-pending"],
         ["released for it, not enough", bytesInFull(failed.released_bytes), "shortage-released"],
-        ["the allocator has", bytesInFull(failed.capacity_bytes), "shortage-capacity"],
-        ["in one block at most", bytesInFull(failed.largest_block_bytes), "shortage-block"],
+        ["capacity", bytesInFull(failed.capacity_bytes), "shortage-capacity"],
+        ["largest possible block", bytesInFull(failed.largest_block_bytes), "shortage-block"],
       ].filter(Boolean)))),
+    rooms,
     element("p", { class: "advice" }, element("strong", {}, "What to do: "), element("span", { id: "advice" }, failed.advice), "."));
   made.classList.add("danger");
   return made;

@@ -1,7 +1,7 @@
 // The page of a pool's snapshot: one moment.
 
 const SNAPSHOT_KEYS = [
-  ["g", "Tell blocks apart by tag, or by where they were asked for."],
+  ["g", "Group blocks by tag, or by the line that asked for them."],
   ["Tab Home ← → ↑ ↓", "On the map: from block to block. Enter enlarges the segment."],
   ["t", "Light or dark."],
   ["?", "This help."],
@@ -11,11 +11,11 @@ const SNAPSHOT_BY = [["tag", "Tag"], ["call_site", "Call site"]];
 const NAMELESS = { tag: "(no tag)", call_site: "(not known)" };
 
 const STATES = {
-  active: "in the program's hands",
-  held: "cached whole, for the next request of its class",
+  active: "the program has it",
+  held: "cached, for the next request of its size class",
   pending: "free, but commands may still use it",
-  free: "a free range, for requests of any class",
-  withheld: "nobody's, until it can be filled with zeros or given back",
+  free: "a free range, for requests of any size class",
+  withheld: "not usable until it is filled with zeros, or returned to the device",
 };
 
 function snapshotPage({ numbers, snapshot }, state) {
@@ -27,6 +27,7 @@ function snapshotPage({ numbers, snapshot }, state) {
     series.clear();
     const largest = [...rowsOf(by())].sort((one, other) => other.bytes - one.bytes);
     largest.forEach((row, place) => series.set(row.name, Math.min(place, SERIES)));
+    assignColors(largest.slice(0, SERIES).map(row => row.name));
   };
   const seriesOf = block => series.get(block[by()] ?? NAMELESS[by()]) ?? SERIES;
 
@@ -43,7 +44,7 @@ function snapshotPage({ numbers, snapshot }, state) {
   const groups = new SortedTable("Active blocks", columns(name(row => series.get(row.name) ?? SERIES)), 1);
   const states = new SortedTable("Blocks by state", columns({ title: "State", value: row => row.name, cell: row => element("span", { class: "named" },
     swatch(row.name === "active" ? "live" : row.name), element("span", { class: "name" }, `${row.name}: ${STATES[row.name] ?? ""}`)) }), 1);
-  const bySwitch = switchOf("Tell blocks apart by", SNAPSHOT_BY, by(), value => state.set("by", value));
+  const bySwitch = switchOf("Group blocks by", SNAPSHOT_BY, by(), value => state.set("by", value));
   const help = helpDialog(SNAPSHOT_KEYS, WORDS);
   const answers = element("div", { class: "answers" });
   const shortage = element("div", { class: "slot" });
@@ -54,7 +55,7 @@ function snapshotPage({ numbers, snapshot }, state) {
     head(state, numbers.file.split("/").pop(), ["a snapshot", settings.device, when], help),
     element("main", {},
       answers, shortage,
-      panel("moment-panel", "Where it lies", bySwitch,
+      panel("moment-panel", "Memory map", bySwitch,
         unlisted ? element("p", { class: "quiet" }, "Blocks in use are listed only by a pool that watches them (", element("code", {}, "MemoryPool::watch"), ").") : null,
         element("div", { class: "with-aside" }, element("div", {}, map.element, mapKey("held", "pending", "free", "withheld")),
           element("div", { class: "aside" }, figures([
@@ -63,27 +64,30 @@ function snapshotPage({ numbers, snapshot }, state) {
             ...freeRows({ bytes: numbers.free.bytes, largest: numbers.free.largest_bytes, ranges: numbers.free.ranges }),
           ])))),
       panel("groups", "Who uses it", element("span", { class: "quiet" }, "Click a title to sort."), groups.element),
-      panel("states", "Who has it", null, states.element),
+      panel("states", "Blocks by state", null, states.element),
       element("div", { class: "columns" },
         panel("counters", "Counters", null, figures(plainRows(statistics))),
         panel("settings", "Settings", null, figures(plainRows(settings))))),
     help, tooltip.box);
 
+  const segmentName = segment => `segment ${snapshot.segments[segment].memory}`;
   const show = () => {
     group();
     bySwitch.show(by());
-    answers.replaceChildren(...snapshotAnswers(numbers, series, rowsOf(by())));
+    answers.replaceChildren(...snapshotAnswers(numbers, statistics, series, rowsOf(by())));
     if (numbers.out_of_memory) {
-      shortage.replaceChildren(shortagePanel(numbers.out_of_memory, snapshotParts(numbers, series, rowsOf(by())), null));
+      shortage.replaceChildren(shortagePanel(numbers.out_of_memory, snapshotParts(numbers, series, rowsOf(by())), null,
+        roomLists(numbers.out_of_memory, segmentName, () => {})));
     }
-    map.show({ segments: segmentsOf(snapshot, seriesOf), free: numbers.free });
+    map.show({ segments: segmentsOf(snapshot, seriesOf), free: numbers.free },
+      numbers.out_of_memory ? roomFrames(numbers.out_of_memory, segmentName) : []);
     groups.show(rowsOf(by()));
     states.show(numbers.states);
   };
   state.on("by", show);
   followTheme(state, show);
   show();
-  listenToKeys({
+  listenToKeys(state, {
     g: () => state.set("by", by() === "tag" ? "call_site" : "tag"),
     t: () => document.getElementById("theme").click(),
     "?": () => help.showModal(),
@@ -126,7 +130,7 @@ function snapshotParts(numbers, series, rows) {
   return [...parts, [numbers.held_bytes, "held", "held by the pool, free"]].filter(([bytes]) => bytes > 0);
 }
 
-function snapshotAnswers(numbers, series, rows) {
+function snapshotAnswers(numbers, statistics, series, rows) {
   const parts = snapshotParts(numbers, series, rows);
   const used = parts.filter(([, kind]) => kind !== "held");
   const line = ([bytes, kind, name]) => element("li", {}, swatch(kind), element("span", { class: "name" }, name),
@@ -135,15 +139,31 @@ function snapshotAnswers(numbers, series, rows) {
   return [
     answer("used", "What is using my memory?", "plain", bytesText(numbers.active_bytes), `in use, in ${counted(numbers.active_blocks, "block")}`,
       shareBar(used, used.reduce((sum, [bytes]) => sum + bytes, 0)), element("ul", { class: "top" }, used.slice(0, 3).map(line))),
-    failed
-      ? answer("ran-out", "Why did I run out?", "bad", bytesText(failed.requested_bytes), "could not be allocated", element("p", {}, `For ${failed.group ?? "a block"}: ${failed.reason}.`))
-      : answer("ran-out", "Why did I run out?", "good", "You did not", "when this was taken",
-        element("p", {}, `${bytesText(numbers.reserved_bytes)} of ${bytesText(numbers.capacity_bytes)} are reserved.`)),
+    ranOutBefore(numbers, statistics, failed),
     answer("leaked", "Is it leaked, or cached?", "plain", bytesText(numbers.held_bytes), "held by the pool: cached, not leaked",
-      shareBar(parts, Math.max(1, parts.reduce((sum, [bytes]) => sum + bytes, 0))),
-      element("p", {}, numbers.pending_bytes > 0 ? `Commands may still use ${bytesText(numbers.pending_bytes)} of it. ` : "",
-        "The pool gives what is held to the next requests, and a trim returns it to the device. What is in use may be leaked where it is old: sort by “Oldest”.")),
+      shareBar([[numbers.active_bytes, "live", "in use"], [numbers.held_bytes, "held", "held"]], Math.max(1, numbers.active_bytes + numbers.held_bytes)),
+      element("ul", { class: "top" }, line([numbers.active_bytes, "live", "in use: needed, or leaked"]),
+        line([numbers.held_bytes, "held", "held by the pool: cached, not leaked"])),
+      element("p", {}, numbers.pending_bytes > 0 ? `Commands may still use ${bytesText(numbers.pending_bytes)} of the held memory. ` : "",
+        "The pool uses held memory for later requests, and a trim returns it to the device. Old blocks in use may be leaked: sort by “Oldest”.")),
   ];
+}
+
+/** Why memory ran out, or did so before the snapshot was taken, or how much is left. */
+function ranOutBefore(numbers, statistics, failed) {
+  if (failed) {
+    return answer("ran-out", "Why did I run out?", "bad", bytesText(failed.requested_bytes), "could not be allocated",
+      element("p", {}, `For ${failed.group ?? "a block"}: ${failed.reason}.`));
+  }
+  const reserved = element("p", {}, `${bytesText(numbers.reserved_bytes)} of ${bytesText(numbers.capacity_bytes)} are reserved.`);
+  const times = statistics.out_of_memory ?? 0;
+  if (times > 0) {
+    return answer("ran-out", "Why did I run out?", "bad", counted(times, "request"), "failed before this snapshot was taken", reserved,
+      element("p", {}, "The reason is in the error of each, and in a snapshot that the pool writes at that moment: ",
+        element("code", {}, "PoolOptions::snapshot_at_out_of_memory")));
+  }
+  return answer("ran-out", "How close was I to running out?", "good", bytesText(Math.max(0, numbers.capacity_bytes - numbers.reserved_bytes)),
+    "to spare: no request has failed", reserved);
 }
 
 /** An object's fields, in words. Fields whose names end in `bytes` are sizes. */

@@ -3,7 +3,7 @@
 class State {
   constructor() {
     this.values = new Map(new URLSearchParams(location.hash.slice(1)));
-    this.listeners = new Map();
+    this.restart();
     window.addEventListener("hashchange", () => {
       const now = new Map(new URLSearchParams(location.hash.slice(1)));
       const names = new Set([...now.keys(), ...this.values.keys()]);
@@ -15,6 +15,17 @@ class State {
       const text = new URLSearchParams([...this.values]).toString();
       if (text !== location.hash.slice(1)) history.replaceState(null, "", `#${text}`);
     });
+  }
+
+  /** Forgets all listeners, for another page. What listens elsewhere ends with `signal`. */
+  restart() {
+    this.ending?.abort();
+    this.ending = new AbortController();
+    this.listeners = new Map();
+  }
+
+  get signal() {
+    return this.ending.signal;
   }
 
   get(name) {

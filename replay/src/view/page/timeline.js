@@ -1,4 +1,4 @@
-// Memory over time: stacked areas, the reserved bytes above them, and the moment when memory ran out.
+// Memory over time: stacked areas of groups, or blocks, the reserved bytes above them, and the moment when memory ran out.
 
 const MARGIN = { left: 66, right: 14, top: 14, bottom: 28 };
 
@@ -8,9 +8,10 @@ class Timeline {
     this.state = state;
     this.hovered = null;
     this.focused = null;
+    this.picture = new BlockPicture(program);
     this.canvas = element("canvas", {
       class: "chart", tabindex: "0", role: "application", "aria-roledescription": "chart",
-      "aria-label": "Memory over time. Plus and minus zoom, arrows move, comma and full stop go from event to event.",
+      "aria-label": "Memory over time. Plus and minus zoom, arrows move, comma and full stop go from event to event. With the focus here, the wheel zooms.",
     });
     this.over = element("canvas", { class: "chart over", "aria-hidden": "true" });
     this.whole = element("canvas", { class: "whole", "aria-hidden": "true" });
@@ -32,9 +33,19 @@ class Timeline {
     return this.program.times && this.state.get("clock") !== "events" ? "time" : "events";
   }
 
-  /** Whether the active bytes get the whole height, for when far more is reserved. */
+  /** Whether the bytes in use get the whole height: what is reserved is not only for the blocks that a filter leaves. */
   get hidesReserved() {
-    return this.state.get("reserved") === "hidden";
+    return this.state.get("reserved") === "hidden" || this.program.mask !== null;
+  }
+
+  get showsBlocks() {
+    return this.state.get("mode") === "blocks";
+  }
+
+  /** The block that a click has pinned. */
+  get block() {
+    const block = Number.parseInt(this.state.get("block"), 10);
+    return block >= 0 && block < this.program.asked.length ? block : null;
   }
 
   /** The visible range of the axis. */
@@ -120,14 +131,9 @@ class Timeline {
       const end = from + ((column + 1) / width) * (to - from);
       let last = column + 1 === width ? program.momentAt(to, clock) : program.momentAt(end, clock);
       if (last > moment && program.place(last, clock) >= end) last--;
-      let best = moment;
-      let most = 0;
-      for (let i = moment; i <= last; i++) {
-        if (program.active[i] > program.active[best]) best = i;
-        if (program.reserved[i] > most) most = program.reserved[i];
-      }
-      moments[column] = best;
-      reserved[column] = most;
+      last = Math.max(last, moment);
+      moments[column] = program.shownPeaks.between(moment, last);
+      reserved[column] = program.reserved[program.reservedPeaks.between(moment, last)];
       moment = program.momentAt(end, clock);
     }
     return { moments, reserved };
@@ -142,7 +148,7 @@ class Timeline {
     const { moments, reserved } = this.columns(count, from, to);
     const { numbers } = this.program;
     const hides = this.hidesReserved;
-    const shown = column => (hides ? this.program.active[moments[column]] : reserved[column]);
+    const shown = column => (hides ? this.program.shown[moments[column]] : reserved[column]);
     const most = reserved.reduce((most, _, column) => Math.max(most, shown(column)), 1);
     const capacity = numbers.capacity_bytes;
     const showsCapacity = !hides && (Boolean(numbers.out_of_memory) || capacity <= most * 1.3);
@@ -153,7 +159,12 @@ class Timeline {
 
     this.drawAxes(pen, plot, y, from, to);
     if (!hides) this.drawReserved(pen, reserved, x, y, plot, true);
-    this.drawStack(pen, moments, x, y);
+    if (this.showsBlocks) {
+      const faded = series => this.focused !== null && this.focused !== series;
+      this.picture.draw(pen, moments, plot, this.high, faded, this.block);
+    } else {
+      this.drawStack(pen, moments, x, y);
+    }
     if (!hides) this.drawReserved(pen, reserved, x, y, plot, false);
     if (showsCapacity) this.drawCapacity(pen, plot, Math.round(y(capacity)), capacity);
     this.drawMarks(pen, plot);
@@ -319,10 +330,34 @@ class Timeline {
       pen.fill();
     }
     if (this.hovered !== null && this.hovered !== this.moment) line(this.hovered, ink("soft"), [4, 3]);
+    if (this.showsBlocks) this.drawOutline(pen, width);
     if (!this.selected) return;
     const [one, other] = this.selected.map(place => this.xOf(place));
     pen.fillStyle = ink("accent-soft");
     pen.fillRect(Math.min(one, other), MARGIN.top, Math.abs(other - one), bottom - MARGIN.top);
+  }
+
+  /** A frame around the pinned block, in the columns in which it is in use. */
+  drawOutline(pen, width) {
+    const { outline } = this.picture;
+    const columns = this.picture.canvas.width;
+    const x = column => MARGIN.left + (column / columns) * (width - MARGIN.left - MARGIN.right);
+    pen.strokeStyle = ink("ink");
+    pen.lineWidth = 2;
+    pen.beginPath();
+    outline.forEach(([column, top, bottom], place) => {
+      const [before, next] = [outline[place - 1], outline[place + 1]];
+      for (const edge of [top, bottom]) {
+        pen.moveTo(x(column), MARGIN.top + edge);
+        pen.lineTo(x(column + 1), MARGIN.top + edge);
+      }
+      for (const [beside, side] of [[before, column], [next, column + 1]]) {
+        if (beside && Math.abs(beside[0] - column) === 1) continue;
+        pen.moveTo(x(side), MARGIN.top + top);
+        pen.lineTo(x(side), MARGIN.top + bottom);
+      }
+    });
+    pen.stroke();
   }
 
   drawSilhouette(pen, width, height) {
@@ -340,7 +375,7 @@ class Timeline {
       }
     };
     bars(column => reserved[column], ink("whole-reserved"));
-    bars(column => this.program.active[moments[column]], ink("whole-active"));
+    bars(column => this.program.shown[moments[column]], ink("whole-active"));
     const [from, to] = this.range.map(place => plot.left + ((place - low) / (high - low)) * plot.width);
     pen.fillStyle = ink("veil");
     pen.fillRect(plot.left, 0, from - plot.left, height);
@@ -357,6 +392,8 @@ class Timeline {
     let down = null;
     const xOf = event => event.clientX - canvas.getBoundingClientRect().left;
     canvas.addEventListener("wheel", event => {
+      // Elsewhere the wheel scrolls the page.
+      if (!event.ctrlKey && document.activeElement !== canvas) return;
       event.preventDefault();
       const lines = event.deltaMode === 1 ? 16 : 1;
       const sideways = event.shiftKey ? event.deltaY : event.deltaX;
@@ -383,7 +420,7 @@ class Timeline {
       this.hover(event, x);
     });
     canvas.addEventListener("pointerup", event => {
-      if (down && !down.moved) this.pin(this.program.momentAt(this.placeAt(xOf(event)), this.clock));
+      if (down && !down.moved) this.pick(event, xOf(event));
       if (this.selected) this.setRange(Math.min(...this.selected), Math.max(...this.selected));
       this.selected = null;
       down = null;
@@ -398,13 +435,28 @@ class Timeline {
     canvas.addEventListener("dblclick", () => this.state.set("range", null));
   }
 
-  hover(event, x) {
+  /** The bytes above the ground at the pointer; `null` beside the picture. */
+  bytesUnder(event, x) {
     const box = this.canvas.getBoundingClientRect();
     const y = event.clientY - box.top;
     const inside = x >= MARGIN.left && x <= box.width - MARGIN.right && y >= MARGIN.top && y <= box.height - MARGIN.bottom;
-    this.hovered = inside ? this.momentUnder(x) : null;
-    if (!inside) tooltip.hide();
-    else this.tell(event, (1 - (y - MARGIN.top) / (box.height - MARGIN.top - MARGIN.bottom)) * this.high);
+    return inside ? (1 - (y - MARGIN.top) / (box.height - MARGIN.top - MARGIN.bottom)) * this.high : null;
+  }
+
+  /** Pins the moment under the pointer, and the block, where blocks are shown. */
+  pick(event, x) {
+    const bytes = this.bytesUnder(event, x);
+    const block = this.showsBlocks && bytes !== null ? this.picture.at(this.momentUnder(x), bytes) : null;
+    if (block === null) return this.pin(this.program.momentAt(this.placeAt(x), this.clock));
+    this.state.set("block", block);
+    return this.pin(this.momentUnder(x));
+  }
+
+  hover(event, x) {
+    const bytes = this.bytesUnder(event, x);
+    this.hovered = bytes === null ? null : this.momentUnder(x);
+    if (bytes === null) tooltip.hide();
+    else this.tell(event, bytes);
     this.recross();
   }
 
@@ -417,18 +469,32 @@ class Timeline {
   tell(event, bytes) {
     const { program } = this;
     const moment = this.hovered;
-    const stack = program.stackAt(moment);
     const rows = [
       ["in use", bytesText(program.active[moment])],
       ["reserved", bytesText(program.reserved[moment])],
     ];
+    if (this.showsBlocks && bytes <= program.shown[moment]) return this.tellBlock(event, moment, bytes);
+    const stack = program.stackAt(moment);
     let series = 0;
     let sum = stack[0];
     while (series < SERIES && sum < bytes) sum += stack[++series];
-    const isInStack = bytes <= program.active[moment];
+    const isInStack = bytes <= program.shown[moment];
     if (isInStack) rows.unshift([program.seriesName(series), bytesText(stack[series])]);
-    else if (bytes <= program.reserved[moment]) rows.unshift(["held, free", bytesText(program.reserved[moment] - program.active[moment])]);
+    else if (!this.hidesReserved && bytes <= program.reserved[moment]) rows.unshift(["held, free", bytesText(program.reserved[moment] - program.active[moment])]);
     tooltip.show(event.clientX, event.clientY, program.momentText(moment, this.clock), rows, isInStack ? series : undefined);
+  }
+
+  tellBlock(event, moment, bytes) {
+    const { program, picture } = this;
+    const block = picture.at(moment, bytes);
+    if (block !== null) {
+      const series = program.seriesOf[program.numberOf[block]];
+      tooltip.show(event.clientX, event.clientY, `block ${countText(block + 1)}`, program.lifeOf(block, moment), series);
+    } else {
+      tooltip.show(event.clientX, event.clientY, "blocks too small to be drawn one by one", [
+        ["together", bytesText(picture.restAt(moment))], ["each less than", bytesText(Math.ceil(picture.least))],
+      ], "free");
+    }
   }
 
   listenToWhole() {

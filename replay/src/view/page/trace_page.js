@@ -1,48 +1,97 @@
-// The page of a trace.
+// The page of histories, of which a menu chooses one.
 
 const BY = [["group", "Group"], ["size", "Size class"], ["stream", "Stream"]];
 
+const MODES = [["groups", "Groups"], ["blocks", "Blocks"]];
+
 const TRACE_KEYS = [
-  ["+ −", "Zoom, around the pinned moment. The wheel zooms around the pointer."],
+  ["+ −", "Zoom, around the pinned moment."],
+  ["Ctrl Wheel", "Zoom around the pointer. Once the picture has been clicked, the wheel alone does; before, it scrolls the page."],
   ["← →", "Move. So does dragging, and the strip below the picture."],
   ["0", "See all of it again. So does a double click."],
-  [", .", "The previous moment, the next one. A click pins a moment; Shift and drag zooms into a part."],
-  ["< >", "A hundred moments before, or behind."],
-  ["p", "The peak of what is in use."],
+  [", .", "The previous event, the next one. A click pins a moment; Shift and drag zooms into a part."],
+  ["< >", "Back by a hundred events, or on by a hundred."],
+  ["b", "Show groups, or single blocks. A click on a block pins it."],
+  ["/", "Write a filter: words of a name, and sizes (>1MiB), lifetimes (life<5ms), ages (age>2s) and streams (stream=1)."],
+  ["p", "The moment with the most bytes in use."],
   ["e", "The end."],
   ["o", "The next place where memory ran out."],
-  ["g", "Tell blocks apart by group, by size class, or by stream."],
-  ["r", "Show what is reserved, or give what is in use the whole height."],
-  ["c", "Time, or events."],
+  ["g", "Group blocks by group, by size class, or by stream."],
+  ["r", "Show the reserved bytes, or give the bytes in use the whole height."],
+  ["c", "An axis of time, or of events."],
   ["Tab Home ← → ↑ ↓", "On the map: from block to block. Enter enlarges the segment."],
   ["t", "Light or dark."],
   ["?", "This help."],
 ];
 
-function tracePage(about, state) {
-  const program = new Program(about);
+/** Shows the history that the address names, or the first one. */
+function historyPages(about, state) {
+  const programs = about.histories.map(() => null);
+  const show = () => {
+    state.restart();
+    const chosen = Number.parseInt(state.get("history"), 10) - 1;
+    const place = chosen in programs ? chosen : 0;
+    programs[place] ??= new Program({ ...about.histories[place], columns: about.tables[place] });
+    tracePage(about, programs[place], state, place);
+    state.on("history", show);
+  };
+  show();
+}
+
+/** A menu of the histories; nothing where there is one. */
+function historyMenu(about, state, place) {
+  if (about.histories.length < 2) return null;
+  const menu = element("select", { id: "history", class: "button", "aria-label": "The device or pool", onchange: () => {
+    // What is pinned belongs to the history that is left.
+    for (const name of ["range", "at", "block", "only"]) state.set(name, null);
+    state.set("history", menu.selectedIndex === 0 ? null : menu.selectedIndex + 1);
+  } }, about.histories.map(({ name }, number) => element("option", { selected: number === place }, name)));
+  return menu;
+}
+
+function tracePage(about, program, state, place) {
   const { numbers } = program;
   const by = () => (BY.some(([name]) => name === state.get("by")) ? state.get("by") : about.by);
+  program.showOnly(null);
   program.groupBy(by());
   const timeline = new Timeline(program, state);
   const pin = moment => timeline.pin(moment);
-  const map = new MapWithLens((segment, range) => describeRange(program, segment, range, timeline.moment));
+  const pinBlock = block => state.set("block", block);
+  const map = new MapWithLens((segment, range) => describeRange(program, segment, range, timeline.moment),
+    range => range.state === "active" && pinBlock(range.block));
   const toggleReserved = () => state.set("reserved", timeline.hidesReserved ? null : "hidden");
+  const isolated = () => {
+    const series = program.series.map((_, series) => series).concat(SERIES).find(series => program.seriesName(series) === state.get("only"));
+    return series ?? null;
+  };
   const legend = new Legend(series => {
     timeline.focused = series;
     timeline.redraw();
-  }, toggleReserved);
+  }, series => state.set("only", isolated() === series ? null : program.seriesName(series)), toggleReserved);
   const table = groupTable(program, pin);
   const blocks = new BlockList(program, pin);
+  const blockPanel = new BlockPanel(program, (from, to) => {
+    const [low, high] = [program.place(from, timeline.clock), program.place(to, timeline.clock)];
+    const beside = Math.max((high - low) * 0.1, 1);
+    timeline.setRange(low - beside, high + beside);
+  }, () => pinBlock(null));
+  const events = new EventList(program, (moment, block) => {
+    if (block !== null) pinBlock(block);
+    pin(moment);
+  });
+  const filterBar = new FilterBar(text => state.set("filter", text === "" ? null : text));
 
   const hasGroups = numbers.groups.length > 1 || !numbers.groups.some(row => row.name === "(no group)");
-  const bySwitch = switchOf("Tell blocks apart by", BY.map(([name, text]) => [name, text, name !== "group" || hasGroups]), by(),
+  const bySwitch = switchOf("Group blocks by", BY.map(([name, text]) => [name, text, name !== "group" || hasGroups]), by(),
     name => state.set("by", name));
   const clockSwitch = switchOf("The axis", [["time", "Time", numbers.has_times], ["events", "Events"]], timeline.clock,
     name => {
       state.set("range", null);
       state.set("clock", name);
     });
+  const mode = () => (timeline.showsBlocks ? "blocks" : "groups");
+  const modeSwitch = switchOf("Show", MODES, mode(), name => state.set("mode", name === "blocks" ? name : null));
+  const note = element("p", { class: "quiet map-key", id: "blocks-note" });
   const zoomButton = (id, text, label, act) => element("button", { type: "button", class: "button small", id, "aria-label": label, title: label,
     onclick: act }, text);
   const zoomButtons = element("div", { class: "buttons" },
@@ -56,36 +105,79 @@ function tracePage(about, state) {
   const answers = element("div", { class: "answers" });
   const shortage = element("div", { class: "slot" });
   const file = numbers.file.split("/").pop();
+  const segmentName = segment => `segment ${segment + 1}`;
   document.getElementById("page").replaceChildren(
     head(state, file, [
       numbers.device, counted(numbers.events, "event"), counted(numbers.blocks, "block"),
       numbers.has_times ? timeText(program.times.at(-1) - program.times[0]) : null,
-    ], help),
+    ], help, historyMenu(about, state, place)),
     element("main", {},
       answers, shortage,
-      panel("timeline", "Memory over time", [bySwitch, clockSwitch, zoomButtons],
-        element("div", { class: "with-aside" }, element("div", {}, timeline.stage, timeline.whole), legend.element)),
-      panel("moment-panel", "Where it lies", [moment, stepButtons(timeline)],
-        element("div", { class: "with-aside" }, element("div", {}, map.element, mapKey("held, free")), momentFigures),
-        blocks.element),
+      panel("timeline", "Memory over time", [modeSwitch, bySwitch, clockSwitch, zoomButtons],
+        filterBar.element,
+        element("div", { class: "with-aside" }, element("div", {}, timeline.stage, timeline.whole, note, blockPanel.element), legend.element)),
+      panel("moment-panel", "Memory map", [moment, stepButtons(timeline)],
+        element("div", { class: "with-aside" }, element("div", {}, map.element, mapKey("held, free"), blocks.element), momentFigures)),
+      panel("events", "Events", [events.count, events.select], events.element),
       panel("groups", "Who uses it", element("span", { class: "quiet" }, "Click a title to sort."), table.element)),
     help, tooltip.box);
 
   const showAnswers = () => {
     answers.replaceChildren(usedAnswer(program, pin), ranOutAnswer(program, pin), leakedAnswer(program, pin));
     const failed = numbers.out_of_memory;
-    if (failed) shortage.replaceChildren(shortagePanel(failed, partsAt(program, program.moments), failed.event));
+    if (failed) {
+      shortage.replaceChildren(shortagePanel(failed, partsAt(program, program.moments), failed.event,
+        roomLists(failed, segmentName, block => {
+          pinBlock(block);
+          pin(program.moments);
+        })));
+    }
   };
   const showHovered = () => legend.show(program, timeline.hovered ?? timeline.moment, timeline.clock, timeline.hidesReserved);
   timeline.recross = once(() => {
     timeline.drawOver();
     showHovered();
   });
+  const showBlock = () => blockPanel.fill(timeline.block, timeline.moment);
+  /** Lets the page show the blocks that the filter and the legend leave. */
+  const filter = () => {
+    const text = state.get("filter") ?? "";
+    const made = filterOf(text, numbers.has_times);
+    const only = isolated();
+    let [mask, shown] = [null, numbers.blocks];
+    if (!made.isEmpty || only !== null) {
+      mask = new Uint8Array(numbers.blocks);
+      shown = 0;
+      for (let block = 0; block < mask.length; block++) {
+        if (only !== null && program.seriesOf[program.numberOf[block]] !== only) continue;
+        mask[block] = made.test(program.subject(block, timeline.moment)) ? 1 : 0;
+        shown += mask[block];
+      }
+    }
+    program.showOnly(mask);
+    filterBar.show(text, made.error, shown, numbers.blocks);
+    events.show(mask ? made : null);
+    usesAge = made.usesAge;
+  };
+  let usesAge = false;
+  const refilter = () => {
+    filter();
+    legend.build(program, isolated());
+    showMoment();
+    timeline.redraw();
+  };
+  const showNote = () => {
+    note.hidden = !timeline.showsBlocks;
+    note.textContent = "Each block in its group's colour, over its life. Blocks of less than half a pixel are one grey area on top: zoom in, or press r, to see more of them.";
+  };
   const showMoment = () => {
     const at = program.at(timeline.moment);
     moment.textContent = `at ${program.momentText(at.moment, timeline.clock)}`;
-    map.show(at);
+    const failed = at.moment === program.moments && numbers.out_of_memory;
+    map.show(at, failed ? roomFrames(failed, segmentName) : []);
     blocks.show(at);
+    events.pin(at.moment);
+    showBlock();
     momentFigures.replaceChildren(figures([
       ["in use", bytesText(at.active), "moment-active"],
       ["blocks", countText(at.blocks), "moment-blocks"],
@@ -106,13 +198,27 @@ function tracePage(about, state) {
   const regroup = () => {
     program.groupBy(by());
     bySwitch.show(by());
-    legend.build(program);
+    filter();
+    legend.build(program, isolated());
     showAnswers();
     showMoment();
     timeline.redraw();
   };
-  state.on("by", regroup);
-  state.on("at", once(showMoment));
+  state.on("by", () => {
+    state.set("only", null);
+    regroup();
+  });
+  state.on("at", once(() => (usesAge ? refilter() : showMoment())));
+  state.on("filter only", refilter);
+  state.on("mode", () => {
+    modeSwitch.show(mode());
+    showNote();
+    timeline.redraw();
+  });
+  state.on("block", () => {
+    showBlock();
+    timeline.redraw();
+  });
   state.on("range", timeline.redraw);
   state.on("reserved", () => {
     timeline.redraw();
@@ -124,12 +230,13 @@ function tracePage(about, state) {
     showMoment();
   });
   followTheme(state, regroup);
+  showNote();
   regroup();
 
   const nextOf = (list, now) => list[(list.indexOf(now) + 1) % list.length];
   const shortages = () => [...numbers.shortages.map(shortage => shortage.moment), ...(numbers.out_of_memory ? [program.moments] : [])];
   const step = count => () => pin(timeline.moment + count);
-  listenToKeys({
+  listenToKeys(state, {
     "+": () => timeline.zoom(1 / 1.6), "=": () => timeline.zoom(1 / 1.6),
     "-": () => timeline.zoom(1.6), "−": () => timeline.zoom(1.6),
     ArrowLeft: () => timeline.pan(-0.15), ArrowRight: () => timeline.pan(0.15),
@@ -141,6 +248,8 @@ function tracePage(about, state) {
       if (next !== undefined) pin(next);
     },
     r: toggleReserved,
+    b: () => state.set("mode", timeline.showsBlocks ? null : "blocks"),
+    "/": () => filterBar.input.focus(),
     g: () => state.set("by", nextOf(BY.map(([name]) => name).filter(name => name !== "group" || hasGroups), by())),
     c: () => numbers.has_times && clockSwitch.querySelector("[aria-checked=false]").click(),
     t: () => document.getElementById("theme").click(),
@@ -155,7 +264,7 @@ function partsAt(program, moment) {
   const parts = stack.map(([bytes, series]) => [bytes, series, program.seriesName(series)]).sort(([one], [other]) => other - one);
   const at = program.at(moment);
   return [...parts,
-    [at.inBlocks - at.active, "live", "rounding up to size classes"],
+    [at.inBlocks - at.active, "live", "added by rounding up to size classes"],
     [at.held, "held", "held by the pool, free"]];
 }
 
@@ -166,7 +275,7 @@ function describeRange(program, segment, range, moment) {
     return { title: `${bytesText(range.bytes)} in use`, rows: [...rows, where] };
   }
   return { title: `${bytesText(range.bytes)} free`, rows: [
-    ["held", "by the pool, for the next request"], where,
+    ["held", "by the pool, for later requests"], where,
     ["segment", `${bytesText(segment.bytes)}, ${counted(segment.ranges.filter(({ state }) => state === "active").length, "block")}`],
   ] };
 }
@@ -176,15 +285,15 @@ function stepButtons(timeline) {
     onclick: act }, text);
   const { numbers } = timeline.program;
   return element("div", { class: "buttons" },
-    button("‹", "The previous moment (,)", () => timeline.pin(timeline.moment - 1)),
-    button("›", "The next moment (.)", () => timeline.pin(timeline.moment + 1)),
-    button("Peak", "The peak of what is in use (p)", () => timeline.pin(numbers.peak_active.moment)),
+    button("‹", "The previous event (,)", () => timeline.pin(timeline.moment - 1)),
+    button("›", "The next event (.)", () => timeline.pin(timeline.moment + 1)),
+    button("Peak", "The most bytes in use (p)", () => timeline.pin(numbers.peak_active.moment)),
     button("End", "The end (e)", () => timeline.pin(timeline.program.moments)));
 }
 
 function mapKey(...free) {
   return element("p", { class: "quiet map-key" }, "Each bar is a segment, as wide as it is large; a click, or Enter, enlarges it. ",
-    free.map(name => [swatch(name.split(",")[0]), ` ${name} `]));
+    free.map(name => element("span", { class: "key" }, swatch(name.split(",")[0]), ` ${name} `)));
 }
 
 function groupTable(program, pin) {
@@ -193,10 +302,10 @@ function groupTable(program, pin) {
   return new SortedTable("Who uses the memory", [
     { title: "Name", value: row => row.name, cell: row =>
       element("span", { class: "named" }, swatch(program.seriesOf[row.number]), element("span", { class: "name", title: row.name }, row.name)) },
-    amount("Peak", row => row.peak_bytes, "The most that was in use at once, as it was asked for"),
+    amount("Peak", row => row.peak_bytes, "The most bytes in use at once, as the program asked for them"),
     { title: "Peak at", number: true, value: row => row.peak_moment, note: "The first moment of that",
       cell: row => momentButton(program, row.peak_moment, pin) },
-    amount("At the pinned moment", row => row.now, "In use at the moment that is pinned"),
+    amount("At the pinned moment", row => row.now, "In use at the pinned moment"),
     amount("In use at the end", row => row.end_bytes, "Leaked, or meant to stay"),
     count("Blocks at the end", row => row.end_blocks, "Leaked, or meant to stay"),
     count("Blocks in all", row => row.blocks, "How many allocations there were"),

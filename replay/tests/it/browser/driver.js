@@ -50,6 +50,17 @@ function pixel(canvas, x, y) {
   return [...canvas.getContext("2d").getImageData(x, y, 1, 1).data].join();
 }
 
+/** The colour of a group, as `colors` writes it. A pattern has lines of another colour. */
+function colorOf(name) {
+  const swatch = all(".swatch[data-color]").find(swatch => swatch.nextElementSibling?.textContent === name);
+  return [1, 3, 5].map(place => Number.parseInt(swatch.dataset.color.slice(place, place + 2), 16)).concat(255).join();
+}
+
+/** Whether this colour is at a place, or as near to its right as the lines of a pattern are wide. */
+function isColored(canvas, x, y, color) {
+  return [0, 1, 2, 3, 4].some(aside => pixel(canvas, x + aside, y) === color);
+}
+
 /** How many pixels of the chart are red in the row, and in the column, that has the most of them. */
 function redLines() {
   const canvas = chart();

@@ -2,8 +2,9 @@
 
 use std::{
     env, fs,
+    io::{BufRead, BufReader},
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
 };
 
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -58,14 +59,7 @@ impl Page {
                 page.split_once("<div id").map_or("", |(_, body)| body)
             )
         });
-        let json = BASE64_STANDARD.decode(answer).unwrap();
-        let answer: Value = serde_json::from_slice(&json).unwrap();
-        assert!(
-            answer.get("error").is_none(),
-            "{}",
-            answer["error"].as_str().unwrap()
-        );
-        answer["value"].clone()
+        value_of(answer)
     }
 
     /// Writes a picture of the page, so many pixels wide and high.
@@ -76,6 +70,30 @@ impl Page {
         browse(&["--hide-scrollbars", &size, &to, &url]);
     }
 
+    /// As `run`, but by the clock on the wall, for measurements.
+    pub(crate) fn measure(&self, hash: &str, script: &str) -> Value {
+        let test = format!(
+            "<script type=\"module\">{DRIVER}\nawait report(async () => {{ {script} }});
+             console.log(`ANSWER${{document.documentElement.dataset.answer}}END`);</script></body>"
+        );
+        let url = self.write(&self.html.replace("</body>", &test), hash);
+        let profile = tempfile::tempdir().unwrap();
+        let mut browser = command(&profile)
+            .args(["--window-size=1400,1200", "--enable-logging=stderr"])
+            .arg(url)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(browser.stderr.take().unwrap()).lines();
+        let answer = lines.map_while(Result::ok).find_map(|line| {
+            let (_, rest) = line.split_once("ANSWER")?;
+            Some(rest.split_once("END")?.0.to_owned())
+        });
+        browser.kill().unwrap();
+        browser.wait().unwrap();
+        value_of(&answer.unwrap())
+    }
+
     fn write(&self, html: &str, hash: &str) -> String {
         let path = self.folder.path().join("page.html");
         fs::write(&path, html).unwrap();
@@ -83,18 +101,36 @@ impl Page {
     }
 }
 
-/// Runs the browser with a profile of its own. What it prints.
-fn browse(arguments: &[&str]) -> Vec<u8> {
-    let profile = tempfile::tempdir().unwrap();
-    let output = Command::new(chromium())
+/// The value that a script left as JSON in Base64.
+fn value_of(answer: &str) -> Value {
+    let json = BASE64_STANDARD.decode(answer).unwrap();
+    let answer: Value = serde_json::from_slice(&json).unwrap();
+    assert!(
+        answer.get("error").is_none(),
+        "{}",
+        answer["error"].as_str().unwrap()
+    );
+    answer["value"].clone()
+}
+
+fn command(profile: &TempDir) -> Command {
+    let mut command = Command::new(chromium());
+    command
         .args([
             "--headless=new",
             "--no-sandbox",
             "--disable-gpu",
             "--force-device-scale-factor=1",
-            BUDGET,
         ])
-        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .arg(format!("--user-data-dir={}", profile.path().display()));
+    command
+}
+
+/// Runs the browser with a profile of its own. What it prints.
+fn browse(arguments: &[&str]) -> Vec<u8> {
+    let profile = tempfile::tempdir().unwrap();
+    let output = command(&profile)
+        .arg(BUDGET)
         .args(arguments)
         .output()
         .unwrap_or_else(|error| panic!("{}: {error}", chromium().display()));
