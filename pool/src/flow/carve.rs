@@ -22,6 +22,7 @@ use crate::{
     },
     request::Request,
     shared::{Block, HeldBlock, Shared, State},
+    track::pool_event::{PoolEvent, What},
 };
 
 impl<A: Allocator> Shared<A> {
@@ -74,6 +75,9 @@ impl<A: Allocator> Shared<A> {
                     return self.carve_from_a_new_segment(queue_key, request, bytes, growth);
                 }
                 CarvingStep::Map => {
+                    if self.tracking.is_on() {
+                        self.state.lock().note_miss(request);
+                    }
                     let growth = Growth { shared: self };
                     return self.carve_from_mapped_pages(
                         queue_key,
@@ -183,10 +187,10 @@ impl<A: Allocator> Shared<A> {
         Ok(hit)
     }
 
-    /// Unmaps pages that leave the pool. Where that fails, their addresses stay out of use.
-    pub(crate) fn unmap(&self, place: &Place<MemoryOf<A>>) {
+    /// Unmaps pages of `bytes` bytes that leave the pool. Where that fails, their addresses stay out of use.
+    pub(crate) fn unmap(&self, place: &Place<MemoryOf<A>>, bytes: usize) {
         match place.unmap(&self.allocator) {
-            Ok(()) => self.state.lock().forget_place(place),
+            Ok(()) => self.state.lock().forget_place(place, bytes),
             Err(error) => tracing::error!(%error, "pages could not be unmapped"),
         }
     }
@@ -293,7 +297,15 @@ impl<A: Allocator> Shared<A> {
         let cached = {
             let mut state = self.state.lock();
             self.drain_caches_of(&mut state, DrainFrom::All, Wanted::All);
-            state.take_cached()
+            let cached = state.take_cached();
+            if !cached.is_empty() {
+                state.note(|| {
+                    let bytes: usize = cached.iter().map(|held| held.block.bytes).sum();
+                    let text = format_args!("{} blocks", cached.len());
+                    PoolEvent::did(What::Flush, bytes as u64, text)
+                });
+            }
+            cached
         };
         for held in cached {
             self.return_to_segment(held);

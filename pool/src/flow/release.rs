@@ -12,6 +12,7 @@ use crate::{
     order::{fence::Fences, queue_uses::QueueUses},
     scrubber::Scrubber,
     shared::Shared,
+    track::pool_event::{PoolEvent, What},
 };
 
 impl<A: Allocator> Shared<A> {
@@ -80,7 +81,7 @@ impl<A: Allocator> Shared<A> {
         } = released;
         self.release_views(views);
         if let Some(place) = place {
-            self.unmap(&place);
+            self.unmap(&place, bytes);
         }
         if let Err(error) = self.release(memory, &uses, &[]) {
             tracing::error!(%error, bytes, "a held block could not be released cleanly");
@@ -100,6 +101,7 @@ impl<A: Allocator> Shared<A> {
     pub(crate) fn free_held(&self) -> u64 {
         self.return_unviewed();
         let bytes = self.release_all();
+        self.note(|| PoolEvent::did(What::Trim, bytes, "all that is free"));
         // The state of the default queue stays, without its fences.
         let pending = self.state.lock().not_ended(&self.default_queue);
         self.check(pending.as_slice());

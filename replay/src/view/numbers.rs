@@ -2,7 +2,10 @@
 
 use serde::Serialize;
 
-use crate::view::{By, FreeMemory, History, OutOfMemory, grouping::Grouping};
+use crate::{
+    Shortage,
+    view::{By, FreeMemory, History, Origin, OutOfMemory, PoolEvent, grouping::Grouping},
+};
 
 /// The figures of a history, which its page shows. Sizes are in bytes, times in nanoseconds since the recording began.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -10,11 +13,15 @@ use crate::view::{By, FreeMemory, History, OutOfMemory, grouping::Grouping};
 pub struct Numbers {
     /// The trace.
     pub file: String,
-    /// The device that it was replayed on.
+    /// What they are of: what happened, or a simulation.
+    pub origin: Origin,
+    /// The device that it was recorded on, or replayed on.
     pub device: String,
-    /// The capacity of the device.
+    /// The most that the pool could take: the limit, or the capacity of the device.
     pub capacity_bytes: u64,
-    /// The number of events that were replayed. Where memory ran out, the one that failed is the last.
+    /// The limit that the program had set, if it is less than the capacity.
+    pub limit_bytes: Option<u64>,
+    /// The number of events. Where memory ran out, the one that failed is the last.
     pub events: usize,
     /// The number of blocks.
     pub blocks: usize,
@@ -34,6 +41,8 @@ pub struct Numbers {
     pub streams: Vec<GroupRow>,
     /// The allocations that failed when the trace was recorded.
     pub shortages: Vec<ShortageRow>,
+    /// What the pool did beside handing out blocks; empty where it is simulated.
+    pub pool_events: Vec<PoolEvent>,
     /// The cause, where the replay ran out of memory.
     pub out_of_memory: Option<OutOfMemory>,
 }
@@ -94,6 +103,8 @@ pub struct ShortageRow {
     pub stream: u32,
     /// Its group.
     pub group: Option<String>,
+    /// The cause, as the pool reported it; `None` in a trace that does not say it.
+    pub report: Option<OutOfMemory>,
 }
 
 impl History {
@@ -110,13 +121,15 @@ impl History {
             time_ns: has_times.then_some(shortage.time),
             bytes: shortage.bytes as u64,
             stream: shortage.stream,
-            group: shortage
-                .group
-                .and_then(|group| self.groups.get(group as usize).cloned()),
+            group: self.group_of(shortage),
+            report: OutOfMemory::of_recording(shortage, self.group_of(shortage)),
         });
         Numbers {
             file: self.name.clone(),
+            origin: self.origin,
             device: self.device.clone(),
+            limit_bytes: self.limit_bytes,
+            pool_events: self.pool_events.clone(),
             capacity_bytes: self.capacity_bytes,
             events: self.last_moment(),
             blocks: self.blocks.len(),
@@ -130,6 +143,11 @@ impl History {
             shortages: shortages.collect(),
             out_of_memory: self.out_of_memory.as_ref().map(OutOfMemory::of_replay),
         }
+    }
+
+    fn group_of(&self, shortage: &Shortage) -> Option<String> {
+        let group = shortage.group?;
+        self.groups.get(group as usize).cloned()
     }
 
     /// The requested bytes of the active blocks, at each moment.

@@ -40,7 +40,8 @@ function momentButton(program, moment, pin) {
 }
 
 function ranOutAnswer(program, pin) {
-  const { out_of_memory: failed, shortages, capacity_bytes: capacity, peak_reserved: peak } = program.numbers;
+  const { out_of_memory: failed, shortages, capacity_bytes: capacity, peak_reserved: peak, origin } = program.numbers;
+  const happened = origin === "happened";
   const at = failed ? program.numbers.at_end : peak;
   const bar = shareBar([[at.block_bytes, "live", "in use"], [at.held_bytes, "held", "held"]], capacity);
   const recorded = shortages.length === 0 ? null : element("p", {},
@@ -58,7 +59,9 @@ function ranOutAnswer(program, pin) {
   }
   const room = capacity - peak.reserved_bytes;
   return answer("ran-out", "Why did I run out?", recorded ? "bad" : "good", recorded ? "You did" : "You did not",
-    recorded ? "when this was recorded; not in this replay" : "in this replay", bar,
+    happened ? "as it happened" : recorded ? "when this was recorded; not in this replay" : "in this replay", bar,
+    shortages[0]?.report ? element("p", { id: "reported" }, `${bytesText(shortages[0].report.active_bytes)} were in use, of `,
+      `${bytesText(shortages[0].report.capacity_bytes)}: ${shortages[0].report.reason}. To do: ${shortages[0].report.advice}.`) : null,
     element("p", {}, `At the most ${bytesText(peak.reserved_bytes)} of ${bytesText(capacity)} were reserved: ${bytesText(room)} to spare.`),
     recorded ?? element("p", { class: "quiet" }, "Is a smaller device enough? ", element("code", {}, "binpool view --capacity"), " tells."));
 }

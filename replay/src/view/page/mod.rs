@@ -41,6 +41,8 @@ struct OfTrace<'a> {
     /// The property that the blocks are grouped by at first.
     by: &'static str,
     groupings: Vec<OfGrouping<'a>>,
+    /// The frames of each call stack, innermost first.
+    stacks: &'a [Vec<String>],
 }
 
 #[derive(Serialize)]
@@ -77,6 +79,7 @@ impl History {
             numbers: &numbers,
             by: by.name(),
             groupings: groupings.into(),
+            stacks: &self.stacks,
         };
         Ok(page(&self.columns().pack(&about)?))
     }
@@ -99,6 +102,7 @@ impl History {
         columns.push("more", more);
         columns.push("segment", blocks().map(|block| optional(block.segment)));
         columns.push("offset", blocks().map(|block| block.offset));
+        columns.push("stack", blocks().map(|block| optional(block.stack)));
         for (by, grouping) in By::ALL.iter().zip(&self.groupings) {
             columns.push(
                 by.name(),
