@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, fs, io::Write as _, path::Path};
 
 use binpool::Verdict;
-use binpool_replay::{Event, PoolAction, Problem, Trace, TraceError};
+use binpool_replay::{Event, PoolAction, Problem, Trace, TraceError, view::History};
 use flate2::{Compression, write::GzEncoder};
 use proptest::prelude::*;
 
@@ -135,6 +135,7 @@ h device pocl
 h colour blue
 h capacity 1000000
 h limit 70000
+h blocks segments
 g 0 weights
 k 0 layer at train/src/lib.rs:7
 k 0 train::main at train/src/main.rs:9
@@ -202,6 +203,40 @@ fn what_the_pool_did_is_read_and_written_again() {
     assert_eq!(trace.scaled_down(1).pool_steps().len(), 5);
     let newer = RECORDED.replace("class_bytes", "unheard_of=7 class_bytes");
     assert_eq!(parse(&newer).unwrap().to_string(), RECORDED);
+}
+
+proptest! {
+    #[test]
+    fn a_damaged_recording_is_an_error_or_a_trace_whose_history_adds_up(
+        damage in prop::collection::vec((any::<usize>(), any::<usize>(), 0..4_u8), 1..6),
+    ) {
+        let mut lines: Vec<Vec<String>> = RECORDED
+            .lines()
+            .map(|line| line.split(' ').map(str::to_owned).collect())
+            .collect();
+        for (line, word, what) in damage {
+            let line = line % lines.len();
+            let word = word % lines[line].len();
+            match what {
+                0 => lines[line][word] = u64::MAX.to_string(),
+                1 => lines[line][word] = word.to_string(),
+                2 => lines.insert(line, lines[word].clone()),
+                _ if lines.len() > 1 => drop(lines.remove(line)),
+                _ => {}
+            }
+        }
+        let lines: Vec<_> = lines.iter().map(|words| words.join(" ")).collect();
+        if let Ok(trace) = parse(&lines.join("\n")) {
+            let written = trace.to_string();
+            let again = parse(&written).unwrap();
+            prop_assert_eq!(again.pool_steps(), trace.pool_steps());
+            prop_assert_eq!(again.header(), trace.header());
+            prop_assert_eq!(again.to_string(), written);
+            if let Some(history) = History::happened(&trace) {
+                prop_assert_eq!(history.numbers().blocks, trace.allocations());
+            }
+        }
+    }
 }
 
 #[test]
