@@ -54,25 +54,36 @@ pub enum PoolAction {
     },
 }
 
-/// The report of an allocation that failed for lack of memory, as the pool wrote it. Sizes in bytes.
-///
-/// The fields are those of [`OutOfMemoryReport`](binpool::OutOfMemoryReport).
+/// The report of an allocation that failed for lack of memory, as the pool wrote it: the numbers of its
+/// [`OutOfMemoryReport`](binpool::OutOfMemoryReport). Sizes in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-#[expect(missing_docs, reason = "they are documented where the pool has them")]
 pub struct ShortageReport {
+    /// The cause.
     pub verdict: Verdict,
+    /// The size of the request's class.
     pub class_bytes: u64,
+    /// The requested bytes of all active blocks.
     pub active_bytes: u64,
+    /// The number of active blocks.
     pub active_blocks: u64,
+    /// The bytes of freed blocks of which the program has views.
     pub viewed_bytes: u64,
+    /// What the pool had from its allocator.
     pub managed_bytes: u64,
+    /// The free bytes of the pool.
     pub held_bytes: u64,
+    /// The part of these that commands may still have used.
     pub pending_bytes: u64,
+    /// The largest block that was held.
     pub largest_held_bytes: u64,
+    /// What the pool released for this request.
     pub released_bytes: u64,
+    /// The largest block that the allocator gives.
     pub largest_block_bytes: u64,
+    /// The most that the allocator gives.
     pub capacity_bytes: u64,
+    /// The memory of the device.
     pub device_bytes: u64,
 }
 

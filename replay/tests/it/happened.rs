@@ -19,7 +19,7 @@ use binpool_replay::{
 use proptest::{collection::vec, prelude::*};
 use serde_json::Value;
 
-use crate::common::binpool;
+use crate::{browser::Page, common::binpool};
 
 /// Text that can be read after it was written.
 #[derive(Clone, Default)]
@@ -236,6 +236,36 @@ fn a_program_that_ran_out_under_a_limit_is_told_of_the_limit_and_why() {
         let (simulated, _) = numbers(options, path);
         assert_eq!(simulated["origin"], "simulated", "{options:?}");
         assert!(simulated["limit_bytes"].is_null());
+    }
+}
+
+#[test]
+fn a_page_says_in_large_letters_what_it_shows() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("limited.trace");
+    fs::write(&file, &*limited().0.lock().unwrap()).unwrap();
+    let html = folder.path().join("page.html");
+    for (options, expected) in [
+        (&[][..], "As it happened"),
+        (&["--simulate"][..], "Simulated"),
+    ] {
+        let paths = [file.to_str().unwrap(), "-o", html.to_str().unwrap()];
+        let ran = binpool(&[&["view"], &paths[..], options].concat());
+        assert_eq!(ran.status, 0, "{}", ran.errors);
+        let page = Page::new(fs::read_to_string(&html).unwrap());
+        let script =
+            "return { origin: text('#origin'), head: text('.head'), ran: text('#ran-out') };";
+        let there = page.run("", script);
+        assert_eq!(there["origin"], expected);
+        let has = |part: &str, words: &str| there[part].as_str().unwrap().contains(words);
+        let happened = options.is_empty();
+        assert_eq!(has("head", "limit 64.0 MiB"), happened, "{there}");
+        assert_eq!(
+            has("ran", "of 64.0 MiB: a limit is reached"),
+            happened,
+            "{there}"
+        );
+        assert_eq!(has("ran", "not in this replay"), !happened, "{there}");
     }
 }
 

@@ -60,7 +60,7 @@ function ranOutAnswer(program, pin) {
   const room = capacity - peak.reserved_bytes;
   return answer("ran-out", "Why did I run out?", recorded ? "bad" : "good", recorded ? "You did" : "You did not",
     happened ? "as it happened" : recorded ? "when this was recorded; not in this replay" : "in this replay", bar,
-    shortages[0]?.report ? element("p", { id: "reported" }, `${bytesText(shortages[0].report.active_bytes)} were in use, of `,
+    happened && shortages[0]?.report ? element("p", { id: "reported" }, `${bytesText(shortages[0].report.active_bytes)} were in use, of `,
       `${bytesText(shortages[0].report.capacity_bytes)}: ${shortages[0].report.reason}. To do: ${shortages[0].report.advice}.`) : null,
     element("p", {}, `At the most ${bytesText(peak.reserved_bytes)} of ${bytesText(capacity)} were reserved: ${bytesText(room)} to spare.`),
     recorded ?? element("p", { class: "quiet" }, "Is a smaller device enough? ", element("code", {}, "binpool view --capacity"), " tells."));
