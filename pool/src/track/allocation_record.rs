@@ -89,9 +89,19 @@ impl AllocationRecord {
         self.id.load(Ordering::Relaxed)
     }
 
-    /// Notes that the block is handed out. Returns the ID of this use in a recording.
+    /// Gives the block's next use an ID, and returns it.
     #[inline]
-    pub(crate) fn begin(&self, ownership: Ownership) -> u64 {
+    pub(crate) fn next_use(&self) -> u64 {
+        let id = self.id();
+        let mask = (1 << USE_BITS) - 1;
+        let id = id & !mask | id.wrapping_add(1) & mask;
+        self.id.store(id, Ordering::Relaxed);
+        id
+    }
+
+    /// Notes that the block is handed out.
+    #[inline]
+    pub(crate) fn begin(&self, ownership: Ownership) {
         let Ownership {
             asked,
             since,
@@ -102,11 +112,6 @@ impl AllocationRecord {
         self.since.store(since, Ordering::Relaxed);
         self.caller.store(caller.packed(), Ordering::Relaxed);
         self.queue.store(queue, Ordering::Relaxed);
-        let id = self.id();
-        let mask = (1 << USE_BITS) - 1;
-        let id = id & !mask | id.wrapping_add(1) & mask;
-        self.id.store(id, Ordering::Relaxed);
-        id
     }
 
     /// Returns the ownership of the block; `None` while it is free.
@@ -216,14 +221,13 @@ mod tests {
             caller: Caller::default(),
             queue: 3,
         };
-        let id = record.begin(ownership);
-        assert_eq!(id >> USE_BITS, record.number());
+        record.begin(ownership);
         let active: Vec<_> = allocations
             .active()
             .map(|(_, ownership)| ownership)
             .collect();
         assert_eq!(active, [ownership]);
-        assert_eq!(record.end(), Some((id, 5)));
+        assert_eq!(record.end(), Some((record.id(), 5)));
         assert_eq!((record.end(), allocations.active().count()), (None, 0));
     }
 
@@ -231,13 +235,7 @@ mod tests {
     fn each_use_of_a_block_has_an_id_of_its_own_and_all_name_the_block() {
         let mut allocations = AllocationTable::default();
         let [record, other] = [(); 2].map(|()| allocations.add(PLACE, None));
-        let ownership = Ownership {
-            asked: 1,
-            since: 0,
-            caller: Caller::default(),
-            queue: 0,
-        };
-        let ids: Vec<_> = (0..1000).map(|_| record.begin(ownership)).collect();
+        let ids: Vec<_> = (0..1000).map(|_| record.next_use()).collect();
         assert!(ids.windows(2).all(|pair| pair[0] != pair[1]));
         assert!(ids.iter().all(|id| id >> USE_BITS == record.number()));
         assert_ne!(other.number(), record.number());

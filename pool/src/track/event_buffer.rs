@@ -63,14 +63,15 @@ impl EventBuffer {
     ) -> Option<Arc<Recorder>> {
         let (since, asked) = (self.ticks.now(), asked as u64);
         let queue = queue.map_or(0, QueueId::get);
-        let id = record.begin(Ownership {
+        record.begin(Ownership {
             asked,
             since,
             caller,
             queue,
         });
-        let event = TraceEvent::allocated(since, id, asked);
-        self.pending.as_mut()?.push_for(event, queue, caller)
+        let pending = self.pending.as_mut()?;
+        let event = TraceEvent::allocated(since, record.next_use(), asked);
+        pending.push_for(event, queue, caller)
     }
 
     /// Notes that a block is freed. A recorder that is returned has too many events, and should be [waited
@@ -103,7 +104,8 @@ impl EventBuffer {
         }
     }
 
-    /// Writes what the pool did into the recording, if there is one.
+    /// Writes what the pool did into the recording, if there is one. Out of line, as most pools are not tracked.
+    #[cold]
     pub(crate) fn note(&mut self, event: impl FnOnce() -> PoolEvent) {
         if let Some(pending) = &mut self.pending {
             let number = pending.recorder.keep(event());

@@ -106,7 +106,7 @@ pub struct Life {
     pub segment: Option<usize>,
     /// Its offset in the segment, in bytes.
     pub offset: u64,
-    /// The index of the stack of its request among [`History::stacks`].
+    /// The index of the stack of its request among [`History::stacks`](field@History::stacks).
     pub stack: Option<usize>,
 }
 
