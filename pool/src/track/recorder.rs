@@ -135,12 +135,13 @@ impl Recorder {
         WRITES.with(|writes| writes.set(true));
         loop {
             let is_over = self.wait_for_enough();
-            let empty = in_order(collect(), |event, source| match event.decode() {
-                DecodedEvent::OfPool { number } => match self.of_pool.lock().remove(&number) {
-                    Some(done) => writer.write_of_pool(event.time, &done),
-                    None => Ok(()),
-                },
-                _ => writer.write(event, source),
+            let empty = in_order(collect(), |event, source| {
+                let DecodedEvent::OfPool { number } = event.decode() else {
+                    return writer.write(event, source);
+                };
+                // The writer may use the pool, which keeps events, so the lock ends here.
+                let done = self.of_pool.lock().remove(&number);
+                done.map_or(Ok(()), |done| writer.write_of_pool(event.time, &done))
             })?;
             writer.flush()?;
             self.reuse_memory(empty);
@@ -211,5 +212,35 @@ mod tests {
         let writing = std::thread::spawn(move || recorder.write(writer, || recorder.take()));
         assert_eq!(writing.join().unwrap().unwrap().allocations, 1);
         assert!(!is_on_this_thread());
+    }
+
+    /// A writer that finds out whether the pool could keep an event now.
+    struct LooksAt(Arc<Recorder>);
+
+    impl io::Write for LooksAt {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            assert!(self.0.of_pool.try_lock().is_some());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_writer_may_use_the_pool_while_what_that_did_is_written() {
+        let recorder = Arc::new(Recorder::new());
+        let writer = Box::new(LooksAt(Arc::clone(&recorder)));
+        let writer = TraceWriter::new(writer, Ticks::new(), &[]);
+        // More lines than are written at once.
+        let events = (0..20_000)
+            .map(|memory| TraceEvent::of_pool(0, recorder.keep(PoolEvent::GivenBack { memory })));
+        recorder.accept(0, events.collect());
+        recorder.end();
+        let writing = Arc::clone(&recorder);
+        let write = move || writing.write(writer, || writing.take());
+        std::thread::spawn(write).join().unwrap().unwrap();
+        assert!(recorder.of_pool.lock().is_empty());
     }
 }
