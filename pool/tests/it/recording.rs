@@ -9,8 +9,9 @@ use std::{
 };
 
 use binpool::{
-    Backend, GrowthPolicy, ImmediateAllocator, MemoryPool, PoolOptions, Queue, QueueOrder,
-    RecordError, ReusePolicy, Tag, WatchOptions, adaptors::Limit,
+    Allocator, Backend, GrowthPolicy, ImmediateAllocator, MemoryPool, PoolOptions, Queue,
+    QueueOrder, RecordError, ReusePolicy, Tag, VirtualMemoryAllocator, WatchOptions,
+    adaptors::Limit,
 };
 use binpool_mock::{Completion, MockBackend, MockDevice, MockQueue};
 
@@ -565,6 +566,32 @@ fn what_the_pool_did_is_in_the_recording() {
         assert!(told[0].contains(&format!("managed_bytes={}", report.managed_bytes)));
         drop(kept);
     }
+}
+
+#[test]
+fn a_pool_of_pages_writes_what_it_maps_and_unmaps() {
+    let backend = MockDevice::builder().virtual_memory(true).build().backend();
+    let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+    let pool = MemoryPool::new(VirtualMemoryAllocator::new(&backend), &queue).unwrap();
+    let text = Text::default();
+    let recording = pool.record(text.clone()).unwrap();
+    drop(pool.allocate(20 << 20).unwrap());
+    let managed = pool.managed_bytes();
+    pool.trim_to(0);
+    recording.finish().unwrap();
+    let told = text.of_pool("p");
+    let sum = |what: &str| -> u64 {
+        let of_it = told.iter().filter(|words| words[0] == what);
+        of_it.map(|words| words[1].parse::<u64>().unwrap()).sum()
+    };
+    assert_eq!(
+        (sum("map"), sum("unmap"), sum("trim")),
+        (managed, managed, managed)
+    );
+    assert_eq!((text.of_pool("s").len(), text.of_pool("S").len()), (0, 0));
+    assert_eq!(text.of_pool("b").len(), 1);
+    let page = pool.allocator().page_bytes().unwrap();
+    assert!(text.lines().contains(&format!("h pages {page}")));
 }
 
 #[cfg(feature = "backtrace")]
