@@ -194,15 +194,10 @@ impl<A: Allocator, O> State<A, O> {
     }
 
     /// Records a request for which the pool has no free memory, and why.
-    #[inline]
     pub(crate) fn note_miss(&mut self, request: Request) {
-        if self.is_recorded() {
-            self.note_recorded_miss(request);
+        if !self.is_recorded() {
+            return;
         }
-    }
-
-    #[cold]
-    fn note_recorded_miss(&mut self, request: Request) {
         let bytes = request.bytes as u64;
         let (free, largest) = (self.held_bytes(), self.largest_held_bytes() as u64);
         let pending = self.held_back_bytes();

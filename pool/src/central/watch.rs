@@ -113,7 +113,6 @@ impl<A: Allocator, O> State<A, O> {
     }
 
     /// Writes an event into the recording, if there is one.
-    #[inline]
     pub(crate) fn note(&mut self, event: impl FnOnce() -> PoolEvent) {
         if let Some(event_buffer) = &mut self.watch.event_buffer {
             event_buffer.note(event);

@@ -104,8 +104,7 @@ impl EventBuffer {
         }
     }
 
-    /// Writes what the pool did into the recording, if there is one. Out of line, as most pools are not tracked.
-    #[cold]
+    /// Writes what the pool did into the recording, if there is one.
     pub(crate) fn note(&mut self, event: impl FnOnce() -> PoolEvent) {
         if let Some(pending) = &mut self.pending {
             let number = pending.recorder.keep(event());
