@@ -62,7 +62,6 @@ impl Caller {
 
     /// Returns the caller for this thread with its call stack, which begins beyond these crates. Without the feature
     /// `backtrace`, at `site`.
-    #[cold]
     pub(crate) fn with_stack(
         site: &'static Location<'static>,
         beyond: &'static [&'static str],

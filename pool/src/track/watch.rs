@@ -162,9 +162,15 @@ impl TrackingFlag {
         match self.kind.load(Ordering::Relaxed) {
             Self::NONE => None,
             _ if recorder::is_on_this_thread() => None,
-            Self::WITH_STACKS => Some(Caller::with_stack(site, *self.beyond.read())),
+            Self::WITH_STACKS => Some(self.with_stack(site)),
             _ => Some(Caller::here(site)),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn with_stack(&self, site: &'static Location<'static>) -> Caller {
+        Caller::with_stack(site, *self.beyond.read())
     }
 
     pub(crate) fn change(&self, kind: u8, options: Option<WatchOptions>) {
