@@ -37,4 +37,21 @@ pub enum GrowthPolicy {
 impl GrowthPolicy {
     /// Every policy, from the fewest calls to the least memory.
     pub const ALL: [Self; 3] = [Self::FewestCalls, Self::Balanced, Self::Dense];
+
+    /// The policy as one word, as in recordings.
+    ///
+    /// ```
+    /// use binpool_allocators::GrowthPolicy;
+    ///
+    /// let names = GrowthPolicy::ALL.map(GrowthPolicy::name);
+    /// assert_eq!(names, ["fewest_calls", "balanced", "dense"]);
+    /// ```
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::FewestCalls => "fewest_calls",
+            Self::Balanced => "balanced",
+            Self::Dense => "dense",
+        }
+    }
 }

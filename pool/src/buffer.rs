@@ -434,7 +434,7 @@ impl<A: Allocator> PooledBuffer<A> {
         state.record_free(&block);
         state.deactivate(self.size, block.bytes);
         if block.range.is_none() {
-            state.forget(block.bytes);
+            state.forget(block.memory.id(), block.bytes);
         }
         state.leave(block.lease.key);
         drop(state);

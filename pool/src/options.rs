@@ -434,6 +434,7 @@ impl PoolOptions {
             classes,
             policy: self.policy,
             has_segments: segments,
+            growth: self.growth,
             release_threshold: self.release_threshold.unwrap_or(u64::MAX),
             high_water: self.high_water,
             scrubber,

@@ -49,7 +49,24 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The verdict as one word, as in [snapshots](crate::guide::inspecting).
+    /// All verdicts.
+    ///
+    /// ```
+    /// use binpool::Verdict;
+    ///
+    /// let found = Verdict::ALL.into_iter().find(|it| it.name() == "limited"); // As in a recording.
+    /// assert_eq!(found, Some(Verdict::Limited));
+    /// ```
+    pub const ALL: [Self; 6] = [
+        Self::NeverFits,
+        Self::Limited,
+        Self::Fragmented,
+        Self::Pending,
+        Self::Viewed,
+        Self::DeviceFull,
+    ];
+
+    /// The verdict as one word, as in [snapshots](crate::guide::inspecting) and recordings.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -182,6 +199,28 @@ pub struct OutOfMemoryReport {
 }
 
 impl OutOfMemoryReport {
+    /// Returns the verdict and the numbers as a recording has them: `KEY=VALUE` with spaces between.
+    pub(crate) fn recorded(&self) -> String {
+        let numbers = [
+            ("class_bytes", self.class_bytes as u64),
+            ("active_bytes", self.active_bytes),
+            ("active_blocks", self.active_blocks),
+            ("viewed_bytes", self.viewed_bytes),
+            ("managed_bytes", self.managed_bytes),
+            ("held_bytes", self.held_bytes),
+            ("pending_bytes", self.pending_bytes),
+            ("largest_held_bytes", self.largest_held_bytes),
+            ("released_bytes", self.released_bytes),
+            ("largest_block_bytes", self.largest_block_bytes as u64),
+            ("capacity_bytes", self.capacity_bytes),
+            ("device_bytes", self.device_bytes),
+        ];
+        let verdict = format!("verdict={}", self.verdict.name());
+        let numbers = numbers.map(|(key, number)| format!("{key}={number}"));
+        let all: Vec<String> = [verdict].into_iter().chain(numbers).collect();
+        all.join(" ")
+    }
+
     /// The rows of the table for people: a name, bytes, and a remark.
     fn rows(&self) -> Vec<(&'static str, u64, String)> {
         let blocks = format!("in {}", words::blocks(self.active_blocks));

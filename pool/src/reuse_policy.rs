@@ -71,6 +71,16 @@ impl ReusePolicy {
         Self::WaitOnHost,
     ];
 
+    /// The policy as one word, as in snapshots and recordings.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::SameQueue => "same_queue",
+            Self::Opportunistic => "opportunistic",
+            Self::InsertWait => "insert_wait",
+            Self::WaitOnHost => "wait_on_host",
+        }
+    }
+
     /// Returns whether a block may go to another queue while the device still has memory.
     pub(crate) const fn crosses(self) -> bool {
         !matches!(self, Self::SameQueue)

@@ -85,4 +85,13 @@ pub enum ScrubPolicy {
 impl ScrubPolicy {
     /// All policies.
     pub const ALL: [Self; 3] = [Self::Never, Self::OnFree, Self::OnHandOut];
+
+    /// The policy as one word, as in snapshots and recordings.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::OnFree => "on_free",
+            Self::OnHandOut => "on_hand_out",
+        }
+    }
 }

@@ -4,7 +4,9 @@
 use std::path::PathBuf;
 use std::{fmt, sync::Arc};
 
-use binpool_allocators::{Align, Allocator, FailureOrder, QueueId, QueueOf, spin_lock::Lock};
+use binpool_allocators::{
+    Align, Allocator, FailureOrder, GrowthPolicy, QueueId, QueueOf, spin_lock::Lock,
+};
 use crossbeam_utils::CachePadded;
 use parking_lot::Condvar;
 
@@ -58,6 +60,7 @@ pub(crate) struct Shared<A: Allocator> {
     pub(crate) policy: ReusePolicy,
     /// Set if blocks are carved from segments.
     pub(crate) has_segments: bool,
+    pub(crate) growth: GrowthPolicy,
     /// Above this many managed bytes, free memory is released as soon as no command uses it.
     pub(crate) release_threshold: u64,
     /// How much a pool without segments manages.

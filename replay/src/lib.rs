@@ -62,6 +62,7 @@ pub use replay_report::{Header, Row, json, table};
 pub use touch::Touch;
 pub use trace::error::{ImportProblem, Problem, TraceError};
 pub use trace::name::shown;
+pub use trace::pool_step::{PoolAction, PoolStep, ShortageReport};
 pub use trace::{Event, Shortage, Trace};
 pub use tune::candidates::{Candidate, candidates, page_candidates};
 pub use tune::report::TuneReport;

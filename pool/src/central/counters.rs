@@ -1,22 +1,29 @@
 //! The counters of a pool.
 
-use binpool_allocators::{Allocator, segments::Segments};
+use binpool_allocators::{Allocator, Memory, MemoryId, segments::Segments};
 
 use crate::{
     PoolStatistics,
+    block::Block,
     central::State,
     free::bins::Bins,
     order::{hit_kind::HitKind, queue_uses::QueueUses},
+    track::pool_event::PoolEvent,
 };
 
 impl<A: Allocator, O> State<A, O> {
     /// Counts a block as active.
-    pub(crate) fn activate(&mut self, asked: usize, block_bytes: usize, kind: HitKind) {
+    pub(crate) fn activate(&mut self, asked: usize, block: &Block<A, O>, kind: HitKind) {
+        if kind == HitKind::Fresh && self.segments.is_none() {
+            self.manage(block.memory.id(), block.bytes);
+        }
+        self.count_active(asked, block.bytes, kind);
+    }
+
+    /// Counts a block as active whose memory the pool has.
+    pub(crate) fn count_active(&mut self, asked: usize, block_bytes: usize, kind: HitKind) {
         self.in_use += signed(block_bytes);
         self.peak_in_use = self.peak_in_use.max(self.in_use);
-        if kind == HitKind::Fresh && self.segments.is_none() {
-            self.manage(block_bytes);
-        }
         self.active_blocks += 1;
         self.active_bytes += signed(asked);
         self.reach_active(self.active_bytes);
@@ -54,15 +61,28 @@ impl<A: Allocator, O> State<A, O> {
         self.counters.managed_bytes
     }
 
-    /// Counts memory that the pool got from its allocator.
-    pub(crate) fn manage(&mut self, bytes: usize) {
+    /// Counts memory that the pool got from its allocator, and records that.
+    pub(crate) fn manage(&mut self, memory: MemoryId, bytes: usize) {
+        self.note(|| PoolEvent::Taken {
+            memory: memory.get(),
+            bytes: bytes as u64,
+        });
+        self.count_managed(bytes);
+    }
+
+    pub(crate) fn count_managed(&mut self, bytes: usize) {
         let counters = &mut self.counters;
         counters.managed_bytes += bytes as u64;
         counters.peak_managed_bytes = counters.peak_managed_bytes.max(counters.managed_bytes);
     }
 
-    /// Counts memory that leaves the pool.
-    pub(crate) fn forget(&mut self, block_bytes: usize) {
+    /// Counts memory that leaves the pool, and records that unless it is pages.
+    pub(crate) fn forget(&mut self, memory: MemoryId, block_bytes: usize) {
+        let has_pages = self.segments.as_ref().is_some_and(Segments::has_pages);
+        if !has_pages {
+            let memory = memory.get();
+            self.note(|| PoolEvent::GivenBack { memory });
+        }
         self.counters.managed_bytes -= block_bytes as u64;
     }
 

@@ -11,6 +11,7 @@ use crate::{
     order::queue_uses::QueueUses,
     order::timestamps::QueueKey,
     request::Request,
+    track::pool_event::{PoolEvent, What},
 };
 
 /// A range that was taken for a block.
@@ -144,15 +145,22 @@ impl<A: Allocator, O> State<A, O> {
     ) -> Result<Option<Carved<A>>, Error> {
         self.counters.maps += done.maps;
         self.counters.unmaps += done.unmaps;
-        self.manage(usize::try_from(done.created_bytes).unwrap_or(usize::MAX));
+        let created = done.created_bytes;
+        let (maps, unmaps) = (done.maps, done.unmaps);
+        self.note(|| {
+            let text = format_args!("{maps} maps, {unmaps} unmaps");
+            PoolEvent::did(What::Map, created, text)
+        });
+        self.count_managed(usize::try_from(created).unwrap_or(usize::MAX));
         let segments = self.segments.as_mut();
         let carved = segments.map(|segments| segments.finish(done)).transpose()?;
         self.changes += 1;
         Ok(carved)
     }
 
-    /// Records that pages were unmapped that leave the pool.
-    pub(crate) fn forget_place(&mut self, place: &Place<MemoryOf<A>>) {
+    /// Records that pages of `bytes` bytes were unmapped that leave the pool.
+    pub(crate) fn forget_place(&mut self, place: &Place<MemoryOf<A>>, bytes: usize) {
+        self.note(|| PoolEvent::did(What::Unmap, bytes as u64, ""));
         self.counters.unmaps += 1;
         if let Some(segments) = &mut self.segments {
             segments.forget(place);
@@ -169,10 +177,10 @@ impl<A: Allocator, O> State<A, O> {
         let Some(segments) = self.segments.as_mut().filter(|_| has_handle) else {
             return Some(memory);
         };
-        let bytes = memory.bytes();
+        let (id, bytes) = (memory.id(), memory.bytes());
         segments.keep(place, memory);
         self.counters.released_blocks -= 1;
-        self.manage(bytes);
+        self.manage(id, bytes);
         None
     }
 
@@ -195,10 +203,35 @@ impl<A: Allocator, O> State<A, O> {
         size: usize,
         request: Request,
     ) -> Option<Carved<A>> {
-        self.manage(size);
+        self.note_miss(request);
+        self.manage(memory.id(), size);
         self.changes += 1;
         let segments = self.segments.as_mut()?;
         segments.add_near(request.home, memory, size, request.bytes)
+    }
+
+    /// Records a request for which the pool has no free memory, and why.
+    pub(crate) fn note_miss(&mut self, request: Request) {
+        if !self.is_recorded() {
+            return;
+        }
+        let bytes = request.bytes as u64;
+        let (free, largest) = (self.held_bytes(), self.largest_held_bytes() as u64);
+        let pending = self.held_back_bytes();
+        let reason = if free < bytes {
+            "too little is free"
+        } else if largest < bytes {
+            "what is free is in pieces"
+        } else if pending > 0 {
+            "commands may use what is free"
+        } else {
+            "what is free is kept for other requests"
+        };
+        self.note(|| {
+            let text =
+                format_args!("{reason}: {free} free, {largest} in one piece, {pending} pending");
+            PoolEvent::did(What::Miss, bytes, text)
+        });
     }
 
     /// Returns which memory of the allocator a block lies in, and which bytes of it are the block.
@@ -266,7 +299,7 @@ mod tests {
             (state.counters.hits, state.counters.misses) = (hits, misses);
             let add = |state: &mut State<_>| {
                 let memory = mock.shared.allocator.allocate(SEGMENT).unwrap();
-                state.manage(SEGMENT);
+                state.manage(memory.id(), SEGMENT);
                 let segments = state.segments.as_mut().unwrap();
                 let carved = segments.add(memory, SEGMENT, SEGMENT).unwrap();
                 segments.give(carved.range, QueueUses::new(), None);

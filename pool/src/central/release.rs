@@ -1,6 +1,6 @@
 //! Which free memory is released to the allocator.
 
-use binpool_allocators::{Allocator, Queue, QueueOf};
+use binpool_allocators::{Allocator, Memory, MemoryId, Queue, QueueOf};
 
 use crate::{
     HighWater,
@@ -120,13 +120,13 @@ impl<A: Allocator, O> State<A, O> {
     pub(crate) fn count_released(&mut self, released: &[Released<A>]) {
         self.counters.released_blocks += released.len() as u64;
         for it in released {
-            self.begin_release(it.bytes, &it.uses);
+            self.begin_release(it.memory.id(), it.bytes, &it.uses);
         }
     }
 
     /// Counts a block as no longer managed and in transit to the allocator, which frees it only after these uses.
-    pub(crate) fn begin_release(&mut self, block_bytes: usize, uses: &QueueUses) {
-        self.forget(block_bytes);
+    pub(crate) fn begin_release(&mut self, memory: MemoryId, block_bytes: usize, uses: &QueueUses) {
+        self.forget(memory, block_bytes);
         self.transit.depart(1);
         for use_ in uses {
             if let Some(queue_state) = self.queues.get_mut(use_.key) {

@@ -8,8 +8,8 @@ const MIB: usize = 1 << 20;
 fn bytes_in_use_are_counted_in_whole_blocks() {
     let mock = MockPool::of_blocks();
     let mut state = mock.shared.state.lock();
-    state.activate(1000, 1024, HitKind::Ready);
-    state.activate(100, 256, HitKind::Ready);
+    state.count_active(1000, 1024, HitKind::Ready);
+    state.count_active(100, 256, HitKind::Ready);
     assert_eq!((state.in_use, state.active_bytes), (1280, 1100));
     state.deactivate(1000, 1024);
     assert_eq!((state.in_use, state.active_bytes), (256, 100));

@@ -1,11 +1,17 @@
 //! Tracking of blocks that are allocated or freed under the pool's lock.
 
-use binpool_allocators::Allocator;
+use binpool_allocators::{Allocator, Memory, MemoryId};
 
 use crate::{
     block::Block,
-    central::State,
-    track::{caller::Caller, watch::Watch},
+    central::{State, counters::unsigned},
+    free::bins::Bins,
+    track::{
+        allocation_record::RecordedPlace,
+        caller::Caller,
+        pool_event::{PoolEvent, What},
+        watch::Watch,
+    },
 };
 
 impl<A: Allocator, O> State<A, O> {
@@ -16,23 +22,101 @@ impl<A: Allocator, O> State<A, O> {
         asked: usize,
         caller: Caller,
     ) {
+        if self.watch.event_buffer.is_none() {
+            return;
+        }
+        let place = match &block.record {
+            None => self.bytes_of(block),
+            Some(_) => None,
+        };
         let Watch {
             allocations,
-            event_buffer,
+            event_buffer: Some(event_buffer),
             ..
-        } = &mut self.watch;
-        let Some(event_buffer) = event_buffer else {
+        } = &mut self.watch
+        else {
             return;
         };
         let queue = block.lease.queue;
-        let record = match &block.record {
+        let record = match &mut block.record {
             Some(record) => record,
-            None => block
-                .record
-                .insert(allocations.add(block.bytes, block.range)),
+            none @ None => {
+                let (memory, offset) = place.map_or((0, 0), |(memory, region)| {
+                    (memory.get(), region.offset as u64)
+                });
+                let place = RecordedPlace {
+                    memory,
+                    offset,
+                    bytes: block.bytes as u64,
+                };
+                let record = allocations.add(place, block.range);
+                event_buffer.note(|| PoolEvent::placed(&record));
+                none.insert(record)
+            }
         };
         // Returns the recorder if it is behind. Under this lock the thread must not wait for it.
         let _recorder = event_buffer.begin(record, asked, queue, caller);
+    }
+
+    /// Writes what the pool has into a recording that begins: its memory, the places of blocks with a record, and those that are in
+    /// use. Must be called while the thread caches are empty and closed.
+    pub(crate) fn begin_recording(&mut self) {
+        let Some(mut event_buffer) = self.watch.event_buffer.take() else {
+            return;
+        };
+        let mut taken = |memory: MemoryId, bytes: usize| {
+            event_buffer.note(|| PoolEvent::Taken {
+                memory: memory.get(),
+                bytes: bytes as u64,
+            });
+        };
+        match &self.segments {
+            Some(segments) if segments.has_pages() => {}
+            Some(segments) => {
+                segments.each(|segment| taken(segment.memory.id(), segment.memory.bytes()));
+            }
+            None => {
+                for held in self.all_bins().flat_map(Bins::iter) {
+                    taken(held.block.memory.id(), held.block.bytes);
+                }
+                // Without segments, each block is all of its memory.
+                for (record, _) in self.watch.allocations.active() {
+                    event_buffer.note(|| PoolEvent::Taken {
+                        memory: record.place.memory,
+                        bytes: record.place.bytes,
+                    });
+                }
+            }
+        }
+        for record in self.watch.allocations.present() {
+            event_buffer.note(|| PoolEvent::placed(record));
+        }
+        let (mut blocks, mut bytes) = (0, 0);
+        for (record, ownership) in self.watch.allocations.active() {
+            event_buffer.adopt(record, ownership);
+            blocks += 1;
+            bytes += ownership.asked;
+        }
+        let untracked = unsigned(self.active_blocks).saturating_sub(blocks);
+        if untracked > 0 {
+            let bytes = unsigned(self.active_bytes).saturating_sub(bytes);
+            event_buffer.note(|| {
+                PoolEvent::did(What::Untracked, bytes, format_args!("{untracked} blocks"))
+            });
+        }
+        self.watch.event_buffer = Some(event_buffer);
+    }
+
+    /// Returns whether a recording goes on.
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.watch.recorder.is_some()
+    }
+
+    /// Writes an event into the recording, if there is one.
+    pub(crate) fn note(&mut self, event: impl FnOnce() -> PoolEvent) {
+        if let Some(event_buffer) = &mut self.watch.event_buffer {
+            event_buffer.note(event);
+        }
     }
 
     /// Records that a block is freed, if the pool is tracked.

@@ -52,9 +52,9 @@ impl<A: Allocator> Shared<A> {
                     self.state.lock().record_allocation(block, bytes, caller);
                 }
             }
-            Err(error) if error.is_out_of_memory() => {
+            Err(PoolError::OutOfMemory(report)) => {
                 if let Some(event_buffer) = &mut self.state.lock().watch.event_buffer {
-                    event_buffer.refuse(bytes, queue.id(), caller);
+                    event_buffer.refuse(bytes, report.recorded(), queue.id(), caller);
                 }
             }
             Err(_) => {}
@@ -173,7 +173,7 @@ impl<A: Allocator> Shared<A> {
         let is_sweep_due = state.clock.as_mut().is_some_and(DecayClock::allocation);
         let lookup = self.find_free(&mut state, queue_key, request);
         if let Lookup::Block(block, kind) = &lookup {
-            state.activate(request.asked, block.bytes, *kind);
+            state.activate(request.asked, block, *kind);
             self.prefill(&mut state, queue_key, request);
         }
         drop(state);
@@ -242,7 +242,10 @@ impl<A: Allocator> Shared<A> {
         };
         let block = hit.hand_out().map(|(block, kind)| {
             let mut state = self.state.lock();
-            state.activate(request.asked, block.bytes, kind);
+            if kind == HitKind::Fresh && !self.has_segments {
+                state.note_miss(request);
+            }
+            state.activate(request.asked, &block, kind);
             block
         });
         Ok(block)

@@ -22,6 +22,7 @@ use crate::{
     },
     request::Request,
     shared::{Block, HeldBlock, Shared, State},
+    track::pool_event::{PoolEvent, What},
 };
 
 impl<A: Allocator> Shared<A> {
@@ -74,6 +75,9 @@ impl<A: Allocator> Shared<A> {
                     return self.carve_from_a_new_segment(queue_key, request, bytes, growth);
                 }
                 CarvingStep::Map => {
+                    if self.tracking.is_on() {
+                        self.state.lock().note_miss(request);
+                    }
                     let growth = Growth { shared: self };
                     return self.carve_from_mapped_pages(
                         queue_key,
@@ -183,15 +187,16 @@ impl<A: Allocator> Shared<A> {
         Ok(hit)
     }
 
-    /// Unmaps pages that leave the pool, and returns them. Where that fails, they are free in the pool as before, and the next trim or
+    /// Unmaps pages of `bytes` bytes that leave the pool, and returns them. Where that fails, they are free in the pool as before, and the next trim or
     /// shortage tries again. Once the last handle is gone, they leave all the same, and are unmapped with their reservation.
     pub(crate) fn unmap(
         &self,
         place: &Place<MemoryOf<A>>,
         memory: MemoryOf<A>,
+        bytes: usize,
     ) -> Option<MemoryOf<A>> {
         match place.unmap(&self.allocator) {
-            Ok(()) => self.state.lock().forget_place(place),
+            Ok(()) => self.state.lock().forget_place(place, bytes),
             Err(error) => {
                 let unused = self.state.lock().keep_pages(place, memory);
                 tracing::warn!(%error, "pages could not be unmapped");
@@ -303,7 +308,15 @@ impl<A: Allocator> Shared<A> {
         let cached = {
             let mut state = self.state.lock();
             self.drain_caches_of(&mut state, DrainFrom::All, Wanted::All);
-            state.take_cached()
+            let cached = state.take_cached();
+            if !cached.is_empty() {
+                state.note(|| {
+                    let bytes: usize = cached.iter().map(|held| held.block.bytes).sum();
+                    let text = format_args!("{} blocks", cached.len());
+                    PoolEvent::did(What::Flush, bytes as u64, text)
+                });
+            }
+            cached
         };
         for held in cached {
             self.return_to_segment(held);

@@ -9,6 +9,7 @@ use crate::{
         timestamps::{QueueKey, QueueUse},
     },
     shared::{QueueStates, Shared},
+    track::pool_event::{PoolEvent, What},
 };
 
 /// What a fence says about the commands before it on its queue.
@@ -179,6 +180,7 @@ impl<A: Allocator> Shared<A> {
                     let Some(fence) = fences.into_iter().next() else {
                         return Ok(());
                     };
+                    self.note_wait(use_.key);
                     let status = wait_for_status(&fence.event)?;
                     if self.failures.ends_all_before(status) {
                         self.note_ended(use_);
@@ -199,10 +201,24 @@ impl<A: Allocator> Shared<A> {
             state.queues.begin_finish(use_.key)
         };
         if let Some((queue, at)) = begun {
+            self.note_wait(at.key);
             queue.finish()?;
             self.note_ended(at);
         }
         Ok(())
+    }
+
+    /// Records that the host waits for a queue.
+    fn note_wait(&self, key: QueueKey) {
+        if !self.tracking.is_on() {
+            return;
+        }
+        let mut state = self.state.lock();
+        let queue = state.queues.get(key).map(|known| known.queue.id().get());
+        state.note(|| match queue {
+            Some(queue) => PoolEvent::did(What::Wait, 0, format_args!("for queue {queue}")),
+            None => PoolEvent::did(What::Wait, 0, ""),
+        });
     }
 
     pub(crate) fn note_ended(&self, use_: QueueUse) {

@@ -1,6 +1,6 @@
 //! A block that its user frees.
 
-use binpool_allocators::{Allocator, Error, EventOf, QueueOf};
+use binpool_allocators::{Allocator, Error, EventOf, Memory, QueueOf};
 use parking_lot::MutexGuard;
 
 use crate::{
@@ -69,7 +69,7 @@ impl<A: Allocator> Shared<A> {
             self.state.lock().leave(queue_key);
             return result;
         }
-        state.begin_release(block.bytes, &uses);
+        state.begin_release(block.memory.id(), block.bytes, &uses);
         drop(state);
         let result = self.release(block.memory, &uses, after);
         let mut state = self.state.lock();

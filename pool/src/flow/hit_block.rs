@@ -1,6 +1,6 @@
 //! A block on its way from the pool to its next user.
 
-use binpool_allocators::Allocator;
+use binpool_allocators::{Allocator, Memory};
 
 use crate::{
     order::{hit_kind::HitKind, timestamps::QueueKey},
@@ -50,7 +50,7 @@ impl<A: Allocator> Drop for HitBlock<'_, A> {
         let shared = self.shared;
         let mut state = shared.state.lock();
         if self.kind == HitKind::Fresh && !shared.has_segments {
-            state.manage(block.bytes);
+            state.manage(block.memory.id(), block.bytes);
         }
         // Its former uses come before all later commands of this queue, so one timestamp of the queue stands for them.
         let uses = std::iter::once(state.queues.stamp(self.queue_key)).collect();

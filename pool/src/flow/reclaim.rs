@@ -10,6 +10,7 @@ use crate::{
     order::timestamps::QueueKey,
     request::Request,
     shared::Shared,
+    track::pool_event::{PoolEvent, What},
 };
 
 /// The most passes over the last step, while other threads allocate and free. In each pass one of them has made
@@ -96,6 +97,7 @@ impl<A: Allocator> Shared<A> {
         // A request made inside a hook does not call the hooks of this pool, or they would call each other without end.
         if let Some(round) = self.hooks.begin_round() {
             for hook in round.hooks() {
+                self.note(|| PoolEvent::did(What::Hook, request.bytes as u64, ""));
                 hooks::call(hook, shortage);
                 if let Some(found) = self.look_again(&mut reclaim)? {
                     return Ok(found);

@@ -12,6 +12,7 @@ use crate::{
     order::{fence::Fences, queue_uses::QueueUses},
     scrubber::Scrubber,
     shared::Shared,
+    track::pool_event::{PoolEvent, What},
 };
 
 impl<A: Allocator> Shared<A> {
@@ -83,7 +84,7 @@ impl<A: Allocator> Shared<A> {
         } = released;
         self.release_views(views);
         if let Some(place) = place {
-            match self.unmap(&place, memory) {
+            match self.unmap(&place, memory, bytes) {
                 Some(unmapped) => memory = unmapped,
                 None => return false,
             }
@@ -107,6 +108,7 @@ impl<A: Allocator> Shared<A> {
     pub(crate) fn free_held(&self) -> u64 {
         self.return_unviewed();
         let bytes = self.release_all();
+        self.note(|| PoolEvent::did(What::Trim, bytes, "all that is free"));
         // The state of the default queue stays, without its fences.
         let pending = self.state.lock().not_ended(&self.default_queue);
         self.check(pending.as_slice());

@@ -164,7 +164,7 @@ impl<A: Allocator> Shared<A> {
         });
         if counted.flatten().is_none() {
             let mut state = self.state.lock();
-            state.activate(asked, bytes, HitKind::Carved);
+            state.count_active(asked, bytes, HitKind::Carved);
         }
     }
 

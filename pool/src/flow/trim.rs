@@ -2,17 +2,21 @@
 
 use binpool_allocators::Allocator;
 
-use crate::shared::Shared;
+use crate::{
+    shared::Shared,
+    track::pool_event::{PoolEvent, What},
+};
 
 impl<A: Allocator> Shared<A> {
     /// Releases free memory until the pool manages at most `most` bytes: first what no command uses, largest first,
     /// then, if needed, all that is free. Returns the released bytes.
     pub(crate) fn trim_to(&self, most: u64) -> u64 {
-        let released = self.trim_unused_to(most);
-        if self.excess(most) == 0 {
-            return released;
+        let mut released = self.trim_unused_to(most);
+        if self.excess(most) > 0 {
+            released += self.release_all();
         }
-        released + self.release_all()
+        self.note(|| PoolEvent::did(What::Trim, released, format_args!("to {most} bytes")));
+        released
     }
 
     /// Releases free memory that no command uses, largest first, until the pool manages at most `most` bytes. Returns
@@ -58,6 +62,7 @@ impl<A: Allocator> Shared<A> {
         let released = self.state.lock().take_idle();
         let bytes = self.release_each(released);
         if bytes > 0 {
+            self.note(|| PoolEvent::did(What::Sweep, bytes, ""));
             tracing::debug!(bytes, "gave back what was idle");
         }
         bytes

@@ -1,14 +1,17 @@
 //! Tracking of blocks that pass through the caches of threads.
 
+use std::sync::Arc;
+
 use binpool_allocators::{Allocator, QueueId};
 
 use crate::{
+    free::cached::Wanted,
     lock::per_thread as threads,
     shared::{Block, CachedBlock, OwnCache, Shared, ThreadCache},
-    sync::Ordering,
     track::{
         caller::Caller,
         event_buffer::{EventBuffer, Tracked, begin},
+        pool_event::PoolEvent,
         ticks::Ticks,
         watch::{TrackingFlag, Watch},
     },
@@ -21,6 +24,7 @@ impl<A: Allocator> Shared<A> {
         let ticks = Ticks::new();
         let mut state = self.state.lock();
         let state = &mut *state;
+        let former = state.watch.recorder.clone();
         // Dropped event buffers hand over their events. The gates stay closed until the end.
         self.visit_all(state, |_, cache| cache.event_buffer = None);
         let watch = &mut state.watch;
@@ -34,17 +38,28 @@ impl<A: Allocator> Shared<A> {
         if flag == TrackingFlag::NONE {
             watch.allocations.forget_all();
         } else {
-            let mut event_buffer = EventBuffer::new(ticks, watch.recorder.as_ref());
-            for (record, ownership) in watch.allocations.active() {
-                event_buffer.adopt(record, ownership);
+            let has_stacks = flag == TrackingFlag::WITH_STACKS;
+            watch.event_buffer = Some(EventBuffer::new(ticks, watch.recorder.as_ref(), has_stacks));
+        }
+        let goes_on = match (&former, &watch.recorder) {
+            (Some(former), Some(now)) => Arc::ptr_eq(former, now),
+            (_, now) => now.is_none(),
+        };
+        if !goes_on {
+            self.visit_all(state, |state, cache| {
+                cache.take(Wanted::All, |cached| state.adopt_into_bin(cached));
+            });
+            for cached in state.depot.take_all(Wanted::All) {
+                state.adopt_into_bin(cached);
             }
-            watch.event_buffer = Some(event_buffer);
+            state.begin_recording();
+            state.threads.open();
         }
         self.visit_all(state, |state, cache| {
             cache.event_buffer = state.watch.new_event_buffer();
         });
         state.threads.set_tracked(flag != TrackingFlag::NONE);
-        self.tracking.0.store(flag, Ordering::Relaxed);
+        self.tracking.change(flag, state.watch.options);
         state.threads.open();
         state.threads.open();
     }
@@ -67,6 +82,13 @@ impl<A: Allocator> Shared<A> {
         let taken = take();
         state.threads.open();
         taken
+    }
+
+    /// Writes what the pool did into the recording, if there is one. Takes the pool's lock then, so callers must not hold it.
+    pub(crate) fn note(&self, event: impl FnOnce() -> PoolEvent) {
+        if self.tracking.is_on() {
+            self.state.lock().note(event);
+        }
     }
 
     /// Returns a block from this thread's cache, and tracks it.

@@ -1,12 +1,15 @@
 //! Recording what a program requests of a pool.
 
 use std::{
-    fmt,
+    any::type_name,
+    env, fmt,
     io::{self, Write},
+    path::Path,
     sync::{Arc, Weak},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
-use binpool_allocators::{Allocator, contained::contained};
+use binpool_allocators::{Allocator, Backend, contained::contained};
 
 use crate::{
     MemoryPool, RecordingSummary,
@@ -14,6 +17,9 @@ use crate::{
     sync::{Builder, JoinHandle, join},
     track::{recorder::Recorder, ticks::Ticks, trace_writer::TraceWriter},
 };
+
+/// The version of the recordings that this crate writes.
+const VERSION: u32 = 2;
 
 /// The error of a recording that could not begin.
 ///
@@ -63,9 +69,11 @@ pub enum RecordError {
 ///
 /// let trace = std::fs::read_to_string(file.path())?;
 /// let lines: Vec<_> = trace.lines().collect();
-/// assert!(lines[0].starts_with("g ") && lines[0].ends_with(" weights")); // A name,
-/// assert!(lines[1].starts_with("a ") && lines[1].contains(" 1048576 ")); // and a block.
-/// assert_eq!(lines.len(), 2);
+/// let find = |start| lines.iter().find(|line| line.starts_with(start)).copied();
+/// assert_eq!(lines[0], "h version 2"); // The device and the settings,
+/// assert!(find("g ").ok_or("no name")?.ends_with(" weights")); // a name,
+/// assert!(find("s ").is_some() && find("b ").is_some()); // a segment, a place in it,
+/// assert!(find("a ").ok_or("no block")?.contains(" 1048576 ")); // and a block.
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "the recording ends when this is dropped"]
@@ -80,7 +88,9 @@ pub struct PoolRecording {
 impl<A: Allocator + 'static> MemoryPool<A> {
     /// Records the program's requests from now on, as a trace for `binpool replay`, `binpool tune` and `binpool view`:
     /// each block with its size, queue, time, and its [`Tag`](crate::Tag) or call site; and requests that fail for lack
-    /// of memory. Blocks that are in use already are included if the pool [watches](Self::watch) them. Blocks of 0
+    /// of memory, with their [reports](crate::OutOfMemoryReport). It begins with the device and the settings of the pool, and has
+    /// what the pool does: the memory that it takes from its allocator and gives back, where each block lies, misses, trims, waits and
+    /// calls of hooks. Blocks that are in use already are included if the pool [watches](Self::watch) them. Blocks of 0
     /// bytes are not.
     ///
     /// Cheap enough to be left on: each thread writes to memory of its own, and a thread of the recording turns that
@@ -114,7 +124,8 @@ impl<A: Allocator + 'static> MemoryPool<A> {
     ) -> Result<PoolRecording, RecordError> {
         let shared = self.handle();
         let recorder = Arc::new(Recorder::new());
-        let writer = TraceWriter::new(Box::new(writer), Ticks::new());
+        let header = shared.header();
+        let writer = TraceWriter::new(Box::new(writer), Ticks::new(), &header);
         let mut is_first = false;
         shared.change_watch(|watch| {
             is_first = watch.recorder.is_none();
@@ -149,6 +160,59 @@ impl<A: Allocator + 'static> MemoryPool<A> {
             unregister,
             thread: Some(thread),
         })
+    }
+}
+
+/// What the header of a recording says of one setting.
+fn yes_or_no(is_on: bool) -> String {
+    (if is_on { "yes" } else { "no" }).to_owned()
+}
+
+impl<A: Allocator> Shared<A> {
+    /// Returns the keys and values of a recording's header.
+    fn header(&self) -> Vec<(&'static str, String)> {
+        let limits = self.allocator.backend().limits();
+        let (device_bytes, most) = (limits.capacity_bytes, self.allocator.capacity_bytes());
+        let unix_time = SystemTime::now().duration_since(UNIX_EPOCH);
+        let program = env::current_exe().ok();
+        let program = program.as_deref().and_then(Path::file_name);
+        let blocks = if self.has_segments {
+            "segments"
+        } else {
+            "bins"
+        };
+        let mut header = vec![
+            ("version", VERSION.to_string()),
+            (
+                "time",
+                unix_time.map_or(0, |time| time.as_secs()).to_string(),
+            ),
+            (
+                "program",
+                program.map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
+            ),
+            ("device", limits.device_name.clone()),
+            ("backend", type_name::<A::Backend>().to_owned()),
+            ("allocator", type_name::<A>().to_owned()),
+            ("capacity", device_bytes.to_string()),
+        ];
+        let mut add = |key, value: Option<String>| header.extend(value.map(|value| (key, value)));
+        add("limit", (most < device_bytes).then(|| most.to_string()));
+        add("blocks", Some(blocks.to_owned()));
+        let growth = self.has_segments.then(|| self.growth.name().to_owned());
+        add("growth", growth);
+        add("reuse", Some(self.policy.name().to_owned()));
+        add("scrub", Some(self.scrubber.policy().name().to_owned()));
+        add("thread_caches", Some(yes_or_no(self.has_thread_caches)));
+        let threshold = Some(self.release_threshold).filter(|bytes| *bytes < u64::MAX);
+        add(
+            "release_threshold",
+            threshold.map(|bytes| bytes.to_string()),
+        );
+        let pages = self.allocator.page_bytes();
+        add("pages", pages.map(|bytes| bytes.to_string()));
+        header.retain(|(_, value)| !value.is_empty());
+        header
     }
 }
 

@@ -51,16 +51,24 @@ thread_local! {
 }
 
 impl Caller {
-    /// Returns the caller for this thread: at `site`, or with `has_stack` at its whole call stack.
+    /// Returns the caller for this thread, at `site`.
     #[inline]
-    pub(crate) fn here(site: &'static Location<'static>, has_stack: bool) -> Self {
+    pub(crate) fn here(site: &'static Location<'static>) -> Self {
         Self {
             tag: Tag::current(),
-            call_site: if has_stack {
-                number_of_stack(site)
-            } else {
-                number_of_location(site)
-            },
+            call_site: number_of_location(site),
+        }
+    }
+
+    /// Returns the caller for this thread with its call stack, which begins beyond these crates. Without the feature
+    /// `backtrace`, at `site`.
+    pub(crate) fn with_stack(
+        site: &'static Location<'static>,
+        beyond: &'static [&'static str],
+    ) -> Self {
+        Self {
+            tag: Tag::current(),
+            call_site: number_of_stack(site, beyond),
         }
     }
 
@@ -125,13 +133,12 @@ fn number_of_location(site: &'static Location<'static>) -> u32 {
 }
 
 #[cfg(feature = "backtrace")]
-#[cold]
-fn number_of_stack(_site: &'static Location<'static>) -> u32 {
-    number_of(Name::Stack(crate::track::stack::Stack::here()))
+fn number_of_stack(_site: &'static Location<'static>, beyond: &'static [&'static str]) -> u32 {
+    number_of(Name::Stack(crate::track::stack::Stack::here(beyond)))
 }
 
 #[cfg(not(feature = "backtrace"))]
-fn number_of_stack(site: &'static Location<'static>) -> u32 {
+fn number_of_stack(site: &'static Location<'static>, _beyond: &'static [&'static str]) -> u32 {
     number_of_location(site)
 }
 
@@ -153,7 +160,7 @@ mod tests {
 
     #[track_caller]
     fn here() -> Caller {
-        Caller::here(Location::caller(), false)
+        Caller::here(Location::caller())
     }
 
     #[test]

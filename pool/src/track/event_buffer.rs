@@ -7,13 +7,11 @@ use binpool_allocators::QueueId;
 use crate::track::{
     allocation_record::{AllocationRecord, Ownership},
     caller::Caller,
+    pool_event::PoolEvent,
     recorder::Recorder,
     ticks::Ticks,
     trace_event::{EVENTS_PER_CHUNK, QueueAndGroup, TraceEvent},
 };
-
-/// The block numbers that a thread reserves at once.
-const IDS_PER_BATCH: u64 = 4096;
 
 /// The events of blocks that are handed out and freed. Each thread has a buffer in its cache, and one lies under the
 /// pool's lock.
@@ -33,20 +31,18 @@ struct PendingEvents {
     events: Vec<TraceEvent>,
     /// The queue and group of the last events.
     source: Option<QueueAndGroup>,
-    /// The next number that is reserved for this buffer, and the end of the reserved numbers.
-    next_id: u64,
-    last_id: u64,
+    /// All bits are set if call sites are stacks, and none otherwise.
+    stack_mask: u32,
 }
 
 impl EventBuffer {
-    pub(crate) fn new(ticks: Ticks, recorder: Option<&Arc<Recorder>>) -> Self {
+    pub(crate) fn new(ticks: Ticks, recorder: Option<&Arc<Recorder>>, has_stacks: bool) -> Self {
         let pending = recorder.map(|recorder| PendingEvents {
             recorder: Arc::clone(recorder),
             number: recorder.next_buffer_number(),
             events: Vec::with_capacity(EVENTS_PER_CHUNK),
             source: None,
-            next_id: 0,
-            last_id: 0,
+            stack_mask: if has_stacks { u32::MAX } else { 0 },
         });
         Self { ticks, pending }
     }
@@ -67,17 +63,15 @@ impl EventBuffer {
     ) -> Option<Arc<Recorder>> {
         let (since, asked) = (self.ticks.now(), asked as u64);
         let queue = queue.map_or(0, QueueId::get);
-        let id = self.pending.as_mut().map_or(0, PendingEvents::next_id);
         record.begin(Ownership {
             asked,
             since,
             caller,
             queue,
-            id,
         });
-        let source = QueueAndGroup::new(queue, caller);
-        let event = TraceEvent::allocated(since, id, asked);
-        self.pending.as_mut()?.push_for(event, source)
+        let pending = self.pending.as_mut()?;
+        let event = TraceEvent::allocated(since, record.next_use(), asked);
+        pending.push_for(event, queue, caller)
     }
 
     /// Notes that a block is freed. A recorder that is returned has too many events, and should be [waited
@@ -86,32 +80,35 @@ impl EventBuffer {
     pub(crate) fn end(&mut self, record: &AllocationRecord) -> Option<Arc<Recorder>> {
         let (id, since) = record.end()?;
         let pending = self.pending.as_mut()?;
-        if id == 0 {
-            // The block was handed out before the recording began.
-            return None;
-        }
         // The counters of two processors may differ by a tick.
         let time = self.ticks.now().max(since);
         pending.push(TraceEvent::freed(time, id))
     }
 
-    /// Notes that a request failed for lack of memory.
-    pub(crate) fn refuse(&mut self, asked: usize, queue: QueueId, caller: Caller) {
+    /// Notes that a request failed for lack of memory, with the numbers of its report.
+    pub(crate) fn refuse(&mut self, asked: usize, report: String, queue: QueueId, caller: Caller) {
         let time = self.ticks.now();
         if let Some(pending) = &mut self.pending {
-            let source = QueueAndGroup::new(queue.get(), caller);
-            pending.push_for(TraceEvent::refused(time, asked as u64), source);
+            let event = TraceEvent::refused(time, asked as u64);
+            pending.push_for(event, queue.get(), caller);
         }
+        self.note(|| PoolEvent::Report(report.into()));
     }
 
     /// Adds a block to the recording that was handed out before it began.
     pub(crate) fn adopt(&mut self, record: &AllocationRecord, ownership: Ownership) {
         let time = self.ticks.now();
         if let Some(pending) = &mut self.pending {
-            let id = pending.next_id();
-            record.begin(Ownership { id, ..ownership });
-            let source = QueueAndGroup::new(ownership.queue, ownership.caller);
-            pending.push_for(TraceEvent::allocated(time, id, ownership.asked), source);
+            let event = TraceEvent::allocated(time, record.id(), ownership.asked);
+            pending.push_for(event, ownership.queue, ownership.caller);
+        }
+    }
+
+    /// Writes what the pool did into the recording, if there is one.
+    pub(crate) fn note(&mut self, event: impl FnOnce() -> PoolEvent) {
+        if let Some(pending) = &mut self.pending {
+            let number = pending.recorder.keep(event());
+            pending.push(TraceEvent::of_pool(self.ticks.now(), number));
         }
     }
 
@@ -124,20 +121,10 @@ impl EventBuffer {
 }
 
 impl PendingEvents {
-    #[inline]
-    fn next_id(&mut self) -> u64 {
-        if self.next_id == self.last_id {
-            self.next_id = self.recorder.take_ids(IDS_PER_BATCH);
-            self.last_id = self.next_id + IDS_PER_BATCH;
-        }
-        self.next_id += 1;
-        // 0 stands for no number.
-        self.next_id
-    }
-
     /// Writes an event of a block that was requested for this queue and group.
     #[inline]
-    fn push_for(&mut self, event: TraceEvent, source: QueueAndGroup) -> Option<Arc<Recorder>> {
+    fn push_for(&mut self, event: TraceEvent, queue: u64, caller: Caller) -> Option<Arc<Recorder>> {
+        let source = QueueAndGroup::new(queue, caller, self.stack_mask);
         if self.source != Some(source) {
             self.source = Some(source);
             // There is room: chunks are handed over one event before they are full.

@@ -153,7 +153,10 @@ mod tests {
 
     #[test]
     fn a_queue_and_group_hold_for_the_same_buffer_until_the_next_ones() {
-        let source = |queue| QueueAndGroup { queue, group: 0 };
+        let source = |queue| QueueAndGroup {
+            queue,
+            ..QueueAndGroup::default()
+        };
         let seen = merged(vec![
             of(
                 0,

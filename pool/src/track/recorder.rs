@@ -1,6 +1,6 @@
 //! The thread that writes a recording, and how it gets the events of other threads.
 
-use std::{cell::Cell, io, sync::atomic::AtomicU64, time::Duration};
+use std::{cell::Cell, collections::HashMap, io, sync::atomic::AtomicU64, time::Duration};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -9,7 +9,8 @@ use crate::{
     sync::{Ordering, thread_local},
     track::{
         merge::{Chunk, in_order},
-        trace_event::{EVENTS_PER_CHUNK, TraceEvent},
+        pool_event::PoolEvent,
+        trace_event::{DecodedEvent, EVENTS_PER_CHUNK, TraceEvent},
         trace_writer::{RecordingSummary, TraceWriter},
     },
 };
@@ -38,10 +39,12 @@ const MAX_WAITING_CHUNKS: usize = 1024;
 /// The shared state of a recording.
 #[derive(Debug)]
 pub(crate) struct Recorder {
-    /// The block numbers reserved so far.
-    ids: AtomicU64,
     /// The event buffers so far.
     buffers: AtomicU64,
+    /// What the pool did that is not written yet, by number.
+    of_pool: Mutex<HashMap<u64, PoolEvent>>,
+    /// The number of the next such event.
+    next_of_pool: AtomicU64,
     inbox: Mutex<Inbox>,
     /// Signals that there is enough to write, or that the recording is over.
     arrived: Condvar,
@@ -61,17 +64,20 @@ struct Inbox {
 impl Recorder {
     pub(crate) fn new() -> Self {
         Self {
-            ids: AtomicU64::new(0),
             buffers: AtomicU64::new(0),
+            of_pool: Mutex::default(),
+            next_of_pool: AtomicU64::new(0),
             inbox: Mutex::default(),
             arrived: Condvar::new(),
             taken: Condvar::new(),
         }
     }
 
-    /// Reserves `count` block numbers and returns the first.
-    pub(crate) fn take_ids(&self, count: u64) -> u64 {
-        self.ids.fetch_add(count, Ordering::Relaxed)
+    /// Keeps an event of the pool until it is written, and returns its number.
+    pub(crate) fn keep(&self, event: PoolEvent) -> u64 {
+        let number = self.next_of_pool.fetch_add(1, Ordering::Relaxed);
+        self.of_pool.lock().insert(number, event);
+        number
     }
 
     /// Returns a number for the next event buffer.
@@ -129,7 +135,14 @@ impl Recorder {
         WRITES.with(|writes| writes.set(true));
         loop {
             let is_over = self.wait_for_enough();
-            let empty = in_order(collect(), |event, source| writer.write(event, source))?;
+            let empty = in_order(collect(), |event, source| {
+                let DecodedEvent::OfPool { number } = event.decode() else {
+                    return writer.write(event, source);
+                };
+                // The writer may use the pool, which keeps events, so the lock ends here.
+                let done = self.of_pool.lock().remove(&number);
+                done.map_or(Ok(()), |done| writer.write_of_pool(event.time, &done))
+            })?;
             writer.flush()?;
             self.reuse_memory(empty);
             if is_over {
@@ -194,10 +207,40 @@ mod tests {
     #[test]
     fn the_writing_thread_does_not_wait_for_itself() {
         let recorder = Arc::new(Recorder::new());
-        let writer = TraceWriter::new(Box::new(Waits(Arc::clone(&recorder))), Ticks::new());
+        let writer = TraceWriter::new(Box::new(Waits(Arc::clone(&recorder))), Ticks::new(), &[]);
         recorder.accept(0, vec![TraceEvent::allocated(0, 1, 8)]);
         let writing = std::thread::spawn(move || recorder.write(writer, || recorder.take()));
         assert_eq!(writing.join().unwrap().unwrap().allocations, 1);
         assert!(!is_on_this_thread());
+    }
+
+    /// A writer that finds out whether the pool could keep an event now.
+    struct LooksAt(Arc<Recorder>);
+
+    impl io::Write for LooksAt {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            assert!(self.0.of_pool.try_lock().is_some());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_writer_may_use_the_pool_while_what_that_did_is_written() {
+        let recorder = Arc::new(Recorder::new());
+        let writer = Box::new(LooksAt(Arc::clone(&recorder)));
+        let writer = TraceWriter::new(writer, Ticks::new(), &[]);
+        // More lines than are written at once.
+        let events = (0..20_000)
+            .map(|memory| TraceEvent::of_pool(0, recorder.keep(PoolEvent::GivenBack { memory })));
+        recorder.accept(0, events.collect());
+        recorder.end();
+        let writing = Arc::clone(&recorder);
+        let write = move || writing.write(writer, || writing.take());
+        std::thread::spawn(write).join().unwrap().unwrap();
+        assert!(recorder.of_pool.lock().is_empty());
     }
 }

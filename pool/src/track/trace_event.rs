@@ -5,12 +5,16 @@ use crate::track::caller::Caller;
 /// The events of a full chunk: 48 KiB, which stay in the processor's cache until they are handed over.
 pub(crate) const EVENTS_PER_CHUNK: usize = 2048;
 
-/// The position of an event's kind: the upper two bits of its second word.
-const KIND: u32 = 62;
+/// The position of an event's kind: the upper three bits of its second word.
+const KIND: u32 = 61;
 const ALLOCATED: u64 = 0;
 const FREED: u64 = 1;
 const REFUSED: u64 = 2;
 const QUEUE_AND_GROUP: u64 = 3;
+const OF_POOL: u64 = 4;
+
+/// The position of the stack's number, behind that of the group.
+const STACK: u32 = 32;
 
 /// An event and its time in ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +32,8 @@ pub(crate) struct QueueAndGroup {
     pub(crate) queue: u64,
     /// The number of the tag, or else of the call site.
     pub(crate) group: u32,
+    /// The number of the call stack; 0 for none.
+    pub(crate) stack: u32,
 }
 
 /// An event, decoded.
@@ -45,13 +51,23 @@ pub(crate) enum DecodedEvent {
         bytes: u64,
     },
     QueueAndGroup(QueueAndGroup),
+    /// The pool did something, which the recorder [keeps](crate::track::recorder::Recorder::keep) under this number.
+    OfPool {
+        number: u64,
+    },
 }
 
 impl QueueAndGroup {
+    /// `stack_mask` has all bits set if call sites are stacks, and none otherwise.
     #[inline]
-    pub(crate) fn new(queue: u64, caller: Caller) -> Self {
+    pub(crate) fn new(queue: u64, caller: Caller, stack_mask: u32) -> Self {
         let group = caller.group();
-        Self { queue, group }
+        let stack = caller.call_site & stack_mask;
+        Self {
+            queue,
+            group,
+            stack,
+        }
     }
 }
 
@@ -85,8 +101,18 @@ impl TraceEvent {
     pub(crate) fn source(time: u64, source: QueueAndGroup) -> Self {
         Self {
             time,
-            what: QUEUE_AND_GROUP << KIND | u64::from(source.group),
+            what: QUEUE_AND_GROUP << KIND
+                | u64::from(source.stack) << STACK
+                | u64::from(source.group),
             more: source.queue,
+        }
+    }
+
+    pub(crate) const fn of_pool(time: u64, number: u64) -> Self {
+        Self {
+            time,
+            what: OF_POOL << KIND | number,
+            more: 0,
         }
     }
 
@@ -99,6 +125,7 @@ impl TraceEvent {
             },
             FREED => DecodedEvent::Freed { id: number },
             REFUSED => DecodedEvent::Refused { bytes: self.more },
+            OF_POOL => DecodedEvent::OfPool { number },
             _ => DecodedEvent::QueueAndGroup(QueueAndGroup {
                 queue: self.more,
                 #[expect(
@@ -106,6 +133,7 @@ impl TraceEvent {
                     reason = "the number of a group has 32 bits"
                 )]
                 group: number as u32,
+                stack: (number >> STACK) as u32,
             }),
         }
     }
@@ -141,10 +169,15 @@ mod tests {
         let source = QueueAndGroup {
             queue: u64::MAX,
             group: u32::MAX,
+            stack: (1 << (KIND - STACK)) - 1,
         };
         assert_eq!(
             TraceEvent::source(1, source).decode(),
             DecodedEvent::QueueAndGroup(source)
+        );
+        assert_eq!(
+            TraceEvent::of_pool(1, 9).decode(),
+            DecodedEvent::OfPool { number: 9 }
         );
     }
 

@@ -8,6 +8,7 @@ use std::{
 
 use crate::track::{
     caller,
+    pool_event::PoolEvent,
     ticks::Ticks,
     trace_event::{DecodedEvent, QueueAndGroup, TraceEvent},
 };
@@ -49,7 +50,9 @@ pub struct RecordingSummary {
 ///   the order of appearance. Times are nanoseconds since the recording began;
 /// - `f ID TIME`: it is freed;
 /// - `o BYTES STREAM TIME [GROUP]`: a request fails for lack of memory;
-/// - `g GROUP NAME`: the tag, or else the call site, of this group.
+/// - `g GROUP NAME`: the tag, or else the call site, of this group;
+/// - `k STACK FRAME`: the next frame of this call stack. Allocations and shortages then have a `STACK` behind their group;
+/// - and the lines of the [pool's own events](PoolEvent::write), after a header of `h KEY VALUE`.
 pub(crate) struct TraceWriter {
     writer: Box<dyn Write + Send>,
     ticks: Ticks,
@@ -60,6 +63,7 @@ pub(crate) struct TraceWriter {
     /// The numbers of the queues, in the order of appearance.
     queues: Vec<u64>,
     groups: HashSet<u32>,
+    stacks: HashSet<u32>,
     /// The last queue and group, whose name has been written, and the stream of that queue.
     last: (QueueAndGroup, u64),
     /// Lines that are not written yet.
@@ -69,7 +73,18 @@ pub(crate) struct TraceWriter {
 }
 
 impl TraceWriter {
-    pub(crate) fn new(writer: Box<dyn Write + Send>, ticks: Ticks) -> Self {
+    /// Returns a writer whose text begins with this header.
+    pub(crate) fn new(
+        writer: Box<dyn Write + Send>,
+        ticks: Ticks,
+        header: &[(&'static str, String)],
+    ) -> Self {
+        let mut lines = Vec::with_capacity(BYTES_PER_WRITE + 256);
+        for (key, value) in header {
+            // A line is one line, whatever the name of a device or a program has in it.
+            let value = value.replace(char::is_control, " ");
+            lines.extend_from_slice(format!("h {key} {}\n", value.trim()).as_bytes());
+        }
         Self {
             writer,
             start: ticks.now(),
@@ -77,15 +92,16 @@ impl TraceWriter {
             time: 0,
             queues: Vec::new(),
             groups: HashSet::new(),
+            stacks: HashSet::new(),
             // No queue has this number, so the first block differs from it.
             last: (
                 QueueAndGroup {
                     queue: u64::MAX,
-                    group: 0,
+                    ..QueueAndGroup::default()
                 },
                 0,
             ),
-            lines: Vec::with_capacity(BYTES_PER_WRITE + 256),
+            lines,
             digits: itoa::Buffer::new(),
             written: RecordingSummary::default(),
         }
@@ -97,30 +113,44 @@ impl TraceWriter {
 
     /// Writes an event. Events must come in the order of [`in_order`](crate::track::merge::in_order).
     pub(crate) fn write(&mut self, event: TraceEvent, source: QueueAndGroup) -> io::Result<()> {
-        // Times never fall: an event that is early by some ticks gets the time of the line before.
-        self.time = self
-            .time
-            .max(self.ticks.nanoseconds(self.start, event.time));
+        self.advance(event.time);
         match event.decode() {
             DecodedEvent::Allocated { id, bytes } => {
                 let stream = self.stream(source);
                 self.push(b'a', &[id, bytes, stream, self.time]);
-                self.end_line(source.group);
+                self.end_line(source);
                 self.written.allocations += 1;
             }
             DecodedEvent::Freed { id } => {
                 self.push(b'f', &[id, self.time]);
-                self.end_line(0);
+                self.lines.push(b'\n');
                 self.written.frees += 1;
             }
             DecodedEvent::Refused { bytes } => {
                 let stream = self.stream(source);
                 self.push(b'o', &[bytes, stream, self.time]);
-                self.end_line(source.group);
+                self.end_line(source);
                 self.written.shortages += 1;
             }
-            DecodedEvent::QueueAndGroup(_) => {}
+            DecodedEvent::QueueAndGroup(_) | DecodedEvent::OfPool { .. } => {}
         }
+        self.write_if_enough()
+    }
+
+    /// Writes an event of the pool, whose time is in ticks.
+    pub(crate) fn write_of_pool(&mut self, time: u64, event: &PoolEvent) -> io::Result<()> {
+        self.advance(time);
+        event.write(self.time, &mut self.lines)?;
+        self.lines.push(b'\n');
+        self.write_if_enough()
+    }
+
+    /// Moves on to a time in ticks. Times never fall: an event that is early by some ticks gets the time of the line before.
+    fn advance(&mut self, time: u64) {
+        self.time = self.time.max(self.ticks.nanoseconds(self.start, time));
+    }
+
+    fn write_if_enough(&mut self) -> io::Result<()> {
         if self.lines.len() < BYTES_PER_WRITE {
             return Ok(());
         }
@@ -145,6 +175,9 @@ impl TraceWriter {
         if source == self.last.0 {
             return self.last.1;
         }
+        if source.stack > 0 {
+            self.name_stack(source.stack);
+        }
         self.name(source.group);
         let stream = self.queues.iter().position(|queue| *queue == source.queue);
         let stream = stream.unwrap_or_else(|| {
@@ -161,11 +194,25 @@ impl TraceWriter {
             return;
         }
         let name = caller::name_of(group).unwrap_or_default();
-        // A stack has one frame a line.
-        let name = name.replace('\n', " < ");
-        self.push(b'g', &[u64::from(group)]);
+        // Of a stack, the first frame: all of it has lines of its own.
+        self.push_text(b'g', group, name.lines().next().unwrap_or_default());
+    }
+
+    /// Writes the frames of a stack before its first use.
+    fn name_stack(&mut self, stack: u32) {
+        if !self.stacks.insert(stack) {
+            return;
+        }
+        let frames = caller::name_of(stack).unwrap_or_default();
+        for frame in frames.lines() {
+            self.push_text(b'k', stack, frame);
+        }
+    }
+
+    fn push_text(&mut self, kind: u8, number: u32, text: &str) {
+        self.push(kind, &[u64::from(number)]);
         self.lines.push(b' ');
-        self.lines.extend_from_slice(name.as_bytes());
+        self.lines.extend_from_slice(text.as_bytes());
         self.lines.push(b'\n');
     }
 
@@ -184,11 +231,14 @@ impl TraceWriter {
         self.lines.extend_from_slice(digits.as_bytes());
     }
 
-    /// Ends a line, with the group of its block; 0 for none.
+    /// Ends a line, with the group and the stack of its block, if it has them.
     #[inline]
-    fn end_line(&mut self, group: u32) {
-        if group > 0 {
-            self.push_number(u64::from(group));
+    fn end_line(&mut self, source: QueueAndGroup) {
+        if source.group > 0 {
+            self.push_number(u64::from(source.group));
+            if source.stack > 0 {
+                self.push_number(u64::from(source.stack));
+            }
         }
         self.lines.push(b'\n');
     }
@@ -227,7 +277,7 @@ mod tests {
 
     fn written(events: &[(TraceEvent, QueueAndGroup)]) -> Vec<String> {
         let text = Shared::default();
-        let mut writer = TraceWriter::new(Box::new(text.clone()), Ticks::new());
+        let mut writer = TraceWriter::new(Box::new(text.clone()), Ticks::new(), &[]);
         for (event, source) in events {
             writer.write(*event, *source).unwrap();
         }
@@ -254,7 +304,11 @@ mod tests {
     #[test]
     fn streams_are_numbered_by_their_first_block_and_a_group_is_named_once() {
         let group = caller::number_of_tag("of a written trace");
-        let of = |queue, group| QueueAndGroup { queue, group };
+        let of = |queue, group| QueueAndGroup {
+            queue,
+            group,
+            stack: 0,
+        };
         let lines = written(&[
             (TraceEvent::allocated(0, 1, 8), of(50, group)),
             (TraceEvent::allocated(0, 2, 8), of(40, group)),

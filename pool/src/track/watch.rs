@@ -2,6 +2,8 @@
 
 use std::{panic::Location, sync::Arc};
 
+use parking_lot::RwLock;
+
 use crate::{
     sync::{AtomicU8, Ordering},
     track::{
@@ -34,16 +36,22 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WatchOptions {
     pub(crate) backtraces: bool,
+    /// The crates whose frames a stack does not begin with.
+    pub(crate) beyond: &'static [&'static str],
 }
 
 impl WatchOptions {
     /// Notes the line of the program that calls the pool.
     #[must_use]
     pub const fn new() -> Self {
-        Self { backtraces: false }
+        Self {
+            backtraces: false,
+            beyond: &[],
+        }
     }
 
-    /// Notes all frames of the thread instead of that line. Takes some microseconds for each block, and far longer to
+    /// Notes the program's frames of the thread instead of that line: from the first one outside binpool's crates and those that
+    /// the program [names](Self::beyond) to where the thread begins, without the standard library's. Takes some microseconds for each block, and far longer to
     /// look up the names when they are read. For array crates, where the line that calls the pool is always the same.
     ///
     /// ```
@@ -83,6 +91,31 @@ impl WatchOptions {
         self.backtraces = take;
         self
     }
+
+    /// Begins each stack at the first frame outside the crates whose names begin with one of `crates`, such as the array crate that
+    /// all requests come from.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// use binpool::WatchOptions;
+    ///
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// pool.watch(WatchOptions::new().backtraces(true).beyond(&["tensor"]));
+    /// let array = pool.allocate(4096)?; // As `tensor::zeros` would do.
+    /// let live = pool.live_blocks();
+    /// let frames = live.groups[0].call_site.as_deref().unwrap_or_default();
+    /// assert!(!frames.contains("tensor::"), "{frames}");
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
+    #[cfg(feature = "backtrace")]
+    #[must_use]
+    pub const fn beyond(mut self, crates: &'static [&'static str]) -> Self {
+        self.beyond = crates;
+        self
+    }
 }
 
 /// The tracking state of a pool, under its lock.
@@ -100,13 +133,22 @@ impl Watch {
     /// Returns an event buffer for a thread, if blocks are tracked.
     pub(crate) fn new_event_buffer(&self) -> Option<Box<EventBuffer>> {
         let ticks = self.event_buffer.as_ref()?.ticks().clone();
-        Some(Box::new(EventBuffer::new(ticks, self.recorder.as_ref())))
+        let has_stacks = self.options.is_some_and(|options| options.backtraces);
+        Some(Box::new(EventBuffer::new(
+            ticks,
+            self.recorder.as_ref(),
+            has_stacks,
+        )))
     }
 }
 
 /// What is tracked, to be read without the pool's lock.
 #[derive(Debug, Default)]
-pub(crate) struct TrackingFlag(pub(crate) AtomicU8);
+pub(crate) struct TrackingFlag {
+    kind: AtomicU8,
+    /// The crates that stacks do not begin with.
+    beyond: RwLock<&'static [&'static str]>,
+}
 
 impl TrackingFlag {
     pub(crate) const NONE: u8 = 0;
@@ -117,15 +159,27 @@ impl TrackingFlag {
     #[inline]
     pub(crate) fn caller(&self, site: &'static Location<'static>) -> Option<Caller> {
         // A thread that reads an old value tracks one block more or less.
-        match self.0.load(Ordering::Relaxed) {
+        match self.kind.load(Ordering::Relaxed) {
             Self::NONE => None,
             _ if recorder::is_on_this_thread() => None,
-            flag => Some(Caller::here(site, flag == Self::WITH_STACKS)),
+            Self::WITH_STACKS => Some(self.with_stack(site)),
+            _ => Some(Caller::here(site)),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn with_stack(&self, site: &'static Location<'static>) -> Caller {
+        Caller::with_stack(site, *self.beyond.read())
+    }
+
+    pub(crate) fn change(&self, kind: u8, options: Option<WatchOptions>) {
+        *self.beyond.write() = options.map_or(&[], |options| options.beyond);
+        self.kind.store(kind, Ordering::Relaxed);
     }
 
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
-        self.0.load(Ordering::Relaxed) != Self::NONE
+        self.kind.load(Ordering::Relaxed) != Self::NONE
     }
 }

@@ -2,16 +2,18 @@
 
 use std::{
     collections::HashMap,
+    env,
     io::{self, Write},
     sync::{Arc, Mutex},
     thread,
 };
 
 use binpool::{
-    Backend, ImmediateAllocator, MemoryPool, PoolOptions, QueueOrder, RecordError, Tag,
-    WatchOptions,
+    Allocator, Backend, GrowthPolicy, ImmediateAllocator, MemoryPool, PoolOptions, Queue,
+    QueueOrder, RecordError, ReusePolicy, Tag, VirtualMemoryAllocator, WatchOptions,
+    adaptors::Limit,
 };
-use binpool_mock::{MockBackend, MockDevice, MockQueue};
+use binpool_mock::{Completion, MockBackend, MockDevice, MockQueue};
 
 type Pool = MemoryPool<ImmediateAllocator<MockBackend>>;
 
@@ -36,18 +38,40 @@ impl Text {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// The lines without their times.
+    /// The lines about what the program did, without their times.
     fn timeless(&self) -> Vec<String> {
         let lines = self.lines();
-        let lines = lines.iter().map(|line| {
+        let lines = lines.iter().filter_map(|line| {
             let mut words: Vec<_> = line.split(' ').collect();
             match words[0] {
                 "a" => drop(words.remove(4)),
                 "f" => drop(words.remove(2)),
                 "o" => drop(words.remove(3)),
-                _ => {}
+                "g" => {}
+                _ => return None,
             }
-            words.join(" ")
+            Some(words.join(" "))
+        });
+        lines.collect()
+    }
+
+    /// The lines about what the pool did, each without its letter and its time.
+    fn of_pool(&self, letter: &str) -> Vec<Vec<String>> {
+        let lines = self.lines();
+        let lines = lines.iter().filter_map(|line| {
+            let mut words: Vec<_> = line.split(' ').map(str::to_owned).collect();
+            let time = match letter {
+                "s" | "p" => 3,
+                "S" => 2,
+                "b" => 5,
+                _ => 0,
+            };
+            (words.remove(0) == letter).then(|| {
+                if time > 0 {
+                    words.remove(time - 1);
+                }
+                words
+            })
         });
         lines.collect()
     }
@@ -363,4 +387,262 @@ fn a_writer_that_panics_ends_the_recording_and_not_the_program() {
     let error = recording.finish().unwrap_err();
     assert!(error.to_string().contains("panicked"), "{error}");
     drop(pool.allocate(100).unwrap());
+}
+
+#[test]
+fn a_header_says_what_was_recorded() {
+    let backend = MockDevice::builder()
+        .capacity_bytes(1 << 30)
+        .build()
+        .backend();
+    let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+    let allocator = Limit::new(ImmediateAllocator::new(&backend).unwrap(), 64 << 20);
+    let options = PoolOptions::new()
+        .growth(GrowthPolicy::Dense)
+        .reuse(ReusePolicy::InsertWait)
+        .release_threshold(1 << 20);
+    let pool = options.build(allocator, &queue).unwrap();
+    let text = Text::default();
+    pool.record(text.clone()).unwrap().finish().unwrap();
+    let lines = text.lines();
+    assert_eq!(lines[0], "h version 2");
+    for expected in [
+        "h device mock device".to_owned(),
+        format!("h capacity {}", 1 << 30),
+        format!("h limit {}", 64 << 20),
+        "h blocks segments".to_owned(),
+        "h growth dense".to_owned(),
+        "h reuse insert_wait".to_owned(),
+        "h scrub never".to_owned(),
+        "h thread_caches no".to_owned(),
+        format!("h release_threshold {}", 1 << 20),
+    ] {
+        assert!(lines.contains(&expected), "{expected}: {lines:#?}");
+    }
+    let backend = lines.iter().find(|line| line.starts_with("h backend "));
+    assert!(backend.unwrap().ends_with("MockBackend"));
+    let program = env::current_exe().unwrap();
+    let program = program.file_name().unwrap().to_str().unwrap();
+    assert!(lines.contains(&format!("h program {program}")));
+    assert!(
+        lines.iter().all(|line| line.starts_with("h ")),
+        "{lines:#?}"
+    );
+}
+
+/// Where the recorded blocks lie, by their IDs.
+fn places(text: &Text) -> HashMap<u64, (u64, usize, usize)> {
+    let placed = text.of_pool("b").into_iter().map(|words| {
+        let numbers: Vec<u64> = words.iter().map(|word| word.parse().unwrap()).collect();
+        let [offset, bytes] = [2, 3].map(|index| usize::try_from(numbers[index]).unwrap());
+        (numbers[0], (numbers[1], offset, bytes))
+    });
+    placed.collect()
+}
+
+#[test]
+fn a_recording_begins_with_the_memory_and_the_blocks_that_are_there() {
+    for segments in [true, false] {
+        let options = PoolOptions::new().segments(segments);
+        let (pool, _) = pool_of(&MockDevice::new(), options);
+        let unknown = pool.allocate(5000).unwrap();
+        pool.watch(WatchOptions::new());
+        let kept = pool.allocate(3 << 20).unwrap();
+        drop(pool.allocate(300).unwrap());
+        let text = Text::default();
+        let recording = pool.record(text.clone()).unwrap();
+        let later = pool.allocate(300).unwrap();
+        recording.finish().unwrap();
+
+        let of_blocks = text.timeless();
+        let ids = of_blocks.iter().filter(|line| line.starts_with('a'));
+        let ids: Vec<u64> = ids
+            .map(|line| line.split(' ').nth(1).unwrap().parse().unwrap())
+            .collect();
+        assert_eq!(
+            ids.len(),
+            2,
+            "of the unknown block no more than its size is known"
+        );
+        let places = places(&text);
+        for (id, block) in ids.iter().zip([&kept, &later]) {
+            let place = block.place().unwrap();
+            let expected = (place.memory.get(), place.offset, place.bytes);
+            assert_eq!(places[&(id >> 8)], expected, "segments: {segments}");
+        }
+        let taken: usize = text
+            .of_pool("s")
+            .iter()
+            .map(|words| words[1].parse::<usize>().unwrap())
+            .sum();
+        let unknown_bytes = if segments { 0 } else { unknown.class_size() };
+        assert_eq!((taken + unknown_bytes) as u64, pool.managed_bytes());
+        let told = text.of_pool("p");
+        assert!(
+            told.contains(
+                &["untracked", "5000", "1", "blocks"]
+                    .map(str::to_owned)
+                    .to_vec()
+            ),
+            "{told:?}"
+        );
+    }
+}
+
+#[test]
+fn a_watch_that_begins_or_ends_meanwhile_does_not_repeat_the_blocks() {
+    let (pool, _) = pool();
+    let text = Text::default();
+    let recording = pool.record(text.clone()).unwrap();
+    let kept = pool.allocate(100).unwrap();
+    pool.watch(WatchOptions::new());
+    pool.stop_watching();
+    drop(kept);
+    recording.finish().unwrap();
+    let (live, allocations) = replay(&text.lines());
+    assert_eq!((live.len(), allocations), (0, 1));
+}
+
+#[test]
+fn what_the_pool_did_is_in_the_recording() {
+    for segments in [true, false] {
+        let device = MockDevice::builder()
+            .capacity_bytes(64 << 20)
+            .completion(Completion::Manual)
+            .build();
+        let options = PoolOptions::new()
+            .segments(segments)
+            .reuse(ReusePolicy::WaitOnHost);
+        let (pool, _) = pool_of(&device, options);
+        let other = pool.backend().create_queue(QueueOrder::InOrder).unwrap();
+        pool.add_reclaim_hook(|_| {});
+        let text = Text::default();
+        let recording = pool.record(text.clone()).unwrap();
+        let first = pool.allocate(16 << 20).unwrap();
+        first
+            .enqueue_fill(pool.home_queue(), 0..4096, &[7_u8])
+            .unwrap();
+        drop(first);
+        drop(pool.allocate_on(&other, 16 << 20).unwrap());
+        let kept = pool.allocate(40 << 20).unwrap();
+        let error = pool.allocate(32 << 20).unwrap_err();
+        pool.trim_to(0);
+        recording.finish().unwrap();
+
+        let told = text.of_pool("p");
+        let of = |what: &str| {
+            let found: Vec<_> = told.iter().filter(|words| words[0] == what).collect();
+            assert!(
+                !found.is_empty(),
+                "segments: {segments}: no {what}: {told:?}"
+            );
+            found
+        };
+        assert_eq!(of("miss")[0][1], (16 << 20).to_string());
+        assert_eq!(of("hook")[0][1], (32 << 20).to_string());
+        assert_eq!(
+            of("wait")[0][2..],
+            [
+                "for".to_owned(),
+                "queue".to_owned(),
+                pool.home_queue().id().get().to_string()
+            ]
+        );
+        assert_eq!(of("trim").len(), 1);
+        // What was taken and not given back is what the pool has.
+        let sizes = text.of_pool("s").into_iter();
+        let mut has: HashMap<_, u64> = sizes
+            .map(|words| (words[0].clone(), words[1].parse().unwrap()))
+            .collect();
+        for words in text.of_pool("S") {
+            has.remove(&words[0]).unwrap();
+        }
+        assert_eq!(has.values().sum::<u64>(), pool.managed_bytes());
+        let report = error.out_of_memory().unwrap();
+        let told = text.of_pool("r");
+        assert_eq!(told.len(), 1);
+        assert!(told[0].contains(&format!("verdict={}", report.verdict.name())));
+        assert!(told[0].contains(&format!("active_bytes={}", report.active_bytes)));
+        assert!(told[0].contains(&format!("managed_bytes={}", report.managed_bytes)));
+        drop(kept);
+    }
+}
+
+#[test]
+fn a_pool_of_pages_writes_what_it_maps_and_unmaps() {
+    let backend = MockDevice::builder().virtual_memory(true).build().backend();
+    let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+    let pool = MemoryPool::new(VirtualMemoryAllocator::new(&backend), &queue).unwrap();
+    let text = Text::default();
+    let recording = pool.record(text.clone()).unwrap();
+    drop(pool.allocate(20 << 20).unwrap());
+    let managed = pool.managed_bytes();
+    pool.trim_to(0);
+    recording.finish().unwrap();
+    let told = text.of_pool("p");
+    let sum = |what: &str| -> u64 {
+        let of_it = told.iter().filter(|words| words[0] == what);
+        of_it.map(|words| words[1].parse::<u64>().unwrap()).sum()
+    };
+    assert_eq!(
+        (sum("map"), sum("unmap"), sum("trim")),
+        (managed, managed, managed)
+    );
+    assert_eq!((text.of_pool("s").len(), text.of_pool("S").len()), (0, 0));
+    assert_eq!(text.of_pool("b").len(), 1);
+    let page = pool.allocator().page_bytes().unwrap();
+    assert!(text.lines().contains(&format!("h pages {page}")));
+}
+
+#[cfg(feature = "backtrace")]
+#[test]
+fn a_stack_is_written_once_from_the_program_that_asked_on() {
+    #[inline(never)]
+    fn layer(pool: &Pool) {
+        for _ in 0..2 {
+            drop(std::hint::black_box(pool.allocate(100).unwrap()));
+        }
+    }
+    let (pool, _) = pool();
+    pool.watch(WatchOptions::new().backtraces(true));
+    let text = Text::default();
+    let recording = pool.record(text.clone()).unwrap();
+    let tag = Tag::new("tag of a stack");
+    tag.within(|| layer(&pool));
+    recording.finish().unwrap();
+    let lines = text.lines();
+    let of = |letter: &str| -> Vec<&str> {
+        let start = format!("{letter} ");
+        let found = lines.iter().filter(|line| line.starts_with(&start));
+        found.map(|line| line.split_once(' ').unwrap().1).collect()
+    };
+    let frames: Vec<_> = of("k")
+        .iter()
+        .map(|rest| rest.split_once(' ').unwrap())
+        .collect();
+    let number = frames[0].0;
+    assert!(
+        frames.iter().all(|(stack, _)| *stack == number),
+        "one stack: {frames:?}"
+    );
+    assert!(
+        frames[0].1.contains("layer at pool/tests/it/recording.rs:"),
+        "{frames:?}"
+    );
+    for (_, frame) in &frames {
+        assert!(
+            !frame.starts_with("std::") && !frame.starts_with("core::"),
+            "{frames:?}"
+        );
+        assert!(!frame.starts_with("binpool::"), "{frames:?}");
+    }
+    let blocks = of("a");
+    assert_eq!(blocks.len(), 2);
+    assert!(
+        blocks
+            .iter()
+            .all(|block| block.ends_with(&format!(" {number}"))),
+        "{blocks:?}"
+    );
+    assert!(of("g")[0].ends_with("tag of a stack"));
 }

@@ -10,8 +10,8 @@ use std::{
 
 use binpool::{PoolOptions, Snapshot, words};
 use binpool_replay::{
-    Content, Profile, Trace, TraceError, shown,
-    view::{By, SnapshotNumbers, record},
+    Content, Failure, Profile, Trace, TraceError, shown,
+    view::{By, History, Origin, SnapshotNumbers, record},
 };
 use bytesize::ByteSize;
 use clap::{
@@ -29,8 +29,8 @@ use crate::command::{
 /// Show a program's memory as a page for the browser: what uses it, why it ran out, and what is leaked or only cached.
 ///
 /// FILE is a recording (see `binpool replay`) or a snapshot of a pool as JSON (`MemoryPool::snapshot`), compressed or not; its
-/// content tells which. A trace is replayed once, through a pool on the simulated device, to find out
-/// where each block lies. The page is one file, which needs no network and no server: open it from the disk,
+/// content tells which. A recording of a pool says where each block lay and what the pool did, and the page shows that. Any other
+/// trace is replayed once, through a pool on the simulated device, as are all with an option for the device or the pool. The page is one file, which needs no network and no server: open it from the disk,
 /// or send it.
 ///
 /// The page of a trace shows the bytes in use over time, stacked by group, size or stream, or block by block, and the reserved
@@ -62,13 +62,16 @@ pub(crate) struct View {
     /// Print the numbers of the page as JSON.
     #[arg(long)]
     json: bool,
+    /// Replay the trace on the simulated device, also if it says what happened.
+    #[arg(long)]
+    simulate: bool,
     /// What the blocks are grouped by at first. Default: group where the trace has groups, or else size.
     #[arg(long, value_enum)]
     by: Option<By>,
     /// The device whose limits the simulated device has: h200, pocl, none (the H200's limits, no costs), or a file that
-    /// `binpool devices --measure -o FILE.json` wrote.
-    #[arg(long, value_name = "NAME|FILE", default_value = "h200")]
-    profile: Profile,
+    /// `binpool devices --measure -o FILE.json` wrote. Default: h200.
+    #[arg(long, value_name = "NAME|FILE")]
+    profile: Option<Profile>,
     /// The most memory that may be taken from the device, such as 12GiB. Default: all of it.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     capacity: Option<ByteSize>,
@@ -139,22 +142,27 @@ fn view_trace(options: &View, content: Content<'_>) -> Result<(), Box<dyn Error>
         [] => By::Size,
         _ => By::Group,
     });
-    let bar = bar(trace.events().len(), trace.name());
-    let capacity = options.capacity.map(|size| size.as_u64());
-    let history = record(
-        &trace,
-        &options.profile,
-        capacity,
-        &options.pool(),
-        &|events| {
-            bar.set_position(events as u64);
-        },
-    )?;
-    bar.finish_and_clear();
+    let happened = if options.simulates() {
+        None
+    } else {
+        History::happened(&trace)
+    };
+    let history = match happened {
+        Some(history) => history,
+        None => simulate(options, &trace)?,
+    };
     if let Some(failed) = &history.out_of_memory {
         remark(&format!(
             "out of memory at {}: {}",
             failed.event, failed.report.verdict
+        ));
+    }
+    if history.origin == Origin::Happened
+        && let Some(report) = history.shortages.iter().find_map(|it| it.report)
+    {
+        remark(&format!(
+            "out of memory, as it happened: {}",
+            report.verdict
         ));
     }
     if options.json {
@@ -169,6 +177,20 @@ fn view_trace(options: &View, content: Content<'_>) -> Result<(), Box<dyn Error>
         history.page(by)?
     };
     write_page(options, &path, &picture)
+}
+
+fn simulate(options: &View, trace: &Trace) -> Result<History, Failure> {
+    if !options.simulates() && !trace.header().is_empty() {
+        remark("simulated: the recording does not say where its blocks lay");
+    }
+    let bar = bar(trace.events().len(), trace.name());
+    let capacity = options.capacity.map(|size| size.as_u64());
+    let profile = options.profile.as_ref().unwrap_or(&Profile::H200);
+    let history = record(trace, profile, capacity, &options.pool(), &|events| {
+        bar.set_position(events as u64);
+    })?;
+    bar.finish_and_clear();
+    Ok(history)
 }
 
 fn view_snapshot(options: &View, content: &[u8]) -> Result<(), Box<dyn Error>> {
@@ -243,6 +265,16 @@ impl View {
         } else {
             shown(self.file.display())
         }
+    }
+
+    /// Returns whether an option asks for a replay.
+    const fn simulates(&self) -> bool {
+        self.simulate
+            || self.profile.is_some()
+            || self.capacity.is_some()
+            || self.no_segments
+            || self.leading_bits.is_some()
+            || self.scale > 1
     }
 
     /// Returns where the page goes; `None` if only its numbers were requested.

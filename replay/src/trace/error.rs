@@ -50,8 +50,10 @@ pub enum TraceError {
 pub enum Problem {
     /// The line has none of the forms.
     #[error(
-        "expected \"a ID BYTES STREAM [TIME [GROUP]]\", \"f ID [TIME]\", \"o BYTES STREAM [TIME [GROUP]]\" \
-         or \"g GROUP NAME\""
+        "expected \"a ID BYTES STREAM [TIME [GROUP [STACK]]]\", \"f ID [TIME]\", \
+         \"o BYTES STREAM [TIME [GROUP [STACK]]]\", \"g GROUP NAME\", \"k STACK FRAME\", \"h KEY VALUE\", \
+         \"s MEMORY BYTES [TIME]\", \"S MEMORY [TIME]\", \"b BLOCK MEMORY OFFSET BYTES [TIME]\", \
+         \"p WHAT BYTES [TIME [TEXT]]\" or \"r KEY=NUMBER ...\""
     )]
     Form,
     /// A number is missing, or is not a number in its range.
@@ -98,6 +100,32 @@ pub enum Problem {
         /// The group.
         group: u64,
     },
+    /// The stack has no frames.
+    #[error("stack {stack} is not known: expected a line \"k {stack} FRAME\" before")]
+    Stack {
+        /// The stack.
+        stack: u64,
+    },
+    /// A line of the header comes after another line.
+    #[error("expected the header before all other lines")]
+    HeaderLate,
+    /// The header does not begin with its version, or says it again.
+    #[error("expected the header to begin with \"h version NUMBER\", once")]
+    HeaderFirst,
+    /// A key of the header is there twice.
+    #[error("expected the key {key:?} of the header once")]
+    HeaderTwice {
+        /// The key.
+        key: String,
+    },
+    /// There is no shortage that the report may be of.
+    #[error("expected a line \"o BYTES STREAM\" before, which has no report yet")]
+    Report,
+    /// The verdict of a report is unknown.
+    #[error(
+        "expected the verdict to be never_fits, limited, fragmented, pending, viewed or device_full"
+    )]
+    Verdict,
     /// The line is not valid UTF-8.
     #[error("expected text in UTF-8")]
     Utf8,

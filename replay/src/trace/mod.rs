@@ -3,11 +3,13 @@
 pub(crate) mod error;
 pub(crate) mod lines;
 pub(crate) mod name;
+pub(crate) mod pool_step;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fmt,
     io::{BufReader, Read},
+    iter::Peekable,
 };
 
 use binpool::words;
@@ -16,6 +18,7 @@ use crate::trace::{
     error::{Problem, TraceError},
     lines::{LONGEST_LINE, Lines},
     name::{LONGEST_NAME, cut},
+    pool_step::{PoolAction, PoolStep, ShortageReport},
 };
 
 /// One step of a program. Blocks are numbered from 0 in the order of their allocations.
@@ -43,10 +46,35 @@ pub enum Event {
 ///
 /// | line | says |
 /// |---|---|
-/// | `a ID BYTES STREAM [TIME [GROUP]]` | a block is allocated |
+/// | `a ID BYTES STREAM [TIME [GROUP [STACK]]]` | a block is allocated |
 /// | `f ID [TIME]` | a block is freed |
-/// | `o BYTES STREAM [TIME [GROUP]]` | an allocation failed for lack of memory |
+/// | `o BYTES STREAM [TIME [GROUP [STACK]]]` | an allocation failed for lack of memory |
 /// | `g GROUP NAME` | what the blocks of a group have in common: a tag of the program, or where it asked for them |
+/// | `h KEY VALUE` | the header, before any event: see below |
+/// | `k STACK FRAME` | the next frame of a call stack, innermost first; the last one may say how many there are more |
+///
+/// and, in recordings of a pool, what that did:
+///
+/// | line | says |
+/// |---|---|
+/// | `s MEMORY BYTES [TIME]` | it took memory from its allocator: a segment, or one block by itself |
+/// | `S MEMORY [TIME]` | memory left the pool |
+/// | `b BLOCK MEMORY OFFSET BYTES [TIME]` | a block lies there whenever it is handed out: all of its IDs are 256 times `BLOCK`, and a number below 256 |
+/// | `r KEY=NUMBER ...` | the report of the allocation that failed last, whose keys are the fields of [`OutOfMemoryReport`](binpool::OutOfMemoryReport), and `verdict` |
+/// | `p untracked BYTES TIME TEXT` | so much was in use when the recording began, of which it knows nothing |
+/// | `p miss BYTES TIME TEXT` | a request of so many bytes found no free memory, and why |
+/// | `p flush BYTES TIME TEXT` | cached blocks went back to their segments |
+/// | `p trim BYTES TIME TEXT` | so much free memory was released, since the program called for it |
+/// | `p sweep BYTES TIME` | so much was released, since it was idle |
+/// | `p hook BYTES TIME` | a reclaim hook was called, for a request of so many bytes |
+/// | `p wait 0 TIME TEXT` | the host waited for a queue |
+/// | `p map BYTES TIME TEXT` | so many bytes of pages were created, and pages were mapped |
+/// | `p unmap BYTES TIME` | pages were unmapped |
+///
+/// Pools of pages have neither `s` nor `S`. Other words behind `p` are kept. The header has one line for each of: `version` (2, the
+/// first line), `time` (in seconds since 1970), `program`, `device`, `backend`, `allocator`, `capacity` (of the device, in bytes), `limit`
+/// (of the allocator, if it is less), `blocks` (`segments` or `bins`), `growth`, `reuse`, `scrub`, `thread_caches`,
+/// `release_threshold`, `pages` (the bytes of one). Other keys are kept. Traces without a header have the lines of the first table alone.
 ///
 /// An ID is any number that no live block has. A time is in nanoseconds since the recording began, and no less than that of
 /// any line before; a line without one has the time of the line before. A group is named before it is used, and its name is
@@ -82,8 +110,20 @@ pub struct Trace {
     /// The index of each block's group in `groups`.
     group_of_block: Vec<Option<u32>>,
     shortages: Vec<Shortage>,
+    header: Vec<(String, String)>,
+    pool_steps: Vec<PoolStep>,
+    /// The frames of each call stack.
+    stacks: Vec<Vec<String>>,
+    /// The index of each block's stack in `stacks`.
+    stack_of_block: Vec<Option<u32>>,
     remarks: Vec<String>,
 }
+
+/// The version of the recordings that this crate knows.
+const VERSION: u64 = 2;
+
+/// The most characters of a frame that count.
+const LONGEST_FRAME: usize = 2048;
 
 /// An allocation that failed for lack of memory when the program was recorded. A replay skips it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +139,10 @@ pub struct Shortage {
     pub time: u64,
     /// The index of its group among [`Trace::groups`].
     pub group: Option<u32>,
+    /// The index of its call stack among [`Trace::stacks`].
+    pub stack: Option<u32>,
+    /// The pool's report.
+    pub report: Option<ShortageReport>,
 }
 
 /// The state of reading a trace.
@@ -108,6 +152,12 @@ struct Reader {
     live: HashMap<u64, usize>,
     /// The index of each group among [`Trace::groups`].
     groups: HashMap<u64, u32>,
+    /// The index of each call stack among [`Trace::stacks`].
+    stacks: HashMap<u64, u32>,
+    /// The keys of the header.
+    keys: HashSet<String>,
+    /// Set once there is a line that is not of the header.
+    has_begun: bool,
     /// The time of the line before.
     time: u64,
     has_times: bool,
@@ -175,6 +225,10 @@ impl Trace {
             groups: Vec::new(),
             group_of_block: Vec::new(),
             shortages: Vec::new(),
+            header: Vec::new(),
+            pool_steps: Vec::new(),
+            stacks: Vec::new(),
+            stack_of_block: Vec::new(),
             remarks: Vec::new(),
         }
     }
@@ -187,9 +241,14 @@ impl Trace {
     ) -> Result<(), Problem> {
         let text = std::str::from_utf8(line).map_err(|_| Problem::Utf8)?;
         let mut words = text.split_ascii_whitespace();
-        match words.next() {
+        let first = words.next();
+        match first {
             None => return Ok(()),
             Some(word) if word.starts_with('#') => return Ok(()),
+            Some("h") => return self.read_header(behind(text, 2)?, words.next(), so_far),
+            _ => so_far.has_begun = true,
+        }
+        match first {
             Some("a") => self.read_allocation(&mut words, number, so_far)?,
             Some("f") => {
                 let id = parse_number(words.next(), "ID", u64::MAX)?;
@@ -202,25 +261,81 @@ impl Trace {
                 let bytes = parse_bytes(words.next())?;
                 let stream = parse_stream(words.next())?;
                 let (time, group) = so_far.read_time_and_group(&mut words)?;
+                let stack = so_far.read_stack(words.next())?;
                 self.push_shortage(bytes, stream, time, group);
+                if let Some(shortage) = self.shortages.last_mut() {
+                    shortage.stack = stack;
+                }
+            }
+            Some("r") => {
+                let report = ShortageReport::read(&mut words)?;
+                let shortage = self.shortages.last_mut();
+                let shortage = shortage.filter(|shortage| shortage.report.is_none());
+                shortage.ok_or(Problem::Report)?.report = Some(report);
+            }
+            Some("k") => {
+                let number = parse_number(words.next(), "STACK", u64::MAX)?;
+                let frame = cut(behind(text, 2)?, LONGEST_FRAME).into_owned();
+                let index = *so_far.stacks.entry(number).or_insert_with(|| {
+                    self.stacks.push(Vec::new());
+                    u32::try_from(self.stacks.len() - 1).unwrap_or(u32::MAX)
+                });
+                self.stacks[index as usize].push(frame);
+                return Ok(());
             }
             Some("g") => {
                 let number = parse_number(words.next(), "GROUP", u64::MAX)?;
-                let behind_g = text.trim_ascii()[1..].trim_ascii_start();
-                let name = behind_g.split_once(|letter: char| letter.is_ascii_whitespace());
-                let (_, name) = name.ok_or(Problem::Form)?;
-                let index = self.push_group(name.trim_ascii());
+                let index = self.push_group(behind(text, 2)?);
                 if so_far.groups.insert(number, index).is_some() {
                     return Err(Problem::GroupTwice { group: number });
                 }
                 return Ok(());
             }
-            Some(_) => return Err(Problem::Form),
+            Some(letter @ ("s" | "S" | "b" | "p")) => {
+                let step = so_far.read_pool_step(letter, text, &mut words)?;
+                self.pool_steps.push(PoolStep {
+                    events_before: self.events.len(),
+                    ..step
+                });
+            }
+            _ => return Err(Problem::Form),
         }
         match words.next() {
             Some(_) => Err(Problem::Form),
             None => Ok(()),
         }
+    }
+
+    fn read_header(
+        &mut self,
+        value: &str,
+        key: Option<&str>,
+        so_far: &mut Reader,
+    ) -> Result<(), Problem> {
+        let key = cut(key.unwrap_or_default(), LONGEST_NAME).into_owned();
+        if so_far.has_begun {
+            return Err(Problem::HeaderLate);
+        }
+        if (key == "version") != self.header.is_empty() {
+            return Err(Problem::HeaderFirst);
+        }
+        if key == "version" {
+            parse_number(Some(value), "the version", VERSION)?;
+        }
+        if key == "capacity" || key == "limit" {
+            let what = if key == "limit" {
+                "the limit"
+            } else {
+                "the capacity"
+            };
+            parse_number(Some(value), what, u64::MAX)?;
+        }
+        if !so_far.keys.insert(key.clone()) {
+            return Err(Problem::HeaderTwice { key });
+        }
+        self.header
+            .push((key, cut(value, LONGEST_NAME).into_owned()));
+        Ok(())
     }
 
     fn read_allocation<'w>(
@@ -233,13 +348,15 @@ impl Trace {
         let bytes = parse_bytes(words.next())?;
         let stream = parse_stream(words.next())?;
         let (time, group) = so_far.read_time_and_group(words)?;
+        let stack = so_far.read_stack(words.next())?;
         if let Some(since) = so_far.live.insert(id, self.ids.len()) {
             return Err(Problem::Live {
                 id,
                 since: self.line_of_allocation(since),
             });
         }
-        self.push_allocation(id, (bytes, stream), (time, group), number);
+        let block = self.push_allocation(id, (bytes, stream), (time, group), number);
+        self.stack_of_block[block] = stack;
         Ok(())
     }
 
@@ -254,6 +371,7 @@ impl Trace {
         let block = self.ids.len();
         self.ids.push(id);
         self.group_of_block.push(group);
+        self.stack_of_block.push(None);
         let event = Event::Allocate {
             block,
             bytes,
@@ -282,6 +400,8 @@ impl Trace {
             stream,
             time,
             group,
+            stack: None,
+            report: None,
         });
     }
 
@@ -345,6 +465,54 @@ impl Trace {
     pub fn group_of(&self, block: usize) -> Option<&str> {
         let index = (*self.group_of_block.get(block)?)?;
         self.groups.get(index as usize).map(String::as_str)
+    }
+
+    /// The header of a recording of a pool: its keys and values, in order. Empty in other traces.
+    ///
+    /// ```
+    /// use binpool_replay::Trace;
+    ///
+    /// let text = "h version 2\nh device pocl\ns 9 65536 0\nb 1 9 4096 1024 0\na 256 1000 0 0\n";
+    /// let trace = Trace::parse("recorded", text.as_bytes())?;
+    /// assert_eq!(trace.header_value("device"), Some("pocl"));
+    /// assert_eq!(trace.header().len(), 2);
+    /// assert_eq!(trace.pool_steps().len(), 2);
+    /// # Ok::<(), binpool_replay::TraceError>(())
+    /// ```
+    #[must_use]
+    pub fn header(&self) -> &[(String, String)] {
+        &self.header
+    }
+
+    /// The value of a key of the header.
+    #[must_use]
+    pub fn header_value(&self, key: &str) -> Option<&str> {
+        let found = self.header.iter().find(|(name, _)| name == key);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// What the pool did when the trace was recorded, in order.
+    #[must_use]
+    pub fn pool_steps(&self) -> &[PoolStep] {
+        &self.pool_steps
+    }
+
+    /// The frames of each call stack, innermost first.
+    #[must_use]
+    pub fn stacks(&self) -> &[Vec<String>] {
+        &self.stacks
+    }
+
+    /// The index among [`stacks`](Self::stacks) of the stack that a block was allocated in.
+    #[must_use]
+    pub fn stack_of(&self, block: usize) -> Option<usize> {
+        let index = (*self.stack_of_block.get(block)?)?;
+        Some(index as usize)
+    }
+
+    /// The ID of a block in the text.
+    pub(crate) fn id_of(&self, block: usize) -> u64 {
+        self.ids[block]
     }
 
     /// The allocations that failed for lack of memory, in order.
@@ -413,14 +581,18 @@ impl Trace {
         streams
     }
 
-    /// Divides every size by `divisor`, but to no less than 1 byte unless it was 0.
+    /// Divides every size by `divisor`, but to no less than 1 byte unless it was 0. What the pool did is removed, as it does not
+    /// hold for other sizes.
     #[must_use]
     pub fn scaled_down(self, divisor: usize) -> Self {
+        if divisor <= 1 {
+            return self;
+        }
         self.with_sizes(|bytes| bytes / divisor.max(1))
     }
 
     /// Returns the trace with the size `changed(bytes)` for each block of `bytes` bytes: the same program with other sizes.
-    /// Blocks of no bytes stay so, and the others have at least 1 byte.
+    /// Blocks of no bytes stay so, and the others have at least 1 byte. What the pool did is removed, as it does not hold for it.
     ///
     /// ```
     /// use binpool_replay::Trace;
@@ -431,6 +603,11 @@ impl Trace {
     /// ```
     #[must_use]
     pub fn with_sizes(mut self, mut changed: impl FnMut(usize) -> usize) -> Self {
+        self.header = Vec::new();
+        self.pool_steps = Vec::new();
+        for shortage in &mut self.shortages {
+            shortage.report = None;
+        }
         for event in &mut self.events {
             if let Event::Allocate { bytes, .. } = event
                 && *bytes > 0
@@ -478,6 +655,60 @@ impl Reader {
         Ok(self.time)
     }
 
+    /// Reads what the pool did: a line that begins with this letter.
+    fn read_pool_step<'w>(
+        &mut self,
+        letter: &str,
+        text: &str,
+        words: &mut impl Iterator<Item = &'w str>,
+    ) -> Result<PoolStep, Problem> {
+        let mut number = |what| parse_number(words.next(), what, u64::MAX);
+        let mut action = match letter {
+            "s" => PoolAction::Taken {
+                memory: number("MEMORY")?,
+                bytes: number("BYTES")?,
+            },
+            "S" => PoolAction::GivenBack {
+                memory: number("MEMORY")?,
+            },
+            "b" => PoolAction::Placed {
+                block: number("BLOCK")?,
+                memory: number("MEMORY")?,
+                offset: number("OFFSET")?,
+                bytes: number("BYTES")?,
+            },
+            _ => {
+                let what = words.next().ok_or(Problem::Form)?;
+                PoolAction::Did {
+                    what: cut(what, LONGEST_NAME).into(),
+                    bytes: parse_number(words.next(), "BYTES", u64::MAX)?,
+                    text: Box::default(),
+                }
+            }
+        };
+        let time = self.read_time(words.next())?;
+        if let PoolAction::Did { text: more, .. } = &mut action {
+            if let Ok(rest) = behind(text, 4) {
+                *more = cut(rest, LONGEST_NAME).into();
+            }
+            words.by_ref().for_each(drop);
+        }
+        Ok(PoolStep {
+            events_before: 0,
+            time,
+            action,
+        })
+    }
+
+    fn read_stack(&self, word: Option<&str>) -> Result<Option<u32>, Problem> {
+        let Some(word) = word else {
+            return Ok(None);
+        };
+        let stack = parse_number(Some(word), "STACK", u64::MAX)?;
+        let index = self.stacks.get(&stack).ok_or(Problem::Stack { stack })?;
+        Ok(Some(*index))
+    }
+
     fn read_time_and_group<'w>(
         &mut self,
         words: &mut impl Iterator<Item = &'w str>,
@@ -492,6 +723,16 @@ impl Reader {
     }
 }
 
+/// Returns what comes behind the first `words` words of a line; an error if there is nothing.
+fn behind(line: &str, words: usize) -> Result<&str, Problem> {
+    let mut rest = line.trim_ascii();
+    for _ in 0..words {
+        let split = rest.split_once(|letter: char| letter.is_ascii_whitespace());
+        rest = split.ok_or(Problem::Form)?.1.trim_ascii_start();
+    }
+    Ok(rest)
+}
+
 fn parse_bytes(word: Option<&str>) -> Result<usize, Problem> {
     let bytes = parse_number(word, "BYTES", usize::MAX as u64)?;
     Ok(usize::try_from(bytes).unwrap_or(usize::MAX))
@@ -502,43 +743,95 @@ fn parse_stream(word: Option<&str>) -> Result<u32, Problem> {
     Ok(u32::try_from(stream).unwrap_or(u32::MAX))
 }
 
-fn parse_number(word: Option<&str>, what: &'static str, largest: u64) -> Result<u64, Problem> {
+pub(crate) fn parse_number(
+    word: Option<&str>,
+    what: &'static str,
+    largest: u64,
+) -> Result<u64, Problem> {
     let number = word.and_then(|word| word.parse().ok());
     number
         .filter(|number| *number <= largest)
         .ok_or(Problem::Number { what, largest })
 }
 
-/// The time and the group of a line, where the trace has them.
-fn rest_of_line(time: Option<u64>, group: Option<u32>) -> String {
+/// The time, the group and the stack of a line, where the trace has them. A stack comes behind a group.
+fn rest_of_line(time: Option<u64>, group: Option<u32>, stack: Option<u32>) -> String {
+    let stack = stack.map_or_else(String::new, |stack| format!(" {stack}"));
     // A group follows a time, even where there are none.
     match (time, group) {
         (None, None) => String::new(),
         (Some(time), None) => format!(" {time}"),
-        (time, Some(group)) => format!(" {} {group}", time.unwrap_or(0)),
+        (time, Some(group)) => format!(" {} {group}{stack}", time.unwrap_or(0)),
+    }
+}
+
+impl Trace {
+    /// Writes the shortages and the steps of the pool that come before event number `index`, in the order of time.
+    fn write_between<'t>(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        index: usize,
+        shortages: &mut Peekable<impl Iterator<Item = &'t Shortage>>,
+        steps: &mut Peekable<impl Iterator<Item = &'t PoolStep>>,
+    ) -> fmt::Result {
+        let has_times = !self.times.is_empty();
+        loop {
+            let limit = shortages
+                .peek()
+                .filter(|shortage| shortage.events_before == index)
+                .map_or(u64::MAX, |shortage| shortage.time);
+            let step = steps.next_if(|step| step.events_before == index && step.time <= limit);
+            if let Some(step) = step {
+                let (words, text) = step.action.words();
+                write!(f, "{words}")?;
+                if has_times {
+                    write!(f, " {}", step.time)?;
+                    if !text.is_empty() {
+                        write!(f, " {text}")?;
+                    }
+                }
+                writeln!(f)?;
+                continue;
+            }
+            let Some(shortage) = shortages.next_if(|it| it.events_before == index) else {
+                return Ok(());
+            };
+            let Shortage {
+                bytes,
+                stream,
+                time,
+                group,
+                stack,
+                report,
+                ..
+            } = *shortage;
+            let rest = rest_of_line(has_times.then_some(time), group, stack);
+            writeln!(f, "o {bytes} {stream}{rest}")?;
+            if let Some(report) = report {
+                writeln!(f, "r {}", report.words())?;
+            }
+        }
     }
 }
 
 impl fmt::Display for Trace {
     /// Writes the trace as text that [`Trace::parse`] reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (key, value) in &self.header {
+            writeln!(f, "h {key} {value}")?;
+        }
         for (number, name) in self.groups.iter().enumerate() {
             writeln!(f, "g {number} {name}")?;
         }
-        let mut shortages = self.shortages.iter().peekable();
-        for index in 0..=self.events.len() {
-            while let Some(shortage) = shortages.next_if(|it| it.events_before == index) {
-                let Shortage {
-                    bytes,
-                    stream,
-                    time,
-                    group,
-                    ..
-                } = *shortage;
-                let time = (!self.times.is_empty()).then_some(time);
-                let rest = rest_of_line(time, group);
-                writeln!(f, "o {bytes} {stream}{rest}")?;
+        for (number, frames) in self.stacks.iter().enumerate() {
+            for frame in frames {
+                writeln!(f, "k {number} {frame}")?;
             }
+        }
+        let mut shortages = self.shortages.iter().peekable();
+        let mut steps = self.pool_steps.iter().peekable();
+        for index in 0..=self.events.len() {
+            self.write_between(f, index, &mut shortages, &mut steps)?;
             let time = self.time_of(index);
             match self.events.get(index) {
                 Some(Event::Allocate {
@@ -546,11 +839,12 @@ impl fmt::Display for Trace {
                     bytes,
                     stream,
                 }) => {
-                    let rest = rest_of_line(time, self.group_of_block[*block]);
+                    let (group, stack) = (self.group_of_block[*block], self.stack_of_block[*block]);
+                    let rest = rest_of_line(time, group, stack);
                     writeln!(f, "a {} {bytes} {stream}{rest}", self.ids[*block])?;
                 }
                 Some(Event::Free { block }) => {
-                    let rest = rest_of_line(time, None);
+                    let rest = rest_of_line(time, None, None);
                     writeln!(f, "f {}{rest}", self.ids[*block])?;
                 }
                 None => {}

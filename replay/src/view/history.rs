@@ -1,6 +1,7 @@
 //! The history of every block and segment of a program.
 
 use binpool::OutOfMemoryReport;
+use serde::Serialize;
 
 use crate::{
     Shortage,
@@ -16,10 +17,14 @@ use crate::{
 pub struct History {
     /// The trace.
     pub name: String,
-    /// The device that it was replayed on.
+    /// What it shows.
+    pub origin: Origin,
+    /// The device that it was recorded on, or replayed on.
     pub device: String,
-    /// The capacity of the device, in bytes.
+    /// The most that the pool could take, in bytes: the limit, or the capacity of the device.
     pub capacity_bytes: u64,
+    /// The limit that the program had set, if it is less than the capacity.
+    pub limit_bytes: Option<u64>,
     /// The effect of each event: the block that it frees, or `None` where it allocates the next one, in order. Where memory
     /// ran out, one more event follows, which does neither.
     pub frees: Vec<Option<usize>>,
@@ -31,12 +36,42 @@ pub struct History {
     pub segments: Vec<Segment>,
     /// The names of the groups of [`shortages`](Self::shortages).
     pub groups: Vec<String>,
+    /// The call stacks of blocks and shortages: the frames of each, innermost first.
+    pub stacks: Vec<Vec<String>>,
     /// The allocations that failed when the trace was recorded.
     pub shortages: Vec<Shortage>,
+    /// What the pool did beside handing out blocks, in order; empty where it is simulated.
+    pub pool_events: Vec<PoolEvent>,
     /// The failed request, where the replay ran out of memory.
     pub out_of_memory: Option<FailedRequest>,
     /// The blocks grouped by each of [`By::ALL`](crate::view::By::ALL), in that order.
     pub(crate) groupings: [Grouping; 3],
+}
+
+/// What a history shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// What happened when the program was recorded.
+    Happened,
+    /// A replay of its requests through a pool on the simulated device.
+    Simulated,
+}
+
+/// Something that the pool did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct PoolEvent {
+    /// The number of events before it.
+    pub moment: usize,
+    /// Its time, in nanoseconds; `None` in a trace without times.
+    pub time_ns: Option<u64>,
+    /// What it did: `taken` and `given back` for memory of the allocator, or a word of [`PoolAction::Did`](crate::PoolAction::Did).
+    pub what: String,
+    /// The bytes that it was about.
+    pub bytes: u64,
+    /// More about it, in words; may be empty.
+    pub text: String,
 }
 
 /// A request that failed.
@@ -71,6 +106,8 @@ pub struct Life {
     pub segment: Option<usize>,
     /// Its offset in the segment, in bytes.
     pub offset: u64,
+    /// The index of the stack of its request among [`History::stacks`](field@History::stacks).
+    pub stack: Option<usize>,
 }
 
 /// A piece of memory that the allocator gave: a segment, or one block by itself.
@@ -132,9 +169,8 @@ impl History {
         free
     }
 
-    /// The segments at the last moment, with their blocks.
-    pub(crate) fn stretches(&self) -> Vec<Stretch> {
-        let moment = self.last_moment();
+    /// The segments at a moment, with their blocks.
+    pub(crate) fn stretches(&self, moment: usize) -> Vec<Stretch> {
         let stretch = |(segment, of): (usize, &Segment)| Stretch {
             segment,
             from: 0,

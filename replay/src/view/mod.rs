@@ -1,8 +1,9 @@
 //! Pictures of a program's memory: what `binpool view` shows.
 //!
 //! ```text
-//! a trace    -> record  -> History  -> History::numbers -> page_data -> page (HTML) or timeline (SVG)
-//! a snapshot -> SnapshotNumbers                                      -> page (HTML)
+//! a recording of a pool -> History::happened -+
+//! any other trace       -> record -----------+-> History -> History::numbers -> page_data -> page (HTML) or timeline (SVG)
+//! a snapshot            -> SnapshotNumbers                                               -> page (HTML)
 //! ```
 //!
 //! A page is one file with all of its data, scripts and styles in it. Figures over the whole program are computed
@@ -10,6 +11,7 @@
 
 mod free_memory;
 mod grouping;
+mod happened;
 mod history;
 mod neighbours;
 mod numbers;
@@ -24,7 +26,7 @@ mod timeline;
 
 pub use free_memory::FreeMemory;
 pub use grouping::By;
-pub use history::{FailedRequest, History, Life, Segment};
+pub use history::{FailedRequest, History, Life, Origin, PoolEvent, Segment};
 pub use neighbours::{Neighbour, Neighbours};
 pub use numbers::{At, GroupRow, Numbers, ShortageRow};
 pub use out_of_memory::{LargestGroup, OutOfMemory};

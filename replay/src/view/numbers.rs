@@ -2,8 +2,12 @@
 
 use serde::Serialize;
 
-use crate::view::{
-    By, FreeMemory, History, LargestGroup, Neighbours, OutOfMemory, grouping::Grouping,
+use crate::{
+    Shortage,
+    view::{
+        By, FreeMemory, History, LargestGroup, Neighbours, Origin, OutOfMemory, PoolEvent,
+        grouping::Grouping,
+    },
 };
 
 /// The figures of a history, which its page shows. Sizes are in bytes, times in nanoseconds since the recording began.
@@ -12,11 +16,15 @@ use crate::view::{
 pub struct Numbers {
     /// The trace.
     pub file: String,
-    /// The device that it was replayed on.
+    /// What they are of: what happened, or a simulation.
+    pub origin: Origin,
+    /// The device that it was recorded on, or replayed on.
     pub device: String,
-    /// The capacity of the device.
+    /// The most that the pool could take: the limit, or the capacity of the device.
     pub capacity_bytes: u64,
-    /// The number of events that were replayed. Where memory ran out, the one that failed is the last.
+    /// The limit that the program had set, if it is less than the capacity.
+    pub limit_bytes: Option<u64>,
+    /// The number of events. Where memory ran out, the one that failed is the last.
     pub events: usize,
     /// The number of blocks.
     pub blocks: usize,
@@ -36,6 +44,8 @@ pub struct Numbers {
     pub streams: Vec<GroupRow>,
     /// The allocations that failed when the trace was recorded.
     pub shortages: Vec<ShortageRow>,
+    /// What the pool did beside handing out blocks; empty where it is simulated.
+    pub pool_events: Vec<PoolEvent>,
     /// The cause, where the replay ran out of memory.
     pub out_of_memory: Option<OutOfMemory>,
 }
@@ -96,6 +106,8 @@ pub struct ShortageRow {
     pub stream: u32,
     /// Its group.
     pub group: Option<String>,
+    /// The cause, as the pool reported it; `None` in a trace that does not say it.
+    pub report: Option<OutOfMemory>,
 }
 
 impl History {
@@ -112,20 +124,23 @@ impl History {
             time_ns: has_times.then_some(shortage.time),
             bytes: shortage.bytes as u64,
             stream: shortage.stream,
-            group: shortage
-                .group
-                .and_then(|group| self.groups.get(group as usize).cloned()),
+            group: self.group_of(shortage),
+            report: self.report_of(shortage),
         });
         let failed = self.out_of_memory.as_ref().map(|failed| {
             let rows = groups.iter();
             let holds_most =
                 LargestGroup::of(rows.map(|row| (&row.name, row.end_bytes, row.end_blocks)));
-            let cheapest = Neighbours::cheapest(self.stretches(), failed.report.class_bytes as u64);
+            let stretches = self.stretches(self.last_moment());
+            let cheapest = Neighbours::cheapest(stretches, failed.report.class_bytes as u64);
             OutOfMemory::of_replay(failed, holds_most, cheapest)
         });
         Numbers {
             file: self.name.clone(),
+            origin: self.origin,
             device: self.device.clone(),
+            limit_bytes: self.limit_bytes,
+            pool_events: self.pool_events.clone(),
             capacity_bytes: self.capacity_bytes,
             events: self.last_moment(),
             blocks: self.blocks.len(),
@@ -139,6 +154,41 @@ impl History {
             streams,
             shortages: shortages.collect(),
         }
+    }
+
+    /// The cause of a shortage that the recording has the report of. What would have made room, and which group holds the most, is
+    /// looked for at the first one alone: it takes a look at all blocks.
+    fn report_of(&self, shortage: &Shortage) -> Option<OutOfMemory> {
+        let report = shortage.report?;
+        let is_first = self.shortages.first().is_some_and(|first| {
+            (first.events_before, first.time) == (shortage.events_before, shortage.time)
+        });
+        let (mut holds_most, mut cheapest) = (None, None);
+        if is_first {
+            let moment = shortage.events_before;
+            holds_most = self.largest_group(moment);
+            cheapest = Neighbours::cheapest(self.stretches(moment), report.class_bytes);
+        }
+        OutOfMemory::of_recording(shortage, self.group_of(shortage), holds_most, cheapest)
+    }
+
+    /// The group with the most bytes at a moment.
+    fn largest_group(&self, moment: usize) -> Option<LargestGroup> {
+        let [groups, ..] = &self.groupings;
+        let mut held = vec![(0, 0); groups.names.len()];
+        let there = groups.numbers.iter().zip(&self.blocks);
+        for (group, block) in there.filter(|(_, block)| block.is_there(moment)) {
+            let (bytes, blocks) = &mut held[*group as usize];
+            *bytes += block.requested_bytes;
+            *blocks += 1;
+        }
+        let held = groups.names.iter().zip(held);
+        LargestGroup::of(held.map(|(name, (bytes, blocks))| (name, bytes, blocks)))
+    }
+
+    fn group_of(&self, shortage: &Shortage) -> Option<String> {
+        let group = shortage.group?;
+        self.groups.get(group as usize).cloned()
     }
 
     /// The requested bytes of the active blocks, at each moment.

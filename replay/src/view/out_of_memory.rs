@@ -3,9 +3,12 @@
 use binpool::{Snapshot, SnapshotShortage};
 use serde::Serialize;
 
-use crate::view::{FailedRequest, Neighbours};
+use crate::{
+    Shortage,
+    view::{FailedRequest, Neighbours},
+};
 
-/// The cause of an out-of-memory failure in a replay or a snapshot. Sizes are in bytes.
+/// The cause of an out-of-memory failure in a replay, a recording or a snapshot. Sizes are in bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct OutOfMemory {
@@ -96,6 +99,35 @@ impl OutOfMemory {
             holds_most,
             cheapest,
         }
+    }
+
+    /// Returns the cause of a shortage that a recording has the report of.
+    pub(crate) fn of_recording(
+        shortage: &Shortage,
+        group: Option<String>,
+        holds_most: Option<LargestGroup>,
+        cheapest: Option<Neighbours>,
+    ) -> Option<Self> {
+        let report = shortage.report?;
+        Some(Self {
+            event: None,
+            requested_bytes: shortage.bytes as u64,
+            class_bytes: report.class_bytes,
+            active_bytes: report.active_bytes,
+            held_bytes: report.held_bytes,
+            pending_bytes: report.pending_bytes,
+            largest_held_bytes: report.largest_held_bytes,
+            released_bytes: report.released_bytes,
+            largest_block_bytes: report.largest_block_bytes,
+            capacity_bytes: report.capacity_bytes,
+            verdict: report.verdict.name().into(),
+            reason: report.verdict.to_string(),
+            advice: report.verdict.advice().into(),
+            group,
+            stream: Some(shortage.stream),
+            holds_most,
+            cheapest,
+        })
     }
 
     pub(crate) fn of_snapshot(

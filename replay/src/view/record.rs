@@ -5,7 +5,7 @@ use binpool::{Allocator, Backend, ImmediateAllocator, PoolError, PoolOptions, Po
 use crate::{
     Event, Failure, Profile, Trace,
     replay::{STRIDE, queues_of, queues_of_blocks},
-    view::{By, FailedRequest, History, Life, segment_record::SegmentRecord},
+    view::{By, FailedRequest, History, Life, Origin, segment_record::SegmentRecord},
 };
 
 /// Replays `trace` through a pool on a mock device, and records the history of each block and segment. The history ends with
@@ -83,6 +83,7 @@ pub fn record(
                     to: None,
                     segment: place.and_then(|place| recorded.segment_of(place.memory)),
                     offset: place.map_or(0, |place| place.offset as u64),
+                    stack: trace.stack_of(block),
                 });
                 live[block] = Some(given);
                 frees.push(None);
@@ -102,6 +103,10 @@ pub fn record(
     let limits = backend.limits();
     Ok(History {
         name: trace.name().to_owned(),
+        origin: Origin::Simulated,
+        limit_bytes: None,
+        stacks: trace.stacks().to_vec(),
+        pool_events: Vec::new(),
         device: limits.device_name.clone(),
         capacity_bytes: recorded.capacity_bytes(),
         times: (0..moments)

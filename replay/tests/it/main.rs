@@ -11,6 +11,7 @@ mod cuda;
 mod device_bench;
 mod device_costs;
 mod devices;
+mod happened;
 mod hostile;
 mod import;
 mod manners;

@@ -2,7 +2,8 @@
 
 use std::{fmt::Write as _, fs, io::Write as _, path::Path};
 
-use binpool_replay::{Event, Problem, Trace, TraceError};
+use binpool::Verdict;
+use binpool_replay::{Event, PoolAction, Problem, Trace, TraceError, view::History};
 use flate2::{Compression, write::GzEncoder};
 use proptest::prelude::*;
 
@@ -80,7 +81,14 @@ fn a_wrong_line_is_named_with_what_was_expected() {
     let number = |what, largest| Problem::Number { what, largest };
     assert_eq!(problem(b"a 0 1 0\nx 0\n"), (2, Problem::Form));
     assert_eq!(problem(b"a 0 1 0 0 0\n"), (1, Problem::Group { group: 0 }));
-    assert_eq!(problem(b"g 0 x\na 0 1 0 0 0 0\n"), (2, Problem::Form));
+    assert_eq!(
+        problem(b"g 0 x\na 0 1 0 0 0 0\n"),
+        (2, Problem::Stack { stack: 0 })
+    );
+    assert_eq!(
+        problem(b"g 0 x\nk 0 y\na 0 1 0 0 0 0 0\n"),
+        (3, Problem::Form)
+    );
     assert_eq!(problem(b"g 0\n"), (1, Problem::Form));
     assert_eq!(
         problem(b"g 0 x\ng 0 y\n"),
@@ -118,6 +126,160 @@ fn a_wrong_line_is_named_with_what_was_expected() {
     );
     let long = format!("a 0 {} 0", "9".repeat(500));
     assert!(parse(&long).unwrap_err().to_string().len() < 200);
+}
+
+const RECORDED: &str = "\
+h version 2
+h program train and more
+h device pocl
+h colour blue
+h capacity 1000000
+h limit 70000
+h blocks segments
+g 0 weights
+k 0 layer at train/src/lib.rs:7
+k 0 train::main at train/src/main.rs:9
+s 9 65536 0
+p miss 4096 0 too little is free
+b 1 9 4096 1024 3
+a 257 1000 0 3 0 0
+p trim 0 4 to 0 bytes
+o 90000 0 5 0 0
+r verdict=limited class_bytes=90112 active_bytes=1000 active_blocks=1 viewed_bytes=0 managed_bytes=65536 held_bytes=64512 \
+pending_bytes=0 largest_held_bytes=60416 released_bytes=0 largest_block_bytes=70000 capacity_bytes=70000 device_bytes=1000000
+f 257 9
+S 9 12
+";
+
+#[test]
+fn what_the_pool_did_is_read_and_written_again() {
+    let trace = parse(RECORDED).unwrap();
+    assert_eq!(trace.to_string(), RECORDED);
+    assert_eq!(trace.header_value("program"), Some("train and more"));
+    assert_eq!(
+        trace.header_value("colour"),
+        Some("blue"),
+        "unknown keys are kept"
+    );
+    let actions: Vec<_> = trace
+        .pool_steps()
+        .iter()
+        .map(|step| (step.events_before, step.time, &step.action))
+        .collect();
+    assert_eq!(actions.len(), 5);
+    assert_eq!(
+        actions[0],
+        (
+            0,
+            0,
+            &PoolAction::Taken {
+                memory: 9,
+                bytes: 65536
+            }
+        )
+    );
+    let placed = PoolAction::Placed {
+        block: 1,
+        memory: 9,
+        offset: 4096,
+        bytes: 1024,
+    };
+    assert_eq!(actions[2], (0, 3, &placed));
+    assert_eq!(actions[4], (2, 12, &PoolAction::GivenBack { memory: 9 }));
+    assert_eq!(
+        trace.stacks()[trace.stack_of(0).unwrap()][1],
+        "train::main at train/src/main.rs:9"
+    );
+    let shortage = trace.shortages()[0];
+    assert_eq!((shortage.events_before, shortage.stack), (1, Some(0)));
+    let report = shortage.report.unwrap();
+    assert_eq!(
+        (report.verdict, report.largest_held_bytes),
+        (Verdict::Limited, 60416)
+    );
+    // With other sizes none of that holds.
+    let other = trace.clone().scaled_down(2);
+    assert!(other.pool_steps().is_empty() && other.shortages()[0].report.is_none());
+    assert_eq!(trace.scaled_down(1).pool_steps().len(), 5);
+    let newer = RECORDED.replace("class_bytes", "unheard_of=7 class_bytes");
+    assert_eq!(parse(&newer).unwrap().to_string(), RECORDED);
+}
+
+proptest! {
+    #[test]
+    fn a_damaged_recording_is_an_error_or_a_trace_whose_history_adds_up(
+        damage in prop::collection::vec((any::<usize>(), any::<usize>(), 0..4_u8), 1..6),
+    ) {
+        let mut lines: Vec<Vec<String>> = RECORDED
+            .lines()
+            .map(|line| line.split(' ').map(str::to_owned).collect())
+            .collect();
+        for (line, word, what) in damage {
+            let line = line % lines.len();
+            let word = word % lines[line].len();
+            match what {
+                0 => lines[line][word] = u64::MAX.to_string(),
+                1 => lines[line][word] = word.to_string(),
+                2 => lines.insert(line, lines[word].clone()),
+                _ if lines.len() > 1 => drop(lines.remove(line)),
+                _ => {}
+            }
+        }
+        let lines: Vec<_> = lines.iter().map(|words| words.join(" ")).collect();
+        if let Ok(trace) = parse(&lines.join("\n")) {
+            let written = trace.to_string();
+            let again = parse(&written).unwrap();
+            prop_assert_eq!(again.pool_steps(), trace.pool_steps());
+            prop_assert_eq!(again.header(), trace.header());
+            prop_assert_eq!(again.to_string(), written);
+            if let Some(history) = History::happened(&trace) {
+                prop_assert_eq!(history.numbers().blocks, trace.allocations());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_wrong_line_about_the_pool_is_named_with_what_was_expected() {
+    let number = |what, largest| Problem::Number { what, largest };
+    assert_eq!(problem(b"h device x\n"), (1, Problem::HeaderFirst));
+    assert_eq!(problem(b"h version 3\n"), (1, number("the version", 2)));
+    assert_eq!(problem(b"h version\n"), (1, Problem::Form));
+    assert_eq!(
+        problem(b"h version 2\nh version 2\n"),
+        (2, Problem::HeaderFirst)
+    );
+    let key = "a".to_owned();
+    assert_eq!(
+        problem(b"h version 2\nh a 1\nh a 2\n"),
+        (3, Problem::HeaderTwice { key })
+    );
+    assert_eq!(
+        problem(b"h version 2\nh limit x\n"),
+        (2, number("the limit", u64::MAX))
+    );
+    assert_eq!(problem(b"a 0 1 0\nh version 2\n"), (2, Problem::HeaderLate));
+    assert_eq!(problem(b"s 1\n"), (1, number("BYTES", u64::MAX)));
+    assert_eq!(problem(b"s 1 2 3 4\n"), (1, Problem::Form));
+    assert_eq!(
+        problem(b"S 1 9\nb 1 1 0 1 8\n"),
+        (2, Problem::Time { time: 8, before: 9 })
+    );
+    assert_eq!(problem(b"b 1 1 -1 1 8\n"), (1, number("OFFSET", u64::MAX)));
+    assert_eq!(problem(b"p\n"), (1, Problem::Form));
+    assert_eq!(problem(b"p miss\n"), (1, number("BYTES", u64::MAX)));
+    assert_eq!(problem(b"k 1\n"), (1, Problem::Form));
+    assert_eq!(problem(b"r verdict=limited\n"), (1, Problem::Report));
+    assert_eq!(
+        problem(b"o 1 0\nr verdict=limited\nr verdict=limited\n"),
+        (3, Problem::Report)
+    );
+    assert_eq!(problem(b"o 1 0\nr verdict=other\n"), (2, Problem::Verdict));
+    assert_eq!(
+        problem(b"o 1 0\nr held_bytes=x\n"),
+        (2, number("held_bytes", u64::MAX))
+    );
+    assert_eq!(problem(b"o 1 0\nr held_bytes\n"), (2, Problem::Form));
 }
 
 #[test]

@@ -164,8 +164,8 @@ fn shortages_of_the_recording_are_told() {
     let (_folder, path) = file("short.trace", text.as_bytes());
     let numbers = numbers(&[&path]);
     let expected = json!([
-        { "moment": 1, "time_ns": 150, "bytes": 99999, "stream": 2, "group": "big" },
-        { "moment": 2, "time_ns": 300, "bytes": 5, "stream": 0, "group": null },
+        { "moment": 1, "time_ns": 150, "bytes": 99999, "stream": 2, "group": "big", "report": null },
+        { "moment": 2, "time_ns": 300, "bytes": 5, "stream": 0, "group": null, "report": null },
     ]);
     assert_eq!(numbers["shortages"], expected);
     assert_eq!(numbers["out_of_memory"], Value::Null);

@@ -19,7 +19,7 @@ use super::SnapshotSettings;
 use super::SnapshotShortage;
 use super::VERSION;
 use crate::{
-    MemoryPool, OutOfMemoryReport, ReusePolicy, ScrubPolicy,
+    MemoryPool, OutOfMemoryReport,
     order::queue_uses::QueueUses,
     shared::{Bins, Block, HeldBlock, Shared, State},
     track::{
@@ -93,8 +93,8 @@ impl<A: Allocator> Shared<A> {
             largest_block_bytes: self.allocator.largest_block() as u64,
             alignment_bytes: self.alignment.bytes() as u64,
             segments: self.has_segments,
-            reuse: reuse_name(self.policy).to_owned(),
-            scrub: scrub_name(self.scrubber.policy()).to_owned(),
+            reuse: self.policy.name().to_owned(),
+            scrub: self.scrubber.policy().name().to_owned(),
             release_threshold_bytes: Some(self.release_threshold).filter(|bytes| *bytes < u64::MAX),
             is_holding: true,
             is_watching: false,
@@ -208,7 +208,7 @@ fn active(record: &AllocationRecord, ownership: Ownership, ticks: &Ticks) -> Sna
     } = ownership;
     let age = ticks.since(since).as_nanos();
     SnapshotBlock {
-        bytes: record.bytes as u64,
+        bytes: record.place.bytes,
         state: BlockState::Active,
         requested_bytes: Some(asked),
         tag: caller::name_of(caller.tag),
@@ -250,22 +250,5 @@ impl SnapshotShortage {
             tag: name_of(caller.map(|caller| caller.tag)),
             call_site: name_of(caller.map(|caller| caller.call_site)),
         }
-    }
-}
-
-const fn reuse_name(policy: ReusePolicy) -> &'static str {
-    match policy {
-        ReusePolicy::SameQueue => "same_queue",
-        ReusePolicy::Opportunistic => "opportunistic",
-        ReusePolicy::InsertWait => "insert_wait",
-        ReusePolicy::WaitOnHost => "wait_on_host",
-    }
-}
-
-const fn scrub_name(policy: ScrubPolicy) -> &'static str {
-    match policy {
-        ScrubPolicy::Never => "never",
-        ScrubPolicy::OnFree => "on_free",
-        ScrubPolicy::OnHandOut => "on_hand_out",
     }
 }

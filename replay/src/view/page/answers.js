@@ -40,7 +40,8 @@ function momentButton(program, moment, pin) {
 }
 
 function ranOutAnswer(program, pin) {
-  const { out_of_memory: failed, shortages, capacity_bytes: capacity, peak_reserved: peak } = program.numbers;
+  const { out_of_memory: failed, shortages, capacity_bytes: capacity, peak_reserved: peak, origin } = program.numbers;
+  const happened = origin === "happened";
   const at = failed ? program.numbers.at_end : peak;
   const bar = shareBar([[at.block_bytes, "live", "in use"], [at.held_bytes, "held", "held"]], capacity);
   const recorded = shortages.length === 0 ? null : element("p", {},
@@ -58,7 +59,13 @@ function ranOutAnswer(program, pin) {
   }
   const room = capacity - peak.reserved_bytes;
   const most = element("p", {}, `At most ${bytesText(peak.reserved_bytes)} of ${bytesText(capacity)} were reserved: ${bytesText(room)} to spare.`);
-  if (recorded) return answer("ran-out", "Why did I run out?", "bad", "You did", "when this was recorded; not in this replay", bar, most, recorded);
+  if (recorded) {
+    const report = happened ? shortages[0].report : null;
+    return answer("ran-out", "Why did I run out?", "bad", "You did", happened ? "as it happened" : "when this was recorded; not in this replay", bar,
+      report && element("p", { id: "reported" }, `${bytesText(report.active_bytes)} were in use, of `,
+        `${bytesText(report.capacity_bytes)}: ${report.reason}. To do: ${report.advice}.`),
+      most, recorded);
+  }
   return answer("ran-out", "How close was I to running out?", "good", bytesText(room), "to spare: memory did not run out", bar, most,
     element("p", { class: "quiet" }, "To try a smaller device: ", element("code", {}, "binpool view --capacity 4GiB")));
 }

@@ -55,6 +55,8 @@ struct OfHistory<'a> {
     name: &'a str,
     numbers: Numbers,
     groupings: [OfGrouping; 3],
+    /// The frames of each call stack, innermost first.
+    stacks: &'a [Vec<String>],
 }
 
 #[derive(Serialize)]
@@ -93,6 +95,7 @@ pub fn page_of(histories: &[(&str, &History)], by: By) -> io::Result<String> {
             name,
             numbers,
             groupings,
+            stacks: &history.stacks,
         }
     });
     let about = OfHistories {
@@ -132,6 +135,7 @@ impl History {
         columns.push("more", more);
         columns.push("segment", blocks().map(|block| optional(block.segment)));
         columns.push("offset", blocks().map(|block| block.offset));
+        columns.push("stack", blocks().map(|block| optional(block.stack)));
         for (by, grouping) in By::ALL.iter().zip(&self.groupings) {
             columns.push(
                 by.name(),

@@ -107,8 +107,9 @@ function tracePage(about, program, state, place) {
   const file = numbers.file.split("/").pop();
   const segmentName = segment => `segment ${segment + 1}`;
   document.getElementById("page").replaceChildren(
+    element("p", { class: "origin", id: "origin" }, numbers.origin === "happened" ? "As it happened" : "Simulated"),
     head(state, file, [
-      numbers.device, counted(numbers.events, "event"), counted(numbers.blocks, "block"),
+      numbers.device, numbers.limit_bytes ? `limit ${bytesText(numbers.limit_bytes)}` : null, counted(numbers.events, "event"), counted(numbers.blocks, "block"),
       numbers.has_times ? timeText(program.times.at(-1) - program.times[0]) : null,
     ], help, historyMenu(about, state, place)),
     element("main", {},

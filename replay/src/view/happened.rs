@@ -1,0 +1,217 @@
+//! The history of a recorded program, as its pool wrote it down.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::{
+    Event, PoolAction, Trace,
+    trace::pool_step::PoolStep,
+    view::{By, History, Life, Origin, PoolEvent, Segment},
+};
+
+/// An ID without these bits is the number of its block.
+const USE_BITS: u32 = 8;
+
+/// Where a block lies.
+#[derive(Clone, Copy)]
+struct Placed {
+    /// The index of the segment.
+    segment: usize,
+    offset: u64,
+    bytes: u64,
+}
+
+/// What is known at a moment.
+#[derive(Default)]
+struct Known {
+    segments: Vec<Segment>,
+    /// The index of the segment with each number that the pool has.
+    by_memory: HashMap<u64, usize>,
+    /// The place of each block, by its number.
+    places: HashMap<u64, Placed>,
+    events: Vec<PoolEvent>,
+}
+
+impl History {
+    /// Returns the history that a recording of a pool tells: the memory that the pool had from its allocator, and the place of each
+    /// block. `None` for a trace that does not say this (one of an older version, of another tool, of a pool of pages, or with other
+    /// sizes than it was recorded with), or that says what cannot be. [`record`](crate::view::record) replays such a trace.
+    ///
+    /// ```
+    /// use binpool_replay::{Trace, view::{History, Origin}};
+    ///
+    /// let text = "h version 2\nh device pocl\nh capacity 8589934592\nh limit 67108864\nh blocks segments\n\
+    ///             s 9 65536 0\nb 1 9 4096 1024 0\na 257 1000 0 0\nf 257 9\n";
+    /// let trace = Trace::parse("recorded", text.as_bytes())?;
+    /// let history = History::happened(&trace).ok_or("an old trace")?;
+    /// assert_eq!((history.origin, history.limit_bytes), (Origin::Happened, Some(64 << 20)));
+    /// assert_eq!((history.device.as_str(), history.blocks[0].offset), ("pocl", 4096));
+    /// let old = Trace::parse("old", "a 1 1000 0\n".as_bytes())?;
+    /// assert!(History::happened(&old).is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn happened(trace: &Trace) -> Option<Self> {
+        trace.header_value("blocks")?;
+        if trace.header_value("pages").is_some() {
+            return None;
+        }
+        let bytes_of = |key| trace.header_value(key).and_then(|value| value.parse().ok());
+        let (device_bytes, limit_bytes) = (bytes_of("capacity")?, bytes_of("limit"));
+        let mut known = Known::default();
+        known.add_from_before(trace.pool_steps());
+        let mut steps = trace.pool_steps().iter().peekable();
+        let mut blocks: Vec<Life> = Vec::with_capacity(trace.allocations());
+        let mut frees = Vec::with_capacity(trace.events().len());
+        let (mut in_use, mut requested) = (0_u64, 0_u64);
+        for (index, event) in trace.events().iter().enumerate() {
+            while let Some(step) = steps.next_if(|step| step.events_before <= index) {
+                known.take(step, trace)?;
+            }
+            match *event {
+                Event::Allocate {
+                    block,
+                    bytes,
+                    stream,
+                } => {
+                    let requested_bytes = bytes as u64;
+                    let place = known.places.get(&(trace.id_of(block) >> USE_BITS))?;
+                    if place.bytes < requested_bytes {
+                        return None;
+                    }
+                    // So that no sum over blocks overflows, whatever the trace says.
+                    in_use = in_use.checked_add(place.bytes)?;
+                    requested = requested.checked_add(requested_bytes)?;
+                    blocks.push(Life {
+                        requested_bytes,
+                        class_bytes: place.bytes,
+                        stream,
+                        from: index,
+                        to: None,
+                        segment: Some(place.segment),
+                        offset: place.offset,
+                        stack: trace.stack_of(block),
+                    });
+                    frees.push(None);
+                }
+                Event::Free { block } => {
+                    let life = &mut blocks[block];
+                    life.to = Some(index);
+                    in_use -= life.class_bytes;
+                    requested -= life.requested_bytes;
+                    frees.push(Some(block));
+                }
+            }
+        }
+        for step in steps {
+            known.take(step, trace)?;
+        }
+        // A segment whose memory was taken behind the last event is there at the last moment.
+        let last = frees.len().saturating_sub(1);
+        for segment in &mut known.segments {
+            segment.from = segment.from.min(last);
+            segment.to = segment.to.map(|to| to.max(segment.from));
+        }
+        known
+            .segments
+            .iter()
+            .try_fold(0_u64, |sum, segment| sum.checked_add(segment.bytes))?;
+        Some(Self {
+            name: trace.name().to_owned(),
+            origin: Origin::Happened,
+            device: trace
+                .header_value("device")
+                .unwrap_or("a device")
+                .to_owned(),
+            capacity_bytes: limit_bytes.unwrap_or(device_bytes),
+            limit_bytes,
+            times: (0..frees.len())
+                .map_while(|event| trace.time_of(event))
+                .collect(),
+            groups: trace.groups().to_vec(),
+            stacks: trace.stacks().to_vec(),
+            shortages: trace.shortages().to_vec(),
+            groupings: By::ALL.map(|by| by.of(trace, &blocks)),
+            pool_events: known.events,
+            frees,
+            blocks,
+            segments: known.segments,
+            out_of_memory: None,
+        })
+    }
+}
+
+impl Known {
+    /// Takes over a step of the pool. Returns `None` if it cannot be.
+    fn take(&mut self, step: &PoolStep, trace: &Trace) -> Option<()> {
+        let moment = step.events_before;
+        let mut tell = |what: &str, bytes: u64, text: &str| {
+            self.events.push(PoolEvent {
+                moment,
+                time_ns: trace.time_of(0).map(|_| step.time),
+                what: what.to_owned(),
+                bytes,
+                text: text.to_owned(),
+            });
+        };
+        match &step.action {
+            PoolAction::Taken { memory, bytes } => {
+                tell("taken", *bytes, "");
+                self.add(*memory, *bytes, moment);
+            }
+            PoolAction::GivenBack { memory } => {
+                // Memory from before the recording, of which it knows nothing, may leave, too.
+                let index = self.by_memory.remove(memory);
+                let segment = index.and_then(|index| self.segments.get_mut(index));
+                let bytes = segment.map_or(0, |segment| {
+                    // The event before is the one that was done when it left.
+                    segment.to = Some(moment.saturating_sub(1).max(segment.from));
+                    segment.bytes
+                });
+                tell("given back", bytes, "");
+            }
+            PoolAction::Placed {
+                block,
+                memory,
+                offset,
+                bytes,
+            } => {
+                let end = offset.checked_add(*bytes)?;
+                let segment = *self.by_memory.get(memory)?;
+                if end > self.segments[segment].bytes {
+                    return None;
+                }
+                let place = Placed {
+                    segment,
+                    offset: *offset,
+                    bytes: *bytes,
+                };
+                self.places.insert(*block, place);
+            }
+            PoolAction::Did { what, bytes, text } => tell(what, *bytes, text),
+        }
+        Some(())
+    }
+
+    /// Adds the memory of blocks from before the recording that it did not know then: without segments, each is all of its memory.
+    fn add_from_before(&mut self, steps: &[PoolStep]) {
+        let mut taken = HashSet::new();
+        for step in steps {
+            match step.action {
+                PoolAction::Taken { memory, .. } => drop(taken.insert(memory)),
+                PoolAction::Placed { memory, bytes, .. } if taken.insert(memory) => {
+                    self.add(memory, bytes, 0);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn add(&mut self, memory: u64, bytes: u64, from: usize) {
+        self.by_memory.insert(memory, self.segments.len());
+        self.segments.push(Segment {
+            bytes,
+            from,
+            to: None,
+        });
+    }
+}

@@ -1,0 +1,334 @@
+//! What a recording of a pool says is what the pool knows of itself.
+
+use std::{
+    collections::HashMap,
+    fs,
+    io::{self, Write},
+    sync::{Arc, Mutex},
+};
+
+use binpool::{
+    Allocator, Backend, ImmediateAllocator, MemoryPool, PoolOptions, PooledBuffer, QueueOrder,
+    ReusePolicy, WatchOptions, adaptors::Limit,
+};
+use binpool_mock::{Completion, MockDevice};
+use binpool_replay::{
+    Trace,
+    view::{By, History, Origin},
+};
+use proptest::{collection::vec, prelude::*};
+use serde_json::Value;
+
+use crate::{browser::Page, common::binpool};
+
+/// Text that can be read after it was written.
+#[derive(Clone, Default)]
+struct Text(Arc<Mutex<Vec<u8>>>);
+
+impl Text {
+    fn trace(&self) -> Trace {
+        Trace::parse("recorded", &self.0.lock().unwrap()[..]).unwrap()
+    }
+}
+
+impl Write for Text {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// Of so many bytes, on one of two queues.
+    Allocate(usize, usize),
+    Free(usize),
+    /// Commands use the block.
+    Fill(usize),
+    Detach(usize),
+    Trim(usize),
+    FreeHeld,
+    Sweep,
+    Watch,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let size = prop_oneof![1..5000_usize, 1..(6_usize << 20)];
+    let step = prop_oneof![
+        8 => (size, 0..2_usize).prop_map(|(bytes, queue)| Step::Allocate(bytes, queue)),
+        6 => any::<usize>().prop_map(Step::Free),
+        2 => any::<usize>().prop_map(Step::Fill),
+        1 => any::<usize>().prop_map(Step::Detach),
+        1 => (0..40_usize << 20).prop_map(Step::Trim),
+        1 => Just(Step::FreeHeld),
+        1 => Just(Step::Sweep),
+        1 => Just(Step::Watch),
+    ];
+    vec(step, 1..120)
+}
+
+/// Runs a step, and returns whether it is one.
+fn run<A: Allocator>(
+    pool: &MemoryPool<A>,
+    queues: &[binpool::QueueOf<A>],
+    live: &mut Vec<PooledBuffer<A>>,
+    step: Step,
+) where
+    A::Backend: binpool::Transfers,
+{
+    let index = |which: usize, live: &[PooledBuffer<A>]| which % live.len().max(1);
+    match step {
+        // The device may be full.
+        Step::Allocate(bytes, queue) => live.extend(pool.allocate_on(&queues[queue], bytes).ok()),
+        Step::Trim(bytes) => drop(pool.trim_to(bytes as u64)),
+        Step::FreeHeld => drop(pool.free_held()),
+        Step::Sweep => drop(pool.sweep()),
+        Step::Watch => pool.watch(WatchOptions::new()),
+        _ if live.is_empty() => {}
+        Step::Free(which) => drop(live.swap_remove(index(which, live))),
+        Step::Fill(which) => {
+            let block = &live[index(which, live)];
+            block.enqueue_fill(&queues[1], 0..1, &[7_u8]).unwrap();
+        }
+        Step::Detach(which) => drop(live.swap_remove(index(which, live)).detach()),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+    #[test]
+    fn a_recording_has_the_pools_own_numbers_and_places(
+        before in steps(),
+        during in steps(),
+        segments in any::<bool>(),
+        policy in 0..ReusePolicy::ALL.len(),
+        seed in any::<u64>(),
+    ) {
+        let device = MockDevice::builder()
+            .capacity_bytes(48 << 20)
+            .completion(Completion::Seeded(seed))
+            .build();
+        let backend = device.backend();
+        let queues = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
+        let options = PoolOptions::new().segments(segments).reuse(ReusePolicy::ALL[policy]);
+        let pool = options.build(ImmediateAllocator::new(&backend).unwrap(), &queues[0]).unwrap();
+        // All blocks that live when the recording begins are known.
+        pool.watch(WatchOptions::new());
+        let mut live = Vec::new();
+        for step in before {
+            run(&pool, &queues, &mut live, step);
+        }
+        let text = Text::default();
+        let recording = pool.record(text.clone()).unwrap();
+        // So that there is something to read.
+        for step in std::iter::once(Step::Allocate(1, 0)).chain(during) {
+            run(&pool, &queues, &mut live, step);
+        }
+        let statistics = pool.statistics();
+        let summary = recording.finish().unwrap();
+        prop_assume!(summary.allocations > 0);
+        let trace = text.trace();
+        prop_assert_eq!(trace.shortages().len() as u64, summary.shortages);
+        prop_assert!(trace.shortages().iter().all(|shortage| shortage.report.is_some()));
+        let history = History::happened(&trace).unwrap();
+        let numbers = history.numbers();
+        prop_assert_eq!(numbers.at_end.active_blocks, statistics.active_blocks);
+        prop_assert_eq!(numbers.at_end.active_bytes, statistics.active_bytes);
+        prop_assert_eq!(numbers.at_end.reserved_bytes, statistics.managed_bytes);
+        prop_assert!(numbers.peak_reserved.reserved_bytes <= statistics.peak_managed_bytes);
+
+        // Each block lies where the pool says, and blocks of one memory in one segment.
+        let last = history.last_moment();
+        let there = history.blocks.iter().filter(|life| life.to.is_none());
+        let mut told: Vec<_> = there
+            .map(|life| {
+                let segment = &history.segments[life.segment.unwrap()];
+                assert!(segment.from < last && segment.to.is_none_or(|to| last <= to));
+                (life.requested_bytes, life.class_bytes, segment.bytes, life.offset, life.segment.unwrap())
+            })
+            .collect();
+        let mut segment_of = HashMap::new();
+        for block in &live {
+            let place = block.place().unwrap();
+            let wanted = (block.size() as u64, place.bytes as u64, place.memory_bytes as u64, place.offset as u64);
+            let found = told.iter().position(|&(asked, bytes, of, offset, segment)| {
+                (asked, bytes, of, offset) == wanted
+                    && *segment_of.get(&place.memory).unwrap_or(&segment) == segment
+            });
+            prop_assert!(found.is_some(), "{:?} is not among {:?}", wanted, told);
+            segment_of.insert(place.memory, told.swap_remove(found.unwrap()).4);
+        }
+        prop_assert_eq!(told, []);
+
+        // Blocks that live at the same time do not overlap, at any moment.
+        for moment in (0..=last).step_by(7) {
+            let there = history.blocks.iter();
+            let there = there.filter(|life| life.from < moment && life.to.is_none_or(|to| moment <= to));
+            let mut places: Vec<_> = there
+                .map(|life| (life.segment.unwrap(), life.offset, life.class_bytes))
+                .collect();
+            places.sort_unstable();
+            prop_assert!(places.windows(2).all(|pair| pair[0].0 < pair[1].0 || pair[0].1 + pair[0].2 <= pair[1].1));
+        }
+        prop_assert!(history.page(By::Size).unwrap().len() > 1000);
+        prop_assert_eq!(trace.to_string().into_bytes().len(), Trace::parse("again", trace.to_string().as_bytes()).unwrap().to_string().len());
+    }
+}
+
+/// A recording of a program that ran out under a limit of 64 MiB.
+fn limited() -> Text {
+    let backend = MockDevice::new().backend();
+    let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+    let limited = Limit::new(ImmediateAllocator::new(&backend).unwrap(), 64 << 20);
+    let pool = MemoryPool::new(limited, &queue).unwrap();
+    let text = Text::default();
+    let recording = pool.record(text.clone()).unwrap();
+    let kept = pool.allocate(40 << 20).unwrap();
+    assert!(pool.allocate(30 << 20).is_err());
+    drop(kept);
+    recording.finish().unwrap();
+    text
+}
+
+fn numbers(options: &[&str], file: &str) -> (Value, String) {
+    let ran = binpool(&[&["view", "--json"], options, &[file]].concat());
+    assert_eq!(ran.status, 0, "{}", ran.errors);
+    (serde_json::from_str(&ran.output).unwrap(), ran.errors)
+}
+
+#[test]
+fn a_program_that_ran_out_under_a_limit_is_told_of_the_limit_and_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("limited.trace");
+    fs::write(&path, &*limited().0.lock().unwrap()).unwrap();
+    let path = path.to_str().unwrap();
+
+    let (happened, errors) = numbers(&[], path);
+    assert_eq!(happened["origin"], "happened");
+    assert_eq!(happened["device"], "mock device");
+    assert_eq!(happened["limit_bytes"], 64 << 20);
+    assert_eq!(happened["capacity_bytes"], 64 << 20);
+    assert_eq!(happened["peak_reserved"]["reserved_bytes"], 40 << 20);
+    let report = &happened["shortages"][0]["report"];
+    assert_eq!(report["requested_bytes"], 30 << 20);
+    assert_eq!(report["active_bytes"], 40 << 20);
+    assert_eq!(report["verdict"], "limited");
+    assert!(
+        errors.contains("out of memory, as it happened: a limit is reached"),
+        "{errors}"
+    );
+    let events = happened["pool_events"].as_array().unwrap();
+    assert_eq!(events[0]["what"], "miss");
+    assert_eq!(
+        (&events[1]["what"], &events[1]["bytes"]),
+        (&"taken".into(), &(40 << 20).into())
+    );
+
+    for options in [
+        &["--simulate"][..],
+        &["--capacity", "1GiB"],
+        &["--profile", "pocl"],
+        &["--no-segments"],
+    ] {
+        let (simulated, _) = numbers(options, path);
+        assert_eq!(simulated["origin"], "simulated", "{options:?}");
+        assert!(simulated["limit_bytes"].is_null());
+    }
+}
+
+#[test]
+fn a_page_says_in_large_letters_what_it_shows() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("limited.trace");
+    fs::write(&file, &*limited().0.lock().unwrap()).unwrap();
+    let html = folder.path().join("page.html");
+    for (options, expected) in [
+        (&[][..], "As it happened"),
+        (&["--simulate"][..], "Simulated"),
+    ] {
+        let paths = [file.to_str().unwrap(), "-o", html.to_str().unwrap()];
+        let ran = binpool(&[&["view"], &paths[..], options].concat());
+        assert_eq!(ran.status, 0, "{}", ran.errors);
+        let page = Page::new(fs::read_to_string(&html).unwrap());
+        let script =
+            "return { origin: text('#origin'), head: text('.head'), ran: text('#ran-out') };";
+        let there = page.run("", script);
+        assert_eq!(there["origin"], expected);
+        let has = |part: &str, words: &str| there[part].as_str().unwrap().contains(words);
+        let happened = options.is_empty();
+        assert_eq!(has("head", "limit 64.0 MiB"), happened, "{there}");
+        assert_eq!(
+            has("ran", "of 64.0 MiB: a limit is reached"),
+            happened,
+            "{there}"
+        );
+        assert_eq!(has("ran", "not in this replay"), !happened, "{there}");
+    }
+}
+
+#[test]
+fn a_trace_without_what_happened_is_simulated() {
+    let (numbers, errors) = numbers(&[], "eager_arrays.trace.gz");
+    assert_eq!(numbers["origin"], "simulated");
+    assert!(!errors.contains("simulated"), "as ever: {errors}");
+    for text in [
+        "a 1 100 0\n".to_owned(),
+        // A pool of pages.
+        "h version 2\nh capacity 9\nh blocks segments\nh pages 2\ns 1 9\nb 0 1 0 9\na 1 9 0\n"
+            .into(),
+        // A block without a place, and places that cannot be.
+        "h version 2\nh capacity 9\nh blocks segments\ns 1 9\na 1 9 0\n".into(),
+        "h version 2\nh capacity 9\nh blocks segments\ns 1 9\nb 0 1 1 9\na 1 9 0\n".into(),
+        "h version 2\nh capacity 9\nh blocks segments\ns 1 9\nb 0 1 0 8\na 1 9 0\n".into(),
+        "h version 2\nh capacity 9\nh blocks segments\ns 1 9\nS 1\nb 0 1 0 9\na 1 9 0\n".into(),
+        // Sums that overflow.
+        format!(
+            "h version 2\nh capacity 9\nh blocks bins\ns 1 {0}\ns 2 {0}\nb 0 1 0 9\na 1 9 0\n",
+            u64::MAX
+        ),
+        format!(
+            "h version 2\nh capacity 9\nh blocks bins\ns 1 {0}\nb 0 1 0 {0}\na 1 {0} 0\na 2 {0} 0\n",
+            u64::MAX
+        ),
+    ] {
+        let trace = Trace::parse("t", text.as_bytes()).unwrap();
+        assert!(History::happened(&trace).is_none(), "{text}");
+    }
+    let right = "h version 2\nh capacity 9\nh blocks segments\ns 1 9\nb 0 1 0 9\na 1 9 0\n";
+    let trace = Trace::parse("t", right.as_bytes()).unwrap();
+    let history = History::happened(&trace).unwrap();
+    assert_eq!(
+        (history.origin, history.limit_bytes),
+        (Origin::Happened, None)
+    );
+    assert!(
+        History::happened(&trace.scaled_down(2)).is_none(),
+        "other sizes did not happen"
+    );
+}
+
+#[test]
+fn memory_that_is_there_for_a_moment_or_at_the_end_alone_is_counted() {
+    let text = "h version 2\nh capacity 99\nh blocks segments\ns 1 9\nb 0 1 0 9\na 1 9 0\ns 2 5\nS 2\nf 1\nS 1\ns 3 7\n";
+    let trace = Trace::parse("t", text.as_bytes()).unwrap();
+    let history = History::happened(&trace).unwrap();
+    let numbers = history.numbers();
+    assert_eq!(numbers.peak_reserved.reserved_bytes, 9);
+    assert_eq!(numbers.at_end.reserved_bytes, 7);
+    let words: Vec<_> = numbers
+        .pool_events
+        .iter()
+        .map(|it| (it.moment, it.what.as_str(), it.bytes))
+        .collect();
+    let expected = [
+        (0, "taken", 9),
+        (1, "taken", 5),
+        (1, "given back", 5),
+        (2, "given back", 9),
+        (2, "taken", 7),
+    ];
+    assert_eq!(words, expected);
+}
