@@ -2,7 +2,7 @@
 
 use std::{panic::Location, sync::Arc};
 
-use parking_lot::RwLock;
+use parking_lot::Mutex;
 
 use crate::{
     sync::{AtomicU8, Ordering},
@@ -147,7 +147,7 @@ impl Watch {
 pub(crate) struct TrackingFlag {
     kind: AtomicU8,
     /// The crates that stacks do not begin with.
-    beyond: RwLock<&'static [&'static str]>,
+    beyond: Mutex<&'static [&'static str]>,
 }
 
 impl TrackingFlag {
@@ -170,11 +170,12 @@ impl TrackingFlag {
     #[cold]
     #[inline(never)]
     fn with_stack(&self, site: &'static Location<'static>) -> Caller {
-        Caller::with_stack(site, *self.beyond.read())
+        let beyond = *self.beyond.lock();
+        Caller::with_stack(site, beyond)
     }
 
     pub(crate) fn change(&self, kind: u8, options: Option<WatchOptions>) {
-        *self.beyond.write() = options.map_or(&[], |options| options.beyond);
+        *self.beyond.lock() = options.map_or(&[], |options| options.beyond);
         self.kind.store(kind, Ordering::Relaxed);
     }
 
