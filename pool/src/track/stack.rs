@@ -228,7 +228,7 @@ mod tests {
     fn a_file_has_the_folder_of_its_crate() {
         for (path, expected) in [
             (
-                "/home/user/work/tensor/src/ops/add.rs",
+                "/home/user/programs/tensor/src/ops/add.rs",
                 "tensor/src/ops/add.rs",
             ),
             (
