@@ -177,10 +177,11 @@ impl<A: Allocator, O> State<A, O> {
         let Some(segments) = self.segments.as_mut().filter(|_| has_handle) else {
             return Some(memory);
         };
-        let (id, bytes) = (memory.id(), memory.bytes());
+        let bytes = memory.bytes();
         segments.keep(place, memory);
         self.counters.released_blocks -= 1;
-        self.manage(id, bytes);
+        // A recording has no pages taken or given back, only maps and unmaps.
+        self.count_managed(bytes);
         None
     }
 
