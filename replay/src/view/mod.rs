@@ -28,7 +28,7 @@ pub use free_memory::FreeMemory;
 pub use grouping::By;
 pub use history::{FailedRequest, History, Life, Origin, PoolEvent, Segment};
 pub use neighbours::{Neighbour, Neighbours};
-pub use numbers::{At, GroupRow, Numbers, ShortageRow};
+pub use numbers::{At, GroupRow, Numbers, ShortageRow, StackRow};
 pub use out_of_memory::{LargestGroup, OutOfMemory};
 pub use page::page_of;
 pub use record::record;

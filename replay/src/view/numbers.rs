@@ -42,6 +42,8 @@ pub struct Numbers {
     pub sizes: Vec<GroupRow>,
     /// The blocks by stream.
     pub streams: Vec<GroupRow>,
+    /// The blocks by the call stack of their request, where the trace has stacks.
+    pub stacks: Vec<StackRow>,
     /// The allocations that failed when the trace was recorded.
     pub shortages: Vec<ShortageRow>,
     /// What the pool did beside handing out blocks; empty where it is simulated.
@@ -84,6 +86,24 @@ pub struct GroupRow {
     pub peak_bytes: u64,
     /// The first moment of that.
     pub peak_moment: usize,
+    /// The bytes that are active at the end.
+    pub end_bytes: u64,
+    /// The blocks that are active at the end.
+    pub end_blocks: u64,
+    /// The number of all its blocks.
+    pub blocks: u64,
+}
+
+/// The blocks that were requested with one call stack.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct StackRow {
+    /// Its frames, innermost first.
+    pub frames: Vec<String>,
+    /// The bytes of it that are active when the most bytes of all are.
+    pub at_peak_bytes: u64,
+    /// The blocks of it that are active then.
+    pub at_peak_blocks: u64,
     /// The bytes that are active at the end.
     pub end_bytes: u64,
     /// The blocks that are active at the end.
@@ -135,6 +155,7 @@ impl History {
             let cheapest = Neighbours::cheapest(stretches, failed.report.class_bytes as u64);
             OutOfMemory::of_replay(failed, holds_most, cheapest)
         });
+        let peak = first_peak(&active);
         Numbers {
             file: self.name.clone(),
             origin: self.origin,
@@ -145,13 +166,14 @@ impl History {
             events: self.last_moment(),
             blocks: self.blocks.len(),
             has_times,
-            peak_active: at(first_peak(&active)),
+            peak_active: at(peak),
             peak_reserved: at(first_peak(&reserved)),
             at_end: at(self.last_moment()),
             out_of_memory: failed,
             groups,
             sizes,
             streams,
+            stacks: self.stack_rows(peak),
             shortages: shortages.collect(),
         }
     }
@@ -222,6 +244,34 @@ impl History {
             free,
             scattered: free.scattered(),
         }
+    }
+
+    /// The blocks by call stack. `peak` is the moment at which the most bytes are active.
+    fn stack_rows(&self, peak: usize) -> Vec<StackRow> {
+        let row = |frames: &Vec<String>| StackRow {
+            frames: frames.clone(),
+            at_peak_bytes: 0,
+            at_peak_blocks: 0,
+            end_bytes: 0,
+            end_blocks: 0,
+            blocks: 0,
+        };
+        let mut rows: Vec<StackRow> = self.stacks.iter().map(row).collect();
+        for life in &self.blocks {
+            let Some(row) = life.stack.and_then(|stack| rows.get_mut(stack)) else {
+                continue;
+            };
+            row.blocks += 1;
+            if life.is_there(peak) {
+                row.at_peak_bytes += life.requested_bytes;
+                row.at_peak_blocks += 1;
+            }
+            if life.to.is_none() {
+                row.end_bytes += life.requested_bytes;
+                row.end_blocks += 1;
+            }
+        }
+        rows
     }
 
     fn rows(&self, grouping: &Grouping) -> Vec<GroupRow> {

@@ -25,3 +25,4 @@ mod view_blocks;
 mod view_drawing;
 mod view_filter;
 mod view_page;
+mod view_stacks;

@@ -15,8 +15,8 @@ function measured(text, units) {
 }
 
 /**
- * The filter that a text describes: { test(subject), usesAge, error }. A subject has `name`, `bytes`, `stream`, and `life` and
- * `age` as [events, nanoseconds or null]. An `age` of null is that of a block that is not in use at the pinned moment.
+ * The filter that a text describes: { test(subject), usesAge, error }. A subject has `name`, `bytes`, `stream`, `stack` (its
+ * frames), and `life` and `age` as [events, nanoseconds or null]. An `age` of null is that of a block that is not in use at the pinned moment.
  */
 function filterOf(text, hasTimes) {
   const tests = [];
@@ -42,6 +42,14 @@ function filterOf(text, hasTimes) {
     } else if (what === "stream") {
       if (!/^\d+$/.test(value)) return fail(`${word} has no number: write one such as stream${sign}1`);
       tests.push(({ stream }) => compare(stream, Number(value)));
+    } else if (what === "stack") {
+      const part = value.replaceAll('"', "").toLowerCase();
+      if (sign !== "=") return fail(`${word}: a stack can only be compared with =`);
+      const known = new Map();
+      tests.push(({ stack }) => {
+        if (!known.has(stack)) known.set(stack, stack.some(frame => frame.toLowerCase().includes(part)));
+        return known.get(stack);
+      });
     } else if (what === "name") {
       const name = value.replaceAll('"', "");
       if (sign !== "=") return fail(`${word}: a name can only be compared with =`);
@@ -55,7 +63,7 @@ function filterOf(text, hasTimes) {
       usesAge ||= of === "age";
       tests.push(subject => subject[of] !== null && compare(subject[of][inTime ? 1 : 0], span[0]));
     } else {
-      return fail(`${word}: a block has no ${field}; it has a name, size, age, life and stream`);
+      return fail(`${word}: a block has no ${field}; it has a name, size, age, life, stream and stack`);
     }
   }
   return { test: subject => tests.every(test => test(subject)), usesAge, isEmpty: tests.length === 0, error: null };

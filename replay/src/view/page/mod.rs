@@ -13,7 +13,7 @@ const SHELL: &str = include_str!("shell.html");
 
 /// The scripts in their order. They share one scope, and each uses only names that earlier ones define.
 const STYLE: &str = include_str!("style.css");
-const SCRIPTS: [&str; 24] = [
+const SCRIPTS: [&str; 28] = [
     include_str!("data.js"),
     include_str!("format.js"),
     include_str!("dom.js"),
@@ -32,6 +32,10 @@ const SCRIPTS: [&str; 24] = [
     include_str!("frame.js"),
     include_str!("legend.js"),
     include_str!("block_list.js"),
+    include_str!("stack_tree.js"),
+    include_str!("flame_graph.js"),
+    include_str!("stack_list.js"),
+    include_str!("stack_panel.js"),
     include_str!("block_panel.js"),
     include_str!("event_list.js"),
     include_str!("filter_bar.js"),
@@ -55,8 +59,6 @@ struct OfHistory<'a> {
     name: &'a str,
     numbers: Numbers,
     groupings: [OfGrouping; 3],
-    /// The frames of each call stack, innermost first.
-    stacks: &'a [Vec<String>],
 }
 
 #[derive(Serialize)]
@@ -95,7 +97,6 @@ pub fn page_of(histories: &[(&str, &History)], by: By) -> io::Result<String> {
             name,
             numbers,
             groupings,
-            stacks: &history.stacks,
         }
     });
     let about = OfHistories {

@@ -3,6 +3,8 @@
 const NEVER = 0xffffffff;
 /** The series are stored after every so many events, so that a moment is found in few steps. */
 const STRIDE = 256;
+/** The stack of a block whose stack is not known. */
+const NO_FRAMES = [];
 
 /** The folders that all names have in front which have any; nothing where fewer than two have. */
 function sharedFolder(names) {
@@ -21,6 +23,8 @@ class Program {
     this.asked = columns.asked;
     this.segment = columns.segment;
     this.offset = columns.offset;
+    this.stack = columns.stack;
+    this.stacks = numbers.stacks.map(({ frames }) => frames);
     const blocks = this.asked.length;
     this.bytes = new Float64Array(blocks);
     for (let block = 0; block < blocks; block++) this.bytes[block] = this.asked[block] + columns.more[block];
@@ -62,6 +66,7 @@ class Program {
     subject.name = this.nameOf(block);
     subject.bytes = this.asked[block];
     subject.stream = this.streamOf(block);
+    subject.stack = this.stackOf(block);
     subject.life = span(from, to);
     subject.age = from <= moment && moment <= this.to[block] ? span(from, moment) : null;
     return subject;
@@ -70,6 +75,11 @@ class Program {
   /** The name of a block's group, in full. */
   nameOf(block) {
     return this.rowOf("group", block).name;
+  }
+
+  /** The frames of its request, innermost first; none where they are not known. */
+  stackOf(block) {
+    return this.stacks[this.stack[block] - 1] ?? NO_FRAMES;
   }
 
   streamOf(block) {
@@ -205,12 +215,18 @@ class Program {
     return clock === "time" ? `${time} (${event})` : `${event} (${time})`;
   }
 
-  /** The state at a moment: the segments with their ranges, and their figures. */
-  at(moment) {
+  /** The blocks that are in use at a moment. */
+  blocksAt(moment) {
     const there = [];
     for (let block = 0; block < this.from.length; block++) {
       if (this.from[block] < moment && moment <= this.to[block]) there.push(block);
     }
+    return there;
+  }
+
+  /** The state at a moment: the segments with their ranges, and their figures. */
+  at(moment) {
+    const there = this.blocksAt(moment);
     const segments = new Map();
     for (let segment = 0; segment < this.segmentBytes.length; segment++) {
       if (this.segmentFrom[segment] < moment && moment <= this.segmentTo[segment]) {

@@ -12,7 +12,7 @@ const TRACE_KEYS = [
   [", .", "The previous event, the next one. A click pins a moment; Shift and drag zooms into a part."],
   ["< >", "Back by a hundred events, or on by a hundred."],
   ["b", "Show groups, or single blocks. A click on a block pins it."],
-  ["/", "Write a filter: words of a name, and sizes (>1MiB), lifetimes (life<5ms), ages (age>2s) and streams (stream=1)."],
+  ["/", "Write a filter: words of a name, and sizes (>1MiB), lifetimes (life<5ms), ages (age>2s) streams (stream=1), and frames (stack=main.rs)."],
   ["p", "The moment with the most bytes in use."],
   ["e", "The end."],
   ["o", "The next place where memory ran out."],
@@ -79,6 +79,7 @@ function tracePage(about, program, state, place) {
     if (block !== null) pinBlock(block);
     pin(moment);
   });
+  const stacks = program.stacks.length > 0 ? new StackPanel(program, state) : null;
   const filterBar = new FilterBar(text => state.set("filter", text === "" ? null : text));
 
   const hasGroups = numbers.groups.length > 1 || !numbers.groups.some(row => row.name === "(no group)");
@@ -119,6 +120,7 @@ function tracePage(about, program, state, place) {
         element("div", { class: "with-aside" }, element("div", {}, timeline.stage, timeline.whole, note, blockPanel.element), legend.element)),
       panel("moment-panel", "Memory map", [moment, stepButtons(timeline)],
         element("div", { class: "with-aside" }, element("div", {}, map.element, mapKey("held, free"), blocks.element), momentFigures)),
+      stacks?.element ?? null,
       panel("events", "Events", [events.count, events.select], events.element),
       panel("groups", "Who uses it", element("span", { class: "quiet" }, "Click a title to sort."), table.element)),
     help, tooltip.box);
@@ -178,6 +180,7 @@ function tracePage(about, program, state, place) {
     map.show(at, failed ? roomFrames(failed, segmentName) : []);
     blocks.show(at);
     events.pin(at.moment);
+    stacks?.show(at.moment);
     showBlock();
     momentFigures.replaceChildren(figures([
       ["in use", bytesText(at.active), "moment-active"],
@@ -220,6 +223,7 @@ function tracePage(about, program, state, place) {
     showBlock();
     timeline.redraw();
   });
+  state.on("stacks stacks-at", () => stacks?.show(timeline.moment));
   state.on("range", timeline.redraw);
   state.on("reserved", () => {
     timeline.redraw();

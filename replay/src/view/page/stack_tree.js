@@ -1,0 +1,62 @@
+// The call stacks of a program as a tree: what was called by the same frames is one branch.
+
+const NO_STACK = "(no stack)";
+
+class StackTree {
+  /** Below the root are the frames at which the program or a thread begins. */
+  constructor(program) {
+    this.program = program;
+    this.frames = ["all"];
+    this.parents = [-1];
+    this.depths = [0];
+    this.children = [[]];
+    const known = [new Map()];
+    const child = (parent, frame) => {
+      let node = known[parent].get(frame);
+      if (node === undefined) {
+        node = this.frames.length;
+        known[parent].set(frame, node);
+        known.push(new Map());
+        this.frames.push(frame);
+        this.parents.push(parent);
+        this.depths.push(this.depths[parent] + 1);
+        this.children.push([]);
+        this.children[parent].push(node);
+      }
+      return node;
+    };
+    /** The node of the innermost frame of each stack, by its number; 0 is the number of blocks without a stack. */
+    this.nodes = [null, ...program.stacks].map(stack => (stack ?? [NO_STACK]).reduceRight((parent, frame) => child(parent, frame), 0));
+  }
+
+  /** The bytes and blocks of each node, with all that is below it, of these blocks. */
+  sum(blocks) {
+    const { program } = this;
+    const bytes = new Float64Array(this.frames.length);
+    const counts = new Float64Array(this.frames.length);
+    for (const block of blocks) {
+      if (program.mask && !program.mask[block]) continue;
+      const node = this.nodes[program.stack[block]];
+      bytes[node] += program.asked[block];
+      counts[node]++;
+    }
+    // A node comes behind its parent.
+    for (let node = bytes.length - 1; node > 0; node--) {
+      bytes[this.parents[node]] += bytes[node];
+      counts[this.parents[node]] += counts[node];
+    }
+    return { bytes, counts };
+  }
+
+  /** The nodes below this one that have bytes, the largest first. */
+  below(node, { bytes }) {
+    return this.children[node].filter(child => bytes[child] > 0).sort((one, other) => bytes[other] - bytes[one]);
+  }
+
+  /** The frames from the root to a node, without the root. */
+  pathTo(node) {
+    const path = [];
+    for (let at = node; at > 0; at = this.parents[at]) path.unshift(at);
+    return path;
+  }
+}
