@@ -116,7 +116,7 @@ fn a_filter_that_is_wrong_says_so_and_fades_nothing() {
     let errors = [
         ">big has no size: write one such as >1MiB",
         "stream=x has no number: write one such as stream=1",
-        "colour=red: a block has no colour; it has a name, size, age, life and stream",
+        "colour=red: a block has no colour; it has a name, size, age, life, stream and stack",
         "age>soon has no time: write one such as age>5ms, or a number of events",
         "name<a: a name can only be compared with =",
     ];

@@ -761,7 +761,7 @@ fn a_column_of_pixels_shows_the_moments_that_begin_in_it() {
          // Three allocations and a free, at 5, 5, 8 and 10 ns.
          const columns = { frees: [0, 0, 0, 1], times: [5, 0, 3, 2], asked: [1, 2, 4], more: three, segment: three, offset: three,
            segment_bytes: [6, 1], segment_from: [0, 2], segment_to: [0, 4] };
-         const program = new Program({ numbers: { events: 4 }, columns, groupings: none });
+         const program = new Program({ numbers: { events: 4, stacks: [] }, columns, groupings: none });
          const shown = (clock, ...range) => {
            const { moments, reserved } = Timeline.prototype.columns.call({ program, clock }, ...range);
            return [[...moments], [...reserved]];
@@ -1547,9 +1547,22 @@ fn a_page_that_is_damaged_says_so() {
     assert!(notice.contains("its data is damaged"), "{notice}");
 }
 
-/// A program of a million events with times and two groups, about 300 of whose blocks are in use at once.
+/// The call stacks of the program of a million events.
+const MILLION_STACKS: u64 = 500;
+
+/// A program of a million events with times, stacks and two groups, about 300 of whose blocks are in use at once.
 fn million() -> String {
     let mut text = String::from("g 0 even\ng 1 odd\n");
+    for stack in 0..MILLION_STACKS {
+        for depth in 0..12 {
+            let line = 10 + stack / (1 << depth);
+            writeln!(
+                text,
+                "k {stack} module{depth}::function{line} at program/src/module{depth}.rs:{line}"
+            )
+            .unwrap();
+        }
+    }
     let (mut time, mut state) = (0_u64, 7_u64);
     for block in 0..500_000_u64 {
         state = state
@@ -1558,9 +1571,10 @@ fn million() -> String {
         time += 1000 + (state >> 54);
         writeln!(
             text,
-            "a {block} {} 0 {time} {}",
+            "a {block} {} 0 {time} {} {}",
             1 + (state >> 44),
-            block % 2
+            block % 2,
+            (state >> 33) % MILLION_STACKS
         )
         .unwrap();
         if let Some(old) = block.checked_sub(300) {

@@ -50,6 +50,6 @@ function wholeStack(frames) {
     getSelection().selectAllChildren(box);
     copy.textContent = "Selected: press Ctrl C";
     navigator.clipboard?.writeText(text).then(() => (copy.textContent = "Copied"), () => {});
-  }, "Copy");
+  } }, "Copy");
   return [element("div", { class: "pinned-head" }, element("h3", {}, counted(frames.length, "frame")), copy), box];
 }
