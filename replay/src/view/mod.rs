@@ -9,6 +9,7 @@
 //! A page is one file with all of its data, scripts and styles in it. Figures over the whole program are computed
 //! here ([`Numbers`]); the page only draws them.
 
+mod comparison;
 mod free_memory;
 mod grouping;
 mod happened;
@@ -24,6 +25,7 @@ mod series;
 mod snapshot_numbers;
 mod timeline;
 
+pub use comparison::{Change, ChangeRow, ChangeTable, Comparison, Figure};
 pub use free_memory::FreeMemory;
 pub use grouping::By;
 pub use history::{FailedRequest, History, Life, Origin, PoolEvent, Segment};

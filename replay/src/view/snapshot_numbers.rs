@@ -99,7 +99,7 @@ impl SnapshotNumbers {
     }
 }
 
-fn all_blocks(snapshot: &Snapshot) -> impl Iterator<Item = &SnapshotBlock> {
+pub(crate) fn all_blocks(snapshot: &Snapshot) -> impl Iterator<Item = &SnapshotBlock> {
     let ranges = snapshot.segments.iter().flat_map(|segment| &segment.ranges);
     ranges.chain(&snapshot.blocks)
 }

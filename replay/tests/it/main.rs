@@ -22,6 +22,7 @@ mod trace;
 mod tune;
 mod view;
 mod view_blocks;
+mod view_comparison;
 mod view_drawing;
 mod view_filter;
 mod view_page;

@@ -9,6 +9,7 @@ try {
   // The packed text is large, and not needed any more.
   document.getElementById("data").textContent = "";
   if (about.kind === "snapshot") snapshotPage(about, state);
+  else if (about.kind === "snapshots") comparisonPage(about.comparison, state, null, null, () => {});
   else historyPages(about, state);
 } catch (error) {
   const notice = element("p", { class: "notice", role: "alert" }, `This page cannot be shown: ${error.message}.`);

@@ -6,14 +6,15 @@ use binpool::Snapshot;
 use serde::Serialize;
 
 use crate::view::{
-    By, GroupRow, History, Numbers, SnapshotNumbers, page_data::PageData, series::series,
+    By, Comparison, GroupRow, History, Numbers, SnapshotNumbers, page_data::PageData,
+    series::series,
 };
 
 const SHELL: &str = include_str!("shell.html");
 
 /// The scripts in their order. They share one scope, and each uses only names that earlier ones define.
 const STYLE: &str = include_str!("style.css");
-const SCRIPTS: [&str; 28] = [
+const SCRIPTS: [&str; 29] = [
     include_str!("data.js"),
     include_str!("format.js"),
     include_str!("dom.js"),
@@ -41,6 +42,7 @@ const SCRIPTS: [&str; 28] = [
     include_str!("filter_bar.js"),
     include_str!("trace_page.js"),
     include_str!("snapshot_page.js"),
+    include_str!("comparison_page.js"),
     include_str!("main.js"),
 ];
 
@@ -52,6 +54,8 @@ struct OfHistories<'a> {
     by: &'static str,
     /// In the order of the tables.
     histories: Vec<OfHistory<'a>>,
+    /// What differs between the two, where the page is about that.
+    comparison: Option<Comparison>,
 }
 
 #[derive(Serialize)]
@@ -77,6 +81,13 @@ struct OfSnapshot<'a> {
     snapshot: &'a Snapshot,
 }
 
+/// The data of the page of two snapshots.
+#[derive(Serialize)]
+struct OfSnapshots<'a> {
+    kind: &'static str,
+    comparison: &'a Comparison,
+}
+
 /// Returns the page that shows these histories, each with its name, as HTML: a menu on it chooses one of several. `by` is the
 /// property that blocks are grouped by at first.
 ///
@@ -84,6 +95,14 @@ struct OfSnapshot<'a> {
 ///
 /// None that can happen: all values have a JSON form, and writing to memory succeeds.
 pub fn page_of(histories: &[(&str, &History)], by: By) -> io::Result<String> {
+    page_with(histories, by, None)
+}
+
+fn page_with(
+    histories: &[(&str, &History)],
+    by: By,
+    comparison: Option<Comparison>,
+) -> io::Result<String> {
     let mut tables = PageData::new();
     let histories = histories.iter().map(|(name, history)| {
         history.push_table(&mut tables);
@@ -103,8 +122,35 @@ pub fn page_of(histories: &[(&str, &History)], by: By) -> io::Result<String> {
         kind: "histories",
         by: by.name(),
         histories: histories.collect(),
+        comparison,
     };
     Ok(page(&tables.pack(&about)?))
+}
+
+impl Comparison {
+    /// Returns the page that compares two histories, as HTML, with the page of each behind a menu. `by` is the property that
+    /// blocks are grouped by at first.
+    ///
+    /// # Errors
+    ///
+    /// None that can happen: all values have a JSON form, and writing to memory succeeds.
+    pub fn page_of_histories(histories: [&History; 2], by: By) -> io::Result<String> {
+        let named = histories.map(|history| (history.name.as_str(), history));
+        page_with(&named, by, Some(Self::of_histories(histories)))
+    }
+
+    /// Returns the page that shows this comparison of two snapshots, as HTML.
+    ///
+    /// # Errors
+    ///
+    /// None that can happen: all values have a JSON form, and writing to memory succeeds.
+    pub fn page_of_snapshots(&self) -> io::Result<String> {
+        let about = OfSnapshots {
+            kind: "snapshots",
+            comparison: self,
+        };
+        Ok(page(&PageData::new().pack(&about)?))
+    }
 }
 
 impl History {

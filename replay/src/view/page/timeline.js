@@ -8,6 +8,8 @@ class Timeline {
     this.state = state;
     this.hovered = null;
     this.focused = null;
+    /** The bytes at the top of the picture are at least these. */
+    this.leastHigh = 0;
     this.picture = new BlockPicture(program);
     this.canvas = element("canvas", {
       class: "chart", tabindex: "0", role: "application", "aria-roledescription": "chart",
@@ -152,7 +154,7 @@ class Timeline {
     const most = reserved.reduce((most, _, column) => Math.max(most, shown(column)), 1);
     const capacity = numbers.capacity_bytes;
     const showsCapacity = !hides && (Boolean(numbers.out_of_memory) || capacity <= most * 1.3);
-    this.high = Math.max(most * 1.06, showsCapacity ? capacity * 1.04 : 0);
+    this.high = Math.max(most * 1.06, showsCapacity ? capacity * 1.04 : 0, this.leastHigh);
     // On whole pixels, so that edges are sharp.
     const y = bytes => snapped(plot.top + plot.height * (1 - bytes / this.high));
     const x = column => snapped(plot.left + (column / count) * plot.width);

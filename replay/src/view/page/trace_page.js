@@ -2,6 +2,9 @@
 
 const BY = [["group", "Group"], ["size", "Size class"], ["stream", "Stream"]];
 
+/** The place of the comparison among the histories. */
+const COMPARED = -1;
+
 const MODES = [["groups", "Groups"], ["blocks", "Blocks"]];
 
 const TRACE_KEYS = [
@@ -24,28 +27,32 @@ const TRACE_KEYS = [
   ["?", "This help."],
 ];
 
-/** Shows the history that the address names, or the first one. */
+/** Shows the history that the address names, or else the comparison, or the first history. */
 function historyPages(about, state) {
+  if (about.comparison) alignGroupings(about.histories);
   const programs = about.histories.map(() => null);
+  const programOf = place => (programs[place] ??= new Program({ ...about.histories[place], columns: about.tables[place] }));
   const show = () => {
     state.restart();
     const chosen = Number.parseInt(state.get("history"), 10) - 1;
-    const place = chosen in programs ? chosen : 0;
-    programs[place] ??= new Program({ ...about.histories[place], columns: about.tables[place] });
-    tracePage(about, programs[place], state, place);
+    const place = chosen in programs ? chosen : about.comparison ? COMPARED : 0;
+    if (place === COMPARED) historiesCompared(about, [programOf(0), programOf(1)], state, historyMenu(about, state, place));
+    else tracePage(about, programOf(place), state, place);
     state.on("history", show);
   };
   show();
 }
 
-/** A menu of the histories; nothing where there is one. */
+/** A menu of the histories, and of their comparison; nothing where there is one. */
 function historyMenu(about, state, place) {
   if (about.histories.length < 2) return null;
+  const entries = about.histories.map(({ name }, place) => ({ name, place }));
+  if (about.comparison) entries.unshift({ name: "Compared", place: COMPARED });
   const menu = element("select", { id: "history", class: "button", "aria-label": "The device or pool", onchange: () => {
     // What is pinned belongs to the history that is left.
     for (const name of ["range", "at", "block", "only"]) state.set(name, null);
-    state.set("history", menu.selectedIndex === 0 ? null : menu.selectedIndex + 1);
-  } }, about.histories.map(({ name }, number) => element("option", { selected: number === place }, name)));
+    state.set("history", menu.selectedIndex === 0 ? null : entries[menu.selectedIndex].place + 1);
+  } }, entries.map(entry => element("option", { selected: entry.place === place }, entry.name)));
   return menu;
 }
 

@@ -1,0 +1,264 @@
+//! The pages of `binpool view` that compare two recordings or two snapshots.
+
+use std::fmt::Write;
+
+use binpool::{PoolOptions, Snapshot};
+use binpool_replay::{
+    Profile, Trace,
+    view::{By, Change, ChangeTable, Comparison, History, record},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    browser::Page,
+    view_page::{shown, snapshot, tagged},
+};
+
+fn history(name: &str, text: &str) -> History {
+    let trace = Trace::parse(name, text.as_bytes()).unwrap();
+    let pool = PoolOptions::new().segments(true);
+    record(&trace, &Profile::H200, None, &pool, &|_| {}).unwrap()
+}
+
+/// The tagged program, with less scratch, a cache that is twice as large, and a group more.
+fn changed() -> String {
+    let mut text = tagged().replace(" 1000000 1 ", " 500000 1 ");
+    text = text.replace("g 0 weights", "g 0 weights\ng 4 optimizer");
+    text = text.replace(" 123456 1 ", " 246912 1 ");
+    writeln!(text, "a 999999 5000000 0 2000000000 4").unwrap();
+    text
+}
+
+fn table<'c>(comparison: &'c Comparison, by: &str, at: &str) -> &'c ChangeTable {
+    let mut tables = comparison.tables.iter();
+    tables.find(|it| it.by == by && it.at == at).unwrap()
+}
+
+/// The bytes and blocks of a group at a moment, counted block by block.
+fn counted(history: &History, text: &str, group: &str, moment: usize) -> (u64, u64) {
+    let trace = Trace::parse("t", text.as_bytes()).unwrap();
+    let blocks = history.blocks.iter().enumerate();
+    let there = blocks.filter(|(block, life)| {
+        trace.group_of(*block) == Some(group)
+            && life.from < moment
+            && life.to.is_none_or(|to| moment <= to)
+    });
+    there.fold((0, 0), |(bytes, count), (_, life)| {
+        (bytes + life.requested_bytes, count + 1)
+    })
+}
+
+#[test]
+fn each_row_has_what_a_count_of_the_blocks_has_in_both() {
+    let texts = [tagged(), changed()];
+    let sides = [0, 1].map(|side| history("t", &texts[side]));
+    let comparison = Comparison::of_histories([&sides[0], &sides[1]]);
+    for (at, moment) in [("peak", 0), ("end", 1)] {
+        let table = table(&comparison, "group", at);
+        for row in &table.rows {
+            for side in [0, 1] {
+                let numbers = sides[side].numbers();
+                let moments = [numbers.peak_active.moment, numbers.at_end.moment];
+                let found = counted(&sides[side], &texts[side], &row.name, moments[moment]);
+                assert_eq!(
+                    found,
+                    (row.bytes[side], row.blocks[side]),
+                    "{at} {}",
+                    row.name
+                );
+            }
+        }
+    }
+    let end = &table(&comparison, "group", "end").rows;
+    let change = |name: &str| {
+        end.iter()
+            .find(|row| row.name == name)
+            .map(|row| row.change)
+    };
+    assert_eq!(change("optimizer"), Some(Change::New));
+    assert_eq!(change("leaky cache"), Some(Change::Grown));
+    assert_eq!(change("weights"), Some(Change::Same));
+    let peak = &table(&comparison, "group", "peak").rows;
+    assert!(
+        peak.iter()
+            .any(|row| row.change == Change::Shrunk || row.change == Change::Gone)
+    );
+}
+
+#[test]
+fn stacks_are_compared_by_their_frames() {
+    let before = "k 0 a at x.rs:1\nk 0 main at m.rs:2\ng 0 x\na 0 4096 0 0 0 0\na 1 100 0 0 0\n";
+    let after = "k 7 b at x.rs:9\nk 7 main at m.rs:2\nk 3 a at x.rs:1\nk 3 main at m.rs:2\ng 0 x\n\
+                 a 0 8192 0 0 0 3\na 1 100 0 0 0\na 2 50 0 0 0 7\n";
+    let sides = [history("t", before), history("t", after)];
+    let comparison = Comparison::of_histories([&sides[0], &sides[1]]);
+    let rows = table(&comparison, "stack", "end").rows.iter();
+    let rows: Vec<_> = rows
+        .map(|row| (row.name.as_str(), row.change, row.bytes))
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            ("a at x.rs:1\nmain at m.rs:2", Change::Grown, [4096, 8192]),
+            ("b at x.rs:9\nmain at m.rs:2", Change::New, [0, 50]),
+            ("(no stack)", Change::Same, [100, 100]),
+        ]
+    );
+}
+
+/// A difference as the page writes it.
+fn difference([before, after]: [u64; 2]) -> String {
+    let sign = match after.cmp(&before) {
+        std::cmp::Ordering::Greater => "+",
+        std::cmp::Ordering::Less => "−",
+        std::cmp::Ordering::Equal => "±",
+    };
+    format!("{sign}{}", shown(&json!(after.abs_diff(before))))
+}
+
+/// Script that returns the figures and the table of the page.
+const SEEN: &str = "const seen = { figures: all('.answer').map(it => [it.querySelector('h2').textContent, it.querySelector('strong').textContent, it.querySelector('.figure span').textContent]),
+    rows: all('#changes tbody tr').map(row => [...row.children].map(cell => cell.textContent)), summary: text('#change-summary') };";
+
+fn assert_rows(seen: &Value, table: &ChangeTable) {
+    let rows = seen["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), table.rows.len());
+    for (there, row) in rows.iter().zip(&table.rows) {
+        let change = serde_json::to_value(row.change).unwrap();
+        let name = row.name.lines().next().unwrap();
+        assert_eq!((&there[0], &there[1]), (&json!(name), &change));
+        assert_eq!(there[2], difference(row.bytes));
+        assert_eq!(there[3], shown(&json!(row.bytes[0])));
+        assert_eq!(there[4], shown(&json!(row.bytes[1])));
+        assert_eq!(there[5], format!("{} → {}", row.blocks[0], row.blocks[1]));
+    }
+}
+
+#[test]
+fn the_page_shows_the_figures_and_tables_of_the_comparison() {
+    let sides = [
+        history("before.trace", &tagged()),
+        history("after.trace", &changed()),
+    ];
+    let comparison = Comparison::of_histories([&sides[0], &sides[1]]);
+    let page = Comparison::page_of_histories([&sides[0], &sides[1]], By::Group).unwrap();
+    let page = Page::new(page);
+    for (hash, by, at) in [
+        ("", "group", "peak"),
+        ("by=stream&compare=end", "stream", "end"),
+    ] {
+        let seen = page.run(hash, &format!("{SEEN} return seen;"));
+        for (there, figure) in seen["figures"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .zip(&comparison.figures)
+        {
+            assert_eq!(there[0], figure.name);
+            assert_eq!(there[1], difference(figure.bytes));
+            let [before, after] = figure.bytes.map(|bytes| shown(&json!(bytes)));
+            assert_eq!(there[2], format!("{before} → {after}"));
+        }
+        assert_rows(&seen, table(&comparison, by, at));
+    }
+    let seen = page.run(
+        "",
+        &format!("await click(all('.switch [data-value=size]')[0]); await click(all('.switch [data-value=end]')[0]); {SEEN} return seen;"),
+    );
+    assert_rows(&seen, table(&comparison, "size", "end"));
+}
+
+#[test]
+fn both_pictures_have_one_scale_and_a_group_has_one_colour_in_both() {
+    let sides = [
+        history("before.trace", &tagged()),
+        history("after.trace", &changed()),
+    ];
+    let page = Comparison::page_of_histories([&sides[0], &sides[1]], By::Group).unwrap();
+    // The highest pixel of the colour of each picture's ground layer, which is the largest group.
+    let there = Page::new(page).run(
+        "theme=light",
+        "const [first, second] = ['#side-1 .chart', '#side-2 .chart'].map(one);
+         const both = { colors: [colors(first), colors(second)].map(Object.keys), headings: all('#side-by-side h2').map(it => it.textContent) };
+         // A layer of weights is 80 MiB high in both, at the left of the ground.
+         const heightOf = canvas => {
+           const pen = canvas.getContext('2d'); const x = Math.round(canvas.width / 2);
+           const at = y => [...pen.getImageData(x, y, 1, 1).data].join();
+           const ground = at(canvas.height - 32); let y = canvas.height - 32;
+           while (at(y) === ground) y--;
+           return [ground, canvas.height - y];
+         };
+         both.layers = [heightOf(first), heightOf(second)];
+         await pointer(first, 'wheel', 300, 100, { deltaY: -400, ctrlKey: true });
+         both.ranges = ['range-1', 'range-2'].map(name => new URLSearchParams(location.hash.slice(1)).has(name));
+         return both;",
+    );
+    assert_eq!(
+        there["headings"],
+        json!(["First: before.trace", "Second: after.trace"])
+    );
+    assert_eq!(there["layers"][0][0], there["layers"][1][0], "{there}");
+    let heights = [0, 1].map(|side| there["layers"][side][1].as_i64().unwrap());
+    assert!(
+        heights[0] > 20 && (heights[0] - heights[1]).abs() <= 1,
+        "{there}"
+    );
+    assert_eq!(there["ranges"], json!([true, false]));
+}
+
+#[test]
+fn a_menu_leads_from_the_comparison_to_each_history_and_back() {
+    let sides = [
+        history("before.trace", &tagged()),
+        history("after.trace", &changed()),
+    ];
+    let page = Comparison::page_of_histories([&sides[0], &sides[1]], By::Group).unwrap();
+    let there = Page::new(page).run(
+        "",
+        "const seen = []; const look = () => seen.push([text('#origin'), text('#title'), [...one('#history').options].map(it => it.text).join()]);
+         const choose = async place => { one('#history').selectedIndex = place; one('#history').dispatchEvent(new Event('change')); await settle(); look(); };
+         look(); await choose(2); await choose(1); await choose(0); return seen;",
+    );
+    let menu = "Compared,before.trace,after.trace";
+    assert_eq!(
+        there,
+        json!([
+            ["Compared", "before.trace → after.trace", menu],
+            ["Simulated", "after.trace", menu],
+            ["Simulated", "before.trace", menu],
+            ["Compared", "before.trace → after.trace", menu],
+        ])
+    );
+}
+
+#[test]
+fn two_snapshots_are_compared_by_tag_and_by_call_site() {
+    let before = snapshot();
+    let mut after = before.clone();
+    let active = after["segments"][0]["ranges"].as_array_mut().unwrap();
+    active.iter_mut().for_each(|range| {
+        if range["tag"].is_string() {
+            range["tag"] = json!("renamed");
+        }
+    });
+    let read = |value: &Value| Snapshot::from_json(&value.to_string()).unwrap();
+    let (before, after) = (read(&before), read(&after));
+    let comparison = Comparison::of_snapshots([("a.json", &before), ("b.json", &after)]);
+    let tags = table(&comparison, "tag", "snapshot");
+    assert!(
+        tags.rows
+            .iter()
+            .any(|row| row.name == "renamed" && row.change == Change::New)
+    );
+    assert!(
+        tags.rows
+            .iter()
+            .any(|row| row.change == Change::Gone || row.change == Change::Shrunk)
+    );
+    let page = Page::new(comparison.page_of_snapshots().unwrap());
+    let seen = page.run("", &format!("{SEEN} return seen;"));
+    assert_rows(&seen, tags);
+    assert_eq!(seen["figures"][0][0], "in use");
+    let seen = page.run("by=call_site", &format!("{SEEN} return seen;"));
+    assert_rows(&seen, table(&comparison, "call_site", "snapshot"));
+}
