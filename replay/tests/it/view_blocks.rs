@@ -201,6 +201,44 @@ fn a_click_on_a_block_pins_it_with_its_whole_name_as_text() {
 }
 
 #[test]
+fn the_list_has_what_the_pool_did_as_the_recording_says_it() {
+    let text = "h version 2\nh device pocl\nh capacity 8589934592\nh blocks segments\ng 0 weights\n\
+                p miss 4096 1 too little is free\ns 9 65536 2\nb 1 9 4096 1024 3\na 257 1000 0 4 0\np trim 2048 5 to 0 bytes\n\
+                p wait 0 6 for queue 1\nf 257 9\n";
+    let (_, page, numbers) = page_of(text, &[]);
+    let there = page.run(
+        "",
+        "const select = one('#event-kinds'); const seen = {};
+         const rows = () => all('.event-rows .event').map(row => [...row.children].map(cell => cell.textContent));
+         const choose = async kind => { select.value = kind; select.dispatchEvent(new Event('change')); await settle(); return rows(); };
+         seen.pool = await choose('pool'); seen.all = (await choose('all')).map(row => row[2]);
+         const filter = async text => { one('#filter').value = text; one('#filter').dispatchEvent(new Event('input')); await settle(); await settle(); return rows().map(row => row[2]); };
+         seen.trims = await filter('trim'); seen.stacks = await filter('stack=main');
+         return seen;",
+    );
+    let mut events = numbers["pool_events"].as_array().unwrap().clone();
+    events.retain(|event| event["what"] != "taken");
+    let rows = there["pool"].as_array().unwrap();
+    assert_eq!((rows.len(), events.len()), (3, 3));
+    for (row, event) in rows.iter().zip(&events) {
+        assert_eq!((&row[2], &row[4]), (&event["what"], &event["text"]));
+        assert_eq!(row[3], shown(&event["bytes"]));
+        assert_eq!(row[0], event["moment"].to_string());
+    }
+    let all = [
+        "miss",
+        "segment taken",
+        "allocated",
+        "trim",
+        "wait",
+        "freed",
+    ];
+    assert_eq!(there["all"], json!(all));
+    assert_eq!(there["trims"], json!(["trim"]));
+    assert_eq!(there["stacks"], json!([]));
+}
+
+#[test]
 fn the_list_has_every_event_and_follows_the_pinned_moment() {
     let text = tagged().replacen("a 10 ", "o 999999999 1 10500000 1\na 10 ", 1);
     let (history, page, numbers) = page_of(&text, &["--capacity", "256MiB"]);

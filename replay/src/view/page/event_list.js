@@ -4,12 +4,16 @@ const ROW_HEIGHT = 26;
 /** Browsers limit the height of an element; above this, the bar scrolls over several rows at once. */
 const MOST_HEIGHT = 8e6;
 
-const KINDS = ["allocated", "freed", "segment taken", "segment given back", "failed when recorded", "out of memory"];
-const [ALLOCATED, FREED, TAKEN, GIVEN_BACK, FAILED, OUT] = KINDS.keys();
+const KINDS = ["allocated", "freed", "segment taken", "segment given back", "pool", "failed when recorded", "out of memory"];
+const [ALLOCATED, FREED, TAKEN, GIVEN_BACK, POOL, FAILED, OUT] = KINDS.keys();
 const CHOICES = [
   ["all", "All events", KINDS.map((_, kind) => kind)], ["allocated", "Allocations", [ALLOCATED]], ["freed", "Frees", [FREED]],
-  ["segments", "Segments", [TAKEN, GIVEN_BACK]], ["failed", "Failures", [FAILED, OUT]],
+  ["segments", "Segments", [TAKEN, GIVEN_BACK]],
+  ["pool", "What the pool did", [POOL]], ["failed", "Failures", [FAILED, OUT]],
 ];
+
+/** What the pool did that the rows of segments say already. */
+const POOLS_SEGMENTS = ["taken", "given back"];
 
 class EventList {
   /** `pick(moment, block)` is called with the moment of a row that is clicked, and its block or null. */
@@ -45,6 +49,8 @@ class EventList {
     const more = [];
     segmentFrom.forEach((from, segment) => more.push([from + 1, 0, TAKEN, segment]));
     segmentTo.forEach((to, segment) => to !== NEVER && more.push([to + 1, 0, GIVEN_BACK, segment]));
+    // The recording tells what the pool did beside that: misses, trims, flushes, waits.
+    numbers.pool_events.forEach(({ moment, what }, place) => POOLS_SEGMENTS.includes(what) || more.push([moment, 1, POOL, place]));
     // What failed when it was recorded comes behind the event at whose moment it did.
     numbers.shortages.forEach(({ moment }, failure) => more.push([moment, 2, FAILED, failure]));
     if (numbers.out_of_memory) more.push([program.moments, 2, OUT, 0]);
@@ -87,7 +93,7 @@ class EventList {
       const kind = this.kind[row];
       if (!wanted[kind]) continue;
       const fits = kind <= FREED ? !program.mask || program.mask[this.number[row]]
-        : !program.mask || (kind >= FAILED && filter !== null && filter.test(this.failure(row)));
+        : !program.mask || (kind >= POOL && filter !== null && filter.test(this.subject(row)));
       if (fits) rows[count++] = row;
     }
     this.rows = rows.subarray(0, count);
@@ -97,11 +103,16 @@ class EventList {
     this.draw();
   }
 
-  /** What a filter is told of a failure. */
-  failure(row) {
-    const { shortages, out_of_memory: failed } = this.program.numbers;
+  /** What a filter is told of a failure, or of what the pool did. */
+  subject(row) {
+    const { shortages, out_of_memory: failed, pool_events: pool } = this.program.numbers;
+    const unknown = { stack: NO_FRAMES, life: null, age: null };
+    if (this.kind[row] === POOL) {
+      const { what, bytes, text } = pool[this.number[row]];
+      return { name: `${what} ${text}`.trim(), bytes, stream: null, ...unknown };
+    }
     const { group, bytes, requested_bytes: requested, stream } = this.kind[row] === OUT ? failed : shortages[this.number[row]];
-    return { name: group ?? "", bytes: bytes ?? requested, stream, life: null, age: null };
+    return { name: group ?? "", bytes: bytes ?? requested, stream, ...unknown };
   }
 
   /** The place in the list of the last row up to a moment. */
@@ -172,8 +183,12 @@ class EventList {
     const time = program.times && moment > 0 ? timeText(program.place(moment, "time"), 2) : "";
     const what = [countText(moment), time, KINDS[kind]];
     if (kind === TAKEN || kind === GIVEN_BACK) return [...what, bytesText(program.segmentBytes[number]), `segment ${number + 1}`, "", ""];
+    if (kind === POOL) {
+      const { what, bytes, text, time_ns: at } = program.numbers.pool_events[number];
+      return [countText(moment), at === null ? "" : timeText(at, 2), what, bytesText(bytes), text, "", ""];
+    }
     if (kind >= FAILED) {
-      const { name, bytes, stream } = this.failure(row);
+      const { name, bytes, stream } = this.subject(row);
       return [...what, bytesText(bytes), name, String(stream), ""];
     }
     const { name, bytes, stream, life } = program.subject(number, moment);
