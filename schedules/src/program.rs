@@ -12,7 +12,7 @@ use shuttle::{
 };
 
 /// Schedules of each program, by each scheduler, in the short form.
-const SCHEDULES: usize = 2000;
+const SCHEDULES: usize = 1000;
 
 /// How often priorities change in a schedule of the PCT scheduler: bugs that take so many threads' steps in one order are
 /// found with a probability that its authors give.

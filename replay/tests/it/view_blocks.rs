@@ -1,6 +1,6 @@
 //! Single blocks on the pages of `binpool view`: over time, pinned, and in the list of events.
 
-use std::fmt::Write;
+use std::{collections::BTreeMap, fmt::Write};
 
 use binpool::PoolOptions;
 use binpool_replay::{
@@ -177,7 +177,7 @@ fn a_click_on_a_block_pins_it_with_its_whole_name_as_text() {
          await click(2.5 / 6, 300); seen.second = text('#block .pinned-title').trim();
          one('#block-life').click(); await settle(); seen.range = range();
          one('#block-close').click(); await settle(); seen.closed = [one('#block').hidden, location.hash.includes('block=')];
-         await key('b'); seen.mode = [location.hash.includes('mode='), one('#blocks-note').hidden]; return seen;",
+         await key('b'); await key('b'); seen.mode = [location.hash.includes('mode='), one('#blocks-note').hidden]; return seen;",
     );
     assert_eq!(there["before"], true);
     assert_eq!(there["name"], name);
@@ -198,6 +198,50 @@ fn a_click_on_a_block_pins_it_with_its_whole_name_as_text() {
     assert!(range[0] <= 1.0 && range[1] >= 4.0, "{range:?}");
     assert_eq!(there["closed"], json!([true, false]));
     assert_eq!(there["mode"], json!([false, true]));
+}
+
+#[test]
+#[allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "pixels"
+)]
+fn each_segment_is_drawn_over_the_time_in_which_it_is_reserved() {
+    let (history, page, numbers) = page_of(&tagged(), &["--no-segments", "--leading-bits", "1"]);
+    assert_ne!(history.segments.len(), 0);
+    let there = page.run(
+        "mode=segments&clock=events",
+        "const c = chart(); const seen = [];
+         for (let y = 15; y < c.clientHeight - 28; y += 4) {
+           await pointer(c, 'pointermove', c.clientWidth - 60, y);
+           seen.push([y, text('#tooltip .tip-title'), all('#tooltip dd').map(it => it.textContent), text('#legend-moment')]);
+         }
+         const list = one('#event-kinds'); list.value = 'segments'; list.dispatchEvent(new Event('change')); await settle();
+         return { seen, height: c.clientHeight, taken: text('#event-count'), on: text('.switch [aria-checked=true]') };",
+    );
+    assert_eq!(there["on"], "Segments");
+    let tall = there["height"].as_f64().unwrap() - 14.0 - 28.0;
+    let most = numbers["peak_reserved"]["reserved_bytes"].as_f64().unwrap() * 1.06;
+    let mut told = BTreeMap::new();
+    for seen in there["seen"].as_array().unwrap() {
+        let bytes = (1.0 - (seen[0].as_f64().unwrap() - 14.0) / tall) * most;
+        let Some(name) = seen[1].as_str().unwrap().strip_prefix("segment ") else {
+            continue;
+        };
+        let size = seen[2][0].as_str().unwrap();
+        told.insert(name.to_owned(), (bytes, size.to_owned()));
+        assert!(
+            event_of(&seen[2][1]) <= event_of(&json!(seen[3].as_str().unwrap().replace("At ", "")))
+        );
+    }
+    // The highest that is told of is not above what is reserved there.
+    let at_end = numbers["at_end"]["reserved_bytes"].as_f64().unwrap();
+    assert!(told.len() > 3, "{told:?}");
+    assert!(
+        told.values()
+            .all(|(bytes, _)| *bytes <= at_end + most / tall)
+    );
 }
 
 #[test]

@@ -69,6 +69,19 @@ class BlockPicture {
   }
 }
 
+/** The segments of a program, to be drawn as blocks are: a colour each, and all reserved bytes below. */
+class SegmentsAsBlocks {
+  constructor(program) {
+    this.asked = program.segmentBytes;
+    this.from = program.segmentFrom;
+    this.to = program.segmentTo;
+    this.shown = program.reserved;
+    this.numberOf = Uint32Array.from(this.asked, (_, segment) => segment % SERIES);
+    this.seriesOf = Uint8Array.from({ length: SERIES }, (_, series) => series);
+    this.inUse = new BlocksInUse(this, null);
+  }
+}
+
 /** The colours of the blocks of a series. Blocks that follow each other differ in their shade. */
 class BlockInk {
   constructor(series, faded) {

@@ -11,6 +11,7 @@ class Timeline {
     /** The bytes at the top of the picture are at least these. */
     this.leastHigh = 0;
     this.picture = new BlockPicture(program);
+    this.segmentPicture = new BlockPicture(new SegmentsAsBlocks(program));
     this.canvas = element("canvas", {
       class: "chart", tabindex: "0", role: "application", "aria-roledescription": "chart",
       "aria-label": "Memory over time. Plus and minus zoom, arrows move, comma and full stop go from event to event. With the focus here, the wheel zooms.",
@@ -37,11 +38,15 @@ class Timeline {
 
   /** Whether the bytes in use get the whole height: what is reserved is not only for the blocks that a filter leaves. */
   get hidesReserved() {
-    return this.state.get("reserved") === "hidden" || this.program.mask !== null;
+    return !this.showsSegments && (this.state.get("reserved") === "hidden" || this.program.mask !== null);
   }
 
   get showsBlocks() {
     return this.state.get("mode") === "blocks";
+  }
+
+  get showsSegments() {
+    return this.state.get("mode") === "segments";
   }
 
   /** The block that a click has pinned. */
@@ -164,6 +169,8 @@ class Timeline {
     if (this.showsBlocks) {
       const faded = series => this.focused !== null && this.focused !== series;
       this.picture.draw(pen, moments, plot, this.high, faded, this.block);
+    } else if (this.showsSegments) {
+      this.segmentPicture.draw(pen, moments, plot, this.high, () => false, null);
     } else {
       this.drawStack(pen, moments, x, y);
     }
@@ -476,6 +483,7 @@ class Timeline {
       ["reserved", bytesText(program.reserved[moment])],
     ];
     if (this.showsBlocks && bytes <= program.shown[moment]) return this.tellBlock(event, moment, bytes);
+    if (this.showsSegments && bytes <= program.reserved[moment]) return this.tellSegment(event, moment, bytes);
     const stack = program.stackAt(moment);
     let series = 0;
     let sum = stack[0];
@@ -497,6 +505,21 @@ class Timeline {
         ["together", bytesText(picture.restAt(moment))], ["each less than", bytesText(Math.ceil(picture.least))],
       ], "free");
     }
+  }
+
+  tellSegment(event, moment, bytes) {
+    const { program, segmentPicture: picture } = this;
+    const segment = picture.at(moment, bytes);
+    if (segment === null) {
+      tooltip.show(event.clientX, event.clientY, "segments too small to be drawn one by one", [["together", bytesText(picture.restAt(moment))]], "free");
+      return;
+    }
+    const [from, to] = [program.segmentFrom[segment], program.segmentTo[segment]];
+    tooltip.show(event.clientX, event.clientY, `segment ${countText(segment + 1)}`, [
+      ["size", bytesInFull(program.segmentBytes[segment])],
+      ["taken", program.momentText(from + 1, "events")],
+      ["given back", to === NEVER ? "never" : program.momentText(to + 1, "events")],
+    ]);
   }
 
   listenToWhole() {

@@ -5,7 +5,7 @@ const BY = [["group", "Group"], ["size", "Size class"], ["stream", "Stream"]];
 /** The place of the comparison among the histories. */
 const COMPARED = -1;
 
-const MODES = [["groups", "Groups"], ["blocks", "Blocks"]];
+const MODES = [["groups", "Groups"], ["blocks", "Blocks"], ["segments", "Segments"]];
 
 const TRACE_KEYS = [
   ["+ −", "Zoom, around the pinned moment."],
@@ -14,7 +14,7 @@ const TRACE_KEYS = [
   ["0", "See all of it again. So does a double click."],
   [", .", "The previous event, the next one. A click pins a moment; Shift and drag zooms into a part."],
   ["< >", "Back by a hundred events, or on by a hundred."],
-  ["b", "Show groups, or single blocks. A click on a block pins it."],
+  ["b", "Show groups, single blocks, or segments. A click on a block pins it."],
   ["/", "Write a filter: words of a name, and sizes (>1MiB), lifetimes (life<5ms), ages (age>2s) streams (stream=1), and frames (stack=main.rs)."],
   ["p", "The moment with the most bytes in use."],
   ["e", "The end."],
@@ -97,8 +97,9 @@ function tracePage(about, program, state, place) {
       state.set("range", null);
       state.set("clock", name);
     });
-  const mode = () => (timeline.showsBlocks ? "blocks" : "groups");
-  const modeSwitch = switchOf("Show", MODES, mode(), name => state.set("mode", name === "blocks" ? name : null));
+  const mode = () => (MODES.some(([name]) => name === state.get("mode")) ? state.get("mode") : MODES[0][0]);
+  const setMode = name => state.set("mode", name === MODES[0][0] ? null : name);
+  const modeSwitch = switchOf("Show", MODES, mode(), setMode);
   const note = element("p", { class: "quiet map-key", id: "blocks-note" });
   const zoomButton = (id, text, label, act) => element("button", { type: "button", class: "button small", id, "aria-label": label, title: label,
     onclick: act }, text);
@@ -260,7 +261,7 @@ function tracePage(about, program, state, place) {
       if (next !== undefined) pin(next);
     },
     r: toggleReserved,
-    b: () => state.set("mode", timeline.showsBlocks ? null : "blocks"),
+    b: () => setMode(nextOf(MODES.map(([name]) => name), mode())),
     "/": () => filterBar.input.focus(),
     g: () => state.set("by", nextOf(BY.map(([name]) => name).filter(name => name !== "group" || hasGroups), by())),
     c: () => numbers.has_times && clockSwitch.querySelector("[aria-checked=false]").click(),
