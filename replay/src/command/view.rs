@@ -4,14 +4,14 @@ use std::{
     error::Error,
     ffi::OsStr,
     fs::{self, File},
-    io::{self, Read},
+    io::{self, Cursor, Read},
     path::{Path, PathBuf},
 };
 
 use binpool::{PoolOptions, Snapshot, words};
 use binpool_replay::{
     Content, Failure, Profile, Trace, TraceError, shown,
-    view::{By, History, Origin, SnapshotNumbers, record},
+    view::{By, Comparison, History, Origin, SnapshotNumbers, record},
 };
 use bytesize::ByteSize;
 use clap::{
@@ -37,6 +37,8 @@ use crate::command::{
 /// bytes above them; the segments with all blocks in their places, at any moment; and a list of all events. Press ? in the page
 /// for its keys and its filter. Where memory runs out, the page says why, and which blocks would have to end:
 /// `--capacity` tries a smaller device.
+///
+/// With two files, the page shows both over time, side by side, and a table of the groups and call stacks whose bytes differ.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Exit status: 0 when the page was written, also where the replay ran out of memory, which the page then explains; \
@@ -46,14 +48,18 @@ Examples:
   binpool view replay/snapshots/tiny_gpt_train.pickle.gz --open
   binpool view --capacity 4GiB replay/traces/resnet50_train.trace.gz -o why.html
   binpool view snapshot.json -o now.html
+  binpool view before.trace after.trace -o what_has_changed.html
   binpool view replay/traces/gpt2_varlen_train.trace.gz -o timeline.svg
   binpool view --json replay/traces/eager_arrays.trace.gz | jq .peak_active")]
 pub(crate) struct View {
     /// A trace, or a snapshot of a pool; `-` is standard input.
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    /// Another one of the same kind, to show what is new, gone, or another size in it.
+    #[arg(value_name = "AFTER")]
+    after: Option<PathBuf>,
     /// Where the page goes. A name that ends on `.svg` gets the memory over time alone, as a picture. Default: the file's name with
-    /// `.html`, in this folder; with `--json`, no page.
+    /// `.html`, or `comparison.html` for two files, in this folder; with `--json`, no page.
     #[arg(long, short, value_name = "PAGE.html", value_parser = page_name())]
     output: Option<PathBuf>,
     /// Open the page in a browser.
@@ -97,32 +103,104 @@ struct NotASnapshot {
 /// The most times its size that a compressed snapshot of a pool may expand to. Snapshots repeat much, as PyTorch's do.
 const EXPANDS: u64 = 100;
 
+/// What a file has.
+enum Input {
+    /// A recording of any kind.
+    Recording(Content<'static>),
+    /// A snapshot of a pool.
+    Snapshot(Box<Snapshot>),
+}
+
 /// Writes the page, and prints its numbers if requested. Returns `true`: failures are errors.
 pub(crate) fn view(options: &View) -> Result<bool, Box<dyn Error>> {
+    let file = &options.file;
+    let input = open(file)?;
+    let Some(after) = &options.after else {
+        match input {
+            Input::Recording(content) => view_trace(options, content)?,
+            Input::Snapshot(snapshot) => view_snapshot(options, &snapshot)?,
+        }
+        return Ok(true);
+    };
+    if is_standard_input(file) && is_standard_input(after) {
+        return Err("standard input has one file, not two: give the name of the other".into());
+    }
+    match (input, open(after)?) {
+        (Input::Recording(before), Input::Recording(content)) => {
+            let (before, by) = history_of(options, name_of(file), before)?;
+            let (after, _) = history_of(options, name_of(after), content)?;
+            if options.json {
+                print(&serde_json::to_string_pretty(&Comparison::of_histories([
+                    &before, &after,
+                ]))?)?;
+            }
+            write_comparison(options, || {
+                Comparison::page_of_histories([&before, &after], by)
+            })?;
+        }
+        (Input::Snapshot(before), Input::Snapshot(snapshot)) => {
+            let names = (name_of(file), name_of(after));
+            let sides = [(names.0.as_str(), &*before), (names.1.as_str(), &*snapshot)];
+            let comparison = Comparison::of_snapshots(sides);
+            if options.json {
+                print(&serde_json::to_string_pretty(&comparison)?)?;
+            }
+            write_comparison(options, || comparison.page_of_snapshots())?;
+        }
+        _ => return Err(NotComparable(name_of(file), name_of(after)).into()),
+    }
+    Ok(true)
+}
+
+/// One file is a recording and the other a snapshot.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{0} and {1} are of different kinds: a recording can be compared with a recording, and a snapshot of a pool with a snapshot of a pool"
+)]
+struct NotComparable(String, String);
+
+fn write_comparison(
+    options: &View,
+    page: impl FnOnce() -> io::Result<String>,
+) -> Result<(), Box<dyn Error>> {
+    let Some(path) = options.page() else {
+        return Ok(());
+    };
+    if is_svg(&path) {
+        return Err("two files are compared on a page: use a name that ends on .html".into());
+    }
+    write_page(options, &path, &page()?)
+}
+
+/// Opens a file, and reads it if it is a snapshot.
+fn open(file: &Path) -> Result<Input, Box<dyn Error>> {
     let not_read = |source| TraceError::Read {
-        name: options.name(),
+        name: name_of(file),
         source,
     };
-    let content = if is_standard_input(&options.file) {
+    let content = if is_standard_input(file) {
         Content::new(io::stdin())
     } else {
-        File::open(&options.file).and_then(Content::new)
+        File::open(file).and_then(Content::new)
     };
     let mut content = content.map_err(not_read)?;
     if !content.is_json().map_err(not_read)? {
-        view_trace(options, content)?;
-        return Ok(true);
+        return Ok(Input::Recording(content));
     }
     // The format may be stated at its end.
     let mut text = Vec::new();
     let mut content = content.expanding_at_most(EXPANDS);
     content.read_to_end(&mut text).map_err(not_read)?;
-    if is_snapshot(&text) {
-        view_snapshot(options, &text)?;
-    } else {
-        view_trace(options, Content::new(&*text).map_err(not_read)?)?;
+    if !is_snapshot(&text) {
+        let content = Content::new(Cursor::new(text)).map_err(not_read)?;
+        return Ok(Input::Recording(content));
     }
-    Ok(true)
+    let snapshot = Snapshot::from_json(&String::from_utf8_lossy(&text));
+    let snapshot = snapshot.map_err(|source| NotASnapshot {
+        name: name_of(file),
+        source,
+    })?;
+    Ok(Input::Snapshot(Box::new(snapshot)))
 }
 
 /// Returns whether it is JSON that names its format, which recordings of other tools do not.
@@ -135,8 +213,13 @@ fn is_snapshot(content: &[u8]) -> bool {
     serde_json::from_slice::<Head>(content).is_ok()
 }
 
-fn view_trace(options: &View, content: Content<'_>) -> Result<(), Box<dyn Error>> {
-    let trace = Trace::read_content(options.name(), content, None)?.scaled_down(options.scale);
+/// Reads a recording: what happened, or a replay of it, and what its blocks are grouped by at first.
+fn history_of(
+    options: &View,
+    name: String,
+    content: Content<'_>,
+) -> Result<(History, By), Box<dyn Error>> {
+    let trace = Trace::read_content(name, content, None)?.scaled_down(options.scale);
     print_remarks(&trace);
     let by = options.by.unwrap_or(match trace.groups() {
         [] => By::Size,
@@ -151,6 +234,11 @@ fn view_trace(options: &View, content: Content<'_>) -> Result<(), Box<dyn Error>
         Some(history) => history,
         None => simulate(options, &trace)?,
     };
+    Ok((history, by))
+}
+
+fn view_trace(options: &View, content: Content<'_>) -> Result<(), Box<dyn Error>> {
+    let (history, by) = history_of(options, name_of(&options.file), content)?;
     if let Some(failed) = &history.out_of_memory {
         remark(&format!(
             "out of memory at {}: {}",
@@ -193,13 +281,8 @@ fn simulate(options: &View, trace: &Trace) -> Result<History, Failure> {
     Ok(history)
 }
 
-fn view_snapshot(options: &View, content: &[u8]) -> Result<(), Box<dyn Error>> {
-    let text = String::from_utf8_lossy(content);
-    let snapshot = Snapshot::from_json(&text).map_err(|source| NotASnapshot {
-        name: options.name(),
-        source,
-    })?;
-    let numbers = SnapshotNumbers::new(&options.name(), &snapshot);
+fn view_snapshot(options: &View, snapshot: &Snapshot) -> Result<(), Box<dyn Error>> {
+    let numbers = SnapshotNumbers::new(&name_of(&options.file), snapshot);
     if options.json {
         print(&serde_json::to_string_pretty(&numbers)?)?;
     }
@@ -213,7 +296,7 @@ fn view_snapshot(options: &View, content: &[u8]) -> Result<(), Box<dyn Error>> {
                 .into(),
         );
     }
-    write_page(options, &path, &numbers.page(&snapshot)?)
+    write_page(options, &path, &numbers.page(snapshot)?)
 }
 
 /// The page was written, but no browser opened it.
@@ -254,19 +337,19 @@ fn page_name() -> impl TypedValueParser<Value = PathBuf> {
     })
 }
 
+fn name_of(file: &Path) -> String {
+    if is_standard_input(file) {
+        STANDARD_INPUT.to_owned()
+    } else {
+        shown(file.display())
+    }
+}
+
 fn is_svg(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "svg")
 }
 
 impl View {
-    fn name(&self) -> String {
-        if is_standard_input(&self.file) {
-            STANDARD_INPUT.to_owned()
-        } else {
-            shown(self.file.display())
-        }
-    }
-
     /// Returns whether an option asks for a replay.
     const fn simulates(&self) -> bool {
         self.simulate
@@ -281,6 +364,9 @@ impl View {
     fn page(&self) -> Option<PathBuf> {
         if self.output.is_some() || self.json && !self.open {
             return self.output.clone();
+        }
+        if self.after.is_some() {
+            return Some("comparison.html".into());
         }
         // `memory.trace.gz` has the page `memory.html`.
         let mut name = Path::new(self.file.file_name().unwrap_or_default());

@@ -1,6 +1,6 @@
 //! The pages of `binpool view` that compare two recordings or two snapshots.
 
-use std::fmt::Write;
+use std::{fmt::Write, fs};
 
 use binpool::{PoolOptions, Snapshot};
 use binpool_replay::{
@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{
     browser::Page,
+    common::binpool,
     view_page::{shown, snapshot, tagged},
 };
 
@@ -236,11 +237,11 @@ fn two_snapshots_are_compared_by_tag_and_by_call_site() {
     let before = snapshot();
     let mut after = before.clone();
     let active = after["segments"][0]["ranges"].as_array_mut().unwrap();
-    active.iter_mut().for_each(|range| {
+    for range in active {
         if range["tag"].is_string() {
             range["tag"] = json!("renamed");
         }
-    });
+    }
     let read = |value: &Value| Snapshot::from_json(&value.to_string()).unwrap();
     let (before, after) = (read(&before), read(&after));
     let comparison = Comparison::of_snapshots([("a.json", &before), ("b.json", &after)]);
@@ -261,4 +262,57 @@ fn two_snapshots_are_compared_by_tag_and_by_call_site() {
     assert_eq!(seen["figures"][0][0], "in use");
     let seen = page.run("by=call_site", &format!("{SEEN} return seen;"));
     assert_rows(&seen, table(&comparison, "call_site", "snapshot"));
+}
+
+#[test]
+fn the_command_compares_two_files_of_one_kind() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    for (name, text) in [("before.trace", tagged()), ("after.trace", changed())] {
+        fs::write(path(name), text).unwrap();
+    }
+    for name in ["now.json", "later.json"] {
+        fs::write(path(name), snapshot().to_string()).unwrap();
+    }
+    let html = path("compared.html");
+    let compare = |before: &str, after: &str, more: &[&str]| {
+        let (before, after) = (path(before), path(after));
+        binpool(&[&["view", &before, &after, "-o", &html], more].concat())
+    };
+    let ran = compare("before.trace", "after.trace", &["--json"]);
+    assert_eq!(ran.status, 0, "{}", ran.errors);
+    let sides = [
+        history(&path("before.trace"), &tagged()),
+        history(&path("after.trace"), &changed()),
+    ];
+    let expected = Comparison::of_histories([&sides[0], &sides[1]]);
+    let printed: Value = serde_json::from_str(&ran.output).unwrap();
+    assert_eq!(printed, serde_json::to_value(&expected).unwrap());
+    let page = Page::new(fs::read_to_string(&html).unwrap());
+    assert_rows(
+        &page.run("", &format!("{SEEN} return seen;")),
+        table(&expected, "group", "peak"),
+    );
+    let ran = compare("now.json", "later.json", &[]);
+    assert_eq!(ran.status, 0, "{}", ran.errors);
+    let page = Page::new(fs::read_to_string(&html).unwrap());
+    let seen = page.run("", &format!("{SEEN} return seen;"));
+    assert_eq!(seen["summary"], "0 new, 0 gone, 0 grown, 0 shrunk, 2 same");
+    let ran = compare("before.trace", "now.json", &[]);
+    assert_eq!(ran.status, 1);
+    assert!(
+        ran.errors.contains("are of different kinds"),
+        "{}",
+        ran.errors
+    );
+    let ran = binpool(&["view", "-", "-", "-o", &html]);
+    assert_eq!(ran.status, 1);
+    assert!(
+        ran.errors.contains("standard input has one file"),
+        "{}",
+        ran.errors
+    );
+    let svg = path("compared.svg");
+    let ran = binpool(&["view", &path("now.json"), &path("later.json"), "-o", &svg]);
+    assert!(ran.errors.contains("ends on .html"), "{}", ran.errors);
 }

@@ -45,7 +45,7 @@ fn stacked() -> String {
         let is_allocation = line.starts_with('a');
         // The blocks of one group have no stack now and then.
         let id: u64 = line.split(' ').nth(1).unwrap().parse().unwrap();
-        let has_stack = is_allocation && (group != "3" || id % 2 == 0);
+        let has_stack = is_allocation && (group != "3" || id.is_multiple_of(2));
         let stack = if has_stack {
             format!(" {group}")
         } else {
