@@ -38,14 +38,17 @@ function historyPages(about, state) {
   show();
 }
 
+/** Shows the history at `place`. What is pinned belongs to the history that is left. */
+function chooseHistory(state, place) {
+  for (const name of ["range", "at", "block", "only"]) state.set(name, null);
+  state.set("history", place === 0 ? null : place + 1);
+}
+
 /** A menu of the histories; nothing where there is one. */
 function historyMenu(about, state, place) {
   if (about.histories.length < 2) return null;
-  const menu = element("select", { id: "history", class: "button", "aria-label": "The device or pool", onchange: () => {
-    // What is pinned belongs to the history that is left.
-    for (const name of ["range", "at", "block", "only"]) state.set(name, null);
-    state.set("history", menu.selectedIndex === 0 ? null : menu.selectedIndex + 1);
-  } }, about.histories.map(({ name }, number) => element("option", { selected: number === place }, name)));
+  const menu = element("select", { id: "history", class: "button", "aria-label": "The device or pool", onchange: () => chooseHistory(state, menu.selectedIndex) },
+  about.histories.map(({ name }, number) => element("option", { selected: number === place }, name)));
   return menu;
 }
 
@@ -107,7 +110,8 @@ function tracePage(about, program, state, place) {
   const file = numbers.file.split("/").pop();
   const segmentName = segment => `segment ${segment + 1}`;
   document.getElementById("page").replaceChildren(
-    element("p", { class: "origin", id: "origin" }, numbers.origin === "happened" ? "As it happened" : "Simulated"),
+    element("p", { class: "origin", id: "origin" }, originText(numbers)),
+    counterpartPanel(about, state, place),
     head(state, file, [
       numbers.device, numbers.limit_bytes ? `limit ${bytesText(numbers.limit_bytes)}` : null, counted(numbers.events, "event"), counted(numbers.blocks, "block"),
       numbers.has_times ? timeText(program.times.at(-1) - program.times[0]) : null,
