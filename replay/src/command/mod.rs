@@ -8,6 +8,7 @@ pub(crate) mod color_choice;
 mod device_bench;
 pub(crate) mod devices;
 pub(crate) mod documents;
+pub(crate) mod histories;
 pub(crate) mod import;
 pub(crate) mod output;
 #[cfg(feature = "bench")]

@@ -11,7 +11,7 @@ use std::{
 use binpool::{PoolOptions, Snapshot, words};
 use binpool_replay::{
     Content, Failure, Profile, Trace, TraceError, shown,
-    view::{By, Comparison, History, Origin, SnapshotNumbers, record},
+    view::{By, Comparison, History, Origin, SnapshotNumbers, page_of, record},
 };
 use bytesize::ByteSize;
 use clap::{
@@ -21,7 +21,8 @@ use clap::{
 
 use crate::command::{
     cli::{at_least_one, leading_bits, size},
-    output::{STANDARD_INPUT, is_standard_input, print, print_remarks, remark},
+    histories::{Histories, Wanted, histories_of},
+    output::{STANDARD_INPUT, is_standard_input, print, remark},
     progress_bar::bar,
     whole_file::write_file,
 };
@@ -29,7 +30,8 @@ use crate::command::{
 /// Show a program's memory as a page for the browser: what uses it, why it ran out, and what is leaked or only cached.
 ///
 /// FILE is a recording (see `binpool replay`) or a snapshot of a pool as JSON (`MemoryPool::snapshot`), compressed or not; its
-/// content tells which. A recording of a pool says where each block lay and what the pool did, and the page shows that. Any other
+/// content tells which. A recording of a pool, or a memory snapshot of PyTorch, says where each block lay and what the allocator did, and the page shows that;
+/// the page of a snapshot of PyTorch has all of its devices in a menu, and what binpool would do with the same requests. Any other
 /// trace is replayed once, through a pool on the simulated device, as are all with an option for the device or the pool. The page is one file, which needs no network and no server: open it from the disk,
 /// or send it.
 ///
@@ -74,6 +76,9 @@ pub(crate) struct View {
     /// What the blocks are grouped by at first. Default: group where the trace has groups, or else size.
     #[arg(long, value_enum)]
     by: Option<By>,
+    /// Which device of another tool's snapshot of several. Default: all, in a menu; for a picture or JSON, the one with most entries.
+    #[arg(long, value_name = "N")]
+    device: Option<usize>,
     /// The device whose limits the simulated device has: h200, pocl, none (the H200's limits, no costs), or a file that
     /// `binpool devices --measure -o FILE.json` wrote. Default: h200.
     #[arg(long, value_name = "NAME|FILE")]
@@ -127,8 +132,11 @@ pub(crate) fn view(options: &View) -> Result<bool, Box<dyn Error>> {
     }
     match (input, open(after)?) {
         (Input::Recording(before), Input::Recording(content)) => {
-            let (before, by) = history_of(options, name_of(file), before)?;
-            let (after, _) = history_of(options, name_of(after), content)?;
+            let replay = |trace: &Trace| simulate(options, trace);
+            let one = |file, content| histories_of(&wanted(options, file, true, &replay), content);
+            let (before, by) = one(file, before)?.into_busiest();
+            let (after, _) = one(after, content)?.into_busiest();
+            let by = options.by.unwrap_or(by);
             if options.json {
                 print(&serde_json::to_string_pretty(&Comparison::of_histories([
                     &before, &after,
@@ -213,32 +221,31 @@ fn is_snapshot(content: &[u8]) -> bool {
     serde_json::from_slice::<Head>(content).is_ok()
 }
 
-/// Reads a recording: what happened, or a replay of it, and what its blocks are grouped by at first.
-fn history_of(
-    options: &View,
-    name: String,
-    content: Content<'_>,
-) -> Result<(History, By), Box<dyn Error>> {
-    let trace = Trace::read_content(name, content, None)?.scaled_down(options.scale);
-    print_remarks(&trace);
-    let by = options.by.unwrap_or(match trace.groups() {
-        [] => By::Size,
-        _ => By::Group,
-    });
-    let happened = if options.simulates() {
-        None
-    } else {
-        History::happened(&trace)
-    };
-    let history = match happened {
-        Some(history) => history,
-        None => simulate(options, &trace)?,
-    };
-    Ok((history, by))
+/// Returns how the histories of a file are made. Where `is_one`, one of several is shown.
+fn wanted<'w>(
+    options: &'w View,
+    file: &Path,
+    is_one: bool,
+    replay: &'w dyn Fn(&Trace) -> Result<History, Failure>,
+) -> Wanted<'w> {
+    Wanted {
+        name: name_of(file),
+        device: options.device,
+        scale: options.scale,
+        simulates: options.simulates(),
+        is_one,
+        replay,
+    }
 }
 
 fn view_trace(options: &View, content: Content<'_>) -> Result<(), Box<dyn Error>> {
-    let (history, by) = history_of(options, name_of(&options.file), content)?;
+    let page = options.page();
+    let is_picture = page.as_deref().is_none_or(is_svg);
+    let replay = |trace: &Trace| simulate(options, trace);
+    let wanted = wanted(options, &options.file, is_picture, &replay);
+    let Histories { all, busiest, by } = histories_of(&wanted, content)?;
+    let by = options.by.unwrap_or(by);
+    let (_, history) = &all[busiest];
     if let Some(failed) = &history.out_of_memory {
         remark(&format!(
             "out of memory at {}: {}",
@@ -256,21 +263,19 @@ fn view_trace(options: &View, content: Content<'_>) -> Result<(), Box<dyn Error>
     if options.json {
         print(&serde_json::to_string_pretty(&history.numbers())?)?;
     }
-    let Some(path) = options.page() else {
+    let Some(path) = page else {
         return Ok(());
     };
-    let picture = if is_svg(&path) {
+    let picture = if is_picture {
         history.svg(by)?
     } else {
-        history.page(by)?
+        let named: Vec<_> = all.iter().map(|(name, of)| (name.as_str(), of)).collect();
+        page_of(&named, by)?
     };
     write_page(options, &path, &picture)
 }
 
 fn simulate(options: &View, trace: &Trace) -> Result<History, Failure> {
-    if !options.simulates() && !trace.header().is_empty() {
-        remark("simulated: the recording does not say where its blocks lay");
-    }
     let bar = bar(trace.events().len(), trace.name());
     let capacity = options.capacity.map(|size| size.as_u64());
     let profile = options.profile.as_ref().unwrap_or(&Profile::H200);

@@ -3,8 +3,16 @@
 //! A recording of another tool often begins when the program has run for a while, or has lost its beginning. A block whose
 //! allocation is not recorded is taken to be there from the start, so the trace begins with all of these.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    rc::Rc,
+};
 
+use super::{
+    places::Change,
+    placing::{Placing, Source},
+    stacks::Stacks,
+};
 use crate::trace::Trace;
 
 /// A block of a recording.
@@ -16,6 +24,8 @@ pub(crate) struct Block {
     pub(crate) stream: i128,
     /// Its index among the groups of [`Blocks::group`].
     pub(crate) group: Option<u32>,
+    /// Its index among [`Blocks::stacks`].
+    pub(crate) stack: Option<u32>,
 }
 
 /// The time and the place of an entry of a recording.
@@ -31,7 +41,11 @@ pub(crate) struct Moment {
 enum Step {
     Allocate(Block),
     Free(u64),
-    Fail(Block),
+    /// With the bytes that the device had free, where that is known.
+    Fail(Block, Option<u64>),
+    Memory(Change),
+    /// A word and a text.
+    Note(&'static str, Rc<str>),
 }
 
 /// A recording that is being read.
@@ -44,6 +58,7 @@ pub(crate) struct Blocks {
     known: HashSet<u64>,
     groups: HashMap<String, u32>,
     group_names: Vec<String>,
+    pub(crate) stacks: Stacks,
     allocated_twice: usize,
     freed_twice: usize,
     contradicted: usize,
@@ -85,8 +100,18 @@ impl Blocks {
     }
 
     /// Adds an allocation that failed for lack of memory. It has no address.
-    pub(crate) fn fail(&mut self, block: Block, moment: Moment) {
-        self.steps.push((Step::Fail(block), moment));
+    pub(crate) fn fail(&mut self, block: Block, device_free: Option<u64>, moment: Moment) {
+        self.steps.push((Step::Fail(block, device_free), moment));
+    }
+
+    /// Adds a change of the memory that the allocator had from the device.
+    pub(crate) fn change(&mut self, change: Change, moment: Moment) {
+        self.steps.push((Step::Memory(change), moment));
+    }
+
+    /// Adds something else that is known of a moment: a word of the trace's format, and a text.
+    pub(crate) fn note(&mut self, what: &'static str, text: Rc<str>, moment: Moment) {
+        self.steps.push((Step::Note(what, text), moment));
     }
 
     /// Adds a block that is live at the end, according to another part of the recording.
@@ -100,23 +125,34 @@ impl Blocks {
         }
     }
 
-    /// Returns the trace; `None` where nothing was allocated. `counted` names the unit of the moments' lines.
-    pub(crate) fn into_trace(self, name: String, counted: &'static str) -> Option<Trace> {
+    /// Returns the trace; `None` where nothing was allocated. `counted` names the unit of the moments' lines. `source` is set for a
+    /// recording that says where its blocks lay.
+    pub(crate) fn into_trace(
+        self,
+        name: String,
+        counted: &'static str,
+        source: Option<Source>,
+    ) -> Option<Trace> {
         let mut trace = Trace::empty(name, counted);
         let mut streams = HashMap::new();
         let mut stream = |of: &Block| {
             let next = u32::try_from(streams.len()).unwrap_or(u32::MAX);
             *streams.entry(of.stream).or_insert(next)
         };
-        for name in self.group_names {
-            trace.push_group(&name);
+        for name in &self.group_names {
+            trace.push_group(name);
         }
         let times = || self.steps.iter().filter_map(|(_, moment)| moment.time);
         let first = times().next();
+        let lasting = self.lasting();
+        let mut placing = Placing::new(source, self.changes(), &mut trace);
         let mut live = HashMap::new();
         for block in &self.before {
+            let lasts = lasting.get(&block.address) == Some(&trace.allocations());
+            placing.place(block, (lasts, true), 0, &mut trace);
             let asked = (block.bytes, stream(block));
             let number = trace.push_allocation(block.address, asked, (0, block.group), 0);
+            trace.set_stack_of(number, block.stack);
             live.insert(block.address, number);
         }
         let mut now = 0;
@@ -127,21 +163,34 @@ impl Blocks {
             }
             match step {
                 Step::Allocate(block) => {
+                    let lasts = lasting.get(&block.address) == Some(&trace.allocations());
+                    placing.place(block, (lasts, false), now, &mut trace);
                     let asked = (block.bytes, stream(block));
                     let said = (now, block.group);
                     let number = trace.push_allocation(block.address, asked, said, moment.line);
+                    trace.set_stack_of(number, block.stack);
                     live.insert(block.address, number);
                 }
                 Step::Free(address) => {
                     if let Some(number) = live.remove(address) {
+                        placing.free(*address);
                         trace.push_free(number, now, moment.line);
                     }
                 }
-                Step::Fail(block) => {
+                Step::Fail(block, device_free) => {
                     trace.push_shortage(block.bytes, stream(block), now, block.group);
+                    let report = placing.report(block, *device_free);
+                    if let Some(shortage) = trace.last_shortage_mut() {
+                        (shortage.stack, shortage.report) = (block.stack, report);
+                    }
                 }
+                Step::Memory(change) => placing.change(*change, now, &mut trace),
+                Step::Note(what, text) => placing.note(what, text, now, &mut trace),
             }
         }
+        placing.end(&mut trace);
+        let (stacks, without_stack) = self.stacks.into_parts();
+        trace.set_stacks(stacks);
         if first.is_none() {
             trace.forget_times();
         }
@@ -162,6 +211,10 @@ impl Blocks {
                 self.contradicted,
                 "live at the end, but freed in the recording: left out",
             ),
+            (
+                without_stack,
+                "with a call stack for which there is no room: the stack is left out",
+            ),
         ];
         for (count, what) in remarks {
             if count > 0 {
@@ -169,6 +222,32 @@ impl Blocks {
             }
         }
         (trace.allocations() > 0).then_some(trace)
+    }
+
+    /// The number of the block that is live at each address at the end.
+    fn lasting(&self) -> HashMap<u64, usize> {
+        let mut live = HashMap::new();
+        let mut number = 0..;
+        for block in &self.before {
+            live.extend(number.next().map(|number| (block.address, number)));
+        }
+        for (step, _) in &self.steps {
+            match step {
+                Step::Allocate(block) => {
+                    live.extend(number.next().map(|number| (block.address, number)));
+                }
+                Step::Free(address) => drop(live.remove(address)),
+                _ => {}
+            }
+        }
+        live
+    }
+
+    fn changes(&self) -> impl Iterator<Item = Change> {
+        self.steps.iter().filter_map(|(step, _)| match step {
+            Step::Memory(change) => Some(*change),
+            _ => None,
+        })
     }
 }
 

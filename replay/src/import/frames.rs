@@ -34,6 +34,14 @@ enum Owner {
     Program,
 }
 
+impl Frame<'_> {
+    /// The frame as a line of a call stack: `FUNCTION at FILE:LINE`.
+    pub(crate) fn text(&self) -> String {
+        let function = cut(self.function, LONGEST_PART);
+        one_line(&format!("{function} at {}:{}", self.file.name, self.line))
+    }
+}
+
 impl File {
     pub(crate) fn new(path: &str) -> Self {
         let path = path.replace('\\', "/");
@@ -61,10 +69,29 @@ pub(crate) fn group_name<'a>(stack: impl Iterator<Item = Frame<'a>>) -> Option<S
     }
     let frame = best?;
     let function = cut(frame.function, LONGEST_PART);
-    let name = format!("{}:{} {function}", frame.file.name, frame.line);
-    // One line without control characters, for any names.
-    let name = name.replace(char::is_control, " ");
-    Some(name.split_whitespace().collect::<Vec<_>>().join(" "))
+    Some(one_line(&format!(
+        "{}:{} {function}",
+        frame.file.name, frame.line
+    )))
+}
+
+/// Returns the frames of a stack from the program's innermost one to its outermost one. Without a frame of the program, all frames from the
+/// one on that [`group_name`] chooses.
+pub(crate) fn program_part<'s, 'f>(stack: &'s [Frame<'f>]) -> &'s [Frame<'f>] {
+    let best = stack.iter().map(|frame| frame.file.owner).max();
+    let is_best = |frame: &Frame<'_>| Some(frame.file.owner) == best;
+    let from = stack.iter().position(is_best).unwrap_or(0);
+    let to = match best {
+        Some(Owner::Program) => stack.iter().rposition(is_best).map(|last| last + 1),
+        _ => None,
+    };
+    &stack[from..to.unwrap_or(stack.len())]
+}
+
+/// The text in one line without control characters, for any names.
+fn one_line(text: &str) -> String {
+    let text = text.replace(char::is_control, " ");
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the owner of a file, by its path with `/` between its parts.

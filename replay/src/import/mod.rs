@@ -6,10 +6,14 @@ mod blocks;
 pub(crate) mod content;
 mod frames;
 mod json;
+mod notes;
 mod objects;
 mod pickle;
+mod places;
+mod placing;
 mod rmm;
 mod snapshot;
+mod stacks;
 
 use std::{
     fs::File,
@@ -17,7 +21,10 @@ use std::{
     path::Path,
 };
 
-use self::content::{Content, Watched};
+use self::{
+    content::{Content, Watched},
+    objects::Objects,
+};
 use crate::trace::{
     Trace,
     error::{ImportProblem, TraceError},
@@ -152,14 +159,59 @@ impl Trace {
         }
         let imported = match kind {
             Kind::Text => return Self::parse(name, content),
-            Kind::Pickle => pickle::read(document(content, PICKLE_EXPANDS))
+            Kind::Pickle => read_pickle(content)
                 .and_then(|objects| snapshot::import(&objects, name.clone(), device)),
-            Kind::Json => json::read(document(content, JSON_EXPANDS))
+            Kind::Json => read_json(content)
                 .and_then(|objects| snapshot::import(&objects, name.clone(), device)),
             Kind::Rmm => rmm::import(content, name.clone()),
         };
         imported.map_err(|error| error.of(name))
     }
+
+    /// Reads a recording from the content of a file that was opened already: each device of a snapshot that allocates something,
+    /// with its number. Other recordings have one device, number 0.
+    ///
+    /// ```
+    /// use binpool_replay::{Content, Trace};
+    ///
+    /// let entry = r#"{"action": "alloc", "addr": 512, "size": 8}"#;
+    /// let snapshot = format!(r#"{{"device_traces": [[{entry}], [], [{entry}]], "segments": []}}"#);
+    /// let traces = Trace::read_devices("two devices", Content::new(snapshot.as_bytes())?)?;
+    /// let devices: Vec<usize> = traces.iter().map(|(device, _)| *device).collect();
+    /// assert_eq!(devices, [0, 2]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open`](Self::open).
+    pub fn read_devices(
+        name: impl Into<String>,
+        mut content: Content<'_>,
+    ) -> Result<Vec<(usize, Self)>, TraceError> {
+        let name = name.into();
+        let start = match content.fill_buf() {
+            Ok(start) => start,
+            Err(source) => return Err(TraceError::Read { name, source }),
+        };
+        let objects = match Kind::of(start) {
+            Kind::Pickle => read_pickle(content),
+            Kind::Json => read_json(content),
+            Kind::Text | Kind::Rmm => {
+                return Ok(vec![(0, Self::read_content(name, content, None)?)]);
+            }
+        };
+        let traces = objects.and_then(|objects| snapshot::import_all(&objects, &name));
+        traces.map_err(|error| error.of(name))
+    }
+}
+
+fn read_pickle(content: Content<'_>) -> Result<Objects, ImportError> {
+    pickle::read(document(content, PICKLE_EXPANDS))
+}
+
+fn read_json(content: Content<'_>) -> Result<Objects, ImportError> {
+    json::read(document(content, JSON_EXPANDS))
 }
 
 /// The content of a document that is held in memory as a whole. It is read byte by byte, so the buffer has a known type.

@@ -30,7 +30,7 @@ pub(crate) fn import(reader: impl BufRead, name: String) -> Result<Trace, Import
         log.push(line)
             .map_err(|problem| ImportError::at(format!("line {}", line.number), problem))?;
     }
-    let mut trace = log.blocks.into_trace(name, "line").ok_or_else(|| {
+    let mut trace = log.blocks.into_trace(name, "line", None).ok_or_else(|| {
         let advice =
             "the adaptor that wrote the log has to be the one that the program allocates from";
         ImportError::at("the whole file", ImportProblem::NoAllocation { advice })
@@ -110,9 +110,10 @@ impl Log {
             bytes,
             stream: stream.into(),
             group: None,
+            stack: None,
         };
         match action {
-            "allocate failure" => self.blocks.fail(block, moment),
+            "allocate failure" => self.blocks.fail(block, None, moment),
             "allocate" | "free" | "deallocate" if address == 0 => self.without_address += 1,
             "allocate" => self.blocks.allocate(block, moment),
             "free" | "deallocate" => self.blocks.free(block, moment),

@@ -3,93 +3,86 @@
 //! A snapshot has a list of entries for each device, in the order of time. An allocation is an entry `alloc`. A free is two:
 //! `free_requested`, when the program frees the block, and `free_completed`, when the allocator may hand it out again,
 //! which is later where another stream still uses it (`record_stream`). The block ends with the second, or with the first in a
-//! recording without second ones. `segment_alloc` and the like are the allocator's own calls to the device, of which a
-//! replay makes others. The list may have lost its beginning, since it is bounded (`max_entries`); the blocks of
+//! recording without second ones. `segment_alloc` and the like are the allocator's own calls to the device: they say where the
+//! blocks lay (see [`places`](super::places)). The list may have lost its beginning, since it is bounded (`max_entries`); the blocks of
 //! `segments` show which blocks from before still live.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    rc::Rc,
+};
 
 use super::{
     ImportError,
     blocks::{Block, Blocks, Moment},
-    frames::{File, Frame, group_name},
+    frames::{File, Frame, group_name, program_part},
+    notes::{Notes, note_text},
     objects::{Id, Objects},
+    places::{Change, Told},
+    placing::Source,
 };
 use crate::trace::{Trace, error::ImportProblem};
 
 /// The most other devices that a remark names.
 const OTHERS_NAMED: usize = 8;
 
-/// The actions that do not become events.
-const OTHERS: [&str; 6] = [
-    "segment_alloc",
-    "segment_free",
-    "segment_map",
-    "segment_unmap",
-    "snapshot",
-    "annotate",
-];
+/// Reads the trace of each device of a snapshot that allocates something, in their order, with its number; the error of the device
+/// with most entries where there is none.
+pub(crate) fn import_all(
+    objects: &Objects,
+    name: &str,
+) -> Result<Vec<(usize, Trace)>, ImportError> {
+    let traces = device_traces(objects)?;
+    let mut lists_seen = HashSet::new();
+    let mut all = Vec::new();
+    for (device, entries) in traces.iter().enumerate() {
+        let entries = objects.list(*entries);
+        if entries.is_none_or(<[Id]>::is_empty) {
+            continue;
+        }
+        // PyTorch never writes this, and a small file could otherwise stand for more entries than fit into memory.
+        if !lists_seen.insert(traces[device]) {
+            let expected = "a list that no device before has";
+            return Err(wrong(format!("device {device}"), "its trace", expected));
+        }
+        match import_device(objects, name.to_owned(), device) {
+            Ok(trace) => all.push((device, trace)),
+            Err(ImportError::At {
+                problem: ImportProblem::NoAllocation { .. },
+                ..
+            }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    if all.is_empty() {
+        let trace = import(objects, name.to_owned(), None)?;
+        all.push((0, trace));
+    }
+    Ok(all)
+}
 
-/// Reads the trace of one device of a snapshot, by default the one with most entries.
+fn device_traces(objects: &Objects) -> Result<&[Id], ImportError> {
+    objects
+        .root()
+        .and_then(|root| objects.field(root, "device_traces"))
+        .and_then(|traces| objects.list(traces))
+        .ok_or_else(|| ImportError::at("the whole file", ImportProblem::NoSnapshot))
+}
+
+/// Reads the trace of one device of a snapshot, by default the one with most entries, and remarks which others there are.
 pub(crate) fn import(
     objects: &Objects,
     name: String,
     device: Option<usize>,
 ) -> Result<Trace, ImportError> {
-    let traces = objects
-        .root()
-        .and_then(|root| objects.field(root, "device_traces"))
-        .and_then(|traces| objects.list(traces))
-        .ok_or_else(|| ImportError::at("the whole file", ImportProblem::NoSnapshot))?;
+    let traces = device_traces(objects)?;
     let lengths: Vec<usize> = traces
         .iter()
         .map(|trace| objects.list(*trace).map_or(0, <[Id]>::len))
         .collect();
     let busiest = (0..lengths.len()).rev().max_by_key(|index| lengths[*index]);
     let device = device.or(busiest).unwrap_or(0);
-    let entries = traces.get(device).map(|trace| objects.list(*trace));
-    let Some(entries) = entries else {
-        let devices = traces.len();
-        let problem = ImportProblem::NoDevice { device, devices };
-        return Err(ImportError::at("\"device_traces\"", problem));
-    };
-    let entries = entries
-        .ok_or_else(|| wrong(format!("device {device}"), "its trace", "a list of entries"))?;
-    let mut import = Import {
-        objects,
-        device,
-        entries,
-        blocks: Blocks::default(),
-        files: HashMap::new(),
-        groups: HashMap::new(),
-        unknown: 0,
-    };
-    let is_completed = |entry: &&Id| import.action(**entry) == Some("free_completed");
-    let are_completed = entries.iter().any(|entry| is_completed(&entry));
-    let free = if are_completed {
-        "free_completed"
-    } else {
-        "free_requested"
-    };
-    for index in 0..entries.len() {
-        import.entry(index, free)?;
-    }
-    import.segments(are_completed)?;
-    let unknown = import.unknown;
-    let trace = import.blocks.into_trace(name, "entry");
-    let mut trace = trace.ok_or_else(|| {
-        let advice = "torch.cuda.memory._record_memory_history() has to be called before the program allocates";
-        ImportError::at(
-            format!("device {device}"),
-            ImportProblem::NoAllocation { advice },
-        )
-    })?;
-    if unknown > 0 {
-        let entries = if unknown == 1 { "entry" } else { "entries" };
-        trace.push_remark(format!(
-            "{unknown} {entries} with an action that is not known: left out"
-        ));
-    }
+    let mut trace = import_device(objects, name, device)?;
     let mut others = lengths
         .iter()
         .enumerate()
@@ -111,6 +104,79 @@ pub(crate) fn import(
     Ok(trace)
 }
 
+fn import_device(objects: &Objects, name: String, device: usize) -> Result<Trace, ImportError> {
+    let traces = device_traces(objects)?;
+    let entries = traces.get(device).map(|trace| objects.list(*trace));
+    let Some(entries) = entries else {
+        let devices = traces.len();
+        let problem = ImportProblem::NoDevice { device, devices };
+        return Err(ImportError::at("\"device_traces\"", problem));
+    };
+    let entries = entries
+        .ok_or_else(|| wrong(format!("device {device}"), "its trace", "a list of entries"))?;
+    let start = entries.first().and_then(|entry| time_of(objects, *entry));
+    let mut import = Import {
+        objects,
+        device,
+        entries,
+        blocks: Blocks::default(),
+        files: HashMap::new(),
+        callers: HashMap::new(),
+        frames_left_out: 0,
+        told: Told::default(),
+        notes: Notes::new(objects, device, start),
+        unknown: 0,
+    };
+    let is_completed = |entry: &&Id| import.action(**entry) == Some("free_completed");
+    let are_completed = entries.iter().any(|entry| is_completed(&entry));
+    let free = if are_completed {
+        "free_completed"
+    } else {
+        "free_requested"
+    };
+    for index in 0..entries.len() {
+        import.entry(index, free)?;
+    }
+    for (what, text, moment) in import.notes.rest() {
+        import.blocks.note(what, text, moment);
+    }
+    import.segments(are_completed)?;
+    import.settings();
+    let (unknown, frames_left_out) = (import.unknown, import.frames_left_out);
+    let source = Source {
+        name: "a memory snapshot of PyTorch",
+        allocator: "PyTorch's caching allocator",
+        device,
+        told: import.told,
+    };
+    let trace = import.blocks.into_trace(name, "entry", Some(source));
+    let mut trace = trace.ok_or_else(|| {
+        let advice = "torch.cuda.memory._record_memory_history() has to be called before the program allocates";
+        ImportError::at(
+            format!("device {device}"),
+            ImportProblem::NoAllocation { advice },
+        )
+    })?;
+    if unknown > 0 {
+        let entries = if unknown == 1 { "entry" } else { "entries" };
+        trace.push_remark(format!(
+            "{unknown} {entries} with an action that is not known: left out"
+        ));
+    }
+    if frames_left_out > 0 {
+        let frames = if frames_left_out == 1 {
+            "frame"
+        } else {
+            "frames"
+        };
+        trace.push_remark(format!(
+            "{frames_left_out} {frames} of Python, PyTorch and C++ inside of the program's innermost call, or outside of its outermost one: \
+             left out of the call stacks"
+        ));
+    }
+    Ok(trace)
+}
+
 struct Import<'o> {
     objects: &'o Objects,
     device: usize,
@@ -118,8 +184,11 @@ struct Import<'o> {
     blocks: Blocks,
     /// The files on the stacks, by the objects of their paths.
     files: HashMap<Id, File>,
-    /// The group of each stack so far. Many entries share a stack.
-    groups: HashMap<Id, Option<u32>>,
+    /// The group and the call stack of each list of frames so far. Many entries share one.
+    callers: HashMap<Id, (Option<u32>, Option<u32>)>,
+    frames_left_out: usize,
+    told: Told,
+    notes: Notes<'o>,
     unknown: usize,
 }
 
@@ -136,17 +205,13 @@ impl<'o> Import<'o> {
         let where_is = || format!("entry {} of device {device}", index + 1);
         let action = self.action(entry);
         let action = action.ok_or_else(|| wrong(where_is(), "\"action\"", "text"))?;
-        if OTHERS.contains(&action) {
-            return Ok(());
-        }
-        let time = self.objects.field(entry, "time_us");
-        let time = time.and_then(|time| self.objects.integer(time));
         let moment = Moment {
-            time: time
-                .and_then(|time| u64::try_from(time).ok())
-                .map(|us| us.saturating_mul(1000)),
+            time: time_of(self.objects, entry),
             line: index + 1,
         };
+        while let Some((what, text, moment)) = self.notes.before(moment) {
+            self.blocks.note(what, text, moment);
+        }
         match action {
             "alloc" => {
                 let block = self.block(entry, self.number(entry, "addr", where_is)?, where_is)?;
@@ -159,7 +224,28 @@ impl<'o> Import<'o> {
             "free_requested" | "free_completed" => {}
             "oom" => {
                 let block = self.block(entry, 0, where_is)?;
-                self.blocks.fail(block, moment);
+                let free = self.objects.field(entry, "device_free");
+                let free = free.and_then(|free| self.objects.integer(free));
+                let free = free.and_then(|free| u64::try_from(free).ok());
+                self.blocks.fail(block, free, moment);
+            }
+            "segment_alloc" | "segment_map" => {
+                self.told.expandable |= action == "segment_map";
+                let (address, bytes) = self.range(entry, where_is)?;
+                self.blocks.change(Change::Taken(address, bytes), moment);
+            }
+            "segment_free" | "segment_unmap" => {
+                let (address, bytes) = self.range(entry, where_is)?;
+                self.blocks
+                    .change(Change::GivenBack(address, bytes), moment);
+            }
+            "snapshot" => self.blocks.note("snapshot", Rc::from(""), moment),
+            "annotate" | "user_defined" => {
+                let text = self.objects.field(entry, "user_metadata");
+                // A trace without times has no notes with texts.
+                let text = text.filter(|_| moment.time.is_some());
+                let text = note_text(text.and_then(|text| self.objects.text(text)));
+                self.blocks.note("annotate", text, moment);
             }
             _ => self.unknown += 1,
         }
@@ -176,13 +262,15 @@ impl<'o> Import<'o> {
             return Ok(());
         };
         let mut lists_seen = HashSet::new();
+        let mut known = Vec::new();
         for (index, segment) in segments.iter().enumerate() {
             let of_device = field(*segment, "device").and_then(|device| objects.integer(device));
             if of_device.is_some_and(|device| usize::try_from(device) != Ok(self.device)) {
                 continue;
             }
             let where_is = || format!("segment {}", index + 1);
-            let mut next = self.number(*segment, "address", where_is)?;
+            let address = self.number(*segment, "address", where_is)?;
+            let mut next = address;
             let stream = field(*segment, "stream").and_then(|stream| objects.integer(stream));
             let blocks = field(*segment, "blocks");
             // PyTorch never writes this, and a small file could otherwise stand for more blocks than fit into memory.
@@ -206,21 +294,46 @@ impl<'o> Import<'o> {
                     _ => false,
                 };
                 if is_live {
+                    self.told.blocks.insert(address, size);
                     let asked = match field(*block, "requested_size") {
                         Some(_) => self.number(*block, "requested_size", where_is)?,
                         None => size,
                     };
+                    let (group, stack) = self.caller(*block);
                     let block = Block {
                         address,
                         bytes: usize::try_from(asked).unwrap_or(usize::MAX),
                         stream: stream.unwrap_or(0).into(),
-                        group: self.group(*block),
+                        group,
+                        stack,
                     };
                     self.blocks.lives_at_end(block);
                 }
             }
+            let bytes = match field(*segment, "total_size") {
+                Some(_) => self.number(*segment, "total_size", where_is)?,
+                None => next.saturating_sub(address),
+            };
+            known.push((address, bytes));
         }
+        self.told.segments = Some(known);
         Ok(())
+    }
+
+    /// Reads the settings of the allocator that say which bytes a block takes.
+    fn settings(&mut self) {
+        let objects = self.objects;
+        let settings = objects.root();
+        let settings = settings.and_then(|root| objects.field(root, "allocator_settings"));
+        let setting = |key: &str| objects.field(settings?, key);
+        let most = setting("max_split_size").and_then(|most| objects.integer(most));
+        // -1 stands for none.
+        self.told.never_split = most.and_then(|most| u64::try_from(most).ok());
+    }
+
+    fn range(&self, entry: Id, where_is: impl Fn() -> String) -> Result<(u64, u64), ImportError> {
+        let address = self.number(entry, "addr", &where_is)?;
+        Ok((address, self.number(entry, "size", where_is)?))
     }
 
     fn block(
@@ -232,11 +345,13 @@ impl<'o> Import<'o> {
         let bytes = self.number(entry, "size", where_is)?;
         let stream = self.objects.field(entry, "stream");
         let stream = stream.and_then(|stream| self.objects.integer(stream));
+        let (group, stack) = self.caller(entry);
         Ok(Block {
             address,
             bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
             stream: stream.unwrap_or(0).into(),
-            group: self.group(entry),
+            group,
+            stack,
         })
     }
 
@@ -253,13 +368,21 @@ impl<'o> Import<'o> {
             .ok_or_else(|| wrong(where_is(), field, "a number from 0 to 9223372036854775807"))
     }
 
-    /// Returns the group of the object with these frames.
-    fn group(&mut self, of: Id) -> Option<u32> {
-        let objects = self.objects;
-        let stack = objects.field(of, "frames")?;
-        if let Some(known) = self.groups.get(&stack) {
+    /// Returns the group and the call stack of an object with frames.
+    fn caller(&mut self, of: Id) -> (Option<u32>, Option<u32>) {
+        let Some(frames) = self.objects.field(of, "frames") else {
+            return (None, None);
+        };
+        if let Some(known) = self.callers.get(&frames) {
             return *known;
         }
+        let caller = self.read_frames(frames).unwrap_or_default();
+        self.callers.insert(frames, caller);
+        caller
+    }
+
+    fn read_frames(&mut self, stack: Id) -> Option<(Option<u32>, Option<u32>)> {
+        let objects = self.objects;
         let text = |frame: Id, key: &str| {
             let value = objects.field(frame, key)?;
             Some((value, objects.text(value)?))
@@ -275,10 +398,19 @@ impl<'o> Import<'o> {
                 function: text(*frame, "name")?.1,
             })
         });
-        let group = group_name(frames).map(|name| self.blocks.group(name));
-        self.groups.insert(stack, group);
-        group
+        let frames: Vec<Frame<'_>> = frames.collect();
+        let group = group_name(frames.iter().copied()).map(|name| self.blocks.group(name));
+        let part = program_part(&frames);
+        self.frames_left_out += frames.len() - part.len();
+        let stack = part.iter().map(Frame::text).collect();
+        Some((group, self.blocks.stacks.index(stack)))
     }
+}
+
+/// The time of an entry, in nanoseconds.
+fn time_of(objects: &Objects, entry: Id) -> Option<u64> {
+    let time = objects.integer(objects.field(entry, "time_us")?)?;
+    u64::try_from(time).ok().map(|us| us.saturating_mul(1000))
 }
 
 fn wrong(place: String, field: &'static str, expected: &'static str) -> ImportError {

@@ -70,10 +70,12 @@ pub enum Event {
 /// | `p wait 0 TIME TEXT` | the host waited for a queue |
 /// | `p map BYTES TIME TEXT` | so many bytes of pages were created, and pages were mapped |
 /// | `p unmap BYTES TIME` | pages were unmapped |
+/// | `p begin 0 TIME TEXT`, `p end 0 TIME TEXT` | a part of the program began or ended, as another tool noted it |
+/// | `p annotate 0 TIME TEXT`, `p snapshot 0 TIME` | the program made a note, or a snapshot, by another tool |
 ///
 /// Pools of pages have neither `s` nor `S`. Other words behind `p` are kept. The header has one line for each of: `version` (2, the
 /// first line), `time` (in seconds since 1970), `program`, `device`, `backend`, `allocator`, `capacity` (of the device, in bytes), `limit`
-/// (of the allocator, if it is less), `blocks` (`segments` or `bins`), `growth`, `reuse`, `scrub`, `thread_caches`,
+/// (of the allocator, if it is less), `source` (what another tool's recording was), `blocks` (`segments` or `bins`), `growth`, `reuse`, `scrub`, `thread_caches`,
 /// `release_threshold`, `pages` (the bytes of one). Other keys are kept. Traces without a header have the lines of the first table alone.
 ///
 /// An ID is any number that no live block has. A time is in nanoseconds since the recording began, and no less than that of
@@ -413,6 +415,43 @@ impl Trace {
         index
     }
 
+    /// Adds a line of the header.
+    pub(crate) fn push_header(&mut self, key: &str, value: &str) {
+        self.header.push((key.to_owned(), value.to_owned()));
+    }
+
+    /// Adds a step of the pool that comes before the next event.
+    pub(crate) fn push_step(&mut self, action: PoolAction, time: u64) {
+        self.pool_steps.push(PoolStep {
+            events_before: self.events.len(),
+            time,
+            action,
+        });
+    }
+
+    /// Sets the call stacks, to which blocks and shortages refer by index.
+    pub(crate) fn set_stacks(&mut self, stacks: Vec<Vec<String>>) {
+        self.stacks = stacks;
+    }
+
+    pub(crate) fn set_stack_of(&mut self, block: usize, stack: Option<u32>) {
+        self.stack_of_block[block] = stack;
+    }
+
+    /// The shortage that was added last.
+    pub(crate) fn last_shortage_mut(&mut self) -> Option<&mut Shortage> {
+        self.shortages.last_mut()
+    }
+
+    /// Removes what the pool did.
+    pub(crate) fn forget_pool(&mut self) {
+        self.header = Vec::new();
+        self.pool_steps = Vec::new();
+        for shortage in &mut self.shortages {
+            shortage.report = None;
+        }
+    }
+
     /// Removes the times of all events.
     pub(crate) fn forget_times(&mut self) {
         self.times = Vec::new();
@@ -603,11 +642,7 @@ impl Trace {
     /// ```
     #[must_use]
     pub fn with_sizes(mut self, mut changed: impl FnMut(usize) -> usize) -> Self {
-        self.header = Vec::new();
-        self.pool_steps = Vec::new();
-        for shortage in &mut self.shortages {
-            shortage.report = None;
-        }
+        self.forget_pool();
         for event in &mut self.events {
             if let Event::Allocate { bytes, .. } = event
                 && *bytes > 0

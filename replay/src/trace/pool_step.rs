@@ -85,6 +85,8 @@ pub struct ShortageReport {
     pub capacity_bytes: u64,
     /// The memory of the device.
     pub device_bytes: u64,
+    /// What the device had free, of all programs; `None` where it was not asked.
+    pub device_free_bytes: Option<u64>,
 }
 
 impl ShortageReport {
@@ -104,12 +106,18 @@ impl ShortageReport {
             largest_block_bytes: 0,
             capacity_bytes: 0,
             device_bytes: 0,
+            device_free_bytes: None,
         };
         for word in words {
             let (key, value) = word.split_once('=').ok_or(Problem::Form)?;
             if key == "verdict" {
                 let found = Verdict::ALL.into_iter().find(|it| it.name() == value);
                 report.verdict = found.ok_or(Problem::Verdict)?;
+                continue;
+            }
+            if key == "device_free_bytes" {
+                let free = parse_number(Some(value), "device_free_bytes", u64::MAX)?;
+                report.device_free_bytes = Some(free);
                 continue;
             }
             let mut numbers = report.numbers_mut();
@@ -143,7 +151,11 @@ impl ShortageReport {
         let numbers = self
             .numbers_mut()
             .map(|(key, number)| format!("{key}={number}"));
-        let all: Vec<String> = [verdict].into_iter().chain(numbers).collect();
+        let all = [verdict].into_iter().chain(numbers);
+        let free = self.device_free_bytes;
+        let all: Vec<String> = all
+            .chain(free.map(|free| format!("device_free_bytes={free}")))
+            .collect();
         all.join(" ")
     }
 }

@@ -56,7 +56,9 @@ impl History {
             return None;
         }
         let bytes_of = |key| trace.header_value(key).and_then(|value| value.parse().ok());
-        let (device_bytes, limit_bytes) = (bytes_of("capacity")?, bytes_of("limit"));
+        let source = trace.header_value("source");
+        let capacity = bytes_of("capacity").or(source.map(|_| 0));
+        let (device_bytes, limit_bytes) = (capacity?, bytes_of("limit"));
         let mut known = Known::default();
         known.add_from_before(trace.pool_steps());
         let mut steps = trace.pool_steps().iter().peekable();
@@ -122,6 +124,9 @@ impl History {
                 .header_value("device")
                 .unwrap_or("a device")
                 .to_owned(),
+            allocator: source
+                .and_then(|_| trace.header_value("allocator"))
+                .map(str::to_owned),
             capacity_bytes: limit_bytes.unwrap_or(device_bytes),
             limit_bytes,
             times: (0..frees.len())

@@ -21,7 +21,9 @@ pub struct History {
     pub origin: Origin,
     /// The device that it was recorded on, or replayed on.
     pub device: String,
-    /// The most that the pool could take, in bytes: the limit, or the capacity of the device.
+    /// The allocator that another tool recorded; `None` for a pool.
+    pub allocator: Option<String>,
+    /// The most that the pool could take, in bytes: the limit, or the capacity of the device. 0 where another tool's recording does not say it.
     pub capacity_bytes: u64,
     /// The limit that the program had set, if it is less than the capacity.
     pub limit_bytes: Option<u64>,

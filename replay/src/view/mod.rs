@@ -1,9 +1,9 @@
 //! Pictures of a program's memory: what `binpool view` shows.
 //!
 //! ```text
-//! a recording of a pool -> History::happened -+
-//! any other trace       -> record -----------+-> History -> History::numbers -> page_data -> page (HTML) or timeline (SVG)
-//! a snapshot            -> SnapshotNumbers                                               -> page (HTML)
+//! a recording with places -> History::happened -+
+//! any other trace         -> record -----------+-> History -> History::numbers -> page_data -> page (HTML) or timeline (SVG)
+//! a snapshot of a pool    -> SnapshotNumbers                                               -> page (HTML)
 //! ```
 //!
 //! A page is one file with all of its data, scripts and styles in it. Figures over the whole program are computed

@@ -20,7 +20,9 @@ pub struct Numbers {
     pub origin: Origin,
     /// The device that it was recorded on, or replayed on.
     pub device: String,
-    /// The most that the pool could take: the limit, or the capacity of the device.
+    /// The allocator that another tool recorded; `None` for a pool.
+    pub allocator: Option<String>,
+    /// The most that the pool could take: the limit, or the capacity of the device. 0 where another tool's recording does not say it.
     pub capacity_bytes: u64,
     /// The limit that the program had set, if it is less than the capacity.
     pub limit_bytes: Option<u64>,
@@ -160,6 +162,7 @@ impl History {
             file: self.name.clone(),
             origin: self.origin,
             device: self.device.clone(),
+            allocator: self.allocator.clone(),
             limit_bytes: self.limit_bytes,
             pool_events: self.pool_events.clone(),
             capacity_bytes: self.capacity_bytes,

@@ -28,8 +28,10 @@ pub struct OutOfMemory {
     pub largest_held_bytes: u64,
     /// The bytes that the pool released for this request, which was not enough.
     pub released_bytes: u64,
-    /// The largest block that the allocator can allocate.
+    /// The largest block that the allocator can allocate; 0 where another tool's recording does not say it.
     pub largest_block_bytes: u64,
+    /// What the device had free, of all programs; `None` where it was not asked.
+    pub device_free_bytes: Option<u64>,
     /// The allocator's capacity.
     pub capacity_bytes: u64,
     /// The cause, in a word.
@@ -90,6 +92,7 @@ impl OutOfMemory {
             largest_held_bytes: report.largest_held_bytes,
             released_bytes: report.released_bytes,
             largest_block_bytes: report.largest_block_bytes as u64,
+            device_free_bytes: None,
             capacity_bytes: report.capacity_bytes,
             verdict: report.verdict.name().into(),
             reason: report.verdict.to_string(),
@@ -119,6 +122,7 @@ impl OutOfMemory {
             largest_held_bytes: report.largest_held_bytes,
             released_bytes: report.released_bytes,
             largest_block_bytes: report.largest_block_bytes,
+            device_free_bytes: report.device_free_bytes,
             capacity_bytes: report.capacity_bytes,
             verdict: report.verdict.name().into(),
             reason: report.verdict.to_string(),
@@ -151,6 +155,7 @@ impl OutOfMemory {
             largest_held_bytes: shortage.largest_held_bytes,
             released_bytes: shortage.released_bytes,
             largest_block_bytes: settings.largest_block_bytes,
+            device_free_bytes: None,
             capacity_bytes: settings.capacity_bytes,
             verdict: shortage.verdict.clone(),
             reason: shortage.reason.clone(),

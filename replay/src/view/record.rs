@@ -108,6 +108,7 @@ pub fn record(
         stacks: trace.stacks().to_vec(),
         pool_events: Vec::new(),
         device: limits.device_name.clone(),
+        allocator: None,
         capacity_bytes: recorded.capacity_bytes(),
         times: (0..moments)
             .map_while(|event| trace.time_of(event))

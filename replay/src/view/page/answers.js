@@ -43,7 +43,8 @@ function ranOutAnswer(program, pin) {
   const { out_of_memory: failed, shortages, capacity_bytes: capacity, peak_reserved: peak, origin } = program.numbers;
   const happened = origin === "happened";
   const at = failed ? program.numbers.at_end : peak;
-  const bar = shareBar([[at.block_bytes, "live", "in use"], [at.held_bytes, "held", "held"]], capacity);
+  // Another tool's recording may not say how much memory the device had.
+  const bar = shareBar([[at.block_bytes, "live", "in use"], [at.held_bytes, "held", "held"]], capacity || Math.max(1, at.reserved_bytes));
   const recorded = shortages.length === 0 ? null : element("p", {},
     `When it was recorded, ${counted(shortages.length, "allocation")} failed for lack of memory, the first at `,
     momentButton(program, shortages[0].moment, pin), `: ${bytesText(shortages[0].bytes)}`,
@@ -58,13 +59,20 @@ function ranOutAnswer(program, pin) {
       } }, "What happened, and what to do")), recorded);
   }
   const room = capacity - peak.reserved_bytes;
-  const most = element("p", {}, `At most ${bytesText(peak.reserved_bytes)} of ${bytesText(capacity)} were reserved: ${bytesText(room)} to spare.`);
+  const most = element("p", {}, capacity === 0
+    ? `At most ${bytesText(peak.reserved_bytes)} were reserved. The recording does not say how much memory the device had.`
+    : `At most ${bytesText(peak.reserved_bytes)} of ${bytesText(capacity)} were reserved: ${bytesText(room)} to spare.`);
   if (recorded) {
     const report = happened ? shortages[0].report : null;
     return answer("ran-out", "Why did I run out?", "bad", "You did", happened ? "as it happened" : "when this was recorded; not in this replay", bar,
       report && element("p", { id: "reported" }, `${bytesText(report.active_bytes)} were in use, of `,
         `${bytesText(report.capacity_bytes)}: ${report.reason}. To do: ${report.advice}.`),
+      report && report.device_free_bytes !== null && element("p", { id: "device-free" },
+        `The device had ${bytesText(report.device_free_bytes)} free, of all programs.`),
       most, recorded);
+  }
+  if (capacity === 0) {
+    return answer("ran-out", "How close was I to running out?", "good", bytesText(peak.reserved_bytes), "reserved at most: memory did not run out", bar, most);
   }
   return answer("ran-out", "How close was I to running out?", "good", bytesText(room), "to spare: memory did not run out", bar, most,
     element("p", { class: "quiet" }, "To try a smaller device: ", element("code", {}, "binpool view --capacity 4GiB")));

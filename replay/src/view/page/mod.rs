@@ -14,7 +14,7 @@ const SHELL: &str = include_str!("shell.html");
 
 /// The scripts in their order. They share one scope, and each uses only names that earlier ones define.
 const STYLE: &str = include_str!("style.css");
-const SCRIPTS: [&str; 29] = [
+const SCRIPTS: [&str; 30] = [
     include_str!("data.js"),
     include_str!("format.js"),
     include_str!("dom.js"),
@@ -40,6 +40,7 @@ const SCRIPTS: [&str; 29] = [
     include_str!("block_panel.js"),
     include_str!("event_list.js"),
     include_str!("filter_bar.js"),
+    include_str!("counterpart.js"),
     include_str!("trace_page.js"),
     include_str!("snapshot_page.js"),
     include_str!("comparison_page.js"),
@@ -88,7 +89,8 @@ struct OfSnapshots<'a> {
     comparison: &'a Comparison,
 }
 
-/// Returns the page that shows these histories, each with its name, as HTML: a menu on it chooses one of several. `by` is the
+/// Returns the page that shows these histories, each with its name, as HTML: a menu on it chooses one of several. Where the history
+/// behind what another tool's recording says is a replay of the same requests, a button leads from each to the other. `by` is the
 /// property that blocks are grouped by at first.
 ///
 /// # Errors

@@ -158,7 +158,7 @@ class Timeline {
     const shown = column => (hides ? this.program.shown[moments[column]] : reserved[column]);
     const most = reserved.reduce((most, _, column) => Math.max(most, shown(column)), 1);
     const capacity = numbers.capacity_bytes;
-    const showsCapacity = !hides && (Boolean(numbers.out_of_memory) || capacity <= most * 1.3);
+    const showsCapacity = !hides && capacity > 0 && (Boolean(numbers.out_of_memory) || capacity <= most * 1.3);
     this.high = Math.max(most * 1.06, showsCapacity ? capacity * 1.04 : 0, this.leastHigh);
     // On whole pixels, so that edges are sharp.
     const y = bytes => snapped(plot.top + plot.height * (1 - bytes / this.high));

@@ -43,16 +43,20 @@ function historyPages(about, state) {
   show();
 }
 
+/** Shows the history at `place`, which is `first` at first. What is pinned belongs to the history that is left. */
+function chooseHistory(state, place, first = 0) {
+  for (const name of ["range", "at", "block", "only"]) state.set(name, null);
+  state.set("history", place === first ? null : place + 1);
+}
+
 /** A menu of the histories, and of their comparison; nothing where there is one. */
 function historyMenu(about, state, place) {
   if (about.histories.length < 2) return null;
   const entries = about.histories.map(({ name }, place) => ({ name, place }));
   if (about.comparison) entries.unshift({ name: "Compared", place: COMPARED });
-  const menu = element("select", { id: "history", class: "button", "aria-label": "The device or pool", onchange: () => {
-    // What is pinned belongs to the history that is left.
-    for (const name of ["range", "at", "block", "only"]) state.set(name, null);
-    state.set("history", menu.selectedIndex === 0 ? null : entries[menu.selectedIndex].place + 1);
-  } }, entries.map(entry => element("option", { selected: entry.place === place }, entry.name)));
+  const menu = element("select", { id: "history", class: "button", "aria-label": "The device or pool",
+    onchange: () => chooseHistory(state, entries[menu.selectedIndex].place, entries[0].place),
+  }, entries.map(entry => element("option", { selected: entry.place === place }, entry.name)));
   return menu;
 }
 
@@ -116,7 +120,8 @@ function tracePage(about, program, state, place) {
   const file = numbers.file.split("/").pop();
   const segmentName = segment => `segment ${segment + 1}`;
   document.getElementById("page").replaceChildren(
-    element("p", { class: "origin", id: "origin" }, numbers.origin === "happened" ? "As it happened" : "Simulated"),
+    element("p", { class: "origin", id: "origin" }, originText(numbers)),
+    counterpartPanel(about, state, place),
     head(state, file, [
       numbers.device, numbers.limit_bytes ? `limit ${bytesText(numbers.limit_bytes)}` : null, counted(numbers.events, "event"), counted(numbers.blocks, "block"),
       numbers.has_times ? timeText(program.times.at(-1) - program.times[0]) : null,

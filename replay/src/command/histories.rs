@@ -1,0 +1,119 @@
+//! The histories that `binpool view` shows of a file: of each device of a recording what happened, and what binpool would do instead.
+
+use std::error::Error;
+
+use binpool_replay::{
+    Content, Failure, Trace, TraceError,
+    view::{By, History},
+};
+
+use crate::command::output::{print_remarks, remark};
+
+/// How histories are made.
+pub(crate) struct Wanted<'w> {
+    /// The name of the file.
+    pub(crate) name: String,
+    /// The device; all where it is `None`.
+    pub(crate) device: Option<usize>,
+    /// What sizes are divided by.
+    pub(crate) scale: usize,
+    /// Whether all are replayed, also where it is known what happened.
+    pub(crate) simulates: bool,
+    /// Whether one history is shown. It is that of the device with most events then, and a remark says so.
+    pub(crate) is_one: bool,
+    /// Replays a trace through a pool on the simulated device.
+    pub(crate) replay: &'w dyn Fn(&Trace) -> Result<History, Failure>,
+}
+
+/// What a file shows.
+pub(crate) struct Histories {
+    /// Each with its name in the menu.
+    pub(crate) all: Vec<(String, History)>,
+    /// The index of the one of the device with most events.
+    pub(crate) busiest: usize,
+    /// What the blocks are grouped by at first.
+    pub(crate) by: By,
+}
+
+impl Histories {
+    /// Returns the history of the device with most events, and what its blocks are grouped by at first.
+    pub(crate) fn into_busiest(mut self) -> (History, By) {
+        let (_, history) = self.all.swap_remove(self.busiest);
+        (history, self.by)
+    }
+}
+
+/// Reads the traces of a file, one for each device, and makes their histories.
+pub(crate) fn histories_of(
+    wanted: &Wanted<'_>,
+    content: Content<'_>,
+) -> Result<Histories, Box<dyn Error>> {
+    let mut traces = read(wanted, content)?;
+    let events = |(_, trace): &(usize, Trace)| trace.events().len();
+    let busiest = (0..traces.len())
+        .rev()
+        .max_by_key(|index| events(&traces[*index]));
+    let mut busiest = busiest.unwrap_or(0);
+    if wanted.is_one && traces.len() > 1 {
+        let others: Vec<String> = traces
+            .iter()
+            .map(|(device, _)| device.to_string())
+            .collect();
+        let one = traces.swap_remove(busiest);
+        remark(&format!(
+            "device {} of {}, which has most entries: `--device` takes another",
+            one.0,
+            others.join(", ")
+        ));
+        (traces, busiest) = (vec![one], 0);
+    }
+    let has_groups = traces.iter().any(|(_, trace)| !trace.groups().is_empty());
+    let by = if has_groups { By::Group } else { By::Size };
+    let several = traces.len() > 1;
+    let mut all = Vec::new();
+    for (index, (device, trace)) in traces.into_iter().enumerate() {
+        if index == busiest {
+            busiest = all.len();
+        }
+        print_remarks(&trace);
+        let named = |what: &str| match several {
+            true => format!("device {device}, {what}"),
+            false => what.to_owned(),
+        };
+        let happened = if wanted.simulates {
+            None
+        } else {
+            History::happened(&trace)
+        };
+        match happened {
+            Some(history) if history.allocator.is_some() => {
+                all.push((named("as it happened"), history));
+                if !wanted.is_one {
+                    all.push((named("with binpool"), (wanted.replay)(&trace)?));
+                }
+            }
+            Some(history) => all.push((history.name.clone(), history)),
+            None => {
+                if !wanted.simulates && !trace.header().is_empty() {
+                    remark("simulated: the recording does not say where its blocks lay");
+                }
+                all.push((named("simulated"), (wanted.replay)(&trace)?));
+            }
+        }
+    }
+    Ok(Histories { all, busiest, by })
+}
+
+fn read(wanted: &Wanted<'_>, content: Content<'_>) -> Result<Vec<(usize, Trace)>, TraceError> {
+    let traces = match wanted.device {
+        Some(device) => vec![(
+            device,
+            Trace::read_content(&wanted.name, content, Some(device))?,
+        )],
+        None => Trace::read_devices(&wanted.name, content)?,
+    };
+    let scaled = traces
+        .into_iter()
+        .map(|(device, trace)| (device, trace.scaled_down(wanted.scale)));
+    Ok(scaled.collect())
+}
