@@ -24,4 +24,5 @@ mod view;
 mod view_blocks;
 mod view_drawing;
 mod view_filter;
+mod view_imports;
 mod view_page;
