@@ -55,8 +55,7 @@ pub(crate) fn import_all(
         }
     }
     if all.is_empty() {
-        let trace = import(objects, name.to_owned(), None)?;
-        all.push((0, trace));
+        all.push((0, import(objects, name.to_owned(), None)?));
     }
     Ok(all)
 }
@@ -69,7 +68,7 @@ fn device_traces(objects: &Objects) -> Result<&[Id], ImportError> {
         .ok_or_else(|| ImportError::at("the whole file", ImportProblem::NoSnapshot))
 }
 
-/// Reads the trace of one device of a snapshot, by default the one with most entries, and remarks which others there are.
+/// Reads the trace of one device of a snapshot, by default the one with most entries, which then remarks which others there are.
 pub(crate) fn import(
     objects: &Objects,
     name: String,
@@ -81,12 +80,15 @@ pub(crate) fn import(
         .map(|trace| objects.list(*trace).map_or(0, <[Id]>::len))
         .collect();
     let busiest = (0..lengths.len()).rev().max_by_key(|index| lengths[*index]);
-    let device = device.or(busiest).unwrap_or(0);
-    let mut trace = import_device(objects, name, device)?;
+    let chosen = device.or(busiest).unwrap_or(0);
+    let mut trace = import_device(objects, name, chosen)?;
+    if device.is_some() {
+        return Ok(trace);
+    }
     let mut others = lengths
         .iter()
         .enumerate()
-        .filter(|(other, entries)| *other != device && **entries > 0)
+        .filter(|(other, entries)| *other != chosen && **entries > 0)
         .map(|(other, entries)| format!("device {other} has {entries}"));
     let mut named: Vec<String> = others.by_ref().take(OTHERS_NAMED).collect();
     if !named.is_empty() {
@@ -95,9 +97,9 @@ pub(crate) fn import(
             named.push(format!("{more} more have some"));
         }
         trace.push_remark(format!(
-            "device {device} of {} has {} entries, and {}: `binpool import --device` takes another",
+            "device {chosen} of {} has {} entries, and {}: `binpool import --device` takes another",
             lengths.len(),
-            lengths[device],
+            lengths[chosen],
             named.join(", ")
         ));
     }
@@ -122,7 +124,7 @@ fn import_device(objects: &Objects, name: String, device: usize) -> Result<Trace
         blocks: Blocks::default(),
         files: HashMap::new(),
         callers: HashMap::new(),
-        frames_left_out: 0,
+        leaves_frames_out: false,
         told: Told::default(),
         notes: Notes::new(objects, device, start),
         unknown: 0,
@@ -142,7 +144,7 @@ fn import_device(objects: &Objects, name: String, device: usize) -> Result<Trace
     }
     import.segments(are_completed)?;
     import.settings();
-    let (unknown, frames_left_out) = (import.unknown, import.frames_left_out);
+    let (unknown, leaves_frames_out) = (import.unknown, import.leaves_frames_out);
     let source = Source {
         name: "a memory snapshot of PyTorch",
         allocator: "PyTorch's caching allocator",
@@ -163,16 +165,9 @@ fn import_device(objects: &Objects, name: String, device: usize) -> Result<Trace
             "{unknown} {entries} with an action that is not known: left out"
         ));
     }
-    if frames_left_out > 0 {
-        let frames = if frames_left_out == 1 {
-            "frame"
-        } else {
-            "frames"
-        };
-        trace.push_remark(format!(
-            "{frames_left_out} {frames} of Python, PyTorch and C++ inside of the program's innermost call, or outside of its outermost one: \
-             left out of the call stacks"
-        ));
+    if leaves_frames_out {
+        let remark = "call stacks begin and end with the program's own code: frames of libraries at their ends are left out";
+        trace.push_remark(remark.into());
     }
     Ok(trace)
 }
@@ -186,7 +181,7 @@ struct Import<'o> {
     files: HashMap<Id, File>,
     /// The group and the call stack of each list of frames so far. Many entries share one.
     callers: HashMap<Id, (Option<u32>, Option<u32>)>,
-    frames_left_out: usize,
+    leaves_frames_out: bool,
     told: Told,
     notes: Notes<'o>,
     unknown: usize,
@@ -401,7 +396,7 @@ impl<'o> Import<'o> {
         let frames: Vec<Frame<'_>> = frames.collect();
         let group = group_name(frames.iter().copied()).map(|name| self.blocks.group(name));
         let part = program_part(&frames);
-        self.frames_left_out += frames.len() - part.len();
+        self.leaves_frames_out |= part.len() < frames.len();
         let stack = part.iter().map(Frame::text).collect();
         Some((group, self.blocks.stacks.index(stack)))
     }
@@ -571,7 +566,7 @@ mod tests {
         let (_, trace) = pickle.steps(b"eu.").import();
         let trace = trace.ok().unwrap();
         assert!(
-            trace.remarks()[0].contains("device 8 has 1, 992 more have some"),
+            trace.remarks()[1].contains("device 8 has 1, 992 more have some"),
             "{:?}",
             trace.remarks()
         );

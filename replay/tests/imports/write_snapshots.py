@@ -53,12 +53,14 @@ history = [
     entry("free_completed", T, 300_000, addr=OLD),
     entry("segment_alloc", T + 5, 2 << 20, addr=ACTIVATION),
     entry("alloc", T + 10, 1_000_000, frames=in_forward, addr=ACTIVATION),
+    entry("segment_alloc", T + 15, 2 << 20, SIDE_STREAM, addr=SHARED),
     entry("alloc", T + 20, 500_000, SIDE_STREAM, frames=in_forward, addr=SHARED),
     entry("free_requested", T + 30, 500_000, SIDE_STREAM, frames=in_forward, addr=SHARED),
     entry("free_requested", T + 40, 1_000_000, frames=in_backward, addr=ACTIVATION),
     entry("free_completed", T + 40, 1_000_000, frames=in_backward, addr=ACTIVATION),
     entry("alloc", T + 50, 700_001, frames=in_backward, addr=ACTIVATION),
     entry("free_completed", T + 60, 500_000, SIDE_STREAM, frames=in_forward, addr=SHARED),
+    entry("segment_free", T + 65, 2 << 20, SIDE_STREAM, addr=SHARED),
     entry("oom", T + 70, 64 << 30, frames=in_backward, device_free=1 << 20),
     entry("snapshot", T + 80, 0, addr=0),
 ]
@@ -94,7 +96,11 @@ snapshot = {
         "PYTORCH_CUDA_ALLOC_CONF": "", "max_split_size": -1, "garbage_collection_threshold": 0.0,
         "expandable_segments": False, "roundup_power2_divisions": {"1": 0},
     },
-    "external_annotations": [],
+    "external_annotations": [
+        {"stage": "START", "name": "Optimizer.step#SGD.step", "device": 0, "time_us": T + 45},
+        {"stage": "END", "name": "Optimizer.step#SGD.step", "device": 0, "time_us": T + 55},
+        {"stage": "START", "name": "of the other device", "device": 1, "time_us": T + 46},
+    ],
 }
 
 folder = Path(__file__).parent

@@ -25,5 +25,6 @@ mod view_blocks;
 mod view_comparison;
 mod view_drawing;
 mod view_filter;
+mod view_imports;
 mod view_page;
 mod view_stacks;

@@ -1,9 +1,13 @@
 //! What the tests of the command share: running it.
 
+mod unpickled;
+
 use std::{
     path::{Path, PathBuf},
     process::Command,
 };
+
+pub(crate) use unpickled::unpickled;
 
 /// What a run of the command came to.
 pub(crate) struct Ran {
