@@ -217,10 +217,21 @@ fn each_segment_is_drawn_over_the_time_in_which_it_is_reserved() {
            await pointer(c, 'pointermove', c.clientWidth - 60, y);
            seen.push([y, text('#tooltip .tip-title'), all('#tooltip dd').map(it => it.textContent), text('#legend-moment')]);
          }
+         const last = seen.findLast(([, title]) => title.startsWith('segment '));
+         await pointer(c, 'pointerdown', c.clientWidth - 60, last[0]); await pointer(c, 'pointerup', c.clientWidth - 60, last[0]);
+         const pinned = [last[1], text('#block .pinned-title').trim(), all('#block dd').map(it => it.textContent).at(-1)];
          const list = one('#event-kinds'); list.value = 'segments'; list.dispatchEvent(new Event('change')); await settle();
-         return { seen, height: c.clientHeight, taken: text('#event-count'), on: text('.switch [aria-checked=true]') };",
+         return { seen, pinned, height: c.clientHeight, taken: text('#event-count'), on: text('.switch [aria-checked=true]') };",
     );
     assert_eq!(there["on"], "Segments");
+    // A click pins the block that the segment was taken for, which lies in it.
+    let of = |place: usize| there["pinned"][place].as_str().unwrap();
+    let segment: usize = of(0).trim_start_matches("segment ").parse().unwrap();
+    let block: usize = of(1).trim_start_matches("Block ").parse().unwrap();
+    let life = history.blocks[block - 1];
+    assert_eq!(life.from, history.segments[segment - 1].from);
+    assert_eq!(life.segment, Some(segment - 1));
+    assert!(of(2).starts_with(&format!("segment {segment},")));
     let tall = there["height"].as_f64().unwrap() - 14.0 - 28.0;
     let most = numbers["peak_reserved"]["reserved_bytes"].as_f64().unwrap() * 1.06;
     let mut told = BTreeMap::new();

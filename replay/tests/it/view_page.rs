@@ -1666,7 +1666,7 @@ struct Picture {
 
 const TRAINING: &str = "../snapshots/tiny_gpt_train.pickle.gz";
 
-const PICTURES: [Picture; 4] = [
+const PICTURES: [Picture; 6] = [
     Picture {
         name: "view-light.png",
         recording: TRAINING,
@@ -1694,6 +1694,20 @@ const PICTURES: [Picture; 4] = [
         options: &["--capacity", "560MiB"],
         hash: "theme=light",
         size: (1280, 1010),
+    },
+    Picture {
+        name: "view-flame.png",
+        recording: TRAINING,
+        options: &[],
+        hash: "theme=light&clock=events",
+        size: (1280, 1760),
+    },
+    Picture {
+        name: "view-compared.png",
+        recording: TRAINING,
+        options: &["../snapshots/tiny_gpt_oom.pickle.gz"],
+        hash: "theme=light&clock=events",
+        size: (1280, 1240),
     },
 ];
 

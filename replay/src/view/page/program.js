@@ -128,6 +128,24 @@ class Program {
     for (let moment = 1; moment <= this.moments; moment++) this.reserved[moment] += this.reserved[moment - 1];
   }
 
+  /** The block that a segment was taken for: the one of the request that had no room; null where that is not known. */
+  blockOfSegment(segment) {
+    const block = this.block[this.segmentFrom[segment]];
+    return block >= 0 && this.segment[block] === segment + 1 ? block : null;
+  }
+
+  /** What is told of a segment. */
+  segmentRows(segment) {
+    const [from, to] = [this.segmentFrom[segment], this.segmentTo[segment]];
+    const block = this.blockOfSegment(segment);
+    return [
+      ["size", bytesInFull(this.segmentBytes[segment])],
+      ["taken", this.momentText(from + 1, "events")],
+      block === null ? null : ["taken for", `block ${countText(block + 1)}, ${this.nameOf(block)}`],
+      ["given back", to === NEVER ? "never" : this.momentText(to + 1, "events")],
+    ].filter(Boolean);
+  }
+
   /** Groups the blocks: the largest groups are series of their own, all others together are one. */
   groupBy(name) {
     this.by = name;
@@ -230,7 +248,7 @@ class Program {
     const segments = new Map();
     for (let segment = 0; segment < this.segmentBytes.length; segment++) {
       if (this.segmentFrom[segment] < moment && moment <= this.segmentTo[segment]) {
-        segments.set(segment, { name: `segment ${segment + 1}`, bytes: this.segmentBytes[segment], ranges: [] });
+        segments.set(segment, { name: `segment ${segment + 1}`, number: segment, bytes: this.segmentBytes[segment], ranges: [] });
       }
     }
     let [active, inBlocks] = [0, 0];

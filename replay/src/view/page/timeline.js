@@ -452,10 +452,15 @@ class Timeline {
     return inside ? (1 - (y - MARGIN.top) / (box.height - MARGIN.top - MARGIN.bottom)) * this.high : null;
   }
 
-  /** Pins the moment under the pointer, and the block, where blocks are shown. */
+  /** Pins the moment under the pointer, and the block, where blocks are shown, or the one that a segment was taken for. */
   pick(event, x) {
     const bytes = this.bytesUnder(event, x);
-    const block = this.showsBlocks && bytes !== null ? this.picture.at(this.momentUnder(x), bytes) : null;
+    let block = null;
+    if (this.showsBlocks && bytes !== null) block = this.picture.at(this.momentUnder(x), bytes);
+    if (this.showsSegments && bytes !== null) {
+      const segment = this.segmentPicture.at(this.momentUnder(x), bytes);
+      block = segment === null ? null : this.program.blockOfSegment(segment);
+    }
     if (block === null) return this.pin(this.program.momentAt(this.placeAt(x), this.clock));
     this.state.set("block", block);
     return this.pin(this.momentUnder(x));
@@ -514,12 +519,7 @@ class Timeline {
       tooltip.show(event.clientX, event.clientY, "segments too small to be drawn one by one", [["together", bytesText(picture.restAt(moment))]], "free");
       return;
     }
-    const [from, to] = [program.segmentFrom[segment], program.segmentTo[segment]];
-    tooltip.show(event.clientX, event.clientY, `segment ${countText(segment + 1)}`, [
-      ["size", bytesInFull(program.segmentBytes[segment])],
-      ["taken", program.momentText(from + 1, "events")],
-      ["given back", to === NEVER ? "never" : program.momentText(to + 1, "events")],
-    ]);
+    tooltip.show(event.clientX, event.clientY, `segment ${countText(segment + 1)}`, program.segmentRows(segment));
   }
 
   listenToWhole() {

@@ -14,7 +14,7 @@ const TRACE_KEYS = [
   ["0", "See all of it again. So does a double click."],
   [", .", "The previous event, the next one. A click pins a moment; Shift and drag zooms into a part."],
   ["< >", "Back by a hundred events, or on by a hundred."],
-  ["b", "Show groups, single blocks, or segments. A click on a block pins it."],
+  ["b", "Show groups, single blocks, or segments. A click on a block pins it, and a click on a segment the block that it was taken for."],
   ["/", "Write a filter: words of a name, and sizes (>1MiB), lifetimes (life<5ms), ages (age>2s) streams (stream=1), and frames (stack=main.rs)."],
   ["p", "The moment with the most bytes in use."],
   ["e", "The end."],
@@ -294,7 +294,8 @@ function describeRange(program, segment, range, moment) {
   }
   return { title: `${bytesText(range.bytes)} free`, rows: [
     ["held", "by the pool, for later requests"], where,
-    ["segment", `${bytesText(segment.bytes)}, ${counted(segment.ranges.filter(({ state }) => state === "active").length, "block")}`],
+    ["blocks", countText(segment.ranges.filter(({ state }) => state === "active").length)],
+    ...program.segmentRows(segment.number).map(([what, value]) => [`segment: ${what}`, value]),
   ] };
 }
 
