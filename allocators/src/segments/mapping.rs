@@ -159,6 +159,20 @@ where
 }
 
 impl<M, U> Done<M, U> {
+    /// The pages that are mapped where they were not before: the reservation of each, and where in it.
+    pub fn mapped(&self) -> impl Iterator<Item = (&M, Region)> {
+        let reservation = &*self.incomplete.reservation;
+        let mapped = self.mapped.iter();
+        mapped.map(move |it| (reservation, Region::new(it.offset, it.pages.bytes)))
+    }
+
+    /// Where pages were that are not there any more: the reservation of each, and where in it.
+    pub fn unmapped(&self) -> impl Iterator<Item = (&M, Region)> {
+        let moved = self.mapped.iter().filter_map(|it| it.origin.as_ref());
+        let places = moved.chain(&self.left);
+        places.map(|place| (&*place.reservation, place.region))
+    }
+
     /// Where the next pages are mapped.
     fn next(&self) -> usize {
         let last = self.mapped.last();

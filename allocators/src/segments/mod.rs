@@ -495,7 +495,9 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
         free + self.spare_bytes()
     }
 
-    fn spare_bytes(&self) -> u64 {
+    /// The bytes of the pages that are mapped nowhere, since a call failed.
+    #[must_use]
+    pub fn spare_bytes(&self) -> u64 {
         self.spare.iter().map(|pages| pages.bytes as u64).sum()
     }
 
@@ -664,6 +666,18 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     pub fn each(&self, mut visit: impl FnMut(SegmentState<'_, M, U>)) {
         for arena in self.arenas.each() {
             arena.segments().for_each(&mut visit);
+        }
+    }
+
+    /// Calls `visit` for the pages that are mapped, with their reservation and where they are in it. Pages are mapped and unmapped as a
+    /// whole.
+    ///
+    #[doc = include_str!("mapping.md")]
+    pub fn each_pages(&self, mut visit: impl FnMut(&M, Region)) {
+        for arena in self.arenas.each() {
+            arena
+                .pages()
+                .for_each(|(memory, region)| visit(&memory, region));
         }
     }
 

@@ -56,6 +56,17 @@ pub struct Place<M> {
 }
 
 impl<M> Place<M> {
+    /// The reservation.
+    pub fn reservation(&self) -> &M {
+        &self.reservation
+    }
+
+    /// Where in the reservation.
+    #[must_use]
+    pub fn region(&self) -> Region {
+        self.region
+    }
+
     /// Unmaps the pages.
     ///
     /// # Errors
@@ -135,6 +146,17 @@ impl<M, U: Clone + Default> Arena<M, U> {
         if let Some(reservation) = &mut self.reservations[usize::from(is_small)] {
             reservation.pages.insert(offset, pages);
         }
+    }
+
+    /// The pages that are mapped: their reservation, and where in it.
+    pub(super) fn pages(&self) -> impl Iterator<Item = (Arc<M>, Region)> {
+        self.reservations.iter().flatten().flat_map(|reservation| {
+            let memory = self.root(reservation.segment);
+            let pages = reservation.pages.iter();
+            pages.filter_map(move |(offset, pages)| {
+                Some((memory.clone()?, Region::new(*offset, pages.bytes)))
+            })
+        })
     }
 
     /// The pages that lie in free ranges whose uses are `over`. Each has at least `page_bytes` bytes.

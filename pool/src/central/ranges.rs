@@ -2,7 +2,7 @@
 
 use binpool_allocators::{
     Allocator, Error, Memory, MemoryId, MemoryOf, Region,
-    segments::{self, Done, Mapping, Place, RangeKey},
+    segments::{self, Done, Mapping, Place, RangeKey, Segments},
 };
 
 use crate::{
@@ -151,16 +151,33 @@ impl<A: Allocator, O> State<A, O> {
             let text = format_args!("{maps} maps, {unmaps} unmaps");
             PoolEvent::did(What::Map, created, text)
         });
+        // First what was mapped: pages that moved are there all the time.
+        for (reservation, region) in done.mapped() {
+            self.note(|| PoolEvent::mapped(reservation, region));
+        }
+        for (reservation, region) in done.unmapped() {
+            self.note(|| PoolEvent::unmapped(reservation, region));
+        }
         self.count_managed(usize::try_from(created).unwrap_or(usize::MAX));
         let segments = self.segments.as_mut();
-        let carved = segments.map(|segments| segments.finish(done)).transpose()?;
+        let carved = segments.map(|segments| segments.finish(done)).transpose();
+        self.note_spare_pages();
+        let carved = carved?;
         self.changes += 1;
         Ok(carved)
     }
 
-    /// Records that pages of `bytes` bytes were unmapped that leave the pool.
-    pub(crate) fn forget_place(&mut self, place: &Place<MemoryOf<A>>, bytes: usize) {
-        self.note(|| PoolEvent::did(What::Unmap, bytes as u64, ""));
+    /// Records how many bytes of pages are mapped nowhere, if these are not as many as the recording says.
+    pub(crate) fn note_spare_pages(&mut self) {
+        let spare = self.segments.as_ref().map_or(0, Segments::spare_bytes);
+        if std::mem::replace(&mut self.watch.spare_bytes, spare) != spare {
+            self.note(|| PoolEvent::did(What::Spare, spare, ""));
+        }
+    }
+
+    /// Records that pages were unmapped that leave the pool.
+    pub(crate) fn forget_place(&mut self, place: &Place<MemoryOf<A>>) {
+        self.note(|| PoolEvent::unmapped(place.reservation(), place.region()));
         self.counters.unmaps += 1;
         if let Some(segments) = &mut self.segments {
             segments.forget(place);
@@ -247,7 +264,7 @@ impl<A: Allocator, O> State<A, O> {
 
 #[cfg(test)]
 mod tests {
-    use binpool_allocators::{GrowthPolicy, segments::Segments};
+    use binpool_allocators::GrowthPolicy;
 
     use super::*;
     use crate::{

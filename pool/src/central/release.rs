@@ -122,6 +122,7 @@ impl<A: Allocator, O> State<A, O> {
         for it in released {
             self.begin_release(it.memory.id(), it.bytes, &it.uses);
         }
+        self.note_spare_pages();
     }
 
     /// Counts a block as no longer managed and in transit to the allocator, which frees it only after these uses.

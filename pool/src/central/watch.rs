@@ -71,7 +71,16 @@ impl<A: Allocator, O> State<A, O> {
             });
         };
         match &self.segments {
-            Some(segments) if segments.has_pages() => {}
+            Some(segments) if segments.has_pages() => {
+                segments.each_pages(|reservation, region| {
+                    event_buffer.note(|| PoolEvent::mapped(reservation, region));
+                });
+                let spare = segments.spare_bytes();
+                self.watch.spare_bytes = spare;
+                if spare > 0 {
+                    event_buffer.note(|| PoolEvent::did(What::Spare, spare, ""));
+                }
+            }
             Some(segments) => {
                 segments.each(|segment| taken(segment.memory.id(), segment.memory.bytes()));
             }

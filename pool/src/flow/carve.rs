@@ -187,16 +187,15 @@ impl<A: Allocator> Shared<A> {
         Ok(hit)
     }
 
-    /// Unmaps pages of `bytes` bytes that leave the pool, and returns them. Where that fails, they are free in the pool as before, and the next trim or
+    /// Unmaps pages that leave the pool, and returns them. Where that fails, they are free in the pool as before, and the next trim or
     /// shortage tries again. Once the last handle is gone, they leave all the same, and are unmapped with their reservation.
     pub(crate) fn unmap(
         &self,
         place: &Place<MemoryOf<A>>,
         memory: MemoryOf<A>,
-        bytes: usize,
     ) -> Option<MemoryOf<A>> {
         match place.unmap(&self.allocator) {
-            Ok(()) => self.state.lock().forget_place(place, bytes),
+            Ok(()) => self.state.lock().forget_place(place),
             Err(error) => {
                 let unused = self.state.lock().keep_pages(place, memory);
                 tracing::warn!(%error, "pages could not be unmapped");

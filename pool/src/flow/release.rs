@@ -84,7 +84,7 @@ impl<A: Allocator> Shared<A> {
         } = released;
         self.release_views(views);
         if let Some(place) = place {
-            match self.unmap(&place, memory, bytes) {
+            match self.unmap(&place, memory) {
                 Some(unmapped) => memory = unmapped,
                 None => return false,
             }

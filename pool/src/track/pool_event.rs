@@ -2,6 +2,8 @@
 
 use std::{fmt, io};
 
+use binpool_allocators::{Memory, Region};
+
 use crate::track::allocation_record::AllocationRecord;
 
 /// An event of the pool itself. It happens under the pool's lock, far less often than blocks are handed out.
@@ -15,6 +17,18 @@ pub(crate) enum PoolEvent {
     Placed {
         block: u64,
         memory: u64,
+        offset: u64,
+        bytes: u64,
+    },
+    /// Pages were mapped to these bytes of a reservation.
+    Mapped {
+        reservation: u64,
+        offset: u64,
+        bytes: u64,
+    },
+    /// The pages of these bytes of a reservation were unmapped.
+    Unmapped {
+        reservation: u64,
         offset: u64,
         bytes: u64,
     },
@@ -45,10 +59,10 @@ pub(crate) enum What {
     Hook,
     /// The host waited for a queue.
     Wait,
-    /// Pages were created and mapped.
+    /// Pages were created and mapped for a request.
     Map,
-    /// Pages were unmapped.
-    Unmap,
+    /// So many bytes of pages are mapped nowhere now.
+    Spare,
 }
 
 impl What {
@@ -62,7 +76,7 @@ impl What {
             Self::Hook => "hook",
             Self::Wait => "wait",
             Self::Map => "map",
-            Self::Unmap => "unmap",
+            Self::Spare => "spare",
         }
     }
 }
@@ -75,6 +89,22 @@ impl PoolEvent {
             memory: place.memory,
             offset: place.offset,
             bytes: place.bytes,
+        }
+    }
+
+    pub(crate) fn mapped(reservation: &impl Memory, region: Region) -> Self {
+        Self::Mapped {
+            reservation: reservation.id().get(),
+            offset: region.offset as u64,
+            bytes: region.bytes as u64,
+        }
+    }
+
+    pub(crate) fn unmapped(reservation: &impl Memory, region: Region) -> Self {
+        Self::Unmapped {
+            reservation: reservation.id().get(),
+            offset: region.offset as u64,
+            bytes: region.bytes as u64,
         }
     }
 
@@ -97,6 +127,16 @@ impl PoolEvent {
                 offset,
                 bytes,
             } => write!(line, "b {block} {memory} {offset} {bytes} {time}"),
+            Self::Mapped {
+                reservation,
+                offset,
+                bytes,
+            } => write!(line, "m {reservation} {offset} {bytes} {time}"),
+            Self::Unmapped {
+                reservation,
+                offset,
+                bytes,
+            } => write!(line, "M {reservation} {offset} {bytes} {time}"),
             Self::Report(numbers) => write!(line, "r {numbers}"),
             Self::Did { what, bytes, text } => {
                 let gap = if text.is_empty() { "" } else { " " };

@@ -127,6 +127,8 @@ pub(crate) struct Watch {
     pub(crate) allocations: AllocationTable,
     /// The events that are written under the pool's lock; `None` where nothing is tracked.
     pub(crate) event_buffer: Option<EventBuffer>,
+    /// The bytes of pages that are mapped nowhere, as the recording says it.
+    pub(crate) spare_bytes: u64,
 }
 
 impl Watch {

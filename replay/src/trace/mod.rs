@@ -68,12 +68,15 @@ pub enum Event {
 /// | `p sweep BYTES TIME` | so much was released, since it was idle |
 /// | `p hook BYTES TIME` | a reclaim hook was called, for a request of so many bytes |
 /// | `p wait 0 TIME TEXT` | the host waited for a queue |
-/// | `p map BYTES TIME TEXT` | so many bytes of pages were created, and pages were mapped |
-/// | `p unmap BYTES TIME` | pages were unmapped |
+/// | `m RESERVATION OFFSET BYTES [TIME]` | pages were mapped to these bytes of a reservation, which is the `MEMORY` of the blocks there |
+/// | `M RESERVATION OFFSET BYTES [TIME]` | pages that were mapped there, as a whole, were unmapped |
+/// | `p map BYTES TIME TEXT` | so many bytes of pages were created for a request, and pages were mapped |
+/// | `p spare BYTES TIME` | so many bytes of pages are mapped nowhere from now on, since a call failed |
 /// | `p begin 0 TIME TEXT`, `p end 0 TIME TEXT` | a part of the program began or ended, as another tool noted it |
 /// | `p annotate 0 TIME TEXT`, `p snapshot 0 TIME` | the program made a note, or a snapshot, by another tool |
 ///
-/// Pools of pages have neither `s` nor `S`. Other words behind `p` are kept. The header has one line for each of: `version` (2, the
+/// Pools of pages have neither `s` nor `S`, and begin with an `m` for what is mapped already; those of older versions have no `m`. A
+/// request that moves pages writes the `m` of each before its `M`. Other words behind `p` are kept. The header has one line for each of: `version` (2, the
 /// first line), `time` (in seconds since 1970), `program`, `device`, `backend`, `allocator`, `capacity` (of the device, in bytes), `limit`
 /// (of the allocator, if it is less), `source` (what another tool's recording was), `blocks` (`segments` or `bins`), `growth`, `reuse`, `scrub`, `thread_caches`,
 /// `release_threshold`, `pages` (the bytes of one). Other keys are kept. Traces without a header have the lines of the first table alone.
@@ -293,7 +296,7 @@ impl Trace {
                 }
                 return Ok(());
             }
-            Some(letter @ ("s" | "S" | "b" | "p")) => {
+            Some(letter @ ("s" | "S" | "b" | "m" | "M" | "p")) => {
                 let step = so_far.read_pool_step(letter, text, &mut words)?;
                 self.pool_steps.push(PoolStep {
                     events_before: self.events.len(),
@@ -709,6 +712,16 @@ impl Reader {
             "b" => PoolAction::Placed {
                 block: number("BLOCK")?,
                 memory: number("MEMORY")?,
+                offset: number("OFFSET")?,
+                bytes: number("BYTES")?,
+            },
+            "m" => PoolAction::Mapped {
+                reservation: number("RESERVATION")?,
+                offset: number("OFFSET")?,
+                bytes: number("BYTES")?,
+            },
+            "M" => PoolAction::Unmapped {
+                reservation: number("RESERVATION")?,
                 offset: number("OFFSET")?,
                 bytes: number("BYTES")?,
             },

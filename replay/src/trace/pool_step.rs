@@ -43,9 +43,27 @@ pub enum PoolAction {
         /// The bytes that it takes.
         bytes: u64,
     },
+    /// Pages were mapped to some bytes of a reservation.
+    Mapped {
+        /// The number of the reservation, which is the memory of the blocks in it.
+        reservation: u64,
+        /// Their offset there, in bytes.
+        offset: u64,
+        /// Their bytes.
+        bytes: u64,
+    },
+    /// The pages of some bytes of a reservation were unmapped, all that were [mapped](Self::Mapped) there at once.
+    Unmapped {
+        /// The number of the reservation.
+        reservation: u64,
+        /// Their offset there, in bytes.
+        offset: u64,
+        /// Their bytes.
+        bytes: u64,
+    },
     /// Anything else.
     Did {
-        /// What it did, in a word: `untracked`, `miss`, `flush`, `trim`, `sweep`, `hook`, `wait`, `map`, `unmap`.
+        /// What it did, in a word: `untracked`, `miss`, `flush`, `trim`, `sweep`, `hook`, `wait`, `map`, `spare`.
         what: Box<str>,
         /// The bytes that it was about.
         bytes: u64,
@@ -172,6 +190,16 @@ impl PoolAction {
                 offset,
                 bytes,
             } => (format!("b {block} {memory} {offset} {bytes}"), ""),
+            Self::Mapped {
+                reservation,
+                offset,
+                bytes,
+            } => (format!("m {reservation} {offset} {bytes}"), ""),
+            Self::Unmapped {
+                reservation,
+                offset,
+                bytes,
+            } => (format!("M {reservation} {offset} {bytes}"), ""),
             Self::Did { what, bytes, text } => (format!("p {what} {bytes}"), text),
         }
     }

@@ -1,6 +1,6 @@
 //! The history of a recorded program, as its pool wrote it down.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::{
     Event, PoolAction, Trace,
@@ -26,6 +26,16 @@ struct Known {
     segments: Vec<Segment>,
     /// The index of the segment with each number that the pool has.
     by_memory: HashMap<u64, usize>,
+    /// Set for a pool of pages.
+    has_pages: bool,
+    /// The index of each reservation, by its number.
+    reservations: HashMap<u64, usize>,
+    /// The index of the segment of the pages that are mapped, by reservation and offset.
+    pages: BTreeMap<(usize, u64), usize>,
+    /// The pages that are mapped nowhere, as a segment.
+    spare: Option<usize>,
+    /// The moment at which pages were mapped last.
+    mapped_at: Option<usize>,
     /// The place of each block, by its number.
     places: HashMap<u64, Placed>,
     events: Vec<PoolEvent>,
@@ -33,8 +43,8 @@ struct Known {
 
 impl History {
     /// Returns the history that a recording of a pool tells: the memory that the pool had from its allocator, and the place of each
-    /// block. `None` for a trace that does not say this (one of an older version, of another tool, of a pool of pages, or with other
-    /// sizes than it was recorded with), or that says what cannot be. [`record`](crate::view::record) replays such a trace.
+    /// block. `None` for a trace that does not say this (one of an older version, of another tool, or with other sizes than it was
+    /// recorded with), or that says what cannot be. [`record`](crate::view::record) replays such a trace.
     ///
     /// ```
     /// use binpool_replay::{Trace, view::{History, Origin}};
@@ -52,14 +62,14 @@ impl History {
     #[must_use]
     pub fn happened(trace: &Trace) -> Option<Self> {
         trace.header_value("blocks")?;
-        if trace.header_value("pages").is_some() {
-            return None;
-        }
         let bytes_of = |key| trace.header_value(key).and_then(|value| value.parse().ok());
         let source = trace.header_value("source");
         let capacity = bytes_of("capacity").or(source.map(|_| 0));
         let (device_bytes, limit_bytes) = (capacity?, bytes_of("limit"));
-        let mut known = Known::default();
+        let mut known = Known {
+            has_pages: trace.header_value("pages").is_some(),
+            ..Known::default()
+        };
         known.add_from_before(trace.pool_steps());
         let mut steps = trace.pool_steps().iter().peekable();
         let mut blocks: Vec<Life> = Vec::with_capacity(trace.allocations());
@@ -111,7 +121,7 @@ impl History {
         let last = frees.len().saturating_sub(1);
         for segment in &mut known.segments {
             segment.from = segment.from.min(last);
-            segment.to = segment.to.map(|to| to.max(segment.from));
+            segment.to = segment.to.map(|to| to.min(last).max(segment.from));
         }
         known
             .segments
@@ -159,6 +169,8 @@ impl Known {
             });
         };
         match &step.action {
+            // Written by no pool: what it has is mapped.
+            PoolAction::Taken { .. } if self.has_pages => return None,
             PoolAction::Taken { memory, bytes } => {
                 tell("taken", *bytes, "");
                 self.add(*memory, *bytes, moment);
@@ -180,25 +192,128 @@ impl Known {
                 offset,
                 bytes,
             } => {
-                let end = offset.checked_add(*bytes)?;
-                let segment = *self.by_memory.get(memory)?;
-                if end > self.segments[segment].bytes {
-                    return None;
-                }
-                let place = Placed {
-                    segment,
-                    offset: *offset,
-                    bytes: *bytes,
+                let place = if self.has_pages {
+                    self.place_in_pages(*memory, *offset, *bytes)?
+                } else {
+                    self.place_in_segment(*memory, *offset, *bytes)?
                 };
                 self.places.insert(*block, place);
             }
-            PoolAction::Did { what, bytes, text } => tell(what, *bytes, text),
+            PoolAction::Mapped {
+                reservation,
+                offset,
+                bytes,
+            } => {
+                tell("mapped", *bytes, "");
+                self.map(*reservation, *offset, *bytes, moment)?;
+            }
+            PoolAction::Unmapped {
+                reservation,
+                offset,
+                bytes,
+            } => {
+                tell("unmapped", *bytes, "");
+                self.unmap(*reservation, *offset, *bytes, moment)?;
+            }
+            PoolAction::Did { what, bytes, text } => {
+                tell(what, *bytes, text);
+                if self.has_pages && &**what == "spare" {
+                    self.set_spare(*bytes, moment);
+                }
+            }
         }
         Some(())
     }
 
+    fn place_in_segment(&self, memory: u64, offset: u64, bytes: u64) -> Option<Placed> {
+        let end = offset.checked_add(bytes)?;
+        let segment = *self.by_memory.get(&memory)?;
+        (end <= self.segments[segment].bytes).then_some(Placed {
+            segment,
+            offset,
+            bytes,
+        })
+    }
+
+    /// The place of a block in pages that adjoin. `None` if a part of it is not mapped.
+    fn place_in_pages(&self, reservation: u64, offset: u64, bytes: u64) -> Option<Placed> {
+        let end = offset.checked_add(bytes)?;
+        let reservation = *self.reservations.get(&reservation)?;
+        let up_to = |offset| self.pages.range((reservation, 0)..=(reservation, offset));
+        let ((_, start), segment) = up_to(offset).next_back()?;
+        let mut mapped = *start;
+        for (_, pages) in self.pages.range((reservation, *start)..(reservation, end)) {
+            let pages = &self.segments[*pages];
+            if pages.offset != mapped {
+                break;
+            }
+            mapped += pages.bytes;
+        }
+        (end <= mapped).then_some(Placed {
+            segment: *segment,
+            offset: offset - start,
+            bytes,
+        })
+    }
+
+    /// Adds pages. Returns `None` if some are mapped there.
+    fn map(&mut self, reservation: u64, offset: u64, bytes: u64, moment: usize) -> Option<()> {
+        let end = offset.checked_add(bytes)?;
+        let next = self.reservations.len();
+        let reservation = *self.reservations.entry(reservation).or_insert(next);
+        let before = self.pages.range((reservation, 0)..(reservation, end));
+        let before = before.last().map(|(_, pages)| &self.segments[*pages]);
+        if bytes == 0 || before.is_some_and(|pages| pages.offset + pages.bytes > offset) {
+            return None;
+        }
+        self.pages
+            .insert((reservation, offset), self.segments.len());
+        self.segments.push(Segment {
+            bytes,
+            from: moment,
+            to: None,
+            reservation: Some(reservation),
+            offset,
+        });
+        self.mapped_at = Some(moment);
+        Some(())
+    }
+
+    /// Ends pages. Returns `None` if others are mapped there; none may be, as those that were on their way when the recording began.
+    fn unmap(&mut self, reservation: u64, offset: u64, bytes: u64, moment: usize) -> Option<()> {
+        let reservation = self.reservations.get(&reservation);
+        let pages = reservation.and_then(|reservation| self.pages.remove(&(*reservation, offset)));
+        let Some(pages) = pages else {
+            return Some(());
+        };
+        self.end(pages, moment);
+        (self.segments[pages].bytes == bytes).then_some(())
+    }
+
+    /// Sets how many bytes of pages are mapped nowhere.
+    fn set_spare(&mut self, bytes: u64, moment: usize) {
+        if let Some(spare) = self.spare.take() {
+            self.end(spare, moment);
+        }
+        if bytes > 0 {
+            self.spare = Some(self.segments.len());
+            self.segments.push(segment(bytes, moment));
+        }
+    }
+
+    /// Ends pages: with the event before, or, where others were mapped in their place, with the event for which they were.
+    fn end(&mut self, pages: usize, moment: usize) {
+        let is_moved = self.mapped_at == Some(moment);
+        let segment = &mut self.segments[pages];
+        let to = moment.saturating_sub(usize::from(!is_moved));
+        segment.to = Some(to.max(segment.from));
+    }
+
     /// Adds the memory of blocks from before the recording that it did not know then: without segments, each is all of its memory.
     fn add_from_before(&mut self, steps: &[PoolStep]) {
+        if self.has_pages {
+            return;
+        }
         let mut taken = HashSet::new();
         for step in steps {
             match step.action {
@@ -213,10 +328,17 @@ impl Known {
 
     fn add(&mut self, memory: u64, bytes: u64, from: usize) {
         self.by_memory.insert(memory, self.segments.len());
-        self.segments.push(Segment {
-            bytes,
-            from,
-            to: None,
-        });
+        self.segments.push(segment(bytes, from));
+    }
+}
+
+/// A segment that is no pages, and is there from an event on.
+fn segment(bytes: u64, from: usize) -> Segment {
+    Segment {
+        bytes,
+        from,
+        to: None,
+        reservation: None,
+        offset: 0,
     }
 }

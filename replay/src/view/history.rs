@@ -112,7 +112,8 @@ pub struct Life {
     pub stack: Option<usize>,
 }
 
-/// A piece of memory that the allocator gave: a segment, or one block by itself.
+/// A piece of memory that the allocator gave: a segment, one block by itself, or pages that are mapped and unmapped as a whole. Pages that
+/// adjoin are one segment at each moment, so a block may reach into those behind its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Segment {
@@ -122,6 +123,23 @@ pub struct Segment {
     pub from: usize,
     /// The event at which it was released.
     pub to: Option<usize>,
+    /// The reservation that it is mapped to, counted from 0; `None` if it is no pages.
+    pub reservation: Option<usize>,
+    /// Its offset in the reservation, in bytes.
+    pub offset: u64,
+}
+
+/// The segments at a moment, where adjoining pages are one.
+struct Runs {
+    runs: Vec<Run>,
+    /// The index of the run that each segment is in, and its offset there; `None` for one that is not there.
+    places: Vec<Option<(usize, u64)>>,
+}
+
+struct Run {
+    /// The index of its first segment.
+    first: usize,
+    bytes: u64,
 }
 
 impl Life {
@@ -153,42 +171,66 @@ impl History {
         self.times.get(moment.checked_sub(1)?).copied()
     }
 
+    fn runs(&self, moment: usize) -> Runs {
+        let segments = &self.segments;
+        let mut there: Vec<usize> = (0..segments.len())
+            .filter(|index| segments[*index].is_there(moment))
+            .collect();
+        there.sort_by_key(|index| (segments[*index].reservation, segments[*index].offset));
+        let mut runs: Vec<Run> = Vec::new();
+        let mut places = vec![None; segments.len()];
+        for index in there {
+            let segment = &segments[index];
+            let before = runs.last_mut().filter(|run| {
+                let first = &segments[run.first];
+                segment.reservation.is_some()
+                    && first.reservation == segment.reservation
+                    && first.offset + run.bytes == segment.offset
+            });
+            let offset = before.as_ref().map_or(0, |run| run.bytes);
+            match before {
+                Some(run) => run.bytes += segment.bytes,
+                None => runs.push(Run {
+                    first: index,
+                    bytes: segment.bytes,
+                }),
+            }
+            places[index] = Some((runs.len() - 1, offset));
+        }
+        Runs { runs, places }
+    }
+
     /// The free memory at a moment.
     pub(crate) fn free_memory(&self, moment: usize) -> FreeMemory {
-        let mut used = vec![Vec::new(); self.segments.len()];
-        for life in self.blocks.iter().filter(|life| life.is_there(moment)) {
-            if let Some(segment) = life.segment {
-                used[segment].push((life.offset, life.class_bytes));
-            }
-        }
         let mut free = FreeMemory::default();
-        for (segment, mut used) in self.segments.iter().zip(used) {
-            if segment.is_there(moment) {
-                used.sort_unstable();
-                free.add_segment(segment.bytes, used);
-            }
+        for stretch in self.stretches(moment) {
+            let used = stretch.blocks.iter();
+            free.add_segment(stretch.to, used.map(|block| (block.offset, block.bytes)));
         }
         free
     }
 
     /// The segments at a moment, with their blocks.
     pub(crate) fn stretches(&self, moment: usize) -> Vec<Stretch> {
-        let stretch = |(segment, of): (usize, &Segment)| Stretch {
-            segment,
+        let Runs { runs, places } = self.runs(moment);
+        let stretch = |run: &Run| Stretch {
+            segment: run.first,
             from: 0,
-            // One that was given back has no room for anything.
-            to: if of.is_there(moment) { of.bytes } else { 0 },
+            to: run.bytes,
             blocks: Vec::new(),
         };
-        let mut stretches: Vec<Stretch> = self.segments.iter().enumerate().map(stretch).collect();
+        let mut stretches: Vec<Stretch> = runs.iter().map(stretch).collect();
         // The first of the groupings is by group.
         let [groups, ..] = &self.groupings;
         for (block, life) in self.blocks.iter().enumerate() {
-            if let Some(segment) = life.segment.filter(|_| life.is_there(moment)) {
+            if !life.is_there(moment) {
+                continue;
+            }
+            if let Some((run, start)) = life.segment.and_then(|segment| places[segment]) {
                 let group = groups.numbers.get(block).copied().unwrap_or(u32::MAX);
-                stretches[segment].blocks.push(Neighbour {
+                stretches[run].blocks.push(Neighbour {
                     block: Some(block),
-                    offset: life.offset,
+                    offset: start + life.offset,
                     bytes: life.class_bytes,
                     group: groups.names.get(group as usize).cloned(),
                 });

@@ -59,6 +59,8 @@ impl<A: Allocator> Allocator for SegmentRecord<A> {
             bytes: memory.bytes() as u64,
             from,
             to: None,
+            reservation: None,
+            offset: 0,
         });
         recorded.live.insert(memory.id(), index);
         drop(recorded);

@@ -198,6 +198,9 @@ impl History {
             segments().map(|segment| segment.from as u64),
         );
         columns.push("segment_to", segments().map(|segment| optional(segment.to)));
+        let reservations = segments().map(|segment| optional(segment.reservation));
+        columns.push("segment_reservation", reservations);
+        columns.push("segment_offset", segments().map(|segment| segment.offset));
     }
 }
 

@@ -118,6 +118,8 @@ class Program {
   readSegments(columns) {
     this.segmentBytes = columns.segment_bytes;
     this.segmentFrom = risen(columns.segment_from);
+    this.segmentReservation = columns.segment_reservation;
+    this.segmentOffset = columns.segment_offset;
     this.segmentTo = columns.segment_to.map(place => (place === 0 ? NEVER : place - 1));
     this.reserved = new Float64Array(this.moments + 1);
     for (let segment = 0; segment < this.segmentBytes.length; segment++) {
@@ -233,6 +235,26 @@ class Program {
     return clock === "time" ? `${time} (${event})` : `${event} (${time})`;
   }
 
+  /** The segments at a moment, where adjoining pages are one, and which of these each segment is in, at which offset. */
+  segmentsAt(moment) {
+    const { segmentBytes, segmentFrom, segmentTo, segmentReservation: reservation, segmentOffset: offset } = this;
+    const there = [...segmentBytes.keys()].filter(segment => segmentFrom[segment] < moment && moment <= segmentTo[segment]);
+    there.sort((one, other) => reservation[one] - reservation[other] || offset[one] - offset[other]);
+    const segments = [];
+    const places = new Map();
+    let before = null;
+    for (const segment of there) {
+      const adjoins = before !== null && reservation[segment] > 0 && reservation[before] === reservation[segment] &&
+        offset[before] + segmentBytes[before] === offset[segment];
+      if (!adjoins) segments.push({ name: `segment ${segment + 1}`, number: segment, bytes: 0, ranges: [] });
+      const of = segments.at(-1);
+      places.set(segment, { segment: of, offset: of.bytes });
+      of.bytes += segmentBytes[segment];
+      before = segment;
+    }
+    return { segments, places };
+  }
+
   /** The blocks that are in use at a moment. */
   blocksAt(moment) {
     const there = [];
@@ -245,25 +267,21 @@ class Program {
   /** The state at a moment: the segments with their ranges, and their figures. */
   at(moment) {
     const there = this.blocksAt(moment);
-    const segments = new Map();
-    for (let segment = 0; segment < this.segmentBytes.length; segment++) {
-      if (this.segmentFrom[segment] < moment && moment <= this.segmentTo[segment]) {
-        segments.set(segment, { name: `segment ${segment + 1}`, number: segment, bytes: this.segmentBytes[segment], ranges: [] });
-      }
-    }
+    const { segments, places } = this.segmentsAt(moment);
     let [active, inBlocks] = [0, 0];
     const groups = new Float64Array(this.rows.length);
     for (const block of there) {
       active += this.asked[block];
       inBlocks += this.bytes[block];
       groups[this.numberOf[block]] += this.asked[block];
-      segments.get(this.segment[block] - 1)?.ranges.push({
-        offset: this.offset[block], bytes: this.bytes[block], state: "active",
+      const place = places.get(this.segment[block] - 1);
+      place?.segment.ranges.push({
+        offset: place.offset + this.offset[block], bytes: this.bytes[block], state: "active",
         series: this.seriesOf[this.numberOf[block]], block, faded: Boolean(this.mask) && !this.mask[block],
       });
     }
     const reserved = this.reserved[moment];
-    const map = mapOf([...segments.values()], "held");
+    const map = mapOf(segments, "held");
     return { moment, active, there, blocks: there.length, inBlocks, reserved, held: reserved - inBlocks, groups, ...map };
   }
 
