@@ -41,6 +41,7 @@ pub(crate) struct Moment {
 enum Step {
     Allocate(Block),
     Free(u64),
+    Wait(u64),
     /// With the bytes that the device had free, where that is known.
     Fail(Block, Option<u64>),
     Memory(Change),
@@ -97,6 +98,11 @@ impl Blocks {
             return;
         }
         self.steps.push((Step::Free(address), moment));
+    }
+
+    /// Adds that the program has freed the block at an address, while other streams still use it.
+    pub(crate) fn wait(&mut self, address: u64, moment: Moment) {
+        self.steps.push((Step::Wait(address), moment));
     }
 
     /// Adds an allocation that failed for lack of memory. It has no address.
@@ -175,6 +181,11 @@ impl Blocks {
                     if let Some(number) = live.remove(address) {
                         placing.free(*address);
                         trace.push_free(number, now, moment.line);
+                    }
+                }
+                Step::Wait(address) => {
+                    if live.contains_key(address) {
+                        placing.wait(*address, now, &mut trace);
                     }
                 }
                 Step::Fail(block, device_free) => {

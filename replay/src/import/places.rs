@@ -20,6 +20,11 @@ const ROUNDED_TO: u64 = 512;
 /// Blocks of at most so many bytes have segments of their own (`kSmallSize`). In the others, no block of so few bytes is split off.
 const SMALL: u64 = 1 << 20;
 
+/// Returns the number of the block at an address. The blocks of `PyTorch` begin at multiples of 512 bytes.
+pub(crate) const fn number_of(address: u64) -> u64 {
+    address >> 8
+}
+
 /// What a snapshot says of its device's memory.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
@@ -239,7 +244,7 @@ impl Places {
         self.requested += requested;
         self.released = 0;
         self.live.insert(address, Live { bytes, requested });
-        let (block, offset) = (address >> 8, address - start);
+        let (block, offset) = (number_of(address), address - start);
         let place = (memory.number, offset, bytes);
         if self.said.insert(block, place) == Some(place) {
             return Ok(None);

@@ -4,7 +4,7 @@ use std::mem;
 
 use super::{
     blocks::Block,
-    places::{Change, Places, Told, Unplaced},
+    places::{Change, Places, Told, Unplaced, number_of},
 };
 use crate::trace::{
     Trace,
@@ -79,6 +79,14 @@ impl Placing {
         let place = self.with(|places| places.place(block.address, bytes, lasts, is_before));
         if let Some(action) = place.flatten() {
             trace.push_step(action, time);
+        }
+    }
+
+    /// Writes that other streams still use a block that the program has freed.
+    pub(crate) fn wait(&self, address: u64, time: u64, trace: &mut Trace) {
+        if self.places.is_ok() {
+            let block = number_of(address);
+            trace.push_step(PoolAction::Waiting { block }, time);
         }
     }
 

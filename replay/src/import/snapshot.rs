@@ -194,6 +194,17 @@ impl<'o> Import<'o> {
             .and_then(|action| self.objects.text(action))
     }
 
+    /// Returns whether the entry behind this one is the second free of the block at this address.
+    fn is_completed_next(&self, index: usize, address: u64) -> bool {
+        let next = self.entries.get(index + 1).copied();
+        next.is_some_and(|next| {
+            let there = self.objects.field(next, "addr");
+            let there = there.and_then(|there| self.objects.integer(there));
+            self.action(next) == Some("free_completed")
+                && there.and_then(|there| u64::try_from(there).ok()) == Some(address)
+        })
+    }
+
     fn entry(&mut self, index: usize, free: &str) -> Result<(), ImportError> {
         let entry = self.entries[index];
         let device = self.device;
@@ -215,6 +226,13 @@ impl<'o> Import<'o> {
             "free_requested" | "free_completed" if action == free => {
                 let block = self.block(entry, self.number(entry, "addr", where_is)?, where_is)?;
                 self.blocks.free(block, moment);
+            }
+            // The allocator has most blocks at once.
+            "free_requested" if free != action => {
+                let address = self.number(entry, "addr", where_is)?;
+                if !self.is_completed_next(index, address) {
+                    self.blocks.wait(address, moment);
+                }
             }
             "free_requested" | "free_completed" => {}
             "oom" => {

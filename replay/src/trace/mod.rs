@@ -70,6 +70,7 @@ pub enum Event {
 /// | `p wait 0 TIME TEXT` | the host waited for a queue |
 /// | `m RESERVATION OFFSET BYTES [TIME]` | pages were mapped to these bytes of a reservation, which is the `MEMORY` of the blocks there |
 /// | `M RESERVATION OFFSET BYTES [TIME]` | pages that were mapped there, as a whole, were unmapped |
+/// | `w BLOCK [TIME]` | the program freed the block, and another stream's commands still use it; no pool of binpool writes this |
 /// | `p map BYTES TIME TEXT` | so many bytes of pages were created for a request, and pages were mapped |
 /// | `p spare BYTES TIME` | so many bytes of pages are mapped nowhere from now on, since a call failed |
 /// | `p begin 0 TIME TEXT`, `p end 0 TIME TEXT` | a part of the program began or ended, as another tool noted it |
@@ -296,7 +297,7 @@ impl Trace {
                 }
                 return Ok(());
             }
-            Some(letter @ ("s" | "S" | "b" | "m" | "M" | "p")) => {
+            Some(letter @ ("s" | "S" | "b" | "m" | "M" | "p" | "w")) => {
                 let step = so_far.read_pool_step(letter, text, &mut words)?;
                 self.pool_steps.push(PoolStep {
                     events_before: self.events.len(),
@@ -724,6 +725,9 @@ impl Reader {
                 reservation: number("RESERVATION")?,
                 offset: number("OFFSET")?,
                 bytes: number("BYTES")?,
+            },
+            "w" => PoolAction::Waiting {
+                block: number("BLOCK")?,
             },
             _ => {
                 let what = words.next().ok_or(Problem::Form)?;

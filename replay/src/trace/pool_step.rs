@@ -61,6 +61,11 @@ pub enum PoolAction {
         /// Their bytes.
         bytes: u64,
     },
+    /// The program freed a block, which commands of another stream still use: another tool's allocator has it with its free.
+    Waiting {
+        /// The number of the block.
+        block: u64,
+    },
     /// Anything else.
     Did {
         /// What it did, in a word: `untracked`, `miss`, `flush`, `trim`, `sweep`, `hook`, `wait`, `map`, `spare`.
@@ -200,6 +205,7 @@ impl PoolAction {
                 offset,
                 bytes,
             } => (format!("M {reservation} {offset} {bytes}"), ""),
+            Self::Waiting { block } => (format!("w {block}"), ""),
             Self::Did { what, bytes, text } => (format!("p {what} {bytes}"), text),
         }
     }

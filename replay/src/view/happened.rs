@@ -38,6 +38,10 @@ struct Known {
     mapped_at: Option<usize>,
     /// The place of each block, by its number.
     places: HashMap<u64, Placed>,
+    /// The block that was handed out last with each number.
+    live: HashMap<u64, usize>,
+    /// The blocks in use that the program has freed, with the moment of that.
+    waiting: HashMap<usize, usize>,
     events: Vec<PoolEvent>,
 }
 
@@ -99,15 +103,18 @@ impl History {
                         stream,
                         from: index,
                         to: None,
+                        waiting: None,
                         segment: Some(place.segment),
                         offset: place.offset,
                         stack: trace.stack_of(block),
                     });
+                    known.live.insert(trace.id_of(block) >> USE_BITS, block);
                     frees.push(None);
                 }
                 Event::Free { block } => {
+                    let waiting = known.waiting.remove(&block);
                     let life = &mut blocks[block];
-                    life.to = Some(index);
+                    (life.to, life.waiting) = (Some(index), waiting);
                     in_use -= life.class_bytes;
                     requested -= life.requested_bytes;
                     frees.push(Some(block));
@@ -116,6 +123,9 @@ impl History {
         }
         for step in steps {
             known.take(step, trace)?;
+        }
+        for (block, moment) in known.waiting {
+            blocks[block].waiting = Some(moment);
         }
         // A segment whose memory was taken behind the last event is there at the last moment.
         let last = frees.len().saturating_sub(1);
@@ -214,6 +224,10 @@ impl Known {
             } => {
                 tell("unmapped", *bytes, "");
                 self.unmap(*reservation, *offset, *bytes, moment)?;
+            }
+            PoolAction::Waiting { block } => {
+                let block = *self.live.get(block)?;
+                self.waiting.entry(block).or_insert(moment);
             }
             PoolAction::Did { what, bytes, text } => {
                 tell(what, *bytes, text);

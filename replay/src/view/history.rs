@@ -104,6 +104,8 @@ pub struct Life {
     pub from: usize,
     /// The event that freed it.
     pub to: Option<usize>,
+    /// The number of events before the program freed it, where the allocator then waited for commands of other streams.
+    pub waiting: Option<usize>,
     /// The index of its segment; `None` for a block of 0 bytes.
     pub segment: Option<usize>,
     /// Its offset in the segment, in bytes.
@@ -145,6 +147,11 @@ struct Run {
 impl Life {
     pub(crate) fn is_there(&self, moment: usize) -> bool {
         is_there(self.from, self.to, moment)
+    }
+
+    /// Returns whether the program has freed it by a moment.
+    pub(crate) fn is_waiting(&self, moment: usize) -> bool {
+        self.waiting.is_some_and(|since| since <= moment)
     }
 }
 

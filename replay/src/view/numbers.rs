@@ -66,6 +66,8 @@ pub struct At {
     pub active_bytes: u64,
     /// The number of active blocks.
     pub active_blocks: u64,
+    /// The part of the active bytes that the program has freed, while commands of other streams use it: of another tool's recording.
+    pub waiting_bytes: u64,
     /// The bytes of all active blocks, as whole blocks.
     pub block_bytes: u64,
     /// The bytes that were allocated from the device.
@@ -241,6 +243,10 @@ impl History {
             time_ns: self.time_of(moment),
             active_bytes: there().map(|block| block.requested_bytes).sum(),
             active_blocks: there().count() as u64,
+            waiting_bytes: there()
+                .filter(|block| block.is_waiting(moment))
+                .map(|block| block.requested_bytes)
+                .sum(),
             block_bytes,
             reserved_bytes: reserved[moment],
             held_bytes: reserved[moment].saturating_sub(block_bytes),

@@ -81,6 +81,7 @@ pub fn record(
                     stream,
                     from: index,
                     to: None,
+                    waiting: None,
                     segment: place.and_then(|place| recorded.segment_of(place.memory)),
                     offset: place.map_or(0, |place| place.offset as u64),
                     stack: trace.stack_of(block),

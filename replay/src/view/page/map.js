@@ -70,8 +70,8 @@ class SegmentMap {
     if (width !== this.width) this.layOut(width);
     const fills = new Map();
     const fill = range => {
-      const key = range.state === "active" ? range.series : range.state;
-      if (!fills.has(key)) fills.set(key, range.state === "active" ? fillOf(pen, key) : freeFill(pen, key));
+      const key = range.isWaiting ? "pending" : range.state === "active" ? range.series : range.state;
+      if (!fills.has(key)) fills.set(key, typeof key === "number" ? fillOf(pen, key) : freeFill(pen, key));
       return fills.get(key);
     };
     const [edge, panel] = [ink("line-strong"), ink("panel")];

@@ -184,6 +184,7 @@ impl History {
         columns.push("more", more);
         columns.push("segment", blocks().map(|block| optional(block.segment)));
         columns.push("offset", blocks().map(|block| block.offset));
+        columns.push("waiting", blocks().map(|block| optional(block.waiting)));
         columns.push("stack", blocks().map(|block| optional(block.stack)));
         for (by, grouping) in By::ALL.iter().zip(&self.groupings) {
             columns.push(

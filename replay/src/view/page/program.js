@@ -24,6 +24,7 @@ class Program {
     this.segment = columns.segment;
     this.offset = columns.offset;
     this.stack = columns.stack;
+    this.waiting = columns.waiting;
     this.stacks = numbers.stacks.map(({ frames }) => frames);
     const blocks = this.asked.length;
     this.bytes = new Float64Array(blocks);
@@ -80,6 +81,11 @@ class Program {
   /** The frames of its request, innermost first; none where they are not known. */
   stackOf(block) {
     return this.stacks[this.stack[block] - 1] ?? NO_FRAMES;
+  }
+
+  /** Whether the program has freed a block by a moment, which waits there for commands of other streams. */
+  isWaiting(block, moment) {
+    return this.waiting[block] > 0 && moment >= this.waiting[block] - 1;
   }
 
   streamOf(block) {
@@ -268,21 +274,22 @@ class Program {
   at(moment) {
     const there = this.blocksAt(moment);
     const { segments, places } = this.segmentsAt(moment);
-    let [active, inBlocks] = [0, 0];
+    let [active, inBlocks, waiting] = [0, 0, 0];
     const groups = new Float64Array(this.rows.length);
     for (const block of there) {
       active += this.asked[block];
       inBlocks += this.bytes[block];
+      if (this.isWaiting(block, moment)) waiting += this.asked[block];
       groups[this.numberOf[block]] += this.asked[block];
       const place = places.get(this.segment[block] - 1);
       place?.segment.ranges.push({
-        offset: place.offset + this.offset[block], bytes: this.bytes[block], state: "active",
+        offset: place.offset + this.offset[block], bytes: this.bytes[block], state: "active", isWaiting: this.isWaiting(block, moment),
         series: this.seriesOf[this.numberOf[block]], block, faded: Boolean(this.mask) && !this.mask[block],
       });
     }
     const reserved = this.reserved[moment];
     const map = mapOf(segments, "held");
-    return { moment, active, there, blocks: there.length, inBlocks, reserved, held: reserved - inBlocks, groups, ...map };
+    return { moment, active, there, blocks: there.length, inBlocks, waiting, reserved, held: reserved - inBlocks, groups, ...map };
   }
 
   /** A block's life, for display. */
@@ -297,6 +304,7 @@ class Program {
       ["group", this.nameOf(block)],
       ["stream", String(this.streamOf(block))],
       ["allocated", this.momentText(from, "events")],
+      this.waiting[block] > 0 ? ["freed by the program", this.momentText(this.waiting[block] - 1, "events")] : null,
       ["freed", freed],
       age ? ["age", span(age)] : null,
       ["lifetime", to === NEVER ? `${span(life)}, to the end` : span(life)],

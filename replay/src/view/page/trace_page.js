@@ -132,7 +132,7 @@ function tracePage(about, program, state, place) {
         filterBar.element,
         element("div", { class: "with-aside" }, element("div", {}, timeline.stage, timeline.whole, note, blockPanel.element), legend.element)),
       panel("moment-panel", "Memory map", [moment, stepButtons(timeline)],
-        element("div", { class: "with-aside" }, element("div", {}, map.element, mapKey("held, free"), blocks.element), momentFigures)),
+        element("div", { class: "with-aside" }, element("div", {}, map.element, mapKey("held, free", ...(program.waiting.some(moment => moment > 0) ? ["pending, freed while another stream uses it"] : [])), blocks.element), momentFigures)),
       stacks?.element ?? null,
       panel("events", "Events", [events.count, events.select], events.element),
       panel("groups", "Who uses it", element("span", { class: "quiet" }, "Click a title to sort."), table.element)),
@@ -198,11 +198,12 @@ function tracePage(about, program, state, place) {
     momentFigures.replaceChildren(figures([
       ["in use", bytesText(at.active), "moment-active"],
       ["blocks", countText(at.blocks), "moment-blocks"],
+      at.waiting > 0 ? ["of it freed, while another stream uses it", bytesText(at.waiting), "moment-waiting"] : null,
       ["lost to rounding up", bytesText(at.inBlocks - at.active), "moment-rounding"],
       ["held, free", bytesText(at.held), "moment-held"],
       ["reserved", bytesText(at.reserved), "moment-reserved"],
       ...freeRows(at.free),
-    ]));
+    ].filter(Boolean)));
     Object.assign(momentFigures.dataset, {
       moment: at.moment, active: at.active, blocks: at.blocks, inBlocks: at.inBlocks, reserved: at.reserved,
       free: at.free.bytes, largest: at.free.largest, ranges: at.free.ranges,
