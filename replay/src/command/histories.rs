@@ -54,6 +54,7 @@ pub(crate) fn histories_of(
         .rev()
         .max_by_key(|index| events(&traces[*index]));
     let mut busiest = busiest.unwrap_or(0);
+    let mut place_of_busiest = 0;
     if wanted.is_one && traces.len() > 1 {
         let others: Vec<String> = traces
             .iter()
@@ -73,12 +74,15 @@ pub(crate) fn histories_of(
     let mut all = Vec::new();
     for (index, (device, trace)) in traces.into_iter().enumerate() {
         if index == busiest {
-            busiest = all.len();
+            place_of_busiest = all.len();
         }
         print_remarks(&trace);
-        let named = |what: &str| match several {
-            true => format!("device {device}, {what}"),
-            false => what.to_owned(),
+        let named = |what: &str| {
+            if several {
+                format!("device {device}, {what}")
+            } else {
+                what.to_owned()
+            }
         };
         let happened = if wanted.simulates {
             None
@@ -89,7 +93,10 @@ pub(crate) fn histories_of(
             Some(history) if history.allocator.is_some() => {
                 all.push((named("as it happened"), history));
                 if !wanted.is_one {
-                    all.push((named("with binpool"), (wanted.replay)(&trace)?));
+                    match (wanted.replay)(&trace) {
+                        Ok(history) => all.push((named("with binpool"), history)),
+                        Err(why) => remark(&format!("not shown with binpool: {why}")),
+                    }
                 }
             }
             Some(history) => all.push((history.name.clone(), history)),
@@ -101,7 +108,11 @@ pub(crate) fn histories_of(
             }
         }
     }
-    Ok(Histories { all, busiest, by })
+    Ok(Histories {
+        all,
+        busiest: place_of_busiest,
+        by,
+    })
 }
 
 fn read(wanted: &Wanted<'_>, content: Content<'_>) -> Result<Vec<(usize, Trace)>, TraceError> {

@@ -415,8 +415,10 @@ impl<'o> Import<'o> {
         let group = group_name(frames.iter().copied()).map(|name| self.blocks.group(name));
         let part = program_part(&frames);
         self.leaves_frames_out |= part.len() < frames.len();
-        let stack = part.iter().map(Frame::text).collect();
-        Some((group, self.blocks.stacks.index(stack)))
+        Some((
+            group,
+            self.blocks.stacks.index(part.iter().map(Frame::text)),
+        ))
     }
 }
 

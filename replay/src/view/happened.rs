@@ -38,7 +38,7 @@ struct Known {
     mapped_at: Option<usize>,
     /// The place of each block, by its number.
     places: HashMap<u64, Placed>,
-    /// The block that was handed out last with each number.
+    /// The block in use with each number.
     live: HashMap<u64, usize>,
     /// The blocks in use that the program has freed, with the moment of that.
     waiting: HashMap<usize, usize>,
@@ -112,6 +112,7 @@ impl History {
                     frees.push(None);
                 }
                 Event::Free { block } => {
+                    known.live.remove(&(trace.id_of(block) >> USE_BITS));
                     let waiting = known.waiting.remove(&block);
                     let life = &mut blocks[block];
                     (life.to, life.waiting) = (Some(index), waiting);

@@ -28,3 +28,4 @@ mod view_filter;
 mod view_imports;
 mod view_page;
 mod view_stacks;
+mod view_waiting;

@@ -209,7 +209,7 @@ fn what_the_pool_knew_when_memory_ran_out_stands_under_its_name() {
     let name = report.verdict.name();
     let expected = json!({
         "event": "t, line 3: allocating 9.1 TiB as block 1", "requested_bytes": 1, "class_bytes": 2, "active_bytes": 3,
-        "held_bytes": 4, "pending_bytes": 5, "largest_held_bytes": 6, "released_bytes": 7, "largest_block_bytes": 8, "capacity_bytes": 9,
+        "held_bytes": 4, "pending_bytes": 5, "largest_held_bytes": 6, "released_bytes": 7, "largest_block_bytes": 8, "device_free_bytes": null, "capacity_bytes": 9,
         "verdict": name, "reason": reason, "advice": advice, "group": "big", "stream": 3,
         "holds_most": { "name": "(no group)", "bytes": 4096, "blocks": 1 },
         "cheapest": { "segment": 0, "offset": 0, "room_bytes": history.segments[0].bytes, "bytes": 4096,
@@ -242,7 +242,7 @@ fn what_a_snapshot_says_of_a_shortage_stands_under_its_name() {
         let (_folder, path) = file("full.json", snapshot.to_string().as_bytes());
         let expected = json!({
             "event": null, "requested_bytes": 1, "class_bytes": 2, "active_bytes": 4000, "held_bytes": 4, "pending_bytes": 5,
-            "largest_held_bytes": 6, "released_bytes": 7, "largest_block_bytes": 500_000, "capacity_bytes": 900_000,
+            "largest_held_bytes": 6, "released_bytes": 7, "largest_block_bytes": 500_000, "device_free_bytes": null, "capacity_bytes": 900_000,
             "verdict": "a word", "reason": "a sentence", "advice": "another", "group": group, "stream": null,
             "holds_most": { "name": "weights", "bytes": 4096, "blocks": 1 },
             // Up to the range that the program cannot end.

@@ -417,6 +417,49 @@ fn a_picture_and_json_are_of_one_device_and_the_page_has_a_menu() {
 }
 
 #[test]
+fn the_numbers_are_of_the_device_with_most_entries_also_beside_a_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("three.json");
+    let mut snapshot = two_devices();
+    let traces = snapshot["device_traces"].as_array_mut().unwrap();
+    *traces = vec![traces[0].clone(), traces[2].clone(), traces[0].clone()];
+    // What is there at the end is taken from the entries.
+    snapshot.as_object_mut().unwrap().remove("segments");
+    fs::write(&file, snapshot.to_string()).unwrap();
+    let page = folder.path().join("page.html");
+    let (numbers, _) = numbers(&[file.to_str().unwrap(), "-o", page.to_str().unwrap()]);
+    assert_eq!(
+        (&numbers["origin"], &numbers["blocks"]),
+        (&json!("happened"), &json!(4))
+    );
+}
+
+#[test]
+fn a_snapshot_whose_requests_cannot_be_replayed_is_shown_all_the_same() {
+    // A replay has 1024 queues at most.
+    let base = 1_u64 << 40;
+    let mut entries =
+        vec![json!({ "action": "segment_alloc", "addr": base, "size": 2 << 20, "stream": 0 })];
+    entries.extend((0..1500_u64).map(|number| {
+        json!({ "action": "alloc", "addr": base + number * 512, "size": 512, "stream": number })
+    }));
+    let segments = [json!({ "address": base, "total_size": 2 << 20, "blocks": [] })];
+    let snapshot = json!({ "device_traces": [entries], "segments": segments });
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("streams.json");
+    fs::write(&file, snapshot.to_string()).unwrap();
+    let page = folder.path().join("page.html");
+    let ran = binpool(&["view", file.to_str().unwrap(), "-o", page.to_str().unwrap()]);
+    assert_eq!(ran.status, 0, "{}", ran.errors);
+    assert!(
+        ran.errors.contains("not shown with binpool"),
+        "{}",
+        ran.errors
+    );
+    assert!(page.exists());
+}
+
+#[test]
 fn a_button_leads_to_what_binpool_would_do_and_back() {
     let file = "../snapshots/tiny_gpt_oom.pickle.gz";
     let (happened, _) = numbers(&[file]);
@@ -434,6 +477,7 @@ fn a_button_leads_to_what_binpool_would_do_and_back() {
         "",
         "const seen = () => [text('#origin'), figures().reserved];
          const free = text('#device-free');
+         const answer = text('#ran-out');
          const sentence = text('#counterpart p');
          const first = seen();
          document.getElementById('counterpart-button').click();
@@ -441,7 +485,7 @@ fn a_button_leads_to_what_binpool_would_do_and_back() {
          const second = [...seen(), document.getElementById('history').selectedIndex];
          document.getElementById('counterpart-button').click();
          await settle();
-         return { free, sentence, first, second, third: seen() };",
+         return { free, answer, sentence, first, second, third: seen() };",
     );
     let at_start = |numbers: &Value| numbers["peak_active"]["reserved_bytes"].clone();
     assert_eq!(
@@ -464,6 +508,8 @@ fn a_button_leads_to_what_binpool_would_do_and_back() {
          At most {active} were in use."
     );
     assert_eq!(there["sentence"], sentence);
+    // A limit was reached, so what the device had left does not tell how close it was.
+    assert!(!there["answer"].as_str().unwrap().contains("to spare"));
     let free = shown(&happened["shortages"][0]["report"]["device_free_bytes"]);
     assert_eq!(
         there["free"],
@@ -539,7 +585,7 @@ fn a_snapshot_that_contradicts_itself_is_simulated_and_it_says_why() {
         ),
         (
             entries(&|all| {
-                all.push(json!({"action": "segment_free", "addr": base, "size": 2 << 20}))
+                all.push(json!({"action": "segment_free", "addr": base, "size": 2 << 20}));
             }),
             "two segments lie over each other",
         ),

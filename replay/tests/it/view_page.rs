@@ -94,8 +94,10 @@ fn the_page_shows_the_numbers_that_the_command_prints() {
         "",
         "return { used: text('#used .figure strong'), end: text('#leaked .figure strong'), ran: text('#ran-out strong'),
            held: text('#leaked .top li:nth-child(2) .number'), title: document.title, head: text('.head .quiet'),
-           active: text('#legend-active'), reserved: text('#legend-reserved'), moment: text('#moment') };",
+           active: text('#legend-active'), reserved: text('#legend-reserved'), moment: text('#moment'),
+           loose: [...one('#page').childNodes].filter(node => node.nodeType === Node.TEXT_NODE && node.data !== '').length };",
     );
+    assert_eq!(shown_there["loose"], 0, "text between the panels");
     assert_eq!(
         shown_there["used"],
         shown(&numbers["peak_active"]["active_bytes"])
@@ -1661,6 +1663,8 @@ struct Picture {
     recording: &'static str,
     options: &'static [&'static str],
     hash: &'static str,
+    /// The panel that it shows, where it does not show all.
+    only: Option<&'static str>,
     size: (u32, u32),
 }
 
@@ -1672,6 +1676,7 @@ const PICTURES: [Picture; 6] = [
         recording: TRAINING,
         options: &[],
         hash: "theme=light&clock=events",
+        only: None,
         size: (1280, 1158),
     },
     Picture {
@@ -1679,6 +1684,7 @@ const PICTURES: [Picture; 6] = [
         recording: TRAINING,
         options: &[],
         hash: "theme=dark&clock=events",
+        only: None,
         size: (1280, 1158),
     },
     Picture {
@@ -1686,6 +1692,7 @@ const PICTURES: [Picture; 6] = [
         recording: TRAINING,
         options: &[],
         hash: "theme=light&clock=events&mode=blocks&reserved=hidden&at=766&block=490&range=650~1000",
+        only: None,
         size: (1280, 1110),
     },
     Picture {
@@ -1693,6 +1700,7 @@ const PICTURES: [Picture; 6] = [
         recording: TRAINING,
         options: &["--capacity", "560MiB"],
         hash: "theme=light",
+        only: None,
         size: (1280, 1010),
     },
     Picture {
@@ -1700,13 +1708,15 @@ const PICTURES: [Picture; 6] = [
         recording: TRAINING,
         options: &[],
         hash: "theme=light&clock=events",
-        size: (1280, 1760),
+        only: Some("#stacks"),
+        size: (1280, 560),
     },
     Picture {
         name: "view-compared.png",
         recording: TRAINING,
         options: &["../snapshots/tiny_gpt_oom.pickle.gz"],
         hash: "theme=light&clock=events",
+        only: None,
         size: (1280, 1240),
     },
 ];
@@ -1724,6 +1734,7 @@ fn pictures_for_the_documentation() {
         recording,
         options,
         hash,
+        only,
         size,
     } in PICTURES
     {
@@ -1731,7 +1742,12 @@ fn pictures_for_the_documentation() {
         let page = folder.path().join("page.html");
         let arguments = ["view", recording, "-o", page.to_str().unwrap()];
         assert_eq!(binpool(&[&arguments[..], options].concat()).status, 0);
-        let page = Page::new(fs::read_to_string(page).unwrap());
+        let mut html = fs::read_to_string(page).unwrap();
+        if let Some(panel) = only {
+            let style = format!("<style>main > :not({panel}) {{ display: none; }}</style></head>");
+            html = html.replace("</head>", &style);
+        }
+        let page = Page::new(html);
         page.screenshot(hash, size, &docs().join(name));
     }
 }

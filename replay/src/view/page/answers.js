@@ -59,7 +59,9 @@ function ranOutAnswer(program, pin) {
       } }, "What happened, and what to do")), recorded);
   }
   const room = capacity - peak.reserved_bytes;
-  const most = element("p", {}, capacity === 0
+  // What is to spare on the device says nothing where a limit was reached that is not known.
+  const isLimited = happened && shortages[0]?.report?.verdict === "limited" && !program.numbers.limit_bytes;
+  const most = element("p", {}, isLimited ? `At most ${bytesText(peak.reserved_bytes)} were reserved.` : capacity === 0
     ? `At most ${bytesText(peak.reserved_bytes)} were reserved. The recording does not say how much memory the device had.`
     : `At most ${bytesText(peak.reserved_bytes)} of ${bytesText(capacity)} were reserved: ${bytesText(room)} to spare.`);
   if (recorded) {

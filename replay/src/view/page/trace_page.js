@@ -121,7 +121,7 @@ function tracePage(about, program, state, place) {
   const segmentName = segment => `segment ${segment + 1}`;
   document.getElementById("page").replaceChildren(
     element("p", { class: "origin", id: "origin" }, originText(numbers)),
-    counterpartPanel(about, state, place),
+    counterpartPanel(about, state, place) ?? "",
     head(state, file, [
       numbers.device, numbers.limit_bytes ? `limit ${bytesText(numbers.limit_bytes)}` : null, counted(numbers.events, "event"), counted(numbers.blocks, "block"),
       numbers.has_times ? timeText(program.times.at(-1) - program.times[0]) : null,
