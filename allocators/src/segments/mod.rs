@@ -675,7 +675,9 @@ impl<M: fmt::Debug, U: Clone + Default + fmt::Debug> Segments<M, U> {
     #[doc = include_str!("mapping.md")]
     pub fn each_pages(&self, mut visit: impl FnMut(&M, Region)) {
         for arena in self.arenas.each() {
-            arena.pages().for_each(|(memory, region)| visit(&memory, region));
+            arena
+                .pages()
+                .for_each(|(memory, region)| visit(&memory, region));
         }
     }
 
