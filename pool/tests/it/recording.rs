@@ -591,9 +591,7 @@ fn a_pool_of_pages_writes_what_it_maps_and_unmaps() {
     // Where the pages were, without the times.
     let places = |letter| -> Vec<Vec<String>> {
         let of_it = text.of_pool(letter).into_iter();
-        of_it
-            .map(|words| words[..3].iter().map(|word| word.to_string()).collect())
-            .collect()
+        of_it.map(|words| words[..3].to_vec()).collect()
     };
     let mut mapped = places("m");
     let mut unmapped = places("M");

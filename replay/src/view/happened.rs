@@ -34,8 +34,8 @@ struct Known {
     pages: BTreeMap<(usize, u64), usize>,
     /// The pages that are mapped nowhere, as a segment.
     spare: Option<usize>,
-    /// The moment at which pages were mapped last.
-    mapped_at: Option<usize>,
+    /// The moment of the last request that found no free pages: until its event, it is what releases, moves and maps pages.
+    served_at: Option<usize>,
     /// The place of each block, by its number.
     places: HashMap<u64, Placed>,
     /// The block in use with each number.
@@ -232,6 +232,9 @@ impl Known {
             }
             PoolAction::Did { what, bytes, text } => {
                 tell(what, *bytes, text);
+                if &**what == "miss" {
+                    self.served_at = Some(moment);
+                }
                 if self.has_pages && &**what == "spare" {
                     self.set_spare(*bytes, moment);
                 }
@@ -290,7 +293,7 @@ impl Known {
             reservation: Some(reservation),
             offset,
         });
-        self.mapped_at = Some(moment);
+        self.served_at = Some(moment);
         Some(())
     }
 
@@ -316,11 +319,11 @@ impl Known {
         }
     }
 
-    /// Ends pages: with the event before, or, where others were mapped in their place, with the event for which they were.
+    /// Ends pages: with the event before, or with that of the request for which they were released or moved.
     fn end(&mut self, pages: usize, moment: usize) {
-        let is_moved = self.mapped_at == Some(moment);
+        let is_for_request = self.served_at == Some(moment);
         let segment = &mut self.segments[pages];
-        let to = moment.saturating_sub(usize::from(!is_moved));
+        let to = moment.saturating_sub(usize::from(!is_for_request));
         segment.to = Some(to.max(segment.from));
     }
 

@@ -9,9 +9,9 @@ use std::{
 
 use binpool::{
     Allocator, Backend, ImmediateAllocator, MemoryPool, PoolOptions, PooledBuffer, QueueOrder,
-    ReusePolicy, WatchOptions, adaptors::Limit,
+    ReusePolicy, VirtualMemoryAllocator, WatchOptions, adaptors::Limit,
 };
-use binpool_mock::{Completion, MockDevice};
+use binpool_mock::{CallKind, Completion, Fault, MockDevice, Persistence};
 use binpool_replay::{
     Trace,
     view::{By, History, Origin},
@@ -178,6 +178,189 @@ proptest! {
     }
 }
 
+/// What is reserved at a moment, from the segments alone.
+fn reserved(history: &History, moment: usize) -> u64 {
+    let there = history.segments.iter();
+    let there = there.filter(|it| it.from < moment && it.to.is_none_or(|to| moment <= to));
+    there.map(|segment| segment.bytes).sum()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+    #[test]
+    fn a_recording_of_a_pool_of_pages_has_its_bytes_at_each_moment_and_its_places(
+        before in steps(),
+        during in steps(),
+        faults in vec((0..120_usize, 0..3_usize, 1..4_u64), 0..6),
+        seed in any::<u64>(),
+    ) {
+        let device = MockDevice::builder()
+            .capacity_bytes(48 << 20)
+            .virtual_memory(true)
+            .completion(Completion::Seeded(seed))
+            .build();
+        let backend = device.backend();
+        let queues = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
+        let pool = MemoryPool::new(VirtualMemoryAllocator::new(&backend), &queues[0]).unwrap();
+        pool.watch(WatchOptions::new());
+        let mut live = Vec::new();
+        for step in before {
+            run(&pool, &queues, &mut live, step);
+        }
+        let text = Text::default();
+        let recording = pool.record(text.clone()).unwrap();
+        let mut events = live.len();
+        // The managed bytes before each event, unless a request failed since the one before: what it left shows with the next event.
+        let (mut managed, mut has_failed) = (HashMap::new(), false);
+        for (index, step) in std::iter::once(Step::Allocate(1, 0)).chain(during).enumerate() {
+            for &(_, kind, nth) in faults.iter().filter(|(at, ..)| *at == index) {
+                let kind = [CallKind::Map, CallKind::Unmap, CallKind::CreatePages][kind];
+                device.fail_nth(kind, nth, Fault::Backend(-5), Persistence::Once);
+            }
+            let blocks = live.len();
+            run(&pool, &queues, &mut live, step);
+            let is_event = live.len() != blocks;
+            events += usize::from(is_event);
+            has_failed = !is_event && (has_failed || matches!(step, Step::Allocate(..)));
+            if has_failed {
+                managed.remove(&events);
+            } else {
+                managed.insert(events, pool.managed_bytes());
+            }
+        }
+        device.clear_faults();
+        let statistics = pool.statistics();
+        let summary = recording.finish().unwrap();
+        prop_assume!(summary.allocations > 0);
+        let trace = text.trace();
+        prop_assert_eq!(trace.events().len(), events);
+        let history = History::happened(&trace).unwrap();
+        for (moment, managed) in managed {
+            prop_assert_eq!(reserved(&history, moment), managed, "at {}", moment);
+        }
+        let end = history.numbers().at_end;
+        prop_assert_eq!(end.active_bytes, statistics.active_bytes);
+        prop_assert_eq!(end.reserved_bytes, statistics.managed_bytes);
+        prop_assert_eq!(end.free.bytes, end.held_bytes);
+
+        let there = history.blocks.iter().filter(|life| life.to.is_none());
+        let mut told: Vec<_> = there
+            .map(|life| {
+                let pages = &history.segments[life.segment.unwrap()];
+                let offset = pages.offset + life.offset;
+                (life.requested_bytes, life.class_bytes, offset, pages.reservation.unwrap())
+            })
+            .collect();
+        let mut reservations = HashMap::new();
+        for block in &live {
+            let place = block.place().unwrap();
+            let wanted = (block.size() as u64, place.bytes as u64, place.offset as u64);
+            let found = told.iter().position(|&(asked, bytes, offset, reservation)| {
+                (asked, bytes, offset) == wanted
+                    && *reservations.get(&place.memory).unwrap_or(&reservation) == reservation
+            });
+            prop_assert!(found.is_some(), "{:?} is not among {:?}", wanted, told);
+            reservations.insert(place.memory, told.swap_remove(found.unwrap()).3);
+        }
+        prop_assert_eq!(told, []);
+    }
+}
+
+#[test]
+fn pages_that_could_not_be_unmapped_stay_mapped_in_the_recording() {
+    let device = MockDevice::builder().virtual_memory(true).build();
+    let backend = device.backend();
+    let queue = backend.create_queue(QueueOrder::InOrder).unwrap();
+    let pool = MemoryPool::new(VirtualMemoryAllocator::new(&backend), &queue).unwrap();
+    let text = Text::default();
+    let recording = pool.record(text.clone()).unwrap();
+    let kept = pool.allocate(8 << 20).unwrap();
+    drop(pool.allocate(40 << 20).unwrap());
+    device.fail_nth(CallKind::Unmap, 1, Fault::Backend(-5), Persistence::Once);
+    let before = pool.managed_bytes();
+    let released = pool.free_held();
+    let stayed = pool.managed_bytes();
+    assert_eq!(stayed, before - released);
+    assert!(stayed > 8 << 20, "one of them could not");
+    drop(kept);
+    recording.finish().unwrap();
+    let history = History::happened(&text.trace()).unwrap();
+    let at_end = history.numbers().at_end;
+    assert_eq!((at_end.reserved_bytes, at_end.free.bytes), (stayed, stayed));
+}
+
+const OF_PAGES: &str = "h version 2\nh capacity 99\nh blocks segments\nh pages 2\n";
+
+#[test]
+fn adjoining_pages_are_one_segment_and_a_gap_is_not_free() {
+    // Of the second reservation, the pages at 10 move to 4 for the second block.
+    let text = format!(
+        "{OF_PAGES}m 5 0 4\nm 7 0 4\nm 7 10 6\nb 1 7 1 2\na 256 2 0\nm 7 4 6\nM 7 10 6\nb 2 7 3 5\na 512 5 0\np spare 3 0\nf 256\nM 5 0 4\n"
+    );
+    let trace = Trace::parse("t", text.as_bytes()).unwrap();
+    assert_eq!(
+        Trace::parse("t", trace.to_string().as_bytes())
+            .unwrap()
+            .pool_steps(),
+        trace.pool_steps()
+    );
+    let history = History::happened(&trace).unwrap();
+    let bytes: Vec<u64> = (0..=3).map(|moment| reserved(&history, moment)).collect();
+    assert_eq!(bytes, [0, 14, 14, 13]);
+    let numbers = history.numbers();
+    let free = numbers.at_end.free;
+    // 0 to 3 and 8 to 10 of the second, and the spare ones.
+    assert_eq!((free.bytes, free.ranges, free.largest_bytes), (8, 3, 3));
+    let page = Page::new(history.page(By::Size).unwrap());
+    let there = page.run("at=3", "return figures();");
+    for (part, expected) in [
+        ("reserved", 13),
+        ("free", 8),
+        ("largest", 3),
+        ("ranges", 3),
+        ("map", 5),
+    ] {
+        assert_eq!(
+            there[part].to_string().trim_matches('"'),
+            expected.to_string(),
+            "{part} {there}"
+        );
+    }
+}
+
+#[test]
+fn pages_that_cannot_be_are_no_history() {
+    let most = u64::MAX;
+    for lines in [
+        // Nothing is mapped, or a part of the block only.
+        "b 1 7 0 2\na 256 2 0\n".to_owned(),
+        "m 7 0 4\nb 1 7 3 2\na 256 2 0\n".into(),
+        "m 7 0 4\nm 7 6 4\nb 1 7 3 4\na 256 2 0\n".into(),
+        "m 7 4 4\nb 1 7 3 2\na 256 2 0\n".into(),
+        "m 8 0 4\nb 1 7 0 2\na 256 2 0\n".into(),
+        "m 7 0 4\nM 7 0 4\nb 1 7 0 2\na 256 2 0\n".into(),
+        // Pages over each other, of no bytes, or in parts.
+        "m 7 0 4\nm 7 0 4\nb 1 7 0 2\na 256 2 0\n".into(),
+        "m 7 0 4\nm 7 3 4\nb 1 7 0 2\na 256 2 0\n".into(),
+        "m 7 3 4\nm 7 0 4\nb 1 7 4 2\na 256 2 0\n".into(),
+        "m 7 0 9\nm 7 2 4\nb 1 7 0 2\na 256 2 0\n".into(),
+        "m 7 0 4\nm 7 9 0\nb 1 7 0 2\na 256 2 0\n".into(),
+        "m 7 0 4\nb 1 7 0 2\na 256 2 0\nM 7 0 2\n".into(),
+        // Numbers that overflow.
+        format!("m 7 2 {most}\nb 1 7 2 2\na 256 2 0\n"),
+        format!("m 7 0 {most}\nm 8 0 {most}\nb 1 7 2 2\na 256 2 0\n"),
+        format!("m 7 0 4\nb 1 7 2 {most}\na 256 2 0\n"),
+        format!("m 7 0 {most}\np spare {most} 0\nb 1 7 2 2\na 256 2 0\n"),
+    ] {
+        let trace = Trace::parse("t", format!("{OF_PAGES}{lines}").as_bytes()).unwrap();
+        assert!(History::happened(&trace).is_none(), "{lines}");
+    }
+    // Of pages that were on their way when the recording began, it knows nothing.
+    let text = format!("{OF_PAGES}M 7 8 4\nm 7 0 4\nb 1 7 0 2\na 256 2 0\n");
+    let trace = Trace::parse("t", text.as_bytes()).unwrap();
+    assert!(History::happened(&trace).is_some());
+}
+
 /// A recording of a program that ran out under a limit of 64 MiB.
 fn limited() -> Text {
     let backend = MockDevice::new().backend();
@@ -276,7 +459,7 @@ fn a_trace_without_what_happened_is_simulated() {
     assert!(!errors.contains("simulated"), "as ever: {errors}");
     for text in [
         "a 1 100 0\n".to_owned(),
-        // A pool of pages.
+        // A pool of pages, of which an older version does not say where they are.
         "h version 2\nh capacity 9\nh blocks segments\nh pages 2\ns 1 9\nb 0 1 0 9\na 1 9 0\n"
             .into(),
         // A block without a place, and places that cannot be.

@@ -149,6 +149,8 @@ r verdict=limited class_bytes=90112 active_bytes=1000 active_blocks=1 viewed_byt
 pending_bytes=0 largest_held_bytes=60416 released_bytes=0 largest_block_bytes=70000 capacity_bytes=70000 device_bytes=1000000
 f 257 9
 S 9 12
+m 11 0 4096 12
+M 11 0 4096 13
 ";
 
 #[test]
@@ -166,7 +168,7 @@ fn what_the_pool_did_is_read_and_written_again() {
         .iter()
         .map(|step| (step.events_before, step.time, &step.action))
         .collect();
-    assert_eq!(actions.len(), 5);
+    assert_eq!(actions.len(), 7);
     assert_eq!(
         actions[0],
         (
@@ -200,7 +202,7 @@ fn what_the_pool_did_is_read_and_written_again() {
     // With other sizes none of that holds.
     let other = trace.clone().scaled_down(2);
     assert!(other.pool_steps().is_empty() && other.shortages()[0].report.is_none());
-    assert_eq!(trace.scaled_down(1).pool_steps().len(), 5);
+    assert_eq!(trace.scaled_down(1).pool_steps().len(), 7);
     let newer = RECORDED.replace("class_bytes", "unheard_of=7 class_bytes");
     assert_eq!(parse(&newer).unwrap().to_string(), RECORDED);
 }
