@@ -15,7 +15,7 @@ const TRACE_KEYS = [
   [", .", "The previous event, the next one. A click pins a moment; Shift and drag zooms into a part."],
   ["< >", "Back by a hundred events, or on by a hundred."],
   ["b", "Show groups, single blocks, or segments. A click on a block pins it, and a click on a segment the block that it was taken for."],
-  ["/", "Write a filter: words of a name, and sizes (>1MiB), lifetimes (life<5ms), ages (age>2s) streams (stream=1), and frames (stack=main.rs)."],
+  ["/", "Write a filter: words of a name, and sizes (>1MiB), lifetimes (life<5ms), ages (age>2s), streams (stream=1) and frames (stack=main.rs)."],
   ["p", "The moment with the most bytes in use."],
   ["e", "The end."],
   ["o", "The next place where memory ran out."],
