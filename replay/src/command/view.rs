@@ -137,14 +137,12 @@ pub(crate) fn view(options: &View) -> Result<bool, Box<dyn Error>> {
             let (before, by) = one(file, before)?.into_busiest();
             let (after, _) = one(after, content)?.into_busiest();
             let by = options.by.unwrap_or(by);
+            let sides = [&before, &after];
+            let comparison = Comparison::of_histories(sides);
             if options.json {
-                print(&serde_json::to_string_pretty(&Comparison::of_histories([
-                    &before, &after,
-                ]))?)?;
+                print(&serde_json::to_string_pretty(&comparison)?)?;
             }
-            write_comparison(options, || {
-                Comparison::page_of_histories([&before, &after], by)
-            })?;
+            write_comparison(options, || comparison.page_of_histories(sides, by))?;
         }
         (Input::Snapshot(before), Input::Snapshot(snapshot)) => {
             let names = (name_of(file), name_of(after));

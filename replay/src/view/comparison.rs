@@ -198,55 +198,41 @@ impl Change {
 fn by_group(history: &History, by: By, moment: usize) -> Sums {
     let grouping = &history.groupings[by as usize];
     let blocks = grouping.numbers.iter().zip(&history.blocks);
+    let there = blocks.filter(|(_, life)| life.is_there(moment));
     sums(
-        blocks
-            .filter(|(_, life)| life.is_there(moment))
-            .map(|(group, life)| {
-                let name = grouping.names.get(*group as usize);
-                (
-                    name.map_or("", String::as_str).to_owned(),
-                    life.requested_bytes,
-                )
-            }),
+        there.map(|(group, life)| (*group as usize, life.requested_bytes)),
+        |group| grouping.names.get(group).cloned().unwrap_or_default(),
     )
 }
 
 fn by_stack(history: &History, moment: usize) -> Sums {
     let there = history.blocks.iter().filter(|life| life.is_there(moment));
-    let mut of_stack: BTreeMap<Option<usize>, (u64, u64)> = BTreeMap::new();
-    for life in there {
-        let (bytes, blocks) = of_stack.entry(life.stack).or_default();
-        *bytes += life.requested_bytes;
-        *blocks += 1;
-    }
-    let mut sums = Sums::new();
-    for (stack, (bytes, blocks)) in of_stack {
-        let frames = stack.and_then(|stack| history.stacks.get(stack));
-        let name = frames.map_or_else(|| "(no stack)".to_owned(), |frames| frames.join("\n"));
-        let (all_bytes, all_blocks) = sums.entry(name).or_default();
-        *all_bytes += bytes;
-        *all_blocks += blocks;
-    }
-    sums
+    let frames = |stack| history.stacks.get(stack);
+    sums(
+        there.map(|life| (life.stack.and_then(frames), life.requested_bytes)),
+        |frames| frames.map_or_else(|| "(no stack)".to_owned(), |frames| frames.join("\n")),
+    )
 }
 
 fn by_name(snapshot: &Snapshot, name: fn(&SnapshotBlock) -> &str) -> Sums {
     let active = all_blocks(snapshot).filter(|block| block.state == BlockState::Active);
-    sums(active.map(|block| {
-        let bytes = block.requested_bytes.unwrap_or(block.bytes);
-        (name(block).to_owned(), bytes)
-    }))
+    sums(
+        active.map(|block| (name(block), block.requested_bytes.unwrap_or(block.bytes))),
+        str::to_owned,
+    )
 }
 
-/// Sums up blocks by name. The sizes of a damaged snapshot may have a sum that is too large for a number.
-fn sums(blocks: impl Iterator<Item = (String, u64)>) -> Sums {
-    let mut sums = Sums::new();
-    for (name, bytes) in blocks {
-        let (all, blocks) = sums.entry(name).or_default();
+/// Sums up blocks by a key, which `name` makes a name of. The sizes of a damaged snapshot may have a sum that is too large for a number.
+fn sums<K: Ord>(blocks: impl Iterator<Item = (K, u64)>, name: impl Fn(K) -> String) -> Sums {
+    let mut sums = BTreeMap::<K, (u64, u64)>::new();
+    for (key, bytes) in blocks {
+        let (all, blocks) = sums.entry(key).or_default();
         *all = all.saturating_add(bytes);
         *blocks += 1;
     }
-    sums
+    sums.into_iter()
+        .map(|(key, sum)| (name(key), sum))
+        .collect()
 }
 
 #[cfg(test)]

@@ -30,6 +30,16 @@ fn changed() -> String {
     text
 }
 
+/// The comparison of both programs, and its page.
+fn compared() -> (Comparison, Page) {
+    let before = history("before.trace", &tagged());
+    let after = history("after.trace", &changed());
+    let sides = [&before, &after];
+    let comparison = Comparison::of_histories(sides);
+    let page = comparison.clone().page_of_histories(sides, By::Group);
+    (comparison, Page::new(page.unwrap()))
+}
+
 fn table<'c>(comparison: &'c Comparison, by: &str, at: &str) -> &'c ChangeTable {
     let mut tables = comparison.tables.iter();
     tables.find(|it| it.by == by && it.at == at).unwrap()
@@ -137,13 +147,7 @@ fn assert_rows(seen: &Value, table: &ChangeTable) {
 
 #[test]
 fn the_page_shows_the_figures_and_tables_of_the_comparison() {
-    let sides = [
-        history("before.trace", &tagged()),
-        history("after.trace", &changed()),
-    ];
-    let comparison = Comparison::of_histories([&sides[0], &sides[1]]);
-    let page = Comparison::page_of_histories([&sides[0], &sides[1]], By::Group).unwrap();
-    let page = Page::new(page);
+    let (comparison, page) = compared();
     for (hash, by, at) in [
         ("", "group", "peak"),
         ("by=stream&compare=end", "stream", "end"),
@@ -171,13 +175,9 @@ fn the_page_shows_the_figures_and_tables_of_the_comparison() {
 
 #[test]
 fn both_pictures_have_one_scale_and_a_group_has_one_colour_in_both() {
-    let sides = [
-        history("before.trace", &tagged()),
-        history("after.trace", &changed()),
-    ];
-    let page = Comparison::page_of_histories([&sides[0], &sides[1]], By::Group).unwrap();
+    let (_, page) = compared();
     // The highest pixel of the colour of each picture's ground layer, which is the largest group.
-    let there = Page::new(page).run(
+    let there = page.run(
         "theme=light",
         "const [first, second] = ['#side-1 .chart', '#side-2 .chart'].map(one);
          const both = { colors: [colors(first), colors(second)].map(Object.keys), headings: all('#side-by-side h2').map(it => it.textContent) };
@@ -209,12 +209,8 @@ fn both_pictures_have_one_scale_and_a_group_has_one_colour_in_both() {
 
 #[test]
 fn a_menu_leads_from_the_comparison_to_each_history_and_back() {
-    let sides = [
-        history("before.trace", &tagged()),
-        history("after.trace", &changed()),
-    ];
-    let page = Comparison::page_of_histories([&sides[0], &sides[1]], By::Group).unwrap();
-    let there = Page::new(page).run(
+    let (_, page) = compared();
+    let there = page.run(
         "",
         "const seen = []; const look = () => seen.push([text('#origin'), text('#title'), [...one('#history').options].map(it => it.text).join()]);
          const choose = async place => { one('#history').selectedIndex = place; one('#history').dispatchEvent(new Event('change')); await settle(); look(); };

@@ -37,6 +37,15 @@ fn happened(snapshot: &Value) -> History {
     History::happened(&trace).unwrap_or_else(|| panic!("{remarks:?}"))
 }
 
+/// The page that the command writes of a file.
+fn page_of(file: &str) -> Page {
+    let folder = tempfile::tempdir().unwrap();
+    let html = folder.path().join("page.html");
+    let ran = binpool(&["view", file, "-o", html.to_str().unwrap()]);
+    assert_eq!(ran.status, 0, "{}", ran.errors);
+    Page::new(fs::read_to_string(html).unwrap())
+}
+
 fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
     value[key].as_array().map_or(&[], Vec::as_slice)
 }
@@ -371,10 +380,7 @@ fn a_picture_and_json_are_of_one_device_and_the_page_has_a_menu() {
     assert_eq!(first["device"], "device 0");
     assert!(!errors.contains("takes another"), "{errors}");
 
-    let html = folder.path().join("page.html");
-    let ran = binpool(&["view", file, "-o", html.to_str().unwrap()]);
-    assert_eq!(ran.status, 0, "{}", ran.errors);
-    let page = Page::new(fs::read_to_string(html).unwrap());
+    let page = page_of(file);
     let there = page.run(
         "",
         "const menu = document.getElementById('history');
@@ -468,11 +474,7 @@ fn a_button_leads_to_what_binpool_would_do_and_back() {
         (&happened["origin"], &simulated["origin"]),
         (&json!("happened"), &json!("simulated"))
     );
-    let folder = tempfile::tempdir().unwrap();
-    let html = folder.path().join("page.html");
-    let ran = binpool(&["view", file, "-o", html.to_str().unwrap()]);
-    assert_eq!(ran.status, 0, "{}", ran.errors);
-    let page = Page::new(fs::read_to_string(html).unwrap());
+    let page = page_of(file);
     let there = page.run(
         "",
         "const seen = () => [text('#origin'), figures().reserved];

@@ -130,15 +130,15 @@ fn page_with(
 }
 
 impl Comparison {
-    /// Returns the page that compares two histories, as HTML, with the page of each behind a menu. `by` is the property that
-    /// blocks are grouped by at first.
+    /// Returns the page that shows this comparison of two histories, as HTML, with the page of each behind a menu. `by` is the property
+    /// that blocks are grouped by at first.
     ///
     /// # Errors
     ///
     /// None that can happen: all values have a JSON form, and writing to memory succeeds.
-    pub fn page_of_histories(histories: [&History; 2], by: By) -> io::Result<String> {
+    pub fn page_of_histories(self, histories: [&History; 2], by: By) -> io::Result<String> {
         let named = histories.map(|history| (history.name.as_str(), history));
-        page_with(&named, by, Some(Self::of_histories(histories)))
+        page_with(&named, by, Some(self))
     }
 
     /// Returns the page that shows this comparison of two snapshots, as HTML.
