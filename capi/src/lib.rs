@@ -1,0 +1,5 @@
+//! binpool for other languages.
+
+#![deny(unsafe_code)]
+
+pub mod any_pool;
