@@ -160,6 +160,7 @@ pub unsafe extern "C" fn binpool_string_free(string: *mut c_char) {
 }
 
 #[cfg(test)]
+#[allow(clippy::panic, reason = "a panic is what is caught")]
 mod tests {
     use super::*;
     use crate::last_error::binpool_last_error_message;
@@ -171,7 +172,6 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::panic, reason = "it is what is caught")]
     fn a_panic_is_a_status_and_its_text_the_message() {
         assert_eq!(guarded(|| panic!("of number {}", 7)), Status::Panic);
         let expected = "a panic, which is a defect of binpool: of number 7";
@@ -181,7 +181,6 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::panic, reason = "it is what is caught")]
     fn what_was_panicked_with_may_itself_panic_when_it_is_dropped() {
         struct Bomb;
         impl Drop for Bomb {
