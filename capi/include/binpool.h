@@ -360,12 +360,14 @@ binpool_status binpool_pool_trim(const binpool_pool *pool,
 // The caller promises: `pool` is null or a live pool. `released` is null, or a place for the result.
 binpool_status binpool_pool_free_held(const binpool_pool *pool, uint64_t *released);
 
-// Begins to note the tag and the age of each block, for reports, snapshots and the messages of requests without memory.
+// Begins to note the tag and the age of each block, for reports, snapshots and the messages of requests without memory. If `call_stacks` is
+// not 0, the functions of the program that asked for it, too, which takes some microseconds for each block.
 //
 // Any thread may call it.
 //
 // The caller promises: `pool` is null or a live pool.
-binpool_status binpool_pool_watch(const binpool_pool *pool);
+binpool_status binpool_pool_watch(const binpool_pool *pool,
+                                  int call_stacks);
 
 // Ends what `binpool_pool_watch` began.
 //

@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "handles and queues of the program are pointers")]
 
 use std::{
-    ffi::{c_char, c_void},
+    ffi::{c_char, c_int, c_void},
     ptr,
 };
 
@@ -399,7 +399,8 @@ pub unsafe extern "C" fn binpool_pool_free_held(pool: *const Pool, released: *mu
     })
 }
 
-/// Begins to note the tag and the age of each block, for reports, snapshots and the messages of requests without memory.
+/// Begins to note the tag and the age of each block, for reports, snapshots and the messages of requests without memory. If `call_stacks` is
+/// not 0, the functions of the program that asked for it, too, which takes some microseconds for each block.
 ///
 /// Any thread may call it.
 ///
@@ -407,11 +408,12 @@ pub unsafe extern "C" fn binpool_pool_free_held(pool: *const Pool, released: *mu
 ///
 /// `pool` is null or a live pool.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn binpool_pool_watch(pool: *const Pool) -> Status {
+pub unsafe extern "C" fn binpool_pool_watch(pool: *const Pool, call_stacks: c_int) -> Status {
     guarded(|| {
         // SAFETY: As the caller promises.
         let pool = unsafe { borrowed(pool, "pool") }?;
-        pool.any().watch(WatchOptions::new());
+        let options = WatchOptions::new().backtraces(call_stacks != 0);
+        pool.any().watch(options);
         Ok(())
     })
 }
