@@ -3,3 +3,4 @@
 #![deny(unsafe_code)]
 
 pub mod any_pool;
+pub mod torch;
