@@ -25,11 +25,14 @@ def use():
     """
     library = _binpool.__file__
     allocator = torch.cuda.memory.CUDAPluggableAllocator(library, "binpool_torch_allocate", "binpool_torch_free")
-    record_stream = ctypes.cast(ctypes.CDLL(library).binpool_torch_record_stream, ctypes.c_void_p).value
+    functions = ctypes.CDLL(library)
+    record_stream = ctypes.cast(functions.binpool_torch_record_stream, ctypes.c_void_p).value
+    empty_cache = ctypes.cast(functions.binpool_torch_empty_cache, ctypes.c_void_p).value
     allocator.allocator().set_record_stream_fn(record_stream)
+    allocator.allocator().set_reset_fn(empty_cache)
     torch.cuda.memory.change_current_allocator(allocator)
 
 
 def pool(device=None):
-    """Return the pool of a device, by its number (by default the current one); ``None`` before the first tensor there."""
-    return _binpool.torch_pool(torch.cuda.current_device() if device is None else device)
+    """Return the pool of a device, by its number (by default the current one)."""
+    return _binpool.cuda_pool(torch.cuda.current_device() if device is None else device)

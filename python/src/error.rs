@@ -3,6 +3,7 @@
 use std::error::Error;
 
 use binpool::PoolError;
+use binpool_capi::torch::Failure;
 use pyo3::{prelude::*, types::PyType};
 
 /// Returns the text of an error and of what it came from.
@@ -22,7 +23,9 @@ fn exception(
     find: impl for<'py> FnOnce(&Bound<'py, PyModule>) -> PyResult<Bound<'py, PyAny>>,
 ) -> PyErr {
     Python::attach(|py| {
-        let class = py.import("binpool._errors").and_then(|errors| find(&errors));
+        let class = py
+            .import("binpool._errors")
+            .and_then(|errors| find(&errors));
         match class.and_then(|class| Ok(class.cast_into::<PyType>()?)) {
             Ok(class) => PyErr::from_type(class, text),
             Err(error) => error,
@@ -43,4 +46,14 @@ pub(crate) fn pool_error(error: PoolError) -> PyErr {
 /// Returns `binpool.Error` with the text of `error`.
 pub(crate) fn other_error(error: impl Error) -> PyErr {
     exception(text_of(&error), |errors| errors.getattr("Error"))
+}
+
+/// Returns the exception for a request that got no memory of a CUDA device.
+pub(crate) fn cuda_error(failure: &Failure) -> PyErr {
+    let text = failure.to_string();
+    if failure.is_out_of_memory() {
+        exception(text, |errors| errors.getattr("OutOfMemoryError"))
+    } else {
+        exception(text, |errors| errors.getattr("Error"))
+    }
 }

@@ -34,7 +34,7 @@ mod _binpool {
         queue_allocator::{QueueAllocator, SvmQueueAllocator},
         recording::Recording,
         statistics::{LiveGroup, Statistics},
-        torch::torch_pool,
+        torch::{CudaBlock, cuda_allocate, cuda_pool},
         view::view,
     };
 }

@@ -110,7 +110,7 @@ fn own_queue(backend: &OpenClBackend) -> PyResult<ClQueue> {
 ///
 /// Parameters: `device` chooses one of several devices of a context; `limit` is the most bytes that the pool takes from the device;
 /// `segments=False` makes each block a buffer of its own (the default on NVIDIA's OpenCL, which needs that); `reuse` says what happens
-/// where a free block was used on another queue: 'opportunistic', 'same_queue', 'insert_wait' or 'wait_on_host'.
+/// where a free block was used on another queue: `'opportunistic'`, `'same_queue'`, `'insert_wait'` or `'wait_on_host'`.
 #[pyclass(frozen, extends = Pool, module = "binpool")]
 pub(crate) struct MemoryPool(Made<Buffers>);
 

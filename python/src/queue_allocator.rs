@@ -89,7 +89,11 @@ pub(crate) struct QueueAllocator {
 #[pymethods]
 impl QueueAllocator {
     /// Returns a `pyopencl.Buffer` of at least `bytes` bytes, which goes back to the pool when Python drops it.
-    pub(crate) fn __call__<'py>(&self, py: Python<'py>, bytes: usize) -> PyResult<Bound<'py, PyAny>> {
+    pub(crate) fn __call__<'py>(
+        &self,
+        py: Python<'py>,
+        bytes: usize,
+    ) -> PyResult<Bound<'py, PyAny>> {
         check_bytes(bytes)?;
         let tag = self.shared.tag(py)?;
         let (block, handle) = py.detach(|| {
@@ -130,7 +134,11 @@ pub(crate) struct SvmQueueAllocator {
 #[pymethods]
 impl SvmQueueAllocator {
     /// Returns a `pyopencl.SVM` over `bytes` bytes, which go back to the pool when Python drops it.
-    pub(crate) fn __call__<'py>(&self, py: Python<'py>, bytes: usize) -> PyResult<Bound<'py, PyAny>> {
+    pub(crate) fn __call__<'py>(
+        &self,
+        py: Python<'py>,
+        bytes: usize,
+    ) -> PyResult<Bound<'py, PyAny>> {
         check_bytes(bytes)?;
         let tag = self.shared.tag(py)?;
         let block = py.detach(|| {

@@ -45,8 +45,9 @@ mod failure;
 mod functions;
 mod pools;
 
+pub use failure::Failure;
 pub use functions::{
-    binpool_torch_allocate, binpool_torch_empty_cache, binpool_torch_free,
+    allocate, binpool_torch_allocate, binpool_torch_empty_cache, binpool_torch_free,
     binpool_torch_peak_bytes, binpool_torch_record_stream, binpool_torch_try_allocate,
 };
 pub use pools::pool_of;
