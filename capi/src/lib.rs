@@ -16,6 +16,7 @@ mod recording;
 mod statistics;
 mod status;
 mod tag;
+pub mod torch;
 
 pub use block::{
     Block, binpool_block_cl_kernel_argument, binpool_block_cl_mem, binpool_block_class_size,

@@ -199,10 +199,48 @@ impl ClMemory {
     ///
     /// [`Unsupported`](binpool_allocators::Error::Unsupported) for SVM; a failure of the runtime.
     pub fn kernel_argument(&self) -> Result<*mut c_void> {
-        let no_handle =
-            || Error::unsupported("a `cl_mem` for shared virtual memory: pass its address");
         self.exposed_root().ok_or_else(no_handle)?;
         Ok(self.for_kernels()?.ok_or_else(no_handle)?.raw())
+    }
+
+    /// Returns a `cl_mem` of exactly these bytes, for commands that the program enqueues itself: the buffer, or a sub-buffer, which is
+    /// made by the first call and lives as long as this value.
+    ///
+    /// Unlike [`with_raw_memory`](OpenClBackend::with_raw_memory), it puts no command in order: the program's commands come after what
+    /// they need, and a pool is told of each queue by [`memory_on`](binpool_allocators::AsMemory::memory_on).
+    ///
+    /// ```
+    /// use binpool::{AsMemory, ImmediateAllocator, Memory, MemoryPool, QueueOrder};
+    /// # use binpool_allocators::Backend;
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let block = pool.allocate(5000)?; // A part of a segment.
+    /// let memory = block.memory_on(&queue).ok_or("0 bytes")?;
+    /// assert_eq!(memory.raw(), None);
+    /// let handle = memory.raw_view()?;
+    /// assert_eq!(memory.raw_view()?, handle);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](binpool_allocators::Error::Unsupported) for shared virtual memory, and for a part of a buffer on NVIDIA's OpenCL,
+    /// which crashes where a program uses sub-buffers while others are made: give the pool there
+    /// whole buffers (`PoolOptions::segments(false)`). A failure of the runtime.
+    pub fn raw_view(&self) -> Result<*mut c_void> {
+        self.exposed_root().ok_or_else(no_handle)?;
+        match &self.body {
+            MemoryBody::Part(_) if self.context.quirks.used_views_are_fragile => {
+                Err(Error::unsupported(
+                    "a handle of a part of a buffer, on NVIDIA's OpenCL: give the pool whole buffers (`PoolOptions::segments(false)`)",
+                ))
+            }
+            MemoryBody::Part(part) => Ok(part.object(&self.context)?.raw()),
+            MemoryBody::Buffer(root) => Ok(root.handle.raw()),
+            MemoryBody::Svm { .. } => Err(no_handle()),
+        }
     }
 
     /// As [`root`](Self::root), where the program is about to see the handle of the buffer, or of a part that leads to it.
@@ -546,4 +584,10 @@ impl Memory for ClMemory {
     fn has_views(&self) -> bool {
         self.views.has_views()
     }
+}
+
+pub(crate) fn no_handle() -> Error {
+    Error::unsupported(
+        "a `cl_mem` for shared virtual memory: pass its address, or a buffer over it (`as_buffer`)",
+    )
 }

@@ -1,0 +1,53 @@
+//! Functions for PyTorch's `CUDAPluggableAllocator`: the tensors of a program lie in a pool of binpool.
+//!
+//! ```python
+//! import torch
+//!
+//! memory = torch.cuda.memory
+//! allocator = memory.CUDAPluggableAllocator("libbinpool_capi.so", "binpool_torch_allocate", "binpool_torch_free")
+//! memory.change_current_allocator(allocator)  # Before the first tensor on a device.
+//! ```
+//!
+//! Each device has one pool over virtual memory, in the primary context, which is PyTorch's. It is made at the first request. Each request
+//! names its stream, as PyTorch's own allocator has it: what is freed serves the same stream at once, and another stream once the commands
+//! before have ended. The streams must live as long as the program, as those of `torch.cuda.Stream` do.
+//!
+//! `Tensor.record_stream` and `torch.cuda.empty_cache` reach the pool where their functions are set, by address:
+//!
+//! ```python
+//! import ctypes
+//!
+//! library = ctypes.CDLL("libbinpool_capi.so")
+//! address = lambda function: ctypes.cast(function, ctypes.c_void_p).value
+//! allocator.allocator().set_record_stream_fn(address(library.binpool_torch_record_stream))
+//! allocator.allocator().set_reset_fn(address(library.binpool_torch_empty_cache))
+//! ```
+//!
+//! # Without memory
+//!
+//! PyTorch uses what it gets without a look whether it is null. So [`binpool_torch_allocate`] throws a C++ exception, whose text is the
+//! pool's report: `torch.OutOfMemoryError` where PyTorch's library has what makes one, else `RuntimeError`.
+//! Callers that cannot catch exceptions, such as those by `ctypes`, use [`binpool_torch_try_allocate`].
+//!
+//! # Graphs
+//!
+//! PyTorch tells an allocator that was put in place of its own nothing of the captures of graphs, unless further functions are set, which
+//! are not here. A graph would then use memory at each launch that the pool has given to others since. For graphs, leave PyTorch's own
+//! allocator in place, and take its memory from the pool: `torch.cuda.MemPool(allocator.allocator())`, which is named in
+//! `torch.cuda.graph(graph, pool=memory_pool.id)`. PyTorch then keeps the blocks of the graph itself until the graph is gone.
+//!
+//! Questions that PyTorch asks its own allocator (`torch.cuda.memory_allocated`, `memory_stats`, `memory_snapshot`) are refused by PyTorch:
+//! [`pool_of`] answers them.
+
+mod blocks;
+mod exception;
+mod failure;
+mod functions;
+mod pools;
+
+pub use failure::Failure;
+pub use functions::{
+    allocate, binpool_torch_allocate, binpool_torch_empty_cache, binpool_torch_free,
+    binpool_torch_peak_bytes, binpool_torch_record_stream, binpool_torch_try_allocate,
+};
+pub use pools::pool_of;

@@ -1,0 +1,143 @@
+//! The pool of each device, and the queues of its streams.
+
+#![expect(
+    unsafe_code,
+    reason = "PyTorch promises that its streams live as long as the program"
+)]
+
+use std::{
+    cell::Cell,
+    collections::{BTreeMap, HashMap},
+    ffi::c_void,
+    sync::Arc,
+    thread::{self, ThreadId},
+};
+
+use binpool::{
+    Backend, MemoryPool, PooledBuffer, QueueOrder, VirtualMemoryAllocator, adaptors::Limit,
+};
+use binpool_cuda::{CudaBackend, CudaDevice, CudaQueue};
+use parking_lot::{Mutex, RwLock};
+
+use super::failure::Failure;
+use crate::any_pool::AnyPool;
+
+type DeviceAllocator = Limit<VirtualMemoryAllocator<CudaBackend>>;
+
+/// A block of a device's pool.
+pub(super) type Block = PooledBuffer<DeviceAllocator>;
+
+/// `CU_STREAM_PER_THREAD`, which is another stream in each thread.
+const PER_THREAD: usize = 2;
+
+/// The pool of a device. It lives as long as the program: tensors are freed until its end.
+pub(super) struct DevicePool {
+    pub(super) pool: MemoryPool<DeviceAllocator>,
+    /// By the stream, with the thread where that says which stream it is. They stay, so that a stream is the same queue forever.
+    queues: RwLock<HashMap<(usize, Option<ThreadId>), &'static CudaQueue>>,
+}
+
+/// A device's pool, and the queue of one of its streams.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    device: i32,
+    stream: usize,
+    pub(super) pool: &'static DevicePool,
+    pub(super) queue: &'static CudaQueue,
+}
+
+static POOLS: Mutex<BTreeMap<i32, &'static DevicePool>> = Mutex::new(BTreeMap::new());
+
+thread_local! {
+    /// Where the last request of this thread was.
+    static LAST: Cell<Option<Place>> = const { Cell::new(None) };
+}
+
+impl Place {
+    /// Returns the place of a stream of a device, whose pool is made where there is none.
+    #[inline]
+    pub(super) fn of(device: i32, stream: *mut c_void) -> Result<Self, Failure> {
+        match LAST.get() {
+            Some(last) if last.device == device && last.stream == stream.addr() => Ok(last),
+            _ => Self::look_up(device, stream),
+        }
+    }
+
+    #[cold]
+    fn look_up(device: i32, stream: *mut c_void) -> Result<Self, Failure> {
+        let pool = DevicePool::of(device)?;
+        let place = Self {
+            device,
+            stream: stream.addr(),
+            pool,
+            queue: pool.queue_of(stream)?,
+        };
+        LAST.set(Some(place));
+        Ok(place)
+    }
+}
+
+impl DevicePool {
+    /// Returns the pool of a device, which is made where there is none.
+    fn of(device: i32) -> Result<&'static Self, Failure> {
+        // Held while a pool is made, so that a device has one.
+        let mut pools = POOLS.lock();
+        if let Some(pool) = pools.get(&device) {
+            return Ok(pool);
+        }
+        let made = Box::leak(Box::new(Self::open(device)?));
+        pools.insert(device, made);
+        Ok(made)
+    }
+
+    fn open(device: i32) -> Result<Self, Failure> {
+        let ordinal = u32::try_from(device)
+            .map_err(|_| Failure::other(format_args!("device {device}: devices count from 0")))?;
+        let backend = CudaDevice::open(ordinal)?;
+        let home = backend.create_queue(QueueOrder::InOrder)?;
+        let allocator = Limit::new(VirtualMemoryAllocator::new(&backend), u64::MAX);
+        Ok(Self {
+            pool: MemoryPool::new(allocator, &home)?,
+            queues: RwLock::default(),
+        })
+    }
+
+    fn queue_of(&self, stream: *mut c_void) -> Result<&'static CudaQueue, Failure> {
+        let raw = stream.addr();
+        let key = (raw, (raw == PER_THREAD).then(|| thread::current().id()));
+        if let Some(queue) = self.queues.read().get(&key) {
+            return Ok(queue);
+        }
+        // SAFETY: It is a stream of the device's primary context, and lives as long as the program, as the callers of the functions of
+        // this module promise.
+        let queue = unsafe { self.pool.backend().wrap_raw_stream(stream) }?;
+        let mut queues = self.queues.write();
+        // Another thread may have been faster, with an equal queue.
+        Ok(queues
+            .entry(key)
+            .or_insert_with(|| Box::leak(Box::new(queue))))
+    }
+}
+
+/// The pools that there are.
+pub(super) fn all() -> Vec<&'static DevicePool> {
+    POOLS.lock().values().copied().collect()
+}
+
+/// The pool that the functions for PyTorch have for a device, by its number; it is made where there is none. `None` where the device cannot
+/// be opened, which is logged.
+///
+/// ```
+/// // This machine has no such device.
+/// assert!(binpool_capi::torch::pool_of(-1).is_none());
+/// ```
+#[must_use]
+pub fn pool_of(device: i32) -> Option<Arc<dyn AnyPool>> {
+    match DevicePool::of(device) {
+        Ok(found) => Some(Arc::new(found.pool.clone())),
+        Err(failure) => {
+            tracing::error!(device, error = failure.text, "a device cannot be opened");
+            None
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! The functions for PyTorch, over the stand-in for the driver.
+
+#![expect(unsafe_code, reason = "the functions are those of C")]
+
+mod child;
+mod exceptions;
+mod streams;
+mod threads;
