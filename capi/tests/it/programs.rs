@@ -118,6 +118,32 @@ fn the_example_of_cuda_runs_over_the_stand_in() {
     run(&mut over_the_stand_in(&program));
 }
 
+/// Returns the programs in a text of Markdown.
+fn programs_in(text: &str) -> Vec<&str> {
+    let blocks = text.split("```c\n").skip(1);
+    blocks
+        .map(|block| block.split_once("```").unwrap().0)
+        .collect()
+}
+
+#[test]
+fn the_programs_of_the_readme_and_the_guide_compile() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = tempfile::tempdir().unwrap();
+    for page in ["README.md", "../pool/guide/c_and_cpp.md"] {
+        let text = fs::read_to_string(root.join(page)).unwrap();
+        let programs = programs_in(&text);
+        assert_eq!(programs.len(), 1, "{page}");
+        let source = folder.path().join("program.c");
+        fs::write(&source, programs[0]).unwrap();
+        let mut command = Command::new("cc");
+        command.args(["-std=c11", "-fsyntax-only"]).args(STRICT);
+        command.arg("-I").arg(root.join("include"));
+        command.arg("-I").arg(root.join("tests/stubs"));
+        run(command.arg(source));
+    }
+}
+
 #[test]
 fn the_header_is_c_and_cpp_by_itself() {
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
