@@ -50,11 +50,12 @@ fn libraries() -> &'static Path {
     })
 }
 
-/// Compiles an example, with the shared or the static library, and returns the program.
+/// Compiles a program in C or C++, with the shared or the static library, and returns the program.
 fn compile(compiler: &str, source: &str, is_static: bool) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let kind = if is_static { "static" } else { "shared" };
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{source}-{kind}"));
+    let program =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{kind}", source.replace('/', "-")));
     let standard = if compiler == "cc" {
         "-std=c11"
     } else {
@@ -63,7 +64,7 @@ fn compile(compiler: &str, source: &str, is_static: bool) -> PathBuf {
     let mut command = Command::new(compiler);
     command.arg(standard).args(STRICT);
     command.arg("-I").arg(root.join("include"));
-    command.arg(root.join("examples").join(source));
+    command.arg(root.join(source));
     if is_static {
         command.arg(libraries().join("libbinpool_capi.a"));
     } else {
@@ -77,17 +78,18 @@ fn compile(compiler: &str, source: &str, is_static: bool) -> PathBuf {
     program
 }
 
-/// Runs a program of its own where the stand-in is the CUDA driver.
+/// Returns the command of a program for which the stand-in is the CUDA driver.
 fn over_the_stand_in(program: &Path) -> Command {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("driver");
-    fs::create_dir_all(&folder).unwrap();
-    let link = folder.join("libcuda.so.1");
-    let _ = fs::remove_file(&link);
-    symlink(
-        build("binpool-cuda-stand-in", "libbinpool_cuda_stand_in.so"),
-        link,
-    )
-    .unwrap();
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("driver");
+        fs::create_dir_all(&folder).unwrap();
+        let link = folder.join("libcuda.so.1");
+        let _ = fs::remove_file(&link);
+        let driver = build("binpool-cuda-stand-in", "libbinpool_cuda_stand_in.so");
+        symlink(driver, link).unwrap();
+        folder
+    });
     let mut command = Command::new(program);
     command.env("LD_LIBRARY_PATH", folder);
     command
@@ -97,7 +99,7 @@ fn over_the_stand_in(program: &Path) -> Command {
 fn the_example_in_c_runs_with_either_library() {
     let folder = tempfile::tempdir().unwrap();
     for is_static in [false, true] {
-        let program = compile("cc", "opencl.c", is_static);
+        let program = compile("cc", "examples/opencl.c", is_static);
         let recording = folder.path().join("recording");
         let report = run(Command::new(program).arg(&recording));
         assert!(report.contains("1 failed for lack of memory"), "{report}");
@@ -108,13 +110,23 @@ fn the_example_in_c_runs_with_either_library() {
 
 #[test]
 fn the_example_in_cpp_gets_its_errors_as_exceptions() {
-    let printed = run(&mut Command::new(compile("c++", "opencl.cpp", false)));
+    let printed = run(&mut Command::new(compile(
+        "c++",
+        "examples/opencl.cpp",
+        false,
+    )));
     assert!(printed.starts_with("out of memory: 32.0 MiB"), "{printed}");
 }
 
 #[test]
 fn the_example_of_cuda_runs_over_the_stand_in() {
-    let program = compile("cc", "cuda.c", true);
+    let program = compile("cc", "examples/cuda.c", true);
+    run(&mut over_the_stand_in(&program));
+}
+
+#[test]
+fn pools_over_cuda_refuse_with_a_message_on_the_thread_that_called() {
+    let program = compile("cc", "tests/programs/cuda_refusals.c", false);
     run(&mut over_the_stand_in(&program));
 }
 
