@@ -155,6 +155,54 @@ impl ClMemory {
         Some(root.handle.raw())
     }
 
+    /// The runtime's handle of the whole buffer that this is all or a part of, and the offset of these bytes in it; `None` for SVM. For
+    /// copies, fills and maps of the program's own, and for kernels that take both.
+    ///
+    /// What [`raw`](Self::raw) says of its handle holds for this one: it is borrowed, and the program orders its commands. Other bytes
+    /// of the buffer may be other blocks of a pool.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// let buffer = backend.create_buffer(8192, MemoryFlags::empty())?;
+    /// let half = buffer.slice(4096..)?;
+    /// let (whole, offset) = half.whole_and_offset().ok_or("a buffer has a handle")?;
+    /// assert_eq!((Some(whole), offset), (buffer.raw(), 4096));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn whole_and_offset(&self) -> Option<(*mut c_void, usize)> {
+        let (root, offset) = self.exposed_root()?;
+        Some((root.handle.raw(), offset))
+    }
+
+    /// Returns a `cl_mem` that begins at the first of these bytes, for the argument of a kernel and for nothing else.
+    ///
+    /// It is the buffer or a sub-buffer of it; on NVIDIA's driver, which crashes after kernels have used sub-buffers that share bytes,
+    /// one of a single byte, behind which a kernel finds the others. It is borrowed: valid while this value lives, and not to be
+    /// released. The program orders its commands, as with [`raw`](Self::raw).
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// let buffer = backend.create_buffer(8192, MemoryFlags::empty())?;
+    /// assert_eq!(Some(buffer.kernel_argument()?), buffer.raw());
+    /// let half = buffer.slice(4096..)?;
+    /// assert_ne!(Some(half.kernel_argument()?), buffer.raw());
+    /// assert_eq!(half.kernel_argument()?, half.kernel_argument()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](binpool_allocators::Error::Unsupported) for SVM; a failure of the runtime.
+    pub fn kernel_argument(&self) -> Result<*mut c_void> {
+        self.exposed_root().ok_or_else(no_handle)?;
+        Ok(self.for_kernels()?.ok_or_else(no_handle)?.raw())
+    }
+
     /// Returns a `cl_mem` of exactly these bytes, for commands that the program enqueues itself: the buffer, or a sub-buffer, which is
     /// made by the first call and lives as long as this value.
     ///
