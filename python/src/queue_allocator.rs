@@ -4,13 +4,19 @@ use std::sync::Arc;
 
 use binpool::{Allocator, MemoryPool, PooledBuffer, SvmBackend, Tag};
 use binpool_opencl::ClQueue;
-use pyo3::{exceptions::PyValueError, intern, prelude::*};
+use pyo3::{exceptions::PyValueError, intern, prelude::*, sync::PyOnceLock};
 
 use crate::{
     block::{Block, Buffers, Svm, SvmBlock},
     error::{other_error, pool_error},
     pool::Shared,
 };
+
+/// `pyopencl.MemoryObject.from_int_ptr`: PyOpenCL's kernels take no other class's buffers.
+static FROM_HANDLE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+/// `pyopencl.SVM`.
+static SVM: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 /// Where blocks are used.
 #[derive(Clone)]
@@ -103,10 +109,11 @@ impl QueueAllocator {
             let handle = memory.raw_view().map_err(other_error)?.expose_provenance();
             Ok::<_, PyErr>((block, handle))
         })?;
-        let class = py
-            .import(intern!(py, "pyopencl"))?
-            .getattr(intern!(py, "MemoryObject"))?;
-        let buffer = class.call_method1(intern!(py, "from_int_ptr"), (handle, true))?;
+        let from_handle = FROM_HANDLE.get_or_try_init(py, || {
+            let class = py.import("pyopencl")?.getattr("MemoryObject")?;
+            class.getattr("from_int_ptr").map(Bound::unbind)
+        })?;
+        let buffer = from_handle.bind(py).call1((handle, true))?;
         buffer.setattr(intern!(py, "_binpool_block"), Block(block))?;
         Ok(buffer)
     }
@@ -150,8 +157,11 @@ impl SvmQueueAllocator {
             let address = address.as_ptr().expose_provenance();
             Ok::<_, PyErr>(SvmBlock { block, address })
         })?;
-        let pyopencl = py.import(intern!(py, "pyopencl"))?;
-        pyopencl.getattr(intern!(py, "SVM"))?.call1((block,))
+        let class = SVM.get_or_try_init(py, || {
+            let class = py.import("pyopencl")?.getattr("SVM");
+            class.map(Bound::unbind)
+        })?;
+        class.bind(py).call1((block,))
     }
 
     /// Returns a `pyopencl.SVM` over `bytes` bytes, as a call does.

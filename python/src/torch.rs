@@ -1,4 +1,4 @@
-//! Memory and pools over CUDA, for PyTorch and `CuPy`.
+//! Memory and pools over CUDA, for PyTorch and CuPy.
 
 #![expect(
     unsafe_code,
@@ -15,7 +15,7 @@ use crate::{
     pool::{Pool, Shared},
 };
 
-/// The pool of a CUDA device, which PyTorch and `CuPy` allocate from.
+/// The pool of a CUDA device, which PyTorch and CuPy allocate from.
 #[pyfunction]
 pub(crate) fn cuda_pool(py: Python<'_>, device: i32) -> PyResult<Pool> {
     let pool = py.detach(|| torch::pool_of(device)).ok_or_else(|| {
