@@ -27,6 +27,9 @@ pub(super) enum Unknown {}
 
 #[cfg(not(target_os = "linux"))]
 impl Unknown {
+    /// # Safety
+    ///
+    /// Nothing is left to promise: no value of this type exists.
     #[expect(unsafe_code, reason = "as that of other systems")]
     pub(super) unsafe fn throw(self) -> ! {
         match self {}
