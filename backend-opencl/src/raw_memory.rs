@@ -51,7 +51,7 @@ impl RawMemory<'_> {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](Error::Unsupported) for shared virtual memory; [`Misaligned`](binpool_allocators::InvalidRequest::Misaligned)
+    /// [`Unsupported`](binpool_allocators::Error::Unsupported) for shared virtual memory; [`Misaligned`](binpool_allocators::InvalidRequest::Misaligned)
     /// for a slice that starts where no sub-buffer can; a failure of the runtime.
     pub fn kernel_argument(&self) -> Result<*mut c_void> {
         let Some((memory, region)) = self.bytes else {
