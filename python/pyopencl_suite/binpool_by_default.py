@@ -33,6 +33,11 @@ def _allocator(queue):
     return pool if _CHOICE == "pyopencl" else pool.on(queue)
 
 
+def requests():
+    """Return how many arrays have got the allocator so far."""
+    return _requests
+
+
 _array_init = cl_array.Array.__init__
 
 
@@ -56,4 +61,4 @@ def _pools_of_one_test():
 
 
 def pytest_terminal_summary(terminalreporter):
-    terminalreporter.write_line(f"allocator: {_CHOICE}; arrays without one that got it: {_requests}")
+    terminalreporter.write_line(f"allocator: {_CHOICE}; arrays without one that got it: {requests()}")
