@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the programs of this folder over each allocator, each in a process of its own, and prints a table in Markdown:
 
-    compare.py LIBRARY [-o FOLDER] [--rounds 2] [--steps 40] [--seconds 500]
+    compare.py LIBRARY [-o FOLDER] [--rounds 2] [--steps 40] [--only PROGRAM]... [--seconds 500]
 
 Checks that the losses of a program are the same over every allocator. Writes `python.json`, with all figures of all rounds, after each
 process. No process is begun after so many seconds.
@@ -35,7 +35,7 @@ def ran(words):
 
 
 def table(found):
-    yield "| program | allocator | step, ms | reserved, GiB | used of the device, GiB | requests | same results |"
+    yield "| program | allocator | step, ms | reserved, GiB | allocated, GiB | used of the device, GiB | same results |"
     yield "|---|---|---:|---:|---:|---:|---|"
     reference = {}
     for (script, program, allocator), runs in found.items():
@@ -46,8 +46,8 @@ def table(found):
         same = all(run.get("losses", run.get("results")) == reference[script, program] for run in runs)
         spread = [run["median_ms"] for run in runs]
         times = f"{statistics.median(spread):.1f} ({min(spread):.1f} to {max(spread):.1f})"
-        sizes = " | ".join(f"{max(run[size] for run in runs):.2f}" for size in ["reserved_gib", "used_gib"])
-        yield f"| {program} | {allocator} | {times} | {sizes} | {runs[0].get('requests', '')} | {'yes' if same else 'NO'} |"
+        sizes = " | ".join(f"{max(run.get(size, 0) for run in runs):.2f}" for size in ["reserved_gib", "allocated_gib", "used_gib"])
+        yield f"| {program} | {allocator} | {times} | {sizes} | {'yes' if same else 'NO'} |"
     yield ""
     yield "| pairs, ns | whole | memory alone | nothing |"
     yield "|---|---:|---:|---:|"
@@ -64,6 +64,7 @@ def main():
     parser.add_argument("-o", "--output", type=pathlib.Path, default=pathlib.Path("."))
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--only", action="append", help="a program; all where there is none")
     parser.add_argument("--seconds", type=float, default=500)
     options = parser.parse_args()
     began, found = time.monotonic(), {}
@@ -71,7 +72,8 @@ def main():
         for script, programs, allocators in [TORCH, CUPY]:
             for program in programs:
                 for allocator in allocators:
-                    if time.monotonic() - began > options.seconds:
+                    left_out = options.only and program not in options.only
+                    if left_out or time.monotonic() - began > options.seconds:
                         continue
                     words = [HERE / script, program, allocator, "--library", options.library.resolve(), "--steps", str(options.steps)]
                     figures = ran(words)

@@ -15,6 +15,7 @@ import statistics
 import time
 
 import cupy
+from cupy_backends.cuda.stream import get_current_stream_ptr
 
 SEED = 20261125
 GIB = 1 << 30
@@ -28,25 +29,28 @@ class Binpool:
         allocate, free = library.binpool_torch_try_allocate, library.binpool_torch_free
         allocate.restype, allocate.argtypes = ctypes.c_void_p, [ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]
         free.restype, free.argtypes = None, [ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]
-        peak = library.binpool_torch_peak_bytes
-        peak.restype = ctypes.c_uint64
-        current = cupy.cuda.get_current_stream
+        self.library = library
+        current = get_current_stream_ptr
         # The stream of each block, which its free names again.
         streams = {}
 
         def give(size, device):
-            stream = current().ptr
+            stream = current()
             address = allocate(size, device, stream)
             if not address and size:
-                raise cupy.cuda.memory.OutOfMemoryError(size, peak(device))
+                raise cupy.cuda.memory.OutOfMemoryError(size, -1)
             streams[address] = stream
             return address or 0
 
         def take(address, device):
             free(address, 0, device, streams.pop(address, 0))
 
-        self.peak_bytes = lambda: peak(0)
         self.allocator = cupy.cuda.PythonFunctionAllocator(give, take)
+
+    def peak_bytes(self):
+        figures = (ctypes.c_uint64 * 7)()
+        self.library.binpool_torch_figures(0, figures)
+        return figures[3]
 
 
 def wave(choose):

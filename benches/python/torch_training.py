@@ -213,9 +213,10 @@ def run(program, steps):
 
 def memory():
     if OPTIONS.allocator == "binpool":
-        peak = ctypes.CDLL(OPTIONS.library).binpool_torch_peak_bytes
-        peak.restype = ctypes.c_uint64
-        return {"reserved_gib": peak(0) / GIB}
+        figures = (ctypes.c_uint64 * 7)()
+        ctypes.CDLL(OPTIONS.library).binpool_torch_figures(0, figures)
+        _, active, _, managed, misses, maps, unmaps = figures
+        return {"reserved_gib": managed / GIB, "allocated_gib": active / GIB, "misses": misses, "maps": maps, "unmaps": unmaps}
     figures = torch.cuda.memory_stats()
     return {
         "reserved_gib": torch.cuda.max_memory_reserved() / GIB,
