@@ -15,7 +15,6 @@ import statistics
 import time
 
 import cupy
-from cupy_backends.cuda.stream import get_current_stream_ptr
 
 SEED = 20261125
 GIB = 1 << 30
@@ -30,12 +29,12 @@ class Binpool:
         allocate.restype, allocate.argtypes = ctypes.c_void_p, [ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]
         free.restype, free.argtypes = None, [ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]
         self.library = library
-        current = get_current_stream_ptr
+        current = cupy.cuda.get_current_stream
         # The stream of each block, which its free names again.
         streams = {}
 
         def give(size, device):
-            stream = current()
+            stream = current().ptr
             address = allocate(size, device, stream)
             if not address and size:
                 raise cupy.cuda.memory.OutOfMemoryError(size, -1)
