@@ -2,13 +2,13 @@
 
 use std::{cell::OnceCell, ffi::c_void, ptr};
 
-use binpool_allocators::{AsMemory, Error, Region, Result};
+use binpool_allocators::{AsMemory, Region, Result};
 use smallvec::SmallVec;
 
 use crate::{
     backend::OpenClBackend,
     event::ClEvent,
-    memory::cl_memory::ClMemory,
+    memory::cl_memory::{ClMemory, no_handle},
     order::{access::Access, memory_use::MemoryUse, role::OrderRole},
     queue::ClQueue,
     sys,
@@ -221,10 +221,4 @@ impl Drop for EndOfRawCommands<'_> {
             tracing::error!(%error, "commands of the program's own are not followed: a barrier behind them failed");
         }
     }
-}
-
-fn no_handle() -> Error {
-    Error::unsupported(
-        "a `cl_mem` for shared virtual memory: pass its address, or a buffer over it (`as_buffer`)",
-    )
 }

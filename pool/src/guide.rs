@@ -13,6 +13,8 @@
 //! - [Writing a backend](backends): the traits, a skeleton, and the conformance suite.
 //! - [Testing an array crate](testing) on the mock device.
 //! - [Coming from PyOpenCL](from_pyopencl): names, and what behaves in another way.
+//! - [C and C++](c_and_cpp): pools for programs in C, by handle: a program, errors, queues.
+//! - [Python](python): PyOpenCL, PyTorch and CuPy over pools of this library.
 //! - [Platforms, versions, async](compatibility): what is tested where, and what may change.
 //!
 //! Whole programs are in the folder `examples` of each crate. Start with `quick_start`.
@@ -44,8 +46,14 @@ pub mod testing {}
 #[doc = include_str!("../guide/from_pyopencl.md")]
 pub mod from_pyopencl {}
 
+#[doc = include_str!("../guide/c_and_cpp.md")]
+pub mod c_and_cpp {}
+
 #[doc = include_str!("../guide/compatibility.md")]
 pub mod compatibility {}
 
 #[doc = include_str!("../guide/tuning.md")]
 pub mod tuning {}
+
+#[doc = include_str!("../guide/python.md")]
+pub mod python {}

@@ -31,7 +31,7 @@
 //! The [guide] has chapters: [a first array crate](guide::first_array_crate), [choosing an allocator](guide::allocators),
 //! [several queues](guide::queues), [several devices](guide::several_devices), [running out of memory](guide::shortage),
 //! [inspecting a pool](guide::inspecting), [tuning](guide::tuning), [writing a backend](guide::backends),
-//! [testing without a GPU](guide::testing), [coming from PyOpenCL](guide::from_pyopencl), and
+//! [testing without a GPU](guide::testing), [coming from PyOpenCL](guide::from_pyopencl), [C and C++](guide::c_and_cpp), [Python](guide::python), and
 //! [platforms, versions, async](guide::compatibility).
 //!
 //! # Queues

@@ -3,7 +3,7 @@
 use std::{ffi::c_void, fmt, ops::RangeBounds, ptr::NonNull, sync::Arc};
 
 use binpool_allocators::{
-    CountedView, HostUse, InvalidRequest, Memory, MemoryFlags, MemoryId, MemoryKind, Region,
+    CountedView, Error, HostUse, InvalidRequest, Memory, MemoryFlags, MemoryId, MemoryKind, Region,
     Result, ViewCount,
 };
 
@@ -153,6 +153,94 @@ impl ClMemory {
         };
         root.expose();
         Some(root.handle.raw())
+    }
+
+    /// The runtime's handle of the whole buffer that this is all or a part of, and the offset of these bytes in it; `None` for SVM. For
+    /// copies, fills and maps of the program's own, and for kernels that take both.
+    ///
+    /// What [`raw`](Self::raw) says of its handle holds for this one: it is borrowed, and the program orders its commands. Other bytes
+    /// of the buffer may be other blocks of a pool.
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// let buffer = backend.create_buffer(8192, MemoryFlags::empty())?;
+    /// let half = buffer.slice(4096..)?;
+    /// let (whole, offset) = half.whole_and_offset().ok_or("a buffer has a handle")?;
+    /// assert_eq!((Some(whole), offset), (buffer.raw(), 4096));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn whole_and_offset(&self) -> Option<(*mut c_void, usize)> {
+        let (root, offset) = self.exposed_root()?;
+        Some((root.handle.raw(), offset))
+    }
+
+    /// Returns a `cl_mem` that begins at the first of these bytes, for the argument of a kernel and for nothing else.
+    ///
+    /// It is the buffer or a sub-buffer of it; on NVIDIA's driver, which crashes after kernels have used sub-buffers that share bytes,
+    /// one of a single byte, behind which a kernel finds the others. It is borrowed: valid while this value lives, and not to be
+    /// released. The program orders its commands, as with [`raw`](Self::raw).
+    ///
+    /// ```
+    /// # use binpool_allocators::{Backend, MemoryFlags};
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// let buffer = backend.create_buffer(8192, MemoryFlags::empty())?;
+    /// assert_eq!(Some(buffer.kernel_argument()?), buffer.raw());
+    /// let half = buffer.slice(4096..)?;
+    /// assert_ne!(Some(half.kernel_argument()?), buffer.raw());
+    /// assert_eq!(half.kernel_argument()?, half.kernel_argument()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](binpool_allocators::Error::Unsupported) for SVM; a failure of the runtime.
+    pub fn kernel_argument(&self) -> Result<*mut c_void> {
+        self.exposed_root().ok_or_else(no_handle)?;
+        Ok(self.for_kernels()?.ok_or_else(no_handle)?.raw())
+    }
+
+    /// Returns a `cl_mem` of exactly these bytes, for commands that the program enqueues itself: the buffer, or a sub-buffer, which is
+    /// made by the first call and lives as long as this value.
+    ///
+    /// Unlike [`with_raw_memory`](OpenClBackend::with_raw_memory), it puts no command in order: the program's commands come after what
+    /// they need, and a pool is told of each queue by [`memory_on`](binpool_allocators::AsMemory::memory_on).
+    ///
+    /// ```
+    /// use binpool::{AsMemory, ImmediateAllocator, Memory, MemoryPool, QueueOrder};
+    /// # use binpool_allocators::Backend;
+    /// # use binpool_opencl::OpenClBackend;
+    /// # let backend = OpenClBackend::open(&"any".parse()?)?;
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let block = pool.allocate(5000)?; // A part of a segment.
+    /// let memory = block.memory_on(&queue).ok_or("0 bytes")?;
+    /// assert_eq!(memory.raw(), None);
+    /// let handle = memory.raw_view()?;
+    /// assert_eq!(memory.raw_view()?, handle);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](binpool_allocators::Error::Unsupported) for shared virtual memory, and for a part of a buffer on NVIDIA's OpenCL,
+    /// which crashes where a program uses sub-buffers while others are made: give the pool there
+    /// whole buffers (`PoolOptions::segments(false)`). A failure of the runtime.
+    pub fn raw_view(&self) -> Result<*mut c_void> {
+        self.exposed_root().ok_or_else(no_handle)?;
+        match &self.body {
+            MemoryBody::Part(_) if self.context.quirks.used_views_are_fragile => {
+                Err(Error::unsupported(
+                    "a handle of a part of a buffer, on NVIDIA's OpenCL: give the pool whole buffers (`PoolOptions::segments(false)`)",
+                ))
+            }
+            MemoryBody::Part(part) => Ok(part.object(&self.context)?.raw()),
+            MemoryBody::Buffer(root) => Ok(root.handle.raw()),
+            MemoryBody::Svm { .. } => Err(no_handle()),
+        }
     }
 
     /// As [`root`](Self::root), where the program is about to see the handle of the buffer, or of a part that leads to it.
@@ -496,4 +584,10 @@ impl Memory for ClMemory {
     fn has_views(&self) -> bool {
         self.views.has_views()
     }
+}
+
+pub(crate) fn no_handle() -> Error {
+    Error::unsupported(
+        "a `cl_mem` for shared virtual memory: pass its address, or a buffer over it (`as_buffer`)",
+    )
 }

@@ -27,6 +27,11 @@ pub(super) enum Unknown {}
 
 #[cfg(not(target_os = "linux"))]
 impl Unknown {
+    /// Does nothing, as there is none.
+    ///
+    /// # Safety
+    ///
+    /// It is safe: the exceptions of other systems are not.
     #[expect(unsafe_code, reason = "as that of other systems")]
     pub(super) unsafe fn throw(self) -> ! {
         match self {}

@@ -1,17 +1,23 @@
 //! Why a request got no memory.
 
-use std::fmt;
+use std::{error::Error, fmt};
 
 use binpool::PoolError;
 
 /// A request that got no memory, as PyTorch's program is told it.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub struct Failure {
     pub(super) text: String,
     pub(super) is_out_of_memory: bool,
 }
 
 impl Failure {
+    /// Whether memory was lacking; else the request was wrong, or the device failed.
+    #[must_use]
+    pub fn is_out_of_memory(&self) -> bool {
+        self.is_out_of_memory
+    }
+
     /// A failure for another reason than lack of memory.
     pub(super) fn other(text: impl fmt::Display) -> Self {
         Self {
@@ -20,6 +26,14 @@ impl Failure {
         }
     }
 }
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Error for Failure {}
 
 impl From<PoolError> for Failure {
     fn from(error: PoolError) -> Self {

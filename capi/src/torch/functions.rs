@@ -32,7 +32,9 @@ pub unsafe extern "C-unwind" fn binpool_torch_allocate(
     device: c_int,
     stream: *mut c_void,
 ) -> *mut c_void {
-    match allocate(bytes, device, stream) {
+    // SAFETY: The caller promises the same of the stream.
+    let allocated = unsafe { allocate(bytes, device, stream) };
+    match allocated {
         Ok(pointer) => pointer,
         Err(failure) => {
             let exception = exception::make(&failure);
@@ -57,7 +59,9 @@ pub unsafe extern "C" fn binpool_torch_try_allocate(
     device: c_int,
     stream: *mut c_void,
 ) -> *mut c_void {
-    allocate(bytes, device, stream).unwrap_or_else(|failure| {
+    // SAFETY: The caller promises the same of the stream.
+    let allocated = unsafe { allocate(bytes, device, stream) };
+    allocated.unwrap_or_else(|failure| {
         tracing::warn!(error = failure.text, "a request got no memory");
         ptr::null_mut()
     })
@@ -148,7 +152,20 @@ pub unsafe extern "C" fn binpool_torch_figures(device: c_int, figures: *mut Torc
     true
 }
 
-fn allocate(bytes: isize, device: i32, stream: *mut c_void) -> Result<*mut c_void, Failure> {
+/// Allocates as [`binpool_torch_allocate`] does, for callers in Rust.
+///
+/// # Errors
+///
+/// A [`Failure`] with the pool's report.
+///
+/// # Safety
+///
+/// `stream` is a stream of the primary context of the device, and lives as long as the program.
+pub unsafe fn allocate(
+    bytes: isize,
+    device: i32,
+    stream: *mut c_void,
+) -> Result<*mut c_void, Failure> {
     if bytes == 0 {
         return Ok(ptr::null_mut());
     }

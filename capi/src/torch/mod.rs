@@ -45,8 +45,10 @@ mod failure;
 mod functions;
 mod pools;
 
+pub use failure::Failure;
 pub use functions::{
-    TorchFigures, binpool_torch_allocate, binpool_torch_empty_cache, binpool_torch_figures,
-    binpool_torch_free, binpool_torch_record_stream, binpool_torch_try_allocate,
+    TorchFigures, allocate, binpool_torch_allocate, binpool_torch_empty_cache,
+    binpool_torch_figures, binpool_torch_free, binpool_torch_record_stream,
+    binpool_torch_try_allocate,
 };
 pub use pools::pool_of;

@@ -1,0 +1,416 @@
+/* The C interface of binpool, a memory pool for GPUs. Made by scripts/header from capi/src: change it there.
+ *
+ * Handles are freed once, by the function that their documentation names. Every function that can fail returns a
+ * binpool_status, and binpool_last_error_message says why. No exception and no panic comes out of a function.
+ *
+ * All functions may be called from any thread, and at the same time, also with the same handle. Only what frees a
+ * handle is called when no other thread uses it. */
+
+#ifndef BINPOOL_H
+#define BINPOOL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+// How a call ended. The message of one that failed is `binpool_last_error_message`.
+//
+// Later versions may add others: treat a number that is not here as `BINPOOL_STATUS_BACKEND`.
+typedef enum {
+  // It did what it is for.
+  BINPOOL_STATUS_OK = 0,
+  // No memory is left, after everything that the pool could try. The message is a report with advice.
+  BINPOOL_STATUS_OUT_OF_MEMORY = 1,
+  // An argument is wrong: a null pointer, a queue of another context, a size that no device has.
+  BINPOOL_STATUS_INVALID_ARGUMENT = 2,
+  // The device, the driver or the pool does not have what was asked for; the message says what to do instead.
+  BINPOOL_STATUS_UNSUPPORTED = 3,
+  // The driver refused or failed a call.
+  BINPOOL_STATUS_BACKEND = 4,
+  // The device is lost: nothing that lives on it can be used again.
+  BINPOOL_STATUS_DEVICE_LOST = 5,
+  // The pool is being recorded already.
+  BINPOOL_STATUS_BUSY = 6,
+  // A file could not be written.
+  BINPOOL_STATUS_IO = 7,
+  // binpool has a defect. What the call was to do is done in part or not at all.
+  BINPOOL_STATUS_PANIC = 8,
+} binpool_status;
+
+// How free blocks go from one queue to another: the values of `reuse` in `binpool_options`.
+typedef enum {
+  // What the pool does by itself: `BINPOOL_REUSE_OPPORTUNISTIC`.
+  BINPOOL_REUSE_DEFAULT = 0,
+  // Each queue reuses only what it has used itself.
+  BINPOOL_REUSE_SAME_QUEUE = 1,
+  // A block goes to another queue once the commands of its former user have ended.
+  BINPOOL_REUSE_OPPORTUNISTIC = 2,
+  // Or at once, with a wait on the device.
+  BINPOOL_REUSE_INSERT_WAIT = 3,
+  // Or after a wait on the host.
+  BINPOOL_REUSE_WAIT_ON_HOST = 4,
+} binpool_reuse;
+
+// Whether blocks are carved from segments: the values of `segments` in `binpool_options`.
+typedef enum {
+  // What the pool does by itself: `BINPOOL_SEGMENTS_ON`.
+  BINPOOL_SEGMENTS_DEFAULT = 0,
+  // Blocks are parts of large pieces of device memory, in which free neighbours merge.
+  BINPOOL_SEGMENTS_ON = 1,
+  // Each block is a buffer of its own. Not for CUDA, whose pools map pages.
+  BINPOOL_SEGMENTS_OFF = 2,
+} binpool_segments;
+
+// A block of device memory, which goes back to its pool when it is freed. Any thread may use it, and several at once.
+typedef struct binpool_block binpool_block;
+
+// A pool of device memory. Any thread may use it, and several at once.
+typedef struct binpool_pool binpool_pool;
+
+// A recording of a pool, which goes on until it is finished.
+typedef struct binpool_recording binpool_recording;
+
+// The settings of a pool. Fields that are 0 are what binpool does by itself, so that this is enough:
+//
+// ```c
+// binpool_options options = {.struct_size = sizeof options, .limit_bytes = 1 << 30};
+// ```
+typedef struct {
+  // The size of this struct as the program knows it. Later versions may add fields behind the others.
+  size_t struct_size;
+  // The most bytes that the pool may take from the device; 0 for no limit.
+  uint64_t limit_bytes;
+  // A value of `binpool_segments`.
+  uint32_t segments;
+  // A value of `binpool_reuse`.
+  uint32_t reuse;
+} binpool_options;
+
+// The counters of a pool, all taken at the same moment. Sizes in bytes.
+//
+// Active: the program has it. Held: free, in the pool. Managed: both together, in whole blocks. Pending: held, but commands of a
+// former user may still run.
+typedef struct {
+  // Active blocks.
+  uint64_t active_blocks;
+  // Active bytes, as they were requested.
+  uint64_t active_bytes;
+  // The highest value of `active_bytes`.
+  uint64_t peak_active_bytes;
+  // Free blocks in the pool. Free parts of segments do not count as blocks.
+  uint64_t held_blocks;
+  // The sizes of the held blocks, and of the free parts of segments.
+  uint64_t held_bytes;
+  // Held blocks that commands on several queues, or on an out-of-order queue, may still use.
+  uint64_t pending_blocks;
+  // The sizes of the pending blocks.
+  uint64_t pending_bytes;
+  // All bytes that the pool has from the device.
+  uint64_t managed_bytes;
+  // The highest value of `managed_bytes`.
+  uint64_t peak_managed_bytes;
+  // Allocations that a held block served.
+  uint64_t hits;
+  // Hits by blocks that were carved from a segment that the pool had already.
+  uint64_t carved_hits;
+  // Hits by blocks of another queue whose commands had ended.
+  uint64_t ended_hits;
+  // Hits for which a queue waits on the device.
+  uint64_t device_wait_hits;
+  // Hits for which the host waited.
+  uint64_t host_wait_hits;
+  // Allocations for which the device was asked.
+  uint64_t misses;
+  // Allocations of 0 bytes.
+  uint64_t empty_allocations;
+  // Allocations that failed for lack of memory.
+  uint64_t out_of_memory;
+  // Free blocks or segments that went back to the device.
+  uint64_t released_blocks;
+} binpool_statistics;
+
+// What a recording has.
+typedef struct {
+  // Blocks that were handed out.
+  uint64_t allocations;
+  // Blocks that were freed.
+  uint64_t frees;
+  // Requests that failed for lack of memory.
+  uint64_t shortages;
+} binpool_recording_summary;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// Frees a block: its memory goes back to the pool, behind the commands that were enqueued on the block's queues so far. Enqueue first,
+// then free: the pool knows nothing of commands that are enqueued later. The handle is gone, whatever the call returns. The pool may be
+// gone, too.
+//
+// Called once for each block, by any thread, when no other thread uses the handle.
+//
+// The caller promises: `block` is null, or a block that was not freed yet and that no thread uses during or after the call. Its `cl_mem` and its address are not used
+// by commands that are enqueued later.
+binpool_status binpool_block_free(binpool_block *block);
+
+// Returns the size of a block as it was requested, in bytes; 0 for a null pointer.
+//
+// Any thread may call it.
+//
+// The caller promises: `block` is null or a live block.
+size_t binpool_block_size(const binpool_block *block);
+
+// Returns what a block takes of the device, in bytes: at least its size; 0 for a null pointer.
+//
+// Any thread may call it.
+//
+// The caller promises: `block` is null or a live block.
+size_t binpool_block_class_size(const binpool_block *block);
+
+// Returns the `cl_mem` of the buffer that a block is all or a part of, and where the block begins in it, in bytes: for copies, fills and
+// maps, and for kernels that take both. Other bytes of the buffer are other blocks.
+//
+// The `cl_mem` is borrowed: not to be released, and valid until the block is freed. Commands that were enqueued before keep it. On
+// another queue than the block's own, `binpool_block_order_before` or `binpool_block_record_use` comes first.
+//
+// Any thread may call it. Errors: `INVALID_ARGUMENT` for a block of 0 bytes, `UNSUPPORTED` for a block of a CUDA pool.
+//
+// The caller promises: `block` is null or a live block. `memory` and `offset` are null, or places for the results.
+binpool_status binpool_block_cl_mem(const binpool_block *block,
+                                    void **memory,
+                                    size_t *offset);
+
+// Returns a `cl_mem` that begins where a block does, for the argument of a kernel and for nothing else. It is the buffer or a sub-buffer of
+// it; on NVIDIA's driver a sub-buffer of a single byte, behind which a kernel finds the others.
+//
+// Otherwise as `binpool_block_cl_mem`. It belongs to the block: later calls return the same one.
+//
+// The caller promises: `block` is null or a live block. `memory` is null, or a place for the result.
+binpool_status binpool_block_cl_kernel_argument(const binpool_block *block,
+                                                void **memory);
+
+// Returns the address of a block of a CUDA pool, a `CUdeviceptr`. It is valid for commands that are enqueued before the block is freed. On
+// another stream than the block's own, `binpool_block_order_before` or `binpool_block_record_use` comes first.
+//
+// Any thread may call it. Errors: `INVALID_ARGUMENT` for a block of 0 bytes, `UNSUPPORTED` for a block of an OpenCL pool.
+//
+// The caller promises: `block` is null or a live block. `address` is null, or a place for the result.
+binpool_status binpool_block_device_ptr(const binpool_block *block,
+                                        uint64_t *address);
+
+// Tells the pool that commands on `queue`, another queue than the block's own, use the block: no other user gets it before everything has
+// ended that is enqueued there until the block is freed. The program puts these commands behind those of the block's own queue.
+//
+// Any thread may call it. Errors: `INVALID_ARGUMENT` for a queue of another context or device.
+//
+// The caller promises: `block` is null or a live block. `queue` is as in `binpool_allocate_on`.
+binpool_status binpool_block_record_use(const binpool_block *block,
+                                        void *queue);
+
+// Puts what is enqueued on `queue` from now on behind everything that was enqueued on the block's queues so far, by a wait on the
+// device, and records the use of `queue`. The host does not wait.
+//
+// Any thread may call it. Errors: as `binpool_block_record_use`, and `BACKEND`.
+//
+// The caller promises: `block` is null or a live block. `queue` is as in `binpool_allocate_on`.
+binpool_status binpool_block_order_before(const binpool_block *block,
+                                          void *queue);
+
+// Frees a text that binpool has returned. A null pointer is none.
+//
+// Any thread may call it.
+//
+// The caller promises: `string` is null, or a text that binpool has returned to be freed by this call, and that was not freed yet.
+void binpool_string_free(char *string);
+
+// The message of the last call that failed on the calling thread; an empty text where none has. It is in UTF-8, and may have several
+// lines: that of a request without memory is a whole report.
+//
+// It is valid until another call fails on this thread. Calls that go well leave it as it is. Not to be freed.
+//
+// Any thread may call it.
+const char *binpool_last_error_message(void);
+
+// Makes a pool over OpenCL, whose blocks are for `queue` unless their allocation names another.
+//
+// The context, the device and the queue are the program's own: they are retained, and the program may release its own references at
+// any time. `options` may be null. The pool is freed by `binpool_pool_free`.
+//
+// Errors: `INVALID_ARGUMENT` for a device that is not the context's or a queue of another context or device; `UNSUPPORTED` where there
+// is no OpenCL library, or the device has OpenCL 1.1 or older; `BACKEND`.
+//
+// The caller promises: `context` and `queue` are null, or a live `cl_context` and `cl_command_queue` of the OpenCL library that binpool loads, the
+// system's one. `options` is null, or points to as many bytes as its `struct_size` says. `pool` is null, or a place for the result.
+binpool_status binpool_pool_new_opencl(void *context,
+                                       void *device,
+                                       void *queue,
+                                       const binpool_options *options,
+                                       binpool_pool **pool);
+
+// Makes a pool over the primary context of a CUDA device, whose blocks are for `stream` unless their allocation names another.
+//
+// `device` is the device's number, counted from 0. `stream` is a `CUstream` or `cudaStream_t`; null is the legacy default stream.
+// `options` may be null. The pool is freed by `binpool_pool_free`.
+//
+// Errors: `UNSUPPORTED` where there is no CUDA driver, and for options without segments; `BACKEND`.
+//
+// The caller promises: `stream` is null, or a stream of the device's primary context that lives until the pool and all of its blocks are freed. `options`
+// is null, or points to as many bytes as its `struct_size` says. `pool` is null, or a place for the result.
+binpool_status binpool_pool_new_cuda(uint32_t device,
+                                     void *stream,
+                                     const binpool_options *options,
+                                     binpool_pool **pool);
+
+// Frees a pool, and gives its free memory back to the device. Blocks that the program still has stay valid; their memory goes back when
+// they are freed.
+//
+// Called once for each pool, when no other thread uses the handle.
+//
+// The caller promises: `pool` is null, or a pool that was not freed yet and that no thread uses during or after the call.
+binpool_status binpool_pool_free(binpool_pool *pool);
+
+// Allocates a block of `bytes` bytes for the pool's queue. Commands there come after everything that its former users enqueued. A block
+// of 0 bytes has no memory.
+//
+// The block is freed by `binpool_block_free`. Any thread may call it.
+//
+// Errors: `OUT_OF_MEMORY`, with a report as its message; `INVALID_ARGUMENT` for more bytes than any block of the device has; `BACKEND`.
+//
+// The caller promises: `pool` is null or a live pool. `block` is null, or a place for the result.
+binpool_status binpool_allocate(const binpool_pool *pool,
+                                size_t bytes,
+                                binpool_block **block);
+
+// Allocates a block of `bytes` bytes for `queue`: a `cl_command_queue` of the pool's context and device, or a `CUstream`, where null is the
+// legacy default stream.
+//
+// Otherwise as `binpool_allocate`. Errors: also `INVALID_ARGUMENT` for a queue of another context or device.
+//
+// The caller promises: `pool` is null or a live pool. `queue` is null, or a live `cl_command_queue`, or a stream of the device's primary context that lives
+// until the pool and all of its blocks are freed. `block` is null, or a place for the result.
+binpool_status binpool_allocate_on(const binpool_pool *pool,
+                                   void *queue,
+                                   size_t bytes,
+                                   binpool_block **block);
+
+// Tells the pool that the program is done with a queue: its free memory is for all queues once its commands have ended.
+//
+// Any thread may call it. Errors: as `binpool_allocate_on`.
+//
+// The caller promises: `pool` is null or a live pool. `queue` is as in `binpool_allocate_on`.
+binpool_status binpool_pool_retire_queue(const binpool_pool *pool,
+                                         void *queue);
+
+// Writes the pool's counters to `statistics`, which has `size` bytes: `sizeof(binpool_statistics)`. Where a program knows fewer fields than
+// this version, it gets those; where it knows more, the others are 0.
+//
+// Any thread may call it.
+//
+// The caller promises: `pool` is null or a live pool. `statistics` is null, or points to `size` bytes.
+binpool_status binpool_pool_statistics(const binpool_pool *pool,
+                                       binpool_statistics *statistics,
+                                       size_t size);
+
+// Returns a report for people: the counters, and who has the blocks in use, by tag, if the pool is watched. The text is freed by
+// `binpool_string_free`.
+//
+// Any thread may call it.
+//
+// The caller promises: `pool` is null or a live pool. `report` is null, or a place for the result.
+binpool_status binpool_pool_report(const binpool_pool *pool,
+                                   char **report);
+
+// Returns what the pool has, block by block, as JSON, which `binpool view` shows. The text is freed by `binpool_string_free`.
+//
+// Any thread may call it.
+//
+// The caller promises: `pool` is null or a live pool. `json` is null, or a place for the result.
+binpool_status binpool_pool_snapshot_json(const binpool_pool *pool,
+                                          char **json);
+
+// Returns the most bytes that the pool may take from the device; 0 where there is no limit.
+//
+// Any thread may call it.
+//
+// The caller promises: `pool` is null or a live pool. `bytes` is null, or a place for the result.
+binpool_status binpool_pool_limit(const binpool_pool *pool, uint64_t *bytes);
+
+// Sets the most bytes that the pool may take from the device; 0 for no limit. What it has above that stays until it is freed:
+// `binpool_pool_trim` releases what is free already.
+//
+// Any thread may call it.
+//
+// The caller promises: `pool` is null or a live pool.
+binpool_status binpool_pool_set_limit(const binpool_pool *pool,
+                                      uint64_t bytes);
+
+// Releases free memory until the pool has at most `bytes` bytes of the device. Blocks in use stay. `released`, which may be null, gets the
+// number of bytes that went back.
+//
+// Any thread may call it.
+//
+// The caller promises: `pool` is null or a live pool. `released` is null, or a place for the result.
+binpool_status binpool_pool_trim(const binpool_pool *pool,
+                                 uint64_t bytes,
+                                 uint64_t *released);
+
+// Releases all free memory. `released`, which may be null, gets the number of bytes that went back.
+//
+// Any thread may call it.
+//
+// The caller promises: `pool` is null or a live pool. `released` is null, or a place for the result.
+binpool_status binpool_pool_free_held(const binpool_pool *pool, uint64_t *released);
+
+// Begins to note the tag and the age of each block, for reports, snapshots and the messages of requests without memory. If `call_stacks` is
+// not 0, the functions of the program that asked for it, too, which takes some microseconds for each block.
+//
+// Any thread may call it.
+//
+// The caller promises: `pool` is null or a live pool.
+binpool_status binpool_pool_watch(const binpool_pool *pool,
+                                  int call_stacks);
+
+// Ends what `binpool_pool_watch` began.
+//
+// Any thread may call it.
+//
+// The caller promises: `pool` is null or a live pool.
+binpool_status binpool_pool_stop_watching(const binpool_pool *pool);
+
+// Begins to write down every request of the pool in a new file at `path`, for `binpool replay`, `binpool tune` and `binpool view`. A file
+// that is there already is overwritten. The recording ends by `binpool_recording_finish`, which frees it.
+//
+// Any thread may call it. Errors: `BUSY` if the pool is being recorded already, whose file is left as it is; `IO`.
+//
+// The caller promises: `pool` is null or a live pool. `path` is null, or a text that ends with a zero. `recording` is null, or a place for the result.
+binpool_status binpool_pool_record(const binpool_pool *pool,
+                                   const char *path,
+                                   binpool_recording **recording);
+
+// Ends a recording, writes the rest of its file, and frees the handle, whatever it returns. `summary`, which may be null, gets what the
+// recording has. The pool may be gone.
+//
+// Called once for each recording, by any thread. Errors: `IO`, with which the recording ended.
+//
+// The caller promises: `recording` is null, or a recording that was not finished yet and that no thread uses during or after the call. `summary` is null,
+// or a place for the result.
+binpool_status binpool_recording_finish(binpool_recording *recording,
+                                        binpool_recording_summary *summary);
+
+// Has the blocks that the calling thread allocates from now on carry a tag, such as `"weights"`, until `binpool_tag_leave`. Tags may lie in each
+// other: the innermost one counts. Reports, snapshots and recordings show them.
+//
+// Any thread may call it; the tag is of that thread. A program has some tags, not one for each block: binpool keeps each name for good.
+//
+// The caller promises: `name` is null, or a text that ends with a zero.
+binpool_status binpool_tag_enter(const char *name);
+
+// Ends the tag that the calling thread has entered last.
+//
+// Errors: `INVALID_ARGUMENT` where it has none.
+binpool_status binpool_tag_leave(void);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* BINPOOL_H */

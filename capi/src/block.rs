@@ -1,0 +1,261 @@
+//! Blocks, by handle.
+
+#![expect(unsafe_code, reason = "handles and queues of the program are pointers")]
+
+use std::ffi::c_void;
+
+use binpool::{
+    Allocator, ImmediateAllocator, PooledBuffer, QueueOf, VirtualMemoryAllocator, adaptors::Limit,
+};
+use binpool_cuda::CudaBackend;
+use binpool_opencl::OpenClBackend;
+
+use crate::{
+    border::{Out, asked, borrowed, guarded, taken},
+    queues::{cuda_queue, opencl_queue},
+    status::{Failure, Status},
+};
+
+pub(crate) type OpenClAllocator = Limit<ImmediateAllocator<OpenClBackend>>;
+pub(crate) type CudaAllocator = Limit<VirtualMemoryAllocator<CudaBackend>>;
+
+/// A block of device memory, which goes back to its pool when it is freed. Any thread may use it, and several at once.
+#[derive(Debug)]
+pub struct Block(Kind);
+
+#[derive(Debug)]
+pub(crate) enum Kind {
+    OpenCl(Owned<OpenClAllocator>),
+    Cuda(Owned<CudaAllocator>),
+}
+
+/// A block with the queue that it was allocated for.
+#[derive(Debug)]
+pub(crate) struct Owned<A: Allocator> {
+    pub(crate) buffer: PooledBuffer<A>,
+    pub(crate) queue: QueueOf<A>,
+}
+
+// Threads share handles.
+const fn is_shared<T: Send + Sync>() {}
+const _: () = is_shared::<Block>();
+
+impl Block {
+    pub(crate) const fn new(kind: Kind) -> Self {
+        Self(kind)
+    }
+
+    fn open_cl(&self) -> Result<&Owned<OpenClAllocator>, Failure> {
+        match &self.0 {
+            Kind::OpenCl(owned) => Ok(owned),
+            Kind::Cuda(_) => Err(Failure::new(
+                Status::Unsupported,
+                "a `cl_mem` of a CUDA block: use `binpool_block_device_ptr`",
+            )),
+        }
+    }
+}
+
+fn no_memory() -> Failure {
+    Failure::argument("a block of 0 bytes has no memory")
+}
+
+/// Frees a block: its memory goes back to the pool, behind the commands that were enqueued on the block's queues so far. Enqueue first,
+/// then free: the pool knows nothing of commands that are enqueued later. The handle is gone, whatever the call returns. The pool may be
+/// gone, too.
+///
+/// Called once for each block, by any thread, when no other thread uses the handle.
+///
+/// # Safety
+///
+/// `block` is null, or a block that was not freed yet and that no thread uses during or after the call. Its `cl_mem` and its address are not used
+/// by commands that are enqueued later.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn binpool_block_free(block: *mut Block) -> Status {
+    guarded(|| {
+        // SAFETY: As the caller promises.
+        match unsafe { taken(block, "block") }?.0 {
+            Kind::OpenCl(owned) => owned.buffer.release()?,
+            Kind::Cuda(owned) => owned.buffer.release()?,
+        }
+        Ok(())
+    })
+}
+
+/// Returns the size of a block as it was requested, in bytes; 0 for a null pointer.
+///
+/// Any thread may call it.
+///
+/// # Safety
+///
+/// `block` is null or a live block.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn binpool_block_size(block: *const Block) -> usize {
+    // SAFETY: As the caller promises.
+    match unsafe { block.as_ref() } {
+        Some(Block(Kind::OpenCl(owned))) => owned.buffer.size(),
+        Some(Block(Kind::Cuda(owned))) => owned.buffer.size(),
+        None => 0,
+    }
+}
+
+/// Returns what a block takes of the device, in bytes: at least its size; 0 for a null pointer.
+///
+/// Any thread may call it.
+///
+/// # Safety
+///
+/// `block` is null or a live block.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn binpool_block_class_size(block: *const Block) -> usize {
+    // SAFETY: As the caller promises.
+    match unsafe { block.as_ref() } {
+        Some(Block(Kind::OpenCl(owned))) => owned.buffer.class_size(),
+        Some(Block(Kind::Cuda(owned))) => owned.buffer.class_size(),
+        None => 0,
+    }
+}
+
+/// Returns the `cl_mem` of the buffer that a block is all or a part of, and where the block begins in it, in bytes: for copies, fills and
+/// maps, and for kernels that take both. Other bytes of the buffer are other blocks.
+///
+/// The `cl_mem` is borrowed: not to be released, and valid until the block is freed. Commands that were enqueued before keep it. On
+/// another queue than the block's own, `binpool_block_order_before` or `binpool_block_record_use` comes first.
+///
+/// Any thread may call it. Errors: `INVALID_ARGUMENT` for a block of 0 bytes, `UNSUPPORTED` for a block of a CUDA pool.
+///
+/// # Safety
+///
+/// `block` is null or a live block. `memory` and `offset` are null, or places for the results.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn binpool_block_cl_mem(
+    block: *const Block,
+    memory: *mut *mut c_void,
+    offset: *mut usize,
+) -> Status {
+    guarded(|| {
+        // SAFETY: As the caller promises.
+        let (block, place) = unsafe { asked(block, "block", memory, "memory") }?;
+        // SAFETY: As the caller promises.
+        let place_of_offset = unsafe { Out::of(offset, "offset") }?;
+        let owned = block.open_cl()?;
+        let memory = owned.buffer.memory_on(&owned.queue).ok_or_else(no_memory)?;
+        let (whole, offset) = memory.whole_and_offset().ok_or_else(no_memory)?;
+        place.set(whole);
+        place_of_offset.set(offset);
+        Ok(())
+    })
+}
+
+/// Returns a `cl_mem` that begins where a block does, for the argument of a kernel and for nothing else. It is the buffer or a sub-buffer of
+/// it; on NVIDIA's driver a sub-buffer of a single byte, behind which a kernel finds the others.
+///
+/// Otherwise as `binpool_block_cl_mem`. It belongs to the block: later calls return the same one.
+///
+/// # Safety
+///
+/// `block` is null or a live block. `memory` is null, or a place for the result.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn binpool_block_cl_kernel_argument(
+    block: *const Block,
+    memory: *mut *mut c_void,
+) -> Status {
+    guarded(|| {
+        // SAFETY: As the caller promises.
+        let (block, place) = unsafe { asked(block, "block", memory, "memory") }?;
+        let owned = block.open_cl()?;
+        let memory = owned.buffer.memory_on(&owned.queue).ok_or_else(no_memory)?;
+        place.set(memory.kernel_argument()?);
+        Ok(())
+    })
+}
+
+/// Returns the address of a block of a CUDA pool, a `CUdeviceptr`. It is valid for commands that are enqueued before the block is freed. On
+/// another stream than the block's own, `binpool_block_order_before` or `binpool_block_record_use` comes first.
+///
+/// Any thread may call it. Errors: `INVALID_ARGUMENT` for a block of 0 bytes, `UNSUPPORTED` for a block of an OpenCL pool.
+///
+/// # Safety
+///
+/// `block` is null or a live block. `address` is null, or a place for the result.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn binpool_block_device_ptr(
+    block: *const Block,
+    address: *mut u64,
+) -> Status {
+    guarded(|| {
+        // SAFETY: As the caller promises.
+        let (block, place) = unsafe { asked(block, "block", address, "address") }?;
+        let Kind::Cuda(owned) = &block.0 else {
+            return Err(Failure::new(
+                Status::Unsupported,
+                "an address of an OpenCL block: use `binpool_block_cl_mem`",
+            ));
+        };
+        let memory = owned.buffer.memory_on(&owned.queue).ok_or_else(no_memory)?;
+        place.set(memory.cu_device_ptr()?);
+        Ok(())
+    })
+}
+
+/// Tells the pool that commands on `queue`, another queue than the block's own, use the block: no other user gets it before everything has
+/// ended that is enqueued there until the block is freed. The program puts these commands behind those of the block's own queue.
+///
+/// Any thread may call it. Errors: `INVALID_ARGUMENT` for a queue of another context or device.
+///
+/// # Safety
+///
+/// `block` is null or a live block. `queue` is as in `binpool_allocate_on`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn binpool_block_record_use(
+    block: *const Block,
+    queue: *mut c_void,
+) -> Status {
+    guarded(|| {
+        // SAFETY: As the caller promises.
+        match &unsafe { borrowed(block, "block") }?.0 {
+            Kind::OpenCl(owned) => {
+                // SAFETY: As the caller promises.
+                let queue = unsafe { opencl_queue(owned.buffer.backend(), queue) }?;
+                owned.buffer.record_use(&queue)?;
+            }
+            Kind::Cuda(owned) => {
+                // SAFETY: As the caller promises.
+                let queue = unsafe { cuda_queue(owned.buffer.backend(), queue) }?;
+                owned.buffer.record_use(&queue)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Puts what is enqueued on `queue` from now on behind everything that was enqueued on the block's queues so far, by a wait on the
+/// device, and records the use of `queue`. The host does not wait.
+///
+/// Any thread may call it. Errors: as `binpool_block_record_use`, and `BACKEND`.
+///
+/// # Safety
+///
+/// `block` is null or a live block. `queue` is as in `binpool_allocate_on`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn binpool_block_order_before(
+    block: *const Block,
+    queue: *mut c_void,
+) -> Status {
+    guarded(|| {
+        // SAFETY: As the caller promises.
+        match &unsafe { borrowed(block, "block") }?.0 {
+            Kind::OpenCl(owned) => {
+                // SAFETY: As the caller promises.
+                let queue = unsafe { opencl_queue(owned.buffer.backend(), queue) }?;
+                owned.buffer.order_before(&queue)?;
+            }
+            Kind::Cuda(owned) => {
+                // SAFETY: As the caller promises.
+                let queue = unsafe { cuda_queue(owned.buffer.backend(), queue) }?;
+                owned.buffer.order_before(&queue)?;
+            }
+        }
+        Ok(())
+    })
+}

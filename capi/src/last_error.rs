@@ -1,0 +1,35 @@
+//! The message of the last call that failed on a thread.
+
+use std::{
+    cell::RefCell,
+    ffi::{CString, c_char},
+};
+
+thread_local! {
+    static LAST: RefCell<CString> = RefCell::default();
+}
+
+/// Keeps a message for the calling thread. What is behind a zero in it is lost.
+pub(crate) fn set(message: &str) {
+    let text = message.split('\0').next().unwrap_or_default();
+    let text = CString::new(text).unwrap_or_default();
+    // A thread that ends has no message any more.
+    let _ended = LAST.try_with(|last| last.replace(text));
+}
+
+/// The message of the last call that failed on the calling thread; an empty text where none has. It is in UTF-8, and may have several
+/// lines: that of a request without memory is a whole report.
+///
+/// It is valid until another call fails on this thread. Calls that go well leave it as it is. Not to be freed.
+///
+/// Any thread may call it.
+#[expect(
+    unsafe_code,
+    reason = "an exported name is declared by an attribute that is unsafe"
+)]
+// SAFETY: No other library has names that begin like this.
+#[unsafe(no_mangle)]
+pub extern "C" fn binpool_last_error_message() -> *const c_char {
+    LAST.try_with(|last| last.borrow().as_ptr())
+        .unwrap_or(c"".as_ptr())
+}

@@ -1,0 +1,138 @@
+//! The settings of a pool, as C has them.
+
+#![expect(unsafe_code, reason = "a struct of the program's size is read")]
+
+use std::{mem::offset_of, ptr};
+
+use binpool::{PoolOptions, ReusePolicy};
+
+use crate::status::{Failure, Status};
+
+/// How free blocks go from one queue to another: the values of `reuse` in `binpool_options`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reuse {
+    /// What the pool does by itself: `BINPOOL_REUSE_OPPORTUNISTIC`.
+    Default = 0,
+    /// Each queue reuses only what it has used itself.
+    SameQueue = 1,
+    /// A block goes to another queue once the commands of its former user have ended.
+    Opportunistic = 2,
+    /// Or at once, with a wait on the device.
+    InsertWait = 3,
+    /// Or after a wait on the host.
+    WaitOnHost = 4,
+}
+
+/// Whether blocks are carved from segments: the values of `segments` in `binpool_options`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Segments {
+    /// What the pool does by itself: `BINPOOL_SEGMENTS_ON`.
+    Default = 0,
+    /// Blocks are parts of large pieces of device memory, in which free neighbours merge.
+    On = 1,
+    /// Each block is a buffer of its own. Not for CUDA, whose pools map pages.
+    Off = 2,
+}
+
+/// The settings of a pool. Fields that are 0 are what binpool does by itself, so that this is enough:
+///
+/// ```c
+/// binpool_options options = {.struct_size = sizeof options, .limit_bytes = 1 << 30};
+/// ```
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// The size of this struct as the program knows it. Later versions may add fields behind the others.
+    pub struct_size: usize,
+    /// The most bytes that the pool may take from the device; 0 for no limit.
+    pub limit_bytes: u64,
+    /// A value of `binpool_segments`.
+    pub segments: u32,
+    /// A value of `binpool_reuse`.
+    pub reuse: u32,
+}
+
+impl Options {
+    /// Reads the settings of a program; a null pointer stands for those that are all 0.
+    ///
+    /// # Safety
+    ///
+    /// `pointer` is null, or points to as many bytes as its `struct_size` says.
+    pub(crate) unsafe fn read(pointer: *const Self) -> Result<Self, Failure> {
+        let mut options = Self::default();
+        if pointer.is_null() {
+            return Ok(options);
+        }
+        // SAFETY: The struct has this field at least, as the caller promises.
+        let theirs = unsafe { pointer.cast::<usize>().read_unaligned() };
+        if theirs < offset_of!(Self, segments) {
+            return Err(Failure::argument(format!(
+                "`struct_size` is {theirs}: set it to `sizeof(binpool_options)`"
+            )));
+        }
+        let ours = size_of::<Self>();
+        let (from, to) = (pointer.cast::<u8>(), (&raw mut options).cast::<u8>());
+        // SAFETY: The program has `theirs` bytes, as the caller promises, and the fields are integers, which any bytes are.
+        unsafe { ptr::copy_nonoverlapping(from, to, ours.min(theirs)) };
+        for offset in ours..theirs {
+            // SAFETY: The program has `theirs` bytes, as the caller promises.
+            if unsafe { from.wrapping_add(offset).read() } != 0 {
+                return Err(Failure::new(
+                    Status::Unsupported,
+                    format!(
+                        "a field of `binpool_options` behind byte {ours}, which this version does not have: leave it 0, or use a \
+                         later version"
+                    ),
+                ));
+            }
+        }
+        Ok(options)
+    }
+
+    /// The limit in bytes, where 0 stands for none.
+    pub(crate) const fn limit(&self) -> u64 {
+        limit_of(self.limit_bytes)
+    }
+
+    /// Returns the same settings for the pool.
+    pub(crate) fn pool(&self) -> Result<PoolOptions, Failure> {
+        const DEFAULT: u32 = Reuse::Default as u32;
+        const SAME_QUEUE: u32 = Reuse::SameQueue as u32;
+        const OPPORTUNISTIC: u32 = Reuse::Opportunistic as u32;
+        const INSERT_WAIT: u32 = Reuse::InsertWait as u32;
+        const WAIT_ON_HOST: u32 = Reuse::WaitOnHost as u32;
+        const AS_EVER: u32 = Segments::Default as u32;
+        const ON: u32 = Segments::On as u32;
+        const OFF: u32 = Segments::Off as u32;
+
+        let reuse = match self.reuse {
+            DEFAULT => ReusePolicy::default(),
+            SAME_QUEUE => ReusePolicy::SameQueue,
+            OPPORTUNISTIC => ReusePolicy::Opportunistic,
+            INSERT_WAIT => ReusePolicy::InsertWait,
+            WAIT_ON_HOST => ReusePolicy::WaitOnHost,
+            other => {
+                return Err(Failure::argument(format!(
+                    "`reuse` is {other}, which is no value of `binpool_reuse`"
+                )));
+            }
+        };
+        let segments = match self.segments {
+            AS_EVER | ON => true,
+            OFF => false,
+            other => {
+                return Err(Failure::argument(format!(
+                    "`segments` is {other}, which is no value of `binpool_segments`"
+                )));
+            }
+        };
+        Ok(PoolOptions::new().reuse(reuse).segments(segments))
+    }
+}
+
+/// The limit in bytes that a number of the program stands for.
+pub(crate) const fn limit_of(bytes: u64) -> u64 {
+    if bytes == 0 { u64::MAX } else { bytes }
+}

@@ -1,0 +1,460 @@
+//! Pools, by handle.
+
+#![expect(unsafe_code, reason = "handles and queues of the program are pointers")]
+
+use std::{
+    ffi::{c_char, c_int, c_void},
+    ptr,
+};
+
+use binpool::{
+    Allocator, ImmediateAllocator, MemoryPool, PooledBuffer, QueueOf, VirtualMemoryAllocator,
+    WatchOptions, adaptors::Limit,
+};
+use binpool_cuda::CudaDevice;
+use binpool_opencl::OpenClBackend;
+
+use crate::{
+    any_pool::AnyPool,
+    block::{Block, CudaAllocator, Kind, OpenClAllocator, Owned},
+    border::{Out, asked, borrowed, guarded, handed_over, string, taken, text},
+    options::{Options, limit_of},
+    queues::{cuda_queue, opencl_queue},
+    recording::{NewFile, Recording},
+    statistics::Statistics,
+    status::{Failure, Status},
+};
+
+/// A pool of device memory. Any thread may use it, and several at once.
+#[derive(Debug)]
+pub struct Pool(Of);
+
+#[derive(Debug)]
+enum Of {
+    OpenCl(MemoryPool<OpenClAllocator>),
+    Cuda(MemoryPool<CudaAllocator>),
+}
+
+// Threads share handles.
+const fn is_shared<T: Send + Sync>() {}
+const _: () = is_shared::<Pool>();
+
+impl Pool {
+    /// What can be asked of it whatever its backend.
+    fn any(&self) -> &dyn AnyPool {
+        match &self.0 {
+            Of::OpenCl(pool) => pool,
+            Of::Cuda(pool) => pool,
+        }
+    }
+}
+
+/// Makes a pool over OpenCL, whose blocks are for `queue` unless their allocation names another.
+///
+/// The context, the device and the queue are the program's own: they are retained, and the program may release its own references at
+/// any time. `options` may be null. The pool is freed by `binpool_pool_free`.
+///
+/// Errors: `INVALID_ARGUMENT` for a device that is not the context's or a queue of another context or device; `UNSUPPORTED` where there
+/// is no OpenCL library, or the device has OpenCL 1.1 or older; `BACKEND`.
+///
+/// # Safety
+///
+/// `context` and `queue` are null, or a live `cl_context` and `cl_command_queue` of the OpenCL library that binpool loads, the
+/// system's one. `options` is null, or points to as many bytes as its `struct_size` says. `pool` is null, or a place for the result.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn binpool_pool_new_opencl(
+    context: *mut c_void,
+    device: *mut c_void,
+    queue: *mut c_void,
+    options: *const Options,
+    pool: *mut *mut Pool,
+) -> Status {
+    guarded(|| {
+        // SAFETY: As the caller promises.
+        let place = unsafe { Out::of(pool, "pool") }?;
+        for (handle, name) in [(context, "context"), (device, "device")] {
+            if handle.is_null() {
+                return Err(Failure::argument(format!("the argument `{name}` is null")));
+            }
+        }
+        // SAFETY: As the caller promises.
+        let options = unsafe { Options::read(options) }?;
+        // SAFETY: The context is alive, as the caller promises; the device is looked up in it.
+        let backend = unsafe { OpenClBackend::from_raw(context, device) }?;
+        // SAFETY: The queue is null or alive, as the caller promises.
+        let queue = unsafe { opencl_queue(&backend, queue) }?;
+        let allocator = Limit::new(ImmediateAllocator::new(&backend)?, options.limit());
+        let pool = options.pool()?.build(allocator, &queue)?;
+        place.set(handed_over(Pool(Of::OpenCl(pool))));
+        Ok(())
+    })
+}
+
+/// Makes a pool over the primary context of a CUDA device, whose blocks are for `stream` unless their allocation names another.
+///
+/// `device` is the device's number, counted from 0. `stream` is a `CUstream` or `cudaStream_t`; null is the legacy default stream.
+/// `options` may be null. The pool is freed by `binpool_pool_free`.
+///
+/// Errors: `UNSUPPORTED` where there is no CUDA driver, and for options without segments; `BACKEND`.
+///
+/// # Safety
+///
+/// `stream` is null, or a stream of the device's primary context that lives until the pool and all of its blocks are freed. `options`
+/// is null, or points to as many bytes as its `struct_size` says. `pool` is null, or a place for the result.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn binpool_pool_new_cuda(
+    device: u32,
+    stream: *mut c_void,
+    options: *const Options,
+    pool: *mut *mut Pool,
+) -> Status {
+    guarded(|| {
+        // SAFETY: As the caller promises.
+        let place = unsafe { Out::of(pool, "pool") }?;
+        // SAFETY: As the caller promises.
+        let options = unsafe { Options::read(options) }?;
+        let backend = CudaDevice::open(device)?;
+        // SAFETY: As the caller promises.
+        let queue = unsafe { cuda_queue(&backend, stream) }?;
+        let allocator = Limit::new(VirtualMemoryAllocator::new(&backend), options.limit());
+        let pool = options.pool()?.build(allocator, &queue)?;
+        place.set(handed_over(Pool(Of::Cuda(pool))));
+        Ok(())
+    })
+}
+
+/// Frees a pool, and gives its free memory back to the device. Blocks that the program still has stay valid; their memory goes back when
+/// they are freed.
+///
+/// Called once for each pool, when no other thread uses the handle.
+///
+/// # Safety
+///
+/// `pool` is null, or a pool that was not freed yet and that no thread uses during or after the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn binpool_pool_free(pool: *mut Pool) -> Status {
+    guarded(|| {
+        // SAFETY: As the caller promises.
+        drop(unsafe { taken(pool, "pool") }?);
+        Ok(())
+    })
+}
+
+fn owned<A: Allocator>(buffer: PooledBuffer<A>, queue: &QueueOf<A>) -> Owned<A> {
+    let queue = queue.clone();
+    Owned { buffer, queue }
+}
+
+/// Allocates a block of `bytes` bytes for the pool's queue. Commands there come after everything that its former users enqueued. A block
+/// of 0 bytes has no memory.
+///
+/// The block is freed by `binpool_block_free`. Any thread may call it.
+///
+/// Errors: `OUT_OF_MEMORY`, with a report as its message; `INVALID_ARGUMENT` for more bytes than any block of the device has; `BACKEND`.
+///
+/// # Safety
+///
+/// `pool` is null or a live pool. `block` is null, or a place for the result.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn binpool_allocate(
+    pool: *const Pool,
+    bytes: usize,
+    block: *mut *mut Block,
+) -> Status {
+    guarded(|| {
+        // SAFETY: As the caller promises.
+        let (pool, place) = unsafe { asked(pool, "pool", block, "block") }?;
+        let kind = match &pool.0 {
+            Of::OpenCl(pool) => Kind::OpenCl(owned(pool.allocate(bytes)?, pool.home_queue())),
+            Of::Cuda(pool) => Kind::Cuda(owned(pool.allocate(bytes)?, pool.home_queue())),
+        };
+        place.set(handed_over(Block::new(kind)));
+        Ok(())
+    })
+}
+
+/// Allocates a block of `bytes` bytes for `queue`: a `cl_command_queue` of the pool's context and device, or a `CUstream`, where null is the
+/// legacy default stream.
+///
+/// Otherwise as `binpool_allocate`. Errors: also `INVALID_ARGUMENT` for a queue of another context or device.
+///
+/// # Safety
+///
+/// `pool` is null or a live pool. `queue` is null, or a live `cl_command_queue`, or a stream of the device's primary context that lives
+/// until the pool and all of its blocks are freed. `block` is null, or a place for the result.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn binpool_allocate_on(
+    pool: *const Pool,
+    queue: *mut c_void,
+    bytes: usize,
+    block: *mut *mut Block,
+) -> Status {
+    guarded(|| {
+        // SAFETY: As the caller promises.
+        let (pool, place) = unsafe { asked(pool, "pool", block, "block") }?;
+        let kind = match &pool.0 {
+            Of::OpenCl(pool) => {
+                // SAFETY: As the caller promises.
+                let queue = unsafe { opencl_queue(pool.backend(), queue) }?;
+                Kind::OpenCl(owned(pool.allocate_on(&queue, bytes)?, &queue))
+            }
+            Of::Cuda(pool) => {
+                // SAFETY: As the caller promises.
+                let queue = unsafe { cuda_queue(pool.backend(), queue) }?;
+                Kind::Cuda(owned(pool.allocate_on(&queue, bytes)?, &queue))
+            }
+        };
+        place.set(handed_over(Block::new(kind)));
+        Ok(())
+    })
+}
+
+/// Tells the pool that the program is done with a queue: its free memory is for all queues once its commands have ended.
+///
+/// Any thread may call it. Errors: as `binpool_allocate_on`.
+///
+/// # Safety
+///
+/// `pool` is null or a live pool. `queue` is as in `binpool_allocate_on`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn binpool_pool_retire_queue(
+    pool: *const Pool,
+    queue: *mut c_void,
+) -> Status {
+    guarded(|| {
+        // SAFETY: As the caller promises.
+        match &unsafe { borrowed(pool, "pool") }?.0 {
+            Of::OpenCl(pool) => {
+                // SAFETY: As the caller promises.
+                let queue = unsafe { opencl_queue(pool.backend(), queue) }?;
+                pool.retire_queue(&queue);
+            }
+            Of::Cuda(pool) => {
+                // SAFETY: As the caller promises.
+                let queue = unsafe { cuda_queue(pool.backend(), queue) }?;
+                pool.retire_queue(&queue);
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Writes the pool's counters to `statistics`, which has `size` bytes: `sizeof(binpool_statistics)`. Where a program knows fewer fields than
+/// this version, it gets those; where it knows more, the others are 0.
+///
+/// Any thread may call it.
+///
+/// # Safety
+///
+/// `pool` is null or a live pool. `statistics` is null, or points to `size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn binpool_pool_statistics(
+    pool: *const Pool,
+    statistics: *mut Statistics,
+    size: usize,
+) -> Status {
+    guarded(|| {
+        // SAFETY: As the caller promises.
+        let pool = unsafe { borrowed(pool, "pool") }?;
+        if statistics.is_null() {
+            return Err(Failure::argument("the argument `statistics` is null"));
+        }
+        let now = Statistics::from(pool.any().statistics());
+        let (from, to) = ((&raw const now).cast::<u8>(), statistics.cast::<u8>());
+        // SAFETY: The program has `size` bytes there, as the caller promises.
+        unsafe { ptr::write_bytes(to, 0, size) };
+        // SAFETY: As above; no more are read than there are.
+        unsafe { ptr::copy_nonoverlapping(from, to, size.min(size_of_val(&now))) };
+        Ok(())
+    })
+}
+
+/// Returns a report for people: the counters, and who has the blocks in use, by tag, if the pool is watched. The text is freed by
+/// `binpool_string_free`.
+///
+/// Any thread may call it.
+///
+/// # Safety
+///
+/// `pool` is null or a live pool. `report` is null, or a place for the result.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn binpool_pool_report(
+    pool: *const Pool,
+    report: *mut *mut c_char,
+) -> Status {
+    guarded(|| {
+        // SAFETY: As the caller promises.
+        let (pool, place) = unsafe { asked(pool, "pool", report, "report") }?;
+        let (now, live) = (pool.any().statistics(), pool.any().live_blocks());
+        place.set(text(format!("{now}\n\n{live}"))?);
+        Ok(())
+    })
+}
+
+/// Returns what the pool has, block by block, as JSON, which `binpool view` shows. The text is freed by `binpool_string_free`.
+///
+/// Any thread may call it.
+///
+/// # Safety
+///
+/// `pool` is null or a live pool. `json` is null, or a place for the result.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn binpool_pool_snapshot_json(
+    pool: *const Pool,
+    json: *mut *mut c_char,
+) -> Status {
+    guarded(|| {
+        // SAFETY: As the caller promises.
+        let (pool, place) = unsafe { asked(pool, "pool", json, "json") }?;
+        place.set(text(pool.any().snapshot().to_json()?)?);
+        Ok(())
+    })
+}
+
+/// Returns the most bytes that the pool may take from the device; 0 where there is no limit.
+///
+/// Any thread may call it.
+///
+/// # Safety
+///
+/// `pool` is null or a live pool. `bytes` is null, or a place for the result.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn binpool_pool_limit(pool: *const Pool, bytes: *mut u64) -> Status {
+    guarded(|| {
+        // SAFETY: As the caller promises.
+        let (pool, place) = unsafe { asked(pool, "pool", bytes, "bytes") }?;
+        let limit = pool.any().limit();
+        place.set(if limit == u64::MAX { 0 } else { limit });
+        Ok(())
+    })
+}
+
+/// Sets the most bytes that the pool may take from the device; 0 for no limit. What it has above that stays until it is freed:
+/// `binpool_pool_trim` releases what is free already.
+///
+/// Any thread may call it.
+///
+/// # Safety
+///
+/// `pool` is null or a live pool.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn binpool_pool_set_limit(pool: *const Pool, bytes: u64) -> Status {
+    guarded(|| {
+        // SAFETY: As the caller promises.
+        let pool = unsafe { borrowed(pool, "pool") }?;
+        pool.any().set_limit(limit_of(bytes));
+        Ok(())
+    })
+}
+
+/// Releases free memory until the pool has at most `bytes` bytes of the device. Blocks in use stay. `released`, which may be null, gets the
+/// number of bytes that went back.
+///
+/// Any thread may call it.
+///
+/// # Safety
+///
+/// `pool` is null or a live pool. `released` is null, or a place for the result.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn binpool_pool_trim(
+    pool: *const Pool,
+    bytes: u64,
+    released: *mut u64,
+) -> Status {
+    guarded(|| {
+        // SAFETY: As the caller promises.
+        let pool = unsafe { borrowed(pool, "pool") }?;
+        // SAFETY: As the caller promises.
+        let place = unsafe { Out::perhaps(released) };
+        let bytes = pool.any().trim_to(bytes);
+        if let Some(place) = place {
+            place.set(bytes);
+        }
+        Ok(())
+    })
+}
+
+/// Releases all free memory. `released`, which may be null, gets the number of bytes that went back.
+///
+/// Any thread may call it.
+///
+/// # Safety
+///
+/// `pool` is null or a live pool. `released` is null, or a place for the result.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn binpool_pool_free_held(pool: *const Pool, released: *mut u64) -> Status {
+    guarded(|| {
+        // SAFETY: As the caller promises.
+        let pool = unsafe { borrowed(pool, "pool") }?;
+        // SAFETY: As the caller promises.
+        let place = unsafe { Out::perhaps(released) };
+        let bytes = match &pool.0 {
+            Of::OpenCl(pool) => pool.free_held(),
+            Of::Cuda(pool) => pool.free_held(),
+        };
+        if let Some(place) = place {
+            place.set(bytes);
+        }
+        Ok(())
+    })
+}
+
+/// Begins to note the tag and the age of each block, for reports, snapshots and the messages of requests without memory. If `call_stacks` is
+/// not 0, the functions of the program that asked for it, too, which takes some microseconds for each block.
+///
+/// Any thread may call it.
+///
+/// # Safety
+///
+/// `pool` is null or a live pool.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn binpool_pool_watch(pool: *const Pool, call_stacks: c_int) -> Status {
+    guarded(|| {
+        // SAFETY: As the caller promises.
+        let pool = unsafe { borrowed(pool, "pool") }?;
+        let options = WatchOptions::new().backtraces(call_stacks != 0);
+        pool.any().watch(options);
+        Ok(())
+    })
+}
+
+/// Ends what `binpool_pool_watch` began.
+///
+/// Any thread may call it.
+///
+/// # Safety
+///
+/// `pool` is null or a live pool.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn binpool_pool_stop_watching(pool: *const Pool) -> Status {
+    guarded(|| {
+        // SAFETY: As the caller promises.
+        unsafe { borrowed(pool, "pool") }?.any().stop_watching();
+        Ok(())
+    })
+}
+
+/// Begins to write down every request of the pool in a new file at `path`, for `binpool replay`, `binpool tune` and `binpool view`. A file
+/// that is there already is overwritten. The recording ends by `binpool_recording_finish`, which frees it.
+///
+/// Any thread may call it. Errors: `BUSY` if the pool is being recorded already, whose file is left as it is; `IO`.
+///
+/// # Safety
+///
+/// `pool` is null or a live pool. `path` is null, or a text that ends with a zero. `recording` is null, or a place for the result.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn binpool_pool_record(
+    pool: *const Pool,
+    path: *const c_char,
+    recording: *mut *mut Recording,
+) -> Status {
+    guarded(|| {
+        // SAFETY: As the caller promises.
+        let (pool, place) = unsafe { asked(pool, "pool", recording, "recording") }?;
+        // SAFETY: As the caller promises.
+        let path = unsafe { string(path, "path") }?;
+        let begun = pool.any().record(Box::new(NewFile::open(path)?))?;
+        place.set(handed_over(Recording::new(begun)));
+        Ok(())
+    })
+}

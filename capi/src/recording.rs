@@ -1,0 +1,105 @@
+//! Recordings, by handle.
+
+#![expect(unsafe_code, reason = "handles are pointers")]
+
+use std::{
+    ffi::CStr,
+    fs::File,
+    io::{self, Write},
+};
+
+use binpool::PoolRecording;
+
+use crate::{
+    border::{Out, guarded, taken},
+    status::{Failure, Status},
+};
+
+/// A recording of a pool, which goes on until it is finished.
+#[derive(Debug)]
+pub struct Recording(PoolRecording);
+
+impl Recording {
+    pub(crate) const fn new(recording: PoolRecording) -> Self {
+        Self(recording)
+    }
+}
+
+/// A file for a recording. What it had before is lost with the first write, and not before: a recording that cannot begin leaves the
+/// file as it is, which may be that of the one that goes on.
+pub(crate) struct NewFile {
+    file: File,
+    is_empty: bool,
+}
+
+impl NewFile {
+    pub(crate) fn open(path: &CStr) -> Result<Self, Failure> {
+        let path = path
+            .to_str()
+            .map_err(|_| Failure::argument("the argument `path` is not UTF-8"))?;
+        let mut options = File::options();
+        let file = options.write(true).create(true).truncate(false).open(path);
+        let file = file.map_err(|error| {
+            Failure::new(Status::Io, format!("{path} cannot be written: {error}"))
+        })?;
+        let is_empty = false;
+        Ok(Self { file, is_empty })
+    }
+}
+
+impl Write for NewFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if !self.is_empty {
+            self.file.set_len(0)?;
+            self.is_empty = true;
+        }
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// What a recording has.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecordingSummary {
+    /// Blocks that were handed out.
+    pub allocations: u64,
+    /// Blocks that were freed.
+    pub frees: u64,
+    /// Requests that failed for lack of memory.
+    pub shortages: u64,
+}
+
+/// Ends a recording, writes the rest of its file, and frees the handle, whatever it returns. `summary`, which may be null, gets what the
+/// recording has. The pool may be gone.
+///
+/// Called once for each recording, by any thread. Errors: `IO`, with which the recording ended.
+///
+/// # Safety
+///
+/// `recording` is null, or a recording that was not finished yet and that no thread uses during or after the call. `summary` is null,
+/// or a place for the result.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn binpool_recording_finish(
+    recording: *mut Recording,
+    summary: *mut RecordingSummary,
+) -> Status {
+    guarded(|| {
+        // SAFETY: As the caller promises.
+        let recording = unsafe { taken(recording, "recording") }?;
+        // SAFETY: As the caller promises.
+        let place = unsafe { Out::perhaps(summary) };
+        let found = recording.0.finish()?;
+        if let Some(place) = place {
+            place.set(RecordingSummary {
+                allocations: found.allocations,
+                frees: found.frees,
+                shortages: found.shortages,
+            });
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,73 @@
+//! The counters of a pool, as C has them.
+
+use binpool::PoolStatistics;
+
+/// The counters of a pool, all taken at the same moment. Sizes in bytes.
+///
+/// Active: the program has it. Held: free, in the pool. Managed: both together, in whole blocks. Pending: held, but commands of a
+/// former user may still run.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Statistics {
+    /// Active blocks.
+    pub active_blocks: u64,
+    /// Active bytes, as they were requested.
+    pub active_bytes: u64,
+    /// The highest value of `active_bytes`.
+    pub peak_active_bytes: u64,
+    /// Free blocks in the pool. Free parts of segments do not count as blocks.
+    pub held_blocks: u64,
+    /// The sizes of the held blocks, and of the free parts of segments.
+    pub held_bytes: u64,
+    /// Held blocks that commands on several queues, or on an out-of-order queue, may still use.
+    pub pending_blocks: u64,
+    /// The sizes of the pending blocks.
+    pub pending_bytes: u64,
+    /// All bytes that the pool has from the device.
+    pub managed_bytes: u64,
+    /// The highest value of `managed_bytes`.
+    pub peak_managed_bytes: u64,
+    /// Allocations that a held block served.
+    pub hits: u64,
+    /// Hits by blocks that were carved from a segment that the pool had already.
+    pub carved_hits: u64,
+    /// Hits by blocks of another queue whose commands had ended.
+    pub ended_hits: u64,
+    /// Hits for which a queue waits on the device.
+    pub device_wait_hits: u64,
+    /// Hits for which the host waited.
+    pub host_wait_hits: u64,
+    /// Allocations for which the device was asked.
+    pub misses: u64,
+    /// Allocations of 0 bytes.
+    pub empty_allocations: u64,
+    /// Allocations that failed for lack of memory.
+    pub out_of_memory: u64,
+    /// Free blocks or segments that went back to the device.
+    pub released_blocks: u64,
+}
+
+impl From<PoolStatistics> for Statistics {
+    fn from(now: PoolStatistics) -> Self {
+        Self {
+            active_blocks: now.active_blocks,
+            active_bytes: now.active_bytes,
+            peak_active_bytes: now.peak_active_bytes,
+            held_blocks: now.held_blocks,
+            held_bytes: now.held_bytes,
+            pending_blocks: now.pending_blocks,
+            pending_bytes: now.pending_bytes,
+            managed_bytes: now.managed_bytes,
+            peak_managed_bytes: now.peak_managed_bytes,
+            hits: now.hits,
+            carved_hits: now.carved_hits,
+            ended_hits: now.ended_hits,
+            device_wait_hits: now.device_wait_hits,
+            host_wait_hits: now.host_wait_hits,
+            misses: now.misses,
+            empty_allocations: now.empty_allocations,
+            out_of_memory: now.out_of_memory,
+            released_blocks: now.released_blocks,
+        }
+    }
+}

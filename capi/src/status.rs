@@ -1,0 +1,109 @@
+//! What a function of the C interface returns.
+
+use std::io;
+
+use binpool::{Error, PoolError, RecordError, SnapshotError};
+use binpool_opencl::OpenClError;
+
+/// How a call ended. The message of one that failed is `binpool_last_error_message`.
+///
+/// Later versions may add others: treat a number that is not here as `BINPOOL_STATUS_BACKEND`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It did what it is for.
+    Ok = 0,
+    /// No memory is left, after everything that the pool could try. The message is a report with advice.
+    OutOfMemory = 1,
+    /// An argument is wrong: a null pointer, a queue of another context, a size that no device has.
+    InvalidArgument = 2,
+    /// The device, the driver or the pool does not have what was asked for; the message says what to do instead.
+    Unsupported = 3,
+    /// The driver refused or failed a call.
+    Backend = 4,
+    /// The device is lost: nothing that lives on it can be used again.
+    DeviceLost = 5,
+    /// The pool is being recorded already.
+    Busy = 6,
+    /// A file could not be written.
+    Io = 7,
+    /// binpool has a defect. What the call was to do is done in part or not at all.
+    Panic = 8,
+}
+
+/// Why a call fails.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) status: Status,
+    pub(crate) message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(status: Status, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { status, message }
+    }
+
+    pub(crate) fn argument(message: impl Into<String>) -> Self {
+        Self::new(Status::InvalidArgument, message)
+    }
+
+    /// A failure with the texts of an error and of what caused it.
+    fn of(status: Status, error: &dyn std::error::Error) -> Self {
+        let chain = std::iter::successors(Some(error), |error| error.source());
+        let texts: Vec<_> = chain.map(ToString::to_string).collect();
+        Self::new(status, texts.join(": "))
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match &error {
+            // The report is the whole story; its sources repeat numbers of it.
+            Error::OutOfMemory(_) => Self::new(Status::OutOfMemory, error.to_string()),
+            Error::InvalidRequest(_) => Self::of(Status::InvalidArgument, &error),
+            Error::Unsupported { .. } => Self::of(Status::Unsupported, &error),
+            Error::DeviceLost { .. } => Self::of(Status::DeviceLost, &error),
+            _ => Self::of(Status::Backend, &error),
+        }
+    }
+}
+
+impl From<PoolError> for Failure {
+    fn from(error: PoolError) -> Self {
+        Error::from(error).into()
+    }
+}
+
+impl From<OpenClError> for Failure {
+    fn from(error: OpenClError) -> Self {
+        match error {
+            OpenClError::NoLibrary { .. }
+            | OpenClError::NoPlatform
+            | OpenClError::TooOld { .. } => Self::of(Status::Unsupported, &error),
+            OpenClError::NotInContext => Self::of(Status::InvalidArgument, &error),
+            other => Error::from(other).into(),
+        }
+    }
+}
+
+impl From<RecordError> for Failure {
+    fn from(error: RecordError) -> Self {
+        match error {
+            RecordError::AlreadyRecording => Self::of(Status::Busy, &error),
+            _ => Self::of(Status::Io, &error),
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::of(Status::Io, &error)
+    }
+}
+
+impl From<SnapshotError> for Failure {
+    fn from(error: SnapshotError) -> Self {
+        Self::of(Status::Io, &error)
+    }
+}

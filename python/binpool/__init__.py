@@ -1,0 +1,37 @@
+"""Memory pools for PyOpenCL, PyTorch and CuPy.
+
+For PyOpenCL::
+
+    import binpool
+    pool = binpool.MemoryPool(queue)
+    a = pyopencl.array.zeros(queue, 1000, numpy.float32, allocator=pool)
+
+For PyTorch and CuPy over CUDA, see :mod:`binpool.torch` and :mod:`binpool.cupy`.
+"""
+
+from binpool._binpool import (
+    LiveGroup,
+    MemoryPool,
+    Pool,
+    QueueAllocator,
+    Recording,
+    Statistics,
+    SVMPool,
+    SVMQueueAllocator,
+    view,
+)
+from binpool._errors import Error, OutOfMemoryError
+
+__all__ = [
+    "Error",
+    "LiveGroup",
+    "MemoryPool",
+    "OutOfMemoryError",
+    "Pool",
+    "QueueAllocator",
+    "Recording",
+    "SVMPool",
+    "SVMQueueAllocator",
+    "Statistics",
+    "view",
+]

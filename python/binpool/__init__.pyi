@@ -1,0 +1,168 @@
+"""Memory pools for PyOpenCL, PyTorch and CuPy."""
+
+import os
+from types import TracebackType
+from typing import Literal, TypeAlias, final
+
+import pyopencl as cl
+
+from binpool._errors import Error as Error
+from binpool._errors import OutOfMemoryError as OutOfMemoryError
+
+_Path: TypeAlias = str | os.PathLike[str]
+_Reuse: TypeAlias = Literal["opportunistic", "same_queue", "insert_wait", "wait_on_host"]
+
+@final
+class Statistics:
+    """The figures of a pool at one moment; sizes in bytes. As a string, a table."""
+
+    active_blocks: int
+    """The blocks in use."""
+    active_bytes: int
+    """What the blocks in use take."""
+    peak_active_bytes: int
+    """The most that blocks in use have taken so far."""
+    viewed_blocks: int
+    """The blocks that are freed, but of which there are views."""
+    viewed_bytes: int
+    held_blocks: int
+    """The free blocks."""
+    held_bytes: int
+    pending_blocks: int
+    """The free blocks whose commands may still run."""
+    pending_bytes: int
+    managed_bytes: int
+    """What the pool has from the device."""
+    peak_managed_bytes: int
+    """The most that the pool has had from the device."""
+    hits: int
+    """The requests that got a free block."""
+    ended_hits: int
+    """The hits on a block of another queue whose commands had ended."""
+    device_wait_hits: int
+    """The hits for which a queue was made to wait."""
+    host_wait_hits: int
+    """The hits for which the host has waited."""
+    carved_hits: int
+    """The hits that were carved from a segment."""
+    misses: int
+    """The requests that needed memory of the device."""
+    empty_allocations: int
+    out_of_memory: int
+    """The requests that failed for lack of memory."""
+    released_blocks: int
+    """The blocks and segments that went back to the device."""
+    maps: int
+    unmaps: int
+    hit_rate: float
+    """The part of all requests that needed no memory of the device, from 0 to 1."""
+
+@final
+class LiveGroup:
+    """Blocks in use that one line of the program has requested."""
+
+    call_site: str | None
+    """The line, as ``file.py:12 in function``; ``None`` for blocks from before ``watch``."""
+    blocks: int
+    bytes: int
+    """The bytes that were requested."""
+    oldest_seconds: float
+
+@final
+class Recording:
+    """A recording of a pool. It goes on until it is finished, by :meth:`finish` or at the end of a ``with`` statement."""
+
+    @property
+    def path(self) -> str: ...
+    def finish(self) -> None:
+        """End the recording, and write the rest of it."""
+    def view(self, page: _Path) -> None:
+        """Write a page for the browser that shows the finished recording."""
+    def __enter__(self) -> Recording: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
+    ) -> None: ...
+
+class Pool:
+    """What every pool has. All methods may be called from any thread."""
+
+    limit: int | None
+    """The most bytes that the pool takes from the device."""
+    @property
+    def statistics(self) -> Statistics: ...
+    def trim(self, bytes: int = 0) -> int:
+        """Release free memory until the pool has at most ``bytes`` bytes of the device; return the bytes released."""
+    def watch(self) -> None:
+        """Begin to note which line of the program requests each block."""
+    def stop_watching(self) -> None: ...
+    def live_blocks(self) -> list[LiveGroup]:
+        """Return the blocks in use by the lines that requested them, largest first."""
+    def report(self) -> str:
+        """Return the figures and the blocks in use, as a text to read or log."""
+    def record(self, path: _Path) -> Recording:
+        """Write down every request, with its line of the program, to a file."""
+    def snapshot(self) -> str:
+        """Return what the pool has, block by block, as JSON."""
+    def view(self, page: _Path) -> None:
+        """Write a page for the browser that shows what the pool has at this moment."""
+
+@final
+class QueueAllocator:
+    """An allocator for arrays of one queue, or of some queues."""
+
+    def __call__(self, bytes: int) -> cl.Buffer: ...
+    def allocate(self, bytes: int) -> cl.Buffer: ...
+
+@final
+class SVMQueueAllocator:
+    """An allocator of shared virtual memory for arrays of one queue, or of some queues."""
+
+    def __call__(self, bytes: int) -> cl.SVM: ...
+    def allocate(self, bytes: int) -> cl.SVM: ...
+
+@final
+class MemoryPool(Pool):
+    """A pool of buffers for PyOpenCL, and an allocator for the queue that it was made for."""
+
+    def __new__(
+        cls,
+        context_or_queue: cl.Context | cl.CommandQueue,
+        *,
+        device: cl.Device | None = None,
+        limit: int | None = None,
+        segments: bool | None = None,
+        reuse: _Reuse = "opportunistic",
+    ) -> MemoryPool: ...
+    def on(self, queue: cl.CommandQueue) -> QueueAllocator:
+        """Return the allocator for arrays of ``queue``."""
+    def on_any(self, *queues: cl.CommandQueue) -> QueueAllocator:
+        """Return an allocator for arrays that commands on any of these queues use."""
+    def used_on(self, data: object, queue: cl.CommandQueue) -> None:
+        """Note that commands on ``queue`` use an array, or what an allocator of this pool has returned."""
+    def __call__(self, bytes: int) -> cl.Buffer: ...
+    def allocate(self, bytes: int) -> cl.Buffer: ...
+
+@final
+class SVMPool(Pool):
+    """A pool of shared virtual memory for PyOpenCL, used as a :class:`MemoryPool` is."""
+
+    def __new__(
+        cls,
+        context_or_queue: cl.Context | cl.CommandQueue,
+        *,
+        device: cl.Device | None = None,
+        limit: int | None = None,
+        fine_grained: bool = False,
+        reuse: _Reuse = "opportunistic",
+    ) -> SVMPool: ...
+    def on(self, queue: cl.CommandQueue) -> SVMQueueAllocator:
+        """Return the allocator for arrays of ``queue``."""
+    def on_any(self, *queues: cl.CommandQueue) -> SVMQueueAllocator:
+        """Return an allocator for arrays that commands on any of these queues use."""
+    def used_on(self, data: object, queue: cl.CommandQueue) -> None:
+        """Note that commands on ``queue`` use an array, or what an allocator of this pool has returned."""
+    def __call__(self, bytes: int) -> cl.SVM: ...
+    def allocate(self, bytes: int) -> cl.SVM: ...
+
+def view(recording: _Path, page: _Path) -> None:
+    """Write a page for the browser that shows a recording of a pool."""

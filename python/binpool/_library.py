@@ -1,0 +1,24 @@
+"""Which OpenCL library is used."""
+
+import os
+
+_VARIABLE = "OPENCL_DYLIB_PATH"
+
+
+def _loaded():
+    """Return the path of the OpenCL library of this process, or None."""
+    try:
+        with open("/proc/self/maps") as maps:
+            for line in maps:
+                path = line.split(maxsplit=5)[-1].strip()
+                if os.path.basename(path).startswith("libOpenCL"):
+                    return path
+    except OSError:
+        pass
+    return None
+
+
+def use_that_of_pyopencl():
+    """Name the library that PyOpenCL has loaded, which may be one of its own, as the one to load, unless the program names one."""
+    if _VARIABLE not in os.environ and (path := _loaded()) is not None:
+        os.environ[_VARIABLE] = path

@@ -1,0 +1,59 @@
+//! Errors of the pool as exceptions of Python.
+
+use std::error::Error;
+
+use binpool::PoolError;
+use binpool_capi::torch::Failure;
+use pyo3::{prelude::*, types::PyType};
+
+/// Returns the text of an error and of what it came from.
+fn text_of(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+/// Returns an exception of the class that `find` finds in `binpool._errors`.
+fn exception(
+    text: String,
+    find: impl for<'py> FnOnce(&Bound<'py, PyModule>) -> PyResult<Bound<'py, PyAny>>,
+) -> PyErr {
+    Python::attach(|py| {
+        let class = py
+            .import("binpool._errors")
+            .and_then(|errors| find(&errors));
+        match class.and_then(|class| Ok(class.cast_into::<PyType>()?)) {
+            Ok(class) => PyErr::from_type(class, text),
+            Err(error) => error,
+        }
+    })
+}
+
+/// Returns the exception for an error of a pool: `binpool.OutOfMemoryError` with the whole report, or `binpool.Error`.
+pub(crate) fn pool_error(error: PoolError) -> PyErr {
+    match error.out_of_memory() {
+        Some(report) => exception(report.to_string(), |errors| {
+            errors.getattr("out_of_memory_class")?.call0()
+        }),
+        None => other_error(error),
+    }
+}
+
+/// Returns `binpool.Error` with the text of `error`.
+pub(crate) fn other_error(error: impl Error) -> PyErr {
+    exception(text_of(&error), |errors| errors.getattr("Error"))
+}
+
+/// Returns the exception for a request that got no memory of a CUDA device.
+pub(crate) fn cuda_error(failure: &Failure) -> PyErr {
+    let text = failure.to_string();
+    if failure.is_out_of_memory() {
+        exception(text, |errors| errors.getattr("OutOfMemoryError"))
+    } else {
+        exception(text, |errors| errors.getattr("Error"))
+    }
+}

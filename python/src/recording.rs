@@ -1,0 +1,64 @@
+//! Recordings of pools.
+
+use std::path::PathBuf;
+
+use binpool::PoolRecording;
+use parking_lot::Mutex;
+use pyo3::{exceptions::PyValueError, prelude::*};
+
+use crate::view;
+
+/// A recording of a pool. It goes on until it is finished, by `finish` or at the end of a `with` statement.
+#[pyclass(frozen, module = "binpool")]
+pub(crate) struct Recording {
+    recording: Mutex<Option<PoolRecording>>,
+    path: PathBuf,
+}
+
+impl Recording {
+    pub(crate) fn new(recording: PoolRecording, path: PathBuf) -> Self {
+        Self {
+            recording: Mutex::new(Some(recording)),
+            path,
+        }
+    }
+}
+
+#[pymethods]
+impl Recording {
+    /// The file that it is written to.
+    #[getter]
+    fn path(&self) -> PathBuf {
+        self.path.clone()
+    }
+
+    /// Ends the recording, and writes the rest of it. Another call does nothing.
+    fn finish(&self, py: Python<'_>) -> PyResult<()> {
+        let recording = self.recording.lock().take();
+        py.detach(|| {
+            if let Some(recording) = recording {
+                recording.finish()?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Writes a page for the browser that shows the recording, which has to be finished.
+    fn view(&self, py: Python<'_>, page: PathBuf) -> PyResult<()> {
+        if self.recording.lock().is_some() {
+            return Err(PyValueError::new_err(
+                "the recording goes on: call finish() before view()",
+            ));
+        }
+        view::view(py, self.path.clone(), page)
+    }
+
+    fn __enter__(this: Py<Self>) -> Py<Self> {
+        this
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: Vec<Py<PyAny>>) -> PyResult<()> {
+        self.finish(py)
+    }
+}

@@ -1,0 +1,134 @@
+"""What can be asked of a pool: figures, limits, lines, recordings, pages."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cl_array
+import pytest
+
+import binpool
+
+
+@pytest.fixture
+def pool(queue):
+    return binpool.MemoryPool(queue)
+
+
+def test_figures_are_those_of_the_requests(pool):
+    blocks = [pool(1 << 20) for _ in range(3)]
+    figures = pool.statistics
+    assert (figures.active_blocks, figures.active_bytes) == (3, 3 << 20)
+    assert figures.managed_bytes >= figures.active_bytes
+    del blocks
+    figures = pool.statistics
+    assert (figures.active_bytes, figures.peak_active_bytes) == (0, 3 << 20)
+    assert "in use" in str(figures)
+
+
+def test_trim_gives_memory_back(pool):
+    del (block := [pool(1 << 20)])[:]
+    managed = pool.statistics.managed_bytes
+    assert managed >= 1 << 20
+    assert pool.trim() == managed
+    assert pool.statistics.managed_bytes == 0 and block == []
+
+
+def test_a_limit_holds_and_its_error_is_a_report(pool):
+    assert pool.limit is None
+    pool.limit = 8 << 20
+    assert pool.limit == 8 << 20
+    pool.watch()
+    kept = pool(4 << 20)
+    with pytest.raises(binpool.OutOfMemoryError) as caught:
+        pool(64 << 20)
+    # Programs catch any of these.
+    assert isinstance(caught.value, cl.MemoryError) and isinstance(caught.value, MemoryError)
+    for part in ("64.0 MiB", "limit", "test_questions.py", "advice"):
+        assert part in str(caught.value)
+    pool.limit = None
+    assert pool(64 << 20).size >= 64 << 20
+    del kept
+
+
+def test_a_limit_can_be_set_from_the_first(queue):
+    pool = binpool.MemoryPool(queue, limit=1 << 20)
+    with pytest.raises(binpool.OutOfMemoryError):
+        pool(2 << 20)
+    with pytest.raises(ValueError, match="0 bytes"):
+        binpool.MemoryPool(queue, limit=0)
+
+
+def test_a_policy_has_a_name(queue):
+    assert binpool.MemoryPool(queue, reuse="wait_on_host")(10).size >= 10
+    with pytest.raises(ValueError, match="'opportunistic'"):
+        binpool.MemoryPool(queue, reuse="always")
+
+
+def make_the_first(pool):
+    return pool(1000)
+
+
+def test_live_blocks_are_by_lines_of_the_program(pool, queue):
+    pool.watch()
+    first = [make_the_first(pool) for _ in range(3)]
+    second = cl_array.zeros(queue, 100_000, np.float32, allocator=pool)  # Allocates within PyOpenCL.
+    groups = pool.live_blocks()
+    assert [(group.blocks, group.bytes) for group in groups] == [(1, 400_000), (3, 3000)]
+    assert "test_live_blocks_are_by_lines" in groups[0].call_site
+    assert groups[1].call_site.endswith("in make_the_first")
+    assert groups[1].call_site.startswith("test_questions.py:")
+    assert "make_the_first" in pool.report()
+    del first, second
+    assert pool.live_blocks() == []
+
+
+def test_a_recording_has_requests_by_lines_and_is_drawn(pool, tmp_path):
+    recording = pool.record(tmp_path / "program.trace")
+    with recording:
+        blocks = [make_the_first(pool) for _ in range(3)]
+        del blocks
+        with pytest.raises(ValueError, match=r"finish\(\)"):
+            recording.view(tmp_path / "early.html")
+        with pytest.raises(binpool.Error, match="already"):
+            pool.record(tmp_path / "second.trace")
+    lines = (tmp_path / "program.trace").read_text().splitlines()
+    assert lines[0] == "h version 2"
+    assert sum(line.startswith("a ") for line in lines) == 3
+    assert any(line.endswith("in make_the_first") for line in lines if line.startswith("g "))
+    recording.view(tmp_path / "program.html")
+    binpool.view(recording.path, tmp_path / "again.html")
+    page = (tmp_path / "program.html").read_text()
+    assert page == (tmp_path / "again.html").read_text()
+    assert page.startswith("<!DOCTYPE html>") or page.startswith("<!doctype html>")
+
+
+def test_a_file_that_is_no_recording_is_an_error(tmp_path):
+    (tmp_path / "no.trace").write_text("something else\n")
+    with pytest.raises(binpool.Error, match=r"no\.trace"):
+        binpool.view(tmp_path / "no.trace", tmp_path / "no.html")
+    with pytest.raises(FileNotFoundError):
+        binpool.view(tmp_path / "missing.trace", tmp_path / "no.html")
+
+
+def test_a_snapshot_is_json_and_is_drawn(pool, tmp_path):
+    block = pool(4096)
+    snapshot = json.loads(pool.snapshot())
+    assert snapshot["statistics"]["active_bytes"] == pool.statistics.active_bytes
+    pool.view(tmp_path / "now.html")
+    assert "<html" in (tmp_path / "now.html").read_text()
+    del block
+
+
+def test_a_machine_without_cuda_says_so():
+    program = "import binpool._binpool as b\ntry: b.cuda_pool(0)\nexcept ValueError as e: print(e)\nelse: print('opened')"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "device 0 cannot be opened" in done.stdout or "opened" in done.stdout
+
+
+def test_the_package_does_not_need_pyopencl_to_be_imported():
+    program = "import sys, binpool; print('pyopencl' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
