@@ -51,7 +51,7 @@ impl RawMemory<'_> {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](Error::Unsupported) for shared virtual memory; [`Misaligned`](binpool_allocators::InvalidRequest::Misaligned)
+    /// [`Unsupported`](binpool_allocators::Error::Unsupported) for shared virtual memory; [`Misaligned`](binpool_allocators::InvalidRequest::Misaligned)
     /// for a slice that starts where no sub-buffer can; a failure of the runtime.
     pub fn kernel_argument(&self) -> Result<*mut c_void> {
         let Some((memory, region)) = self.bytes else {
@@ -77,7 +77,7 @@ impl RawMemory<'_> {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](Error::Unsupported) for shared virtual memory.
+    /// [`Unsupported`](binpool_allocators::Error::Unsupported) for shared virtual memory.
     pub fn whole_and_offset(&self) -> Result<(*mut c_void, usize)> {
         let Some((memory, region)) = self.bytes else {
             return Ok((ptr::null_mut(), 0));

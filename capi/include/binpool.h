@@ -20,7 +20,7 @@ typedef enum {
   BINPOOL_STATUS_OK = 0,
   // No memory is left, after everything that the pool could try. The message is a report with advice.
   BINPOOL_STATUS_OUT_OF_MEMORY = 1,
-  // An argument is wrong: a null pointer, a queue of another context, a size that no device has.
+  // An argument is wrong: a null pointer, a queue of another context, a value that is none of its enum.
   BINPOOL_STATUS_INVALID_ARGUMENT = 2,
   // The device, the driver or the pool does not have what was asked for; the message says what to do instead.
   BINPOOL_STATUS_UNSUPPORTED = 3,
@@ -273,7 +273,7 @@ binpool_status binpool_pool_free(binpool_pool *pool);
 //
 // The block is freed by `binpool_block_free`. Any thread may call it.
 //
-// Errors: `OUT_OF_MEMORY`, with a report as its message; `INVALID_ARGUMENT` for more bytes than any block of the device has; `BACKEND`.
+// Errors: `OUT_OF_MEMORY`, with a report as its message, which also says so where a block of this size never fits; `BACKEND`.
 //
 // The caller promises: `pool` is null or a live pool. `block` is null, or a place for the result.
 binpool_status binpool_allocate(const binpool_pool *pool,

@@ -181,19 +181,6 @@ mod tests {
     }
 
     #[test]
-    fn what_was_panicked_with_may_itself_panic_when_it_is_dropped() {
-        struct Bomb;
-        impl Drop for Bomb {
-            fn drop(&mut self) {
-                panic!("while it is dropped");
-            }
-        }
-        let status = guarded(|| std::panic::panic_any(Bomb));
-        assert_eq!(status, Status::Panic);
-        assert!(message().ends_with("no message"));
-    }
-
-    #[test]
     fn a_message_ends_before_a_zero_in_it() {
         let status = guarded(|| Err(Failure::argument("before\0behind")));
         assert_eq!(

@@ -150,7 +150,7 @@ fn owned<A: Allocator>(buffer: PooledBuffer<A>, queue: &QueueOf<A>) -> Owned<A> 
 ///
 /// The block is freed by `binpool_block_free`. Any thread may call it.
 ///
-/// Errors: `OUT_OF_MEMORY`, with a report as its message; `INVALID_ARGUMENT` for more bytes than any block of the device has; `BACKEND`.
+/// Errors: `OUT_OF_MEMORY`, with a report as its message, which also says so where a block of this size never fits; `BACKEND`.
 ///
 /// # Safety
 ///

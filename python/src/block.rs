@@ -44,6 +44,10 @@ impl SvmBlock {
 #[pymethods]
 impl SvmBlock {
     /// Gives the address and the size. The bytes may be read and written on the host only where the memory is mapped or fine-grained.
+    ///
+    /// # Safety
+    ///
+    /// `view` is a structure to fill, as Python passes it.
     unsafe fn __getbuffer__(
         slf: Bound<'_, Self>,
         view: *mut ffi::Py_buffer,

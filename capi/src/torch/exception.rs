@@ -27,11 +27,9 @@ pub(super) enum Unknown {}
 
 #[cfg(not(target_os = "linux"))]
 impl Unknown {
-    /// Does nothing, as there is none.
-    ///
     /// # Safety
     ///
-    /// It is safe: the exceptions of other systems are not.
+    /// Nothing is left to promise: no value of this type exists.
     #[expect(unsafe_code, reason = "as that of other systems")]
     pub(super) unsafe fn throw(self) -> ! {
         match self {}

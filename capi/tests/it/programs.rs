@@ -78,6 +78,16 @@ fn compile(compiler: &str, source: &str, is_static: bool) -> PathBuf {
     program
 }
 
+/// Returns the command of a program. Cargo has the folder of its own libraries searched, which may be another than that of [`libraries`].
+fn command(program: &Path) -> Command {
+    let others = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let folders = [libraries().to_owned()].into_iter();
+    let folders = folders.chain(env::split_paths(&others));
+    let mut command = Command::new(program);
+    command.env("LD_LIBRARY_PATH", env::join_paths(folders).unwrap());
+    command
+}
+
 /// Returns the command of a program for which the stand-in is the CUDA driver.
 fn over_the_stand_in(program: &Path) -> Command {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
@@ -101,7 +111,7 @@ fn the_example_in_c_runs_with_either_library() {
     for is_static in [false, true] {
         let program = compile("cc", "examples/opencl.c", is_static);
         let recording = folder.path().join("recording");
-        let report = run(Command::new(program).arg(&recording));
+        let report = run(command(&program).arg(&recording));
         assert!(report.contains("1 failed for lack of memory"), "{report}");
         let trace = fs::read_to_string(recording).unwrap();
         assert!(trace.starts_with("h version "), "{trace}");
@@ -110,11 +120,8 @@ fn the_example_in_c_runs_with_either_library() {
 
 #[test]
 fn the_example_in_cpp_gets_its_errors_as_exceptions() {
-    let printed = run(&mut Command::new(compile(
-        "c++",
-        "examples/opencl.cpp",
-        false,
-    )));
+    let program = compile("c++", "examples/opencl.cpp", false);
+    let printed = run(&mut command(&program));
     assert!(printed.starts_with("out of memory: 32.0 MiB"), "{printed}");
 }
 
