@@ -65,7 +65,7 @@ pub struct PoolStatistics {
     /// Active bytes, as they were requested.
     pub active_bytes: u64,
     /// The highest value of `active_bytes`. With several threads it may be too low, or too high, by what their caches allocated or
-    /// took back at that moment.
+    /// took back at that moment; but at most [`peak_managed_bytes`](Self::peak_managed_bytes).
     pub peak_active_bytes: u64,
     /// Active blocks that the program has dropped, and of which it still has views ([`PooledBuffer`](crate::PooledBuffer#views)).
     /// A block that stays here has a view that the program forgot.

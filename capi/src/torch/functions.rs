@@ -107,11 +107,49 @@ pub extern "C" fn binpool_torch_empty_cache() {
     });
 }
 
-/// The most bytes that the pool of a device has had of it; 0 where the device cannot be opened.
+/// Figures of a device's pool, in bytes where they are not counts. See [`PoolStatistics`](binpool::PoolStatistics).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TorchFigures {
+    /// What the program has, as it was requested.
+    pub active_bytes: u64,
+    /// The most of these.
+    pub peak_active_bytes: u64,
+    /// What the pool has of the device.
+    pub managed_bytes: u64,
+    /// The most of these.
+    pub peak_managed_bytes: u64,
+    /// How often the pool took memory from the device.
+    pub misses: u64,
+    /// Calls that mapped pages.
+    pub maps: u64,
+    /// Calls that unmapped pages.
+    pub unmaps: u64,
+}
+
+/// Writes the figures of the pool of a device, and returns whether there is one: it is made where there is none.
+///
+/// # Safety
+///
+/// `figures` points to room for the figures.
 #[unsafe(no_mangle)]
-pub extern "C" fn binpool_torch_peak_bytes(device: c_int) -> u64 {
-    let peak = || pools::pool_of(device).map(|pool| pool.statistics().peak_managed_bytes);
-    catch_unwind(peak).ok().flatten().unwrap_or(0)
+pub unsafe extern "C" fn binpool_torch_figures(device: c_int, figures: *mut TorchFigures) -> bool {
+    let ask = || pools::pool_of(device).map(|pool| pool.statistics());
+    let Some(now) = catch_unwind(ask).ok().flatten() else {
+        return false;
+    };
+    let found = TorchFigures {
+        active_bytes: now.active_bytes,
+        peak_active_bytes: now.peak_active_bytes,
+        managed_bytes: now.managed_bytes,
+        peak_managed_bytes: now.peak_managed_bytes,
+        misses: now.misses,
+        maps: now.maps,
+        unmaps: now.unmaps,
+    };
+    // SAFETY: There is room, as the caller promises.
+    unsafe { figures.write(found) };
+    true
 }
 
 /// Allocates as [`binpool_torch_allocate`] does, for callers in Rust.

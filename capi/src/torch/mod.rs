@@ -37,7 +37,7 @@
 //! `torch.cuda.graph(graph, pool=memory_pool.id)`. PyTorch then keeps the blocks of the graph itself until the graph is gone.
 //!
 //! Questions that PyTorch asks its own allocator (`torch.cuda.memory_allocated`, `memory_stats`, `memory_snapshot`) are refused by PyTorch:
-//! [`pool_of`] answers them.
+//! [`pool_of`] and [`binpool_torch_figures`] answer them.
 
 mod blocks;
 mod exception;
@@ -47,7 +47,8 @@ mod pools;
 
 pub use failure::Failure;
 pub use functions::{
-    allocate, binpool_torch_allocate, binpool_torch_empty_cache, binpool_torch_free,
-    binpool_torch_peak_bytes, binpool_torch_record_stream, binpool_torch_try_allocate,
+    TorchFigures, allocate, binpool_torch_allocate, binpool_torch_empty_cache,
+    binpool_torch_figures, binpool_torch_free, binpool_torch_record_stream,
+    binpool_torch_try_allocate,
 };
 pub use pools::pool_of;

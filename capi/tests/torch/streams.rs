@@ -11,8 +11,8 @@ use std::{
 
 use binpool::{Backend, Outcome, Queue, QueueOrder};
 use binpool_capi::torch::{
-    binpool_torch_allocate, binpool_torch_empty_cache, binpool_torch_free,
-    binpool_torch_peak_bytes, binpool_torch_record_stream, binpool_torch_try_allocate, pool_of,
+    TorchFigures, binpool_torch_allocate, binpool_torch_empty_cache, binpool_torch_figures,
+    binpool_torch_free, binpool_torch_record_stream, binpool_torch_try_allocate, pool_of,
 };
 use binpool_cuda::{CudaBackend, CudaDevice, CudaEvent, CudaQueue};
 
@@ -56,6 +56,13 @@ fn allocate(queue: &CudaQueue) -> *mut c_void {
     let pointer = unsafe { binpool_torch_allocate(BYTES, 0, queue.cu_stream()) };
     assert!(!pointer.is_null());
     pointer
+}
+
+fn figures() -> TorchFigures {
+    let mut figures = TorchFigures::default();
+    // SAFETY: There is room for the figures.
+    assert!(unsafe { binpool_torch_figures(0, &raw mut figures) });
+    figures
 }
 
 fn free(pointer: *mut c_void, queue: &CudaQueue) {
@@ -203,12 +210,17 @@ fn each_device_has_a_pool_which_answers_questions_and_takes_a_limit() {
             let pools = [0, 1].map(|device| pool_of(device).unwrap());
             let active = pools.each_ref().map(|pool| pool.statistics().active_bytes);
             assert_eq!(active, [1 << 20, 0]);
-            let peak = binpool_torch_peak_bytes(0);
-            assert_eq!(peak, pools[0].statistics().managed_bytes);
+            let held = pools[0].statistics().managed_bytes;
+            let now = figures();
+            assert_eq!((now.active_bytes, now.managed_bytes), (1 << 20, held));
             free(block, &program.one);
             binpool_torch_empty_cache();
             assert_eq!(pools[0].statistics().managed_bytes, 0);
-            assert_eq!(binpool_torch_peak_bytes(0), peak);
+            let now = figures();
+            assert_eq!(
+                (now.peak_active_bytes, now.peak_managed_bytes),
+                (1 << 20, held)
+            );
 
             pools[0].set_limit(0);
             let stream = program.one.cu_stream();

@@ -157,6 +157,11 @@ impl<A: Allocator, O> State<A, O> {
         PoolStatistics {
             active_blocks: unsigned(self.active_blocks),
             active_bytes: unsigned(self.active_bytes),
+            // A thread adds what it takes to what the pool knows, which has not heard yet what others freed.
+            peak_active_bytes: self
+                .counters
+                .peak_active_bytes
+                .min(self.counters.peak_managed_bytes),
             viewed_blocks,
             viewed_bytes,
             held_blocks: self.all_bins().map(|bins| bins.blocks() as u64).sum(),

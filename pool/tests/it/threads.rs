@@ -247,6 +247,24 @@ fn the_peak_counts_what_came_from_a_hand_before_something_left_the_pool() {
 }
 
 #[test]
+fn the_peak_of_what_threads_hand_on_is_at_most_what_the_pool_had() {
+    let rig = Rig::with_capacity(MIB);
+    let workers = [(); 2].map(|()| Worker::new());
+    for _ in 0..4 {
+        let blocks: Vec<_> = (0..200)
+            .map(|_| allocate(&workers[0], &rig.pool, &rig.queue, 1000))
+            .collect();
+        workers[1].run(move || drop(blocks));
+    }
+    let statistics = rig.pool.statistics();
+    let [active, managed] = [statistics.peak_active_bytes, statistics.peak_managed_bytes];
+    assert!(
+        (200_000..=managed).contains(&active),
+        "{active} of {managed}"
+    );
+}
+
+#[test]
 fn sizes_that_lie_together_are_not_taken_for_each_other() {
     // So many classes that a hand has them lie together, and these two do.
     const SMALL: usize = (64 << 10) + SMALLEST;

@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""Runs a program of CuPy over one allocator, and prints results, times and memory as JSON:
+
+    cupy_program.py {wave,gradients,pairs} {cupy,binpool} [--library libbinpool_capi.so] [--steps N]
+
+`wave` steps the wave equation, and `gradients` solves Poisson's equation by conjugate gradients, on grids of varying sizes: both by
+expressions of whole arrays, each of whose parts is a temporary. `pairs` times an allocation and its free.
+"""
+
+import argparse
+import ctypes
+import json
+import random
+import statistics
+import time
+
+import cupy
+
+SEED = 20261125
+GIB = 1 << 30
+
+
+class Binpool:
+    """The pool of the library, as an allocator of CuPy: each request is for the current stream."""
+
+    def __init__(self, library):
+        library = ctypes.CDLL(library)
+        allocate, free = library.binpool_torch_try_allocate, library.binpool_torch_free
+        allocate.restype, allocate.argtypes = ctypes.c_void_p, [ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]
+        free.restype, free.argtypes = None, [ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]
+        self.library = library
+        current = cupy.cuda.get_current_stream
+        # The stream of each block, which its free names again.
+        streams = {}
+
+        def give(size, device):
+            stream = current().ptr
+            address = allocate(size, device, stream)
+            if not address and size:
+                raise cupy.cuda.memory.OutOfMemoryError(size, -1)
+            streams[address] = stream
+            return address or 0
+
+        def take(address, device):
+            free(address, 0, device, streams.pop(address, 0))
+
+        self.allocator = cupy.cuda.PythonFunctionAllocator(give, take)
+
+    def peak_bytes(self):
+        figures = (ctypes.c_uint64 * 7)()
+        self.library.binpool_torch_figures(0, figures)
+        return figures[3]
+
+
+def wave(choose):
+    """A hundred steps of the wave equation. Returns the energy."""
+    side = choose.randint(1024, 3072)
+    now = cupy.random.default_rng(SEED).random((side, side), dtype=cupy.float32)
+    before = now.copy()
+    for _ in range(100):
+        around = (cupy.roll(now, 1, 0) + cupy.roll(now, -1, 0) + cupy.roll(now, 1, 1) + cupy.roll(now, -1, 1)) - 4 * now
+        now, before = 2 * now - before + 0.1 * around, now
+    return float(((now - before) ** 2).mean())
+
+
+def gradients(choose):
+    """Fifty rounds of conjugate gradients. Returns what is left of the residual."""
+    side = choose.randint(1024, 3072)
+
+    def poisson(x):
+        padded = cupy.pad(x, 1)
+        return 4 * x - padded[:-2, 1:-1] - padded[2:, 1:-1] - padded[1:-1, :-2] - padded[1:-1, 2:]
+
+    rest = cupy.random.default_rng(SEED).random((side, side), dtype=cupy.float32)
+    found, direction = cupy.zeros_like(rest), rest.copy()
+    length = (rest * rest).sum()
+    for _ in range(50):
+        image = poisson(direction)
+        share = length / (direction * image).sum()
+        found = found + share * direction
+        rest = rest - share * image
+        former, length = length, (rest * rest).sum()
+        direction = rest + (length / former) * direction
+    return float(length)
+
+
+def run(program, steps):
+    choose = random.Random(SEED)
+    free, total = cupy.cuda.runtime.memGetInfo()
+    before, used = total - free, 0
+    results, times = [], []
+    for _ in range(steps):
+        cupy.cuda.Device().synchronize()
+        began = time.perf_counter()
+        results.append(program(choose))
+        cupy.cuda.Device().synchronize()
+        times.append(time.perf_counter() - began)
+        free, total = cupy.cuda.runtime.memGetInfo()
+        used = max(used, total - free - before)
+    return {
+        "results": results,
+        "median_ms": 1e3 * statistics.median(times[steps // 4:]),
+        "total_s": sum(times),
+        "used_gib": used / GIB,
+    }
+
+
+def median_ns(pair, pairs=20_000, rounds=15):
+    def timed():
+        began = time.perf_counter_ns()
+        for _ in range(pairs):
+            pair()
+        return (time.perf_counter_ns() - began) / pairs
+
+    return statistics.median(timed() for _ in range(rounds))
+
+
+def pairs():
+    return {
+        "array_ns": median_ns(lambda: cupy.empty(1 << 20, cupy.uint8)),
+        "memory_ns": median_ns(lambda: cupy.cuda.alloc(1 << 20)),
+        "nothing_ns": median_ns(lambda: None),
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("program", choices=["wave", "gradients", "pairs"])
+    parser.add_argument("allocator", choices=["cupy", "binpool"])
+    parser.add_argument("--library", default="libbinpool_capi.so", help="the library with the functions")
+    parser.add_argument("--steps", type=int, default=30)
+    options = parser.parse_args()
+    said = {"program": options.program, "allocator": options.allocator}
+    if options.allocator == "binpool":
+        pool = Binpool(options.library)
+        cupy.cuda.set_allocator(pool.allocator.malloc)
+        peak_bytes = pool.peak_bytes
+    else:
+        peak_bytes = cupy.get_default_memory_pool().total_bytes  # It never shrinks here.
+    if options.program == "pairs":
+        said |= pairs()
+    else:
+        said |= run({"wave": wave, "gradients": gradients}[options.program], options.steps)
+        said["reserved_gib"] = peak_bytes() / GIB
+    print(json.dumps(said))
+
+
+if __name__ == "__main__":
+    main()
