@@ -3,7 +3,7 @@
 
     compare.py LIBRARY [-o FOLDER] [--rounds 2] [--steps 40] [--only PROGRAM]... [--seconds 500]
 
-Checks that the losses of a program are the same over every allocator. Writes `python.json`, with all figures of all rounds, after each
+Programs of PyTorch load the library; those of CuPy import the package `binpool`, which has to be installed. Checks that the losses of a program are the same over every allocator. Writes `python.json`, with all figures of all rounds, after each
 process. No process is begun after so many seconds.
 """
 
@@ -75,7 +75,9 @@ def main():
                     left_out = options.only and program not in options.only
                     if left_out or time.monotonic() - began > options.seconds:
                         continue
-                    words = [HERE / script, program, allocator, "--library", options.library.resolve(), "--steps", str(options.steps)]
+                    words = [HERE / script, program, allocator, "--steps", str(options.steps)]
+                    if script == TORCH[0]:
+                        words += ["--library", options.library.resolve()]
                     figures = ran(words)
                     if figures:
                         found.setdefault((script, program, allocator), []).append(figures)

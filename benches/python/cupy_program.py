@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 """Runs a program of CuPy over one allocator, and prints results, times and memory as JSON:
 
-    cupy_program.py {wave,gradients,pairs} {cupy,binpool} [--library libbinpool_capi.so] [--steps N]
+    cupy_program.py {wave,gradients,pairs} {cupy,binpool} [--steps N]
 
 `wave` steps the wave equation, and `gradients` solves Poisson's equation by conjugate gradients, on grids of varying sizes: both by
 expressions of whole arrays, each of whose parts is a temporary. `pairs` times an allocation and its free.
 """
 
 import argparse
-import ctypes
 import json
 import random
 import statistics
@@ -18,38 +17,6 @@ import cupy
 
 SEED = 20261125
 GIB = 1 << 30
-
-
-class Binpool:
-    """The pool of the library, as an allocator of CuPy: each request is for the current stream."""
-
-    def __init__(self, library):
-        library = ctypes.CDLL(library)
-        allocate, free = library.binpool_torch_try_allocate, library.binpool_torch_free
-        allocate.restype, allocate.argtypes = ctypes.c_void_p, [ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]
-        free.restype, free.argtypes = None, [ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]
-        self.library = library
-        current = cupy.cuda.get_current_stream
-        # The stream of each block, which its free names again.
-        streams = {}
-
-        def give(size, device):
-            stream = current().ptr
-            address = allocate(size, device, stream)
-            if not address and size:
-                raise cupy.cuda.memory.OutOfMemoryError(size, -1)
-            streams[address] = stream
-            return address or 0
-
-        def take(address, device):
-            free(address, 0, device, streams.pop(address, 0))
-
-        self.allocator = cupy.cuda.PythonFunctionAllocator(give, take)
-
-    def peak_bytes(self):
-        figures = (ctypes.c_uint64 * 7)()
-        self.library.binpool_torch_figures(0, figures)
-        return figures[3]
 
 
 def wave(choose):
@@ -127,14 +94,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("program", choices=["wave", "gradients", "pairs"])
     parser.add_argument("allocator", choices=["cupy", "binpool"])
-    parser.add_argument("--library", default="libbinpool_capi.so", help="the library with the functions")
     parser.add_argument("--steps", type=int, default=30)
     options = parser.parse_args()
     said = {"program": options.program, "allocator": options.allocator}
     if options.allocator == "binpool":
-        pool = Binpool(options.library)
-        cupy.cuda.set_allocator(pool.allocator.malloc)
-        peak_bytes = pool.peak_bytes
+        import binpool.cupy
+
+        binpool.cupy.use()
+
+        def peak_bytes():
+            return binpool.cupy.pool().statistics.peak_managed_bytes
     else:
         peak_bytes = cupy.get_default_memory_pool().total_bytes  # It never shrinks here.
     if options.program == "pairs":
