@@ -65,9 +65,7 @@ impl RawMemory<'_> {
                 self.part.get_or_init(|| part)
             }
         };
-        memory.exposed_root().ok_or_else(no_handle)?;
-        let object = memory.for_kernels()?.ok_or_else(no_handle)?;
-        Ok(object.raw())
+        memory.kernel_argument()
     }
 
     /// Returns the `cl_mem` of the whole buffer, and the offset of these bytes in it: for copies, fills and maps, and for kernels that
@@ -82,8 +80,8 @@ impl RawMemory<'_> {
         let Some((memory, region)) = self.bytes else {
             return Ok((ptr::null_mut(), 0));
         };
-        let (root, offset) = memory.exposed_root().ok_or_else(no_handle)?;
-        Ok((root.handle.raw(), offset.saturating_add(region.offset)))
+        let (whole, offset) = memory.whole_and_offset().ok_or_else(no_handle)?;
+        Ok((whole, offset.saturating_add(region.offset)))
     }
 }
 

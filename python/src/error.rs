@@ -50,10 +50,10 @@ pub(crate) fn other_error(error: impl Error) -> PyErr {
 
 /// Returns the exception for a request that got no memory of a CUDA device.
 pub(crate) fn cuda_error(failure: &Failure) -> PyErr {
-    let text = failure.to_string();
-    if failure.is_out_of_memory() {
-        exception(text, |errors| errors.getattr("OutOfMemoryError"))
+    let class = if failure.is_out_of_memory() {
+        "OutOfMemoryError"
     } else {
-        exception(text, |errors| errors.getattr("Error"))
-    }
+        "Error"
+    };
+    exception(failure.to_string(), |errors| errors.getattr(class))
 }

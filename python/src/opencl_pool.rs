@@ -15,7 +15,7 @@ use crate::{
     error::{other_error, pool_error},
     opencl::{Origin, origin_of, queue_of},
     pool::{Pool, Shared, checked_limit},
-    queue_allocator::{QueueAllocator, SvmQueueAllocator, Uses, distinct, used_on},
+    queue_allocator::{QueueAllocator, SvmQueueAllocator, Uses, used_on},
 };
 
 /// Returns the policy of that name.
@@ -72,11 +72,16 @@ where
     /// Returns the uses of arrays on any of some queues.
     fn on_any(&self, queues: &Bound<'_, PyTuple>) -> PyResult<Uses> {
         let backend = self.pool.backend();
-        let queues: PyResult<Vec<_>> = queues
+        if queues.is_empty() {
+            return Err(PyValueError::new_err(
+                "name the queues on which commands use the arrays",
+            ));
+        }
+        let queues: PyResult<Arc<[_]>> = queues
             .iter()
             .map(|queue| queue_of(backend, &queue))
             .collect();
-        Ok(Uses::Any(own_queue(backend)?, distinct(queues?)?))
+        Ok(Uses::Any(own_queue(backend)?, queues?))
     }
 
     /// Returns the uses of requests that name no queue.

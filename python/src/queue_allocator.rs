@@ -19,7 +19,6 @@ static FROM_HANDLE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 static SVM: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 /// Where blocks are used.
-#[derive(Clone)]
 pub(crate) enum Uses {
     /// On this queue, behind its former commands.
     Of(ClQueue),
@@ -193,14 +192,4 @@ pub(crate) fn used_on(data: &Bound<'_, PyAny>, queue: &ClQueue) -> PyResult<()> 
     Err(PyValueError::new_err(
         "no block of a binpool pool: pass an array, or what an allocator of the pool has returned",
     ))
-}
-
-/// Returns the queues of a tuple as queues of the backend, for [`Uses::Any`].
-pub(crate) fn distinct(queues: Vec<ClQueue>) -> PyResult<Arc<[ClQueue]>> {
-    if queues.is_empty() {
-        return Err(PyValueError::new_err(
-            "name the queues on which commands use the arrays",
-        ));
-    }
-    Ok(queues.into())
 }

@@ -37,15 +37,13 @@ impl Error for Failure {}
 
 impl From<PoolError> for Failure {
     fn from(error: PoolError) -> Self {
-        // The debug text of a lack of memory is the report's table.
-        let text = format!("binpool: {error:?}");
-        let text = match &error {
-            PoolError::OutOfMemory(_) => text,
-            _ => format!("binpool: {error}"),
-        };
-        Self {
-            text,
-            is_out_of_memory: error.is_out_of_memory(),
+        match &error {
+            // The debug text has the cause behind the report's table.
+            PoolError::OutOfMemory(_) => Self {
+                text: format!("binpool: {error:?}"),
+                is_out_of_memory: true,
+            },
+            _ => Self::other(error),
         }
     }
 }
