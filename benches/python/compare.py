@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Runs the programs of this folder over each allocator, each in a process of its own, and prints a table in Markdown:
 
-    compare.py LIBRARY [-o FOLDER] [--rounds 2] [--steps 40] [--only PROGRAM]... [--seconds 500]
+    compare.py [-o FOLDER] [--rounds 2] [--steps 40] [--only PROGRAM]... [--seconds 500]
 
-Programs of PyTorch load the library; those of CuPy import the package `binpool`, which has to be installed. Checks that the losses of a program are the same over every allocator. Writes `python.json`, with all figures of all rounds, after each
-process. No process is begun after so many seconds.
+The package `binpool` has to be installed, as `scripts/wheel` builds it. Checks that the losses of a program are the same over every
+allocator. Writes `python.json`, with all figures of all rounds, after each process. No process is begun after so many seconds.
 """
 
 import argparse
@@ -24,7 +24,7 @@ def ran(words):
     """Runs a program that prints JSON. Returns it, or None where it fails, which is said."""
     began = time.monotonic()
     try:
-        done = subprocess.run([sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=200)
+        done = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=200)
         print(f"{time.monotonic() - began:6.1f} s  {' '.join(map(str, words[1:3]))}", file=sys.stderr, flush=True)
         if done.returncode != 0:
             print(f"status {done.returncode}: {done.stderr.strip()[-3000:]}", file=sys.stderr, flush=True)
@@ -60,7 +60,6 @@ def table(found):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("library", type=pathlib.Path)
     parser.add_argument("-o", "--output", type=pathlib.Path, default=pathlib.Path("."))
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--steps", type=int, default=40)
@@ -76,8 +75,6 @@ def main():
                     if left_out or time.monotonic() - began > options.seconds:
                         continue
                     words = [HERE / script, program, allocator, "--steps", str(options.steps)]
-                    if script == TORCH[0]:
-                        words += ["--library", options.library.resolve()]
                     figures = ran(words)
                     if figures:
                         found.setdefault((script, program, allocator), []).append(figures)

@@ -15,6 +15,8 @@ import time
 
 import cupy
 
+from pairs import median_ns
+
 SEED = 20261125
 GIB = 1 << 30
 
@@ -72,22 +74,13 @@ def run(program, steps):
     }
 
 
-def median_ns(pair, pairs=20_000, rounds=15):
-    def timed():
-        began = time.perf_counter_ns()
-        for _ in range(pairs):
-            pair()
-        return (time.perf_counter_ns() - began) / pairs
-
-    return statistics.median(timed() for _ in range(rounds))
-
-
 def pairs():
-    return {
-        "array_ns": median_ns(lambda: cupy.empty(1 << 20, cupy.uint8)),
-        "memory_ns": median_ns(lambda: cupy.cuda.alloc(1 << 20)),
-        "nothing_ns": median_ns(lambda: None),
-    }
+    array, memory, nothing = median_ns(
+        lambda: cupy.empty(1 << 20, cupy.uint8),
+        lambda: cupy.cuda.alloc(1 << 20),
+        lambda: None,
+    )
+    return {"array_ns": array, "memory_ns": memory, "nothing_ns": nothing}
 
 
 def main():

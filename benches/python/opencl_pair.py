@@ -5,24 +5,13 @@
 Prints the median of 15 runs for each, in nanoseconds a pair.
 """
 
-import statistics
-import timeit
+import functools
 
 import pyopencl as cl
 import pyopencl.tools as cl_tools
 
 import binpool
-
-RUNS, PAIRS = 15, 20_000
-
-
-def pairs(allocators, bytes):
-    """Time all allocators in turn, so that what else the machine does meets each alike."""
-    times = {name: [] for name in allocators}
-    for _ in range(RUNS):
-        for name, allocate in allocators.items():
-            times[name].append(timeit.timeit(lambda: allocate(bytes), number=PAIRS) / PAIRS * 1e9)
-    return {name: statistics.median(runs) for name, runs in times.items()}
+from pairs import median_ns
 
 
 def main():
@@ -43,7 +32,8 @@ def main():
         allocators["binpool.SVMPool"] = binpool.SVMPool(queue).on(queue)
     print(f"{device.platform.name}, {device.name}: nanoseconds a pair")
     for bytes in (4096, 1 << 20):
-        for name, nanoseconds in pairs(allocators, bytes).items():
+        found = median_ns(*(functools.partial(allocate, bytes) for allocate in allocators.values()))
+        for name, nanoseconds in zip(allocators, found, strict=True):
             print(f"{bytes:>8} bytes  {name:<36} {nanoseconds:8.0f}")
 
 

@@ -1,26 +1,17 @@
 #!/usr/bin/env python3
-"""Checks PyTorch over the pool, on a device: `torch_checks.py LIBRARY`. Each check is a process. Prints what was seen, and fails where
-that is wrong."""
+"""Checks PyTorch over the pool, on a device. Each check is a process. Prints what was seen, and fails where that is wrong. The package
+`binpool` has to be installed."""
 
-import ctypes
 import subprocess
 import sys
 
+import torch
 
-def torch_over(library):
-    import torch
-
-    allocator = torch.cuda.memory.CUDAPluggableAllocator(library, "binpool_torch_allocate", "binpool_torch_free")
-    loaded = ctypes.CDLL(library)
-    address = lambda function: ctypes.cast(function, ctypes.c_void_p).value
-    allocator.allocator().set_record_stream_fn(address(loaded.binpool_torch_record_stream))
-    allocator.allocator().set_reset_fn(address(loaded.binpool_torch_empty_cache))
-    return torch, allocator
+import binpool.torch
 
 
-def a_lack_of_memory_is_an_exception(library):
-    torch, allocator = torch_over(library)
-    torch.cuda.memory.change_current_allocator(allocator)
+def a_lack_of_memory_is_an_exception():
+    binpool.torch.use()
     for _ in range(3):
         try:
             torch.empty(1 << 44, dtype=torch.uint8, device="cuda")
@@ -32,9 +23,8 @@ def a_lack_of_memory_is_an_exception(library):
     assert torch.ones(1000, device="cuda").sum().item() == 1000
 
 
-def a_recorded_use_is_respected(library):
-    torch, allocator = torch_over(library)
-    torch.cuda.memory.change_current_allocator(allocator)
+def a_recorded_use_is_respected():
+    binpool.torch.use()
     other = torch.cuda.Stream()
     torch.cuda.synchronize()
     wrong = 0
@@ -53,10 +43,12 @@ def a_recorded_use_is_respected(library):
     assert wrong == 0
 
 
-def an_emptied_cache_gives_memory_back(library):
-    torch, allocator = torch_over(library)
-    torch.cuda.memory.change_current_allocator(allocator)
-    free = lambda: torch.cuda.mem_get_info()[0]
+def an_emptied_cache_gives_memory_back():
+    binpool.torch.use()
+
+    def free():
+        return torch.cuda.mem_get_info()[0]
+
     torch.cuda.synchronize()
     before = free()
     block = torch.empty(8 << 30, dtype=torch.uint8, device="cuda")
@@ -68,9 +60,8 @@ def an_emptied_cache_gives_memory_back(library):
     assert before - held >= 8 << 30 and before - free() < 1 << 28
 
 
-def a_graph_is_captured_in_a_memory_pool(library):
-    torch, allocator = torch_over(library)
-    pool = torch.cuda.MemPool(allocator.allocator())
+def a_graph_is_captured_in_a_memory_pool():
+    pool = binpool.torch.memory_pool()
     given = torch.zeros(1 << 20, device="cuda")
     (given.sin() + given.cos()).sum()  # Loads the kernels.
     graph = torch.cuda.CUDAGraph()
@@ -84,10 +75,40 @@ def a_graph_is_captured_in_a_memory_pool(library):
         print(value, out.item(), expected.item())
         assert out.item() == expected.item()
     assert all((other == 5.0).all().item() for other in others)
-    figures = (ctypes.c_uint64 * 7)()
-    ctypes.CDLL(library).binpool_torch_figures(0, figures)
-    print("of the pool:", list(figures))
-    assert figures[3] > 0
+    reserved = binpool.torch.pool().statistics.peak_managed_bytes
+    print("of the pool:", reserved)
+    assert reserved > 0
+
+
+def a_graph_without_a_memory_pool_is_refused():
+    binpool.torch.use()
+    given = torch.zeros(1 << 20, device="cuda")
+    try:
+        with torch.cuda.graph(torch.cuda.CUDAGraph()):
+            given + 1
+    except RuntimeError as error:
+        print(error)
+        assert "binpool.torch.memory_pool()" in str(error)
+    else:
+        raise AssertionError("a graph was captured")
+    assert (given + 1).sum().item() == 1 << 20
+
+
+def a_lack_of_memory_names_the_lines_that_have_it():
+    binpool.torch.use()
+    pool = binpool.torch.pool()
+    pool.watch()
+    layer = torch.nn.Linear(1024, 1024, device="cuda")
+    kept = layer(torch.ones(1 << 16, 1024, device="cuda"))
+    kept.sum().backward()
+    try:
+        torch.empty(1 << 44, dtype=torch.uint8, device="cuda")
+    except torch.OutOfMemoryError as error:
+        print(error)
+        assert "torch_checks.py" in str(error) and "a_lack_of_memory_names_the_lines_that_have_it" in str(error)
+    lines = [group.call_site for group in pool.live_blocks()]
+    print(lines)
+    assert any("torch_checks.py" in line for line in lines)
 
 
 CHECKS = [
@@ -95,13 +116,15 @@ CHECKS = [
     a_recorded_use_is_respected,
     an_emptied_cache_gives_memory_back,
     a_graph_is_captured_in_a_memory_pool,
+    a_graph_without_a_memory_pool_is_refused,
+    a_lack_of_memory_names_the_lines_that_have_it,
 ]
 
 if __name__ == "__main__":
-    library, *chosen = sys.argv[1:]
+    chosen = sys.argv[1:]
     if chosen:
-        [check(library) for check in CHECKS if check.__name__ in chosen]
+        [check() for check in CHECKS if check.__name__ in chosen]
     else:
-        failed = [check.__name__ for check in CHECKS if subprocess.run([sys.executable, __file__, library, check.__name__]).returncode]
+        failed = [check.__name__ for check in CHECKS if subprocess.run([sys.executable, __file__, check.__name__]).returncode]
         print("failed:", failed)
         sys.exit(bool(failed))

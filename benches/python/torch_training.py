@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs a program of PyTorch over one allocator, and prints its losses, times and memory as JSON:
 
-    torch_training.py {transformer,convolution,generation,pairs} {native,expandable,binpool} [--library libbinpool_capi.so] [--steps N]
+    torch_training.py {transformer,convolution,generation,pairs} {native,expandable,binpool} [--steps N]
 
 `transformer` trains one on batches of as many tokens as fit, of varying lengths; `convolution` trains a residual network on images of
 varying sizes; `generation` decodes with a cache of keys and values that is concatenated at each step; `pairs` times an allocation and its
@@ -10,7 +10,6 @@ program over one allocator, so that nothing is shared.
 """
 
 import argparse
-import ctypes
 import json
 import math
 import os
@@ -26,7 +25,6 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("program", choices=["transformer", "convolution", "generation", "pairs"])
     parser.add_argument("allocator", choices=["native", "expandable", "binpool"])
-    parser.add_argument("--library", default="libbinpool_capi.so", help="the library with the functions for PyTorch")
     parser.add_argument("--steps", type=int, default=40)
     return parser.parse_args()
 
@@ -40,9 +38,12 @@ import torch  # noqa: E402 (the variables come first)
 from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
+from pairs import median_ns  # noqa: E402
+
 if OPTIONS.allocator == "binpool":
-    allocator = torch.cuda.memory.CUDAPluggableAllocator(OPTIONS.library, "binpool_torch_allocate", "binpool_torch_free")
-    torch.cuda.memory.change_current_allocator(allocator)
+    import binpool.torch
+
+    binpool.torch.use()
 
 
 class Attention(nn.Module):
@@ -213,10 +214,14 @@ def run(program, steps):
 
 def memory():
     if OPTIONS.allocator == "binpool":
-        figures = (ctypes.c_uint64 * 7)()
-        ctypes.CDLL(OPTIONS.library).binpool_torch_figures(0, figures)
-        _, active, _, managed, misses, maps, unmaps = figures
-        return {"reserved_gib": managed / GIB, "allocated_gib": active / GIB, "misses": misses, "maps": maps, "unmaps": unmaps}
+        figures = binpool.torch.pool().statistics
+        return {
+            "reserved_gib": figures.peak_managed_bytes / GIB,
+            "allocated_gib": figures.peak_active_bytes / GIB,
+            "misses": figures.misses,
+            "maps": figures.maps,
+            "unmaps": figures.unmaps,
+        }
     figures = torch.cuda.memory_stats()
     return {
         "reserved_gib": torch.cuda.max_memory_reserved() / GIB,
@@ -226,26 +231,17 @@ def memory():
     }
 
 
-def median_ns(pair, pairs=20_000, rounds=15):
-    def timed():
-        began = time.perf_counter_ns()
-        for _ in range(pairs):
-            pair()
-        return (time.perf_counter_ns() - began) / pairs
-
-    return statistics.median(timed() for _ in range(rounds))
-
-
 def pairs():
     """Nanoseconds of an allocation and its free from Python, of a tensor, of memory alone, and of a call of nothing."""
     torch.cuda.init()
     stream = torch.cuda.current_stream().cuda_stream
     allocate, free = torch._C._cuda_cudaCachingAllocator_raw_alloc, torch._C._cuda_cudaCachingAllocator_raw_delete
-    return {
-        "tensor_ns": median_ns(lambda: torch.empty(1 << 20, dtype=torch.uint8, device="cuda")),
-        "memory_ns": median_ns(lambda: free(allocate(1 << 20, stream))),
-        "nothing_ns": median_ns(lambda: None),
-    }
+    tensor, memory, nothing = median_ns(
+        lambda: torch.empty(1 << 20, dtype=torch.uint8, device="cuda"),
+        lambda: free(allocate(1 << 20, stream)),
+        lambda: None,
+    )
+    return {"tensor_ns": tensor, "memory_ns": memory, "nothing_ns": nothing}
 
 
 if __name__ == "__main__":

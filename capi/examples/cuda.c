@@ -112,7 +112,7 @@ int main(void) {
   CHECK(now.active_blocks == 0 && now.hits > 0 && now.managed_bytes <= options.limit_bytes);
 
   uint64_t released = 0;
-  OK(binpool_pool_free_held(pool, &released));
+  OK(binpool_pool_trim(pool, 0, &released));
   CHECK(released == now.managed_bytes);
 
   binpool_block *large = NULL;

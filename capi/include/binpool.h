@@ -126,6 +126,10 @@ typedef struct {
   uint64_t out_of_memory;
   // Free blocks or segments that went back to the device.
   uint64_t released_blocks;
+  // Calls that mapped pages: of a CUDA pool.
+  uint64_t maps;
+  // Calls that unmapped pages.
+  uint64_t unmaps;
 } binpool_statistics;
 
 // What a recording has.
@@ -353,13 +357,6 @@ binpool_status binpool_pool_trim(const binpool_pool *pool,
                                  uint64_t bytes,
                                  uint64_t *released);
 
-// Releases all free memory. `released`, which may be null, gets the number of bytes that went back.
-//
-// Any thread may call it.
-//
-// The caller promises: `pool` is null or a live pool. `released` is null, or a place for the result.
-binpool_status binpool_pool_free_held(const binpool_pool *pool, uint64_t *released);
-
 // Begins to note the tag and the age of each block, for reports, snapshots and the messages of requests without memory. If `call_stacks` is
 // not 0, the functions of the program that asked for it, too, which takes some microseconds for each block.
 //
@@ -408,6 +405,15 @@ binpool_status binpool_tag_enter(const char *name);
 //
 // Errors: `INVALID_ARGUMENT` where it has none.
 binpool_status binpool_tag_leave(void);
+
+// Returns the pool of a device, which is made where there is none, for the other functions of the interface: its counters, its limit, its
+// recording. It is freed by `binpool_pool_free`, which leaves PyTorch's tensors as they are.
+//
+// Any thread may call it. Errors: `UNSUPPORTED` where there is no CUDA driver; `INVALID_ARGUMENT`, `BACKEND`.
+//
+// The caller promises: `pool` is null, or a place for the result.
+binpool_status binpool_torch_pool(int device,
+                                  binpool_pool **pool);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -4,27 +4,21 @@
 
 use std::ffi::c_void;
 
-use binpool::{
-    Allocator, ImmediateAllocator, PooledBuffer, QueueOf, VirtualMemoryAllocator, adaptors::Limit,
-};
-use binpool_cuda::CudaBackend;
-use binpool_opencl::OpenClBackend;
+use binpool::{Allocator, PooledBuffer, QueueOf};
 
 use crate::{
+    allocators::{CudaAllocator, OpenClAllocator},
     border::{Out, asked, borrowed, guarded, taken},
-    queues::{cuda_queue, opencl_queue},
+    queues::QueuesByHandle,
     status::{Failure, Status},
 };
 
-pub(crate) type OpenClAllocator = Limit<ImmediateAllocator<OpenClBackend>>;
-pub(crate) type CudaAllocator = Limit<VirtualMemoryAllocator<CudaBackend>>;
-
 /// A block of device memory, which goes back to its pool when it is freed. Any thread may use it, and several at once.
 #[derive(Debug)]
-pub struct Block(Kind);
+pub struct Block(Of);
 
 #[derive(Debug)]
-pub(crate) enum Kind {
+enum Of {
     OpenCl(Owned<OpenClAllocator>),
     Cuda(Owned<CudaAllocator>),
 }
@@ -36,19 +30,83 @@ pub(crate) struct Owned<A: Allocator> {
     pub(crate) queue: QueueOf<A>,
 }
 
+impl From<Owned<OpenClAllocator>> for Block {
+    fn from(owned: Owned<OpenClAllocator>) -> Self {
+        Self(Of::OpenCl(owned))
+    }
+}
+
+impl From<Owned<CudaAllocator>> for Block {
+    fn from(owned: Owned<CudaAllocator>) -> Self {
+        Self(Of::Cuda(owned))
+    }
+}
+
+/// What can be asked of a block, whatever its backend.
+trait AnyBlock {
+    /// Its size as it was requested, in bytes.
+    fn size(&self) -> usize;
+
+    /// What it takes of the device, in bytes.
+    fn class_size(&self) -> usize;
+
+    /// Notes that commands on another queue use it.
+    ///
+    /// # Safety
+    ///
+    /// `queue` is as for [`QueuesByHandle::queue_of`].
+    unsafe fn record_use(&self, queue: *mut c_void) -> Result<(), Failure>;
+
+    /// Puts the later commands of another queue behind those that use it so far, and notes the use.
+    ///
+    /// # Safety
+    ///
+    /// `queue` is as for [`QueuesByHandle::queue_of`].
+    unsafe fn order_before(&self, queue: *mut c_void) -> Result<(), Failure>;
+}
+
+impl<A> AnyBlock for Owned<A>
+where
+    A: Allocator,
+    A::Backend: QueuesByHandle,
+{
+    fn size(&self) -> usize {
+        self.buffer.size()
+    }
+
+    fn class_size(&self) -> usize {
+        self.buffer.class_size()
+    }
+
+    unsafe fn record_use(&self, queue: *mut c_void) -> Result<(), Failure> {
+        // SAFETY: As the caller promises.
+        let queue = unsafe { self.buffer.backend().queue_of(queue) }?;
+        Ok(self.buffer.record_use(&queue)?)
+    }
+
+    unsafe fn order_before(&self, queue: *mut c_void) -> Result<(), Failure> {
+        // SAFETY: As the caller promises.
+        let queue = unsafe { self.buffer.backend().queue_of(queue) }?;
+        Ok(self.buffer.order_before(&queue)?)
+    }
+}
+
 // Threads share handles.
 const fn is_shared<T: Send + Sync>() {}
 const _: () = is_shared::<Block>();
 
 impl Block {
-    pub(crate) const fn new(kind: Kind) -> Self {
-        Self(kind)
+    fn any(&self) -> &dyn AnyBlock {
+        match &self.0 {
+            Of::OpenCl(owned) => owned,
+            Of::Cuda(owned) => owned,
+        }
     }
 
     fn open_cl(&self) -> Result<&Owned<OpenClAllocator>, Failure> {
         match &self.0 {
-            Kind::OpenCl(owned) => Ok(owned),
-            Kind::Cuda(_) => Err(Failure::new(
+            Of::OpenCl(owned) => Ok(owned),
+            Of::Cuda(_) => Err(Failure::new(
                 Status::Unsupported,
                 "a `cl_mem` of a CUDA block: use `binpool_block_device_ptr`",
             )),
@@ -75,8 +133,8 @@ pub unsafe extern "C" fn binpool_block_free(block: *mut Block) -> Status {
     guarded(|| {
         // SAFETY: As the caller promises.
         match unsafe { taken(block, "block") }?.0 {
-            Kind::OpenCl(owned) => owned.buffer.release()?,
-            Kind::Cuda(owned) => owned.buffer.release()?,
+            Of::OpenCl(owned) => owned.buffer.release()?,
+            Of::Cuda(owned) => owned.buffer.release()?,
         }
         Ok(())
     })
@@ -92,11 +150,8 @@ pub unsafe extern "C" fn binpool_block_free(block: *mut Block) -> Status {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn binpool_block_size(block: *const Block) -> usize {
     // SAFETY: As the caller promises.
-    match unsafe { block.as_ref() } {
-        Some(Block(Kind::OpenCl(owned))) => owned.buffer.size(),
-        Some(Block(Kind::Cuda(owned))) => owned.buffer.size(),
-        None => 0,
-    }
+    let block = unsafe { block.as_ref() };
+    block.map_or(0, |block| block.any().size())
 }
 
 /// Returns what a block takes of the device, in bytes: at least its size; 0 for a null pointer.
@@ -109,11 +164,8 @@ pub unsafe extern "C" fn binpool_block_size(block: *const Block) -> usize {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn binpool_block_class_size(block: *const Block) -> usize {
     // SAFETY: As the caller promises.
-    match unsafe { block.as_ref() } {
-        Some(Block(Kind::OpenCl(owned))) => owned.buffer.class_size(),
-        Some(Block(Kind::Cuda(owned))) => owned.buffer.class_size(),
-        None => 0,
-    }
+    let block = unsafe { block.as_ref() };
+    block.map_or(0, |block| block.any().class_size())
 }
 
 /// Returns the `cl_mem` of the buffer that a block is all or a part of, and where the block begins in it, in bytes: for copies, fills and
@@ -186,7 +238,7 @@ pub unsafe extern "C" fn binpool_block_device_ptr(
     guarded(|| {
         // SAFETY: As the caller promises.
         let (block, place) = unsafe { asked(block, "block", address, "address") }?;
-        let Kind::Cuda(owned) = &block.0 else {
+        let Of::Cuda(owned) = &block.0 else {
             return Err(Failure::new(
                 Status::Unsupported,
                 "an address of an OpenCL block: use `binpool_block_cl_mem`",
@@ -213,19 +265,9 @@ pub unsafe extern "C" fn binpool_block_record_use(
 ) -> Status {
     guarded(|| {
         // SAFETY: As the caller promises.
-        match &unsafe { borrowed(block, "block") }?.0 {
-            Kind::OpenCl(owned) => {
-                // SAFETY: As the caller promises.
-                let queue = unsafe { opencl_queue(owned.buffer.backend(), queue) }?;
-                owned.buffer.record_use(&queue)?;
-            }
-            Kind::Cuda(owned) => {
-                // SAFETY: As the caller promises.
-                let queue = unsafe { cuda_queue(owned.buffer.backend(), queue) }?;
-                owned.buffer.record_use(&queue)?;
-            }
-        }
-        Ok(())
+        let block = unsafe { borrowed(block, "block") }?;
+        // SAFETY: As the caller promises.
+        unsafe { block.any().record_use(queue) }
     })
 }
 
@@ -244,18 +286,8 @@ pub unsafe extern "C" fn binpool_block_order_before(
 ) -> Status {
     guarded(|| {
         // SAFETY: As the caller promises.
-        match &unsafe { borrowed(block, "block") }?.0 {
-            Kind::OpenCl(owned) => {
-                // SAFETY: As the caller promises.
-                let queue = unsafe { opencl_queue(owned.buffer.backend(), queue) }?;
-                owned.buffer.order_before(&queue)?;
-            }
-            Kind::Cuda(owned) => {
-                // SAFETY: As the caller promises.
-                let queue = unsafe { cuda_queue(owned.buffer.backend(), queue) }?;
-                owned.buffer.order_before(&queue)?;
-            }
-        }
-        Ok(())
+        let block = unsafe { borrowed(block, "block") }?;
+        // SAFETY: As the caller promises.
+        unsafe { block.any().order_before(queue) }
     })
 }

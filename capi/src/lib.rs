@@ -5,6 +5,7 @@
 
 #![deny(unsafe_code)]
 
+mod allocators;
 pub mod any_pool;
 mod block;
 mod border;
@@ -18,6 +19,7 @@ mod status;
 mod tag;
 pub mod torch;
 
+pub use allocators::{CudaAllocator, OpenClAllocator};
 pub use block::{
     Block, binpool_block_cl_kernel_argument, binpool_block_cl_mem, binpool_block_class_size,
     binpool_block_device_ptr, binpool_block_free, binpool_block_order_before,
@@ -27,13 +29,12 @@ pub use border::binpool_string_free;
 pub use last_error::binpool_last_error_message;
 pub use options::{Options, Reuse, Segments};
 pub use pool::{
-    Pool, binpool_allocate, binpool_allocate_on, binpool_pool_free, binpool_pool_free_held,
-    binpool_pool_limit, binpool_pool_new_cuda, binpool_pool_new_opencl, binpool_pool_record,
-    binpool_pool_report, binpool_pool_retire_queue, binpool_pool_set_limit,
-    binpool_pool_snapshot_json, binpool_pool_statistics, binpool_pool_stop_watching,
-    binpool_pool_trim, binpool_pool_watch,
+    Pool, binpool_allocate, binpool_allocate_on, binpool_pool_free, binpool_pool_limit,
+    binpool_pool_new_cuda, binpool_pool_new_opencl, binpool_pool_record, binpool_pool_report,
+    binpool_pool_retire_queue, binpool_pool_set_limit, binpool_pool_snapshot_json,
+    binpool_pool_statistics, binpool_pool_stop_watching, binpool_pool_trim, binpool_pool_watch,
 };
 pub use recording::{Recording, RecordingSummary, binpool_recording_finish};
 pub use statistics::Statistics;
-pub use status::Status;
+pub use status::{Failure, Status};
 pub use tag::{binpool_tag_enter, binpool_tag_leave};

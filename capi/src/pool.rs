@@ -4,22 +4,22 @@
 
 use std::{
     ffi::{c_char, c_int, c_void},
-    ptr,
+    fmt, ptr,
 };
 
 use binpool::{
-    Allocator, ImmediateAllocator, MemoryPool, PooledBuffer, QueueOf, VirtualMemoryAllocator,
-    WatchOptions, adaptors::Limit,
+    Allocator, ImmediateAllocator, MemoryPool, VirtualMemoryAllocator, WatchOptions,
+    adaptors::Limit,
 };
 use binpool_cuda::CudaDevice;
 use binpool_opencl::OpenClBackend;
 
 use crate::{
     any_pool::AnyPool,
-    block::{Block, CudaAllocator, Kind, OpenClAllocator, Owned},
+    block::{Block, Owned},
     border::{Out, asked, borrowed, guarded, handed_over, string, taken, text},
     options::{Options, limit_of},
-    queues::{cuda_queue, opencl_queue},
+    queues::QueuesByHandle,
     recording::{NewFile, Recording},
     statistics::Statistics,
     status::{Failure, Status},
@@ -27,25 +27,59 @@ use crate::{
 
 /// A pool of device memory. Any thread may use it, and several at once.
 #[derive(Debug)]
-pub struct Pool(Of);
-
-#[derive(Debug)]
-enum Of {
-    OpenCl(MemoryPool<OpenClAllocator>),
-    Cuda(MemoryPool<CudaAllocator>),
-}
-
-// Threads share handles.
-const fn is_shared<T: Send + Sync>() {}
-const _: () = is_shared::<Pool>();
+pub struct Pool(Box<dyn PoolByHandle>);
 
 impl Pool {
-    /// What can be asked of it whatever its backend.
-    fn any(&self) -> &dyn AnyPool {
-        match &self.0 {
-            Of::OpenCl(pool) => pool,
-            Of::Cuda(pool) => pool,
-        }
+    pub(crate) fn new(pool: impl PoolByHandle + 'static) -> Self {
+        Self(Box::new(pool))
+    }
+}
+
+/// A pool of any backend, whose queues the program has as pointers.
+pub(crate) trait PoolByHandle: AnyPool + fmt::Debug {
+    /// Allocates a block for the pool's queue.
+    fn allocate(&self, bytes: usize) -> Result<Block, Failure>;
+
+    /// Allocates a block for a queue.
+    ///
+    /// # Safety
+    ///
+    /// `queue` is as for [`QueuesByHandle::queue_of`].
+    unsafe fn allocate_on(&self, queue: *mut c_void, bytes: usize) -> Result<Block, Failure>;
+
+    /// Gives what a queue has free to all queues.
+    ///
+    /// # Safety
+    ///
+    /// `queue` is as for [`QueuesByHandle::queue_of`].
+    unsafe fn retire_queue(&self, queue: *mut c_void) -> Result<(), Failure>;
+}
+
+impl<A> PoolByHandle for MemoryPool<A>
+where
+    A: Allocator,
+    A::Backend: QueuesByHandle,
+    Self: AnyPool,
+    Block: From<Owned<A>>,
+{
+    fn allocate(&self, bytes: usize) -> Result<Block, Failure> {
+        let buffer = self.allocate(bytes)?;
+        let queue = self.home_queue().clone();
+        Ok(Owned { buffer, queue }.into())
+    }
+
+    unsafe fn allocate_on(&self, queue: *mut c_void, bytes: usize) -> Result<Block, Failure> {
+        // SAFETY: As the caller promises.
+        let queue = unsafe { self.backend().queue_of(queue) }?;
+        let buffer = self.allocate_on(&queue, bytes)?;
+        Ok(Owned { buffer, queue }.into())
+    }
+
+    unsafe fn retire_queue(&self, queue: *mut c_void) -> Result<(), Failure> {
+        // SAFETY: As the caller promises.
+        let queue = unsafe { self.backend().queue_of(queue) }?;
+        self.retire_queue(&queue);
+        Ok(())
     }
 }
 
@@ -82,10 +116,10 @@ pub unsafe extern "C" fn binpool_pool_new_opencl(
         // SAFETY: The context is alive, as the caller promises; the device is looked up in it.
         let backend = unsafe { OpenClBackend::from_raw(context, device) }?;
         // SAFETY: The queue is null or alive, as the caller promises.
-        let queue = unsafe { opencl_queue(&backend, queue) }?;
+        let queue = unsafe { backend.queue_of(queue) }?;
         let allocator = Limit::new(ImmediateAllocator::new(&backend)?, options.limit());
         let pool = options.pool()?.build(allocator, &queue)?;
-        place.set(handed_over(Pool(Of::OpenCl(pool))));
+        place.set(handed_over(Pool::new(pool)));
         Ok(())
     })
 }
@@ -115,10 +149,10 @@ pub unsafe extern "C" fn binpool_pool_new_cuda(
         let options = unsafe { Options::read(options) }?;
         let backend = CudaDevice::open(device)?;
         // SAFETY: As the caller promises.
-        let queue = unsafe { cuda_queue(&backend, stream) }?;
+        let queue = unsafe { backend.queue_of(stream) }?;
         let allocator = Limit::new(VirtualMemoryAllocator::new(&backend), options.limit());
         let pool = options.pool()?.build(allocator, &queue)?;
-        place.set(handed_over(Pool(Of::Cuda(pool))));
+        place.set(handed_over(Pool::new(pool)));
         Ok(())
     })
 }
@@ -140,11 +174,6 @@ pub unsafe extern "C" fn binpool_pool_free(pool: *mut Pool) -> Status {
     })
 }
 
-fn owned<A: Allocator>(buffer: PooledBuffer<A>, queue: &QueueOf<A>) -> Owned<A> {
-    let queue = queue.clone();
-    Owned { buffer, queue }
-}
-
 /// Allocates a block of `bytes` bytes for the pool's queue. Commands there come after everything that its former users enqueued. A block
 /// of 0 bytes has no memory.
 ///
@@ -164,11 +193,7 @@ pub unsafe extern "C" fn binpool_allocate(
     guarded(|| {
         // SAFETY: As the caller promises.
         let (pool, place) = unsafe { asked(pool, "pool", block, "block") }?;
-        let kind = match &pool.0 {
-            Of::OpenCl(pool) => Kind::OpenCl(owned(pool.allocate(bytes)?, pool.home_queue())),
-            Of::Cuda(pool) => Kind::Cuda(owned(pool.allocate(bytes)?, pool.home_queue())),
-        };
-        place.set(handed_over(Block::new(kind)));
+        place.set(handed_over(pool.0.allocate(bytes)?));
         Ok(())
     })
 }
@@ -192,19 +217,9 @@ pub unsafe extern "C" fn binpool_allocate_on(
     guarded(|| {
         // SAFETY: As the caller promises.
         let (pool, place) = unsafe { asked(pool, "pool", block, "block") }?;
-        let kind = match &pool.0 {
-            Of::OpenCl(pool) => {
-                // SAFETY: As the caller promises.
-                let queue = unsafe { opencl_queue(pool.backend(), queue) }?;
-                Kind::OpenCl(owned(pool.allocate_on(&queue, bytes)?, &queue))
-            }
-            Of::Cuda(pool) => {
-                // SAFETY: As the caller promises.
-                let queue = unsafe { cuda_queue(pool.backend(), queue) }?;
-                Kind::Cuda(owned(pool.allocate_on(&queue, bytes)?, &queue))
-            }
-        };
-        place.set(handed_over(Block::new(kind)));
+        // SAFETY: As the caller promises.
+        let block = unsafe { pool.0.allocate_on(queue, bytes) }?;
+        place.set(handed_over(block));
         Ok(())
     })
 }
@@ -223,19 +238,9 @@ pub unsafe extern "C" fn binpool_pool_retire_queue(
 ) -> Status {
     guarded(|| {
         // SAFETY: As the caller promises.
-        match &unsafe { borrowed(pool, "pool") }?.0 {
-            Of::OpenCl(pool) => {
-                // SAFETY: As the caller promises.
-                let queue = unsafe { opencl_queue(pool.backend(), queue) }?;
-                pool.retire_queue(&queue);
-            }
-            Of::Cuda(pool) => {
-                // SAFETY: As the caller promises.
-                let queue = unsafe { cuda_queue(pool.backend(), queue) }?;
-                pool.retire_queue(&queue);
-            }
-        }
-        Ok(())
+        let pool = unsafe { borrowed(pool, "pool") }?;
+        // SAFETY: As the caller promises.
+        unsafe { pool.0.retire_queue(queue) }
     })
 }
 
@@ -259,7 +264,7 @@ pub unsafe extern "C" fn binpool_pool_statistics(
         if statistics.is_null() {
             return Err(Failure::argument("the argument `statistics` is null"));
         }
-        let now = Statistics::from(pool.any().statistics());
+        let now = Statistics::from(pool.0.statistics());
         let (from, to) = ((&raw const now).cast::<u8>(), statistics.cast::<u8>());
         // SAFETY: The program has `size` bytes there, as the caller promises.
         unsafe { ptr::write_bytes(to, 0, size) };
@@ -285,7 +290,7 @@ pub unsafe extern "C" fn binpool_pool_report(
     guarded(|| {
         // SAFETY: As the caller promises.
         let (pool, place) = unsafe { asked(pool, "pool", report, "report") }?;
-        let (now, live) = (pool.any().statistics(), pool.any().live_blocks());
+        let (now, live) = (pool.0.statistics(), pool.0.live_blocks());
         place.set(text(format!("{now}\n\n{live}"))?);
         Ok(())
     })
@@ -306,7 +311,7 @@ pub unsafe extern "C" fn binpool_pool_snapshot_json(
     guarded(|| {
         // SAFETY: As the caller promises.
         let (pool, place) = unsafe { asked(pool, "pool", json, "json") }?;
-        place.set(text(pool.any().snapshot().to_json()?)?);
+        place.set(text(pool.0.snapshot().to_json()?)?);
         Ok(())
     })
 }
@@ -323,7 +328,7 @@ pub unsafe extern "C" fn binpool_pool_limit(pool: *const Pool, bytes: *mut u64) 
     guarded(|| {
         // SAFETY: As the caller promises.
         let (pool, place) = unsafe { asked(pool, "pool", bytes, "bytes") }?;
-        let limit = pool.any().limit();
+        let limit = pool.0.limit();
         place.set(if limit == u64::MAX { 0 } else { limit });
         Ok(())
     })
@@ -342,7 +347,7 @@ pub unsafe extern "C" fn binpool_pool_set_limit(pool: *const Pool, bytes: u64) -
     guarded(|| {
         // SAFETY: As the caller promises.
         let pool = unsafe { borrowed(pool, "pool") }?;
-        pool.any().set_limit(limit_of(bytes));
+        pool.0.set_limit(limit_of(bytes));
         Ok(())
     })
 }
@@ -366,32 +371,7 @@ pub unsafe extern "C" fn binpool_pool_trim(
         let pool = unsafe { borrowed(pool, "pool") }?;
         // SAFETY: As the caller promises.
         let place = unsafe { Out::perhaps(released) };
-        let bytes = pool.any().trim_to(bytes);
-        if let Some(place) = place {
-            place.set(bytes);
-        }
-        Ok(())
-    })
-}
-
-/// Releases all free memory. `released`, which may be null, gets the number of bytes that went back.
-///
-/// Any thread may call it.
-///
-/// # Safety
-///
-/// `pool` is null or a live pool. `released` is null, or a place for the result.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn binpool_pool_free_held(pool: *const Pool, released: *mut u64) -> Status {
-    guarded(|| {
-        // SAFETY: As the caller promises.
-        let pool = unsafe { borrowed(pool, "pool") }?;
-        // SAFETY: As the caller promises.
-        let place = unsafe { Out::perhaps(released) };
-        let bytes = match &pool.0 {
-            Of::OpenCl(pool) => pool.free_held(),
-            Of::Cuda(pool) => pool.free_held(),
-        };
+        let bytes = pool.0.trim_to(bytes);
         if let Some(place) = place {
             place.set(bytes);
         }
@@ -413,7 +393,7 @@ pub unsafe extern "C" fn binpool_pool_watch(pool: *const Pool, call_stacks: c_in
         // SAFETY: As the caller promises.
         let pool = unsafe { borrowed(pool, "pool") }?;
         let options = WatchOptions::new().backtraces(call_stacks != 0);
-        pool.any().watch(options);
+        pool.0.watch(options);
         Ok(())
     })
 }
@@ -429,7 +409,7 @@ pub unsafe extern "C" fn binpool_pool_watch(pool: *const Pool, call_stacks: c_in
 pub unsafe extern "C" fn binpool_pool_stop_watching(pool: *const Pool) -> Status {
     guarded(|| {
         // SAFETY: As the caller promises.
-        unsafe { borrowed(pool, "pool") }?.any().stop_watching();
+        unsafe { borrowed(pool, "pool") }?.0.stop_watching();
         Ok(())
     })
 }
@@ -453,7 +433,7 @@ pub unsafe extern "C" fn binpool_pool_record(
         let (pool, place) = unsafe { asked(pool, "pool", recording, "recording") }?;
         // SAFETY: As the caller promises.
         let path = unsafe { string(path, "path") }?;
-        let begun = pool.any().record(Box::new(NewFile::open(path)?))?;
+        let begun = pool.0.record(Box::new(NewFile::open(path)?))?;
         place.set(handed_over(Recording::new(begun)));
         Ok(())
     })

@@ -4,36 +4,36 @@
 
 use std::ffi::c_void;
 
+use binpool::Backend;
 use binpool_cuda::{CudaBackend, CudaQueue};
 use binpool_opencl::{ClQueue, OpenClBackend};
 
 use crate::status::Failure;
 
-/// Returns the queue of a handle.
-///
-/// # Safety
-///
-/// `queue` is null or a live `cl_command_queue`.
-pub(crate) unsafe fn opencl_queue(
-    backend: &OpenClBackend,
-    queue: *mut c_void,
-) -> Result<ClQueue, Failure> {
-    if queue.is_null() {
-        return Err(Failure::argument("the argument `queue` is null"));
-    }
-    // SAFETY: It is alive, as the caller promises.
-    Ok(unsafe { backend.wrap_raw_queue(queue) }?)
+/// A backend whose queues the program has as pointers.
+pub(crate) trait QueuesByHandle: Backend {
+    /// Returns the queue of a handle.
+    ///
+    /// # Safety
+    ///
+    /// `handle` is null or a live `cl_command_queue`, or, for CUDA, null or a `CUstream` of the primary context of the backend's device,
+    /// which lives as long as the pool and its blocks.
+    unsafe fn queue_of(&self, handle: *mut c_void) -> Result<Self::Queue, Failure>;
 }
 
-/// Returns the queue of a stream.
-///
-/// # Safety
-///
-/// `stream` is null or a `CUstream` of the primary context of the backend's device, which lives as long as the pool and its blocks.
-pub(crate) unsafe fn cuda_queue(
-    backend: &CudaBackend,
-    stream: *mut c_void,
-) -> Result<CudaQueue, Failure> {
-    // SAFETY: As the caller promises.
-    Ok(unsafe { backend.wrap_raw_stream(stream) }?)
+impl QueuesByHandle for OpenClBackend {
+    unsafe fn queue_of(&self, handle: *mut c_void) -> Result<ClQueue, Failure> {
+        if handle.is_null() {
+            return Err(Failure::argument("the argument `queue` is null"));
+        }
+        // SAFETY: It is alive, as the caller promises.
+        Ok(unsafe { self.wrap_raw_queue(handle) }?)
+    }
+}
+
+impl QueuesByHandle for CudaBackend {
+    unsafe fn queue_of(&self, handle: *mut c_void) -> Result<CudaQueue, Failure> {
+        // SAFETY: As the caller promises. Null is the legacy default stream.
+        Ok(unsafe { self.wrap_raw_stream(handle) }?)
+    }
 }

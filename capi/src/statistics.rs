@@ -45,6 +45,10 @@ pub struct Statistics {
     pub out_of_memory: u64,
     /// Free blocks or segments that went back to the device.
     pub released_blocks: u64,
+    /// Calls that mapped pages: of a CUDA pool.
+    pub maps: u64,
+    /// Calls that unmapped pages.
+    pub unmaps: u64,
 }
 
 impl From<PoolStatistics> for Statistics {
@@ -68,6 +72,8 @@ impl From<PoolStatistics> for Statistics {
             empty_allocations: now.empty_allocations,
             out_of_memory: now.out_of_memory,
             released_blocks: now.released_blocks,
+            maps: now.maps,
+            unmaps: now.unmaps,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a function of the C interface returns.
 
-use std::io;
+use std::{fmt, io};
 
 use binpool::{Error, PoolError, RecordError, SnapshotError};
 use binpool_opencl::OpenClError;
@@ -33,12 +33,26 @@ pub enum Status {
 
 /// Why a call fails.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub struct Failure {
     pub(crate) status: Status,
     pub(crate) message: String,
 }
 
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
 impl Failure {
+    /// Which kind of failure it is.
+    #[must_use]
+    pub const fn status(&self) -> Status {
+        self.status
+    }
+
     pub(crate) fn new(status: Status, message: impl Into<String>) -> Self {
         let message = message.into();
         Self { status, message }

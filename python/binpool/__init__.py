@@ -12,12 +12,12 @@ For PyTorch and CuPy over CUDA, see :mod:`binpool.torch` and :mod:`binpool.cupy`
 from binpool._binpool import (
     LiveGroup,
     MemoryPool,
+    OpenCLPool,
     Pool,
     QueueAllocator,
     Recording,
     Statistics,
     SVMPool,
-    SVMQueueAllocator,
     view,
 )
 from binpool._errors import Error, OutOfMemoryError
@@ -26,12 +26,12 @@ __all__ = [
     "Error",
     "LiveGroup",
     "MemoryPool",
+    "OpenCLPool",
     "OutOfMemoryError",
     "Pool",
     "QueueAllocator",
     "Recording",
     "SVMPool",
-    "SVMQueueAllocator",
     "Statistics",
     "view",
 ]

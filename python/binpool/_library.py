@@ -5,7 +5,7 @@ import os
 _VARIABLE = "OPENCL_DYLIB_PATH"
 
 
-def _loaded():
+def _loaded() -> str | None:
     """Return the path of the OpenCL library of this process, or None."""
     try:
         with open("/proc/self/maps") as maps:
@@ -18,7 +18,7 @@ def _loaded():
     return None
 
 
-def use_that_of_pyopencl():
+def use_that_of_pyopencl() -> None:
     """Name the library that PyOpenCL has loaded, which may be one of its own, as the one to load, unless the program names one."""
     if _VARIABLE not in os.environ and (path := _loaded()) is not None:
         os.environ[_VARIABLE] = path

@@ -9,16 +9,16 @@ CuPy's streams are honoured: an array belongs to the stream that was current whe
 
 import cupy
 
-from binpool import _binpool
+from binpool import Pool, _binpool
 
 __all__ = ["allocator", "pool", "use"]
 
 # The streams that arrays were made for. The pool may ask one whether its commands have ended as long as the program runs, so they
 # are kept.
-_streams = {}
+_streams: dict[int, object] = {}
 
 
-def allocator(bytes):
+def allocator(bytes: int) -> cupy.cuda.MemoryPointer:
     """Return a ``cupy.cuda.MemoryPointer`` to ``bytes`` bytes for the current stream of the current device."""
     device = cupy.cuda.runtime.getDevice()
     if bytes == 0:
@@ -29,12 +29,12 @@ def allocator(bytes):
     return cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(block.pointer, bytes, block, device), 0)
 
 
-def use():
+def use() -> None:
     """Make binpool the allocator of CuPy in this process."""
     cupy.cuda.set_allocator(allocator)
 
 
-def pool(device=None):
+def pool(device: int | None = None) -> Pool:
     """Return the pool of a device, by its number (by default the current one).
 
     PyTorch has the same pool, if it uses binpool, too.

@@ -9,30 +9,51 @@ PyTorch's streams are honoured: a tensor that is freed goes to its next user onl
 """
 
 import ctypes
+import functools
 
 import torch
 
-from binpool import _binpool
+from binpool import Pool, _binpool
 
-__all__ = ["pool", "use"]
+__all__ = ["memory_pool", "pool", "use"]
 
 
-def use():
+@functools.cache
+def _allocator() -> torch.cuda.memory.CUDAPluggableAllocator:
+    library = _binpool.__file__
+    functions = ctypes.CDLL(library)
+    allocator = torch.cuda.memory.CUDAPluggableAllocator(library, "binpool_torch_allocate", "binpool_torch_free")
+    for set_function, name in [
+        ("set_record_stream_fn", "binpool_torch_record_stream"),
+        ("set_reset_fn", "binpool_torch_empty_cache"),
+        ("set_begin_allocate_to_pool", "binpool_torch_refuse_graph"),
+    ]:
+        address = ctypes.cast(functions[name], ctypes.c_void_p).value
+        getattr(allocator.allocator(), set_function)(address)
+    return allocator
+
+
+def use() -> None:
     """Make binpool the allocator of PyTorch in this process.
 
     Call it before the first tensor on a GPU: PyTorch takes no other allocator later. ``torch.cuda.memory`` then has no figures of its own:
-    :func:`pool` has them.
+    :func:`pool` has them. Captures of CUDA graphs are refused: for those, see :func:`memory_pool`.
     """
-    library = _binpool.__file__
-    allocator = torch.cuda.memory.CUDAPluggableAllocator(library, "binpool_torch_allocate", "binpool_torch_free")
-    functions = ctypes.CDLL(library)
-    record_stream = ctypes.cast(functions.binpool_torch_record_stream, ctypes.c_void_p).value
-    empty_cache = ctypes.cast(functions.binpool_torch_empty_cache, ctypes.c_void_p).value
-    allocator.allocator().set_record_stream_fn(record_stream)
-    allocator.allocator().set_reset_fn(empty_cache)
-    torch.cuda.memory.change_current_allocator(allocator)
+    torch.cuda.memory.change_current_allocator(_allocator())
 
 
-def pool(device=None):
+def memory_pool() -> torch.cuda.MemPool:
+    """Return a ``torch.cuda.MemPool`` that takes its memory from binpool, for a program that keeps PyTorch's own allocator.
+
+    CUDA graphs need that, since only PyTorch's allocator keeps the memory of a graph as long as the graph lives::
+
+        memory = binpool.torch.memory_pool()
+        with torch.cuda.graph(graph, pool=memory.id):
+            ...
+    """
+    return torch.cuda.MemPool(_allocator().allocator())
+
+
+def pool(device: int | None = None) -> Pool:
     """Return the pool of a device, by its number (by default the current one)."""
     return _binpool.cuda_pool(torch.cuda.current_device() if device is None else device)

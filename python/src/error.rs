@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use binpool::PoolError;
-use binpool_capi::torch::Failure;
+use binpool_capi::{Failure, Status};
 use pyo3::{prelude::*, types::PyType};
 
 /// Returns the text of an error and of what it came from.
@@ -48,9 +48,9 @@ pub(crate) fn other_error(error: impl Error) -> PyErr {
     exception(text_of(&error), |errors| errors.getattr("Error"))
 }
 
-/// Returns the exception for a request that got no memory of a CUDA device.
-pub(crate) fn cuda_error(failure: &Failure) -> PyErr {
-    let class = if failure.is_out_of_memory() {
+/// Returns the exception for a pool over CUDA that failed.
+pub(crate) fn cuda_error(failure: Failure) -> PyErr {
+    let class = if failure.status() == Status::OutOfMemory {
         "OutOfMemoryError"
     } else {
         "Error"

@@ -1,10 +1,13 @@
 //! The Python package `binpool`.
 //!
 //! ```text
-//! opencl_pool, svm_pool     pools for PyOpenCL: what a program makes
-//! queue_allocator           an allocator for one queue: what an array calls
-//! pool                      what can be asked of every pool
+//! memory_pool, svm_pool     pools for PyOpenCL: what a program makes
+//! opencl_pool               what both have
+//! queue_allocator           an allocator for the queues of an array: what an array calls
+//! uses                      these queues
 //! block                     what an array keeps, and drops
+//! torch                     blocks and pools over CUDA, for PyTorch and CuPy
+//! pool                      what can be asked of every pool
 //! recording, view           files, and the pages that show them
 //! ```
 
@@ -15,13 +18,17 @@
 mod block;
 mod call_site;
 mod error;
+mod memory_pool;
 mod opencl;
 mod opencl_pool;
 mod pool;
 mod queue_allocator;
 mod recording;
+mod reuse;
 mod statistics;
+mod svm_pool;
 mod torch;
+mod uses;
 mod view;
 
 /// The library of the Python package `binpool`, which has all of it but what is written in Python.
@@ -29,11 +36,13 @@ mod view;
 mod _binpool {
     #[pymodule_export]
     use crate::{
-        opencl_pool::{MemoryPool, SvmPool},
+        memory_pool::MemoryPool,
+        opencl_pool::OpenClPool,
         pool::Pool,
-        queue_allocator::{QueueAllocator, SvmQueueAllocator},
+        queue_allocator::QueueAllocator,
         recording::Recording,
         statistics::{LiveGroup, Statistics},
+        svm_pool::SvmPool,
         torch::{CudaBlock, cuda_allocate, cuda_pool},
         view::view,
     };

@@ -26,12 +26,11 @@ use crate::{
 pub(crate) struct Shared {
     pub(crate) pool: Arc<dyn AnyPool>,
     /// Set from the first recording, or from `watch`: the line of a request is looked up then.
-    names_lines: AtomicBool,
+    names_lines: Arc<AtomicBool>,
 }
 
 impl Shared {
-    pub(crate) fn new(pool: Arc<dyn AnyPool>) -> Arc<Self> {
-        let names_lines = AtomicBool::new(false);
+    pub(crate) fn new(pool: Arc<dyn AnyPool>, names_lines: Arc<AtomicBool>) -> Arc<Self> {
         Arc::new(Self { pool, names_lines })
     }
 

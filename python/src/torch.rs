@@ -5,25 +5,42 @@
     reason = "streams and addresses of CUDA are numbers in Python"
 )]
 
-use std::{ffi::c_void, ptr::without_provenance_mut};
+use std::{
+    ffi::c_void,
+    ptr::without_provenance_mut,
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
+use binpool::Tag;
 use binpool_capi::torch::{self, binpool_torch_free};
-use pyo3::{exceptions::PyValueError, prelude::*};
+use pyo3::prelude::*;
 
 use crate::{
+    call_site::tag_of_caller,
     error::cuda_error,
     pool::{Pool, Shared},
 };
 
+/// Whether requests of PyTorch and CuPy are to name the lines that make them.
+static NAMES_LINES: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+
+/// Returns the line that makes a request, which most often comes from a function of PyTorch that has let go of Python's interpreter.
+fn line() -> Option<Tag> {
+    if !NAMES_LINES.load(Ordering::Relaxed) {
+        return None;
+    }
+    Python::try_attach(|py| tag_of_caller(py).ok()).flatten()
+}
+
 /// The pool of a CUDA device, which PyTorch and CuPy allocate from.
 #[pyfunction]
 pub(crate) fn cuda_pool(py: Python<'_>, device: i32) -> PyResult<Pool> {
-    let pool = py.detach(|| torch::pool_of(device)).ok_or_else(|| {
-        PyValueError::new_err(format!(
-            "device {device} cannot be opened: is it a CUDA device of this machine, and is NVIDIA's driver installed?"
-        ))
-    })?;
-    let shared = Shared::new(pool);
+    torch::name_requests(line);
+    let pool = py.detach(|| torch::pool_of(device)).map_err(cuda_error)?;
+    let shared = Shared::new(pool, Arc::clone(&NAMES_LINES));
     Ok(Pool { shared })
 }
 
@@ -59,9 +76,7 @@ pub(crate) fn cuda_allocate(
         let stream = without_provenance_mut::<c_void>(stream);
         // SAFETY: The stream lives: `binpool.cupy` keeps those that it names.
         let pointer = unsafe { torch::allocate(bytes, device, stream) };
-        pointer
-            .map(<*mut c_void>::addr)
-            .map_err(|failure| cuda_error(&failure))
+        pointer.map(<*mut c_void>::addr).map_err(cuda_error)
     })?;
     Ok(CudaBlock {
         pointer,

@@ -122,10 +122,16 @@ def test_a_snapshot_is_json_and_is_drawn(pool, tmp_path):
     del block
 
 
-def test_a_machine_without_cuda_says_so():
-    program = "import binpool._binpool as b\ntry: b.cuda_pool(0)\nexcept ValueError as e: print(e)\nelse: print('opened')"
+def test_a_device_that_cannot_be_opened_says_why():
+    program = "import binpool, binpool._binpool as b\ntry: b.cuda_pool(-1)\nexcept binpool.Error as error: print(error)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert "device 0 cannot be opened" in done.stdout or "opened" in done.stdout
+    assert done.stdout.strip() == "device -1: devices count from 0"
+
+
+def test_a_machine_without_cuda_says_so():
+    program = "import binpool, binpool._binpool as b\ntry: print(b.cuda_pool(0))\nexcept binpool.Error as error: print(error)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "libcuda" in done.stdout or "no device" in done.stdout or "binpool pool" in done.stdout
 
 
 def test_the_package_does_not_need_pyopencl_to_be_imported():

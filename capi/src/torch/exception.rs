@@ -9,7 +9,7 @@
     )
 )]
 
-use super::failure::Failure;
+use crate::status::{Failure, Status};
 
 #[cfg(target_os = "linux")]
 pub(super) use linux::make;
@@ -17,7 +17,7 @@ pub(super) use linux::make;
 /// Returns nothing, since the exceptions of this system are not known.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn make(failure: &Failure) -> Option<Unknown> {
-    tracing::error!(error = failure.text, "a request got no memory");
+    tracing::error!(error = failure.message, "a request got no memory");
     None
 }
 
@@ -45,7 +45,7 @@ mod linux {
 
     use libloading::os::unix::{Library, RTLD_LAZY};
 
-    use super::Failure;
+    use super::{Failure, Status};
 
     /// `RTLD_NOLOAD`: only a library that the program has.
     const LOADED: i32 = 4;
@@ -79,13 +79,15 @@ mod linux {
 
     /// Makes the exception of a failure; `None` where the program has no C++, after the failure was logged.
     pub(in crate::torch) fn make(failure: &Failure) -> Option<Exception> {
-        let text = CString::new(failure.text.replace('\0', " ")).unwrap_or_default();
+        let text = format!("binpool: {failure}").replace('\0', " ");
+        let text = CString::new(text).unwrap_or_default();
         let exception = Runtime::loaded().and_then(|runtime| {
-            let of_torch = failure.is_out_of_memory.then(|| runtime.of_torch(&text));
+            let is_out_of_memory = failure.status == Status::OutOfMemory;
+            let of_torch = is_out_of_memory.then(|| runtime.of_torch(&text));
             of_torch.flatten().or_else(|| runtime.of_standard(&text))
         });
         if exception.is_none() {
-            tracing::error!(error = failure.text, "a request got no memory");
+            tracing::error!(error = failure.message, "a request got no memory");
         }
         exception
     }

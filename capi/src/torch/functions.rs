@@ -11,11 +11,17 @@ use std::{
     ptr,
 };
 
+use binpool::contained::discard;
+
 use super::{
     blocks::{self, Given},
-    exception,
-    failure::Failure,
-    pools::{self, Place},
+    exception, names,
+    pools::{self, DevicePool, Place},
+};
+use crate::{
+    border::{Out, guarded, handed_over},
+    pool::Pool,
+    status::{Failure, Status},
 };
 
 /// Allocates `bytes` bytes on a device for a stream (null is the legacy default stream), and returns their address; null for 0 bytes.
@@ -62,7 +68,7 @@ pub unsafe extern "C" fn binpool_torch_try_allocate(
     // SAFETY: The caller promises the same of the stream.
     let allocated = unsafe { allocate(bytes, device, stream) };
     allocated.unwrap_or_else(|failure| {
-        tracing::warn!(error = failure.text, "a request got no memory");
+        tracing::warn!(error = failure.message, "a request got no memory");
         ptr::null_mut()
     })
 }
@@ -107,56 +113,53 @@ pub extern "C" fn binpool_torch_empty_cache() {
     });
 }
 
-/// Figures of a device's pool, in bytes where they are not counts. See [`PoolStatistics`](binpool::PoolStatistics).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TorchFigures {
-    /// What the program has, as it was requested.
-    pub active_bytes: u64,
-    /// The most of these.
-    pub peak_active_bytes: u64,
-    /// What the pool has of the device.
-    pub managed_bytes: u64,
-    /// The most of these.
-    pub peak_managed_bytes: u64,
-    /// How often the pool took memory from the device.
-    pub misses: u64,
-    /// Calls that mapped pages.
-    pub maps: u64,
-    /// Calls that unmapped pages.
-    pub unmaps: u64,
-}
-
-/// Writes the figures of the pool of a device, and returns whether there is one: it is made where there is none.
+/// Refuses the memory of a graph: throws a C++ exception that says what to do instead.
+///
+/// PyTorch calls it, by `set_begin_allocate_to_pool`, before it captures a graph, with arguments that this function does not look at. It tells
+/// an allocator in its own's place nothing else of graphs, whose memory would go to others while they live.
 ///
 /// # Safety
 ///
-/// `figures` points to room for the figures.
+/// The caller is C++.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn binpool_torch_figures(device: c_int, figures: *mut TorchFigures) -> bool {
-    let ask = || pools::pool_of(device).map(|pool| pool.statistics());
-    let Some(now) = catch_unwind(ask).ok().flatten() else {
-        return false;
-    };
-    let found = TorchFigures {
-        active_bytes: now.active_bytes,
-        peak_active_bytes: now.peak_active_bytes,
-        managed_bytes: now.managed_bytes,
-        peak_managed_bytes: now.peak_managed_bytes,
-        misses: now.misses,
-        maps: now.maps,
-        unmaps: now.unmaps,
-    };
-    // SAFETY: There is room, as the caller promises.
-    unsafe { figures.write(found) };
-    true
+pub unsafe extern "C-unwind" fn binpool_torch_refuse_graph() {
+    let failure = Failure::new(
+        Status::Unsupported,
+        "a graph keeps its memory, which an allocator in place of PyTorch's own cannot see to: leave PyTorch's allocator in place, and take \
+         the graph's memory from the pool by `torch.cuda.MemPool` (`binpool.torch.memory_pool()`)",
+    );
+    let exception = exception::make(&failure);
+    drop(failure);
+    if let Some(exception) = exception {
+        // SAFETY: The caller is C++, and nothing is left here to drop.
+        unsafe { exception.throw() }
+    }
+}
+
+/// Returns the pool of a device, which is made where there is none, for the other functions of the interface: its counters, its limit, its
+/// recording. It is freed by `binpool_pool_free`, which leaves PyTorch's tensors as they are.
+///
+/// Any thread may call it. Errors: `UNSUPPORTED` where there is no CUDA driver; `INVALID_ARGUMENT`, `BACKEND`.
+///
+/// # Safety
+///
+/// `pool` is null, or a place for the result.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn binpool_torch_pool(device: c_int, pool: *mut *mut Pool) -> Status {
+    guarded(|| {
+        // SAFETY: As the caller promises.
+        let place = unsafe { Out::of(pool, "pool") }?;
+        let found = DevicePool::of(device)?.pool.clone();
+        place.set(handed_over(Pool::new(found)));
+        Ok(())
+    })
 }
 
 /// Allocates as [`binpool_torch_allocate`] does, for callers in Rust.
 ///
 /// # Errors
 ///
-/// A [`Failure`] with the pool's report.
+/// A failure with the pool's report, if memory is lacking.
 ///
 /// # Safety
 ///
@@ -171,9 +174,9 @@ pub unsafe fn allocate(
     }
     let work = || {
         let size = usize::try_from(bytes)
-            .map_err(|_| Failure::other(format_args!("a request of {bytes} bytes")))?;
+            .map_err(|_| Failure::argument(format!("a request of {bytes} bytes")))?;
         let place = Place::of(device, stream)?;
-        let block = place.pool.pool.allocate_on(place.queue, size)?;
+        let block = names::within(|| place.pool.pool.allocate_on(place.queue, size))?;
         let memory = block.memory_on(place.queue);
         let address = memory.map_or(Ok(0), binpool_cuda::CudaMemory::cu_device_ptr)?;
         let given = Given {
@@ -187,8 +190,13 @@ pub unsafe fn allocate(
             usize::try_from(address).unwrap_or(0),
         ))
     };
-    let panicked = |_| Failure::other("a panic in a request, which is a defect: please report it");
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(panicked(panic)))
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        discard(panic);
+        Err(Failure::new(
+            Status::Panic,
+            "a panic in a request, which is a defect of binpool",
+        ))
+    })
 }
 
 fn free(pointer: *mut c_void, device: i32, stream: *mut c_void) {
@@ -221,7 +229,7 @@ fn record_stream(pointer: *mut c_void, stream: *mut c_void) {
                 tracing::error!(%error, "a use of a block cannot be noted");
             }
         }
-        Err(failure) => tracing::error!(error = failure.text, "a stream cannot be used"),
+        Err(failure) => tracing::error!(error = failure.message, "a stream cannot be used"),
     }
 }
 
@@ -231,7 +239,7 @@ fn note_use(given: &Given, device: i32, stream: *mut c_void) {
         Ok(())
     });
     if let Err(failure) = noted {
-        tracing::error!(error = failure.text, "a use of a block cannot be noted");
+        tracing::error!(error = failure.message, "a use of a block cannot be noted");
     }
 }
 

@@ -12,7 +12,7 @@
 //! names its stream, as PyTorch's own allocator has it: what is freed serves the same stream at once, and another stream once the commands
 //! before have ended. The streams must live as long as the program, as those of `torch.cuda.Stream` do.
 //!
-//! `Tensor.record_stream` and `torch.cuda.empty_cache` reach the pool where their functions are set, by address:
+//! `Tensor.record_stream`, `torch.cuda.empty_cache` and captures of graphs reach the pool where their functions are set, by address:
 //!
 //! ```python
 //! import ctypes
@@ -21,6 +21,7 @@
 //! address = lambda function: ctypes.cast(function, ctypes.c_void_p).value
 //! allocator.allocator().set_record_stream_fn(address(library.binpool_torch_record_stream))
 //! allocator.allocator().set_reset_fn(address(library.binpool_torch_empty_cache))
+//! allocator.allocator().set_begin_allocate_to_pool(address(library.binpool_torch_refuse_graph))
 //! ```
 //!
 //! # Without memory
@@ -31,24 +32,24 @@
 //!
 //! # Graphs
 //!
-//! PyTorch tells an allocator that was put in place of its own nothing of the captures of graphs, unless further functions are set, which
-//! are not here. A graph would then use memory at each launch that the pool has given to others since. For graphs, leave PyTorch's own
-//! allocator in place, and take its memory from the pool: `torch.cuda.MemPool(allocator.allocator())`, which is named in
-//! `torch.cuda.graph(graph, pool=memory_pool.id)`. PyTorch then keeps the blocks of the graph itself until the graph is gone.
+//! A graph uses its memory at each launch, and the pool would give it to others meanwhile. So [`binpool_torch_refuse_graph`] refuses
+//! captures; where it is not set, they are wrong. For graphs, leave PyTorch's own allocator in place, and take its memory from the pool:
+//! `torch.cuda.MemPool(allocator.allocator())`, which is named in `torch.cuda.graph(graph, pool=memory_pool.id)`. PyTorch then keeps the
+//! blocks of the graph itself until the graph is gone.
 //!
 //! Questions that PyTorch asks its own allocator (`torch.cuda.memory_allocated`, `memory_stats`, `memory_snapshot`) are refused by PyTorch:
-//! [`pool_of`] and [`binpool_torch_figures`] answer them.
+//! [`pool_of`] and [`binpool_torch_pool`] answer them.
 
 mod blocks;
 mod exception;
-mod failure;
 mod functions;
+mod names;
 mod pools;
 
-pub use failure::Failure;
 pub use functions::{
-    TorchFigures, allocate, binpool_torch_allocate, binpool_torch_empty_cache,
-    binpool_torch_figures, binpool_torch_free, binpool_torch_record_stream,
+    allocate, binpool_torch_allocate, binpool_torch_empty_cache, binpool_torch_free,
+    binpool_torch_pool, binpool_torch_record_stream, binpool_torch_refuse_graph,
     binpool_torch_try_allocate,
 };
+pub use names::name_requests;
 pub use pools::pool_of;

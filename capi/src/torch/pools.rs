@@ -16,23 +16,20 @@ use std::{
 use binpool::{
     Backend, MemoryPool, PooledBuffer, QueueOrder, VirtualMemoryAllocator, adaptors::Limit,
 };
-use binpool_cuda::{CudaBackend, CudaDevice, CudaQueue};
+use binpool_cuda::{CudaDevice, CudaQueue};
 use parking_lot::{Mutex, RwLock};
 
-use super::failure::Failure;
-use crate::any_pool::AnyPool;
-
-type DeviceAllocator = Limit<VirtualMemoryAllocator<CudaBackend>>;
+use crate::{allocators::CudaAllocator, any_pool::AnyPool, status::Failure};
 
 /// A block of a device's pool.
-pub(super) type Block = PooledBuffer<DeviceAllocator>;
+pub(super) type Block = PooledBuffer<CudaAllocator>;
 
 /// `CU_STREAM_PER_THREAD`, which is another stream in each thread.
 const PER_THREAD: usize = 2;
 
 /// The pool of a device. It lives as long as the program: tensors are freed until its end.
 pub(super) struct DevicePool {
-    pub(super) pool: MemoryPool<DeviceAllocator>,
+    pub(super) pool: MemoryPool<CudaAllocator>,
     /// By the stream, with the thread where that says which stream it is. They stay, so that a stream is the same queue forever.
     queues: RwLock<HashMap<(usize, Option<ThreadId>), &'static CudaQueue>>,
 }
@@ -79,7 +76,7 @@ impl Place {
 
 impl DevicePool {
     /// Returns the pool of a device, which is made where there is none.
-    fn of(device: i32) -> Result<&'static Self, Failure> {
+    pub(super) fn of(device: i32) -> Result<&'static Self, Failure> {
         // Held while a pool is made, so that a device has one.
         let mut pools = POOLS.lock();
         if let Some(pool) = pools.get(&device) {
@@ -92,7 +89,7 @@ impl DevicePool {
 
     fn open(device: i32) -> Result<Self, Failure> {
         let ordinal = u32::try_from(device)
-            .map_err(|_| Failure::other(format_args!("device {device}: devices count from 0")))?;
+            .map_err(|_| Failure::argument(format!("device {device}: devices count from 0")))?;
         let backend = CudaDevice::open(ordinal)?;
         let home = backend.create_queue(QueueOrder::InOrder)?;
         let allocator = Limit::new(VirtualMemoryAllocator::new(&backend), u64::MAX);
@@ -124,20 +121,19 @@ pub(super) fn all() -> Vec<&'static DevicePool> {
     POOLS.lock().values().copied().collect()
 }
 
-/// The pool that the functions for PyTorch have for a device, by its number; it is made where there is none. `None` where the device cannot
-/// be opened, which is logged.
+/// Returns the pool that the functions for PyTorch have for a device, by its number; it is made where there is none.
+///
+/// # Errors
+///
+/// Where the device cannot be opened.
 ///
 /// ```
-/// // This machine has no such device.
-/// assert!(binpool_capi::torch::pool_of(-1).is_none());
+/// use binpool_capi::{Status, torch::pool_of};
+///
+/// let failure = pool_of(-1).err().unwrap();
+/// assert_eq!(failure.status(), Status::InvalidArgument);
+/// assert_eq!(failure.to_string(), "device -1: devices count from 0");
 /// ```
-#[must_use]
-pub fn pool_of(device: i32) -> Option<Arc<dyn AnyPool>> {
-    match DevicePool::of(device) {
-        Ok(found) => Some(Arc::new(found.pool.clone())),
-        Err(failure) => {
-            tracing::error!(device, error = failure.text, "a device cannot be opened");
-            None
-        }
-    }
+pub fn pool_of(device: i32) -> Result<Arc<dyn AnyPool>, Failure> {
+    Ok(Arc::new(DevicePool::of(device)?.pool.clone()))
 }

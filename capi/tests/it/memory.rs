@@ -5,8 +5,8 @@ use std::{ptr, slice::from_ref};
 use binpool::{Backend, Event, EventStatus, Outcome, Queue};
 use binpool_capi::{
     Block, Options, Segments, binpool_allocate_on, binpool_block_cl_kernel_argument,
-    binpool_block_order_before, binpool_block_record_use, binpool_pool_free_held,
-    binpool_pool_limit, binpool_pool_retire_queue, binpool_pool_set_limit, binpool_pool_trim,
+    binpool_block_order_before, binpool_block_record_use, binpool_pool_limit,
+    binpool_pool_retire_queue, binpool_pool_set_limit, binpool_pool_trim,
 };
 use binpool_opencl::{ClEvent, ClMemory};
 
@@ -153,7 +153,7 @@ fn free_memory_goes_back_when_the_program_says_so() {
     let after = bench.statistics().managed_bytes;
     assert!(released >= MIB && after == before - released);
     // SAFETY: As above.
-    ok(unsafe { binpool_pool_free_held(bench.pool, &raw mut released) });
+    ok(unsafe { binpool_pool_trim(bench.pool, 0, &raw mut released) });
     assert_eq!(bench.statistics().managed_bytes, after - released);
     assert_eq!(bench.statistics().active_bytes, 4 * MIB);
     // SAFETY: As above; nobody asks for the number.

@@ -9,11 +9,12 @@ use std::{
     },
 };
 
-use binpool::{Backend, Outcome, Queue, QueueOrder};
+use binpool::{Backend, Outcome, Queue, QueueOrder, Tag, WatchOptions};
 use binpool_capi::torch::{
-    TorchFigures, binpool_torch_allocate, binpool_torch_empty_cache, binpool_torch_figures,
-    binpool_torch_free, binpool_torch_record_stream, binpool_torch_try_allocate, pool_of,
+    binpool_torch_allocate, binpool_torch_empty_cache, binpool_torch_free, binpool_torch_pool,
+    binpool_torch_record_stream, binpool_torch_try_allocate, name_requests, pool_of,
 };
+use binpool_capi::{Statistics, Status, binpool_pool_free, binpool_pool_statistics};
 use binpool_cuda::{CudaBackend, CudaDevice, CudaEvent, CudaQueue};
 
 use crate::child::over_stand_in;
@@ -58,11 +59,17 @@ fn allocate(queue: &CudaQueue) -> *mut c_void {
     pointer
 }
 
-fn figures() -> TorchFigures {
-    let mut figures = TorchFigures::default();
-    // SAFETY: There is room for the figures.
-    assert!(unsafe { binpool_torch_figures(0, &raw mut figures) });
-    figures
+/// Returns the counters of the device's pool, as a program in C asks for them.
+fn statistics() -> Statistics {
+    let (mut pool, mut found) = (ptr::null_mut(), Statistics::default());
+    // SAFETY: There is a place for the handle, which is freed below.
+    assert_eq!(unsafe { binpool_torch_pool(0, &raw mut pool) }, Status::Ok);
+    // SAFETY: The pool is alive, and there is room for the counters.
+    let asked = unsafe { binpool_pool_statistics(pool, &raw mut found, size_of::<Statistics>()) };
+    assert_eq!(asked, Status::Ok);
+    // SAFETY: It is freed once.
+    assert_eq!(unsafe { binpool_pool_free(pool) }, Status::Ok);
+    found
 }
 
 fn free(pointer: *mut c_void, queue: &CudaQueue) {
@@ -211,12 +218,12 @@ fn each_device_has_a_pool_which_answers_questions_and_takes_a_limit() {
             let active = pools.each_ref().map(|pool| pool.statistics().active_bytes);
             assert_eq!(active, [1 << 20, 0]);
             let held = pools[0].statistics().managed_bytes;
-            let now = figures();
+            let now = statistics();
             assert_eq!((now.active_bytes, now.managed_bytes), (1 << 20, held));
             free(block, &program.one);
             binpool_torch_empty_cache();
             assert_eq!(pools[0].statistics().managed_bytes, 0);
-            let now = figures();
+            let now = statistics();
             assert_eq!(
                 (now.peak_active_bytes, now.peak_managed_bytes),
                 (1 << 20, held)
@@ -228,6 +235,27 @@ fn each_device_has_a_pool_which_answers_questions_and_takes_a_limit() {
             assert!(unsafe { binpool_torch_try_allocate(BYTES, 0, stream) }.is_null());
             pools[0].set_limit(u64::MAX);
             allocate(&program.one);
+        },
+    );
+}
+
+#[test]
+fn a_request_has_the_tag_that_the_program_says() {
+    over_stand_in(
+        "streams::a_request_has_the_tag_that_the_program_says",
+        || {
+            name_requests(|| Some(Tag::new("model.py:7 in forward")));
+            let program = Program::new();
+            let pool = pool_of(0).unwrap();
+            pool.watch(WatchOptions::new());
+            let block = allocate(&program.one);
+            let live = pool.live_blocks();
+            let [group] = live.groups.as_slice() else {
+                panic!("{live}")
+            };
+            assert_eq!(group.tag.as_deref(), Some("model.py:7 in forward"));
+            assert_eq!(group.requested_bytes, 1 << 20);
+            free(block, &program.one);
         },
     );
 }

@@ -1,13 +1,25 @@
-"""Memory pools for PyOpenCL, PyTorch and CuPy."""
+"""The types of the library in Rust."""
 
 import os
 from types import TracebackType
-from typing import Literal, TypeAlias, final
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, final
 
 import pyopencl as cl
 
-from binpool._errors import Error as Error
-from binpool._errors import OutOfMemoryError as OutOfMemoryError
+__all__ = [
+    "CudaBlock",
+    "LiveGroup",
+    "MemoryPool",
+    "OpenCLPool",
+    "Pool",
+    "QueueAllocator",
+    "Recording",
+    "SVMPool",
+    "Statistics",
+    "cuda_allocate",
+    "cuda_pool",
+    "view",
+]
 
 _Path: TypeAlias = str | os.PathLike[str]
 _Reuse: TypeAlias = Literal["opportunistic", "same_queue", "insert_wait", "wait_on_host"]
@@ -106,22 +118,31 @@ class Pool:
     def view(self, page: _Path) -> None:
         """Write a page for the browser that shows what the pool has at this moment."""
 
+_Block = TypeVar("_Block", cl.Buffer, cl.SVM[Any], covariant=True)
+
 @final
-class QueueAllocator:
+class QueueAllocator(Generic[_Block]):
     """An allocator for arrays of one queue, or of some queues."""
 
-    def __call__(self, bytes: int) -> cl.Buffer: ...
-    def allocate(self, bytes: int) -> cl.Buffer: ...
+    def __call__(self, bytes: int) -> _Block: ...
+    def allocate(self, bytes: int) -> _Block: ...
+
+class OpenCLPool(Pool, Generic[_Block]):
+    """What every pool for PyOpenCL has."""
+
+    def on(self, queue: cl.CommandQueue) -> QueueAllocator[_Block]:
+        """Return the allocator for arrays of ``queue``."""
+    def on_any(self, *queues: cl.CommandQueue) -> QueueAllocator[_Block]:
+        """Return an allocator for arrays that commands on any of these queues use."""
+    def used_on(self, data: object, queue: cl.CommandQueue) -> None:
+        """Note that commands on ``queue`` use an array, or what an allocator of this pool has returned."""
+    def __call__(self, bytes: int) -> _Block:
+        """Return a block of at least ``bytes`` bytes for the pool's queue."""
+    def allocate(self, bytes: int) -> _Block:
+        """Return a block, as a call does."""
 
 @final
-class SVMQueueAllocator:
-    """An allocator of shared virtual memory for arrays of one queue, or of some queues."""
-
-    def __call__(self, bytes: int) -> cl.SVM: ...
-    def allocate(self, bytes: int) -> cl.SVM: ...
-
-@final
-class MemoryPool(Pool):
+class MemoryPool(OpenCLPool[cl.Buffer]):
     """A pool of buffers for PyOpenCL, and an allocator for the queue that it was made for."""
 
     def __new__(
@@ -133,17 +154,9 @@ class MemoryPool(Pool):
         segments: bool | None = None,
         reuse: _Reuse = "opportunistic",
     ) -> MemoryPool: ...
-    def on(self, queue: cl.CommandQueue) -> QueueAllocator:
-        """Return the allocator for arrays of ``queue``."""
-    def on_any(self, *queues: cl.CommandQueue) -> QueueAllocator:
-        """Return an allocator for arrays that commands on any of these queues use."""
-    def used_on(self, data: object, queue: cl.CommandQueue) -> None:
-        """Note that commands on ``queue`` use an array, or what an allocator of this pool has returned."""
-    def __call__(self, bytes: int) -> cl.Buffer: ...
-    def allocate(self, bytes: int) -> cl.Buffer: ...
 
 @final
-class SVMPool(Pool):
+class SVMPool(OpenCLPool[cl.SVM[Any]]):
     """A pool of shared virtual memory for PyOpenCL, used as a :class:`MemoryPool` is."""
 
     def __new__(
@@ -155,14 +168,19 @@ class SVMPool(Pool):
         fine_grained: bool = False,
         reuse: _Reuse = "opportunistic",
     ) -> SVMPool: ...
-    def on(self, queue: cl.CommandQueue) -> SVMQueueAllocator:
-        """Return the allocator for arrays of ``queue``."""
-    def on_any(self, *queues: cl.CommandQueue) -> SVMQueueAllocator:
-        """Return an allocator for arrays that commands on any of these queues use."""
-    def used_on(self, data: object, queue: cl.CommandQueue) -> None:
-        """Note that commands on ``queue`` use an array, or what an allocator of this pool has returned."""
-    def __call__(self, bytes: int) -> cl.SVM: ...
-    def allocate(self, bytes: int) -> cl.SVM: ...
 
 def view(recording: _Path, page: _Path) -> None:
     """Write a page for the browser that shows a recording of a pool."""
+
+def cuda_pool(device: int) -> Pool:
+    """Return the pool of a CUDA device, which PyTorch and CuPy allocate from."""
+
+@final
+class CudaBlock:
+    """A block of the pool of a CUDA device, which goes back when Python drops this."""
+
+    @property
+    def pointer(self) -> int: ...
+
+def cuda_allocate(bytes: int, device: int, stream: int) -> CudaBlock:
+    """Return a block of a CUDA device for a stream, which lives as long as the program."""

@@ -1,0 +1,51 @@
+//! Pools of buffers.
+
+use binpool::{ImmediateAllocator, PoolOptions, adaptors::Limit};
+use pyo3::{exceptions::PyValueError, prelude::*};
+
+use crate::{opencl::origin_of, opencl_pool::OpenClPool, pool::checked_limit, reuse::reuse_policy};
+
+/// A pool of buffers for PyOpenCL. It is an allocator itself, for the queue that it was made for:
+///
+///     pool = binpool.MemoryPool(queue)
+///     a = pyopencl.array.zeros(queue, 1000, numpy.float32, allocator=pool)
+///
+/// A block that is dropped goes to its next user only behind the commands that were enqueued on its queue before, also where
+/// the queue runs them out of order. `pool.on(other)` is the allocator for arrays of another queue of the context. Where commands on
+/// another queue use an array, say so with `pool.used_on(array, other)` before it is dropped, or allocate it by
+/// `pool.on_any(queue, other)`: then nothing has to be said, and a block goes to no next user before all of its commands have ended.
+///
+/// Parameters: `device` chooses one of several devices of a context; `limit` is the most bytes that the pool takes from the device;
+/// `segments=False` makes each block a buffer of its own (the default on NVIDIA's OpenCL, which needs that); `reuse` says what happens
+/// where a free block was used on another queue: `'opportunistic'`, `'same_queue'`, `'insert_wait'` or `'wait_on_host'`.
+#[pyclass(frozen, extends = OpenClPool, module = "binpool")]
+pub(crate) struct MemoryPool;
+
+#[pymethods]
+impl MemoryPool {
+    #[new]
+    #[pyo3(signature = (context_or_queue, *, device = None, limit = None, segments = None, reuse = "opportunistic"))]
+    fn new(
+        context_or_queue: &Bound<'_, PyAny>,
+        device: Option<&Bound<'_, PyAny>>,
+        limit: Option<u64>,
+        segments: Option<bool>,
+        reuse: &str,
+    ) -> PyResult<PyClassInitializer<Self>> {
+        let limit = checked_limit(limit)?;
+        let origin = origin_of(context_or_queue, device)?;
+        let may_carve = origin.may_carve;
+        if segments == Some(true) && !may_carve {
+            return Err(PyValueError::new_err(
+                "segments=True: NVIDIA's OpenCL crashes where a program uses parts of buffers as PyOpenCL does; leave it out",
+            ));
+        }
+        let options = PoolOptions::new()
+            .segments(segments.unwrap_or(may_carve))
+            .reuse(reuse_policy(reuse)?);
+        let pool = OpenClPool::initializer(origin, options, |backend| {
+            Ok(Limit::new(ImmediateAllocator::new(backend)?, limit))
+        })?;
+        Ok(pool.add_subclass(Self))
+    }
+}
