@@ -78,12 +78,18 @@ where
         self.buffer.class_size()
     }
 
+    /// # Safety
+    ///
+    /// As the trait says.
     unsafe fn record_use(&self, queue: *mut c_void) -> Result<(), Failure> {
         // SAFETY: As the caller promises.
         let queue = unsafe { self.buffer.backend().queue_of(queue) }?;
         Ok(self.buffer.record_use(&queue)?)
     }
 
+    /// # Safety
+    ///
+    /// As the trait says.
     unsafe fn order_before(&self, queue: *mut c_void) -> Result<(), Failure> {
         // SAFETY: As the caller promises.
         let queue = unsafe { self.buffer.backend().queue_of(queue) }?;

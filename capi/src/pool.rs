@@ -68,6 +68,9 @@ where
         Ok(Owned { buffer, queue }.into())
     }
 
+    /// # Safety
+    ///
+    /// As the trait says.
     unsafe fn allocate_on(&self, queue: *mut c_void, bytes: usize) -> Result<Block, Failure> {
         // SAFETY: As the caller promises.
         let queue = unsafe { self.backend().queue_of(queue) }?;
@@ -75,6 +78,9 @@ where
         Ok(Owned { buffer, queue }.into())
     }
 
+    /// # Safety
+    ///
+    /// As the trait says.
     unsafe fn retire_queue(&self, queue: *mut c_void) -> Result<(), Failure> {
         // SAFETY: As the caller promises.
         let queue = unsafe { self.backend().queue_of(queue) }?;

@@ -22,6 +22,9 @@ pub(crate) trait QueuesByHandle: Backend {
 }
 
 impl QueuesByHandle for OpenClBackend {
+    /// # Safety
+    ///
+    /// As the trait says.
     unsafe fn queue_of(&self, handle: *mut c_void) -> Result<ClQueue, Failure> {
         if handle.is_null() {
             return Err(Failure::argument("the argument `queue` is null"));
@@ -32,6 +35,9 @@ impl QueuesByHandle for OpenClBackend {
 }
 
 impl QueuesByHandle for CudaBackend {
+    /// # Safety
+    ///
+    /// As the trait says.
     unsafe fn queue_of(&self, handle: *mut c_void) -> Result<CudaQueue, Failure> {
         // SAFETY: As the caller promises. Null is the legacy default stream.
         Ok(unsafe { self.wrap_raw_stream(handle) }?)
