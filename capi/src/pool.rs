@@ -398,7 +398,11 @@ pub unsafe extern "C" fn binpool_pool_watch(pool: *const Pool, call_stacks: c_in
     guarded(|| {
         // SAFETY: As the caller promises.
         let pool = unsafe { borrowed(pool, "pool") }?;
-        let options = WatchOptions::new().backtraces(call_stacks != 0);
+        // Without stacks, the line that calls the pool would be one of this file.
+        let with_stacks = call_stacks != 0;
+        let options = WatchOptions::new()
+            .backtraces(with_stacks)
+            .tags_only(!with_stacks);
         pool.0.watch(options);
         Ok(())
     })

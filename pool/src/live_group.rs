@@ -29,7 +29,8 @@ use std::{fmt, time::Duration};
 pub struct LiveGroup {
     /// The tag; `None` where there was none.
     pub tag: Option<String>,
-    /// The line of the request, or the frames of its call stack, one a line, innermost first.
+    /// The line of the request, or the frames of its call stack, one a line, innermost first; `None` where the pool watches
+    /// [tags only](crate::WatchOptions::tags_only).
     pub call_site: Option<String>,
     /// The number of blocks.
     pub blocks: u64,
@@ -44,11 +45,15 @@ pub struct LiveGroup {
 impl LiveGroup {
     /// Writes the tag and the call site. Further frames of a call stack go on lines of their own, indented.
     pub(crate) fn write_caller(&self, f: &mut fmt::Formatter<'_>, indent: usize) -> fmt::Result {
-        let call_site = self.call_site.as_deref().unwrap_or("somewhere");
+        let call_site = match (&self.tag, self.call_site.as_deref()) {
+            (Some(tag), None) => return f.write_str(tag),
+            (Some(tag), Some(call_site)) => {
+                write!(f, "{tag}, ")?;
+                call_site
+            }
+            (None, call_site) => call_site.unwrap_or("somewhere"),
+        };
         let mut frames = call_site.lines();
-        if let Some(tag) = &self.tag {
-            write!(f, "{tag}, ")?;
-        }
         write!(f, "at {}", frames.next().unwrap_or_default())?;
         frames.try_for_each(|frame| write!(f, "\n{:indent$}{frame}", ""))
     }

@@ -24,8 +24,10 @@ def allocator(bytes: int) -> cupy.cuda.MemoryPointer:
     if bytes == 0:
         return cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(0, 0, None, device), 0)
     stream = cupy.cuda.get_current_stream()
-    _streams.setdefault(stream.ptr, stream)
-    block = _binpool.cuda_allocate(bytes, device, stream.ptr)
+    address = stream.ptr
+    if address not in _streams:
+        _streams[address] = stream
+    block = _binpool.cuda_allocate(bytes, device, address)
     return cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(block.pointer, bytes, block, device), 0)
 
 

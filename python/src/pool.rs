@@ -86,7 +86,7 @@ impl Pool {
     /// Begins to note which line of the program requests each block, for `live_blocks`, snapshots and the report of a shortage.
     fn watch(&self, py: Python<'_>) {
         self.shared.names_lines.store(true, Ordering::Relaxed);
-        py.detach(|| self.any().watch(WatchOptions::new()));
+        py.detach(|| self.any().watch(WatchOptions::new().tags_only(true)));
     }
 
     /// Ends what `watch` began. A recording that is not finished goes on.

@@ -33,6 +33,7 @@ impl<A: Allocator> Shared<A> {
         let flag = match (watch.options, &watch.recorder) {
             (None, None) => TrackingFlag::NONE,
             (Some(options), _) if options.backtraces => TrackingFlag::WITH_STACKS,
+            (Some(options), _) if options.tags_only => TrackingFlag::TAGS,
             _ => TrackingFlag::CALL_SITES,
         };
         if flag == TrackingFlag::NONE {

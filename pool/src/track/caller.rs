@@ -60,6 +60,14 @@ impl Caller {
         }
     }
 
+    /// Returns the caller for this thread, without a place.
+    pub(crate) fn without_site() -> Self {
+        Self {
+            tag: Tag::current(),
+            call_site: 0,
+        }
+    }
+
     /// Returns the caller for this thread with its call stack, which begins beyond these crates. Without the feature
     /// `backtrace`, at `site`.
     pub(crate) fn with_stack(

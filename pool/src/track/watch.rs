@@ -36,6 +36,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WatchOptions {
     pub(crate) backtraces: bool,
+    pub(crate) tags_only: bool,
     /// The crates whose frames a stack does not begin with.
     pub(crate) beyond: &'static [&'static str],
 }
@@ -46,8 +47,33 @@ impl WatchOptions {
     pub const fn new() -> Self {
         Self {
             backtraces: false,
+            tags_only: false,
             beyond: &[],
         }
+    }
+
+    /// Notes no place, only the [`Tag`](crate::Tag) of each request. For interfaces to other languages, whose tags name the place in the
+    /// program: the line that calls the pool is always the interface's.
+    ///
+    /// ```
+    /// # use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    /// use binpool::{Tag, WatchOptions};
+    ///
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// # let pool = MemoryPool::new(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// pool.watch(WatchOptions::new().tags_only(true));
+    /// let block = Tag::new("train.py:12").within(|| pool.allocate(4096))?;
+    /// let live = pool.live_blocks();
+    /// assert_eq!(live.groups[0].tag.as_deref(), Some("train.py:12"));
+    /// assert_eq!(live.groups[0].call_site, None);
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
+    #[must_use]
+    pub const fn tags_only(mut self, only: bool) -> Self {
+        self.tags_only = only;
+        self
     }
 
     /// Notes the program's frames of the thread instead of that line: from the first one outside binpool's crates and those that
@@ -156,6 +182,7 @@ impl TrackingFlag {
     pub(crate) const NONE: u8 = 0;
     pub(crate) const CALL_SITES: u8 = 1;
     pub(crate) const WITH_STACKS: u8 = 2;
+    pub(crate) const TAGS: u8 = 3;
 
     /// Returns the caller that requests a block at `site`, if blocks are tracked.
     #[inline]
@@ -165,6 +192,7 @@ impl TrackingFlag {
             Self::NONE => None,
             _ if recorder::is_on_this_thread() => None,
             Self::WITH_STACKS => Some(self.with_stack(site)),
+            Self::TAGS => Some(Caller::without_site()),
             _ => Some(Caller::here(site)),
         }
     }

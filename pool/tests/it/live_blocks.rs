@@ -39,6 +39,27 @@ fn figures(live: &LiveBlocks) -> Vec<(Option<&str>, u64, u64)> {
 }
 
 #[test]
+fn a_pool_that_watches_tags_only_groups_by_tag_and_names_no_line() {
+    let pool = pool(PoolOptions::new());
+    pool.watch(WatchOptions::new().tags_only(true));
+    let tag = Tag::new("model.py:3 of live blocks");
+    let one = tag.within(|| pool.allocate(1 << 20).unwrap());
+    let other = tag.within(|| pool.allocate(1 << 20).unwrap());
+    let untagged = pool.allocate(4096).unwrap();
+    let live = pool.live_blocks();
+    let expected = [
+        (Some("model.py:3 of live blocks"), 2, 2 << 20),
+        (None, 1, 4096),
+    ];
+    assert_eq!(figures(&live), expected);
+    assert!(live.groups.iter().all(|group| group.call_site.is_none()));
+    let text = live.to_string();
+    assert!(text.contains("model.py:3 of live blocks\n"), "{text}");
+    assert!(!text.contains(".rs:"), "{text}");
+    drop((one, other, untagged));
+}
+
+#[test]
 fn blocks_in_use_are_grouped_by_tag_the_most_bytes_first() {
     for options in [
         PoolOptions::new(),
