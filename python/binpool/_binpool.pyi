@@ -2,9 +2,11 @@
 
 import os
 from types import TracebackType
-from typing import Any, Generic, Literal, TypeAlias, TypeVar, final
+from typing import Generic, Literal, TypeAlias, TypeVar, final
 
 import pyopencl as cl
+
+from binpool._svm import SVM
 
 __all__ = [
     "CudaBlock",
@@ -118,7 +120,7 @@ class Pool:
     def view(self, page: _Path) -> None:
         """Write a page for the browser that shows what the pool has at this moment."""
 
-_Block = TypeVar("_Block", cl.Buffer, cl.SVM[Any], covariant=True)
+_Block = TypeVar("_Block", cl.Buffer, SVM, covariant=True)
 
 @final
 class QueueAllocator(Generic[_Block]):
@@ -156,7 +158,7 @@ class MemoryPool(OpenCLPool[cl.Buffer]):
     ) -> MemoryPool: ...
 
 @final
-class SVMPool(OpenCLPool[cl.SVM[Any]]):
+class SVMPool(OpenCLPool[SVM]):
     """A pool of shared virtual memory for PyOpenCL, used as a :class:`MemoryPool` is."""
 
     def __new__(

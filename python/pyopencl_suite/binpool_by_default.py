@@ -1,8 +1,8 @@
 """A plugin of pytest that makes pools of binpool the default allocator of PyOpenCL's arrays.
 
 PyOpenCL's own tests run with it as they are: an array that names no allocator gets its memory from a pool of its context, by the
-allocator of its queue. ``BINPOOL_SUITE`` chooses another: ``stock`` leaves PyOpenCL's default (no pool), ``pyopencl`` takes PyOpenCL's
-own pool, and ``svm`` binpool's pool of shared virtual memory.
+allocator of its queue. ``BINPOOL_SUITE`` chooses another: ``stock`` leaves PyOpenCL's default (no pool), ``svm`` takes binpool's pool of
+shared virtual memory, and ``pyopencl`` and ``pyopencl_svm`` take PyOpenCL's own pools.
 """
 
 import functools
@@ -25,12 +25,14 @@ def _allocator(queue):
     if pool is None:
         if _CHOICE == "pyopencl":
             pool = cl_tools.MemoryPool(cl_tools.ImmediateAllocator(queue))
+        elif _CHOICE == "pyopencl_svm":
+            pool = cl_tools.SVMPool(cl_tools.SVMAllocator(queue.context, 0, queue=queue))
         elif _CHOICE == "svm":
             pool = binpool.SVMPool(queue)
         else:
             pool = binpool.MemoryPool(queue)
         _pools[queue.context] = pool
-    return pool if _CHOICE == "pyopencl" else pool.on(queue)
+    return pool if _CHOICE.startswith("pyopencl") else pool.on(queue)
 
 
 def requests():

@@ -1,4 +1,4 @@
-//! PyOpenCL's contexts, queues and buffers.
+//! PyOpenCL's contexts, queues and events.
 
 #![expect(
     unsafe_code,
@@ -7,7 +7,7 @@
 
 use std::{ffi::c_void, ptr::with_exposed_provenance_mut};
 
-use binpool_opencl::{ClQueue, OpenClBackend};
+use binpool_opencl::{ClEvent, ClQueue, OpenClBackend};
 use pyo3::{exceptions::PyTypeError, intern, prelude::*};
 
 use crate::error::other_error;
@@ -86,4 +86,24 @@ pub(crate) fn queue_of(backend: &OpenClBackend, queue: &Bound<'_, PyAny>) -> PyR
     // SAFETY: The queue lives, since the object of PyOpenCL does during this call.
     let queue = unsafe { backend.wrap_raw_queue(handle) };
     queue.map_err(other_error)
+}
+
+/// Returns a `pyopencl.Event` as an event of the backend.
+pub(crate) fn event_of(backend: &OpenClBackend, event: &Bound<'_, PyAny>) -> PyResult<ClEvent> {
+    if !is_a(event, "Event")? {
+        return Err(PyTypeError::new_err(format!(
+            "a pyopencl.Event is needed, not {}",
+            event.get_type().name()?
+        )));
+    }
+    let handle = handle_of(event)?;
+    // SAFETY: The event lives, since the object of PyOpenCL does during this call.
+    let event = unsafe { backend.wrap_raw_event(handle) };
+    event.map_err(other_error)
+}
+
+/// Returns an event of the backend as a `pyopencl.Event`, which retains it.
+pub(crate) fn python_event<'py>(py: Python<'py>, event: &ClEvent) -> PyResult<Bound<'py, PyAny>> {
+    let class = py.import(intern!(py, "pyopencl"))?.getattr("Event")?;
+    class.call_method1("from_int_ptr", (event.raw().expose_provenance(), true))
 }

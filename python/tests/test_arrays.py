@@ -168,3 +168,57 @@ def test_a_queue_of_another_context_is_refused(pool, context):
     other = cl.CommandQueue(cl.Context(context.devices))
     with pytest.raises(binpool.Error):
         pool.on(other)
+
+
+@pytest.fixture(params=["buffer", "svm"])
+def block(request, queue):
+    pool = binpool.MemoryPool(queue) if request.param == "buffer" else binpool.SVMPool(queue)
+    return pool, pool(1 << 20)
+
+
+def test_a_released_block_is_back_in_its_pool(block, queue):
+    pool, block = block
+    block.release()
+    assert pool.statistics.active_blocks == 0
+    with pytest.raises(ValueError, match="was released before"):
+        block.release()
+    with pytest.raises(ValueError, match="was released before"):
+        pool.used_on(block, queue)
+
+
+def test_a_released_block_is_not_given_back_a_second_time(block):
+    pool, block = block
+    block.release()
+    again = pool(1 << 20)
+    del block
+    gc.collect()
+    assert pool.statistics.active_blocks == 1
+    del again
+
+
+def test_an_svm_block_is_released_behind_events(context, queue):
+    pool = binpool.SVMPool(queue)
+    block = pool(1 << 20)
+    gate = cl.UserEvent(context)
+    ended = block.enqueue_release(wait_for=[gate])
+    assert isinstance(ended, cl.Event)
+    assert pool.statistics.active_blocks == 0
+    assert ended.command_execution_status != cl.command_execution_status.COMPLETE
+    open_gate(gate)
+    ended.wait()
+    with pytest.raises(TypeError, match=r"pyopencl\.Event"):
+        pool(16).enqueue_release(wait_for=[1])
+
+
+def test_an_svm_block_moves_to_another_queue(context, queue):
+    pool = binpool.SVMPool(queue)
+    block = pool(1 << 20)
+    other = cl.CommandQueue(context)
+    block.bind_to_queue(other)
+    block.release()
+    assert pool.statistics.active_blocks == 0
+    block = pool(1 << 20)
+    block.unbind_from_queue()
+    block.bind_to_queue(queue)
+    with pytest.raises(TypeError, match="CommandQueue"):
+        block.bind_to_queue(None)

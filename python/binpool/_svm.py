@@ -1,0 +1,28 @@
+"""Blocks of shared virtual memory."""
+
+from collections.abc import Sequence
+
+import pyopencl
+
+
+class SVM(pyopencl.SVM):  # type: ignore[type-arg] # It is generic for type checkers only.
+    """A block of an :class:`SVMPool`, which goes back once: by :meth:`release`, :meth:`enqueue_release`, or when Python drops it."""
+
+    def release(self) -> None:
+        """Give the block back to its pool. Commands that were enqueued before may still use it."""
+        self.mem.release()
+
+    def enqueue_release(
+        self, queue: pyopencl.CommandQueue | None = None, wait_for: Sequence[pyopencl.Event] | None = None
+    ) -> pyopencl.Event:
+        """Give the block back by a command on ``queue``, or on the block's own, and return the event of that command."""
+        event: pyopencl.Event = self.mem.enqueue_release(queue, wait_for)
+        return event
+
+    def bind_to_queue(self, queue: pyopencl.CommandQueue) -> None:
+        """Make ``queue`` the block's only queue: what is enqueued there from now on comes behind the commands of its former queues."""
+        self.mem.bind_to_queue(queue)
+
+    def unbind_from_queue(self) -> None:
+        """Wait for the commands of the block's queues, and leave it without a queue."""
+        self.mem.unbind_from_queue()
