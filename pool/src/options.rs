@@ -43,6 +43,8 @@ pub struct PoolOptions {
     policy: ReusePolicy,
     bins_only: bool,
     growth: GrowthPolicy,
+    /// `None` for as many as there can be.
+    arenas: Option<usize>,
     release_threshold: Option<u64>,
     decay: Option<Decay>,
     high_water: HighWater,
@@ -174,6 +176,42 @@ impl PoolOptions {
     #[must_use]
     pub fn growth(mut self, policy: GrowthPolicy) -> Self {
         self.growth = policy;
+        self
+    }
+
+    /// Sets how many arenas the [segments](Self::segments) are divided among, each with a lock: from 1 to 16, which is the default.
+    ///
+    /// A thread carves from an arena of its own as long as there is one. So threads do not wait for each other, but what one has free
+    /// may not serve the next request of another, which takes more memory then. Where threads take turns, as those of a Python program
+    /// do, one arena is denser and waits for nobody.
+    ///
+    /// ```
+    /// use std::thread;
+    ///
+    /// use binpool::{Backend, ImmediateAllocator, PoolOptions, QueueOrder};
+    /// # use binpool_mock::MockDevice;
+    ///
+    /// # let backend = MockDevice::new().backend();
+    /// # let queue = backend.create_queue(QueueOrder::InOrder)?;
+    /// let pool = PoolOptions::new()
+    ///     .arenas(1)
+    ///     .build(ImmediateAllocator::new(&backend)?, &queue)?;
+    /// let mut blocks = Vec::new();
+    /// for _ in 0..64 {
+    ///     blocks.push(pool.allocate(1 << 20)?);
+    /// }
+    /// blocks.drain(..8);
+    /// let before = pool.managed_bytes();
+    /// thread::scope(|scope| {
+    ///     let other = scope.spawn(|| pool.allocate(4 << 20).map(|block| block.size()));
+    ///     assert_eq!(other.join().unwrap().unwrap(), 4 << 20);
+    /// });
+    /// assert_eq!(pool.managed_bytes(), before); // It took what this thread had freed.
+    /// # Ok::<(), binpool::PoolError>(())
+    /// ```
+    #[must_use]
+    pub fn arenas(mut self, arenas: usize) -> Self {
+        self.arenas = Some(arenas);
         self
     }
 
@@ -412,7 +450,7 @@ impl PoolOptions {
             Arc::clone(&clock),
             segments.then(|| {
                 let segments = Segments::new(join)
-                    .with_arenas(ARENAS)
+                    .with_arenas(self.arenas.unwrap_or(ARENAS).clamp(1, ARENAS))
                     .with_growth(self.growth);
                 if let Some(page_bytes) = page_bytes {
                     segments.with_pages(page_bytes)

@@ -42,7 +42,9 @@ impl OpenClPool {
             Some(queue) => queue.clone(),
             None => own_queue(&backend)?,
         };
-        let pool = options.build(allocator, &home).map_err(pool_error)?;
+        // The threads of Python take turns.
+        let pool = options.arenas(1).build(allocator, &home);
+        let pool = pool.map_err(pool_error)?;
         let shared = Shared::new(Arc::new(pool.clone()), Arc::default());
         let base = Pool {
             shared: Arc::clone(&shared),

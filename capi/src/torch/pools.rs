@@ -14,7 +14,8 @@ use std::{
 };
 
 use binpool::{
-    Backend, MemoryPool, PooledBuffer, QueueOrder, VirtualMemoryAllocator, adaptors::Limit,
+    Backend, MemoryPool, PoolOptions, PooledBuffer, QueueOrder, VirtualMemoryAllocator,
+    adaptors::Limit,
 };
 use binpool_cuda::{CudaDevice, CudaQueue};
 use parking_lot::{Mutex, RwLock};
@@ -93,8 +94,10 @@ impl DevicePool {
         let backend = CudaDevice::open(ordinal)?;
         let home = backend.create_queue(QueueOrder::InOrder)?;
         let allocator = Limit::new(VirtualMemoryAllocator::new(&backend), u64::MAX);
+        // The threads of a training step take turns: the backward pass begins where the forward pass has ended.
+        let options = PoolOptions::new().arenas(1);
         Ok(Self {
-            pool: MemoryPool::new(allocator, &home)?,
+            pool: options.build(allocator, &home)?,
             queues: RwLock::default(),
         })
     }

@@ -308,6 +308,23 @@ fn segments_grow_with_what_is_in_use_whatever_was_at_hand() {
 }
 
 #[test]
+fn with_one_arena_what_one_thread_freed_serves_another_before_the_pool_grows() {
+    let [one, sixteen] = [1, 16].map(|arenas| {
+        let options = PoolOptions::new().arenas(arenas);
+        let rig = Rig::with_options(MockDevice::builder(), options);
+        let mut blocks: Vec<_> = (0..100).map(|_| rig.pool.allocate(MIB).unwrap()).collect();
+        blocks.drain(..10);
+        let before = rig.pool.managed_bytes();
+        let other = allocate(&Worker::new(), &rig.pool, &rig.queue, 8 * MIB);
+        let grown = rig.pool.managed_bytes() - before;
+        drop((blocks, other));
+        grown
+    });
+    // With an arena of its own, the other thread takes new memory while little is free.
+    assert!(one == 0 && sixteen >= 8 * MIB as u64, "{one}, {sixteen}");
+}
+
+#[test]
 fn there_is_room_for_more_than_a_hand_holds() {
     const BLOCKS: usize = 200;
     for options in [bins_alone(), PoolOptions::new().segments(true)] {
