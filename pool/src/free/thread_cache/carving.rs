@@ -28,8 +28,11 @@ impl<A: Allocator, O> ThreadCache<A, O> {
     }
 
     /// Takes a range of `bytes` bytes of the thread's own arena for a block on this queue. Returns `None` if there is none that only
-    /// commands of this queue may still use, or no spare lease.
+    /// commands of this queue may still use, no spare lease, or too much that the pool has not heard of.
     pub(crate) fn carve(&mut self, queue: QueueId, bytes: usize) -> Option<CarvedHere<A, O>> {
+        if self.has_to_report() {
+            return None;
+        }
         let arenas = self.arenas.as_ref()?;
         let cache = self.queues.iter_mut().find(|it| it.queue == queue)?;
         let spares = cache.spares.as_mut().filter(|it| !it.all.is_empty())?;
