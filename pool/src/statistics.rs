@@ -64,8 +64,9 @@ pub struct PoolStatistics {
     pub active_blocks: u64,
     /// Active bytes, as they were requested.
     pub active_bytes: u64,
-    /// The highest value of `active_bytes`. With several threads it may be too low, or too high, by what their caches allocated or
-    /// took back at that moment; but at most [`peak_managed_bytes`](Self::peak_managed_bytes).
+    /// The highest value of `active_bytes`. With several threads it may be too low, or too high, by what they allocated or freed
+    /// by themselves at that moment: at most 256 MiB and a block for each, and never above
+    /// [`peak_managed_bytes`](Self::peak_managed_bytes).
     pub peak_active_bytes: u64,
     /// Active blocks that the program has dropped, and of which it still has views ([`PooledBuffer`](crate::PooledBuffer#views)).
     /// A block that stays here has a view that the program forgot.

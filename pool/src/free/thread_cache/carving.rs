@@ -2,7 +2,7 @@
 
 use binpool_allocators::{Allocator, QueueId};
 
-use super::{MAX_BLOCKS_PER_SLOT, ThreadCache, find};
+use super::{MAX_BLOCKS_PER_SLOT, MAX_UNREPORTED_BYTES, ThreadCache, find};
 use crate::{
     block::Shell,
     free::{
@@ -30,7 +30,7 @@ impl<A: Allocator, O> ThreadCache<A, O> {
     /// Takes a range of `bytes` bytes of the thread's own arena for a block on this queue. Returns `None` if there is none that only
     /// commands of this queue may still use, no spare lease, or too much that the pool has not heard of.
     pub(crate) fn carve(&mut self, queue: QueueId, bytes: usize) -> Option<CarvedHere<A, O>> {
-        if self.has_to_report() {
+        if self.active_bytes > MAX_UNREPORTED_BYTES {
             return None;
         }
         let arenas = self.arenas.as_ref()?;

@@ -26,7 +26,7 @@ const MAX_CACHED_QUEUES: usize = 8;
 
 /// The most bytes that a thread carves beyond what it returns to arenas, or returns beyond what it carves, before the pool hears of it: the
 /// pool's peak of active bytes is right but for as much of each thread.
-const MAX_UNREPORTED_BYTES: usize = 64 << 20;
+const MAX_UNREPORTED_BYTES: isize = 256 << 20;
 
 /// What a thread has done since it last reported to the pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -270,7 +270,7 @@ impl<A: Allocator, O> ThreadCache<A, O> {
     /// Returns the block that was the youngest to its arena. Out of line, since most blocks have room.
     #[inline(never)]
     fn return_youngest(&mut self, former: Cached<A, O>) -> Result<(), CachedBlock<A, O>> {
-        if self.has_to_report() {
+        if self.active_bytes < -MAX_UNREPORTED_BYTES {
             // Who finds no room here locks the pool, which counts what this thread has done.
             return self.keep_youngest(former);
         }
@@ -282,11 +282,6 @@ impl<A: Allocator, O> ThreadCache<A, O> {
             }
             Err(former) => self.keep_youngest(former),
         }
-    }
-
-    /// Returns whether the pool has to hear of what this thread has allocated and freed before it does more without the pool's lock.
-    fn has_to_report(&self) -> bool {
-        self.active_bytes.unsigned_abs() > MAX_UNREPORTED_BYTES
     }
 
     /// Makes a block the youngest again. Returns the one that took its place.
