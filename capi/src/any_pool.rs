@@ -21,6 +21,9 @@ pub trait AnyPool: Send + Sync {
     /// Releases free memory until the pool has at most `bytes` bytes of the device, and returns the bytes released. Blocks in use stay.
     fn trim_to(&self, bytes: u64) -> u64;
 
+    /// Releases free memory, and from now on each block when it is freed.
+    fn stop_holding(&self);
+
     /// Returns the blocks in use by their tags and callers.
     fn live_blocks(&self) -> LiveBlocks;
 
@@ -56,6 +59,10 @@ impl<A: Allocator + 'static> AnyPool for MemoryPool<Limit<A>> {
 
     fn trim_to(&self, bytes: u64) -> u64 {
         Self::trim_to(self, bytes)
+    }
+
+    fn stop_holding(&self) {
+        Self::stop_holding(self);
     }
 
     fn live_blocks(&self) -> LiveBlocks {

@@ -130,7 +130,20 @@ class QueueAllocator(Generic[_Block]):
     def allocate(self, bytes: int) -> _Block: ...
 
 class OpenCLPool(Pool, Generic[_Block]):
-    """What every pool for PyOpenCL has."""
+    """What every pool for PyOpenCL has, with the methods and figures of PyOpenCL's own pools."""
+
+    @property
+    def active_blocks(self) -> int: ...
+    @property
+    def active_bytes(self) -> int: ...
+    @property
+    def held_blocks(self) -> int: ...
+    @property
+    def managed_bytes(self) -> int: ...
+    def free_held(self) -> None:
+        """Release all free memory; the same as :meth:`trim`."""
+    def stop_holding(self) -> None:
+        """Release all free memory, and from now on each block when it is dropped."""
 
     def on(self, queue: cl.CommandQueue) -> QueueAllocator[_Block]:
         """Return the allocator for arrays of ``queue``."""

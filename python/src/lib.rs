@@ -5,7 +5,8 @@
 //! opencl_pool               what both have
 //! queue_allocator           an allocator for the queues of an array: what an array calls
 //! uses                      these queues
-//! block                     what an array keeps, and drops
+//! buffer_block, svm_block   what an array keeps, and drops
+//! block                     what both have
 //! torch                     blocks and pools over CUDA, for PyTorch and CuPy
 //! pool                      what can be asked of every pool
 //! recording, view           files, and the pages that show them
@@ -16,6 +17,7 @@
 #![allow(clippy::needless_pass_by_value)]
 
 mod block;
+mod buffer_block;
 mod call_site;
 mod error;
 mod memory_pool;
@@ -26,6 +28,7 @@ mod queue_allocator;
 mod recording;
 mod reuse;
 mod statistics;
+mod svm_block;
 mod svm_pool;
 mod torch;
 mod uses;

@@ -2,17 +2,19 @@
 
 use std::sync::Arc;
 
-use binpool::{Allocator, MemoryPool, PoolOptions};
+use binpool::{Allocator, MemoryPool, PoolOptions, PoolStatistics};
 use binpool_capi::any_pool::AnyPool;
 use binpool_opencl::{ClQueue, OpenClBackend};
-use pyo3::{exceptions::PyValueError, prelude::*, types::PyTuple};
+use pyo3::{exceptions::PyValueError, intern, prelude::*, types::PyTuple};
 
 use crate::{
-    block::{GivesBlocks, used_on},
+    block::GivesBlocks,
+    buffer_block,
     error::{other_error, pool_error},
     opencl::{Origin, queue_of},
     pool::{Pool, Shared},
     queue_allocator::QueueAllocator,
+    svm_block,
     uses::{Uses, own_queue},
 };
 
@@ -56,6 +58,10 @@ impl OpenClPool {
         }))
     }
 
+    fn figures(&self, py: Python<'_>) -> PoolStatistics {
+        py.detach(|| self.shared.pool.statistics())
+    }
+
     fn allocator(&self, uses: Uses) -> QueueAllocator {
         QueueAllocator {
             shared: Arc::clone(&self.shared),
@@ -81,7 +87,51 @@ impl OpenClPool {
 
     /// Notes that commands on `queue` use an array, or what an allocator of this pool has returned.
     fn used_on(&self, data: &Bound<'_, PyAny>, queue: &Bound<'_, PyAny>) -> PyResult<()> {
-        used_on(data, &queue_of(self.pool.backend(), queue)?)
+        let queue = queue_of(self.pool.backend(), queue)?;
+        let below = data.getattr_opt(intern!(data.py(), "base_data"))?;
+        let data = below.as_ref().unwrap_or(data);
+        if buffer_block::record_use(data, &queue)?.is_some()
+            || svm_block::record_use(data, &queue)?.is_some()
+        {
+            return Ok(());
+        }
+        Err(PyValueError::new_err(
+            "no block of a binpool pool: pass an array, or what an allocator of the pool has returned",
+        ))
+    }
+
+    /// Releases all free memory, as PyOpenCL's pools do; the same as `trim()`.
+    fn free_held(&self, py: Python<'_>) {
+        py.detach(|| self.shared.pool.trim_to(0));
+    }
+
+    /// Releases all free memory, and from now on each block when it is dropped, as PyOpenCL's pools do.
+    fn stop_holding(&self, py: Python<'_>) {
+        py.detach(|| self.shared.pool.stop_holding());
+    }
+
+    /// The blocks in use, as PyOpenCL's pools have them: `statistics` has more.
+    #[getter]
+    fn active_blocks(&self, py: Python<'_>) -> u64 {
+        self.figures(py).active_blocks
+    }
+
+    /// What the blocks in use take, in bytes.
+    #[getter]
+    fn active_bytes(&self, py: Python<'_>) -> u64 {
+        self.figures(py).active_bytes
+    }
+
+    /// The free blocks of the pool.
+    #[getter]
+    fn held_blocks(&self, py: Python<'_>) -> u64 {
+        self.figures(py).held_blocks
+    }
+
+    /// What the pool has of the device, in bytes.
+    #[getter]
+    fn managed_bytes(&self, py: Python<'_>) -> u64 {
+        self.figures(py).managed_bytes
     }
 
     /// Returns a block of at least `bytes` bytes for the pool's queue, which goes back to the pool when Python drops it: a

@@ -196,6 +196,14 @@ def test_a_released_block_is_not_given_back_a_second_time(block):
     del again
 
 
+def test_a_released_svm_block_gives_no_address(queue):
+    block = binpool.SVMPool(queue)(1 << 20)
+    assert memoryview(block.mem).nbytes == 1 << 20
+    block.release()
+    with pytest.raises(BufferError, match="was released before"):
+        memoryview(block.mem)
+
+
 def test_an_svm_block_is_released_behind_events(context, queue):
     pool = binpool.SVMPool(queue)
     block = pool(1 << 20)

@@ -122,6 +122,20 @@ def test_a_snapshot_is_json_and_is_drawn(pool, tmp_path):
     del block
 
 
+def test_a_pool_has_the_methods_and_figures_of_pyopencls(queue):
+    pool = binpool.MemoryPool(queue, segments=False)
+    kept, dropped = pool(1 << 20), pool(2 << 20)
+    assert (pool.active_blocks, pool.active_bytes, pool.held_blocks) == (2, 3 << 20, 0)
+    del dropped
+    assert (pool.active_blocks, pool.active_bytes, pool.held_blocks) == (1, 1 << 20, 1)
+    assert pool.managed_bytes == 3 << 20
+    pool.free_held()
+    assert (pool.held_blocks, pool.managed_bytes) == (0, 1 << 20)
+    pool.stop_holding()
+    del kept
+    assert pool.managed_bytes == 0
+
+
 def test_a_device_that_cannot_be_opened_says_why():
     program = "import binpool, binpool._binpool as b\ntry: b.cuda_pool(-1)\nexcept binpool.Error as error: print(error)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

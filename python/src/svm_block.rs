@@ -1,0 +1,157 @@
+//! Blocks of shared virtual memory as PyOpenCL has them.
+
+use std::ffi::{c_int, c_void};
+
+use binpool::{MemoryPool, PooledBuffer, SvmAllocator, SvmBackend, Tag, adaptors::Limit};
+use binpool_opencl::{ClQueue, OpenClBackend};
+use pyo3::{
+    exceptions::{PyBufferError, PyValueError},
+    ffi, intern,
+    prelude::*,
+    sync::PyOnceLock,
+};
+
+use crate::{
+    block::{GivesBlocks, Held, within},
+    error::other_error,
+    opencl::{event_of, python_event, queue_of},
+    uses::Uses,
+};
+
+/// The allocator below pools of shared virtual memory.
+type Svm = Limit<SvmAllocator<OpenClBackend>>;
+
+/// The class of blocks, a `pyopencl.SVM`.
+static SVM: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+/// A block of a pool of shared virtual memory: the attribute `mem` of the `pyopencl.SVM` over it, which takes its address by the buffer
+/// protocol, and drops it with itself.
+#[pyclass(frozen, module = "binpool")]
+struct SvmBlock {
+    held: Held<Svm>,
+    /// The address as a number.
+    address: usize,
+    bytes: usize,
+}
+
+#[expect(unsafe_code, reason = "the buffer protocol fills a structure of C")]
+#[pymethods]
+impl SvmBlock {
+    /// Gives the address and the size. The bytes may be read and written on the host only where the memory is mapped or fine-grained.
+    ///
+    /// # Safety
+    ///
+    /// `view` is a structure to fill, as Python passes it.
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        if view.is_null() {
+            return Err(PyBufferError::new_err("no structure to fill"));
+        }
+        let block = slf.get();
+        if block.held.is_released() {
+            return Err(PyBufferError::new_err("the block was released before"));
+        }
+        let bytes = isize::try_from(block.bytes)?;
+        let address = std::ptr::with_exposed_provenance_mut::<c_void>(block.address);
+        // SAFETY: Python passes a structure to fill, and the block, which it keeps, has these bytes at this address.
+        let filled =
+            unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), address, bytes, 0, flags) };
+        if filled == -1 {
+            return Err(PyErr::fetch(slf.py()));
+        }
+        Ok(())
+    }
+
+    /// Gives the block back to its pool. Commands that were enqueued before may still use it.
+    fn release(&self, py: Python<'_>) -> PyResult<()> {
+        self.held.release(py)
+    }
+
+    /// Makes `queue` the block's only queue. What is enqueued there from now on comes behind the commands of its former queues.
+    fn bind_to_queue(&self, py: Python<'_>, queue: &Bound<'_, PyAny>) -> PyResult<()> {
+        let queue = self.queue(py, queue)?;
+        self.held.with(py, move |block| block.bind_to_queue(&queue))
+    }
+
+    /// Waits for the commands of the block's queues, and leaves it without a queue.
+    fn unbind_from_queue(&self, py: Python<'_>) -> PyResult<()> {
+        self.held.with(py, PooledBuffer::unbind_from_queue)
+    }
+
+    /// Gives the block back by a command on `queue`, or on the block's own, behind `wait_for` and what was enqueued on the block's queues.
+    /// Returns the event of that command.
+    #[pyo3(signature = (queue = None, wait_for = None))]
+    fn enqueue_release<'py>(
+        &self,
+        py: Python<'py>,
+        queue: Option<&Bound<'py, PyAny>>,
+        wait_for: Option<Vec<Bound<'py, PyAny>>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let queue = queue.map(|queue| self.queue(py, queue)).transpose()?;
+        let backend = self.held.with(py, |block| Ok(block.backend().clone()))?;
+        let events = wait_for.unwrap_or_default();
+        let events: PyResult<Vec<_>> = events
+            .iter()
+            .map(|event| event_of(&backend, event))
+            .collect();
+        let events = events?;
+        let ended = py.detach(|| {
+            let released = self.held.take()?.enqueue_release(queue.as_ref(), &events);
+            released.map_err(other_error)
+        })?;
+        python_event(py, &ended)
+    }
+}
+
+impl SvmBlock {
+    /// Returns a queue of Python's as one of the block's backend.
+    fn queue(&self, py: Python<'_>, queue: &Bound<'_, PyAny>) -> PyResult<ClQueue> {
+        let backend = self.held.with(py, |block| Ok(block.backend().clone()))?;
+        queue_of(&backend, queue)
+    }
+}
+
+impl GivesBlocks for MemoryPool<Svm> {
+    fn backend(&self) -> &OpenClBackend {
+        Self::backend(self)
+    }
+
+    fn give<'py>(
+        &self,
+        py: Python<'py>,
+        uses: &Uses,
+        tag: Option<Tag>,
+        bytes: usize,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let block = py.detach(|| {
+            let block = within(tag, || uses.allocate(self, bytes))?;
+            let memory = block.memory_on(uses.queue());
+            let address = memory.and_then(|memory| block.backend().svm_address(memory));
+            let address =
+                address.ok_or_else(|| PyValueError::new_err("the block has no address"))?;
+            let address = address.as_ptr().expose_provenance();
+            Ok::<_, PyErr>(SvmBlock {
+                bytes: block.size(),
+                held: Held::new(block),
+                address,
+            })
+        })?;
+        let class = SVM.get_or_try_init(py, || {
+            let class = py.import("binpool._svm")?.getattr("SVM");
+            class.map(Bound::unbind)
+        })?;
+        class.bind(py).call1((block,))
+    }
+}
+
+/// Notes that `queue` uses the block below a `pyopencl.SVM`; `None` where there is none.
+pub(crate) fn record_use(memory: &Bound<'_, PyAny>, queue: &ClQueue) -> PyResult<Option<()>> {
+    let py = memory.py();
+    let below = memory.getattr_opt(intern!(py, "mem"))?;
+    let block = below.as_ref().and_then(|it| it.cast::<SvmBlock>().ok());
+    let noted = block.map(|block| block.get().held.with(py, |block| block.record_use(queue)));
+    noted.transpose()
+}
