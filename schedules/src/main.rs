@@ -17,7 +17,6 @@
 mod adaptors;
 mod commands;
 mod device;
-mod hands;
 mod opencl;
 #[path = "../../backend-opencl/src/order/mod.rs"]
 #[allow(dead_code, reason = "the backend uses the rest")]
@@ -26,6 +25,7 @@ mod program;
 mod queues;
 mod segments;
 mod shortage;
+mod thread_caches;
 mod watching;
 mod world;
 
@@ -38,7 +38,7 @@ use opencl::{queue, sys};
 
 fn main() -> ExitCode {
     let programs: Vec<Program> = [
-        hands::PROGRAMS,
+        thread_caches::PROGRAMS,
         watching::PROGRAMS,
         queues::PROGRAMS,
         shortage::PROGRAMS,

@@ -126,7 +126,7 @@ fn are_retired() {
         2,
         "the pool lets go of a retired queue"
     );
-    // Threads have hands again.
+    // Threads have caches again.
     drop(world.pool.allocate(BYTES).unwrap());
     drop(world.pool.allocate(BYTES).unwrap());
     world.end(6);

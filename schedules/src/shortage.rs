@@ -38,7 +38,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
         each_others_hooks,
     ),
     Program::new("shortage-that-is-real", 3, that_is_real),
-    Program::new("shortage-of-a-pool-without-hands", 3, without_hands),
+    Program::new("shortage-of-a-pool-without-caches", 3, without_caches),
 ];
 
 /// Each of two threads has one block at a time, and there is room for two.
@@ -254,7 +254,7 @@ fn that_is_real() {
     world.end(1 + got);
 }
 
-fn without_hands() {
+fn without_caches() {
     let options = PoolOptions::new().segments(false).release_threshold(0);
     one_at_a_time(World::new(4, options), [BYTES, 2 * BYTES, BYTES]);
 }

@@ -357,7 +357,7 @@ fn a_queue_that_cannot_be_waited_for_is_told_of_however_little_it_holds() {
 }
 
 #[test]
-fn a_report_counts_what_is_at_hand() {
+fn a_report_counts_what_is_cached() {
     let builder = MockDevice::builder().largest_block_bytes(MIB);
     let rig = Rig::on(builder);
     drop([MIB / 8, MIB / 4].map(|bytes| rig.pool.allocate(bytes).unwrap()));

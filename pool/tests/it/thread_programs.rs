@@ -262,7 +262,7 @@ fn nothing_races_where_threads_share_queues_and_blocks() {
 #[test]
 fn a_consumer_at_work_hoards_nothing_of_its_producer() {
     const IN_CHANNEL: usize = 6;
-    // One at the producer's end, one at the consumer's, one that is on its way to the consumer's hand; what a hand holds of
+    // One at the producer's end, one at the consumer's, one that is on its way to the consumer's cache; what a cache holds of
     // a kind, and the half of that which it leaves for others: taking all of it each time would cost more than it saves.
     const ELSEWHERE: usize = 3 + 65 + 32;
     let rig = Rig::with_capacity(64 * MIB);

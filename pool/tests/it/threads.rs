@@ -69,7 +69,7 @@ fn have_their_own(rig: &Rig, workers: &[Worker]) -> bool {
         .all(|(worker, memory)| keep(worker, &rig.pool, 1, 100) == [memory])
 }
 
-// At hand.
+// Cached by a thread.
 
 #[test]
 fn a_thread_gets_its_own_block_back() {
@@ -93,7 +93,7 @@ fn a_block_that_another_thread_dropped_is_that_threads() {
 // Others find it.
 
 #[test]
-fn what_others_have_at_hand_is_found_before_the_device_is_asked() {
+fn what_others_have_cached_is_found_before_the_device_is_asked() {
     for options in [bins_alone(), PoolOptions::new().segments(true)] {
         let rig = Rig::with_options(MockDevice::builder(), options);
         let worker = Worker::new();
@@ -106,7 +106,7 @@ fn what_others_have_at_hand_is_found_before_the_device_is_asked() {
 }
 
 #[test]
-fn a_full_device_has_what_others_have_at_hand() {
+fn a_full_device_has_what_others_have_cached() {
     const KIB: usize = 1 << 10;
     // The same class, a class that larger blocks serve, and one that only the device could serve.
     let programs = [
@@ -185,7 +185,7 @@ fn a_consumer_hoards_nothing_of_its_producer() {
 // It counts.
 
 #[test]
-fn what_threads_have_at_hand_is_held() {
+fn what_threads_have_cached_is_held() {
     let rig = Rig::with_capacity(MIB);
     let workers = [(); 3].map(|()| Worker::new());
     let blocks: Vec<_> = workers
@@ -211,7 +211,7 @@ fn what_threads_have_at_hand_is_held() {
 }
 
 #[test]
-fn looking_at_the_counters_takes_nothing_from_a_hand() {
+fn looking_at_the_counters_takes_nothing_from_a_cache() {
     let rig = Rig::with_capacity(MIB);
     let workers = [(); 2].map(|()| Worker::new());
     let blocks = [(); 2].map(|()| rig.pool.allocate(100).unwrap());
@@ -224,7 +224,7 @@ fn looking_at_the_counters_takes_nothing_from_a_hand() {
 }
 
 #[test]
-fn the_peak_counts_what_came_from_a_hand_before_something_left_the_pool() {
+fn the_peak_counts_what_came_from_a_cache_before_something_left_the_pool() {
     let ways: [fn(Block, &Rig); 2] = [
         |block, _| drop(block.detach()),
         |block, rig| {
@@ -291,7 +291,7 @@ fn the_peak_hears_of_what_one_thread_frees_and_another_allocates() {
 
 #[test]
 fn sizes_that_lie_together_are_not_taken_for_each_other() {
-    // So many classes that a hand has them lie together, and these two do.
+    // So many classes that a cache has them lie together, and these two do.
     const SMALL: usize = (64 << 10) + SMALLEST;
     const LARGE: usize = SMALL + SMALLEST;
     let rig = Rig::with_options(MockDevice::builder(), bins_alone().leading_bits(10));
@@ -312,7 +312,7 @@ fn sizes_that_lie_together_are_not_taken_for_each_other() {
 }
 
 #[test]
-fn segments_grow_with_what_is_in_use_whatever_was_at_hand() {
+fn segments_grow_with_what_is_in_use_whatever_was_cached() {
     let [without, with] = [0, 20].map(|rounds| {
         let rig = Rig::with_options(MockDevice::builder(), PoolOptions::new().segments(true));
         let worker = Worker::new();
@@ -350,7 +350,7 @@ fn with_one_arena_what_one_thread_freed_serves_another_before_the_pool_grows() {
 }
 
 #[test]
-fn there_is_room_for_more_than_a_hand_holds() {
+fn there_is_room_for_more_than_a_cache_holds() {
     const BLOCKS: usize = 200;
     for options in [bins_alone(), PoolOptions::new().segments(true)] {
         let rig = Rig::with_options(MockDevice::builder(), options);
@@ -376,7 +376,7 @@ fn there_is_room_for_more_than_a_hand_holds() {
 }
 
 #[test]
-fn a_hand_holds_blocks_of_all_sizes() {
+fn a_cache_holds_blocks_of_all_sizes() {
     let rig = Rig::with_capacity(64 * MIB);
     let worker = Worker::new();
     let sizes = (1..100).map(|count| count * SMALLEST);
@@ -497,7 +497,7 @@ fn a_block_that_goes_with_its_thread_comes_back() {
 // Pools end.
 
 #[test]
-fn a_pool_that_goes_takes_what_threads_have_at_hand() {
+fn a_pool_that_goes_takes_what_threads_have_cached() {
     let rig = Rig::with_capacity(MIB);
     let worker = Worker::new();
     {
@@ -609,7 +609,7 @@ fn a_thread_keeps_the_blocks_of_each_pool_apart() {
 // Pools that hold nothing, and give back what they hold.
 
 #[test]
-fn a_pool_that_does_not_hold_empties_all_hands() {
+fn a_pool_that_does_not_hold_empties_all_caches() {
     for segments in [false, true] {
         let options = PoolOptions::new().segments(segments);
         let rig = Rig::with_options(MockDevice::builder(), options);
@@ -632,7 +632,7 @@ fn a_pool_that_does_not_hold_empties_all_hands() {
 }
 
 #[test]
-fn a_pool_that_holds_again_fills_hands_again() {
+fn a_pool_that_holds_again_fills_caches_again() {
     let rig = Rig::with_capacity(MIB);
     let mut workers = vec![Worker::new(), Worker::new()];
     keep(&workers[0], &rig.pool, 1, 100);
@@ -648,7 +648,7 @@ fn a_pool_that_holds_again_fills_hands_again() {
 }
 
 #[test]
-fn giving_back_what_is_held_leaves_nothing_at_hand() {
+fn giving_back_what_is_held_leaves_nothing_cached() {
     let ways: [fn(&Pool) -> u64; 3] = [
         Pool::free_held,
         |pool| pool.trim_to(0),
@@ -675,7 +675,7 @@ fn giving_back_what_is_held_leaves_nothing_at_hand() {
 // Queues.
 
 #[test]
-fn a_block_at_hand_goes_to_another_queue_by_the_policy_alone() {
+fn a_cached_block_goes_to_another_queue_by_the_policy_alone() {
     for policy in ReusePolicy::ALL {
         let rig = manual(policy);
         let other = rig.another_queue(QueueOrder::InOrder);
@@ -696,7 +696,7 @@ fn a_block_at_hand_goes_to_another_queue_by_the_policy_alone() {
 }
 
 #[test]
-fn a_block_at_hand_goes_to_its_own_queue_at_once() {
+fn a_cached_block_goes_to_its_own_queue_at_once() {
     for policy in ReusePolicy::ALL {
         let rig = manual(policy);
         let worker = Worker::new();
@@ -711,7 +711,7 @@ fn a_block_at_hand_goes_to_its_own_queue_at_once() {
 }
 
 #[test]
-fn a_hand_has_no_blocks_of_out_of_order_queues() {
+fn a_cache_has_no_blocks_of_out_of_order_queues() {
     let rig = manual(ReusePolicy::default());
     let unordered = rig.another_queue(QueueOrder::OutOfOrder);
     let worker = Worker::new();
@@ -727,7 +727,7 @@ fn a_hand_has_no_blocks_of_out_of_order_queues() {
 }
 
 #[test]
-fn a_hand_has_no_blocks_that_a_second_queue_used() {
+fn a_cache_has_no_blocks_that_a_second_queue_used() {
     for order in [QueueOrder::InOrder, QueueOrder::OutOfOrder] {
         let rig = manual(ReusePolicy::default());
         let other = rig.another_queue(order);
@@ -749,7 +749,7 @@ fn a_hand_has_no_blocks_that_a_second_queue_used() {
 }
 
 #[test]
-fn a_hand_has_no_room_for_all_queues_but_the_pool_has() {
+fn a_cache_has_no_room_for_all_queues_but_the_pool_has() {
     let rig = manual(ReusePolicy::SameQueue);
     let worker = Worker::new();
     let queues = [(); 12].map(|()| rig.another_queue(QueueOrder::InOrder));
@@ -782,7 +782,7 @@ fn a_hand_has_no_room_for_all_queues_but_the_pool_has() {
 }
 
 #[test]
-fn a_retired_queues_blocks_leave_all_hands() {
+fn a_retired_queues_blocks_leave_all_caches() {
     // Dropped before its queue is retired, and after.
     for is_dropped_first in [true, false] {
         let rig = Rig::with_policy(MockDevice::builder(), ReusePolicy::SameQueue);
@@ -804,7 +804,7 @@ fn a_retired_queues_blocks_leave_all_hands() {
 }
 
 #[test]
-fn a_queue_is_let_go_of_although_its_blocks_were_at_hand() {
+fn a_queue_is_let_go_of_although_its_blocks_were_cached() {
     let rig = Rig::with_capacity(MIB);
     let queues = rig.device.live_queues();
     let worker = Worker::new();
@@ -817,7 +817,7 @@ fn a_queue_is_let_go_of_although_its_blocks_were_at_hand() {
 }
 
 #[test]
-fn a_retired_queue_that_a_hand_serves_is_in_use_again() {
+fn a_retired_queue_that_a_cache_serves_is_in_use_again() {
     let rig = Rig::with_policy(MockDevice::builder(), ReusePolicy::SameQueue);
     let other = rig.another_queue(QueueOrder::InOrder);
     let block = rig.pool.allocate_on(&other, 100).unwrap();
@@ -830,7 +830,7 @@ fn a_retired_queue_that_a_hand_serves_is_in_use_again() {
 }
 
 #[test]
-fn a_bound_block_is_at_hand_for_its_new_queue_only() {
+fn a_bound_block_is_cached_for_its_new_queue_only() {
     let rig = manual(ReusePolicy::SameQueue);
     let other = rig.another_queue(QueueOrder::InOrder);
     let worker = Worker::new();
@@ -849,7 +849,7 @@ fn a_bound_block_is_at_hand_for_its_new_queue_only() {
 }
 
 #[test]
-fn an_unbound_block_is_at_no_hand() {
+fn an_unbound_block_is_in_no_cache() {
     for policy in ReusePolicy::ALL {
         let rig = manual(policy);
         let other = rig.another_queue(QueueOrder::InOrder);
@@ -933,7 +933,7 @@ fn size_classes_may_use_the_pool() {
 // After a shortage.
 
 #[test]
-fn hands_are_filled_again_when_a_shortage_is_over() {
+fn caches_are_filled_again_when_a_shortage_is_over() {
     let rig = Rig::with_capacity(MIB);
     let workers = [(); 3].map(|()| Worker::new());
     assert!(have_their_own(&rig, &workers));
@@ -946,7 +946,7 @@ fn hands_are_filled_again_when_a_shortage_is_over() {
 }
 
 #[test]
-fn what_others_have_at_hand_is_carved_without_a_marker() {
+fn what_others_have_cached_is_carved_without_a_marker() {
     let builder = MockDevice::builder().completion(Completion::Manual);
     let rig = Rig::with_options(builder, PoolOptions::new().segments(true));
     let worker = Worker::new();
