@@ -50,7 +50,7 @@ typedef enum {
   BINPOOL_REUSE_WAIT_ON_HOST = 4,
 } binpool_reuse;
 
-// Whether blocks are carved from segments: the values of `segments` in `binpool_options`.
+// Segments, or a buffer of its own for each block: the values of `segments` in `binpool_options`.
 typedef enum {
   // What the pool does by itself: `BINPOOL_SEGMENTS_ON`.
   BINPOOL_SEGMENTS_DEFAULT = 0,

@@ -24,7 +24,7 @@ pub enum Reuse {
     WaitOnHost = 4,
 }
 
-/// Whether blocks are carved from segments: the values of `segments` in `binpool_options`.
+/// Segments, or a buffer of its own for each block: the values of `segments` in `binpool_options`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Segments {

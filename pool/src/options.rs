@@ -183,7 +183,7 @@ impl PoolOptions {
     ///
     /// A thread carves from an arena of its own as long as there is one. So threads do not wait for each other, but what one has free
     /// may not serve the next request of another, which takes more memory then. Where threads take turns, as those of a Python program
-    /// do, one arena is denser and waits for nobody.
+    /// do, one arena is denser, and no thread waits for it.
     ///
     /// ```
     /// use std::thread;

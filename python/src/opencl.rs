@@ -20,7 +20,7 @@ pub(crate) struct Origin {
     pub(crate) backend: OpenClBackend,
     /// The queue of requests that name none; `None` where the program has named a context only.
     pub(crate) queue: Option<ClQueue>,
-    /// Whether blocks may be parts of buffers.
+    /// Set if blocks may be parts of buffers.
     pub(crate) may_carve: bool,
 }
 

@@ -34,7 +34,7 @@ impl Shared {
         Arc::new(Self { pool, names_lines })
     }
 
-    /// Returns the tag for the request that the program makes; `None` where nobody wants to know.
+    /// Returns the tag for the request that the program makes; `None` before the pool was first watched or recorded.
     pub(crate) fn tag(&self, py: Python<'_>) -> PyResult<Option<Tag>> {
         if !self.names_lines.load(Ordering::Relaxed) {
             return Ok(None);

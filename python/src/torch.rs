@@ -24,7 +24,7 @@ use crate::{
     pool::{Pool, Shared},
 };
 
-/// Whether requests of PyTorch and CuPy are to name the lines that make them.
+/// Set while requests of PyTorch and CuPy are to name the lines that make them.
 static NAMES_LINES: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
 /// Returns the line that makes a request, which most often comes from a function of PyTorch that has let go of Python's interpreter.

@@ -156,7 +156,7 @@ fn free_memory_goes_back_when_the_program_says_so() {
     ok(unsafe { binpool_pool_trim(bench.pool, 0, &raw mut released) });
     assert_eq!(bench.statistics().managed_bytes, after - released);
     assert_eq!(bench.statistics().active_bytes, 4 * MIB);
-    // SAFETY: As above; nobody asks for the number.
+    // SAFETY: As above; a null pointer stands for no result.
     ok(unsafe { binpool_pool_trim(bench.pool, 0, ptr::null_mut()) });
     free(kept);
 }
