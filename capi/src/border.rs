@@ -19,18 +19,23 @@ use crate::{
 
 /// Runs the body of a function of the interface, and keeps the message if it fails or panics.
 pub(crate) fn guarded(body: impl FnOnce() -> Result<(), Failure>) -> Status {
-    // A panic is reported as a defect; what it leaves behind is kept right by the pool's own guards.
-    let failure = match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(Ok(())) => return Status::Ok,
-        Ok(Err(failure)) => failure,
-        Err(panic) => {
-            let message = panic_message(&*panic);
-            discard(panic);
-            Failure::new(Status::Panic, message)
+    match caught(body) {
+        Ok(()) => Status::Ok,
+        Err(failure) => {
+            last_error::set(&failure.message);
+            failure.status
         }
-    };
-    last_error::set(&failure.message);
-    failure.status
+    }
+}
+
+/// Returns the result of `body`, or a failure that says what it panicked with.
+pub(crate) fn caught<R>(body: impl FnOnce() -> Result<R, Failure>) -> Result<R, Failure> {
+    // A panic is reported as a defect; what it leaves behind is kept right by the pool's own guards.
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
+        let message = panic_message(&*panic);
+        discard(panic);
+        Err(Failure::new(Status::Panic, message))
+    })
 }
 
 fn panic_message(panic: &(dyn Any + Send)) -> String {
@@ -178,6 +183,19 @@ mod tests {
         assert_eq!(message(), expected);
         assert_eq!(guarded(|| Ok(())), Status::Ok);
         assert_eq!(message(), expected);
+    }
+
+    #[test]
+    fn what_was_panicked_with_may_itself_panic_when_it_is_dropped() {
+        struct Bomb;
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                panic!("while it is dropped");
+            }
+        }
+        let status = guarded(|| std::panic::panic_any(Bomb));
+        assert_eq!(status, Status::Panic);
+        assert!(message().ends_with("no message"));
     }
 
     #[test]

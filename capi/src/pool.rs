@@ -29,6 +29,10 @@ use crate::{
 #[derive(Debug)]
 pub struct Pool(Box<dyn PoolByHandle>);
 
+// Threads share handles.
+const fn is_shared<T: Send + Sync>() {}
+const _: () = is_shared::<Pool>();
+
 impl Pool {
     pub(crate) fn new(pool: impl PoolByHandle + 'static) -> Self {
         Self(Box::new(pool))

@@ -72,7 +72,7 @@ impl SvmBlock {
 
     /// Makes `queue` the block's only queue. What is enqueued there from now on comes behind the commands of its former queues.
     fn bind_to_queue(&self, py: Python<'_>, queue: &Bound<'_, PyAny>) -> PyResult<()> {
-        let queue = self.queue(py, queue)?;
+        let queue = queue_of(&self.backend(py)?, queue)?;
         self.held.with(py, move |block| block.bind_to_queue(&queue))
     }
 
@@ -90,8 +90,8 @@ impl SvmBlock {
         queue: Option<&Bound<'py, PyAny>>,
         wait_for: Option<Vec<Bound<'py, PyAny>>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let queue = queue.map(|queue| self.queue(py, queue)).transpose()?;
-        let backend = self.held.with(py, |block| Ok(block.backend().clone()))?;
+        let backend = self.backend(py)?;
+        let queue = queue.map(|queue| queue_of(&backend, queue)).transpose()?;
         let events = wait_for.unwrap_or_default();
         let events: PyResult<Vec<_>> = events
             .iter()
@@ -107,10 +107,8 @@ impl SvmBlock {
 }
 
 impl SvmBlock {
-    /// Returns a queue of Python's as one of the block's backend.
-    fn queue(&self, py: Python<'_>, queue: &Bound<'_, PyAny>) -> PyResult<ClQueue> {
-        let backend = self.held.with(py, |block| Ok(block.backend().clone()))?;
-        queue_of(&backend, queue)
+    fn backend(&self, py: Python<'_>) -> PyResult<OpenClBackend> {
+        self.held.with(py, |block| Ok(block.backend().clone()))
     }
 }
 

@@ -12,18 +12,37 @@
 use crate::status::{Failure, Status};
 
 #[cfg(target_os = "linux")]
-pub(super) use linux::make;
+use linux::make;
+
+/// Throws the exception of a failure; returns where there is none, after the failure was logged.
+///
+/// # Safety
+///
+/// Of the functions between this and that which catches the exception, those of Rust may be unwound and have nothing to drop.
+#[cfg_attr(
+    not(target_os = "linux"),
+    expect(unsafe_code, reason = "as that of other systems")
+)]
+pub(super) unsafe fn throw(failure: Failure) {
+    let exception = make(&failure);
+    // Now, since an exception that is thrown drops nothing here.
+    drop(failure);
+    if let Some(exception) = exception {
+        // SAFETY: As the caller promises; this function has nothing left to drop.
+        unsafe { exception.throw() }
+    }
+}
 
 /// Returns nothing, since the exceptions of this system are not known.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn make(failure: &Failure) -> Option<Unknown> {
+fn make(failure: &Failure) -> Option<Unknown> {
     tracing::error!(error = failure.message, "a request got no memory");
     None
 }
 
 /// An exception that there is not.
 #[cfg(not(target_os = "linux"))]
-pub(super) enum Unknown {}
+enum Unknown {}
 
 #[cfg(not(target_os = "linux"))]
 impl Unknown {
@@ -31,7 +50,7 @@ impl Unknown {
     ///
     /// Nothing is left to promise: no value of this type exists.
     #[expect(unsafe_code, reason = "as that of other systems")]
-    pub(super) unsafe fn throw(self) -> ! {
+    unsafe fn throw(self) -> ! {
         match self {}
     }
 }
@@ -58,7 +77,7 @@ mod linux {
 
     /// An exception that is made, and has to be thrown. Nothing to drop.
     #[derive(Clone, Copy)]
-    pub(in crate::torch) struct Exception {
+    pub(super) struct Exception {
         object: *mut c_void,
         type_info: *const c_void,
         destroy: *const c_void,
@@ -71,14 +90,14 @@ mod linux {
         /// # Safety
         ///
         /// Of the functions between this and that which catches it, those of Rust may be unwound and have nothing to drop.
-        pub(in crate::torch) unsafe fn throw(self) -> ! {
+        pub(super) unsafe fn throw(self) -> ! {
             // SAFETY: The exception was made by the functions of the same library, for this call.
             unsafe { (self.throw)(self.object, self.type_info, self.destroy) }
         }
     }
 
     /// Makes the exception of a failure; `None` where the program has no C++, after the failure was logged.
-    pub(in crate::torch) fn make(failure: &Failure) -> Option<Exception> {
+    pub(super) fn make(failure: &Failure) -> Option<Exception> {
         let text = format!("binpool: {failure}").replace('\0', " ");
         let text = CString::new(text).unwrap_or_default();
         let exception = Runtime::loaded().and_then(|runtime| {

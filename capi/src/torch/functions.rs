@@ -7,11 +7,10 @@
 
 use std::{
     ffi::{c_int, c_void},
-    panic::{AssertUnwindSafe, catch_unwind},
     ptr,
 };
 
-use binpool::contained::discard;
+use binpool::contained::contained;
 
 use super::{
     blocks::{self, Given},
@@ -19,7 +18,7 @@ use super::{
     pools::{self, DevicePool, Place},
 };
 use crate::{
-    border::{Out, guarded, handed_over},
+    border::{Out, caught, guarded, handed_over},
     pool::Pool,
     status::{Failure, Status},
 };
@@ -43,12 +42,8 @@ pub unsafe extern "C-unwind" fn binpool_torch_allocate(
     match allocated {
         Ok(pointer) => pointer,
         Err(failure) => {
-            let exception = exception::make(&failure);
-            drop(failure);
-            if let Some(exception) = exception {
-                // SAFETY: The caller is C++, and nothing is left here to drop.
-                unsafe { exception.throw() }
-            }
+            // SAFETY: The caller is C++, and nothing is left here to drop.
+            unsafe { exception::throw(failure) };
             ptr::null_mut()
         }
     }
@@ -128,12 +123,8 @@ pub unsafe extern "C-unwind" fn binpool_torch_refuse_graph() {
         "a graph keeps its memory, which an allocator in place of PyTorch's own cannot see to: leave PyTorch's allocator in place, and take \
          the graph's memory from the pool by `torch.cuda.MemPool` (`binpool.torch.memory_pool()`)",
     );
-    let exception = exception::make(&failure);
-    drop(failure);
-    if let Some(exception) = exception {
-        // SAFETY: The caller is C++, and nothing is left here to drop.
-        unsafe { exception.throw() }
-    }
+    // SAFETY: The caller is C++, and nothing is left here to drop.
+    unsafe { exception::throw(failure) };
 }
 
 /// Returns the pool of a device, which is made where there is none, for the other functions of the interface: its counters, its limit, its
@@ -172,7 +163,7 @@ pub unsafe fn allocate(
     if bytes == 0 {
         return Ok(ptr::null_mut());
     }
-    let work = || {
+    caught(|| {
         let size = usize::try_from(bytes)
             .map_err(|_| Failure::argument(format!("a request of {bytes} bytes")))?;
         let place = Place::of(device, stream)?;
@@ -188,13 +179,6 @@ pub unsafe fn allocate(
         // Memory of the device, which nothing on the host looks at. Addresses have 64 bits where CUDA is.
         Ok(ptr::without_provenance_mut(
             usize::try_from(address).unwrap_or(0),
-        ))
-    };
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        discard(panic);
-        Err(Failure::new(
-            Status::Panic,
-            "a panic in a request, which is a defect of binpool",
         ))
     })
 }
@@ -240,12 +224,5 @@ fn note_use(given: &Given, device: i32, stream: *mut c_void) {
     });
     if let Err(failure) = noted {
         tracing::error!(error = failure.message, "a use of a block cannot be noted");
-    }
-}
-
-/// Keeps a panic from the caller, which is not Rust.
-fn contained(what: &str, work: impl FnOnce()) {
-    if catch_unwind(AssertUnwindSafe(work)).is_err() {
-        tracing::error!(what, "a panic, which is a defect: please report it");
     }
 }
