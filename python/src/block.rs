@@ -1,7 +1,7 @@
 //! Blocks of pools, whatever their memory.
 
-use binpool::{Allocator, Error, PooledBuffer, Tag};
-use binpool_opencl::OpenClBackend;
+use binpool::{Allocator, Error, MemoryPool, PooledBuffer, Tag};
+use binpool_opencl::{ClQueue, OpenClBackend};
 use parking_lot::Mutex;
 use pyo3::{exceptions::PyValueError, prelude::*};
 
@@ -22,11 +22,41 @@ pub(crate) trait GivesBlocks: Send + Sync {
     ) -> PyResult<Bound<'py, PyAny>>;
 }
 
-/// Allocates with the tag that the request has.
-pub(crate) fn within<R>(tag: Option<Tag>, allocate: impl FnOnce() -> R) -> R {
-    match tag {
-        Some(tag) => tag.within(allocate),
-        None => allocate(),
+/// An allocator of memory that PyOpenCL has a class for.
+pub(crate) trait ForPyOpenCl: Allocator<Backend = OpenClBackend> + Sized {
+    /// Returns the handle or the address of a block, which is used on this queue, as a number.
+    fn number(block: &PooledBuffer<Self>, queue: &ClQueue) -> PyResult<usize>;
+
+    /// Returns an object of PyOpenCL over a block with this number, which goes back when Python drops it.
+    fn object(
+        py: Python<'_>,
+        block: PooledBuffer<Self>,
+        number: usize,
+    ) -> PyResult<Bound<'_, PyAny>>;
+}
+
+impl<A: ForPyOpenCl> GivesBlocks for MemoryPool<A> {
+    fn backend(&self) -> &OpenClBackend {
+        Self::backend(self)
+    }
+
+    fn give<'py>(
+        &self,
+        py: Python<'py>,
+        uses: &Uses,
+        tag: Option<Tag>,
+        bytes: usize,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (block, number) = py.detach(|| {
+            let allocate = || uses.allocate(self, bytes);
+            let block = match tag {
+                Some(tag) => tag.within(allocate),
+                None => allocate(),
+            }?;
+            let number = A::number(&block, uses.queue())?;
+            Ok::<_, PyErr>((block, number))
+        })?;
+        A::object(py, block, number)
     }
 }
 

@@ -1,14 +1,13 @@
 //! Blocks of buffers as PyOpenCL has them.
 
-use binpool::{MemoryPool, Tag};
+use binpool::PooledBuffer;
 use binpool_capi::OpenClAllocator;
-use binpool_opencl::{ClQueue, OpenClBackend};
+use binpool_opencl::ClQueue;
 use pyo3::{exceptions::PyValueError, intern, prelude::*, sync::PyOnceLock};
 
 use crate::{
-    block::{GivesBlocks, Held, within},
+    block::{ForPyOpenCl, Held},
     error::other_error,
-    uses::Uses,
 };
 
 /// `pyopencl.MemoryObject.from_int_ptr`: PyOpenCL's kernels take no other class's buffers.
@@ -27,25 +26,19 @@ impl Block {
     }
 }
 
-impl GivesBlocks for MemoryPool<OpenClAllocator> {
-    fn backend(&self) -> &OpenClBackend {
-        Self::backend(self)
+impl ForPyOpenCl for OpenClAllocator {
+    fn number(block: &PooledBuffer<Self>, queue: &ClQueue) -> PyResult<usize> {
+        let memory = block.memory_on(queue);
+        let memory = memory.ok_or_else(|| PyValueError::new_err("the block has no memory"))?;
+        let handle = memory.raw_view().map_err(other_error)?;
+        Ok(handle.expose_provenance())
     }
 
-    fn give<'py>(
-        &self,
-        py: Python<'py>,
-        uses: &Uses,
-        tag: Option<Tag>,
-        bytes: usize,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let (block, handle) = py.detach(|| {
-            let block = within(tag, || uses.allocate(self, bytes))?;
-            let memory = block.memory_on(uses.queue());
-            let memory = memory.ok_or_else(|| PyValueError::new_err("the block has no memory"))?;
-            let handle = memory.raw_view().map_err(other_error)?.expose_provenance();
-            Ok::<_, PyErr>((block, handle))
-        })?;
+    fn object(
+        py: Python<'_>,
+        block: PooledBuffer<Self>,
+        handle: usize,
+    ) -> PyResult<Bound<'_, PyAny>> {
         let from_handle = FROM_HANDLE.get_or_try_init(py, || {
             let class = py.import("pyopencl")?.getattr("MemoryObject")?;
             class.getattr("from_int_ptr").map(Bound::unbind)

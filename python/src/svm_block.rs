@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use binpool::{MemoryPool, PooledBuffer, SvmAllocator, SvmBackend, Tag, adaptors::Limit};
+use binpool::{PooledBuffer, SvmAllocator, SvmBackend, adaptors::Limit};
 use binpool_opencl::{ClQueue, OpenClBackend};
 use pyo3::{
     exceptions::{PyBufferError, PyValueError},
@@ -12,10 +12,9 @@ use pyo3::{
 };
 
 use crate::{
-    block::{GivesBlocks, Held, within},
+    block::{ForPyOpenCl, Held},
     error::other_error,
     opencl::{event_of, python_event, queue_of},
-    uses::Uses,
 };
 
 /// The allocator below pools of shared virtual memory.
@@ -112,35 +111,28 @@ impl SvmBlock {
     }
 }
 
-impl GivesBlocks for MemoryPool<Svm> {
-    fn backend(&self) -> &OpenClBackend {
-        Self::backend(self)
+impl ForPyOpenCl for Svm {
+    fn number(block: &PooledBuffer<Self>, queue: &ClQueue) -> PyResult<usize> {
+        let memory = block.memory_on(queue);
+        let address = memory.and_then(|memory| block.backend().svm_address(memory));
+        let address = address.ok_or_else(|| PyValueError::new_err("the block has no address"))?;
+        Ok(address.as_ptr().expose_provenance())
     }
 
-    fn give<'py>(
-        &self,
-        py: Python<'py>,
-        uses: &Uses,
-        tag: Option<Tag>,
-        bytes: usize,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let block = py.detach(|| {
-            let block = within(tag, || uses.allocate(self, bytes))?;
-            let memory = block.memory_on(uses.queue());
-            let address = memory.and_then(|memory| block.backend().svm_address(memory));
-            let address =
-                address.ok_or_else(|| PyValueError::new_err("the block has no address"))?;
-            let address = address.as_ptr().expose_provenance();
-            Ok::<_, PyErr>(SvmBlock {
-                bytes: block.size(),
-                held: Held::new(block),
-                address,
-            })
-        })?;
+    fn object(
+        py: Python<'_>,
+        block: PooledBuffer<Self>,
+        address: usize,
+    ) -> PyResult<Bound<'_, PyAny>> {
         let class = SVM.get_or_try_init(py, || {
             let class = py.import("binpool._svm")?.getattr("SVM");
             class.map(Bound::unbind)
         })?;
+        let block = SvmBlock {
+            bytes: block.size(),
+            held: Held::new(block),
+            address,
+        };
         class.bind(py).call1((block,))
     }
 }
