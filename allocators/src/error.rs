@@ -114,23 +114,12 @@ impl Error {
     }
 }
 
-/// For want of memory, the text for people, which a program prints whose `main` returns the error.
+/// The text of `Display` and the causes: what a program prints whose `main` returns the error.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OutOfMemory(shortage) => fmt::Debug::fmt(shortage, f),
-            Self::InvalidRequest(request) => {
-                f.debug_tuple("InvalidRequest").field(request).finish()
-            }
-            Self::Unsupported { what } => {
-                f.debug_struct("Unsupported").field("what", what).finish()
-            }
-            Self::Backend(failure) => f.debug_tuple("Backend").field(failure).finish(),
-            Self::DeviceLost { operation, source } => f
-                .debug_struct("DeviceLost")
-                .field("operation", operation)
-                .field("source", source)
-                .finish(),
+            _ => words::write_with_causes(f, self),
         }
     }
 }
@@ -269,29 +258,24 @@ impl fmt::Display for OutOfMemory {
             Scope::Limit => f.write_str("a limit is reached")?,
             scope @ (Scope::Device | Scope::Host) => write!(f, "out of {scope} memory")?,
         }
-        write!(
-            f,
-            ": {} were asked for",
-            words::bytes(self.requested as u64)
-        )?;
+        let requested = self.requested as u64;
         match self.available {
-            Some(available) => write!(f, ", {} are free", words::bytes(available)),
-            None => Ok(()),
+            Some(available) => {
+                let [requested, available] = words::bytes_apart([requested, available]);
+                write!(f, ": {requested} were asked for, {available} are free")
+            }
+            None => write!(f, ": {} were asked for", words::bytes(requested)),
         }
     }
 }
 
-/// The text of `Display`, and the cause: what a program prints whose `main` returns the error.
+/// The text of `Display` and the causes: what a program prints whose `main` returns the error.
 impl fmt::Debug for OutOfMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(report) = &self.report {
             return fmt::Debug::fmt(report, f);
         }
-        fmt::Display::fmt(self, f)?;
-        match &self.source {
-            Some(source) => write!(f, "\ncause: {source:?}"),
-            None => Ok(()),
-        }
+        words::write_with_causes(f, self)
     }
 }
 
@@ -469,7 +453,7 @@ pub enum InvalidRequest {
     #[error("a block of 0 bytes: ask for at least 1, or let a pool hand out the empty block")]
     ZeroSize,
     /// The block is larger than the device's largest block.
-    #[error("a block of {}: this device's largest is {}", words::bytes(*.requested as u64), words::bytes(*.largest as u64))]
+    #[error("{}", too_large(*.requested, *.largest))]
     TooLarge {
         /// The bytes requested.
         requested: usize,
@@ -559,14 +543,14 @@ pub enum InvalidRequest {
         bytes: usize,
     },
     /// Flags that contradict each other.
-    #[error("{flags:?} contradict each other")]
+    #[error("{flags} contradict each other")]
     ContradictoryFlags {
         /// The flags.
         flags: MemoryFlags,
     },
     /// The memory was made with flags that rule out this access by the host.
     #[error(
-        "the host was to {way} memory that was made with {flags:?}: leave the flag out where it is made, or have a \
+        "the host was to {way} memory that was made with {flags}: leave the flag out where it is made, or have a \
          kernel or a copy do it"
     )]
     HostAccess {
@@ -668,6 +652,11 @@ pub enum InvalidRequest {
     /// A user event was to be resolved a second time.
     #[error("this user event was resolved before")]
     AlreadyResolved,
+}
+
+fn too_large(requested: usize, largest: usize) -> String {
+    let [requested, largest] = words::bytes_apart([requested as u64, largest as u64]);
+    format!("a block of {requested}: this device's largest is {largest}")
 }
 
 impl InvalidRequest {

@@ -1,5 +1,7 @@
 //! How a block of memory may be used.
 
+use std::fmt;
+
 use bitflags::bitflags;
 
 use crate::HostUse;
@@ -34,6 +36,13 @@ bitflags! {
         const HOST_NO_ACCESS = 1 << 4;
         /// The buffer lies in host memory that the device can access (pinned memory, on most runtimes).
         const HOST_RESIDENT = 1 << 5;
+    }
+}
+
+/// The names of the flags.
+impl fmt::Display for MemoryFlags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        bitflags::parser::to_writer(self, f)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use binpool_allocators::{Error, EventId, MemoryId, OutOfMemory, Scope};
+use binpool_allocators::{Error, EventId, MemoryId, OutOfMemory, Scope, words};
 
 use crate::{CallKind, CommandId};
 
@@ -33,7 +33,7 @@ use crate::{CallKind, CommandId};
 #[non_exhaustive]
 pub enum MockError {
     /// The device has no room to commit a block.
-    #[error("MEM_OBJECT_ALLOCATION_FAILURE: {requested} bytes to commit, {free} free")]
+    #[error("MEM_OBJECT_ALLOCATION_FAILURE: {}", to_commit(*.requested, *.free))]
     AllocationFailure {
         /// The bytes that were to be committed.
         requested: u64,
@@ -41,7 +41,7 @@ pub enum MockError {
         free: u64,
     },
     /// The host has no room for the contents of a block.
-    #[error("OUT_OF_HOST_MEMORY: no room for the {bytes} bytes of memory {memory}")]
+    #[error("OUT_OF_HOST_MEMORY: no room for the {} of memory {memory}", words::bytes(*.bytes as u64))]
     OutOfHostMemory {
         /// The block.
         memory: MemoryId,
@@ -140,6 +140,11 @@ pub enum MockError {
         /// The address.
         address: usize,
     },
+}
+
+fn to_commit(requested: u64, free: u64) -> String {
+    let [requested, free] = words::bytes_apart([requested, free]);
+    format!("{requested} to commit, {free} free")
 }
 
 fn describe(command: Option<CommandId>, name: &str) -> String {

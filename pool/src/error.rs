@@ -52,7 +52,7 @@ pub enum PoolError {
     },
 }
 
-/// For want of memory, the report's table, which a program prints whose `main` returns the error.
+/// The text of `Display` and the causes: what a program prints whose `main` returns the error.
 impl fmt::Debug for PoolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -178,7 +178,10 @@ mod tests {
         let error = Error::from(out_of_memory());
         assert!(error.is_out_of_memory());
         for text in [error.to_string(), format!("{error:?}")] {
-            assert!(text.starts_with("out of memory: 488.3 KiB"), "{text}");
+            assert!(
+                text.starts_with("out of memory: could not allocate 488.3 KiB"),
+                "{text}"
+            );
             assert!(text.contains("\nadvice: free blocks"), "{text}");
         }
         let texts = distinct_texts(&error);

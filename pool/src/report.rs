@@ -1,8 +1,8 @@
 //! The report of a pool that is out of memory.
 
-use std::{error::Error as StdError, fmt};
+use std::{cmp::Ordering, error::Error as StdError, fmt};
 
-use binpool_allocators::{Error, words};
+use binpool_allocators::{Error, Scope, words};
 
 use crate::LiveGroup;
 
@@ -129,15 +129,14 @@ impl fmt::Display for Verdict {
 /// let cache = pool.allocate(48 << 20)?;
 /// let error = pool.allocate(32 << 20).unwrap_err();
 /// let expected = "\
-/// out of memory: 32.0 MiB cannot be had: the device is full
+/// out of memory: could not allocate 32.0 MiB: the device is full
 ///
 ///   in use             48.0 MiB   in 1 block
 ///   free in the pool        0 B   at most 0 B in one piece
 ///     pending               0 B   commands may still use it
 ///   all of the pool    48.0 MiB   what it has from its allocator
 ///   released                0 B   for this request, but not enough
-///   the allocator      64.0 MiB   at most 64.0 MiB in one piece
-///   the device         64.0 MiB
+///   the device         64.0 MiB   at most 64.0 MiB in one piece
 ///
 /// advice: free blocks, or memory outside the pool, or have a reclaim hook do it";
 /// assert_eq!(error.to_string(), expected);
@@ -221,6 +220,64 @@ impl OutOfMemoryReport {
         all.join(" ")
     }
 
+    /// What limits left at the end, where they refused the request.
+    fn left_by_limits(&self) -> Option<u64> {
+        match &self.source {
+            Some(Error::OutOfMemory(refusal)) if refusal.scope == Scope::Limit => refusal.available,
+            _ => None,
+        }
+    }
+
+    /// Whether the request is larger than the limit, so that no block that is freed makes room for it.
+    fn is_larger_than_the_limit(&self) -> bool {
+        self.verdict == Verdict::Limited && self.class_bytes as u64 > self.capacity_bytes
+    }
+
+    /// Whether the pool has nothing that the program could free.
+    fn has_nothing_in_use(&self) -> bool {
+        self.active_blocks == 0 && self.viewed_bytes == 0
+    }
+
+    /// The sizes that a message names side by side: of the request, of its class, and of the limit.
+    fn sizes(&self) -> [String; 3] {
+        let (requested, class) = (self.requested_bytes as u64, self.class_bytes as u64);
+        let limit = if self.is_larger_than_the_limit() {
+            self.capacity_bytes
+        } else {
+            class
+        };
+        words::bytes_apart([requested, class, limit])
+    }
+
+    /// The cause, in words that fit the numbers.
+    pub(crate) fn reason(&self) -> String {
+        if self.is_larger_than_the_limit() {
+            let [_, _, limit] = self.sizes();
+            return format!("it is larger than the limit of {limit}");
+        }
+        let others_fill_it = self.verdict == Verdict::DeviceFull && self.has_nothing_in_use();
+        if others_fill_it {
+            return "the device is full of memory outside the pool".into();
+        }
+        self.verdict.to_string()
+    }
+
+    /// What the program can do, in words that fit the numbers.
+    pub(crate) fn advice(&self) -> &'static str {
+        match self.verdict {
+            Verdict::Limited if self.is_larger_than_the_limit() => {
+                "raise the limit, or split the work into smaller blocks"
+            }
+            Verdict::Limited if self.has_nothing_in_use() => {
+                "raise the limit, or free what others have of it: no block of this pool is in use"
+            }
+            Verdict::DeviceFull if self.has_nothing_in_use() => {
+                "free memory outside the pool, or have a reclaim hook do it: no block of this pool is in use"
+            }
+            verdict => verdict.advice(),
+        }
+    }
+
     /// The rows of the table for people: a name, bytes, and a remark.
     fn rows(&self) -> Vec<(&'static str, u64, String)> {
         let blocks = format!("in {}", words::blocks(self.active_blocks));
@@ -247,13 +304,23 @@ impl OutOfMemoryReport {
                 self.released_bytes,
                 "for this request, but not enough".into(),
             ),
-            (
-                "the allocator",
-                self.capacity_bytes,
-                piece(self.largest_block_bytes as u64),
-            ),
-            ("the device", self.device_bytes, String::new()),
         ];
+        match self.capacity_bytes.cmp(&self.device_bytes) {
+            Ordering::Less => {
+                let left = self.left_by_limits().map(|left| {
+                    let [_, left] = words::bytes_apart([self.class_bytes as u64, left]);
+                    format!("{left} left")
+                });
+                rows.push(("the limit", self.capacity_bytes, left.unwrap_or_default()));
+            }
+            Ordering::Equal => {}
+            Ordering::Greater => {
+                let remark = "more than the device alone".into();
+                rows.push(("the allocator", self.capacity_bytes, remark));
+            }
+        }
+        let largest = piece(self.largest_block_bytes as u64);
+        rows.push(("the device", self.device_bytes, largest));
         if self.viewed_bytes > 0 {
             let remark = "freed, but views of it are left".into();
             rows.insert(1, ("  in views", self.viewed_bytes, remark));
@@ -265,15 +332,12 @@ impl OutOfMemoryReport {
 /// A table for people.
 impl fmt::Display for OutOfMemoryReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "out of memory: {}",
-            words::bytes(self.requested_bytes as u64)
-        )?;
+        let [requested, class, _] = self.sizes();
+        write!(f, "out of memory: could not allocate {requested}")?;
         if self.class_bytes != self.requested_bytes {
-            write!(f, " (a block of {})", words::bytes(self.class_bytes as u64))?;
+            write!(f, " (a block of {class})")?;
         }
-        writeln!(f, " cannot be had: {}\n", self.verdict)?;
+        writeln!(f, ": {}\n", self.reason())?;
         for (what, bytes, remark) in self.rows() {
             let line = format!("  {what:<16} {:>10}   {remark}", words::bytes(bytes));
             writeln!(f, "{}", line.trim_end())?;
@@ -287,7 +351,7 @@ impl fmt::Display for OutOfMemoryReport {
             group.write_caller(f, 16)?;
             writeln!(f)?;
         }
-        write!(f, "\nadvice: {}", self.verdict.advice())
+        write!(f, "\nadvice: {}", self.advice())
     }
 }
 

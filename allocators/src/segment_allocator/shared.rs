@@ -105,9 +105,27 @@ impl<A: Allocator> Shared<A> {
         view
     }
 
+    /// Returns the refusal of the inner allocator's limits, where these rule out a segment of `size` bytes even once all idle
+    /// segments have been released for it. Releasing any would not help.
+    fn refusal_of_limits(&self, size: usize) -> Option<Error> {
+        let available = self.inner.available_bytes();
+        let room = available.saturating_add(self.state.lock().idle_bytes());
+        let most = room.min(self.inner.capacity_bytes());
+        let refusal = || OutOfMemory::new(size, Scope::Limit).with_available(available);
+        (size as u64 > most).then(|| refusal().into())
+    }
+
     /// Requests a segment from the inner allocator and takes a range of it.
     fn grow(&self, size: usize) -> Result<Carved<MemoryOf<A>, ()>> {
         let capacity = self.inner.capacity_bytes();
+        if let Some(refusal) = self.refusal_of_limits(size) {
+            // With more than a limit that was lowered, there may be a free range of that size.
+            let most = capacity.max(self.state.lock().statistics().segment_bytes);
+            if size as u64 > most {
+                return Err(refusal);
+            }
+            return self.take_in_shortage(size, size as u64, refusal, None);
+        }
         let alignment = self.alignment.bytes();
         let (usual, leaving) = self.state.lock().grow(size, alignment, capacity);
         let sent_back = self.release_segments(leaving);
@@ -123,7 +141,8 @@ impl<A: Allocator> Shared<A> {
             Err(error) if error.is_out_of_memory() => {
                 let missing = (size as u64).checked_sub(sent_back);
                 let missing = missing.filter(|missing| *missing > 0);
-                self.take_in_shortage(size, missing.unwrap_or(size as u64), error, asked)
+                let missing = missing.unwrap_or(size as u64);
+                self.take_in_shortage(size, missing, error, Some(asked))
             }
             result => result,
         }
@@ -155,14 +174,14 @@ impl<A: Allocator> Shared<A> {
     /// Finds a range after the inner allocator has refused `size` bytes: takes any free range, releases idle segments and asks
     /// the inner allocator again, and waits for pending ranges one by one.
     ///
-    /// At first only `missing` bytes are released. `asked` is the number of changes when the inner allocator was asked last; it
-    /// is asked again only after more changes. Gives up only where nothing has changed since all ranges were checked.
+    /// At first only `missing` bytes are released, and nothing while limits rule the block out all the same. `asked` is the number of changes when the inner allocator was asked last, if it
+    /// was; it is asked again only after more changes. Gives up only where nothing has changed since all ranges were checked.
     fn take_in_shortage(
         &self,
         size: usize,
         mut missing: u64,
         mut refusal: Error,
-        mut asked: u64,
+        mut asked: Option<u64>,
     ) -> Result<Carved<MemoryOf<A>, ()>> {
         loop {
             let seen = self.wait_for_transits().changes();
@@ -170,12 +189,17 @@ impl<A: Allocator> Shared<A> {
             if let Some(carved) = self.state.lock().take(size, true) {
                 return Ok(carved);
             }
-            let leaving = self.state.lock().take_idle(missing);
-            self.release_segments(leaving);
-            missing = u64::MAX;
+            let ruled_out = self.refusal_of_limits(size);
+            if ruled_out.is_none() {
+                let leaving = self.state.lock().take_idle(missing);
+                self.release_segments(leaving);
+                missing = u64::MAX;
+            }
             let now = self.state.lock().changes();
-            if now != asked {
-                asked = now;
+            if let Some(error) = ruled_out {
+                refusal = error;
+            } else if asked != Some(now) {
+                asked = Some(now);
                 match self.add_segment(size, size) {
                     Err(error) if error.is_out_of_memory() => refusal = error,
                     result => return result,

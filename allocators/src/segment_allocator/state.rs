@@ -176,6 +176,11 @@ impl<A: Allocator> State<A> {
         leaving
     }
 
+    /// The bytes of the segments that are free as a whole.
+    pub(super) fn idle_bytes(&self) -> u64 {
+        self.segments.idle_bytes()
+    }
+
     fn begin_transits(&mut self, leaving: &[Leaving<MemoryOf<A>, ()>]) {
         for _ in leaving {
             self.begin_transit();

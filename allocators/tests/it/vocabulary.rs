@@ -253,3 +253,52 @@ fn identities_are_fresh_and_statuses_end() {
     assert!(!EventStatus::Pending.has_ended());
     assert!(EventStatus::Complete.has_ended() && EventStatus::Failed.has_ended());
 }
+
+#[test]
+fn an_error_is_printed_as_its_text_and_causes_where_main_returns_it() {
+    let flags = MemoryFlags::READ_ONLY | MemoryFlags::WRITE_ONLY;
+    let cases = [
+        (
+            InvalidRequest::ContradictoryFlags { flags }.into(),
+            "invalid request: READ_ONLY | WRITE_ONLY contradict each other",
+        ),
+        (
+            InvalidRequest::ZeroSize.into(),
+            "invalid request: a block of 0 bytes: ask for at least 1, or let a pool hand out the empty block",
+        ),
+        (Error::unsupported("images"), "unsupported: images"),
+        (
+            Error::backend("clFlush", Some(-36), "no such queue"),
+            "clFlush failed with code -36\ncause: no such queue",
+        ),
+        (
+            Error::DeviceLost {
+                operation: "finish",
+                source: Some("it was unplugged".into()),
+            },
+            "the device is lost (finish)\ncause: it was unplugged",
+        ),
+        (
+            Error::device_out_of_memory(4096, "no room"),
+            "out of device memory: 4.0 KiB were asked for\ncause: no room",
+        ),
+    ];
+    for (error, text) in cases {
+        assert_eq!(format!("{error:?}"), text);
+    }
+}
+
+#[test]
+fn the_sizes_of_a_message_are_told_apart() {
+    let refusal = OutOfMemory::new(2 << 20, Scope::Limit).with_available((2 << 20) - (16 << 10));
+    assert_eq!(
+        refusal.to_string(),
+        "a limit is reached: 2.00 MiB were asked for, 1.98 MiB are free"
+    );
+    let limits = DeviceLimits::new("device", 4 << 30, 1 << 30, Align::new(256).unwrap());
+    let error = limits.check_block((1 << 30) + 1).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "invalid request: a block of 1073741825 B: this device's largest is 1073741824 B"
+    );
+}

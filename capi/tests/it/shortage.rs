@@ -18,7 +18,7 @@ fn the_message_of_a_request_without_memory_is_the_whole_report() {
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(
         lines[0],
-        "out of memory: 8.0 MiB cannot be had: a limit is reached"
+        "out of memory: could not allocate 8.0 MiB: a limit is reached"
     );
     let of = |start: &str| {
         lines
@@ -30,7 +30,7 @@ fn the_message_of_a_request_without_memory_is_the_whole_report() {
         of("in use").unwrap().contains("12.0 MiB   in 1 block"),
         "{text}"
     );
-    assert!(of("the allocator").unwrap().contains("16.0 MiB"), "{text}");
+    assert!(of("the limit").unwrap().contains("16.0 MiB"), "{text}");
     assert_eq!(
         lines[lines.len() - 1],
         "advice: free blocks, or raise the limit"

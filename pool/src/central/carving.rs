@@ -7,6 +7,7 @@ use crate::{
     central::{
         State,
         caches::DrainFrom,
+        limits::Limits,
         ranges::{Carved, RangeFilter},
     },
     free::cached::Wanted,
@@ -53,6 +54,8 @@ pub(crate) enum CarvingStep<A: Allocator, O> {
     },
     /// Maps pages.
     Map,
+    /// Fails: limits rule out a further segment or page for the request, whatever is released.
+    Refuse,
 }
 
 /// What stays the same while a request is carved.
@@ -65,8 +68,7 @@ pub(crate) struct CarvingTerms {
     pub(crate) drain_from: DrainFrom,
     /// What segments are rounded up to, in bytes.
     pub(crate) alignment: usize,
-    /// The most bytes that the allocator gives in all.
-    pub(crate) capacity: u64,
+    pub(crate) limits: Limits,
 }
 
 impl<A: Allocator, O> State<A, O> {
@@ -136,11 +138,14 @@ impl<A: Allocator, O> State<A, O> {
                 return CarvingStep::WaitFor(carved, kind);
             }
         }
+        if self.is_ruled_out(request.bytes, terms.limits) {
+            return CarvingStep::Refuse;
+        }
         self.transit.depart(1);
         if self.segments.as_ref().is_some_and(Segments::has_pages) {
             return CarvingStep::Map;
         }
-        let (bytes, leaving) = self.grow(request, terms.alignment, terms.capacity);
+        let (bytes, leaving) = self.grow(request, terms.alignment, terms.limits.capacity);
         CarvingStep::Grow { bytes, leaving }
     }
 }
@@ -154,6 +159,11 @@ mod tests {
 
     /// The names of the steps of a request for the default queue, of which only blocks that go back to their segments are done.
     fn steps(mock: &MockPool, waits: bool) -> Vec<&'static str> {
+        steps_within(mock, waits, 1 << 32)
+    }
+
+    /// The same where limits leave `available` bytes.
+    fn steps_within(mock: &MockPool, waits: bool, available: u64) -> Vec<&'static str> {
         let terms = CarvingTerms {
             queue_key: mock.default_key(),
             request: Request {
@@ -165,7 +175,10 @@ mod tests {
             wait: waits.then_some(HitKind::HostWait),
             drain_from: DrainFrom::Own,
             alignment: 256,
-            capacity: 1 << 32,
+            limits: Limits {
+                capacity: 1 << 32,
+                available,
+            },
         };
         let mut stage = CarvingStage::Retry;
         let mut names = Vec::new();
@@ -189,8 +202,9 @@ mod tests {
                 CarvingStep::WaitFor(..) => "wait",
                 CarvingStep::Grow { .. } => "grow",
                 CarvingStep::Map => "map",
+                CarvingStep::Refuse => "refuse",
             });
-            if matches!(names.last(), Some(&("take" | "grow"))) {
+            if matches!(names.last(), Some(&("take" | "grow" | "refuse"))) {
                 return names;
             }
         }
@@ -222,5 +236,23 @@ mod tests {
             drop(mock.pool.allocate_on(&other, BYTES).unwrap());
             assert_eq!(steps(&mock, waits), expected);
         }
+    }
+
+    #[test]
+    fn a_limit_that_rules_a_request_out_refuses_it_before_segments_are_released() {
+        let mock = MockPool::of_segments();
+        // Another queue's, so that the request gets none of it.
+        let other = mock.another_queue();
+        let block = mock.pool.allocate_on(&other, BYTES / 2).unwrap();
+        let free = mock.pool.managed_bytes() - (BYTES / 2) as u64;
+        assert_eq!(free, 0, "a segment of the block alone");
+        assert_eq!(steps_within(&mock, false, BYTES as u64 - 1), ["refuse"]);
+        drop(block);
+        mock.shared.flush();
+        let least = (BYTES - BYTES / 2) as u64;
+        let last = |available| steps_within(&mock, false, available).pop();
+        assert_eq!(last(least - 1), Some("refuse"));
+        assert_eq!(mock.pool.managed_bytes(), (BYTES / 2) as u64);
+        assert_eq!(last(least), Some("grow"));
     }
 }

@@ -7,6 +7,7 @@ pub(crate) mod counters;
 pub(crate) mod find;
 pub(crate) mod homes;
 pub(crate) mod keep;
+pub(crate) mod limits;
 pub(crate) mod queue_state;
 pub(crate) mod queue_states;
 pub(crate) mod ranges;

@@ -40,7 +40,7 @@ impl<A: Allocator> Shared<A> {
             wait: self.policy.waits(self.failures),
             drain_from,
             alignment: self.alignment.bytes(),
-            capacity: self.allocator.capacity_bytes(),
+            limits: self.limits(),
         };
         let mut stage = CarvingStage::Retry;
         loop {
@@ -74,6 +74,7 @@ impl<A: Allocator> Shared<A> {
                     self.release_each(leaving);
                     return self.carve_from_a_new_segment(queue_key, request, bytes, growth);
                 }
+                CarvingStep::Refuse => return Err(terms.limits.refusal(request.bytes)),
                 CarvingStep::Map => {
                     if self.tracking.is_on() {
                         self.state.lock().note_miss(request);
@@ -82,7 +83,7 @@ impl<A: Allocator> Shared<A> {
                     return self.carve_from_mapped_pages(
                         queue_key,
                         request,
-                        terms.capacity,
+                        terms.limits.capacity,
                         growth,
                     );
                 }

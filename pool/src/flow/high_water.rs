@@ -35,7 +35,9 @@ impl<A: Allocator> Shared<A> {
         if let Some((block, kind)) = found {
             return Some(HitBlock::new(self, queue_key, block, kind));
         }
-        self.release_above_high_water(request);
+        if !self.is_ruled_out(request.bytes) {
+            self.release_above_high_water(request);
+        }
         None
     }
 

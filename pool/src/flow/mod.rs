@@ -10,6 +10,7 @@ pub(crate) mod free;
 pub(crate) mod fresh;
 pub(crate) mod high_water;
 mod hit_block;
+mod limits;
 pub(crate) mod quarantine;
 pub(crate) mod reclaim;
 pub(crate) mod release;

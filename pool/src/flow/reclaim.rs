@@ -43,6 +43,8 @@ impl<A: Allocator> Shared<A> {
     /// the class or larger, of any queue, if its commands have ended; one behind a wait, where the policy is to wait; a
     /// release of held blocks, largest first, of just enough, then of all; the program's hooks; a wait for the queues
     /// that hold memory back, one at a time.
+    ///
+    /// Nothing is released while a limit rules the request out all the same. A request that is larger than the limit fails at once.
     pub(crate) fn reclaim(
         &self,
         queue_key: QueueKey,
@@ -63,6 +65,10 @@ impl<A: Allocator> Shared<A> {
         refusal: Error,
     ) -> Result<HitBlock<'_, A>, PoolError> {
         tracing::debug!(bytes = request.bytes, %refusal, "reclaiming");
+        let bytes = request.bytes as u64;
+        // A pool that has more than its limit, which was lowered, may have a free block of that size.
+        let is_beyond_all =
+            bytes > self.allocator.capacity_bytes() && bytes > self.state.lock().managed_bytes();
         let mut reclaim = Reclaim {
             request,
             queue_key,
@@ -71,6 +77,9 @@ impl<A: Allocator> Shared<A> {
             changes: 0,
             wait_failed: false,
         };
+        if is_beyond_all {
+            return Err(self.give_up(reclaim));
+        }
         let _closed = self.drain_and_close_caches();
         let held_back = !self.state.lock().holding_back().is_empty();
         if let Some(found) = self.find_held(&reclaim)? {
@@ -182,10 +191,13 @@ impl<A: Allocator> Shared<A> {
         self.retry(reclaim)
     }
 
-    /// Releases blocks that no command uses, largest first, until they have `enough` bytes together. Returns whether
-    /// there were any.
+    /// Releases blocks that no command uses, largest first, until they have `enough` bytes together, unless a limit rules the
+    /// request out all the same. Returns whether there were any.
     fn release_settled(&self, reclaim: &mut Reclaim, enough: u64) -> bool {
         self.flush();
+        if self.is_ruled_out(reclaim.request.bytes) {
+            return false;
+        }
         let released = self.state.lock().release_largest(enough);
         let any = !released.is_empty();
         reclaim.changes += released.len() as u64;
@@ -269,9 +281,14 @@ impl<A: Allocator> Shared<A> {
         }
     }
 
-    /// Returns the last bin whose blocks are not [too large](MAX_SIZE_RATIO) for the request.
+    /// Returns the last bin whose blocks are not [too large](MAX_SIZE_RATIO) for the request. None are where their release would not
+    /// make room.
     fn last_bin(&self, request: Request) -> usize {
-        let most = request.bytes.saturating_mul(MAX_SIZE_RATIO);
+        let most = if self.is_ruled_out(request.bytes) {
+            usize::MAX
+        } else {
+            request.bytes.saturating_mul(MAX_SIZE_RATIO)
+        };
         self.classes.bin_number(most)
     }
 }

@@ -35,22 +35,6 @@ impl<A: Allocator> Shared<A> {
         self.release_each(released)
     }
 
-    /// Returns whether a block of `bytes` bytes is free, or the allocator would have room for one after a release of
-    /// all free memory.
-    pub(crate) fn would_fit(&self, bytes: usize) -> bool {
-        self.flush();
-        let (capacity, available) = (
-            self.allocator.capacity_bytes(),
-            self.allocator.available_bytes(),
-        );
-        let state = self.state.lock();
-        if state.largest_held_bytes() >= bytes {
-            return true;
-        }
-        let room = capacity.saturating_sub(state.managed_bytes());
-        room.min(available).saturating_add(state.releasable_bytes()) >= bytes as u64
-    }
-
     fn excess(&self, most: u64) -> u64 {
         self.state.lock().managed_bytes().saturating_sub(most)
     }

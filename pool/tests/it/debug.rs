@@ -63,12 +63,17 @@ fn a_report_is_printed_as_its_table_by_every_way() {
     let error = rig.pool.allocate(MIB).unwrap_err();
     let table = error.to_string();
     assert!(
-        table.starts_with("out of memory: 1.0 MiB cannot be had"),
+        table.starts_with("out of memory: could not allocate 1.0 MiB"),
         "{table}"
     );
     let with_cause = format!("{error:?}");
     assert!(with_cause.starts_with(&table), "{with_cause}");
     assert!(with_cause.contains("\ncause: out of device memory: 1.0 MiB were asked for"));
+    let last = with_cause.lines().last().unwrap();
+    assert_eq!(
+        last,
+        "cause: MEM_OBJECT_ALLOCATION_FAILURE: 1.0 MiB to commit, 0 B free"
+    );
     let common = binpool::Error::from(error);
     assert_eq!(common.to_string(), table);
     assert_eq!(format!("{common:?}"), with_cause);

@@ -13,7 +13,8 @@ use binpool::{
     Backend, Decay, ImmediateAllocator, MemoryPool, PoolOptions, Queue, QueueOrder, Verdict,
     adaptors::{Budget, Limit, Statistics},
 };
-use binpool_mock::{Completion, MockBackend, MockDevice};
+use binpool_mock::{CallKind, Completion, MockBackend, MockDevice};
+use parking_lot::Mutex;
 
 use crate::common::{MIB, Rig};
 
@@ -57,11 +58,108 @@ fn a_pool_stays_within_its_limit_and_says_so() {
 }
 
 #[test]
-fn what_is_larger_than_the_limit_is_limited_not_impossible() {
-    let backend = MockDevice::new().backend();
-    let pool = limited(&backend, &budget_of(4), true);
-    let error = pool.allocate(5 * MIB).unwrap_err();
-    assert_eq!(error.out_of_memory().unwrap().verdict, Verdict::Limited);
+fn what_is_larger_than_the_limit_fails_at_once_and_takes_nothing_from_anyone() {
+    for segments in [false, true] {
+        let device = MockDevice::new();
+        let budget = budget_of(16);
+        let pool = limited(&device.backend(), &budget, segments);
+        let is_asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&is_asked);
+        pool.add_reclaim_hook(move |_| {
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        drop(pool.allocate(10 * MIB).unwrap());
+        let calls = || {
+            let kinds = [CallKind::CreateBuffer, CallKind::Commit, CallKind::Release];
+            kinds.map(|kind| device.call_count(kind))
+        };
+        let (before, released) = (calls(), pool.statistics().released_blocks);
+        let error = pool.allocate(32 * MIB).unwrap_err();
+        let report = error.out_of_memory().unwrap();
+        assert_eq!(report.verdict, Verdict::Limited, "not impossible");
+        assert_eq!((report.released_bytes, report.held_bytes), (0, 10 << 20));
+        assert_eq!(pool.statistics().released_blocks, released);
+        assert_eq!(calls(), before);
+        assert_eq!(is_asked.load(Ordering::Relaxed), 0);
+        let text = error.to_string();
+        for part in [
+            "could not allocate 32.0 MiB: it is larger than the limit of 16.0 MiB",
+            "  the limit          16.0 MiB   6.0 MiB left",
+            "advice: raise the limit, or split the work into smaller blocks",
+        ] {
+            assert!(text.contains(part), "{part:?} is not in {text}");
+        }
+        // What was free is still there.
+        let block = pool.allocate(10 * MIB).unwrap();
+        assert_eq!(pool.statistics().misses, 1, "segments: {segments}");
+        drop(block);
+        // Also where the pool has more than its limit, which was lowered, and what it has serves a request.
+        budget.set_max_bytes(MIB as u64);
+        assert!(pool.allocate(11 * MIB).is_err());
+        assert!(pool.allocate(10 * MIB).is_ok());
+        assert_eq!(is_asked.load(Ordering::Relaxed), 0);
+    }
+}
+
+#[test]
+fn free_memory_stays_in_the_pool_while_releasing_all_of_it_would_not_make_room_within_the_limit() {
+    for segments in [false, true] {
+        let budget = budget_of(16);
+        let pool = limited(&MockDevice::new().backend(), &budget, segments);
+        let cache = Arc::new(Mutex::new(vec![pool.allocate(8 * MIB).unwrap()]));
+        drop(pool.allocate(6 * MIB).unwrap());
+        // 2 MiB are left, and 6 MiB are free.
+        let (seen, weak) = (Arc::new(Mutex::new(Vec::new())), pool.downgrade());
+        let note = Arc::clone(&seen);
+        pool.add_reclaim_hook(move |_| {
+            note.lock().push(weak.upgrade().unwrap().managed_bytes());
+        });
+        let error = pool.allocate(12 * MIB).unwrap_err();
+        let report = error.out_of_memory().unwrap();
+        assert_eq!(
+            (report.verdict, report.released_bytes),
+            (Verdict::Limited, 0)
+        );
+        assert_eq!(pool.managed_bytes(), 14 << 20, "segments: {segments}");
+        // The hook was asked before anything was released, and where it helps, both make room.
+        let shrink = Arc::clone(&cache);
+        pool.add_reclaim_hook(move |_| shrink.lock().clear());
+        let large = pool.allocate(12 * MIB).unwrap();
+        assert_eq!(*seen.lock(), [14 << 20; 2]);
+        assert_eq!(pool.managed_bytes(), 12 << 20);
+        drop(large);
+    }
+}
+
+#[test]
+fn what_other_pools_have_of_a_limit_is_no_reason_to_release_what_is_free_here() {
+    for segments in [false, true] {
+        let (backend, budget) = (MockDevice::new().backend(), budget_of(16));
+        let [one, two] = [(); 2].map(|()| limited(&backend, &budget, segments));
+        let kept = one.allocate(8 * MIB).unwrap();
+        drop(two.allocate(6 * MIB).unwrap());
+        let error = two.allocate(9 * MIB).unwrap_err().to_string();
+        assert!(error.contains("a limit is reached"), "{error}");
+        let advice = "advice: raise the limit, or free what others have of it";
+        assert!(error.contains(advice), "{error}");
+        assert_eq!(two.managed_bytes(), 6 << 20, "segments: {segments}");
+        // Just what its own free memory makes room for.
+        assert!(two.would_fit(8 * MIB) && !two.would_fit(8 * MIB + 1));
+        drop((two.allocate(8 * MIB).unwrap(), kept));
+    }
+}
+
+#[test]
+fn a_request_beyond_the_limit_leaves_segments_as_large_as_they_were() {
+    let [asks, does_not] = [true, false].map(|asks| {
+        let pool = limited(&MockDevice::new().backend(), &budget_of(64), true);
+        let _first = pool.allocate(MIB).unwrap();
+        assert!(!asks || pool.allocate(900 * MIB).is_err());
+        let _second = pool.allocate(MIB / 4).unwrap();
+        let _third = pool.allocate(2 * MIB).unwrap();
+        pool.managed_bytes()
+    });
+    assert_eq!(asks, does_not);
 }
 
 #[test]

@@ -166,7 +166,7 @@ fn giving_up_explains_itself() {
     assert!(refusal.source().is_some(), "{refusal:?}");
     let text = error.to_string();
     for part in [
-        "out of memory: 512.0 KiB (a block of 544.0 KiB)",
+        "out of memory: could not allocate 512.0 KiB (a block of 544.0 KiB)",
         "511.9 KiB   in 1 block",
         "the device is full",
         "advice",
@@ -377,16 +377,37 @@ fn people_get_a_table() {
     let lines: Vec<_> = rounded.lines().collect();
     assert_eq!(
         lines[0],
-        "out of memory: 512.0 KiB (a block of 544.0 KiB) cannot be had: the device is full"
+        "out of memory: could not allocate 512.0 KiB (a block of 544.0 KiB): the device is full"
     );
     assert_eq!(lines[2], "  in use            512.0 KiB   in 1 block");
-    assert_eq!(lines[8], "  the device          1.0 MiB");
-    assert!(lines[10].starts_with("advice: free blocks"), "{rounded}");
-    assert_eq!(lines.len(), 11);
+    assert_eq!(
+        lines[7],
+        "  the device          1.0 MiB   at most 1.0 MiB in one piece"
+    );
+    assert!(lines[9].starts_with("advice: free blocks"), "{rounded}");
+    assert_eq!(lines.len(), 10);
     let exact = text(3 * MIB / 4);
     let first = exact.lines().next().unwrap();
     assert_eq!(
         first,
-        "out of memory: 768.0 KiB cannot be had: the device is full"
+        "out of memory: could not allocate 768.0 KiB: the device is full"
     );
+}
+
+#[test]
+fn a_device_that_is_full_of_other_memory_is_told_from_one_that_the_pool_fills() {
+    let rig = Rig::with_capacity(MIB);
+    let outside = rig
+        .backend
+        .create_buffer(MIB, MemoryFlags::empty())
+        .unwrap();
+    rig.backend.commit(&rig.queue, &outside).unwrap();
+    let text = rig.pool.allocate(MIB / 2).unwrap_err().to_string();
+    for part in [
+        "could not allocate 512.0 KiB: the device is full of memory outside the pool",
+        "advice: free memory outside the pool",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in {text}");
+    }
+    assert!(!text.contains("free blocks"), "{text}");
 }

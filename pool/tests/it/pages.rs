@@ -333,3 +333,20 @@ fn what_pages_cannot_do_is_refused() {
         assert!(pool.unwrap_err().to_string().contains("pages"));
     }
 }
+
+#[test]
+fn pages_stay_in_the_pool_while_a_limit_rules_a_request_out() {
+    let rig = rig(MockDevice::builder());
+    rig.budget.set_max_bytes(32 * MIB as u64);
+    let kept = rig.pool.allocate(16 * MIB).unwrap();
+    drop(rig.pool.allocate(8 * MIB).unwrap());
+    let before = rig.pool.managed_bytes();
+    for beyond in [40 * MIB, 20 * MIB] {
+        let error = rig.pool.allocate(beyond).unwrap_err();
+        assert_eq!(error.out_of_memory().unwrap().released_bytes, 0);
+        assert_eq!(rig.pool.managed_bytes(), before, "{beyond}");
+    }
+    assert!(rig.pool.allocate(12 * MIB).is_ok());
+    drop(kept);
+    check_end(rig);
+}

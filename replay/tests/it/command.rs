@@ -168,7 +168,7 @@ fn a_capacity_that_is_too_small_fails_and_names_the_event() {
     );
     assert!(
         ran.errors
-            .contains("because: out of memory: 192.0 MiB cannot be had"),
+            .contains("because: out of memory: could not allocate 192.0 MiB"),
         "{}",
         ran.errors
     );

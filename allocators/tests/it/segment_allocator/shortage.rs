@@ -11,7 +11,7 @@ use std::{
 
 use binpool_allocators::{
     Allocator, Backend, Error, EventOf, ImmediateAllocator, Memory, MemoryOf, QueueOrder, Region,
-    Result, SegmentAllocator, Transfers,
+    Result, Scope, SegmentAllocator, Transfers, adaptors::Limit,
 };
 use binpool_mock::{CallKind, Completion, Fault, HostWait, MockBackend, MockDevice, Persistence};
 use parking_lot::Mutex;
@@ -35,6 +35,39 @@ fn a_shortage_is_waited_out_no_longer_than_needed() {
     let all = rig.allocator.allocate(MIB).unwrap();
     assert_eq!(rig.device.pending_commands(), 0);
     rig.allocator.release(all, &[]).unwrap();
+    rig.ends_clean();
+}
+
+#[test]
+fn a_request_that_a_limit_rules_out_releases_no_segment() {
+    let device = MockDevice::new();
+    let rig = Rig::over(&device, |backend| {
+        Limit::new(immediate(backend), 4 * MIB as u64)
+    });
+    let kept = rig.allocator.allocate(2 * MIB).unwrap();
+    let cached = rig.allocator.allocate(MIB).unwrap();
+    rig.allocator.release(cached, &[]).unwrap();
+    let before = rig.allocator.statistics();
+    let calls = device.statistics().total_calls();
+    // Larger than the limit; and larger than all that is not in use.
+    for bytes in [5 * MIB, 2 * MIB + KIB] {
+        let Err(Error::OutOfMemory(refusal)) = rig.allocator.allocate(bytes) else {
+            panic!("{bytes} bytes are beyond the limit");
+        };
+        assert_eq!((refusal.requested, refusal.scope), (bytes, Scope::Limit));
+    }
+    assert_eq!(rig.allocator.statistics(), before);
+    assert_eq!(device.statistics().total_calls(), calls);
+    // What fits once the segment is released gets it.
+    let large = rig.allocator.allocate(2 * MIB).unwrap();
+    for block in [kept, large] {
+        rig.allocator.release(block, &[]).unwrap();
+    }
+    // A limit that is lowered takes nothing either.
+    rig.allocator.inner().budget().set_max_bytes(MIB as u64);
+    let refused = rig.allocator.allocate(3 * MIB);
+    assert!(refused.is_err_and(|error| error.is_out_of_memory()));
+    assert_eq!(rig.allocator.statistics().segment_bytes, 4 * MIB as u64);
     rig.ends_clean();
 }
 

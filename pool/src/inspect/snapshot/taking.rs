@@ -245,8 +245,8 @@ impl SnapshotShortage {
             largest_held_bytes: report.largest_held_bytes,
             released_bytes: report.released_bytes,
             verdict: report.verdict.name().to_owned(),
-            reason: report.verdict.to_string(),
-            advice: report.verdict.advice().to_owned(),
+            reason: report.reason(),
+            advice: report.advice().to_owned(),
             tag: name_of(caller.map(|caller| caller.tag)),
             call_site: name_of(caller.map(|caller| caller.call_site)),
         }

@@ -65,10 +65,23 @@ pub(crate) struct Surroundings {
     pub(crate) is_gated: bool,
     /// What the allocator would give; less than nothing where the limit has been lowered since.
     pub(crate) room: isize,
+    /// The limit.
+    pub(crate) limit: u64,
+    /// What it leaves; less than nothing where it has been lowered since.
+    pub(crate) left: isize,
     /// There are blocks that a hook drops, one or all.
     pub(crate) can_reclaim: bool,
     /// No hook that drops all that it can has anything to drop.
     pub(crate) has_reclaimed: bool,
+}
+
+impl Surroundings {
+    /// Whether the limit rules a block out once `released` bytes are back, even if the `free` bytes that are left follow: then
+    /// these stay. What is above a limit is not told.
+    fn rules_out(&self, bytes: usize, released: usize, free: usize) -> bool {
+        let left = (self.left + signed(released)).max(0);
+        bytes as u64 > self.limit || signed(bytes) > left + signed(free)
+    }
 }
 
 /// What a request is to come to.
@@ -263,10 +276,23 @@ impl Reference {
         bytes: usize,
         around: Surroundings,
     ) -> Expected {
-        let most = self.class_size(2 * bytes);
+        let is_ruled_out = around.rules_out(bytes, 0, self.free_bytes());
+        let most = if is_ruled_out {
+            usize::MAX
+        } else {
+            self.class_size(2 * bytes)
+        };
         let serves = |free: &Free| (class..=most).contains(&free.class) && free.bytes >= bytes;
         if self.free.values().any(serves) {
             return Expected::Hit;
+        }
+        if is_ruled_out {
+            let released = Vec::new();
+            return if around.can_reclaim {
+                Expected::Unknown
+            } else {
+                Expected::OutOfMemory { released }
+            };
         }
         let mut free: Vec<_> = self.free.values().collect();
         free.sort_by_key(|free| free.class);
@@ -284,6 +310,10 @@ impl Reference {
             if is_enough && around.room + signed(sum) >= signed(bytes) {
                 released.sort_unstable();
                 return Expected::Miss { released };
+            }
+            let rest = free.iter().map(|free| free.bytes).sum();
+            if sum >= bytes && around.rules_out(bytes, sum, rest) {
+                break;
             }
             if sum >= bytes {
                 released.extend(free.drain(..).map(|free| free.bytes));
@@ -730,6 +760,10 @@ impl Reference {
                 around.room
             ));
         }
+        // It never had a chance, so no hook was called.
+        if bytes as u64 > around.limit && bytes > ledger.bytes() {
+            return Ok(());
+        }
         if !around.has_reclaimed {
             return Err("refused, and there are blocks that a hook drops".into());
         }
@@ -740,6 +774,9 @@ impl Reference {
         let gap = self.largest_gap(ledger);
         if gap >= bytes {
             return Err(format!("refused, and {gap} bytes are free in one piece"));
+        }
+        if around.rules_out(bytes, 0, self.idle_bytes(ledger)) {
+            return Ok(());
         }
         self.nothing_is_idle(ledger)
     }

@@ -227,6 +227,8 @@ impl Rig {
             is_calm: self.is_at_once && !is_gated,
             is_gated,
             room: isize::try_from(limit.min(device.cast_signed())).unwrap(),
+            limit: self.budget.max_bytes(),
+            left: isize::try_from(limit).unwrap(),
             can_reclaim: has_cached && has(&[Hook::DropsCache, Hook::UsesPool]),
             has_reclaimed: !(has_cached && has(&[Hook::DropsCache])),
         }

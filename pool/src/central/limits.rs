@@ -1,0 +1,39 @@
+//! What limits leave to the pool.
+
+use binpool_allocators::{Allocator, Error, OutOfMemory, Scope, segments::Segments};
+
+use crate::central::State;
+
+/// The limits of the pool's allocator, read before the pool's lock is taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// The most bytes that the allocator gives in all.
+    pub(crate) capacity: u64,
+    /// The most bytes that it gives now.
+    pub(crate) available: u64,
+}
+
+impl Limits {
+    /// The error of a request that they rule out, for which the allocator need not be asked.
+    pub(crate) fn refusal(self, bytes: usize) -> Error {
+        OutOfMemory::new(bytes, Scope::Limit)
+            .with_available(self.available)
+            .into()
+    }
+}
+
+impl<A: Allocator, O> State<A, O> {
+    /// Returns whether these limits rule out a new block of `bytes` bytes, even once all free memory has been released for it:
+    /// releasing any would not help.
+    pub(crate) fn is_ruled_out(&self, bytes: usize, limits: Limits) -> bool {
+        // A block may lie on free parts of pages that do not leave the pool.
+        let has_pages = self.segments.as_ref().is_some_and(Segments::has_pages);
+        let free = if has_pages {
+            self.held_bytes()
+        } else {
+            self.releasable_bytes()
+        };
+        let bytes = bytes as u64;
+        bytes > limits.capacity || bytes > limits.available.saturating_add(free)
+    }
+}

@@ -1,0 +1,37 @@
+//! What can still be allocated within the limits of the pool's allocator.
+
+use binpool_allocators::Allocator;
+
+use crate::{central::limits::Limits, shared::Shared};
+
+impl<A: Allocator> Shared<A> {
+    /// Returns what limits leave at this moment.
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            capacity: self.allocator.capacity_bytes(),
+            available: self.allocator.available_bytes(),
+        }
+    }
+
+    /// Returns whether limits rule out a new block of `bytes` bytes, even once all free memory has been released for it.
+    pub(crate) fn is_ruled_out(&self, bytes: usize) -> bool {
+        let limits = self.limits();
+        self.state.lock().is_ruled_out(bytes, limits)
+    }
+
+    /// Returns whether a block of `bytes` bytes is free, or the allocator would have room for one after a release of
+    /// all free memory.
+    pub(crate) fn would_fit(&self, bytes: usize) -> bool {
+        self.flush();
+        let limits = self.limits();
+        let state = self.state.lock();
+        if state.largest_held_bytes() >= bytes {
+            return true;
+        }
+        let used = state
+            .managed_bytes()
+            .saturating_sub(state.releasable_bytes());
+        let room = limits.capacity.saturating_sub(used);
+        bytes as u64 <= room && !state.is_ruled_out(bytes, limits)
+    }
+}
