@@ -102,7 +102,7 @@ typedef struct {
   uint64_t held_bytes;
   // Held blocks that commands on several queues, or on an out-of-order queue, may still use.
   uint64_t pending_blocks;
-  // The sizes of the pending blocks.
+  // The sizes of the pending blocks, and of the free parts of segments that are pending in the same way.
   uint64_t pending_bytes;
   // All bytes that the pool has from the device.
   uint64_t managed_bytes;

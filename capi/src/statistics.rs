@@ -21,7 +21,7 @@ pub struct Statistics {
     pub held_bytes: u64,
     /// Held blocks that commands on several queues, or on an out-of-order queue, may still use.
     pub pending_blocks: u64,
-    /// The sizes of the pending blocks.
+    /// The sizes of the pending blocks, and of the free parts of segments that are pending in the same way.
     pub pending_bytes: u64,
     /// All bytes that the pool has from the device.
     pub managed_bytes: u64,

@@ -1,11 +1,12 @@
 //! A device-memory pool for array crates on GPUs.
 //!
 //! An array crate makes a fresh block of device memory for every intermediate of `a * b + c`. A call to the device for
-//! each one is slow; [`MemoryPool`] keeps freed blocks in bins by size class, and hands them out again. It sits on any
-//! [`Allocator`] over any [`Backend`]: OpenCL, the mock device, yours.
+//! each one is slow; [`MemoryPool`] keeps what was freed, and hands it out again. It sits on any
+//! [`Allocator`] over any [`Backend`]: OpenCL, CUDA, the mock device, yours.
 //!
 //! ```
-//! use binpool::{Backend, ImmediateAllocator, MemoryPool, QueueOrder};
+//! use binpool::prelude::*; // The traits for everyday calls.
+//! use binpool::{ImmediateAllocator, MemoryPool, QueueOrder};
 //! use binpool_mock::MockDevice;
 //!
 //! let backend = MockDevice::new().backend();
@@ -25,7 +26,7 @@
 //! # Start here
 //!
 //! [`ImmediateAllocator`] makes an allocator of a backend, [`MemoryPool`] a pool of that, and [`PooledBuffer`] is a block.
-//! [`PooledSlice`] is a part of a block that keeps it alive. The other types are for settings ([`PoolOptions`]), for what goes wrong
+//! [`PooledSlice`] is a part of a block that keeps it alive. The [prelude] has the traits whose methods they and the backends use. The other types are for settings ([`PoolOptions`]), for what goes wrong
 //! ([`PoolError`], [`OutOfMemoryReport`]), and for those who write an [`Allocator`] or a [`Backend`].
 //!
 //! The [guide] has chapters: [a first array crate](guide::first_array_crate), [choosing an allocator](guide::allocators),
@@ -113,6 +114,7 @@ mod order;
 #[cfg(test)]
 mod paper;
 mod place;
+pub mod prelude;
 mod region;
 mod report;
 mod request;

@@ -71,7 +71,9 @@ impl PoolOptions {
         Self::default()
     }
 
-    /// Sets size classes by `bits` leading bits: blocks are at most `1 / 2^bits` larger than requested.
+    /// Sets size classes by `bits` leading bits: blocks are at most `1 / 2^bits` larger than requested. Small blocks of
+    /// [segments](Self::segments) are up to 1/16 larger, since each serves the requests of several classes
+    /// ([`MemoryPool::class_size`] has the size of a block).
     #[must_use]
     pub fn leading_bits(mut self, bits: u32) -> Self {
         self.classes = Some(ChosenClasses::LeadingBits(bits));

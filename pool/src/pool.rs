@@ -496,17 +496,14 @@ impl<A: Allocator> MemoryPool<A> {
         self.handle.shared.return_unviewed();
         bytes == 0
             || self
-                .handle
-                .shared
-                .request(self.handle.shared.size(bytes))
-                .is_ok_and(|request| {
-                    request.is_some_and(|it| self.handle.shared.would_fit(it.bytes))
-                })
+                .class_size(bytes)
+                .is_ok_and(|block_bytes| self.handle.shared.would_fit(block_bytes))
     }
 
     /// Returns the bytes that a block for a request of `bytes` bytes takes of the device: the size of its class
-    /// ([`PooledBuffer::class_size`]), or of the request, if no block of the device is as large as the class. A larger
-    /// block of the thread cache may serve the request all the same.
+    /// ([`PooledBuffer::class_size`]), or of the request, if no block of the device is as large as the class. A small block of a
+    /// segment has the size of the largest of 16 classes or so, at most 1/16 more than was requested, so that it serves later
+    /// requests for all of them. A larger block of the thread cache may serve the request all the same.
     ///
     /// Segments that the pool [takes from the device](PoolOptions::segments) are larger, and serve later requests, too.
     ///

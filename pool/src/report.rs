@@ -133,7 +133,7 @@ impl fmt::Display for Verdict {
 ///
 ///   in use             48.0 MiB   in 1 block
 ///   free in the pool        0 B   at most 0 B in one piece
-///     pending               0 B   commands may still use it
+///     pending               0 B   the queue would have to wait for it
 ///   all of the pool    48.0 MiB   what it has from its allocator
 ///   released                0 B   for this request, but not enough
 ///   the device         64.0 MiB   at most 64.0 MiB in one piece
@@ -177,7 +177,7 @@ pub struct OutOfMemoryReport {
     pub managed_bytes: u64,
     /// Bytes that the pool still holds.
     pub held_bytes: u64,
-    /// Held bytes that pending commands may still use.
+    /// Held bytes that are pending for the queue of the request: it would have to wait for the commands that may still use them.
     pub pending_bytes: u64,
     /// The size of the largest block that is still held.
     pub largest_held_bytes: u64,
@@ -292,7 +292,7 @@ impl OutOfMemoryReport {
             (
                 "  pending",
                 self.pending_bytes,
-                "commands may still use it".into(),
+                "the queue would have to wait for it".into(),
             ),
             (
                 "all of the pool",

@@ -13,7 +13,8 @@ use binpool_allocators::words;
 /// entered before the pool is made has no such effect.
 ///
 /// The words are `PyOpenCL`'s where it has them. *Active*: the program has it. *Held*: free, in the pool. *Managed*: active and
-/// held together, in whole blocks. *Pending*: held, but commands of a former user may still run. Empty blocks (of 0 bytes) take no
+/// held together, in whole blocks. *Pending*: held, but no queue may have it at once, since commands
+/// on several queues, or on an out-of-order queue, may still use it. Empty blocks (of 0 bytes) take no
 /// memory, and are counted only in [`empty_allocations`](Self::empty_allocations).
 ///
 /// With [segments](crate::PoolOptions::segments), there are two kinds of free memory. A block that came back lately is a held
@@ -80,7 +81,7 @@ pub struct PoolStatistics {
     /// Held blocks that commands may still use, on more than one queue or on an out-of-order queue. Blocks that only one in-order
     /// queue used are not counted: that queue may have them at once.
     pub pending_blocks: u64,
-    /// The sizes of the pending blocks.
+    /// The sizes of the pending blocks, and of the free parts of segments that are pending in the same way.
     pub pending_bytes: u64,
     /// All bytes that the pool has from its allocator: active blocks, in whole blocks, and [`held_bytes`](Self::held_bytes).
     pub managed_bytes: u64,
@@ -158,7 +159,7 @@ impl PoolStatistics {
 /// in use        2.9 MiB   1 block; at most 7.9 MiB so far
 /// rounded up    6.3 KiB   lost to the sizes of blocks
 /// cached        5.0 MiB   1 block, kept for the next requests
-///   pending         0 B   commands may still use it
+///   pending         0 B   no queue may have it yet: commands may use it
 /// from device   7.9 MiB   at most 7.9 MiB so far
 /// hit rate        0.0 %   of 2 allocations; 0 failed for lack of memory";
 /// assert_eq!(pool.statistics().to_string(), expected);
@@ -169,6 +170,11 @@ impl fmt::Display for PoolStatistics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let used = self.active_bytes.saturating_add(self.held_bytes);
         let rounded_up = self.managed_bytes.saturating_sub(used);
+        let held = if self.held_blocks == 0 && self.held_bytes > 0 {
+            "free parts of segments".into()
+        } else {
+            words::blocks(self.held_blocks)
+        };
         let at_most = |bytes| format!("at most {} so far", words::bytes(bytes));
         let rows = [
             (
@@ -188,15 +194,12 @@ impl fmt::Display for PoolStatistics {
             (
                 "cached",
                 self.held_bytes,
-                format!(
-                    "{}, kept for the next requests",
-                    words::blocks(self.held_blocks)
-                ),
+                format!("{held}, kept for the next requests"),
             ),
             (
                 "  pending",
                 self.pending_bytes,
-                "commands may still use it".into(),
+                "no queue may have it yet: commands may use it".into(),
             ),
             (
                 "from device",

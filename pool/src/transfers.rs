@@ -17,6 +17,8 @@ macro_rules! transfers {
 impl<A: Allocator<Backend: Transfers>> $($block)* {
     /// Writes `data` at byte `offset`, and waits until it is written.
     ///
+    /// A literal needs the type of its elements: `&[7_u8; 1000]` are 1000 bytes, and `&[7; 1000]` are 4000, of `i32`.
+    ///
     /// # Errors
     ///
     /// [`OutOfBounds`](binpool_allocators::InvalidRequest::OutOfBounds), and the failures of the backend.
@@ -52,7 +54,8 @@ impl<A: Allocator<Backend: Transfers>> $($block)* {
         }
     }
 
-    /// Reads into `data` from byte `offset`, and waits until it is read.
+    /// Reads into `data` from byte `offset`, and waits until it is read. `vec![0; n]` is of `i32` where nothing else gives it a type:
+    /// `vec![0_u8; n]` takes `n` bytes.
     ///
     /// # Errors
     ///
@@ -230,6 +233,8 @@ impl<A: Allocator<Backend: Transfers>> $($block)* {
 /// Fills, on the given queue, which is recorded as used. They must lie within [`size`](Self::size), not the class.
 impl<A: Allocator> $($block)* {
     /// Enqueues a fill of `region` with `pattern`, repeated.
+    ///
+    /// A literal needs the type of its elements: `&[1_u8]` sets each byte to 1, and `&[1]` is an `i32`, so that every fourth byte is 1.
     ///
     /// # Errors
     ///

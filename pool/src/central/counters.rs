@@ -7,7 +7,11 @@ use crate::{
     block::Block,
     central::State,
     free::bins::Bins,
-    order::{hit_kind::HitKind, queue_uses::QueueUses},
+    order::{
+        hit_kind::HitKind,
+        queue_uses::QueueUses,
+        timestamps::{QueueKey, QueueUse},
+    },
     track::pool_event::PoolEvent,
 };
 
@@ -94,13 +98,20 @@ impl<A: Allocator, O> State<A, O> {
         self.counters.out_of_memory += 1;
     }
 
-    /// The bytes of free memory whose commands are not known to have ended.
-    pub(crate) fn held_back_bytes(&self) -> u64 {
+    /// The bytes of free memory that a request for the queue of `queue_key` would have to wait for; without a queue, of all free memory
+    /// whose commands are not known to have ended.
+    pub(crate) fn held_back_bytes(&self, queue_key: Option<QueueKey>) -> u64 {
+        let is_before = |use_: &QueueUse| {
+            queue_key.map_or_else(
+                || self.queues.is_over(*use_),
+                |queue_key| self.queues.is_before(*use_, queue_key),
+            )
+        };
         let held = self.all_bins().flat_map(Bins::iter);
         let held = held.map(|held| (&held.uses, held.block.bytes));
         let mut sum = 0;
         let mut add = |uses: &QueueUses, bytes: usize| {
-            if !self.queues.are_over(uses) {
+            if !uses.iter().all(is_before) {
                 sum += bytes as u64;
             }
         };
@@ -149,10 +160,16 @@ impl<A: Allocator, O> State<A, O> {
         let pending = self
             .pending
             .iter()
-            .filter(|held| !self.queues.are_over(&held.uses));
-        let (pending_blocks, pending_bytes) = pending.fold((0, 0), |(blocks, bytes), held| {
+            .filter(|held| self.queues.are_pending(&held.uses));
+        let (pending_blocks, mut pending_bytes) = pending.fold((0, 0), |(blocks, bytes), held| {
             (blocks + 1, bytes + held.block.bytes as u64)
         });
+        if let Some(segments) = &self.segments {
+            segments.each_use(|uses, bytes| {
+                let is_pending = self.queues.are_pending(uses);
+                pending_bytes += if is_pending { bytes as u64 } else { 0 };
+            });
+        }
         let (viewed_blocks, viewed_bytes) = self.count_viewed();
         PoolStatistics {
             active_blocks: unsigned(self.active_blocks),

@@ -108,6 +108,20 @@ impl<A: Allocator, O> QueueStates<A, O> {
         uses.iter().all(|use_| self.is_over(*use_))
     }
 
+    /// Returns the queue that may have free memory with these uses at once, where the order of that queue alone keeps others from it:
+    /// the uses that are not over are one, on a queue in order.
+    pub(crate) fn ready_for(&self, uses: &[QueueUse]) -> Option<&QueueState<A, O>> {
+        let mut open = uses.iter().filter(|use_| !self.is_over(**use_));
+        let only = open.next().filter(|_| open.next().is_none())?;
+        self.get(only.key)
+            .filter(|queue_state| queue_state.is_ordered)
+    }
+
+    /// Returns whether free memory with these uses is pending: no queue may have it at once.
+    pub(crate) fn are_pending(&self, uses: &[QueueUse]) -> bool {
+        !self.are_over(uses) && self.ready_for(uses).is_none()
+    }
+
     /// Returns whether the commands of this use have ended, or end before any command starts that is enqueued later on the queue of
     /// `queue_key`.
     pub(crate) fn is_before(&self, use_: QueueUse, queue_key: QueueKey) -> bool {

@@ -235,7 +235,7 @@ impl<A: Allocator, O> State<A, O> {
         }
         let bytes = request.bytes as u64;
         let (free, largest) = (self.held_bytes(), self.largest_held_bytes() as u64);
-        let pending = self.held_back_bytes();
+        let pending = self.held_back_bytes(None);
         let reason = if free < bytes {
             "too little is free"
         } else if largest < bytes {

@@ -1,6 +1,11 @@
 use binpool_allocators::{Backend, Queue};
 
-use crate::{block::HeldBlock, mock_pool::MockPool, order::hit_kind::HitKind};
+use crate::{
+    block::HeldBlock,
+    mock_pool::{Immediate, MockPool},
+    order::hit_kind::HitKind,
+    shared::State,
+};
 
 const MIB: usize = 1 << 20;
 
@@ -114,29 +119,34 @@ fn blocks_whose_commands_have_ended_become_idle() {
 fn memory_that_commands_may_still_use_is_counted() {
     let mock = MockPool::of_blocks();
     let key = mock.default_key();
+    let other = mock.another_queue();
     let [used, pending, unused] = [256, 1024, 4096].map(|bytes| mock.unused(bytes));
     let mut state = mock.shared.state.lock();
-    let use_ = state.queues.stamp(key);
+    let other_key = state.enter(&other);
+    let [use_, of_other] = [key, other_key].map(|key| state.queues.stamp(key));
     state.put_in_bin(unused);
-    assert_eq!(state.held_back_bytes(), 0);
+    assert_eq!(state.held_back_bytes(None), 0);
     let uses = std::iter::once(use_).collect();
     state.put_in_bin(HeldBlock { uses, ..used });
-    let uses = std::iter::once(use_).collect();
-    state.pending.push(HeldBlock { uses, ..pending });
-    assert_eq!(state.held_back_bytes(), 256 + 1024);
+    let uses = [use_, of_other].into_iter().collect();
+    state.put_in_bin(HeldBlock { uses, ..pending });
+    assert_eq!(state.held_back_bytes(None), 256 + 1024);
+    // The queue that alone used a block need not wait for it.
+    assert_eq!(state.held_back_bytes(Some(key)), 1024);
+    assert_eq!(state.held_back_bytes(Some(other_key)), 256 + 1024);
     assert_eq!(state.held_bytes(), 256 + 1024 + 4096);
     assert_eq!(state.largest_held_bytes(), 4096);
-    let statistics = state.statistics();
-    assert_eq!(
-        (statistics.pending_blocks, statistics.pending_bytes),
-        (1, 1024)
-    );
-    let ended = state.queues.note_ended(use_);
-    assert_eq!(state.held_back_bytes(), 0);
-    let statistics = state.statistics();
-    assert_eq!(
-        (statistics.pending_blocks, statistics.pending_bytes),
-        (0, 0)
-    );
-    drop((state, ended));
+    let pending = |state: &State<Immediate>| {
+        let statistics = state.statistics();
+        (statistics.pending_blocks, statistics.pending_bytes)
+    };
+    assert_eq!(pending(&state), (1, 1024));
+    // Then one queue in order may have it at once.
+    let ended = [state.queues.note_ended(use_)];
+    assert_eq!(pending(&state), (0, 0));
+    assert_eq!(state.held_back_bytes(None), 1024);
+    assert_eq!(state.held_back_bytes(Some(other_key)), 0);
+    let all_ended = state.queues.note_ended(of_other);
+    assert_eq!(state.held_back_bytes(None), 0);
+    drop((state, ended, all_ended));
 }

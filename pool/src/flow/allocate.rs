@@ -86,13 +86,18 @@ impl<A: Allocator> Shared<A> {
         Ok(block)
     }
 
-    /// Returns the bytes that a block for a request of `bytes` bytes takes of the device.
+    /// Returns the bytes that a new block for a request of `bytes` bytes takes of the device.
     pub(crate) fn class_size(&self, bytes: usize) -> Result<usize, PoolError> {
         if bytes == 0 {
             return Ok(0);
         }
-        let request = self.request(self.size(bytes))?;
-        request.map_or_else(|| Err(self.never_fits(bytes)), |request| Ok(request.bytes))
+        let Some(request) = self.request(self.size(bytes))? else {
+            return Err(self.never_fits(bytes));
+        };
+        // Computed here, since the program's own size classes may use the pool.
+        let widened = self.widened(request.bin);
+        let state = self.state.lock();
+        Ok(self.as_carved(&state, request, widened).bytes)
     }
 
     /// Returns the size of a request for `asked` bytes. It may call the program's own size classes, so it runs outside the gate of a

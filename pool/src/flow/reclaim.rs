@@ -207,7 +207,7 @@ impl<A: Allocator> Shared<A> {
 
     fn give_up(&self, reclaim: Reclaim) -> PoolError {
         let Request { asked, bytes, .. } = reclaim.request;
-        let mut report = self.report(asked, bytes);
+        let mut report = self.report(asked, bytes, Some(reclaim.queue_key));
         let bytes = reclaim.request.bytes as u64;
         let is_limit = |error: &Error| matches!(error, Error::OutOfMemory(refusal) if refusal.scope == Scope::Limit);
         report.verdict = if bytes > report.device_bytes {
@@ -241,18 +241,18 @@ impl<A: Allocator> Shared<A> {
 
     /// Returns the error for a block that this device never has room for.
     pub(crate) fn never_fits(&self, bytes: usize) -> PoolError {
-        PoolError::OutOfMemory(Box::new(self.report(bytes, bytes)))
+        PoolError::OutOfMemory(Box::new(self.report(bytes, bytes, None)))
     }
 
     /// Returns a report of the pool's state, with the verdict for a block that never fits.
-    fn report(&self, asked: usize, bytes: usize) -> OutOfMemoryReport {
+    fn report(&self, asked: usize, bytes: usize, queue_key: Option<QueueKey>) -> OutOfMemoryReport {
         self.drain_caches();
         let (statistics, largest_held, pending) = {
             let state = self.state.lock();
             (
                 state.statistics(),
                 state.largest_held_bytes(),
-                state.held_back_bytes(),
+                state.held_back_bytes(queue_key),
             )
         };
         let mut largest_groups = if self.tracking.is_on() {

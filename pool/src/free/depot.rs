@@ -149,7 +149,7 @@ impl<A: Allocator, O> Depot<A, O> {
 mod tests {
     use binpool_allocators::{Memory, MemoryId, Queue};
 
-    use super::{Depot, Wanted};
+    use super::{Depot, REMEMBERED, Wanted};
     use crate::{
         mock_pool::{Immediate, MockPool},
         shared::Cached,
@@ -205,6 +205,31 @@ mod tests {
         assert_eq!(ids(&depot.take_all(Wanted::Slot(2))), two);
         assert_eq!((depot.blocks(), depot.bytes()), (2, 2 << 10));
         assert_eq!(ids(&depot.take_all(Wanted::All)), one);
+        assert_eq!((depot.blocks(), depot.bytes()), (0, 0));
+    }
+
+    #[test]
+    fn a_shelf_forgets_only_the_slots_of_which_it_has_no_magazine() {
+        let mock = MockPool::of_blocks();
+        let queue = mock.queue.id();
+        let depot = Depot::default();
+        let slots = 0..2 * REMEMBERED;
+        for slot in slots.clone() {
+            depot.leave(0, queue, slot, magazine(&mock, 1));
+        }
+        let remembered = || depot.shelves[0].magazines.lock().len();
+        assert_eq!(remembered(), slots.len(), "none of them is empty");
+        for slot in slots.clone().step_by(2) {
+            assert!(depot.take(0, queue, slot).is_some());
+        }
+        assert_eq!(remembered(), slots.len(), "they are looked through later");
+        let last = slots.len();
+        depot.leave(0, queue, last, magazine(&mock, 1));
+        assert_eq!(remembered(), slots.len() / 2 + 1);
+        let left = slots.skip(1).step_by(2).chain([last]);
+        for slot in left {
+            assert!(depot.take(0, queue, slot).is_some(), "slot {slot}");
+        }
         assert_eq!((depot.blocks(), depot.bytes()), (0, 0));
     }
 }

@@ -135,3 +135,33 @@ fn boundaries_are_printed() {
         }
     }
 }
+
+#[test]
+fn the_size_of_a_block_is_what_was_said_of_it_before() {
+    for segments in [false, true] {
+        for bits in [2, 4, 8, 10] {
+            for asked in [1, 257, 4097, 5000, 65_537, 100_000, MIB + 1, 5 * MIB + 1] {
+                let options = PoolOptions::new().segments(segments).leading_bits(bits);
+                let rig = Rig::with_options(MockDevice::builder(), options);
+                for round in 0..2 {
+                    let said = rig.pool.class_size(asked).unwrap();
+                    let block = rig.pool.allocate(asked).unwrap();
+                    let given = block.class_size();
+                    assert_eq!(said, given, "{asked} bytes, {bits} bits, round {round}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_would_fit_is_a_block_of_its_whole_size() {
+    let options = PoolOptions::new().leading_bits(8);
+    let rig = Rig::with_options(
+        MockDevice::builder().capacity_bytes(8 * MIB as u64),
+        options,
+    );
+    let _kept = rig.pool.allocate(8 * MIB - 4224).unwrap();
+    let would_fit = rig.pool.would_fit(4097);
+    assert_eq!(would_fit, rig.pool.allocate(4097).is_ok());
+}

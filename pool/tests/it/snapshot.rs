@@ -54,6 +54,8 @@ fn check(snapshot: &Snapshot) {
     let all: u64 = states.values().map(|(_, bytes)| bytes).sum();
     assert_eq!(all, statistics.managed_bytes, "every byte is there once");
     assert_eq!(all - bytes, statistics.held_bytes);
+    let (_, pending) = of(BlockState::Pending);
+    assert_eq!(pending, statistics.pending_bytes, "one word, one number");
     let asked: u64 = all_blocks(snapshot)
         .filter_map(|block| block.requested_bytes)
         .sum();
@@ -278,4 +280,37 @@ fn a_directory_that_cannot_be_written_changes_nothing_about_the_error() {
     let options = PoolOptions::new().snapshot_at_out_of_memory("/dev/null/nowhere");
     let (pool, _) = pool_of(&device, options);
     assert!(pool.allocate(2 << 20).unwrap_err().is_out_of_memory());
+}
+
+#[test]
+fn what_one_queue_in_order_used_is_ready_for_it_and_not_pending_and_says_so_in_every_place() {
+    for segments in [false, true] {
+        let device = MockDevice::builder().completion(Completion::Manual);
+        let options = PoolOptions::new().segments(segments);
+        let (pool, queue) = pool_of(&device.build(), options);
+        let others = [QueueOrder::InOrder, QueueOrder::OutOfOrder]
+            .map(|order| pool.backend().create_queue(order).unwrap());
+        let blocks = [(); 3].map(|()| pool.allocate(1 << 20).unwrap());
+        for block in &blocks {
+            block.enqueue_fill(&queue, 0..64, &[1_u8]).unwrap();
+        }
+        drop(blocks);
+        let snapshot = pool.snapshot();
+        check(&snapshot);
+        assert_eq!(snapshot.statistics.pending_bytes, 0);
+        let ready = all_blocks(&snapshot).filter(|block| block.queue == Some(queue.id().get()));
+        let ready: u64 = ready.map(|block| block.bytes).sum();
+        assert!(ready >= 3 << 20, "segments: {segments}, {ready} bytes");
+
+        let block = pool.allocate(1 << 20).unwrap();
+        for other in &others {
+            block.enqueue_fill(other, 0..64, &[1_u8]).unwrap();
+        }
+        drop(block);
+        let before = pool.statistics().pending_bytes;
+        let snapshot = pool.snapshot();
+        check(&snapshot);
+        assert_eq!(snapshot.statistics.pending_bytes, 1 << 20);
+        assert_eq!(before, 1 << 20, "segments: {segments}");
+    }
 }

@@ -177,7 +177,7 @@ pub struct SnapshotBlock {
     /// The call site of the request: `file:line:column`, or the frames of a backtrace, one a line, innermost first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_site: Option<String>,
-    /// The number of the queue that it was requested for; for a held block, of the queue whose order alone keeps it
+    /// The number of the queue that it was requested for; for a held block or a free range, of the queue whose order alone keeps it
     /// from other users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<u64>,
@@ -218,7 +218,8 @@ pub enum BlockState {
     Active,
     /// Held by the pool as a block, for the next request of its class: cached, not leaked.
     Held,
-    /// Held by the pool, while commands may still use it.
+    /// Held by the pool, and no queue may have it at once: commands on several queues, or on an out-of-order queue, may still use it.
+    /// The pending blocks and ranges together have [`PoolStatistics::pending_bytes`].
     Pending,
     /// Held by the pool: a range of a segment, for requests of any class.
     #[default]

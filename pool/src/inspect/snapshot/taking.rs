@@ -20,7 +20,7 @@ use super::SnapshotShortage;
 use super::VERSION;
 use crate::{
     MemoryPool, OutOfMemoryReport,
-    order::queue_uses::QueueUses,
+    order::{queue_uses::QueueUses, timestamps::QueueUse},
     shared::{Bins, Block, HeldBlock, Shared, State},
     track::{
         allocation_record::{AllocationRecord, Ownership},
@@ -156,8 +156,7 @@ impl<A: Allocator> State<A> {
                 offset: region.offset as u64,
                 bytes: region.bytes as u64,
                 ..match state {
-                    RangeState::Free(uses) if !self.queues.are_over(uses) => pending(),
-                    RangeState::Free(_) => SnapshotBlock::default(),
+                    RangeState::Free(uses) => self.free_range(uses),
                     RangeState::Taken(range) => in_segments.remove(&range).unwrap_or_else(unknown),
                 }
             });
@@ -173,6 +172,20 @@ impl<A: Allocator> State<A> {
         (segments, blocks)
     }
 
+    fn free_range(&self, uses: &[QueueUse]) -> SnapshotBlock {
+        let queue = self.queues.ready_for(uses);
+        let state = if self.queues.are_pending(uses) {
+            BlockState::Pending
+        } else {
+            BlockState::Free
+        };
+        SnapshotBlock {
+            state,
+            queue: queue.map(|queue_state| queue_state.queue.id().get()),
+            ..SnapshotBlock::default()
+        }
+    }
+
     /// Returns the blocks that are neither active nor free ranges.
     fn retained(&self) -> Vec<Retained<'_, A>> {
         let mut retained = Vec::new();
@@ -184,10 +197,10 @@ impl<A: Allocator> State<A> {
         let common = self.idle.iter();
         retained.extend(common.map(|held| Retained::new(held, BlockState::Held, None)));
         retained.extend(self.pending.iter().map(|held| {
-            let state = if self.queues.are_over(&held.uses) {
-                BlockState::Held
-            } else {
+            let state = if self.queues.are_pending(&held.uses) {
                 BlockState::Pending
+            } else {
+                BlockState::Held
             };
             Retained::new(held, state, None)
         }));
@@ -223,13 +236,6 @@ fn active(record: &AllocationRecord, ownership: Ownership, ticks: &Ticks) -> Sna
 fn unknown() -> SnapshotBlock {
     SnapshotBlock {
         state: BlockState::Active,
-        ..SnapshotBlock::default()
-    }
-}
-
-fn pending() -> SnapshotBlock {
-    SnapshotBlock {
-        state: BlockState::Pending,
         ..SnapshotBlock::default()
     }
 }
