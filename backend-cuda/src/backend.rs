@@ -257,11 +257,12 @@ impl Backend for CudaBackend {
         wait_for: &[CudaEvent],
     ) -> Result<CudaEvent> {
         self.check_command(queue, &[memory], wait_for)?;
-        let to = memory.region(region)?;
+        let part = memory.part(region)?;
+        let to = part.address();
         InvalidRequest::check_pattern(region, pattern)?;
         let is_one_byte = pattern.iter().all(|byte| *byte == pattern[0]);
         let pattern = if is_one_byte { &pattern[..1] } else { pattern };
-        self.submit(queue, &[memory], wait_for, |stream, held| {
+        self.submit(queue, &[part], wait_for, |stream, held| {
             if region.bytes == 0 || stream.fill(to, region.bytes, pattern)? {
                 return Ok(());
             }

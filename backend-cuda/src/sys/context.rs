@@ -116,6 +116,15 @@ impl Context {
         self.seen(unsafe { driver.context_wait() })
     }
 
+    /// Waits for everything on the device, unless the device may wait for the host, or a stream is captured, whose commands do not run.
+    /// Returns whether all has ended.
+    pub(crate) fn has_all_ended(&self) -> bool {
+        // A context that cannot be waited for is lost, and runs no commands.
+        !self.has_unresolved()
+            && !self.has_capture()
+            && (self.synchronize().is_ok() || self.is_lost())
+    }
+
     /// Returns the free and all bytes of the device.
     pub(crate) fn memory_info(&self) -> CudaResult<(usize, usize)> {
         let driver = self.enter()?;

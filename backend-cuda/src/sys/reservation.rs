@@ -2,13 +2,15 @@
 
 use std::{collections::BTreeMap, sync::Arc, thread, time::Duration};
 
-use binpool_allocators::{Error, InvalidRequest, Region, Result};
+use binpool_allocators::{Error, InvalidRequest, QueueId, Region, Result};
 use parking_lot::Mutex;
 
 use super::{
     context::Context,
     driver::Address,
+    last_uses::LastUses,
     left::Left,
+    mark::Mark,
     pages::Pages,
     status::{CudaError, CudaResult, NOT_READY},
 };
@@ -25,6 +27,8 @@ const APART: Duration = Duration::from_micros(100);
 /// I2: The pages of each entry of `mapped` without `is_changing` are mapped at its offset, and nothing is mapped where no entry is, but for
 /// what failed maps have left (`Context::left`). Entries and those do not overlap. Only the thread that set `is_changing` changes what is
 /// mapped there.
+/// I3: Each command of this crate that uses the pages of an entry and may not have ended is among its `uses`, or is counted in `enqueuing`.
+/// While a command is, `is_changing` is not set, and while `is_changing` is set, none is added.
 pub(crate) struct Reservation {
     context: Arc<Context>,
     address: Address,
@@ -35,6 +39,21 @@ pub(crate) struct Reservation {
 struct Entry {
     pages: Arc<Pages>,
     is_changing: bool,
+    /// The commands that are just being enqueued.
+    enqueuing: usize,
+    uses: LastUses,
+}
+
+impl Entry {
+    /// Pages that are about to be mapped.
+    fn new(pages: &Arc<Pages>) -> Self {
+        Self {
+            pages: Arc::clone(pages),
+            is_changing: true,
+            enqueuing: 0,
+            uses: LastUses::default(),
+        }
+    }
 }
 
 impl Reservation {
@@ -79,9 +98,7 @@ impl Reservation {
                     "mapping pages at two places: unmap them first",
                 ));
             }
-            let pages = Arc::clone(pages);
-            let is_changing = true;
-            mapped.insert(offset, Entry { pages, is_changing });
+            mapped.insert(offset, Entry::new(pages));
         }
         let result = self.map_now(offset, pages);
         let mut mapped = self.mapped.lock();
@@ -152,14 +169,20 @@ impl Reservation {
         }
     }
 
-    /// Unmaps what is mapped at `region`, which consists of whole pages. Waits for no commands.
+    /// Unmaps what is mapped at `region`, which consists of whole pages, and which no command uses any more.
     pub(crate) fn unmap(&self, region: Region) -> Result<()> {
         region.check_within(self.bytes)?;
         if region.bytes == 0 {
             return Ok(());
         }
-        let offsets = self.begin_unmap(region)?;
-        let result = self.unmap_now(region.offset, region.bytes);
+        let (offsets, uses) = self.begin_unmap(region)?;
+        let result = match uses.have_ended() {
+            Ok(true) => self
+                .unmap_now(region.offset, region.bytes)
+                .map_err(Error::from),
+            Ok(false) => Err(in_use(region)),
+            Err(error) => Err(error.into()),
+        };
         let mut gone = Vec::new();
         let mut mapped = self.mapped.lock();
         for offset in offsets {
@@ -176,11 +199,12 @@ impl Reservation {
         drop(mapped);
         // Pages that only the reservation had are released here, outside the lock.
         drop(gone);
-        Ok(result?)
+        result
     }
 
-    /// Checks that whole pages are mapped at all of `region`, and marks them.
-    fn begin_unmap(&self, region: Region) -> Result<Vec<usize>> {
+    /// Checks that whole pages are mapped at all of `region`, and marks them, so that no command begins to use them. Returns their places, and
+    /// the commands that may use them still.
+    fn begin_unmap(&self, region: Region) -> Result<(Vec<usize>, LastUses)> {
         let mut mapped = self.mapped.lock();
         let end = region.offset + region.bytes;
         let (mut at, mut offsets) = (region.offset, Vec::new());
@@ -192,40 +216,70 @@ impl Reservation {
             at += entry.pages.bytes();
         }
         if at != end {
-            let Region { offset, bytes } = region;
-            return Err(InvalidRequest::NotMapped { offset, bytes }.into());
+            return Err(not_mapped(region));
         }
-        for offset in &offsets {
-            if let Some(entry) = mapped.get_mut(offset) {
-                entry.is_changing = true;
-            }
+        let mut inside = mapped.range(region.offset..end);
+        if inside.any(|(_, entry)| entry.enqueuing > 0) {
+            return Err(in_use(region));
         }
-        Ok(offsets)
+        let mut uses = LastUses::default();
+        for (_, entry) in mapped.range_mut(region.offset..end) {
+            entry.is_changing = true;
+            uses.add(&entry.uses);
+        }
+        Ok((offsets, uses))
     }
 
     fn unmap_now(&self, offset: usize, bytes: usize) -> CudaResult<()> {
         unmap_at(&self.context, self.address + offset as Address, bytes)
     }
 
-    /// Checks that memory is mapped at all of `region`, and that no thread is just mapping or unmapping it: a command elsewhere would end
-    /// the context. That it stays mapped until the command has ended is up to the program.
-    pub(crate) fn check_mapped(&self, region: Region) -> Result<()> {
-        let mapped = self.mapped.lock();
+    /// Begins a use of `region` by a command. It is refused where not all of it is mapped, or a thread is just mapping or unmapping it: the
+    /// command would end the context.
+    pub(crate) fn begin_use(&self, region: Region) -> Result<BeingUsed<'_>> {
+        let mut mapped = self.mapped.lock();
         let end = region.offset.saturating_add(region.bytes);
-        let mut at = region.offset;
+        let (mut at, mut offsets) = (region.offset, Vec::new());
         while at < end {
             let entry = mapped.range(..=at).next_back();
             let entry = entry.filter(|(_, entry)| !entry.is_changing);
-            let next = entry.map(|(start, entry)| start + entry.pages.bytes());
-            match next {
-                Some(next) if next > at => at = next,
-                _ => {
-                    let Region { offset, bytes } = region;
-                    return Err(InvalidRequest::NotMapped { offset, bytes }.into());
+            match entry.map(|(start, entry)| (*start, start + entry.pages.bytes())) {
+                Some((start, next)) if next > at => {
+                    offsets.push(start);
+                    at = next;
                 }
+                _ => return Err(not_mapped(region)),
             }
         }
-        Ok(())
+        Ok(self.being_used(&mut mapped, offsets))
+    }
+
+    /// Begins a use by a command that touches only what is mapped in `region`, as the program promises.
+    pub(crate) fn begin_use_of_mapped(&self, region: Region) -> BeingUsed<'_> {
+        let mut mapped = self.mapped.lock();
+        let end = region.offset.saturating_add(region.bytes);
+        let before = mapped.range(..end).rev();
+        let inside =
+            before.take_while(|(start, entry)| *start + entry.pages.bytes() > region.offset);
+        let stay = inside.filter(|(_, entry)| !entry.is_changing);
+        let offsets = stay.map(|(start, _)| *start).collect();
+        self.being_used(&mut mapped, offsets)
+    }
+
+    fn being_used(
+        &self,
+        mapped: &mut BTreeMap<usize, Entry>,
+        offsets: Vec<usize>,
+    ) -> BeingUsed<'_> {
+        for offset in &offsets {
+            if let Some(entry) = mapped.get_mut(offset) {
+                entry.enqueuing += 1;
+            }
+        }
+        BeingUsed {
+            reservation: self,
+            offsets,
+        }
     }
 
     fn free(&self) -> CudaResult<()> {
@@ -275,9 +329,55 @@ fn unmap_left(context: &Context, wanted: impl Fn(Address) -> bool) -> CudaResult
 /// Unmaps addresses of a reservation that lives, which no other thread maps or unmaps, and no command uses.
 fn unmap_at(context: &Context, address: Address, bytes: usize) -> CudaResult<()> {
     let driver = context.enter_relaxed()?;
-    // SAFETY: It takes no pointers; the addresses are of a reservation, and the program has waited for the commands that use them.
+    // SAFETY: It takes no pointers; the addresses are of a reservation, and no command of this crate uses them (I3), as the caller has seen to.
     let result = unsafe { driver.unmap(address, bytes) };
     context.seen(result)
+}
+
+/// A part of a reservation that a command is about to use. What is mapped there stays so as long as this value lives, and then until the
+/// commands have ended that were noted.
+pub(crate) struct BeingUsed<'a> {
+    reservation: &'a Reservation,
+    /// The places of the pages.
+    offsets: Vec<usize>,
+}
+
+impl BeingUsed<'_> {
+    /// Notes the command, which is enqueued.
+    pub(crate) fn note_use(&self, queue: QueueId, number: u64, mark: &Arc<Mark>) {
+        self.each(|entry| entry.uses.note(queue, number, mark));
+    }
+
+    /// Notes a command of a context whose end no event tells.
+    pub(crate) fn note_unknown_use(&self, context: &Arc<Context>) {
+        self.each(|entry| entry.uses.note_unknown(context));
+    }
+
+    fn each(&self, mut visit: impl FnMut(&mut Entry)) {
+        let mut mapped = self.reservation.mapped.lock();
+        for offset in &self.offsets {
+            // It stays while it is counted (I3).
+            if let Some(entry) = mapped.get_mut(offset) {
+                visit(entry);
+            }
+        }
+    }
+}
+
+impl Drop for BeingUsed<'_> {
+    fn drop(&mut self) {
+        self.each(|entry| entry.enqueuing -= 1);
+    }
+}
+
+fn not_mapped(region: Region) -> Error {
+    let Region { offset, bytes } = region;
+    InvalidRequest::NotMapped { offset, bytes }.into()
+}
+
+fn in_use(region: Region) -> Error {
+    let Region { offset, bytes } = region;
+    InvalidRequest::InUse { offset, bytes }.into()
 }
 
 /// A map that failed.
