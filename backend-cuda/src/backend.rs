@@ -151,7 +151,7 @@ impl CudaBackend {
         self.adopt(LEGACY)
     }
 
-    /// The default stream of the calling thread. Other threads may not use this value.
+    /// The default stream of the calling thread. Other threads may wait for it, but not enqueue commands on it.
     #[must_use]
     pub fn per_thread_default_queue(&self) -> CudaQueue {
         self.adopt(PER_THREAD)
@@ -239,6 +239,11 @@ impl Backend for CudaBackend {
     }
 
     fn enqueue_marker(&self, queue: &CudaQueue, wait_for: &[CudaEvent]) -> Result<CudaEvent> {
+        if wait_for.is_empty() && queue.is_out_of_reach() {
+            self.shared.check_queue(queue)?;
+            self.shared.graveyard.reap_some();
+            return Ok(CudaEvent::of_command(Arc::new(queue.mark_out_of_reach()?)));
+        }
         self.check_command(queue, &[], wait_for)?;
         self.submit(queue, &[], wait_for, |_, _| Ok(()))
     }

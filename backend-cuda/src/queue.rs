@@ -11,9 +11,13 @@ use std::{
 use binpool_allocators::{Error, Queue, QueueId, QueueOrder, Result};
 use parking_lot::Mutex;
 
-use crate::sys::{Context, CudaResult, Handle, PER_THREAD, Stream};
+use crate::sys::{Context, CudaResult, Handle, Mark, PER_THREAD, Stream};
 
-/// A CUDA stream. Clones are the same queue; any thread may use them, but for the per-thread default stream.
+/// A CUDA stream. Clones are the same queue; any thread may use them.
+///
+/// Only its own thread can enqueue commands on a per-thread default stream. Others can wait for it, and enqueue markers and barriers that wait for
+/// no events: these have ended once everything has that was enqueued before in the context, which asks for CUDA 12.5 or later. So what is free in a pool
+/// goes from one thread to another, whether the thread that freed it lives or not.
 ///
 /// However often a backend wraps one stream, the values are equal while one of them lives. Backends of other devices of the
 /// [library](crate::CudaLibrary) take the queue, too.
@@ -115,15 +119,42 @@ impl CudaQueue {
         )))
     }
 
+    /// Returns whether it is the per-thread default stream of another thread than the calling one, which has no handle for it.
+    pub(crate) fn is_out_of_reach(&self) -> bool {
+        let owner = self.inner.thread;
+        owner.is_some_and(|owner| owner != thread::current().id())
+    }
+
     /// Checks that the calling thread may use the queue.
     pub(crate) fn check_thread(&self) -> Result<()> {
-        match self.inner.thread {
-            Some(owner) if owner != thread::current().id() => Err(Error::unsupported(
-                "the per-thread default stream of another thread: its handle means another stream here; use a queue of \
-                 `create_queue` for both threads",
-            )),
-            _ => Ok(()),
+        if !self.is_out_of_reach() {
+            return Ok(());
         }
+        Err(Error::unsupported(
+            "the per-thread default stream of another thread: its handle means another stream here; use a queue of \
+             `create_queue` for both threads",
+        ))
+    }
+
+    /// Checks that the whole context can be waited for in place of this queue, which is out of reach.
+    fn check_context(&self) -> Result<()> {
+        let context = self.stream().context();
+        if !context.has_unresolved() && !context.has_capture() {
+            return Ok(());
+        }
+        Err(Error::unsupported(
+            "waiting for the per-thread default stream of another thread while a stream waits for a user event or is captured into a \
+             graph: resolve the event, or end the capture",
+        ))
+    }
+
+    /// Returns the mark of everything that was enqueued so far on this queue, which is out of reach, and on all others of its context.
+    pub(crate) fn mark_out_of_reach(&self) -> Result<Mark> {
+        self.check_context()?;
+        let context = self.stream().context();
+        let mark = Mark::new(context)?;
+        context.record(&mark)?;
+        Ok(mark)
     }
 }
 
@@ -184,9 +215,13 @@ impl Queue for CudaQueue {
         Ok(())
     }
 
-    /// [`Unsupported`](Error::Unsupported) while the stream is captured into a graph.
+    /// [`Unsupported`](Error::Unsupported) while the stream is captured into a graph. For the per-thread default stream of another thread, it
+    /// waits for the whole context, and is [`Unsupported`](Error::Unsupported) while a stream waits for a user event, or any is captured.
     fn finish(&self) -> Result<()> {
-        self.check_thread()?;
+        if self.is_out_of_reach() {
+            self.check_context()?;
+            return Ok(self.inner.stream.context().synchronize()?);
+        }
         self.check_not_captured("waiting for a queue")?;
         Ok(self.inner.stream.synchronize()?)
     }

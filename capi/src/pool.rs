@@ -209,7 +209,7 @@ pub unsafe extern "C" fn binpool_allocate(
 }
 
 /// Allocates a block of `bytes` bytes for `queue`: a `cl_command_queue` of the pool's context and device, or a `CUstream`, where null is the
-/// legacy default stream.
+/// legacy default stream, and `CU_STREAM_PER_THREAD` that of the calling thread, which may end before the block is freed.
 ///
 /// Otherwise as `binpool_allocate`. Errors: also `INVALID_ARGUMENT` for a queue of another context or device.
 ///

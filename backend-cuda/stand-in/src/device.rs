@@ -79,6 +79,27 @@ thread_local! {
     static CURRENT: Cell<usize> = const { Cell::new(0) };
 }
 
+/// A thread, whose default streams go with it.
+struct OwnThread(ThreadId);
+
+impl Drop for OwnThread {
+    fn drop(&mut self) {
+        let devices: Vec<_> = DEVICES.lock().values().map(Arc::clone).collect();
+        for device in devices {
+            let gone = device
+                .objects
+                .lock()
+                .defaults
+                .remove(&(PER_THREAD, Some(self.0)));
+            drop(gone);
+        }
+    }
+}
+
+thread_local! {
+    static OWN: OwnThread = OwnThread(thread::current().id());
+}
+
 /// Returns the device of a number.
 pub(crate) fn device(ordinal: i32) -> Result<Arc<Device>, Code> {
     if !(0..MOST_DEVICES).contains(&ordinal) {
@@ -201,7 +222,10 @@ impl Device {
 
     fn start(self: &Arc<Self>, handle: usize) -> Arc<Stream> {
         let stream = Arc::new(Stream::start(self, handle));
-        self.running.lock().push(Arc::clone(stream.progress()));
+        let mut running = self.running.lock();
+        running.retain(|progress| Arc::strong_count(progress) > 1 || !progress.is_idle());
+        running.push(Arc::clone(stream.progress()));
+        drop(running);
         stream
     }
 
@@ -221,7 +245,7 @@ impl Device {
         let mut objects = self.objects.lock();
         let stream = match handle {
             0 | LEGACY | PER_THREAD => {
-                let thread = (handle == PER_THREAD).then(|| thread::current().id());
+                let thread = (handle == PER_THREAD).then(|| OWN.with(|own| own.0));
                 let stream = objects.defaults.entry((handle.max(LEGACY), thread));
                 stream.or_insert_with(|| self.start(handle))
             }
@@ -237,6 +261,26 @@ impl Device {
             progress.wait(self);
         }
         self.check()
+    }
+
+    /// Records in an event all commands so far, but for those that are captured.
+    pub(crate) fn record_all(self: &Arc<Self>, event: &Arc<Event>) {
+        let (record, running) = (event.record(), self.running.lock().clone());
+        let busy = running.into_iter().filter(|progress| !progress.is_idle());
+        let busy: Vec<_> = busy
+            .map(|progress| (progress.enqueued(), progress))
+            .collect();
+        if busy.is_empty() {
+            event.end(record);
+            return;
+        }
+        let (device, event) = (Arc::clone(self), Arc::clone(event));
+        thread::spawn(move || {
+            for (last, progress) in busy {
+                progress.wait_for(last, &device);
+            }
+            event.end(record);
+        });
     }
 
     pub(crate) fn create_graph(&self, graph: Graph) -> usize {

@@ -9,14 +9,14 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::pools::Block;
+use super::pools::{Block, StreamKey};
 
 /// A block that the program has.
 pub(super) struct Given {
     pub(super) block: Block,
     pub(super) device: i32,
     /// The stream that it was requested for.
-    pub(super) stream: usize,
+    pub(super) stream: StreamKey,
 }
 
 /// So many maps that threads seldom meet.

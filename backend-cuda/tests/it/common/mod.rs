@@ -157,6 +157,15 @@ impl Device {
         assert_eq!(set.unwrap()(context), 0);
     }
 
+    /// Holds a stream back until the word is 1, as a program does that uses the driver by itself.
+    pub(crate) fn hold(&self, stream: *mut c_void, word: &AtomicU32) {
+        type Wait = extern "system" fn(*mut c_void, *const AtomicU32, u32, u32) -> i32;
+        self.make_current();
+        // SAFETY: The signature is right.
+        let wait = unsafe { stand_in().controls.get::<Wait>(b"cuStreamWaitValue32_v2") };
+        assert_eq!(wait.unwrap()(stream, word, 1, 0), 0);
+    }
+
     fn number(&self, name: &[u8]) -> usize {
         // SAFETY: The signature is right.
         let number = unsafe {
