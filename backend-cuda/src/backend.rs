@@ -226,7 +226,7 @@ impl Backend for CudaBackend {
         memory.address().map(drop)
     }
 
-    /// A failure to free the block is only logged.
+    /// Where the driver does not free the block at once, that is logged, and later calls ask again.
     fn release(&self, memory: CudaMemory, after: &[CudaEvent]) -> Result<()> {
         memory.check_belongs(&self.shared)?;
         self.shared.check_events(after)?;

@@ -119,6 +119,7 @@ impl Graveyard {
     }
 
     fn reap(&self, looks: usize) {
+        self.context.free_again();
         for _ in 0..looks {
             let Some(mut grave) = self.graves.lock().pop_front() else {
                 return;

@@ -96,12 +96,10 @@ impl Drop for Mark {
         if self.context.keep_event(self.raw) {
             return;
         }
-        let destroyed = self.context.enter().and_then(|driver| {
-            // SAFETY: It takes no pointers; nothing else has this event (I1).
-            unsafe { driver.event_destroy(self.raw) }
+        let raw = self.raw;
+        // SAFETY: It takes no pointers; nothing else has this event (I1).
+        self.context.free("an event", move |driver| unsafe {
+            driver.event_destroy(raw)
         });
-        if let Err(error) = destroyed {
-            tracing::debug!(%error, "an event was left to the driver");
-        }
     }
 }

@@ -23,6 +23,7 @@ mod staging;
 mod status;
 mod stream;
 mod streams;
+mod unfreed;
 
 pub(crate) use allocation::{Allocation, DriverPool};
 pub(crate) use context::Context;

@@ -231,7 +231,11 @@ impl Reservation {
     }
 
     fn unmap_now(&self, offset: usize, bytes: usize) -> CudaResult<()> {
-        unmap_at(&self.context, self.address + offset as Address, bytes)
+        let driver = self.context.enter_relaxed()?;
+        // SAFETY: It takes no pointers; the addresses are of this reservation (I1), and no command of this crate uses them (I3), as the callers
+        // have seen to.
+        let result = unsafe { driver.unmap(self.address + offset as Address, bytes) };
+        self.context.seen(result)
     }
 
     /// Begins a use of `region` by a command. It is refused where not all of it is mapped, or a thread is just mapping or unmapping it: the
@@ -282,29 +286,24 @@ impl Reservation {
         }
     }
 
-    fn free(&self) -> CudaResult<()> {
-        let mapped = std::mem::take(&mut *self.mapped.lock());
-        if !mapped.is_empty() {
-            self.context.synchronize()?;
-        }
-        // Where one cannot be unmapped, the others are, and the addresses stay reserved.
+    /// Takes out what is mapped, also what failed maps have left.
+    fn take_all(&mut self) -> (Vec<Left>, Vec<Arc<Pages>>) {
         let ours = self.address..self.address + self.bytes as Address;
-        let mut unmapped = unmap_left(&self.context, |address| ours.contains(&address));
-        self.context
-            .left()
-            .lock()
-            .retain(|left| !ours.contains(&left.address));
-        for (offset, entry) in mapped {
-            match self.unmap_now(offset, entry.pages.bytes()) {
-                Ok(()) => entry.pages.claim().let_go(),
-                Err(error) => unmapped = Err(error),
-            }
-        }
-        unmapped?;
-        let driver = self.context.enter_relaxed()?;
-        // SAFETY: It takes no pointers; nothing else has these addresses (I1), and nothing is mapped there any more.
-        let result = unsafe { driver.free_addresses(self.address, self.bytes) };
-        self.context.seen(result)
+        let mut left = self.context.left().lock();
+        let mut all: Vec<_> = left
+            .extract_if(.., |left| ours.contains(&left.address))
+            .collect();
+        let mapped = std::mem::take(self.mapped.get_mut()).into_iter();
+        let pages = mapped.map(|(offset, entry)| {
+            all.push(Left {
+                address: self.address + offset as Address,
+                bytes: entry.pages.bytes(),
+                claim: entry.pages.claim().clone(),
+            });
+            entry.pages
+        });
+        let pages = pages.collect();
+        (all, pages)
     }
 }
 
@@ -315,23 +314,16 @@ fn unmap_left(context: &Context, wanted: impl Fn(Address) -> bool) -> CudaResult
         if !wanted(left.address) {
             return true;
         }
-        let unmapped = unmap_at(context, left.address, left.bytes);
-        if unmapped.is_ok() {
-            left.claim.let_go();
-            return false;
+        let unmapped = context
+            .enter_relaxed()
+            .and_then(|driver| context.seen(left.unmap(&driver)));
+        let is_left = unmapped.is_err();
+        if is_left {
+            result = unmapped;
         }
-        result = unmapped;
-        true
+        is_left
     });
     result
-}
-
-/// Unmaps addresses of a reservation that lives, which no other thread maps or unmaps, and no command uses.
-fn unmap_at(context: &Context, address: Address, bytes: usize) -> CudaResult<()> {
-    let driver = context.enter_relaxed()?;
-    // SAFETY: It takes no pointers; the addresses are of a reservation, and no command of this crate uses them (I3), as the caller has seen to.
-    let result = unsafe { driver.unmap(address, bytes) };
-    context.seen(result)
 }
 
 /// A part of a reservation that a command is about to use. What is mapped there stays so as long as this value lives, and then until the
@@ -389,8 +381,27 @@ struct Failed {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        if let Err(error) = self.free() {
-            tracing::error!(%error, bytes = self.bytes, "reserved addresses were not freed");
-        }
+        let (mut mapped, pages) = self.take_all();
+        let (address, bytes) = (self.address, self.bytes);
+        self.context.free("reserved addresses", move |driver| {
+            if !mapped.is_empty() {
+                // For commands that this crate has not enqueued.
+                // SAFETY: It takes no pointers.
+                unsafe { driver.context_wait() }?;
+            }
+            // Where one cannot be unmapped, the others are, and the addresses stay reserved.
+            let mut unmapped = Ok(());
+            mapped.retain(|left| {
+                let result = left.unmap(driver);
+                let is_left = result.is_err();
+                unmapped = unmapped.and(result);
+                is_left
+            });
+            unmapped?;
+            // SAFETY: It takes no pointers; nothing else has these addresses (I1), and nothing is mapped there any more.
+            unsafe { driver.free_addresses(address, bytes) }
+        });
+        // Those that only the reservation had are released after that.
+        drop(pages);
     }
 }

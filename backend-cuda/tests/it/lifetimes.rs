@@ -8,9 +8,13 @@ use std::{
     },
 };
 
-use binpool_allocators::{Backend, Event, Memory, MemoryFlags, Outcome, Queue, Region, Transfers};
+use binpool_allocators::{
+    Allocator, Backend, Event, Memory, MemoryFlags, Outcome, Queue, Region, Transfers,
+    VirtualMemory,
+};
+use binpool_cuda::{CudaBackend, CudaModule, DriverPoolAllocator};
 
-use crate::common::{Device, bytes, logged, queue};
+use crate::common::{Device, PAGE, bytes, logged, queue};
 
 const SIZE: usize = 1 << 16;
 
@@ -41,6 +45,69 @@ fn everything_is_destroyed_in_the_end() {
     assert!(device.objects() > 0);
     drop((queue, managed, backend));
     assert_eq!((device.objects(), device.used()), (0, 0));
+}
+
+/// Uses everything that the driver frees, and drops it.
+fn use_all(backend: &CudaBackend) {
+    let queue = queue(backend);
+    let blocks = [MemoryFlags::empty(), MemoryFlags::HOST_RESIDENT]
+        .map(|flags| backend.create_buffer(SIZE, flags).unwrap());
+    let all = Region::first(SIZE);
+    for block in &blocks {
+        backend.enqueue_fill(&queue, block, all, &[1], &[]).unwrap();
+    }
+    let ordered = DriverPoolAllocator::new(backend).unwrap();
+    drop(ordered.allocate_on(&queue, SIZE).unwrap());
+    drop(ordered.allocate(SIZE).unwrap());
+    let reservation = backend.reserve(2 * PAGE).unwrap();
+    for at in [0, PAGE] {
+        let pages = backend.create_pages(PAGE).unwrap();
+        backend.map(&reservation, at, &pages).unwrap();
+    }
+    let text = ".version 6.4\n.visible .entry add_to(";
+    CudaModule::load_ptx(backend, text).unwrap();
+    queue.finish().unwrap();
+}
+
+#[test]
+fn what_the_driver_does_not_free_at_once_is_freed_later() {
+    let calls = [
+        "cuMemFree",
+        "cuMemFreeHost",
+        "cuMemFreeAsync",
+        "cuMemPoolDestroy",
+        "cuMemUnmap",
+        "cuMemAddressFree",
+        "cuMemRelease",
+        "cuModuleUnload",
+        "cuStreamDestroy",
+    ];
+    for call in calls {
+        let device = Device::new(1 << 24);
+        let backend = device.backend();
+        use_all(&backend);
+        let queue = queue(&backend);
+        let level = |objects: usize| {
+            // Each command asks for one thing, and looks at what was dropped under commands.
+            for _ in 0..20 {
+                backend.enqueue_marker(&queue, &[]).unwrap().wait().unwrap();
+            }
+            assert!(device.objects() <= objects, "{call}: {}", device.objects());
+            assert_eq!(device.used(), 0, "{call}");
+        };
+        level(device.objects());
+        let objects = device.objects();
+        device.fail(call, 0, 3, 999);
+        use_all(&backend);
+        level(objects + 2); // Of events and pinned memory, which are kept.
+        // And those that are refused when everything ends.
+        device.fail(call, 0, 3, 999);
+        device.fail("cuEventDestroy", 1, 3, 999);
+        use_all(&backend);
+        drop((queue, backend));
+        assert_eq!((device.objects(), device.used()), (0, 0), "{call}");
+        assert!(device.calls(call) > 3, "{call}");
+    }
 }
 
 #[test]
