@@ -5,13 +5,15 @@ use std::{
     fmt,
     hash::{Hash, Hasher},
     sync::{Arc, Weak},
-    thread::{self, ThreadId},
 };
 
 use binpool_allocators::{Error, Queue, QueueId, QueueOrder, Result};
 use parking_lot::Mutex;
 
-use crate::sys::{Context, CudaResult, Handle, Mark, PER_THREAD, Stream};
+use crate::{
+    sys::{Context, CudaResult, Handle, Mark, PER_THREAD, Stream},
+    thread_number::ThreadNumber,
+};
 
 /// A CUDA stream. Clones are the same queue; any thread may use them.
 ///
@@ -47,7 +49,7 @@ struct Inner {
     #[cfg(feature = "cudarc")]
     owner: std::sync::OnceLock<Arc<cudarc::driver::CudaStream>>,
     /// The thread that the per-thread default stream belongs to.
-    thread: Option<ThreadId>,
+    thread: Option<ThreadNumber>,
     /// Held while a command is enqueued, so that its parts stay together and marks are in the order of their numbers.
     commands: Mutex<Commands>,
 }
@@ -74,7 +76,7 @@ impl Commands {
 }
 
 impl CudaQueue {
-    fn new(stream: Stream, thread: Option<ThreadId>) -> Self {
+    fn new(stream: Stream, thread: Option<ThreadNumber>) -> Self {
         let inner = Inner {
             id: QueueId::fresh(),
             stream,
@@ -122,7 +124,7 @@ impl CudaQueue {
     /// Returns whether it is the per-thread default stream of another thread than the calling one, which has no handle for it.
     pub(crate) fn is_out_of_reach(&self) -> bool {
         let owner = self.inner.thread;
-        owner.is_some_and(|owner| owner != thread::current().id())
+        owner.is_some_and(|owner| owner != ThreadNumber::own())
     }
 
     /// Checks that the calling thread may use the queue.
@@ -174,7 +176,7 @@ impl Queues {
 
     /// Returns the queue of a stream that is there already.
     pub(crate) fn adopt(&self, context: &Arc<Context>, raw: Handle) -> CudaQueue {
-        let thread = (raw == PER_THREAD).then(|| thread::current().id());
+        let thread = (raw == PER_THREAD).then(|| ThreadNumber::own());
         let mut living = self.living.lock();
         let known = living.iter().filter_map(Weak::upgrade);
         // Those that are not the one may be the last of their queue, and are dropped outside the lock.

@@ -7,7 +7,7 @@ use std::{
         Arc, LazyLock,
         atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering},
     },
-    thread::{self, ThreadId},
+    thread,
 };
 
 use parking_lot::Mutex;
@@ -47,7 +47,8 @@ pub(crate) struct Device {
 struct Objects {
     retained: usize,
     streams: HashMap<usize, Arc<Stream>>,
-    defaults: HashMap<(usize, Option<ThreadId>), Arc<Stream>>,
+    /// By their handle and, for those of threads, the number of the thread.
+    defaults: HashMap<(usize, usize), Arc<Stream>>,
     events: HashMap<usize, Arc<Event>>,
     /// Pinned memory of the host, by its address.
     host: BTreeMap<usize, Box<[u64]>>,
@@ -79,10 +80,10 @@ thread_local! {
     static CURRENT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A thread, whose default streams go with it.
-struct OwnThread(ThreadId);
+/// Takes the default streams of a thread that ends with it.
+struct OwnStreams;
 
-impl Drop for OwnThread {
+impl Drop for OwnStreams {
     fn drop(&mut self) {
         let devices: Vec<_> = DEVICES.lock().values().map(Arc::clone).collect();
         for device in devices {
@@ -90,14 +91,24 @@ impl Drop for OwnThread {
                 .objects
                 .lock()
                 .defaults
-                .remove(&(PER_THREAD, Some(self.0)));
+                .remove(&(PER_THREAD, own_number()));
             drop(gone);
         }
     }
 }
 
 thread_local! {
-    static OWN: OwnThread = OwnThread(thread::current().id());
+    static NUMBER: Cell<usize> = const { Cell::new(0) };
+    static STREAMS: OwnStreams = const { OwnStreams };
+}
+
+/// A number that no other thread has.
+fn own_number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(1);
+    if NUMBER.get() == 0 {
+        NUMBER.set(NEXT.fetch_add(1, Ordering::SeqCst));
+    }
+    NUMBER.get()
 }
 
 /// Returns the device of a number.
@@ -245,7 +256,13 @@ impl Device {
         let mut objects = self.objects.lock();
         let stream = match handle {
             0 | LEGACY | PER_THREAD => {
-                let thread = (handle == PER_THREAD).then(|| OWN.with(|own| own.0));
+                let thread = if handle == PER_THREAD {
+                    // One that ends just now keeps its streams.
+                    let _ended = STREAMS.try_with(|_| ());
+                    own_number()
+                } else {
+                    0
+                };
                 let stream = objects.defaults.entry((handle.max(LEGACY), thread));
                 stream.or_insert_with(|| self.start(handle))
             }

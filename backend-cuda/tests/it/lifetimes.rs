@@ -111,6 +111,23 @@ fn what_the_driver_does_not_free_at_once_is_freed_later() {
 }
 
 #[test]
+fn the_driver_is_not_asked_to_free_again_while_it_waits_for_the_host() {
+    let device = Device::new(1 << 24);
+    let backend = device.backend();
+    let [one, two] = [(); 2].map(|()| queue(&backend));
+    device.fail("cuMemFree", 0, 1, 999);
+    drop(backend.create_buffer(SIZE, MemoryFlags::empty()).unwrap());
+    let gate = backend.create_user_event().unwrap();
+    backend.enqueue_marker(&one, from_ref(&gate)).unwrap();
+    let (calls, marker) = (device.calls("cuMemFree"), backend.enqueue_marker(&two, &[]));
+    marker.unwrap().wait().unwrap();
+    assert_eq!(device.calls("cuMemFree"), calls);
+    drop(gate);
+    backend.enqueue_marker(&two, &[]).unwrap();
+    assert_eq!(device.used(), 0);
+}
+
+#[test]
 fn no_call_waits_for_the_device_while_it_waits_for_the_host() {
     let device = Device::new(1 << 24);
     let backend = device.backend();

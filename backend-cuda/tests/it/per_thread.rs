@@ -19,10 +19,10 @@ fn on_threads(count: usize, work: impl Fn() + Sync) {
     }
 }
 
-/// Allocates half of the device on the default stream of the calling thread, and frees it.
-fn use_half(pool: &Pool) {
+/// Allocates a quarter of the device on the default stream of the calling thread, and frees it.
+fn use_quarter(pool: &Pool) {
     let stream = pool.backend().per_thread_default_queue();
-    let blocks: Vec<_> = (0..16)
+    let blocks: Vec<_> = (0..8)
         .map(|_| pool.allocate_on(&stream, MIB).unwrap())
         .collect();
     for block in &blocks {
@@ -49,9 +49,9 @@ fn what_threads_that_have_ended_have_freed_serves_others() {
         device.calls("cuStreamIsCapturing") - asked
     };
     let first = streams();
-    on_threads(200, || use_half(&pool));
+    on_threads(100, || use_quarter(&pool));
     let (managed, objects) = (pool.managed_bytes(), device.objects());
-    on_threads(200, || use_half(&pool));
+    on_threads(100, || use_quarter(&pool));
     assert!(pool.managed_bytes() <= managed, "{}", pool.statistics());
     assert!(
         device.objects() <= objects + 64,
@@ -77,9 +77,9 @@ fn what_a_thread_that_lives_has_freed_serves_others() {
     let device = Device::new(16 * PAGE);
     let backend = device.backend();
     let pool = pool(&backend);
-    use_half(&pool);
-    use_half(&pool);
-    on_threads(3, || use_half(&pool));
+    use_quarter(&pool);
+    use_quarter(&pool);
+    on_threads(3, || use_quarter(&pool));
     thread::scope(|scope| {
         let trimmed = scope.spawn(|| pool.trim_to(0));
         assert!(trimmed.join().unwrap() > 0);
@@ -93,7 +93,7 @@ fn a_driver_without_events_of_contexts_waits_before_memory_runs_out() {
     let backend = device.backend();
     let pool = pool(&backend);
     device.fail("cuCtxRecordEvent", 0, u64::MAX, 500);
-    on_threads(10, || use_half(&pool));
+    on_threads(10, || use_quarter(&pool));
     assert!(device.calls("cuCtxSynchronize") > 0);
     pool.trim_to(0);
     assert_eq!(pool.managed_bytes(), 0);

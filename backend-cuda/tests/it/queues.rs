@@ -137,6 +137,23 @@ fn nobody_waits_for_a_whole_context_that_a_user_event_holds_back() {
 }
 
 #[test]
+fn a_wait_for_the_stream_of_another_thread_spoils_no_capture() {
+    let device = Device::new(1 << 24);
+    let backend = device.backend();
+    let theirs = thread::scope(|scope| {
+        let own = scope.spawn(|| backend.per_thread_default_queue());
+        own.join().unwrap()
+    });
+    let captured = queue(&backend);
+    let (refused, graph) = device.capture(&captured, || {
+        let marker = backend.enqueue_marker(&theirs, &[]);
+        is_unsupported(&marker) && is_unsupported(&theirs.finish())
+    });
+    assert!(refused);
+    graph.unwrap();
+}
+
+#[test]
 fn out_of_order_queues_are_refused() {
     let backend = Device::new(1 << 24).backend();
     let refused = backend.create_queue(QueueOrder::OutOfOrder);

@@ -3,7 +3,7 @@
 use std::{
     fmt::Debug,
     slice::from_ref,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
     thread,
 };
 
@@ -315,6 +315,39 @@ fn a_reservation_is_dropped_behind_the_commands_that_use_it() {
     fill.wait().unwrap();
     backend.enqueue_marker(&queue, &[]).unwrap().wait().unwrap();
     assert_eq!((device.used(), backend.is_lost()), (0, false));
+}
+
+#[test]
+fn addresses_with_pages_are_freed_after_a_wait_for_the_device_and_others_at_once() {
+    let device = device();
+    let backend = device.backend();
+    let queue = queue(&backend);
+    let [with_pages, without] = [(); 2].map(|()| backend.reserve(PAGE).unwrap());
+    backend
+        .map(&with_pages, 0, &backend.create_pages(PAGE).unwrap())
+        .unwrap();
+    // A command of the program itself, which the backend knows nothing of.
+    let word = AtomicU32::new(0);
+    device.hold(queue.cu_stream(), &word);
+    device.fill(queue.cu_stream(), with_pages.cu_device_ptr().unwrap(), PAGE);
+    drop(without);
+    let calls =
+        || ["cuCtxSynchronize", "cuMemUnmap", "cuMemAddressFree"].map(|call| device.calls(call));
+    let at_once = calls();
+    let while_held = thread::scope(|scope| {
+        let dropped = scope.spawn(|| drop(with_pages));
+        while device.calls("cuCtxSynchronize") == at_once[0] && !dropped.is_finished() {
+            thread::yield_now();
+        }
+        let while_held = calls();
+        word.store(1, Ordering::Release);
+        while_held
+    });
+    assert_eq!(
+        (at_once, while_held, calls()),
+        ([0, 0, 1], [1, 0, 1], [1, 1, 2])
+    );
+    assert!(!backend.is_lost());
 }
 
 #[test]

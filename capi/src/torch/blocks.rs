@@ -9,14 +9,14 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::pools::{Block, StreamKey};
+use super::pools::Block;
 
 /// A block that the program has.
 pub(super) struct Given {
     pub(super) block: Block,
     pub(super) device: i32,
     /// The stream that it was requested for.
-    pub(super) stream: StreamKey,
+    pub(super) stream: usize,
 }
 
 /// So many maps that threads seldom meet.

@@ -15,7 +15,7 @@ use binpool::contained::contained;
 use super::{
     blocks::{self, Given},
     exception, names,
-    pools::{self, DevicePool, Place, StreamKey},
+    pools::{self, DevicePool, PER_THREAD, Place},
 };
 use crate::{
     border::{Out, caught, guarded, handed_over},
@@ -175,7 +175,7 @@ pub unsafe fn allocate(
         let given = Given {
             block,
             device,
-            stream: StreamKey::of(stream),
+            stream: stream.addr(),
         };
         blocks::insert(address, given);
         // Memory of the device, which nothing on the host looks at. Addresses have 64 bits where CUDA is.
@@ -193,7 +193,8 @@ fn free(pointer: *mut c_void, device: i32, stream: *mut c_void) {
         );
         return;
     };
-    if StreamKey::of(stream) != given.stream {
+    // The handle of per-thread default streams may mean another one here than where the block was requested.
+    if stream.addr() != given.stream || stream.addr() == PER_THREAD {
         note_use(&given, device, stream);
     }
 }

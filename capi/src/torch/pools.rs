@@ -10,7 +10,6 @@ use std::{
     collections::{BTreeMap, HashMap},
     ffi::c_void,
     sync::Arc,
-    thread::{self, ThreadId},
 };
 
 use binpool::{
@@ -26,7 +25,7 @@ use crate::{allocators::CudaAllocator, any_pool::AnyPool, status::Failure};
 pub(super) type Block = PooledBuffer<CudaAllocator>;
 
 /// `CU_STREAM_PER_THREAD`, which is another stream in each thread.
-const PER_THREAD: usize = 2;
+pub(super) const PER_THREAD: usize = 2;
 
 /// The pool of a device. It lives as long as the program: tensors are freed until its end.
 pub(super) struct DevicePool {
@@ -47,18 +46,6 @@ pub(super) struct Place {
 enum Known {
     OfAll(&'static CudaQueue),
     OfThread(CudaQueue),
-}
-
-/// Which stream a handle is: with the thread, where that says it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct StreamKey(usize, Option<ThreadId>);
-
-impl StreamKey {
-    /// Returns the stream that a handle is on the calling thread.
-    pub(super) fn of(stream: *mut c_void) -> Self {
-        let raw = stream.addr();
-        Self(raw, (raw == PER_THREAD).then(|| thread::current().id()))
-    }
 }
 
 static POOLS: Mutex<BTreeMap<i32, &'static DevicePool>> = Mutex::new(BTreeMap::new());

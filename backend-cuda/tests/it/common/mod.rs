@@ -166,6 +166,15 @@ impl Device {
         assert_eq!(wait.unwrap()(stream, word, 1, 0), 0);
     }
 
+    /// Enqueues a fill of memory, as such a program does.
+    pub(crate) fn fill(&self, stream: *mut c_void, address: u64, bytes: usize) {
+        type Fill = extern "system" fn(u64, u8, usize, *mut c_void) -> i32;
+        self.make_current();
+        // SAFETY: The signature is right.
+        let fill = unsafe { stand_in().controls.get::<Fill>(b"cuMemsetD8Async") };
+        assert_eq!(fill.unwrap()(address, 7, bytes, stream), 0);
+    }
+
     fn number(&self, name: &[u8]) -> usize {
         // SAFETY: The signature is right.
         let number = unsafe {
