@@ -153,9 +153,8 @@ impl CudaQueue {
     /// Returns the mark of everything that was enqueued so far on this queue, which is out of reach, and on all others of its context.
     pub(crate) fn mark_out_of_reach(&self) -> Result<Mark> {
         self.check_context()?;
-        let context = self.stream().context();
-        let mark = Mark::new(context)?;
-        context.record(&mark)?;
+        let mark = Mark::new(self.stream().context())?;
+        mark.record_all()?;
         Ok(mark)
     }
 }

@@ -11,7 +11,6 @@ use super::{
     current::Current,
     driver::{Access, Driver, Handle},
     left::Left,
-    mark::Mark,
     relaxed::Relaxed,
     slot::Slot,
     status::{CudaResult, PEER_ACCESS_ALREADY_ENABLED},
@@ -118,14 +117,6 @@ impl Context {
         let driver = self.enter_relaxed()?;
         // SAFETY: It takes no pointers.
         self.seen(unsafe { driver.context_wait() })
-    }
-
-    /// Records the end of everything that was enqueued in this context so far, on whatever stream. No stream is captured.
-    pub(crate) fn record(&self, mark: &Mark) -> CudaResult<()> {
-        let driver = self.enter_relaxed()?;
-        // SAFETY: The context is retained (I1), and the event is one of it.
-        let result = unsafe { driver.context_record(self.raw, mark.raw()) };
-        self.seen(result)
     }
 
     /// Waits for everything on the device, unless the device may wait for the host, or a stream is captured, whose commands do not run.

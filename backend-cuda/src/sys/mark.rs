@@ -14,7 +14,7 @@ use super::{
 /// Events without timing, which is what makes them cheap.
 const NO_TIMING: u32 = 2;
 
-/// An event, which a stream records once behind a command that is not captured.
+/// An event, which a stream or the context records once behind commands that are not captured.
 ///
 /// Its event is used again when this value is dropped: a stream that waits for it waits for what was recorded when it was told to.
 ///
@@ -46,6 +46,14 @@ impl Mark {
         // SAFETY: `raw` is a place for the result.
         context.seen(unsafe { driver.event_create(&raw mut raw, NO_TIMING) })?;
         Ok(raw)
+    }
+
+    /// Records the end of everything that was enqueued in the context so far, on whatever stream. No stream is captured.
+    pub(crate) fn record_all(&self) -> CudaResult<()> {
+        let driver = self.context.enter_relaxed()?;
+        // SAFETY: The context is retained as long as this value lives, and the event is one of it (I1).
+        let result = unsafe { driver.context_record(self.context.raw(), self.raw) };
+        self.context.seen(result)
     }
 
     pub(super) fn raw(&self) -> Handle {
