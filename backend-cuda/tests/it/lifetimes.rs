@@ -12,7 +12,7 @@ use binpool_allocators::{
     Allocator, Backend, Event, Memory, MemoryFlags, Outcome, Queue, Region, Transfers,
     VirtualMemory,
 };
-use binpool_cuda::{CudaBackend, CudaModule, DriverPoolAllocator};
+use binpool_cuda::{CudaBackend, CudaEvent, CudaModule, CudaQueue, DriverPoolAllocator};
 
 use crate::common::{Device, PAGE, bytes, logged, queue};
 
@@ -115,13 +115,14 @@ fn the_driver_is_not_asked_to_free_again_while_it_waits_for_the_host() {
     let device = Device::new(1 << 24);
     let backend = device.backend();
     let [one, two] = [(); 2].map(|()| queue(&backend));
-    device.fail("cuMemFree", 0, 1, 999);
+    // When it is dropped, and before the stream is held back.
+    device.fail("cuMemFree", 0, 2, 999);
     drop(backend.create_buffer(SIZE, MemoryFlags::empty()).unwrap());
     let gate = backend.create_user_event().unwrap();
     backend.enqueue_marker(&one, from_ref(&gate)).unwrap();
     let (calls, marker) = (device.calls("cuMemFree"), backend.enqueue_marker(&two, &[]));
     marker.unwrap().wait().unwrap();
-    assert_eq!(device.calls("cuMemFree"), calls);
+    assert_eq!((device.calls("cuMemFree"), calls), (2, 2));
     drop(gate);
     backend.enqueue_marker(&two, &[]).unwrap();
     assert_eq!(device.used(), 0);
@@ -146,6 +147,48 @@ fn no_call_waits_for_the_device_while_it_waits_for_the_host() {
     fill.wait().unwrap();
     let block = backend.create_buffer(SIZE, MemoryFlags::empty()).unwrap();
     assert_eq!((block.bytes(), device.used()), (SIZE, SIZE));
+}
+
+#[test]
+fn memory_of_a_pool_of_the_driver_is_freed_after_the_last_command_of_each_queue() {
+    let all = Region::first(SIZE);
+    for name in [
+        "the second of a queue",
+        "one of many queues",
+        "one without an event",
+    ] {
+        let device = Device::new(1 << 24);
+        let backend = device.backend();
+        // The only memory that the driver frees without a wait for the device.
+        let allocator = DriverPoolAllocator::new(&backend).unwrap();
+        let block = allocator.allocate(SIZE).unwrap();
+        let fill = |queue: &CudaQueue, wait_for: &[CudaEvent]| {
+            backend.enqueue_fill(queue, &block, all, &[1], wait_for)
+        };
+        let (held, gate) = (queue(&backend), backend.create_user_event().unwrap());
+        if name == "the second of a queue" {
+            fill(&held, &[]).unwrap().wait().unwrap();
+        }
+        if name == "one without an event" {
+            device.fail("cuEventRecord", 0, 1, 999);
+        }
+        assert_eq!(
+            fill(&held, from_ref(&gate)).is_err(),
+            name == "one without an event"
+        );
+        if name == "one of many queues" {
+            for _ in 0..40 {
+                fill(&queue(&backend), &[]).unwrap().wait().unwrap();
+            }
+        }
+        drop(block);
+        backend.create_user_event().unwrap();
+        assert_eq!(device.used(), SIZE, "{name}");
+        drop(gate);
+        held.finish().unwrap();
+        backend.enqueue_marker(&held, &[]).unwrap().wait().unwrap();
+        assert_eq!((device.used(), backend.is_lost()), (0, false), "{name}");
+    }
 }
 
 #[test]
