@@ -542,6 +542,17 @@ pub enum InvalidRequest {
         /// Its length in bytes.
         bytes: usize,
     },
+    /// Pages were to be unmapped that a command uses which has not ended.
+    #[error(
+        "{} from offset {offset} on: a command that uses them has not ended; wait for it, and then unmap them",
+        words::bytes(*.bytes as u64)
+    )]
+    InUse {
+        /// Where the region starts in the reservation.
+        offset: usize,
+        /// Its length in bytes.
+        bytes: usize,
+    },
     /// Flags that contradict each other.
     #[error("{flags} contradict each other")]
     ContradictoryFlags {

@@ -66,13 +66,14 @@ pub trait VirtualMemory: Backend {
     /// [`Unsupported`](crate::Error::Unsupported) for pages that are mapped already, or a failure of the runtime.
     fn map(&self, reservation: &Self::Memory, offset: usize, pages: &Self::Memory) -> Result<()>;
 
-    /// Unmaps all pages that are mapped at `region`, which begins and ends where pages do. The caller makes sure that the commands
-    /// which use these addresses have ended: the call waits for none, and a command that runs on fails, with its device where that is
-    /// what the runtime does.
+    /// Unmaps all pages that are mapped at `region`, which begins and ends where pages do. The call waits for no command: it is refused
+    /// while one has not ended that a call of this backend has enqueued, and that uses these pages. Commands that the program enqueues by itself
+    /// are its own affair, as when memory is freed.
     ///
     /// # Errors
     ///
     /// [`NotMapped`](crate::InvalidRequest::NotMapped) where the region cuts pages in two or nothing is mapped at a part of it,
-    /// and then nothing changes; [`ForeignObject`](crate::InvalidRequest::ForeignObject), or a failure of the runtime.
+    /// or [`InUse`](crate::InvalidRequest::InUse) while a command uses it, and then nothing changes;
+    /// [`ForeignObject`](crate::InvalidRequest::ForeignObject), or a failure of the runtime.
     fn unmap(&self, reservation: &Self::Memory, region: Region) -> Result<()>;
 }

@@ -151,7 +151,7 @@ impl CudaBackend {
         self.adopt(LEGACY)
     }
 
-    /// The default stream of the calling thread. Other threads may not use this value.
+    /// The default stream of the calling thread. Other threads may wait for it, but not enqueue commands on it.
     #[must_use]
     pub fn per_thread_default_queue(&self) -> CudaQueue {
         self.adopt(PER_THREAD)
@@ -226,7 +226,7 @@ impl Backend for CudaBackend {
         memory.address().map(drop)
     }
 
-    /// A failure to free the block is only logged.
+    /// Where the driver does not free the block at once, that is logged, and later calls ask again.
     fn release(&self, memory: CudaMemory, after: &[CudaEvent]) -> Result<()> {
         memory.check_belongs(&self.shared)?;
         self.shared.check_events(after)?;
@@ -239,6 +239,11 @@ impl Backend for CudaBackend {
     }
 
     fn enqueue_marker(&self, queue: &CudaQueue, wait_for: &[CudaEvent]) -> Result<CudaEvent> {
+        if wait_for.is_empty() && queue.is_out_of_reach() {
+            self.shared.check_queue(queue)?;
+            self.shared.graveyard.reap_some();
+            return Ok(CudaEvent::of_command(Arc::new(queue.mark_out_of_reach()?)));
+        }
         self.check_command(queue, &[], wait_for)?;
         self.submit(queue, &[], wait_for, |_, _| Ok(()))
     }
@@ -257,11 +262,12 @@ impl Backend for CudaBackend {
         wait_for: &[CudaEvent],
     ) -> Result<CudaEvent> {
         self.check_command(queue, &[memory], wait_for)?;
-        let to = memory.region(region)?;
+        let part = memory.part(region)?;
+        let to = part.address();
         InvalidRequest::check_pattern(region, pattern)?;
         let is_one_byte = pattern.iter().all(|byte| *byte == pattern[0]);
         let pattern = if is_one_byte { &pattern[..1] } else { pattern };
-        self.submit(queue, &[memory], wait_for, |stream, held| {
+        self.submit(queue, &[part], wait_for, |stream, held| {
             if region.bytes == 0 || stream.fill(to, region.bytes, pattern)? {
                 return Ok(());
             }

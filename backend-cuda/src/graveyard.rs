@@ -27,28 +27,19 @@ pub(crate) enum End {
 impl End {
     pub(crate) fn has_come(&self) -> bool {
         match self {
-            // A context that is lost runs no commands.
-            Self::Mark(mark) => mark.has_ended().unwrap_or_else(|error| error.is_sticky()),
+            Self::Mark(mark) => mark.is_over(),
             Self::Gate(gate) => gate.upgrade().is_none_or(|gate| gate.is_open()),
-            Self::Everything(context) => has_all_ended(context),
+            Self::Everything(context) => context.has_all_ended(),
         }
     }
 
     /// Waits, while no device waits for the host. Returns whether it has come.
     fn wait(&self) -> bool {
         match self {
-            Self::Mark(mark) => mark.wait().is_ok() || has_all_ended(mark.context()),
+            Self::Mark(mark) => mark.wait().is_ok() || mark.context().has_all_ended(),
             Self::Gate(_) | Self::Everything(_) => self.has_come(),
         }
     }
-}
-
-/// Waits for everything on the device, unless the device may wait for the host, or a stream is captured, whose commands do not run.
-fn has_all_ended(context: &Context) -> bool {
-    // A context that cannot be waited for is lost, and runs no commands.
-    !context.has_unresolved()
-        && !context.has_capture()
-        && (context.synchronize().is_ok() || context.is_lost())
 }
 
 /// When a value may be dropped, besides its commands having ended.
@@ -128,6 +119,7 @@ impl Graveyard {
     }
 
     fn reap(&self, looks: usize) {
+        self.context.free_again();
         for _ in 0..looks {
             let Some(mut grave) = self.graves.lock().pop_front() else {
                 return;

@@ -153,7 +153,9 @@ impl CudaKernel {
         let bytes = arguments.iter().map(|argument| argument.bytes());
         let bytes = bytes.collect::<Result<Vec<_>>>()?;
         let shape = [grid.blocks, grid.threads];
-        backend.submit_here(queue, &memory, wait_for, |stream, _| {
+        let parts = memory.iter().map(|memory| memory.part_of_kernel());
+        let parts = parts.collect::<Result<Vec<_>>>()?;
+        backend.submit_here(queue, &parts, wait_for, |stream, _| {
             // SAFETY: The module is unloaded after the launches of its kernels; the caller promises the rest.
             unsafe { stream.launch(self.function, shape, grid.shared_bytes, &bytes) }
         })

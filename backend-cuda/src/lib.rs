@@ -74,6 +74,7 @@ mod root;
 mod shared;
 mod submit;
 mod sys;
+mod thread_number;
 mod transfers;
 mod virtual_memory;
 

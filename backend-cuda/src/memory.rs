@@ -3,15 +3,15 @@
 use std::{fmt, sync::Arc};
 
 use binpool_allocators::{
-    Error, InvalidRequest, Memory, MemoryFlags, MemoryId, MemoryKind, ObjectKind, Region, Result,
-    ViewCount,
+    Error, InvalidRequest, Memory, MemoryFlags, MemoryId, MemoryKind, ObjectKind, QueueId, Region,
+    Result, ViewCount,
 };
 
 use crate::{
     queue::CudaQueue,
     root::{Body, Root},
     shared::Shared,
-    sys::Address,
+    sys::{Address, BeingUsed, Context, Mark},
 };
 
 /// Memory of a CUDA device: a whole allocation, reserved addresses, pages, or a view of the first two.
@@ -95,14 +95,28 @@ impl CudaMemory {
         Ok(address + self.offset as Address)
     }
 
-    /// Checks that commands can use `region`, and returns its address.
-    pub(crate) fn region(&self, region: Region) -> Result<Address> {
+    /// Begins a use of `region` by a command, where commands can use it.
+    pub(crate) fn part(&self, region: Region) -> Result<Part<'_>> {
         region.check_within(self.bytes)?;
-        let address = self.address()?;
-        if let Some(reservation) = self.root.reservation() {
-            reservation.check_mapped(self.in_root(region))?;
-        }
-        Ok(address + region.offset as Address)
+        let address = self.address()? + region.offset as Address;
+        let pages = self.root.reservation();
+        let pages = pages.map(|pages| pages.begin_use(self.in_root(region)));
+        Ok(Part {
+            memory: self,
+            address,
+            pages: pages.transpose()?,
+        })
+    }
+
+    /// Begins a use by a kernel, which touches what it is to.
+    pub(crate) fn part_of_kernel(&self) -> Result<Part<'_>> {
+        let all = self.in_root(Region::first(self.bytes));
+        let pages = self.root.reservation();
+        Ok(Part {
+            memory: self,
+            address: self.address()?,
+            pages: pages.map(|pages| pages.begin_use_of_mapped(all)),
+        })
     }
 
     /// The same region, counted from the start of the whole block.
@@ -130,6 +144,41 @@ impl CudaMemory {
         }
         let kind = ObjectKind::Memory;
         Err(InvalidRequest::ForeignObject { kind }.into())
+    }
+}
+
+/// A part of memory that a command is about to use. Its pages stay mapped as long as this value lives.
+pub(crate) struct Part<'a> {
+    memory: &'a CudaMemory,
+    address: Address,
+    pages: Option<BeingUsed<'a>>,
+}
+
+impl Part<'_> {
+    /// The address of its first byte.
+    pub(crate) fn address(&self) -> Address {
+        self.address
+    }
+
+    /// The context of the device whose memory it is; none for memory of the host, and for managed memory.
+    pub(crate) fn device_context(&self) -> Option<&Arc<Context>> {
+        self.memory.root.device_context()
+    }
+
+    /// Notes the command, which is enqueued.
+    pub(crate) fn note_use(&self, queue: QueueId, number: u64, mark: &Arc<Mark>) {
+        self.memory.root.note_use(queue, number, mark);
+        if let Some(pages) = &self.pages {
+            pages.note_use(queue, number, mark);
+        }
+    }
+
+    /// Notes a command of a context whose end no event tells.
+    pub(crate) fn note_unknown_use(&self, context: &Arc<Context>) {
+        self.memory.root.note_unknown_use(context);
+        if let Some(pages) = &self.pages {
+            pages.note_unknown_use(context);
+        }
     }
 }
 

@@ -5,15 +5,21 @@ use std::{
     fmt,
     hash::{Hash, Hasher},
     sync::{Arc, Weak},
-    thread::{self, ThreadId},
 };
 
 use binpool_allocators::{Error, Queue, QueueId, QueueOrder, Result};
 use parking_lot::Mutex;
 
-use crate::sys::{Context, CudaResult, Handle, PER_THREAD, Stream};
+use crate::{
+    sys::{Context, CudaResult, Handle, Mark, PER_THREAD, Stream},
+    thread_number::ThreadNumber,
+};
 
-/// A CUDA stream. Clones are the same queue; any thread may use them, but for the per-thread default stream.
+/// A CUDA stream. Clones are the same queue; any thread may use them.
+///
+/// Only its own thread can enqueue commands on a per-thread default stream. Others can wait for it, and enqueue markers and barriers that wait for
+/// no events: these have ended once everything has that was enqueued before in the context, which asks for CUDA 12.5 or later. So what is free in a pool
+/// goes from one thread to another, whether the thread that freed it lives or not.
 ///
 /// However often a backend wraps one stream, the values are equal while one of them lives. Backends of other devices of the
 /// [library](crate::CudaLibrary) take the queue, too.
@@ -43,7 +49,7 @@ struct Inner {
     #[cfg(feature = "cudarc")]
     owner: std::sync::OnceLock<Arc<cudarc::driver::CudaStream>>,
     /// The thread that the per-thread default stream belongs to.
-    thread: Option<ThreadId>,
+    thread: Option<ThreadNumber>,
     /// Held while a command is enqueued, so that its parts stay together and marks are in the order of their numbers.
     commands: Mutex<Commands>,
 }
@@ -70,7 +76,7 @@ impl Commands {
 }
 
 impl CudaQueue {
-    fn new(stream: Stream, thread: Option<ThreadId>) -> Self {
+    fn new(stream: Stream, thread: Option<ThreadNumber>) -> Self {
         let inner = Inner {
             id: QueueId::fresh(),
             stream,
@@ -115,15 +121,41 @@ impl CudaQueue {
         )))
     }
 
+    /// Returns whether it is the per-thread default stream of another thread than the calling one, which has no handle for it.
+    pub(crate) fn is_out_of_reach(&self) -> bool {
+        let owner = self.inner.thread;
+        owner.is_some_and(|owner| owner != ThreadNumber::own())
+    }
+
     /// Checks that the calling thread may use the queue.
     pub(crate) fn check_thread(&self) -> Result<()> {
-        match self.inner.thread {
-            Some(owner) if owner != thread::current().id() => Err(Error::unsupported(
-                "the per-thread default stream of another thread: its handle means another stream here; use a queue of \
-                 `create_queue` for both threads",
-            )),
-            _ => Ok(()),
+        if !self.is_out_of_reach() {
+            return Ok(());
         }
+        Err(Error::unsupported(
+            "the per-thread default stream of another thread: its handle means another stream here; use a queue of \
+             `create_queue` for both threads",
+        ))
+    }
+
+    /// Checks that the whole context can be waited for in place of this queue, which is out of reach.
+    fn check_context(&self) -> Result<()> {
+        let context = self.stream().context();
+        if !context.has_unresolved() && !context.has_capture() {
+            return Ok(());
+        }
+        Err(Error::unsupported(
+            "waiting for the per-thread default stream of another thread while a stream waits for a user event or is captured into a \
+             graph: resolve the event, or end the capture",
+        ))
+    }
+
+    /// Returns the mark of everything that was enqueued so far on this queue, which is out of reach, and on all others of its context.
+    pub(crate) fn mark_out_of_reach(&self) -> Result<Mark> {
+        self.check_context()?;
+        let mark = Mark::new(self.stream().context())?;
+        mark.record_all()?;
+        Ok(mark)
     }
 }
 
@@ -143,7 +175,7 @@ impl Queues {
 
     /// Returns the queue of a stream that is there already.
     pub(crate) fn adopt(&self, context: &Arc<Context>, raw: Handle) -> CudaQueue {
-        let thread = (raw == PER_THREAD).then(|| thread::current().id());
+        let thread = (raw == PER_THREAD).then(|| ThreadNumber::own());
         let mut living = self.living.lock();
         let known = living.iter().filter_map(Weak::upgrade);
         // Those that are not the one may be the last of their queue, and are dropped outside the lock.
@@ -184,9 +216,13 @@ impl Queue for CudaQueue {
         Ok(())
     }
 
-    /// [`Unsupported`](Error::Unsupported) while the stream is captured into a graph.
+    /// [`Unsupported`](Error::Unsupported) while the stream is captured into a graph. For the per-thread default stream of another thread, it
+    /// waits for the whole context, and is [`Unsupported`](Error::Unsupported) while a stream waits for a user event, or any is captured.
     fn finish(&self) -> Result<()> {
-        self.check_thread()?;
+        if self.is_out_of_reach() {
+            self.check_context()?;
+            return Ok(self.inner.stream.context().synchronize()?);
+        }
         self.check_not_captured("waiting for a queue")?;
         Ok(self.inner.stream.synchronize()?)
     }

@@ -9,11 +9,8 @@ use crate::{
     graveyard::{Conditions, End},
     queue::CudaQueue,
     shared::Shared,
-    sys::{Address, Allocation, Context, Mark, Pages, Reservation},
+    sys::{Address, Allocation, Context, LastUses, Mark, Pages, Reservation},
 };
-
-/// Uses of so many queues are kept before those that have ended are looked for.
-const USES: usize = 16;
 
 pub(crate) enum Body {
     Block(Allocation),
@@ -34,17 +31,9 @@ pub(crate) struct Root {
 
 #[derive(Default)]
 struct Uses {
-    /// The last command of each queue.
-    commands: Vec<LastUse>,
+    commands: LastUses,
     /// What the release was told to come after.
     others: Vec<End>,
-}
-
-struct LastUse {
-    queue: QueueId,
-    /// The number of the command on its queue.
-    number: u64,
-    mark: Arc<Mark>,
 }
 
 impl Root {
@@ -105,25 +94,14 @@ impl Root {
         }
     }
 
-    /// Notes that a command uses the block.
+    /// Notes a command that uses the block.
     pub(crate) fn note_use(&self, queue: QueueId, number: u64, mark: &Arc<Mark>) {
-        let mut uses = self.uses.lock();
-        let mark = Arc::clone(mark);
-        let commands = &mut uses.commands;
-        if let Some(last) = commands.iter_mut().find(|last| last.queue == queue) {
-            if last.number < number {
-                (last.number, last.mark) = (number, mark);
-            }
-            return;
-        }
-        if commands.len() >= USES {
-            commands.retain(|last| !End::Mark(Arc::clone(&last.mark)).has_come());
-        }
-        commands.push(LastUse {
-            queue,
-            number,
-            mark,
-        });
+        self.uses.lock().commands.note(queue, number, mark);
+    }
+
+    /// Notes a command of a context that uses the block, and whose end no event tells.
+    pub(crate) fn note_unknown_use(&self, context: &Arc<Context>) {
+        self.uses.lock().commands.note_unknown(context);
     }
 
     /// Adds something that the block is not freed before.
@@ -138,12 +116,15 @@ impl Drop for Root {
             return;
         };
         let uses = self.uses.get_mut();
+        let (mut marks, unknown) = uses.commands.take();
         if matches!(body, Body::Ordered(..)) {
             // It is freed behind them.
-            uses.commands.clear();
+            marks.clear();
         }
-        let commands = uses.commands.drain(..).map(|last| End::Mark(last.mark));
-        let after = commands.chain(uses.others.drain(..)).collect();
+        let commands = marks.into_iter().map(End::Mark);
+        let unknown = unknown.into_iter().map(End::Everything);
+        let others = uses.others.drain(..);
+        let after = commands.chain(unknown).chain(others).collect();
         let when = Conditions {
             nothing_unresolved: match &body {
                 Body::Block(allocation) => allocation.waits(),

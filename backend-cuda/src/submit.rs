@@ -8,7 +8,7 @@ use crate::{
     backend::CudaBackend,
     event::CudaEvent,
     graveyard::{Conditions, End},
-    memory::CudaMemory,
+    memory::{CudaMemory, Part},
     queue::{Commands, CudaQueue},
     sys::{Context, CudaResult, Mark, Staging, Stream},
 };
@@ -71,30 +71,30 @@ impl CudaBackend {
     pub(crate) fn submit(
         &self,
         queue: &CudaQueue,
-        memory: &[&CudaMemory],
+        parts: &[Part<'_>],
         wait_for: &[CudaEvent],
         work: impl FnOnce(&Stream, &mut Held) -> CudaResult<()>,
     ) -> Result<CudaEvent> {
-        self.enqueue(queue, memory, memory, wait_for, work)
+        self.enqueue(queue, parts, parts, wait_for, work)
     }
 
     /// Enqueues a command as [`submit`](Self::submit) does, but always on the queue itself.
     pub(crate) fn submit_here(
         &self,
         queue: &CudaQueue,
-        memory: &[&CudaMemory],
+        parts: &[Part<'_>],
         wait_for: &[CudaEvent],
         work: impl FnOnce(&Stream, &mut Held) -> CudaResult<()>,
     ) -> Result<CudaEvent> {
-        self.enqueue(queue, memory, &[], wait_for, work)
+        self.enqueue(queue, parts, &[], wait_for, work)
     }
 
-    /// Enqueues a command that uses `memory`, where that of `beside` is.
+    /// Enqueues a command that uses `parts`, where the memory of `beside` is.
     fn enqueue(
         &self,
         queue: &CudaQueue,
-        memory: &[&CudaMemory],
-        beside: &[&CudaMemory],
+        parts: &[Part<'_>],
+        beside: &[Part<'_>],
         wait_for: &[CudaEvent],
         work: impl FnOnce(&Stream, &mut Held) -> CudaResult<()>,
     ) -> Result<CudaEvent> {
@@ -121,14 +121,14 @@ impl CudaBackend {
         if let Err(error) = enqueued {
             // What follows may wait for the device, and so for a thread that enqueues on this queue.
             drop(commands);
-            self.abandon(memory, held, stream, side.as_deref());
+            self.abandon(parts, held, stream, side.as_deref());
             return Err(error.into());
         }
         commands.count += 1;
         let number = commands.count;
         drop(commands);
-        for memory in memory {
-            memory.root().note_use(queue.id(), number, &mark);
+        for part in parts {
+            part.note_use(queue.id(), number, &mark);
         }
         if !held.is_empty() {
             let after = vec![End::Mark(Arc::clone(&mark))];
@@ -144,7 +144,7 @@ impl CudaBackend {
     fn capture(
         &self,
         queue: &CudaQueue,
-        beside: &[&CudaMemory],
+        beside: &[Part<'_>],
         wait_for: &[CudaEvent],
         work: impl FnOnce(&Stream, &mut Held) -> CudaResult<()>,
     ) -> Result<CudaEvent> {
@@ -168,19 +168,16 @@ impl CudaBackend {
     }
 
     /// Sees to it that a command of which no event tells the end, since a call has failed, ends before what it uses is freed.
-    fn abandon(&self, memory: &[&CudaMemory], held: Held, stream: &Stream, side: Option<&Stream>) {
-        let everything = || {
-            let streams = std::iter::once(stream).chain(side);
-            streams.map(|stream| End::Everything(Arc::clone(stream.context())))
-        };
-        if everything().all(|end| end.has_come()) {
+    fn abandon(&self, parts: &[Part<'_>], held: Held, stream: &Stream, side: Option<&Stream>) {
+        let contexts = || std::iter::once(stream).chain(side).map(Stream::context);
+        if contexts().all(|context| context.has_all_ended()) {
             return;
         }
-        for memory in memory {
-            memory.root().free_after(everything());
+        for context in contexts() {
+            parts.iter().for_each(|part| part.note_unknown_use(context));
         }
         if !held.is_empty() {
-            let after = everything().collect();
+            let after = contexts().map(Arc::clone).map(End::Everything).collect();
             self.shared
                 .graveyard
                 .bury(held, after, Conditions::default());
@@ -211,18 +208,18 @@ impl CudaBackend {
 fn side_stream(
     stream: &Stream,
     commands: &mut Commands,
-    memory: &[&CudaMemory],
+    parts: &[Part<'_>],
 ) -> CudaResult<Option<Arc<Stream>>> {
-    device_elsewhere(stream, memory)
+    device_elsewhere(stream, parts)
         .map(|context| commands.side_stream(context))
         .transpose()
 }
 
 /// Returns another device, where a command uses memory of other devices only, which the stream's device may be unable to use.
-fn device_elsewhere<'a>(stream: &Stream, memory: &[&'a CudaMemory]) -> Option<&'a Arc<Context>> {
+fn device_elsewhere<'a>(stream: &Stream, parts: &'a [Part<'_>]) -> Option<&'a Arc<Context>> {
     let mut other = None;
-    for memory in memory {
-        match memory.root().device_context() {
+    for part in parts {
+        match part.device_context() {
             Some(context) if context.is_same(stream.context()) => return None,
             context => other = other.or(context),
         }

@@ -7,7 +7,11 @@ use binpool_allocators::{
 };
 
 use crate::{
-    backend::CudaBackend, event::CudaEvent, memory::CudaMemory, queue::CudaQueue, sys::Staging,
+    backend::CudaBackend,
+    event::CudaEvent,
+    memory::{CudaMemory, Part},
+    queue::CudaQueue,
+    sys::Staging,
 };
 
 /// Enqueued transfers pass through pinned memory, which the backend keeps, and so do those between the host and memory of another device
@@ -31,7 +35,8 @@ impl Transfers for CudaBackend {
         }
         self.check_command(queue, &[memory], wait_for)?;
         memory.root().flags().check_host(HostUse::Write)?;
-        let to = memory.region(Region::new(offset, data.len()))?;
+        let part = memory.part(Region::new(offset, data.len()))?;
+        let to = part.address();
         self.run(queue, wait_for, |stream, mark| {
             if data.is_empty() {
                 stream.record(mark)?;
@@ -58,7 +63,8 @@ impl Transfers for CudaBackend {
         }
         self.check_command(queue, &[memory], wait_for)?;
         memory.root().flags().check_host(HostUse::Read)?;
-        let from = memory.region(Region::new(offset, data.len()))?;
+        let part = memory.part(Region::new(offset, data.len()))?;
+        let from = part.address();
         self.run(queue, wait_for, |stream, mark| {
             if data.is_empty() {
                 stream.record(mark)?;
@@ -78,15 +84,16 @@ impl Transfers for CudaBackend {
     ) -> Result<CudaEvent> {
         self.check_command(queue, &[memory], wait_for)?;
         memory.root().flags().check_host(HostUse::Write)?;
-        let to = memory.region(Region::new(offset, data.len()))?;
+        let part = memory.part(Region::new(offset, data.len()))?;
+        let to = part.address();
         if is_far(queue, memory) {
             queue.check_not_captured("a write to memory of another device")?;
         }
         if data.is_empty() {
-            return self.submit(queue, &[memory], wait_for, |_, _| Ok(()));
+            return self.submit(queue, &[part], wait_for, |_, _| Ok(()));
         }
         let staging = Arc::new(self.staging(data.len(), |context| Staging::of(context, &data))?);
-        self.submit(queue, &[memory], wait_for, |stream, held| {
+        self.submit(queue, &[part], wait_for, |stream, held| {
             stream.copy_in(to, held.staging.insert(staging), data.len())
         })
     }
@@ -100,16 +107,17 @@ impl Transfers for CudaBackend {
     ) -> Result<PendingRead<CudaEvent>> {
         self.check_command(queue, &[memory], wait_for)?;
         memory.root().flags().check_host(HostUse::Read)?;
-        let from = memory.region(region)?;
+        let part = memory.part(region)?;
+        let from = part.address();
         queue.check_not_captured("a read")?;
         if region.bytes == 0 {
-            let event = self.submit(queue, &[memory], wait_for, |_, _| Ok(()))?;
+            let event = self.submit(queue, &[part], wait_for, |_, _| Ok(()))?;
             return Ok(PendingRead::new(event, Vec::new));
         }
         let bytes = region.bytes;
         let staging = Arc::new(self.staging(bytes, |context| Staging::new(context, bytes))?);
         let result = Arc::clone(&staging);
-        let event = self.submit(queue, &[memory], wait_for, |stream, held| {
+        let event = self.submit(queue, &[part], wait_for, |stream, held| {
             stream.copy_out(held.staging.insert(staging), from, bytes)
         })?;
         Ok(PendingRead::new(event, move || result.to_vec(bytes)))
@@ -128,13 +136,14 @@ impl Transfers for CudaBackend {
         let both = [source, destination];
         self.check_command_of_devices(queue, &both, wait_for)?;
         let target = Region::new(to, from.bytes);
-        let (first, second) = (source.region(from)?, destination.region(target)?);
+        let parts = [source.part(from)?, destination.part(target)?];
+        let [first, second] = parts.each_ref().map(Part::address);
         if source.id() == destination.id() && from.overlaps(target) {
             let (from, bytes) = (from.offset, from.bytes);
             return Err(InvalidRequest::OverlappingCopy { from, to, bytes }.into());
         }
         let [here, there] = both.map(|memory| memory.root().device_context());
-        self.submit(queue, &both, wait_for, |stream, _| match (here, there) {
+        self.submit(queue, &parts, wait_for, |stream, _| match (here, there) {
             _ if from.bytes == 0 => Ok(()),
             (Some(here), Some(there)) if !here.is_same(there) => {
                 stream.copy_across((there, second), (here, first), from.bytes)

@@ -17,7 +17,9 @@ use crate::{
 const MOST_ADDRESSES: usize = (usize::MAX >> 17) + 1;
 
 /// `map` waits for no commands. It asks again for access where the device is busy, for 20 ms at most. A transfer or fill at addresses where
-/// nothing is mapped is refused with [`NotMapped`](InvalidRequest::NotMapped); a kernel there ends the context.
+/// nothing is mapped is refused with [`NotMapped`](InvalidRequest::NotMapped); a kernel there ends the context. `unmap` is refused with
+/// [`InUse`](InvalidRequest::InUse) under commands that this crate has enqueued, launches of a [`CudaKernel`](crate::CudaKernel) among them; a
+/// program that uses the addresses by itself waits for that before it unmaps.
 impl VirtualMemory for CudaBackend {
     fn page_bytes(&self) -> usize {
         self.shared.page_bytes

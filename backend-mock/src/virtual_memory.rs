@@ -12,7 +12,8 @@ const PAGE: usize = 2 << 20;
 /// The device has it if [`virtual_memory`](crate::MockDeviceBuilder::virtual_memory) is set. The contents of pages move with them.
 /// A command that uses addresses to which nothing is mapped is a
 /// [`UseAfterFree`](crate::Violation::UseAfterFree), and an [`unmap`](Self::unmap) of addresses that a command uses which has not
-/// ended is a [`FreedInUse`](crate::Violation::FreedInUse).
+/// ended is refused and a [`FreedInUse`](crate::Violation::FreedInUse): a program that does not wait for its commands shows that wherever
+/// it is refused.
 ///
 /// The first command on a reservation has the host set addresses aside for all of it, so a reservation that is larger than what the
 /// host gives can be mapped, and no command can use it. Races are looked for by address, not by page: two commands on the same pages

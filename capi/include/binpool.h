@@ -77,7 +77,8 @@ typedef struct binpool_recording binpool_recording;
 typedef struct {
   // The size of this struct as the program knows it. Later versions may add fields behind the others.
   size_t struct_size;
-  // The most bytes that the pool may take from the device; 0 for no limit.
+  // The most bytes that the pool may take from the device. 0 is no limit, as for `binpool_pool_set_limit` and `binpool_pool_limit`; a
+  // limit of nothing cannot be set.
   uint64_t limit_bytes;
   // A value of `binpool_segments`.
   uint32_t segments;
@@ -285,7 +286,7 @@ binpool_status binpool_allocate(const binpool_pool *pool,
                                 binpool_block **block);
 
 // Allocates a block of `bytes` bytes for `queue`: a `cl_command_queue` of the pool's context and device, or a `CUstream`, where null is the
-// legacy default stream.
+// legacy default stream, and `CU_STREAM_PER_THREAD` that of the calling thread, which may end before the block is freed.
 //
 // Otherwise as `binpool_allocate`. Errors: also `INVALID_ARGUMENT` for a queue of another context or device.
 //
@@ -331,14 +332,15 @@ binpool_status binpool_pool_report(const binpool_pool *pool,
 binpool_status binpool_pool_snapshot_json(const binpool_pool *pool,
                                           char **json);
 
-// Returns the most bytes that the pool may take from the device; 0 where there is no limit.
+// Returns the most bytes that the pool may take from the device, as `binpool_pool_set_limit` takes it: 0 where there is no limit.
 //
 // Any thread may call it.
 //
 // The caller promises: `pool` is null or a live pool. `bytes` is null, or a place for the result.
-binpool_status binpool_pool_limit(const binpool_pool *pool, uint64_t *bytes);
+binpool_status binpool_pool_limit(const binpool_pool *pool,
+                                  uint64_t *bytes);
 
-// Sets the most bytes that the pool may take from the device; 0 for no limit. What it has above that stays until it is freed:
+// Sets the most bytes that the pool may take from the device; 0 is no limit, as in `binpool_options`. What it has above that stays until it is freed:
 // `binpool_pool_trim` releases what is free already.
 //
 // Any thread may call it.

@@ -46,7 +46,8 @@ pub enum Segments {
 pub struct Options {
     /// The size of this struct as the program knows it. Later versions may add fields behind the others.
     pub struct_size: usize,
-    /// The most bytes that the pool may take from the device; 0 for no limit.
+    /// The most bytes that the pool may take from the device. 0 is no limit, as for `binpool_pool_set_limit` and `binpool_pool_limit`; a
+    /// limit of nothing cannot be set.
     pub limit_bytes: u64,
     /// A value of `binpool_segments`.
     pub segments: u32,

@@ -209,7 +209,7 @@ pub unsafe extern "C" fn binpool_allocate(
 }
 
 /// Allocates a block of `bytes` bytes for `queue`: a `cl_command_queue` of the pool's context and device, or a `CUstream`, where null is the
-/// legacy default stream.
+/// legacy default stream, and `CU_STREAM_PER_THREAD` that of the calling thread, which may end before the block is freed.
 ///
 /// Otherwise as `binpool_allocate`. Errors: also `INVALID_ARGUMENT` for a queue of another context or device.
 ///
@@ -326,7 +326,7 @@ pub unsafe extern "C" fn binpool_pool_snapshot_json(
     })
 }
 
-/// Returns the most bytes that the pool may take from the device; 0 where there is no limit.
+/// Returns the most bytes that the pool may take from the device, as `binpool_pool_set_limit` takes it: 0 where there is no limit.
 ///
 /// Any thread may call it.
 ///
@@ -344,7 +344,7 @@ pub unsafe extern "C" fn binpool_pool_limit(pool: *const Pool, bytes: *mut u64) 
     })
 }
 
-/// Sets the most bytes that the pool may take from the device; 0 for no limit. What it has above that stays until it is freed:
+/// Sets the most bytes that the pool may take from the device; 0 is no limit, as in `binpool_options`. What it has above that stays until it is freed:
 /// `binpool_pool_trim` releases what is free already.
 ///
 /// Any thread may call it.

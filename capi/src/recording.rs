@@ -26,9 +26,10 @@ impl Recording {
 }
 
 /// A file for a recording. What it had before is lost with the first write, and not before: a recording that cannot begin leaves the
-/// file as it is, which may be that of the one that goes on.
+/// file as it is, which may be that of the one that goes on. Its errors name it.
 pub(crate) struct NewFile {
     file: File,
+    path: String,
     is_empty: bool,
 }
 
@@ -39,25 +40,40 @@ impl NewFile {
             .map_err(|_| Failure::argument("the argument `path` is not UTF-8"))?;
         let mut options = File::options();
         let file = options.write(true).create(true).truncate(false).open(path);
-        let file = file.map_err(|error| {
-            Failure::new(Status::Io, format!("{path} cannot be written: {error}"))
-        })?;
-        let is_empty = false;
-        Ok(Self { file, is_empty })
+        let file = file.map_err(|error| Failure::new(Status::Io, failed(path, &error)))?;
+        // A pipe, or a device, has nothing before.
+        let has_length = file.metadata().is_ok_and(|found| found.is_file());
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+            is_empty: !has_length,
+        })
     }
-}
 
-impl Write for NewFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    fn named(&self, error: &io::Error) -> io::Error {
+        io::Error::new(error.kind(), failed(&self.path, error))
+    }
+
+    fn write_some(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if !self.is_empty {
             self.file.set_len(0)?;
             self.is_empty = true;
         }
         self.file.write(bytes)
     }
+}
+
+fn failed(path: &str, error: &io::Error) -> String {
+    format!("{path} cannot be written: {error}")
+}
+
+impl Write for NewFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_some(bytes).map_err(|error| self.named(&error))
+    }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
+        self.file.flush().map_err(|error| self.named(&error))
     }
 }
 

@@ -100,12 +100,15 @@ impl Hooks {
 
     /// Returns the present hooks, for this thread to call; `None` if it is calling them already.
     pub(crate) fn begin_round(&self) -> Option<Round<'_>> {
-        let caller = current().id();
         let mut registered = self.registered.lock();
-        if registered.callers.contains(&caller) {
-            return None;
+        // Without hooks, nobody comes here again, and the caller may be a thread in C whose thread-locals are gone, and with them its id.
+        let caller = (!registered.hooks.is_empty()).then(|| current().id());
+        if let Some(caller) = caller {
+            if registered.callers.contains(&caller) {
+                return None;
+            }
+            registered.callers.push(caller);
         }
-        registered.callers.push(caller);
         let hooks = registered.hooks.iter();
         let mut hooks: Vec<(u64, Hook)> = hooks
             .map(|(_, (age, hook))| (*age, Arc::clone(hook)))
@@ -122,7 +125,8 @@ impl Hooks {
 /// One round of calls of a pool's hooks by one thread.
 pub(crate) struct Round<'a> {
     of: &'a Hooks,
-    caller: ThreadId,
+    /// None if there are no hooks.
+    caller: Option<ThreadId>,
     hooks: Vec<(u64, Hook)>,
 }
 
@@ -136,7 +140,7 @@ impl Round<'_> {
 impl Drop for Round<'_> {
     fn drop(&mut self) {
         let mut registered = self.of.registered.lock();
-        registered.callers.retain(|caller| *caller != self.caller);
+        registered.callers.retain(|caller| Some(*caller) != self.caller);
     }
 }
 

@@ -348,7 +348,7 @@ suite! {
 
 suite! {
     $
-    /// The promises of [`VirtualMemory`]. One check needs user events.
+    /// The promises of [`VirtualMemory`]. Two checks need user events.
     fn virtual_memory_checks<F: Fixture where F::Backend: VirtualMemory>;
     /// Expands to a `#[test]` for each promise of `VirtualMemory`, given a `Fixture`.
     macro virtual_memory_conformance;
@@ -368,6 +368,7 @@ suite! {
     virtual_memory::only_pages_take_of_the_device,
     virtual_memory::threads_share_a_reservation,
     virtual_memory::a_reservation_may_be_dropped_while_a_command_uses_it,
+    virtual_memory::pages_that_a_command_uses_are_not_unmapped,
 }
 
 suite! {

@@ -386,3 +386,46 @@ where
     bench.open(&gate);
     assert_eq!(bench.read(&copy)[page - 1], 7);
 }
+
+/// Commands that have not ended keep the pages that they use where these are, and no others. A refused unmap changes nothing.
+pub fn pages_that_a_command_uses_are_not_unmapped<F>(fixture: &F)
+where
+    F: Fixture<Backend: VirtualMemory>,
+{
+    let mapped = Mapped::new(fixture);
+    let Mapped { bench, page, .. } = &mapped;
+    for at in 0..5 {
+        mapped.map(at, &mapped.pages(1)).unwrap();
+    }
+    // Pages 0 to 2 are filled through a view, and page 3 is copied.
+    let part = Region::new(page / 2, 4 * page);
+    let view = bench.region(&mapped.reservation, part);
+    let copy = bench.buffer(*page);
+    let gate = bench.gate();
+    let filled = Region::new(page - 1, page + 2);
+    let fill = bench.backend.enqueue_fill(
+        &bench.queue,
+        &view,
+        Region::new(filled.offset - part.offset, filled.bytes),
+        &[7],
+        std::slice::from_ref(&gate),
+    );
+    fill.unwrap();
+    let third = Region::new(3 * page, *page);
+    let copied =
+        bench
+            .backend
+            .enqueue_copy(&bench.queue, &mapped.reservation, third, &copy, 0, &[]);
+    copied.unwrap();
+    for (at, count) in [(0, 1), (1, 1), (2, 1), (3, 1), (0, 5)] {
+        let expected = InvalidRequest::InUse {
+            offset: at * page,
+            bytes: count * page,
+        };
+        assert_eq!(refusal(mapped.unmap(at, count)), expected);
+    }
+    mapped.unmap(4, 1).unwrap();
+    bench.open(&gate);
+    assert_eq!(mapped.read(&mapped.reservation, 2 * page), 7);
+    mapped.unmap(0, 4).unwrap();
+}

@@ -10,7 +10,7 @@ use super::{
     driver::{Address, Handle, PoolProperties},
     staging::allocate_host,
     status::CudaResult,
-    stream::Stream,
+    stream::{LEGACY, Stream},
 };
 
 /// Every stream and the host may use managed memory.
@@ -118,28 +118,35 @@ impl Allocation {
     pub(crate) fn waits(&self) -> bool {
         !matches!(self.source, Source::Pool { .. })
     }
-
-    fn free(&self) -> CudaResult<()> {
-        let driver = self.context.enter_relaxed()?;
-        let address = self.address;
-        // For all of these: nothing else frees it (I1), and no command uses it any more, which the graveyard sees to, or none but those
-        // that are before on its stream.
-        let result = match &self.source {
-            // SAFETY: See above.
-            Source::Device | Source::Managed => unsafe { driver.free(address) },
-            // SAFETY: See above.
-            Source::Host => unsafe { driver.free_host(usize::try_from(address).unwrap_or(0)) },
-            // SAFETY: See above; the stream lives (I2).
-            Source::Pool { stream, .. } => unsafe { driver.pool_free(address, *stream) },
-        };
-        self.context.seen(result)
-    }
 }
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        if let Err(error) = self.free() {
-            tracing::error!(%error, address = self.address, "memory was not freed");
+        let (address, what) = (self.address, "memory");
+        // For all of these: nothing else frees it (I1), and no command uses it any more, which the graveyard sees to, or none but those
+        // that are before on its stream.
+        match self.source {
+            // SAFETY: See above.
+            Source::Device | Source::Managed => self
+                .context
+                .free(what, move |driver| unsafe { driver.free(address) }),
+            // SAFETY: See above.
+            Source::Host => self.context.free(what, move |driver| unsafe {
+                driver.free_host(usize::try_from(address).unwrap_or(0))
+            }),
+            Source::Pool { stream, .. } => {
+                let freed = self.context.enter_relaxed().and_then(|driver| {
+                    // SAFETY: See above; the stream lives (I2).
+                    unsafe { driver.pool_free(address, stream) }
+                });
+                // The stream may be gone by then, and its commands have ended after the wait.
+                self.context.freed(what, freed, move |driver| {
+                    // SAFETY: It takes no pointers.
+                    unsafe { driver.context_wait() }?;
+                    // SAFETY: See above.
+                    unsafe { driver.pool_free(address, LEGACY) }
+                });
+            }
         }
     }
 }
@@ -240,12 +247,11 @@ impl DriverPool {
 
 impl Drop for DriverPool {
     fn drop(&mut self) {
-        let destroyed = self.context.enter_relaxed().and_then(|driver| {
-            // SAFETY: It takes no pointers; nothing else destroys the pool (I1). Its memory keeps it.
-            self.context.seen(unsafe { driver.pool_destroy(self.raw) })
-        });
-        if let Err(error) = destroyed {
-            tracing::error!(%error, "a pool of the driver was not destroyed");
-        }
+        let raw = self.raw;
+        // SAFETY: It takes no pointers; nothing else destroys the pool (I1). Its memory keeps it.
+        self.context
+            .free("a pool of the driver", move |driver| unsafe {
+                driver.pool_destroy(raw)
+            });
     }
 }

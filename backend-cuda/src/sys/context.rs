@@ -15,6 +15,7 @@ use super::{
     slot::Slot,
     status::{CudaResult, PEER_ACCESS_ALREADY_ENABLED},
     streams,
+    unfreed::{AllUnfreed, LAST_ROUNDS, Unfreed},
 };
 
 /// So many events are kept to be used again. Each costs the driver less than 1 KiB.
@@ -44,6 +45,7 @@ pub(crate) struct Context {
     slot_pages: Mutex<Vec<usize>>,
     /// What failed maps have left, until their reservation ends.
     left: Mutex<Vec<Left>>,
+    unfreed: Mutex<AllUnfreed>,
 }
 
 impl Context {
@@ -63,6 +65,7 @@ impl Context {
             slots: Mutex::new(Vec::new()),
             slot_pages: Mutex::new(Vec::new()),
             left: Mutex::new(Vec::new()),
+            unfreed: Mutex::default(),
         })
     }
 
@@ -114,6 +117,15 @@ impl Context {
         let driver = self.enter_relaxed()?;
         // SAFETY: It takes no pointers.
         self.seen(unsafe { driver.context_wait() })
+    }
+
+    /// Waits for everything on the device, unless the device may wait for the host, or a stream is captured, whose commands do not run.
+    /// Returns whether all has ended.
+    pub(crate) fn has_all_ended(&self) -> bool {
+        // A context that cannot be waited for is lost, and runs no commands.
+        !self.has_unresolved()
+            && !self.has_capture()
+            && (self.synchronize().is_ok() || self.is_lost())
     }
 
     /// Returns the free and all bytes of the device.
@@ -230,28 +242,84 @@ impl Context {
         &self.slot_pages
     }
 
-    fn free_all(&mut self) -> CudaResult<()> {
-        let driver = self.enter_relaxed()?;
-        for event in self.events.lock().drain(..) {
-            // SAFETY: It takes no pointers.
-            unsafe { driver.event_destroy(event) }?;
+    /// Frees something of this context. Where the driver refuses, [`free_again`](Self::free_again) asks again.
+    pub(super) fn free(
+        &self,
+        what: &'static str,
+        mut free: impl FnMut(&Driver) -> CudaResult<()> + Send + 'static,
+    ) {
+        let freed = self.enter_relaxed().and_then(|driver| free(&driver));
+        self.freed(what, freed, free);
+    }
+
+    /// Takes the result of a call that was to free something, and what frees it where the call has failed.
+    pub(super) fn freed(
+        &self,
+        what: &'static str,
+        result: CudaResult<()>,
+        again: impl FnMut(&Driver) -> CudaResult<()> + Send + 'static,
+    ) {
+        let Err(error) = self.seen(result) else {
+            return;
+        };
+        tracing::warn!(%error, "could not free {what}");
+        // A context that is lost frees nothing.
+        if !error.is_sticky() {
+            let free = Box::new(again);
+            self.unfreed.lock().push_back(Unfreed { what, free });
+        }
+    }
+
+    /// Asks again for one thing that the driver has refused to free, unless that might wait for ever, or a stream is captured.
+    pub(crate) fn free_again(&self) {
+        let is_any = !self.unfreed.lock().is_empty();
+        if !is_any || self.has_unresolved() || self.has_capture() {
+            return;
+        }
+        let next = self.unfreed.lock().pop_front();
+        if let Some(mut unfreed) = next {
+            let freed = self
+                .enter_relaxed()
+                .and_then(|driver| (unfreed.free)(&driver));
+            if let Err(error) = self.seen(freed)
+                && !error.is_sticky()
+            {
+                self.unfreed.lock().push_back(unfreed);
+            }
+        }
+    }
+
+    fn free_all(&self) {
+        let events = std::mem::take(&mut *self.events.lock());
+        for event in events {
+            // SAFETY: It takes no pointers; nothing uses the event.
+            self.free("an event", move |driver| unsafe {
+                driver.event_destroy(event)
+            });
         }
         let pages = std::mem::take(&mut *self.slot_pages.lock());
         let staging = std::mem::take(&mut *self.staging.lock());
         for address in staging.into_iter().map(|(_, address)| address).chain(pages) {
             // SAFETY: Nothing uses this memory: commands and slots keep a reference to this context. The driver itself waits for
             // streams that compare with a slot.
-            unsafe { driver.free_host(address) }?;
+            self.free("pinned memory", move |driver| unsafe {
+                driver.free_host(address)
+            });
         }
-        Ok(())
+        let attempts = LAST_ROUNDS * self.unfreed.lock().len();
+        (0..attempts).for_each(|_| self.free_again());
+        for unfreed in self.unfreed.lock().drain(..) {
+            tracing::error!(
+                "{} stays until the process ends: the driver has not freed it",
+                unfreed.what
+            );
+        }
     }
 }
 
 impl Drop for Context {
     fn drop(&mut self) {
-        if let Err(error) = self.free_all() {
-            tracing::debug!(%error, "objects of a context were left to the driver");
-        }
+        self.free_all();
         // SAFETY: It takes no pointers; this value is the last that uses the context (I1).
         if let Err(error) = unsafe { self.driver.context_release(self.device) } {
             tracing::error!(%error, "a context was not released");

@@ -9,7 +9,7 @@ use binpool_allocators::Error;
 use libloading::Library;
 use parking_lot::RwLock;
 
-use super::status::{CudaError, CudaResult, SUCCESS};
+use super::status::{CudaError, CudaResult, NOT_FOUND, SUCCESS};
 
 /// A handle of the driver (`CUcontext`, `CUstream`, `CUevent`, ...): a number that only the driver looks behind.
 pub(crate) type Handle = usize;
@@ -102,6 +102,8 @@ macro_rules! calls {
         /// I1: Each function is the symbol of its name in `library`, which stays loaded as long as this value lives.
         pub(crate) struct Driver {
             $($name: unsafe extern "system" fn($($type),*) -> i32,)*
+            /// `cuCtxRecordEvent`, which drivers before 12.5 do not have.
+            context_record: Option<unsafe extern "system" fn(Handle, Handle) -> i32>,
             /// The user events that streams wait for and that are not resolved. While there are any, no call may be made that waits for a device.
             unresolved: AtomicUsize,
             /// The streams of this crate, each with its context before it ([`super::streams`]).
@@ -120,10 +122,27 @@ macro_rules! calls {
                 Ok(Self {
                     // SAFETY: The signature is right, as the caller promises, and the function outlives the symbol by I1.
                     $($name: *unsafe { library.get($symbol.as_bytes()) }?,)*
+                    // SAFETY: As above.
+                    context_record: unsafe { library.get(b"cuCtxRecordEvent") }.ok().map(|call| *call),
                     unresolved: AtomicUsize::new(0),
                     streams: RwLock::default(),
                     _library: library,
                 })
+            }
+
+            /// Records in an event all that was enqueued in a context so far.
+            ///
+            /// # Safety
+            ///
+            /// The context lives, and the event is one of it.
+            pub(super) unsafe fn context_record(&self, context: Handle, event: Handle) -> CudaResult<()> {
+                let name = "cuCtxRecordEvent";
+                let Some(call) = self.context_record else {
+                    return Err(CudaError::new(name, NOT_FOUND));
+                };
+                // SAFETY: The function is loaded (I1), and the objects live, as the caller promises.
+                let code = unsafe { call(context, event) };
+                if code == SUCCESS { Ok(()) } else { Err(CudaError::new(name, code)) }
             }
 
             pub(super) fn unresolved(&self) -> &AtomicUsize {

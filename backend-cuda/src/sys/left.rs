@@ -5,7 +5,10 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use super::driver::Address;
+use super::{
+    driver::{Address, Driver},
+    status::CudaResult,
+};
 
 /// The claim of one place on pages: set while they are mapped.
 #[derive(Clone, Debug, Default)]
@@ -23,7 +26,7 @@ impl Claim {
     }
 }
 
-/// Pages that a failed map has left at an address, where nothing may use them. They may be released already: the driver frees them once
+/// Pages at an address where nothing uses them: a failed map has left them there, or their reservation ends. They may be released already: the driver frees them once
 /// they are unmapped.
 pub(super) struct Left {
     pub(super) address: Address,
@@ -32,6 +35,14 @@ pub(super) struct Left {
 }
 
 impl Left {
+    /// Unmaps them, and ends their claim.
+    pub(super) fn unmap(&self, driver: &Driver) -> CudaResult<()> {
+        // SAFETY: It takes no pointers; the addresses are reserved as long as something is mapped there, and nothing uses them.
+        unsafe { driver.unmap(self.address, self.bytes) }?;
+        self.claim.let_go();
+        Ok(())
+    }
+
     /// Returns whether they are in the way of the pages of a claim, or lie in these addresses.
     pub(super) fn is_in_the_way(&self, claim: &Claim, start: Address, bytes: usize) -> bool {
         let end = self.address + self.bytes as Address;

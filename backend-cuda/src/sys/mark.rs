@@ -14,7 +14,7 @@ use super::{
 /// Events without timing, which is what makes them cheap.
 const NO_TIMING: u32 = 2;
 
-/// An event, which a stream records once behind a command that is not captured.
+/// An event, which a stream or the context records once behind commands that are not captured.
 ///
 /// Its event is used again when this value is dropped: a stream that waits for it waits for what was recorded when it was told to.
 ///
@@ -48,6 +48,14 @@ impl Mark {
         Ok(raw)
     }
 
+    /// Records the end of everything that was enqueued in the context so far, on whatever stream. No stream is captured.
+    pub(crate) fn record_all(&self) -> CudaResult<()> {
+        let driver = self.context.enter_relaxed()?;
+        // SAFETY: The context is retained as long as this value lives, and the event is one of it (I1).
+        let result = unsafe { driver.context_record(self.context.raw(), self.raw) };
+        self.context.seen(result)
+    }
+
     pub(super) fn raw(&self) -> Handle {
         self.raw
     }
@@ -67,6 +75,11 @@ impl Mark {
             Err(error) if error.code() == NOT_READY => Ok(false),
             result => self.note(result).map(|()| true),
         }
+    }
+
+    /// Returns whether the command is known not to run any more: it has ended, or the context is lost, which runs no commands.
+    pub(crate) fn is_over(&self) -> bool {
+        self.has_ended().unwrap_or_else(|error| error.is_sticky())
     }
 
     /// Waits until the command has ended.
@@ -91,12 +104,10 @@ impl Drop for Mark {
         if self.context.keep_event(self.raw) {
             return;
         }
-        let destroyed = self.context.enter().and_then(|driver| {
-            // SAFETY: It takes no pointers; nothing else has this event (I1).
-            unsafe { driver.event_destroy(self.raw) }
+        let raw = self.raw;
+        // SAFETY: It takes no pointers; nothing else has this event (I1).
+        self.context.free("an event", move |driver| unsafe {
+            driver.event_destroy(raw)
         });
-        if let Err(error) = destroyed {
-            tracing::debug!(%error, "an event was left to the driver");
-        }
     }
 }

@@ -40,12 +40,10 @@ impl Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        let unloaded = self.context.enter_relaxed().and_then(|driver| {
-            // SAFETY: It takes no pointers; nothing else unloads the module (I1). Its kernels have ended, which the graveyard sees to.
-            self.context.seen(unsafe { driver.module_unload(self.raw) })
+        let raw = self.raw;
+        // SAFETY: It takes no pointers; nothing else unloads the module (I1). Its kernels have ended, which the graveyard sees to.
+        self.context.free("a module", move |driver| unsafe {
+            driver.module_unload(raw)
         });
-        if let Err(error) = unloaded {
-            tracing::debug!(%error, "a module was left to the driver");
-        }
     }
 }

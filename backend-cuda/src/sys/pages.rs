@@ -48,12 +48,9 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        let released = self.context.enter_relaxed().and_then(|driver| {
-            // SAFETY: It takes no pointers; nothing else releases it (I1). Where it is mapped, the driver keeps the memory.
-            self.context.seen(unsafe { driver.pages_release(self.raw) })
-        });
-        if let Err(error) = released {
-            tracing::error!(%error, bytes = self.bytes, "pages were not released");
-        }
+        let raw = self.raw;
+        // SAFETY: It takes no pointers; nothing else releases it (I1). Where it is mapped, the driver keeps the memory.
+        self.context
+            .free("pages", move |driver| unsafe { driver.pages_release(raw) });
     }
 }

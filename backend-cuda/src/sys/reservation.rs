@@ -2,13 +2,15 @@
 
 use std::{collections::BTreeMap, sync::Arc, thread, time::Duration};
 
-use binpool_allocators::{Error, InvalidRequest, Region, Result};
+use binpool_allocators::{Error, InvalidRequest, QueueId, Region, Result};
 use parking_lot::Mutex;
 
 use super::{
     context::Context,
     driver::Address,
+    last_uses::LastUses,
     left::Left,
+    mark::Mark,
     pages::Pages,
     status::{CudaError, CudaResult, NOT_READY},
 };
@@ -25,6 +27,8 @@ const APART: Duration = Duration::from_micros(100);
 /// I2: The pages of each entry of `mapped` without `is_changing` are mapped at its offset, and nothing is mapped where no entry is, but for
 /// what failed maps have left (`Context::left`). Entries and those do not overlap. Only the thread that set `is_changing` changes what is
 /// mapped there.
+/// I3: Each command of this crate that uses the pages of an entry and may not have ended is among its `uses`, or is counted in `enqueuing`.
+/// While a command is, `is_changing` is not set, and while `is_changing` is set, none is added.
 pub(crate) struct Reservation {
     context: Arc<Context>,
     address: Address,
@@ -35,6 +39,21 @@ pub(crate) struct Reservation {
 struct Entry {
     pages: Arc<Pages>,
     is_changing: bool,
+    /// The commands that are just being enqueued.
+    enqueuing: usize,
+    uses: LastUses,
+}
+
+impl Entry {
+    /// Pages that are about to be mapped.
+    fn new(pages: &Arc<Pages>) -> Self {
+        Self {
+            pages: Arc::clone(pages),
+            is_changing: true,
+            enqueuing: 0,
+            uses: LastUses::default(),
+        }
+    }
 }
 
 impl Reservation {
@@ -79,9 +98,7 @@ impl Reservation {
                     "mapping pages at two places: unmap them first",
                 ));
             }
-            let pages = Arc::clone(pages);
-            let is_changing = true;
-            mapped.insert(offset, Entry { pages, is_changing });
+            mapped.insert(offset, Entry::new(pages));
         }
         let result = self.map_now(offset, pages);
         let mut mapped = self.mapped.lock();
@@ -152,14 +169,20 @@ impl Reservation {
         }
     }
 
-    /// Unmaps what is mapped at `region`, which consists of whole pages. Waits for no commands.
+    /// Unmaps what is mapped at `region`, which consists of whole pages, and which no command uses any more.
     pub(crate) fn unmap(&self, region: Region) -> Result<()> {
         region.check_within(self.bytes)?;
         if region.bytes == 0 {
             return Ok(());
         }
-        let offsets = self.begin_unmap(region)?;
-        let result = self.unmap_now(region.offset, region.bytes);
+        let (offsets, uses) = self.begin_unmap(region)?;
+        let result = match uses.have_ended() {
+            Ok(true) => self
+                .unmap_now(region.offset, region.bytes)
+                .map_err(Error::from),
+            Ok(false) => Err(in_use(region)),
+            Err(error) => Err(error.into()),
+        };
         let mut gone = Vec::new();
         let mut mapped = self.mapped.lock();
         for offset in offsets {
@@ -176,11 +199,12 @@ impl Reservation {
         drop(mapped);
         // Pages that only the reservation had are released here, outside the lock.
         drop(gone);
-        Ok(result?)
+        result
     }
 
-    /// Checks that whole pages are mapped at all of `region`, and marks them.
-    fn begin_unmap(&self, region: Region) -> Result<Vec<usize>> {
+    /// Checks that whole pages are mapped at all of `region`, and marks them, so that no command begins to use them. Returns their places, and
+    /// the commands that may use them still.
+    fn begin_unmap(&self, region: Region) -> Result<(Vec<usize>, LastUses)> {
         let mut mapped = self.mapped.lock();
         let end = region.offset + region.bytes;
         let (mut at, mut offsets) = (region.offset, Vec::new());
@@ -192,65 +216,94 @@ impl Reservation {
             at += entry.pages.bytes();
         }
         if at != end {
-            let Region { offset, bytes } = region;
-            return Err(InvalidRequest::NotMapped { offset, bytes }.into());
+            return Err(not_mapped(region));
         }
-        for offset in &offsets {
-            if let Some(entry) = mapped.get_mut(offset) {
-                entry.is_changing = true;
-            }
+        let mut inside = mapped.range(region.offset..end);
+        if inside.any(|(_, entry)| entry.enqueuing > 0) {
+            return Err(in_use(region));
         }
-        Ok(offsets)
+        let mut uses = LastUses::default();
+        for (_, entry) in mapped.range_mut(region.offset..end) {
+            entry.is_changing = true;
+            uses.add(&entry.uses);
+        }
+        Ok((offsets, uses))
     }
 
     fn unmap_now(&self, offset: usize, bytes: usize) -> CudaResult<()> {
-        unmap_at(&self.context, self.address + offset as Address, bytes)
+        let driver = self.context.enter_relaxed()?;
+        // SAFETY: It takes no pointers; the addresses are of this reservation (I1), and no command of this crate uses them (I3), as the callers
+        // have seen to.
+        let result = unsafe { driver.unmap(self.address + offset as Address, bytes) };
+        self.context.seen(result)
     }
 
-    /// Checks that memory is mapped at all of `region`, and that no thread is just mapping or unmapping it: a command elsewhere would end
-    /// the context. That it stays mapped until the command has ended is up to the program.
-    pub(crate) fn check_mapped(&self, region: Region) -> Result<()> {
-        let mapped = self.mapped.lock();
+    /// Begins a use of `region` by a command. It is refused where not all of it is mapped, or a thread is just mapping or unmapping it: the
+    /// command would end the context.
+    pub(crate) fn begin_use(&self, region: Region) -> Result<BeingUsed<'_>> {
+        let mut mapped = self.mapped.lock();
         let end = region.offset.saturating_add(region.bytes);
-        let mut at = region.offset;
+        let (mut at, mut offsets) = (region.offset, Vec::new());
         while at < end {
             let entry = mapped.range(..=at).next_back();
             let entry = entry.filter(|(_, entry)| !entry.is_changing);
-            let next = entry.map(|(start, entry)| start + entry.pages.bytes());
-            match next {
-                Some(next) if next > at => at = next,
-                _ => {
-                    let Region { offset, bytes } = region;
-                    return Err(InvalidRequest::NotMapped { offset, bytes }.into());
+            match entry.map(|(start, entry)| (*start, start + entry.pages.bytes())) {
+                Some((start, next)) if next > at => {
+                    offsets.push(start);
+                    at = next;
                 }
+                _ => return Err(not_mapped(region)),
             }
         }
-        Ok(())
+        Ok(self.being_used(&mut mapped, offsets))
     }
 
-    fn free(&self) -> CudaResult<()> {
-        let mapped = std::mem::take(&mut *self.mapped.lock());
-        if !mapped.is_empty() {
-            self.context.synchronize()?;
-        }
-        // Where one cannot be unmapped, the others are, and the addresses stay reserved.
-        let ours = self.address..self.address + self.bytes as Address;
-        let mut unmapped = unmap_left(&self.context, |address| ours.contains(&address));
-        self.context
-            .left()
-            .lock()
-            .retain(|left| !ours.contains(&left.address));
-        for (offset, entry) in mapped {
-            match self.unmap_now(offset, entry.pages.bytes()) {
-                Ok(()) => entry.pages.claim().let_go(),
-                Err(error) => unmapped = Err(error),
+    /// Begins a use by a command that touches only what is mapped in `region`, as the program promises.
+    pub(crate) fn begin_use_of_mapped(&self, region: Region) -> BeingUsed<'_> {
+        let mut mapped = self.mapped.lock();
+        let end = region.offset.saturating_add(region.bytes);
+        let before = mapped.range(..end).rev();
+        let inside =
+            before.take_while(|(start, entry)| *start + entry.pages.bytes() > region.offset);
+        let stay = inside.filter(|(_, entry)| !entry.is_changing);
+        let offsets = stay.map(|(start, _)| *start).collect();
+        self.being_used(&mut mapped, offsets)
+    }
+
+    fn being_used(
+        &self,
+        mapped: &mut BTreeMap<usize, Entry>,
+        offsets: Vec<usize>,
+    ) -> BeingUsed<'_> {
+        for offset in &offsets {
+            if let Some(entry) = mapped.get_mut(offset) {
+                entry.enqueuing += 1;
             }
         }
-        unmapped?;
-        let driver = self.context.enter_relaxed()?;
-        // SAFETY: It takes no pointers; nothing else has these addresses (I1), and nothing is mapped there any more.
-        let result = unsafe { driver.free_addresses(self.address, self.bytes) };
-        self.context.seen(result)
+        BeingUsed {
+            reservation: self,
+            offsets,
+        }
+    }
+
+    /// Takes out what is mapped, also what failed maps have left.
+    fn take_all(&mut self) -> (Vec<Left>, Vec<Arc<Pages>>) {
+        let ours = self.address..self.address + self.bytes as Address;
+        let mut left = self.context.left().lock();
+        let mut all: Vec<_> = left
+            .extract_if(.., |left| ours.contains(&left.address))
+            .collect();
+        let mapped = std::mem::take(self.mapped.get_mut()).into_iter();
+        let pages = mapped.map(|(offset, entry)| {
+            all.push(Left {
+                address: self.address + offset as Address,
+                bytes: entry.pages.bytes(),
+                claim: entry.pages.claim().clone(),
+            });
+            entry.pages
+        });
+        let pages = pages.collect();
+        (all, pages)
     }
 }
 
@@ -261,23 +314,62 @@ fn unmap_left(context: &Context, wanted: impl Fn(Address) -> bool) -> CudaResult
         if !wanted(left.address) {
             return true;
         }
-        let unmapped = unmap_at(context, left.address, left.bytes);
-        if unmapped.is_ok() {
-            left.claim.let_go();
-            return false;
+        let unmapped = context
+            .enter_relaxed()
+            .and_then(|driver| context.seen(left.unmap(&driver)));
+        let is_left = unmapped.is_err();
+        if is_left {
+            result = unmapped;
         }
-        result = unmapped;
-        true
+        is_left
     });
     result
 }
 
-/// Unmaps addresses of a reservation that lives, which no other thread maps or unmaps, and no command uses.
-fn unmap_at(context: &Context, address: Address, bytes: usize) -> CudaResult<()> {
-    let driver = context.enter_relaxed()?;
-    // SAFETY: It takes no pointers; the addresses are of a reservation, and the program has waited for the commands that use them.
-    let result = unsafe { driver.unmap(address, bytes) };
-    context.seen(result)
+/// A part of a reservation that a command is about to use. What is mapped there stays so as long as this value lives, and then until the
+/// commands have ended that were noted.
+pub(crate) struct BeingUsed<'a> {
+    reservation: &'a Reservation,
+    /// The places of the pages.
+    offsets: Vec<usize>,
+}
+
+impl BeingUsed<'_> {
+    /// Notes the command, which is enqueued.
+    pub(crate) fn note_use(&self, queue: QueueId, number: u64, mark: &Arc<Mark>) {
+        self.each(|entry| entry.uses.note(queue, number, mark));
+    }
+
+    /// Notes a command of a context whose end no event tells.
+    pub(crate) fn note_unknown_use(&self, context: &Arc<Context>) {
+        self.each(|entry| entry.uses.note_unknown(context));
+    }
+
+    fn each(&self, mut visit: impl FnMut(&mut Entry)) {
+        let mut mapped = self.reservation.mapped.lock();
+        for offset in &self.offsets {
+            // It stays while it is counted (I3).
+            if let Some(entry) = mapped.get_mut(offset) {
+                visit(entry);
+            }
+        }
+    }
+}
+
+impl Drop for BeingUsed<'_> {
+    fn drop(&mut self) {
+        self.each(|entry| entry.enqueuing -= 1);
+    }
+}
+
+fn not_mapped(region: Region) -> Error {
+    let Region { offset, bytes } = region;
+    InvalidRequest::NotMapped { offset, bytes }.into()
+}
+
+fn in_use(region: Region) -> Error {
+    let Region { offset, bytes } = region;
+    InvalidRequest::InUse { offset, bytes }.into()
 }
 
 /// A map that failed.
@@ -289,8 +381,27 @@ struct Failed {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        if let Err(error) = self.free() {
-            tracing::error!(%error, bytes = self.bytes, "reserved addresses were not freed");
-        }
+        let (mut mapped, pages) = self.take_all();
+        let (address, bytes) = (self.address, self.bytes);
+        self.context.free("reserved addresses", move |driver| {
+            if !mapped.is_empty() {
+                // For commands that this crate has not enqueued.
+                // SAFETY: It takes no pointers.
+                unsafe { driver.context_wait() }?;
+            }
+            // Where one cannot be unmapped, the others are, and the addresses stay reserved.
+            let mut unmapped = Ok(());
+            mapped.retain(|left| {
+                let result = left.unmap(driver);
+                let is_left = result.is_err();
+                unmapped = unmapped.and(result);
+                is_left
+            });
+            unmapped?;
+            // SAFETY: It takes no pointers; nothing else has these addresses (I1), and nothing is mapped there any more.
+            unsafe { driver.free_addresses(address, bytes) }
+        });
+        // Those that only the reservation had are released after that.
+        drop(pages);
     }
 }

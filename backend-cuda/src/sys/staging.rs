@@ -82,12 +82,10 @@ impl Drop for Staging {
         if self.context.keep_staging(self.bytes, self.address) {
             return;
         }
-        let freed = self.context.enter_relaxed().and_then(|driver| {
-            // SAFETY: Nothing else has this memory (I1), and no command uses it (I2).
-            unsafe { driver.free_host(self.address) }
+        let address = self.address;
+        // SAFETY: Nothing else has this memory (I1), and no command uses it (I2).
+        self.context.free("pinned memory", move |driver| unsafe {
+            driver.free_host(address)
         });
-        if let Err(error) = freed {
-            tracing::debug!(%error, "pinned memory was left to the driver");
-        }
     }
 }

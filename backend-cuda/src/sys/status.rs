@@ -7,6 +7,7 @@ pub(crate) type CudaResult<T> = Result<T, CudaError>;
 
 pub(crate) const SUCCESS: i32 = 0;
 pub(crate) const OUT_OF_MEMORY: i32 = 2;
+pub(crate) const NOT_FOUND: i32 = 500;
 pub(crate) const NOT_READY: i32 = 600;
 pub(crate) const PEER_ACCESS_ALREADY_ENABLED: i32 = 704;
 const NOT_SUPPORTED: i32 = 801;

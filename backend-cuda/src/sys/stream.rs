@@ -246,13 +246,10 @@ impl Drop for Stream {
         if !self.is_ours {
             return;
         }
-        let destroyed = self.context.enter().and_then(|driver| {
-            // SAFETY: It takes no pointers; nothing else has this stream (I1). The driver lets its commands end.
-            self.context
-                .seen(unsafe { driver.stream_destroy(self.raw) })
+        let raw = self.raw;
+        // SAFETY: It takes no pointers; nothing else has this stream (I1). The driver lets its commands end.
+        self.context.free("a stream", move |driver| unsafe {
+            driver.stream_destroy(raw)
         });
-        if let Err(error) = destroyed {
-            tracing::debug!(%error, "a stream was left to the driver");
-        }
     }
 }

@@ -13,8 +13,8 @@ use std::{
 };
 
 use crate::{
-    CAPTURE_ISOLATION, CAPTURE_UNSUPPORTED, Code, ILLEGAL_ADDRESS, INVALID_VALUE, NOT_READY,
-    capture,
+    CAPTURE_ISOLATION, CAPTURE_UNSUPPORTED, Code, ILLEGAL_ADDRESS, INVALID_HANDLE, INVALID_VALUE,
+    NOT_READY, capture,
     device::{
         Device, check_host, context_of, current, device, device_of, device_of_handle, enter,
         enter_unless_captured, make_current,
@@ -227,6 +227,16 @@ calls! {
         let device = enter_unless_captured("cuCtxSynchronize")?;
         capture::check_wait_for_device(&device)?;
         device.synchronize()
+    }
+    fn cuCtxRecordEvent(context: usize, event: usize) {
+        let device = enter("cuCtxRecordEvent")?;
+        if context_of(device.ordinal) != context {
+            return Err(INVALID_HANDLE);
+        }
+        let event = device.event(event)?;
+        capture::check_wait_for_device(&device)?;
+        device.record_all(&event);
+        Ok(())
     }
     fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) {
         let device = enter("cuMemGetInfo")?;

@@ -7,7 +7,7 @@ use std::{
         Arc, LazyLock,
         atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering},
     },
-    thread::{self, ThreadId},
+    thread,
 };
 
 use parking_lot::Mutex;
@@ -47,7 +47,8 @@ pub(crate) struct Device {
 struct Objects {
     retained: usize,
     streams: HashMap<usize, Arc<Stream>>,
-    defaults: HashMap<(usize, Option<ThreadId>), Arc<Stream>>,
+    /// By their handle and, for those of threads, the number of the thread.
+    defaults: HashMap<(usize, usize), Arc<Stream>>,
     events: HashMap<usize, Arc<Event>>,
     /// Pinned memory of the host, by its address.
     host: BTreeMap<usize, Box<[u64]>>,
@@ -77,6 +78,37 @@ static DEVICES: LazyLock<Mutex<HashMap<i32, Arc<Device>>>> = LazyLock::new(Mutex
 
 thread_local! {
     static CURRENT: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Takes the default streams of a thread that ends with it.
+struct OwnStreams;
+
+impl Drop for OwnStreams {
+    fn drop(&mut self) {
+        let devices: Vec<_> = DEVICES.lock().values().map(Arc::clone).collect();
+        for device in devices {
+            let gone = device
+                .objects
+                .lock()
+                .defaults
+                .remove(&(PER_THREAD, own_number()));
+            drop(gone);
+        }
+    }
+}
+
+thread_local! {
+    static NUMBER: Cell<usize> = const { Cell::new(0) };
+    static STREAMS: OwnStreams = const { OwnStreams };
+}
+
+/// A number that no other thread has.
+fn own_number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(1);
+    if NUMBER.get() == 0 {
+        NUMBER.set(NEXT.fetch_add(1, Ordering::SeqCst));
+    }
+    NUMBER.get()
 }
 
 /// Returns the device of a number.
@@ -201,7 +233,10 @@ impl Device {
 
     fn start(self: &Arc<Self>, handle: usize) -> Arc<Stream> {
         let stream = Arc::new(Stream::start(self, handle));
-        self.running.lock().push(Arc::clone(stream.progress()));
+        let mut running = self.running.lock();
+        running.retain(|progress| Arc::strong_count(progress) > 1 || !progress.is_idle());
+        running.push(Arc::clone(stream.progress()));
+        drop(running);
         stream
     }
 
@@ -221,7 +256,13 @@ impl Device {
         let mut objects = self.objects.lock();
         let stream = match handle {
             0 | LEGACY | PER_THREAD => {
-                let thread = (handle == PER_THREAD).then(|| thread::current().id());
+                let thread = if handle == PER_THREAD {
+                    // One that ends just now keeps its streams.
+                    let _ended = STREAMS.try_with(|_| ());
+                    own_number()
+                } else {
+                    0
+                };
                 let stream = objects.defaults.entry((handle.max(LEGACY), thread));
                 stream.or_insert_with(|| self.start(handle))
             }
@@ -237,6 +278,26 @@ impl Device {
             progress.wait(self);
         }
         self.check()
+    }
+
+    /// Records in an event all commands so far, but for those that are captured.
+    pub(crate) fn record_all(self: &Arc<Self>, event: &Arc<Event>) {
+        let (record, running) = (event.record(), self.running.lock().clone());
+        let busy = running.into_iter().filter(|progress| !progress.is_idle());
+        let busy: Vec<_> = busy
+            .map(|progress| (progress.enqueued(), progress))
+            .collect();
+        if busy.is_empty() {
+            event.end(record);
+            return;
+        }
+        let (device, event) = (Arc::clone(self), Arc::clone(event));
+        thread::spawn(move || {
+            for (last, progress) in busy {
+                progress.wait_for(last, &device);
+            }
+            event.end(record);
+        });
     }
 
     pub(crate) fn create_graph(&self, graph: Graph) -> usize {

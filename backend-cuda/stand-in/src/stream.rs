@@ -87,10 +87,19 @@ impl Progress {
         counts.ended == counts.enqueued
     }
 
+    /// The number of commands that were enqueued.
+    pub(crate) fn enqueued(&self) -> u64 {
+        self.counts.lock().enqueued
+    }
+
     /// Waits for everything that was enqueued before, or until the device is lost.
     pub(crate) fn wait(&self, device: &Device) {
+        self.wait_for(self.enqueued(), device);
+    }
+
+    /// Waits for the first `last` commands, or until the device is lost.
+    pub(crate) fn wait_for(&self, last: u64, device: &Device) {
         let mut counts = self.counts.lock();
-        let last = counts.enqueued;
         while counts.ended < last && !device.is_lost() {
             self.changed.wait_for(&mut counts, LOOK);
         }

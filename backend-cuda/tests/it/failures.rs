@@ -63,15 +63,20 @@ fn an_illegal_address_loses_the_device_and_nobody_waits_for_ever() {
     let block = backend.create_buffer(64, MemoryFlags::empty()).unwrap();
     let gate = backend.create_user_event().unwrap();
     let behind = backend.enqueue_marker(&two, from_ref(&gate)).unwrap();
-    // What a program may not do: unmap under a command.
-    let held = backend.enqueue_marker(&one, from_ref(&gate)).unwrap();
-    let fill = backend
-        .enqueue_fill(&one, &reservation, Region::first(64), &[1], &[held])
-        .unwrap();
-    backend.unmap(&reservation, Region::first(PAGE)).unwrap();
+    let text = ".version 6.4\n.visible .entry add_to(";
+    let kernel = CudaModule::load_ptx(&backend, text).unwrap();
+    let kernel = kernel.kernel("add_to").unwrap();
+    let arguments = [
+        Argument::Memory(&reservation),
+        Argument::Memory(&reservation),
+        Argument::U64(PAGE as u64 / 4 + 1),
+    ];
+    let grid = Grid::of_threads(256, 128);
+    // SAFETY: None: a program may not let a kernel touch what is not mapped.
+    let launch = unsafe { kernel.launch(&one, grid, &arguments, from_ref(&gate)) }.unwrap();
     drop(gate);
-    let Err(error @ Error::DeviceLost { .. }) = fill.wait() else {
-        panic!("the fill ran");
+    let Err(error @ Error::DeviceLost { .. }) = launch.wait() else {
+        panic!("the kernel ran");
     };
     let source = error
         .source()
@@ -81,7 +86,7 @@ fn an_illegal_address_loses_the_device_and_nobody_waits_for_ever() {
         "{error:?}"
     );
     assert!(source.unwrap().to_string().contains("compute-sanitizer"));
-    assert_eq!(fill.status().unwrap(), EventStatus::Failed);
+    assert_eq!(launch.status().unwrap(), EventStatus::Failed);
     assert!(backend.is_lost());
     assert!(behind.status().unwrap().has_ended());
     assert!(one.finish().is_err());
@@ -89,7 +94,7 @@ fn an_illegal_address_loses_the_device_and_nobody_waits_for_ever() {
         backend.write(&two, &block, 0, &[1], &[]),
         Err(Error::DeviceLost { .. })
     ));
-    drop((fill, behind, block, reservation, pages, one, two, backend));
+    drop((launch, behind, block, reservation, pages, one, two, backend));
 }
 
 /// Uses all kinds of calls, and goes on where one fails.

@@ -8,9 +8,13 @@ use std::{
     },
 };
 
-use binpool_allocators::{Backend, Event, Memory, MemoryFlags, Outcome, Queue, Region, Transfers};
+use binpool_allocators::{
+    Allocator, Backend, Event, Memory, MemoryFlags, Outcome, Queue, Region, Transfers,
+    VirtualMemory,
+};
+use binpool_cuda::{CudaBackend, CudaEvent, CudaModule, CudaQueue, DriverPoolAllocator};
 
-use crate::common::{Device, bytes, logged, queue};
+use crate::common::{Device, PAGE, bytes, logged, queue};
 
 const SIZE: usize = 1 << 16;
 
@@ -43,6 +47,87 @@ fn everything_is_destroyed_in_the_end() {
     assert_eq!((device.objects(), device.used()), (0, 0));
 }
 
+/// Uses everything that the driver frees, and drops it.
+fn use_all(backend: &CudaBackend) {
+    let queue = queue(backend);
+    let blocks = [MemoryFlags::empty(), MemoryFlags::HOST_RESIDENT]
+        .map(|flags| backend.create_buffer(SIZE, flags).unwrap());
+    let all = Region::first(SIZE);
+    for block in &blocks {
+        backend.enqueue_fill(&queue, block, all, &[1], &[]).unwrap();
+    }
+    let ordered = DriverPoolAllocator::new(backend).unwrap();
+    drop(ordered.allocate_on(&queue, SIZE).unwrap());
+    drop(ordered.allocate(SIZE).unwrap());
+    let reservation = backend.reserve(2 * PAGE).unwrap();
+    for at in [0, PAGE] {
+        let pages = backend.create_pages(PAGE).unwrap();
+        backend.map(&reservation, at, &pages).unwrap();
+    }
+    let text = ".version 6.4\n.visible .entry add_to(";
+    CudaModule::load_ptx(backend, text).unwrap();
+    queue.finish().unwrap();
+}
+
+#[test]
+fn what_the_driver_does_not_free_at_once_is_freed_later() {
+    let calls = [
+        "cuMemFree",
+        "cuMemFreeHost",
+        "cuMemFreeAsync",
+        "cuMemPoolDestroy",
+        "cuMemUnmap",
+        "cuMemAddressFree",
+        "cuMemRelease",
+        "cuModuleUnload",
+        "cuStreamDestroy",
+    ];
+    for call in calls {
+        let device = Device::new(1 << 24);
+        let backend = device.backend();
+        use_all(&backend);
+        let queue = queue(&backend);
+        let level = |objects: usize| {
+            // Each command asks for one thing, and looks at what was dropped under commands.
+            for _ in 0..20 {
+                backend.enqueue_marker(&queue, &[]).unwrap().wait().unwrap();
+            }
+            assert!(device.objects() <= objects, "{call}: {}", device.objects());
+            assert_eq!(device.used(), 0, "{call}");
+        };
+        level(device.objects());
+        let objects = device.objects();
+        device.fail(call, 0, 3, 999);
+        use_all(&backend);
+        level(objects + 2); // Of events and pinned memory, which are kept.
+        // And those that are refused when everything ends.
+        device.fail(call, 0, 3, 999);
+        device.fail("cuEventDestroy", 1, 3, 999);
+        use_all(&backend);
+        drop((queue, backend));
+        assert_eq!((device.objects(), device.used()), (0, 0), "{call}");
+        assert!(device.calls(call) > 3, "{call}");
+    }
+}
+
+#[test]
+fn the_driver_is_not_asked_to_free_again_while_it_waits_for_the_host() {
+    let device = Device::new(1 << 24);
+    let backend = device.backend();
+    let [one, two] = [(); 2].map(|()| queue(&backend));
+    // When it is dropped, and before the stream is held back.
+    device.fail("cuMemFree", 0, 2, 999);
+    drop(backend.create_buffer(SIZE, MemoryFlags::empty()).unwrap());
+    let gate = backend.create_user_event().unwrap();
+    backend.enqueue_marker(&one, from_ref(&gate)).unwrap();
+    let (calls, marker) = (device.calls("cuMemFree"), backend.enqueue_marker(&two, &[]));
+    marker.unwrap().wait().unwrap();
+    assert_eq!((device.calls("cuMemFree"), calls), (2, 2));
+    drop(gate);
+    backend.enqueue_marker(&two, &[]).unwrap();
+    assert_eq!(device.used(), 0);
+}
+
 #[test]
 fn no_call_waits_for_the_device_while_it_waits_for_the_host() {
     let device = Device::new(1 << 24);
@@ -62,6 +147,48 @@ fn no_call_waits_for_the_device_while_it_waits_for_the_host() {
     fill.wait().unwrap();
     let block = backend.create_buffer(SIZE, MemoryFlags::empty()).unwrap();
     assert_eq!((block.bytes(), device.used()), (SIZE, SIZE));
+}
+
+#[test]
+fn memory_of_a_pool_of_the_driver_is_freed_after_the_last_command_of_each_queue() {
+    let all = Region::first(SIZE);
+    for name in [
+        "the second of a queue",
+        "one of many queues",
+        "one without an event",
+    ] {
+        let device = Device::new(1 << 24);
+        let backend = device.backend();
+        // The only memory that the driver frees without a wait for the device.
+        let allocator = DriverPoolAllocator::new(&backend).unwrap();
+        let block = allocator.allocate(SIZE).unwrap();
+        let fill = |queue: &CudaQueue, wait_for: &[CudaEvent]| {
+            backend.enqueue_fill(queue, &block, all, &[1], wait_for)
+        };
+        let (held, gate) = (queue(&backend), backend.create_user_event().unwrap());
+        if name == "the second of a queue" {
+            fill(&held, &[]).unwrap().wait().unwrap();
+        }
+        if name == "one without an event" {
+            device.fail("cuEventRecord", 0, 1, 999);
+        }
+        assert_eq!(
+            fill(&held, from_ref(&gate)).is_err(),
+            name == "one without an event"
+        );
+        if name == "one of many queues" {
+            for _ in 0..40 {
+                fill(&queue(&backend), &[]).unwrap().wait().unwrap();
+            }
+        }
+        drop(block);
+        backend.create_user_event().unwrap();
+        assert_eq!(device.used(), SIZE, "{name}");
+        drop(gate);
+        held.finish().unwrap();
+        backend.enqueue_marker(&held, &[]).unwrap().wait().unwrap();
+        assert_eq!((device.used(), backend.is_lost()), (0, false), "{name}");
+    }
 }
 
 #[test]

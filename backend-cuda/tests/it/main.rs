@@ -22,6 +22,7 @@ mod graphs;
 mod kernels;
 mod lifetimes;
 mod loading;
+mod per_thread;
 mod pool;
 mod queues;
 mod virtual_memory;

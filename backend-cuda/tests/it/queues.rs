@@ -1,6 +1,13 @@
 //! Streams that were there before.
 
-use std::{collections::HashSet, thread};
+use std::{
+    collections::HashSet,
+    sync::{
+        atomic::{AtomicU32, Ordering},
+        mpsc,
+    },
+    thread,
+};
 
 use binpool_allocators::{Backend, Error, Event, MemoryFlags, Queue, QueueOrder, Region};
 
@@ -42,18 +49,23 @@ fn default_streams_run_commands() {
     }
 }
 
+fn is_unsupported<T>(result: &Result<T, Error>) -> bool {
+    matches!(result, Err(Error::Unsupported { .. }))
+}
+
 #[test]
-fn the_default_stream_of_a_thread_is_refused_on_another() {
+fn commands_on_the_default_stream_of_another_thread_are_refused() {
     let backend = Device::new(1 << 24).backend();
     let own = backend.per_thread_default_queue();
+    let block = backend.create_buffer(64, MemoryFlags::empty()).unwrap();
+    let event = backend.enqueue_marker(&own, &[]).unwrap();
     thread::scope(|scope| {
         scope.spawn(|| {
-            let refused = backend.enqueue_marker(&own, &[]);
-            assert!(
-                matches!(refused, Err(Error::Unsupported { .. })),
-                "{refused:?}"
-            );
-            assert!(own.finish().is_err());
+            let all = Region::first(64);
+            let fill = backend.enqueue_fill(&own, &block, all, &[1], &[]);
+            assert!(is_unsupported(&fill), "{fill:?}");
+            let marker = backend.enqueue_marker(&own, &[event]);
+            assert!(is_unsupported(&marker), "{marker:?}");
             assert_ne!(backend.per_thread_default_queue(), own);
         });
     });
@@ -61,11 +73,89 @@ fn the_default_stream_of_a_thread_is_refused_on_another() {
 }
 
 #[test]
+fn others_wait_for_the_default_stream_of_a_thread_that_lives_or_has_ended() {
+    let device = Device::new(1 << 24);
+    let backend = device.backend();
+    let [one, two, done] = [(); 3].map(|()| AtomicU32::new(0));
+    let hold = |word| {
+        let own = backend.per_thread_default_queue();
+        device.hold(own.cu_stream(), word);
+        own
+    };
+    let (send, receive) = mpsc::channel();
+    // What is seen is judged at the end: the thread ends whatever it is.
+    let (others, seen, waits) = thread::scope(|scope| {
+        scope.spawn(|| {
+            send.send(hold(&one)).unwrap();
+            while done.load(Ordering::Acquire) == 0 {
+                thread::yield_now();
+            }
+        });
+        let ended = scope.spawn(|| hold(&two)).join().unwrap();
+        let alive = receive.recv().unwrap();
+        let markers = [&alive, &ended].map(|queue| backend.enqueue_marker(queue, &[]).unwrap());
+        // Another stream does not wait for what it comes before.
+        let other = queue(&backend);
+        let others = backend.enqueue_marker(&other, &[]).unwrap().wait();
+        let mut seen = Vec::new();
+        for word in [&one, &two] {
+            seen.extend(markers.each_ref().map(Event::has_ended));
+            word.store(1, Ordering::Release);
+        }
+        let waits = markers.each_ref().map(Event::wait);
+        let finishes = [&alive, &ended].map(Queue::finish);
+        done.store(1, Ordering::Release);
+        (others, seen, [waits, finishes])
+    });
+    others.unwrap();
+    // The marker is one of the whole context, and so behind both.
+    assert_eq!(seen, [false; 4]);
+    assert!(waits.iter().flatten().all(Result::is_ok), "{waits:?}");
+}
+
+#[test]
+fn nobody_waits_for_a_whole_context_that_a_user_event_holds_back() {
+    let backend = Device::new(1 << 24).backend();
+    let theirs = thread::scope(|scope| {
+        let own = scope.spawn(|| backend.per_thread_default_queue());
+        own.join().unwrap()
+    });
+    let gate = backend.create_user_event().unwrap();
+    let held = backend
+        .enqueue_marker(&queue(&backend), std::slice::from_ref(&gate))
+        .unwrap();
+    assert!(is_unsupported(&backend.enqueue_marker(&theirs, &[])));
+    assert!(is_unsupported(&theirs.finish()));
+    drop(gate);
+    held.wait().unwrap();
+    backend
+        .enqueue_marker(&theirs, &[])
+        .unwrap()
+        .wait()
+        .unwrap();
+    theirs.finish().unwrap();
+}
+
+#[test]
+fn a_wait_for_the_stream_of_another_thread_spoils_no_capture() {
+    let device = Device::new(1 << 24);
+    let backend = device.backend();
+    let theirs = thread::scope(|scope| {
+        let own = scope.spawn(|| backend.per_thread_default_queue());
+        own.join().unwrap()
+    });
+    let captured = queue(&backend);
+    let (refused, graph) = device.capture(&captured, || {
+        let marker = backend.enqueue_marker(&theirs, &[]);
+        is_unsupported(&marker) && is_unsupported(&theirs.finish())
+    });
+    assert!(refused);
+    graph.unwrap();
+}
+
+#[test]
 fn out_of_order_queues_are_refused() {
     let backend = Device::new(1 << 24).backend();
     let refused = backend.create_queue(QueueOrder::OutOfOrder);
-    assert!(
-        matches!(refused, Err(Error::Unsupported { .. })),
-        "{refused:?}"
-    );
+    assert!(is_unsupported(&refused), "{refused:?}");
 }

@@ -3,13 +3,14 @@
 use std::{
     fmt::Debug,
     slice::from_ref,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
     thread,
 };
 
 use binpool_allocators::{
-    Backend, Error, Event, InvalidRequest, Region, Result, Transfers, VirtualMemory,
+    Backend, Error, Event, InvalidRequest, Outcome, Region, Result, Transfers, VirtualMemory,
 };
+use binpool_cuda::{Argument, CudaModule, Grid};
 
 use crate::common::{Device, PAGE, queue};
 
@@ -159,6 +160,91 @@ fn pages_that_a_failed_map_has_left_are_unmapped_by_the_next_one() {
 }
 
 #[test]
+fn pages_stay_mapped_under_a_kernel_and_a_read_that_blocks() {
+    let device = device();
+    let backend = device.backend();
+    let queue = queue(&backend);
+    let reservation = backend.reserve(4 * PAGE).unwrap();
+    for at in [0, PAGE] {
+        let pages = backend.create_pages(PAGE).unwrap();
+        backend.map(&reservation, at, &pages).unwrap();
+    }
+    let unmap = |at| backend.unmap(&reservation, Region::new(at, PAGE));
+    let in_use = |offset| InvalidRequest::InUse {
+        offset,
+        bytes: PAGE,
+    };
+    let kernel = CudaModule::load_ptx(&backend, ".version 6.4\n.visible .entry add_to(").unwrap();
+    let kernel = kernel.kernel("add_to").unwrap();
+    let half = backend
+        .create_sub_region(&reservation, Region::new(PAGE, 2 * PAGE))
+        .unwrap();
+    let arguments = [
+        Argument::Memory(&half),
+        Argument::Memory(&half),
+        Argument::U64(16),
+    ];
+    let gate = backend.create_user_event().unwrap();
+    // SAFETY: These are its parameters, and it touches bytes that are mapped.
+    let launch = unsafe {
+        kernel.launch(
+            &queue,
+            Grid::of_threads(16, 16),
+            &arguments,
+            from_ref(&gate),
+        )
+    };
+    // It does not use all of the memory that is an argument: a part has no pages.
+    assert_eq!(refusal(unmap(PAGE)), in_use(PAGE));
+    unmap(0).unwrap();
+    drop(gate);
+    launch.unwrap().wait().unwrap();
+    let gate = backend.create_user_event().unwrap();
+    let waits = device.calls("cuEventSynchronize");
+    thread::scope(|scope| {
+        let read = scope.spawn(|| {
+            let (mut byte, wait_for) = ([1], from_ref(&gate));
+            backend.read(&queue, &reservation, PAGE, &mut byte, wait_for)
+        });
+        while device.calls("cuEventSynchronize") == waits {
+            thread::yield_now();
+        }
+        let refused = unmap(PAGE);
+        backend
+            .resolve_user_event(&gate, Outcome::Complete)
+            .unwrap();
+        assert_eq!(refusal(refused), in_use(PAGE));
+        read.join().unwrap().unwrap();
+    });
+    unmap(PAGE).unwrap();
+    assert!(!backend.is_lost());
+}
+
+#[test]
+fn pages_stay_mapped_under_a_command_of_which_no_event_tells_the_end() {
+    let device = device();
+    let backend = device.backend();
+    let queue = queue(&backend);
+    let reservation = backend.reserve(PAGE).unwrap();
+    backend
+        .map(&reservation, 0, &backend.create_pages(PAGE).unwrap())
+        .unwrap();
+    let gate = backend.create_user_event().unwrap();
+    device.fail("cuEventRecord", 0, 1, 999);
+    let all = Region::first(PAGE);
+    let fill = backend.enqueue_fill(&queue, &reservation, all, &[1], from_ref(&gate));
+    fill.unwrap_err();
+    let in_use = InvalidRequest::InUse {
+        offset: 0,
+        bytes: PAGE,
+    };
+    assert_eq!(refusal(backend.unmap(&reservation, all)), in_use);
+    drop(gate);
+    backend.unmap(&reservation, all).unwrap();
+    assert!(!backend.is_lost());
+}
+
+#[test]
 fn no_command_uses_addresses_that_are_just_being_mapped() {
     const NOT_READY: i32 = 600;
 
@@ -229,6 +315,39 @@ fn a_reservation_is_dropped_behind_the_commands_that_use_it() {
     fill.wait().unwrap();
     backend.enqueue_marker(&queue, &[]).unwrap().wait().unwrap();
     assert_eq!((device.used(), backend.is_lost()), (0, false));
+}
+
+#[test]
+fn addresses_with_pages_are_freed_after_a_wait_for_the_device_and_others_at_once() {
+    let device = device();
+    let backend = device.backend();
+    let queue = queue(&backend);
+    let [with_pages, without] = [(); 2].map(|()| backend.reserve(PAGE).unwrap());
+    backend
+        .map(&with_pages, 0, &backend.create_pages(PAGE).unwrap())
+        .unwrap();
+    // A command of the program itself, which the backend knows nothing of.
+    let word = AtomicU32::new(0);
+    device.hold(queue.cu_stream(), &word);
+    device.fill(queue.cu_stream(), with_pages.cu_device_ptr().unwrap(), PAGE);
+    drop(without);
+    let calls =
+        || ["cuCtxSynchronize", "cuMemUnmap", "cuMemAddressFree"].map(|call| device.calls(call));
+    let at_once = calls();
+    let while_held = thread::scope(|scope| {
+        let dropped = scope.spawn(|| drop(with_pages));
+        while device.calls("cuCtxSynchronize") == at_once[0] && !dropped.is_finished() {
+            thread::yield_now();
+        }
+        let while_held = calls();
+        word.store(1, Ordering::Release);
+        while_held
+    });
+    assert_eq!(
+        (at_once, while_held, calls()),
+        ([0, 0, 1], [1, 0, 1], [1, 1, 2])
+    );
+    assert!(!backend.is_lost());
 }
 
 #[test]

@@ -111,19 +111,20 @@ impl State {
         Ok(())
     }
 
-    /// Reports each command that has not ended and that has an access that `uses` memory which is gone now.
+    /// Reports each command that has not ended and that has an access that `uses` memory which is gone now. Returns whether there is one.
     pub(super) fn report_users(
         &mut self,
         memory: MemoryId,
         bytes: usize,
         uses: impl Fn(&Access) -> bool,
-    ) {
+    ) -> bool {
         let users: Vec<_> = self
             .commands
             .values()
             .filter(|command| command.reads.iter().chain(&command.writes).any(&uses))
             .map(|command| (command.id, command.name.clone()))
             .collect();
+        let is_used = !users.is_empty();
         for (command, name) in users {
             self.report(Violation::FreedInUse {
                 memory,
@@ -132,5 +133,6 @@ impl State {
                 name,
             });
         }
+        is_used
     }
 }

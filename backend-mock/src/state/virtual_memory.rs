@@ -116,7 +116,7 @@ impl State {
         Ok(())
     }
 
-    /// Unmaps the pages of a region. Reports commands that use it and have not ended.
+    /// Unmaps the pages of a region. Reports commands that use it and have not ended, and changes nothing then.
     pub(crate) fn unmap_pages(&mut self, part: Operand) -> Result<()> {
         let kind = CallKind::Unmap;
         let reservation = self.find(part, kind, kind.name())?;
@@ -128,6 +128,12 @@ impl State {
         let Some(inside) = mappings.and_then(|mappings| mappings.inside(part.region)) else {
             return Err(InvalidRequest::NotMapped { offset, bytes }.into());
         };
+        let is_used = self.report_users(part.id, bytes, |access| {
+            access.block == reservation && access.region.overlaps(part.region)
+        });
+        if is_used {
+            return Err(InvalidRequest::InUse { offset, bytes }.into());
+        }
         // All contents are kept before the first pages are unmapped, so that a failure changes nothing.
         for (region, pages) in &inside {
             let from = (reservation, *region);
@@ -135,9 +141,6 @@ impl State {
                 return refuse(kind, error);
             }
         }
-        self.report_users(part.id, bytes, |access| {
-            access.block == reservation && access.region.overlaps(part.region)
-        });
         for (region, pages) in inside {
             let block = self.blocks.get_mut(reservation);
             if let Some(mappings) = block.and_then(|block| block.mappings.as_mut()) {
@@ -228,7 +231,7 @@ impl State {
             storage,
             region: source,
         });
-        // A kernel that still runs has the claim. It is reported, and what it writes is lost.
+        // A kernel that still runs has the claim, and what it writes is lost.
         if let Ok(claim) = Claim::new(reads.into_iter().collect(), writes) {
             claim.touch(|reads, writes| match (reads.first(), writes.first_mut()) {
                 (Some(read), Some(write)) => write.copy_from_slice(read),

@@ -1,6 +1,8 @@
 //! What the mock does with virtual memory beside what every backend does: it reports misuse, and its calls can fail.
 
-use binpool_allocators::{Backend, Event, Outcome, QueueOrder, Region, Transfers, VirtualMemory};
+use binpool_allocators::{
+    Backend, Error, Event, InvalidRequest, Outcome, QueueOrder, Region, Transfers, VirtualMemory,
+};
 use binpool_mock::{
     CallKind, Completion, Fault, MockBackend, MockDevice, MockQueue, Persistence, Violation,
 };
@@ -97,7 +99,7 @@ fn a_command_on_addresses_without_memory_is_reported_and_fails() {
 }
 
 #[test]
-fn pages_that_a_command_will_use_are_not_to_be_unmapped() {
+fn an_unmap_of_pages_that_a_command_will_use_is_refused_and_reported() {
     let device = MockDevice::builder()
         .virtual_memory(true)
         .completion(Completion::Manual)
@@ -128,7 +130,14 @@ fn pages_that_a_command_will_use_are_not_to_be_unmapped() {
         .unmap(&reservation, Region::new(PAGE, PAGE))
         .unwrap();
     assert!(device.violations().is_empty(), "no command uses those");
-    backend.unmap(&reservation, Region::first(PAGE)).unwrap();
+    let refused = backend.unmap(&reservation, Region::first(PAGE));
+    assert!(
+        matches!(
+            refused,
+            Err(Error::InvalidRequest(InvalidRequest::InUse { .. }))
+        ),
+        "{refused:?}"
+    );
     let violations = device.violations();
     assert!(
         matches!(violations[..], [Violation::FreedInUse { .. }]),
@@ -137,6 +146,8 @@ fn pages_that_a_command_will_use_are_not_to_be_unmapped() {
     backend
         .resolve_user_event(&gate, Outcome::Complete)
         .unwrap();
+    device.run();
+    backend.unmap(&reservation, Region::first(PAGE)).unwrap();
 }
 
 #[test]

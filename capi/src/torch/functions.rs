@@ -15,7 +15,7 @@ use binpool::contained::contained;
 use super::{
     blocks::{self, Given},
     exception, names,
-    pools::{self, DevicePool, Place},
+    pools::{self, DevicePool, PER_THREAD, Place},
 };
 use crate::{
     border::{Out, caught, guarded, handed_over},
@@ -166,10 +166,12 @@ pub unsafe fn allocate(
     caught(|| {
         let size = usize::try_from(bytes)
             .map_err(|_| Failure::argument(format!("a request of {bytes} bytes")))?;
-        let place = Place::of(device, stream)?;
-        let block = names::within(|| place.pool.pool.allocate_on(place.queue, size))?;
-        let memory = block.memory_on(place.queue);
-        let address = memory.map_or(Ok(0), binpool_cuda::CudaMemory::cu_device_ptr)?;
+        let (block, address) = Place::with(device, stream, |place| {
+            let block = names::within(|| place.pool.pool.allocate_on(place.queue(), size))?;
+            let memory = block.memory_on(place.queue());
+            let address = memory.map_or(Ok(0), binpool_cuda::CudaMemory::cu_device_ptr)?;
+            Ok((block, address))
+        })?;
         let given = Given {
             block,
             device,
@@ -191,7 +193,8 @@ fn free(pointer: *mut c_void, device: i32, stream: *mut c_void) {
         );
         return;
     };
-    if stream.addr() != given.stream {
+    // The handle of per-thread default streams may mean another one here than where the block was requested.
+    if stream.addr() != given.stream || stream.addr() == PER_THREAD {
         note_use(&given, device, stream);
     }
 }
@@ -204,23 +207,19 @@ fn record_stream(pointer: *mut c_void, stream: *mut c_void) {
         );
         return;
     };
-    // Looked up before the map is locked.
-    match Place::of(device, stream) {
-        Ok(place) => {
-            // A block notes its uses itself, without its pool.
-            let noted = blocks::with(pointer, |given| given.block.record_use(place.queue));
-            if let Some(Err(error)) = noted {
-                tracing::error!(%error, "a use of a block cannot be noted");
-            }
-        }
-        Err(failure) => tracing::error!(error = failure.message, "a stream cannot be used"),
+    // The place is looked up before the map is locked. A block notes its uses itself, without its pool.
+    let noted = Place::with(device, stream, |place| {
+        let noted = blocks::with(pointer, |given| given.block.record_use(place.queue()));
+        Ok(noted.transpose().map(drop)?)
+    });
+    if let Err(failure) = noted {
+        tracing::error!(error = failure.message, "a use of a block cannot be noted");
     }
 }
 
 fn note_use(given: &Given, device: i32, stream: *mut c_void) {
-    let noted = Place::of(device, stream).and_then(|place| {
-        given.block.record_use(place.queue)?;
-        Ok(())
+    let noted = Place::with(device, stream, |place| {
+        Ok(given.block.record_use(place.queue())?)
     });
     if let Err(failure) = noted {
         tracing::error!(error = failure.message, "a use of a block cannot be noted");

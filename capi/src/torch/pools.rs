@@ -10,7 +10,6 @@ use std::{
     collections::{BTreeMap, HashMap},
     ffi::c_void,
     sync::Arc,
-    thread::{self, ThreadId},
 };
 
 use binpool::{
@@ -26,22 +25,27 @@ use crate::{allocators::CudaAllocator, any_pool::AnyPool, status::Failure};
 pub(super) type Block = PooledBuffer<CudaAllocator>;
 
 /// `CU_STREAM_PER_THREAD`, which is another stream in each thread.
-const PER_THREAD: usize = 2;
+pub(super) const PER_THREAD: usize = 2;
 
 /// The pool of a device. It lives as long as the program: tensors are freed until its end.
 pub(super) struct DevicePool {
     pub(super) pool: MemoryPool<CudaAllocator>,
-    /// By the stream, with the thread where that says which stream it is. They stay, so that a stream is the same queue forever.
-    queues: RwLock<HashMap<(usize, Option<ThreadId>), &'static CudaQueue>>,
+    /// By the stream, but for those of threads. They stay, so that a stream is the same queue forever.
+    queues: RwLock<HashMap<usize, &'static CudaQueue>>,
 }
 
 /// A device's pool, and the queue of one of its streams.
-#[derive(Clone, Copy)]
 pub(super) struct Place {
     device: i32,
     stream: usize,
     pub(super) pool: &'static DevicePool,
-    pub(super) queue: &'static CudaQueue,
+    queue: Known,
+}
+
+/// A queue. Threads come and go, and their queues with them: those that the pool has a use for are equal to a later one.
+enum Known {
+    OfAll(&'static CudaQueue),
+    OfThread(CudaQueue),
 }
 
 static POOLS: Mutex<BTreeMap<i32, &'static DevicePool>> = Mutex::new(BTreeMap::new());
@@ -52,26 +56,40 @@ thread_local! {
 }
 
 impl Place {
-    /// Returns the place of a stream of a device, whose pool is made where there is none.
+    /// Calls `work` with the place of a stream of a device, whose pool is made where there is none.
     #[inline]
-    pub(super) fn of(device: i32, stream: *mut c_void) -> Result<Self, Failure> {
-        match LAST.get() {
-            Some(last) if last.device == device && last.stream == stream.addr() => Ok(last),
-            _ => Self::look_up(device, stream),
-        }
+    pub(super) fn with<R>(
+        device: i32,
+        stream: *mut c_void,
+        work: impl FnOnce(&Self) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        // A thread that ends has none. `work` may come here again, and finds none.
+        let last = LAST.try_with(Cell::take).ok().flatten();
+        let place = match last {
+            Some(last) if last.device == device && last.stream == stream.addr() => last,
+            _ => Self::look_up(device, stream)?,
+        };
+        let result = work(&place);
+        let _ended = LAST.try_with(|last| last.set(Some(place)));
+        result
     }
 
     #[cold]
     fn look_up(device: i32, stream: *mut c_void) -> Result<Self, Failure> {
         let pool = DevicePool::of(device)?;
-        let place = Self {
+        Ok(Self {
             device,
             stream: stream.addr(),
             pool,
             queue: pool.queue_of(stream)?,
-        };
-        LAST.set(Some(place));
-        Ok(place)
+        })
+    }
+
+    pub(super) fn queue(&self) -> &CudaQueue {
+        match &self.queue {
+            Known::OfAll(queue) => queue,
+            Known::OfThread(queue) => queue,
+        }
     }
 }
 
@@ -102,20 +120,23 @@ impl DevicePool {
         })
     }
 
-    fn queue_of(&self, stream: *mut c_void) -> Result<&'static CudaQueue, Failure> {
+    fn queue_of(&self, stream: *mut c_void) -> Result<Known, Failure> {
         let raw = stream.addr();
-        let key = (raw, (raw == PER_THREAD).then(|| thread::current().id()));
-        if let Some(queue) = self.queues.read().get(&key) {
-            return Ok(queue);
+        if let Some(queue) = self.queues.read().get(&raw) {
+            return Ok(Known::OfAll(queue));
         }
         // SAFETY: It is a stream of the device's primary context, and lives as long as the program, as the callers of the functions of
         // this module promise.
         let queue = unsafe { self.pool.backend().wrap_raw_stream(stream) }?;
+        if raw == PER_THREAD {
+            return Ok(Known::OfThread(queue));
+        }
         let mut queues = self.queues.write();
         // Another thread may have been faster, with an equal queue.
-        Ok(queues
-            .entry(key)
-            .or_insert_with(|| Box::leak(Box::new(queue))))
+        let known = queues
+            .entry(raw)
+            .or_insert_with(|| Box::leak(Box::new(queue)));
+        Ok(Known::OfAll(known))
     }
 }
 

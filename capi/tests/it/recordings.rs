@@ -95,6 +95,37 @@ fn a_file_that_cannot_be_written_is_named() {
 }
 
 #[test]
+fn a_recording_goes_into_a_pipe() {
+    use std::{io::Read, os::fd::AsRawFd};
+
+    let bench = Bench::new(0);
+    let (mut reads, writes) = std::io::pipe().unwrap();
+    let path = format!("/proc/self/fd/{}", writes.as_raw_fd());
+    let recording = begun(&bench, Path::new(&path));
+    free(bench.allocate(4096));
+    drop(writes);
+    assert_eq!(finish(recording).allocations, 1);
+    let mut text = String::new();
+    reads.read_to_string(&mut text).unwrap();
+    assert!(text.starts_with("h version "), "{text}");
+    assert!(text.lines().any(|line| line.starts_with("f ")), "{text}");
+}
+
+#[test]
+fn a_file_that_gets_full_is_named() {
+    let bench = Bench::new(0);
+    let recording = begun(&bench, Path::new("/dev/full"));
+    free(bench.allocate(4096));
+    // SAFETY: The recording goes on.
+    let status = unsafe { binpool_recording_finish(recording, ptr::null_mut()) };
+    let text = failed(status, Status::Io);
+    assert!(
+        text.contains("/dev/full cannot be written: No space left on device"),
+        "{text}"
+    );
+}
+
+#[test]
 fn a_recording_outlives_its_pool() {
     let (bench, (_folder, path)) = (Bench::new(0), file());
     let recording = begun(&bench, &path);

@@ -2,7 +2,9 @@
 
 use std::{collections::HashSet, ffi::c_void, ptr, sync::mpsc, thread};
 
-use binpool_capi::torch::{binpool_torch_allocate, binpool_torch_free, pool_of};
+use binpool_capi::torch::{
+    binpool_torch_allocate, binpool_torch_free, binpool_torch_try_allocate, pool_of,
+};
 
 use crate::child::over_stand_in;
 
@@ -53,6 +55,42 @@ fn blocks_of_threads_are_apart_and_any_thread_frees_them() {
                 }
             });
             assert_eq!(pool_of(0).unwrap().statistics().active_blocks, 0);
+        },
+    );
+}
+
+#[test]
+fn what_threads_have_freed_on_their_own_default_streams_serves_others() {
+    const MIB: isize = 1 << 20;
+    /// `CU_STREAM_LEGACY` and `CU_STREAM_PER_THREAD`.
+    const STREAMS: [usize; 2] = [1, 2];
+
+    over_stand_in(
+        "threads::what_threads_have_freed_on_their_own_default_streams_serves_others",
+        || {
+            let managed = || pool_of(0).unwrap().statistics().managed_bytes;
+            let use_both = || {
+                for stream in STREAMS.map(ptr::without_provenance_mut) {
+                    // SAFETY: Both streams live as long as the thread.
+                    let allocate = || unsafe { binpool_torch_try_allocate(MIB, 0, stream) };
+                    let blocks: Vec<_> = (0..40).map(|_| allocate()).collect();
+                    assert!(blocks.iter().all(|block| !block.is_null()));
+                    for block in blocks {
+                        // SAFETY: As above.
+                        unsafe { binpool_torch_free(block, MIB, 0, stream) };
+                    }
+                }
+            };
+            let on_threads = |count| {
+                (0..count).for_each(|_| thread::spawn(use_both).join().unwrap());
+            };
+            on_threads(10);
+            let level = managed();
+            // The device has 1 GiB.
+            on_threads(100);
+            assert!(managed() <= level, "{} of {level}", managed());
+            pool_of(0).unwrap().trim_to(0);
+            assert_eq!(managed(), 0);
         },
     );
 }

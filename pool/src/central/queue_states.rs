@@ -14,6 +14,9 @@ use crate::{
     },
 };
 
+/// Fewer queues are not worth a look which of them are idle.
+const MANY: usize = 64;
+
 /// The queue states of a pool, and the clock that orders what happens on the queues.
 ///
 /// No block needs an event of its own. A block that comes back gets a *timestamp* of the pool's clock for each queue that it
@@ -33,6 +36,8 @@ pub(crate) struct QueueStates<A: Allocator, O> {
     failures: FailureOrder,
     /// Gives the timestamp of blocks that come back now. Moved on only in this file.
     clock: Arc<Clock>,
+    /// Idle queues are looked for once there are so many.
+    many: usize,
 }
 
 impl<A: Allocator, O> QueueStates<A, O> {
@@ -41,6 +46,7 @@ impl<A: Allocator, O> QueueStates<A, O> {
             by_key: Slab::new(),
             failures,
             clock,
+            many: MANY,
         }
     }
 
@@ -83,6 +89,16 @@ impl<A: Allocator, O> QueueStates<A, O> {
             let queue_state = QueueState::new(queue, is_ordered, self.clock.move_on());
             QueueKey::new(self.by_key.insert(queue_state))
         })
+    }
+
+    /// Returns, once until the next [`take`](Self::take), whether there are twice as many queues as that left: programs make
+    /// queues, or threads that have some, and are done with them without a word.
+    pub(crate) fn have_doubled(&mut self) -> bool {
+        let have = self.by_key.len() >= self.many;
+        if have {
+            self.many = usize::MAX;
+        }
+        have
     }
 
     /// Returns a use of this queue up to now, for a block that comes back.
@@ -178,9 +194,10 @@ impl<A: Allocator, O> QueueStates<A, O> {
             .filter(|(_, queue_state)| wanted(queue_state))
             .map(|(key, _)| key)
             .collect();
-        keys.into_iter()
-            .map(|key| self.by_key.remove(key))
-            .collect()
+        let taken = keys.into_iter().map(|key| self.by_key.remove(key));
+        let taken = taken.collect();
+        self.many = MANY.max(2 * self.by_key.len());
+        taken
     }
 }
 
@@ -196,6 +213,7 @@ impl<A: Allocator, O> QueueStates<A, O> {
                 .collect(),
             failures: self.failures,
             clock,
+            many: self.many,
         }
     }
 }

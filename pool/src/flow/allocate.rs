@@ -174,6 +174,7 @@ impl<A: Allocator> Shared<A> {
         }
         let request = self.as_carved(&state, request, widened);
         let queue_key = state.enter(queue);
+        let have_doubled = state.queues.have_doubled();
         self.add_spare_leases(&mut state, queue, queue_key);
         let is_sweep_due = state.clock.as_mut().is_some_and(DecayClock::allocation);
         let lookup = self.find_free(&mut state, queue_key, request);
@@ -183,6 +184,9 @@ impl<A: Allocator> Shared<A> {
         }
         drop(state);
         let entered = Entered::new(self, queue_key);
+        if have_doubled {
+            self.retire_idle_queues(!self.policy.crosses());
+        }
         let is_found = !matches!(lookup, Lookup::Nothing { .. });
         if is_sweep_due && !is_found {
             self.sweep();

@@ -35,7 +35,7 @@ pub(crate) struct Own {
     /// Stands in for foreign memory.
     spare: MockMemory,
     thread: ThreadId,
-    /// Whether a user event was resolved as failed.
+    /// Whether a user event was resolved as failed, or commands that wait for one are to fail.
     pub(crate) has_failed: AtomicBool,
 }
 
@@ -134,7 +134,10 @@ impl Broken {
             }
             Defect::ReservationsAreUnmappedAtOnce => {
                 let page = self.mock.page_bytes();
-                let _unmapped = self.mock.unmap(&memory, Region::first(page));
+                if self.mock.unmap(&memory, Region::first(page)).is_err() {
+                    // The commands that use it find nothing there.
+                    self.own.has_failed.store(true, Ordering::Relaxed);
+                }
                 self.mock.release(memory, after)
             }
             _ => self.mock.release(memory, after),

@@ -198,6 +198,9 @@ impl Backend for Broken {
         if self.has(Defect::UserEventsComplete) {
             outcome = Outcome::Complete;
         }
+        if self.has(Defect::ReservationsAreUnmappedAtOnce) && self.has_failed() {
+            outcome = Outcome::Failed;
+        }
         let resolved = self.mock.resolve_user_event(&event.inner, outcome);
         if resolved.is_ok() && outcome == Outcome::Failed {
             self.own.has_failed.store(true, Ordering::Relaxed);

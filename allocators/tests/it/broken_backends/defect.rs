@@ -129,6 +129,7 @@ defects! {
     PlacesOfPagesAreRounded => a_map_off_a_page_or_beyond_the_end_is_refused,
     PagesAreMappedTwice => pages_are_mapped_at_one_place_at_a_time,
     UnmapsAreClipped => an_unmap_that_cuts_pages_or_finds_none_is_refused,
+    UnmapsIgnoreCommands => pages_that_a_command_uses_are_not_unmapped,
     PagesCanBeCommitted => pages_have_no_addresses_of_their_own,
     BuffersAreMapped => only_pages_are_mapped_and_only_to_reservations,
     ReservationsAreUnmappedAtOnce => a_reservation_may_be_dropped_while_a_command_uses_it,

@@ -59,6 +59,11 @@ impl VirtualMemory for Broken {
             {
                 Ok(())
             }
+            Err(Error::InvalidRequest(InvalidRequest::InUse { .. }))
+                if self.has(Defect::UnmapsIgnoreCommands) =>
+            {
+                Ok(())
+            }
             result => result,
         }
     }

@@ -157,6 +157,24 @@ impl Device {
         assert_eq!(set.unwrap()(context), 0);
     }
 
+    /// Holds a stream back until the word is 1, as a program does that uses the driver by itself.
+    pub(crate) fn hold(&self, stream: *mut c_void, word: &AtomicU32) {
+        type Wait = extern "system" fn(*mut c_void, *const AtomicU32, u32, u32) -> i32;
+        self.make_current();
+        // SAFETY: The signature is right.
+        let wait = unsafe { stand_in().controls.get::<Wait>(b"cuStreamWaitValue32_v2") };
+        assert_eq!(wait.unwrap()(stream, word, 1, 0), 0);
+    }
+
+    /// Enqueues a fill of memory, as such a program does.
+    pub(crate) fn fill(&self, stream: *mut c_void, address: u64, bytes: usize) {
+        type Fill = extern "system" fn(u64, u8, usize, *mut c_void) -> i32;
+        self.make_current();
+        // SAFETY: The signature is right.
+        let fill = unsafe { stand_in().controls.get::<Fill>(b"cuMemsetD8Async") };
+        assert_eq!(fill.unwrap()(address, 7, bytes, stream), 0);
+    }
+
     fn number(&self, name: &[u8]) -> usize {
         // SAFETY: The signature is right.
         let number = unsafe {
