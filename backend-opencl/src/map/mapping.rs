@@ -276,7 +276,7 @@ impl<'m> Mapping<'m> {
         let pending: Vec<_> = pending
             .collect::<ClResult<_>>()
             .map_err(ClError::control_error)?;
-        if pending.is_empty() && commands.iter().all(|command| command.has_completed()) {
+        if pending.is_empty() && commands.iter().all(|command| command.is_over()) {
             return Ok(None);
         }
         let all_ended = self.backend.create_user_event()?;
