@@ -16,10 +16,10 @@ use cl3::error_codes::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
 use crate::{
     context::Context,
     order::access_log::{AccessLog, wait_for_commands},
-    order::weak_queue::{Flush, WeakQueue},
-    quirks::{dropped_queues, retained_bytes},
+    order::weak_queue::{QueueCalls, WeakQueue},
+    quirks::{dropped_queues, retained_bytes, stand_in_events},
     registry::Registry,
-    sys::{self, ClError, ClResult, DeviceId, QueueHandle, WaitList},
+    sys::{self, ClError, ClResult, DeviceId, EventHandle, QueueHandle, WaitList},
 };
 
 /// A command queue of OpenCL. Clones are the same queue.
@@ -112,7 +112,7 @@ impl ClQueue {
             id,
             handle,
             order,
-            weak: WeakQueue::new(id, order, Weak::clone(this) as Weak<dyn Flush>),
+            weak: WeakQueue::new(id, order, Weak::clone(this) as Weak<dyn QueueCalls>),
             ours,
             device,
             context: Arc::clone(context),
@@ -224,13 +224,19 @@ impl QueueInner {
     }
 }
 
-impl Flush for QueueInner {
+impl QueueCalls for QueueInner {
     fn flush_up_to(&self, number: u64) -> ClResult<()> {
         // Relaxed: the runtime's own locks order the commands; the numbers only save calls.
         if self.flushed.load(Ordering::Relaxed) >= number {
             return Ok(());
         }
         self.flush_all(sys::flush)
+    }
+
+    fn stand_in(&self, event: &EventHandle) -> ClResult<EventHandle> {
+        let marker = stand_in_events::marker(&self.handle, event)?;
+        sys::flush(&self.handle)?;
+        Ok(marker)
     }
 }
 

@@ -8,6 +8,7 @@ use smallvec::{SmallVec, smallvec};
 use crate::{
     backend::OpenClBackend,
     event::ClEvent,
+    kept_memory,
     memory::cl_memory::ClMemory,
     order::admission::CommandAdmission,
     order::memory_use::MemoryUse,
@@ -170,6 +171,7 @@ impl OpenClBackend {
         let event = ClEvent::tracked_command(queue, handle, purpose, admission.command(), kept);
         let command = EndedOnPanic::new(event.handle());
         admission.enqueued(event.handle(), event.number(), !wait.is_empty());
+        kept_memory::note(queue, event.tracked());
         drop(enqueueing);
         command.disarm();
         Ok(event)
@@ -235,11 +237,15 @@ impl OpenClBackend {
             let stand_in = Self::stand_in(queue, uses, event);
             let event = stand_in.as_ref().unwrap_or(event);
             admission.enqueued(event, queue.number_command(), !wait.is_empty());
+            kept_memory::note(queue, tracked.as_ref());
             enqueueing = None;
         };
         let (handle, ended) =
             run(&wait, &mut enqueued).map_err(|error| error.into_error(purpose))?;
         if ended.is_ok() {
+            if let Some(command) = &tracked {
+                command.gone();
+            }
             return Ok(());
         }
         // The event of the failed command, which this value keeps as long as the runtime may use it.
@@ -318,6 +324,10 @@ mod tests {
             let memory = buffer();
             let remembered = remembered_of(&backend, &queue, &memory, COMMANDS);
             assert!(remembered < 20, "{order:?}: {remembered} of {COMMANDS}");
+            if !backend.context().quirks.failed_events_are_fragile {
+                // Here a command fails after what it comes after has ended.
+                continue;
+            }
             // With a pending command of the queue, and on the memory, before them.
             let gate = backend.create_user_event().unwrap();
             let pending = fill(&queue, &memory, from_ref(&gate));
@@ -359,7 +369,8 @@ mod tests {
             .map(|one| Arc::clone(one.tracked().unwrap()))
             .collect();
         let last = part(&queues[0], COMMANDS - 1, &[]);
-        if failing[COMMANDS - 1].has_failed() {
+        let fail_early = failing[COMMANDS - 1].has_failed();
+        if fail_early {
             for command in &commands[..COMMANDS - 1] {
                 let earlier = command.earlier();
                 let only = |one: &Arc<TrackedCommand>| Arc::ptr_eq(one, first.tracked().unwrap());
@@ -371,7 +382,7 @@ mod tests {
         }
         assert!(!last.has_ended());
         gate.resolve(Outcome::Complete).unwrap();
-        last.wait().unwrap();
+        assert_eq!(last.wait().is_ok(), fail_early);
     }
 
     #[test]

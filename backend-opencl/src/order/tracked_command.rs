@@ -297,6 +297,32 @@ impl TrackedCommand {
         are_theirs.then_some(earlier)
     }
 
+    /// Returns whether it has an event, which may keep memory.
+    pub(crate) fn has_event(&self) -> bool {
+        matches!(*self.state.lock(), CommandState::Enqueued { .. })
+    }
+
+    /// Lets go of its event, which may keep memory. While the command is pending, the event of a marker stands for its own.
+    pub(crate) fn let_go_of_event(&self) -> ClResult<()> {
+        let own = match self.standing()? {
+            Standing::Pending(state) => match &*state {
+                CommandState::Enqueued { event, .. } => event.another()?,
+                _ => return Ok(()),
+            },
+            Standing::Failed | Standing::Over => return Ok(()),
+        };
+        let Some(mut other) = self.queue.stand_in(&own)? else {
+            return Ok(());
+        };
+        // If the command has failed meanwhile, the marker may not tell.
+        if let Standing::Pending(mut state) = self.standing()?
+            && let CommandState::Enqueued { event, .. } = &mut *state
+        {
+            std::mem::swap(event, &mut other);
+        }
+        Ok(())
+    }
+
     /// Returns whether it has ended, well or not, or was given up. Asks the runtime.
     pub(crate) fn has_ended(&self) -> bool {
         matches!(self.standing(), Ok(Standing::Failed | Standing::Over))

@@ -7,12 +7,15 @@ use std::sync::{
 
 use binpool_allocators::{QueueId, QueueOrder};
 
-use crate::sys::ClResult;
+use crate::sys::{ClResult, EventHandle};
 
-/// A queue that can be flushed.
-pub(crate) trait Flush: Send + Sync {
+/// The calls of a queue that its commands make.
+pub(crate) trait QueueCalls: Send + Sync {
     /// Flushes, unless the command of that number was flushed before.
     fn flush_up_to(&self, number: u64) -> ClResult<()>;
+
+    /// Returns the event of a marker behind that of a command of the queue, and flushes both.
+    fn stand_in(&self, event: &EventHandle) -> ClResult<EventHandle>;
 }
 
 /// A queue that its own log does not keep alive. Dropping a queue flushes it.
@@ -23,13 +26,13 @@ pub(crate) struct WeakQueue(Arc<Known>);
 struct Known {
     id: QueueId,
     order: QueueOrder,
-    queue: Weak<dyn Flush>,
+    queue: Weak<dyn QueueCalls>,
     /// The number of the last command that was found to have failed.
     failed: AtomicU64,
 }
 
 impl WeakQueue {
-    pub(crate) fn new(id: QueueId, order: QueueOrder, queue: Weak<dyn Flush>) -> Self {
+    pub(crate) fn new(id: QueueId, order: QueueOrder, queue: Weak<dyn QueueCalls>) -> Self {
         Self(Arc::new(Known {
             id,
             order,
@@ -50,6 +53,12 @@ impl WeakQueue {
     pub(crate) fn flush_up_to(&self, number: u64) -> ClResult<()> {
         let queue = self.0.queue.upgrade();
         queue.map_or(Ok(()), |queue| queue.flush_up_to(number))
+    }
+
+    /// Returns an event that stands for that of a command of the queue; `None` where the queue is gone.
+    pub(crate) fn stand_in(&self, event: &EventHandle) -> ClResult<Option<EventHandle>> {
+        let queue = self.0.queue.upgrade();
+        queue.map(|queue| queue.stand_in(event)).transpose()
     }
 
     /// Notes that the command of this number has failed, perhaps early.
