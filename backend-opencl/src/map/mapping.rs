@@ -364,6 +364,10 @@ impl<'m> Mapping<'m> {
         )?;
         self.ended = true;
         used.log.forget_map(self.id);
+        if behind.is_empty() && self.backend.context().quirks.maps_behind_ends_keep_memory {
+            // Nothing is pending before it.
+            let _failed_or_not = sys::wait_until_ended(ended.handle());
+        }
         Ok(ended)
     }
 }
