@@ -10,6 +10,7 @@ use binpool_allocators::{
 use crate::{
     backend::OpenClBackend,
     event::ClEvent,
+    kept_memory,
     memory::cl_memory::{ClMemory, MemoryBody},
     memory::flags,
     memory::root::Root,
@@ -55,7 +56,8 @@ impl Backend for OpenClBackend {
     fn create_buffer(&self, bytes: usize, flags: MemoryFlags) -> Result<ClMemory> {
         self.limits().check_block(bytes)?;
         flags.check()?;
-        let handle = sys::create_buffer(&self.context().handle, flags::to_cl(flags), bytes)
+        let (context, cl_flags) = (&self.context().handle, flags::to_cl(flags));
+        let handle = kept_memory::allocate(|| sys::create_buffer(context, cl_flags, bytes))
             .map_err(|error| error.into_error(Purpose::Memory(bytes)))?;
         let body = MemoryBody::Buffer(Arc::new(Root::new(handle)));
         Ok(ClMemory::new(self.context(), bytes, flags, body))

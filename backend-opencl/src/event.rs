@@ -277,6 +277,10 @@ impl ClEvent {
             // They stay with a failed command: the runtime uses its event when they end.
             let waited_for = std::mem::take(&mut *self.inner.waited_for.lock());
             drop(waited_for);
+            if let Some(command) = &self.inner.tracked {
+                // It lets go of its event, without asking the runtime once more.
+                command.gone();
+            }
         }
     }
 

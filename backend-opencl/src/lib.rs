@@ -135,6 +135,7 @@ mod event;
 mod host_transfer;
 mod image;
 mod interop;
+mod kept_memory;
 mod kernel;
 mod map;
 mod memory;

@@ -16,10 +16,10 @@ use cl3::error_codes::CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
 use crate::{
     context::Context,
     order::access_log::{AccessLog, wait_for_commands},
-    order::weak_queue::{Flush, WeakQueue},
-    quirks::{dropped_queues, retained_bytes},
+    order::weak_queue::{QueueCalls, WeakQueue},
+    quirks::{dropped_queues, retained_bytes, stand_in_events},
     registry::Registry,
-    sys::{self, ClError, ClResult, DeviceId, QueueHandle, WaitList},
+    sys::{self, ClError, ClResult, DeviceId, EventHandle, QueueHandle, WaitList},
 };
 
 /// A command queue of OpenCL. Clones are the same queue.
@@ -58,6 +58,8 @@ pub(crate) struct QueueInner {
     id: QueueId,
     handle: QueueHandle,
     order: QueueOrder,
+    /// The queue as its commands know it.
+    weak: WeakQueue,
     /// Set if it was made here, and not by the program.
     ours: bool,
     /// The address of the device, to compare.
@@ -71,8 +73,6 @@ pub(crate) struct QueueInner {
     log: AccessLog,
     /// Set if the program has the bare handle, and so may enqueue commands that are not in the log.
     is_exposed: AtomicBool,
-    /// The number of the last command that was found to have failed early.
-    failed: AtomicU64,
     /// The number of the last command at the time of the last `finish`.
     finished: AtomicU64,
 }
@@ -107,10 +107,12 @@ impl ClQueue {
         order: QueueOrder,
         (device, ours): (usize, bool),
     ) -> Self {
-        let inner = Arc::new(QueueInner {
-            id: QueueId::fresh(),
+        let id = QueueId::fresh();
+        let inner = Arc::new_cyclic(|this: &Weak<QueueInner>| QueueInner {
+            id,
             handle,
             order,
+            weak: WeakQueue::new(id, order, Weak::clone(this) as Weak<dyn QueueCalls>),
             ours,
             device,
             context: Arc::clone(context),
@@ -118,7 +120,6 @@ impl ClQueue {
             flushed: AtomicU64::new(0),
             log: AccessLog::default(),
             is_exposed: AtomicBool::new(false),
-            failed: AtomicU64::new(0),
             finished: AtomicU64::new(0),
         });
         Self {
@@ -148,17 +149,12 @@ impl ClQueue {
         &self.inner.log
     }
 
-    /// Notes that the command of this number has failed early.
-    pub(crate) fn note_early_failure(&self, number: u64) {
-        self.inner.failed.fetch_max(number, Ordering::Relaxed);
-    }
-
     /// Checks that the end of a marker on the queue says that everything before it has ended. It does not where a command
     /// of an in-order queue has failed early and the program has the bare handle: the runtime has forgotten the order, and
     /// commands that the program enqueued by itself are not in the log.
     pub(crate) fn check_order(&self) -> Result<()> {
         let is_exposed = self.inner.is_exposed.load(Ordering::Relaxed);
-        let failed = self.inner.failed.load(Ordering::Relaxed);
+        let failed = self.inner.weak.last_failure();
         let finished = self.inner.finished.load(Ordering::Relaxed);
         if !self.is_in_order() || !is_exposed || failed <= finished {
             return Ok(());
@@ -181,8 +177,7 @@ impl ClQueue {
     }
 
     pub(crate) fn downgrade(&self) -> WeakQueue {
-        let inner: Weak<QueueInner> = Arc::downgrade(&self.inner);
-        WeakQueue::new(self.inner.id, self.inner.order, inner)
+        self.inner.weak.clone()
     }
 
     pub(crate) fn is_in_order(&self) -> bool {
@@ -229,13 +224,19 @@ impl QueueInner {
     }
 }
 
-impl Flush for QueueInner {
+impl QueueCalls for QueueInner {
     fn flush_up_to(&self, number: u64) -> ClResult<()> {
         // Relaxed: the runtime's own locks order the commands; the numbers only save calls.
         if self.flushed.load(Ordering::Relaxed) >= number {
             return Ok(());
         }
         self.flush_all(sys::flush)
+    }
+
+    fn stand_in(&self, event: &EventHandle) -> ClResult<EventHandle> {
+        let marker = stand_in_events::marker(&self.handle, event)?;
+        sys::flush(&self.handle)?;
+        Ok(marker)
     }
 }
 
@@ -337,8 +338,8 @@ mod tests {
         queue.finish().unwrap();
         assert!(queue.check_order().is_ok());
         let last = queue.number_command();
-        queue.note_early_failure(last);
-        queue.note_early_failure(before);
+        queue.downgrade().note_failure(last);
+        queue.downgrade().note_failure(before);
         assert!(queue.check_order().is_err());
         queue.finish().unwrap();
         assert!(queue.check_order().is_ok());

@@ -8,6 +8,7 @@ use smallvec::{SmallVec, smallvec};
 use crate::{
     backend::OpenClBackend,
     event::ClEvent,
+    kept_memory,
     memory::cl_memory::ClMemory,
     order::admission::CommandAdmission,
     order::memory_use::MemoryUse,
@@ -170,6 +171,7 @@ impl OpenClBackend {
         let event = ClEvent::tracked_command(queue, handle, purpose, admission.command(), kept);
         let command = EndedOnPanic::new(event.handle());
         admission.enqueued(event.handle(), event.number(), !wait.is_empty());
+        kept_memory::note(queue, event.tracked());
         drop(enqueueing);
         command.disarm();
         Ok(event)
@@ -235,11 +237,15 @@ impl OpenClBackend {
             let stand_in = Self::stand_in(queue, uses, event);
             let event = stand_in.as_ref().unwrap_or(event);
             admission.enqueued(event, queue.number_command(), !wait.is_empty());
+            kept_memory::note(queue, tracked.as_ref());
             enqueueing = None;
         };
         let (handle, ended) =
             run(&wait, &mut enqueued).map_err(|error| error.into_error(purpose))?;
         if ended.is_ok() {
+            if let Some(command) = &tracked {
+                command.gone();
+            }
             return Ok(());
         }
         // The event of the failed command, which this value keeps as long as the runtime may use it.
@@ -268,9 +274,116 @@ fn foreign_unless(own: bool, kind: ObjectKind) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        slice::from_ref,
+        sync::{Arc, Weak},
+    };
+
     use binpool_allocators::{Backend, Event, MemoryFlags, Outcome, Queue, QueueOrder, Region};
 
-    use crate::{event::ClEvent, sys, testing::open};
+    use crate::{
+        backend::OpenClBackend, event::ClEvent, memory::cl_memory::ClMemory,
+        order::tracked_command::TrackedCommand, queue::ClQueue, sys, testing::open,
+    };
+
+    fn fill(on: &ClQueue, memory: &ClMemory, wait_for: &[ClEvent]) -> ClEvent {
+        let filled = memory
+            .backend()
+            .enqueue_fill(on.after(wait_for), memory, .., &[7_u8]);
+        filled.unwrap()
+    }
+
+    /// Enqueues so many fills, each of which has failed before the next, and returns how many of them are remembered.
+    fn remembered_of(
+        backend: &OpenClBackend,
+        queue: &ClQueue,
+        memory: &ClMemory,
+        count: usize,
+    ) -> usize {
+        let commands: Vec<Weak<TrackedCommand>> = (0..count)
+            .map(|_| {
+                let gate = backend.create_user_event().unwrap();
+                let failed = fill(queue, memory, from_ref(&gate));
+                gate.resolve(Outcome::Failed).unwrap();
+                assert!(failed.wait().is_err());
+                Arc::downgrade(failed.tracked().unwrap())
+            })
+            .collect();
+        commands.iter().filter(|one| one.strong_count() > 0).count()
+    }
+
+    #[test]
+    fn of_a_line_of_failed_commands_the_last_ones_are_remembered_alone() {
+        const COMMANDS: usize = 300;
+        let backend = open();
+        for order in [QueueOrder::InOrder, QueueOrder::OutOfOrder] {
+            let Ok(queue) = backend.create_queue(order) else {
+                continue;
+            };
+            let buffer = || backend.create_buffer(64, MemoryFlags::empty()).unwrap();
+            let memory = buffer();
+            let remembered = remembered_of(&backend, &queue, &memory, COMMANDS);
+            assert!(remembered < 20, "{order:?}: {remembered} of {COMMANDS}");
+            if !backend.context().quirks.failed_events_are_fragile {
+                // Here a command fails after what it comes after has ended.
+                continue;
+            }
+            // With a pending command of the queue, and on the memory, before them.
+            let gate = backend.create_user_event().unwrap();
+            let pending = fill(&queue, &memory, from_ref(&gate));
+            let remembered = remembered_of(&backend, &queue, &memory, COMMANDS);
+            assert!(
+                remembered < 20,
+                "{order:?}, behind a pending one: {remembered} of {COMMANDS}"
+            );
+            let last = fill(&queue, &memory, &[]);
+            assert!(!pending.has_ended() && !last.has_ended());
+            gate.resolve(Outcome::Complete).unwrap();
+            last.wait().unwrap();
+        }
+    }
+
+    /// Many commands fail at once, and those that come later look at them by many ways.
+    #[test]
+    fn commands_that_failed_at_once_are_forgotten_at_the_first_look() {
+        const COMMANDS: usize = 300;
+        let backend = open();
+        let queues = [(); 2].map(|()| backend.create_queue(QueueOrder::InOrder).unwrap());
+        let memory = backend
+            .create_buffer(64 * COMMANDS, MemoryFlags::empty())
+            .unwrap();
+        let [gate, fails] = [(); 2].map(|()| backend.create_user_event().unwrap());
+        let first = fill(&queues[1], &memory, from_ref(&gate));
+        let part = |on: &ClQueue, index, wait_for: &[ClEvent]| {
+            let region = Region::new(64 * index, 64);
+            backend
+                .enqueue_fill(on.after(wait_for), &memory, region, &[7_u8])
+                .unwrap()
+        };
+        let failing: Vec<_> = (0..COMMANDS)
+            .map(|index| part(&queues[0], index, from_ref(&fails)))
+            .collect();
+        fails.resolve(Outcome::Failed).unwrap();
+        let commands: Vec<_> = failing
+            .iter()
+            .map(|one| Arc::clone(one.tracked().unwrap()))
+            .collect();
+        let last = part(&queues[0], COMMANDS - 1, &[]);
+        let fail_early = failing[COMMANDS - 1].has_failed();
+        if fail_early {
+            for command in &commands[..COMMANDS - 1] {
+                let earlier = command.earlier();
+                let only = |one: &Arc<TrackedCommand>| Arc::ptr_eq(one, first.tracked().unwrap());
+                assert!(
+                    earlier.len() == 1 && earlier.iter().all(only),
+                    "{earlier:?}"
+                );
+            }
+        }
+        assert!(!last.has_ended());
+        gate.resolve(Outcome::Complete).unwrap();
+        assert_eq!(last.wait().is_ok(), fail_early);
+    }
 
     #[test]
     fn what_comes_after_a_user_event_comes_after_its_companion() {
@@ -280,7 +393,7 @@ mod tests {
         let memory = backend.create_buffer(64, MemoryFlags::empty()).unwrap();
         let gate = backend.create_user_event().unwrap();
         let fill = |on| backend.enqueue_fill(on, &memory, Region::first(64), &[7_u8]);
-        let waiting = fill(one.after(std::slice::from_ref(&gate))).unwrap();
+        let waiting = fill(one.after(from_ref(&gate))).unwrap();
         // By the bytes that both use.
         let behind = fill((&other).into()).unwrap();
         let has_companion = backend.context().quirks.failed_events_are_fragile;

@@ -13,6 +13,7 @@ use super::{
 use crate::{
     backend::OpenClBackend,
     context::Context,
+    kept_memory::LetGo,
     memory::MemoryInfo,
     memory::MemoryKey,
     memory::root::Root,
@@ -79,6 +80,8 @@ struct ImageInner {
     shape: ImageShape,
     flags: MemoryFlags,
     pixels: Pixels,
+    /// Dropped with it, so that no log keeps its memory.
+    _let_go: LetGo,
 }
 
 /// The runtime's object, and the memory of its pixels.
@@ -109,6 +112,7 @@ impl ClImage {
             shape,
             flags,
             pixels,
+            _let_go: LetGo,
         };
         Self {
             inner: Arc::new(inner),

@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     backend::OpenClBackend,
+    kept_memory,
     memory::flags::to_cl,
     memory::view::View,
     order::access_log::AccessLog,
@@ -349,13 +350,10 @@ impl OpenClBackend {
         shape: ImageShape,
         (source, layout): (Source<'_>, HostLayout),
     ) -> Result<MemHandle, ImageError> {
-        let handle = sys::image::create(
-            &self.context().handle,
-            flags,
-            format.codes(),
-            shape.into(),
-            source,
-        )
+        let context = &self.context().handle;
+        let handle = kept_memory::allocate(|| {
+            sys::image::create(context, flags, format.codes(), shape.into(), source)
+        })
         .map_err(|error| error.into_error(Purpose::Memory(layout.bytes())))?;
         check_item_bytes(&handle, format)?;
         Ok(handle)

@@ -276,7 +276,7 @@ impl<'m> Mapping<'m> {
         let pending: Vec<_> = pending
             .collect::<ClResult<_>>()
             .map_err(ClError::control_error)?;
-        if pending.is_empty() && commands.iter().all(|command| command.has_completed()) {
+        if pending.is_empty() && commands.iter().all(|command| command.is_over()) {
             return Ok(None);
         }
         let all_ended = self.backend.create_user_event()?;
@@ -364,6 +364,10 @@ impl<'m> Mapping<'m> {
         )?;
         self.ended = true;
         used.log.forget_map(self.id);
+        if behind.is_empty() && self.backend.context().quirks.maps_behind_ends_keep_memory {
+            // Nothing is pending before it.
+            let _failed_or_not = sys::wait_until_ended(ended.handle());
+        }
         Ok(ended)
     }
 }

@@ -7,6 +7,7 @@ use bytemuck::NoUninit;
 
 use crate::{
     backend::OpenClBackend,
+    kept_memory,
     memory::cl_memory::{ClMemory, MemoryBody},
     memory::flags,
     memory::root::Root,
@@ -42,8 +43,10 @@ impl OpenClBackend {
         self.limits().check_block(bytes)?;
         flags.check()?;
         let context = self.context();
-        let handle = sys::buffer::create_copying(&context.handle, flags::to_cl(flags), data)
-            .map_err(|error| error.into_error(Purpose::Memory(bytes)))?;
+        let cl_flags = flags::to_cl(flags);
+        let handle =
+            kept_memory::allocate(|| sys::buffer::create_copying(&context.handle, cl_flags, data))
+                .map_err(|error| error.into_error(Purpose::Memory(bytes)))?;
         let body = MemoryBody::Buffer(Arc::new(Root::new(handle)));
         Ok(ClMemory::new(context, bytes, flags, body))
     }

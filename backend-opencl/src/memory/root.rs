@@ -11,6 +11,7 @@ use std::sync::{
 use binpool_allocators::Region;
 
 use crate::{
+    kept_memory::LetGo,
     memory::view_starts::ViewStarts,
     order::access::Access,
     order::access_log::AccessLog,
@@ -37,6 +38,8 @@ pub(crate) struct Root {
     exposed: Exposed,
     /// What kernels are given in the place of its views.
     pub(crate) starts: ViewStarts,
+    /// Dropped with it, so that no log keeps its memory.
+    _let_go: LetGo,
 }
 
 /// The entry of a root in the registry, if there is one. Dropping this value removes it.
@@ -58,6 +61,7 @@ impl Root {
             },
             handle,
             starts: ViewStarts::default(),
+            _let_go: LetGo,
         }
     }
 

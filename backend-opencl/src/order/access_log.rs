@@ -23,7 +23,7 @@
 //! entered there as if the queue were an object that they write, so the order of the queue holds behind a failure.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     ops::Bound,
     sync::{
         Arc,
@@ -37,6 +37,7 @@ use smallvec::SmallVec;
 
 use crate::{
     order::access::Access,
+    order::failures::pending_before,
     order::tracked_command::{Dependency, Earlier, TrackedCommand},
     sys::{self, ClResult, EventHandle},
 };
@@ -72,7 +73,7 @@ pub(crate) struct Record {
 struct Piece {
     end: usize,
     entries: SmallVec<[PieceUse; 2]>,
-    /// The number of entries at which those that have completed are looked for.
+    /// The number of entries at which those that are over are looked for.
     limit: usize,
 }
 
@@ -175,22 +176,9 @@ impl AccessLog {
     }
 }
 
-/// The commands that a walk back from failed ones has come to. Each is looked at once, whatever number of ways leads to it.
-#[derive(Default)]
-struct Seen(HashMap<*const TrackedCommand, Arc<TrackedCommand>>);
-
-impl Seen {
-    fn is_new(&mut self, command: &Arc<TrackedCommand>) -> bool {
-        // The share keeps the address from being another command's during the walk.
-        let former = self.0.insert(Arc::as_ptr(command), Arc::clone(command));
-        former.is_none()
-    }
-}
-
 /// Waits, on the host, until these commands of `queue` have ended, and those of the same queue that they come after. It
 /// does not matter whether they succeeded.
 pub(crate) fn wait_for_commands(queue: QueueId, commands: Earlier) -> ClResult<()> {
-    let mut seen = Seen::default();
     let mut left = commands;
     while let Some(command) = left.pop() {
         if command.queue().id() != queue {
@@ -204,9 +192,7 @@ pub(crate) fn wait_for_commands(queue: QueueId, commands: Earlier) -> ClResult<(
                 // The next look says whether it has failed.
                 left.push(command);
             }
-            Dependency::Failed(before) => {
-                left.extend(before.into_iter().filter(|one| seen.is_new(one)));
-            }
+            Dependency::Failed => left.extend(pending_before(&command)?),
         }
     }
     Ok(())
@@ -229,16 +215,15 @@ fn wait_however_it_ends(event: &EventHandle) {
 /// The events that a command has to wait for to come after others.
 pub(crate) struct Dependencies {
     pub(crate) events: SmallVec<[EventHandle; 4]>,
-    /// The commands among those others that have failed.
-    pub(crate) failed: Earlier,
+    /// Set if any of those others has failed, and what it was to come after may be pending.
+    pub(crate) any_failed: bool,
 }
 
 /// Returns what a command has to wait for to come after `earlier`. If `queue` is given, the command is on that queue, whose
 /// order puts the queue's earlier commands first.
 pub(crate) fn dependencies(queue: Option<QueueId>, earlier: Earlier) -> ClResult<Dependencies> {
     let mut events = SmallVec::new();
-    let mut failed = Earlier::new();
-    let mut seen = Seen::default();
+    let mut any_failed = false;
     // Behind a failed command the queue's order is not relied on: the queue may have gone on before earlier commands ended.
     let mut left: SmallVec<[_; 8]> = earlier.into_iter().map(|one| (one, queue)).collect();
     while let Some((command, queue)) = left.pop() {
@@ -246,16 +231,14 @@ pub(crate) fn dependencies(queue: Option<QueueId>, earlier: Earlier) -> ClResult
         match command.dependency(queue)? {
             Dependency::None => {}
             Dependency::Event(event) => events.push(event),
-            Dependency::Failed(before) => {
-                let new = before.into_iter().filter(|one| seen.is_new(one));
-                left.extend(new.map(|one| (one, None)));
-                failed.push(command);
+            Dependency::Failed => {
+                any_failed = true;
+                let pending = pending_before(&command)?;
+                left.extend(pending.into_iter().map(|one| (one, None)));
             }
         }
     }
-    failed.sort_unstable_by_key(Arc::as_ptr);
-    failed.dedup_by(|one, other| Arc::ptr_eq(one, other));
-    Ok(Dependencies { events, failed })
+    Ok(Dependencies { events, any_failed })
 }
 
 impl Record {
@@ -342,13 +325,19 @@ impl Record {
         };
         let mut gaps = SmallVec::<[(usize, usize); 2]>::new();
         let mut next = region.offset;
+        let mut discarded = std::mem::take(&mut self.discarded);
         for (&start, piece) in self.pieces.range_mut(region.offset..end) {
             if next < start {
                 gaps.push((next, start));
             }
             next = piece.end;
             piece.add(&entry);
+            if piece.entries.len() > piece.limit {
+                // Perhaps nothing looks at what lies here before many more commands have entered.
+                piece.tidy(&mut discarded);
+            }
         }
+        self.discarded = discarded;
         if next < end {
             gaps.push((next, end));
         }
@@ -402,12 +391,12 @@ impl Record {
         self.pieces.insert(offset, second);
     }
 
-    /// Forgets commands that have completed, and joins neighbouring pieces that the same commands use.
+    /// Forgets commands that nothing has to come after any more, and joins neighbouring pieces that the same commands use.
     fn sweep(&mut self) {
         let mut swept = BTreeMap::<usize, Piece>::new();
         for (start, mut piece) in std::mem::take(&mut self.pieces) {
             piece.tidy(&mut self.discarded);
-            piece.forget_completed(&mut self.discarded);
+            piece.forget_what_is_over(&mut self.discarded);
             if piece.entries.is_empty() {
                 continue;
             }
@@ -438,13 +427,31 @@ impl Piece {
             !replaced && !entry.command.is_gone()
         });
         if self.entries.len() > self.limit {
-            self.forget_completed(discarded);
+            self.forget_what_is_over(discarded);
             self.limit = self.entries.len().saturating_mul(2).max(FIRST_ENTRY_LIMIT);
         }
     }
 
-    fn forget_completed(&mut self, discarded: &mut Vec<Arc<TrackedCommand>>) {
-        self.retain(discarded, |entry| !entry.command.has_completed());
+    /// Forgets commands that nothing has to come after any more. In the place of a failed one come those that it was to come after,
+    /// each once however many have failed.
+    fn forget_what_is_over(&mut self, discarded: &mut Vec<Arc<TrackedCommand>>) {
+        self.retain(discarded, |entry| !entry.command.is_over());
+        for entry in std::mem::take(&mut self.entries) {
+            let Some(replacement) = entry.command.replacement() else {
+                self.entries.push(entry);
+                continue;
+            };
+            for command in replacement {
+                let new = PieceUse {
+                    command,
+                    ..entry.clone()
+                };
+                if self.entries.iter().all(|other| !other.is_same(&new)) {
+                    self.entries.push(new);
+                }
+            }
+            discarded.push(entry.command);
+        }
     }
 
     fn retain(
@@ -472,13 +479,24 @@ impl Piece {
 
     fn is_used_as(&self, other: &Self) -> bool {
         self.entries.len() == other.entries.len()
-            && self.entries.iter().zip(&other.entries).all(|(one, two)| {
-                one.access == two.access && Arc::ptr_eq(&one.command, &two.command)
-            })
+            && self
+                .entries
+                .iter()
+                .zip(&other.entries)
+                .all(|(one, two)| one.is_same_use(two))
     }
 }
 
 impl PieceUse {
+    fn is_same_use(&self, other: &Self) -> bool {
+        self.access == other.access && Arc::ptr_eq(&self.command, &other.command)
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        let [one, two] = [self, other].map(|it| it.replaced_by.as_ref().map(Arc::as_ptr));
+        self.is_same_use(other) && one == two
+    }
+
     /// Returns whether a command that comes after this one thereby comes after `earlier`, too.
     fn replaces(&self, earlier: &Self) -> bool {
         if self.access.conflicts_with(earlier.access) {

@@ -7,7 +7,7 @@ use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 
 use crate::{
-    order::access_log::{AccessLog, Dependencies, MapId, Record, dependencies},
+    order::access_log::{AccessLog, MapId, Record, dependencies},
     order::memory_use::MemoryUse,
     order::role::OrderRole,
     order::tracked_command::{Earlier, TrackedCommand},
@@ -191,19 +191,15 @@ impl<'a> CommandAdmission<'a> {
         let by_event = self.by_event.iter();
         let by_event = by_event.filter(|command| !command.is_put_first_by(own));
         let by_event = by_event.cloned().collect();
-        let Dependencies { mut events, failed } = dependencies(None, by_event).map_err(control)?;
-        for command in failed {
-            if command.queue().id() == own {
-                self.queue.note_early_failure(command.number());
-            }
-        }
+        let mut events = dependencies(None, by_event).map_err(control)?.events;
         if self.role.comes_after_all() {
             self.queue.check_order()?;
         }
-        // The runtime waits for these commands. Where one has failed, it does not wait for what that command was to come
-        // after.
+        // The runtime waits for those of these commands that are its queue's. Where one has failed, it does not wait for what that
+        // command was to come after, which may be in its place.
+        let are_own = self.by_runtime.iter().all(|one| one.queue().id() == own);
         let by_runtime = dependencies(None, self.by_runtime.clone()).map_err(control)?;
-        if !by_runtime.failed.is_empty() {
+        if by_runtime.any_failed || !are_own {
             events.extend(by_runtime.events);
         }
         let conflicting = dependencies(Some(own), self.earlier.clone()).map_err(control)?;

@@ -22,12 +22,15 @@ impl Companions {
         companions: impl IntoIterator<Item = &'e EventHandle>,
     ) -> ClResult<()> {
         for companion in companions {
-            let is_new = self.iter().all(|one| one.raw() != companion.raw());
-            if is_new && matches!(sys::look(companion)?, Progress::Pending) {
+            if !self.has(companion) && matches!(sys::look(companion)?, Progress::Pending) {
                 self.events.push(companion.another()?);
             }
         }
         Ok(())
+    }
+
+    pub(crate) fn has(&self, companion: &EventHandle) -> bool {
+        self.iter().any(|one| one.raw() == companion.raw())
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &EventHandle> {

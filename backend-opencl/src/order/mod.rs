@@ -6,6 +6,7 @@
 //! companions        PoCL: what a command waits for beside a user event
 //! weak_queue        the queue of a tracked command
 //! tracked_command   a command as logs track it
+//! failures          what failed commands were to come after
 //! access_log        the commands and maps of one object
 //! role              the part of a command in the order of its queue
 //! admission         a command enters all of its logs, and comes after the commands in them
@@ -15,6 +16,7 @@ pub(crate) mod access;
 pub(crate) mod access_log;
 pub(crate) mod admission;
 pub(crate) mod companions;
+pub(crate) mod failures;
 pub(crate) mod memory_use;
 pub(crate) mod role;
 pub(crate) mod tracked_command;

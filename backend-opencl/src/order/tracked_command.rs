@@ -9,12 +9,12 @@ use std::{
 };
 
 use binpool_allocators::QueueId;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use crate::{
     order::{companions::Companions, weak_queue::WeakQueue},
-    sys::{self, ClResult, EventHandle},
+    sys::{self, ClResult, EventHandle, Progress},
 };
 
 /// Commands that another one has to come after.
@@ -28,8 +28,8 @@ pub(crate) struct TrackedCommand {
     queue: WeakQueue,
     state: Mutex<CommandState>,
     decided: Condvar,
-    /// The commands that it comes after, for a thread that finds that it has failed early. Empty once it has completed, and
-    /// on devices where commands fail in their turn.
+    /// The commands that it comes after, for a thread that finds that it has failed early. Empty once it has completed. Once it
+    /// was found to have failed, those that were pending at the [last look](crate::order::failures).
     before: Mutex<Earlier>,
     /// The companions of the user events that it comes after.
     companions: Mutex<Companions>,
@@ -41,7 +41,7 @@ pub(crate) struct TrackedCommand {
 const CHAIN_SWEEP_INTERVAL: usize = 64;
 
 #[derive(Debug)]
-enum CommandState {
+pub(crate) enum CommandState {
     /// Its thread is about to enqueue it.
     Entering,
     Enqueued {
@@ -51,8 +51,20 @@ enum CommandState {
         /// Set if it waits for events: then it may fail before earlier commands of its queue have ended.
         waits: bool,
     },
-    /// It was never enqueued, or has completed.
+    /// It has failed. What it was to come after may be pending. Its event is let go of: it might keep memory.
+    Failed,
+    /// It was never enqueued, or has completed, or has failed and nothing that it was to come after is pending.
     Gone,
+}
+
+/// How it is with a tracked command.
+pub(crate) enum Standing<'a> {
+    /// It is entering, or enqueued and has not ended.
+    Pending(MutexGuard<'a, CommandState>),
+    /// It has failed, perhaps before what it was to come after had ended.
+    Failed,
+    /// No later command has to wait for anything in order to come after it.
+    Over,
 }
 
 /// What a later command has to wait for to come after a tracked one.
@@ -62,8 +74,8 @@ pub(crate) enum Dependency {
     None,
     /// It waits for this event.
     Event(EventHandle),
-    /// The tracked command has failed, perhaps before these commands, which it came after, had ended.
-    Failed(Earlier),
+    /// The tracked command has failed, perhaps before what it was to come after had ended.
+    Failed,
 }
 
 impl TrackedCommand {
@@ -104,16 +116,14 @@ impl TrackedCommand {
         if self.depth.load(Ordering::Relaxed) % CHAIN_SWEEP_INTERVAL != CHAIN_SWEEP_INTERVAL - 1 {
             return;
         }
-        let mut pending = self.before.lock().clone();
+        let mut pending = self.earlier();
         let mut seen = HashSet::new();
         while let Some(command) = pending.pop() {
             if !seen.insert(Arc::as_ptr(&command)) {
                 continue;
             }
-            if command.has_completed() {
-                command.forget_earlier();
-            } else {
-                pending.extend(command.before.lock().iter().cloned());
+            if !command.is_over() {
+                pending.extend(command.earlier());
             }
         }
     }
@@ -175,21 +185,16 @@ impl TrackedCommand {
         }
     }
 
-    /// Returns whether it is enqueued, or was.
+    /// Returns whether it is enqueued, or was, and is not gone.
     pub(crate) fn is_enqueued(&self) -> bool {
-        matches!(*self.state.lock(), CommandState::Enqueued { .. })
+        matches!(
+            *self.state.lock(),
+            CommandState::Enqueued { .. } | CommandState::Failed
+        )
     }
 
     pub(crate) fn is_gone(&self) -> bool {
         matches!(*self.state.lock(), CommandState::Gone)
-    }
-
-    /// Returns its number among the commands of its queue; 0 if it was not enqueued.
-    pub(crate) fn number(&self) -> u64 {
-        match *self.state.lock() {
-            CommandState::Enqueued { number, .. } => number,
-            CommandState::Entering | CommandState::Gone => 0,
-        }
     }
 
     /// Returns whether the order of `queue` alone puts it before later commands there: it waits for no event, so it cannot
@@ -202,31 +207,125 @@ impl TrackedCommand {
         waits_for_none && self.queue.is_in_order() && self.queue.id() == queue
     }
 
-    /// Returns whether it has completed or was given up. Asks the runtime.
-    pub(crate) fn has_completed(&self) -> bool {
+    /// Asks the runtime how it is with it, and notes the answer.
+    pub(crate) fn standing(&self) -> ClResult<Standing<'_>> {
         let mut state = self.state.lock();
-        let completed = match &*state {
-            CommandState::Entering => false,
-            CommandState::Enqueued { event, .. } => {
-                matches!(sys::look(event), Ok(sys::Progress::Complete))
-            }
-            CommandState::Gone => return true,
+        let (event, number) = match &*state {
+            CommandState::Enqueued { event, number, .. } => (event, *number),
+            CommandState::Entering => return Ok(Standing::Pending(state)),
+            CommandState::Failed => return Ok(Standing::Failed),
+            CommandState::Gone => return Ok(Standing::Over),
         };
-        if completed {
-            *state = CommandState::Gone;
+        match sys::look(event)? {
+            Progress::Pending => return Ok(Standing::Pending(state)),
+            Progress::Complete => {
+                drop(state);
+                self.gone();
+                return Ok(Standing::Over);
+            }
+            Progress::Failed(_) => {}
         }
-        completed
+        // Noted before another thread can find the command gone.
+        self.queue.note_failure(number);
+        let old = std::mem::replace(&mut *state, CommandState::Failed);
+        drop(state);
+        // Dropped after the lock, since that calls the runtime.
+        drop(old);
+        let is_over = self.earlier().is_empty() && self.come_after_nothing()?;
+        Ok(if is_over {
+            Standing::Over
+        } else {
+            Standing::Failed
+        })
+    }
+
+    /// Returns the commands that it comes after, as far as it remembers them.
+    pub(crate) fn earlier(&self) -> Earlier {
+        self.before.lock().clone()
+    }
+
+    /// Notes that of what this command, which has failed, was to come after, only `pending` may not have ended.
+    pub(crate) fn comes_after_only(&self, pending: Earlier) -> ClResult<()> {
+        let is_none = pending.is_empty();
+        let old = std::mem::replace(&mut *self.before.lock(), pending);
+        // Dropped after the lock: these may be the last references.
+        drop(old);
+        if is_none {
+            self.come_after_nothing()?;
+        }
+        Ok(())
+    }
+
+    /// Notes that no command that this one, which has failed, was to come after is pending. Returns whether it is gone thereby: it
+    /// is not while a companion of a user event is pending, which later commands wait for.
+    fn come_after_nothing(&self) -> ClResult<bool> {
+        for companion in self.companions.lock().iter() {
+            if matches!(sys::look(companion)?, Progress::Pending) {
+                return Ok(false);
+            }
+        }
+        self.gone();
+        Ok(true)
+    }
+
+    /// Returns whether no later command has to wait for anything in order to come after it. Asks the runtime.
+    pub(crate) fn is_over(&self) -> bool {
+        match self.standing() {
+            Ok(Standing::Over) => true,
+            // Those that it was to come after are asked on their own.
+            Ok(Standing::Failed) => {
+                self.earlier().iter().all(|one| one.is_gone())
+                    && self.come_after_nothing().unwrap_or(false)
+            }
+            Ok(Standing::Pending(_)) | Err(_) => false,
+        }
+    }
+
+    /// Returns the commands that say as much as this one, which has failed: those that it was to come after. `None` where it has not
+    /// failed, or has a companion of a user event to itself.
+    pub(crate) fn replacement(&self) -> Option<Earlier> {
+        if !matches!(*self.state.lock(), CommandState::Failed) {
+            return None;
+        }
+        let earlier = self.earlier();
+        let is_theirs = |companion: &EventHandle| {
+            let mut theirs = earlier.iter().map(|one| one.companions.lock());
+            let is_pending = !matches!(sys::look(companion), Ok(Progress::Complete));
+            !is_pending || theirs.any(|theirs| theirs.has(companion))
+        };
+        let are_theirs = self.companions.lock().iter().all(is_theirs);
+        are_theirs.then_some(earlier)
+    }
+
+    /// Returns whether it has an event, which may keep memory.
+    pub(crate) fn has_event(&self) -> bool {
+        matches!(*self.state.lock(), CommandState::Enqueued { .. })
+    }
+
+    /// Lets go of its event, which may keep memory. While the command is pending, the event of a marker stands for its own.
+    pub(crate) fn let_go_of_event(&self) -> ClResult<()> {
+        let own = match self.standing()? {
+            Standing::Pending(state) => match &*state {
+                CommandState::Enqueued { event, .. } => event.another()?,
+                _ => return Ok(()),
+            },
+            Standing::Failed | Standing::Over => return Ok(()),
+        };
+        let Some(mut other) = self.queue.stand_in(&own)? else {
+            return Ok(());
+        };
+        // If the command has failed meanwhile, the marker may not tell.
+        if let Standing::Pending(mut state) = self.standing()?
+            && let CommandState::Enqueued { event, .. } = &mut *state
+        {
+            std::mem::swap(event, &mut other);
+        }
+        Ok(())
     }
 
     /// Returns whether it has ended, well or not, or was given up. Asks the runtime.
     pub(crate) fn has_ended(&self) -> bool {
-        match &*self.state.lock() {
-            CommandState::Entering => false,
-            CommandState::Enqueued { event, .. } => {
-                !matches!(sys::look(event), Ok(sys::Progress::Pending) | Err(_))
-            }
-            CommandState::Gone => true,
-        }
+        matches!(self.standing(), Ok(Standing::Failed | Standing::Over))
     }
 
     /// Returns what a command that is enqueued now has to wait for to come after this one, which is enqueued or given up. A
@@ -234,38 +333,27 @@ impl TrackedCommand {
     ///
     /// If `queue` is the in-order queue of this command, the queue's order puts this one first, unless it has failed early.
     pub(crate) fn dependency(&self, queue: Option<QueueId>) -> ClResult<Dependency> {
-        let state = self.state.lock();
-        let CommandState::Enqueued {
-            event,
-            number,
-            waits,
-        } = &*state
-        else {
+        let is_own = queue == Some(self.queue.id());
+        if queue.is_some_and(|queue| self.is_put_first_by(queue)) {
+            return Ok(Dependency::None);
+        }
+        let state = match self.standing()? {
+            Standing::Pending(state) => state,
+            Standing::Failed => return Ok(Dependency::Failed),
+            Standing::Over => return Ok(Dependency::None),
+        };
+        let CommandState::Enqueued { event, number, .. } = &*state else {
             return Ok(Dependency::None);
         };
-        let is_own = queue == Some(self.queue.id());
-        let in_order = is_own && self.queue.is_in_order();
-        if in_order && !waits {
+        if is_own && self.queue.is_in_order() {
             return Ok(Dependency::None);
         }
-        match sys::look(event)? {
-            sys::Progress::Failed(_) => Ok(Dependency::Failed(self.before.lock().clone())),
-            sys::Progress::Complete => {
-                drop(state);
-                self.gone();
-                Ok(Dependency::None)
-            }
-            sys::Progress::Pending if in_order => Ok(Dependency::None),
-            sys::Progress::Pending => {
-                let event = event.another()?;
-                let number = *number;
-                drop(state);
-                if !is_own {
-                    self.queue.flush_up_to(number)?;
-                }
-                Ok(Dependency::Event(event))
-            }
+        let (event, number) = (event.another()?, *number);
+        drop(state);
+        if !is_own {
+            self.queue.flush_up_to(number)?;
         }
+        Ok(Dependency::Event(event))
     }
 }
 

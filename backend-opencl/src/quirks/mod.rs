@@ -45,6 +45,8 @@ pub(crate) struct Quirks {
     waits_for_one_event: bool,
     /// `PoCL` and Intel's runtime keep the memory of a map that failed until it is unmapped.
     pub(crate) failed_maps_keep_memory: bool,
+    /// Intel's runtime never destroys an object of which a map is enqueued while the ends of two others are pending.
+    pub(crate) maps_behind_ends_keep_memory: bool,
     /// NVIDIA's driver crashes where a migration cannot begin at once: memory stays where it is.
     pub(crate) migration_crashes: bool,
     /// `PoCL`'s migration to the host waits for ever where the last command on the memory has failed: memory stays where it is.
@@ -82,6 +84,7 @@ impl Quirks {
             failed_events_are_fragile: is_pocl,
             waits_for_one_event: is_intel,
             failed_maps_keep_memory: !is_nvidia,
+            maps_behind_ends_keep_memory: is_intel,
             migration_crashes: is_nvidia,
             migration_to_host_hangs: is_pocl,
             rectangles_need_whole_slices: is_nvidia,

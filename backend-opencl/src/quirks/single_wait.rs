@@ -19,7 +19,7 @@ use crate::{
     sys::callback::{Ended, when_ended},
     sys::{
         ClResult, ContextHandle, EventHandle, QueueHandle, WaitList, create_user_event,
-        event_queue, set_user_event_status,
+        event_queue_address, set_user_event_status,
     },
 };
 
@@ -32,10 +32,7 @@ pub(super) fn single_wait(
     let events = wait.handles()?;
     let is_joined = match events.as_slice() {
         [] => false,
-        [one] => {
-            let (_, its_queue) = event_queue(one)?;
-            its_queue.is_some_and(|its_queue| its_queue.raw() == queue.raw())
-        }
+        [one] => event_queue_address(one)? == queue.raw().addr(),
         _ => true,
     };
     if is_joined {

@@ -16,7 +16,8 @@ pub(crate) fn stand_in(queue: &QueueHandle, event: &EventHandle) -> Option<Event
         .ok()
 }
 
-fn marker(queue: &QueueHandle, event: &EventHandle) -> ClResult<EventHandle> {
+/// The event of a marker behind `event`.
+pub(crate) fn marker(queue: &QueueHandle, event: &EventHandle) -> ClResult<EventHandle> {
     let behind = WaitList::from_iter([event]);
     sys::enqueue_marker(queue, &behind)
 }

@@ -10,6 +10,7 @@ use cl3::memory::{CL_MEM_READ_WRITE, CL_MEM_SVM_ATOMICS, CL_MEM_SVM_FINE_GRAIN_B
 
 use crate::{
     backend::OpenClBackend,
+    kept_memory,
     memory::cl_memory::{ClMemory, MemoryBody},
     memory::flags,
     queue::ClQueue,
@@ -95,7 +96,7 @@ impl OpenClBackend {
             alignment,
             largest,
             context.quirks.svm_threads,
-            sys::free_what_has_ended,
+            || kept_memory::let_go() | sys::free_what_has_ended(),
         )
         .map_err(|error| error.into_error(Purpose::Memory(bytes)))?
         // Every other reason for a failure was checked above.

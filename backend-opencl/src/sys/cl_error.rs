@@ -86,6 +86,14 @@ impl Purpose {
 }
 
 impl ClError {
+    /// Returns whether a call that makes memory has failed for lack of it.
+    pub(crate) const fn is_exhaustion(self) -> bool {
+        matches!(
+            self.code,
+            CL_MEM_OBJECT_ALLOCATION_FAILURE | CL_OUT_OF_HOST_MEMORY | CL_OUT_OF_RESOURCES
+        )
+    }
+
     /// Returns this failure of a call that is not about memory as an error of the traits.
     pub(crate) fn control_error(self) -> Error {
         self.into_error(Purpose::Control)

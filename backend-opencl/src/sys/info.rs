@@ -131,15 +131,8 @@ pub(crate) fn queue_info(queue: &QueueHandle) -> ClResult<QueueInfo> {
 
 /// Returns the address of an event's context, to compare, and a reference to its queue, which user events do not have.
 pub(crate) fn event_queue(event: &EventHandle) -> ClResult<(usize, Option<QueueHandle>)> {
-    use cl3::event::{CL_EVENT_COMMAND_QUEUE, CL_EVENT_CONTEXT, get_event_info};
-    const CALL: &str = "clGetEventInfo";
-    let pointer = |what| match get_event_info(event.raw(), what) {
-        Ok(InfoType::Ptr(raw)) => Ok(usize::from_ne_bytes(raw.to_ne_bytes())),
-        Ok(_) => Err(ClError::new(CALL, CL_INVALID_VALUE)),
-        Err(code) => Err(ClError::new(CALL, code)),
-    };
-    let context = pointer(CL_EVENT_CONTEXT)?;
-    let queue = match pointer(CL_EVENT_COMMAND_QUEUE)? {
+    let context = event_pointer(event, cl3::event::CL_EVENT_CONTEXT)?;
+    let queue = match event_queue_address(event)? {
         0 => None,
         raw => {
             let raw = std::ptr::with_exposed_provenance_mut(raw);
@@ -148,6 +141,20 @@ pub(crate) fn event_queue(event: &EventHandle) -> ClResult<(usize, Option<QueueH
         }
     };
     Ok((context, queue))
+}
+
+/// The address of the queue of an event, to compare; 0 for a user event. On Intel's runtime the queue may be gone.
+pub(crate) fn event_queue_address(event: &EventHandle) -> ClResult<usize> {
+    event_pointer(event, cl3::event::CL_EVENT_COMMAND_QUEUE)
+}
+
+fn event_pointer(event: &EventHandle, what: u32) -> ClResult<usize> {
+    const CALL: &str = "clGetEventInfo";
+    match cl3::event::get_event_info(event.raw(), what) {
+        Ok(InfoType::Ptr(raw)) => Ok(usize::from_ne_bytes(raw.to_ne_bytes())),
+        Ok(_) => Err(ClError::new(CALL, CL_INVALID_VALUE)),
+        Err(code) => Err(ClError::new(CALL, code)),
+    }
 }
 
 /// The number in a runtime's answer of 4 bytes or 8.

@@ -68,7 +68,8 @@ pub(crate) use host_side::HostSide;
 pub(crate) use host_transfer::{DeviceSide, enqueue_transfer, transfer_and_wait};
 pub(crate) use info::{
     context_devices, device_number, device_sizes, device_text, devices_of, event_queue,
-    library_is_available, platform_name_of, platform_text, platforms, queue_info,
+    event_queue_address, library_is_available, platform_name_of, platform_text, platforms,
+    queue_info,
 };
 pub(crate) use object::{create_buffer, create_context, create_queue, create_sub_buffer};
 pub(crate) use svm::{SvmAllocation, SvmRange, Threads, enqueue_svm_fill};

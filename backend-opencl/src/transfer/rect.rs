@@ -14,6 +14,7 @@ use crate::{
     backend::OpenClBackend,
     event::ClEvent,
     host_transfer::HostTransfer,
+    kept_memory,
     memory::cl_memory::ClMemory,
     order::access::Access,
     queue::ClQueue,
@@ -418,7 +419,9 @@ impl OpenClBackend {
         };
         let size = tight.slice_pitch.saturating_mul(slices);
         // The runtime keeps this buffer until the second copy has ended.
-        let between = sys::create_buffer(&self.context().handle, CL_MEM_READ_WRITE, size)?;
+        let context = &self.context().handle;
+        let between =
+            kept_memory::allocate(|| sys::create_buffer(context, CL_MEM_READ_WRITE, size))?;
         let first = copy((source, from), (&between, tight), wait)?;
         parts::enqueue_behind(queue, &first, |behind| {
             copy((&between, tight), (destination, to), behind)

@@ -9,6 +9,7 @@
 )]
 
 mod bindings;
+mod comes_back;
 #[allow(dead_code, reason = "it uses a part of it")]
 #[path = "../it/common/mod.rs"]
 mod common;

@@ -144,6 +144,49 @@ fn what_stands_behind_a_failed_command_does_not_complete_before_what_that_waits_
     assert_ne!(now(&x), EventStatus::Pending, "after a finish");
 }
 
+/// A command of another queue is pending, and many of this one that were to come after it have failed.
+#[test]
+fn markers_of_an_out_of_order_queue_come_after_what_its_failed_commands_were_to_come_after() {
+    if !crate::common::open().limits().out_of_order_queues {
+        return;
+    }
+    for (failures, is_barrier) in [(1, false), (1, true), (40, false), (40, true)] {
+        let test = Failing::on(QueueOrder::OutOfOrder);
+        let (backend, queue) = (&test.bench.backend, &test.queue);
+        let (gate, doomed) = (test.bench.gate(), test.bench.gate());
+        let w = test.fill(&test.bench.queue, 0, from_ref(&gate));
+        test.bench.queue.flush().unwrap();
+        for _ in 0..failures {
+            test.fill(queue, 1, &[w.clone(), doomed.clone()]);
+        }
+        test.bench.fail_gate(&doomed);
+        queue.flush().unwrap();
+        // They also have it that way, once the first ones are forgotten.
+        for _ in 0..failures {
+            let doomed = test.bench.gate();
+            test.fill(queue, 2, &[w.clone(), doomed.clone()]);
+            test.bench.fail_gate(&doomed);
+        }
+        let marker = if is_barrier {
+            backend.enqueue_barrier(queue).unwrap()
+        } else {
+            backend.enqueue_marker(queue).unwrap()
+        };
+        queue.flush().unwrap();
+        let other = test.bench.another_queue();
+        for _ in 0..20 {
+            test.fill(&other, 3, &[]).wait().unwrap();
+        }
+        assert_eq!(now(&w), EventStatus::Pending);
+        if test.order.keeps_places() {
+            assert_eq!(now(&marker), EventStatus::Pending, "{failures}");
+        }
+        test.bench.open_gate(&gate);
+        queue.finish().unwrap();
+        assert_ne!(now(&marker), EventStatus::Pending);
+    }
+}
+
 /// A command that has completed says so of all that it waited for.
 #[test]
 fn a_command_does_not_complete_unless_all_that_it_waited_for_have_completed() {

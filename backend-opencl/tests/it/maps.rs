@@ -659,3 +659,26 @@ fn a_map_ends_though_something_that_its_end_waits_for_fails() {
         assert_eq!(buffer.into_host().unwrap(), [1; 4096]);
     }
 }
+
+/// Intel's runtime loses count where a map is enqueued while the ends of two others are pending.
+#[test]
+fn memory_is_destroyed_however_many_of_its_maps_ended_together() {
+    let bench = Bench::new();
+    let memory = bench.buffer(8192);
+    for _ in 0..20 {
+        let part = |range| {
+            let mapped = bench.backend.map_mut::<u8>(&bench.queue, &memory, range);
+            mapped.unwrap()
+        };
+        drop((part(0..4096), part(4096..8192)));
+        let all = bench.backend.map::<u8>(&bench.queue, &memory, ..).unwrap();
+        let first = bench.backend.map::<u8>(&bench.queue, &memory, 64..128);
+        drop((all, first.unwrap()));
+    }
+    while memory.info().unwrap().map_count != Some(0) {
+        thread::yield_now();
+    }
+    let destroyed = watch(&memory);
+    drop(memory);
+    wait_until(&destroyed);
+}

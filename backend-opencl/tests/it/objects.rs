@@ -27,7 +27,7 @@ use cl3::memory::{
     cl_buffer_region, create_buffer, create_sub_buffer, release_mem_object,
 };
 
-use crate::common::{Bench, open, refusal};
+use crate::common::{Bench, open, refusal, wait_until, watch};
 
 /// A buffer that the program makes by its own call.
 fn program_buffer(backend: &OpenClBackend, flags: u64, bytes: usize) -> *mut c_void {
@@ -260,6 +260,23 @@ fn a_reference_that_is_given_away_is_the_memorys() {
     assert_eq!(references(&same), 1);
     drop(memory);
     assert_eq!(bench.read(&same), [7; 64]);
+}
+
+#[test]
+fn memory_is_destroyed_though_commands_have_used_former_values_of_its_handle() {
+    let bench = Bench::new();
+    let raw = program_buffer(&bench.backend, CL_MEM_READ_WRITE, 4096);
+    for byte in [1, 2] {
+        let memory = again(&bench.backend, raw).unwrap();
+        bench.fill(&bench.queue, &memory, byte, &[]);
+        assert_eq!(bench.read(&memory), [byte; 4096]);
+        bench.queue.finish().unwrap();
+    }
+    // SAFETY: (1) the buffer lives, and its only reference is given away; (2) nothing else uses it.
+    let memory = unsafe { bench.backend.memory_from_raw(raw, false) }.unwrap();
+    let destroyed = watch(&memory);
+    drop(memory);
+    wait_until(&destroyed);
 }
 
 #[test]

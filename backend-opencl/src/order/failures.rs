@@ -1,0 +1,80 @@
+//! What failed commands were to come after.
+//!
+//! A failed command says nothing of the commands that it was to come after, so whoever comes after it comes after those, too. They
+//! may have failed themselves, and so on: a line of failed commands as long as the program has run. What has ended stays ended, so
+//! each look at such a line leaves only its pending commands behind. The next look is then as short as if none had failed.
+
+use std::{collections::HashMap, sync::Arc};
+
+use crate::{
+    order::tracked_command::{Earlier, Standing, TrackedCommand},
+    sys::ClResult,
+};
+
+/// The failed commands that a walk has come to. Each is looked at once, whatever number of ways leads to it.
+#[derive(Default)]
+struct Seen(HashMap<*const TrackedCommand, Arc<TrackedCommand>>);
+
+impl Seen {
+    fn is_new(&mut self, command: &Arc<TrackedCommand>) -> bool {
+        // The share keeps the address from being another command's during the walk.
+        let former = self.0.insert(Arc::as_ptr(command), Arc::clone(command));
+        former.is_none()
+    }
+}
+
+/// A failed command whose earlier commands are being looked at.
+struct Step {
+    failed: Arc<TrackedCommand>,
+    /// Those that are still to be looked at.
+    left: Earlier,
+    pending: Earlier,
+}
+
+impl Step {
+    fn of(failed: Arc<TrackedCommand>) -> Self {
+        Self {
+            left: failed.earlier(),
+            failed,
+            pending: Earlier::new(),
+        }
+    }
+}
+
+/// Returns the pending commands that `failed`, which has failed, was to come after. It and the failed ones before it remember
+/// nothing else from now on.
+///
+/// A loop, since a long line would overflow the stack.
+pub(crate) fn pending_before(failed: &Arc<TrackedCommand>) -> ClResult<Earlier> {
+    let mut seen = Seen::default();
+    let mut steps = Vec::new();
+    let mut step = Step::of(Arc::clone(failed));
+    loop {
+        let Some(command) = step.left.pop() else {
+            let pending = each_once(step.pending);
+            step.failed.comes_after_only(pending.clone())?;
+            step = match steps.pop() {
+                Some(later) => later,
+                None => return Ok(pending),
+            };
+            step.pending.extend(pending);
+            continue;
+        };
+        command.wait_until_decided();
+        match command.standing()? {
+            Standing::Over => {}
+            Standing::Pending(_) => step.pending.push(Arc::clone(&command)),
+            Standing::Failed if seen.is_new(&command) => {
+                let earlier = Step::of(Arc::clone(&command));
+                steps.push(std::mem::replace(&mut step, earlier));
+            }
+            Standing::Failed => step.pending.extend(command.earlier()),
+        }
+    }
+}
+
+fn each_once(mut commands: Earlier) -> Earlier {
+    commands.sort_unstable_by_key(Arc::as_ptr);
+    commands.dedup_by(|one, other| Arc::ptr_eq(one, other));
+    commands
+}
