@@ -56,5 +56,6 @@ mod svm;
 mod svm_styles;
 mod transfers;
 mod two_devices;
+mod unmaps;
 mod view_launches;
 mod views;

@@ -10,8 +10,8 @@ use std::sync::{
 };
 
 use binpool_allocators::{
-    Backend, InvalidRequest, Memory, MemoryFlags, Outcome, Queue, QueueOrder, Region, SvmBackend,
-    SvmGrain,
+    Backend, Event, InvalidRequest, Memory, MemoryFlags, Outcome, Queue, QueueOrder, Region,
+    SvmBackend, SvmGrain,
 };
 use binpool_opencl::{ClEvent, ClMemory, ClQueue, DeviceSelector, OpenClBackend};
 
@@ -184,4 +184,13 @@ pub(crate) fn contents<A: binpool::Allocator<Backend: binpool::Transfers>>(
     let mut bytes = vec![0_u8; block.size()];
     block.read(queue, 0, &mut bytes).unwrap();
     bytes
+}
+
+/// Runs commands that wait for nothing, so that others which wait for nothing run, too.
+pub(crate) fn let_commands_run(bench: &Bench) {
+    let idle = bench.another_queue();
+    for _ in 0..50 {
+        let filled = bench.fill(&idle, &bench.buffer(64), 1, &[]);
+        filled.wait().unwrap();
+    }
 }
