@@ -8,6 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod accesses;
 mod behind_failures;
 mod buffers;
 mod cache;
