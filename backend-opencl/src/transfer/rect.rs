@@ -444,7 +444,9 @@ impl OpenClBackend {
         };
         let size = tight.slice_pitch.saturating_mul(slices);
         // The runtime keeps this buffer until the second copy has ended.
-        let between = sys::create_buffer(&self.context().handle, CL_MEM_READ_WRITE, size)?;
+        let context = self.context();
+        let flags = context.quirks.flags_to_make(CL_MEM_READ_WRITE);
+        let between = sys::create_buffer(&context.handle, flags, size)?;
         let first = copy((source, from), (&between, tight), wait)?;
         parts::enqueue_behind(queue, &first, |behind| {
             copy((&between, tight), (destination, to), behind)
@@ -526,6 +528,28 @@ mod tests {
             slice_pitch: 50,
         };
         assert_eq!(span(deep, [2, 2, 2], 150), Ok(Region::new(61, 62)));
+    }
+
+    #[test]
+    fn the_pitch_of_a_single_row_or_slice_counts_for_nothing() {
+        let rect = Rect {
+            row_pitch: 10,
+            slice_pitch: 50,
+            ..Rect::default()
+        };
+        for (region, pitches) in [
+            ([4, 1, 1], (4, 4)),
+            ([4, 2, 1], (10, 20)),
+            ([4, 1, 2], (10, 50)),
+            ([4, 2, 2], (10, 50)),
+        ] {
+            let (_, corner) = rect.span(region, 100).unwrap();
+            assert_eq!(
+                (corner.row_pitch, corner.slice_pitch),
+                pitches,
+                "{region:?}"
+            );
+        }
     }
 
     #[test]

@@ -220,7 +220,9 @@ fn a_command_on_images_is_ordered_by_what_it_reads_and_writes() {
     };
     check("a map to read", &map, (&reads, &[]));
     let map = |on: ClOn<'_>| {
-        let pending = backend.enqueue_map_image_mut::<u8>(on, &other, part).unwrap();
+        let pending = backend
+            .enqueue_map_image_mut::<u8>(on, &other, part)
+            .unwrap();
         let mapped = pending.event().clone();
         drop(pending);
         mapped

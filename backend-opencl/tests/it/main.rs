@@ -52,6 +52,7 @@ mod reuse;
 mod samplers;
 mod scrub;
 mod selection;
+mod shortage;
 mod stress;
 mod svm;
 mod svm_styles;

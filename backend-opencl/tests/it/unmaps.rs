@@ -2,7 +2,7 @@
 
 use std::{slice::from_ref, thread};
 
-use binpool_allocators::{Backend, Event, EventStatus, Queue};
+use binpool_allocators::{Backend, Event, EventStatus, MemoryFlags, Queue};
 use binpool_opencl::{ClEvent, ClMemory, ClQueue};
 
 use crate::common::{Bench, let_commands_run};
@@ -142,4 +142,45 @@ fn what_the_program_enqueues_by_the_bare_handle_comes_after_the_end_of_a_map() {
         marker.wait().unwrap();
         assert!(!is_pending(&unmapped));
     }
+}
+
+/// The runtime keeps memory whose unmap has failed.
+#[test]
+fn a_map_ends_though_what_the_program_has_enqueued_by_the_bare_handle_fails() {
+    let bench = Bench::new();
+    let (queue, gate) = (&bench.queue, bench.gate());
+    let data = vec![1_u8; SIZE];
+    let buffer = bench.backend.create_host_buffer(data, MemoryFlags::empty());
+    let buffer = buffer.unwrap();
+    let map = bench.backend.map_mut::<u8>(queue, &buffer, ..).unwrap();
+    let wait = [gate.raw()];
+    // SAFETY: queue and event live.
+    let failing =
+        unsafe { cl3::command_queue::enqueue_marker_with_wait_list(queue.raw(), 1, wait.as_ptr()) };
+    // SAFETY: the event is the one that the call has just returned.
+    let failing = unsafe { bench.backend.wrap_raw_event(failing.unwrap()) }.unwrap();
+    drop(map);
+    bench.fail_gate(&gate);
+    assert!(failing.wait().is_err());
+    assert_eq!(buffer.into_host().unwrap(), [1; SIZE]);
+}
+
+/// It would prove nothing of commands that the program has enqueued by itself.
+#[test]
+fn after_a_failure_a_marker_is_refused_behind_the_end_of_a_map_too() {
+    let bench = Bench::new();
+    let (backend, queue) = (&bench.backend, &bench.queue);
+    let memory = bench.filled(SIZE, 1);
+    let fails = bench.gate();
+    let failing = backend.enqueue_marker(queue.after(from_ref(&fails)));
+    let map = backend.map::<u8>(&bench.another_queue(), &memory, ..);
+    let _handle = queue.raw();
+    queue.flush().unwrap();
+    bench.fail_gate(&fails);
+    assert!(failing.unwrap().wait().is_err());
+    map.unwrap().unmap_on(queue).unwrap();
+    let refused = backend.enqueue_marker(queue).unwrap_err().to_string();
+    assert!(refused.contains("call `finish` first"), "{refused}");
+    queue.finish().unwrap();
+    backend.enqueue_marker(queue).unwrap().wait().unwrap();
 }

@@ -60,10 +60,18 @@ impl Bench {
     }
 
     pub(crate) fn is_intel(&self) -> bool {
+        self.is_of_platform("Intel")
+    }
+
+    pub(crate) fn is_pocl(&self) -> bool {
+        self.is_of_platform("Portable Computing Language")
+    }
+
+    fn is_of_platform(&self, part: &str) -> bool {
         let devices = binpool_opencl::list_devices().unwrap();
         let name = &self.backend.limits().device_name;
         let mut own = devices.iter().filter(|device| device.name() == name);
-        own.any(|device| device.platform().contains("Intel"))
+        own.any(|device| device.platform().contains(part))
     }
 
     pub(crate) fn is_nvidia(&self) -> bool {
