@@ -56,11 +56,12 @@ impl Backend for OpenClBackend {
     fn create_buffer(&self, bytes: usize, flags: MemoryFlags) -> Result<ClMemory> {
         self.limits().check_block(bytes)?;
         flags.check()?;
-        let (context, cl_flags) = (&self.context().handle, flags::to_cl(flags));
-        let handle = kept_memory::allocate(|| sys::create_buffer(context, cl_flags, bytes))
+        let context = self.context();
+        let runtimes = context.quirks.flags_to_make(flags::to_cl(flags));
+        let handle = kept_memory::allocate(|| sys::create_buffer(&context.handle, runtimes, bytes))
             .map_err(|error| error.into_error(Purpose::Memory(bytes)))?;
         let body = MemoryBody::Buffer(Arc::new(Root::new(handle)));
-        Ok(ClMemory::new(self.context(), bytes, flags, body))
+        Ok(ClMemory::new(context, bytes, flags, body))
     }
 
     fn create_sub_region(&self, parent: &ClMemory, region: Region) -> Result<ClMemory> {

@@ -6,9 +6,11 @@ use std::{
 };
 
 use binpool_allocators::DeviceLimits;
+use cl3::device::CL_DEVICE_TYPE;
 
 use crate::{
     cache::Cache,
+    device::DeviceKind,
     image::ImageLimits,
     quirks::{Quirks, dropped_queues},
     registry::Registry,
@@ -48,8 +50,9 @@ impl Context {
         version: (u32, u32),
     ) -> ClResult<Self> {
         let platform = sys::platform_name_of(device)?;
+        let kind = sys::device_number(device, CL_DEVICE_TYPE)?;
         Ok(Self {
-            quirks: Quirks::of(&platform),
+            quirks: Quirks::of(&platform, DeviceKind::of_type(kind)),
             cache: Cache::default(),
             handle,
             device,

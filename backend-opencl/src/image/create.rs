@@ -4,9 +4,7 @@ use binpool_allocators::{AsMemory, Error, InvalidRequest, Memory, MemoryFlags, R
 use bytemuck::NoUninit;
 use cl3::{
     error_codes::CL_INVALID_MEM_OBJECT,
-    memory::{
-        CL_IMAGE_ELEMENT_SIZE, CL_MEM_FLAGS, CL_MEM_READ_ONLY, CL_MEM_READ_WRITE, CL_MEM_WRITE_ONLY,
-    },
+    memory::{CL_IMAGE_ELEMENT_SIZE, CL_MEM_READ_ONLY, CL_MEM_READ_WRITE, CL_MEM_WRITE_ONLY},
 };
 
 use super::{
@@ -236,8 +234,7 @@ impl OpenClBackend {
             .into());
         }
         let handle = buffer.object()?.ok_or(ImageError::OverSvm)?;
-        let flags = sys::mem_info::number(handle, CL_MEM_FLAGS).map_err(ClError::control_error)?;
-        let flags = flags_of(flags);
+        let flags = buffer.flags();
         self.check_format(flags, format, kind)?;
         let pitches = HostPitches {
             row: row_pitch,
@@ -334,7 +331,8 @@ impl OpenClBackend {
         shape: ImageShape,
         source: (Source<'_>, HostLayout),
     ) -> Result<ClImage, ImageError> {
-        let image = self.image_handle(to_cl(flags), format, shape, source)?;
+        let runtimes = self.context().quirks.flags_to_make(to_cl(flags));
+        let image = self.image_handle(runtimes, format, shape, source)?;
         let log = AccessLog::default();
         Ok(ClImage::new(
             self.context(),
@@ -398,12 +396,4 @@ fn check_plane_over(
         return Err(ImageError::BufferMisaligned { offset, alignment });
     }
     Ok(pitch)
-}
-
-/// Returns the flags of the runtime's bits.
-pub(super) fn flags_of(bits: u64) -> MemoryFlags {
-    MemoryFlags::all()
-        .iter()
-        .filter(|&flag| bits & to_cl(flag) != 0)
-        .collect()
 }

@@ -9,7 +9,7 @@ use cl3::memory::{
 
 use super::{
     cl_image::{ClImage, Pixels},
-    create::{check_item_bytes, flags_of},
+    create::check_item_bytes,
     error::ImageError,
     format::ImageFormat,
     kind::ImageKind,
@@ -19,6 +19,7 @@ use super::{
 use crate::{
     backend::OpenClBackend,
     context::Context,
+    memory::flags::from_cl,
     memory::root::Root,
     memory::view::View,
     order::access_log::AccessLog,
@@ -91,10 +92,11 @@ impl OpenClBackend {
         check_item_bytes(&handle, format)?;
         let shape = shape_of(&handle, kind).map_err(ClError::control_error)?;
         let flags = sys::mem_info::number(&handle, CL_MEM_FLAGS).map_err(ClError::control_error)?;
+        let given = self.context().quirks.flags_of_handle(flags);
         let pixels = pixels_of(self.context(), handle, shape, format)?;
         Ok(ClImage::new(
             self.context(),
-            (format, shape, flags_of(flags)),
+            (format, shape, from_cl(given)),
             pixels,
         ))
     }

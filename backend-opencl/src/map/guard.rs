@@ -187,6 +187,9 @@ macro_rules! ending {
         impl<T> $name<'_, T> {
             /// Enqueues the end of the map on the queue that it was made on, and returns its event.
             ///
+            /// The end is a command like any other: `finish`, markers and barriers of the queue come after it. One case is different:
+            /// while another map of the same address is being made, the end waits for that, and its queue does not wait for the end.
+            ///
             /// # Errors
             ///
             /// A failure of the runtime, after which the memory may stay mapped.
@@ -197,7 +200,8 @@ macro_rules! ending {
             /// Enqueues the end of the map on `queue`, after `wait_for`, and returns its event. `PyOpenCL`'s
             /// `MemoryMap.release`.
             ///
-            /// On `PoCL` the map ends even if a command that its end waits for fails, and a queue of its own ends it.
+            /// The order is that of [`unmap`](Self::unmap). On `PoCL` and Intel's runtime the map ends even if something that its end
+            /// waits for fails.
             ///
             /// # Errors
             ///

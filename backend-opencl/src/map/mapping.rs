@@ -1,6 +1,6 @@
 //! A map of memory or of an image, from the command that makes it to the one that ends it.
 
-use std::thread;
+use std::{iter, slice::from_ref, thread};
 
 use binpool_allocators::{
     Backend, CountedView, Error, Event, EventStatus, HostUse, InvalidRequest, Outcome, Queue,
@@ -276,7 +276,7 @@ impl<'m> Mapping<'m> {
         let pending: Vec<_> = pending
             .collect::<ClResult<_>>()
             .map_err(ClError::control_error)?;
-        if pending.is_empty() && commands.iter().all(|command| command.is_over()) {
+        if pending.is_empty() && are_over(&commands) {
             return Ok(None);
         }
         let all_ended = self.backend.create_user_event()?;
@@ -306,54 +306,84 @@ impl<'m> Mapping<'m> {
         ClQueue::for_unmap(self.queue.context()).map_err(ClError::control_error)
     }
 
-    /// Makes the runtime release the memory after a map that has failed: `PoCL` and Intel's runtime keep it until the
-    /// address of that map is unmapped. The unmap only waits for other maps of the address.
-    fn unmap_failed(&self) {
-        if !self.queue.context().quirks.failed_maps_keep_memory {
-            return;
-        }
-        let enqueue = || {
-            let others_made = self.all_ended(self.others_being_made(), &[])?;
-            let queue = self.unmap_queue()?;
-            let wait = others_made.iter().map(ClEvent::handle).collect();
-            let ended = self.mapped.enqueue_end(&queue, &self.view, &wait);
-            ended.map_err(ClError::control_error)
-        };
-        if let Err(error) = enqueue() {
-            tracing::error!(%error, "the runtime keeps memory of which a map has failed");
+    /// Ends the map by a command of `queue`, after `wait_for`.
+    fn enqueue_end(&mut self, queue: &ClQueue, wait_for: &[ClEvent]) -> Result<ClEvent> {
+        match self.end_on(queue, wait_for)? {
+            Some(ended) => Ok(ended),
+            None => self.end_elsewhere(queue, wait_for),
         }
     }
 
-    fn enqueue_end(&mut self, queue: &ClQueue, wait_for: &[ClEvent]) -> Result<ClEvent> {
+    /// Ends the map on `queue` itself. `None` where something could fail that the runtime makes the end come after.
+    fn end_on(&mut self, queue: &ClQueue, wait_for: &[ClEvent]) -> Result<Option<ClEvent>> {
+        let others = self.others_being_made();
+        let must_not_fail = self.must_not_fail();
+        // On a queue whose bare handle the program has, commands may be pending that are in no log.
+        if !others.is_empty() || must_not_fail && queue.id_if_exposed().is_some() {
+            return Ok(None);
+        }
+        let used = self.mapped.used(self.access);
+        let mut after = self.after(wait_for);
+        let named = OpenClBackend::named(&after);
+        let mut admission = CommandAdmission::of_unmap((queue, queue), &used, self.id, named)?;
+        if must_not_fail {
+            let earlier = admission.take_earlier();
+            let completed = |event: &ClEvent| matches!(event.status(), Ok(EventStatus::Complete));
+            if !are_over(&earlier) || !after.iter().all(completed) {
+                return Ok(None);
+            }
+            after.clear();
+        }
+        self.submit_end(queue, admission, &after).map(Some)
+    }
+
+    /// Ends the map by a command of `home` on a queue of its own, which no failure on `home` reaches.
+    fn end_elsewhere(&mut self, home: &ClQueue, wait_for: &[ClEvent]) -> Result<ClEvent> {
         let used = self.mapped.used(self.access);
         let others = self.others_being_made();
-        // An unmap that fails may leave the memory mapped for ever, and a command that is enqueued meanwhile fails with it: it waits
-        // for nothing that may fail.
-        let must_not_fail = self.backend.context().quirks.failed_maps_keep_memory;
-        let unmap_queue;
-        let mut queue = queue;
-        if must_not_fail || !others.is_empty() {
-            // A queue of its own, so that later commands of the program's queue do not wait for other maps.
-            unmap_queue = self.unmap_queue()?;
-            queue = &unmap_queue;
-        }
-        let mut behind = vec![self.event.clone()];
-        behind.extend_from_slice(wait_for);
-        let named = OpenClBackend::named(&behind);
-        let mut admission = CommandAdmission::of_unmap(queue, &used, self.id, named)?;
-        if must_not_fail {
-            let mut earlier = admission.take_earlier();
-            earlier.extend(others);
-            let all_ended = self.all_ended(earlier, &behind)?;
-            behind = all_ended.into_iter().collect();
+        let queue = self.unmap_queue()?;
+        // Nothing on the program's queue waits for other maps that are being made: `finish` would wait for what those wait for.
+        let home = if others.is_empty() { home } else { &queue };
+        let mut after = self.after(wait_for);
+        let named = OpenClBackend::named(&after);
+        let mut admission = CommandAdmission::of_unmap((&queue, home), &used, self.id, named)?;
+        let mut earlier = admission.take_earlier();
+        earlier.extend(others);
+        let events = if self.must_not_fail() {
+            std::mem::take(&mut after)
         } else {
-            behind.extend(self.all_ended(others, &[])?);
+            Vec::new()
+        };
+        after.extend(self.all_ended(earlier, &events)?);
+        let ended = self.submit_end(&queue, admission, &after)?;
+        if home.id_if_exposed().is_some() {
+            // For commands that the program enqueues by the bare handle.
+            self.backend.enqueue_marker(home.after(from_ref(&ended)))?;
         }
+        Ok(ended)
+    }
+
+    /// Returns whether the runtime may keep memory for ever whose unmap fails. Commands that are enqueued meanwhile fail with it, too.
+    fn must_not_fail(&self) -> bool {
+        self.backend.context().quirks.failed_maps_keep_memory
+    }
+
+    /// Returns the events that the end of the map comes after: that of the map, and `wait_for`.
+    fn after(&self, wait_for: &[ClEvent]) -> Vec<ClEvent> {
+        iter::once(&self.event).chain(wait_for).cloned().collect()
+    }
+
+    fn submit_end(
+        &mut self,
+        queue: &ClQueue,
+        admission: CommandAdmission<'_>,
+        after: &[ClEvent],
+    ) -> Result<ClEvent> {
         let ended = self.backend.submit_admitted(
             queue,
             Purpose::Memory(self.mapped.bytes()),
             admission,
-            &behind,
+            after,
             |wait| match self.mapped.enqueue_end(queue, &self.view, wait) {
                 // Intel's and NVIDIA's runtimes end all maps of an address with the first unmap: this one is ended already.
                 Err(error) if error.code == CL_INVALID_VALUE => {
@@ -363,13 +393,18 @@ impl<'m> Mapping<'m> {
             },
         )?;
         self.ended = true;
-        used.log.forget_map(self.id);
-        if behind.is_empty() && self.backend.context().quirks.maps_behind_ends_keep_memory {
+        self.mapped.used(self.access).log.forget_map(self.id);
+        if after.is_empty() && self.backend.context().quirks.maps_behind_ends_keep_memory {
             // Nothing is pending before it.
             let _failed_or_not = sys::wait_until_ended(ended.handle());
         }
         Ok(ended)
     }
+}
+
+/// Returns whether nothing has to be waited for in order to come after these commands.
+fn are_over(commands: &Earlier) -> bool {
+    commands.iter().all(|command| command.is_over())
 }
 
 /// How often the end of a map that is dropped is enqueued, where the runtime refuses it.
@@ -395,19 +430,19 @@ impl Drop for Mapping<'_> {
 
 impl Mapping<'_> {
     fn end_when_dropped(&mut self) -> Result<()> {
-        let queue = match self.event.status() {
-            Ok(EventStatus::Failed) => {
+        let queue = self.queue.clone();
+        let ended = match self.event.status() {
+            Ok(EventStatus::Failed) if !self.must_not_fail() => {
                 // Nothing was mapped.
                 self.ended = true;
                 self.mapped.used(self.access).log.forget_map(self.id);
-                self.unmap_failed();
                 return Ok(());
             }
-            // The map may be made later, even though a command between it and its end has failed, and the end with that
-            // command.
-            Ok(EventStatus::Pending) => self.unmap_queue()?,
-            _ => self.queue.clone(),
+            // A map that is pending may be made later, even though a command between it and its end has failed, and the end with
+            // that command. After a map that has failed, the runtime keeps the memory until its address is unmapped.
+            Ok(EventStatus::Pending | EventStatus::Failed) => self.end_elsewhere(&queue, &[]),
+            _ => self.enqueue_end(&queue, &[]),
         };
-        self.enqueue_end(&queue, &[]).map(drop)
+        ended.map(drop)
     }
 }

@@ -92,7 +92,8 @@ impl OpenClBackend {
                 Region::new(facts.offset, facts.bytes),
             ))),
         };
-        let flags = flags::from_cl(facts.flags);
+        let given = self.context().quirks.flags_of_handle(facts.flags);
+        let flags = flags::from_cl(given);
         let memory = ClMemory::new(self.context(), facts.bytes, flags, body);
         memory.check_may_be_retained()?;
         Ok(memory)

@@ -181,7 +181,7 @@ impl AccessLog {
 pub(crate) fn wait_for_commands(queue: QueueId, commands: Earlier) -> ClResult<()> {
     let mut left = commands;
     while let Some(command) = left.pop() {
-        if command.queue().id() != queue {
+        if !command.is_of(queue) {
             continue;
         }
         command.wait_until_decided();

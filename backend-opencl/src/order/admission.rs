@@ -48,6 +48,7 @@ impl<'a> CommandAdmission<'a> {
         named: Earlier,
     ) -> Result<Self> {
         let request = Request {
+            home: queue,
             role,
             named,
             own_map: None,
@@ -56,19 +57,25 @@ impl<'a> CommandAdmission<'a> {
         Self::enter(queue, uses, request)
     }
 
-    /// Enters the command that ends the map `own`.
+    /// Enters the command of the queue `home` that ends the map `own` and runs on `queue`, the same one or another.
     ///
     /// # Errors
     ///
     /// [`Mapped`](binpool_allocators::InvalidRequest::Mapped) where another map conflicts with that one.
     pub(crate) fn of_unmap(
-        queue: &'a ClQueue,
+        (queue, home): (&'a ClQueue, &'a ClQueue),
         used: &'a MemoryUse<'a>,
         own: MapId,
         named: Earlier,
     ) -> Result<Self> {
+        let role = if queue == home {
+            OrderRole::Command
+        } else {
+            OrderRole::Elsewhere
+        };
         let request = Request {
-            role: OrderRole::Command,
+            home,
+            role,
             named,
             own_map: Some(own),
             new_map: None,
@@ -88,6 +95,7 @@ impl<'a> CommandAdmission<'a> {
     ) -> Result<(Self, MapId)> {
         let id = MapId::fresh();
         let request = Request {
+            home: queue,
             role: OrderRole::Command,
             named,
             own_map: None,
@@ -96,8 +104,9 @@ impl<'a> CommandAdmission<'a> {
         Ok((Self::enter(queue, std::slice::from_ref(used), request)?, id))
     }
 
-    fn enter(queue: &'a ClQueue, uses: &'a [MemoryUse<'a>], request: Request) -> Result<Self> {
+    fn enter(queue: &'a ClQueue, uses: &'a [MemoryUse<'a>], request: Request<'a>) -> Result<Self> {
         let Request {
+            home,
             role,
             named,
             own_map,
@@ -112,7 +121,7 @@ impl<'a> CommandAdmission<'a> {
             by_runtime: Earlier::new(),
             command: None,
         };
-        let own_log = queue.order_log();
+        let own_log = home.order_log();
         let mut logs = Logs::lock(uses, own_log);
         for used in uses {
             let record = logs.of(used.log);
@@ -125,13 +134,20 @@ impl<'a> CommandAdmission<'a> {
             let record = logs.of(used.log);
             record.collect_conflicting(used.region, used.access, &mut admission.earlier);
         }
-        let is_in_order = queue.is_in_order();
+        let is_in_order = home.is_in_order();
         let mut before = Earlier::new();
         let (by_event, by_runtime) = (&mut admission.by_event, &mut admission.by_runtime);
         role.collect_conflicting(is_in_order, logs.of(own_log), by_event, by_runtime);
+        // The runtime knows nothing of those.
+        by_event.extend(by_runtime.iter().filter(|it| it.runs_elsewhere()).cloned());
+        by_runtime.retain(|command| !command.runs_elsewhere());
         let all = [&admission.earlier, by_event, by_runtime];
         before.extend(all.into_iter().flatten().cloned());
-        let command = Arc::new(TrackedCommand::entering(queue.downgrade(), before));
+        let command = Arc::new(TrackedCommand::entering(
+            queue.downgrade(),
+            home.identity(),
+            before,
+        ));
         for used in uses {
             logs.of(used.log).enter(used.region, used.access, &command);
         }
@@ -230,7 +246,9 @@ impl<'a> CommandAdmission<'a> {
 }
 
 /// How a command enters the logs.
-struct Request {
+struct Request<'a> {
+    /// The queue that it is a command of.
+    home: &'a ClQueue,
     role: OrderRole,
     /// The commands of its wait list.
     named: Earlier,

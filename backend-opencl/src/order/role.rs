@@ -25,6 +25,9 @@ pub(crate) enum OrderRole {
     Barrier,
     /// A barrier without a wait list: it also comes after everything that was enqueued before.
     FullBarrier,
+    /// The end of a map that runs on a queue of its own. It comes after what a command would come after, and everything that
+    /// comes after all commands of the queue comes after it, too.
+    Elsewhere,
 }
 
 const COMMANDS: Region = Region::new(0, 1);
@@ -50,7 +53,7 @@ impl OrderRole {
             return;
         }
         match self {
-            Self::Command | Self::Barrier => {
+            Self::Command | Self::Barrier | Self::Elsewhere => {
                 record.collect_conflicting(BARRIERS, Access::Read, by_event);
             }
             // Without a wait list, the runtime waits for commands that are not in the log, too.
@@ -68,11 +71,15 @@ impl OrderRole {
         record: &mut Record,
         command: &Arc<TrackedCommand>,
     ) {
-        if is_in_order {
+        if is_in_order && self != Self::Elsewhere {
             return record.enter(COMMANDS, Access::Write, command);
         }
         match self {
-            Self::Command | Self::Marker => record.enter(COMMANDS, Access::Read, command),
+            // One that runs elsewhere replaces no command of an in-order queue: the next one still has to see whether that has
+            // failed early.
+            Self::Command | Self::Marker | Self::Elsewhere => {
+                record.enter(COMMANDS, Access::Read, command);
+            }
             Self::Barrier => {
                 record.enter(COMMANDS, Access::Read, command);
                 record.enter(BARRIERS, Access::Write, command);

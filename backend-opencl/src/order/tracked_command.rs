@@ -24,8 +24,10 @@ pub(crate) type Earlier = SmallVec<[Arc<TrackedCommand>; 4]>;
 /// find each other's.
 #[derive(Debug)]
 pub(crate) struct TrackedCommand {
-    /// Weak, since the queue's log has its commands: a strong reference would be a cycle.
+    /// The queue that it runs on. Weak, since the queue's log has its commands: a strong reference would be a cycle.
     queue: WeakQueue,
+    /// The queue that it is a command of: the same one, but for ends of maps that run on a queue of their own.
+    home: QueueId,
     state: Mutex<CommandState>,
     decided: Condvar,
     /// The commands that it comes after, for a thread that finds that it has failed early. Empty once it has completed. Once it
@@ -79,13 +81,14 @@ pub(crate) enum Dependency {
 }
 
 impl TrackedCommand {
-    /// Returns a command of `queue` that is about to be enqueued, after `before`.
-    pub(crate) fn entering(queue: WeakQueue, before: Earlier) -> Self {
+    /// Returns a command of the queue `home` that is about to be enqueued on `queue`, after `before`.
+    pub(crate) fn entering(queue: WeakQueue, home: QueueId, before: Earlier) -> Self {
         // Relaxed: the depth only decides when to tidy up.
         let depths = before.iter().map(|it| it.depth.load(Ordering::Relaxed));
         let depth = depths.max().map_or(0, |longest| longest + 1);
         Self {
             queue,
+            home,
             state: Mutex::new(CommandState::Entering),
             decided: Condvar::new(),
             before: Mutex::new(before),
@@ -141,6 +144,16 @@ impl TrackedCommand {
 
     pub(crate) const fn queue(&self) -> &WeakQueue {
         &self.queue
+    }
+
+    /// Returns whether it is a command of the queue `home`, whatever queue it runs on.
+    pub(crate) fn is_of(&self, home: QueueId) -> bool {
+        self.home == home
+    }
+
+    /// Returns whether it runs on another queue than the one that it is a command of.
+    pub(crate) fn runs_elsewhere(&self) -> bool {
+        self.queue.id() != self.home
     }
 
     /// Notes that it is enqueued, with this event. Where no reference to the event can be had, the command is waited for.

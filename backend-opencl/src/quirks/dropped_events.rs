@@ -114,7 +114,11 @@ mod tests {
     use binpool_allocators::{Backend, Outcome};
 
     use super::*;
-    use crate::{device::limits::POCL, quirks::Quirks, testing::open};
+    use crate::{
+        device::{DeviceKind, limits::POCL},
+        quirks::Quirks,
+        testing::open,
+    };
 
     #[test]
     fn an_event_is_kept_past_the_end_of_its_context_and_a_moment_longer_than_what_it_waited_for() {
@@ -122,7 +126,7 @@ mod tests {
         let failed = backend.create_user_event().unwrap();
         let awaited = backend.create_user_event().unwrap();
         let waited_for = WaitedFor::from_iter([awaited.handle().another().unwrap()]);
-        let quirks = Quirks::of(POCL);
+        let quirks = Quirks::of(POCL, DeviceKind::Cpu);
         quirks.keep_dropped_event(failed.handle(), waited_for, None);
         drop(quirks);
         failed.resolve(Outcome::Failed).unwrap();

@@ -23,9 +23,13 @@ pub(crate) mod stand_in_events;
 mod user_events;
 
 use binpool_allocators::{QueueId, Result};
+use cl3::memory::CL_MEM_ALLOC_HOST_PTR;
 
 use crate::{
-    device::limits::{INTEL, NVIDIA, POCL},
+    device::{
+        DeviceKind,
+        limits::{INTEL, NVIDIA, POCL},
+    },
     sys::{
         ClResult, ContextHandle, DeviceId, EventHandle, QueueHandle, Threads, ViewLock, WaitList,
     },
@@ -53,6 +57,9 @@ pub(crate) struct Quirks {
     pub(crate) migration_to_host_hangs: bool,
     /// NVIDIA's driver takes a rectangle only where its last row and slice fit into the buffer with all of their pitches.
     pub(crate) rectangles_need_whole_slices: bool,
+    /// `PoCL` ends the process where the host's memory runs out during a commit. On a processor, which has no other memory, it gives
+    /// objects memory that the host reaches when they are made, and tells where there is none.
+    has_memory_when_made: bool,
     /// Intel's runtime keeps memory as long as the event of a command that used it ([`stand_in_events`]).
     pub(crate) events_keep_memory: bool,
     /// Intel's runtime (2026.2) crashes at the next command of an out-of-order queue on which one has failed: such queues are made
@@ -77,7 +84,7 @@ pub(crate) struct Quirks {
 }
 
 impl Quirks {
-    pub(crate) fn of(platform: &str) -> Self {
+    pub(crate) fn of(platform: &str, kind: DeviceKind) -> Self {
         let (is_pocl, is_intel, is_nvidia) =
             (platform == POCL, platform == INTEL, platform == NVIDIA);
         Self {
@@ -88,6 +95,7 @@ impl Quirks {
             migration_crashes: is_nvidia,
             migration_to_host_hangs: is_pocl,
             rectangles_need_whole_slices: is_nvidia,
+            has_memory_when_made: is_pocl && kind == DeviceKind::Cpu,
             events_keep_memory: is_intel,
             out_of_order_queues_crash: is_intel,
             keeps_dropped_queues: is_intel,
@@ -107,6 +115,25 @@ impl Quirks {
             failure_lock: FailureLock::new(is_pocl),
             idle_queue: IdleQueue::default(),
             user_events: UserEvents::default(),
+        }
+    }
+
+    /// Returns the runtime's flags for a buffer or an image that has memory of its own.
+    pub(crate) const fn flags_to_make(&self, flags: u64) -> u64 {
+        if self.has_memory_when_made {
+            flags | CL_MEM_ALLOC_HOST_PTR
+        } else {
+            flags
+        }
+    }
+
+    /// Returns what the flags of a handle say of what its maker wants: not where the memory is, if all objects have memory that the
+    /// host reaches.
+    pub(crate) const fn flags_of_handle(&self, flags: u64) -> u64 {
+        if self.has_memory_when_made {
+            flags & !CL_MEM_ALLOC_HOST_PTR
+        } else {
+            flags
         }
     }
 

@@ -6,7 +6,7 @@ use binpool_allocators::{
     AsMemory, Error, InvalidRequest, Memory, On, PendingRead, Region, Result,
 };
 use bytemuck::{AnyBitPattern, NoUninit};
-use cl3::memory::CL_MEM_READ_WRITE;
+use cl3::{error_codes::CL_MEM_COPY_OVERLAP, memory::CL_MEM_READ_WRITE};
 
 use super::{copy, parts};
 use crate::{
@@ -133,16 +133,12 @@ fn check_pitch(pitch: usize, least: usize, multiple_of: usize) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether two rectangles of one object, whose first bytes are `distance` bytes apart, share a byte.
-fn overlap_at(
-    distance: usize,
-    from: Corner,
-    to: Corner,
-    [bytes, rows, slices]: [usize; 3],
-) -> bool {
-    if (from.row_pitch, from.slice_pitch) != (to.row_pitch, to.slice_pitch) {
-        return true;
+/// Returns whether two rectangles of one object share a byte.
+fn overlap(from: Corner, to: Corner, [bytes, rows, slices]: [usize; 3]) -> bool {
+    if !have_same_pitches(from, to) {
+        return rows_overlap(from, to, [bytes, rows, slices]);
     }
+    let distance = from.offset.abs_diff(to.offset);
     // Looks for a slice of the later rectangle that starts less than a row's length before or after a row of the earlier
     // one.
     (0..slices).any(|slice| {
@@ -152,6 +148,32 @@ fn overlap_at(
         let near = row < rows && rest < bytes;
         near || (row + 1 < rows && from.row_pitch - rest < bytes)
     })
+}
+
+fn have_same_pitches(from: Corner, to: Corner) -> bool {
+    (from.row_pitch, from.slice_pitch) == (to.row_pitch, to.slice_pitch)
+}
+
+/// Returns whether any rows of two rectangles of one object share a byte, whatever their pitches.
+fn rows_overlap(from: Corner, to: Corner, [bytes, rows, slices]: [usize; 3]) -> bool {
+    // Ascending.
+    let starts_of = |corner: Corner| {
+        let slices = (0..slices).map(move |slice| corner.offset + slice * corner.slice_pitch);
+        slices.flat_map(move |slice| (0..rows).map(move |row| slice + row * corner.row_pitch))
+    };
+    let (mut froms, mut tos) = (starts_of(from), starts_of(to));
+    let mut next = (froms.next(), tos.next());
+    while let (Some(from), Some(to)) = next {
+        if from.abs_diff(to) < bytes {
+            return true;
+        }
+        if from < to {
+            next.0 = froms.next();
+        } else {
+            next.1 = tos.next();
+        }
+    }
+    false
 }
 
 /// Transfers of rectangles, of buffers and shared virtual memory, bare or pooled: `PyOpenCL`'s `enqueue_copy` with
@@ -360,8 +382,9 @@ impl OpenClBackend {
         ];
         let purpose = Purpose::Memory(to_span.bytes);
         if uses[0].shares_bytes_with(&uses[1]) {
-            let distance = uses[0].region.offset.abs_diff(uses[1].region.offset);
-            if overlap_at(distance, from, to, region) {
+            let [from, to] = [(from, &uses[0]), (to, &uses[1])]
+                .map(|(corner, used)| corner.at(used.region.offset));
+            if overlap(from, to, region) {
                 return Err(copy::overlap(from_span, to_span).into());
             }
         }
@@ -394,8 +417,9 @@ impl OpenClBackend {
         Ok((memory, span, corner))
     }
 
-    /// Enqueues a copy of a rectangle between two buffers. OpenCL refuses a copy within one buffer whose pitches differ,
-    /// but all blocks of a pool may lie in one buffer. Such a copy goes through a further buffer.
+    /// Enqueues a copy of a rectangle to another one that shares no byte with it, between two buffers or within one. OpenCL refuses
+    /// a copy within one buffer whose pitches differ, but all blocks of a pool may lie in one buffer. Such a copy goes through a
+    /// further buffer, as does one that the runtime takes for overlapping: `PoCL` does so where rows touch.
     fn copy_between(
         &self,
         queue: &ClQueue,
@@ -407,9 +431,11 @@ impl OpenClBackend {
         let copy = |source, destination, wait: &WaitList<'_>| {
             sys::rect::enqueue_copy(queue.handle(), source, destination, region, wait)
         };
-        let same_pitches = (from.row_pitch, from.slice_pitch) == (to.row_pitch, to.slice_pitch);
-        if source.raw() != destination.raw() || same_pitches {
-            return copy((source, from), (destination, to), wait);
+        if source.raw() != destination.raw() || have_same_pitches(from, to) {
+            match copy((source, from), (destination, to), wait) {
+                Err(error) if error.code == CL_MEM_COPY_OVERLAP => {}
+                copied => return copied,
+            }
         }
         let [bytes, rows, slices] = region;
         let tight = Corner {
@@ -419,9 +445,10 @@ impl OpenClBackend {
         };
         let size = tight.slice_pitch.saturating_mul(slices);
         // The runtime keeps this buffer until the second copy has ended.
-        let context = &self.context().handle;
+        let context = self.context();
+        let flags = context.quirks.flags_to_make(CL_MEM_READ_WRITE);
         let between =
-            kept_memory::allocate(|| sys::create_buffer(context, CL_MEM_READ_WRITE, size))?;
+            kept_memory::allocate(|| sys::create_buffer(&context.handle, flags, size))?;
         let first = copy((source, from), (&between, tight), wait)?;
         parts::enqueue_behind(queue, &first, |behind| {
             copy((&between, tight), (destination, to), behind)
@@ -506,23 +533,55 @@ mod tests {
     }
 
     #[test]
+    fn the_pitch_of_a_single_row_or_slice_counts_for_nothing() {
+        let rect = Rect {
+            row_pitch: 10,
+            slice_pitch: 50,
+            ..Rect::default()
+        };
+        for (region, pitches) in [
+            ([4, 1, 1], (4, 4)),
+            ([4, 2, 1], (10, 20)),
+            ([4, 1, 2], (10, 50)),
+            ([4, 2, 2], (10, 50)),
+        ] {
+            let (_, corner) = rect.span(region, 100).unwrap();
+            assert_eq!(
+                (corner.row_pitch, corner.slice_pitch),
+                pitches,
+                "{region:?}"
+            );
+        }
+    }
+
+    #[test]
     fn rectangles_of_one_object_overlap_where_they_share_a_byte() {
         let region = [3, 2, 2];
-        let corner = |offset| Corner {
+        let corner = |offset, [row_pitch, slice_pitch]: [usize; 2]| Corner {
             offset,
-            row_pitch: 7,
-            slice_pitch: 21,
+            row_pitch,
+            slice_pitch,
         };
-        let bytes_at = |offset: usize| -> Vec<usize> {
-            let places = (0..2).flat_map(|slice| (0..2).map(move |row| slice * 21 + row * 7));
-            let places = places.flat_map(|place| place..place + 3);
-            places.map(|place| place + offset).collect()
+        let bytes_of = |corner: Corner| -> Vec<usize> {
+            let Corner {
+                offset,
+                row_pitch,
+                slice_pitch,
+            } = corner;
+            let places = [0, row_pitch, slice_pitch, slice_pitch + row_pitch];
+            let places = places.map(|place| offset + place);
+            places.into_iter().flat_map(|at| at..at + 3).collect()
         };
-        for distance in 0..80 {
-            let (one, two) = (bytes_at(0), bytes_at(distance));
-            let shared = one.iter().any(|byte| two.contains(byte));
-            let told = overlap_at(distance, corner(0), corner(distance), region);
-            assert_eq!(told, shared, "{distance} bytes apart");
+        let one = corner(40, [7, 21]);
+        for pitches in [[7, 21], [7, 28], [3, 21], [6, 12]] {
+            for offset in 0..120 {
+                let two = corner(offset, pitches);
+                let shared = bytes_of(one)
+                    .iter()
+                    .any(|byte| bytes_of(two).contains(byte));
+                assert_eq!(overlap(one, two, region), shared, "{two:?}");
+                assert_eq!(overlap(two, one, region), shared, "{two:?}");
+            }
         }
     }
 

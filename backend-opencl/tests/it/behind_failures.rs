@@ -19,7 +19,7 @@ use binpool_allocators::{
 };
 use binpool_opencl::{ClEvent, ClMemory, ClQueue, OpenClBackend, SvmOptions};
 
-use crate::common::{Bench, wait_until, watch};
+use crate::common::{Bench, let_commands_run, wait_until, watch};
 
 const BYTES: usize = 1 << 20;
 
@@ -63,15 +63,6 @@ fn shared(backend: &OpenClBackend, options: &SvmOptions) -> (ClMemory, Arc<Atomi
         .into_memory();
     let freed = watch(&memory);
     (memory, freed)
-}
-
-/// Runs commands that wait for nothing, so that others which wait for nothing run, too.
-fn let_commands_run(bench: &Bench) {
-    let idle = bench.another_queue();
-    for _ in 0..50 {
-        let filled = bench.fill(&idle, &bench.buffer(64), 1, &[]);
-        filled.wait().unwrap();
-    }
 }
 
 #[test]

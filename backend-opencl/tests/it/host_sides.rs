@@ -4,7 +4,10 @@ use std::{
     mem,
     panic::{AssertUnwindSafe, catch_unwind},
     slice::from_ref,
-    sync::mpsc,
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
     thread,
     time::Duration,
 };
@@ -14,7 +17,7 @@ use binpool_allocators::{
 };
 use binpool_opencl::{ClMemory, Rect};
 
-use crate::common::{Bench, numbered, refusal};
+use crate::common::{Bench, let_commands_run, numbered, refusal};
 
 const SIZE: usize = 4096;
 
@@ -142,6 +145,60 @@ fn a_scope_waits_for_its_transfers() {
             transfers.join().unwrap().unwrap();
         });
         assert_eq!(seen, data);
+    }
+}
+
+/// A command that the scope does not wait for works on memory that its owner may have freed.
+#[test]
+fn a_scope_waits_for_each_kind_of_transfer() {
+    let bench = Bench::new();
+    let tight = Rect::default();
+    for kind in [
+        "write",
+        "read",
+        "write of a rectangle",
+        "read of a rectangle",
+    ] {
+        for memory in memories(&bench) {
+            let (queue, gate) = (bench.another_queue(), bench.gate());
+            let (data, mut seen) = ([1_u8; 16], [0_u8; 16]);
+            let is_over = AtomicBool::new(false);
+            let was_over = thread::scope(|threads| {
+                let (tell, told) = mpsc::channel();
+                let (bench, memory, queue) = (&bench, &memory, &queue);
+                let (data, seen, is_over) = (&data, &mut seen, &is_over);
+                let gates = from_ref(&gate);
+                threads.spawn(move || {
+                    let ended = bench.backend.transfer_scope(|scope| {
+                        let on = queue.after(gates);
+                        let region = [4, 4, 1];
+                        let enqueued = match kind {
+                            "write" => scope.enqueue_write(on, memory, 0, data),
+                            "read" => scope.enqueue_read(on, memory, 0, seen),
+                            "write of a rectangle" => {
+                                let sides = ((memory, tight), (&data[..], tight));
+                                scope.enqueue_write_rect(on, sides.0, sides.1, region)
+                            }
+                            _ => {
+                                let sides = ((memory, tight), (&mut seen[..], tight));
+                                scope.enqueue_read_rect(on, sides.0, sides.1, region)
+                            }
+                        };
+                        tell.send(()).unwrap();
+                        enqueued.map(drop)
+                    });
+                    is_over.store(true, Ordering::SeqCst);
+                    ended.unwrap();
+                });
+                // A thread that fails before waits for the gate, too.
+                let _enqueued = told.recv_timeout(Duration::from_secs(60));
+                let_commands_run(bench);
+                let was_over = is_over.load(Ordering::SeqCst);
+                bench.open_gate(&gate);
+                was_over
+            });
+            assert!(!was_over, "{kind}");
+        }
     }
 }
 

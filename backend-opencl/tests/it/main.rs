@@ -8,6 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod accesses;
 mod behind_failures;
 mod buffers;
 mod cache;
@@ -51,10 +52,12 @@ mod reuse;
 mod samplers;
 mod scrub;
 mod selection;
+mod shortage;
 mod stress;
 mod svm;
 mod svm_styles;
 mod transfers;
 mod two_devices;
+mod unmaps;
 mod view_launches;
 mod views;

@@ -158,6 +158,80 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn a_rectangle_is_copied_within_one_buffer_if_it_shares_no_byte_with_its_target(
+        case in cases(),
+        [near, far] in [0..30_usize, 0..2_usize],
+        same_pitches in any::<bool>(),
+    ) {
+        let Case { region, device: from, mut other } = case;
+        if same_pitches {
+            (other.row_pitch, other.slice_pitch) = (from.row_pitch, from.slice_pitch);
+        }
+        other.origin[0] += near + far * needed(from, region);
+        copy_within_one_buffer(&Bench::new(), from, other, region);
+    }
+}
+
+/// Copies a rectangle within one buffer, and compares that with the model.
+fn copy_within_one_buffer(bench: &Bench, from: Rect, to: Rect, region: [usize; 3]) {
+    let (backend, queue) = (&bench.backend, &bench.queue);
+    let [there, here] = [from, to].map(|rect| needed_there(bench, rect, region));
+    let data = numbered(here.max(there));
+    let mut expected = data.clone();
+    model((&data, from), (&mut expected, to), region);
+    let touched = |rect| {
+        let mut touched = vec![0; data.len()];
+        let ones = vec![1; region.iter().product()];
+        model((&ones, Rect::default()), (&mut touched, rect), region);
+        touched
+    };
+    let mut both = touched(from).into_iter().zip(touched(to));
+    let is_shared = both.any(|(one, two)| one + two == 2);
+    for memory in roots(bench, data.len()) {
+        bench.write(&memory, &data);
+        let copied = backend.enqueue_copy_rect(queue, (&memory, from), (&memory, to), region);
+        if is_shared {
+            assert!(matches!(
+                refusal(copied),
+                InvalidRequest::OverlappingCopy { .. }
+            ));
+        } else {
+            copied.unwrap().wait().unwrap();
+            assert_eq!(bench.read(&memory), expected);
+        }
+    }
+}
+
+/// `PoCL` takes some of them for overlapping ones, of which the rows touch or lie between each other.
+#[test]
+fn a_rectangle_is_copied_beside_itself_in_the_same_buffer() {
+    let bench = Bench::new();
+    let at = |column, row| Rect::in_rows([column, row, 0], 64);
+    for (from, to) in [(0, 16), (16, 0), (16, 32), (0, 48), (48, 0)] {
+        for (from_row, to_row) in [(0, 0), (1, 0), (0, 1), (2, 2)] {
+            copy_within_one_buffer(&bench, at(from, from_row), at(to, to_row), [16, 4, 1]);
+        }
+    }
+}
+
+/// OpenCL has no command for it.
+#[test]
+fn slices_are_copied_within_one_buffer_though_only_their_pitches_differ() {
+    let bench = Bench::new();
+    let slices = |byte, slice_pitch| Rect {
+        origin: [byte, 0, 0],
+        row_pitch: 16,
+        slice_pitch,
+    };
+    for (from, to) in [(64, 128), (128, 64)] {
+        copy_within_one_buffer(&bench, slices(0, from), slices(512, to), [8, 2, 3]);
+    }
+}
+
 #[test]
 fn a_rectangle_in_a_view_touches_nothing_beside_the_view() {
     let bench = Bench::new();

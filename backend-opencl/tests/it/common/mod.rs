@@ -10,8 +10,8 @@ use std::sync::{
 };
 
 use binpool_allocators::{
-    Backend, InvalidRequest, Memory, MemoryFlags, Outcome, Queue, QueueOrder, Region, SvmBackend,
-    SvmGrain,
+    Backend, Event, InvalidRequest, Memory, MemoryFlags, Outcome, Queue, QueueOrder, Region,
+    SvmBackend, SvmGrain,
 };
 use binpool_opencl::{ClEvent, ClMemory, ClQueue, DeviceSelector, OpenClBackend};
 
@@ -60,10 +60,18 @@ impl Bench {
     }
 
     pub(crate) fn is_intel(&self) -> bool {
+        self.is_of_platform("Intel")
+    }
+
+    pub(crate) fn is_pocl(&self) -> bool {
+        self.is_of_platform("Portable Computing Language")
+    }
+
+    fn is_of_platform(&self, part: &str) -> bool {
         let devices = binpool_opencl::list_devices().unwrap();
         let name = &self.backend.limits().device_name;
         let mut own = devices.iter().filter(|device| device.name() == name);
-        own.any(|device| device.platform().contains("Intel"))
+        own.any(|device| device.platform().contains(part))
     }
 
     pub(crate) fn is_nvidia(&self) -> bool {
@@ -184,4 +192,13 @@ pub(crate) fn contents<A: binpool::Allocator<Backend: binpool::Transfers>>(
     let mut bytes = vec![0_u8; block.size()];
     block.read(queue, 0, &mut bytes).unwrap();
     bytes
+}
+
+/// Runs commands that wait for nothing, so that others which wait for nothing run, too.
+pub(crate) fn let_commands_run(bench: &Bench) {
+    let idle = bench.another_queue();
+    for _ in 0..50 {
+        let filled = bench.fill(&idle, &bench.buffer(64), 1, &[]);
+        filled.wait().unwrap();
+    }
 }
