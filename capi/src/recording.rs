@@ -6,6 +6,7 @@ use std::{
     ffi::CStr,
     fs::File,
     io::{self, Write},
+    path::Path,
 };
 
 use binpool::PoolRecording;
@@ -27,7 +28,8 @@ impl Recording {
 
 /// A file for a recording. What it had before is lost with the first write, and not before: a recording that cannot begin leaves the
 /// file as it is, which may be that of the one that goes on.
-pub(crate) struct NewFile {
+#[derive(Debug)]
+pub struct NewFile {
     file: File,
     is_empty: bool,
 }
@@ -37,11 +39,19 @@ impl NewFile {
         let path = path
             .to_str()
             .map_err(|_| Failure::argument("the argument `path` is not UTF-8"))?;
-        let mut options = File::options();
-        let file = options.write(true).create(true).truncate(false).open(path);
-        let file = file.map_err(|error| {
+        Self::create(Path::new(path)).map_err(|error| {
             Failure::new(Status::Io, format!("{path} cannot be written: {error}"))
-        })?;
+        })
+    }
+
+    /// Opens the file, which is made where there is none.
+    ///
+    /// # Errors
+    ///
+    /// Those of the operating system.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let mut options = File::options();
+        let file = options.write(true).create(true).truncate(false).open(path)?;
         let is_empty = false;
         Ok(Self { file, is_empty })
     }
