@@ -39,9 +39,8 @@ impl NewFile {
         let path = path
             .to_str()
             .map_err(|_| Failure::argument("the argument `path` is not UTF-8"))?;
-        Self::create(Path::new(path)).map_err(|error| {
-            Failure::new(Status::Io, format!("{path} cannot be written: {error}"))
-        })
+        Self::create(Path::new(path))
+            .map_err(|error| Failure::new(Status::Io, format!("{path} cannot be written: {error}")))
     }
 
     /// Opens the file, which is made where there is none.
@@ -51,8 +50,13 @@ impl NewFile {
     /// Those of the operating system.
     pub fn create(path: &Path) -> io::Result<Self> {
         let mut options = File::options();
-        let file = options.write(true).create(true).truncate(false).open(path)?;
-        let is_empty = false;
+        let file = options
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)?;
+        // A pipe or a device has nothing to lose.
+        let is_empty = !file.metadata()?.is_file();
         Ok(Self { file, is_empty })
     }
 }

@@ -13,13 +13,13 @@ use crate::{error::other_error, uses::Uses};
 pub(crate) trait GivesBlocks: Send + Sync {
     fn backend(&self) -> &OpenClBackend;
 
-    /// Allocates a block of `bytes` bytes, which are not 0, with the tag of the request. It is an object of PyOpenCL, which goes back
+    /// Allocates a block of `bytes` bytes, which are not 0, with the line of the program as its tag. It is an object of PyOpenCL, which goes back
     /// when Python drops it.
     fn give<'py>(
         &self,
         py: Python<'py>,
         uses: &Uses,
-        tag: Option<Tag>,
+        line: Option<String>,
         bytes: usize,
     ) -> PyResult<Bound<'py, PyAny>>;
 }
@@ -48,13 +48,13 @@ impl<A: ForPyOpenCl> GivesBlocks for MemoryPool<A> {
         &self,
         py: Python<'py>,
         uses: &Uses,
-        tag: Option<Tag>,
+        line: Option<String>,
         bytes: usize,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (block, number) = py.detach(|| {
             let allocate = || uses.allocate(self, bytes);
-            let block = match tag {
-                Some(tag) => tag.within(allocate),
+            let block = match line {
+                Some(line) => Tag::new(line).within(allocate),
                 None => allocate(),
             }?;
             let number = A::number(&block, uses.queue())?;

@@ -1,9 +1,8 @@
-//! Lines of a Python program as tags of its blocks.
+//! The lines of a Python program that make requests.
 //!
 //! They are looked up without a line of Python: where a daemon thread runs Python code while the interpreter ends, the interpreter ends the
 //! thread there, and it has no way out through the functions of Rust below.
 
-use binpool::Tag;
 use pyo3::{
     exceptions::PyValueError,
     intern,
@@ -18,20 +17,22 @@ const LIBRARIES: [&str; 6] = ["pyopencl", "pytools", "torch", "cupy", "cupyx", "
 /// `sys._getframe`, which is written in C.
 static GET_FRAME: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
-/// Returns a tag for the line of the program that makes the current request: the innermost that is in none of the array libraries, as
+/// Returns the line of the program that makes the current request: the innermost that is in none of the array libraries, as
 /// `file.py:12 in function`. A line that cannot be found is an unknown one: a request does not fail for it.
-pub(crate) fn tag_of_caller(py: Python<'_>) -> Tag {
-    match line_of_caller(py) {
-        Ok(line) => Tag::new(line),
+pub(crate) fn line_of_caller(py: Python<'_>) -> String {
+    find_line(py).unwrap_or_else(|error| {
         // PyTorch's backward pass has such.
-        Err(error) if error.is_instance_of::<PyValueError>(py) => {
-            Tag::new("a thread without Python")
-        }
-        Err(_) => Tag::new("an unknown line"),
-    }
+        let has_none = error.is_instance_of::<PyValueError>(py);
+        let line = if has_none {
+            "a thread without Python"
+        } else {
+            "an unknown line"
+        };
+        line.to_owned()
+    })
 }
 
-fn line_of_caller(py: Python<'_>) -> PyResult<String> {
+fn find_line(py: Python<'_>) -> PyResult<String> {
     let get_frame = GET_FRAME.get_or_try_init(py, || {
         let function = py.import("sys")?.getattr("_getframe");
         function.map(Bound::unbind)

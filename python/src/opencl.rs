@@ -50,11 +50,11 @@ impl Class {
         }
     }
 
-    /// Returns the handle of an object, if that is one of this class.
+    /// Returns the handle of an object as a number, if that is one of this class.
     ///
     /// The object's type says so, and the class's own property has the handle: what the object says of itself, by its `__class__` or an
     /// attribute, may be anything, as a mock's is.
-    fn handle_of(&self, object: &Bound<'_, PyAny>) -> PyResult<Option<*mut c_void>> {
+    fn handle_of(&self, object: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
         let py = object.py();
         let (class, int_ptr) = self.found.get_or_try_init(py, || {
             let class = py.import("pyopencl")?.getattr(self.name)?;
@@ -67,16 +67,21 @@ impl Class {
             return Ok(None);
         }
         let number = int_ptr.call_method1(py, intern!(py, "__get__"), (object, class))?;
-        Ok(Some(with_exposed_provenance_mut(number.extract(py)?)))
+        number.extract(py).map(Some)
     }
 
     /// Returns the handle of an object, which has to be one of this class.
-    fn handle_needed(&self, object: &Bound<'_, PyAny>) -> PyResult<*mut c_void> {
+    fn handle_needed(&self, object: &Bound<'_, PyAny>) -> PyResult<usize> {
         self.handle_of(object)?.ok_or_else(|| {
             let class = object.get_type();
             PyTypeError::new_err(format!("a pyopencl.{} is needed, not {class}", self.name))
         })
     }
+}
+
+/// Returns the handle that this number stands for.
+fn pointer(handle: usize) -> *mut c_void {
+    with_exposed_provenance_mut(handle)
 }
 
 /// Makes the backend of a `pyopencl.Context` or `pyopencl.CommandQueue`. `device` chooses one of several devices of a context.
@@ -113,7 +118,9 @@ pub(crate) fn origin_of(
     let platform: String = device.getattr("platform")?.getattr("name")?.extract()?;
     let context_handle = CONTEXT.handle_needed(&context)?;
     // SAFETY: The context lives, since the object of PyOpenCL does during this call.
-    let backend = unsafe { OpenClBackend::from_raw(context_handle, device_handle) };
+    let backend = py.detach(|| unsafe {
+        OpenClBackend::from_raw(pointer(context_handle), pointer(device_handle))
+    });
     let backend = backend.map_err(other_error)?;
     let queue = is_queue.then(|| queue_of(&backend, context_or_queue));
     Ok(Origin {
@@ -127,7 +134,7 @@ pub(crate) fn origin_of(
 pub(crate) fn queue_of(backend: &OpenClBackend, queue: &Bound<'_, PyAny>) -> PyResult<ClQueue> {
     let handle = QUEUE.handle_needed(queue)?;
     // SAFETY: The queue lives, since the object of PyOpenCL does during this call.
-    let queue = unsafe { backend.wrap_raw_queue(handle) };
+    let queue = (queue.py()).detach(|| unsafe { backend.wrap_raw_queue(pointer(handle)) });
     queue.map_err(other_error)
 }
 
@@ -135,7 +142,7 @@ pub(crate) fn queue_of(backend: &OpenClBackend, queue: &Bound<'_, PyAny>) -> PyR
 pub(crate) fn event_of(backend: &OpenClBackend, event: &Bound<'_, PyAny>) -> PyResult<ClEvent> {
     let handle = EVENT.handle_needed(event)?;
     // SAFETY: The event lives, since the object of PyOpenCL does during this call.
-    let event = unsafe { backend.wrap_raw_event(handle) };
+    let event = (event.py()).detach(|| unsafe { backend.wrap_raw_event(pointer(handle)) });
     event.map_err(other_error)
 }
 

@@ -30,23 +30,26 @@ pub(crate) struct OpenClPool {
 impl OpenClPool {
     /// Makes a pool for a context or queue of PyOpenCL.
     pub(crate) fn initializer<A>(
+        py: Python<'_>,
         origin: Origin,
         options: PoolOptions,
-        allocator: impl FnOnce(&OpenClBackend) -> binpool::Result<A>,
+        allocator: impl FnOnce(&OpenClBackend) -> binpool::Result<A> + Send,
     ) -> PyResult<PyClassInitializer<Self>>
     where
         A: Allocator<Backend = OpenClBackend>,
         MemoryPool<A>: AnyPool + GivesBlocks + 'static,
     {
         let Origin { backend, queue, .. } = origin;
-        let allocator = allocator(&backend).map_err(other_error)?;
-        let home = match &queue {
-            Some(queue) => queue.clone(),
-            None => own_queue(&backend)?,
-        };
-        // The threads of Python take turns.
-        let pool = options.arenas(1).build(allocator, &home);
-        let pool = pool.map_err(pool_error)?;
+        let pool = py.detach(|| {
+            let allocator = allocator(&backend).map_err(other_error)?;
+            let home = match &queue {
+                Some(queue) => queue.clone(),
+                None => own_queue(&backend)?,
+            };
+            // The threads of Python take turns.
+            let pool = options.arenas(1).build(allocator, &home);
+            pool.map_err(pool_error)
+        })?;
         let any: Arc<dyn AnyPool> = Arc::new(pool.clone());
         let base = Pool {
             any: Arc::clone(&any),

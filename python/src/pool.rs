@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use binpool::{Tag, WatchOptions, words};
+use binpool::{WatchOptions, words};
 use binpool_capi::{NewFile, any_pool::AnyPool};
 use binpool_replay::view::SnapshotNumbers;
 use pyo3::{exceptions::PyValueError, prelude::*};
 
 use crate::{
-    call_site::tag_of_caller,
+    call_site::line_of_caller,
     error::other_error,
     file::{FilePath, file_error},
     recording::Recording,
@@ -16,9 +16,9 @@ use crate::{
     view::Page,
 };
 
-/// Returns the tag for the request that the program makes; `None` while the pool is neither watched nor recorded.
-pub(crate) fn tag_of_request(py: Python<'_>, pool: &dyn AnyPool) -> Option<Tag> {
-    pool.is_watching().then(|| tag_of_caller(py))
+/// Returns the line of the program that makes a request; `None` while the pool is neither watched nor recorded.
+pub(crate) fn line_of_request(py: Python<'_>, pool: &dyn AnyPool) -> Option<String> {
+    pool.is_watching().then(|| line_of_caller(py))
 }
 
 /// What every pool has. `MemoryPool` and `SVMPool` are pools, and `binpool.torch.pool()` returns one.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use binpool_capi::any_pool::AnyPool;
 use pyo3::{exceptions::PyValueError, prelude::*};
 
-use crate::{block::GivesBlocks, pool::tag_of_request, uses::Uses};
+use crate::{block::GivesBlocks, pool::line_of_request, uses::Uses};
 
 /// An allocator of a pool for arrays of one queue, or of some queues: `allocator=` of `pyopencl.array`.
 ///
@@ -31,8 +31,8 @@ impl QueueAllocator {
                 "0 bytes: OpenCL has no buffer without bytes",
             ));
         }
-        let tag = tag_of_request(py, &*self.any);
-        self.pool.give(py, &self.uses, tag, bytes)
+        let line = line_of_request(py, &*self.any);
+        self.pool.give(py, &self.uses, line, bytes)
     }
 
     /// Returns a block of at least `bytes` bytes, as a call does.

@@ -28,6 +28,15 @@ impl Recording {
     }
 }
 
+impl Drop for Recording {
+    fn drop(&mut self) {
+        if let Some(recording) = self.recording.get_mut().take() {
+            // Waits for the thread that writes, whose file may be a pipe to a thread of Python.
+            Python::try_attach(|py| py.detach(|| drop(recording)));
+        }
+    }
+}
+
 #[pymethods]
 impl Recording {
     /// The file that it is written to.

@@ -140,7 +140,7 @@ impl SvmBlock {
         match self.views.load(Ordering::SeqCst).saturating_sub(own) {
             0 => Ok(()),
             views => Err(PyBufferError::new_err(format!(
-                "the block has {views} views (arrays, memoryviews): drop them before it is released"
+                "{views} of the block's views are left (arrays, memoryviews): drop them before you release it"
             ))),
         }
     }

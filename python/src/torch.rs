@@ -11,11 +11,11 @@ use binpool::Tag;
 use binpool_capi::torch::{self, binpool_torch_free};
 use pyo3::prelude::*;
 
-use crate::{call_site::tag_of_caller, error::cuda_error, pool::Pool};
+use crate::{call_site::line_of_caller, error::cuda_error, pool::Pool};
 
 /// Returns the line that makes a request, which most often comes from a function of PyTorch that has let go of Python's interpreter.
 fn line() -> Option<Tag> {
-    Python::try_attach(tag_of_caller)
+    Python::try_attach(line_of_caller).map(Tag::new)
 }
 
 /// The pool of a CUDA device, which PyTorch and CuPy allocate from.
