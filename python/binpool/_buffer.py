@@ -6,7 +6,10 @@ import pyopencl
 
 
 class Buffer(pyopencl.Buffer):
-    """A block of a :class:`MemoryPool`, which goes back once: by :meth:`release`, or when Python drops it. Or a part of one, which keeps it."""
+    """A block of a :class:`MemoryPool`, which goes back once: by :meth:`release`, or when Python drops it.
+
+    Or a part of one, which keeps it.
+    """
 
     # A `pyopencl.Buffer` becomes one of these, so they have nothing that it has not.
     __slots__ = ()

@@ -10,8 +10,8 @@ import pyopencl
 class SVM(pyopencl.SVM):  # type: ignore[type-arg] # It is generic for type checkers only.
     """A block of an :class:`SVMPool`, which goes back once: by :meth:`release`, :meth:`enqueue_release`, or when Python drops it.
 
-    A view of its bytes on the host (``memoryview(block.mem)``, ``numpy.asarray(block.mem)``, ``block.buf``) keeps it. While there is one, it
-    is not released: that is a ``BufferError``, as for a ``bytearray``.
+    A view of its bytes on the host (``memoryview(block.mem)``, ``numpy.asarray(block.mem)``, ``block.buf``) keeps it. While one is left,
+    a release is refused by a ``BufferError``, as a change of the size of a ``bytearray`` is.
     """
 
     @property

@@ -3,6 +3,7 @@
 import errno
 import os
 import threading
+import time
 
 import pytest
 
@@ -19,8 +20,8 @@ def test_a_recording_that_is_refused_leaves_the_file_of_the_one_that_goes_on(poo
     with pool.record(path):
         for i in range(1000):
             pool(1000 + i)
-        with pytest.raises(binpool.Error, match="already"):
-            pool.record(path)
+        while path.stat().st_size == 0:  # Something has been written.
+            time.sleep(0.01)
         with pytest.raises(binpool.Error, match="already"):
             pool.record(path)
     lines = path.read_text().splitlines()
@@ -124,11 +125,12 @@ def test_a_full_disk_is_said_with_the_name_of_the_file(pool):
 
 def test_a_recording_into_a_pipe_ends_when_it_is_dropped(pool, tmp_path):
     """The thread that writes is waited for, while the thread of Python that reads runs."""
-    pipe, lines = tmp_path / "pipe", []
+    pipe, lines, ends = tmp_path / "pipe", [], threading.Event()
     os.mkfifo(pipe)
 
     def read():
         with open(pipe) as file:
+            ends.wait()
             lines.extend(file)
 
     reader = threading.Thread(target=read)
@@ -136,6 +138,7 @@ def test_a_recording_into_a_pipe_ends_when_it_is_dropped(pool, tmp_path):
     recording = pool.record(pipe)
     for i in range(20000):  # More than a pipe holds.
         pool(1000 + i)
+    ends.set()
     del recording
     reader.join()
     assert sum(line.startswith("a ") for line in lines) == 20000
