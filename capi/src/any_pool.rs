@@ -42,6 +42,9 @@ pub trait AnyPool: Send + Sync {
 
     /// Ends what [`watch`](Self::watch) began.
     fn stop_watching(&self);
+
+    /// Returns whether the pool notes the tag of each request: it is watched or recorded.
+    fn is_watching(&self) -> bool;
 }
 
 impl<A: Allocator + 'static> AnyPool for MemoryPool<Limit<A>> {
@@ -83,5 +86,9 @@ impl<A: Allocator + 'static> AnyPool for MemoryPool<Limit<A>> {
 
     fn stop_watching(&self) {
         Self::stop_watching(self);
+    }
+
+    fn is_watching(&self) -> bool {
+        Self::is_watching(self)
     }
 }

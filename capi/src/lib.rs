@@ -34,7 +34,7 @@ pub use pool::{
     binpool_pool_retire_queue, binpool_pool_set_limit, binpool_pool_snapshot_json,
     binpool_pool_statistics, binpool_pool_stop_watching, binpool_pool_trim, binpool_pool_watch,
 };
-pub use recording::{Recording, RecordingSummary, binpool_recording_finish};
+pub use recording::{NewFile, Recording, RecordingSummary, binpool_recording_finish};
 pub use statistics::Statistics;
 pub use status::{Failure, Status};
 pub use tag::{binpool_tag_enter, binpool_tag_leave};

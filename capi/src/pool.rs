@@ -20,7 +20,7 @@ use crate::{
     border::{Out, asked, borrowed, guarded, handed_over, string, taken, text},
     options::{Options, limit_of},
     queues::QueuesByHandle,
-    recording::{NewFile, Recording},
+    recording::Recording,
     statistics::Statistics,
     status::{Failure, Status},
 };
@@ -447,8 +447,8 @@ pub unsafe extern "C" fn binpool_pool_record(
         let (pool, place) = unsafe { asked(pool, "pool", recording, "recording") }?;
         // SAFETY: As the caller promises.
         let path = unsafe { string(path, "path") }?;
-        let begun = pool.0.record(Box::new(NewFile::open(path)?))?;
-        place.set(handed_over(Recording::new(begun)));
+        let begun = Recording::begin(path, |file| Ok(pool.0.record(file)?))?;
+        place.set(handed_over(begun));
         Ok(())
     })
 }

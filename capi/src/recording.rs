@@ -6,6 +6,7 @@ use std::{
     ffi::CStr,
     fs::File,
     io::{self, Write},
+    path::Path,
 };
 
 use binpool::PoolRecording;
@@ -17,63 +18,71 @@ use crate::{
 
 /// A recording of a pool, which goes on until it is finished.
 #[derive(Debug)]
-pub struct Recording(PoolRecording);
+pub struct Recording {
+    recording: PoolRecording,
+    /// For the errors.
+    path: String,
+}
 
 impl Recording {
-    pub(crate) const fn new(recording: PoolRecording) -> Self {
-        Self(recording)
+    /// Begins a recording into the file at `path`, by `record`.
+    pub(crate) fn begin(
+        path: &CStr,
+        record: impl FnOnce(Box<NewFile>) -> Result<PoolRecording, Failure>,
+    ) -> Result<Self, Failure> {
+        let path = path
+            .to_str()
+            .map_err(|_| Failure::argument("the argument `path` is not UTF-8"))?;
+        let file = NewFile::create(Path::new(path)).map_err(|error| failed(path, &error))?;
+        Ok(Self {
+            recording: record(Box::new(file))?,
+            path: path.to_owned(),
+        })
     }
 }
 
+fn failed(path: &str, error: &io::Error) -> Failure {
+    Failure::new(Status::Io, format!("{path} cannot be written: {error}"))
+}
+
 /// A file for a recording. What it had before is lost with the first write, and not before: a recording that cannot begin leaves the
-/// file as it is, which may be that of the one that goes on. Its errors name it.
-pub(crate) struct NewFile {
+/// file as it is, which may be that of the one that goes on.
+#[derive(Debug)]
+pub struct NewFile {
     file: File,
-    path: String,
     is_empty: bool,
 }
 
 impl NewFile {
-    pub(crate) fn open(path: &CStr) -> Result<Self, Failure> {
-        let path = path
-            .to_str()
-            .map_err(|_| Failure::argument("the argument `path` is not UTF-8"))?;
+    /// Opens the file, which is made where there is none.
+    ///
+    /// # Errors
+    ///
+    /// Those of the operating system.
+    pub fn create(path: &Path) -> io::Result<Self> {
         let mut options = File::options();
-        let file = options.write(true).create(true).truncate(false).open(path);
-        let file = file.map_err(|error| Failure::new(Status::Io, failed(path, &error)))?;
-        // A pipe, or a device, has nothing before.
-        let has_length = file.metadata().is_ok_and(|found| found.is_file());
-        Ok(Self {
-            file,
-            path: path.to_owned(),
-            is_empty: !has_length,
-        })
+        let file = options
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)?;
+        // A pipe or a device has nothing to lose.
+        let is_empty = !file.metadata()?.is_file();
+        Ok(Self { file, is_empty })
     }
+}
 
-    fn named(&self, error: &io::Error) -> io::Error {
-        io::Error::new(error.kind(), failed(&self.path, error))
-    }
-
-    fn write_some(&mut self, bytes: &[u8]) -> io::Result<usize> {
+impl Write for NewFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if !self.is_empty {
             self.file.set_len(0)?;
             self.is_empty = true;
         }
         self.file.write(bytes)
     }
-}
-
-fn failed(path: &str, error: &io::Error) -> String {
-    format!("{path} cannot be written: {error}")
-}
-
-impl Write for NewFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.write_some(bytes).map_err(|error| self.named(&error))
-    }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file.flush().map_err(|error| self.named(&error))
+        self.file.flush()
     }
 }
 
@@ -108,7 +117,8 @@ pub unsafe extern "C" fn binpool_recording_finish(
         let recording = unsafe { taken(recording, "recording") }?;
         // SAFETY: As the caller promises.
         let place = unsafe { Out::perhaps(summary) };
-        let found = recording.0.finish()?;
+        let Recording { recording, path } = *recording;
+        let found = recording.finish().map_err(|error| failed(&path, &error))?;
         if let Some(place) = place {
             place.set(RecordingSummary {
                 allocations: found.allocations,

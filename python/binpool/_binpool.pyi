@@ -1,6 +1,7 @@
 """The types of the library in Rust."""
 
 import os
+from pathlib import Path
 from types import TracebackType
 from typing import Generic, Literal, TypeAlias, TypeVar, final
 
@@ -23,7 +24,7 @@ __all__ = [
     "view",
 ]
 
-_Path: TypeAlias = str | os.PathLike[str]
+_Path: TypeAlias = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 _Reuse: TypeAlias = Literal["opportunistic", "same_queue", "insert_wait", "wait_on_host"]
 
 @final
@@ -87,7 +88,7 @@ class Recording:
     """A recording of a pool. It goes on until it is finished, by :meth:`finish` or at the end of a ``with`` statement."""
 
     @property
-    def path(self) -> str: ...
+    def path(self) -> Path: ...
     def finish(self) -> None:
         """End the recording, and write the rest of it."""
     def view(self, page: _Path) -> None:
@@ -101,14 +102,15 @@ class Pool:
     """What every pool has. All methods may be called from any thread."""
 
     limit: int | None
-    """The most bytes that the pool takes from the device."""
+    """The most bytes that the pool takes from the device, at least 1; ``None`` for no limit."""
     @property
     def statistics(self) -> Statistics: ...
     def trim(self, bytes: int = 0) -> int:
         """Release free memory until the pool has at most ``bytes`` bytes of the device; return the bytes released."""
     def watch(self) -> None:
         """Begin to note which line of the program requests each block."""
-    def stop_watching(self) -> None: ...
+    def stop_watching(self) -> None:
+        """End what :meth:`watch` began, and its cost. A recording that is not finished goes on."""
     def live_blocks(self) -> list[LiveGroup]:
         """Return the blocks in use by the lines that requested them, largest first."""
     def report(self) -> str:

@@ -1,8 +1,6 @@
 """The exceptions of binpool."""
 
 import builtins
-import functools
-import sys
 
 
 class Error(Exception):
@@ -16,13 +14,7 @@ class OutOfMemoryError(Error, builtins.MemoryError):
     """
 
 
-@functools.cache
-def _of_pyopencl(memory_error: type[Exception]) -> type[OutOfMemoryError]:
+def of_pyopencl(memory_error: type[Exception]) -> type[OutOfMemoryError]:
+    """Return the error as a kind of ``pyopencl.MemoryError``, too."""
     name = OutOfMemoryError.__name__
     return type(name, (OutOfMemoryError, memory_error), {"__module__": "binpool", "__doc__": OutOfMemoryError.__doc__})
-
-
-def out_of_memory_class() -> type[OutOfMemoryError]:
-    """Return the class of what is raised: a kind of ``pyopencl.MemoryError``, if the program has imported PyOpenCL."""
-    pyopencl = sys.modules.get("pyopencl")
-    return OutOfMemoryError if pyopencl is None else _of_pyopencl(pyopencl.MemoryError)

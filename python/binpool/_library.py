@@ -20,5 +20,10 @@ def _loaded() -> str | None:
 
 def use_that_of_pyopencl() -> None:
     """Name the library that PyOpenCL has loaded, which may be one of its own, as the one to load, unless the program names one."""
-    if _VARIABLE not in os.environ and (path := _loaded()) is not None:
+    if os.environ.get(_VARIABLE):
+        return
+    path = _loaded()
+    if path is not None:
         os.environ[_VARIABLE] = path
+    else:
+        os.environ.pop(_VARIABLE, None)  # An empty name is none.

@@ -2,14 +2,25 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
 import pyopencl
 
 
 class SVM(pyopencl.SVM):  # type: ignore[type-arg] # It is generic for type checkers only.
-    """A block of an :class:`SVMPool`, which goes back once: by :meth:`release`, :meth:`enqueue_release`, or when Python drops it."""
+    """A block of an :class:`SVMPool`, which goes back once: by :meth:`release`, :meth:`enqueue_release`, or when Python drops it.
+
+    A view of its bytes on the host (``memoryview(block.mem)``, ``numpy.asarray(block.mem)``, ``block.buf``) keeps it. While one is left,
+    a release is refused by a ``BufferError``, as a change of the size of a ``bytearray`` is.
+    """
+
+    @property
+    def buf(self) -> npt.NDArray[np.uint8]:
+        """The bytes on the host, as an array."""
+        return np.frombuffer(self.mem, np.uint8)
 
     def release(self) -> None:
-        """Give the block back to its pool. Commands that were enqueued before may still use it."""
+        """Give the block back to its pool. Commands that were enqueued before may still use it; nothing else may."""
         self.mem.release()
 
     def enqueue_release(

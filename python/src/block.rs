@@ -1,5 +1,7 @@
 //! Blocks of pools, whatever their memory.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use binpool::{Allocator, Error, MemoryPool, PooledBuffer, Tag};
 use binpool_opencl::{ClQueue, OpenClBackend};
 use parking_lot::Mutex;
@@ -11,13 +13,13 @@ use crate::{error::other_error, uses::Uses};
 pub(crate) trait GivesBlocks: Send + Sync {
     fn backend(&self) -> &OpenClBackend;
 
-    /// Allocates a block of `bytes` bytes, which are not 0, with the tag of the request. It is an object of PyOpenCL, which goes back
+    /// Allocates a block of `bytes` bytes, which are not 0, with the line of the program as its tag. It is an object of PyOpenCL, which goes back
     /// when Python drops it.
     fn give<'py>(
         &self,
         py: Python<'py>,
         uses: &Uses,
-        tag: Option<Tag>,
+        line: Option<String>,
         bytes: usize,
     ) -> PyResult<Bound<'py, PyAny>>;
 }
@@ -27,12 +29,14 @@ pub(crate) trait ForPyOpenCl: Allocator<Backend = OpenClBackend> + Sized {
     /// Returns the handle or the address of a block, which is used on this queue, as a number.
     fn number(block: &PooledBuffer<Self>, queue: &ClQueue) -> PyResult<usize>;
 
-    /// Returns an object of PyOpenCL over a block with this number, which goes back when Python drops it.
-    fn object(
-        py: Python<'_>,
+    /// Returns an object of PyOpenCL over a block with this number, which is used on this queue. The block goes back when Python drops
+    /// the object.
+    fn object<'py>(
+        py: Python<'py>,
         block: PooledBuffer<Self>,
         number: usize,
-    ) -> PyResult<Bound<'_, PyAny>>;
+        queue: &ClQueue,
+    ) -> PyResult<Bound<'py, PyAny>>;
 }
 
 impl<A: ForPyOpenCl> GivesBlocks for MemoryPool<A> {
@@ -44,28 +48,36 @@ impl<A: ForPyOpenCl> GivesBlocks for MemoryPool<A> {
         &self,
         py: Python<'py>,
         uses: &Uses,
-        tag: Option<Tag>,
+        line: Option<String>,
         bytes: usize,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (block, number) = py.detach(|| {
             let allocate = || uses.allocate(self, bytes);
-            let block = match tag {
-                Some(tag) => tag.within(allocate),
+            let block = match line {
+                Some(line) => Tag::new(line).within(allocate),
                 None => allocate(),
             }?;
             let number = A::number(&block, uses.queue())?;
             Ok::<_, PyErr>((block, number))
         })?;
-        A::object(py, block, number)
+        A::object(py, block, number, uses.queue())
     }
 }
 
 /// A block that goes back to its pool once: when the program releases it, or when Python drops it.
-pub(crate) struct Held<A: Allocator>(Mutex<Option<PooledBuffer<A>>>);
+pub(crate) struct Held<A: Allocator> {
+    /// Locked only while other threads of Python may run: a call that waits for commands holds it.
+    block: Mutex<Option<PooledBuffer<A>>>,
+    /// Set by whoever takes the block out.
+    released: AtomicBool,
+}
 
 impl<A: Allocator<Backend = OpenClBackend>> Held<A> {
     pub(crate) fn new(block: PooledBuffer<A>) -> Self {
-        Self(Mutex::new(Some(block)))
+        Self {
+            block: Mutex::new(Some(block)),
+            released: AtomicBool::new(false),
+        }
     }
 
     /// Calls `work` with the block, which the program has not released.
@@ -77,26 +89,38 @@ impl<A: Allocator<Backend = OpenClBackend>> Held<A> {
     where
         R: Send,
     {
-        py.detach(|| match &mut *self.0.lock() {
+        py.detach(|| match &mut *self.block.lock() {
             Some(block) => work(block).map_err(other_error),
             None => Err(released()),
         })
     }
 
-    /// Takes the block out, which the program has not released.
-    pub(crate) fn take(&self) -> PyResult<PooledBuffer<A>> {
-        self.0.lock().take().ok_or_else(released)
+    /// Takes the block out for `work`, which gives it back to its pool. An error if the program has released it before, or if `check`, which
+    /// is called once nobody else can take it, objects.
+    pub(crate) fn take<R>(
+        &self,
+        py: Python<'_>,
+        check: impl FnOnce() -> PyResult<()>,
+        work: impl FnOnce(PooledBuffer<A>) -> Result<R, Error> + Send,
+    ) -> PyResult<R>
+    where
+        R: Send,
+    {
+        if self.released.swap(true, Ordering::SeqCst) {
+            return Err(released());
+        }
+        check().inspect_err(|_| self.released.store(false, Ordering::SeqCst))?;
+        py.detach(|| {
+            let block = self.block.lock().take().ok_or_else(released)?;
+            work(block).map_err(other_error)
+        })
     }
 
     pub(crate) fn is_released(&self) -> bool {
-        self.0.lock().is_none()
-    }
-
-    pub(crate) fn release(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.take()?.release().map_err(other_error))
+        self.released.load(Ordering::SeqCst)
     }
 }
 
-fn released() -> PyErr {
+pub(crate) fn released() -> PyErr {
     PyValueError::new_err("the block was released before")
 }

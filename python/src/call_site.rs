@@ -1,11 +1,77 @@
-//! Lines of a Python program as tags of its blocks.
+//! The lines of a Python program that make requests.
+//!
+//! They are looked up without a line of Python: where a daemon thread runs Python code while the interpreter ends, the interpreter ends the
+//! thread there, and it has no way out through the functions of Rust below.
 
-use binpool::Tag;
-use pyo3::{intern, prelude::*};
+use pyo3::{
+    exceptions::PyValueError,
+    intern,
+    prelude::*,
+    sync::PyOnceLock,
+    types::{PyDict, PyString},
+};
 
-/// Returns a tag for the line of the program that makes the current request: the first that is not in binpool's or PyOpenCL's code.
-pub(crate) fn tag_of_caller(py: Python<'_>) -> PyResult<Tag> {
-    let module = py.import(intern!(py, "binpool._call_site"))?;
-    let line = module.call_method0(intern!(py, "call_site"))?;
-    Ok(Tag::new(line.extract::<String>()?))
+/// The packages whose lines are not the program's.
+const LIBRARIES: [&str; 6] = ["pyopencl", "pytools", "torch", "cupy", "cupyx", "binpool"];
+
+/// `sys._getframe`, which is written in C.
+static GET_FRAME: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+/// Returns the line of the program that makes the current request: the innermost that is in none of the array libraries, as
+/// `file.py:12 in function`. A line that cannot be found is an unknown one: a request does not fail for it.
+pub(crate) fn line_of_caller(py: Python<'_>) -> String {
+    find_line(py).unwrap_or_else(|error| {
+        // PyTorch's backward pass has such.
+        let has_none = error.is_instance_of::<PyValueError>(py);
+        let line = if has_none {
+            "a thread without Python"
+        } else {
+            "an unknown line"
+        };
+        line.to_owned()
+    })
+}
+
+fn find_line(py: Python<'_>) -> PyResult<String> {
+    let get_frame = GET_FRAME.get_or_try_init(py, || {
+        let function = py.import("sys")?.getattr("_getframe");
+        function.map(Bound::unbind)
+    })?;
+    let innermost = get_frame.bind(py).call0()?;
+    let mut frame = innermost.clone();
+    while is_library(&frame)? {
+        frame = frame.getattr(intern!(py, "f_back"))?;
+        if frame.is_none() {
+            frame = innermost;
+            break;
+        }
+    }
+    let code = frame.getattr(intern!(py, "f_code"))?;
+    let file = text(&code.getattr(intern!(py, "co_filename"))?)?;
+    let file = file.rsplit('/').next().unwrap_or_default();
+    let line = frame.getattr(intern!(py, "f_lineno"))?;
+    // `None` where a frame is between two lines.
+    let line: usize = line.extract().unwrap_or(0);
+    let function = text(&code.getattr(intern!(py, "co_qualname"))?)?;
+    Ok(format!("{file}:{line} in {function}"))
+}
+
+/// Returns whether a frame runs code of one of the array libraries.
+fn is_library(frame: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = frame.py();
+    let globals = frame.getattr(intern!(py, "f_globals"))?;
+    let name = globals
+        .cast::<PyDict>()?
+        .get_item(intern!(py, "__name__"))?;
+    let name = name.as_ref().and_then(|name| name.cast::<PyString>().ok());
+    Ok(name.is_some_and(|name| {
+        let name = name.to_string_lossy();
+        LIBRARIES.contains(&name.split('.').next().unwrap_or_default())
+    }))
+}
+
+/// Returns a string of Python, which may have what is no character: in the name of a file, for example.
+fn text(string: &Bound<'_, PyAny>) -> PyResult<String> {
+    let string = string.cast::<PyString>()?;
+    Ok(string.to_string_lossy().into_owned())
 }

@@ -4,7 +4,7 @@ use std::error::Error;
 
 use binpool::PoolError;
 use binpool_capi::{Failure, Status};
-use pyo3::{prelude::*, types::PyType};
+use pyo3::{prelude::*, sync::PyOnceLock, types::PyType};
 
 /// Returns the text of an error and of what it came from.
 fn text_of(error: &dyn Error) -> String {
@@ -33,12 +33,29 @@ fn exception(
     })
 }
 
+/// `binpool.OutOfMemoryError` as a kind of `pyopencl.MemoryError`.
+static OUT_OF_MEMORY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+/// Returns the class for a lack of memory: a kind of `pyopencl.MemoryError`, if the program has imported PyOpenCL.
+fn out_of_memory_class<'py>(errors: &Bound<'py, PyModule>) -> PyResult<Bound<'py, PyAny>> {
+    let py = errors.py();
+    let modules = py.import("sys")?.getattr("modules")?;
+    let Ok(pyopencl) = modules.get_item("pyopencl") else {
+        return errors.getattr("OutOfMemoryError");
+    };
+    let class = OUT_OF_MEMORY.get_or_try_init(py, || {
+        let class = errors.getattr("of_pyopencl")?;
+        class
+            .call1((pyopencl.getattr("MemoryError")?,))
+            .map(Bound::unbind)
+    })?;
+    Ok(class.bind(py).clone())
+}
+
 /// Returns the exception for an error of a pool: `binpool.OutOfMemoryError` with the whole report, or `binpool.Error`.
 pub(crate) fn pool_error(error: PoolError) -> PyErr {
     match error.out_of_memory() {
-        Some(report) => exception(report.to_string(), |errors| {
-            errors.getattr("out_of_memory_class")?.call0()
-        }),
+        Some(report) => exception(report.to_string(), out_of_memory_class),
         None => other_error(error),
     }
 }

@@ -9,7 +9,7 @@
 //! block                     what both have
 //! torch                     blocks and pools over CUDA, for PyTorch and CuPy
 //! pool                      what can be asked of every pool
-//! recording, view           files, and the pages that show them
+//! recording, view, file     files, and the pages that show them
 //! ```
 
 #![deny(unsafe_code)]
@@ -20,6 +20,7 @@ mod block;
 mod buffer_block;
 mod call_site;
 mod error;
+mod file;
 mod memory_pool;
 mod opencl;
 mod opencl_pool;

@@ -32,6 +32,7 @@ impl MemoryPool {
         segments: Option<bool>,
         reuse: &str,
     ) -> PyResult<PyClassInitializer<Self>> {
+        let py = context_or_queue.py();
         let limit = checked_limit(limit)?;
         let origin = origin_of(context_or_queue, device)?;
         let may_carve = origin.may_carve;
@@ -43,7 +44,7 @@ impl MemoryPool {
         let options = PoolOptions::new()
             .segments(segments.unwrap_or(may_carve))
             .reuse(reuse_policy(reuse)?);
-        let pool = OpenClPool::initializer(origin, options, |backend| {
+        let pool = OpenClPool::initializer(py, origin, options, |backend| {
             Ok(Limit::new(ImmediateAllocator::new(backend)?, limit))
         })?;
         Ok(pool.add_subclass(Self))

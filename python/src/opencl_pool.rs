@@ -12,7 +12,7 @@ use crate::{
     buffer_block,
     error::{other_error, pool_error},
     opencl::{Origin, queue_of},
-    pool::{Pool, Shared},
+    pool::Pool,
     queue_allocator::QueueAllocator,
     svm_block,
     uses::{Uses, own_queue},
@@ -24,47 +24,50 @@ pub(crate) struct OpenClPool {
     pool: Arc<dyn GivesBlocks>,
     /// The queue of requests that name none.
     queue: Option<ClQueue>,
-    shared: Arc<Shared>,
+    any: Arc<dyn AnyPool>,
 }
 
 impl OpenClPool {
     /// Makes a pool for a context or queue of PyOpenCL.
     pub(crate) fn initializer<A>(
+        py: Python<'_>,
         origin: Origin,
         options: PoolOptions,
-        allocator: impl FnOnce(&OpenClBackend) -> binpool::Result<A>,
+        allocator: impl FnOnce(&OpenClBackend) -> binpool::Result<A> + Send,
     ) -> PyResult<PyClassInitializer<Self>>
     where
         A: Allocator<Backend = OpenClBackend>,
         MemoryPool<A>: AnyPool + GivesBlocks + 'static,
     {
         let Origin { backend, queue, .. } = origin;
-        let allocator = allocator(&backend).map_err(other_error)?;
-        let home = match &queue {
-            Some(queue) => queue.clone(),
-            None => own_queue(&backend)?,
-        };
-        // The threads of Python take turns.
-        let pool = options.arenas(1).build(allocator, &home);
-        let pool = pool.map_err(pool_error)?;
-        let shared = Shared::new(Arc::new(pool.clone()), Arc::default());
+        let pool = py.detach(|| {
+            let allocator = allocator(&backend).map_err(other_error)?;
+            let home = match &queue {
+                Some(queue) => queue.clone(),
+                None => own_queue(&backend)?,
+            };
+            // The threads of Python take turns.
+            let pool = options.arenas(1).build(allocator, &home);
+            pool.map_err(pool_error)
+        })?;
+        let any: Arc<dyn AnyPool> = Arc::new(pool.clone());
         let base = Pool {
-            shared: Arc::clone(&shared),
+            any: Arc::clone(&any),
         };
         Ok(PyClassInitializer::from(base).add_subclass(Self {
             pool: Arc::new(pool),
             queue,
-            shared,
+            any,
         }))
     }
 
     fn figures(&self, py: Python<'_>) -> PoolStatistics {
-        py.detach(|| self.shared.pool.statistics())
+        py.detach(|| self.any.statistics())
     }
 
     fn allocator(&self, uses: Uses) -> QueueAllocator {
         QueueAllocator {
-            shared: Arc::clone(&self.shared),
+            any: Arc::clone(&self.any),
             pool: Arc::clone(&self.pool),
             uses,
         }
@@ -102,12 +105,12 @@ impl OpenClPool {
 
     /// Releases all free memory, as PyOpenCL's pools do; the same as `trim()`.
     fn free_held(&self, py: Python<'_>) {
-        py.detach(|| self.shared.pool.trim_to(0));
+        py.detach(|| self.any.trim_to(0));
     }
 
     /// Releases all free memory, and from now on each block when it is dropped, as PyOpenCL's pools do.
     fn stop_holding(&self, py: Python<'_>) {
-        py.detach(|| self.shared.pool.stop_holding());
+        py.detach(|| self.any.stop_holding());
     }
 
     /// The blocks in use, as PyOpenCL's pools have them: `statistics` has more.

@@ -1,46 +1,24 @@
 //! What can be asked of every pool.
 
-use std::{
-    fs::File,
-    path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::sync::Arc;
 
-use binpool::{Tag, WatchOptions, words};
-use binpool_capi::any_pool::AnyPool;
+use binpool::{WatchOptions, words};
+use binpool_capi::{NewFile, any_pool::AnyPool};
 use binpool_replay::view::SnapshotNumbers;
 use pyo3::{exceptions::PyValueError, prelude::*};
 
 use crate::{
-    call_site::tag_of_caller,
+    call_site::line_of_caller,
     error::other_error,
+    file::{FilePath, file_error},
     recording::Recording,
     statistics::{LiveGroup, Statistics},
-    view::write_page,
+    view::Page,
 };
 
-/// A pool, and whether its requests are to name the lines that make them.
-pub(crate) struct Shared {
-    pub(crate) pool: Arc<dyn AnyPool>,
-    /// Set from the first recording, or from `watch`: the line of a request is looked up then.
-    names_lines: Arc<AtomicBool>,
-}
-
-impl Shared {
-    pub(crate) fn new(pool: Arc<dyn AnyPool>, names_lines: Arc<AtomicBool>) -> Arc<Self> {
-        Arc::new(Self { pool, names_lines })
-    }
-
-    /// Returns the tag for the request that the program makes; `None` before the pool was first watched or recorded.
-    pub(crate) fn tag(&self, py: Python<'_>) -> PyResult<Option<Tag>> {
-        if !self.names_lines.load(Ordering::Relaxed) {
-            return Ok(None);
-        }
-        tag_of_caller(py).map(Some)
-    }
+/// Returns the line of the program that makes a request; `None` while the pool is neither watched nor recorded.
+pub(crate) fn line_of_request(py: Python<'_>, pool: &dyn AnyPool) -> Option<String> {
+    pool.is_watching().then(|| line_of_caller(py))
 }
 
 /// What every pool has. `MemoryPool` and `SVMPool` are pools, and `binpool.torch.pool()` returns one.
@@ -48,13 +26,7 @@ impl Shared {
 /// All methods may be called from any thread, and let other threads of Python run meanwhile.
 #[pyclass(frozen, subclass, module = "binpool")]
 pub(crate) struct Pool {
-    pub(crate) shared: Arc<Shared>,
-}
-
-impl Pool {
-    fn any(&self) -> &Arc<dyn AnyPool> {
-        &self.shared.pool
-    }
+    pub(crate) any: Arc<dyn AnyPool>,
 }
 
 #[pymethods]
@@ -62,80 +34,81 @@ impl Pool {
     /// The figures of the pool at this moment.
     #[getter]
     fn statistics(&self, py: Python<'_>) -> Statistics {
-        Statistics(py.detach(|| self.any().statistics()))
+        Statistics(py.detach(|| self.any.statistics()))
     }
 
-    /// The most bytes that the pool takes from the device, or `None` for no limit. A lower one holds from the next request on: what
+    /// The most bytes that the pool takes from the device, at least 1, or `None` for no limit. A lower one holds from the next request on: what
     /// the pool has above it stays until it is free.
     #[getter]
-    fn limit(&self) -> Option<u64> {
-        Some(self.any().limit()).filter(|limit| *limit != u64::MAX)
+    fn limit(&self, py: Python<'_>) -> Option<u64> {
+        let limit = py.detach(|| self.any.limit());
+        Some(limit).filter(|limit| *limit != u64::MAX)
     }
 
     #[setter]
-    fn set_limit(&self, bytes: Option<u64>) {
-        self.any().set_limit(bytes.unwrap_or(u64::MAX));
+    fn set_limit(&self, py: Python<'_>, bytes: Option<u64>) -> PyResult<()> {
+        let limit = checked_limit(bytes)?;
+        py.detach(|| self.any.set_limit(limit));
+        Ok(())
     }
 
     /// Releases free memory until the pool has at most `bytes` bytes of the device. Returns the bytes released. Blocks in use stay.
     #[pyo3(signature = (bytes = 0))]
     fn trim(&self, py: Python<'_>, bytes: u64) -> u64 {
-        py.detach(|| self.any().trim_to(bytes))
+        py.detach(|| self.any.trim_to(bytes))
     }
 
     /// Begins to note which line of the program requests each block, for `live_blocks`, snapshots and the report of a shortage.
     fn watch(&self, py: Python<'_>) {
-        self.shared.names_lines.store(true, Ordering::Relaxed);
-        py.detach(|| self.any().watch(WatchOptions::new().tags_only(true)));
+        py.detach(|| self.any.watch(WatchOptions::new().tags_only(true)));
     }
 
-    /// Ends what `watch` began. A recording that is not finished goes on.
+    /// Ends what `watch` began, and its cost. A recording that is not finished goes on.
     fn stop_watching(&self, py: Python<'_>) {
-        py.detach(|| self.any().stop_watching());
+        py.detach(|| self.any.stop_watching());
     }
 
     /// The blocks in use by the lines that requested them, largest first. Call `watch` before.
     fn live_blocks(&self, py: Python<'_>) -> Vec<LiveGroup> {
-        let blocks = py.detach(|| self.any().live_blocks());
+        let blocks = py.detach(|| self.any.live_blocks());
         blocks.groups.into_iter().map(LiveGroup::from).collect()
     }
 
     /// The figures and the blocks in use, as a text to read or log.
     fn report(&self, py: Python<'_>) -> String {
         py.detach(|| {
-            let (figures, blocks) = (self.any().statistics(), self.any().live_blocks());
+            let (figures, blocks) = (self.any.statistics(), self.any.live_blocks());
             format!("{figures}\n{blocks}")
         })
     }
 
     /// Writes down every request, with its line of the program, to the file `path`, until the recording is finished. Use it in a
     /// `with` statement. `binpool.view` draws it, and the command `binpool` replays it and tunes a pool to it.
-    fn record(&self, py: Python<'_>, path: PathBuf) -> PyResult<Recording> {
-        self.shared.names_lines.store(true, Ordering::Relaxed);
+    fn record(&self, py: Python<'_>, path: FilePath) -> PyResult<Recording> {
         py.detach(|| {
-            let file = File::create(&path)?;
-            let recording = self.any().record(Box::new(file)).map_err(other_error)?;
-            Ok(Recording::new(recording, path))
+            let file = NewFile::create(&path.0).map_err(|error| file_error(error, &path.0))?;
+            let recording = self.any.record(Box::new(file)).map_err(other_error)?;
+            Ok(Recording::new(recording, path.0))
         })
     }
 
     /// What the pool has at this moment, segment by segment and block by block, as JSON (`binpool view` reads it; so does
     /// `json.loads`).
     fn snapshot(&self, py: Python<'_>) -> PyResult<String> {
-        py.detach(|| self.any().snapshot().to_json().map_err(other_error))
+        py.detach(|| self.any.snapshot().to_json().map_err(other_error))
     }
 
     /// Writes a page for the browser that shows what the pool has at this moment. For a page over time, see `record`.
-    fn view(&self, py: Python<'_>, page: PathBuf) -> PyResult<()> {
+    fn view(&self, py: Python<'_>, page: FilePath) -> PyResult<()> {
+        let page = Page::at(page)?;
         py.detach(|| {
-            let snapshot = self.any().snapshot();
-            let html = SnapshotNumbers::new("pool", &snapshot).page(&snapshot)?;
-            write_page(&page, &html)
+            let snapshot = self.any.snapshot();
+            page.write(&SnapshotNumbers::new("pool", &snapshot).page(&snapshot)?)
         })
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
-        let figures = py.detach(|| self.any().statistics());
+        let figures = py.detach(|| self.any.statistics());
         let [used, all] = [figures.active_bytes, figures.managed_bytes].map(words::bytes);
         format!("<binpool pool: {used} in use of {all}>")
     }

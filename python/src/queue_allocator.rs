@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
+use binpool_capi::any_pool::AnyPool;
 use pyo3::{exceptions::PyValueError, prelude::*};
 
-use crate::{block::GivesBlocks, pool::Shared, uses::Uses};
+use crate::{block::GivesBlocks, pool::line_of_request, uses::Uses};
 
 /// An allocator of a pool for arrays of one queue, or of some queues: `allocator=` of `pyopencl.array`.
 ///
 /// May be called from any thread.
 #[pyclass(frozen, module = "binpool")]
 pub(crate) struct QueueAllocator {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) any: Arc<dyn AnyPool>,
     pub(crate) pool: Arc<dyn GivesBlocks>,
     pub(crate) uses: Uses,
 }
@@ -30,8 +31,8 @@ impl QueueAllocator {
                 "0 bytes: OpenCL has no buffer without bytes",
             ));
         }
-        let tag = self.shared.tag(py)?;
-        self.pool.give(py, &self.uses, tag, bytes)
+        let line = line_of_request(py, &*self.any);
+        self.pool.give(py, &self.uses, line, bytes)
     }
 
     /// Returns a block of at least `bytes` bytes, as a call does.

@@ -6,11 +6,15 @@ use binpool::PoolRecording;
 use parking_lot::Mutex;
 use pyo3::{exceptions::PyValueError, prelude::*};
 
-use crate::view;
+use crate::{
+    file::{FilePath, file_error},
+    view,
+};
 
 /// A recording of a pool. It goes on until it is finished, by `finish` or at the end of a `with` statement.
 #[pyclass(frozen, module = "binpool")]
 pub(crate) struct Recording {
+    /// Locked only while other threads of Python may run.
     recording: Mutex<Option<PoolRecording>>,
     path: PathBuf,
 }
@@ -20,6 +24,15 @@ impl Recording {
         Self {
             recording: Mutex::new(Some(recording)),
             path,
+        }
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        if let Some(recording) = self.recording.get_mut().take() {
+            // Waits for the thread that writes, whose file may be a pipe to a thread of Python.
+            Python::try_attach(|py| py.detach(|| drop(recording)));
         }
     }
 }
@@ -34,23 +47,24 @@ impl Recording {
 
     /// Ends the recording, and writes the rest of it. Another call does nothing.
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
-        let recording = self.recording.lock().take();
         py.detach(|| {
-            if let Some(recording) = recording {
-                recording.finish()?;
+            // Locked until it is written, which `view` waits for.
+            if let Some(recording) = self.recording.lock().take() {
+                let finished = recording.finish();
+                finished.map_err(|error| file_error(error, &self.path))?;
             }
             Ok(())
         })
     }
 
     /// Writes a page for the browser that shows the recording, which has to be finished.
-    fn view(&self, py: Python<'_>, page: PathBuf) -> PyResult<()> {
-        if self.recording.lock().is_some() {
+    fn view(&self, py: Python<'_>, page: FilePath) -> PyResult<()> {
+        if py.detach(|| self.recording.lock().is_some()) {
             return Err(PyValueError::new_err(
                 "the recording goes on: call finish() before view()",
             ));
         }
-        view::view(py, self.path.clone(), page)
+        view::view(py, FilePath(self.path.clone()), page)
     }
 
     fn __enter__(this: Py<Self>) -> Py<Self> {

@@ -1,6 +1,12 @@
 //! Blocks of shared virtual memory as PyOpenCL has them.
 
-use std::ffi::{c_int, c_void};
+use std::{
+    ffi::{c_int, c_void},
+    sync::{
+        OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use binpool::{PooledBuffer, SvmAllocator, SvmBackend, adaptors::Limit};
 use binpool_opencl::{ClQueue, OpenClBackend};
@@ -13,7 +19,6 @@ use pyo3::{
 
 use crate::{
     block::{ForPyOpenCl, Held},
-    error::other_error,
     opencl::{event_of, python_event, queue_of},
 };
 
@@ -31,6 +36,10 @@ struct SvmBlock {
     /// The address as a number.
     address: usize,
     bytes: usize,
+    /// The views of its bytes that there are. Each keeps this object.
+    views: AtomicUsize,
+    /// How many of them the `pyopencl.SVM` has, from its beginning to its end.
+    own_views: OnceLock<usize>,
 }
 
 #[expect(unsafe_code, reason = "the buffer protocol fills a structure of C")]
@@ -50,23 +59,37 @@ impl SvmBlock {
             return Err(PyBufferError::new_err("no structure to fill"));
         }
         let block = slf.get();
-        if block.held.is_released() {
-            return Err(PyBufferError::new_err("the block was released before"));
-        }
         let bytes = isize::try_from(block.bytes)?;
         let address = std::ptr::with_exposed_provenance_mut::<c_void>(block.address);
+        // Counted before the look: `release` looks in the other order.
+        block.views.fetch_add(1, Ordering::SeqCst);
+        if block.held.is_released() {
+            block.views.fetch_sub(1, Ordering::SeqCst);
+            return Err(PyBufferError::new_err("the block was released before"));
+        }
         // SAFETY: Python passes a structure to fill, and the block, which it keeps, has these bytes at this address.
         let filled =
             unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), address, bytes, 0, flags) };
         if filled == -1 {
+            block.views.fetch_sub(1, Ordering::SeqCst);
             return Err(PyErr::fetch(slf.py()));
         }
         Ok(())
     }
 
+    /// Counts the end of a view.
+    ///
+    /// # Safety
+    ///
+    /// `view` is one that `__getbuffer__` has filled, as Python passes it.
+    unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {
+        self.views.fetch_sub(1, Ordering::SeqCst);
+    }
+
     /// Gives the block back to its pool. Commands that were enqueued before may still use it.
     fn release(&self, py: Python<'_>) -> PyResult<()> {
-        self.held.release(py)
+        self.held
+            .take(py, || self.check_unviewed(), PooledBuffer::release)
     }
 
     /// Makes `queue` the block's only queue. What is enqueued there from now on comes behind the commands of its former queues.
@@ -97,10 +120,11 @@ impl SvmBlock {
             .map(|event| event_of(&backend, event))
             .collect();
         let events = events?;
-        let ended = py.detach(|| {
-            let released = self.held.take()?.enqueue_release(queue.as_ref(), &events);
-            released.map_err(other_error)
-        })?;
+        let ended = self.held.take(
+            py,
+            || self.check_unviewed(),
+            |block| block.enqueue_release(queue.as_ref(), &events),
+        )?;
         python_event(py, &ended)
     }
 }
@@ -108,6 +132,17 @@ impl SvmBlock {
 impl SvmBlock {
     fn backend(&self, py: Python<'_>) -> PyResult<OpenClBackend> {
         self.held.with(py, |block| Ok(block.backend().clone()))
+    }
+
+    /// An error where the program has views of the bytes, as for a `bytearray` that is to be resized.
+    fn check_unviewed(&self) -> PyResult<()> {
+        let own = self.own_views.get().copied().unwrap_or(0);
+        match self.views.load(Ordering::SeqCst).saturating_sub(own) {
+            0 => Ok(()),
+            views => Err(PyBufferError::new_err(format!(
+                "{views} of the block's views are left (arrays, memoryviews): drop them before you release it"
+            ))),
+        }
     }
 }
 
@@ -119,11 +154,12 @@ impl ForPyOpenCl for Svm {
         Ok(address.as_ptr().expose_provenance())
     }
 
-    fn object(
-        py: Python<'_>,
+    fn object<'py>(
+        py: Python<'py>,
         block: PooledBuffer<Self>,
         address: usize,
-    ) -> PyResult<Bound<'_, PyAny>> {
+        _queue: &ClQueue,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let class = SVM.get_or_try_init(py, || {
             let class = py.import("binpool._svm")?.getattr("SVM");
             class.map(Bound::unbind)
@@ -132,8 +168,15 @@ impl ForPyOpenCl for Svm {
             bytes: block.size(),
             held: Held::new(block),
             address,
+            views: AtomicUsize::new(0),
+            own_views: OnceLock::new(),
         };
-        class.bind(py).call1((block,))
+        let block = Bound::new(py, block)?;
+        let memory = class.bind(py).call1((&block,))?;
+        // PyOpenCL has taken the address, and keeps that view.
+        let views = block.get().views.load(Ordering::SeqCst);
+        block.get().own_views.get_or_init(|| views);
+        Ok(memory)
     }
 }
 

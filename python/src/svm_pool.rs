@@ -23,6 +23,7 @@ impl SvmPool {
         fine_grained: bool,
         reuse: &str,
     ) -> PyResult<PyClassInitializer<Self>> {
+        let py = context_or_queue.py();
         let limit = checked_limit(limit)?;
         let origin = origin_of(context_or_queue, device)?;
         let grain = if fine_grained {
@@ -31,7 +32,7 @@ impl SvmPool {
             SvmGrain::Coarse
         };
         let options = PoolOptions::new().reuse(reuse_policy(reuse)?);
-        let pool = OpenClPool::initializer(origin, options, |backend| {
+        let pool = OpenClPool::initializer(py, origin, options, |backend| {
             Ok(Limit::new(SvmAllocator::new(backend, grain)?, limit))
         })?;
         Ok(pool.add_subclass(Self))

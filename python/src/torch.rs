@@ -5,34 +5,17 @@
     reason = "streams and addresses of CUDA are numbers in Python"
 )]
 
-use std::{
-    ffi::c_void,
-    ptr::without_provenance_mut,
-    sync::{
-        Arc, LazyLock,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::{ffi::c_void, ptr::without_provenance_mut};
 
 use binpool::Tag;
 use binpool_capi::torch::{self, binpool_torch_free};
 use pyo3::prelude::*;
 
-use crate::{
-    call_site::tag_of_caller,
-    error::cuda_error,
-    pool::{Pool, Shared},
-};
-
-/// Set while requests of PyTorch and CuPy are to name the lines that make them.
-static NAMES_LINES: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+use crate::{call_site::line_of_caller, error::cuda_error, pool::Pool};
 
 /// Returns the line that makes a request, which most often comes from a function of PyTorch that has let go of Python's interpreter.
 fn line() -> Option<Tag> {
-    if !NAMES_LINES.load(Ordering::Relaxed) {
-        return None;
-    }
-    Python::try_attach(|py| tag_of_caller(py).ok()).flatten()
+    Python::try_attach(line_of_caller).map(Tag::new)
 }
 
 /// The pool of a CUDA device, which PyTorch and CuPy allocate from.
@@ -40,8 +23,7 @@ fn line() -> Option<Tag> {
 pub(crate) fn cuda_pool(py: Python<'_>, device: i32) -> PyResult<Pool> {
     torch::name_requests(line);
     let pool = py.detach(|| torch::pool_of(device)).map_err(cuda_error)?;
-    let shared = Shared::new(pool, Arc::clone(&NAMES_LINES));
-    Ok(Pool { shared })
+    Ok(Pool { any: pool })
 }
 
 /// A block of the pool of a CUDA device, which goes back when Python drops this.

@@ -33,11 +33,13 @@ impl Uses {
                 "name the queues on which commands use the arrays",
             ));
         }
+        let py = queues.py();
         let queues: PyResult<Arc<[_]>> = queues
             .iter()
             .map(|queue| queue_of(backend, &queue))
             .collect();
-        Ok(Self::Any(own_queue(backend)?, queues?))
+        let own = py.detach(|| own_queue(backend))?;
+        Ok(Self::Any(own, queues?))
     }
 
     /// Allocates a block for these uses.

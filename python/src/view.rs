@@ -1,7 +1,9 @@
 //! Pages for the browser.
 
 use std::{
+    ffi::OsStr,
     fs::{self, File},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -11,20 +13,52 @@ use binpool_replay::{
 };
 use pyo3::{exceptions::PyValueError, prelude::*};
 
-use crate::error::other_error;
+use crate::{
+    error::other_error,
+    file::{FilePath, file_error},
+};
 
-/// Writes a page to a file.
-pub(crate) fn write_page(path: &Path, html: &str) -> PyResult<()> {
-    Ok(fs::write(path, html)?)
+/// A file that a page is written to.
+pub(crate) struct Page(PathBuf);
+
+impl Page {
+    /// Returns the page of this name: one with another ending would get something that its name does not say.
+    pub(crate) fn at(path: FilePath) -> PyResult<Self> {
+        match path.0.extension().and_then(OsStr::to_str) {
+            Some("html" | "htm") => Ok(Self(path.0)),
+            None if path.0.extension().is_none() => Ok(Self(path.0)),
+            _ => Err(PyValueError::new_err(format!(
+                "{}: a page has a name that ends on .html",
+                path.0.display()
+            ))),
+        }
+    }
+
+    pub(crate) fn write(&self, html: &str) -> PyResult<()> {
+        fs::write(&self.0, html).map_err(|error| file_error(error, &self.0))
+    }
+
+    /// Returns whether it would be written over `file`.
+    fn is_at(&self, file: &Path) -> bool {
+        let places = [&self.0, file].map(|path| fs::metadata(path).map(|it| (it.dev(), it.ino())));
+        matches!(places, [Ok(page), Ok(file)] if page == file)
+    }
 }
 
 /// Writes a page for the browser that shows a recording of a pool, `Pool.record`: which line of the program used the memory, when, and
 /// where its blocks lay. It is one file, which needs no network.
 #[pyfunction]
-pub(crate) fn view(py: Python<'_>, recording: PathBuf, page: PathBuf) -> PyResult<()> {
+pub(crate) fn view(py: Python<'_>, recording: FilePath, page: FilePath) -> PyResult<()> {
+    let (recording, page) = (recording.0, Page::at(page)?);
     py.detach(|| {
         let name = recording.display().to_string();
-        let content = File::open(&recording).and_then(Content::new)?;
+        if page.is_at(&recording) {
+            return Err(PyValueError::new_err(format!(
+                "{name}: the page would be written over the recording; name another file"
+            )));
+        }
+        let content = File::open(&recording).and_then(Content::new);
+        let content = content.map_err(|error| file_error(error, &recording))?;
         let trace = Trace::read_content(&name, content, None).map_err(other_error)?;
         let by = if trace.groups().is_empty() {
             By::Size
@@ -36,6 +70,6 @@ pub(crate) fn view(py: Python<'_>, recording: PathBuf, page: PathBuf) -> PyResul
                 "{name} does not say where its blocks lay: it is no finished recording of a pool; `binpool view` simulates such files"
             ))
         })?;
-        write_page(&page, &page_of(&[(&history.name, &history)], by)?)
+        page.write(&page_of(&[(&history.name, &history)], by)?)
     })
 }

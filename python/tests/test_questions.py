@@ -1,6 +1,7 @@
 """What can be asked of a pool: figures, limits, lines, recordings, pages."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -83,6 +84,102 @@ def test_live_blocks_are_by_lines_of_the_program(pool, queue):
     assert "make_the_first" in pool.report()
     del first, second
     assert pool.live_blocks() == []
+
+
+ODD = {
+    "no name": ({"__name__": None}, "x.py"),
+    "no string": ({"__name__": 5}, "x.py"),
+    "not there": ({}, "x.py"),
+    "a string of its own": ({"__name__": type("Name", (str,), {"partition": None, "split": None})("m")}, "x.py"),
+    "no character": ({"__name__": "m\udcff"}, "\udcff.py"),
+    "two lines": ({"__name__": "m"}, "x\ny.py"),
+    "empty": ({"__name__": ""}, ""),
+    "only a folder": ({"__name__": "m"}, "x/"),
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_a_request_does_not_fail_for_the_name_of_its_code(pool, tmp_path, odd):
+    names, file = ODD[odd]
+    with pool.record(tmp_path / "program.trace"):
+        pool.watch()
+        names |= {"pool": pool}
+        exec(compile("def ask(): return pool(4096)\nblock = ask()", file, "exec"), names)
+    (group,) = pool.live_blocks()
+    assert group.call_site.endswith(":1 in ask")
+    assert ":1 in ask" in (tmp_path / "program.trace").read_text()
+
+
+def test_a_request_does_not_fail_where_no_line_can_be_found():
+    program = """
+import sys, pyopencl as cl
+get, sys._getframe = sys._getframe, lambda *_: 1 / 0
+import binpool
+pool = binpool.MemoryPool(cl.CommandQueue(cl.Context([cl.get_platforms()[0].get_devices()[0]])))
+pool.watch()
+block = pool(4096)
+print(pool.live_blocks()[0].call_site)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "an unknown line"
+
+
+def test_a_pool_that_is_no_longer_watched_looks_for_no_lines(tmp_path):
+    """Python tells of each look at a frame by an event, to a hook that stays as long as the process."""
+    program = f"""
+import sys, pyopencl as cl, binpool
+looks = 0
+def count(event, _):
+    global looks
+    looks += event == "sys._getframe"
+pool = binpool.MemoryPool(cl.CommandQueue(cl.Context([cl.get_platforms()[0].get_devices()[0]])))
+sys.addaudithook(count)
+def of_ten():
+    global looks
+    looks = 0
+    for _ in range(10): pool(4096)
+    return looks
+found = [of_ten()]
+pool.watch(); pool.watch(); found.append(of_ten())
+pool.stop_watching(); found.append(of_ten())
+recording = pool.record({str(tmp_path / "x.trace")!r}); found.append(of_ten())
+pool.watch(); pool.stop_watching(); found.append(of_ten())
+recording.finish(); found.append(of_ten())
+print(*found)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0", "10", "0", "10", "10", "0"]
+
+
+def test_an_empty_name_of_the_opencl_library_is_none():
+    program = """
+import pyopencl as cl, binpool
+print(binpool.MemoryPool(cl.CommandQueue(cl.Context([cl.get_platforms()[0].get_devices()[0]])))(4096).size)
+"""
+    environment = os.environ | {"OPENCL_DYLIB_PATH": ""}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
+    assert int(done.stdout) >= 4096
+
+
+@pytest.mark.parametrize("kind", ["MemoryPool", "SVMPool"])
+def test_a_program_ends_while_its_daemon_threads_use_a_pool(kind):
+    """The interpreter ends such threads where they ask for its lock, which has to be a place that they can be ended at."""
+    program = f"""
+import sys, threading, pyopencl as cl, binpool
+queue = cl.CommandQueue(cl.Context([cl.get_platforms()[0].get_devices()[0]]))
+pool, asks = binpool.{kind}(queue), threading.Semaphore(0)
+pool.watch()
+sys.setswitchinterval(1e-6)
+def work():
+    while True:
+        pool(1234)
+        asks.release()
+for _ in range(6): threading.Thread(target=work, daemon=True).start()
+for _ in range(200): asks.acquire()
+"""
+    for _ in range(5):
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
 
 
 def test_a_recording_has_requests_by_lines_and_is_drawn(pool, tmp_path):

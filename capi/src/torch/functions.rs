@@ -167,7 +167,8 @@ pub unsafe fn allocate(
         let size = usize::try_from(bytes)
             .map_err(|_| Failure::argument(format!("a request of {bytes} bytes")))?;
         let (block, address) = Place::with(device, stream, |place| {
-            let block = names::within(|| place.pool.pool.allocate_on(place.queue(), size))?;
+            let pool = &place.pool.pool;
+            let block = names::within(pool, || pool.allocate_on(place.queue(), size))?;
             let memory = block.memory_on(place.queue());
             let address = memory.map_or(Ok(0), binpool_cuda::CudaMemory::cu_device_ptr)?;
             Ok((block, address))

@@ -1,0 +1,33 @@
+"""Blocks of buffers."""
+
+from typing import Any
+
+import pyopencl
+
+
+class Buffer(pyopencl.Buffer):
+    """A block of a :class:`MemoryPool`, which goes back once: by :meth:`release`, or when Python drops it.
+
+    Or a part of one, which keeps it.
+    """
+
+    # A `pyopencl.Buffer` becomes one of these, so they have nothing that it has not.
+    __slots__ = ()
+    _block: Any
+
+    def release(self) -> None:
+        """Give the block back to its pool. Commands that were enqueued before may still use it; nothing else may, but its parts."""
+        self._block.release()
+
+    def get_sub_region(self, origin: int, size: int, flags: int = 0) -> pyopencl.Buffer:
+        """Return a buffer over ``size`` bytes from the byte ``origin`` on. While it is left, the pool gives the block to nobody."""
+        part: pyopencl.Buffer = self._block.part(origin, size, flags)
+        return part
+
+    def __getitem__(self, part: slice) -> pyopencl.Buffer:
+        if not isinstance(part, slice):
+            raise TypeError(f"a part of a buffer is a slice, not {type(part).__name__}")
+        start, stop, step = part.indices(self.size)
+        if step != 1:
+            raise ValueError(f"a part of a buffer has all bytes from its first to its last, not each {step}th")
+        return self.get_sub_region(start, max(stop - start, 0))
