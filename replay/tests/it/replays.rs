@@ -58,6 +58,7 @@ fn outcome() -> Outcome {
         maps: 0,
         unmaps: 0,
         remap_time: Duration::ZERO,
+        at_end: None,
     }
 }
 
