@@ -11,6 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde::Serialize;
+
 use binpool::{
     Allocator, Backend, Error, PoolOptions, Queue, QueueOrder,
     adaptors::{AllocatorStatistics, Limit, Statistics},
@@ -74,7 +76,7 @@ pub struct Outcome {
 }
 
 /// What a trace has at its end, and what was taken from the device then: what a pool keeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct AtEnd {
     /// The bytes that the program has, as it asked for them.
     pub live_bytes: u64,

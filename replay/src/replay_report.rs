@@ -68,31 +68,12 @@ struct Object<'a> {
     view_time_us: f64,
     #[serde(flatten)]
     pages: Option<Pages>,
-    #[serde(flatten)]
-    at_end: Option<End>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at_end: Option<AtEnd>,
     #[serde(skip_serializing_if = "Option::is_none")]
     need_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     need_over_live: Option<f64>,
-}
-
-/// What an object has of the trace's end.
-#[derive(Serialize)]
-struct End {
-    end_live_bytes: u64,
-    end_reserved_bytes: u64,
-    /// What a trim would leave then.
-    end_trimmed_bytes: u64,
-}
-
-impl From<AtEnd> for End {
-    fn from(at_end: AtEnd) -> Self {
-        Self {
-            end_live_bytes: at_end.live_bytes,
-            end_reserved_bytes: at_end.reserved_bytes,
-            end_trimmed_bytes: at_end.trimmed_bytes,
-        }
-    }
 }
 
 /// What an object has of pages of virtual memory.
@@ -147,7 +128,7 @@ pub fn json(header: &Header, rows: &[Row]) -> serde_json::Result<String> {
             device_time_us: row.device_time_us,
             view_time_us: row.outcome.view_time.as_secs_f64() * 1e6,
             pages: (header.allocator == AllocatorChoice::Pages).then(|| Pages::of(row)),
-            at_end: row.outcome.at_end.map(End::from),
+            at_end: row.outcome.at_end,
             need_bytes: row.need_bytes,
             need_over_live: row.need_bytes.map(|need| ratio(need, row.peak_live_bytes)),
         })

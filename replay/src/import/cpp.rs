@@ -90,15 +90,15 @@ impl Function {
     /// A function with this demangled name. Those of the namespaces `beyond` count as machinery.
     pub(crate) fn new(demangled: &str, beyond: &[String]) -> Self {
         let name = bare(demangled);
-        let begins = |with: &&str| name.starts_with(*with);
+        let begins = |with: &&str| name.starts_with(with);
         let is_beyond = |space: &String| name.split("::").next() == Some(space.as_str());
-        if UNWINDER.iter().any(|with| begins(with)) {
+        if UNWINDER.iter().any(begins) {
             return Self {
                 name,
                 owner: Owner::Unwinder,
             };
         }
-        if MACHINERY.iter().any(|with| begins(with)) || beyond.iter().any(is_beyond) {
+        if MACHINERY.iter().any(begins) || beyond.iter().any(is_beyond) {
             return Self {
                 name,
                 owner: Owner::Machinery,

@@ -52,20 +52,28 @@ pub(crate) fn import(
             Err(error) => return Err(error.into()),
         };
         read += line.bytes.len();
-        let place = || format!("line {}", line.number);
-        if line.is_too_long {
-            let problem = ImportProblem::TooLong {
-                longest: LONGEST_LINE,
-            };
-            return Err(ImportError::at(place(), problem));
-        }
-        if let Err(problem) = log.push(line) {
-            if line.may_be_cut && log.events > 0 {
-                log.cut = Some("the last line");
-            } else {
-                log.others += 1;
-                log.first_other.get_or_insert_with(|| (place(), problem));
+        let place = format!("line {}", line.number);
+        let problem = if line.is_too_long {
+            // Other output of the program may have such lines.
+            let is_skipped = log.columns.is_none() && lines.skip_rest(SEARCHED)?;
+            let longest = LONGEST_LINE;
+            let problem = ImportProblem::TooLong { longest };
+            if !is_skipped {
+                return Err(ImportError::at(place, problem));
             }
+            Some(problem)
+        } else {
+            let may_be_cut = line.may_be_cut && log.events > 0;
+            let problem = log.push(line).err();
+            if may_be_cut && problem.is_some() {
+                log.cut = Some("the last line");
+                continue;
+            }
+            problem
+        };
+        if let Some(problem) = problem {
+            log.others += 1;
+            log.first_other.get_or_insert((place, problem));
         }
         if !log.is_log() && read > SEARCHED {
             break;
@@ -320,7 +328,7 @@ fn parse_small(text: &str) -> Option<u64> {
     let seconds = text.parse::<f64>().ok()?;
     (0.0..1.0)
         .contains(&seconds)
-        .then(|| (seconds * 1e9) as u64)
+        .then_some((seconds * 1e9) as u64)
 }
 
 /// A clock that starts again at midnight.

@@ -11,7 +11,7 @@
 //! entries allocate some.
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     rc::Rc,
 };
 
@@ -47,9 +47,12 @@ const LONGEST_CATEGORY: usize = 240;
 struct Snapshot<'o> {
     /// The list of entries of each device.
     traces: &'o [Id],
-    segments: Option<&'o [Id]>,
-    /// The numbers of all devices.
-    devices: BTreeSet<usize>,
+    /// Whether any has some.
+    has_entries: bool,
+    /// The segments of each device, with their numbers, counted from 1. Those that name no device are of device 0.
+    segments: BTreeMap<usize, Vec<(usize, Id)>>,
+    /// Whether there is a list of them.
+    lists_segments: bool,
 }
 
 impl<'o> Snapshot<'o> {
@@ -62,43 +65,42 @@ impl<'o> Snapshot<'o> {
         };
         let bare = root.and_then(|root| objects.list(root));
         let bare = bare.filter(|list| list.first().is_some_and(is_segment));
-        let (traces, segments) = (list("device_traces"), list("segments").or(bare));
-        if traces.is_none() && segments.is_none_or(<[Id]>::is_empty) {
+        let (traces, listed) = (list("device_traces"), list("segments").or(bare));
+        if traces.is_none() && listed.is_none_or(<[Id]>::is_empty) {
             let problem = foreign_document(objects);
             return Err(ImportError::at("the whole file", problem));
         }
         let traces = traces.unwrap_or_default();
-        let named = segments.unwrap_or_default().iter();
-        let named = named.filter_map(|segment| device_of(objects, *segment).unwrap_or(Some(0)));
+        let mut segments: BTreeMap<usize, Vec<(usize, Id)>> = BTreeMap::new();
+        for (number, segment) in (1..).zip(listed.unwrap_or_default()) {
+            let device = objects.field(*segment, "device");
+            let device = device.and_then(|device| objects.integer(device));
+            if let Ok(device) = usize::try_from(device.unwrap_or(0)) {
+                segments.entry(device).or_default().push((number, *segment));
+            }
+        }
+        let has_some = |trace: &Id| objects.list(*trace).is_some_and(|list| !list.is_empty());
         Ok(Self {
             traces,
+            has_entries: traces.iter().any(has_some),
             segments,
-            devices: (0..traces.len()).chain(named).collect(),
+            lists_segments: listed.is_some(),
         })
     }
 
-    /// How much is known of a device: its entries, or its segments if no device has entries.
-    fn amount(&self, objects: &Objects, device: usize) -> usize {
+    /// The numbers of all devices, each with how much is known of it: its entries, or its segments if no device has entries.
+    fn devices(&self, objects: &Objects) -> BTreeMap<usize, usize> {
         let entries = |trace: &Id| objects.list(*trace).map_or(0, <[Id]>::len);
-        if self.has_entries(objects) {
-            return self.traces.get(device).map_or(0, entries);
+        let mut devices: BTreeMap<usize, usize> =
+            self.traces.iter().map(entries).enumerate().collect();
+        for (device, segments) in &self.segments {
+            let amount = devices.entry(*device).or_default();
+            if !self.has_entries {
+                *amount = segments.len();
+            }
         }
-        let segments = self.segments.unwrap_or_default().iter();
-        let own = segments
-            .filter(|segment| device_of(objects, **segment).is_none_or(|of| of == Some(device)));
-        own.count()
+        devices
     }
-
-    fn has_entries(&self, objects: &Objects) -> bool {
-        let is_empty = |trace: &Id| objects.list(*trace).is_none_or(<[Id]>::is_empty);
-        !self.traces.iter().all(is_empty)
-    }
-}
-
-/// Returns the device that a segment names, if it names one; `Some(None)` for one that there cannot be.
-fn device_of(objects: &Objects, segment: Id) -> Option<Option<usize>> {
-    let device = objects.integer(objects.field(segment, "device")?)?;
-    Some(usize::try_from(device).ok())
 }
 
 /// Reads the trace of each device of a snapshot that allocates something, in their order, with its number; the error of the device
@@ -111,21 +113,19 @@ pub(crate) fn import_all(
     let snapshot = Snapshot::of(objects)?;
     let mut lists_seen = HashSet::new();
     let mut all = Vec::new();
-    for device in &snapshot.devices {
-        if snapshot.amount(objects, *device) == 0 {
+    for (device, amount) in snapshot.devices(objects) {
+        if amount == 0 {
             continue;
         }
         // PyTorch never writes this, and a small file could otherwise stand for more entries than fit into memory.
-        let entries = snapshot
-            .traces
-            .get(*device)
-            .filter(|_| snapshot.has_entries(objects));
+        let entries = snapshot.traces.get(device);
+        let entries = entries.filter(|_| snapshot.has_entries);
         if entries.is_some_and(|entries| !lists_seen.insert(entries)) {
             let expected = "a list that no device before has";
             return Err(wrong(format!("device {device}"), "its trace", expected));
         }
-        match import_device(objects, name, *device, beyond) {
-            Ok(trace) => all.push((*device, trace)),
+        match import_device(objects, name, &snapshot, device, beyond) {
+            Ok(trace) => all.push((device, trace)),
             Err(ImportError::At {
                 problem: ImportProblem::NoAllocation { .. },
                 ..
@@ -147,20 +147,17 @@ pub(crate) fn import(
     beyond: &[String],
 ) -> Result<Trace, ImportError> {
     let snapshot = Snapshot::of(objects)?;
-    let amounts = snapshot.devices.iter();
-    let amounts: Vec<(usize, usize)> = amounts
-        .map(|device| (*device, snapshot.amount(objects, *device)))
-        .collect();
+    let amounts = snapshot.devices(objects);
     let busiest = amounts.iter().rev().max_by_key(|(_, amount)| *amount);
-    let busiest = busiest.copied().unwrap_or_default();
-    let chosen = device.unwrap_or(busiest.0);
-    let mut trace = import_device(objects, name, chosen, beyond)?;
+    let (busiest, amount) = busiest.map_or((0, 0), |(device, amount)| (*device, *amount));
+    let chosen = device.unwrap_or(busiest);
+    let mut trace = import_device(objects, name, &snapshot, chosen, beyond)?;
     if device.is_some() {
         return Ok(trace);
     }
     let mut others = amounts
         .iter()
-        .filter(|(other, amount)| *other != chosen && *amount > 0)
+        .filter(|(other, amount)| **other != chosen && **amount > 0)
         .map(|(other, amount)| format!("device {other} has {amount}"));
     let mut named: Vec<String> = others.by_ref().take(OTHERS_NAMED).collect();
     if !named.is_empty() {
@@ -168,15 +165,14 @@ pub(crate) fn import(
         if more > 0 {
             named.push(format!("{more} more have some"));
         }
-        let unit = if snapshot.has_entries(objects) {
+        let unit = if snapshot.has_entries {
             "entries"
         } else {
             "segments"
         };
         trace.push_remark(format!(
-            "device {chosen} of {} has {} {unit}, and {}: `binpool import --device` takes another",
+            "device {chosen} of {} has {amount} {unit}, and {}: `binpool import --device` takes another",
             amounts.len(),
-            busiest.1,
             named.join(", ")
         ));
     }
@@ -186,12 +182,12 @@ pub(crate) fn import(
 fn import_device(
     objects: &Objects,
     name: &str,
+    snapshot: &Snapshot<'_>,
     device: usize,
     beyond: &[String],
 ) -> Result<Trace, ImportError> {
-    let snapshot = Snapshot::of(objects)?;
-    if !snapshot.devices.contains(&device) {
-        let devices = snapshot.devices.len();
+    if device >= snapshot.traces.len() && !snapshot.segments.contains_key(&device) {
+        let devices = snapshot.devices(objects).len();
         let problem = ImportProblem::NoDevice { device, devices };
         return Err(ImportError::at("the whole file", problem));
     }
@@ -229,7 +225,11 @@ fn import_device(
     for (what, text, moment) in import.notes.rest() {
         import.blocks.note(what, text, moment);
     }
-    import.segments(snapshot.segments, are_completed)?;
+    let segments = snapshot.segments.get(&device).map(Vec::as_slice);
+    let listed = snapshot
+        .lists_segments
+        .then(|| segments.unwrap_or_default());
+    import.segments(listed, are_completed)?;
     import.settings();
     import.blocks.group_the_rest(OLDER, WITHOUT_STACK);
     let (unknown, leaves_frames_out) = (import.unknown, import.leaves_frames_out);
@@ -365,7 +365,7 @@ impl<'o> Import<'o> {
     /// Adds the blocks that are live at the end. Those with a requested free count as live if frees are completed separately.
     fn segments(
         &mut self,
-        segments: Option<&[Id]>,
+        segments: Option<&[(usize, Id)]>,
         are_completed: bool,
     ) -> Result<(), ImportError> {
         let objects = self.objects;
@@ -375,11 +375,8 @@ impl<'o> Import<'o> {
         };
         let mut lists_seen = HashSet::new();
         let mut known = Vec::new();
-        for (index, segment) in segments.iter().enumerate() {
-            if device_of(objects, *segment).is_some_and(|device| device != Some(self.device)) {
-                continue;
-            }
-            let where_is = || format!("segment {}", index + 1);
+        for (number, segment) in segments {
+            let where_is = || format!("segment {number}");
             let address = self.number(*segment, "address", where_is)?;
             let mut next = address;
             let stream = field(*segment, "stream").and_then(|stream| objects.integer(stream));

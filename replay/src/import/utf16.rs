@@ -33,9 +33,13 @@ impl<R: Read> Utf16<R> {
         let has_more = (&mut self.inner).take(AT_A_TIME).read_to_end(&mut bytes)? > 0;
         let mut units: Vec<u16> = bytes
             .chunks_exact(2)
-            .map(|pair| match self.is_big_endian {
-                true => u16::from_be_bytes([pair[0], pair[1]]),
-                false => u16::from_le_bytes([pair[0], pair[1]]),
+            .map(|pair| {
+                let unit = u16::from_le_bytes([pair[0], pair[1]]);
+                if self.is_big_endian {
+                    unit.swap_bytes()
+                } else {
+                    unit
+                }
             })
             .collect();
         let mut kept = bytes.len() / 2 * 2;
@@ -80,9 +84,12 @@ mod tests {
         for before in 0..3 {
             let text = "x".repeat(before) + &"aé日😀".repeat(3000);
             for is_big_endian in [false, true] {
-                let unit = |unit: u16| match is_big_endian {
-                    true => unit.to_be_bytes(),
-                    false => unit.to_le_bytes(),
+                let unit = |unit: u16| {
+                    if is_big_endian {
+                        unit.to_be_bytes()
+                    } else {
+                        unit.to_le_bytes()
+                    }
                 };
                 let bytes: Vec<u8> = text.encode_utf16().flat_map(unit).collect();
                 let mut read = String::new();

@@ -54,6 +54,22 @@ impl<R: BufRead> Lines<R> {
             may_be_cut: !has_end && !is_too_long,
         }))
     }
+
+    /// Skips the rest of a line that is too long. Returns whether it ended within so many bytes.
+    pub(crate) fn skip_rest(&mut self, most: usize) -> io::Result<bool> {
+        let mut skipped = 0;
+        while skipped <= most {
+            let bytes = self.reader.fill_buf()?;
+            let end = bytes.iter().position(|byte| *byte == b'\n');
+            let read = end.map_or(bytes.len(), |end| end + 1);
+            self.reader.consume(read);
+            if end.is_some() || read == 0 {
+                return Ok(true);
+            }
+            skipped += read;
+        }
+        Ok(false)
+    }
 }
 
 #[cfg(test)]

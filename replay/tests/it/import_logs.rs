@@ -112,6 +112,10 @@ fn a_log_within_other_output_is_found_and_the_other_lines_are_counted() {
         trace.remarks(),
         ["405 lines without an event of RMM: left out"]
     );
+    // A plan of a query may be longer than any line of a log.
+    let plan = "x".repeat(300_000);
+    let trace = read(format!("{plan}\n{LINES}{plan}"));
+    assert_eq!(trace.to_string(), PROGRAM);
     let damaged = LINES.replacen("268435456", "26843\u{fffd}456", 1);
     let trace = read(format!("{HEADER}{damaged}"));
     assert_eq!(

@@ -250,11 +250,21 @@ fn blocks_without_frames_say_why() {
     assert_eq!((groups(&trace), trace.groups().len()), (vec![None], 0));
 }
 
-/// The stacks of a training step, as PyTorch records them with C++, which is its default.
-#[test]
-fn stacks_with_cpp_are_named_after_what_tells_what_the_program_did() {
+/// Parts of the stacks of a training step, as PyTorch records them with C++, which is its default.
+struct Parts {
+    /// The allocator, and what records the stack.
+    inner: Vec<Value>,
+    /// The forward pass.
+    python: Vec<Value>,
+    /// The thread of the backward pass.
+    engine: Vec<Value>,
+    bmm: Vec<Value>,
+    kthvalue: Vec<Value>,
+}
+
+fn parts() -> Parts {
     let cpp = |name: &str| frame("??", 0, name);
-    let inner = [
+    let inner = vec![
         cpp("torch::unwind::unwind()"),
         cpp("torch::CapturedTraceback::gather(bool, bool, bool)"),
         frame(
@@ -276,7 +286,7 @@ fn stacks_with_cpp_are_named_after_what_tells_what_the_program_did() {
             "at::(anonymous namespace)::(anonymous namespace)::wrapper_CUDA_bmm(at::Tensor const&, at::Tensor const&)",
         ),
     ];
-    let python = [
+    let python = vec![
         cpp("at::_ops::empty_memory_format::call(c10::ArrayRef<c10::SymInt>)"),
         frame(
             "python_torch_functions_2.cpp",
@@ -301,7 +311,7 @@ fn stacks_with_cpp_are_named_after_what_tells_what_the_program_did() {
         frame("./csu/../csu/libc-start.c", 360, "__libc_start_main_impl"),
         cpp("_start"),
     ];
-    let engine = [
+    let engine = vec![
         cpp(
             "torch::autograd::Node::operator()(std::vector<at::Tensor, std::allocator<at::Tensor> >&&)",
         ),
@@ -318,7 +328,7 @@ fn stacks_with_cpp_are_named_after_what_tells_what_the_program_did() {
         cpp("start_thread"),
         cpp("__clone3"),
     ];
-    let bmm = [
+    let bmm = vec![
         frame(
             "VariableType_1.cpp",
             0,
@@ -329,12 +339,30 @@ fn stacks_with_cpp_are_named_after_what_tells_what_the_program_did() {
             "torch::autograd::generated::BmmBackward0::apply(std::vector<at::Tensor, std::allocator<at::Tensor> >&&)",
         ),
     ];
-    let kthvalue = [
+    let kthvalue = vec![
         cpp("at::native::value_selecting_reduction_backward_symint(at::Tensor const&, long)"),
         cpp(
             "torch::autograd::generated::KthvalueBackward0::apply(std::vector<at::Tensor, std::allocator<at::Tensor> >&&)",
         ),
     ];
+    Parts {
+        inner,
+        python,
+        engine,
+        bmm,
+        kthvalue,
+    }
+}
+
+#[test]
+fn stacks_with_cpp_are_named_after_what_tells_what_the_program_did() {
+    let Parts {
+        inner,
+        python,
+        engine,
+        bmm,
+        kthvalue,
+    } = parts();
     let stack = |parts: &[&[Value]]| json!({ "frames": parts.concat() });
     let base = 1_u64 << 40;
     let entries = [

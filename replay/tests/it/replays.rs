@@ -1,6 +1,6 @@
 //! Replays of real programs on the mock device.
 
-use std::{fs, path::Path, time::Duration};
+use std::{fmt::Write as _, fs, path::Path, time::Duration};
 
 use binpool::{GrowthPolicy, PoolOptions};
 use binpool_mock::DeviceProfile;
@@ -166,7 +166,8 @@ fn each_figure_of_the_report_stands_under_its_name() {
     });
     let report: Value = serde_json::from_str(&json(&of_pages, &[row]).unwrap()).unwrap();
     let more = json!({
-        "maps": 3, "unmaps": 2, "remap_time_us": 2.5, "end_live_bytes": 10, "end_reserved_bytes": 30, "end_trimmed_bytes": 20,
+        "maps": 3, "unmaps": 2, "remap_time_us": 2.5,
+        "at_end": { "live_bytes": 10, "reserved_bytes": 30, "trimmed_bytes": 20 },
     });
     for (name, figure) in more.as_object().unwrap() {
         assert_eq!(report[0][name], *figure, "{name}");
@@ -486,9 +487,9 @@ fn a_block_of_half_the_device_is_given_as_cuda_gives_it() {
 fn what_a_pool_keeps_after_one_large_input_is_told_for_each_way_of_giving_back() {
     let mut text = format!("a 0 {} 0\nf 0\n", 8_u64 << 30);
     for block in 1..1000 {
-        text += &format!("a {block} {} 0\n", 1 << 20);
+        writeln!(text, "a {block} {} 0", 1 << 20).unwrap();
         if block > 100 {
-            text += &format!("f {}\n", block - 100);
+            writeln!(text, "f {}", block - 100).unwrap();
         }
     }
     let folder = tempfile::tempdir().unwrap();
@@ -497,9 +498,9 @@ fn what_a_pool_keeps_after_one_large_input_is_told_for_each_way_of_giving_back()
     let path = path.to_str().unwrap();
     let kept = |more: &[&str]| {
         let (report, _) = replayed(&[more, &[path]].concat());
-        assert_eq!(report["end_live_bytes"], 100 << 20);
+        assert_eq!(report["at_end"]["live_bytes"], 100 << 20);
         assert!(report["peak_reserved_bytes"].as_u64().unwrap() >= 8 << 30);
-        ["end_reserved_bytes", "end_trimmed_bytes"].map(|name| report[name].as_u64().unwrap())
+        ["reserved_bytes", "trimmed_bytes"].map(|name| report["at_end"][name].as_u64().unwrap())
     };
     let [all, trimmed] = kept(&["--trim"]);
     assert!(all >= 8 << 30, "{all}");
