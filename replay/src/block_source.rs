@@ -31,6 +31,9 @@ pub(crate) trait Source {
 
     /// Returns the most bytes that were live at once, as they were asked for; `None` where this source keeps no count.
     fn peak_live_bytes(&self) -> Option<u64>;
+
+    /// Releases what is free.
+    fn trim(&self) {}
 }
 
 impl<A: Allocator> Source for MemoryPool<A> {
@@ -63,6 +66,10 @@ impl<A: Allocator> Source for MemoryPool<A> {
 
     fn peak_live_bytes(&self) -> Option<u64> {
         Some(self.statistics().peak_active_bytes)
+    }
+
+    fn trim(&self) {
+        self.free_held();
     }
 }
 

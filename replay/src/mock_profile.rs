@@ -4,7 +4,7 @@ use std::{fs, io, path::Path, str::FromStr, sync::Arc, time::Duration};
 
 use binpool_mock::{CostModel, CostTable, DeviceProfile, MockDevice};
 
-use crate::{replay_report::ratio, shown};
+use crate::{Trace, replay_report::ratio, shown};
 
 /// The device whose limits and costs the mock device has.
 ///
@@ -20,7 +20,7 @@ use crate::{replay_report::ratio, shown};
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Profile {
-    /// An NVIDIA H200 with NVIDIA's OpenCL.
+    /// An NVIDIA H200 with NVIDIA's OpenCL. Recordings of programs on CUDA, such as `PyTorch`'s, may have blocks as large as all of its memory.
     #[default]
     H200,
     /// `PoCL` on a processor.
@@ -83,6 +83,24 @@ impl Profile {
         }
     }
 
+    /// The profile for a replay of a trace. OpenCL on the H200 gives a quarter of the memory in one piece at most, and CUDA all of it: programs on CUDA, and
+    /// those that cannot have run on OpenCL there, get what CUDA gives. So does any pool of pages, which OpenCL has not.
+    pub(crate) fn device_for(&self, trace: &Trace, has_pages: bool) -> DeviceProfile {
+        let mut device = self.device();
+        if has_pages || self.gives_as_cuda(trace) {
+            let all = usize::try_from(device.limits.capacity_bytes).unwrap_or(usize::MAX);
+            device.limits.largest_block_bytes = all;
+        }
+        device
+    }
+
+    /// Returns whether the device gives this trace its memory as CUDA does.
+    pub(crate) fn gives_as_cuda(&self, trace: &Trace) -> bool {
+        let is_built_in = matches!(self, Self::H200 | Self::None);
+        let largest = self.device().limits.largest_block_bytes;
+        is_built_in && (trace.is_of_cuda() || trace.largest_block_bytes() > largest)
+    }
+
     /// Returns the time of so many calls that map pages and that unmap some. It does not depend on their size up to 128 MiB, and pools
     /// take no larger ones.
     pub(crate) fn remap_time(&self, maps: u64, unmaps: u64) -> Duration {
@@ -92,9 +110,14 @@ impl Profile {
         Duration::from_secs_f64(micros / 1e6)
     }
 
-    /// Makes a mock device with this profile and so many bytes of memory; `None` for the profile's own capacity.
-    pub(crate) fn mock(&self, capacity_bytes: Option<u64>) -> MockDevice {
-        let profile = self.device();
+    /// Makes a mock device for a replay of a trace, with so many bytes of memory; `None` for the profile's own capacity.
+    pub(crate) fn mock(
+        &self,
+        trace: &Trace,
+        has_pages: bool,
+        capacity_bytes: Option<u64>,
+    ) -> MockDevice {
+        let profile = self.device_for(trace, has_pages);
         let largest = profile.limits.largest_block_bytes;
         let mut builder = MockDevice::builder().profile(profile).virtual_memory(true);
         if let Some(capacity) = capacity_bytes {

@@ -11,6 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde::Serialize;
+
 use binpool::{
     Allocator, Backend, Error, PoolOptions, Queue, QueueOrder,
     adaptors::{AllocatorStatistics, Limit, Statistics},
@@ -69,6 +71,19 @@ pub struct Outcome {
     pub unmaps: u64,
     /// The part of [`allocator_time`](Self::allocator_time) that mapping and unmapping took.
     pub remap_time: Duration,
+    /// What was taken from the device at the trace's end; `None` where that is not counted.
+    pub at_end: Option<AtEnd>,
+}
+
+/// What a trace has at its end, and what was taken from the device then: what a pool keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct AtEnd {
+    /// The bytes that the program has, as it asked for them.
+    pub live_bytes: u64,
+    /// The bytes that were taken from the device.
+    pub reserved_bytes: u64,
+    /// What of them is left if the pool is then trimmed ([`free_held`](binpool::MemoryPool::free_held)).
+    pub trimmed_bytes: u64,
 }
 
 /// Why a replay stopped.
@@ -264,22 +279,29 @@ impl<'a, B: Backend> Run<'a, B> {
         let (left, host_time) = self.play_all(source, progress)?;
         let hits = source.hits();
         let device = reading();
+        source.trim();
+        let copies = self.parts.copies as u64;
+        let at_end = AtEnd {
+            live_bytes: self.trace.end_live_bytes() * copies,
+            reserved_bytes: device.current_bytes,
+            trimmed_bytes: reading().current_bytes,
+        };
         let end = self.trace.events().len();
-        let at_end = |error| Failure::at(self.trace, end, false, error);
+        let failed = |error| Failure::at(self.trace, end, false, error);
         for (part, blocks) in self.parts.parts.iter().zip(left) {
             for (number, block) in blocks.into_iter().enumerate() {
                 if let Some(block) = block {
-                    self.free(source, part, number, block).map_err(at_end)?;
+                    self.free(source, part, number, block).map_err(failed)?;
                 }
             }
         }
         let mut overwritten = 0;
         for (number, queue) in self.queues.iter().enumerate() {
-            queue.finish().map_err(at_end)?;
+            queue.finish().map_err(failed)?;
             if let Some(commands) = &self.commands {
                 let backend = source.allocator().backend();
                 let wrong = commands.wrong_blocks(backend, queue, number);
-                overwritten += u64::from(wrong.map_err(at_end)?);
+                overwritten += u64::from(wrong.map_err(failed)?);
             }
         }
         if overwritten > 0 {
@@ -291,7 +313,6 @@ impl<'a, B: Backend> Run<'a, B> {
         if let Some(blocks @ 1..) = source.active_blocks() {
             return Err(Failure::at(self.trace, end, false, StillActive { blocks }));
         }
-        let copies = self.parts.copies as u64;
         Ok(Outcome {
             allocations: self.trace.allocations() as u64 * copies,
             pairs: self.trace.frees() as u64 * copies,
@@ -307,6 +328,7 @@ impl<'a, B: Backend> Run<'a, B> {
             maps: device.maps,
             unmaps: device.unmaps,
             remap_time: device.map_time,
+            at_end: Some(at_end),
         })
     }
 

@@ -133,7 +133,7 @@ impl Device {
         }
     }
 
-    /// Describes the requests of a trace that this device can never serve; `None` where it may fit.
+    /// Describes the requests of a trace that this device can never serve, or can only by other limits than its own; `None` where it may fit.
     #[must_use]
     pub fn too_small_for(&self, trace: &Trace, capacity_bytes: Option<u64>) -> Option<String> {
         let (all, largest) = match self {
@@ -152,14 +152,21 @@ impl Device {
                 bytes(capacity)
             ));
         }
-        (block > largest).then(|| {
-            format!(
+        let sizes = (bytes(block as u64), bytes(largest as u64));
+        match self {
+            _ if block <= largest => None,
+            Self::Mock(profile) if trace.is_of_cuda() && profile.gives_as_cuda(trace) => None,
+            Self::Mock(profile) if profile.gives_as_cuda(trace) => Some(format!(
+                "{name} has a block of {}, and OpenCL on this device gives at most {} in one piece: \
+                 replayed with the limits of CUDA, which gives all of the memory",
+                sizes.0, sizes.1
+            )),
+            _ => Some(format!(
                 "{name} has a block of {}, and the device gives at most {} in one piece: \
                  use another device, or --scale",
-                bytes(block as u64),
-                bytes(largest as u64)
-            )
-        })
+                sizes.0, sizes.1
+            )),
+        }
     }
 
     /// Replays a trace.
@@ -181,7 +188,8 @@ impl Device {
         };
         match self {
             Self::Mock(profile) => {
-                let device = profile.mock(settings.capacity_bytes);
+                let has_pages = settings.allocator == AllocatorChoice::Pages;
+                let device = profile.mock(trace, has_pages, settings.capacity_bytes);
                 let backend = device.backend();
                 let before = device.device_time();
                 let kernels: NewCommands<'_, MockBackend> =

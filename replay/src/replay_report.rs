@@ -3,7 +3,7 @@
 use binpool::words::bytes;
 use serde::Serialize;
 
-use crate::{AllocatorChoice, Outcome, Touch, markdown_table::markdown};
+use crate::{AllocatorChoice, AtEnd, Outcome, Touch, markdown_table::markdown};
 
 /// The data that all rows of a report share.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +69,8 @@ struct Object<'a> {
     #[serde(flatten)]
     pages: Option<Pages>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    at_end: Option<AtEnd>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     need_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     need_over_live: Option<f64>,
@@ -126,6 +128,7 @@ pub fn json(header: &Header, rows: &[Row]) -> serde_json::Result<String> {
             device_time_us: row.device_time_us,
             view_time_us: row.outcome.view_time.as_secs_f64() * 1e6,
             pages: (header.allocator == AllocatorChoice::Pages).then(|| Pages::of(row)),
+            at_end: row.outcome.at_end,
             need_bytes: row.need_bytes,
             need_over_live: row.need_bytes.map(|need| ratio(need, row.peak_live_bytes)),
         })
@@ -148,6 +151,32 @@ fn short_name<'r>(row: &'r Row, rows: &[Row]) -> &'r str {
     } else {
         name
     }
+}
+
+/// Returns a table of what the programs have at the end of each trace, what is taken from the device then, and what a trim would leave.
+#[must_use]
+pub fn end_table(rows: &[Row]) -> String {
+    let titles = [
+        "at the end of the trace",
+        "live",
+        "reserved",
+        "after a trim",
+    ];
+    let mut table = markdown(titles, 1..);
+    for row in rows {
+        let known = row.outcome.at_end.map(|at_end| {
+            let AtEnd {
+                live_bytes,
+                reserved_bytes,
+                trimmed_bytes,
+            } = at_end;
+            [live_bytes, reserved_bytes, trimmed_bytes].map(bytes)
+        });
+        let mut cells = vec![short_name(row, rows).to_owned()];
+        cells.extend(known.unwrap_or_else(|| [(); 3].map(|()| "not counted".to_owned())));
+        table.add_row(cells);
+    }
+    table.to_string()
 }
 
 /// Returns the report as a table below a line that names the device and the settings.

@@ -33,6 +33,8 @@ pub(crate) fn replay_in_stream_order(
     let peaks = peaks.map_err(|error| Failure::at(trace, end, false, error))?;
     outcome.peak_reserved_bytes = peaks.reserved_bytes;
     outcome.peak_live_bytes = peaks.used_bytes;
+    // The driver is asked for its peaks alone.
+    outcome.at_end = None;
     Ok(outcome)
 }
 

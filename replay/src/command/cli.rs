@@ -2,13 +2,15 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use binpool::{GrowthPolicy, HighWater, LeadingBits, PoolOptions};
+use binpool::{Decay, GrowthPolicy, HighWater, LeadingBits, PoolOptions};
 use binpool_opencl::DeviceSelector;
 use binpool_replay::{AllocatorChoice, CostEffort, Profile, Touch};
 use bytesize::ByteSize;
 use clap::{
-    Args, ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum, builder::TypedValueParser,
-    error::ErrorKind, value_parser,
+    Args, ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum,
+    builder::{NonEmptyStringValueParser, TypedValueParser},
+    error::ErrorKind,
+    value_parser,
 };
 use clap_complete::Shell;
 
@@ -165,10 +167,12 @@ impl Devices {
 /// The content of the file tells its kind. It may be compressed with gzip:
 ///
 /// - a memory snapshot of PyTorch: the pickle that `torch.cuda.memory._dump_snapshot` writes, or
-///   `torch.cuda.memory._snapshot()` as JSON. The group of a block is the innermost call of its stack outside of PyTorch:
-///   `FILE:LINE FUNCTION`. A block ends where its free is completed.
+///   `torch.cuda.memory._snapshot()` as JSON; or its segments alone, `torch.cuda.memory_snapshot()`. The group of a block is the innermost call of
+///   its stack outside of PyTorch: `FILE:LINE FUNCTION`. Without Python, as in the backward pass, it is the step, such as `BmmBackward0`. A block ends
+///   where its free is completed.
 ///
-/// - a log of RMM (`rmm::mr::logging_resource_adaptor`): CSV with `Thread,Time,Action,Pointer,Size,Stream`.
+/// - a log of RMM (`rmm::mr::logging_resource_adaptor`): CSV with `Thread,Time,Action,Pointer,Size,Stream`, also cut, without its header, or within
+///   other output of a program.
 ///
 /// - a trace: it is written again.
 ///
@@ -196,6 +200,9 @@ pub(crate) struct Import {
     /// Which device of a snapshot of several. Default: the one with most entries.
     #[arg(long, value_name = "N")]
     pub(crate) device: Option<usize>,
+    /// Look beyond a package for the names of groups, such as einops: what it allocates belongs to its callers. For several, repeat it.
+    #[arg(long, value_name = "PACKAGE", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) beyond: Vec<String>,
     /// Print JSON: an object with the figures of the trace.
     #[arg(long, requires = "output")]
     pub(crate) json: bool,
@@ -219,6 +226,7 @@ Examples:
   binpool replay replay/traces/*.trace.gz
   binpool replay --no-pool --profile pocl replay/traces/eager_arrays.trace.gz
   binpool replay --device nvidia --need TRACE
+  binpool replay --release-threshold 1GiB TRACE
   binpool replay --backend cuda TRACE
   binpool replay --backend cuda --no-pool --allocator stream-ordered TRACE
   binpool replay --backend opencl --scale 64 --capacity 1GiB TRACE")]
@@ -234,7 +242,7 @@ pub(crate) struct Replay {
     #[arg(long)]
     pub(crate) device: Option<DeviceSelector>,
     /// The device whose costs and limits the mock has: h200, pocl, none (the H200's limits, no costs), or a file that
-    /// `binpool devices --measure -o FILE.json` wrote. Default: h200.
+    /// `binpool devices --measure -o FILE.json` wrote. Recordings of programs on CUDA have its limits on the H200, not OpenCL's. Default: h200.
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) profile: Option<Profile>,
     /// The way of getting memory. Default: immediate; for a pool on CUDA, pages of virtual memory.
@@ -266,6 +274,16 @@ pub(crate) struct Replay {
     /// without segments.
     #[arg(long, value_name = "BITS", value_parser = leading_bits())]
     pub(crate) leading_bits: Option<u32>,
+    /// After every so many allocations, release the free memory that none of them used. Default: it is kept.
+    #[arg(long, value_name = "ALLOCATIONS", value_parser = at_least_one, conflicts_with = "no_pool")]
+    pub(crate) decay: Option<usize>,
+    /// Release free memory while the pool has more than this, such as 1GiB. Default: it is kept.
+    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "no_pool")]
+    pub(crate) release_threshold: Option<ByteSize>,
+    /// Show what is live and what is reserved at the end of the trace, and what the pool keeps if it is trimmed there. With `--decay` and
+    /// `--release-threshold` that is shown, too.
+    #[arg(long)]
+    pub(crate) trim: bool,
     /// The most memory that may be taken from the device, such as 12GiB. Default: all of it.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) capacity: Option<ByteSize>,
@@ -470,6 +488,11 @@ impl Replay {
         }
     }
 
+    /// Whether it is shown what is kept at the end.
+    pub(crate) fn gives_back(&self) -> bool {
+        self.trim || self.decay.is_some() || self.release_threshold.is_some()
+    }
+
     /// The way of getting memory.
     pub(crate) fn allocator(&self) -> AllocatorChoice {
         let carves = !self.no_pool && !self.no_segments;
@@ -489,6 +512,14 @@ impl Replay {
             .segments(!self.no_segments);
         let options = match self.leading_bits {
             Some(bits) => options.leading_bits(bits),
+            None => options,
+        };
+        let options = match self.decay {
+            Some(every) => options.decay(Decay::after_allocations(every as u64)),
+            None => options,
+        };
+        let options = match self.release_threshold {
+            Some(threshold) => options.release_threshold(threshold.as_u64()),
             None => options,
         };
         (!self.no_pool).then_some(options)

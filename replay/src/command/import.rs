@@ -11,13 +11,13 @@ use flate2::{Compression, write::GzEncoder};
 
 use crate::command::{
     cli::Import,
-    output::{open_trace, print},
+    output::{open_trace_beyond, print},
     whole_file::{NotWritten, write_with},
 };
 
 /// Writes a recording as a trace. Returns `true`: failures are errors.
 pub(crate) fn import_one(options: &Import) -> Result<bool, Box<dyn Error>> {
-    let trace = open_trace(&options.file, options.device)?;
+    let trace = open_trace_beyond(&options.file, options.device, &options.beyond)?;
     let Some(path) = &options.output else {
         let mut output = BufWriter::new(io::stdout().lock());
         return match write!(output, "{trace}").and_then(|()| output.flush()) {

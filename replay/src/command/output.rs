@@ -15,7 +15,7 @@ use std::{
 
 use anstyle::{AnsiColor, Style};
 use binpool::PoolError;
-use binpool_replay::{Trace, TraceError, shown};
+use binpool_replay::{Content, Trace, TraceError, shown};
 use clap::error::{ContextKind, ContextValue};
 
 use crate::command::{
@@ -111,7 +111,16 @@ pub(crate) fn is_standard_input(path: &Path) -> bool {
 
 /// Reads a trace, or a device of another tool's recording, and prints the remarks about the latter to standard error.
 pub(crate) fn open_trace(path: &Path, device: Option<usize>) -> Result<Trace, TraceError> {
-    let trace = read_trace(path, device)?;
+    open_trace_beyond(path, device, &[])
+}
+
+/// As [`open_trace`], with groups that are named beyond these packages.
+pub(crate) fn open_trace_beyond(
+    path: &Path,
+    device: Option<usize>,
+    beyond: &[String],
+) -> Result<Trace, TraceError> {
+    let trace = read_trace(path, device, beyond)?;
     print_remarks(&trace);
     Ok(trace)
 }
@@ -123,16 +132,22 @@ pub(crate) fn print_remarks(trace: &Trace) {
     }
 }
 
-fn read_trace(path: &Path, device: Option<usize>) -> Result<Trace, TraceError> {
+fn read_trace(path: &Path, device: Option<usize>, beyond: &[String]) -> Result<Trace, TraceError> {
     if is_standard_input(path) {
-        return Trace::read(STANDARD_INPUT, io::stdin(), device);
+        let name = STANDARD_INPUT.to_owned();
+        return match Content::new(io::stdin()) {
+            Ok(content) => Trace::read_content(name, content.beyond(beyond), device),
+            Err(source) => Err(TraceError::Read { name, source }),
+        };
     }
     let bytes = fs::metadata(path).map_or(0, |file| file.len());
     let bar = bar(
         usize::try_from(bytes).unwrap_or(usize::MAX),
         &shown(path.display()),
     );
-    Trace::open_device(path, device, &|read| bar.inc(read))
+    let progress = |read| bar.inc(read);
+    let content = Content::open(path, &progress)?;
+    Trace::read_content(shown(path.display()), content.beyond(beyond), device)
 }
 
 /// Colours the titles of tables, the devices, and the best settings of a report.

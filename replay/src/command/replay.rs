@@ -3,7 +3,9 @@
 use std::error::Error;
 
 use binpool_opencl::DeviceSelector;
-use binpool_replay::{AllocatorChoice, Device, Failure, Header, Row, Settings, Trace, json, table};
+use binpool_replay::{
+    AllocatorChoice, Device, Failure, Header, Row, Settings, Trace, end_table, json, table,
+};
 
 use crate::command::{
     cli::{BackendChoice, Replay},
@@ -71,6 +73,9 @@ pub(crate) fn replay_all(options: &Replay) -> Result<bool, Box<dyn Error>> {
         print(&json(&header, &rows)?)?;
     } else if !rows.is_empty() {
         print_report(&table(&header, &rows), &DISPENSABLE)?;
+        if options.gives_back() {
+            print_report(&format!("\n{}", end_table(&rows)), &[])?;
+        }
     }
     Ok(rows.len() == options.traces.len())
 }
@@ -83,7 +88,10 @@ fn replay_one(
 ) -> Result<Row, Failure> {
     let bar = bar(trace.events().len(), trace.name());
     let progress = |events: usize| bar.set_position(events as u64);
-    let first = device.replay(trace, settings, &progress)?;
+    let mut first = device.replay(trace, settings, &progress)?;
+    if !options.gives_back() {
+        first.outcome.at_end = None;
+    }
     let mut runs = vec![first];
     for _ in 1..options.repeat {
         runs.push(device.replay(trace, settings, &progress)?);

@@ -16,7 +16,7 @@ use binpool_replay::{
 use bytesize::ByteSize;
 use clap::{
     Args,
-    builder::{PathBufValueParser, TypedValueParser},
+    builder::{NonEmptyStringValueParser, PathBufValueParser, TypedValueParser},
 };
 
 use crate::command::{
@@ -76,6 +76,10 @@ pub(crate) struct View {
     /// What the blocks are grouped by at first. Default: group where the trace has groups, or else size.
     #[arg(long, value_enum)]
     by: Option<By>,
+    /// Look beyond a package for the names of groups in a snapshot of PyTorch, such as einops: what it allocates belongs to its callers. For
+    /// several, repeat it.
+    #[arg(long, value_name = "PACKAGE", value_parser = NonEmptyStringValueParser::new())]
+    beyond: Vec<String>,
     /// Which device of another tool's snapshot of several. Default: all, in a menu; for a picture or JSON, the one with most entries.
     #[arg(long, value_name = "N")]
     device: Option<usize>,
@@ -119,7 +123,7 @@ enum Input {
 /// Writes the page, and prints its numbers if requested. Returns `true`: failures are errors.
 pub(crate) fn view(options: &View) -> Result<bool, Box<dyn Error>> {
     let file = &options.file;
-    let input = open(file)?;
+    let input = open(file, &options.beyond)?;
     let Some(after) = &options.after else {
         match input {
             Input::Recording(content) => view_trace(options, content)?,
@@ -130,7 +134,7 @@ pub(crate) fn view(options: &View) -> Result<bool, Box<dyn Error>> {
     if is_standard_input(file) && is_standard_input(after) {
         return Err("standard input has one file, not two: give the name of the other".into());
     }
-    match (input, open(after)?) {
+    match (input, open(after, &options.beyond)?) {
         (Input::Recording(before), Input::Recording(content)) => {
             let replay = |trace: &Trace| simulate(options, trace);
             let one = |file, content| histories_of(&wanted(options, file, true, &replay), content);
@@ -179,7 +183,7 @@ fn write_comparison(
 }
 
 /// Opens a file, and reads it if it is a snapshot.
-fn open(file: &Path) -> Result<Input, Box<dyn Error>> {
+fn open(file: &Path, beyond: &[String]) -> Result<Input, Box<dyn Error>> {
     let not_read = |source| TraceError::Read {
         name: name_of(file),
         source,
@@ -189,7 +193,7 @@ fn open(file: &Path) -> Result<Input, Box<dyn Error>> {
     } else {
         File::open(file).and_then(Content::new)
     };
-    let mut content = content.map_err(not_read)?;
+    let mut content = content.map_err(not_read)?.beyond(beyond);
     if !content.is_json().map_err(not_read)? {
         return Ok(Input::Recording(content));
     }
@@ -198,7 +202,9 @@ fn open(file: &Path) -> Result<Input, Box<dyn Error>> {
     let mut content = content.expanding_at_most(EXPANDS);
     content.read_to_end(&mut text).map_err(not_read)?;
     if !is_snapshot(&text) {
-        let content = Content::new(Cursor::new(text)).map_err(not_read)?;
+        let content = Content::new(Cursor::new(text))
+            .map_err(not_read)?
+            .beyond(beyond);
         return Ok(Input::Recording(content));
     }
     let snapshot = Snapshot::from_json(&String::from_utf8_lossy(&text));

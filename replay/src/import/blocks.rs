@@ -100,6 +100,15 @@ impl Blocks {
         self.steps.push((Step::Free(address), moment));
     }
 
+    /// Ends a run of the program, all of whose memory is free then. Returns the number of blocks that were live.
+    pub(crate) fn end_run(&mut self, moment: Moment) -> usize {
+        let mut live: Vec<u64> = self.live.drain().collect();
+        live.sort_unstable();
+        let freed = live.iter().map(|address| (Step::Free(*address), moment));
+        self.steps.extend(freed);
+        live.len()
+    }
+
     /// Adds that the program has freed the block at an address, while other streams still use it.
     pub(crate) fn wait(&mut self, address: u64, moment: Moment) {
         self.steps.push((Step::Wait(address), moment));
@@ -131,6 +140,28 @@ impl Blocks {
         }
     }
 
+    /// Puts the blocks without a group into one that says why, unless no block has one.
+    pub(crate) fn group_the_rest(&mut self, older: &str, other: &str) {
+        if self.groups.is_empty() {
+            return;
+        }
+        let is_allocated = |step: &Step| matches!(step, Step::Allocate(Block { group: None, .. }));
+        if self.before.iter().any(|block| block.group.is_none()) {
+            let group = self.group(older.to_owned());
+            for block in &mut self.before {
+                block.group.get_or_insert(group);
+            }
+        }
+        if self.steps.iter().any(|(step, _)| is_allocated(step)) {
+            let group = self.group(other.to_owned());
+            for (step, _) in &mut self.steps {
+                if let Step::Allocate(block) = step {
+                    block.group.get_or_insert(group);
+                }
+            }
+        }
+    }
+
     /// Returns the trace; `None` where nothing was allocated. `counted` names the unit of the moments' lines. `source` is set for a
     /// recording that says where its blocks lay.
     pub(crate) fn into_trace(
@@ -140,6 +171,7 @@ impl Blocks {
         source: Option<Source>,
     ) -> Option<Trace> {
         let mut trace = Trace::empty(name, counted);
+        trace.set_of_cuda();
         let mut streams = HashMap::new();
         let mut stream = |of: &Block| {
             let next = u32::try_from(streams.len()).unwrap_or(u32::MAX);

@@ -4,8 +4,10 @@
 
 mod blocks;
 pub(crate) mod content;
+mod cpp;
 mod frames;
 mod json;
+mod kinds;
 mod notes;
 mod objects;
 mod pickle;
@@ -14,25 +16,19 @@ mod placing;
 mod rmm;
 mod snapshot;
 mod stacks;
+mod utf16;
 
 use std::{
-    fs::File,
-    io::{self, BufRead, BufReader, Read},
+    io::{self, BufReader, Read},
     path::Path,
 };
 
-use self::{
-    content::{Content, Watched},
-    objects::Objects,
-};
+use self::{content::Content, kinds::Kind, objects::Objects};
 use crate::trace::{
     Trace,
     error::{ImportProblem, TraceError},
     name::shown,
 };
-
-/// The first byte of every pickle with a protocol of 2 or more; the next byte is the protocol.
-const PICKLE: u8 = 0x80;
 
 /// The most times its size that a compressed pickle may expand to. Snapshots of real programs expand about 12 times, and each
 /// byte of a hostile one takes 30 bytes of memory.
@@ -59,6 +55,19 @@ impl ImportError {
         }
     }
 
+    /// Names what a document is, if it is no snapshot, by its first bytes.
+    fn or_foreign(self, start: &[u8]) -> Self {
+        let Self::At { problem, .. } = &self else {
+            return self;
+        };
+        let is_snapshot = !matches!(
+            problem,
+            ImportProblem::NoSnapshot | ImportProblem::Json { .. } | ImportProblem::Truncated
+        );
+        let foreign = kinds::foreign_text(start).filter(|_| !is_snapshot);
+        foreign.map_or(self, |problem| Self::at("the whole file", problem))
+    }
+
     fn of(self, name: String) -> TraceError {
         match self {
             Self::Read(source) => TraceError::Read { name, source },
@@ -78,8 +87,8 @@ impl From<io::Error> for ImportError {
 }
 
 impl Trace {
-    /// Reads a recording from a file: a trace, a memory snapshot of `PyTorch` (pickle or JSON; of its device with the most
-    /// entries) or a log of RMM (CSV). The content tells which. It is decompressed where it is compressed with gzip,
+    /// Reads a recording from a file: a trace, a memory snapshot of `PyTorch` (pickle or JSON, also of its segments alone; of its device with the
+    /// most entries) or a log of RMM (CSV, also within other output). The content tells which. It is decompressed where it is compressed with gzip,
     /// and must be where its name ends on `.gz`.
     ///
     /// [`remarks`](Self::remarks) explains how a recording was interpreted. The trace's name is that of the file, as
@@ -103,21 +112,8 @@ impl Trace {
         device: Option<usize>,
         progress: &dyn Fn(u64),
     ) -> Result<Self, TraceError> {
-        let name = shown(path.display());
-        let file = File::open(path).map_err(|source| TraceError::Read {
-            name: name.clone(),
-            source,
-        })?;
-        let file = Watched {
-            inner: file,
-            progress,
-        };
-        if path.extension().is_some_and(|extension| extension == "gz") {
-            let content = Content::decompressed(BufReader::new(file));
-            Self::read_content(name, content, device)
-        } else {
-            Self::read(name, file, device)
-        }
+        let content = Content::open(path, progress)?;
+        Self::read_content(shown(path.display()), content, device)
     }
 
     /// Reads a recording of any kind from `reader`, under the name `name`.
@@ -144,28 +140,35 @@ impl Trace {
     /// Those of [`open_device`](Self::open_device).
     pub fn read_content(
         name: impl Into<String>,
-        mut content: Content<'_>,
+        content: Content<'_>,
         device: Option<usize>,
     ) -> Result<Self, TraceError> {
         let name = name.into();
-        let start = match content.fill_buf() {
-            Ok(start) => start,
-            Err(source) => return Err(TraceError::Read { name, source }),
-        };
-        let kind = Kind::of(start);
-        if let (Kind::Rmm | Kind::Text, Some(device @ 1..)) = (kind, device) {
+        let start = content.start().to_vec();
+        let kind = Kind::of(&start);
+        if let (Kind::Text | Kind::Trace, Some(device @ 1..)) = (kind, device) {
             let problem = ImportProblem::NoDevice { device, devices: 1 };
             return Err(ImportError::at("the whole file", problem).of(name));
         }
         let imported = match kind {
-            Kind::Text => return Self::parse(name, content),
-            Kind::Pickle => read_pickle(content)
-                .and_then(|objects| snapshot::import(&objects, name.clone(), device)),
-            Kind::Json => read_json(content)
-                .and_then(|objects| snapshot::import(&objects, name.clone(), device)),
-            Kind::Rmm => rmm::import(content, name.clone()),
+            Kind::Trace => {
+                let has_packages = !content.packages().is_empty();
+                let mut trace = Self::parse(name, content)?;
+                if has_packages {
+                    let remark = "its groups were named when it was recorded: it is not looked beyond packages";
+                    trace.push_remark(remark.into());
+                }
+                return Ok(trace);
+            }
+            Kind::Pickle | Kind::Json => {
+                let beyond = content.packages().to_vec();
+                read_document(kind, content)
+                    .and_then(|objects| snapshot::import(&objects, &name, device, &beyond))
+            }
+            Kind::Text => rmm::import(content, name.clone(), &start),
+            Kind::Other => Err(ImportError::at("the whole file", kinds::foreign(&start))),
         };
-        imported.map_err(|error| error.of(name))
+        imported.map_err(|error| error.or_foreign(&start).of(name))
     }
 
     /// Reads a recording from the content of a file that was opened already: each device of a snapshot that allocates something,
@@ -187,62 +190,25 @@ impl Trace {
     /// Those of [`open`](Self::open).
     pub fn read_devices(
         name: impl Into<String>,
-        mut content: Content<'_>,
+        content: Content<'_>,
     ) -> Result<Vec<(usize, Self)>, TraceError> {
         let name = name.into();
-        let start = match content.fill_buf() {
-            Ok(start) => start,
-            Err(source) => return Err(TraceError::Read { name, source }),
-        };
-        let objects = match Kind::of(start) {
-            Kind::Pickle => read_pickle(content),
-            Kind::Json => read_json(content),
-            Kind::Text | Kind::Rmm => {
-                return Ok(vec![(0, Self::read_content(name, content, None)?)]);
-            }
-        };
-        let traces = objects.and_then(|objects| snapshot::import_all(&objects, &name));
-        traces.map_err(|error| error.of(name))
-    }
-}
-
-fn read_pickle(content: Content<'_>) -> Result<Objects, ImportError> {
-    pickle::read(document(content, PICKLE_EXPANDS))
-}
-
-fn read_json(content: Content<'_>) -> Result<Objects, ImportError> {
-    json::read(document(content, JSON_EXPANDS))
-}
-
-/// The content of a document that is held in memory as a whole. It is read byte by byte, so the buffer has a known type.
-fn document(content: Content<'_>, times: u64) -> BufReader<Content<'_>> {
-    BufReader::new(content.expanding_at_most(times))
-}
-
-/// The kind of a recording.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// A trace of binpool's own format.
-    Text,
-    /// A snapshot of `PyTorch`.
-    Pickle,
-    /// A snapshot of `PyTorch` as JSON.
-    Json,
-    /// A log of RMM.
-    Rmm,
-}
-
-impl Kind {
-    /// Returns the kind by the first bytes, as many as the first read returned.
-    fn of(start: &[u8]) -> Self {
-        if let [PICKLE, 2..=5, ..] = start {
-            Self::Pickle
-        } else if start.trim_ascii_start().starts_with(b"{") {
-            Self::Json
-        } else if start.starts_with(rmm::HEADER.as_bytes()) {
-            Self::Rmm
-        } else {
-            Self::Text
+        let start = content.start().to_vec();
+        let kind = Kind::of(&start);
+        if !matches!(kind, Kind::Pickle | Kind::Json) {
+            return Ok(vec![(0, Self::read_content(name, content, None)?)]);
         }
+        let beyond = content.packages().to_vec();
+        let objects = read_document(kind, content);
+        let traces = objects.and_then(|objects| snapshot::import_all(&objects, &name, &beyond));
+        traces.map_err(|error| error.or_foreign(&start).of(name))
     }
+}
+
+/// Reads a pickle or JSON, which is held in memory as a whole. It is read byte by byte, so the buffer has a known type.
+fn read_document(kind: Kind, content: Content<'_>) -> Result<Objects, ImportError> {
+    if kind == Kind::Pickle {
+        return pickle::read(BufReader::new(content.expanding_at_most(PICKLE_EXPANDS)));
+    }
+    json::read(BufReader::new(content.expanding_at_most(JSON_EXPANDS)))
 }

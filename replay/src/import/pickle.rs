@@ -92,6 +92,7 @@ impl<R: BufRead> Machine<R> {
                 self.push_long(length.into())?;
             }
             b'X' | 0x8c | 0x8d => self.push_text(opcode)?,
+            b'I' | b'L' | b'F' | b'V' | b'S' => self.push_line(opcode)?,
             // BINBYTES and its variants.
             b'C' => {
                 let length = u8::from_le_bytes(self.bytes()?);
@@ -124,8 +125,17 @@ impl<R: BufRead> Machine<R> {
             }
             b'a' | b'e' => self.append(opcode)?,
             b's' | b'u' => self.set_items(opcode)?,
-            b'q' | b'r' | 0x94 => self.memoize(opcode)?,
-            b'h' | b'j' => self.recall(opcode)?,
+            b'p' | b'q' | b'r' | 0x94 => {
+                let key = self.key(opcode)?;
+                let top = self.top()?;
+                self.memo.insert(key, top);
+            }
+            b'g' | b'h' | b'j' => {
+                let key = self.key(opcode)?;
+                let id = self.memo.get(&key).copied();
+                let id = id.ok_or_else(|| self.missing("an object made before"))?;
+                self.stack.push(id);
+            }
             _ => return Err(self.error(ImportProblem::Opcode { opcode })),
         }
         Ok(true)
@@ -147,6 +157,43 @@ impl<R: BufRead> Machine<R> {
         let id = self.objects.add_text(text);
         self.stack.push(id);
         Ok(())
+    }
+
+    /// Pushes a value of protocol 0, which is the rest of a line.
+    fn push_line(&mut self, opcode: u8) -> Result<(), ImportError> {
+        let line = self.line()?;
+        match opcode {
+            b'V' => {
+                let id = self.objects.add_text(unescaped(&line));
+                self.stack.push(id);
+            }
+            b'S' => {
+                let quoted = line.trim_end();
+                let inner = quoted.get(1..quoted.len().saturating_sub(1));
+                let id = self.objects.add_text(unescaped(inner.unwrap_or_default()));
+                self.stack.push(id);
+            }
+            b'F' => self.push(Object::Other),
+            _ => {
+                let digits = line.trim_end().trim_end_matches('L');
+                let is_boolean = ["00", "01"].contains(&digits);
+                let number = digits.parse().ok().filter(|_| !is_boolean);
+                self.push(number.map_or(Object::Other, Object::Integer));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the rest of a line.
+    fn line(&mut self) -> Result<String, ImportError> {
+        let mut line = Vec::new();
+        let mut limited = (&mut self.reader).take(LONGEST_KEPT);
+        let read = limited.read_until(b'\n', &mut line)?;
+        self.read += read as u64;
+        match line.pop() {
+            Some(b'\n') => Ok(String::from_utf8_lossy(&line).into_owned()),
+            _ => Err(self.error(ImportProblem::Truncated)),
+        }
     }
 
     /// Pushes a number of `length` bytes, lowest first.
@@ -222,28 +269,17 @@ impl<R: BufRead> Machine<R> {
         pairs.collect()
     }
 
-    /// Stores the object on top of the stack in the memo: `BINPUT` and its variants.
-    fn memoize(&mut self, opcode: u8) -> Result<(), ImportError> {
-        let key = match opcode {
-            b'q' => u8::from_le_bytes(self.bytes()?).into(),
-            b'r' => u32::from_le_bytes(self.bytes()?),
-            _ => u32::try_from(self.memo.len()).unwrap_or(u32::MAX),
-        };
-        let top = self.top()?;
-        self.memo.insert(key, top);
-        Ok(())
-    }
-
-    /// Pushes an object of the memo: `BINGET`, `LONG_BINGET`.
-    fn recall(&mut self, opcode: u8) -> Result<(), ImportError> {
-        let key = match opcode {
-            b'h' => u8::from_le_bytes(self.bytes()?).into(),
-            _ => u32::from_le_bytes(self.bytes()?),
-        };
-        let id = self.memo.get(&key).copied();
-        let id = id.ok_or_else(|| self.missing("an object made before"))?;
-        self.stack.push(id);
-        Ok(())
+    /// Reads the key of the memo that a step names: `PUT`, `GET` and their variants. `MEMOIZE` names none.
+    fn key(&mut self, opcode: u8) -> Result<u32, ImportError> {
+        match opcode {
+            b'p' | b'g' => {
+                let key = self.line()?.trim_end().parse();
+                key.map_err(|_| self.missing("a number"))
+            }
+            b'q' | b'h' => Ok(u8::from_le_bytes(self.bytes()?).into()),
+            b'r' | b'j' => Ok(u32::from_le_bytes(self.bytes()?)),
+            _ => Ok(u32::try_from(self.memo.len()).unwrap_or(u32::MAX)),
+        }
     }
 
     fn push(&mut self, object: Object) {
@@ -309,6 +345,36 @@ impl<R: BufRead> Machine<R> {
     fn error(&self, problem: ImportProblem) -> ImportError {
         ImportError::at(format!("byte {}", self.read), problem)
     }
+}
+
+/// The text of protocol 0, in which other letters than those of Latin 1, `\\` and line ends are written as `\uXXXX` or `\xXX`.
+fn unescaped(text: &str) -> String {
+    let mut parts = text.split('\\');
+    let mut all = parts.next().unwrap_or_default().to_owned();
+    while let Some(part) = parts.next() {
+        let digits = match part.as_bytes().first() {
+            Some(b'u') => 5,
+            Some(b'U') => 9,
+            Some(b'x') => 3,
+            _ => 1,
+        };
+        let code = part
+            .get(1..digits)
+            .map(|code| u32::from_str_radix(code, 16));
+        match (part, code) {
+            // Two of them stand for one.
+            ("", _) => {
+                all.push('\\');
+                all.push_str(parts.next().unwrap_or_default());
+            }
+            (_, Some(Ok(code))) => {
+                all.push(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
+                all.push_str(part.get(digits..).unwrap_or_default());
+            }
+            (_, _) => all.push_str(part),
+        }
+    }
+    all
 }
 
 #[cfg(test)]

@@ -151,7 +151,9 @@ impl Places {
                 },
             }
         }
-        let Some(segments) = &self.told.segments else {
+        // Other tools leave the list empty.
+        let listed = self.told.segments.as_ref().filter(|list| !list.is_empty());
+        let Some(segments) = listed else {
             return Ok(before);
         };
         for &(address, bytes) in segments {

@@ -3,50 +3,151 @@
 //! Times are wall-clock times to the microsecond: `14:21:19.998533`, or `14:21:19:998533` from older versions. They
 //! start again at midnight. RMM's guide has seconds instead, and the action `deallocate`; both are accepted. RMM quotes no
 //! field, so commas alone separate the columns.
+//!
+//! The header names the columns. Old versions have no threads, and `rmm.csv_log()`, which is older, has other names, and the line of the
+//! program that asked. Logs are also met without a header, cut, one after the other, and within other output of a program: any line
+//! that is an event is taken, and the others are counted.
 
-use std::io::BufRead;
+use std::io::{self, BufRead};
 
 use super::{
     ImportError,
     blocks::{Block, Blocks, Moment},
+    kinds,
 };
 use crate::trace::{
     Trace,
     error::ImportProblem,
     lines::{LONGEST_LINE, Line, Lines},
+    name::cut,
 };
-
-/// The first line of every log.
-pub(crate) const HEADER: &str = "Thread,Time,Action,Pointer,Size,Stream";
 
 const NS_PER_S: u64 = 1_000_000_000;
 const DAY: u64 = 24 * 3600 * NS_PER_S;
 
-/// Reads the trace of a log.
-pub(crate) fn import(reader: impl BufRead, name: String) -> Result<Trace, ImportError> {
+/// The most characters of a location that count.
+const LONGEST_LOCATION: usize = 240;
+
+/// The most bytes that are read of a text to find the first line of a log.
+const SEARCHED: usize = 1 << 20;
+
+/// Reads the trace of a log, or of text that has one; `start` are the first bytes of it.
+pub(crate) fn import(
+    reader: impl BufRead,
+    name: String,
+    start: &[u8],
+) -> Result<Trace, ImportError> {
     let mut lines = Lines::new(reader);
     let mut log = Log::default();
-    while let Some(line) = lines.next()? {
-        log.push(line)
-            .map_err(|problem| ImportError::at(format!("line {}", line.number), problem))?;
-    }
-    let mut trace = log.blocks.into_trace(name, "line", None).ok_or_else(|| {
-        let advice =
-            "the adaptor that wrote the log has to be the one that the program allocates from";
-        ImportError::at("the whole file", ImportProblem::NoAllocation { advice })
-    })?;
-    let without_address = log.without_address;
-    if without_address > 0 {
-        let lines = if without_address == 1 {
-            "line"
-        } else {
-            "lines"
+    let mut read = 0;
+    loop {
+        let line = match lines.next() {
+            Ok(Some(line)) => line,
+            Ok(None) => break,
+            // Of a compressed file.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && log.events > 0 => {
+                log.cut = Some("the compressed file");
+                break;
+            }
+            Err(error) => return Err(error.into()),
         };
-        trace.push_remark(format!(
-            "{without_address} {lines} without an address: left out"
-        ));
+        read += line.bytes.len();
+        let place = format!("line {}", line.number);
+        let problem = if line.is_too_long {
+            // Other output of the program may have such lines.
+            let is_skipped = log.columns.is_none() && lines.skip_rest(SEARCHED)?;
+            let longest = LONGEST_LINE;
+            let problem = ImportProblem::TooLong { longest };
+            if !is_skipped {
+                return Err(ImportError::at(place, problem));
+            }
+            Some(problem)
+        } else {
+            let may_be_cut = line.may_be_cut && log.events > 0;
+            let problem = log.push(line).err();
+            if may_be_cut && problem.is_some() {
+                log.cut = Some("the last line");
+                continue;
+            }
+            problem
+        };
+        if let Some(problem) = problem {
+            log.others += 1;
+            log.first_other.get_or_insert((place, problem));
+        }
+        if !log.is_log() && read > SEARCHED {
+            break;
+        }
     }
-    Ok(trace)
+    log.into_trace(name, start)
+}
+
+/// Which column of a line has what.
+#[derive(Clone, Copy, Debug)]
+struct Columns {
+    count: usize,
+    time: usize,
+    action: usize,
+    pointer: usize,
+    size: usize,
+    stream: usize,
+    /// The line of the program that asked.
+    location: Option<usize>,
+}
+
+impl Columns {
+    /// Reads a header; `None` for any other line.
+    fn named_by(line: &str) -> Option<Self> {
+        let names: Vec<&str> = line.split(',').map(str::trim).collect();
+        let place = |of: &[&str]| {
+            let is_it = |name: &&str| of.iter().any(|own| name.eq_ignore_ascii_case(own));
+            names.iter().position(is_it)
+        };
+        Some(Self {
+            count: names.len(),
+            time: place(&["Time", "Start"])?,
+            action: place(&["Action", "Event Type"])?,
+            pointer: place(&["Pointer", "Address"])?,
+            size: place(&["Size", "Size (bytes)"])?,
+            stream: place(&["Stream"])?,
+            location: place(&["Location"]),
+        })
+    }
+
+    /// The columns of a line without a header: those of RMM's newer versions, or of those before, by the place of the action.
+    fn guessed(fields: &[&str]) -> Self {
+        let action = match *fields {
+            [_, action, ..] if Action::named(action).is_some() => 1,
+            _ => 2,
+        };
+        Self {
+            count: action + 4,
+            time: action - 1,
+            action,
+            pointer: action + 1,
+            size: action + 2,
+            stream: action + 3,
+            location: None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Action {
+    Allocate,
+    Free,
+    Fail,
+}
+
+impl Action {
+    fn named(name: &str) -> Option<Self> {
+        match name {
+            "allocate" | "Alloc" | "Realloc" => Some(Self::Allocate),
+            "free" | "deallocate" | "Free" => Some(Self::Free),
+            "allocate failure" => Some(Self::Fail),
+            _ => None,
+        }
+    }
 }
 
 /// A log that is being read.
@@ -54,54 +155,75 @@ pub(crate) fn import(reader: impl BufRead, name: String) -> Result<Trace, Import
 struct Log {
     blocks: Blocks,
     clock: Clock,
-    /// The number of columns in the header, and in each line after it.
-    columns: usize,
+    /// The columns that the header names.
+    columns: Option<Columns>,
+    last: Moment,
+    events: usize,
     without_address: usize,
+    /// Lines that are no events.
+    others: usize,
+    first_other: Option<(String, ImportProblem)>,
+    /// What is not whole.
+    cut: Option<&'static str>,
+    /// How many runs have ended, and the blocks that were live then.
+    ended: (usize, usize),
 }
 
 impl Log {
+    /// Returns whether a line of a log was read.
+    fn is_log(&self) -> bool {
+        self.columns.is_some() || self.events > 0
+    }
+
     fn push(&mut self, line: Line<'_>) -> Result<(), ImportProblem> {
-        if line.is_too_long {
-            return Err(ImportProblem::TooLong {
-                longest: LONGEST_LINE,
-            });
-        }
         let table = |message: String| ImportProblem::Table { message };
-        let text = str::from_utf8(line.bytes.trim_ascii_end());
+        let text = str::from_utf8(line.bytes.trim_ascii());
         let text = text.map_err(|_| table("expected text in UTF-8".into()))?;
+        // Files that were joined have byte order marks in their middle.
+        let text = text.trim_start_matches('\u{feff}');
         if text.is_empty() {
             return Ok(());
         }
-        let columns = text.split(',').count();
-        if line.number == 1 {
-            self.columns = columns;
+        if let Some(columns) = Columns::named_by(text) {
+            if self.events > 0 {
+                self.ended.0 += 1;
+                self.ended.1 += self.blocks.end_run(self.last);
+                self.clock.start_again();
+            }
+            self.columns = Some(columns);
             return Ok(());
         }
-        let mut fields = text.split(',').skip(1);
-        let mut next = || fields.next();
-        let (Some(time), Some(action), Some(address), Some(size), Some(stream), true) = (
-            next(),
-            next(),
-            next(),
-            next(),
-            next(),
-            columns == self.columns,
-        ) else {
-            let expected = self.columns;
+        let fields: Vec<&str> = text.split(',').map(str::trim).collect();
+        let columns = self.columns.unwrap_or_else(|| Columns::guessed(&fields));
+        let expected = columns.count;
+        if fields.len() != expected {
+            let found = fields.len();
             return Err(table(format!(
-                "expected {expected} columns, as in the first line; there are {columns}"
+                "expected {expected} columns, as in the first line; there are {found}"
             )));
-        };
+        }
         let field = |field, expected| ImportProblem::Field { field, expected };
-        let time = parse_time(time).ok_or_else(|| field("Time", "like 14:21:19.998533"))?;
-        let address =
-            parse_pointer(address).ok_or_else(|| field("Pointer", "a hexadecimal number"))?;
-        let bytes = size
-            .parse()
-            .map_err(|_| field("Size", "a number of bytes"))?;
-        let stream =
-            parse_pointer(stream).ok_or_else(|| field("Stream", "a hexadecimal number"))?;
-        let moment = Moment {
+        let name = fields[columns.action];
+        let action = Action::named(name).ok_or_else(|| ImportProblem::Action {
+            action: name.chars().take(40).collect(),
+            expected: "allocate, free or allocate failure",
+        })?;
+        let time = parse_time(fields[columns.time])
+            .ok_or_else(|| field("Time", "like 14:21:19.998533"))?;
+        let address = parse_pointer(fields[columns.pointer])
+            .ok_or_else(|| field("Pointer", "a hexadecimal number"))?;
+        let bytes = fields[columns.size].parse();
+        let bytes = bytes.map_err(|_| field("Size", "a number of bytes"))?;
+        let stream = parse_pointer(fields[columns.stream])
+            .ok_or_else(|| field("Stream", "a hexadecimal number"))?;
+        let location = columns.location.map(|column| fields[column]);
+        let location = location.filter(|_| action != Action::Free);
+        let group = location.filter(|name| !name.is_empty()).map(|name| {
+            let name = name.replace(char::is_control, " ");
+            self.blocks
+                .group(cut(name.trim(), LONGEST_LOCATION).into_owned())
+        });
+        self.last = Moment {
             time: Some(self.clock.read(time)),
             line: line.number,
         };
@@ -109,22 +231,54 @@ impl Log {
             address,
             bytes,
             stream: stream.into(),
-            group: None,
+            group,
             stack: None,
         };
+        self.events += 1;
         match action {
-            "allocate failure" => self.blocks.fail(block, None, moment),
-            "allocate" | "free" | "deallocate" if address == 0 => self.without_address += 1,
-            "allocate" => self.blocks.allocate(block, moment),
-            "free" | "deallocate" => self.blocks.free(block, moment),
-            action => {
-                return Err(ImportProblem::Action {
-                    action: action.chars().take(40).collect(),
-                    expected: "allocate, free or allocate failure",
-                });
-            }
+            Action::Fail => self.blocks.fail(block, None, self.last),
+            _ if address == 0 => self.without_address += 1,
+            Action::Allocate => self.blocks.allocate(block, self.last),
+            Action::Free => self.blocks.free(block, self.last),
         }
         Ok(())
+    }
+
+    fn into_trace(self, name: String, start: &[u8]) -> Result<Trace, ImportError> {
+        if !self.is_log() {
+            return Err(ImportError::at("line 1", kinds::foreign(start)));
+        }
+        if let (0, Some((place, problem))) = (self.events, self.first_other) {
+            return Err(ImportError::at(place, problem));
+        }
+        let advice =
+            "the adaptor that wrote the log has to be the one that the program allocates from";
+        let trace = self.blocks.into_trace(name, "line", None);
+        let mut trace = trace.ok_or_else(|| {
+            ImportError::at("the whole file", ImportProblem::NoAllocation { advice })
+        })?;
+        let lines = |count| match count {
+            1 => "1 line".to_owned(),
+            count => format!("{count} lines"),
+        };
+        if self.without_address > 0 {
+            let lines = lines(self.without_address);
+            trace.push_remark(format!("{lines} without an address: left out"));
+        }
+        if self.others > 0 {
+            let lines = lines(self.others);
+            trace.push_remark(format!("{lines} without an event of RMM: left out"));
+        }
+        if let Some(what) = self.cut {
+            trace.push_remark(format!("{what} is cut: what is there before it is taken"));
+        }
+        if let (ended @ 1.., live) = self.ended {
+            let (runs, live) = (ended + 1, super::blocks::blocks(live));
+            trace.push_remark(format!(
+                "{runs} logs, one after the other: {live}, live at the end of one that is not the last, freed there"
+            ));
+        }
+        Ok(trace)
     }
 }
 
@@ -146,8 +300,12 @@ fn parse_time(text: &str) -> Option<u64> {
         let are_digits = text.len() <= digits && text.bytes().all(|byte| byte.is_ascii_digit());
         are_digits.then(|| text.parse::<u64>().ok()).flatten()
     };
-    let (whole, micros) = text.rsplit_once(['.', ':'])?;
-    let micros = number(&format!("{micros:0<6}"), 6)?;
+    if text.contains("e-") {
+        // Of a log that has just begun.
+        return parse_small(text);
+    }
+    let (whole, part) = text.rsplit_once(['.', ':'])?;
+    let nanos = number(&format!("{part:0<9}"), 9)?;
     let parts: Vec<u64> = whole
         .split(':')
         .map(|part| number(part, 12))
@@ -157,7 +315,20 @@ fn parse_time(text: &str) -> Option<u64> {
         [hours @ 0..24, minutes @ 0..60, seconds @ 0..=60] => (hours * 60 + minutes) * 60 + seconds,
         _ => return None,
     };
-    seconds.checked_mul(NS_PER_S)?.checked_add(micros * 1000)
+    seconds.checked_mul(NS_PER_S)?.checked_add(nanos)
+}
+
+/// A time of less than a second, as C++ prints it: `8.1e-05`.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "from 0 to 1 000 000 000"
+)]
+fn parse_small(text: &str) -> Option<u64> {
+    let seconds = text.parse::<f64>().ok()?;
+    (0.0..1.0)
+        .contains(&seconds)
+        .then_some((seconds * 1e9) as u64)
 }
 
 /// A clock that starts again at midnight.
@@ -166,10 +337,24 @@ struct Clock {
     before: Option<u64>,
     /// The nanoseconds of the days that have passed.
     days: u64,
+    /// The last time, if a log has begun since.
+    start_after: Option<u64>,
 }
 
 impl Clock {
+    /// Another log begins, later.
+    fn start_again(&mut self) {
+        self.start_after = self.before.map(|time| self.days.saturating_add(time));
+        self.before = None;
+    }
+
     fn read(&mut self, time: u64) -> u64 {
+        if let Some(last) = self.start_after.take()
+            && self.days.saturating_add(time) < last
+        {
+            // Its times may begin at 0, or be those of another day.
+            self.days = last;
+        }
         // A smaller step back comes from threads whose lines are out of order.
         if self
             .before
@@ -198,6 +383,8 @@ mod tests {
             "12",
             "24:00:00.0",
             "1:2.0000001",
+            "1.0123456789",
+            "1e-05x",
             "a:0:0.0",
             "12:00:01.-1",
         ] {

@@ -5,47 +5,126 @@
 //! which is later where another stream still uses it (`record_stream`). The block ends with the second, or with the first in a
 //! recording without second ones. `segment_alloc` and the like are the allocator's own calls to the device: they say where the
 //! blocks lay (see [`places`](super::places)). The list may have lost its beginning, since it is bounded (`max_entries`); the blocks of
-//! `segments` show which blocks from before still live.
+//! `segments` show which blocks from before still live. `torch.cuda.memory_snapshot()` has these alone: the list of segments.
+//!
+//! Other tools write snapshots for PyTorch's viewer, which groups blocks by their `category`. Their list of segments may be empty, though their
+//! entries allocate some.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     rc::Rc,
 };
 
 use super::{
     ImportError,
     blocks::{Block, Blocks, Moment},
-    frames::{File, Frame, group_name, program_part},
+    cpp::Function,
+    frames::{File, Frame, group_name, one_line, program_part},
+    kinds::foreign_document,
     notes::{Notes, note_text},
     objects::{Id, Objects},
     places::{Change, Told},
     placing::Source,
 };
-use crate::trace::{Trace, error::ImportProblem};
+use crate::trace::{SNAPSHOT_OF_PYTORCH, Trace, error::ImportProblem, name::cut};
 
 /// The most other devices that a remark names.
 const OTHERS_NAMED: usize = 8;
 
+/// The group of blocks from before the recording whose stacks it does not have.
+const OLDER: &str = "(older than the recording)";
+
+/// The group of blocks with an empty stack.
+const WITHOUT_PYTHON: &str = "(a thread without Python, such as that of the backward pass)";
+
+/// The group of blocks without a stack.
+const WITHOUT_STACK: &str = "(recorded without call stacks)";
+
+/// The most characters of a category that count.
+const LONGEST_CATEGORY: usize = 240;
+
+/// Where a document has what a snapshot says.
+struct Snapshot<'o> {
+    /// The list of entries of each device.
+    traces: &'o [Id],
+    /// Whether any has some.
+    has_entries: bool,
+    /// The segments of each device, with their numbers, counted from 1. Those that name no device are of device 0.
+    segments: BTreeMap<usize, Vec<(usize, Id)>>,
+    /// Whether there is a list of them.
+    lists_segments: bool,
+}
+
+impl<'o> Snapshot<'o> {
+    fn of(objects: &'o Objects) -> Result<Self, ImportError> {
+        let root = objects.root();
+        let list = |key: &str| objects.list(objects.field(root?, key)?);
+        let is_segment = |item: &Id| {
+            let has = |key| objects.field(*item, key).is_some();
+            has("address") && has("blocks")
+        };
+        let bare = root.and_then(|root| objects.list(root));
+        let bare = bare.filter(|list| list.first().is_some_and(is_segment));
+        let (traces, listed) = (list("device_traces"), list("segments").or(bare));
+        if traces.is_none() && listed.is_none_or(<[Id]>::is_empty) {
+            let problem = foreign_document(objects);
+            return Err(ImportError::at("the whole file", problem));
+        }
+        let traces = traces.unwrap_or_default();
+        let mut segments: BTreeMap<usize, Vec<(usize, Id)>> = BTreeMap::new();
+        for (number, segment) in (1..).zip(listed.unwrap_or_default()) {
+            let device = objects.field(*segment, "device");
+            let device = device.and_then(|device| objects.integer(device));
+            if let Ok(device) = usize::try_from(device.unwrap_or(0)) {
+                segments.entry(device).or_default().push((number, *segment));
+            }
+        }
+        let has_some = |trace: &Id| objects.list(*trace).is_some_and(|list| !list.is_empty());
+        Ok(Self {
+            traces,
+            has_entries: traces.iter().any(has_some),
+            segments,
+            lists_segments: listed.is_some(),
+        })
+    }
+
+    /// The numbers of all devices, each with how much is known of it: its entries, or its segments if no device has entries.
+    fn devices(&self, objects: &Objects) -> BTreeMap<usize, usize> {
+        let entries = |trace: &Id| objects.list(*trace).map_or(0, <[Id]>::len);
+        let mut devices: BTreeMap<usize, usize> =
+            self.traces.iter().map(entries).enumerate().collect();
+        for (device, segments) in &self.segments {
+            let amount = devices.entry(*device).or_default();
+            if !self.has_entries {
+                *amount = segments.len();
+            }
+        }
+        devices
+    }
+}
+
 /// Reads the trace of each device of a snapshot that allocates something, in their order, with its number; the error of the device
-/// with most entries where there is none.
+/// of which most is known where there is none. `beyond` are the packages that groups are named beyond.
 pub(crate) fn import_all(
     objects: &Objects,
     name: &str,
+    beyond: &[String],
 ) -> Result<Vec<(usize, Trace)>, ImportError> {
-    let traces = device_traces(objects)?;
+    let snapshot = Snapshot::of(objects)?;
     let mut lists_seen = HashSet::new();
     let mut all = Vec::new();
-    for (device, entries) in traces.iter().enumerate() {
-        let entries = objects.list(*entries);
-        if entries.is_none_or(<[Id]>::is_empty) {
+    for (device, amount) in snapshot.devices(objects) {
+        if amount == 0 {
             continue;
         }
         // PyTorch never writes this, and a small file could otherwise stand for more entries than fit into memory.
-        if !lists_seen.insert(traces[device]) {
+        let entries = snapshot.traces.get(device);
+        let entries = entries.filter(|_| snapshot.has_entries);
+        if entries.is_some_and(|entries| !lists_seen.insert(entries)) {
             let expected = "a list that no device before has";
             return Err(wrong(format!("device {device}"), "its trace", expected));
         }
-        match import_device(objects, name.to_owned(), device) {
+        match import_device(objects, name, &snapshot, device, beyond) {
             Ok(trace) => all.push((device, trace)),
             Err(ImportError::At {
                 problem: ImportProblem::NoAllocation { .. },
@@ -55,74 +134,78 @@ pub(crate) fn import_all(
         }
     }
     if all.is_empty() {
-        all.push((0, import(objects, name.to_owned(), None)?));
+        all.push((0, import(objects, name, None, beyond)?));
     }
     Ok(all)
 }
 
-fn device_traces(objects: &Objects) -> Result<&[Id], ImportError> {
-    objects
-        .root()
-        .and_then(|root| objects.field(root, "device_traces"))
-        .and_then(|traces| objects.list(traces))
-        .ok_or_else(|| ImportError::at("the whole file", ImportProblem::NoSnapshot))
-}
-
-/// Reads the trace of one device of a snapshot, by default the one with most entries, which then remarks which others there are.
+/// Reads the trace of one device of a snapshot, by default the one of which most is known, which then remarks which others there are.
 pub(crate) fn import(
     objects: &Objects,
-    name: String,
+    name: &str,
     device: Option<usize>,
+    beyond: &[String],
 ) -> Result<Trace, ImportError> {
-    let traces = device_traces(objects)?;
-    let lengths: Vec<usize> = traces
-        .iter()
-        .map(|trace| objects.list(*trace).map_or(0, <[Id]>::len))
-        .collect();
-    let busiest = (0..lengths.len()).rev().max_by_key(|index| lengths[*index]);
-    let chosen = device.or(busiest).unwrap_or(0);
-    let mut trace = import_device(objects, name, chosen)?;
+    let snapshot = Snapshot::of(objects)?;
+    let amounts = snapshot.devices(objects);
+    let busiest = amounts.iter().rev().max_by_key(|(_, amount)| *amount);
+    let (busiest, amount) = busiest.map_or((0, 0), |(device, amount)| (*device, *amount));
+    let chosen = device.unwrap_or(busiest);
+    let mut trace = import_device(objects, name, &snapshot, chosen, beyond)?;
     if device.is_some() {
         return Ok(trace);
     }
-    let mut others = lengths
+    let mut others = amounts
         .iter()
-        .enumerate()
-        .filter(|(other, entries)| *other != chosen && **entries > 0)
-        .map(|(other, entries)| format!("device {other} has {entries}"));
+        .filter(|(other, amount)| **other != chosen && **amount > 0)
+        .map(|(other, amount)| format!("device {other} has {amount}"));
     let mut named: Vec<String> = others.by_ref().take(OTHERS_NAMED).collect();
     if !named.is_empty() {
         let more = others.count();
         if more > 0 {
             named.push(format!("{more} more have some"));
         }
+        let unit = if snapshot.has_entries {
+            "entries"
+        } else {
+            "segments"
+        };
         trace.push_remark(format!(
-            "device {chosen} of {} has {} entries, and {}: `binpool import --device` takes another",
-            lengths.len(),
-            lengths[chosen],
+            "device {chosen} of {} has {amount} {unit}, and {}: `binpool import --device` takes another",
+            amounts.len(),
             named.join(", ")
         ));
     }
     Ok(trace)
 }
 
-fn import_device(objects: &Objects, name: String, device: usize) -> Result<Trace, ImportError> {
-    let traces = device_traces(objects)?;
-    let entries = traces.get(device).map(|trace| objects.list(*trace));
-    let Some(entries) = entries else {
-        let devices = traces.len();
+fn import_device(
+    objects: &Objects,
+    name: &str,
+    snapshot: &Snapshot<'_>,
+    device: usize,
+    beyond: &[String],
+) -> Result<Trace, ImportError> {
+    if device >= snapshot.traces.len() && !snapshot.segments.contains_key(&device) {
+        let devices = snapshot.devices(objects).len();
         let problem = ImportProblem::NoDevice { device, devices };
-        return Err(ImportError::at("\"device_traces\"", problem));
+        return Err(ImportError::at("the whole file", problem));
+    }
+    let entries = match snapshot.traces.get(device) {
+        Some(trace) => objects
+            .list(*trace)
+            .ok_or_else(|| wrong(format!("device {device}"), "its trace", "a list of entries"))?,
+        None => &[],
     };
-    let entries = entries
-        .ok_or_else(|| wrong(format!("device {device}"), "its trace", "a list of entries"))?;
     let start = entries.first().and_then(|entry| time_of(objects, *entry));
     let mut import = Import {
         objects,
         device,
         entries,
+        beyond,
         blocks: Blocks::default(),
         files: HashMap::new(),
+        functions: HashMap::new(),
         callers: HashMap::new(),
         leaves_frames_out: false,
         told: Told::default(),
@@ -142,16 +225,23 @@ fn import_device(objects: &Objects, name: String, device: usize) -> Result<Trace
     for (what, text, moment) in import.notes.rest() {
         import.blocks.note(what, text, moment);
     }
-    import.segments(are_completed)?;
+    let segments = snapshot.segments.get(&device).map(Vec::as_slice);
+    let listed = snapshot
+        .lists_segments
+        .then(|| segments.unwrap_or_default());
+    import.segments(listed, are_completed)?;
     import.settings();
+    import.blocks.group_the_rest(OLDER, WITHOUT_STACK);
     let (unknown, leaves_frames_out) = (import.unknown, import.leaves_frames_out);
     let source = Source {
-        name: "a memory snapshot of PyTorch",
+        name: SNAPSHOT_OF_PYTORCH,
         allocator: "PyTorch's caching allocator",
         device,
         told: import.told,
     };
-    let trace = import.blocks.into_trace(name, "entry", Some(source));
+    let trace = import
+        .blocks
+        .into_trace(name.to_owned(), "entry", Some(source));
     let mut trace = trace.ok_or_else(|| {
         let advice = "torch.cuda.memory._record_memory_history() has to be called before the program allocates";
         ImportError::at(
@@ -176,9 +266,13 @@ struct Import<'o> {
     objects: &'o Objects,
     device: usize,
     entries: &'o [Id],
+    /// The packages that groups are named beyond.
+    beyond: &'o [String],
     blocks: Blocks,
     /// The files on the stacks, by the objects of their paths.
     files: HashMap<Id, File>,
+    /// The functions on the stacks, by the objects of their names.
+    functions: HashMap<Id, Function>,
     /// The group and the call stack of each list of frames so far. Many entries share one.
     callers: HashMap<Id, (Option<u32>, Option<u32>)>,
     leaves_frames_out: bool,
@@ -224,7 +318,10 @@ impl<'o> Import<'o> {
                 self.blocks.allocate(block, moment);
             }
             "free_requested" | "free_completed" if action == free => {
-                let block = self.block(entry, self.number(entry, "addr", where_is)?, where_is)?;
+                let mut block =
+                    self.block(entry, self.number(entry, "addr", where_is)?, where_is)?;
+                // The stack may be the one that freed it.
+                (block.group, block.stack) = (self.category(entry), None);
                 self.blocks.free(block, moment);
             }
             // The allocator has most blocks at once.
@@ -266,22 +363,20 @@ impl<'o> Import<'o> {
     }
 
     /// Adds the blocks that are live at the end. Those with a requested free count as live if frees are completed separately.
-    fn segments(&mut self, are_completed: bool) -> Result<(), ImportError> {
+    fn segments(
+        &mut self,
+        segments: Option<&[(usize, Id)]>,
+        are_completed: bool,
+    ) -> Result<(), ImportError> {
         let objects = self.objects;
         let field = |of: Id, key: &str| objects.field(of, key);
-        let list = |of: Id, key: &str| field(of, key).and_then(|list| objects.list(list));
-        let root = objects.root();
-        let Some(segments) = root.and_then(|root| list(root, "segments")) else {
+        let Some(segments) = segments else {
             return Ok(());
         };
         let mut lists_seen = HashSet::new();
         let mut known = Vec::new();
-        for (index, segment) in segments.iter().enumerate() {
-            let of_device = field(*segment, "device").and_then(|device| objects.integer(device));
-            if of_device.is_some_and(|device| usize::try_from(device) != Ok(self.device)) {
-                continue;
-            }
-            let where_is = || format!("segment {}", index + 1);
+        for (number, segment) in segments {
+            let where_is = || format!("segment {number}");
             let address = self.number(*segment, "address", where_is)?;
             let mut next = address;
             let stream = field(*segment, "stream").and_then(|stream| objects.integer(stream));
@@ -308,11 +403,21 @@ impl<'o> Import<'o> {
                 };
                 if is_live {
                     self.told.blocks.insert(address, size);
-                    let asked = match field(*block, "requested_size") {
-                        Some(_) => self.number(*block, "requested_size", where_is)?,
-                        None => size,
+                    // Before PyTorch 2.1, the requested size and the stack were in a history of the block.
+                    let history = self.history(*block);
+                    let asked = match (field(*block, "requested_size"), history) {
+                        (Some(_), _) => self.number(*block, "requested_size", where_is)?,
+                        (None, Some(last)) => self.number(last, "real_size", where_is)?,
+                        (None, None) => size,
                     };
-                    let (group, stack) = self.caller(*block);
+                    let last = history.unwrap_or(*block);
+                    let frames = field(last, "frames").and_then(|list| objects.list(list));
+                    // Blocks without a stack have an empty one.
+                    let (group, stack) = match frames {
+                        Some([_, ..]) => self.caller(last),
+                        _ => (None, None),
+                    };
+                    let group = self.category(*block).or(group);
                     let block = Block {
                         address,
                         bytes: usize::try_from(asked).unwrap_or(usize::MAX),
@@ -359,6 +464,7 @@ impl<'o> Import<'o> {
         let stream = self.objects.field(entry, "stream");
         let stream = stream.and_then(|stream| self.objects.integer(stream));
         let (group, stack) = self.caller(entry);
+        let group = self.category(entry).or(group);
         Ok(Block {
             address,
             bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
@@ -381,6 +487,19 @@ impl<'o> Import<'o> {
             .ok_or_else(|| wrong(where_is(), field, "a number from 0 to 9223372036854775807"))
     }
 
+    /// Returns what a block of an old version was last used for.
+    fn history(&self, block: Id) -> Option<Id> {
+        let history = self.objects.list(self.objects.field(block, "history")?)?;
+        history.first().copied()
+    }
+
+    /// Returns the group that another tool has put an object into.
+    fn category(&mut self, of: Id) -> Option<u32> {
+        let category = self.objects.text(self.objects.field(of, "category")?)?;
+        let category = one_line(&cut(category, LONGEST_CATEGORY));
+        (!category.is_empty()).then(|| self.blocks.group(category))
+    }
+
     /// Returns the group and the call stack of an object with frames.
     fn caller(&mut self, of: Id) -> (Option<u32>, Option<u32>) {
         let Some(frames) = self.objects.field(of, "frames") else {
@@ -401,14 +520,25 @@ impl<'o> Import<'o> {
             Some((value, objects.text(value)?))
         };
         let frames = objects.list(stack)?;
+        if frames.is_empty() {
+            return Some((Some(self.blocks.group(WITHOUT_PYTHON.to_owned())), None));
+        }
+        let beyond = self.beyond;
         for (path, name) in frames.iter().filter_map(|frame| text(*frame, "filename")) {
-            self.files.entry(path).or_insert_with(|| File::new(name));
+            let file = || File::new(name, beyond);
+            self.files.entry(path).or_insert_with(file);
+        }
+        for (id, name) in frames.iter().filter_map(|frame| text(*frame, "name")) {
+            let function = || Function::new(name, beyond);
+            self.functions.entry(id).or_insert_with(function);
         }
         let frames = frames.iter().filter_map(|frame| {
+            let (id, function) = text(*frame, "name")?;
             Some(Frame {
                 file: self.files.get(&text(*frame, "filename")?.0)?,
                 line: objects.integer(objects.field(*frame, "line")?)?,
-                function: text(*frame, "name")?.1,
+                function,
+                cpp: self.functions.get(&id)?,
             })
         });
         let frames: Vec<Frame<'_>> = frames.collect();
@@ -474,7 +604,7 @@ mod tests {
 
         fn import(&self) -> (Objects, Result<Trace, ImportError>) {
             let objects = pickle::read(&*self.0).ok().unwrap();
-            let trace = import(&objects, "t".into(), None);
+            let trace = import(&objects, "t", None, &[]);
             (objects, trace)
         }
     }

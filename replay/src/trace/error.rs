@@ -170,9 +170,17 @@ pub enum ImportProblem {
     /// The document is not a snapshot.
     #[error(
         "expected a memory snapshot of PyTorch, a dictionary with \"device_traces\" and \"segments\" as \
-         torch.cuda.memory._snapshot() gives it; `binpool view` also takes snapshots of a pool, which have a \"format\""
+         torch.cuda.memory._snapshot() gives it, or the list of segments of torch.cuda.memory_snapshot()"
     )]
     NoSnapshot,
+    /// The file is no recording, and is known for what it is.
+    #[error("expected a recording of memory, and this is {what}: {advice}")]
+    Foreign {
+        /// What it is.
+        what: String,
+        /// What to do instead.
+        advice: &'static str,
+    },
     /// A field is missing or has another type.
     #[error("expected {field} to be {expected}")]
     Field {

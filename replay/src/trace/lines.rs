@@ -23,6 +23,8 @@ pub(crate) struct Line<'l> {
     pub(crate) bytes: &'l [u8],
     /// Set if it has more than [`LONGEST_LINE`] bytes.
     pub(crate) is_too_long: bool,
+    /// Set if the text ends in this line, without an end of it: it may be cut.
+    pub(crate) may_be_cut: bool,
 }
 
 impl<R: BufRead> Lines<R> {
@@ -43,11 +45,30 @@ impl<R: BufRead> Lines<R> {
             return Ok(None);
         }
         self.number += 1;
+        let has_end = self.line.ends_with(b"\n");
+        let is_too_long = self.line.len() > LONGEST_LINE && !has_end;
         Ok(Some(Line {
             number: self.number,
             bytes: &self.line,
-            is_too_long: self.line.len() > LONGEST_LINE && !self.line.ends_with(b"\n"),
+            is_too_long,
+            may_be_cut: !has_end && !is_too_long,
         }))
+    }
+
+    /// Skips the rest of a line that is too long. Returns whether it ended within so many bytes.
+    pub(crate) fn skip_rest(&mut self, most: usize) -> io::Result<bool> {
+        let mut skipped = 0;
+        while skipped <= most {
+            let bytes = self.reader.fill_buf()?;
+            let end = bytes.iter().position(|byte| *byte == b'\n');
+            let read = end.map_or(bytes.len(), |end| end + 1);
+            self.reader.consume(read);
+            if end.is_some() || read == 0 {
+                return Ok(true);
+            }
+            skipped += read;
+        }
+        Ok(false)
     }
 }
 

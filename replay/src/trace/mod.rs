@@ -123,7 +123,12 @@ pub struct Trace {
     /// The index of each block's stack in `stacks`.
     stack_of_block: Vec<Option<u32>>,
     remarks: Vec<String>,
+    /// Set for a recording of a program on CUDA.
+    is_of_cuda: bool,
 }
+
+/// What the header of a trace says that was a snapshot of `PyTorch`.
+pub(crate) const SNAPSHOT_OF_PYTORCH: &str = "a memory snapshot of PyTorch";
 
 /// The version of the recordings that this crate knows.
 const VERSION: u64 = 2;
@@ -201,6 +206,11 @@ impl Trace {
                 trace.push_line(line.bytes, line.number, &mut so_far)
             };
             if let Err(problem) = pushed {
+                // The program ended while it wrote this.
+                if line.may_be_cut && !trace.ids.is_empty() {
+                    trace.push_remark(format!("line {} is cut: left out", line.number));
+                    break;
+                }
                 let text = String::from_utf8_lossy(line.bytes.trim_ascii());
                 return Err(TraceError::Line {
                     name: trace.name,
@@ -217,6 +227,23 @@ impl Trace {
             trace.forget_times();
         }
         Ok(trace)
+    }
+
+    /// Returns whether a line begins like one of a trace: a letter, and what comes behind that.
+    pub(crate) fn looks_like_a_line(line: &str) -> bool {
+        let mut words = line.split_ascii_whitespace();
+        let letter = words.next().unwrap_or_default();
+        let next = words.next().unwrap_or_default();
+        let is_number = |word: &str| word.parse::<u64>().is_ok();
+        match letter {
+            "a" | "f" | "o" | "g" | "k" | "s" | "S" | "b" | "m" | "M" | "w" => is_number(next),
+            "h" => next
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte == b'_'),
+            "p" => words.next().is_some_and(is_number),
+            "r" => next.contains('='),
+            _ => false,
+        }
     }
 
     /// A trace without events, whose lines are called `counted`.
@@ -236,6 +263,7 @@ impl Trace {
             stacks: Vec::new(),
             stack_of_block: Vec::new(),
             remarks: Vec::new(),
+            is_of_cuda: false,
         }
     }
 
@@ -449,6 +477,7 @@ impl Trace {
 
     /// Removes what the pool did.
     pub(crate) fn forget_pool(&mut self) {
+        self.is_of_cuda = self.is_of_cuda();
         self.header = Vec::new();
         self.pool_steps = Vec::new();
         for shortage in &mut self.shortages {
@@ -459,6 +488,20 @@ impl Trace {
     /// Removes the times of all events.
     pub(crate) fn forget_times(&mut self) {
         self.times = Vec::new();
+    }
+
+    /// Notes that the program ran on CUDA.
+    pub(crate) fn set_of_cuda(&mut self) {
+        self.is_of_cuda = true;
+    }
+
+    /// Returns whether the program is known to have run on CUDA.
+    pub(crate) fn is_of_cuda(&self) -> bool {
+        let says = |key, word: &str| {
+            self.header_value(key)
+                .is_some_and(|value| value.contains(word))
+        };
+        self.is_of_cuda || says("source", SNAPSHOT_OF_PYTORCH) || says("backend", "CudaBackend")
     }
 
     /// Adds a remark on how the trace was made.
@@ -586,6 +629,16 @@ impl Trace {
     /// The most bytes that are live at once, by requested sizes.
     #[must_use]
     pub fn peak_live_bytes(&self) -> u64 {
+        self.live_bytes().0
+    }
+
+    /// The bytes that are live at the end, by requested sizes.
+    pub(crate) fn end_live_bytes(&self) -> u64 {
+        self.live_bytes().1
+    }
+
+    /// The most bytes that are live at once, and those that are live at the end.
+    fn live_bytes(&self) -> (u64, u64) {
         let mut sizes = vec![0; self.ids.len()];
         let (mut live, mut peak) = (0_u64, 0);
         for event in &self.events {
@@ -598,7 +651,7 @@ impl Trace {
                 Event::Free { block } => live = live.saturating_sub(sizes[block]),
             }
         }
-        peak
+        (peak, live)
     }
 
     /// The size of the largest block, in bytes.

@@ -26,6 +26,7 @@ h blocks segments
 g 0 model/layers.py:12 forward
 g 1 model/train.py:41 step
 g 2 model/train.py:77 <module>
+g 3 (older than the recording)
 k 0 forward at model/layers.py:12
 k 0 <module> at model/train.py:77
 k 1 step at model/train.py:41
@@ -33,7 +34,7 @@ k 1 <module> at model/train.py:77
 k 2 <module> at model/train.py:77
 s 139888158572544 4194304 0
 b 546438127616 139888158572544 2097152 300032 0
-a 139888160669696 300000 0 0
+a 139888160669696 300000 0 0 3
 b 546438119424 139888158572544 0 2097152 0
 a 139888158572544 2000000 0 0 2 2
 f 139888160669696 0
@@ -459,7 +460,7 @@ fn the_command_writes_a_trace_and_says_what_it_has() {
     let plain = folder.path().join("out.trace");
     let ran = binpool(&["import", recording, "-o", plain.to_str().unwrap()]);
     assert_eq!(ran.status, 0, "{}", ran.errors);
-    let summary = "5 allocations, 3 frees, 1 shortage, 2 streams, 3 groups; up to 3.3 MiB live\n";
+    let summary = "5 allocations, 3 frees, 1 shortage, 2 streams, 4 groups; up to 3.3 MiB live\n";
     assert!(ran.output.ends_with(summary), "{}", ran.output);
     assert_eq!(fs::read_to_string(&plain).unwrap(), SNAPSHOT);
 
@@ -468,7 +469,7 @@ fn the_command_writes_a_trace_and_says_what_it_has() {
     let ran = binpool(&["import", recording, "-o", out, "--json"]);
     let object: Value = serde_json::from_str(&ran.output).unwrap();
     let expected = json!({
-        "recording": recording, "allocations": 5, "frees": 3, "shortages": 1, "streams": 2, "groups": 3, "has_times": true,
+        "recording": recording, "allocations": 5, "frees": 3, "shortages": 1, "streams": 2, "groups": 4, "has_times": true,
         "peak_live_bytes": 3_500_000, "largest_block_bytes": 2_000_000,
         "remarks": Trace::open(Path::new(recording)).unwrap().remarks(),
     });
@@ -504,12 +505,12 @@ fn snapshots_that_pytorch_wrote_are_the_programs() {
             776,
             0,
             1,
-            9,
+            10,
             556_309_032,
             130_560_000,
         ),
-        ("tiny_gpt_oom", 760, 553, 1, 1, 10, 437_385_344, 81_920_000),
-        ("two_streams", 145, 139, 0, 2, 1, 75_968_744, 33_554_432),
+        ("tiny_gpt_oom", 760, 553, 1, 1, 12, 437_385_344, 81_920_000),
+        ("two_streams", 145, 139, 0, 2, 3, 75_968_744, 33_554_432),
     ] {
         let path = format!("../snapshots/{name}.pickle.gz");
         let folder = tempfile::tempdir().unwrap();

@@ -1,13 +1,16 @@
 //! Replays of real programs on the mock device.
 
-use std::{path::Path, time::Duration};
+use std::{fmt::Write as _, fs, path::Path, time::Duration};
 
 use binpool::{GrowthPolicy, PoolOptions};
+use binpool_mock::DeviceProfile;
 use binpool_replay::{
-    AllocatorChoice, Device, Header, Measured, Outcome, Profile, Row, Settings, Touch, Trace, json,
-    table,
+    AllocatorChoice, AtEnd, Device, Header, Measured, Outcome, Profile, Row, Settings, Touch,
+    Trace, json, table,
 };
 use serde_json::{Value, json};
+
+use crate::common::binpool;
 
 const MOCK: Device = Device::Mock(Profile::H200);
 
@@ -58,6 +61,7 @@ fn outcome() -> Outcome {
         maps: 0,
         unmaps: 0,
         remap_time: Duration::ZERO,
+        at_end: None,
     }
 }
 
@@ -144,10 +148,30 @@ fn each_figure_of_the_report_stands_under_its_name() {
     }]);
     assert_eq!(report, expected);
     row.need_bytes = None;
-    let report: Value = serde_json::from_str(&json(&header, &[row]).unwrap()).unwrap();
+    let report: Value = serde_json::from_str(&json(&header, &[row.clone()]).unwrap()).unwrap();
     let object = expected[0].as_object_mut().unwrap();
     object.retain(|name, _| !name.starts_with("need"));
     assert_eq!(report, expected);
+    let of_pages = Header {
+        allocator: AllocatorChoice::Pages,
+        ..header
+    };
+    row.outcome.maps = 3;
+    row.outcome.unmaps = 2;
+    row.outcome.remap_time = Duration::from_nanos(2500);
+    row.outcome.at_end = Some(AtEnd {
+        live_bytes: 10,
+        reserved_bytes: 30,
+        trimmed_bytes: 20,
+    });
+    let report: Value = serde_json::from_str(&json(&of_pages, &[row]).unwrap()).unwrap();
+    let more = json!({
+        "maps": 3, "unmaps": 2, "remap_time_us": 2.5,
+        "at_end": { "live_bytes": 10, "reserved_bytes": 30, "trimmed_bytes": 20 },
+    });
+    for (name, figure) in more.as_object().unwrap() {
+        assert_eq!(report[0][name], *figure, "{name}");
+    }
 }
 
 #[test]
@@ -384,4 +408,124 @@ fn a_thread_that_fails_ends_the_replay_of_all() {
     };
     let failure = MOCK.replay(&trace, &settings, &|_| {}).unwrap_err();
     assert!(failure.out_of_memory, "{}", failure.source);
+}
+
+/// The report of the command on one trace, and what it says on standard error.
+fn replayed(arguments: &[&str]) -> (Value, String) {
+    let ran = binpool(&[&["replay", "--json"], arguments].concat());
+    assert_eq!(ran.status, 0, "{}", ran.errors);
+    let report: Value = serde_json::from_str(&ran.output).unwrap();
+    (report[0].clone(), ran.errors)
+}
+
+#[test]
+fn the_time_of_mapping_is_what_the_devices_calls_cost() {
+    let (report, _) = replayed(&["--virtual-memory", "gpt2_varlen_train.trace.gz"]);
+    let costs = DeviceProfile::h200().costs;
+    let figure = |name: &str| report[name].as_f64().unwrap();
+    let expected = figure("maps") * costs.map.micros_at(2 << 20)
+        + figure("unmaps") * costs.unmap.micros_at(2 << 20);
+    assert!(figure("maps") > 10.0 && figure("unmaps") > 10.0);
+    let (found, whole) = (figure("remap_time_us"), figure("device_time_us"));
+    assert!((found - expected).abs() < 0.01, "{found} us, {expected} us");
+    assert!(found < whole, "{found} us of {whole} us");
+}
+
+/// OpenCL on this device gives a quarter of its memory in one piece, and CUDA all of it.
+#[test]
+fn a_block_of_half_the_device_is_given_as_cuda_gives_it() {
+    let bytes = 67_u64 << 30;
+    let address = 1_u64 << 40;
+    let log = format!(
+        "Thread,Time,Action,Pointer,Size,Stream\n1,12:00:00.0,allocate,{address:#x},{bytes},0x0\n"
+    );
+    let entry = json!({"action": "alloc", "addr": address, "size": bytes, "stream": 0});
+    let snapshot = json!({"device_traces": [[entry]], "segments": []}).to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let trace = format!("a 0 {bytes} 0\nf 0\n");
+    for (name, text) in [
+        ("log.csv", log),
+        ("snapshot.json", snapshot),
+        ("a.trace", trace),
+    ] {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        let path = path.to_str().unwrap();
+        for more in [
+            &["--need"][..],
+            &["--virtual-memory", "--need"],
+            &["--no-pool"],
+            &["--profile", "none"],
+            &["--no-segments", "--capacity", "70GiB"],
+        ] {
+            let (report, errors) = replayed(&[more, &[path]].concat());
+            let reserved = report["peak_reserved_bytes"].as_u64().unwrap();
+            assert!(
+                (bytes..bytes + (3 << 30)).contains(&reserved),
+                "{name} {more:?}"
+            );
+            let need = report["need_bytes"].as_u64();
+            assert!(need.is_none_or(|need| (bytes..bytes + (3 << 30)).contains(&need)));
+            // It is not known of a plain trace where it ran.
+            let is_said = errors.contains("replayed with the limits of CUDA");
+            assert_eq!(is_said, name == "a.trace", "{errors}");
+        }
+        let ran = binpool(&["tune", "--json", "--virtual-memory", path]);
+        let tuned: Value = serde_json::from_str(&ran.output).unwrap();
+        for candidate in tuned["traces"][0]["candidates"].as_array().unwrap() {
+            assert_eq!(candidate["out_of_memory"], Value::Null, "{candidate}");
+        }
+        let ran = binpool(&["view", "--json", "--simulate", path]);
+        assert!(!ran.errors.contains("out of memory"), "{}", ran.errors);
+        // Other devices have their own limits.
+        assert_eq!(binpool(&["replay", "--profile", "pocl", path]).status, 1);
+        assert_eq!(binpool(&["replay", "--capacity", "60GiB", path]).status, 1);
+    }
+}
+
+#[test]
+fn what_a_pool_keeps_after_one_large_input_is_told_for_each_way_of_giving_back() {
+    let mut text = format!("a 0 {} 0\nf 0\n", 8_u64 << 30);
+    for block in 1..1000 {
+        writeln!(text, "a {block} {} 0", 1 << 20).unwrap();
+        if block > 100 {
+            writeln!(text, "f {}", block - 100).unwrap();
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("one_large.trace");
+    fs::write(&path, text).unwrap();
+    let path = path.to_str().unwrap();
+    let kept = |more: &[&str]| {
+        let (report, _) = replayed(&[more, &[path]].concat());
+        assert_eq!(report["at_end"]["live_bytes"], 100 << 20);
+        assert!(report["peak_reserved_bytes"].as_u64().unwrap() >= 8 << 30);
+        ["reserved_bytes", "trimmed_bytes"].map(|name| report["at_end"][name].as_u64().unwrap())
+    };
+    let [all, trimmed] = kept(&["--trim"]);
+    assert!(all >= 8 << 30, "{all}");
+    for (more, most) in [
+        (&["--release-threshold", "1GiB"][..], 1 << 30),
+        (&["--decay", "100"], 512 << 20),
+        (&["--decay", "100", "--no-segments"], 512 << 20),
+        (
+            &["--release-threshold", "1GiB", "--virtual-memory"],
+            1 << 30,
+        ),
+    ] {
+        let [reserved, _] = kept(more);
+        assert!(reserved <= most, "{more:?}: {reserved}");
+    }
+    // A segment of the large input may have some of the small ones.
+    assert!(trimmed <= all, "{trimmed}");
+    let [_, trimmed] = kept(&["--trim", "--virtual-memory"]);
+    assert!(trimmed < 512 << 20, "{trimmed}");
+    let ran = binpool(&["replay", "--trim", path]);
+    assert!(ran.output.contains("| after a trim |"), "{}", ran.output);
+    let ran = binpool(&["replay", path]);
+    assert!(!ran.output.contains("after a trim"), "{}", ran.output);
+    assert_eq!(
+        binpool(&["replay", "--no-pool", "--decay", "9", path]).status,
+        2
+    );
 }

@@ -214,6 +214,7 @@ fn trial_of(candidates: u64) -> Trial {
                 maps: 0,
                 unmaps: 0,
                 remap_time: Duration::ZERO,
+                at_end: None,
             },
             device_time: Duration::from_millis(candidates - index),
         })

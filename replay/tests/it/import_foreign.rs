@@ -1,0 +1,144 @@
+//! Files that are no recordings: the message says what they are, and what to record instead.
+
+use std::{fs, io::Write as _};
+
+use binpool_replay::Trace;
+use flate2::{Compression, write::GzEncoder};
+
+use crate::common::binpool;
+
+/// The message about a file with this content.
+fn message(content: &[u8]) -> String {
+    Trace::read("t", content, None).unwrap_err().to_string()
+}
+
+#[test]
+fn what_is_no_recording_is_called_what_it_is() {
+    let safetensors = [&100_u64.to_le_bytes()[..], b"{\"__metadata__\":{}}"].concat();
+    let tar = [&[b'x'; 100][..], &[0; 157], b"ustar\0"].concat();
+    for (content, what) in [
+        (&b"SQLite format 3\0\x10\0"[..], "an SQLite database"),
+        (
+            b"{\"schemaVersion\": 1, \"traceEvents\": [{\"ph\": \"X\"}]}",
+            "a profiler",
+        ),
+        (b"[{\"ph\": \"X\", \"ts\": 1}]", "a profiler"),
+        (
+            b"{\"schemaVersion\": 1, \"deviceProperties\": [], \"traceEvents\": [{\"du",
+            "a profiler",
+        ),
+        (
+            b"{\"allocated_bytes.all.current\": 1}",
+            "torch.cuda.memory_stats()",
+        ),
+        (
+            b"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to",
+            "PyTorch's memory",
+        ),
+        (
+            b"[1][16:47:00:093520][info  ] ----- RMM LOG BEGIN [PTDS ENABLED] -----\n",
+            "RMM's debug log",
+        ),
+        (b"memray\0\x0b", "memray"),
+        (b"v 10500 3\nx /usr/bin/python3\n", "heaptrack"),
+        (b"desc: (none)\ncmd: ./a\n", "valgrind"),
+        (
+            b"timestamp, name, memory.used [MiB]\n1, H100, 3\n",
+            "nvidia-smi",
+        ),
+        (b"+-----+\n| NVIDIA-SMI 535.104 |\n", "nvidia-smi"),
+        (
+            b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n",
+            "Git LFS",
+        ),
+        (b"\n\n<!DOCTYPE html>\n<html>", "HTML"),
+        (b"PK\x03\x04\x14\0", "a zip archive"),
+        (&tar, "a tar archive"),
+        (b"\x28\xb5\x2f\xfd\x04\0", "not with gzip"),
+        (&safetensors, "weights or arrays"),
+        (b"\x93NUMPY\x01\0", "weights or arrays"),
+        (b"\x89PNG\r\n\x1a\n\0", "a picture"),
+        (b"\x7fELF\x02\x01", "a program"),
+        (b"\x80\x06}.", "a pickle of a protocol that is not known"),
+        (b"\x01\x02\0\x03", "binary data"),
+        (
+            b"alloc 1 4096\nfree 1\n",
+            "text of a kind that is not known (\"alloc 1 4096\")",
+        ),
+        (b"import torch\n", "text of a kind that is not known"),
+        (b"", "the file is empty"),
+        (b" \r\n\r\n", "the file is empty"),
+    ] {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(content).unwrap();
+        for content in [content, &encoder.finish().unwrap()] {
+            let message = message(content);
+            let shown = String::from_utf8_lossy(content);
+            assert!(message.contains(what), "{shown}: {message}");
+            // One short text, and not the grammar of a trace.
+            assert!(
+                message.len() < 300 && !message.contains("a ID BYTES"),
+                "{shown}: {message}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_looks_like_a_trace_is_told_what_a_trace_is() {
+    for content in [
+        "a 0\n",
+        "a 0 4096 0\nx 1\n",
+        "# mine\nf 1 2 3\n",
+        "k 1\n",
+        "h version 3\n",
+    ] {
+        let message = message(content.as_bytes());
+        assert!(
+            message.starts_with("t, line ") && !message.contains("this is"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn every_command_says_the_same_of_a_file_that_is_no_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("report.sqlite");
+    fs::write(&path, b"SQLite format 3\0").unwrap();
+    let path = path.to_str().unwrap();
+    for command in ["view", "import", "replay", "tune"] {
+        let ran = binpool(&[command, path]);
+        assert_eq!(ran.status, 1, "{command}");
+        assert!(
+            ran.errors.contains("this is an SQLite database"),
+            "{}",
+            ran.errors
+        );
+        assert!(
+            ran.errors.contains("`binpool record` says how"),
+            "{}",
+            ran.errors
+        );
+    }
+    let folder = folder.path().to_str().unwrap();
+    for command in ["view", "import", "replay", "tune"] {
+        let ran = binpool(&[command, folder]);
+        assert!(
+            ran.errors.to_lowercase().contains("is a directory"),
+            "{}",
+            ran.errors
+        );
+    }
+}
+
+/// A log may begin late in other output, but nobody waits for it for ever.
+#[test]
+fn text_is_searched_for_a_log_up_to_a_limit() {
+    let text = |lines| {
+        let line = "1,12:00:00.1,allocate,0x1000,64,0x0\n";
+        format!("{}{line}", "a line of other output\n".repeat(lines))
+    };
+    assert!(Trace::read("t", text(40_000).as_bytes(), None).is_ok());
+    assert!(message(text(60_000).as_bytes()).contains("text of a kind that is not known"));
+}
