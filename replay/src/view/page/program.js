@@ -226,11 +226,32 @@ class Program {
     return Math.min(low, this.moments);
   }
 
+  /** The position of a request that failed when the program was recorded: its own time, which is that of no event. */
+  placeOfShortage({ moment, time_ns: time }, clock) {
+    return clock === "time" ? time : moment;
+  }
+
+  /** When it failed, in words. */
+  shortageText(shortage) {
+    const { moment, time_ns: time } = shortage;
+    const event = moment === 0 ? "before the first event" : `after event ${countText(moment)}`;
+    return this.times ? `${timeText(time, 2)} (${event})` : this.momentText(moment);
+  }
+
+  /** The first and the last time of anything that is shown: failures, and what the pool did, may be outside the events. */
+  get span() {
+    const lists = [this.numbers.shortages, this.numbers.pool_events].filter(list => list.length > 0);
+    return [
+      lists.reduce((first, list) => Math.min(first, list[0].time_ns), this.times[0]),
+      lists.reduce((last, list) => Math.max(last, list.at(-1).time_ns), this.times.at(-1)),
+    ];
+  }
+
   /** The whole axis: a bit more than the last moment, so that it is seen. Times begin at 0, unless little would be left of the picture. */
   ends(clock) {
     if (clock !== "time") return [0, this.moments + 1];
-    const last = this.times[this.times.length - 1];
-    const first = this.times[0] < last / 10 ? 0 : this.times[0];
+    const [earliest, last] = this.span;
+    const first = earliest < last / 10 ? 0 : earliest;
     return [first, last + Math.max(1, (last - first) * 0.004)];
   }
 

@@ -14,7 +14,7 @@ class Timeline {
     this.segmentPicture = new BlockPicture(new SegmentsAsBlocks(program));
     this.canvas = element("canvas", {
       class: "chart", tabindex: "0", role: "application", "aria-roledescription": "chart",
-      "aria-label": "Memory over time. Plus and minus zoom, arrows move, comma and full stop go from event to event. With the focus here, the wheel zooms.",
+      "aria-label": "Memory over time. Plus and minus zoom, arrows move, comma and full stop go from event to event. Control and the wheel zoom.",
     });
     this.over = element("canvas", { class: "chart over", "aria-hidden": "true" });
     this.whole = element("canvas", { class: "whole", "aria-hidden": "true" });
@@ -104,12 +104,18 @@ class Timeline {
     return failed ? this.program.moments : peak.moment;
   }
 
-  pin(moment) {
+  /** Pins a moment, and moves to it, or to another `place` in it. */
+  pin(moment, place = null) {
     const pinned = Math.max(0, Math.min(this.program.moments, moment));
     this.state.set("at", pinned);
     const [from, to] = this.range;
-    const place = this.program.place(pinned, this.clock);
+    place ??= this.program.place(pinned, this.clock);
     if (place < from || place >= to) this.setRange(place - (to - from) / 2, place + (to - from) / 2);
+  }
+
+  /** Pins the moment in which a request failed when the program was recorded, and moves to that request. */
+  pinShortage(shortage) {
+    this.pin(shortage.moment, this.program.placeOfShortage(shortage, this.clock));
   }
 
   // Positions.
@@ -290,11 +296,11 @@ class Timeline {
 
   drawMarks(pen, plot) {
     const { numbers, moments } = this.program;
-    const marks = numbers.shortages.map(shortage => [shortage.moment, "recorded failure"]);
-    if (numbers.out_of_memory) marks.push([moments, "out of memory"]);
+    const marks = numbers.shortages.map(shortage => [this.program.placeOfShortage(shortage, this.clock), "recorded failure"]);
+    if (numbers.out_of_memory) marks.push([this.program.place(moments, this.clock), "out of memory"]);
     let free = -Infinity;
-    for (const [moment, text] of marks) {
-      const place = Math.round(this.xOf(this.program.place(moment, this.clock)));
+    for (const [along, text] of marks) {
+      const place = Math.round(this.xOf(along));
       if (place < plot.left - 1 || place > plot.left + plot.width + 1) continue;
       pen.strokeStyle = pen.fillStyle = ink("danger");
       pen.lineWidth = 2;
@@ -401,12 +407,13 @@ class Timeline {
     let down = null;
     const xOf = event => event.clientX - canvas.getBoundingClientRect().left;
     canvas.addEventListener("wheel", event => {
-      // Elsewhere the wheel scrolls the page.
-      if (!event.ctrlKey && document.activeElement !== canvas) return;
+      const isSideways = event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY);
+      // By itself the wheel scrolls the page.
+      if (!event.ctrlKey && !event.metaKey && !isSideways) return;
       event.preventDefault();
       const lines = event.deltaMode === 1 ? 16 : 1;
-      const sideways = event.shiftKey ? event.deltaY : event.deltaX;
-      if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) this.pan((sideways * lines) / 1000);
+      const sideways = event.deltaX || event.deltaY;
+      if (isSideways) this.pan((sideways * lines) / 1000);
       else this.zoom(1.0018 ** (event.deltaY * lines), this.placeAt(xOf(event)));
     }, { passive: false });
     canvas.addEventListener("pointerdown", event => {
