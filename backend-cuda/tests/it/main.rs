@@ -24,4 +24,6 @@ mod lifetimes;
 mod loading;
 mod pool;
 mod queues;
+#[cfg(feature = "cudarc")]
+mod readme;
 mod virtual_memory;

@@ -547,6 +547,7 @@ mod tests {
     /// The calls of the command in a text: lines of its code, and what stands between backticks. Some name it by cargo.
     fn calls(text: &str) -> Vec<String> {
         let spans = text.split('`').skip(1).step_by(2);
+        let spans = spans.filter(|span| !span.contains('\n'));
         let code = text.lines().chain(spans).map(str::trim);
         let call = |code: &str| {
             let by_cargo = code.split_once("-p binpool-replay").and_then(|(_, rest)| {
